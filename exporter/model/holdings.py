@@ -1,0 +1,52 @@
+"""Who is entitled to what: the kubelet's allocations once they are resolved to devices of this node."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from exporter.model.kubelet import ContainerRef
+from exporter.model.snapshot import DeviceKey, SliceCount
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """What one container holds of one device.
+
+    ``slices`` counts distinct device ids. ``memory_entitled`` is in bytes, ``compute_entitled`` in shares
+    of the whole physical GPU; None where the sharing system or the kubelet does not tell.
+    """
+
+    holder: ContainerRef
+    device: DeviceKey
+    resource: str
+    slices: int
+    memory_entitled: int | None
+    compute_entitled: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceSharing:
+    """How one device is shared. ``exclusive``: at most one container is meant to hold it.
+
+    ``isolation`` is ``hard``, ``soft`` or ``none``: what keeps holders apart from each other.
+    """
+
+    sharing: str = "unknown"
+    isolation: str = "none"
+    exclusive: bool = False
+    slices: tuple[SliceCount, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holdings:
+    """All holdings of the node, sorted, with the mode of every device.
+
+    ``known`` is False while the kubelet has never answered: nobody can then be said to hold nothing.
+    ``unresolved`` counts the allocated ids that match no visible device, by resource;
+    ``unresolved_holders`` are the containers that hold one.
+    """
+
+    known: bool
+    holdings: tuple[Holding, ...] = ()
+    devices: Mapping[DeviceKey, DeviceSharing] = field(default_factory=dict)
+    unresolved: Mapping[str, int] = field(default_factory=dict)
+    unresolved_holders: frozenset[ContainerRef] = frozenset()

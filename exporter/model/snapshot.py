@@ -1,0 +1,145 @@
+"""What the join makes of one poll: the rows that every reader shows.
+
+Units are base units: bytes, seconds, joules, and ratios where 1 is a whole physical GPU.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from exporter.model.hardware import DriverInfo, GpuIdentity, GpuReading, MigReading
+from exporter.model.kubelet import ContainerRef
+
+
+class DeviceKey(NamedTuple):
+    """What a container can hold: a whole GPU (``mig_uuid`` is "") or one MIG device of it."""
+
+    uuid: str
+    mig_uuid: str = ""
+
+
+class SliceCount(NamedTuple):
+    """Slices of one resource on a device. ``offered`` is None where the kubelet cannot tell."""
+
+    resource: str
+    offered: int | None
+    allocated: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """What has been integrated over the life of a container on a device.
+
+    ``used_gpu_seconds``, ``energy_joules`` and ``last_active`` are None until the use was measured once.
+    """
+
+    first_seen: float
+    entitled_gpu_seconds: float | None = None
+    used_gpu_seconds: float | None = None
+    energy_joules: float | None = None
+    last_active: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerRow:
+    """A container on a device that it holds, uses, or both.
+
+    ``slices`` 0: it uses the device without holding any of it. ``slices`` None: the use of a pod whose
+    containers cannot be told apart (``holder.container`` is "").
+    """
+
+    holder: ContainerRef
+    device: DeviceKey
+    resource: str = ""
+    sharing: str = ""
+    isolation: str = "none"
+    pod_uid: str = ""
+    model: str = ""
+    slices: int | None = None
+    memory_entitled: int | None = None
+    compute_entitled: float | None = None
+    memory_used: int | None = None
+    compute_used: float | None = None
+    processes: int | None = None
+    memory_source: str = "none"
+    compute_source: str = "none"
+    totals: Totals | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigRow:
+    """A MIG device with what is held on it."""
+
+    device: DeviceKey
+    reading: MigReading
+    slices: tuple[SliceCount, ...] = ()
+    holders: int | None = None
+    unattributed_memory: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuRow:
+    """A physical GPU with what is held on it and on its MIG devices.
+
+    ``reading`` is None while nothing fresh is known of it. ``unattributed_energy_joules`` counts.
+    """
+
+    identity: GpuIdentity
+    reading: GpuReading | None
+    sharing: str = "unknown"
+    slices: tuple[SliceCount, ...] = ()
+    holders: int | None = None
+    memory_entitled: int | None = None
+    unattributed_memory: int | None = None
+    unattributed_utilization: float | None = None
+    unattributed_energy_joules: float | None = None
+    mig_slices_used: int | None = None
+    mig_slices_free: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectorHealth:
+    """How one source is doing. ``last_success`` is Unix time; ``errors`` counts by reason since start.
+
+    ``message`` says in one sentence what is wrong and what to do, "" while all is well.
+    """
+
+    name: str
+    success: bool
+    duration: float | None = None
+    last_success: float | None = None
+    errors: Mapping[str, int] = field(default_factory=dict)
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRow:
+    """The node as a whole. ``unresolved`` counts allocated ids that match no visible device, by resource.
+
+    ``gpu_count`` is None while the driver does not answer. ``nvml_errors`` counts by (uuid, call, error),
+    ``inconsistent`` by (uuid, mig_uuid, quantity). ``allocations_read_at`` is Unix time.
+    """
+
+    name: str
+    driver: DriverInfo | None = None
+    gpu_count: int | None = None
+    process_view: bool = False
+    process_view_reason: str = ""
+    allocations_read_at: float | None = None
+    unresolved: Mapping[str, int] = field(default_factory=dict)
+    nvml_errors: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
+    inconsistent: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """Everything one poll found, in stable order. ``timestamp`` is Unix time in seconds."""
+
+    timestamp: float
+    sequence: int
+    node: NodeRow
+    gpus: tuple[GpuRow, ...] = ()
+    migs: tuple[MigRow, ...] = ()
+    containers: tuple[ContainerRow, ...] = ()
+    collectors: tuple[CollectorHealth, ...] = ()
+    demo: bool = False
