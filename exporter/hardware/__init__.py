@@ -1,0 +1,5 @@
+"""What the devices of the node say: NVML, read by one worker thread."""
+
+from exporter.hardware.source import NvmlSource
+
+__all__ = ["NvmlSource"]

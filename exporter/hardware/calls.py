@@ -1,0 +1,133 @@
+"""One question to the driver, and what its answer means.
+
+Every call of the sweep goes through ``Calls.ask``: a value, or None for "the driver does not say". What a
+device does not support is remembered, so that it costs nothing and logs nothing at the next poll.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from ctypes import _SimpleCData
+from typing import Any
+
+import pynvml
+
+from exporter.hardware.library import error_name
+
+# The device, the driver or the pair of them has no such reading, and will not have it at the next poll.
+UNSUPPORTED = frozenset({3, 13, 25, 26})
+# The device has gone; what else is asked of it would fail too.
+LOST = frozenset({15, 28})
+# The whole driver must be opened anew.
+DRIVER_GONE = frozenset({1, 9, 18})
+SUCCESS, NOT_FOUND, INSUFFICIENT_SIZE = 0, 6, 7
+MAX_RETRIES = 2
+
+Call = tuple[str, tuple[Any, ...]]
+
+
+class DeviceLostError(Exception):
+    """A GPU fell off the bus while it was being read."""
+
+
+class DriverGoneError(Exception):
+    """The driver was unloaded, upgraded or shut down; ``name`` is NVML's name of the error."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+class Calls:
+    """Asks the driver and remembers what failed.
+
+    ``errors`` counts failures since start by (device uuid, call, error name); answers that only say
+    "there is none" or "not supported" are no failures.
+    """
+
+    def __init__(self) -> None:
+        self.errors: Counter[tuple[str, str, str]] = Counter()
+        self._unsupported: dict[str, set[Call]] = {}
+
+    def unsupported(self, device: str) -> tuple[str, ...]:
+        """Name the calls that this device is known not to support, once per kind of argument."""
+        return tuple(sorted(name for name, _ in self._unsupported.get(device, ())))
+
+    def forget_unsupported(self, device: str | None = None) -> None:
+        """Ask everything again: of one device when its layout changed, of all when the driver did."""
+        if device is None:
+            self._unsupported.clear()
+        else:
+            self._unsupported.pop(device, None)
+
+    def ask(self, device: str, name: str, *arguments: Any, since: int | None = None, none: Any = None) -> Any:
+        """Return the driver's answer in plain Python types, or None where it has none.
+
+        ``since`` is a last argument that changes from poll to poll. ``none`` is returned instead of None
+        when the driver did answer, and the answer was that there is nothing.
+        Raises DeviceLostError and DriverGoneError, which make further questions pointless.
+        """
+        call = (name, arguments[1:])
+        function = getattr(pynvml, name, None)
+        if function is None or call in self._unsupported.get(device, ()):
+            return None
+        try:
+            return plain(_retried(function, arguments if since is None else (*arguments, since)))
+        except pynvml.NVMLLibraryMismatchError:
+            self._remember(device, call)
+        except pynvml.NVMLError as error:
+            return self._failure(device, call, error, none)
+        except (TypeError, UnicodeDecodeError) as error:
+            # The binding's own trouble with an answer, such as a sentinel in a field it adds up.
+            self.count(device, name, type(error).__name__)
+        return None
+
+    def first(self, device: str, handle: Any, calls: Iterable[Call]) -> Any:
+        """Ask in order and return the first answer: the newest call first, its old form after it."""
+        for name, arguments in calls:
+            answer = self.ask(device, name, handle, *arguments)
+            if answer is not None:
+                return answer
+        return None
+
+    def count(self, device: str, call: str, error: str) -> None:
+        """Count a failure that the caller saw in an answer."""
+        self.errors[device, call, error] += 1
+
+    def _failure(self, device: str, call: Call, error: Any, none: Any) -> Any:
+        # The code is read from the error; the binding's errors can be neither hashed nor compared.
+        code = error.value
+        if code in UNSUPPORTED:
+            self._remember(device, call)
+            return None
+        if code in (SUCCESS, NOT_FOUND):
+            return none
+        name = error_name(error)
+        self.count(device, call[0], name)
+        if code in DRIVER_GONE:
+            raise DriverGoneError(name)
+        if code in LOST:
+            raise DeviceLostError
+        return None
+
+    def _remember(self, device: str, call: Call) -> None:
+        self._unsupported.setdefault(device, set()).add(call)
+
+
+def _retried(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    """Ask again when a list grew between the binding's question for its size and that for its content."""
+    for _ in range(MAX_RETRIES):
+        try:
+            return function(*arguments)
+        except pynvml.NVMLError as error:
+            if error.value != INSUFFICIENT_SIZE:
+                raise
+    return function(*arguments)
+
+
+def plain(answer: Any) -> Any:
+    """Turn the binding's mixture of bytes, ctypes numbers and Python values into the last."""
+    if isinstance(answer, bytes):
+        return answer.decode(errors="replace")
+    if isinstance(answer, _SimpleCData):
+        return answer.value
+    return answer

@@ -1,0 +1,126 @@
+"""Finding, opening and closing the driver's library.
+
+The binding keeps one library for the whole process, in a module global, with a cache of its functions
+that it never clears; everything that has to know this is in this file.
+"""
+
+from ctypes import CDLL
+from pathlib import Path
+from typing import Any
+
+import pynvml
+
+SONAME = "libnvidia-ml.so.1"
+# Where the library lies when it is not on the loader's path: the driver container of the GPU Operator,
+# its older layout, the same roots mounted below /host, and the driver installer of GKE.
+DRIVER_ROOTS = (
+    "/run/nvidia/driver/usr/lib/x86_64-linux-gnu",
+    "/run/nvidia/driver/usr/lib/aarch64-linux-gnu",
+    "/run/nvidia/driver/usr/lib64",
+    "/home/kubernetes/bin/nvidia/lib64",
+    "/usr/local/nvidia/lib64",
+    "/usr/lib/wsl/lib",
+)
+CODE_LIBRARY_NOT_FOUND = 12
+
+
+class DriverError(Exception):
+    """The driver cannot be used now. ``reason`` is the error's stable name, the text says what to do."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+class Library:
+    """The driver's library: ``path`` overrides the search, ``library`` is an object with its functions."""
+
+    def __init__(self, path: Path | None = None, library: Any = None) -> None:
+        self._path = path
+        self._library = library
+        self._open = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the driver has been initialised and not shut down since."""
+        return self._open
+
+    def open(self) -> None:
+        """Load the library where needed and initialise the driver; raise DriverError if it cannot be."""
+        if self._open:
+            return
+        _use(self._library if self._library is not None else self._load())
+        try:
+            pynvml.nvmlInit()
+        except pynvml.NVMLError as error:
+            _use(None)
+            raise _driver_error(error) from None
+        self._open = True
+
+    def close(self) -> None:
+        """Shut the driver down once for the one time that it was initialised."""
+        if not self._open:
+            return
+        self._open = False
+        try:
+            pynvml.nvmlShutdown()
+        except pynvml.NVMLError:
+            # A driver that is gone cannot be told goodbye.
+            return
+
+    def _load(self) -> CDLL:
+        if self._path is not None:
+            return _load_path(self._path)
+        candidates = [SONAME, *(f"{root}/{SONAME}" for root in DRIVER_ROOTS)]
+        for candidate in candidates:
+            try:
+                return CDLL(candidate)
+            except OSError:
+                continue
+        raise DriverError(
+            "LibraryNotFound",
+            f"no {SONAME} on the loader's path nor below the known driver roots: install the NVIDIA driver, "
+            "give the pod runtimeClassName nvidia with NVIDIA_VISIBLE_DEVICES=all, or name the file with "
+            "--nvml-library",
+        )
+
+
+def _load_path(path: Path) -> CDLL:
+    try:
+        return CDLL(str(path))
+    except OSError as error:
+        raise DriverError("LibraryNotFound", f"--nvml-library {path} cannot be loaded: {error}") from None
+
+
+def _use(library: Any) -> None:
+    """Give the binding another library; it would go on calling the old one's functions from its cache."""
+    if pynvml.nvmlLib is not library:
+        pynvml.nvmlLib = library
+        pynvml._nvmlGetFunctionPointer_cache.clear()  # noqa: SLF001 - the binding has no public way
+
+
+ADVICE = {
+    "DriverNotLoaded": "the NVIDIA kernel module is not loaded: load it, or run this on a GPU node",
+    "LibRmVersionMismatch": "the driver was upgraded under this process: it must be restarted",
+    "NoPermission": "this user may not open the GPU: run as root with the device nodes visible",
+    "Unknown": "the driver answers 'unknown error', as it does when the device nodes were taken away from "
+    "a running container: restart the pod",
+}
+
+
+def error_name(error: Any) -> str:
+    """Return the stable name of an NVML error code, such as ``GpuIsLost``; ``Error<code>`` if it has none."""
+    for name, code in vars(pynvml).items():
+        if name.startswith("NVML_ERROR_") and code == error.value:
+            return "".join(part.capitalize() for part in name.removeprefix("NVML_ERROR_").split("_"))
+    return f"Error{error.value}"
+
+
+def _driver_error(error: Any) -> DriverError:
+    name = error_name(error)
+    return DriverError(name, f"NVML cannot be initialised: {ADVICE.get(name, name)}")
+
+
+def advice(name: str) -> str:
+    """Say in one sentence what an error of the whole driver means and what to do."""
+    return ADVICE.get(name, f"the driver answers {name}")

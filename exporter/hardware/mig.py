@@ -1,0 +1,150 @@
+"""The MIG devices of a GPU, found anew at every sweep.
+
+Handles are never kept: when an instance is destroyed its handle dies and its numbers are given to the
+next one. What is fixed about an instance is kept by what it *is*: (uuid, gpu instance, compute instance).
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from exporter.hardware.calls import Calls
+from exporter.hardware.device import MEMORY_CALLS, memory
+from exporter.hardware.processes import running
+from exporter.model import MigReading
+
+PROFILE_MARK = " MIG "
+MEMORY_SLICES = {7: 8}
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a GPU is cut: ``enabled`` None where it was not told, ``slices`` of the whole GPU, handles now.
+
+    ``devices`` is None when the driver did not answer for every slot.
+    """
+
+    enabled: bool | None
+    slices: int | None = None
+    devices: tuple[tuple["Fingerprint", Any], ...] | None = ()
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Fingerprint:
+    """What makes a MIG device the same one as at the last poll."""
+
+    gi: int
+    ci: int
+    uuid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What does not change while a MIG device exists."""
+
+    profile: str | None
+    compute_slices: int | None
+    instance_slices: int | None
+    instance_memory: int | None
+    multiprocessors: int | None
+
+
+class MigReader:
+    """Reads the MIG devices of every GPU; keeps the fixed facts of those that still exist."""
+
+    def __init__(self) -> None:
+        self._facts: dict[Fingerprint, Facts] = {}
+
+    def layout(self, calls: Calls, uuid: str, handle: Any) -> Layout:
+        """Enumerate the MIG devices of a GPU; the slots are sparse, so each one is asked for."""
+        failures = sum(calls.errors.values())
+        mode = calls.ask(uuid, "nvmlDeviceGetMigMode", handle)
+        if mode is None:
+            return Layout(None if sum(calls.errors.values()) > failures else False)
+        if mode[0] != 1:
+            return Layout(enabled=False)
+        slices = calls.ask(uuid, "nvmlDeviceGetMaxMigDeviceCount", handle)
+        if slices is None:
+            return Layout(enabled=True, devices=None)
+        found = [self._slot(calls, uuid, handle, slot) for slot in range(slices)]
+        devices = sorted((device for device in found if device is not None), key=lambda device: device[0])
+        return Layout(enabled=True, slices=slices, devices=tuple(devices))
+
+    def read(self, calls: Calls, layout: Layout, gpu_memory: int | None) -> tuple[MigReading, ...] | None:
+        """Read every MIG device of one GPU, whose own memory is ``gpu_memory`` bytes."""
+        if layout.devices is None:
+            return None
+        sharers = Counter(mark.gi for mark, _ in layout.devices)
+        memory_slice = _memory_slice(layout.slices, gpu_memory)
+        return tuple(
+            self._read(calls, mark, handle, sharers[mark.gi] > 1, memory_slice)
+            for mark, handle in layout.devices
+        )
+
+    def forget(self, existing: set[Fingerprint]) -> None:
+        """Drop what was known of MIG devices that are gone."""
+        self._facts = {mark: facts for mark, facts in self._facts.items() if mark in existing}
+
+    def _slot(self, calls: Calls, uuid: str, parent: Any, slot: int) -> tuple[Fingerprint, Any] | None:
+        handle = calls.ask(uuid, "nvmlDeviceGetMigDeviceHandleByIndex", parent, slot)
+        if handle is None:
+            return None
+        mig_uuid = calls.ask(uuid, "nvmlDeviceGetUUID", handle)
+        gi = calls.ask(uuid, "nvmlDeviceGetGpuInstanceId", handle)
+        ci = calls.ask(uuid, "nvmlDeviceGetComputeInstanceId", handle)
+        if not mig_uuid or gi is None or ci is None:
+            return None
+        return Fingerprint(gi, ci, mig_uuid), handle
+
+    def _read(
+        self, calls: Calls, mark: Fingerprint, handle: Any, shared: bool, memory_slice: float | None
+    ) -> MigReading:
+        facts = self._facts.get(mark) or self._ask_facts(calls, mark, handle)
+        answer = calls.first(mark.uuid, handle, MEMORY_CALLS)
+        frame_buffer = None if answer is None else memory(answer)
+        total = frame_buffer.total if frame_buffer is not None else None
+        return MigReading(
+            uuid=mark.uuid,
+            gi=mark.gi,
+            ci=mark.ci,
+            profile=facts.profile,
+            memory=frame_buffer,
+            memory_shared=shared,
+            compute_slices=facts.compute_slices,
+            instance_slices=facts.instance_slices,
+            memory_slices=_count(facts.instance_memory, memory_slice),
+            multiprocessors=facts.multiprocessors,
+            processes=running(calls, mark.uuid, handle, total, (mark.gi, mark.ci)),
+        )
+
+    def _ask_facts(self, calls: Calls, mark: Fingerprint, handle: Any) -> Facts:
+        name = calls.ask(mark.uuid, "nvmlDeviceGetName", handle) or ""
+        attributes = calls.ask(mark.uuid, "nvmlDeviceGetAttributes", handle)
+        facts = Facts(
+            profile=name.partition(PROFILE_MARK)[2] or None,
+            compute_slices=getattr(attributes, "computeInstanceSliceCount", None),
+            instance_slices=getattr(attributes, "gpuInstanceSliceCount", None),
+            instance_memory=_bytes(getattr(attributes, "memorySizeMB", None)),
+            multiprocessors=getattr(attributes, "multiprocessorCount", None),
+        )
+        if attributes is not None:
+            self._facts[mark] = facts
+        return facts
+
+
+def _memory_slice(compute_slices: int | None, gpu_memory: int | None) -> float | None:
+    """Return the bytes of one memory slice: memory is cut in 8 where compute is cut in 7, else alike."""
+    if not compute_slices or gpu_memory is None:
+        return None
+    return gpu_memory / MEMORY_SLICES.get(compute_slices, compute_slices)
+
+
+def _count(instance_memory: int | None, memory_slice: float | None) -> int | None:
+    """Count memory slices by size: the driver tells the memory of an instance, not its slices."""
+    if instance_memory is None or memory_slice is None:
+        return None
+    return max(1, round(instance_memory / memory_slice))
+
+
+def _bytes(mebibytes: int | None) -> int | None:
+    return None if mebibytes is None else mebibytes << 20

@@ -1,0 +1,100 @@
+"""The processes of a device: who has a context on it, and who computed since the last poll."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from exporter.hardware.calls import Calls
+from exporter.model import DeviceProcess
+from exporter.model.hardware import ProcessKind
+
+# In the field of an instance id: this process runs on no MIG device.
+NO_INSTANCE = 0xFFFFFFFF
+LISTS: tuple[tuple[ProcessKind, str], ...] = (
+    ("compute", "nvmlDeviceGetComputeRunningProcesses"),
+    ("graphics", "nvmlDeviceGetGraphicsRunningProcesses"),
+    ("mps", "nvmlDeviceGetMPSComputeRunningProcesses"),
+)
+# The unversioned names of the binding stand for _v3 and refuse drivers without it.
+VERSIONS = ("", "_v2")
+
+
+def running(
+    calls: Calls, device: str, handle: Any, total_memory: int | None, instance: tuple[int, int] | None = None
+) -> tuple[DeviceProcess, ...] | None:
+    """List the processes with a context, one entry per pid, or None when the list may be incomplete.
+
+    ``instance`` (gpu instance, compute instance) keeps the processes of one MIG device: some drivers
+    list those of its neighbours in the same GPU instance too.
+    """
+    found: dict[int, DeviceProcess] = {}
+    for kind, name in LISTS:
+        failures = sum(calls.errors.values())
+        entries = calls.first(device, handle, [(name + version, ()) for version in VERSIONS])
+        if entries is None and (kind == "compute" or sum(calls.errors.values()) > failures):
+            return None
+        for entry in _of_instance(entries or (), instance):
+            _add(found, kind, entry, total_memory)
+    return tuple(sorted(found.values(), key=lambda process: process.pid))
+
+
+def _of_instance(entries: Iterable[Any], instance: tuple[int, int] | None) -> Iterable[Any]:
+    if instance is None:
+        return entries
+    return [entry for entry in entries if _runs_on(entry, instance)]
+
+
+def _runs_on(entry: Any, instance: tuple[int, int]) -> bool:
+    where = (entry.gpuInstanceId, entry.computeInstanceId)
+    return all(told in (NO_INSTANCE, wanted) for told, wanted in zip(where, instance, strict=True))
+
+
+def _add(found: dict[int, DeviceProcess], kind: ProcessKind, entry: Any, total: int | None) -> None:
+    """Enter a process once: a pid that stands in several lists has one context and one memory figure."""
+    memory = _believable(entry.usedGpuMemory, total)
+    known = found.get(entry.pid)
+    if known is not None:
+        figures = [figure for figure in (known.memory, memory) if figure is not None]
+        memory = max(figures, default=None)
+    kinds = frozenset({kind}) | (known.kinds if known is not None else frozenset())
+    found[entry.pid] = DeviceProcess(pid=entry.pid, memory=memory, kinds=kinds)
+
+
+def _believable(memory: int | None, total: int | None) -> int | None:
+    """Drop a figure larger than the device: early drivers of one branch sent records of another length."""
+    if memory is None or (total is not None and memory > total):
+        return None
+    return int(memory)
+
+
+class UtilizationReader:
+    """Reads what each process computed since the last poll, with one time stamp per GPU.
+
+    A stamp shared by several GPUs would lose samples of those that lag behind.
+    """
+
+    def __init__(self) -> None:
+        self._last_seen: dict[str, int] = {}
+
+    def read(self, calls: Calls, uuid: str, handle: Any) -> dict[int, int] | None:
+        """Return percent of time with a kernel running by pid; a pid that is not in it did not run.
+
+        None when the driver cannot tell. The first read of a GPU covers the driver's own buffer (some
+        seconds), each later one the time since the read before.
+        """
+        since = self._last_seen.get(uuid, 0)
+        samples = calls.ask(uuid, "nvmlDeviceGetProcessUtilization", handle, since=since, none=())
+        if samples is None:
+            return None
+        fresh = [sample for sample in samples if sample.timeStamp >= since]
+        self._last_seen[uuid] = max((sample.timeStamp for sample in fresh), default=since)
+        # Oldest first, so that the newest of two records of a pid stays.
+        fresh.sort(key=_time_stamp)
+        return {sample.pid: min(sample.smUtil, 100) for sample in fresh}
+
+    def forget(self, known: Iterable[str]) -> None:
+        """Keep the time stamps of these GPUs only."""
+        keep = set(known)
+        self._last_seen = {uuid: seen for uuid, seen in self._last_seen.items() if uuid in keep}
+
+
+_time_stamp: Callable[[Any], int] = lambda sample: sample.timeStamp  # noqa: E731
