@@ -1,0 +1,177 @@
+"""A kubelet in software: real gRPC servers on real Unix sockets, for the demo and for tests.
+
+It answers from its attributes, read afresh at each call, and misbehaves on request in the ways that
+kubelets have been seen to. Like the real one it repeats a device once per NUMA node, in random order,
+and puts a new socket in place of the old one each time it starts.
+"""
+
+import asyncio
+import os
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from podresources import messages
+from podresources.channel import reachable, target
+
+_GARBAGE = b"\x0a\xffnot a protobuf"
+_PADDING_TAG = b"\xfa\x7f"  # field 2047 with a length: known to nobody, so decoders skip it
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletDevices:
+    """Devices of one resource. Without ``numa_nodes`` they have no topology."""
+
+    resource: str
+    ids: tuple[str, ...]
+    numa_nodes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubeletContainer:
+    """A container; ``container_id`` is 64 hex digits, "" before the runtime has made it."""
+
+    name: str
+    devices: tuple[KubeletDevices, ...] = ()
+    container_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubeletPod:
+    """A pod of the node; with ``resources_listed`` False only the Pods API shows it."""
+
+    namespace: str
+    name: str
+    uid: str
+    containers: tuple[KubeletContainer, ...] = ()
+    resources_listed: bool = True
+
+
+class FakeKubelet:
+    """Serves ``<root>/pod-resources/kubelet.sock`` and, if asked, ``<root>/pods-api/pods-api.sock``.
+
+    ``pods`` and ``offered`` (resource, device id) are what the next call answers. ``calls`` counts by
+    the method's bare name: List, GetAllocatableResources, ListPods. Each way to misbehave is an
+    attribute: ``rate_limited``, ``delay`` in seconds (``math.inf`` hangs), ``padding_bytes`` added to
+    each answer, ``errors`` (status code, details) and ``garbage`` by bare method name.
+    """
+
+    def __init__(
+        self, root: Path, *, api_versions: Sequence[str] = ("v1", "v1alpha1"), pods_api: bool = False
+    ) -> None:
+        self.socket = root / "pod-resources" / "kubelet.sock"
+        self.pods_socket = root / "pods-api" / "pods-api.sock"
+        self.pods: Sequence[KubeletPod] = ()
+        self.offered: Sequence[tuple[str, str]] = ()
+        self.calls: Counter[str] = Counter()
+        self.rate_limited = False
+        self.delay = 0.0
+        self.padding_bytes = 0
+        self.errors: Mapping[str, tuple[grpc.StatusCode, str]] = {}
+        self.garbage: frozenset[str] = frozenset()
+        self._api_versions = api_versions
+        self._pods_api = pods_api
+        self._servers: list[grpc.aio.Server] = []
+
+    async def start(self) -> None:
+        """Serve in the running loop; OSError or RuntimeError where the sockets cannot be made."""
+        v1 = {"List": self._list, "GetAllocatableResources": self._allocatable}
+        methods = {"v1": v1, "v1alpha1": {"List": self._list}}
+        services = {f"{version}.PodResourcesLister": methods[version] for version in self._api_versions}
+        await self._serve(self.socket, services)
+        if self._pods_api:
+            await self._serve(self.pods_socket, {"v1alpha1.Pods": {"ListPods": self._list_pods}})
+
+    async def stop(self, grace: float | None = None) -> None:
+        """Stop at once, or after ``grace`` seconds for the calls in flight. Dead sockets stay behind."""
+        servers, self._servers = self._servers, []
+        for server in servers:
+            await server.stop(grace)
+
+    async def _serve(self, path: Path, services: Mapping[str, Mapping[str, Callable[[], Any]]]) -> None:
+        server = grpc.aio.server()
+        for service, methods in services.items():
+            handlers = {method: self._handler(method, answer) for method, answer in methods.items()}
+            server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
+        path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+        bound = path.with_name(f".{path.name}.{os.getpid()}")
+        with reachable(bound) as address:
+            server.add_insecure_port(target(address))
+        await server.start()
+        bound.replace(path)
+        self._servers.append(server)
+
+    def _handler(self, method: str, answer: Callable[[], Any]) -> grpc.RpcMethodHandler:
+        async def serve(_request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+            self.calls[method] += 1
+            await self._misbehave(method, context)
+            if method in self.garbage:
+                return _GARBAGE
+            return bytes(answer().SerializeToString()) + _padding(self.padding_bytes)
+
+        return grpc.unary_unary_rpc_method_handler(serve)
+
+    async def _misbehave(self, method: str, context: grpc.aio.ServicerContext[bytes, bytes]) -> None:
+        if self.rate_limited:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
+        if self.delay:
+            await asyncio.sleep(self.delay)
+        if method in self.errors:
+            await context.abort(*self.errors[method])
+
+    def _list(self) -> Any:
+        answer = messages.ListPodResourcesResponse()
+        for pod in self.pods:
+            if pod.resources_listed:
+                listed = answer.pod_resources.add(name=pod.name, namespace=pod.namespace)
+                for container in pod.containers:
+                    listed.containers.add(name=container.name, devices=_entries(container.devices))
+        return answer
+
+    def _allocatable(self) -> Any:
+        devices = [KubeletDevices(resource, (device_id,)) for resource, device_id in self.offered]
+        return messages.AllocatableResourcesResponse(devices=_entries(devices))
+
+    def _list_pods(self) -> Any:
+        return messages.ListPodsResponse(pods=[_pod(pod).SerializeToString() for pod in self.pods])
+
+
+def _entries(devices: Iterable[KubeletDevices]) -> list[Any]:
+    entries = [
+        messages.ContainerDevices(resource_name=group.resource, device_ids=[device_id], topology=topology)
+        for group in devices
+        for device_id in group.ids
+        for topology in _topologies(group.numa_nodes)
+    ]
+    random.shuffle(entries)
+    return entries
+
+
+def _topologies(numa_nodes: tuple[int, ...]) -> list[dict[str, Any] | None]:
+    return [{"nodes": [{"ID": node}]} for node in numa_nodes] or [None]
+
+
+def _pod(pod: KubeletPod) -> Any:
+    payload = messages.Pod(metadata={"name": pod.name, "namespace": pod.namespace, "uid": pod.uid})
+    for container in pod.containers:
+        status = payload.status.containerStatuses.add(name=container.name)
+        if container.container_id:
+            status.containerID = f"containerd://{container.container_id}"
+    return payload
+
+
+def _padding(size: int) -> bytes:
+    if not size:
+        return b""
+    length, rest = bytearray(), size
+    while rest > 0x7F:
+        length.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    length.append(rest)
+    return _PADDING_TAG + bytes(length) + bytes(size)

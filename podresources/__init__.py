@@ -1,0 +1,1 @@
+"""gRPC clients of the kubelet's pod-resources and Pods APIs."""

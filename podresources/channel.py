@@ -1,0 +1,154 @@
+"""One short-lived connection to a Unix socket of the kubelet.
+
+Each refresh opens a fresh channel, which costs less than a millisecond. A channel that is kept would
+carry the back-off of a past outage, up to two minutes of it, into the time after.
+"""
+
+import asyncio
+import errno
+import os
+import random
+import stat
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from socket import AF_UNIX
+from socket import socket as open_socket
+from typing import Final, TypeVar
+from urllib.parse import quote_from_bytes
+
+import grpc
+import grpc.aio
+
+from podresources.errors import KubeletError, Reason, from_status
+from podresources.messages import DECODE_ERRORS
+
+_LONGEST_ADDRESS: Final = 107  # bytes of sockaddr_un.sun_path without its NUL
+_PAUSES: Final = (0.1, 0.3)  # seconds; the kubelet's bucket refills at 100 calls per second
+_OPTIONS: Final = (
+    # Left alone, grpc sends the socket's path, which strict HTTP/2 servers reject.
+    ("grpc.default_authority", "localhost"),
+    # Bytes; kubelets have been seen to answer with 17.8 MB.
+    ("grpc.max_receive_message_length", 64 << 20),
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_retries", 0),
+    ("grpc.enable_http_proxy", 0),
+)
+_OS_REASONS: Final[dict[int | None, Reason]] = {
+    errno.ENOENT: "absent",
+    errno.ENOTDIR: "absent",
+    errno.ELOOP: "absent",
+    errno.ENAMETOOLONG: "absent",
+    errno.EACCES: "permission",
+    errno.EPERM: "permission",
+}
+_Answer = TypeVar("_Answer")
+
+
+class Connection:
+    """An open channel to the socket ``path``; its calls share one ``deadline``, in the loop's time."""
+
+    def __init__(self, channel: grpc.aio.Channel, path: Path, deadline: float) -> None:
+        self._channel = channel
+        self._path = path
+        self._deadline = deadline
+
+    async def call(self, method: str, decode: Callable[[bytes], _Answer]) -> _Answer:
+        """Call a method that takes no arguments and decode its answer; KubeletError when either fails."""
+        answer = await self._patiently(method)
+        try:
+            # In a thread, because an answer of many megabytes would hold up the loop.
+            return await asyncio.to_thread(decode, answer)
+        except DECODE_ERRORS as error:
+            raise KubeletError("malformed", self._path, f"what {method} answers is no protobuf") from error
+
+    async def _patiently(self, method: str) -> bytes:
+        for pause in _PAUSES:
+            wait = pause * random.uniform(0.5, 1.5)  # noqa: S311 - jitter is no secret
+            try:
+                return await self._once(method)
+            except KubeletError as error:
+                if error.reason != "rate_limited" or self._remaining() <= wait:
+                    raise
+            await asyncio.sleep(wait)
+        return await self._once(method)
+
+    async def _once(self, method: str) -> bytes:
+        remaining = self._remaining()
+        if remaining <= 0:
+            raise KubeletError("deadline", self._path, f"no time was left for {method}")
+        try:
+            answer: bytes = await self._channel.unary_unary(method)(b"", timeout=remaining)
+        except grpc.aio.AioRpcError as error:
+            failure = _explained(error, self._path)
+        else:
+            return answer
+        # Not chained: grpc's error holds the call, which would keep the socket open as long as ours lives.
+        raise failure
+
+    def _remaining(self) -> float:
+        return self._deadline - asyncio.get_running_loop().time()
+
+
+@asynccontextmanager
+async def dial(path: Path, *, within: float) -> AsyncIterator[Connection]:
+    """Connect to the socket ``path`` for all that is asked ``within`` so many seconds; KubeletError."""
+    deadline = asyncio.get_running_loop().time() + within
+    # In grpc this is also how long a connection that never completes is held on to; else 20 s.
+    patience = ("grpc.min_reconnect_backoff_ms", int(within * 1000))
+    with reachable(path) as address:
+        async with grpc.aio.insecure_channel(target(address), (*_OPTIONS, patience)) as channel:
+            yield Connection(channel, path, deadline)
+
+
+@contextmanager
+def reachable(path: Path) -> Iterator[str]:
+    """Give an absolute spelling of ``path`` that fits into a socket address, valid inside the block.
+
+    KubeletError where there is none.
+    """
+    address = path.absolute()
+    if len(bytes(address)) <= _LONGEST_ADDRESS:
+        yield str(address)
+        return
+    with _translated(path):
+        directory = os.open(address.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        short = Path(f"/proc/self/fd/{directory}/{address.name}")
+        if len(bytes(short)) > _LONGEST_ADDRESS:
+            raise KubeletError("absent", path, "the name is too long for a socket")
+        yield str(short)
+    finally:
+        os.close(directory)
+
+
+def target(address: str) -> str:
+    """Spell a socket's address as the target of a channel, or of a server."""
+    return f"unix:{quote_from_bytes(os.fsencode(address))}"
+
+
+def _explained(error: grpc.aio.AioRpcError, path: Path) -> KubeletError:
+    if error.code() is grpc.StatusCode.UNAVAILABLE:
+        try:
+            _connect(path)
+        except KubeletError as reason:
+            return reason.with_traceback(None)
+    return from_status(error, path)
+
+
+def _connect(path: Path) -> None:
+    """Connect to ``path`` without grpc; KubeletError that says why it cannot be done."""
+    with _translated(path), reachable(path) as address, open_socket(AF_UNIX) as probe:
+        if not stat.S_ISSOCK(path.stat().st_mode):
+            raise KubeletError("absent", path, "this is not a socket")
+        probe.setblocking(False)
+        probe.connect(address)
+
+
+@contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        reason = _OS_REASONS.get(error.errno, "unavailable")
+        raise KubeletError(reason, path, error.strerror or str(error)) from error

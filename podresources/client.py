@@ -1,0 +1,103 @@
+"""The client of the pod-resources API: which container was given which device id.
+
+What it remembers between two reads is data, never a connection: the first read after an outage of any
+length works.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from exporter.model import Allocation, Allocations, OfferedDevice
+from podresources import fold
+from podresources.channel import Connection, dial
+from podresources.errors import KubeletError
+from podresources.messages import ALLOCATABLE_V1, LIST_V1, LIST_V1ALPHA1
+from podresources.offers import Offers
+
+_Inode = tuple[int, int, int]
+
+
+class PodResources:
+    """Reads the kubelet's device accounting from ``socket``, a read taking ``timeout`` seconds at most.
+
+    After a restart the kubelet serves before it knows its pods. For ``empty_grace`` seconds after one
+    was noticed (the previous read failed, or the socket is another one) an answer without any device
+    does not replace a mapping that had some; that mapping keeps its ``read_at``, so its age shows.
+    """
+
+    def __init__(
+        self,
+        socket: Path,
+        *,
+        timeout: float = 10.0,
+        empty_grace: float = 60.0,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._socket = socket
+        self._timeout = timeout
+        self._empty_grace = empty_grace
+        self._clock = clock
+        self._wall = wall
+        self._offers = Offers(clock)
+        self._last: Allocations | None = None
+        self._answered = False
+        self._inode: _Inode | None = None
+        self._settled_at = 0.0
+
+    async def read(self) -> Allocations:
+        """Ask the kubelet; KubeletError when it does not say who holds what.
+
+        Failing to learn what is on offer costs only ``offered``.
+        """
+        # A read that is cancelled half-way counts as failed, too.
+        answered, self._answered = self._answered, False
+        async with dial(self._socket, within=self._timeout) as kubelet:
+            version, allocated = await self._list(kubelet)
+            read_at = self._wall()
+            settling = self._settling(answered=answered)
+            offered = await self._offered(kubelet, version, allocated, settling=settling)
+        self._answered = True
+        if settling and not allocated and self._last and self._last.allocated:
+            return self._last
+        self._last = Allocations(allocated=allocated, offered=offered, api_version=version, read_at=read_at)
+        return self._last
+
+    async def _list(self, kubelet: Connection) -> tuple[str, tuple[Allocation, ...]]:
+        # v1 is tried each time, so that an upgraded kubelet is noticed at once.
+        try:
+            return "v1", await kubelet.call(LIST_V1, fold.allocations)
+        except KubeletError as error:
+            if error.reason != "unimplemented":
+                raise
+        return "v1alpha1", await kubelet.call(LIST_V1ALPHA1, fold.allocations)
+
+    async def _offered(
+        self, kubelet: Connection, version: str, allocated: tuple[Allocation, ...], *, settling: bool
+    ) -> tuple[OfferedDevice, ...] | None:
+        if version != "v1":
+            self._offers.forget()
+            return None
+        try:
+            fresh = await kubelet.call(ALLOCATABLE_V1, fold.offered)
+        except KubeletError as error:
+            return self._offers.failed(error)
+        in_use = {allocation.resource for allocation in allocated}
+        return self._offers.answered(fresh, in_use=in_use, settling=settling)
+
+    def _settling(self, *, answered: bool) -> bool:
+        inode = _inode(self._socket)
+        if not answered or inode != self._inode:
+            self._settled_at = self._clock() + self._empty_grace
+        self._inode = inode
+        return self._clock() < self._settled_at
+
+
+def _inode(socket: Path) -> _Inode | None:
+    """Tell sockets apart; with the time of creation, because file systems hand inode numbers out again."""
+    try:
+        status = socket.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_mtime_ns

@@ -1,0 +1,104 @@
+"""What travels between us and the kubelet: the paths of its gRPC methods and the messages they carry.
+
+The message classes are made at run time from the tables below. Generated code would be tied to one
+range of protobuf runtimes; descriptors work with all of them. The pool is our own, because the packages
+``v1`` and ``v1alpha1`` are bare words that another library in the process may have taken. Only the
+fields that we or the software kubelet need are declared: protobuf skips the rest.
+
+Sources: kubernetes/kubelet ``pkg/apis/podresources/{v1,v1alpha1}/api.proto`` and
+``pkg/apis/pods/v1alpha1/api.proto``, kubernetes/api ``core/v1/generated.proto``.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
+
+LIST_V1: Final = "/v1.PodResourcesLister/List"
+LIST_V1ALPHA1: Final = "/v1alpha1.PodResourcesLister/List"
+ALLOCATABLE_V1: Final = "/v1.PodResourcesLister/GetAllocatableResources"
+LIST_PODS: Final = "/v1alpha1.Pods/ListPods"
+
+# protobuf's runtime in Python lets the second one through.
+DECODE_ERRORS: Final = (DecodeError, UnicodeDecodeError)
+
+_Field = tuple[str, int, str]  # name, number, type: a scalar or a message of the table; "*" = repeated
+_Table = Mapping[str, tuple[_Field, ...]]
+
+# v1alpha1 knows the same messages with fewer fields under the same numbers, so one set serves both.
+_POD_RESOURCES: _Table = {
+    "NUMANode": (("ID", 1, "int64"),),
+    "TopologyInfo": (("nodes", 1, "NUMANode*"),),
+    "ContainerDevices": (
+        ("resource_name", 1, "string"),
+        ("device_ids", 2, "string*"),
+        ("topology", 3, "TopologyInfo"),
+    ),
+    "ContainerResources": (("name", 1, "string"), ("devices", 2, "ContainerDevices*")),
+    "PodResources": (
+        ("name", 1, "string"),
+        ("namespace", 2, "string"),
+        ("containers", 3, "ContainerResources*"),
+    ),
+    "ListPodResourcesResponse": (("pod_resources", 1, "PodResources*"),),
+    "AllocatableResourcesResponse": (("devices", 1, "ContainerDevices*"),),
+}
+# A pod travels as the bytes of a core/v1 Pod. That is proto2, but read as proto3 its strings are checked.
+_PODS: _Table = {
+    "ContainerStatus": (("name", 1, "string"), ("containerID", 8, "string")),
+    "PodStatus": (
+        ("containerStatuses", 8, "ContainerStatus*"),
+        ("initContainerStatuses", 10, "ContainerStatus*"),
+        ("ephemeralContainerStatuses", 13, "ContainerStatus*"),
+    ),
+    "ObjectMeta": (("name", 1, "string"), ("namespace", 3, "string"), ("uid", 5, "string")),
+    "Pod": (("metadata", 1, "ObjectMeta"), ("status", 3, "PodStatus")),
+    "ListPodsResponse": (("pods", 1, "bytes*"),),
+}
+_SCALARS = {
+    "string": descriptor_pb2.FieldDescriptorProto.TYPE_STRING,
+    "bytes": descriptor_pb2.FieldDescriptorProto.TYPE_BYTES,
+    "int64": descriptor_pb2.FieldDescriptorProto.TYPE_INT64,
+}
+_LABELS = {
+    False: descriptor_pb2.FieldDescriptorProto.LABEL_OPTIONAL,
+    True: descriptor_pb2.FieldDescriptorProto.LABEL_REPEATED,
+}
+
+
+def _declare(message: descriptor_pb2.DescriptorProto, package: str, field: _Field) -> None:
+    name, number, kind = field
+    declared = message.field.add(name=name, number=number, label=_LABELS[kind.endswith("*")])
+    kind = kind.removesuffix("*")
+    if kind in _SCALARS:
+        declared.type = _SCALARS[kind]
+    else:
+        declared.type = descriptor_pb2.FieldDescriptorProto.TYPE_MESSAGE
+        declared.type_name = f".{package}.{kind}"
+
+
+def _classes(package: str, table: _Table) -> dict[str, Any]:
+    file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto3")
+    for name, fields in table.items():
+        message = file.message_type.add(name=name)
+        for field in fields:
+            _declare(message, package, field)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return {
+        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}"))
+        for name in table
+    }
+
+
+_pod_resources = _classes("podresources", _POD_RESOURCES)
+_pods = _classes("pods", _PODS)
+
+ContainerDevices: Any = _pod_resources["ContainerDevices"]
+ContainerResources: Any = _pod_resources["ContainerResources"]
+PodResources: Any = _pod_resources["PodResources"]
+ListPodResourcesResponse: Any = _pod_resources["ListPodResourcesResponse"]
+AllocatableResourcesResponse: Any = _pod_resources["AllocatableResourcesResponse"]
+Pod: Any = _pods["Pod"]
+ListPodsResponse: Any = _pods["ListPodsResponse"]

@@ -1,0 +1,98 @@
+"""A kubelet in software on a socket in a temporary directory, and servers worse than it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import pytest
+
+from exporter.demo.kubelet import FakeKubelet, KubeletContainer, KubeletDevices, KubeletPod
+from tests.podresources.support import ByteServer, Clock, RawServer
+
+
+class Listener(asyncio.Protocol):
+    """Greets its one client and takes down what that says."""
+
+    def __init__(self, greeting: bytes) -> None:
+        self.greeting = greeting
+        self.heard = bytearray()
+        self.closed = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Greet."""
+        assert isinstance(transport, asyncio.WriteTransport)
+        transport.write(self.greeting)
+
+    def data_received(self, data: bytes) -> None:
+        """Take down."""
+        self.heard.extend(data)
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        """Note the end; grpc may have come more than once."""
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """Time for what the clients remember."""
+    return Clock()
+
+
+@pytest.fixture
+def pod() -> KubeletPod:
+    """One pod whose container holds two of the four slices of a GPU on two NUMA nodes."""
+    devices = KubeletDevices("nvidia.com/gpu", ("GPU-1::1", "GPU-1::0"), numa_nodes=(0, 1))
+    container = KubeletContainer(name="main", devices=(devices,), container_id="a" * 64)
+    return KubeletPod(namespace="ml", name="train", uid="uid-1", containers=(container,))
+
+
+@pytest.fixture
+async def kubelet(tmp_path: Path, pod: KubeletPod) -> AsyncIterator[FakeKubelet]:
+    """Run a kubelet with that pod and those slices, serving the Pods API as well."""
+    kubelet = FakeKubelet(tmp_path, pods_api=True)
+    kubelet.pods = [pod]
+    kubelet.offered = [("nvidia.com/gpu", f"GPU-1::{replica}") for replica in range(4)]
+    await kubelet.start()
+    yield kubelet
+    await kubelet.stop()
+
+
+@pytest.fixture
+async def serve_raw() -> AsyncIterator[RawServer]:
+    """Serve one gRPC method on a socket, answering fixed bytes."""
+    async with AsyncExitStack() as servers:
+
+        async def serve(path: Path, method: str, answer: bytes) -> None:
+            async def handle(_request: bytes, _context: object) -> bytes:
+                return answer
+
+            server = grpc.aio.server()
+            service, name = method.strip("/").split("/")
+            handler = grpc.method_handlers_generic_handler(
+                service, {name: grpc.unary_unary_rpc_method_handler(handle)}
+            )
+            server.add_generic_rpc_handlers((handler,))
+            server.add_insecure_port(f"unix:{path}")
+            await server.start()
+            servers.push_async_callback(server.stop, None)
+
+        yield serve
+
+
+@pytest.fixture
+async def serve_bytes() -> AsyncIterator[ByteServer]:
+    """Serve a socket that greets with fixed bytes, whatever it is told, and give what it is told."""
+    loop = asyncio.get_running_loop()
+    async with AsyncExitStack() as servers:
+
+        async def serve(path: Path, greeting: bytes) -> bytearray:
+            listener = Listener(greeting)
+            servers.push_async_callback(asyncio.wait_for, listener.closed, 5)
+            await servers.enter_async_context(await loop.create_unix_server(lambda: listener, path))
+            return listener.heard
+
+        yield serve

@@ -1,0 +1,171 @@
+"""What the client of the pod-resources API gives while the kubelet is well."""
+
+import asyncio
+import os
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import grpc
+import pytest
+
+from exporter.demo.kubelet import FakeKubelet, KubeletContainer, KubeletDevices, KubeletPod
+from exporter.model import Allocation, Allocations, ContainerRef, OfferedDevice
+from podresources.client import PodResources
+
+HOLDER = ContainerRef("ml", "train", "main")
+
+
+async def test_read(kubelet: FakeKubelet) -> None:
+    """A read gives what is held and what is offered, sorted and without NUMA duplicates."""
+    assert await PodResources(kubelet.socket, wall=lambda: 5.0).read() == Allocations(
+        allocated=tuple(Allocation(HOLDER, "nvidia.com/gpu", f"GPU-1::{n}") for n in (0, 1)),
+        offered=tuple(OfferedDevice("nvidia.com/gpu", f"GPU-1::{n}") for n in range(4)),
+        api_version="v1",
+        read_at=5.0,
+    )
+
+
+async def test_v1alpha1(tmp_path: Path, pod: KubeletPod) -> None:
+    """A kubelet that only knows v1alpha1 tells who holds what, and what is offered stays unknown."""
+    kubelet = FakeKubelet(tmp_path, api_versions=("v1alpha1",))
+    kubelet.pods = [pod]
+    await kubelet.start()
+    read = await PodResources(kubelet.socket).read()
+    assert (read.api_version, len(read.allocated), read.offered) == ("v1alpha1", 2, None)
+    await kubelet.stop()
+
+
+async def test_upgrade(tmp_path: Path, pod: KubeletPod) -> None:
+    """After an upgrade of the kubelet the first read speaks v1, after a downgrade v1alpha1."""
+    client = PodResources(tmp_path / "pod-resources" / "kubelet.sock")
+    seen = []
+    for versions in (("v1alpha1",), ("v1", "v1alpha1"), ("v1alpha1",)):
+        kubelet = FakeKubelet(tmp_path, api_versions=versions)
+        kubelet.pods, kubelet.offered = [pod], [("nvidia.com/gpu", "GPU-1::0")]
+        await kubelet.start()
+        read = await client.read()
+        seen.append((read.api_version, read.offered is not None))
+        await kubelet.stop()
+    assert seen == [("v1alpha1", False), ("v1", True), ("v1alpha1", False)]
+
+
+async def test_pods_without_devices(kubelet: FakeKubelet, pod: KubeletPod) -> None:
+    """Pods and containers without devices are no holders."""
+    idle = KubeletContainer(name="idle")
+    kubelet.pods = [replace(pod, name="web", containers=(idle,)), replace(pod, containers=(idle,))]
+    assert (await PodResources(kubelet.socket).read()).allocated == ()
+
+
+async def test_padded_answer(kubelet: FakeKubelet) -> None:
+    """An answer of 17.8 MB, most of it of fields that we do not know, is read like any other."""
+    kubelet.padding_bytes = 17_800_000
+    assert len((await PodResources(kubelet.socket).read()).allocated) == 2
+
+
+@pytest.mark.parametrize("name", ["with space", "per%41cent", "hash#", "query?", "gerät", "x" * 200])
+async def test_odd_paths(tmp_path: Path, pod: KubeletPod, name: str) -> None:
+    """Paths with odd characters and paths too long for a socket address work."""
+    kubelet = FakeKubelet(tmp_path / name)
+    kubelet.pods = [pod]
+    await kubelet.start()
+    assert len((await PodResources(kubelet.socket).read()).allocated) == 2
+    await kubelet.stop()
+
+
+async def test_relative_path(kubelet: FakeKubelet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relative path is one below the working directory."""
+    monkeypatch.chdir(tmp_path)
+    relative = kubelet.socket.relative_to(tmp_path)
+    assert len((await PodResources(relative).read()).allocated) == 2
+
+
+async def test_many_devices(kubelet: FakeKubelet) -> None:
+    """250 pods with 48 devices on two NUMA nodes are read in well under a second of work."""
+    kubelet.pods = [
+        KubeletPod(
+            namespace="ml",
+            name=f"pod-{pod}",
+            uid=str(pod),
+            containers=(
+                KubeletContainer(
+                    name="main",
+                    devices=(
+                        KubeletDevices("nvidia.com/gpu", tuple(f"GPU-{pod}::{n}" for n in range(48)), (0, 1)),
+                    ),
+                ),
+            ),
+        )
+        for pod in range(250)
+    ]
+    client = PodResources(kubelet.socket)
+    await client.read()
+    before = time.process_time()
+    read = await client.read()
+    assert len(read.allocated) == 250 * 48
+    assert list(read.allocated) == sorted(read.allocated)
+    assert time.process_time() - before < 2
+
+
+async def test_no_leaks(kubelet: FakeKubelet) -> None:
+    """Reads that succeed, fail or are cancelled leave no file, thread or task, even if their errors stay."""
+    client, impatient = PodResources(kubelet.socket), PodResources(kubelet.socket, timeout=0.02)
+    kept: list[object] = []
+
+    def held() -> tuple[int, int, int]:
+        return len(os.listdir("/proc/self/fd")), threading.active_count(), len(asyncio.all_tasks())  # noqa: PTH208 - counted once
+
+    async def mixed() -> None:
+        kubelet.delay = 0.0
+        await client.read()
+        kubelet.delay = 60.0
+        kept.extend(await asyncio.gather(impatient.read(), return_exceptions=True))
+        task = asyncio.create_task(client.read())
+        await asyncio.sleep(0.005)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        kubelet.delay = 0.0
+        await asyncio.sleep(0.005)
+
+    for _ in range(10):
+        await mixed()
+    before = held()
+    for _ in range(30):
+        await mixed()
+    assert all(now <= then + 3 for now, then in zip(held(), before, strict=True))
+
+
+async def test_cancelled(kubelet: FakeKubelet) -> None:
+    """A read that is cancelled ends at once and does not harm the next one."""
+    client = PodResources(kubelet.socket)
+    kubelet.delay = 60.0
+    started = time.monotonic()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(client.read(), 0.05)
+    assert time.monotonic() - started < 2
+    kubelet.delay = 0.0
+    assert len((await client.read()).allocated) == 2
+
+
+async def test_recovery(kubelet: FakeKubelet) -> None:
+    """However many reads failed, the first one after the kubelet is back works, and takes no longer."""
+    client = PodResources(kubelet.socket)
+    await kubelet.stop()
+    for _ in range(120):
+        (failure,) = await asyncio.gather(client.read(), return_exceptions=True)
+        assert isinstance(failure, Exception)
+    await kubelet.start()
+    started = time.monotonic()
+    assert len((await client.read()).allocated) == 2
+    assert time.monotonic() - started < 1
+
+
+@pytest.mark.parametrize("code", [grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNKNOWN])
+async def test_no_allocatable(kubelet: FakeKubelet, code: grpc.StatusCode) -> None:
+    """A kubelet that cannot tell what it offers costs only that, and what was known of it is dropped."""
+    client = PodResources(kubelet.socket)
+    await client.read()
+    kubelet.errors = {"GetAllocatableResources": (code, "API GetAllocatableResources disabled")}
+    read = await client.read()
+    assert (len(read.allocated), read.offered) == (2, None)

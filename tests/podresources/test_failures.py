@@ -1,0 +1,212 @@
+"""Each way in which the kubelet can fail to answer has one reason and one clear message."""
+
+import asyncio
+import math
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from exporter.demo.kubelet import FakeKubelet
+from podresources.client import PodResources
+from podresources.errors import REMEDIES, KubeletError
+from tests.podresources.support import ByteServer
+
+SETTINGS = bytes.fromhex("000000040000000000")  # an empty HTTP/2 SETTINGS frame
+READ_AS_NOBODY = """
+import asyncio, os, sys
+from pathlib import Path
+from podresources.client import PodResources
+from podresources.errors import KubeletError
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+try:
+    asyncio.run(PodResources(Path(sys.argv[1])).read())
+except KubeletError as error:
+    print(error.reason)
+"""
+
+
+async def failure(path: Path, *, timeout: float = 5.0) -> KubeletError:  # noqa: ASYNC109 - the client's
+    """Read from ``path``, check that the message helps, and give the error."""
+    with pytest.raises(KubeletError) as caught:
+        await PodResources(path, timeout=timeout).read()
+    assert str(path) in str(caught.value)
+    assert REMEDIES[caught.value.reason] in str(caught.value)
+    return caught.value
+
+
+@pytest.fixture
+def open_directory() -> Iterator[Path]:
+    """Give a directory that any user may enter, unlike those of tmp_path."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+async def test_absent(tmp_path: Path) -> None:
+    """A missing socket, directory or parent is absent, however long its path is."""
+    for path in ("kubelet.sock", "a/b/kubelet.sock", "x" * 120 + "/kubelet.sock", "x" * 200):
+        assert (await failure(tmp_path / path)).reason == "absent"
+
+
+async def test_not_a_socket(tmp_path: Path) -> None:
+    """A directory or file in place of the socket, as a wrong mount makes it, is told as such."""
+    file = tmp_path / "file"
+    file.touch()
+    for path in (tmp_path, file):
+        assert "not a socket" in str(await failure(path))
+    assert (await failure(file / "kubelet.sock")).reason == "absent"
+
+
+async def test_symbolic_links(kubelet: FakeKubelet, tmp_path: Path) -> None:
+    """Links are followed; one that leads in circles is absent."""
+    link, circle = tmp_path / "link", tmp_path / "circle"
+    link.symlink_to(kubelet.socket)
+    circle.symlink_to(circle)
+    assert len((await PodResources(link).read()).allocated) == 2
+    assert (await failure(circle)).reason == "absent"
+
+
+async def test_dead_kubelet(kubelet: FakeKubelet) -> None:
+    """A socket that nobody listens on is that of a kubelet that is down."""
+    await kubelet.stop()
+    assert kubelet.socket.is_socket()
+    assert (await failure(kubelet.socket)).reason == "unavailable"
+
+
+async def test_killed_while_answering(kubelet: FakeKubelet) -> None:
+    """A kubelet that goes down in the middle of a call is unavailable."""
+    kubelet.delay = math.inf
+    asyncio.get_running_loop().call_later(0.1, lambda: asyncio.ensure_future(kubelet.stop()))
+    assert (await failure(kubelet.socket)).reason == "unavailable"
+
+
+async def test_permission(open_directory: Path) -> None:
+    """A socket that our user may not write to names the permission as the reason."""
+    kubelet = FakeKubelet(open_directory)
+    await kubelet.start()
+    kubelet.socket.parent.chmod(0o755)
+    kubelet.socket.chmod(0o555)
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", READ_AS_NOBODY, kubelet.socket, stdout=subprocess.PIPE
+    )
+    told, _ = await asyncio.wait_for(child.communicate(), 30)
+    await kubelet.stop()
+    assert told == b"permission\n"
+
+
+async def test_hang(kubelet: FakeKubelet) -> None:
+    """A kubelet that never answers costs the time given and no more."""
+    kubelet.delay = math.inf
+    started = time.monotonic()
+    assert (await failure(kubelet.socket, timeout=0.3)).reason == "deadline"
+    assert 0.25 < time.monotonic() - started < 2
+
+
+async def test_no_time(kubelet: FakeKubelet) -> None:
+    """Without any time nothing is asked."""
+    assert (await failure(kubelet.socket, timeout=0.0)).reason == "deadline"
+    assert not kubelet.calls
+
+
+async def test_silent_server(tmp_path: Path) -> None:
+    """A server that says nothing ends at the deadline; one whose queue is full is unavailable."""
+    path = tmp_path / "silent.sock"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(os.fspath(path))
+        server.listen(0)
+        assert (await failure(path, timeout=0.3)).reason == "deadline"
+        assert (await failure(path, timeout=0.3)).reason == "unavailable"
+
+
+async def test_other_protocol(tmp_path: Path, serve_bytes: ByteServer) -> None:
+    """A server of another protocol is unavailable, not a crash."""
+    path = tmp_path / "web.sock"
+    await serve_bytes(path, b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+    assert (await failure(path)).reason == "unavailable"
+
+
+async def test_authority(tmp_path: Path, serve_bytes: ByteServer) -> None:
+    """The authority on the wire is localhost and never the socket's path."""
+    path = tmp_path / "strict.sock"
+    heard = await serve_bytes(path, SETTINGS)
+    await failure(path, timeout=0.3)
+    assert b"/v1.PodResourcesLister/List" in heard
+    assert b"localhost" in heard
+    assert b"strict.sock" not in heard
+
+
+async def test_rate_limit(kubelet: FakeKubelet) -> None:
+    """A call that the kubelet rejects for its rate is tried twice more."""
+    kubelet.rate_limited = True
+    assert (await failure(kubelet.socket)).reason == "rate_limited"
+    assert kubelet.calls == {"List": 3}
+
+
+async def test_rate_limit_passes(kubelet: FakeKubelet) -> None:
+    """A rate limit that passes is not noticed."""
+    kubelet.rate_limited = True
+    asyncio.get_running_loop().call_later(0.03, setattr, kubelet, "rate_limited", False)
+    assert len((await PodResources(kubelet.socket).read()).allocated) == 2
+
+
+async def test_rate_limit_deadline(kubelet: FakeKubelet) -> None:
+    """A pause that would outlast the deadline is not begun."""
+    kubelet.rate_limited = True
+    assert (await failure(kubelet.socket, timeout=0.04)).reason in {"rate_limited", "deadline"}
+    assert kubelet.calls["List"] <= 1
+
+
+async def test_too_large(kubelet: FakeKubelet) -> None:
+    """An answer of more than 64 MiB is refused, and asked for once."""
+    kubelet.padding_bytes = 65 << 20
+    assert (await failure(kubelet.socket)).reason == "too_large"
+    assert kubelet.calls == {"List": 1}
+
+
+@pytest.mark.parametrize(
+    ("code", "details", "reason"),
+    [
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit", "rate_limited"),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "", "rate_limited"),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "Received message larger than max (5 vs. 4)", "too_large"),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "grpc: trying to send message larger than max", "too_large"),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "gRPC message exceeds maximum size 4: 5", "too_large"),
+        (grpc.StatusCode.FAILED_PRECONDITION, "not synced", "not_ready"),
+        (grpc.StatusCode.UNAVAILABLE, "shutting down", "unavailable"),
+        (grpc.StatusCode.CANCELLED, "", "unavailable"),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, "", "deadline"),
+        (grpc.StatusCode.PERMISSION_DENIED, "no", "permission"),
+        (grpc.StatusCode.UNIMPLEMENTED, "unknown service", "unimplemented"),
+        (grpc.StatusCode.UNKNOWN, "failed to list", "internal"),
+        (grpc.StatusCode.INTERNAL, "bug\nin\tlines " + "x" * 999, "internal"),
+    ],
+)
+async def test_statuses(kubelet: FakeKubelet, code: grpc.StatusCode, details: str, reason: str) -> None:
+    """Each status has its reason, and its details become one short line."""
+    kubelet.errors = {"List": (code, details)}
+    error = await failure(kubelet.socket)
+    assert error.reason == reason
+    assert len(str(error)) < 600
+    assert "\n" not in str(error)
+
+
+async def test_garbage(kubelet: FakeKubelet) -> None:
+    """An answer that is no protobuf is malformed."""
+    kubelet.garbage = frozenset({"List"})
+    assert (await failure(kubelet.socket)).reason == "malformed"
+
+
+async def test_wrong_socket(kubelet: FakeKubelet) -> None:
+    """The socket of another service does not implement ours."""
+    assert (await failure(kubelet.pods_socket)).reason == "unimplemented"

@@ -1,0 +1,76 @@
+"""The software kubelet behaves like the real one where we depend on it."""
+
+import asyncio
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+from exporter.demo.kubelet import FakeKubelet, KubeletPod
+from podresources.channel import dial
+from podresources.client import PodResources
+from podresources.messages import LIST_V1, ListPodResourcesResponse
+from podresources.pods import Pods
+
+
+async def test_new_inode(kubelet: FakeKubelet) -> None:
+    """Each start puts a new socket in place of the old one and leaves nothing beside it."""
+    old = kubelet.socket.with_name("old.sock")
+    old.hardlink_to(kubelet.socket)
+    await kubelet.stop()
+    await kubelet.start()
+    assert not old.samefile(kubelet.socket)
+    assert {path.name for path in kubelet.socket.parent.iterdir()} == {"kubelet.sock", "old.sock"}
+
+
+async def test_one_entry_per_numa_node(kubelet: FakeKubelet) -> None:
+    """A device is listed once for each NUMA node."""
+    async with dial(kubelet.socket, within=5.0) as connection:
+        answer = await connection.call(LIST_V1, ListPodResourcesResponse.FromString)
+    (container,) = answer.pod_resources[0].containers
+    assert sorted((device.device_ids[0], device.topology.nodes[0].ID) for device in container.devices) == [
+        ("GPU-1::0", 0),
+        ("GPU-1::0", 1),
+        ("GPU-1::1", 0),
+        ("GPU-1::1", 1),
+    ]
+
+
+async def test_calls(kubelet: FakeKubelet) -> None:
+    """Each call is counted by the name of its method."""
+    for _ in range(2):
+        await PodResources(kubelet.socket).read()
+    assert kubelet.calls == {"List": 2, "GetAllocatableResources": 2}
+
+
+async def test_resources_not_listed(kubelet: FakeKubelet, pod: KubeletPod) -> None:
+    """A pod may be known to the Pods API alone."""
+    kubelet.pods = [replace(pod, resources_listed=False)]
+    assert (await PodResources(kubelet.socket).read()).allocated == ()
+    assert [found.uid for found in await Pods(kubelet.pods_socket).read()] == [pod.uid]
+
+
+async def test_two_servers(kubelet: FakeKubelet) -> None:
+    """Both sockets stand where the kubelet's stand below its root."""
+    root = kubelet.socket.parents[1]
+    assert [root / "pod-resources/kubelet.sock", root / "pods-api/pods-api.sock"] == sorted(
+        root.glob("*/*.sock")
+    )
+
+
+async def test_other_loop(tmp_path: Path, pod: KubeletPod) -> None:
+    """The kubelet may run in the loop of another thread."""
+    kubelet = FakeKubelet(tmp_path)
+    kubelet.pods = [pod]
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    async def there(action: str) -> None:
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(getattr(kubelet, action)(), loop))
+
+    await there("start")
+    assert len((await PodResources(kubelet.socket).read()).allocated) == 2
+    await there("stop")
+    loop.call_soon_threadsafe(loop.stop)
+    await asyncio.to_thread(thread.join)
+    loop.close()

@@ -1,0 +1,187 @@
+"""What the client of the pod-resources API remembers over restarts of kubelets and device plugins."""
+
+import asyncio
+import contextlib
+from dataclasses import replace
+from pathlib import Path
+
+import grpc
+import pytest
+
+from exporter.demo.kubelet import FakeKubelet, KubeletPod
+from podresources.client import PodResources
+from podresources.errors import KubeletError
+from podresources.offers import KEPT
+from tests.podresources.support import Clock
+
+UNAVAILABLE = (grpc.StatusCode.UNAVAILABLE, "try again")
+
+
+@pytest.fixture
+def client(kubelet: FakeKubelet, clock: Clock) -> PodResources:
+    """Make a client whose time stands still."""
+    return PodResources(kubelet.socket, timeout=2.0, clock=clock, wall=clock)
+
+
+async def restart(kubelet: FakeKubelet) -> None:
+    """Restart the kubelet between two reads."""
+    await kubelet.stop()
+    await kubelet.start()
+
+
+async def outage(client: PodResources, kubelet: FakeKubelet) -> None:
+    """Restart the kubelet so slowly that a read fails."""
+    await kubelet.stop()
+    with pytest.raises(KubeletError):
+        await client.read()
+    await kubelet.start()
+
+
+@pytest.mark.parametrize("seen", [True, False])
+async def test_empty_after_restart(
+    kubelet: FakeKubelet, client: PodResources, clock: Clock, seen: bool
+) -> None:
+    """An empty answer soon after a restart, be it seen or not, keeps the old mapping with its old age."""
+    good = await client.read()
+    kubelet.pods = []
+    clock.now += 15
+    await (outage(client, kubelet) if seen else restart(kubelet))
+    assert await client.read() == good
+    clock.now += 59
+    assert await client.read() == good
+    clock.now += 1
+    settled = await client.read()
+    assert (settled.allocated, settled.read_at) == ((), clock.now)
+
+
+async def test_filled_after_restart(
+    kubelet: FakeKubelet, client: PodResources, clock: Clock, pod: KubeletPod
+) -> None:
+    """The first answer with devices after a restart replaces the old mapping at once."""
+    await client.read()
+    await outage(client, kubelet)
+    clock.now += 1
+    kubelet.pods = [replace(pod, name="other")]
+    read = await client.read()
+    assert ({"other"}, clock.now) == ({held.holder.pod for held in read.allocated}, read.read_at)
+
+
+async def test_second_restart(kubelet: FakeKubelet, client: PodResources, clock: Clock) -> None:
+    """A restart during the time of grace begins it anew."""
+    good = await client.read()
+    kubelet.pods = []
+    await restart(kubelet)
+    assert await client.read() == good
+    clock.now += 50
+    await restart(kubelet)
+    assert await client.read() == good
+    clock.now += 50
+    assert await client.read() == good
+
+
+async def test_after_cancelled(kubelet: FakeKubelet, client: PodResources, clock: Clock) -> None:
+    """A cancelled read counts as one that failed."""
+    good = await client.read()
+    clock.now += 100
+    kubelet.delay = 60
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(client.read(), 0.02)
+    kubelet.delay, kubelet.pods = 0, []
+    assert await client.read() == good
+
+
+async def test_emptied(kubelet: FakeKubelet, client: PodResources, clock: Clock) -> None:
+    """Without a restart the last holder leaves at the next read."""
+    await client.read()
+    clock.now += 100
+    kubelet.pods = []
+    assert (await client.read()).allocated == ()
+
+
+async def test_empty_at_first(kubelet: FakeKubelet, client: PodResources) -> None:
+    """A first answer without devices is taken as it is."""
+    kubelet.pods = []
+    assert (await client.read()).allocated == ()
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"errors": {"GetAllocatableResources": UNAVAILABLE}},
+        {"errors": {"GetAllocatableResources": (grpc.StatusCode.RESOURCE_EXHAUSTED, "larger than max")}},
+        {"garbage": frozenset({"GetAllocatableResources"})},
+        {"delay": 1.2},
+    ],
+)
+async def test_offers_kept(kubelet: FakeKubelet, client: PodResources, fault: dict[str, object]) -> None:
+    """When only the question after the devices on offer fails, the last good answer to it is kept."""
+    good = await client.read()
+    for attribute, value in fault.items():
+        setattr(kubelet, attribute, value)
+    read = await client.read()
+    assert (good.allocated, good.offered) == (read.allocated, read.offered)
+
+
+async def test_offers_age(
+    kubelet: FakeKubelet, client: PodResources, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The last good answer is not kept for ever, and its failing is told once."""
+    good = await client.read()
+    kubelet.errors = {"GetAllocatableResources": UNAVAILABLE}
+    clock.now += KEPT
+    assert (await client.read()).offered == good.offered
+    clock.now += 1
+    assert (await client.read()).offered is None
+    kubelet.errors = {}
+    assert (await client.read()).offered == good.offered
+    assert len(caplog.records) == 1
+
+
+async def test_offers_never_known(kubelet: FakeKubelet, client: PodResources) -> None:
+    """Without a good answer there is nothing to keep: the devices on offer are unknown."""
+    kubelet.errors = {"GetAllocatableResources": UNAVAILABLE}
+    read = await client.read()
+    assert (len(read.allocated), read.offered) == (2, None)
+
+
+async def test_offers_in_use(kubelet: FakeKubelet, client: PodResources, clock: Clock) -> None:
+    """A resource whose plugin went silent stays on offer as long as it is held, others go."""
+    kubelet.offered = [*kubelet.offered, ("nvidia.com/mig-1g.5gb", "MIG-1")]
+    await client.read()
+    clock.now += 100
+    kubelet.offered = []
+    read = await client.read()
+    assert [f"GPU-1::{n}" for n in range(4)] == [device.device_id for device in read.offered or ()]
+    kubelet.pods = []
+    assert (await client.read()).offered == ()
+
+
+async def test_offers_after_restart(
+    kubelet: FakeKubelet, client: PodResources, clock: Clock, pod: KubeletPod
+) -> None:
+    """Resources missing after a restart of the kubelet stay on offer until it has settled."""
+    kubelet.offered = [*kubelet.offered, ("nvidia.com/mig-1g.5gb", "MIG-1")]
+    good = await client.read()
+    kubelet.offered = []
+    await restart(kubelet)
+    assert (await client.read()).offered == good.offered
+    kubelet.pods = [replace(pod, containers=())]
+    clock.now += 60
+    assert (await client.read()).offered == ()
+
+
+async def test_offers_replaced(kubelet: FakeKubelet, client: PodResources) -> None:
+    """An answer that names a resource replaces all that was known of it."""
+    await client.read()
+    kubelet.offered = [("nvidia.com/gpu", "GPU-2")]
+    read = await client.read()
+    assert [device.device_id for device in read.offered or ()] == ["GPU-2"]
+
+
+async def test_socket_unlinked_while_read(kubelet: FakeKubelet, client: PodResources, tmp_path: Path) -> None:
+    """A socket that vanishes while it is read from does not cost the answer."""
+    kubelet.delay = 0.5
+    task = asyncio.create_task(client.read())
+    await asyncio.sleep(0.25)
+    kubelet.socket.rename(tmp_path / "gone")
+    assert len((await task).allocated) == 2

@@ -1,0 +1,113 @@
+"""What the client of the kubelet's Pods API gives."""
+
+from pathlib import Path
+
+import grpc
+import pytest
+
+from exporter.demo.kubelet import FakeKubelet, KubeletContainer, KubeletPod
+from exporter.model import PodIdentity
+from podresources.errors import KubeletError
+from podresources.messages import LIST_PODS, ListPodsResponse, Pod
+from podresources.pods import Pods
+from tests.podresources.support import RawServer
+
+SECRET = b"correct horse"
+
+
+def payload(uid: str = "uid-1", *, namespace: str = "ml", name: str = "train") -> bytes:
+    """Write a pod of three names."""
+    return bytes(Pod(metadata={"uid": uid, "namespace": namespace, "name": name}).SerializeToString())
+
+
+async def test_read(kubelet: FakeKubelet, pod: KubeletPod) -> None:
+    """Pods come by uid, with their containers by the id that a cgroup's name holds."""
+    waiting = KubeletPod(
+        namespace="web",
+        name="shop",
+        uid="uid-0",
+        containers=(KubeletContainer(name="nginx"),),
+        resources_listed=False,
+    )
+    kubelet.pods = [pod, waiting]
+    assert await Pods(kubelet.pods_socket).read() == (
+        PodIdentity(uid="uid-0", namespace="web", name="shop", containers=("nginx",)),
+        PodIdentity(
+            uid="uid-1",
+            namespace="ml",
+            name="train",
+            containers=("main",),
+            container_ids={"a" * 64: "main"},
+        ),
+    )
+
+
+async def test_all_kinds_of_containers(tmp_path: Path, serve_raw: RawServer) -> None:
+    """Init and ephemeral containers are known too, whatever the runtime."""
+    pod = Pod.FromString(payload())
+    pod.status.containerStatuses.add(name="main", containerID="cri-o://" + "a" * 64)
+    pod.status.initContainerStatuses.add(name="load", containerID="docker://" + "b" * 64)
+    pod.status.ephemeralContainerStatuses.add(name="debug", containerID="containerd://" + "c" * 64)
+    answer = ListPodsResponse(pods=[pod.SerializeToString()]).SerializeToString()
+    await serve_raw(tmp_path / "pods.sock", LIST_PODS, answer)
+    (identity,) = await Pods(tmp_path / "pods.sock").read()
+    assert identity.containers == ("main", "load", "debug")
+    assert identity.container_ids == {"a" * 64: "main", "b" * 64: "load", "c" * 64: "debug"}
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        b"\xff" + SECRET,
+        b"\x0a\x0a\x0a\x08\xff" + SECRET,
+        payload(uid=""),
+        payload(name=""),
+        payload(namespace=""),
+        b"",
+    ],
+)
+async def test_broken_pod(
+    tmp_path: Path, serve_raw: RawServer, broken: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A pod that cannot be decoded or has no name costs only itself, is told once and never shown."""
+    answer = ListPodsResponse(pods=[payload("uid-2"), broken, payload("uid-1")])
+    await serve_raw(tmp_path / "pods.sock", LIST_PODS, answer.SerializeToString())
+    client = Pods(tmp_path / "pods.sock")
+    for _ in range(2):
+        assert [pod.uid for pod in await client.read()] == ["uid-1", "uid-2"]
+    assert len(caplog.records) == 1
+    assert SECRET.decode() not in caplog.text
+
+
+async def test_not_ready(kubelet: FakeKubelet) -> None:
+    """Until its sources of pods are synced the kubelet is not ready."""
+    kubelet.errors = {"ListPods": (grpc.StatusCode.FAILED_PRECONDITION, "pods not synced")}
+    with pytest.raises(KubeletError) as caught:
+        await Pods(kubelet.pods_socket).read()
+    assert caught.value.reason == "not_ready"
+
+
+async def test_old_kubelet(tmp_path: Path) -> None:
+    """A kubelet without this API has no such socket."""
+    kubelet = FakeKubelet(tmp_path)
+    await kubelet.start()
+    with pytest.raises(KubeletError) as caught:
+        await Pods(kubelet.pods_socket).read()
+    await kubelet.stop()
+    assert caught.value.reason == "absent"
+
+
+async def test_garbage(kubelet: FakeKubelet) -> None:
+    """An answer that is no list at all is malformed."""
+    kubelet.garbage = frozenset({"ListPods"})
+    with pytest.raises(KubeletError) as caught:
+        await Pods(kubelet.pods_socket).read()
+    assert caught.value.reason == "malformed"
+
+
+async def test_hang(kubelet: FakeKubelet) -> None:
+    """A kubelet that does not answer ends at the deadline."""
+    kubelet.delay = 60.0
+    with pytest.raises(KubeletError) as caught:
+        await Pods(kubelet.pods_socket, timeout=0.1).read()
+    assert caught.value.reason == "deadline"

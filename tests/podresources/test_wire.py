@@ -1,0 +1,105 @@
+"""The messages against bytes written by hand, and the folding of them against sets."""
+
+import contextlib
+import random
+
+from google.protobuf import descriptor_pool
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.model import Allocation, ContainerRef, OfferedDevice
+from podresources import fold, messages
+
+NAMES = st.sampled_from(["a", "b", "c"])
+TRIPLES = st.lists(st.tuples(NAMES, NAMES, NAMES, NAMES, NAMES))
+
+
+def field(number: int, value: bytes) -> bytes:
+    """Write one length-delimited field of at most 127 bytes."""
+    return bytes([number << 3 | 2, len(value)]) + value
+
+
+TOPOLOGY = field(3, field(1, b"\x08\x01"))
+DEVICE = field(1, b"nvidia.com/gpu") + field(2, b"GPU-1") + TOPOLOGY
+UNKNOWN = field(4, b"from a newer kubelet") + field(5, b"\xff")
+CONTAINER = field(1, b"main") + field(2, DEVICE) + UNKNOWN
+LIST = field(1, field(1, b"train") + field(2, b"ml") + field(3, CONTAINER) + UNKNOWN)
+
+
+def test_list() -> None:
+    """The numbers of the fields are those of the kubelet's List, and unknown fields are skipped."""
+    assert fold.allocations(LIST) == (
+        Allocation(ContainerRef("ml", "train", "main"), "nvidia.com/gpu", "GPU-1"),
+    )
+
+
+def test_allocatable() -> None:
+    """The numbers of the fields are those of the kubelet's GetAllocatableResources."""
+    answer = field(1, DEVICE) + field(2, b"\x00\x01") + field(1, DEVICE)
+    assert fold.offered(answer) == (OfferedDevice("nvidia.com/gpu", "GPU-1"),)
+
+
+def test_topology() -> None:
+    """What the software kubelet writes has the numbers of the kubelet's topology."""
+    device = messages.ContainerDevices(
+        resource_name="nvidia.com/gpu", device_ids=["GPU-1"], topology={"nodes": [{"ID": 1}]}
+    )
+    assert device.SerializeToString() == DEVICE
+
+
+def test_pod() -> None:
+    """The numbers of the fields are those of core/v1."""
+    metadata = field(1, b"train") + field(3, b"ml") + field(5, b"uid-1") + field(11, b"label")
+    statuses = [
+        field(number, field(1, name) + field(8, b"containerd://" + name))
+        for number, name in ((8, b"main"), (10, b"init"), (13, b"debug"))
+    ]
+    pod = messages.Pod.FromString(
+        field(1, metadata) + field(2, b"spec") + field(3, b"".join([field(1, b"Running"), *statuses]))
+    )
+    assert (pod.metadata.name, pod.metadata.namespace, pod.metadata.uid) == ("train", "ml", "uid-1")
+    assert [
+        (status.name, status.containerID)
+        for kind in ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
+        for status in getattr(pod.status, kind)
+    ] == [
+        ("main", "containerd://main"),
+        ("init", "containerd://init"),
+        ("debug", "containerd://debug"),
+    ]
+
+
+def test_private_pool() -> None:
+    """The messages stay out of the pool that all libraries of a process share."""
+    assert messages.Pod.DESCRIPTOR.file.pool is not descriptor_pool.Default()
+
+
+@given(st.binary())
+def test_any_bytes(answer: bytes) -> None:
+    """Whatever bytes come, they are records or one of two errors."""
+    for decode in (fold.allocations, fold.offered, messages.Pod.FromString):
+        with contextlib.suppress(*messages.DECODE_ERRORS):
+            decode(answer)
+
+
+@given(TRIPLES, st.randoms(use_true_random=False))
+def test_folding(triples: list[tuple[str, ...]], rng: random.Random) -> None:
+    """Order and duplicates do not matter: the fold is the sorted set of what is held."""
+    again = [*triples, *rng.choices(triples, k=len(triples))] if triples else []
+    rng.shuffle(again)
+    answer = messages.ListPodResourcesResponse()
+    for namespace, pod, container, resource, device_id in again:
+        listed = answer.pod_resources.add(namespace=namespace, name=pod).containers.add(name=container)
+        listed.devices.add(resource_name=resource, device_ids=[device_id])
+    want = sorted({Allocation(ContainerRef(n, p, c), r, d) for n, p, c, r, d in triples})
+    assert list(fold.allocations(answer.SerializeToString())) == want
+
+
+@given(st.lists(st.tuples(NAMES, st.lists(NAMES))))
+def test_folding_of_offers(groups: list[tuple[str, list[str]]]) -> None:
+    """The devices on offer are the sorted set of what the kubelet lists."""
+    answer = messages.AllocatableResourcesResponse(
+        devices=[{"resource_name": resource, "device_ids": ids} for resource, ids in groups]
+    )
+    want = sorted({OfferedDevice(resource, device_id) for resource, ids in groups for device_id in ids})
+    assert list(fold.offered(answer.SerializeToString())) == want
