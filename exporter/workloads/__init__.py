@@ -1,0 +1,16 @@
+"""Who runs on the node: from a pid to its pod and container, and from a pod's uid to its name."""
+
+from exporter.workloads.cgroup import CgroupPlace, parse_cgroup
+from exporter.workloads.identity import index_pods, read_pod_logs
+from exporter.workloads.pid_view import process_view
+from exporter.workloads.processes import ProcessTable, boot_seconds
+
+__all__ = [
+    "CgroupPlace",
+    "ProcessTable",
+    "boot_seconds",
+    "index_pods",
+    "parse_cgroup",
+    "process_view",
+    "read_pod_logs",
+]

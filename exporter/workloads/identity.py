@@ -1,0 +1,79 @@
+"""From the uid of a pod to its name, by the directories that the kubelet keeps for container logs.
+
+Every kubelet since 1.14 keeps them, and reading their names needs no token and shows no secret. They
+outlive their pod for a while, so what stands here has existed, not necessarily still runs.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from exporter.model import PodIdentity
+
+# Neither a namespace nor a name can hold an underscore. Static pods have a bare hash for a uid.
+_POD_DIRECTORY = re.compile(
+    r"(?P<namespace>[a-z0-9-]+)_(?P<name>[a-z0-9.-]+)_"
+    r"(?P<uid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32})"
+)
+_CONTAINER_NAME = re.compile(r"[a-z0-9-]+")
+_DOCKER_LOG = re.compile(r"/containers/([0-9a-f]{64})/")
+
+
+def read_pod_logs(path: Path) -> tuple[PodIdentity, ...]:
+    """List the pods with a directory ``<namespace>_<name>_<uid>`` in ``path``, in order of these; blocks.
+
+    A pod made anew under its old name stands there twice, with two uids. Raises OSError when ``path``
+    cannot be listed; a pod's directory that cannot be costs only the names of its containers.
+    """
+    try:
+        found = [match for entry in _directories(path) if (match := _POD_DIRECTORY.fullmatch(entry))]
+    except OSError as error:
+        remedy = "mount the node's /var/log/pods there, or set --pod-logs"
+        raise OSError(f"cannot list pod logs in {path}: {error.strerror}; {remedy}") from error
+    pods = (_read_pod(path / match[0], match) for match in found)
+    return tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.name, pod.uid)))
+
+
+def index_pods(pods: Iterable[PodIdentity]) -> Mapping[str, PodIdentity]:
+    """Give the pods by their uid."""
+    return {pod.uid: pod for pod in pods}
+
+
+def _read_pod(path: Path, match: re.Match[str]) -> PodIdentity:
+    containers = _containers(path)
+    return PodIdentity(
+        **match.groupdict(),
+        containers=containers,
+        container_ids={id_: name for name in containers for id_ in _docker_ids(path / name)},
+    )
+
+
+def _containers(path: Path) -> tuple[str, ...]:
+    try:
+        return tuple(sorted(name for name in _directories(path) if _CONTAINER_NAME.fullmatch(name)))
+    except OSError:
+        return ()
+
+
+def _directories(path: Path) -> list[str]:
+    with os.scandir(path) as entries:
+        return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+
+
+def _docker_ids(path: Path) -> Iterator[str]:
+    # Docker writes the logs itself; the kubelet only links to them, through the id of the container.
+    try:
+        with os.scandir(path) as entries:
+            links = [Path(entry) for entry in entries if entry.is_symlink() and entry.name.endswith(".log")]
+    except OSError:
+        return
+    for link in links:
+        yield from _DOCKER_LOG.findall(_target(link))
+
+
+def _target(link: Path) -> str:
+    try:
+        return str(link.readlink())
+    except OSError:
+        return ""

@@ -1,0 +1,109 @@
+"""Whether pids can be trusted: whether the driver, ``--proc-root`` and this process count them alike.
+
+The driver translates pids into the pid namespace of whoever asks. From a container's namespace it drops
+the processes of all others, or names them by numbers that mean somebody else there. Either way every
+per-process figure would be wrong without looking wrong, so anything but proof counts as no.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from exporter.workloads.cgroup import CgroupPlace, is_root, parse_cgroup
+from exporter.workloads.processes import require_process_table
+
+# The kernel numbers the first pid namespace of a machine with a constant (PROC_PID_INIT_INO).
+_INITIAL_NAMESPACE = "pid:[4026531836]"
+_NO_HOST_PID = "host pid namespace missing: set hostPID: true"
+
+
+def process_view(proc_root: Path) -> tuple[bool, str]:
+    """Say whether ``proc_root`` shows the node's pids and this process shares them; if not, why; blocks.
+
+    A tree without ``self`` is a recorded one: it is taken as it is, its driver answers are recorded too.
+    Never raises.
+    """
+    try:
+        require_process_table(proc_root)
+        reason = _objection(proc_root)
+    except OSError as error:
+        reason = str(error)
+    return not reason, reason
+
+
+def _objection(root: Path) -> str:
+    if next(_processes(root), None) is None:
+        return f"no processes under {root}: set --proc-root to a procfs"
+    if _is_contained(root):
+        return f"pid 1 under {root} is in a container, {_NO_HOST_PID}"
+    if os.path.lexists(root / "self"):
+        return _objection_to_live(root)
+    # The root of all cgroups that a container can see is its own: there pid 1 is its neighbour or itself.
+    shared = is_root(_cgroup(root / "1"))
+    return f"pid 1 under {root} shares its reader's cgroup, {_NO_HOST_PID}" if shared else ""
+
+
+def _is_contained(root: Path) -> bool:
+    # A container without hostPID has itself, or its pod's pause container, as pid 1. A node that is a
+    # container (kind) has a pid 1 in a container too, but in no pod, and not in the one we run in.
+    first, own = _place(root / "1"), _place(root / "self")
+    same = first.container_id is not None and first.container_id == own.container_id
+    return first.pod_uid is not None or first.own_pod or same
+
+
+def _objection_to_live(root: Path) -> str:
+    # A procfs counts in the namespace it was mounted for. Below that one a process has further pids, in
+    # which the driver would answer; in a namespace beside it, it has none.
+    if _own_pids(root) != [str(os.getpid())]:
+        return f"--proc-root {root} shows another pid namespace than this process's: NVML answers in ours"
+    if _is_machine(root) or _sees_other_pods(root):
+        return ""
+    return f"only processes of this pod are visible under {root}, {_NO_HOST_PID}"
+
+
+def _is_machine(root: Path) -> bool:
+    # The link needs rights that a hardened container may lack; the kernel's own threads live nowhere else.
+    return _link(root / "self/ns/pid") == _INITIAL_NAMESPACE or _text(root / "2/comm").strip() == "kthreadd"
+
+
+def _sees_other_pods(root: Path) -> bool:
+    # A node inside a container (kind) is no machine, yet all pods of its kubelet are visible from its
+    # namespace; from a pod's own namespace no other pod ever is.
+    own = _place(root / "self").pod_uid
+    return any(place.pod_uid not in (None, own) for place in map(_place, _processes(root)))
+
+
+def _processes(root: Path) -> Iterator[Path]:
+    with os.scandir(root) as entries:
+        for entry in entries:
+            if entry.name.isdecimal():
+                yield root / entry.name
+
+
+def _own_pids(root: Path) -> list[str]:
+    for line in _text(root / "self/status").splitlines():
+        if line.startswith("NSpid:"):
+            return line.split()[1:]
+    return []
+
+
+def _place(process: Path) -> CgroupPlace:
+    return parse_cgroup(_cgroup(process))
+
+
+def _cgroup(process: Path) -> str:
+    return _text(process / "cgroup")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _link(path: Path) -> str:
+    try:
+        return str(path.readlink())
+    except OSError:
+        return ""

@@ -1,0 +1,127 @@
+"""From the pids that a driver names to the places they run in, through ``/proc``.
+
+A pid is only a number that the kernel gives out again. Each answer is therefore tied to the start time
+of the process: read before and after its cgroup, and compared with the moment the driver was asked.
+"""
+
+import math
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from exporter.model import ProcessPlace
+from exporter.workloads.cgroup import CgroupPlace, is_root, parse_cgroup
+
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+_STATE, _START = 0, 19  # fields 3 and 22 of proc(5), counted from behind the command name
+
+
+class _Stat(NamedTuple):
+    """``start`` in clock ticks since boot; ``dead`` for a zombie."""
+
+    start: int
+    dead: bool
+
+
+class _Seen(NamedTuple):
+    start: int
+    place: ProcessPlace
+
+
+class ProcessTable:
+    """The processes under ``proc_root``, read anew each time but for those that have just ended.
+
+    ``own_pod_uid`` is the uid of the pod that reads: from a cgroup namespace of its own, the containers
+    of that one pod are seen without its uid.
+    """
+
+    def __init__(self, proc_root: Path, own_pod_uid: str | None = None) -> None:
+        self._root = proc_root
+        self._own_pod_uid = own_pod_uid
+        self._seen: dict[int, _Seen] = {}
+
+    def read(self, pids: Mapping[int, float | None]) -> Mapping[int, ProcessPlace]:
+        """Place every pid asked for; blocks.
+
+        Each pid comes with the boot clock in seconds when the driver named it: whatever started later
+        only got the number of the one that it meant. None leaves that check out. A process that ended
+        since then keeps the place that the read before this one found. Raises OSError when there is no
+        process table at all.
+        """
+        require_process_table(self._root)
+        before, self._seen = self._seen, {}
+        return {pid: self._place(pid, _latest_start(named), before.get(pid)) for pid, named in pids.items()}
+
+    def _place(self, pid: int, latest: float, before: _Seen | None) -> ProcessPlace:
+        unknown = ProcessPlace(pid=pid, known=False)
+        stat = _read_stat(self._root, pid)
+        if stat is None:
+            return before.place if before else unknown
+        if stat.start > latest:
+            return unknown
+        text = _read_cgroup(self._root, pid)
+        after = _read_stat(self._root, pid)
+        if after is not None and after.start != stat.start:
+            return unknown
+        # cgroup v1 moves a zombie to the root, which says nothing of where it ran.
+        if not text.strip() or after is None or (after.dead and is_root(text)):
+            return before.place if before and before.start == stat.start else unknown
+        return self._remember(pid, stat.start, parse_cgroup(text))
+
+    def _remember(self, pid: int, start: int, found: CgroupPlace) -> ProcessPlace:
+        pod_uid = self._own_pod_uid if found.own_pod else found.pod_uid
+        place = ProcessPlace(pid=pid, known=True, pod_uid=pod_uid, container_id=found.container_id)
+        self._seen[pid] = _Seen(start, place)
+        return place
+
+
+def boot_seconds(proc_root: Path) -> float | None:
+    """Give the boot clock of the tree in seconds, None when it has none.
+
+    It is read from the tree, because a recorded tree stopped when it was recorded. Only where the live
+    /proc hides the file (``subset=pid``) does the kernel's clock stand in for it.
+    """
+    try:
+        seconds = float((proc_root / "uptime").read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return time.clock_gettime(time.CLOCK_BOOTTIME) if _is_live(proc_root) else None
+    return seconds if math.isfinite(seconds) else None
+
+
+def require_process_table(proc_root: Path) -> None:
+    """Raise OSError with the remedy unless ``proc_root`` is a directory that can be listed."""
+    try:
+        os.scandir(proc_root).close()
+    except OSError as error:
+        message = f"cannot read the process table in {proc_root}: {error.strerror}"
+        raise OSError(f"{message}; set --proc-root to a procfs") from error
+
+
+def _latest_start(named_at: float | None) -> float:
+    """Return the last tick at which a process can have started that was named at this boot clock."""
+    return math.inf if named_at is None else named_at * TICKS_PER_SECOND + 1
+
+
+def _is_live(proc_root: Path) -> bool:
+    try:
+        return proc_root.samefile("/proc")
+    except OSError:
+        return False
+
+
+def _read_stat(proc_root: Path, pid: int) -> _Stat | None:
+    try:
+        # A command name may hold blanks, brackets and line feeds; behind its last bracket are only numbers.
+        fields = (proc_root / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
+        return _Stat(int(fields[_START]), fields[_STATE] in (b"Z", b"X"))
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _read_cgroup(proc_root: Path, pid: int) -> str:
+    try:
+        return (proc_root / str(pid) / "cgroup").read_text("utf-8", "replace")
+    except OSError:
+        return ""
