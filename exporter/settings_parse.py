@@ -1,0 +1,153 @@
+"""From what a user writes to typed values: one ``Kind`` per sort of option, and the YAML file as text.
+
+Nothing here knows which options there are. A parser raises ValueError, whose text may say why; the
+sentence around it, with the option's name and what is allowed, is made where the option is known.
+"""
+
+import ipaddress
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+_ADDRESS = re.compile(r"(?:\[(?P<v6>[^\]]*)\]|(?P<host>[A-Za-z0-9._-]*)):(?P<port>[0-9]{1,5})")
+_DURATION = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<unit>ms|s|m|h|)")
+_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "": 1}
+_NULL = "tag:yaml.org,2002:null"
+
+
+class SettingsError(Exception):
+    """A value that cannot be used: one line with the option as its user gave it, and what is allowed."""
+
+
+class ListenAddress(NamedTuple):
+    """Where to listen. ``host`` is None for all addresses; an IPv6 address stands without brackets."""
+
+    host: str | None
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A sort of value. ``allowed`` completes the sentence "the value is not …"."""
+
+    parse: Callable[[str], Any]
+    allowed: str
+    metavar: str
+
+
+def choice(*names: str) -> Kind:
+    """Make the kind of a value that is one of ``names``, in this spelling."""
+
+    def parse(text: str) -> str:
+        if text not in names:
+            raise ValueError
+        return text
+
+    return Kind(parse, f"one of {', '.join(names)}", "|".join(names))
+
+
+def duration(shortest: str, longest: str) -> Kind:
+    """Make the kind of a duration between two others; its value is in seconds."""
+
+    def parse(text: str) -> float:
+        seconds = _parse_duration(text)
+        if not _parse_duration(shortest) <= seconds <= _parse_duration(longest):
+            raise ValueError
+        return seconds
+
+    allowed = f"a duration such as 500ms, 5s, 1m or plain seconds, from {shortest} to {longest}"
+    return Kind(parse, allowed, "DURATION")
+
+
+def _parse_duration(text: str) -> float:
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise ValueError
+    # Rounded to microseconds, because 100 times 0.001 is a little more than a tenth.
+    return round(float(match["number"]) * _SECONDS[match["unit"]], 6)
+
+
+def _parse_address(text: str) -> ListenAddress:
+    match = _ADDRESS.fullmatch(text)
+    if match is None or int(match["port"]) > 65535:
+        raise ValueError
+    host = match["host"] if match["v6"] is None else str(ipaddress.IPv6Address(match["v6"]))
+    return ListenAddress(host or None, int(match["port"]))
+
+
+def _parse_path(text: str) -> Path:
+    if not text or "\0" in text:
+        raise ValueError
+    return Path(text)
+
+
+def _parse_absolute_path(text: str) -> Path:
+    path = _parse_path(text)
+    if not path.is_absolute():
+        raise ValueError
+    return path
+
+
+def _parse_name(text: str) -> str:
+    if not text or not text.isprintable():
+        raise ValueError
+    return text
+
+
+def _parse_pattern(text: str) -> re.Pattern[str]:
+    if not text:
+        raise ValueError
+    try:
+        return re.compile(text)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(str(error)) from error
+
+
+ADDRESS = Kind(_parse_address, "an address such as host:port, [v6]:port or :port", "ADDRESS")
+NAME = Kind(_parse_name, "a name of printable characters", "NAME")
+PATH = Kind(_parse_path, "a path", "PATH")
+ABSOLUTE_PATH = Kind(_parse_absolute_path, "an absolute path", "PATH")
+PATTERN = Kind(_parse_pattern, "a regular expression", "REGEX")
+
+
+def read_yaml(path: Path) -> Iterator[tuple[str, str | list[str]]]:
+    """Give the keys of a YAML mapping with their values as the user wrote them; empty values are left out.
+
+    Raises OSError for a file that cannot be read, SettingsError for one that is no such mapping.
+    """
+    # Values stay text, because YAML takes on, off and 1:30 for other things than their writers mean.
+    root = _compose(path)
+    if root is None or root.tag == _NULL:
+        return
+    if not isinstance(root, yaml.MappingNode):
+        raise SettingsError(f"{path}: the file must be a mapping of option names to values")
+    for key, node in root.value:
+        if not isinstance(key, yaml.ScalarNode):
+            raise SettingsError(
+                f"{path}: line {key.start_mark.line + 1}: a key must be the name of an option"
+            )
+        value = _plain(node, f"{' '.join(key.value.split())} in {path}")
+        if value != "":
+            yield key.value, value
+
+
+def _compose(path: Path) -> yaml.Node | None:
+    try:
+        return yaml.compose(path.read_bytes(), Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise SettingsError(f"{path}: not valid YAML: {line}{error.problem}") from error
+    except (yaml.YAMLError, RecursionError) as error:
+        raise SettingsError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
+
+
+def _plain(node: yaml.Node, source: str) -> str | list[str]:
+    if isinstance(node, yaml.ScalarNode):
+        return "" if node.tag == _NULL else node.value
+    if isinstance(node, yaml.SequenceNode) and all(isinstance(item, yaml.ScalarNode) for item in node.value):
+        return [item.value for item in node.value]
+    raise SettingsError(f"{source}: the value must be plain text or a list of plain texts")

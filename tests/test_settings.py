@@ -1,0 +1,410 @@
+import argparse
+import re
+import socket
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from exporter.settings import (
+    ListenAddress,
+    Settings,
+    SettingsError,
+    add_options,
+    load_settings,
+    settings_markdown,
+)
+
+NAMES = [row.name for row in fields(Settings)]
+IN_FILE = [name for name in NAMES if name != "config"]
+
+# Per option: what a user writes, and what it means.
+VALUES = {
+    "listen": ("127.0.0.1:9999", ListenAddress("127.0.0.1", 9999)),
+    "node_name": ("gpu-7", "gpu-7"),
+    "poll_interval": ("500ms", 0.5),
+    "stale_after": ("2m", 120.0),
+    "nvml_library": ("/run/nvidia/libnvidia-ml.so.1", Path("/run/nvidia/libnvidia-ml.so.1")),
+    "kubelet_root": ("/var/snap/kubelet", Path("/var/snap/kubelet")),
+    "pod_resources_socket": ("/run/a.sock", Path("/run/a.sock")),
+    "pods_api_socket": ("/run/b.sock", Path("/run/b.sock")),
+    "pod_logs": ("/logs", Path("/logs")),
+    "proc_root": ("/host/proc", Path("/host/proc")),
+    "sys_root": ("/host/sys", Path("/host/sys")),
+    "resource_pattern": (r"nvidia\.com/a100.*", (re.compile(r"nvidia\.com/a100.*"),)),
+    "dcgm_names": ("only", "only"),
+    "dcgm_hostname_label": ("hostname", "hostname"),
+    "log_level": ("debug", "debug"),
+    "log_format": ("json", "json"),
+}
+
+BAD_VALUES = {
+    "listen": [
+        "9836",
+        "localhost",
+        ":99999",
+        ":port",
+        "::1:9836",
+        "[::1:9836",
+        "[x]:1",
+        "a b:1",
+        "unix:/run/s",
+    ],
+    "node_name": ["a\tb", "a\udcff"],
+    "poll_interval": ["soon", "-1s", "0", "50ms", "0.05", "2h", "61m", "1e3", "nan", "5 parsecs", "٣s", "5S"],
+    "stale_after": ["never", "25h", "10ms"],
+    "nvml_library": ["a\0b"],
+    "kubelet_root": ["\0"],
+    "pod_resources_socket": ["\0"],
+    "pods_api_socket": ["\0"],
+    "pod_logs": ["\0"],
+    "proc_root": ["\0"],
+    "sys_root": ["\0"],
+    "resource_pattern": ["nvidia(", "*", "a{99999999999999999999}", "(" * 5000],
+    "dcgm_names": ["true", "ON", "legacy"],
+    "dcgm_hostname_label": ["HOSTNAME", "host"],
+    "log_level": ["trace", "INFO"],
+    "log_format": ["logfmt"],
+    "config": ["settings.yaml", "./settings.yaml"],
+}
+
+
+def kebab(name):
+    """Give the name as flags and YAML keys have it."""
+    return name.replace("_", "-")
+
+
+def variable(name):
+    """Give the name as the environment has it."""
+    return f"GPUSLICE_{name.upper()}"
+
+
+def parse(*argv):
+    """Give what the flags on a command line leave for the settings."""
+    parser = argparse.ArgumentParser()
+    add_options(parser)
+    return vars(parser.parse_args(argv))
+
+
+@pytest.fixture
+def config(tmp_path):
+    """Give a writer of YAML files that returns what names the file in the environment."""
+
+    def write(text):
+        path = tmp_path / "settings.yaml"
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        return {"GPUSLICE_CONFIG": str(path)}
+
+    return write
+
+
+def complaint(argv_namespace, environ):
+    """Give the one line that says what is wrong with the settings."""
+    with pytest.raises(SettingsError) as caught:
+        load_settings(argv_namespace, environ)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def outcome(environ):
+    """Give what is wrong with the settings, "" when nothing is."""
+    try:
+        load_settings({}, environ)
+    except SettingsError as error:
+        return str(error)
+    return ""
+
+
+def test_defaults():
+    """Without any source the settings are those of a standard node."""
+    assert load_settings({}, {}) == Settings(
+        config=None,
+        listen=ListenAddress(None, 9836),
+        node_name=socket.gethostname(),
+        poll_interval=5.0,
+        stale_after=60.0,
+        nvml_library=None,
+        kubelet_root=Path("/var/lib/kubelet"),
+        pod_resources_socket=Path("/var/lib/kubelet/pod-resources/kubelet.sock"),
+        pods_api_socket=Path("/var/lib/kubelet/pods-api/pods-api.sock"),
+        pod_logs=Path("/var/log/pods"),
+        proc_root=Path("/proc"),
+        sys_root=Path("/sys"),
+        resource_pattern=(),
+        dcgm_names="on",
+        dcgm_hostname_label="Hostname",
+        log_level="info",
+        log_format="text",
+    )
+
+
+def test_every_option_is_tried():
+    """The tables of this file know every option."""
+    assert set(VALUES) == set(IN_FILE)
+    assert set(BAD_VALUES) == set(NAMES)
+
+
+@pytest.mark.parametrize("name", IN_FILE)
+def test_option_from_flag(name):
+    """Every option can be given by a flag, and changes only itself and what is derived from it."""
+    text, value = VALUES[name]
+    assert getattr(load_settings(parse(f"--{kebab(name)}", text), {}), name) == value
+
+
+@pytest.mark.parametrize("name", IN_FILE)
+def test_option_from_environment(name):
+    """Every option can be given by a variable."""
+    text, value = VALUES[name]
+    assert getattr(load_settings({}, {variable(name): text}), name) == value
+
+
+@pytest.mark.parametrize("spelling", [kebab, str])
+@pytest.mark.parametrize("name", IN_FILE)
+def test_option_from_file(name, spelling, config):
+    """Every option can be given in the file, with dashes or underscores in its key."""
+    text, value = VALUES[name]
+    assert getattr(load_settings({}, config(f"{spelling(name)}: {text}\n")), name) == value
+
+
+@pytest.mark.parametrize("name", IN_FILE)
+def test_precedence(name, config):
+    """A flag wins over the environment, the environment over the file, the file over the default."""
+    text, value = VALUES[name]
+    bad = BAD_VALUES[name][0]
+    quoted = bad.replace("\0", r"\0").replace("\t", r"\t")
+    file = config(f'{kebab(name)}: "{quoted}"\n')
+    assert getattr(load_settings({name: text}, {variable(name): bad, **file}), name) == value
+    assert getattr(load_settings({}, {variable(name): text, **file}), name) == value
+    assert complaint({}, file).startswith(f"{kebab(name)} in {file['GPUSLICE_CONFIG']}: ")
+
+
+def test_file_from_flag_wins(tmp_path, config):
+    """The file that the flag names is read, not the one from the environment."""
+    (tmp_path / "other.yaml").write_text("log-level: error\n")
+    loaded = load_settings({"config": str(tmp_path / "other.yaml")}, config("log-level: debug\n"))
+    assert loaded.log_level == "error"
+    assert loaded.config == tmp_path / "other.yaml"
+
+
+@pytest.mark.parametrize(("name", "text"), [(name, text) for name in NAMES for text in BAD_VALUES[name]])
+def test_bad_value_is_named_with_its_source_and_the_remedy(name, text):
+    """A value that cannot be used is told with the option as it was given, and with what is allowed."""
+    flag = complaint({name: text}, {})
+    assert flag.startswith(f"--{kebab(name)}: {text!r} is not ")
+    assert complaint({}, {variable(name): text}) == flag.replace(f"--{kebab(name)}", variable(name), 1)
+
+
+@pytest.mark.parametrize("name", IN_FILE)
+def test_empty_flag_is_a_bad_value(name):
+    """A flag with an empty value is a mistake, most often a variable of the shell that was not set."""
+    assert f"--{kebab(name)}: '' is not" in complaint({name: ""}, {})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_empty_variable_is_not_set(name):
+    """An empty variable, as templates leave it behind, is no value."""
+    assert load_settings({}, {variable(name): " "}) == load_settings({}, {})
+
+
+@pytest.mark.parametrize("value", ["", "~", "null", '""', "# nothing"])
+def test_empty_key_is_not_set(value, config):
+    """A key without a value is none, for all options alike."""
+    environ = config("".join(f"{kebab(name)}: {value}\n" for name in IN_FILE))
+    assert load_settings({"config": None}, environ).poll_interval == 5.0
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("5s", 5),
+        ("500ms", 0.5),
+        ("100ms", 0.1),
+        ("1m", 60),
+        ("1h", 3600),
+        ("5", 5),
+        ("0.25", 0.25),
+        ("1.5m", 90),
+    ],
+)
+def test_durations(text, seconds):
+    """A duration is a number with or without a unit, up to both ends of what is allowed."""
+    assert load_settings({"poll_interval": text, "stale_after": "1h"}, {}).poll_interval == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        (":9836", None, 9836),
+        ("0.0.0.0:1", "0.0.0.0", 1),
+        ("gpu-1.example.com:80", "gpu-1.example.com", 80),
+        ("[::]:65535", "::", 65535),
+        ("[2001:DB8::1]:0", "2001:db8::1", 0),
+    ],
+)
+def test_addresses(text, host, port):
+    """An address is a host, maybe none, and a port; IPv6 stands in brackets."""
+    assert load_settings({"listen": text}, {}).listen == (host, port)
+
+
+def test_sockets_follow_the_kubelets_root():
+    """Another root moves both sockets, unless they are set; a brace in it is only a brace."""
+    loaded = load_settings({}, {"GPUSLICE_KUBELET_ROOT": "/{x}", "GPUSLICE_PODS_API_SOCKET": "/p.sock"})
+    assert loaded.pod_resources_socket == Path("/{x}/pod-resources/kubelet.sock")
+    assert loaded.pods_api_socket == Path("/p.sock")
+
+
+def test_node_name_of_the_pod_spec_is_the_better_default(config):
+    """NODE_NAME names the node where nothing else does."""
+    environ = {"NODE_NAME": "from-spec"}
+    assert load_settings({}, environ).node_name == "from-spec"
+    assert load_settings({}, {"NODE_NAME": ""}).node_name == socket.gethostname()
+    assert load_settings({}, environ | config("node-name: from-file\n")).node_name == "from-file"
+    assert complaint({}, {"NODE_NAME": "a\nb"}).startswith(r"NODE_NAME: 'a\nb' is not a name")
+
+
+def test_stale_after_may_equal_the_poll_interval():
+    """A last good answer is kept for at least one poll."""
+    assert load_settings({"poll_interval": "1m", "stale_after": "60"}, {}).stale_after == 60.0
+
+
+def test_short_stale_after_names_the_option_and_the_least():
+    """A stale-after below the poll interval is told with the poll interval."""
+    message = complaint({"poll_interval": "10s"}, {"GPUSLICE_STALE_AFTER": "9s"})
+    assert message == "GPUSLICE_STALE_AFTER: '9s' is too short: it must be at least the poll interval, 10s"
+
+
+def test_long_poll_interval_names_the_option_that_was_given():
+    """A poll interval above the default of stale-after is told as what the user did give."""
+    message = complaint(parse("--poll-interval", "2m"), {})
+    assert message.startswith("--poll-interval: '2m' is too long: it must be at most stale-after, 60s")
+
+
+def test_repeated_option_from_all_sources(config):
+    """Several patterns are repeated flags, commas in the environment, and a list in the file."""
+    patterns = tuple(map(re.compile, ("a.*", "b{1}")))
+    argv = parse("--resource-pattern", "a.*", "--resource-pattern", "b{1}")
+    assert load_settings(argv, {}).resource_pattern == patterns
+    assert load_settings({}, {"GPUSLICE_RESOURCE_PATTERN": "a.*, b{1},"}).resource_pattern == patterns
+    file = config("resource-pattern: ['a.*', 'b{1}']\n")
+    assert load_settings({}, file).resource_pattern == patterns
+    assert load_settings({}, config("resource-pattern: []\n")).resource_pattern == ()
+
+
+def test_comma_is_part_of_the_pattern_in_flag_and_file(config):
+    """Only in the environment does a comma separate."""
+    pattern = (re.compile("a{1,2}"),)
+    assert load_settings(parse("--resource-pattern", "a{1,2}"), {}).resource_pattern == pattern
+    assert load_settings({}, config("resource-pattern: 'a{1,2}'\n")).resource_pattern == pattern
+
+
+@pytest.mark.parametrize("word", ["on", "off"])
+def test_words_that_yaml_takes_for_booleans_stay_words(word, config):
+    """On and off in the file need no quotes."""
+    assert load_settings({}, config(f"dcgm-names: {word}\n")).dcgm_names == word
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("pol-interval", "did you mean poll-interval?"),
+        ("poll_intervall", "did you mean poll-interval?"),
+        ("config", "there are listen, "),
+        ("zzz", "there are listen, "),
+        ("<<", "there are listen, "),
+    ],
+)
+def test_unknown_key_is_an_error_with_a_hint(key, hint, config):
+    """A key that is no option is told, with the nearest one or all there are."""
+    environ = config(f"{key}: 1\n")
+    message = complaint({}, environ)
+    assert message.startswith(f"{key!r} in {environ['GPUSLICE_CONFIG']}: no such option; ")
+    assert hint in message
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("- a\n- b\n", "the file must be a mapping of option names to values"),
+        ("just text", "the file must be a mapping of option names to values"),
+        ("listen: :1\nlisten: :2\n", "listen in FILE: the option is given twice"),
+        ("poll-interval: 1s\npoll_interval: 2s\n", "poll_interval in FILE: the option is given twice"),
+        ("listen: [':1']\n", "listen in FILE: a list is not an address"),
+        ('"a\\nb": {}\n', "a b in FILE: the value must be plain text or a list"),
+        ("listen: {port: 1}\n", "listen in FILE: the value must be plain text or a list"),
+        ("resource-pattern: [[a]]\n", "resource-pattern in FILE: the value must be plain text or a list"),
+        ("resource-pattern: [a, '(']\n", "resource-pattern in FILE: '(' is not a regular expression"),
+        ("? [a]\n: b\n", "line 1: a key must be the name of an option"),
+        ("listen: [\n", "FILE: not valid YAML: line 2: "),
+        ("a: b: c\n", "FILE: not valid YAML: line 1: "),
+        ("a: *nowhere\n", "FILE: not valid YAML: line 1: "),
+        ("listen: ':1'\n---\nlisten: ':2'\n", "FILE: not valid YAML: "),
+        (b"\xff\xfe\xfd", "FILE: not valid YAML: "),
+        (b"a: \x01\n", "FILE: not valid YAML: "),
+        ("[" * 20_000, "FILE: not valid YAML: "),
+    ],
+)
+def test_bad_file_is_told_in_one_line(text, part, config):
+    """A file of another shape, or that is no YAML, is told with its path and the place in it."""
+    environ = config(text)
+    assert part.replace("FILE", environ["GPUSLICE_CONFIG"]) in complaint({}, environ)
+
+
+@pytest.mark.parametrize("text", ["", "\n", "# only a remark\n", "---\n", "{}"])
+def test_empty_file_sets_nothing(text, config):
+    """A file without keys is a good one."""
+    assert load_settings({}, config(text)).poll_interval == 5.0
+
+
+@pytest.mark.parametrize(("name", "reason"), [("absent.yaml", "No such file"), ("", "Is a directory")])
+def test_unreadable_file_is_an_error(tmp_path, name, reason):
+    """A file that cannot be read is told with the option that named it."""
+    message = complaint({}, {"GPUSLICE_CONFIG": str(tmp_path / name)})
+    assert message.startswith(f"GPUSLICE_CONFIG: cannot read '{tmp_path / name}': {reason}")
+    assert message.endswith("it must be a YAML file that can be read")
+
+
+def test_foreign_entries_are_ignored():
+    """Other arguments of a command, and the variables that Kubernetes makes for Services, are no options."""
+    foreign = {
+        "GPUSLICE_EXPORTER_SERVICE_HOST": "10.0.0.1",
+        "GPUSLICE_PORT": "tcp://10.0.0.1:9836",
+        "LISTEN": ":1",
+    }
+    assert load_settings({"command": "serve", "listen": None}, foreign) == load_settings({}, {})
+
+
+def test_flags_that_are_not_given_leave_no_trace():
+    """Without flags the parser says nothing, so that the other sources are heard."""
+    assert parse() == {}
+
+
+def test_help_tells_all_sources(capsys):
+    """The help of the command line names every flag and variable."""
+    with pytest.raises(SystemExit):
+        parse("--help")
+    text = capsys.readouterr().out
+    assert all(f"--{kebab(name)} " in text and variable(name) in text for name in NAMES)
+
+
+def test_markdown_lists_all_options():
+    """The table in the docs has one row per option, with all its names and as many cells as its head."""
+    head, rule, *rows = settings_markdown().splitlines()
+    assert len(rows) == len(NAMES)
+    for name, row in zip(NAMES, rows, strict=True):
+        assert row.startswith(f"| `--{kebab(name)}` | `{variable(name)}` | ")
+        assert name == "config" or f"| `{kebab(name)}` |" in row
+    cells = {len(re.findall(r"(?<!\\)\|", line)) for line in (head, rule, *rows)}
+    assert len(cells) == 1
+
+
+@settings(deadline=None)
+@given(st.dictionaries(st.sampled_from(NAMES), st.text(max_size=20)), st.binary(max_size=60))
+def test_any_text_gives_settings_or_one_line(tmp_path_factory, texts, file):
+    """Whatever is written anywhere gives settings or the one error, in one line."""
+    path = tmp_path_factory.mktemp("settings") / "settings.yaml"
+    path.write_bytes(file)
+    environ = {variable(name): text for name, text in texts.items()}
+    assert "\n" not in outcome(environ | {"GPUSLICE_CONFIG": str(path)})
