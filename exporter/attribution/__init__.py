@@ -1,0 +1,8 @@
+"""The join: readings + holdings + processes → who holds what, who uses what, and what is nobody's.
+
+Pure functions of plain records. The rules are written down, with numbers, in ``docs/join.md``.
+"""
+
+from exporter.attribution.join import Attribution, attribute
+
+__all__ = ["Attribution", "attribute"]

@@ -1,0 +1,186 @@
+"""One GPU after the other: its devices, its holders, its users, and the rest that is nobody's."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from exporter.attribution.devices import DeviceJoin, total
+from exporter.attribution.use import Device
+from exporter.model import (
+    ContainerRow,
+    DeviceKey,
+    DeviceSharing,
+    GpuReading,
+    GpuRow,
+    Holdings,
+    MigReading,
+    MigRow,
+    SliceCount,
+    Workloads,
+)
+
+UNKNOWN_SHARING = DeviceSharing()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribution:
+    """The rows of one poll; ``inconsistent``: (uuid, mig_uuid, quantity) whose parts exceed the whole."""
+
+    gpus: tuple[GpuRow, ...]
+    migs: tuple[MigRow, ...]
+    containers: tuple[ContainerRow, ...]
+    inconsistent: tuple[tuple[str, str, str], ...]
+
+
+def attribute(gpus: Iterable[GpuReading], holdings: Holdings, workloads: Workloads) -> Attribution:
+    """Join everything known at one moment. Rows are sorted; the order of the inputs does not matter."""
+    join = _Join(holdings, workloads)
+    gpu_rows = [join.gpu(gpu) for gpu in sorted(gpus, key=_gpu_order)]
+    return Attribution(
+        gpus=tuple(gpu_rows),
+        migs=tuple(join.migs),
+        containers=tuple(sorted(join.containers, key=lambda row: (row.holder, row.device))),
+        inconsistent=tuple(join.inconsistent),
+    )
+
+
+def _gpu_order(gpu: GpuReading) -> tuple[int, str]:
+    return gpu.identity.index, gpu.identity.uuid
+
+
+class _Join:
+    """Collects the rows of one poll."""
+
+    def __init__(self, holdings: Holdings, workloads: Workloads) -> None:
+        self.migs: list[MigRow] = []
+        self.containers: list[ContainerRow] = []
+        self.inconsistent: list[tuple[str, str, str]] = []
+        self._holdings = holdings
+        self._devices = DeviceJoin(holdings, workloads)
+
+    def gpu(self, gpu: GpuReading) -> GpuRow:
+        if not gpu.mig_enabled:
+            return self._whole(gpu)
+        if gpu.mig is None:
+            return GpuRow(identity=gpu.identity, reading=gpu, sharing="mig")
+        rows = [row for mig in gpu.mig for row in self._mig(gpu, mig)]
+        keys = [DeviceKey(gpu.identity.uuid, mig.uuid) for mig in gpu.mig]
+        time_sliced = any(self._sharing(key).sharing == "mig-time-slicing" for key in keys)
+        return self._gpu_row(gpu, "mig-time-slicing" if time_sliced else "mig", keys, rows)
+
+    def _whole(self, gpu: GpuReading) -> GpuRow:
+        key = DeviceKey(gpu.identity.uuid)
+        sharing = self._sharing(key)
+        device = Device(
+            key=key,
+            model=gpu.identity.model,
+            sharing=sharing,
+            source="device",
+            memory=gpu.memory,
+            compute=_ratio(gpu.utilization_percent),
+            processes=gpu.processes,
+            utilization=gpu.process_utilization,
+        )
+        rows = self._devices.rows(device)
+        self.containers += rows
+        return self._gpu_row(gpu, sharing.sharing, [key], rows)
+
+    def _mig(self, gpu: GpuReading, mig: MigReading) -> list[ContainerRow]:
+        key = DeviceKey(gpu.identity.uuid, mig.uuid)
+        sharing = self._sharing(key)
+        memory = None if mig.memory_shared else mig.memory
+        device = Device(
+            key=key,
+            model=gpu.identity.model,
+            sharing=sharing,
+            source="instance",
+            memory=memory,
+            compute=None,
+            processes=mig.processes,
+            utilization=None,
+        )
+        rows = self._devices.rows(device)
+        self.containers += rows
+        row = MigRow(
+            device=key,
+            reading=mig,
+            slices=sharing.slices,
+            holders=self._holder_count([key]),
+            unattributed_memory=self._memory_rest(key, memory.used if memory is not None else None, rows),
+        )
+        self.migs.append(row)
+        return rows
+
+    def _gpu_row(
+        self, gpu: GpuReading, mode: str, keys: Sequence[DeviceKey], rows: Sequence[ContainerRow]
+    ) -> GpuRow:
+        whole = DeviceKey(gpu.identity.uuid)
+        used_slices = _mig_slices(gpu)
+        free_slices = None if used_slices is None or gpu.mig_slices is None else gpu.mig_slices - used_slices
+        return GpuRow(
+            identity=gpu.identity,
+            reading=gpu,
+            sharing=mode,
+            slices=_add_up([self._sharing(key).slices for key in keys]),
+            holders=self._holder_count(keys),
+            memory_entitled=self._memory_entitled(keys),
+            unattributed_memory=self._memory_rest(whole, gpu.memory.used if gpu.memory else None, rows),
+            unattributed_utilization=self._utilization_rest(whole, gpu.utilization_percent, rows),
+            mig_slices_used=used_slices,
+            mig_slices_free=free_slices,
+        )
+
+    def _sharing(self, key: DeviceKey) -> DeviceSharing:
+        return self._holdings.devices.get(key, UNKNOWN_SHARING)
+
+    def _holder_count(self, keys: Iterable[DeviceKey]) -> int | None:
+        if not self._holdings.known:
+            return None
+        return len({holder for key in keys for holder in self._devices.held(key)})
+
+    def _memory_entitled(self, keys: Iterable[DeviceKey]) -> int | None:
+        if not self._holdings.known:
+            return None
+        held = [holding for key in keys for part in self._devices.held(key).values() for holding in part]
+        return total([holding.memory_entitled for holding in held])
+
+    def _memory_rest(self, key: DeviceKey, used: int | None, rows: Iterable[ContainerRow]) -> int | None:
+        """Rule 8: what the device uses beyond the containers that are known to use it."""
+        if used is None:
+            return None
+        rest = used - sum(row.memory_used for row in rows if row.memory_used is not None)
+        if rest < 0:
+            self.inconsistent.append((*key, "memory"))
+        return max(rest, 0)
+
+    def _utilization_rest(
+        self, key: DeviceKey, percent: int | None, rows: Iterable[ContainerRow]
+    ) -> float | None:
+        if percent is None:
+            return None
+        rest = percent - sum(round(row.compute_used * 100) for row in rows if row.compute_used is not None)
+        if rest < 0:
+            self.inconsistent.append((*key, "compute"))
+        return max(rest, 0) / 100
+
+
+def _ratio(percent: int | None) -> float | None:
+    return None if percent is None else percent / 100
+
+
+def _add_up(counts: Iterable[tuple[SliceCount, ...]]) -> tuple[SliceCount, ...]:
+    """Add the slices of several devices of one GPU, by resource."""
+    by_resource: dict[str, list[SliceCount]] = {}
+    for of_device in counts:
+        for count in of_device:
+            by_resource.setdefault(count.resource, []).append(count)
+    return tuple(
+        SliceCount(resource, total([count.offered for count in same]), sum(count.allocated for count in same))
+        for resource, same in sorted(by_resource.items())
+    )
+
+
+def _mig_slices(gpu: GpuReading) -> int | None:
+    """Count the compute slices that GPU instances take; None without MIG or where one does not tell."""
+    if not gpu.mig_enabled or gpu.mig is None:
+        return None
+    return total(list({mig.gi: mig.instance_slices for mig in gpu.mig}.values()))

@@ -1,0 +1,131 @@
+"""What each holder of one device uses, and where the number comes from.
+
+The rules are numbered in ``docs/join.md``; each function names those that it carries out.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from exporter.attribution.owners import Owned
+from exporter.model import ContainerRef, DeviceKey, DeviceProcess, DeviceSharing, Memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """One device and what it says itself. ``compute`` is its used share of the whole physical GPU.
+
+    ``processes`` and ``utilization`` (pid → percent) are None where there is no view of processes.
+    ``source`` is the name of these numbers when one holder takes them: ``device`` or ``instance``.
+    """
+
+    key: DeviceKey
+    model: str
+    sharing: DeviceSharing
+    source: str
+    memory: Memory | None
+    compute: float | None
+    processes: tuple[DeviceProcess, ...] | None
+    utilization: Mapping[int, int] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """What one owner uses of the device: bytes, share of the physical GPU, processes with a context."""
+
+    memory: int | None = None
+    compute: float | None = None
+    processes: int | None = None
+    memory_source: str = "none"
+    compute_source: str = "none"
+
+
+NOTHING_KNOWN = Use()
+
+
+def use_without_processes(device: Device, holders: Iterable[ContainerRef]) -> dict[ContainerRef, Use]:
+    """Rule 5: one holder of an exclusive device takes the device's numbers; several have none."""
+    refs = list(holders)
+    if len(refs) != 1 or not device.sharing.exclusive:
+        return dict.fromkeys(refs, NOTHING_KNOWN)
+    return {
+        refs[0]: Use(
+            memory=device.memory.used if device.memory is not None else None,
+            compute=device.compute,
+            memory_source=device.source if device.memory is not None else "none",
+            compute_source=device.source if device.compute is not None else "none",
+        )
+    }
+
+
+def use_by_process(
+    device: Device, holders: Iterable[ContainerRef], owned: Owned, names_known: bool
+) -> dict[ContainerRef, Use]:
+    """Rules 3, 4, 6 and 7: sums over processes; zero only where nobody else can be meant.
+
+    ``names_known``: a source of pod names is healthy.
+    """
+    refs = list(holders)
+    merged_pods = {(owner.namespace, owner.pod) for owner in owned.by_owner if not owner.container}
+    absence_proven = names_known and not owned.unknown
+    compute_proven = absence_proven and not _booked_on_server(device, owned)
+    found = {owner: _sum(device, processes) for owner, processes in owned.by_owner.items()}
+    for ref in refs:
+        if ref in found:
+            continue
+        if (ref.namespace, ref.pod) in merged_pods or not absence_proven:
+            found[ref] = NOTHING_KNOWN
+        else:
+            found[ref] = _idle(device, compute_proven)
+    return _with_device_compute(device, refs, owned, found)
+
+
+def _sum(device: Device, processes: list[DeviceProcess]) -> Use:
+    figures = [process.memory for process in processes]
+    memory = sum(figure for figure in figures if figure is not None) if None not in figures else None
+    percent = None
+    if device.utilization is not None:
+        percent = sum(device.utilization.get(process.pid, 0) for process in processes)
+    return Use(
+        memory=memory,
+        compute=None if percent is None else percent / 100,
+        processes=len(processes),
+        memory_source="none" if memory is None else "process",
+        compute_source="none" if percent is None else "process",
+    )
+
+
+def _idle(device: Device, compute_proven: bool) -> Use:
+    measured = device.utilization is not None and compute_proven
+    return Use(
+        memory=0,
+        compute=0.0 if measured else None,
+        processes=0,
+        memory_source="process",
+        compute_source="process" if measured else "none",
+    )
+
+
+def _booked_on_server(device: Device, owned: Owned) -> bool:
+    """Whether clients of MPS may have computed in the name of the server, which runs in no pod."""
+    if device.sharing.sharing != "mps" or device.utilization is None:
+        return False
+    return any(device.utilization.get(process.pid, 0) > 0 for process in owned.outside)
+
+
+def _with_device_compute(
+    device: Device, holders: list[ContainerRef], owned: Owned, found: dict[ContainerRef, Use]
+) -> dict[ContainerRef, Use]:
+    """Rule 6: where processes have no figure, the only one on an exclusive device takes the device's."""
+    alone = len(holders) == 1 and set(found) == set(holders) and not owned.unknown
+    if device.utilization is not None or device.compute is None or not device.sharing.exclusive or not alone:
+        return found
+    use = found[holders[0]]
+    return {
+        holders[0]: Use(
+            memory=use.memory,
+            compute=device.compute,
+            processes=use.processes,
+            memory_source=use.memory_source,
+            compute_source=device.source,
+        )
+    }

@@ -1,0 +1,49 @@
+"""The devices that can be held on this node, found by any name that a device id can use."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from exporter.model import DeviceKey, GpuReading, MigReading
+from exporter.sharing.device_id import DeviceId
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A GPU without MIG, or one MIG device of a GPU."""
+
+    key: DeviceKey
+    gpu: GpuReading
+    mig: MigReading | None = None
+
+
+class Inventory:
+    """All devices of one poll. A GPU in MIG mode is no device itself: its MIG devices are."""
+
+    def __init__(self, gpus: Iterable[GpuReading]) -> None:
+        self.devices = tuple(device for gpu in gpus for device in _devices(gpu))
+        self._by_uuid = {device.key.mig_uuid or device.key.uuid: device for device in self.devices}
+
+    def find(self, device_id: DeviceId) -> Device | None:
+        """Return the one device that an id names; None if there is none, or if several fit."""
+        if device_id.uuid in self._by_uuid:
+            return self._by_uuid[device_id.uuid]
+        fitting = [device for device in self.devices if _fits(device, device_id)]
+        return fitting[0] if len(fitting) == 1 else None
+
+
+def _devices(gpu: GpuReading) -> list[Device]:
+    uuid = gpu.identity.uuid
+    if not gpu.mig_enabled:
+        return [Device(DeviceKey(uuid), gpu)]
+    return [Device(DeviceKey(uuid, mig.uuid), gpu, mig) for mig in gpu.mig or ()]
+
+
+def _fits(device: Device, device_id: DeviceId) -> bool:
+    """Compare by parent or minor and instance; an id without an instance means a whole GPU."""
+    identity = device.gpu.identity
+    if device_id.parent:
+        same_gpu = identity.uuid == device_id.parent
+    else:
+        same_gpu = device_id.minor is not None and identity.minor == device_id.minor
+    gi, ci = (device.mig.gi, device.mig.ci) if device.mig is not None else (None, None)
+    return same_gpu and gi == device_id.gi and (device_id.ci is None or ci == device_id.ci)

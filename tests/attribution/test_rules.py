@@ -1,0 +1,277 @@
+"""Each numbered rule of docs/join.md, one claim at a time."""
+
+import pytest
+
+from exporter.attribution import attribute
+from exporter.model import Allocation, ContainerRef, Holdings
+from tests.attribution.build import (
+    GIB,
+    MIG,
+    UUID,
+    gpu,
+    held,
+    join,
+    mig,
+    mig_gpu,
+    process,
+    replicas,
+    row,
+    whole,
+    workloads,
+)
+
+
+def test_several_replicas_of_one_container_are_one_holder():
+    """Rule 1: a container with five replicas is one row with five slices and one sum."""
+    result = join(
+        gpu([process(1, 2 * GIB)], {1: 30}),
+        held("a", *(f"{UUID}::{n}" for n in range(5))),
+        replicas(10),
+        workloads({1: "a"}),
+    )
+    assert [(r.slices, r.memory_used, r.compute_used) for r in result.containers] == [(5, 2 * GIB, 0.3)]
+    assert row(result, "a").compute_entitled == 0.5
+    assert result.gpus[0].holders == 1
+
+
+def test_a_process_in_several_lists_counts_once():
+    """Rule 2: use is summed over pids, and each pid stands on the device once."""
+    result = join(
+        gpu([process(1), process(2)], {1: 10, 2: 5}), held("a", UUID), whole(), workloads({1: "a", 2: "a"})
+    )
+    assert (row(result, "a").memory_used, row(result, "a").processes) == (2 * GIB, 2)
+
+
+def test_use_is_the_sum_over_the_container_s_processes():
+    """Rule 3: memory and compute are those of the container's own processes, and say so."""
+    result = join(
+        gpu([process(1), process(2, 3 * GIB)], {1: 40, 2: 7}),
+        held("a", f"{UUID}::0") + held("b", f"{UUID}::1"),
+        replicas(2),
+        workloads({1: "a", 2: "b"}),
+    )
+    a, b = row(result, "a"), row(result, "b")
+    assert (a.memory_used, a.compute_used, b.memory_used, b.compute_used) == (GIB, 0.4, 3 * GIB, 0.07)
+    assert {a.memory_source, a.compute_source} == {"process"}
+
+
+def test_the_only_holder_of_a_pod_takes_what_is_known_of_the_pod():
+    """Rule 3: with the container unknown, the pod's only holding container on the device takes the use."""
+    result = join(
+        gpu([process(1)], {1: 20}),
+        held("a", UUID, container="train"),
+        whole(),
+        workloads({1: "a"}, containers={"a": ("train", "sidecar")}),
+    )
+    assert row(result, "a", "train").memory_used == GIB
+
+
+def test_containers_that_cannot_be_told_apart_have_no_sums_of_their_own():
+    """Rule 3: with several holders in the pod, the use stands on one row without a container."""
+    result = join(
+        gpu([process(1), process(2)], {1: 20}),
+        held("a", f"{UUID}::0", container="x") + held("a", f"{UUID}::1", container="y"),
+        replicas(4),
+        workloads({1: "a", 2: "a"}, containers={"a": ("x", "y")}),
+    )
+    shared = row(result, "a", "")
+    assert (shared.memory_used, shared.compute_used, shared.slices) == (2 * GIB, 0.2, None)
+    for name in ("x", "y"):
+        own = row(result, "a", name)
+        assert (own.memory_used, own.compute_used, own.processes, own.slices) == (None, None, None, 1)
+
+
+def test_a_holder_without_a_process_reads_zero_where_absence_is_proven():
+    """Rule 4: with a good view of processes and of names, nobody there is an observed zero."""
+    result = join(
+        gpu([process(1)], {1: 9}),
+        held("a", f"{UUID}::0") + held("b", f"{UUID}::1"),
+        replicas(2),
+        workloads({1: "a"}),
+    )
+    idle = row(result, "b")
+    assert (idle.memory_used, idle.compute_used, idle.processes) == (0, 0.0, 0)
+
+
+@pytest.mark.parametrize(
+    ("who", "why"),
+    [
+        (workloads({1: "a"}, view=False), "no host pid namespace"),
+        (workloads({1: "a"}, named=False), "no source of names"),
+        (workloads({1: "a"}, lost=(2,)), "a process whose place is not known"),
+        (workloads({1: "a", 2: "stranger"}, named=("a", "b", "c")), "a process in a pod without a name"),
+    ],
+)
+def test_no_zero_where_absence_is_not_proven(who, why):
+    """Rule 4: any doubt about whose processes there are leaves the use of an idle holder unknown."""
+    allocated = held("a", f"{UUID}::0") + held("b", f"{UUID}::1") + held("c", f"{UUID}::2")
+    result = join(gpu([process(1), process(2)], {1: 9}), allocated, replicas(4), who)
+    for pod in ("b", "c"):
+        idle = row(result, pod)
+        assert (idle.memory_used, idle.compute_used, idle.processes) == (None, None, None), why
+
+
+def test_no_zero_when_the_list_of_processes_failed():
+    """Rule 4: a failed list call is no empty list."""
+    result = join(gpu(None), held("a", f"{UUID}::0") + held("b", f"{UUID}::1"), replicas(2), workloads())
+    assert {r.memory_used for r in result.containers} == {None}
+
+
+def test_the_nameless_pod_is_named_when_only_one_holder_can_be_meant():
+    """Rule 4: one pod without a name and one holder without a uid are the same pod."""
+    result = join(
+        gpu([process(1), process(2)], {1: 9, 2: 8}),
+        held("a", f"{UUID}::0") + held("b", f"{UUID}::1"),
+        replicas(2),
+        workloads({1: "a", 2: "x"}, named=("a",)),
+    )
+    assert (row(result, "b").memory_used, row(result, "b").pod_uid) == (GIB, "uid-x")
+
+
+def test_an_exclusive_holder_takes_the_device_s_numbers_without_a_process_view():
+    """Rule 5: alone on an exclusive GPU, the holder's use is the device's, and says so."""
+    result = join(gpu(None), held("a", UUID), whole(), workloads(view=False))
+    alone = row(result, "a")
+    assert (alone.memory_used, alone.compute_used, alone.processes) == (8 * GIB, 0.6, None)
+    assert (alone.memory_source, alone.compute_source) == ("device", "device")
+    assert result.gpus[0].unattributed_memory == 0
+
+
+def test_a_mig_holder_takes_the_instance_s_memory_without_a_process_view():
+    """Rule 5: alone on a MIG device, the holder's memory is the instance's."""
+    resource = "nvidia.com/mig-3g.5gb"
+    result = join(
+        mig_gpu([mig(None)]), held("a", MIG, resource=resource), whole(MIG, resource), workloads(view=False)
+    )
+    assert (row(result, "a").memory_used, row(result, "a").memory_source) == (2 * GIB, "instance")
+
+
+def test_a_lone_holder_of_a_shared_gpu_takes_nothing_without_a_process_view():
+    """Rule 5: on a time-sliced GPU anyone may run, so the device's numbers are nobody's."""
+    result = join(gpu(None), held("a", f"{UUID}::0"), replicas(4), workloads(view=False))
+    assert (row(result, "a").memory_used, row(result, "a").compute_used) == (None, None)
+    assert result.gpus[0].unattributed_memory == 8 * GIB
+
+
+def test_mig_compute_without_a_meter_is_absent():
+    """Rule 6: where the driver meters no compute per instance, nobody's is printed."""
+    resource = "nvidia.com/mig-3g.5gb"
+    result = join(
+        mig_gpu([mig([process(1)])]),
+        held("a", MIG, resource=resource),
+        whole(MIG, resource),
+        workloads({1: "a"}),
+    )
+    assert (row(result, "a").compute_used, row(result, "a").compute_source) == (None, "none")
+    assert row(result, "a").compute_entitled == pytest.approx(3 / 7)
+
+
+def test_an_exclusive_holder_takes_the_device_s_compute_where_processes_have_none():
+    """Rule 6: a driver without per-process utilization still tells that of the whole GPU."""
+    result = join(gpu([process(1)], None), held("a", UUID), whole(), workloads({1: "a"}))
+    assert (row(result, "a").compute_used, row(result, "a").compute_source) == (0.6, "device")
+
+
+def test_a_stranger_on_an_exclusive_gpu_keeps_the_device_s_compute_from_its_holder():
+    """Rule 6: with somebody else on the GPU, its utilization is not the holder's."""
+    result = join(gpu([process(1), process(2)], None), held("a", UUID), whole(), workloads({1: "a", 2: "b"}))
+    assert {r.compute_used for r in result.containers} == {None}
+
+
+def test_a_user_that_holds_nothing_has_a_row_with_no_slices():
+    """Rule 7: use without holding is shown, with 0 slices and no entitlement."""
+    result = join(gpu([process(1)], {1: 50}), (), whole(), workloads({1: "rogue"}))
+    rogue = row(result, "rogue")
+    assert (rogue.slices, rogue.memory_used, rogue.memory_entitled) == (0, GIB, None)
+
+
+def test_zero_slices_are_not_claimed_while_the_kubelet_is_silent():
+    """Rule 7: without the kubelet nobody can be said to hold nothing."""
+    reading = gpu([process(1)], {1: 50})
+    result = attribute([reading], Holdings(known=False), workloads({1: "a"}))
+    assert row(result, "a").slices is None
+    assert (result.gpus[0].holders, result.gpus[0].memory_entitled) == (None, None)
+
+
+def test_use_is_shown_where_it_runs_and_the_holding_where_it_is_held():
+    """Rule 7: the kubelet says one GPU and the process runs on another: each on its own device."""
+    other = "GPU-00000000-0000-0000-0000-00000000000c"
+    result = join(
+        [gpu([], {}), gpu([process(1)], {1: 5}, uuid=other)],
+        held("a", UUID),
+        whole() + whole(other),
+        workloads({1: "a"}),
+    )
+    assert [(r.device.uuid, r.slices, r.memory_used) for r in result.containers] == [
+        (UUID, 1, 0),
+        (other, 0, GIB),
+    ]
+
+
+def test_what_runs_in_no_pod_is_nobody_s():
+    """Rules 7 and 8: a process of the host stays in the rest."""
+    result = join(
+        gpu([process(1), process(2)], {1: 10, 2: 20}),
+        held("a", UUID),
+        whole(),
+        workloads({1: "a"}, outside=(2,)),
+    )
+    assert result.gpus[0].unattributed_memory == 7 * GIB
+    assert result.gpus[0].unattributed_utilization == 0.5
+    assert len(result.containers) == 1
+
+
+def test_parts_beyond_the_whole_are_counted_and_the_rest_is_zero():
+    """Rule 8: the rest never falls below zero; that the parts did not fit is counted."""
+    result = join(gpu([process(1, 9 * GIB)], {1: 90}), held("a", UUID), whole(), workloads({1: "a"}))
+    assert (result.gpus[0].unattributed_memory, result.gpus[0].unattributed_utilization) == (0, 0.0)
+    assert result.inconsistent == ((UUID, "", "memory"), (UUID, "", "compute"))
+
+
+def test_a_process_of_unknown_size_makes_its_container_s_sum_unknown():
+    """A sum with an unknown part is unknown, and its bytes stay in the rest."""
+    result = join(
+        gpu([process(1), process(2, None)], {}), held("a", UUID), whole(), workloads({1: "a", 2: "a"})
+    )
+    assert (row(result, "a").memory_used, row(result, "a").processes) == (None, 2)
+    assert result.gpus[0].unattributed_memory == 8 * GIB
+
+
+def test_a_busy_mps_server_leaves_the_compute_of_idle_clients_unknown():
+    """Under MPS a driver may book the clients' work on the server: their zero is then no proof."""
+    allocated = held("a", f"{UUID}::0") + held("b", f"{UUID}::1")
+    reading = gpu([process(1, kind="mps"), process(9, 0)], {9: 55}, compute_mode="exclusive_process")
+    result = join(reading, allocated, replicas(4), workloads({1: "a"}, outside=(9,)))
+    assert (row(result, "b").memory_used, row(result, "b").compute_used) == (0, None)
+    assert row(result, "b").isolation == "soft"
+
+
+def test_compute_instances_that_share_memory_are_not_charged_with_it():
+    """Two compute instances of one GPU instance read the same memory: it is neither's."""
+    first, second = mig(None, memory_shared=True), mig(None, memory_shared=True, uuid=MIG + "2")
+    result = join(
+        mig_gpu([first, second]), held("a", MIG), whole(MIG) + whole(MIG + "2"), workloads(view=False)
+    )
+    assert (row(result, "a").memory_used, row(result, "a").memory_entitled) == (None, None)
+    assert [r.unattributed_memory for r in result.migs] == [None, None]
+
+
+def test_a_lost_gpu_keeps_its_holders():
+    """What the kubelet says of a GPU that no longer answers stays on the page; its use does not."""
+    lost = gpu(None, memory=None, utilization_percent=None, mig_enabled=None, up=False)
+    result = join(lost, held("a", UUID), whole(), workloads())
+    assert (row(result, "a").slices, row(result, "a").compute_entitled) == (1, 1.0)
+    assert (row(result, "a").memory_used, result.gpus[0].unattributed_memory) == (None, None)
+
+
+def test_a_holder_of_an_unresolved_device_is_not_said_to_hold_nothing():
+    """A container whose device id matches no device may well hold the one that it runs on."""
+    result = join(gpu([process(1)], {}), held("a", "GPU-gone"), whole(), workloads({1: "a"}))
+    assert row(result, "a").slices is None
+
+
+def test_containers_are_identified_by_namespace_pod_and_container():
+    """Pods of the same name in two namespaces are two holders."""
+    other = Allocation(ContainerRef("other", "a", "main"), "nvidia.com/gpu", f"{UUID}::1")
+    result = join(gpu([], {}), [*held("a", f"{UUID}::0"), other], replicas(2), workloads())
+    assert result.gpus[0].holders == 2
