@@ -1,0 +1,157 @@
+"""The page of metrics: a snapshot in, bytes out, made at most once for each snapshot and format.
+
+A sample costs one call of its value function and one f-string. Labels are spelt once for each entity and
+kept while the entity lives; samples are the same text in both formats, which differ in headers only.
+"""
+
+import gzip
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from exporter import dcgm
+from exporter.dcgm import DCGM, DcgmNames, HostnameLabel
+from exporter.exposition_formats import Format, accepts_gzip, choose_format
+from exporter.exposition_labels import LabelCache, extra_labels, label_set
+from exporter.exposition_lines import (
+    Entities,
+    labelled_samples,
+    openmetrics_header,
+    plain_samples,
+    text_header,
+)
+from exporter.metrics import COLLECTOR, ENTITIES, FAMILIES, NODE, AnyFamily, Family, Level
+from exporter.model import Snapshot
+from exporter.selfmetrics import SelfMetrics
+
+__all__ = ["Exposition", "Format", "Page", "accepts_gzip", "choose_format"]
+
+_NAMES: Mapping[DcgmNames, tuple[AnyFamily, ...]] = {
+    "off": FAMILIES,
+    "on": (*FAMILIES, *DCGM),
+    "only": (*NODE, *COLLECTOR, *DCGM),
+}
+
+Made = TypeVar("Made")
+
+
+class Exposition:
+    """Renders snapshots. Safe to use from several threads.
+
+    ``dcgm_names`` adds the series under DCGM's names, or leaves only them beside the health of the node
+    and its collectors; ``hostname_label`` spells their label of the host. No series can stand twice on a
+    page: entities are kept by their label string, and so are the samples of a labelled family, where the
+    first one stays.
+    """
+
+    def __init__(
+        self,
+        self_metrics: SelfMetrics | None = None,
+        *,
+        dcgm_names: DcgmNames = "on",
+        hostname_label: HostnameLabel = "Hostname",
+    ) -> None:
+        self.self_metrics = self_metrics or SelfMetrics()
+        self._families = _NAMES[dcgm_names]
+        self._entities_of = {**ENTITIES, "dcgm": dcgm.entities(hostname_label)}
+        self._levels = dict.fromkeys(family.level for family in self._families)
+        self._labels = LabelCache(label_set)
+        self._extras = LabelCache(extra_labels)
+        self._lock = threading.Lock()
+
+    def page(self, snapshot: Snapshot) -> "Page":
+        """Give the page of this snapshot; nothing is rendered before it is asked for."""
+        return Page(self, snapshot)
+
+    def blocks(self, snapshot: Snapshot) -> list["Block"]:
+        """Render all samples, in the order of the table; a family without any is left out."""
+        with self._lock:
+            entities = {level: self._entities(level, snapshot) for level in self._levels}
+            texts = [(family, self._samples(family, entities[family.level])) for family in self._families]
+            self._labels.turn()
+            self._extras.turn()
+        return [Block(family, text) for family, text in texts if text]
+
+    def cached_labels(self) -> int:
+        """Count the label strings that are kept."""
+        return len(self._labels) + len(self._extras)
+
+    def _entities(self, level: Level, snapshot: Snapshot) -> Entities:
+        rows: dict[str, Any] = {}
+        for names, values, row in self._entities_of[level](snapshot):
+            rows.setdefault(self._labels.text(names, values), row)
+        return rows
+
+    def _samples(self, family: AnyFamily, entities: Entities) -> bytes:
+        if isinstance(family, Family):
+            return plain_samples(family, entities)
+        return labelled_samples(family, entities, self._extras)
+
+
+class Block(NamedTuple):
+    """A family with the lines of its samples, never empty, in UTF-8."""
+
+    family: AnyFamily
+    samples: bytes
+
+
+class Page:
+    """One snapshot as a page. Each form of it is made by the first who asks, while others wait for that."""
+
+    def __init__(self, exposition: Exposition, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.render_duration: float | None = None
+        """Seconds that rendering the samples took, None until then."""
+        self._exposition = exposition
+        self._blocks = _Once(self._render)
+        self._bodies = {flag: _Once(partial(self._body, flag)) for flag in (False, True)}
+        self._zipped = {flag: _Once(partial(self._zip, flag)) for flag in (False, True)}
+
+    def body(self, fmt: Format) -> bytes:
+        """Give the page in this format, UTF-8."""
+        return self._bodies[fmt.openmetrics].get()
+
+    def gzipped(self, fmt: Format) -> bytes:
+        """Give the page in this format, compressed; the first call takes some 10 ms for a large page."""
+        return self._zipped[fmt.openmetrics].get()
+
+    def ready(self, fmt: Format, *, zipped: bool) -> bool:
+        """Tell whether this form is made already, so that handing it out costs nothing."""
+        return (self._zipped if zipped else self._bodies)[fmt.openmetrics].made
+
+    def _render(self) -> list[Block]:
+        start = time.perf_counter()
+        blocks = self._exposition.blocks(self.snapshot)
+        self.render_duration = time.perf_counter() - start
+        self._exposition.self_metrics.rendered(self.render_duration)
+        return blocks
+
+    def _body(self, openmetrics: bool) -> bytes:
+        header = openmetrics_header if openmetrics else text_header
+        parts = [part for block in self._blocks.get() for part in (header(block.family), block.samples)]
+        parts.append(self._exposition.self_metrics.body(openmetrics=openmetrics))
+        parts.append(b"# EOF\n" if openmetrics else b"")
+        return b"".join(parts)
+
+    def _zip(self, openmetrics: bool) -> bytes:
+        return gzip.compress(self._bodies[openmetrics].get(), compresslevel=6, mtime=0)
+
+
+class _Once(Generic[Made]):
+    """A value that the first caller makes, in its own thread, while the others wait for it."""
+
+    def __init__(self, make: Callable[[], Made]) -> None:
+        self.made = False
+        self._make = make
+        self._lock = threading.Lock()
+        self._value: Made
+
+    def get(self) -> Made:
+        if not self.made:
+            with self._lock:
+                if not self.made:
+                    self._value = self._make()
+                    self.made = True
+        return self._value

@@ -1,0 +1,120 @@
+"""Twins of the page of metrics for programs and people: a snapshot as JSON, as CSV, as text.
+
+Names of fields and columns come from the table of series, so that what is called ``memory_used_bytes`` of
+a container here is ``gpuslice_container_memory_used_bytes`` there.
+"""
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from exporter.exposition_labels import encodable
+from exporter.formats_text import snapshot_text
+from exporter.metrics import (
+    COLLECTOR,
+    CONTAINER,
+    ENTITIES,
+    GPU,
+    LEVEL_LABELS,
+    MIG,
+    NODE,
+    AnyFamily,
+    Entity,
+    Family,
+    LabelledFamily,
+    Level,
+    Number,
+    field_name,
+)
+from exporter.model import Snapshot
+
+__all__ = ["snapshot_csv", "snapshot_json", "snapshot_text"]
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def snapshot_json(snapshot: Snapshot) -> dict[str, Any]:
+    """Give the snapshot as plain data of JSON: lists of objects by level; what is not known is null.
+
+    Identity (labels and info series) is text; a family with labels of its own is an object keyed by their
+    values, outermost first.
+    """
+    (node,) = _records("node", NODE, snapshot)
+    health = zip(_records("collector", COLLECTOR, snapshot), snapshot.collectors, strict=True)
+    return {
+        "timestamp": snapshot.timestamp,
+        "sequence": snapshot.sequence,
+        "demo": snapshot.demo,
+        "node": node | {"process_view_reason": snapshot.node.process_view_reason},
+        "gpus": list(_records("gpu", GPU, snapshot)),
+        "migs": list(_records("mig", MIG, snapshot)),
+        "containers": list(_records("container", CONTAINER, snapshot)),
+        "collectors": [record | {"message": row.message} for record, row in health],
+    }
+
+
+def snapshot_csv(snapshot: Snapshot) -> str:
+    """Give the container rows as CSV (RFC 4180) with a header; what is not known is an empty cell.
+
+    Text that a spreadsheet would run as a formula starts with an apostrophe.
+    """
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(_columns("container", CONTAINER))
+    for record in _records("container", CONTAINER, snapshot):
+        writer.writerow([_cell(value) for value in record.values()])
+    return out.getvalue()
+
+
+def _records(level: Level, families: Iterable[AnyFamily], snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+    for entity in ENTITIES[level](snapshot):
+        record: dict[str, Any] = dict.fromkeys(LEVEL_LABELS[level])
+        record |= {name: value or None for name, value in zip(entity.names, entity.values, strict=True)}
+        for family in families:
+            record |= _fields(family, entity)
+        yield record
+
+
+def _fields(family: AnyFamily, entity: Entity) -> dict[str, Any]:
+    if isinstance(family, Family):
+        return {field_name(family): _finite(family.value(entity.row))}
+    if family.type == "info":
+        return _identity(family, entity)
+    return {field_name(family): _nested(family, entity)}
+
+
+def _identity(family: LabelledFamily[Any], entity: Entity) -> dict[str, str | None]:
+    fields: dict[str, str | None] = dict.fromkeys(family.labels)
+    for values, _ in family.samples(entity.row):
+        fields |= {name: value or None for name, value in zip(family.labels, values, strict=True)}
+    return fields
+
+
+def _nested(family: LabelledFamily[Any], entity: Entity) -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    for (*outer, last), value in family.samples(entity.row):
+        branch = tree
+        for name in outer:
+            branch = branch.setdefault(name, {})
+        branch[last] = _finite(value)
+    return tree
+
+
+def _finite(value: Number | None) -> Number | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _columns(level: Level, families: Iterable[AnyFamily]) -> list[str]:
+    columns = list(LEVEL_LABELS[level])
+    for family in families:
+        columns += family.labels if family.type == "info" else [field_name(family)]
+    return columns
+
+
+def _cell(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    text = encodable(value)
+    return f"'{text}" if text.startswith(_FORMULA) else text

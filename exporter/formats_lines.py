@@ -1,0 +1,106 @@
+"""Lines of the text twin: one for a GPU, a MIG device, what is nobody's, and the node in total."""
+
+from itertools import chain
+
+from exporter.formats_words import (
+    TIMES,
+    UNKNOWN,
+    decimal,
+    gibibytes,
+    measure,
+    plural,
+    printable,
+    total,
+    used_of,
+)
+from exporter.metrics import Number
+from exporter.model import ContainerRow, DeviceKey, GpuRow, MigRow, SliceCount, Snapshot
+
+
+def gpu_line(gpu: GpuRow) -> str:
+    """Write what a GPU is, does and gives."""
+    reading = gpu.reading
+    parts = [
+        f"GPU {gpu.identity.index}",
+        printable(gpu.identity.model or gpu.identity.uuid),
+        printable(gpu.sharing),
+    ]
+    if reading is None or not reading.up:
+        return " · ".join([*parts, "not answering"])
+    memory = reading.memory
+    used, whole = (memory.used, memory.total) if memory else (None, None)
+    watts = None if reading.power_milliwatts is None else reading.power_milliwatts / 1000
+    return " · ".join(
+        (
+            *parts,
+            f"memory {used_of(gibibytes(used), gibibytes(whole), 'GiB')}",
+            f"utilization {measure(reading.utilization_percent, '%')}",
+            measure(watts, "W"),
+            measure(reading.temperature_celsius, "°C"),
+            _slices(gpu.slices),
+            plural(gpu.holders, "holder"),
+        )
+    )
+
+
+def mig_line(key: DeviceKey, mig: MigRow | None) -> str:
+    """Write a MIG device, numbered GPU instance/compute instance."""
+    if mig is None:
+        return f"  MIG {printable(key.mig_uuid)} · not seen by the driver"
+    memory = mig.reading.memory
+    used, whole = (memory.used, memory.total) if memory else (None, None)
+    shared = " shared with its neighbours" if mig.reading.memory_shared else ""
+    return " · ".join(
+        (
+            f"  MIG {printable(mig.reading.profile or UNKNOWN)} {mig.reading.gi}/{mig.reading.ci}",
+            f"memory {used_of(gibibytes(used), gibibytes(whole), 'GiB')}{shared}",
+            f"unattributed {gibibytes(mig.unattributed_memory)} GiB",
+            _slices(mig.slices),
+            plural(mig.holders, "holder"),
+        )
+    )
+
+
+def unattributed_line(gpu: GpuRow) -> str:
+    """Write what of a GPU is used by no known container."""
+    ratio = gpu.unattributed_utilization
+    compute = measure(None if ratio is None else ratio * 100, "%")
+    return f"    unattributed: {gibibytes(gpu.unattributed_memory)} GiB · {compute} utilization"
+
+
+def _slices(counts: tuple[SliceCount, ...]) -> str:
+    if not counts:
+        return f"slices {UNKNOWN}"
+    held = sum(count.allocated for count in counts)
+    return f"slices {held} held of {total((count.offered for count in counts), str)}"
+
+
+def slices_held(row: ContainerRow) -> str:
+    """Write how many slices of which resource a container holds."""
+    if row.slices is None:
+        return UNKNOWN
+    return f"{row.slices} {TIMES} {printable(row.resource or 'slice')}" if row.slices else "none"
+
+
+def total_line(snapshot: Snapshot) -> str:
+    """Add up the node. A GPU that does not tell makes the sum a least figure."""
+    gpus, rows = snapshot.gpus, snapshot.containers
+    memories = [gpu.reading.memory if gpu.reading else None for gpu in gpus]
+    taken = [memory.used if memory else None for memory in memories]
+    whole = [memory.total if memory else None for memory in memories]
+    unseen = [None for gpu in gpus if gpu.holders is None]
+    entitled = chain((row.compute_entitled for row in rows if row.slices != 0), unseen)
+    used = chain((row.compute_used for row in rows), (gpu.unattributed_utilization for gpu in gpus))
+    return " · ".join(
+        (
+            f"Total: {_slices(tuple(chain.from_iterable(gpu.slices for gpu in gpus)))}",
+            f"memory {total((gpu.memory_entitled for gpu in gpus), gibibytes)} GiB held",
+            f"{total(taken, gibibytes)} GiB used of {total(whole, gibibytes)} GiB",
+            f"compute {total(entitled, _hundredths)} GPUs held",
+            f"{total(used, _hundredths)} GPUs used of {decimal(snapshot.node.gpu_count, 0)}",
+        )
+    )
+
+
+def _hundredths(value: Number) -> str:
+    return decimal(value, 2)

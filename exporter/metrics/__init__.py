@@ -1,0 +1,47 @@
+"""The table: every exported family of series, one row each.
+
+Help texts, the renderer, the names of JSON fields and CSV columns, the reference page and the tests all
+read it; adding a series is adding a row.
+"""
+
+from exporter.metrics.container import CONTAINER
+from exporter.metrics.family import (
+    AnyFamily,
+    Family,
+    FamilyType,
+    Labelled,
+    LabelledFamily,
+    Level,
+    Number,
+    field_name,
+    scaled,
+)
+from exporter.metrics.gpu import GPU
+from exporter.metrics.levels import ENTITIES, LEVEL_LABELS, Entity, Enumerate
+from exporter.metrics.mig import MIG
+from exporter.metrics.node import COLLECTOR, NODE
+
+FAMILIES: tuple[AnyFamily, ...] = (*NODE, *COLLECTOR, *GPU, *MIG, *CONTAINER)
+"""All native families, in the order of the page."""
+
+__all__ = [
+    "COLLECTOR",
+    "CONTAINER",
+    "ENTITIES",
+    "FAMILIES",
+    "GPU",
+    "LEVEL_LABELS",
+    "MIG",
+    "NODE",
+    "AnyFamily",
+    "Entity",
+    "Enumerate",
+    "Family",
+    "FamilyType",
+    "Labelled",
+    "LabelledFamily",
+    "Level",
+    "Number",
+    "field_name",
+    "scaled",
+]

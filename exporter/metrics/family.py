@@ -1,0 +1,57 @@
+"""What a row of the table is: one family of series, and how its samples come out of a plain record.
+
+A value function takes a record of the model and nothing else, converts to base units, and answers None
+for what is not known; then the sample is left out.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
+
+Number: TypeAlias = int | float
+FamilyType: TypeAlias = Literal["gauge", "counter", "info"]
+Level: TypeAlias = Literal["node", "collector", "gpu", "mig", "container", "dcgm"]
+Labelled: TypeAlias = tuple[tuple[str, ...], Number | None]
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True, slots=True)
+class Family(Generic[Row]):
+    """One sample for each entity of the level, under the labels of the level."""
+
+    name: str
+    type: FamilyType
+    level: Level
+    help: str
+    value: Callable[[Row], Number | None]
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledFamily(Generic[Row]):
+    """Any number of samples for each entity, told apart by ``labels`` beyond those of the level.
+
+    ``samples`` yields the values of ``labels`` with the number. An empty label value means the same as no
+    such label, and is not printed. The type ``info`` is one sample of 1 that carries names.
+    """
+
+    name: str
+    type: FamilyType
+    level: Level
+    help: str
+    labels: tuple[str, ...]
+    samples: Callable[[Row], Iterable[Labelled]]
+
+
+AnyFamily: TypeAlias = Family[Any] | LabelledFamily[Any]
+
+
+def field_name(family: AnyFamily) -> str:
+    """Name the family inside a record of its level, as JSON and CSV do: without the prefix they share."""
+    return family.name.removeprefix("gpuslice_").removeprefix(f"{family.level}_").removesuffix("_info")
+
+
+def scaled(value: int | None, units: int) -> float | None:
+    """Divide a driver's integer into base units (percent by 100, milliwatts by 1000); None stays None."""
+    return None if value is None else value / units

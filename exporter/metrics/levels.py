@@ -1,0 +1,72 @@
+"""The levels of the table: which records a snapshot has on each, and the labels that identify one."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+from exporter.metrics.family import Level
+from exporter.model import Snapshot
+
+COLLECTOR_LABELS = ("collector",)
+GPU_LABELS = ("uuid",)
+MIG_LABELS = ("uuid", "mig_uuid")
+CONTAINER_LABELS = ("namespace", "pod", "container", "uuid")
+MIG_CONTAINER_LABELS = (*CONTAINER_LABELS, "mig_uuid")
+
+
+class Entity(NamedTuple):
+    """A record of the model under its identifying labels; ``names`` and ``values`` have equal length."""
+
+    names: tuple[str, ...]
+    values: tuple[str, ...]
+    row: Any
+
+
+Enumerate: TypeAlias = Callable[[Snapshot], Iterable[Entity]]
+
+
+def _node(snapshot: Snapshot) -> Iterator[Entity]:
+    yield Entity((), (), snapshot)
+
+
+def _collectors(snapshot: Snapshot) -> Iterator[Entity]:
+    for row in snapshot.collectors:
+        yield Entity(COLLECTOR_LABELS, (row.name,), row)
+
+
+def _gpus(snapshot: Snapshot) -> Iterator[Entity]:
+    for row in snapshot.gpus:
+        yield Entity(GPU_LABELS, (row.identity.uuid,), row)
+
+
+def _migs(snapshot: Snapshot) -> Iterator[Entity]:
+    for row in snapshot.migs:
+        yield Entity(MIG_LABELS, (row.device.uuid, row.device.mig_uuid), row)
+
+
+def _containers(snapshot: Snapshot) -> Iterator[Entity]:
+    for row in snapshot.containers:
+        holder, (uuid, mig_uuid) = row.holder, row.device
+        values = (holder.namespace, holder.pod, holder.container, uuid)
+        if mig_uuid:
+            yield Entity(MIG_CONTAINER_LABELS, (*values, mig_uuid), row)
+        else:
+            yield Entity(CONTAINER_LABELS, values, row)
+
+
+ENTITIES: Mapping[Level, Enumerate] = {
+    "node": _node,
+    "collector": _collectors,
+    "gpu": _gpus,
+    "mig": _migs,
+    "container": _containers,
+}
+"""How to list the entities of a level. The record of the node level is the Snapshot itself."""
+
+LEVEL_LABELS: Mapping[Level, tuple[str, ...]] = {
+    "node": (),
+    "collector": COLLECTOR_LABELS,
+    "gpu": GPU_LABELS,
+    "mig": MIG_LABELS,
+    "container": MIG_CONTAINER_LABELS,
+}
+"""Every label that a level may carry. A container's ``mig_uuid`` is there on MIG devices only."""

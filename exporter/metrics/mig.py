@@ -1,0 +1,112 @@
+"""The rows of MIG devices: their size, their memory, and who holds them."""
+
+from collections.abc import Callable, Iterator
+
+from exporter.metrics.family import AnyFamily, Family, Labelled, LabelledFamily, Number
+from exporter.model import Memory, MigRow
+
+
+def _memory(value: Callable[[Memory], int | None]) -> Callable[[MigRow], Number | None]:
+    """Ask the memory, unless several compute instances share it: printed twice, it would be summed twice."""
+
+    def read(row: MigRow) -> Number | None:
+        memory = row.reading.memory
+        return None if memory is None or row.reading.memory_shared else value(memory)
+
+    return read
+
+
+def _info(row: MigRow) -> Iterator[Labelled]:
+    yield (str(row.reading.gi), str(row.reading.ci), row.reading.profile or ""), 1
+
+
+MIG: tuple[AnyFamily, ...] = (
+    LabelledFamily(
+        "gpuslice_mig_info",
+        "info",
+        "mig",
+        "Identity of a MIG device: compute instance ci inside GPU instance gi of the GPU uuid.",
+        ("gi", "ci", "profile"),
+        _info,
+    ),
+    Family(
+        "gpuslice_mig_memory_total_bytes",
+        "gauge",
+        "mig",
+        "Frame buffer of the MIG device; absent where several compute instances share one GPU instance.",
+        _memory(lambda memory: memory.total),
+    ),
+    Family(
+        "gpuslice_mig_memory_used_bytes",
+        "gauge",
+        "mig",
+        "Frame buffer in use on the MIG device; absent where compute instances share it.",
+        _memory(lambda memory: memory.used),
+    ),
+    Family(
+        "gpuslice_mig_memory_free_bytes",
+        "gauge",
+        "mig",
+        "Frame buffer free on the MIG device; absent where compute instances share it.",
+        _memory(lambda memory: memory.free),
+    ),
+    Family(
+        "gpuslice_mig_memory_reserved_bytes",
+        "gauge",
+        "mig",
+        "Frame buffer of the MIG device that the driver keeps; absent with drivers that cannot tell.",
+        _memory(lambda memory: memory.reserved),
+    ),
+    Family(
+        "gpuslice_mig_compute_slices",
+        "gauge",
+        "mig",
+        "Compute slices of the compute instance (7 make a whole A100 or H100, 4 an A30).",
+        lambda row: row.reading.compute_slices,
+    ),
+    Family(
+        "gpuslice_mig_memory_slices",
+        "gauge",
+        "mig",
+        "Memory slices of the GPU instance (8 make a whole A100 or H100, 4 an A30).",
+        lambda row: row.reading.memory_slices,
+    ),
+    Family(
+        "gpuslice_mig_multiprocessors",
+        "gauge",
+        "mig",
+        "Streaming multiprocessors of the MIG device.",
+        lambda row: row.reading.multiprocessors,
+    ),
+    LabelledFamily(
+        "gpuslice_mig_slices",
+        "gauge",
+        "mig",
+        "Slices of this MIG device that the device plugin offers, by resource.",
+        ("resource",),
+        lambda row: (((count.resource,), count.offered) for count in row.slices),
+    ),
+    LabelledFamily(
+        "gpuslice_mig_slices_allocated",
+        "gauge",
+        "mig",
+        "Slices of this MIG device that containers hold, by resource.",
+        ("resource",),
+        lambda row: (((count.resource,), count.allocated) for count in row.slices),
+    ),
+    Family(
+        "gpuslice_mig_holders",
+        "gauge",
+        "mig",
+        "Distinct containers that hold a slice of this MIG device.",
+        lambda row: row.holders,
+    ),
+    Family(
+        "gpuslice_mig_unattributed_memory_bytes",
+        "gauge",
+        "mig",
+        "Frame buffer in use on the MIG device that belongs to no known container.",
+        lambda row: row.unattributed_memory,
+    ),
+)
+"""Families with one entity per MIG device (a MigRow), labelled ``uuid`` and ``mig_uuid``."""

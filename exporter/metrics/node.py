@@ -1,0 +1,103 @@
+"""The rows of the node and of the collectors: what is there, and how well it can be seen."""
+
+from collections.abc import Iterator
+
+from exporter.metrics.family import AnyFamily, Family, Labelled, LabelledFamily
+from exporter.model import DriverInfo, Snapshot
+
+
+def _info(snapshot: Snapshot) -> Iterator[Labelled]:
+    driver = snapshot.node.driver or DriverInfo()
+    versions = (driver.driver_version, driver.nvml_version, driver.cuda_version)
+    yield (snapshot.node.name, *(version or "" for version in versions)), 1
+
+
+NODE: tuple[AnyFamily, ...] = (
+    LabelledFamily(
+        "gpuslice_node_info",
+        "info",
+        "node",
+        "The node, and the versions of its driver, of NVML and of the CUDA driver API.",
+        ("node", "driver_version", "nvml_version", "cuda_version"),
+        _info,
+    ),
+    Family(
+        "gpuslice_gpus",
+        "gauge",
+        "node",
+        "GPUs that the driver counts on this node, lost ones included.",
+        lambda snapshot: snapshot.node.gpu_count,
+    ),
+    Family(
+        "gpuslice_process_view",
+        "gauge",
+        "node",
+        "1 if the numbers of single processes can be trusted; 0 where the host's processes cannot be seen.",
+        lambda snapshot: int(snapshot.node.process_view),
+    ),
+    LabelledFamily(
+        "gpuslice_allocations_unresolved",
+        "gauge",
+        "node",
+        "Allocated device ids that match no visible device, by resource.",
+        ("resource",),
+        lambda snapshot: (((resource,), count) for resource, count in snapshot.node.unresolved.items()),
+    ),
+    LabelledFamily(
+        "gpuslice_attribution_inconsistent_total",
+        "counter",
+        "node",
+        "Polls in which the containers of a device added up to more than the device itself, by quantity.",
+        ("uuid", "mig_uuid", "quantity"),
+        lambda snapshot: snapshot.node.inconsistent.items(),
+    ),
+    LabelledFamily(
+        "gpuslice_nvml_errors_total",
+        "counter",
+        "node",
+        "Driver calls that failed, by GPU (none for calls about no GPU), call and error.",
+        ("uuid", "call", "error"),
+        lambda snapshot: snapshot.node.nvml_errors.items(),
+    ),
+    Family(
+        "gpuslice_snapshot_timestamp_seconds",
+        "gauge",
+        "node",
+        "Unix time of the poll that this page shows.",
+        lambda snapshot: snapshot.timestamp,
+    ),
+)
+"""Families of the node as a whole, without labels of a level; their record is the Snapshot."""
+
+COLLECTOR: tuple[AnyFamily, ...] = (
+    Family(
+        "gpuslice_collector_success",
+        "gauge",
+        "collector",
+        "1 if the last pass of this source succeeded.",
+        lambda health: int(health.success),
+    ),
+    Family(
+        "gpuslice_collector_duration_seconds",
+        "gauge",
+        "collector",
+        "How long the last pass of this source took.",
+        lambda health: health.duration,
+    ),
+    Family(
+        "gpuslice_collector_last_success_timestamp_seconds",
+        "gauge",
+        "collector",
+        "Unix time of the last pass of this source that succeeded.",
+        lambda health: health.last_success,
+    ),
+    LabelledFamily(
+        "gpuslice_collector_errors_total",
+        "counter",
+        "collector",
+        "Passes of this source that failed, by reason.",
+        ("reason",),
+        lambda health: (((reason,), count) for reason, count in health.errors.items()),
+    ),
+)
+"""Families with one entity per source of data (a CollectorHealth), labelled ``collector``."""

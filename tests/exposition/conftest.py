@@ -1,0 +1,224 @@
+"""An example node that has a value for every family, a bare one that knows nothing, and readers of pages."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from exporter.exposition import Exposition, Format
+from exporter.model import (
+    CollectorHealth,
+    ContainerRef,
+    ContainerRow,
+    DeviceKey,
+    DriverInfo,
+    GpuIdentity,
+    GpuReading,
+    GpuRow,
+    Memory,
+    MigReading,
+    MigRow,
+    NodeRow,
+    SliceCount,
+    Snapshot,
+    Totals,
+)
+
+GIB = 1024**3
+NOW = 1_700_000_000.0
+SHARED = DeviceKey("GPU-shared")
+MIG_A = DeviceKey("GPU-mig", "MIG-a")
+MIG_B = DeviceKey("GPU-mig", "MIG-b")
+
+
+def _gpu(uuid: str, index: int, minor: int, sharing: str, **facts) -> GpuRow:
+    identity = GpuIdentity(
+        uuid=uuid,
+        index=index,
+        minor=minor,
+        model="NVIDIA A100-SXM4-40GB",
+        pci_bus_id=f"00000000:0{index}:00.0",
+        serial="1324220",
+        architecture="ampere",
+    )
+    reading = GpuReading(
+        identity=identity,
+        read_at=NOW,
+        memory=Memory(total=40 * GIB, used=10 * GIB, free=29 * GIB, reserved=GIB),
+        utilization_percent=37,
+        memory_copy_percent=7,
+        power_milliwatts=61_234,
+        energy_millijoules=123_456_789,
+        temperature_celsius=54,
+        memory_temperature_celsius=60,
+        clocks_megahertz={"sm": 1410, "memory": 1215},
+        fan_percent=30,
+        pcie_replays=2,
+        compute_mode="default",
+        mig_enabled=sharing == "mig",
+        unsupported=("a", "b", "c"),
+    )
+    return GpuRow(
+        identity=identity,
+        reading=reading,
+        sharing=sharing,
+        slices=(SliceCount("nvidia.com/gpu.shared", 10, 2),),
+        holders=2,
+        memory_entitled=8 * GIB,
+        unattributed_memory=GIB // 2,
+        unattributed_utilization=0.02,
+        unattributed_energy_joules=12.5,
+        **facts,
+    )
+
+
+def _mig(key: DeviceKey, gi: int) -> MigRow:
+    reading = MigReading(
+        uuid=key.mig_uuid,
+        gi=gi,
+        ci=0,
+        profile="3g.20gb",
+        memory=Memory(total=20 * GIB, used=4 * GIB, free=16 * GIB, reserved=0),
+        compute_slices=3,
+        memory_slices=4,
+        multiprocessors=42,
+    )
+    return MigRow(
+        device=key,
+        reading=reading,
+        slices=(SliceCount("nvidia.com/mig-3g.20gb", 1, 1),),
+        holders=1,
+        unattributed_memory=0,
+    )
+
+
+def _container(name: str, key: DeviceKey, **facts) -> ContainerRow:
+    row = ContainerRow(
+        holder=ContainerRef("ml", name, "main"),
+        device=key,
+        resource="nvidia.com/gpu.shared",
+        sharing="time-slicing",
+        pod_uid=f"uid-{name}",
+        model="NVIDIA A100-SXM4-40GB",
+        slices=1,
+        memory_entitled=4 * GIB,
+        compute_entitled=0.1,
+        memory_used=3 * GIB,
+        compute_used=0.05,
+        processes=1,
+        memory_source="process",
+        compute_source="process",
+        totals=Totals(
+            first_seen=NOW - 9000,
+            entitled_gpu_seconds=900.0,
+            used_gpu_seconds=450.5,
+            energy_joules=1234.5,
+            last_active=NOW - 7200,
+        ),
+    )
+    return replace(row, **facts)
+
+
+@pytest.fixture(scope="session")
+def container() -> Callable[..., ContainerRow]:
+    """Make the row of a container with every field known; keywords replace fields."""
+    return _container
+
+
+@pytest.fixture(scope="session")
+def full() -> Snapshot:
+    """Give a node with a time-sliced GPU and one in MIG mode, where everything is known."""
+    return Snapshot(
+        timestamp=NOW,
+        sequence=7,
+        node=NodeRow(
+            name="gpu-node-07",
+            driver=DriverInfo(driver_version="570.86", nvml_version="12.570.86", cuda_version="12.8"),
+            gpu_count=2,
+            process_view=True,
+            unresolved={"nvidia.com/gpu": 1},
+            nvml_errors={
+                ("GPU-shared", "nvmlDeviceGetPowerUsage", "Unknown"): 4,
+                ("", "nvmlInit", "Timeout"): 1,
+            },
+            inconsistent={("GPU-mig", "MIG-a", "memory"): 2, ("GPU-shared", "", "compute"): 1},
+        ),
+        gpus=(
+            _gpu("GPU-shared", 0, 1, "time-slicing"),
+            _gpu("GPU-mig", 1, 0, "mig", mig_slices_used=6, mig_slices_free=1),
+        ),
+        migs=(_mig(MIG_A, 1), _mig(MIG_B, 2)),
+        containers=(
+            _container("nb-anna", SHARED),
+            _container("nb-li", SHARED, compute_used=0.0),
+            _container("train-0", MIG_A, isolation="hard", slices=1, resource="nvidia.com/mig-3g.20gb"),
+        ),
+        collectors=(
+            CollectorHealth(name="nvml", success=True, duration=0.02, last_success=NOW),
+            CollectorHealth(
+                name="podresources",
+                success=False,
+                duration=1.0,
+                last_success=NOW - 60,
+                errors={"timeout": 3},
+                message="The kubelet did not answer; check the socket.",
+            ),
+        ),
+    )
+
+
+@pytest.fixture(scope="session")
+def bare() -> Snapshot:
+    """Give one entity of each level, about which nothing is known."""
+    identity = GpuIdentity(uuid="GPU-x", index=0)
+    mig = DeviceKey("GPU-x", "MIG-x")
+    return Snapshot(
+        timestamp=NOW,
+        sequence=0,
+        node=NodeRow(name="node"),
+        gpus=(GpuRow(identity=identity, reading=GpuReading(identity=identity)),),
+        migs=(MigRow(device=mig, reading=MigReading(uuid="MIG-x", gi=0, ci=0)),),
+        containers=(
+            ContainerRow(holder=ContainerRef("a", "b", "c"), device=mig, totals=Totals(first_seen=1.0)),
+        ),
+        collectors=(CollectorHealth(name="nvml", success=False),),
+    )
+
+
+@pytest.fixture(scope="session")
+def parse() -> Callable[[bytes, Format], dict]:
+    """Read a page with the parser of prometheus_client: {(sample name, sorted labels): value}.
+
+    It puts _total behind every counter, which those under DCGM's names do not have on the page.
+    """
+
+    def read(page: bytes, fmt: Format) -> dict:
+        families = (parse_openmetrics if fmt.openmetrics else parse_text)(page.decode())
+        samples = [sample for family in families for sample in family.samples]
+        found = {
+            (_printed(sample.name), tuple(sorted(sample.labels.items()))): sample.value for sample in samples
+        }
+        assert len(found) == len(samples)
+        return found
+
+    return read
+
+
+def _printed(name: str) -> str:
+    return name.removesuffix("_total") if name.startswith("DCGM_") else name
+
+
+@pytest.fixture(scope="session")
+def values(parse) -> Callable[..., dict]:
+    """Render a snapshot and return {sample name: {label: value} by the sorted values of its labels}."""
+
+    def read(snapshot: Snapshot, **options) -> dict[str, dict]:
+        page = Exposition(**options).page(snapshot).body(Format.TEXT)
+        found: dict[str, dict] = {}
+        for (name, labels), value in parse(page, Format.TEXT).items():
+            found.setdefault(name, {})[labels] = value
+        return found
+
+    return read

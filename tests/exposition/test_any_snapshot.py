@@ -1,0 +1,89 @@
+"""Whatever the rows say, every reader gets something that can be read."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.exposition import Exposition, Format
+from exporter.formats import snapshot_csv, snapshot_json, snapshot_text
+from exporter.model import (
+    CollectorHealth,
+    ContainerRef,
+    ContainerRow,
+    DeviceKey,
+    GpuIdentity,
+    GpuReading,
+    GpuRow,
+    Memory,
+    MigReading,
+    MigRow,
+    NodeRow,
+    SliceCount,
+    Snapshot,
+    Totals,
+)
+
+TEXT = st.text(st.characters(exclude_categories=[]), max_size=4)
+COUNT = st.none() | st.integers(0, 10**15)
+SHARE = st.none() | st.floats(0, allow_nan=False)
+BYTES = st.integers(0, 10**12)
+TRIPLES = st.dictionaries(st.tuples(TEXT, TEXT, TEXT), st.integers(0, 9), max_size=2)
+DEVICE = st.builds(DeviceKey, st.sampled_from(["G0", "G1", "G9"]), st.sampled_from(["", "M0", "M9"]))
+MEMORY = st.none() | st.builds(Memory, total=BYTES, used=BYTES, free=BYTES, reserved=COUNT)
+SLICES = st.lists(st.builds(SliceCount, TEXT, COUNT, BYTES), max_size=3).map(tuple)
+IDENTITY = st.builds(GpuIdentity, uuid=st.sampled_from(["G0", "G1"]), index=BYTES, minor=COUNT, model=TEXT)
+READING = st.builds(
+    GpuReading,
+    identity=IDENTITY,
+    up=st.booleans(),
+    memory=MEMORY,
+    power_milliwatts=COUNT,
+    mig_enabled=st.none() | st.booleans(),
+)
+MIG_READING = st.builds(
+    MigReading, uuid=TEXT, gi=st.integers(0, 2), ci=st.integers(0, 2), profile=TEXT, memory=MEMORY
+)
+ROW = st.builds(
+    ContainerRow,
+    holder=st.builds(ContainerRef, TEXT, TEXT, TEXT),
+    device=DEVICE,
+    resource=TEXT,
+    slices=COUNT,
+    memory_used=COUNT,
+    compute_used=SHARE,
+    compute_entitled=SHARE,
+    totals=st.none() | st.builds(Totals, first_seen=st.floats(0, 1e10), last_active=SHARE),
+)
+SNAPSHOT = st.builds(
+    Snapshot,
+    timestamp=st.floats(0, 1e10),
+    sequence=BYTES,
+    node=st.builds(NodeRow, name=TEXT, gpu_count=COUNT, nvml_errors=TRIPLES, inconsistent=TRIPLES),
+    gpus=st.lists(
+        st.builds(GpuRow, identity=IDENTITY, reading=st.none() | READING, slices=SLICES), max_size=2
+    ).map(tuple),
+    migs=st.lists(st.builds(MigRow, device=DEVICE, reading=MIG_READING, slices=SLICES), max_size=3).map(
+        tuple
+    ),
+    containers=st.lists(ROW, max_size=3).map(tuple),
+    collectors=st.lists(
+        st.builds(CollectorHealth, name=TEXT, success=st.booleans(), message=TEXT), max_size=2
+    ).map(tuple),
+)
+
+
+@pytest.mark.parametrize("fmt", [Format.TEXT, Format.OPENMETRICS])
+@given(snapshot=SNAPSHOT)
+def test_every_page_parses_and_has_no_series_twice(parse, fmt, snapshot) -> None:
+    """The parser reads any page; the reader of these tests refuses a series that stands twice."""
+    assert parse(Exposition().page(snapshot).body(fmt), fmt)
+
+
+@given(snapshot=SNAPSHOT)
+def test_every_twin_can_be_sent(snapshot) -> None:
+    """JSON is strict JSON, and CSV and text can be encoded, for any row."""
+    assert json.dumps(snapshot_json(snapshot), allow_nan=False)
+    assert snapshot_csv(snapshot).encode()
+    assert snapshot_text(snapshot).encode()

@@ -1,0 +1,153 @@
+"""The series under DCGM's names: units, labels, and each device once."""
+
+from dataclasses import replace
+
+import pytest
+
+from exporter.model import ContainerRow, DeviceKey, Memory
+
+GPU = {
+    "gpu": "0",
+    "UUID": "GPU-shared",
+    "pci_bus_id": "00000000:00:00.0",
+    "device": "nvidia1",
+    "modelName": "NVIDIA A100-SXM4-40GB",
+    "Hostname": "gpu-node-07",
+    "DCGM_FI_DRIVER_VERSION": "570.86",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("SM_CLOCK", 1410),
+        ("MEM_CLOCK", 1215),
+        ("MEMORY_TEMP", 60),
+        ("GPU_TEMP", 54),
+        ("POWER_USAGE", 61.234),
+        ("TOTAL_ENERGY_CONSUMPTION", 123_456_789),
+        ("PCIE_REPLAY_COUNTER", 2),
+        ("GPU_UTIL", 37),
+        ("MEM_COPY_UTIL", 7),
+        ("FAN_SPEED", 30),
+        ("FB_TOTAL", 40960),
+        ("FB_FREE", 29696),
+        ("FB_USED", 10240),
+        ("FB_RESERVED", 1024),
+        ("FB_USED_PERCENT", 0.25641),
+    ],
+)
+def test_units_are_those_of_dcgm(full, values, name, value) -> None:
+    """Clocks are MHz, energy mJ, memory MiB, utilization percent; FB_USED_PERCENT is a ratio all the same."""
+    found = values(full)[f"DCGM_FI_DEV_{name}"]
+
+    assert value == found[tuple(sorted(GPU.items()))]
+
+
+def test_memory_is_floored_to_whole_mebibytes(full, values) -> None:
+    """A part of a MiB is not rounded up."""
+    memory = Memory(total=3 * 1024**2 - 1, used=1024**2, free=2 * 1024**2 - 1)
+    gpu = replace(full.gpus[0], reading=replace(full.gpus[0].reading, memory=memory))
+
+    found = values(replace(full, gpus=(gpu,)))
+
+    assert list(found["DCGM_FI_DEV_FB_TOTAL"].values()) == [2]
+    assert list(found["DCGM_FI_DEV_FB_FREE"].values()) == [1]
+    assert "DCGM_FI_DEV_FB_RESERVED" not in found
+
+
+def test_a_gpu_without_usable_memory_has_no_used_percent(full, values) -> None:
+    """A share of nothing is absent."""
+    memory = Memory(total=0, used=0, free=0, reserved=0)
+    gpu = replace(full.gpus[0], reading=replace(full.gpus[0].reading, memory=memory))
+
+    assert "DCGM_FI_DEV_FB_USED_PERCENT" not in values(replace(full, gpus=(gpu,)))
+
+
+def test_memory_under_mig_is_told_by_the_instances_and_the_rest_by_the_gpu(full, values) -> None:
+    """Power stands once on a GPU in MIG mode, memory once on each of its GPU instances."""
+    found = values(full)
+    memory = [dict(labels) for labels in found["DCGM_FI_DEV_FB_USED"] if ("UUID", "GPU-mig") in labels]
+    power = [dict(labels) for labels in found["DCGM_FI_DEV_POWER_USAGE"] if ("UUID", "GPU-mig") in labels]
+
+    assert [(one["GPU_I_PROFILE"], one["GPU_I_ID"]) for one in memory] == [("3g.20gb", "1"), ("3g.20gb", "2")]
+    assert len(power) == 1
+    assert "GPU_I_ID" not in power[0]
+
+
+def test_memory_stays_on_the_gpu_where_no_instance_tells_any(full, values) -> None:
+    """A GPU in MIG mode whose instances cannot be read still tells its memory."""
+    migs = tuple(replace(mig, reading=replace(mig.reading, memory=None)) for mig in full.migs)
+
+    found = values(replace(full, migs=migs))["DCGM_FI_DEV_FB_USED"]
+
+    assert len(found) == 2
+    assert all("GPU_I_ID" not in dict(labels) for labels in found)
+
+
+def test_compute_instances_of_one_gpu_instance_print_its_memory_once(full, values) -> None:
+    """The memory that compute instances share is that of their GPU instance, under the instance's profile."""
+    migs = tuple(
+        replace(mig, reading=replace(mig.reading, gi=1, ci=ci, memory_shared=True, profile="1c.3g.20gb"))
+        for ci, mig in enumerate(full.migs)
+    )
+
+    found = values(replace(full, migs=migs))["DCGM_FI_DEV_FB_USED"]
+
+    (instance,) = [dict(labels) for labels in found if ("GPU_I_ID", "1") in labels]
+    assert instance["GPU_I_PROFILE"] == "3g.20gb"
+
+
+def test_a_device_names_a_container_only_where_exactly_one_holds_it(full, values) -> None:
+    """One holder is named; sharers are not, and neither is one that uses without holding."""
+    free = tuple(replace(row, slices=0) for row in full.containers[1:2])
+    shared = values(full)["DCGM_FI_DEV_FB_USED"]
+    alone = values(replace(full, containers=(full.containers[0], *free)))["DCGM_FI_DEV_FB_USED"]
+
+    assert _pods(shared) == {None: 2, "train-0": 1}
+    assert _pods(alone) == {None: 2, "nb-anna": 1}
+
+
+def test_a_holder_of_a_mig_device_that_is_not_seen_is_not_named_on_its_gpu(full, values, container) -> None:
+    """What cannot be placed is not blamed on the GPU as a whole."""
+    row: ContainerRow = container("lost", DeviceKey("GPU-mig", "MIG-gone"))
+
+    found = values(replace(full, containers=(row,)))
+
+    assert _pods(found["DCGM_FI_DEV_POWER_USAGE"]) == {None: 2}
+
+
+def _pods(samples: dict) -> dict:
+    pods = [dict(labels).get("pod") for labels in samples]
+    return {pod: pods.count(pod) for pod in pods}
+
+
+def test_host_label_and_driver_version(full, bare, values) -> None:
+    """The host's label is spelt as asked, and an unknown driver version is no label."""
+    labels = next(iter(values(full, hostname_label="hostname")["DCGM_FI_DEV_GPU_TEMP"]))
+    assert dict(labels)["hostname"] == "gpu-node-07"
+    assert "Hostname" not in dict(labels)
+
+    reading = replace(bare.gpus[0].reading, temperature_celsius=40)
+    warm = replace(bare, gpus=(replace(bare.gpus[0], reading=reading),))
+    assert "DCGM_FI_DRIVER_VERSION" not in dict(next(iter(values(warm)["DCGM_FI_DEV_GPU_TEMP"])))
+
+
+@pytest.mark.parametrize(
+    ("names", "present", "absent"),
+    [
+        ("on", ["gpuslice_gpu_up", "DCGM_FI_DEV_GPU_TEMP"], []),
+        ("off", ["gpuslice_gpu_up"], ["DCGM_FI_DEV_GPU_TEMP"]),
+        (
+            "only",
+            ["DCGM_FI_DEV_GPU_TEMP", "gpuslice_collector_success", "gpuslice_build_info"],
+            ["gpuslice_gpu_up", "gpuslice_mig_holders", "gpuslice_container_slices"],
+        ),
+    ],
+)
+def test_names_are_on_off_or_alone(full, values, names, present, absent) -> None:
+    """The names can be added, left out, or be the only ones about devices; health is always there."""
+    found = values(full, dcgm_names=names)
+
+    assert set(present) <= set(found)
+    assert not set(absent) & set(found)

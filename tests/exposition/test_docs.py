@@ -1,0 +1,23 @@
+"""The reference page of series is the table."""
+
+from pathlib import Path
+
+from exporter.dcgm import DCGM
+from exporter.metrics import FAMILIES
+from exporter.metrics_docs import metrics_markdown
+
+PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
+
+
+def test_the_committed_page_is_in_step() -> None:
+    """docs/metrics.md is what the tables say; ``gpuslice-exporter metrics > docs/metrics.md`` makes it so."""
+    assert metrics_markdown() == PAGE.read_text(encoding="utf-8")
+
+
+def test_every_series_is_on_the_page() -> None:
+    """Each family stands on the page once, with its help text."""
+    lines = metrics_markdown().splitlines()
+
+    for family in (*FAMILIES, *DCGM):
+        (line,) = [line for line in lines if line.startswith(f"| `{family.name}` |")]
+        assert line.endswith(f"| {family.help} |")

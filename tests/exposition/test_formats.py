@@ -1,0 +1,123 @@
+"""The JSON and CSV twins: names from the table, null and empty for what is not known."""
+
+import csv
+import io
+import json
+from dataclasses import replace
+
+import pytest
+
+from exporter.formats import snapshot_csv, snapshot_json
+from exporter.metrics import CONTAINER, FAMILIES, Family, field_name
+from exporter.model import ContainerRef
+
+LISTS = {"gpu": "gpus", "mig": "migs", "container": "containers", "collector": "collectors"}
+
+
+def _rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+def test_json_has_every_family_under_its_name(full) -> None:
+    """Each family is a field of the records of its level, info series as their labels."""
+    found = snapshot_json(full)
+
+    for family in FAMILIES:
+        record = found["node"] if family.level == "node" else found[LISTS[family.level]][0]
+        names = family.labels if family.type == "info" else [field_name(family)]
+        assert set(names) <= set(record)
+
+
+def test_json_values_are_those_of_the_page(full) -> None:
+    """Numbers are in base units, identity is text, and families with labels are objects."""
+    found = snapshot_json(full)
+
+    gpu, container = found["gpus"][0], found["containers"][2]
+    assert (gpu["uuid"], gpu["gpu"], gpu["model"]) == ("GPU-shared", "0", "NVIDIA A100-SXM4-40GB")
+    assert gpu["clock_hertz"] == {"sm": 1_410_000_000, "memory": 1_215_000_000}
+    assert gpu["slices"] == {"nvidia.com/gpu.shared": 10}
+    assert gpu["utilization_ratio"] == 0.37
+    assert (container["pod"], container["mig_uuid"], container["slices"]) == ("train-0", "MIG-a", 1)
+    assert container["isolation"] == "hard"
+    assert found["node"]["nvml_errors_total"][""] == {"nvmlInit": {"Timeout": 1}}
+    assert found["collectors"][1]["message"].startswith("The kubelet did not answer")
+    assert found["collectors"][1]["errors_total"] == {"timeout": 3}
+
+
+def test_json_has_null_for_what_is_not_known(bare) -> None:
+    """Every plain value of a node about which nothing is known is null, or observed; none is missing."""
+    found = snapshot_json(bare)
+
+    observed = {
+        "process_view",
+        "snapshot_timestamp_seconds",
+        "success",
+        "up",
+        "nvml_unsupported",
+    }
+    for family in FAMILIES:
+        if isinstance(family, Family) and field_name(family) not in observed:
+            record = found["node"] if family.level == "node" else found[LISTS[family.level]][0]
+            assert record[field_name(family)] is None
+    assert found["gpus"][0]["serial"] is None
+    assert found["gpus"][0]["compute_mode"] is None
+    assert found["gpus"][0]["mig_compute_slices"] == {"used": None, "free": None}
+
+
+def test_json_is_json(full, container) -> None:
+    """What JSON cannot spell (NaN, infinities) is null, and any name can be written."""
+    row = replace(
+        container("x", full.containers[0].device), compute_used=float("nan"), compute_entitled=float("inf")
+    )
+    row = replace(row, holder=ContainerRef("ml", 'a"\n\x1b\udc80', ""))
+
+    text = json.dumps(snapshot_json(replace(full, containers=(row,))), allow_nan=False)
+
+    (read,) = json.loads(text)["containers"]
+    assert read["compute_used_ratio"] is None
+    assert read["compute_entitled_ratio"] is None
+    assert read["container"] is None
+
+
+def test_csv_has_a_column_for_every_family_of_containers(full) -> None:
+    """The header names labels, info labels and families; rows follow in order."""
+    rows = _rows(snapshot_csv(full))
+
+    assert [row["pod"] for row in rows] == ["nb-anna", "nb-li", "train-0"]
+    for family in CONTAINER:
+        assert set(family.labels if family.type == "info" else [field_name(family)]) <= set(rows[0])
+    assert rows[0]["memory_used_bytes"] == str(3 * 1024**3)
+    assert rows[0]["mig_uuid"] == ""
+    assert rows[2]["mig_uuid"] == "MIG-a"
+
+
+def test_csv_without_containers_is_its_header(full, bare) -> None:
+    """A node without containers gives the columns all the same, and unknown cells are empty."""
+    header = snapshot_csv(full).splitlines()[0]
+
+    assert [header] == snapshot_csv(replace(full, containers=())).splitlines()
+    assert _rows(snapshot_csv(bare))[0]["memory_used_bytes"] == ""
+
+
+@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@cmd", "\tx", "\rx"])
+def test_csv_is_not_run_by_a_spreadsheet(full, container, name) -> None:
+    """Text that begins like a formula begins with an apostrophe instead; numbers stay numbers."""
+    row = replace(
+        container("x", full.containers[0].device), holder=ContainerRef("ml", name, "c"), compute_used=-0.5
+    )
+
+    (read,) = _rows(snapshot_csv(replace(full, containers=(row,))))
+
+    assert read["pod"] == f"'{name}"
+    assert read["compute_used_ratio"] == "-0.5"
+
+
+def test_csv_quotes_what_would_break_a_row(full, container) -> None:
+    """Commas, quotes and newlines in names stay inside their cell; undecodable bytes are replaced."""
+    row = replace(container("x", full.containers[0].device), holder=ContainerRef('a,"b', "c\nd", "e\udc80"))
+
+    text = snapshot_csv(replace(full, containers=(row,)))
+
+    (read,) = _rows(text)
+    assert (read["namespace"], read["pod"], read["container"]) == ('a,"b', "c\nd", "e\ufffd")
+    assert text.encode()

@@ -1,0 +1,157 @@
+"""The text that comes out for given records: units, labels, order, and what is left out."""
+
+from dataclasses import replace
+
+import pytest
+
+from exporter.exposition import Exposition, Format
+from exporter.exposition_labels import escape_help, join_labels, number
+from exporter.exposition_lines import openmetrics_header, text_header
+from exporter.metrics import FAMILIES, Family
+from exporter.model import CollectorHealth, SliceCount
+
+NOTEBOOK = 'namespace="ml",pod="nb-li",container="main",uuid="GPU-shared"'
+TRAIN = 'namespace="ml",pod="train-0",container="main",uuid="GPU-mig",mig_uuid="MIG-a"'
+
+
+def _lines(snapshot, prefix: str) -> list[str]:
+    page = Exposition().page(snapshot).body(Format.TEXT).decode()
+    return [line for line in page.split("\n") if line.startswith(prefix)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'gpuslice_gpu_utilization_ratio{uuid="GPU-shared"} 0.37',
+        'gpuslice_gpu_memory_copy_utilization_ratio{uuid="GPU-shared"} 0.07',
+        'gpuslice_gpu_power_watts{uuid="GPU-shared"} 61.234',
+        'gpuslice_gpu_energy_joules_total{uuid="GPU-shared"} 123456.789',
+        'gpuslice_gpu_clock_hertz{uuid="GPU-shared",clock="sm"} 1410000000',
+        'gpuslice_gpu_fan_ratio{uuid="GPU-shared"} 0.3',
+        'gpuslice_gpu_memory_total_bytes{uuid="GPU-shared"} 42949672960',
+        'gpuslice_gpu_slices{uuid="GPU-shared",resource="nvidia.com/gpu.shared"} 10',
+        'gpuslice_gpu_slices_allocated{uuid="GPU-shared",resource="nvidia.com/gpu.shared"} 2',
+        'gpuslice_gpu_mig_compute_slices{uuid="GPU-mig",state="free"} 1',
+        'gpuslice_gpu_compute_mode_info{uuid="GPU-mig",compute_mode="default"} 1',
+        'gpuslice_mig_info{uuid="GPU-mig",mig_uuid="MIG-a",gi="1",ci="0",profile="3g.20gb"} 1',
+        'gpuslice_container_slices{namespace="ml",pod="nb-li",container="main",uuid="GPU-shared"} 1',
+        f"gpuslice_container_processes{{{TRAIN}}} 1",
+        f"gpuslice_container_compute_used_ratio{{{NOTEBOOK}}} 0.0",
+        'gpuslice_attribution_inconsistent_total{uuid="GPU-shared",quantity="compute"} 1',
+        'gpuslice_nvml_errors_total{call="nvmlInit",error="Timeout"} 1',
+        'gpuslice_allocations_unresolved{resource="nvidia.com/gpu"} 1',
+        'gpuslice_collector_errors_total{collector="podresources",reason="timeout"} 3',
+        "gpuslice_process_view 1",
+        "gpuslice_gpus 2",
+    ],
+)
+def test_a_sample_reads(full, line) -> None:
+    """Values are in base units and labels are those of the level."""
+    assert [line] == _lines(full, line)
+
+
+def test_gpu_info_tells_only_what_is_known(bare) -> None:
+    """Labels of an info series that are not known are left out."""
+    assert _lines(bare, "gpuslice_gpu_info") == [
+        'gpuslice_gpu_info{uuid="GPU-x",gpu="0",vendor="nvidia",sharing="unknown"} 1'
+    ]
+
+
+def test_memory_shared_by_compute_instances_is_not_printed(full, values) -> None:
+    """A MIG device whose memory is that of several compute instances prints none, so that none is summed."""
+    shared = replace(full.migs[0], reading=replace(full.migs[0].reading, memory_shared=True))
+
+    found = values(replace(full, migs=(shared, full.migs[1])))
+
+    for quantity in ("total", "used", "free", "reserved"):
+        (labels,) = found[f"gpuslice_mig_memory_{quantity}_bytes"]
+        assert ("mig_uuid", "MIG-b") in labels
+
+
+def test_offered_slices_that_the_kubelet_cannot_tell_are_absent(full, values) -> None:
+    """Without a count of offered devices only what is allocated is printed."""
+    gpu = replace(full.gpus[0], slices=(SliceCount("nvidia.com/gpu", None, 2),))
+
+    found = values(replace(full, gpus=(gpu,)))
+
+    assert "gpuslice_gpu_slices" not in found
+    assert list(found["gpuslice_gpu_slices_allocated"].values()) == [2]
+
+
+def test_families_come_in_the_order_of_the_table_and_samples_in_that_of_the_rows(full) -> None:
+    """The page of a snapshot is the same each time, and ordered."""
+    page = Exposition().page(full).body(Format.TEXT).decode()
+    names = [line.split()[2] for line in page.splitlines() if line.startswith("# TYPE gpuslice_")]
+    table = [family.name for family in FAMILIES]
+
+    assert [name for name in table if name in names] == [name for name in names if name in table]
+    assert [line.split('pod="')[1].split('"')[0] for line in _lines(full, "gpuslice_container_slices")] == [
+        "nb-anna",
+        "nb-li",
+        "train-0",
+    ]
+
+
+def test_no_series_stands_twice(full, values) -> None:
+    """Of two rows that would print the same series the first stays."""
+    twice = replace(
+        full,
+        containers=(full.containers[0], replace(full.containers[0], memory_used=1)),
+        collectors=(CollectorHealth(name="nvml", success=True), CollectorHealth(name="nvml", success=False)),
+        gpus=(replace(full.gpus[0], slices=(SliceCount("r", 4, 1), SliceCount("r", 9, 1))), full.gpus[0]),
+    )
+
+    found = values(twice)  # the reader of pages refuses a series that stands twice
+
+    assert [full.containers[0].memory_used] == list(found["gpuslice_container_memory_used_bytes"].values())
+    assert list(found["gpuslice_collector_success"].values()) == [1]
+    assert list(found["gpuslice_gpu_slices"].values()) == [4]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0"),
+        (10**20, "100000000000000000000"),
+        (0.37, "0.37"),
+        (1e-9, "1e-09"),
+        (float("nan"), "NaN"),
+        (float("inf"), "+Inf"),
+        (float("-inf"), "-Inf"),
+        (True, "1"),
+        (False, "0"),
+    ],
+)
+def test_a_number_is_spelt(full, value, text) -> None:
+    """Integers stay integers, floats are exact, and what JSON or Python would spell differently is right."""
+    row = replace(full.containers[0], compute_used=value)
+    (line,) = _lines(replace(full, containers=(row,)), "gpuslice_container_compute_used_ratio{")
+
+    assert text == number(value)
+    assert line.endswith(f"}} {text}")
+
+
+def test_help_texts_are_escaped_as_each_format_wants() -> None:
+    """Backslash and newline are escaped in both formats, quotes in OpenMetrics only."""
+    assert escape_help('a\\b\nc"d', openmetrics=False) == r'a\\b\nc"d'
+    assert escape_help('a\\b\nc"d', openmetrics=True) == r"a\\b\nc\"d"
+    assert escape_help("\udc80", openmetrics=True) == "\ufffd"
+
+
+def test_headers_name_a_family_as_each_format_wants() -> None:
+    """OpenMetrics names a counter without _total, and calls one unknown that has no such suffix."""
+    counter = Family("a_total", "counter", "gpu", "Help.", int)
+    other = Family("DCGM_A", "counter", "dcgm", "Help.", int)
+
+    assert text_header(counter) == b"# HELP a_total Help.\n# TYPE a_total counter\n"
+    assert openmetrics_header(counter) == b"# HELP a Help.\n# TYPE a counter\n"
+    assert text_header(other) == b"# HELP DCGM_A Help.\n# TYPE DCGM_A counter\n"
+    assert openmetrics_header(other) == b"# HELP DCGM_A Help.\n# TYPE DCGM_A unknown\n"
+
+
+def test_labels_that_are_all_empty_leave_the_label_set_alone() -> None:
+    """Labels of a family join those of the level, or stand alone, or add nothing."""
+    assert join_labels('{a="1"}', "") == '{a="1"}'
+    assert join_labels('{a="1"}', 'b="2"') == '{a="1",b="2"}'
+    assert join_labels("", 'b="2"') == '{b="2"}'
+    assert join_labels("", "") == ""

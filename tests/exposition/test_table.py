@@ -1,0 +1,142 @@
+"""What must be true of every row of the tables."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from exporter.dcgm import DCGM
+from exporter.exposition import Exposition, Format
+from exporter.metrics import FAMILIES, LEVEL_LABELS, Family, field_name
+from exporter.selfmetrics import SelfMetrics
+
+ALL = (*FAMILIES, *DCGM)
+OBSERVED = {
+    "gpuslice_node_info",
+    "gpuslice_process_view",
+    "gpuslice_snapshot_timestamp_seconds",
+    "gpuslice_collector_success",
+    "gpuslice_gpu_info",
+    "gpuslice_gpu_up",
+    "gpuslice_nvml_unsupported",
+    "gpuslice_mig_info",
+    "gpuslice_container_info",
+}
+"""What is known of an entity as soon as it exists."""
+
+BASE_UNITS = ("_bytes", "_ratio", "_watts", "_joules", "_celsius", "_hertz", "_seconds")
+COUNTS = re.compile(
+    r"_(up|slices|allocated|holders|processes|multiprocessors|success|view|unresolved)$|_gpus$"
+)
+
+each_family = pytest.mark.parametrize("family", ALL, ids=lambda family: family.name)
+each_native = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+
+
+def _text(snapshot) -> str:
+    return Exposition().page(snapshot).body(Format.TEXT).decode()
+
+
+@each_family
+def test_a_known_value_is_printed(full, family) -> None:
+    """Every family has a sample where everything is known."""
+    assert re.search(rf"^{family.name}[ {{]", _text(full), re.MULTILINE)
+
+
+@each_family
+def test_an_unknown_value_is_absent(bare, family) -> None:
+    """A family without any known value prints nothing: no sample, no HELP, no TYPE."""
+    assert (family.name in OBSERVED) == (f" {family.name} " in _text(bare))
+    assert (family.name in OBSERVED) == bool(re.search(rf"^{family.name}[ {{]", _text(bare), re.MULTILINE))
+
+
+@each_family
+def test_a_lost_gpu_says_nothing_but_its_name(full, family) -> None:
+    """Of a GPU that does not answer only its identity, its being down and what is held on it are printed."""
+    lost = tuple(replace(gpu, reading=replace(gpu.reading, up=False)) for gpu in full.gpus)
+    gone = tuple(replace(gpu, reading=None) for gpu in full.gpus)
+
+    texts = {_text(replace(full, gpus=gpus, migs=())) for gpus in (lost, gone)}
+
+    from_driver = family.level == "dcgm" or re.search(
+        r"_gpu_(compute_mode|read|memory_(?!entitled)|util|power|energy|temp|clock|fan|pcie)|unsupported",
+        family.name,
+    )
+    if from_driver:
+        assert not any(f"\n{family.name}{{" in text for text in texts)
+    assert all('gpuslice_gpu_up{uuid="GPU-shared"} 0\n' in text for text in texts)
+
+
+def test_names_are_unique_and_apart_from_the_exporters_own() -> None:
+    """No two families share a name, neither with each other nor with those of the process itself."""
+    own = {metric.name for metric in SelfMetrics().registry.collect()}
+    names = [family.name for family in ALL]
+
+    assert len(names) == len(set(names))
+    assert not own & {name.removesuffix("_info").removesuffix("_total") for name in names}
+
+
+@each_native
+def test_names_follow_the_conventions(family) -> None:
+    """Names are snake case under one prefix, with _total on counters only and _info on identity only."""
+    assert re.fullmatch(r"gpuslice_[a-z0-9]+(_[a-z0-9]+)*", family.name)
+    assert (family.type == "counter") == family.name.endswith("_total")
+    assert (family.type == "info") == family.name.endswith("_info")
+    assert not re.search(r"percent|mebi|mega|milli|_mb|_mhz|_count$|_sum$|_bucket$", family.name)
+
+
+@each_native
+def test_units_are_base_units(family) -> None:
+    """What is not a count ends in a base unit."""
+    name = family.name.removesuffix("_total")
+
+    assert (
+        family.type == "info"
+        or name.endswith(BASE_UNITS)
+        or COUNTS.search(name)
+        or family.type == "counter"
+        or (family.name == "gpuslice_nvml_unsupported")
+    )
+
+
+@each_family
+def test_help_is_one_sentence_of_plain_text(family) -> None:
+    """Help texts are there, end with a full stop and need no escaping."""
+    assert family.help.endswith(".")
+    assert not re.search(r'[\n\\"]', family.help)
+
+
+@each_native
+def test_labels_of_a_family_are_not_those_of_its_level(family) -> None:
+    """No label name can stand twice on a sample."""
+    labels = (*LEVEL_LABELS[family.level], *family.labels)
+
+    assert len(labels) == len(set(labels))
+
+
+@pytest.mark.parametrize("level", LEVEL_LABELS)
+def test_field_names_are_unique_within_a_level(level) -> None:
+    """Labels, info labels and values of one level never share a name in JSON or CSV."""
+    fields = list(LEVEL_LABELS[level])
+    for family in FAMILIES:
+        if family.level == level:
+            fields += family.labels if family.type == "info" else [field_name(family)]
+
+    assert len(fields) == len(set(fields))
+
+
+@each_native
+def test_info_is_always_one(full, family) -> None:
+    """A series that carries names has the value 1."""
+    lines = [line for line in _text(full).splitlines() if line.startswith(f"{family.name}{{")]
+
+    assert family.type != "info" or (lines and all(line.endswith("} 1") for line in lines))
+
+
+def test_no_value_function_gives_a_boolean(full) -> None:
+    """Truth is printed as 1 and 0."""
+    text = _text(full)
+
+    assert "True" not in text
+    assert "False" not in text
+    assert all(isinstance(family, Family) or family.labels for family in ALL)

@@ -1,0 +1,140 @@
+"""The text twin: what a person reads in a terminal."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from exporter.formats import snapshot_text
+from exporter.formats_words import UNKNOWN, duration, gibibytes, printable, total
+from exporter.model import ContainerRef, DeviceKey, SliceCount
+
+NOW = 1_700_000_003.0
+
+
+def test_a_node_reads_like_this(full) -> None:
+    """Node, GPUs, MIG devices, holders with their state, the rest, totals, and what fails."""
+    expected = (Path(__file__).parent / "node.txt").read_text(encoding="utf-8")
+
+    assert snapshot_text(full, now=NOW) == expected
+
+
+def test_unknown_is_a_dash_and_never_a_zero(bare) -> None:
+    """A node about which nothing is known shows no number but the index of its GPU and its MIG device."""
+    text = snapshot_text(bare, now=NOW).replace(UNKNOWN, "_")
+
+    assert "memory _ / _ GiB · utilization _ % · _ W · _ °C · slices _ · _ holders" in text
+    assert "a/b/c" in text
+    assert "_ / _ GiB" in text
+    assert "_ / _ GPU" in text
+    assert text.count("unknown") == 3  # its model, how it is shared, and the state of the holder
+    assert "unattributed: _ GiB · _ % utilization" in text
+    assert (
+        "Total: slices _ · memory _ GiB held · _ GiB used of _ GiB · compute _ GPUs held · _ GPUs used of _"
+        in text
+    )
+    assert "No numbers of single processes: the processes of the host cannot be seen" in text
+    assert "! nvml fails: no reason is known" in text
+    assert " 0.0 " not in text
+
+
+def test_a_gpu_that_does_not_answer_says_so_and_its_holders_stay(full) -> None:
+    """A lost GPU shows no old numbers; who holds it is still told, on MIG devices that are gone too."""
+    gpus = tuple(replace(gpu, reading=None) for gpu in full.gpus)
+
+    text = snapshot_text(replace(full, gpus=gpus, migs=()), now=NOW)
+
+    assert "GPU 0 · NVIDIA A100-SXM4-40GB · time-slicing · not answering\n" in text
+    assert "  MIG MIG-a · not seen by the driver\n    ml/train-0/main" in text
+
+
+def test_holders_of_a_gpu_that_is_not_seen_are_listed(full) -> None:
+    """A container on a device that the driver does not list is not lost from the table."""
+    text = snapshot_text(replace(full, gpus=full.gpus[1:]), now=NOW)
+
+    assert "GPU-shared · not seen by the driver\n    ml/nb-anna/main" in text
+
+
+def test_sums_with_an_unknown_part_are_least_figures(full) -> None:
+    """A total says ≥ where a part of it is not known."""
+    gpus = (replace(full.gpus[0], reading=None, slices=(SliceCount("r", None, 1),)), full.gpus[1])
+
+    text = snapshot_text(replace(full, gpus=gpus), now=NOW)
+
+    assert "slices 3 held of ≥ 10" in text
+    assert "≥ 10.0 GiB used of ≥ 40.0 GiB" in text
+
+
+def test_a_node_without_gpus_has_no_totals(full) -> None:
+    """Nothing to add up is not a row of zeros."""
+    text = snapshot_text(replace(full, gpus=(), migs=(), containers=()), now=NOW)
+
+    assert "Total" not in text
+    assert "HOLDER" not in text
+
+
+@pytest.mark.parametrize(
+    "name", ["\x1b[31mred", "a\nb", "a\rb", "\x9b2J", "\u202eevil", "\udc80", "\u2028", "\x07"]
+)
+def test_names_never_steer_the_terminal(full, container, name) -> None:
+    """Control, bidi and separator characters in names are shown as escapes."""
+    row = replace(
+        container("x", full.containers[0].device), holder=ContainerRef(name, name, name), resource=name
+    )
+    broken = replace(full.collectors[1], message=name)
+    gpu = replace(full.gpus[0], identity=replace(full.gpus[0].identity, model=name))
+
+    text = snapshot_text(
+        replace(full, containers=(row,), collectors=(broken,), gpus=(gpu, full.gpus[1])), now=NOW
+    )
+
+    assert all(line.isprintable() for line in text.split("\n"))
+    assert name not in text.replace("\n", "") or name == "a\nb"
+    assert printable(name) in text
+
+
+def test_demo_cannot_be_missed(full) -> None:
+    """Invented data is called so."""
+    assert "\nDEMO: " in snapshot_text(replace(full, demo=True), now=NOW)
+
+
+def test_use_without_holding_and_unknown_slices(full, container) -> None:
+    """A container that holds nothing has no slices; one whose holdings are not known has a dash."""
+    device = DeviceKey("GPU-shared")
+    rows = (container("thief", device, slices=0), container("maybe", device, slices=None))
+
+    lines = snapshot_text(replace(full, containers=rows), now=NOW).splitlines()
+
+    thief, maybe = (next(line for line in lines if name in line) for name in ("thief", "maybe"))
+    assert thief.split()[1] == "none"
+    assert thief.endswith("uses without holding")
+    assert maybe.split()[1] == UNKNOWN
+
+
+def test_the_clock_is_used_where_no_time_is_given(full) -> None:
+    """Read without a time, the age is that of the wall clock."""
+    assert " d " in snapshot_text(full).splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(-5, "0 s"), (59.9, "59 s"), (60, "1 min"), (3661, "1 h 1 min"), (90_000, "1 d 1 h")],
+)
+def test_durations_have_two_units(seconds, text) -> None:
+    """Time spans are written with their two largest units."""
+    assert text == duration(seconds)
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(None, UNKNOWN), (0, "0.0"), (1, "<0.1"), (1024**3, "1.0"), (80 * 1024**3, "80.0")]
+)
+def test_a_little_memory_is_not_none(size, text) -> None:
+    """Bytes that would round to zero are written as less than the least figure."""
+    assert text == gibibytes(size)
+
+
+def test_totals_of_nothing_known() -> None:
+    """A sum of unknowns is unknown; a sum of no parts is zero."""
+    assert total([None, None], str) == UNKNOWN
+    assert total([], str) == "0"
+    assert total([1, None], str) == "≥ 1"
