@@ -1,0 +1,117 @@
+"""One source of the poller with its deadline and its health.
+
+A source that does not answer in time is left behind: its call goes on, no second one is started beside it,
+and the poll goes on without it. Failure and recovery are each logged once.
+"""
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+from exporter.model import CollectorHealth
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+DEADLINE = "deadline"
+
+
+class Collector(Generic[T]):
+    """Reads one source once per poll.
+
+    ``deadline`` is in seconds. An exception of ``read`` may carry a ``reason`` (a short stable word);
+    others are counted by the name of their type. ``value`` is the last good answer, ``age`` its age.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        read: Callable[[], Awaitable[T]],
+        deadline: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name = name
+        self.value: T | None = None
+        self._read = read
+        self._deadline = deadline
+        self._clock = clock
+        self._task: asyncio.Task[T] | None = None
+        self._started = 0.0
+        self._succeeded_at: float | None = None
+        self._health = CollectorHealth(name=name, success=False, message="has not answered yet")
+        self._errors: Counter[str] = Counter()
+
+    @property
+    def health(self) -> CollectorHealth:
+        """How the source is doing after its last read."""
+        return self._health
+
+    @property
+    def age(self) -> float | None:
+        """Seconds since the last good answer, None before the first."""
+        return None if self._succeeded_at is None else self._clock() - self._succeeded_at
+
+    def fresh_value(self, stale_after: float) -> T | None:
+        """Return the last good answer unless it is older than ``stale_after`` seconds."""
+        age = self.age
+        return self.value if age is not None and age <= stale_after else None
+
+    async def collect(self) -> None:
+        """Read the source, or see whether the read that was left behind has come to an end."""
+        patience = 0.0
+        if self._task is None:
+            self._task = asyncio.ensure_future(self._read())
+            self._started = self._clock()
+            patience = self._deadline
+        await asyncio.wait({self._task}, timeout=patience)
+        if self._task.done():
+            task, self._task = self._task, None
+            self._finish(task)
+        else:
+            waited = self._clock() - self._started
+            self._fail(DEADLINE, f"no answer for {waited:.0f} s; going on without it")
+
+    async def cancel(self) -> None:
+        """Stop waiting for a read that is still under way."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task}, timeout=0.1)
+            self._task = None
+
+    def _finish(self, task: "asyncio.Task[T]") -> None:
+        error = task.exception() if not task.cancelled() else None
+        if task.cancelled():
+            self._fail("cancelled", "the read was cancelled")
+        elif error is not None:
+            self._fail(getattr(error, "reason", None) or type(error).__name__, str(error) or repr(error))
+        else:
+            self._succeed(task.result())
+
+    def _succeed(self, value: T) -> None:
+        self.value = value
+        self._succeeded_at = self._clock()
+        if self._errors and not self._health.success:
+            log.info("%s: recovered", self.name)
+        self._health = CollectorHealth(
+            name=self.name,
+            success=True,
+            duration=self._succeeded_at - self._started,
+            last_success=time.time(),
+            errors=dict(self._errors),
+        )
+
+    def _fail(self, reason: str, message: str) -> None:
+        first = self._health.success or not self._errors
+        self._errors[reason] += 1
+        if first:
+            log.warning("%s: %s", self.name, message)
+        self._health = CollectorHealth(
+            name=self.name,
+            success=False,
+            duration=self._clock() - self._started,
+            last_success=self._health.last_success,
+            errors=dict(self._errors),
+            message=message,
+        )

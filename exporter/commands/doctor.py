@@ -1,0 +1,182 @@
+"""``doctor``: what can be read on this node, what is lost where it cannot, and how to mend it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from exporter.commands.node import Node
+from exporter.commands.once import poll_once
+from exporter.model import CollectorHealth, GpuRow, Snapshot
+from exporter.poller import Evidence
+from exporter.settings import Settings
+
+Status = Literal["OK", "degraded", "missing"]
+EXIT_CODES: dict[Status, int] = {"OK": 0, "degraded": 1, "missing": 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the report. ``lost`` and ``remedy`` are "" where all is well."""
+
+    name: str
+    status: Status
+    found: str
+    lost: str = ""
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All checks, in the order in which one stands on the other."""
+
+    node: str
+    checks: tuple[Check, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """0 when all is well, 1 when something is degraded, 3 when something is missing."""
+        return max(EXIT_CODES[check.status] for check in self.checks)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give the report as plain data of JSON."""
+        names = Check.__slots__
+        checks = [{name: getattr(check, name) for name in names} for check in self.checks]
+        return {"node": self.node, "exit_code": self.exit_code, "checks": checks}
+
+    def as_text(self) -> str:
+        """Give the report as lines for a terminal."""
+        lines = [f"node {self.node}"]
+        for check in self.checks:
+            lines.append(f"{check.status:<9} {check.name:<15} {check.found}")
+            lines += [f"{'':<25} lost: {check.lost}"] if check.lost else []
+            lines += [f"{'':<25} mend: {check.remedy}"] if check.remedy else []
+        return "\n".join(lines)
+
+
+async def doctor(node: Node) -> Report:
+    """Poll once and judge every source."""
+    snapshot, evidence = await poll_once(node)
+    return Report(node.settings.node_name, tuple(_checks(snapshot, evidence, node.settings)))
+
+
+def _checks(snapshot: Snapshot, evidence: Evidence, settings: Settings) -> Iterator[Check]:
+    health = {collector.name: collector for collector in snapshot.collectors}
+    yield _driver(snapshot, health["nvml"], settings)
+    yield from (_gpu(row) for row in snapshot.gpus)
+    yield from (_mig(row) for row in snapshot.gpus if row.reading and row.reading.mig_enabled)
+    yield _allocations(health["podresources"], evidence, settings)
+    yield _resolution(snapshot)
+    yield _process_view(health["processes"], settings)
+    yield _names(health["identity"], evidence, settings)
+
+
+def _driver(snapshot: Snapshot, health: CollectorHealth, settings: Settings) -> Check:
+    driver = snapshot.node.driver
+    if health.success and driver is not None:
+        found = f"driver {driver.driver_version}, NVML {driver.nvml_version}, {snapshot.node.gpu_count} GPUs"
+        return Check("driver", "OK" if snapshot.node.gpu_count else "missing", found)
+    module = settings.sys_root / "module/nvidia/version"
+    loaded = "the kernel module is loaded" if module.exists() else f"no kernel module ({module} is not there)"
+    return Check(
+        "driver",
+        "missing",
+        f"{health.message}; {loaded}",
+        "everything about GPUs",
+        "as said; to see what it would look like: gpuslice-exporter demo",
+    )
+
+
+def _gpu(row: GpuRow) -> Check:
+    name = f"GPU {row.identity.index}"
+    reading = row.reading
+    if reading is None or not reading.up:
+        return Check(
+            name,
+            "missing",
+            "does not answer",
+            "its readings",
+            "see the kernel log for an XID; reset it or reboot",
+        )
+    missing = [
+        label
+        for label, value in (
+            ("memory", reading.memory),
+            ("processes", reading.processes if not reading.mig_enabled else ()),
+        )
+        if value is None
+    ]
+    found = f"{row.identity.model}, {row.sharing}, {len(reading.unsupported)} calls not supported"
+    if not missing:
+        return Check(name, "OK", found)
+    lost = f"{' and '.join(missing)} of this GPU"
+    return Check(name, "degraded", found, lost, "run as root on the host, or with all devices visible")
+
+
+def _mig(row: GpuRow) -> Check:
+    name = f"GPU {row.identity.index} MIG"
+    instances = row.reading.mig if row.reading is not None else None
+    if instances is None:
+        return Check(name, "degraded", "MIG devices are not listed", "all of its MIG devices", MIG_REMEDY)
+    blind = [mig.uuid for mig in instances if mig.memory is None or mig.processes is None]
+    found = f"{len(instances)} MIG devices"
+    if blind:
+        return Check(name, "degraded", found, f"memory or processes of {len(blind)} MIG devices", MIG_REMEDY)
+    return Check(name, "OK", found)
+
+
+MIG_REMEDY = "set NVIDIA_MIG_MONITOR_DEVICES=all in the pod, which needs the right to monitor MIG"
+
+
+def _allocations(health: CollectorHealth, evidence: Evidence, settings: Settings) -> Check:
+    name = "pod-resources"
+    if not health.success or evidence.allocations is None:
+        lost = "who holds what: holders, slices and entitlements"
+        return Check(
+            name, "missing", health.message, lost, f"mount the directory of {settings.pod_resources_socket}"
+        )
+    found = f"{evidence.allocations.api_version}, {len(evidence.allocations.allocated)} device ids allocated"
+    if evidence.allocations.offered is None:
+        lost = "how many slices a GPU has, and with it every share of it"
+        return Check(name, "degraded", found, lost, "a kubelet from 1.23 on")
+    return Check(name, "OK", f"{found}, {len(evidence.allocations.offered)} offered")
+
+
+def _resolution(snapshot: Snapshot) -> Check:
+    unresolved = snapshot.node.unresolved
+    if not unresolved:
+        return Check("device ids", "OK", "every allocated id is a visible device")
+    found = ", ".join(f"{count} of {resource}" for resource, count in unresolved.items())
+    return Check(
+        "device ids",
+        "degraded",
+        f"{found} match no visible device",
+        "the holders of these ids",
+        "make all GPUs visible to this process (NVIDIA_VISIBLE_DEVICES=all)",
+    )
+
+
+def _process_view(health: CollectorHealth, settings: Settings) -> Check:
+    if health.success:
+        return Check("processes", "OK", f"{settings.proc_root} shows the node's processes")
+    lost = "per-container use on every shared device"
+    return Check(
+        "processes", "missing", health.message, lost, "set hostPID: true, or --proc-root to the host's /proc"
+    )
+
+
+def _names(health: CollectorHealth, evidence: Evidence, settings: Settings) -> Check:
+    if not health.success:
+        lost = "whose a process is, wherever several containers share a device"
+        remedy = f"mount {settings.pod_logs}, or the directory of {settings.pods_api_socket}"
+        return Check("pod names", "missing", health.message, lost, remedy)
+    pods = evidence.workloads.pods if evidence.workloads is not None else None
+    by_id = any(pod.container_ids for pod in (pods or {}).values())
+    if by_id or not pods:
+        return Check("pod names", "OK", f"{len(pods or {})} pods, containers by id")
+    return Check(
+        "pod names",
+        "degraded",
+        f"{len(pods)} pods from {settings.pod_logs}, containers by name only",
+        "which container of a pod uses a device, where several of the pod hold it",
+        f"a kubelet from 1.37 on, with {settings.pods_api_socket.parent} mounted",
+    )

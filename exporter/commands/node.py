@@ -1,0 +1,38 @@
+"""The node that a command works on: this machine, or a fake one from a scenario."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from exporter.settings import Settings
+
+if TYPE_CHECKING:
+    from exporter.demo.node import FakeNode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """The settings to use, and on a fake node its driver library; ``fake`` is None on a real one."""
+
+    settings: Settings
+    nvml_library: Any = None
+    fake: "FakeNode | None" = None
+
+
+@asynccontextmanager
+async def node(settings: Settings, scenario: str | None, seed: int = 0) -> AsyncIterator[Node]:
+    """Give this machine, or start a fake node and point every path and socket at it.
+
+    Raises ScenarioError (a ValueError) for a scenario that does not exist or cannot be read.
+    """
+    if scenario is None:
+        yield Node(settings=settings)
+        return
+    # The fake node is no part of the daemon: it is imported where it is asked for.
+    from exporter.demo.catalog import load  # noqa: PLC0415
+    from exporter.demo.node import FakeNode  # noqa: PLC0415
+
+    async with FakeNode(load(scenario), seed=seed) as fake:
+        pointed = replace(settings, node_name=fake.name, nvml_library=None, **asdict(fake.paths))
+        yield Node(settings=pointed, nvml_library=fake.nvml, fake=fake)

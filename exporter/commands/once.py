@@ -1,0 +1,28 @@
+"""One poll for the commands that print something and end."""
+
+import asyncio
+import contextlib
+
+from exporter.commands.node import Node
+from exporter.model import Snapshot
+from exporter.poller import Evidence, Poller
+from exporter.sources import Sources
+
+# Opening the driver takes up to half a minute on a node whose GPUs are not kept initialised.
+PATIENCE_SECONDS = 60.0
+CLOSE_SECONDS = 1.0
+
+
+async def poll_once(node: Node) -> tuple[Snapshot, Evidence]:
+    """Read every source of the node once; return what was found and what it was made of."""
+    poller = Poller(
+        node.settings,
+        Sources(node.settings, node.nvml_library),
+        demo=node.fake is not None,
+        deadline=PATIENCE_SECONDS,
+    )
+    try:
+        return await poller.poll(), poller.evidence
+    finally:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(poller.close(), CLOSE_SECONDS)

@@ -1,0 +1,113 @@
+"""``record``: this node as a scenario, so that what a user sees can become a test.
+
+Everything that could identify the node or its tenants is replaced by numbered names: UUIDs, serials, names
+of the node, of namespaces, pods and containers, uids and container ids. Models, sizes, readings, spellings
+of device ids and what the driver does not support stay: they are what a fault depends on.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from exporter.commands.node import Node
+from exporter.commands.once import poll_once
+from exporter.commands.record_gpu import processes_of, record_gpu
+from exporter.commands.record_mask import Mask
+from exporter.demo import schema
+from exporter.demo.scenario import dump
+from exporter.model import Allocations, ContainerRef, DriverInfo, Workloads
+from exporter.poller import Evidence
+
+NOBODY = Workloads(places={}, pods=None, process_view=False)
+
+
+async def record(node: Node, mask: bool) -> str:
+    """Poll once and return the node as the JSON of a scenario."""
+    _, evidence = await poll_once(node)
+    return dump(scenario(evidence, node.settings.node_name, Mask(mask)))
+
+
+def scenario(evidence: Evidence, node_name: str, mask: Mask) -> schema.Scenario:
+    """Make the scenario of what one poll found."""
+    hardware, allocations = evidence.hardware, evidence.allocations
+    workloads = evidence.workloads or NOBODY
+    gpus = hardware.gpus if hardware is not None else ()
+    old_kubelet = allocations is not None and allocations.offered is None
+    processes = _processes(evidence, workloads, mask)
+    return schema.Scenario(
+        name="recorded",
+        description="A recorded node.",
+        node=_node(hardware.driver if hardware is not None else DriverInfo(), mask.name("node", node_name)),
+        host_pid=workloads.process_view,
+        identity="pod_logs" if workloads.pods is not None else "none",
+        kubelet_api=("v1alpha1",) if old_kubelet else ("v1", "v1alpha1"),
+        gpus=tuple(record_gpu(gpu, mask) for gpu in gpus if gpu.up),
+        offers=_offers(allocations, mask),
+        pods=tuple(_pods(allocations, workloads, processes, mask)),
+        host_processes=tuple(processes.get(None, ())),
+    )
+
+
+def _node(driver: DriverInfo, name: str) -> schema.Node:
+    major, _, minor = (driver.cuda_version or "0.0").partition(".")
+    return schema.Node(
+        name=name,
+        driver_version=driver.driver_version or "",
+        nvml_version=driver.nvml_version or "",
+        cuda_version=int(major) * 1000 + int(minor) * 10,
+    )
+
+
+def _offers(allocations: Allocations | None, mask: Mask) -> tuple[schema.Offer, ...]:
+    ids: dict[str, list[str]] = defaultdict(list)
+    for offer in (allocations.offered if allocations is not None else None) or ():
+        ids[offer.resource].append(mask.device_id(offer.device_id))
+    return tuple(schema.Offer(resource=resource, ids=tuple(of)) for resource, of in ids.items())
+
+
+def _processes(
+    evidence: Evidence, workloads: Workloads, mask: Mask
+) -> dict[ContainerRef | None, list[schema.Process]]:
+    """Sort processes by container; those of no pod, or of one without a name, stand under None."""
+    sorted_out: dict[ContainerRef | None, list[schema.Process]] = defaultdict(list)
+    for gpu in evidence.hardware.gpus if evidence.hardware is not None else ():
+        for pid, process in processes_of(gpu, mask):
+            sorted_out[_owner(pid, workloads)].append(process)
+    return sorted_out
+
+
+def _owner(pid: int, workloads: Workloads) -> ContainerRef | None:
+    place = workloads.places.get(pid)
+    pod = (workloads.pods or {}).get(place.pod_uid or "") if place is not None else None
+    if place is None or pod is None:
+        return None
+    name = pod.container_ids.get(place.container_id or "")
+    return ContainerRef(pod.namespace, pod.name, name or next(iter(pod.containers), "main"))
+
+
+def _pods(
+    allocations: Allocations | None,
+    workloads: Workloads,
+    processes: dict[ContainerRef | None, list[schema.Process]],
+    mask: Mask,
+) -> Iterator[schema.Pod]:
+    devices: dict[ContainerRef, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for allocation in allocations.allocated if allocations is not None else ():
+        devices[allocation.holder][allocation.resource].append(mask.device_id(allocation.device_id))
+    of_pod: dict[tuple[str, str], list[ContainerRef]] = defaultdict(list)
+    for ref in sorted(devices.keys() | {ref for ref in processes if ref is not None}):
+        of_pod[ref.namespace, ref.pod].append(ref)
+    uids = {(pod.namespace, pod.name): pod.uid for pod in (workloads.pods or {}).values()}
+    for (namespace, name), refs in of_pod.items():
+        yield schema.Pod(
+            namespace=mask.name("namespace", namespace),
+            name=mask.name("pod", f"{namespace}/{name}"),
+            uid=mask.uid(uids.get((namespace, name), "")),
+            containers=tuple(
+                schema.Container(
+                    name=mask.name("container", ref.container),
+                    devices={resource: tuple(ids) for resource, ids in devices.get(ref, {}).items()},
+                    processes=tuple(processes.get(ref, ())),
+                )
+                for ref in refs
+            ),
+        )

@@ -1,0 +1,72 @@
+"""``serve`` and ``demo``: poll, and hand out what was found, until told to stop."""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import signal
+from collections.abc import Callable
+
+from exporter.commands.node import Node
+from exporter.exposition import Exposition
+from exporter.poller import Poller
+from exporter.sources import Sources
+from exporter.web import Server, make_app
+from exporter.web.pages import Pages
+
+log = logging.getLogger(__name__)
+# A driver that hangs must not keep the program from ending.
+CLOSE_SECONDS = 1.0
+
+
+async def serve(node: Node, announce: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or SIGINT. ``announce`` is called with the URL once it answers.
+
+    Raises ListenError when the address cannot be listened on.
+    """
+    settings = node.settings
+    poller = Poller(settings, Sources(settings, node.nvml_library), demo=node.fake is not None)
+    exposition = Exposition(dcgm_names=settings.dcgm_names, hostname_label=settings.dcgm_hostname_label)
+    pages = Pages(lambda: poller.snapshot, exposition)
+    server = Server(make_app(pages, lambda: poller.restart_reason), settings.listen)
+    stopped = _stop_signal()
+    url = await server.start()
+    polling = asyncio.create_task(_poll(poller))
+    announce(url)
+    await stopped.wait()
+    polling.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await polling
+    await server.stop()
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(poller.close(), CLOSE_SECONDS)
+
+
+async def _poll(poller: Poller) -> None:
+    await poller.first()
+    _tell_first(poller)
+    # What lives now lives for ever; the collector need not look at it again.
+    gc.collect()
+    gc.freeze()
+    await poller.run()
+
+
+def _tell_first(poller: Poller) -> None:
+    snapshot = poller.snapshot
+    log.info(
+        "polling every %g s: %d GPUs, %d MIG devices, %d containers",
+        poller.settings.poll_interval,
+        len(snapshot.gpus),
+        len(snapshot.migs),
+        len(snapshot.containers),
+    )
+    if not snapshot.gpus:
+        log.warning("no GPU is visible here; see a fake node with: gpuslice-exporter demo")
+
+
+def _stop_signal() -> asyncio.Event:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    return stopped

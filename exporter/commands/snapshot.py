@@ -1,0 +1,30 @@
+"""``snapshot``: one poll, printed."""
+
+import json
+from collections.abc import Callable, Mapping
+
+from exporter.commands.node import Node
+from exporter.commands.once import poll_once
+from exporter.exposition import Exposition, choose_format
+from exporter.formats import snapshot_csv, snapshot_json, snapshot_text
+from exporter.model import Snapshot
+from exporter.settings import Settings
+
+
+def _prometheus(snapshot: Snapshot, settings: Settings) -> str:
+    exposition = Exposition(dcgm_names=settings.dcgm_names, hostname_label=settings.dcgm_hostname_label)
+    return exposition.page(snapshot).body(choose_format("")).decode()
+
+
+FORMATS: Mapping[str, Callable[[Snapshot, Settings], str]] = {
+    "text": lambda snapshot, _: snapshot_text(snapshot),
+    "json": lambda snapshot, _: json.dumps(snapshot_json(snapshot), indent=2) + "\n",
+    "csv": lambda snapshot, _: snapshot_csv(snapshot),
+    "prometheus": _prometheus,
+}
+
+
+async def snapshot(node: Node, form: str) -> str:
+    """Poll once and return the text to print, in one of FORMATS."""
+    found, _ = await poll_once(node)
+    return FORMATS[form](found, node.settings)

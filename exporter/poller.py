@@ -1,0 +1,213 @@
+"""The poll: every source once, joined into one snapshot that all readers share.
+
+Readers never wait and never lock: they take ``Poller.snapshot``, the whole of the last finished poll.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from exporter.accounting import Ledger
+from exporter.attribution import attribute
+from exporter.collector import Collector
+from exporter.model import (
+    Allocations,
+    GpuReading,
+    HardwareReading,
+    NodeRow,
+    PodIdentity,
+    ProcessPlace,
+    Snapshot,
+    Workloads,
+)
+from exporter.settings import Settings
+from exporter.sharing import resolve_holdings
+from exporter.sources import Sources
+
+log = logging.getLogger(__name__)
+# A kubelet that comes back is noticed at this pace, whatever the interval between polls.
+RETRY_SECONDS = 1.0
+SHORTEST_DEADLINE = 2.0
+MAX_JITTER = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What a snapshot was made of; None is a source that has not answered."""
+
+    hardware: HardwareReading | None = None
+    allocations: Allocations | None = None
+    workloads: Workloads | None = None
+
+
+class Poller:
+    """Polls the sources of one node; ``demo`` marks snapshots whose numbers are made up.
+
+    ``deadline`` is how long each source may take, by default the interval between polls.
+    """
+
+    def __init__(
+        self, settings: Settings, sources: Sources, demo: bool = False, deadline: float | None = None
+    ) -> None:
+        self.settings = settings
+        self._sources = sources
+        self._demo = demo
+        deadline = deadline or max(settings.poll_interval, SHORTEST_DEADLINE)
+        self._nvml: Collector[HardwareReading] = Collector("nvml", sources.nvml.read, deadline)
+        self._allocations: Collector[Allocations] = Collector(
+            "podresources", sources.pod_resources.read, deadline
+        )
+        self._names: Collector[Mapping[str, PodIdentity]] = Collector(
+            "identity", sources.names.read, deadline
+        )
+        self._processes: Collector[Mapping[int, ProcessPlace]] = Collector(
+            "processes", self._read_processes, deadline
+        )
+        self._ledger = Ledger(longest_gap=settings.stale_after)
+        self._inconsistent: Counter[tuple[str, str, str]] = Counter()
+        self.evidence = Evidence()
+        self._sequence = 0
+        self._polled_at: float | None = None
+        self.snapshot = Snapshot(
+            timestamp=time.time(), sequence=0, node=NodeRow(name=settings.node_name), demo=demo
+        )
+
+    async def first(self) -> None:
+        """Poll for the first time; a node where this fails is served all the same."""
+        await self._guarded_poll()
+
+    async def run(self) -> None:
+        """Poll until cancelled, in a rhythm that keeps its phase and is not that of other nodes."""
+        interval = self.settings.poll_interval
+        due = time.monotonic() + random.uniform(0, min(interval, MAX_JITTER))  # noqa: S311 - no secret
+        while True:
+            due = max(due + interval, time.monotonic())
+            await self._wait(due)
+            await self._guarded_poll()
+
+    async def poll(self) -> Snapshot:
+        """Read every source once, each within its deadline, and publish what is known."""
+        before = time.monotonic()
+        await asyncio.gather(self._nvml.collect(), self._allocations.collect(), self._names.collect())
+        await self._processes.collect()
+        self._sequence += 1
+        self.snapshot = self._join(before)
+        return self.snapshot
+
+    async def close(self) -> None:
+        """Leave reads that are still under way behind and shut the driver down."""
+        for collector in (self._nvml, self._allocations, self._names, self._processes):
+            await collector.cancel()
+        await self._sources.close()
+
+    @property
+    def restart_reason(self) -> str | None:
+        """Why only a restart of this process can help, None while it is not needed."""
+        return self._sources.nvml.restart_reason
+
+    async def _guarded_poll(self) -> None:
+        try:
+            await self.poll()
+        except Exception:
+            log.exception("this poll failed; the page keeps the one before until it is stale")
+            self._expire()
+
+    def _expire(self) -> None:
+        if time.time() - self.snapshot.timestamp > self.settings.stale_after:
+            self.snapshot = replace(self.snapshot, gpus=(), migs=(), containers=())
+
+    async def _wait(self, due: float) -> None:
+        """Sleep until the next poll, or until a kubelet that was away answers again."""
+        while not self._kubelet_answers() and (left := due - time.monotonic()) > 0:
+            await asyncio.sleep(min(left, RETRY_SECONDS))
+            await self._allocations.collect()
+            if self._kubelet_answers():
+                return
+        await asyncio.sleep(max(0.0, due - time.monotonic()))
+
+    def _kubelet_answers(self) -> bool:
+        return self._allocations.health.success
+
+    async def _read_processes(self) -> Mapping[int, ProcessPlace]:
+        return await self._sources.processes.read(_pids(self._gpus()))
+
+    def _gpus(self) -> tuple[GpuReading, ...]:
+        """Return every known GPU; one that was not read for too long only by name."""
+        latest = self._sources.nvml.latest
+        oldest = time.monotonic() - self.settings.stale_after
+        return tuple(
+            gpu if gpu.read_monotonic >= oldest else GpuReading(identity=gpu.identity, up=False)
+            for gpu in (latest.gpus if latest is not None else ())
+        )
+
+    def _join(self, started: float) -> Snapshot:
+        settings = self.settings
+        gpus = self._gpus()
+        allocations = self._allocations.fresh_value(settings.stale_after)
+        holdings = resolve_holdings(gpus, allocations, settings.resource_pattern)
+        workloads = self._workloads()
+        attribution = attribute(gpus, holdings, workloads)
+        self.evidence = Evidence(
+            hardware=self._sources.nvml.latest, allocations=allocations, workloads=workloads
+        )
+        self._inconsistent.update(attribution.inconsistent)
+        fresh = frozenset(gpu.identity.uuid for gpu in gpus if gpu.up and gpu.read_monotonic >= started)
+        elapsed = started - self._polled_at if self._polled_at is not None else 0.0
+        self._polled_at = started
+        attribution = self._ledger.advance(attribution, fresh, elapsed, time.time(), holdings.known)
+        return Snapshot(
+            timestamp=time.time(),
+            sequence=self._sequence,
+            node=replace(self._node(workloads, allocations), unresolved=holdings.unresolved),
+            gpus=attribution.gpus,
+            migs=attribution.migs,
+            containers=attribution.containers,
+            collectors=tuple(
+                collector.health
+                for collector in (self._nvml, self._allocations, self._processes, self._names)
+            ),
+            demo=self._demo,
+        )
+
+    def _workloads(self) -> Workloads:
+        places = self._processes
+        return Workloads(
+            places=places.value or {},
+            pods=self._names.fresh_value(self.settings.stale_after),
+            process_view=places.health.success,
+            process_view_reason=places.health.message,
+        )
+
+    def _node(self, workloads: Workloads, allocations: Allocations | None) -> NodeRow:
+        latest = self._sources.nvml.latest
+        current = self._nvml.fresh_value(self.settings.stale_after) is not None
+        return NodeRow(
+            name=self.settings.node_name,
+            driver=latest.driver if latest is not None and current else None,
+            gpu_count=latest.gpu_count if latest is not None and current else None,
+            process_view=workloads.process_view,
+            process_view_reason=workloads.process_view_reason,
+            allocations_read_at=allocations.read_at if allocations is not None else None,
+            nvml_errors=dict(latest.errors) if latest is not None else {},
+            inconsistent=dict(self._inconsistent),
+        )
+
+
+def _pids(gpus: tuple[GpuReading, ...]) -> dict[int, float | None]:
+    """Collect the pids on all devices, each with the boot clock when its GPU was read."""
+    pids: dict[int, float | None] = {}
+    for gpu in gpus:
+        of_instances = [mig.processes for mig in gpu.mig or ()]
+        for processes in (gpu.processes, *of_instances):
+            for process in processes or ():
+                pids[process.pid] = _earlier(pids.get(process.pid), gpu.boot_seconds)
+    return pids
+
+
+def _earlier(one: float | None, other: float | None) -> float | None:
+    """Return the stricter of two moments; None is no moment at all."""
+    return min((moment for moment in (one, other) if moment is not None), default=None)
