@@ -1,0 +1,177 @@
+"""A fake node that runs: driver, kubelet and files, moved along by one clock.
+
+async with FakeNode(scenario) as node:
+    ...  # point the exporter at node.nvml and node.paths
+"""
+
+import asyncio
+import contextlib
+import math
+import shutil
+import tempfile
+import time
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from exporter.demo.kubelet import FakeKubelet, KubeletContainer, KubeletDevices, KubeletPod
+from exporter.demo.machine import GpuState, Machine
+from exporter.demo.nvml import FakeNvml
+from exporter.demo.present import Present, present
+from exporter.demo.schema import Container, Pod, Scenario
+from exporter.demo.tree import Tree
+from exporter.demo.truth import Truth, tell
+
+PERIOD_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paths:
+    """Where the exporter finds the files and sockets of the node."""
+
+    kubelet_root: Path
+    pod_resources_socket: Path
+    pods_api_socket: Path
+    pod_logs: Path
+    proc_root: Path
+    sys_root: Path
+
+
+class FakeNode:
+    """A node that acts out ``scenario``; an async context manager.
+
+    Without ``clock`` time passes by itself, ``speed`` scenario seconds in a second. With one (seconds
+    since the start) the node stands still until ``advance`` or ``step`` is called. Files lie below
+    ``root``, by default in a temporary folder that is removed at the end.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        *,
+        root: Path | None = None,
+        seed: int = 0,
+        clock: Callable[[], float] | None = None,
+        speed: float = 1.0,
+    ) -> None:
+        self.scenario = scenario
+        self.name = scenario.node.name
+        self._root = root or Path(tempfile.mkdtemp(prefix="gpuslice-"))
+        self._remove = (lambda: None) if root else weakref.finalize(self, shutil.rmtree, self._root)
+        self._clock = clock
+        self._speed = speed
+        self._started = time.time()
+        uptime = time.monotonic()
+        self._tree = Tree(scenario, self._root, booted=self._started - uptime, uptime=uptime, speed=speed)
+        self._machine = Machine(seed)
+        self.nvml = FakeNvml(scenario.node, scenario.missing_functions, host_pid=scenario.host_pid)
+        kubelet_root = self._root / "var/lib/kubelet"
+        self.kubelet = FakeKubelet(
+            kubelet_root, api_versions=scenario.kubelet_api, pods_api=scenario.identity == "pods_api"
+        )
+        self.paths = _paths(self._root, kubelet_root, self.kubelet)
+        self._kubelet_up = False
+        self._now: Present = present(scenario, 0.0)
+        self._gpus: tuple[GpuState, ...] = ()
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        try:
+            self._tree.create()
+            await self.step(0.0)
+        except BaseException:
+            await self._stop()
+            raise
+        if self._clock is None:
+            began = time.monotonic()
+            self._clock = lambda: (time.monotonic() - began) * self._speed
+            self._task = asyncio.create_task(self._run())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._stop()
+
+    @property
+    def time(self) -> float:
+        """Seconds of the scenario at which the node stands."""
+        return self._now.time
+
+    async def advance(self) -> None:
+        """Bring the node to what its clock says."""
+        if self._clock is not None:
+            await self.step(self._clock())
+
+    async def step(self, t: float) -> None:
+        """Bring the node to ``t`` seconds after its start; time must not go back."""
+        self._now = present(self.scenario, t)
+        # The files first: a process that the driver names must have a place already.
+        self._tree.step(self._now)
+        self._gpus = self._machine.step(self._now, self._started + t / self._speed)
+        self.nvml.show(self._gpus, self._now.nvml_faults)
+        await self._step_kubelet(self._now)
+
+    def truth(self) -> Truth:
+        """Tell what is so at the time at which the node stands."""
+        return tell(self._now, self._gpus)
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(PERIOD_SECONDS)
+            await self.advance()
+
+    async def _step_kubelet(self, now: Present) -> None:
+        self.kubelet.pods = tuple(_listed(pod) for pod in now.pods)
+        self.kubelet.offered = tuple(
+            (offer.resource, key) for offer in self.scenario.offers for key in offer.ids
+        )
+        self.kubelet.rate_limited = now.kubelet_rate_limit
+        self.kubelet.delay = math.inf if now.kubelet_hang else 0.0
+        if now.kubelet_down and self._kubelet_up:
+            self._kubelet_up = False
+            await self.kubelet.stop()
+        elif not now.kubelet_down and not self._kubelet_up:
+            await self.kubelet.start()
+            self._kubelet_up = True
+
+    async def _stop(self) -> None:
+        try:
+            if self._task is not None:
+                self._task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await self._task
+        finally:
+            # A call that hangs in the driver would keep its thread, and with it the program, alive.
+            self.nvml.release()
+            await self.kubelet.stop()
+            self._remove()
+
+
+def _paths(root: Path, kubelet_root: Path, kubelet: FakeKubelet) -> Paths:
+    return Paths(
+        kubelet_root=kubelet_root,
+        pod_resources_socket=kubelet.socket,
+        pods_api_socket=kubelet.pods_socket,
+        pod_logs=root / "var/log/pods",
+        proc_root=root / "proc",
+        sys_root=root / "sys",
+    )
+
+
+def _listed(pod: Pod) -> KubeletPod:
+    containers = tuple(_listed_container(container) for container in pod.containers)
+    return KubeletPod(namespace=pod.namespace, name=pod.name, uid=pod.uid, containers=containers)
+
+
+def _listed_container(container: Container) -> KubeletContainer:
+    devices = tuple(
+        KubeletDevices(resource, ids, numa_nodes=(0,)) for resource, ids in container.devices.items()
+    )
+    return KubeletContainer(name=container.name, devices=devices, container_id=container.container_id)

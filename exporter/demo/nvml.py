@@ -1,0 +1,147 @@
+"""NVML in software: an object for ``pynvml.nvmlLib``, so that the real binding runs above it.
+
+Every function of ``nvml_table.FUNCTIONS`` becomes an attribute; one that is missing is an old driver's.
+All calls pass one gate, which counts them, applies the faults in force and finds the device.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection
+from typing import Any
+
+from exporter.demo.machine import GpuState
+from exporter.demo.nvml_board import Board, Device, Handles, MigDevice
+from exporter.demo.nvml_call import Function, address_of
+from exporter.demo.nvml_codes import (
+    INVALID_ARGUMENT,
+    NOT_SUPPORTED,
+    SUCCESS,
+    UNINITIALIZED,
+    RefusedError,
+    code_of,
+    refuse,
+)
+from exporter.demo.nvml_node import FINDERS, error_string
+from exporter.demo.nvml_table import FUNCTIONS
+from exporter.demo.schema import Node, NvmlError, NvmlHang
+
+# Older drivers name the pids of the host to every caller.
+FIRST_WITH_PID_VIEWS = 535
+# The calls that work while the driver is not open.
+_BEFORE = frozenset({"nvmlInit_v2", "nvmlInitWithFlags", "nvmlShutdown"})
+
+
+class FakeNvml:
+    """The driver's library on a fake node. Safe to call from any thread.
+
+    ``calls`` counts by (function, device uuid), with "" for calls about no device. ``missing`` are
+    functions that this driver does not have, ``host_pid`` says whether the caller sees the host's pids.
+    """
+
+    def __init__(self, node: Node, missing: Collection[str] = (), *, host_pid: bool = True) -> None:
+        self.node = node
+        self.opened = 0
+        self.board = Board()
+        self.calls: Counter[tuple[str, str]] = Counter()
+        self._handles = Handles(lists_pids=host_pid or _major(node) < FIRST_WITH_PID_VIEWS)
+        self._faults: tuple[NvmlError | NvmlHang, ...] = ()
+        self._hangs: dict[NvmlHang, threading.Event] = {}
+        self._lock = threading.Lock()
+        for name in FUNCTIONS.keys() - set(missing):
+            setattr(self, name, self._symbol(name, FUNCTIONS[name]))
+        # The binding sets restype on this one; only a plain function lets it.
+        self.nvmlErrorString = error_string
+
+    @property
+    def total_calls(self) -> int:
+        """How many calls there were, of any function."""
+        with self._lock:
+            return self.calls.total()
+
+    def show(self, gpus: tuple[GpuState, ...], faults: tuple[NvmlError | NvmlHang, ...] = ()) -> None:
+        """Show these GPUs from now on, with these faults; calls that hang in a fault that is over return."""
+        with self._lock:
+            self.board = self._handles.board(gpus)
+            self._faults = faults
+            over = [self._hangs.pop(fault) for fault in list(self._hangs) if fault not in faults]
+            for fault in faults:
+                if isinstance(fault, NvmlHang):
+                    self._hangs.setdefault(fault, threading.Event())
+        for event in over:
+            event.set()
+
+    def release(self) -> None:
+        """End every fault, and let every hanging call return."""
+        with self._lock:
+            self._faults = ()
+            events, self._hangs = list(self._hangs.values()), {}
+        for event in events:
+            event.set()
+
+    def _symbol(self, name: str, function: Function) -> Callable[..., int]:
+        def call(*arguments: Any) -> int:
+            try:
+                return self._call(name, function, arguments)
+            except RefusedError as refusal:
+                return refusal.code
+
+        return call
+
+    def _call(self, name: str, function: Function, arguments: tuple[Any, ...]) -> int:
+        device = self._device(name, function, arguments)
+        uuid = device.uuid if isinstance(device, Device) else ""
+        with self._lock:
+            self.calls[name, uuid] += 1
+        self._misbehave(name, device)
+        if not self.opened and name not in _BEFORE:
+            return UNINITIALIZED
+        if function.scope == "node":
+            with self._lock:
+                return function.run(self, *arguments) or SUCCESS
+        if isinstance(device, int):
+            return device
+        _require(device, name, function)
+        return function.run(device, *(arguments if function.scope == "lookup" else arguments[1:])) or SUCCESS
+
+    def _device(self, name: str, function: Function, arguments: tuple[Any, ...]) -> Device | int:
+        """Return what the call is about, or the code of the error that there is no such device."""
+        if function.scope == "node":
+            return SUCCESS
+        if function.scope == "lookup":
+            return FINDERS[name](self.board, arguments[0])
+        return self.board.by_address.get(address_of(arguments[0]), INVALID_ARGUMENT)
+
+    def _misbehave(self, name: str, device: Device | int) -> None:
+        about = _uuids(device)
+        for fault in self._faults:
+            if fault.function in (None, name) and (fault.device is None or fault.device in about):
+                if isinstance(fault, NvmlError):
+                    refuse(code_of(fault.code) or SUCCESS)
+                self._hang(fault)
+
+    def _hang(self, fault: NvmlHang) -> None:
+        with self._lock:
+            event = self._hangs.get(fault)
+        if event is not None:
+            event.wait(fault.seconds)
+
+
+def _major(node: Node) -> int:
+    major = node.driver_version.partition(".")[0]
+    return int(major) if major.isdigit() else FIRST_WITH_PID_VIEWS
+
+
+def _uuids(device: Device | int) -> set[str]:
+    if isinstance(device, int):
+        return set()
+    return {device.uuid, device.gpu.gpu.uuid} if isinstance(device, MigDevice) else {device.uuid}
+
+
+def _require(device: Device, name: str, function: Function) -> None:
+    """Refuse a call that this kind of device does not know."""
+    if name in device.unsupported:
+        refuse(NOT_SUPPORTED)
+    if function.scope == "gpu" and isinstance(device, MigDevice):
+        refuse(NOT_SUPPORTED)
+    if function.scope == "mig" and not isinstance(device, MigDevice):
+        refuse(NOT_SUPPORTED if device.state.gpu.mig is None else INVALID_ARGUMENT)

@@ -1,0 +1,117 @@
+"""The devices as the driver's handles show them, and the pointers that stand for them.
+
+A handle is an opaque pointer. It stays the same while its device exists and is never given out again, so
+that the handle of a MIG device that was destroyed is recognised as such.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from exporter.demo.machine import GpuState, InstanceState
+
+_FIRST, _STRIDE = 0x7F00_0000_0000, 0x40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigDevice:
+    """A MIG device; ``slot`` is the index under its parent by which it is found."""
+
+    address: int
+    parent_address: int
+    slot: int
+    state: InstanceState
+    gpu: GpuState
+    lists_pids: bool
+
+    @property
+    def uuid(self) -> str:
+        """The uuid of the MIG device."""
+        return self.state.instance.uuid
+
+    @property
+    def unsupported(self) -> tuple[str, ...]:
+        """Calls that this very device does not support."""
+        return self.state.instance.unsupported
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuDevice:
+    """A physical GPU with the MIG devices it is cut into, by slot.
+
+    ``lists_pids`` is False where the caller sees none of the pids, so that process lists are empty.
+    """
+
+    address: int
+    state: GpuState
+    lists_pids: bool
+    migs: Mapping[int, MigDevice]
+
+    @property
+    def uuid(self) -> str:
+        """The uuid of the GPU."""
+        return self.state.gpu.uuid
+
+    @property
+    def unsupported(self) -> tuple[str, ...]:
+        """Calls that this very device does not support."""
+        return self.state.gpu.unsupported
+
+
+Device = GpuDevice | MigDevice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Board:
+    """All devices at one moment. ``by_address`` holds MIG devices too."""
+
+    gpus: tuple[GpuDevice, ...] = ()
+    by_address: Mapping[int, Device] = field(default_factory=dict)
+
+
+class Handles:
+    """Gives every device its pointer."""
+
+    def __init__(self, *, lists_pids: bool = True) -> None:
+        self._lists_pids = lists_pids
+        self._addresses: dict[tuple[object, ...], int] = {}
+        self._given = 0
+
+    def board(self, gpus: tuple[GpuState, ...]) -> Board:
+        """Make the board of these GPUs; devices that are gone lose their pointer for good."""
+        devices = tuple(self._gpu(state) for state in gpus)
+        known: dict[int, Device] = {}
+        for device in devices:
+            known[device.address] = device
+            known.update({mig.address: mig for mig in device.migs.values()})
+        self._addresses = {key: address for key, address in self._addresses.items() if address in known}
+        return Board(gpus=devices, by_address=known)
+
+    def _gpu(self, state: GpuState) -> GpuDevice:
+        address = self._address(state.gpu.uuid)
+        migs = self._migs(state, address)
+        return GpuDevice(address=address, state=state, migs=migs, lists_pids=self._lists_pids)
+
+    def _migs(self, gpu: GpuState, parent: int) -> dict[int, MigDevice]:
+        migs: dict[int, MigDevice] = {}
+        for state in gpu.instances:
+            cut = state.instance
+            # The driver's slots follow the placement, so a GPU that is not full has empty ones between.
+            slot = cut.start + cut.ci
+            while slot in migs:
+                slot += 1
+            address = self._address(gpu.gpu.uuid, cut.uuid, cut.gi, cut.ci, cut.profile)
+            migs[slot] = MigDevice(
+                address=address,
+                parent_address=parent,
+                slot=slot,
+                state=state,
+                gpu=gpu,
+                lists_pids=self._lists_pids,
+            )
+        return migs
+
+    def _address(self, *key: object) -> int:
+        if key not in self._addresses:
+            self._given += 1
+            self._addresses[key] = _FIRST + self._given * _STRIDE
+        return self._addresses[key]

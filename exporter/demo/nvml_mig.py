@@ -1,0 +1,46 @@
+"""Functions of the fake driver about MIG: whether a GPU is cut, and what a MIG device is."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from exporter.demo.nvml_board import Device, GpuDevice, MigDevice
+from exporter.demo.nvml_call import Function, numbers, target
+from exporter.demo.nvml_codes import NOT_SUPPORTED, refuse
+from exporter.demo.schema import MIB
+
+
+def _mode(device: GpuDevice) -> tuple[int, int]:
+    if device.state.gpu.mig is None:
+        return refuse(NOT_SUPPORTED)
+    enabled = int(device.state.is_cut)
+    return enabled, enabled
+
+
+def _max_count(device: GpuDevice) -> int:
+    mig = device.state.gpu.mig
+    return mig.max_slices if mig and mig.enabled else 0
+
+
+def _is_mig(device: Device) -> int:
+    return int(isinstance(device, MigDevice))
+
+
+def _attributes(device: MigDevice, reference: Any) -> None:
+    cut = device.state.instance
+    answer = target(reference)
+    answer.multiprocessorCount = cut.multiprocessors
+    answer.sharedCopyEngineCount = cut.gi_slices
+    answer.sharedDecoderCount = cut.gi_slices // 2
+    answer.gpuInstanceSliceCount = cut.gi_slices
+    answer.computeInstanceSliceCount = cut.compute_slices
+    answer.memorySizeMB = cut.memory_bytes // MIB
+
+
+FUNCTIONS: Mapping[str, Function] = {
+    "nvmlDeviceGetMigMode": numbers("gpu", _mode),
+    "nvmlDeviceGetMaxMigDeviceCount": numbers("gpu", _max_count),
+    "nvmlDeviceIsMigDeviceHandle": numbers("any", _is_mig),
+    "nvmlDeviceGetGpuInstanceId": numbers("mig", lambda device: device.state.instance.gi),
+    "nvmlDeviceGetComputeInstanceId": numbers("mig", lambda device: device.state.instance.ci),
+    "nvmlDeviceGetAttributes_v2": Function("mig", _attributes),
+}

@@ -1,0 +1,142 @@
+"""What is on the node at a given time: the scenario with the faults that are in force then.
+
+A pure function of scenario and time; nothing that was done before is remembered.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from exporter.demo.devices import keys
+from exporter.demo.schema import (
+    Container,
+    Fault,
+    Gpu,
+    KubeletDown,
+    KubeletHang,
+    KubeletRateLimit,
+    MigLayout,
+    NvmlError,
+    NvmlHang,
+    Pod,
+    PodAdd,
+    PodDelete,
+    Process,
+    ProcessExit,
+    Scenario,
+)
+
+# How long ago what is there from the start was started, in seconds.
+AGE = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A process that runs; without a pod it is the host's. ``born`` is scenario time, below 0 before it."""
+
+    process: Process
+    born: float
+    pod: Pod | None = None
+    container: Container | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Present:
+    """The node at ``time`` seconds; ``gpus`` are cut as they are then, ``faults`` are those in force."""
+
+    time: float
+    gpus: tuple[Gpu, ...]
+    pods: tuple[Pod, ...]
+    running: tuple[Running, ...]
+    faults: tuple[Fault, ...]
+    nvml_faults: tuple[NvmlError | NvmlHang, ...] = ()
+    kubelet_down: bool = False
+    kubelet_hang: bool = False
+    kubelet_rate_limit: bool = False
+
+
+def present(scenario: Scenario, time: float) -> Present:
+    """Return what is there at ``time`` seconds after the scenario's start."""
+    faults = tuple(sorted(filter(lambda fault: _active(fault, time), scenario.faults), key=_at))
+    gpus = tuple(_cut(gpu, index, faults) for index, gpu in enumerate(scenario.gpus))
+    pods = _pods(scenario, time, faults)
+    kinds = {type(fault) for fault in faults}
+    return Present(
+        time=time,
+        gpus=gpus,
+        pods=tuple(pod for pod, _ in pods.values()),
+        running=tuple(_running(scenario, time, faults, gpus, pods)),
+        faults=faults,
+        nvml_faults=tuple(fault for fault in faults if isinstance(fault, NvmlError | NvmlHang)),
+        kubelet_down=KubeletDown in kinds,
+        kubelet_hang=KubeletHang in kinds,
+        kubelet_rate_limit=KubeletRateLimit in kinds,
+    )
+
+
+def _at(fault: Fault) -> float:
+    return fault.at
+
+
+def _end(fault: Fault) -> float:
+    return float("inf") if fault.for_ is None else fault.at + fault.for_
+
+
+def _active(fault: Fault, time: float) -> bool:
+    return fault.at <= time < _end(fault)
+
+
+def _cut(gpu: Gpu, index: int, faults: tuple[Fault, ...]) -> Gpu:
+    for fault in faults:
+        if isinstance(fault, MigLayout) and fault.gpu == index and gpu.mig is not None:
+            gpu = replace(gpu, mig=replace(gpu.mig, enabled=True, instances=fault.instances))
+    return gpu
+
+
+def _pods(scenario: Scenario, time: float, faults: tuple[Fault, ...]) -> dict[str, tuple[Pod, float]]:
+    """Return the pods by name, each with the time at which it came."""
+    pods = {_name(pod): (pod, _back(scenario, time, _name(pod), -AGE)) for pod in scenario.pods}
+    for fault in faults:
+        if isinstance(fault, PodDelete):
+            pods.pop(fault.pod, None)
+        if isinstance(fault, PodAdd):
+            pods[_name(fault.pod)] = (fault.pod, fault.at)
+    return pods
+
+
+def _back(scenario: Scenario, time: float, pod: str, born: float) -> float:
+    """Return when a pod that was deleted for a while came back, ``born`` if it was not."""
+    ends = (_end(fault) for fault in scenario.faults if isinstance(fault, PodDelete) and fault.pod == pod)
+    return max((end for end in ends if end <= time), default=born)
+
+
+def _name(pod: Pod) -> str:
+    return f"{pod.namespace}/{pod.name}"
+
+
+def _running(
+    scenario: Scenario,
+    time: float,
+    faults: tuple[Fault, ...],
+    gpus: tuple[Gpu, ...],
+    pods: Mapping[str, tuple[Pod, float]],
+) -> Iterator[Running]:
+    gone = {fault.pid for fault in faults if isinstance(fault, ProcessExit)}
+    there = {key.mig_uuid or key.uuid for key, _, _ in keys(gpus)}
+    for running in _started(scenario, pods):
+        if running.process.pid not in gone and running.process.device in there:
+            yield replace(running, born=_restarted(scenario, time, running))
+
+
+def _started(scenario: Scenario, pods: Mapping[str, tuple[Pod, float]]) -> Iterator[Running]:
+    for process in scenario.host_processes:
+        yield Running(process=process, born=-AGE)
+    for pod, born in pods.values():
+        for container in pod.containers:
+            for process in container.processes:
+                yield Running(process=process, born=born, pod=pod, container=container)
+
+
+def _restarted(scenario: Scenario, time: float, running: Running) -> float:
+    exits = (fault for fault in scenario.faults if isinstance(fault, ProcessExit))
+    ends = (_end(fault) for fault in exits if fault.pid == running.process.pid)
+    return max((end for end in ends if end <= time), default=running.born)

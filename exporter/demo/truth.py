@@ -1,0 +1,154 @@
+"""What is so on a fake node, told from the scenario alone: the answer that an exporter must come to.
+
+It knows more than any driver tells: the use of single processes on an Ampere MIG instance, the memory of
+a process whose figure the driver withholds from the lists it gives out.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from exporter.demo.devices import keys, resolve
+from exporter.demo.machine import GpuState, ProcessState
+from exporter.demo.present import Present
+from exporter.demo.schema import Container, Gpu, Pod
+from exporter.model import ContainerRef, DeviceKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceTruth:
+    """A GPU or a MIG device, memory in bytes: total = used + free + reserved.
+
+    ``unattributed`` is what of ``memory_used`` no container of a pod holds; a MIG device shows the
+    memory of its whole GPU instance. ``sm_percent`` is the sum over its processes, None for a GPU that
+    is cut into MIG devices.
+    """
+
+    memory_total: int
+    memory_used: int
+    memory_reserved: int
+    unattributed: int
+    sm_percent: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerTruth:
+    """A container on a device: ``slices`` it holds (0: it only uses it), bytes, and percent of the device.
+
+    ``memory`` is None when the driver cannot tell that of one of its processes.
+    """
+
+    slices: int
+    processes: int
+    memory: int | None
+    sm_percent: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truth:
+    """The node at ``time`` seconds of the scenario.
+
+    ``unresolved`` counts by resource the allocated ids that mean no device of the node.
+    """
+
+    time: float
+    devices: Mapping[DeviceKey, DeviceTruth]
+    containers: Mapping[tuple[ContainerRef, DeviceKey], ContainerTruth]
+    unresolved: Mapping[str, int]
+
+
+def tell(now: Present, gpus: tuple[GpuState, ...]) -> Truth:
+    """Tell the truth of one moment."""
+    held, unresolved = _held(now)
+    return Truth(
+        time=now.time,
+        devices=dict(_devices(gpus)),
+        containers=_containers(gpus, held),
+        unresolved=unresolved,
+    )
+
+
+def _held(now: Present) -> tuple[dict[tuple[ContainerRef, DeviceKey], int], dict[str, int]]:
+    held: dict[tuple[ContainerRef, DeviceKey], int] = {}
+    unresolved: dict[str, int] = {}
+    for pod, container in _all_containers(now.pods):
+        for resource, ids in container.devices.items():
+            for device_id in dict.fromkeys(ids):
+                key = resolve(now.gpus, device_id)
+                if key is None:
+                    unresolved[resource] = unresolved.get(resource, 0) + 1
+                else:
+                    holding = (_reference(pod, container), key)
+                    held[holding] = held.get(holding, 0) + 1
+    return held, unresolved
+
+
+def _all_containers(pods: tuple[Pod, ...]) -> Iterator[tuple[Pod, Container]]:
+    return ((pod, container) for pod in pods for container in pod.containers)
+
+
+def _reference(pod: Pod, container: Container) -> ContainerRef:
+    return ContainerRef(pod.namespace, pod.name, container.name)
+
+
+def _containers(
+    gpus: tuple[GpuState, ...], held: Mapping[tuple[ContainerRef, DeviceKey], int]
+) -> dict[tuple[ContainerRef, DeviceKey], ContainerTruth]:
+    running: dict[tuple[ContainerRef, DeviceKey], list[ProcessState]] = {holding: [] for holding in held}
+    for state in gpus:
+        for process in state.processes:
+            if process.running.pod and process.running.container:
+                holder = _reference(process.running.pod, process.running.container)
+                running.setdefault((holder, _key(state.gpu, process)), []).append(process)
+    return {place: _container(held.get(place, 0), processes) for place, processes in running.items()}
+
+
+def _container(slices: int, processes: list[ProcessState]) -> ContainerTruth:
+    told = all(process.told for process in processes)
+    return ContainerTruth(
+        slices=slices,
+        processes=len(processes),
+        memory=sum(process.memory for process in processes) if told else None,
+        sm_percent=sum(process.sm for process in processes),
+    )
+
+
+def _key(gpu: Gpu, process: ProcessState) -> DeviceKey:
+    return DeviceKey(gpu.uuid, process.instance.uuid if process.instance else "")
+
+
+def _devices(gpus: tuple[GpuState, ...]) -> Iterator[tuple[DeviceKey, DeviceTruth]]:
+    for state in gpus:
+        yield (
+            DeviceKey(state.gpu.uuid),
+            DeviceTruth(
+                memory_total=state.gpu.memory_total,
+                memory_used=state.used,
+                memory_reserved=state.reserved,
+                unattributed=state.used - _of_pods(state.processes),
+                sm_percent=None if state.is_cut else sum(process.sm for process in state.processes),
+            ),
+        )
+        yield from _instances(state)
+
+
+def _instances(state: GpuState) -> Iterator[tuple[DeviceKey, DeviceTruth]]:
+    for key, _, cut in keys((state.gpu,)):
+        if cut is None:
+            continue
+        used = next(each.used for each in state.instances if each.instance is cut)
+        inside = [each for each in state.processes if each.instance and each.instance.gi == cut.gi]
+        own = [each for each in inside if each.instance is cut]
+        yield (
+            key,
+            DeviceTruth(
+                memory_total=cut.memory_bytes,
+                memory_used=used,
+                memory_reserved=cut.reserved,
+                unattributed=used - _of_pods(tuple(inside)),
+                sm_percent=sum(process.sm for process in own),
+            ),
+        )
+
+
+def _of_pods(processes: tuple[ProcessState, ...]) -> int:
+    return sum(process.memory for process in processes if process.running.pod)

@@ -1,0 +1,102 @@
+"""Parts of scenarios, and a bench to put them on: machine and driver, with time set by hand."""
+
+import ctypes
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pynvml
+import pytest
+
+from exporter.demo.machine import GpuState, Machine
+from exporter.demo.nvml import FakeNvml
+from exporter.demo.present import present
+from exporter.demo.scenario import Scenario, parse
+
+MIB = 1 << 20
+WALL = 1_700_000_000.0
+
+
+class Bench:
+    """A machine and its driver's library, without kubelet and files."""
+
+    def __init__(self, scenario: Scenario, seed: int = 0) -> None:
+        self.scenario = scenario
+        self.machine = Machine(seed)
+        self.nvml = FakeNvml(scenario.node, scenario.missing_functions, host_pid=scenario.host_pid)
+        self.gpus: tuple[GpuState, ...] = ()
+        self.step(0)
+
+    def step(self, t: float) -> tuple[GpuState, ...]:
+        """Bring machine and driver to that time."""
+        now = present(self.scenario, t)
+        self.gpus = self.machine.step(now, WALL + t)
+        self.nvml.show(self.gpus, now.nvml_faults)
+        return self.gpus
+
+
+def gpu(**changes: Any) -> dict[str, Any]:
+    """Make a plausible board: 16 GiB, 512 MiB reserved, 100 MiB that no process accounts for."""
+    board = {
+        "model": "NVIDIA Test",
+        "architecture": 7,
+        "memory_total": "16 GiB",
+        "memory_reserved": "512 MiB",
+        "overhead": "100 MiB",
+        "power_idle_mw": 20_000,
+        "power_max_mw": 120_000,
+        "temperature_base": 30,
+        "clocks": {"sm_idle": 210, "sm_max": 1410, "memory": 1215, "video_max": 1290},
+    }
+    return board | changes
+
+
+def instance(gi: int, start: int, **changes: Any) -> dict[str, Any]:
+    """Make one 1g.2gb instance."""
+    cut = {
+        "gi": gi,
+        "start": start,
+        "profile": "1g.2gb",
+        "memory_bytes": "2 GiB",
+        "multiprocessors": 14,
+    }
+    return cut | changes
+
+
+def pod(name: str, /, *processes: dict[str, Any], **container: Any) -> dict[str, Any]:
+    """Make a pod of one container."""
+    return {
+        "namespace": "ml",
+        "name": name,
+        "containers": [{"name": "main", "processes": list(processes)} | container],
+    }
+
+
+def document(**parts: Any) -> dict[str, Any]:
+    """Make a scenario of one GPU and no pods, with parts replaced."""
+    node = {
+        "name": "node-1",
+        "driver_version": "550.90.07",
+        "nvml_version": "12.550.90.07",
+        "cuda_version": 12040,
+    }
+    return {"name": "test", "node": node, "gpus": [gpu()]} | parts
+
+
+def made(**parts: Any) -> Scenario:
+    """Make the scenario of that document."""
+    return parse(json.dumps(document(**parts)), "test.json")
+
+
+def code_of(function: Callable[..., object], *arguments: object) -> int:
+    """Return the code of the error that a call of the binding raises."""
+    with pytest.raises(pynvml.NVMLError) as caught:
+        function(*arguments)
+    return int(caught.value.value)
+
+
+def listed(bench: Bench, function: str, handle: object) -> list[int]:
+    """Return the pids of a process list that not every binding has a wrapper for."""
+    infos, count = (pynvml.c_nvmlProcessInfo_v2_t * 8)(), ctypes.c_uint(8)
+    assert getattr(bench.nvml, function)(handle, ctypes.byref(count), infos) == pynvml.NVML_SUCCESS
+    return [infos[place].pid for place in range(count.value)]

@@ -1,0 +1,34 @@
+"""Finding scenarios."""
+
+from pathlib import Path
+
+import pytest
+
+from exporter.demo import catalog
+from exporter.demo.scenario import ScenarioError, dump
+from tests.demo.making import made
+
+
+def test_the_catalog_lists_what_it_loads():
+    """Every name has a description, and the default is one of them."""
+    scenarios = catalog.scenarios()
+    assert tuple(each.name for each in scenarios) == catalog.names()
+    assert all(each.description for each in scenarios)
+    assert catalog.DEFAULT in catalog.names()
+    assert catalog.load() == catalog.load(catalog.DEFAULT)
+
+
+def test_an_unknown_name_is_answered_with_the_known_ones():
+    """The error lists every scenario, and how to give a file."""
+    with pytest.raises(ScenarioError) as caught:
+        catalog.load("t5")
+    assert all(name in str(caught.value) for name in catalog.names())
+
+
+def test_a_path_loads_a_file(tmp_path: Path):
+    """What looks like a path is one."""
+    path = tmp_path / "mine.json"
+    path.write_text(dump(made()))
+    assert catalog.load(str(path)) == made()
+    with pytest.raises(ScenarioError, match=r"no\.json: No such file"):
+        catalog.load(str(tmp_path / "no.json"))

@@ -1,0 +1,261 @@
+"""The fake node as a whole: started, moved along, and gone without a trace."""
+
+import asyncio
+import re
+import threading
+from pathlib import Path
+
+import grpc.aio
+import pynvml
+import pytest
+
+from exporter.demo import catalog
+from exporter.demo.node import FakeNode
+from exporter.demo.scenario import dump, parse
+from exporter.model import ContainerRef, DeviceKey
+from podresources import messages
+from tests.demo.making import MIB, gpu, instance, made, pod
+
+
+def by_hand() -> float:
+    """Be a clock that stands still."""
+    return 0.0
+
+
+async def listed(node: FakeNode, within: float = 5.0) -> dict[tuple[str, str], set[str]]:
+    """Return what the kubelet's socket lists: (pod, resource) → ids."""
+    async with grpc.aio.insecure_channel(f"unix:{node.paths.pod_resources_socket}") as channel:
+        call = channel.unary_unary("/v1.PodResourcesLister/List")
+        answer = messages.ListPodResourcesResponse.FromString(await call(b"", timeout=within))
+    return {
+        (each.name, devices.resource_name): {
+            device_id
+            for other in container.devices
+            if other.resource_name == devices.resource_name
+            for device_id in other.device_ids
+        }
+        for each in answer.pod_resources
+        for container in each.containers
+        for devices in container.devices
+    }
+
+
+def use(node: FakeNode) -> None:
+    """Put the node's driver under the binding."""
+    pynvml.nvmlLib = node.nvml
+    pynvml._nvmlGetFunctionPointer_cache.clear()
+    pynvml.nvmlInit()
+
+
+@pytest.fixture(autouse=True)
+def _clean_binding():
+    """Leave no library behind in the binding."""
+    yield
+    pynvml.nvmlLib = None
+    pynvml._nvmlGetFunctionPointer_cache.clear()
+
+
+@pytest.mark.parametrize("name", catalog.names())
+async def test_every_scenario_runs_and_keeps_its_sums(name: str):
+    """Each scenario loads, round-trips, starts and acts out three minutes; its truth adds up all along."""
+    scenario = catalog.load(name)
+    assert scenario.name == name
+    assert scenario.description
+    assert parse(dump(scenario)) == scenario
+    async with FakeNode(scenario, clock=by_hand) as node:
+        assert node.name == scenario.node.name
+        for t in range(0, 181, 10):
+            await node.step(t)
+            truth = node.truth()
+            for device in truth.devices.values():
+                assert 0 <= device.unattributed <= device.memory_used
+                assert device.memory_used + device.memory_reserved <= device.memory_total
+                assert device.sm_percent is None or 0 <= device.sm_percent <= 100
+            assert sum(truth.unresolved.values()) == 0
+        assert node.time == 180
+
+
+async def test_driver_kubelet_and_files_tell_the_same():
+    """The driver's processes have files, the kubelet's ids are those of the driver."""
+    async with FakeNode(catalog.load("t4-timeslicing"), clock=by_hand) as node:
+        use(node)
+        ids = await listed(node)
+        uuids = set()
+        for index in range(pynvml.nvmlDeviceGetCount()):
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            uuids.add(pynvml.nvmlDeviceGetUUID(handle))
+            for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle):
+                assert (node.paths.proc_root / str(process.pid) / "cgroup").exists()
+        assert ids["infer-1", "nvidia.com/gpu"] == {f"{node.scenario.gpus[1].uuid}::{n}" for n in (0, 3, 7)}
+        assert {each.partition("::")[0] for group in ids.values() for each in group} <= uuids
+        assert len(node.kubelet.offered) == 40
+
+
+async def test_the_truth_of_a_shared_gpu():
+    """Replicas count as slices, processes as use, and the rest as unattributed."""
+    async with FakeNode(catalog.load("t4-timeslicing"), clock=by_hand) as node:
+        truth = node.truth()
+        boards = [DeviceKey(board.uuid) for board in node.scenario.gpus]
+        server = truth.containers[ContainerRef("team-a", "infer-1", "server"), boards[1]]
+        assert (server.slices, server.processes, server.memory) == (3, 2, (2460 + 1180) * MIB)
+        idle = truth.containers[ContainerRef("ml", "nb-bruno", "notebook"), boards[0]]
+        assert (idle.slices, idle.memory, idle.sm_percent) == (1, 0, 0)
+        rogue = truth.containers[ContainerRef("dev", "shell-oskar", "shell"), boards[3]]
+        assert (rogue.slices, rogue.memory, rogue.sm_percent) == (0, 820 * MIB, 24)
+        pinned = ContainerRef("research", "pinned", "main")
+        assert truth.containers[pinned, boards[2]].memory == 0
+        assert truth.containers[pinned, boards[3]].memory == 1024 * MIB
+        assert truth.devices[boards[0]].unattributed == (180 + 48) * MIB
+
+
+async def test_the_truth_of_mig_devices_and_unknown_ids():
+    """Instances share what their GPU instance holds; an unknown memory stays unknown; so do strange ids."""
+    cuts = [
+        instance(1, 0, ci=ci, profile="1c.3g.8gb", memory_bytes="8 GiB", size=4, overhead="1 MiB")
+        for ci in (0, 1)
+    ]
+    one = {"device": "{gpu:0/mig:0}", "memory": "1 GiB", "load": {"high": 40}}
+    two = {"device": "{gpu:0/mig:1}", "memory": None, "load": {"high": 30}}
+    devices = {"r": ["{gpu:0/mig:0}", "GPU-gone", "GPU-gone::1"]}
+    pods = [pod("a", one, devices=devices), pod("b", two)]
+    scenario = made(gpus=[gpu(mig={"instances": cuts})], pods=pods)
+    async with FakeNode(scenario, clock=by_hand) as node:
+        truth = node.truth()
+    mig = scenario.gpus[0].mig
+    assert mig is not None
+    whole = DeviceKey(scenario.gpus[0].uuid)
+    first, second = (DeviceKey(whole.uuid, each.uuid) for each in mig.instances)
+    assert truth.unresolved == {"r": 2}
+    assert truth.devices[first].memory_used == truth.devices[second].memory_used == 1025 * MIB
+    assert truth.devices[first].unattributed == MIB
+    assert (truth.devices[first].sm_percent, truth.devices[second].sm_percent) == (40, 30)
+    assert truth.devices[whole].sm_percent is None
+    assert truth.devices[whole].unattributed == 101 * MIB
+    assert truth.containers[ContainerRef("ml", "a", "main"), first].slices == 1
+    assert truth.containers[ContainerRef("ml", "b", "main"), second].memory is None
+    assert truth.containers[ContainerRef("ml", "b", "main"), second].sm_percent == 30
+
+
+async def test_the_same_seed_gives_the_same_node():
+    """Two nodes of one scenario and seed are alike at every step, with another seed they differ."""
+
+    async def story(seed: int) -> list[object]:
+        async with FakeNode(catalog.load("showcase"), clock=by_hand, seed=seed) as node:
+            truths = []
+            for t in (0, 7, 31, 90):
+                await node.step(t)
+                truths.append(node.truth())
+            return truths
+
+    assert await story(1) == await story(1)
+    assert await story(1) != await story(2)
+
+
+async def test_pods_come_and_go_at_the_kubelet():
+    """The kubelet lists a pod while it is there."""
+    async with FakeNode(catalog.load("h100-mixed"), clock=by_hand) as node:
+        seen = []
+        for t in (0, 30, 89, 90):
+            await node.step(t)
+            seen.append(("ablation-17", "nvidia.com/gpu") in await listed(node))
+        assert seen == [False, True, True, False]
+
+
+async def test_a_clock_moves_the_node():
+    """Advance goes to where the clock is."""
+    now = 0.0
+    async with FakeNode(made(), clock=lambda: now) as node:
+        now = 42.0
+        await node.advance()
+        assert node.time == 42
+
+
+async def test_without_a_clock_time_passes_by_itself():
+    """A node that is left alone moves on, as fast as it is told to."""
+    async with FakeNode(made(), speed=100) as node:
+        for _ in range(300):
+            await asyncio.sleep(0.01)
+            if node.time:
+                break
+        assert node.time > 50
+
+
+async def test_kubelet_faults():
+    """The kubelet goes and comes back, rejects, and hangs, each for its time."""
+    faults = [
+        {"kind": "kubelet_down", "at": 10, "for": 10},
+        {"kind": "kubelet_rate_limit", "at": 30, "for": 10},
+        {"kind": "kubelet_hang", "at": 50, "for": 10},
+    ]
+    pods = [pod("p", devices={"r": ["{gpu:0}"]})]
+    seen = []
+    async with FakeNode(made(pods=pods, faults=faults), clock=by_hand) as node:
+        for t in (0, 10, 20, 30, 40, 50, 60):
+            await node.step(t)
+            try:
+                seen.append(str(len(await listed(node, within=0.3))))
+            except grpc.aio.AioRpcError as error:
+                seen.append(error.code().name)
+    assert seen == ["1", "UNAVAILABLE", "1", "RESOURCE_EXHAUSTED", "1", "DEADLINE_EXCEEDED", "1"]
+
+
+async def test_a_node_may_start_without_its_kubelet():
+    """A fault may be in force from the start."""
+    async with FakeNode(made(faults=[{"kind": "kubelet_down", "for": 5}]), clock=by_hand) as node:
+        assert not node.paths.pod_resources_socket.exists()
+        await node.step(5)
+        assert await listed(node) == {}
+
+
+async def test_paths_lead_to_the_node():
+    """Every path that the exporter is given exists and is of this node."""
+    async with FakeNode(catalog.load("a10-mps"), clock=by_hand) as node:
+        paths = node.paths
+        assert paths.pod_resources_socket.is_socket()
+        assert paths.pods_api_socket.is_socket()
+        assert paths.kubelet_root.is_dir()
+        assert (paths.proc_root / "uptime").is_file()
+        assert (paths.sys_root / "module/nvidia/version").is_file()
+        assert re.match(
+            r"vision_detector-0_[0-9a-f-]{36}$", min(each.name for each in paths.pod_logs.iterdir())
+        )
+
+
+async def test_an_old_kubelet_and_no_names():
+    """An old kubelet serves no v1, and a node without the Pods API has no socket for it."""
+    async with FakeNode(catalog.load("old-driver"), clock=by_hand) as node:
+        assert not node.paths.pods_api_socket.exists()
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await listed(node)
+        assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+async def test_nothing_is_left_behind():
+    """After the end there is no folder, no task and no thread that still hangs in the driver."""
+    hang = {"kind": "nvml_hang", "function": "nvmlDeviceGetCount_v2"}
+    threads = threading.active_count()
+    async with FakeNode(made(faults=[hang])) as node:
+        use(node)
+        root = node.paths.proc_root.parent
+        caller = threading.Thread(target=pynvml.nvmlDeviceGetCount)
+        caller.start()
+        assert root.is_dir()
+    caller.join(5)
+    assert not caller.is_alive()
+    assert not root.exists()
+    assert threading.active_count() <= threads + 1
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_given_folder_is_kept(tmp_path: Path):
+    """A folder that was given is filled and left to its owner."""
+    async with FakeNode(made(), root=tmp_path, clock=by_hand):
+        pass
+    assert (tmp_path / "proc/uptime").exists()
+
+
+async def test_a_start_that_fails_cleans_up(tmp_path: Path):
+    """When the files cannot be written the error is shown and the kubelet is stopped."""
+    (tmp_path / "proc").write_text("in the way")
+    with pytest.raises(FileExistsError):
+        await FakeNode(made(), root=tmp_path, clock=by_hand).__aenter__()

@@ -1,0 +1,139 @@
+"""Scripted faults of the driver, and the count of its calls."""
+
+import threading
+import time
+from collections.abc import Callable
+
+import pynvml
+import pytest
+
+from tests.demo.making import Bench, gpu, instance, made
+
+Put = Callable[..., Bench]
+POWER = "nvmlDeviceGetPowerUsage"
+
+
+def power(index: int) -> int | str:
+    """Return the power of a GPU, or the name of the error."""
+    try:
+        return int(pynvml.nvmlDeviceGetPowerUsage(pynvml.nvmlDeviceGetHandleByIndex(index)))
+    except pynvml.NVMLError as error:
+        return type(error).__name__
+
+
+def test_an_error_lasts_from_its_time_to_its_end(bench: Put):
+    """A fault is in force for its time alone, and on its device alone."""
+    fault = {
+        "kind": "nvml_error",
+        "at": 20,
+        "for": 10,
+        "function": POWER,
+        "device": "{gpu:1}",
+        "code": "UNKNOWN",
+    }
+    node = bench(made(gpus=[gpu(count=2)], faults=[fault]))
+    seen = []
+    for t in (0, 19, 20, 29, 30):
+        node.step(t)
+        seen.append((power(0), power(1)))
+    good, bad = (20_000, 20_000), (20_000, "NVMLError_Unknown")
+    assert seen == [good, good, bad, bad, good]
+
+
+def test_a_lost_gpu_fails_every_call_about_it_and_its_instances(bench: Put):
+    """With no function named all calls fail, from finding the device to those about its MIG devices."""
+    fault = {"kind": "nvml_error", "at": 5, "device": "{gpu:1}", "code": "GPU_IS_LOST"}
+    cut = gpu(mig={"instances": [instance(1, 0)]})
+    node = bench(made(gpus=[gpu(), cut], faults=[fault]))
+    mig = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(pynvml.nvmlDeviceGetHandleByIndex(1), 0)
+    node.step(5)
+    for call in (
+        lambda: pynvml.nvmlDeviceGetHandleByIndex(1),
+        lambda: pynvml.nvmlDeviceGetMemoryInfo(mig),
+        lambda: pynvml.nvmlDeviceGetHandleByUUID(node.scenario.gpus[1].uuid),
+    ):
+        with pytest.raises(pynvml.NVMLError_GpuIsLost):
+            call()
+    assert pynvml.nvmlDeviceGetCount() == 2
+    assert power(0) == 20_000
+
+
+def test_a_fault_of_one_mig_device_spares_its_parent(bench: Put):
+    """A device of a fault may be a MIG device."""
+    fault = {"kind": "nvml_error", "device": "{gpu:0/mig:0}", "code": "NO_PERMISSION"}
+    bench(made(gpus=[gpu(mig={"instances": [instance(1, 0), instance(2, 1)]})], faults=[fault]))
+    parent = pynvml.nvmlDeviceGetHandleByIndex(0)
+    assert pynvml.nvmlDeviceGetMemoryInfo(parent).total
+    good = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(parent, 1)
+    assert pynvml.nvmlDeviceGetMemoryInfo(good).total
+    bad = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(parent, 0)
+    with pytest.raises(pynvml.NVMLError_NoPermission):
+        pynvml.nvmlDeviceGetMemoryInfo(bad)
+
+
+def test_a_driver_that_is_not_loaded_cannot_be_opened(bench: Put):
+    """An error of init is what the binding raises from it."""
+    fault = {"kind": "nvml_error", "function": "nvmlInitWithFlags", "code": "DRIVER_NOT_LOADED"}
+    bench(made(gpus=[], faults=[fault]), opened=False)
+    with pytest.raises(pynvml.NVMLError_DriverNotLoaded):
+        pynvml.nvmlInit()
+
+
+def test_a_hang_for_some_time_returns_by_itself(bench: Put):
+    """A call that hangs for a while answers after it."""
+    bench(made(faults=[{"kind": "nvml_hang", "function": POWER, "seconds": 0.05}]))
+    before = time.monotonic()
+    assert power(0) == 20_000
+    assert time.monotonic() - before >= 0.05
+
+
+def hanging(node: Bench) -> tuple[threading.Thread, list[int | str]]:
+    """Call in a thread, and wait until the call is in the driver."""
+    answers: list[int | str] = []
+    thread = threading.Thread(target=lambda: answers.append(power(0)))
+    thread.start()
+    deadline = time.monotonic() + 5
+    while not node.nvml.calls[POWER, node.scenario.gpus[0].uuid] and time.monotonic() < deadline:
+        time.sleep(0.001)
+    return thread, answers
+
+
+@pytest.mark.parametrize("ending", ["the fault is over", "released"])
+def test_a_hang_without_end_returns_when(bench: Put, ending: str):
+    """A hung call comes back when its fault is over or all is released, and holds up no other call."""
+    fault = {"kind": "nvml_hang", "function": POWER, "device": "{gpu:0}", "for": 10}
+    node = bench(made(gpus=[gpu(count=2)], faults=[fault]))
+    thread, answers = hanging(node)
+    assert power(1) == 20_000
+    assert thread.is_alive()
+    if ending == "released":
+        node.nvml.release()
+    else:
+        node.step(10)
+    thread.join(5)
+    assert answers == [20_000]
+    assert power(0) == 20_000
+
+
+def test_calls_are_counted_by_function_and_device(bench: Put):
+    """Every call counts, the failing ones too; those about no device count under no name."""
+    node = bench(made(gpus=[gpu(count=2, unsupported=[POWER])]))
+    uuids = [board.uuid for board in node.scenario.gpus]
+    assert [power(0), power(0), power(1)] == ["NVMLError_NotSupported"] * 3
+    assert node.nvml.calls[POWER, uuids[0]] == 2
+    assert node.nvml.calls["nvmlDeviceGetHandleByIndex_v2", uuids[1]] == 1
+    assert node.nvml.calls["nvmlInitWithFlags", ""] == 1
+    assert node.nvml.total_calls == 7
+
+
+def test_many_threads_may_call_at_once(bench: Put):
+    """No call is lost when threads call together while the node moves on."""
+    node = bench(made(gpus=[gpu(count=2)]))
+    threads = [threading.Thread(target=lambda: [power(1) for _ in range(200)]) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for t in range(50):
+        node.step(t)
+    for thread in threads:
+        thread.join()
+    assert node.nvml.calls[POWER, node.scenario.gpus[1].uuid] == 1600

@@ -1,0 +1,221 @@
+"""The fake driver on whole GPUs, through the unmodified binding."""
+
+import ctypes
+from collections.abc import Callable
+
+import pynvml
+import pytest
+
+from tests.demo.making import MIB, Bench, code_of, gpu, listed, made, pod
+
+BUSY = {"memory": "4 GiB", "load": {"high": 50}}
+Put = Callable[..., Bench]
+
+
+@pytest.fixture
+def node(bench: Put) -> Bench:
+    """Two GPUs; on the first a busy process of a pod."""
+    board = gpu(
+        count=2, fan=30, serial="S-{n}", memory_temperature=True, pcie_replays=7, compute_mode="prohibited"
+    )
+    return bench(made(gpus=[board], pods=[pod("p", BUSY | {"device": "{gpu:0}"})]))
+
+
+def first() -> object:
+    """Return the handle of the first GPU."""
+    return pynvml.nvmlDeviceGetHandleByIndex(0)
+
+
+class TemperatureV1(ctypes.Structure):
+    """The record of nvmlDeviceGetTemperatureV, which older bindings do not have."""
+
+    _fields_ = (("version", ctypes.c_uint), ("sensorType", ctypes.c_int), ("temperature", ctypes.c_int))
+
+
+def versioned_temperature(node: Bench, handle: object, version: int) -> tuple[int, int]:
+    """Return the code and the temperature of the newer call."""
+    record = TemperatureV1(version=version)
+    return node.nvml.nvmlDeviceGetTemperatureV(handle, ctypes.byref(record)), record.temperature
+
+
+def test_nothing_answers_before_init_and_after_the_last_shutdown(bench: Put):
+    """Opening is counted, and without it calls are refused."""
+    bench(made(), opened=False)
+    assert code_of(pynvml.nvmlDeviceGetCount) == pynvml.NVML_ERROR_UNINITIALIZED
+    pynvml.nvmlInit()
+    pynvml.nvmlInit()
+    pynvml.nvmlShutdown()
+    assert pynvml.nvmlDeviceGetCount() == 1
+    pynvml.nvmlShutdown()
+    assert code_of(pynvml.nvmlDeviceGetCount) == pynvml.NVML_ERROR_UNINITIALIZED
+    assert code_of(pynvml.nvmlShutdown) == pynvml.NVML_ERROR_UNINITIALIZED
+
+
+def test_versions(node: Bench):
+    """The driver says its versions and what its errors mean."""
+    assert pynvml.nvmlSystemGetDriverVersion() == "550.90.07"
+    assert pynvml.nvmlSystemGetNVMLVersion() == "12.550.90.07"
+    assert pynvml.nvmlSystemGetCudaDriverVersion() == 12040
+    assert pynvml.nvmlSystemGetCudaDriverVersion_v2() == 12040
+    assert pynvml.nvmlErrorString(pynvml.NVML_ERROR_GPU_IS_LOST) == "Gpu is lost"
+    assert pynvml.nvmlErrorString(0) == "Success"
+    assert pynvml.nvmlErrorString(4711) == "Unknown code 4711"
+    assert node.nvml.calls["nvmlSystemGetDriverVersion", ""] == 1
+
+
+def test_devices_are_found_by_index_uuid_and_address(node: Bench):
+    """Every way to a device gives the same handle, and each says when there is none."""
+    board = node.scenario.gpus[1]
+    handle = pynvml.nvmlDeviceGetHandleByIndex(1)
+    assert pynvml.nvmlDeviceGetCount() == 2
+    for other in (
+        pynvml.nvmlDeviceGetHandleByUUID(board.uuid),
+        pynvml.nvmlDeviceGetHandleByPciBusId(board.pci_bus_id),
+        pynvml.nvmlDeviceGetHandleByPciBusId(board.pci_bus_id[4:].lower()),
+        pynvml.nvmlDeviceGetHandleByPciBusId(board.pci_bus_id[9:]),
+    ):
+        assert ctypes.cast(other, ctypes.c_void_p).value == ctypes.cast(handle, ctypes.c_void_p).value
+    assert code_of(pynvml.nvmlDeviceGetHandleByIndex, 2) == pynvml.NVML_ERROR_INVALID_ARGUMENT
+    assert code_of(pynvml.nvmlDeviceGetHandleByUUID, "GPU-no") == pynvml.NVML_ERROR_NOT_FOUND
+    assert code_of(pynvml.nvmlDeviceGetHandleByPciBusId, "0000:99:00.0") == pynvml.NVML_ERROR_NOT_FOUND
+    assert code_of(pynvml.nvmlDeviceGetUUID, None) == pynvml.NVML_ERROR_INVALID_ARGUMENT
+
+
+def test_identity(node: Bench):
+    """A device says who it is."""
+    board, handle = node.scenario.gpus[1], pynvml.nvmlDeviceGetHandleByIndex(1)
+    assert pynvml.nvmlDeviceGetUUID(handle) == board.uuid
+    assert pynvml.nvmlDeviceGetName(handle) == "NVIDIA Test"
+    assert pynvml.nvmlDeviceGetIndex(handle) == 1
+    assert pynvml.nvmlDeviceGetMinorNumber(handle) == 1
+    assert pynvml.nvmlDeviceGetSerial(handle) == "S-1"
+    assert pynvml.nvmlDeviceGetArchitecture(handle) == 7
+    assert pynvml.nvmlDeviceGetComputeMode(handle) == pynvml.NVML_COMPUTEMODE_PROHIBITED
+    assert pynvml.nvmlDeviceIsMigDeviceHandle(handle).value == 0
+    info = pynvml.nvmlDeviceGetPciInfo(handle)
+    assert (info.busId, info.busIdLegacy) == ("00000000:0F:00.0", "0000:0F:00.0")
+    assert (info.domain, info.bus, info.device) == (0, 0x0F, 0)
+
+
+def test_the_old_form_of_a_pci_address_is_short(node: Bench):
+    """The second version of the record has a domain of four digits."""
+    info = pynvml.nvmlPciInfo_v2_t()
+    assert node.nvml.nvmlDeviceGetPciInfo_v2(first(), ctypes.byref(info)) == 0
+    assert info.busId == "0000:07:00.0"
+
+
+@pytest.mark.usefixtures("node")
+def test_memory_adds_up_in_both_versions():
+    """Used leaves out what is reserved in the second version and holds it in the first."""
+    new = pynvml.nvmlDeviceGetMemoryInfo(first(), version=pynvml.nvmlMemory_v2)
+    old = pynvml.nvmlDeviceGetMemoryInfo(first())
+    assert (new.total, new.reserved, new.used) == (16384 * MIB, 512 * MIB, (4096 + 100) * MIB)
+    assert new.total == new.used + new.free + new.reserved
+    assert (old.total, old.used, old.free) == (new.total, new.used + new.reserved, new.free)
+    assert code_of(pynvml.nvmlDeviceGetMemoryInfo, first(), 1) == pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH
+    bar = pynvml.nvmlDeviceGetBAR1MemoryInfo(first())
+    assert bar.bar1Total == bar.bar1Used + bar.bar1Free == 256 * MIB
+
+
+def test_activity_and_heat_follow_the_load(node: Bench):
+    """A GPU at half load shows it in every reading, an idle one shows that it is idle."""
+    handle, idle = first(), pynvml.nvmlDeviceGetHandleByIndex(1)
+    node.step(1)
+    node.step(200)
+    assert pynvml.nvmlDeviceGetUtilizationRates(handle).gpu == 50
+    assert pynvml.nvmlDeviceGetUtilizationRates(idle).gpu == 0
+    assert pynvml.nvmlDeviceGetEncoderUtilization(handle) == [0, 167_000]
+    assert pynvml.nvmlDeviceGetDecoderUtilization(handle) == [0, 167_000]
+    assert pynvml.nvmlDeviceGetPowerUsage(handle) == 70_000
+    assert pynvml.nvmlDeviceGetPowerUsage(idle) == 20_000
+    assert pynvml.nvmlDeviceGetEnforcedPowerLimit(handle) == 120_000
+    assert pynvml.nvmlDeviceGetPowerManagementLimit(handle) == 120_000
+    assert pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU) == 51
+    assert versioned_temperature(node, handle, 0x0100000C) == (0, 51)
+    assert versioned_temperature(node, handle, 0x0200000C)[0] == pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH
+    assert code_of(pynvml.nvmlDeviceGetTemperature, handle, 5) == pynvml.NVML_ERROR_INVALID_ARGUMENT
+    assert pynvml.nvmlDeviceGetFanSpeed(handle) == pynvml.nvmlDeviceGetFanSpeed_v2(handle, 0) == 51
+    assert pynvml.nvmlDeviceGetNumFans(handle) == 1
+    assert pynvml.nvmlDeviceGetPcieReplayCounter(handle) == 7
+    assert pynvml.nvmlDeviceGetCurrentClocksEventReasons(idle) == 1
+    assert pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle) == 0
+
+
+def test_clocks(node: Bench):
+    """Clocks are up when there is work, at rest when there is none, and have a maximum."""
+    handle, idle = first(), pynvml.nvmlDeviceGetHandleByIndex(1)
+    for kind, at_work, at_rest, most in (
+        (pynvml.NVML_CLOCK_SM, 1410, 210, 1410),
+        (pynvml.NVML_CLOCK_GRAPHICS, 1410, 210, 1410),
+        (pynvml.NVML_CLOCK_MEM, 1215, 1215, 1215),
+        (pynvml.NVML_CLOCK_VIDEO, 1290, 192, 1290),
+    ):
+        assert pynvml.nvmlDeviceGetClockInfo(handle, kind) == at_work
+        assert pynvml.nvmlDeviceGetClockInfo(idle, kind) == at_rest
+        assert pynvml.nvmlDeviceGetMaxClockInfo(handle, kind) == most
+    assert code_of(pynvml.nvmlDeviceGetClockInfo, handle, 9) == pynvml.NVML_ERROR_INVALID_ARGUMENT
+    assert node.gpus[0].utilization == 50
+
+
+def test_energy_is_the_integral_of_power(node: Bench):
+    """A hundred seconds at 70 W are 7000 J, and the count never falls."""
+    before = pynvml.nvmlDeviceGetTotalEnergyConsumption(first())
+    node.step(100)
+    assert pynvml.nvmlDeviceGetTotalEnergyConsumption(first()) - before == 7_000_000
+
+
+def test_field_values_carry_their_own_codes(node: Bench):
+    """Known fields have values, others say that they are not supported, each for itself."""
+    node.step(10)
+    values = pynvml.nvmlDeviceGetFieldValues(first(), [82, 83, 94, (138, 0)])
+    assert [value.nvmlReturn for value in values] == [0, 0, 0, pynvml.NVML_ERROR_NOT_SUPPORTED]
+    assert values[0].value.uiVal == pynvml.nvmlDeviceGetTemperature(first(), 0) + 6
+    assert values[1].value.ullVal == pynvml.nvmlDeviceGetTotalEnergyConsumption(first())
+    assert values[2].value.uiVal == 7
+    assert values[0].timestamp == 1_700_000_010_000_000
+
+
+def test_a_board_without_a_reading_says_not_supported(bench: Put):
+    """Fans, serial, BAR1, memory temperature and named calls are missing where the board has none."""
+    bench(made(gpus=[gpu(serial=None, bar1_total=None, unsupported=["nvmlDeviceGetPowerUsage"])]))
+    for function in (
+        pynvml.nvmlDeviceGetFanSpeed,
+        pynvml.nvmlDeviceGetSerial,
+        pynvml.nvmlDeviceGetBAR1MemoryInfo,
+        pynvml.nvmlDeviceGetPowerUsage,
+        pynvml.nvmlDeviceGetMigMode,
+        pynvml.nvmlDeviceGetAttributes,
+        pynvml.nvmlDeviceGetGpuInstanceId,
+    ):
+        assert code_of(function, first()) == pynvml.NVML_ERROR_NOT_SUPPORTED
+    assert code_of(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, first(), 0) == pynvml.NVML_ERROR_NOT_SUPPORTED
+    assert pynvml.nvmlDeviceGetFieldValues(first(), [82])[0].nvmlReturn == pynvml.NVML_ERROR_NOT_SUPPORTED
+    assert pynvml.nvmlDeviceGetMaxMigDeviceCount(first()) == 0
+    assert pynvml.nvmlDeviceGetNumFans(first()) == 0
+
+
+def test_a_text_that_does_not_fit_is_refused(node: Bench):
+    """A buffer that is too small is not overrun."""
+    buffer = ctypes.create_string_buffer(8)
+    assert node.nvml.nvmlDeviceGetUUID(first(), buffer, 8) == pynvml.NVML_ERROR_INSUFFICIENT_SIZE
+    assert buffer.value == b""
+
+
+def test_a_missing_function_is_an_old_driver(bench: Put):
+    """What an old driver does not have, the binding reports as such."""
+    missing = ["nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetComputeRunningProcesses_v3"]
+    node = bench(made(missing_functions=missing, pods=[pod("p", BUSY | {"device": "{gpu:0}", "pid": 42})]))
+    not_found = pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
+    assert code_of(pynvml.nvmlDeviceGetMemoryInfo, first(), pynvml.nvmlMemory_v2) == not_found
+    assert pynvml.nvmlDeviceGetMemoryInfo(first()).total == 16384 * MIB
+    # The newer bindings have an error of their own for this.
+    with pytest.raises(getattr(pynvml, "NVMLLibraryMismatchError", pynvml.NVMLError)):
+        pynvml.nvmlDeviceGetComputeRunningProcesses(first())
+    assert listed(node, "nvmlDeviceGetComputeRunningProcesses_v2", first()) == [42]
+
+
+def test_full_load_meets_the_power_limit(bench: Put):
+    """A GPU at full load draws its limit and says that the limit holds it back."""
+    bench(made(pods=[pod("p", {"device": "{gpu:0}", "load": {"high": 100}})]))
+    assert pynvml.nvmlDeviceGetPowerUsage(first()) == 120_000
+    assert pynvml.nvmlDeviceGetCurrentClocksEventReasons(first()) == 4

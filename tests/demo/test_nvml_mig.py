@@ -1,0 +1,223 @@
+"""The fake driver on GPUs that are cut, through the unmodified binding."""
+
+import ctypes
+from collections.abc import Callable
+
+import pynvml
+import pytest
+
+from tests.demo.making import MIB, Bench, code_of, gpu, instance, made, pod
+
+Put = Callable[..., Bench]
+LAYOUT = {
+    "instances": [
+        instance(7, 0, overhead="8 MiB"),
+        instance(2, 4, profile="3g.8gb", memory_bytes="8 GiB", size=4, multiprocessors=42, reserved="16 MiB"),
+    ]
+}
+PODS = [
+    pod("small", {"device": "{gpu:0/mig:0}", "pid": 101, "memory": "1 GiB", "load": {"high": 70}}),
+    pod("large", {"device": "{gpu:0/mig:1}", "pid": 102, "memory": "3 GiB", "load": {"high": 70}}),
+]
+
+
+@pytest.fixture
+def node(bench: Put) -> Bench:
+    """One GPU cut into 1g and 3g, a process on each."""
+    return bench(made(gpus=[gpu(mig=LAYOUT, fan=20)], pods=PODS))
+
+
+def parent() -> object:
+    """Return the handle of the GPU."""
+    return pynvml.nvmlDeviceGetHandleByIndex(0)
+
+
+def cut(slot: int) -> object:
+    """Return the handle of a MIG device."""
+    return pynvml.nvmlDeviceGetMigDeviceHandleByIndex(parent(), slot)
+
+
+def test_slots_are_sparse(node: Bench):
+    """MIG devices sit at the slots of their placement, and the others are empty."""
+    assert pynvml.nvmlDeviceGetMigMode(parent()) == [1, 1]
+    assert pynvml.nvmlDeviceGetMaxMigDeviceCount(parent()) == 7
+    found = []
+    for slot in range(7):
+        try:
+            found.append((slot, pynvml.nvmlDeviceGetUUID(cut(slot))))
+        except pynvml.NVMLError_NotFound:
+            continue
+    mig = node.scenario.gpus[0].mig
+    assert mig is not None
+    assert found == [(0, mig.instances[0].uuid), (4, mig.instances[1].uuid)]
+    invalid = pynvml.NVML_ERROR_INVALID_ARGUMENT
+    assert code_of(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, parent(), 7) == invalid
+
+
+def test_what_a_mig_device_is(node: Bench):
+    """A MIG device says its profile, ids, slices and parent."""
+    handle = cut(4)
+    assert pynvml.nvmlDeviceIsMigDeviceHandle(handle).value == 1
+    assert pynvml.nvmlDeviceGetName(handle) == "NVIDIA Test MIG 3g.8gb"
+    assert pynvml.nvmlDeviceGetIndex(handle) == 4
+    assert pynvml.nvmlDeviceGetGpuInstanceId(handle) == 2
+    assert pynvml.nvmlDeviceGetComputeInstanceId(handle) == 0
+    attributes = pynvml.nvmlDeviceGetAttributes(handle)
+    assert attributes.multiprocessorCount == 42
+    assert (attributes.gpuInstanceSliceCount, attributes.computeInstanceSliceCount) == (3, 3)
+    assert attributes.memorySizeMB == 8192
+    above = pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
+    assert pynvml.nvmlDeviceGetUUID(above) == node.scenario.gpus[0].uuid
+    uuid = pynvml.nvmlDeviceGetUUID(handle)
+    assert pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByUUID(uuid)) == "NVIDIA Test MIG 3g.8gb"
+
+
+def test_memory_of_instances_adds_up_to_the_parents(node: Bench):
+    """What the instances use and reserve is what the GPU uses and reserves, beside its own overhead."""
+    version = pynvml.nvmlMemory_v2
+    infos = [pynvml.nvmlDeviceGetMemoryInfo(cut(slot), version=version) for slot in (0, 4)]
+    whole = pynvml.nvmlDeviceGetMemoryInfo(parent(), version=version)
+    assert [info.used for info in infos] == [(1024 + 8) * MIB, 3072 * MIB]
+    assert [info.reserved for info in infos] == [0, 16 * MIB]
+    assert all(info.total == info.used + info.free + info.reserved for info in [*infos, whole])
+    assert whole.used == sum(info.used for info in infos) + 100 * MIB
+    assert whole.reserved == sum(info.reserved for info in infos) + 512 * MIB
+    assert pynvml.nvmlDeviceGetBAR1MemoryInfo(cut(0)).bar1Total == 256 * MIB
+    assert node.gpus[0].used == whole.used
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "UtilizationRates",
+        "EncoderUtilization",
+        "DecoderUtilization",
+        "ComputeMode",
+    ],
+)
+def test_what_a_cut_gpu_does_not_say(node: Bench, name: str):
+    """With MIG enabled the whole GPU has no utilization."""
+    assert node.gpus[0].is_cut
+    assert code_of(getattr(pynvml, f"nvmlDeviceGet{name}"), parent()) == pynvml.NVML_ERROR_NOT_SUPPORTED
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "code"),
+    [
+        ("UtilizationRates", (), 3),
+        ("EncoderUtilization", (), 3),
+        ("DecoderUtilization", (), 3),
+        ("ProcessUtilization", (0,), 3),
+        ("PowerUsage", (), 3),
+        ("EnforcedPowerLimit", (), 3),
+        ("TotalEnergyConsumption", (), 3),
+        ("Temperature", (0,), 3),
+        ("FanSpeed", (), 3),
+        ("ClockInfo", (0,), 3),
+        ("PcieReplayCounter", (), 3),
+        ("CurrentClocksEventReasons", (), 3),
+        ("FieldValues", ([83],), 3),
+        ("MigMode", (), 3),
+        ("Architecture", (), 2),
+    ],
+)
+def test_what_a_mig_device_does_not_say(node: Bench, name: str, arguments: tuple[object, ...], code: int):
+    """Power, heat, clocks and utilization are not a MIG device's."""
+    assert node.gpus[0].is_cut
+    assert code_of(getattr(pynvml, f"nvmlDeviceGet{name}"), cut(0), *arguments) == code
+
+
+def test_what_stays_with_the_parent(node: Bench):
+    """The cut GPU still has power, heat, clocks and an architecture; it has no instance id."""
+    assert pynvml.nvmlDeviceGetPowerUsage(parent()) > 20_000
+    assert pynvml.nvmlDeviceGetArchitecture(parent()) == 7
+    assert pynvml.nvmlDeviceGetClockInfo(parent(), pynvml.NVML_CLOCK_SM) > 210
+    assert pynvml.nvmlDeviceGetComputeMode(cut(0)) == pynvml.NVML_COMPUTEMODE_DEFAULT
+    for name in ("GpuInstanceId", "ComputeInstanceId", "Attributes"):
+        assert (
+            code_of(getattr(pynvml, f"nvmlDeviceGet{name}"), parent()) == pynvml.NVML_ERROR_INVALID_ARGUMENT
+        )
+    assert code_of(pynvml.nvmlDeviceGetProcessUtilization, parent(), 0) == pynvml.NVML_ERROR_NOT_SUPPORTED
+    assert node.gpus[0].power_mw == pynvml.nvmlDeviceGetPowerUsage(parent())
+
+
+def test_power_counts_an_instance_by_its_slices(node: Bench):
+    """One slice and three slices of seven, each at 70 %, are 40 % of the GPU."""
+    assert node.gpus[0].power_mw == 20_000 + 40_000
+
+
+def test_process_lists_of_parent_and_instances(node: Bench):
+    """The parent lists all processes with their instance, a MIG device its own."""
+    listed = pynvml.nvmlDeviceGetComputeRunningProcesses(parent())
+    assert [(each.pid, each.gpuInstanceId, each.computeInstanceId) for each in listed] == [
+        (101, 7, 0),
+        (102, 2, 0),
+    ]
+    own = pynvml.nvmlDeviceGetComputeRunningProcesses(cut(4))
+    assert [(each.pid, each.usedGpuMemory) for each in own] == [(102, 3 * 1024 * MIB)]
+    assert node.nvml.calls["nvmlDeviceGetComputeRunningProcesses_v3", node.scenario.gpus[0].uuid] == 2
+
+
+def test_compute_instances_of_one_gpu_instance_share_its_memory(bench: Put):
+    """Both show the same memory; each lists its own processes and has its own SMs."""
+    cuts = [
+        instance(
+            1,
+            0,
+            ci=ci,
+            profile=f"{slices}c.3g.8gb",
+            memory_bytes="8 GiB",
+            size=4,
+            multiprocessors=14 * slices,
+        )
+        for ci, slices in ((0, 1), (1, 2))
+    ]
+    pods = [
+        pod("a", {"device": "{gpu:0/mig:0}", "pid": 201, "memory": "1 GiB"}),
+        pod("b", {"device": "{gpu:0/mig:1}", "pid": 202, "memory": "2 GiB"}),
+    ]
+    bench(made(gpus=[gpu(mig={"instances": cuts})], pods=pods))
+    for slot, pid, slices in ((0, 201, 1), (1, 202, 2)):
+        assert pynvml.nvmlDeviceGetMemoryInfo(cut(slot)).used == 3 * 1024 * MIB
+        assert [each.pid for each in pynvml.nvmlDeviceGetComputeRunningProcesses(cut(slot))] == [pid]
+        attributes = pynvml.nvmlDeviceGetAttributes(cut(slot))
+        assert (attributes.computeInstanceSliceCount, attributes.gpuInstanceSliceCount) == (slices, 3)
+    assert pynvml.nvmlDeviceGetMemoryInfo(parent()).used == (3 * 1024 + 100 + 512) * MIB
+
+
+def test_a_new_layout_invalidates_handles_and_ends_processes(bench: Put):
+    """After a re-cut the handle of a destroyed device is refused, and one that stayed works."""
+    kept = LAYOUT["instances"][0]
+    fault = {"kind": "mig_layout", "at": 10, "for": 10, "gpu": 0, "instances": [kept, instance(2, 4)]}
+    node = bench(made(gpus=[gpu(mig=LAYOUT)], pods=PODS, faults=[fault]))
+    stays, goes = cut(0), cut(4)
+    before = pynvml.nvmlDeviceGetUUID(goes)
+    node.step(10)
+    assert pynvml.nvmlDeviceGetGpuInstanceId(stays) == 7
+    for name in ("UUID", "MemoryInfo", "GpuInstanceId", "ComputeRunningProcesses"):
+        assert code_of(getattr(pynvml, f"nvmlDeviceGet{name}"), goes) == pynvml.NVML_ERROR_INVALID_ARGUMENT
+    assert code_of(pynvml.nvmlDeviceGetHandleByUUID, before) == pynvml.NVML_ERROR_NOT_FOUND
+    assert pynvml.nvmlDeviceGetName(cut(4)) == "NVIDIA Test MIG 1g.2gb"
+    assert pynvml.nvmlDeviceGetComputeRunningProcesses(cut(4)) == []
+    node.step(20)
+    assert pynvml.nvmlDeviceGetUUID(cut(4)) == before
+    assert code_of(pynvml.nvmlDeviceGetUUID, goes) == pynvml.NVML_ERROR_INVALID_ARGUMENT
+
+
+def test_a_gpu_that_could_be_cut_and_is_not(bench: Put):
+    """With MIG off a GPU behaves as a whole one and has no MIG devices."""
+    bench(made(gpus=[gpu(mig={"enabled": False})]))
+    assert pynvml.nvmlDeviceGetMigMode(parent()) == [0, 0]
+    assert pynvml.nvmlDeviceGetMaxMigDeviceCount(parent()) == 0
+    assert code_of(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, parent(), 0) == pynvml.NVML_ERROR_NOT_FOUND
+    assert pynvml.nvmlDeviceGetUtilizationRates(parent()).gpu == 0
+    invalid = pynvml.NVML_ERROR_INVALID_ARGUMENT
+    assert code_of(pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle, parent()) == invalid
+
+
+def test_handles_are_opaque_and_distinct(node: Bench):
+    """No two devices share a pointer."""
+    pointers = {ctypes.cast(handle, ctypes.c_void_p).value for handle in (parent(), cut(0), cut(4))}
+    assert len(pointers) == 3
+    assert None not in pointers
+    assert len(node.nvml.board.by_address) == 3

@@ -1,0 +1,164 @@
+"""Processes on the fake driver: who is listed, and how their utilization is sampled."""
+
+import ctypes
+from collections.abc import Callable
+
+import pynvml
+import pytest
+
+from tests.demo.making import MIB, WALL, Bench, gpu, listed, made, pod
+
+Put = Callable[..., Bench]
+SECOND = 1_000_000
+START = int(WALL) * SECOND
+
+
+def handle() -> object:
+    """Return the handle of the GPU."""
+    return pynvml.nvmlDeviceGetHandleByIndex(0)
+
+
+def utilization(last_seen: int) -> dict[int, tuple[int, int]]:
+    """Return pid → (percent, seconds after the start)."""
+    samples = pynvml.nvmlDeviceGetProcessUtilization(handle(), last_seen)
+    return {each.pid: (each.smUtil, (each.timeStamp - START) // SECOND) for each in samples}
+
+
+def on_gpu(pid: int, **more: object) -> dict[str, object]:
+    """Make a process on the one GPU."""
+    return {"device": "{gpu:0}", "pid": pid, **more}
+
+
+def test_each_kind_of_process_is_in_its_own_list(bench: Put):
+    """Compute, graphics and MPS processes are listed apart, without an instance on a whole GPU."""
+    processes = [on_gpu(11, memory="1 GiB"), on_gpu(12, kind="mps"), on_gpu(13, kind="graphics")]
+    node = bench(made(pods=[pod("p", *processes)]))
+    compute = pynvml.nvmlDeviceGetComputeRunningProcesses(handle())
+    assert [(each.pid, each.usedGpuMemory, each.gpuInstanceId) for each in compute] == [
+        (11, 1024 * MIB, 0xFFFFFFFF)
+    ]
+    assert [each.pid for each in pynvml.nvmlDeviceGetMPSComputeRunningProcesses(handle())] == [12]
+    assert [each.pid for each in pynvml.nvmlDeviceGetGraphicsRunningProcesses(handle())] == [13]
+    assert listed(node, "nvmlDeviceGetGraphicsRunningProcesses_v2", handle()) == [13]
+
+
+def test_an_unknown_memory_is_the_sentinel(bench: Put):
+    """Memory that the driver cannot tell arrives as all ones, which the binding makes None."""
+    bench(made(pods=[pod("p", on_gpu(11, memory=None))]))
+    assert pynvml.nvmlDeviceGetComputeRunningProcesses(handle())[0].usedGpuMemory is None
+    infos, count = (pynvml.c_nvmlProcessInfo_v2_t * 1)(), ctypes.c_uint(1)
+    assert pynvml.nvmlLib.nvmlDeviceGetComputeRunningProcesses_v2(handle(), ctypes.byref(count), infos) == 0
+    assert infos[0].usedGpuMemory == 2**64 - 1
+
+
+def test_the_first_version_of_a_list_has_a_short_record(bench: Put):
+    """The unversioned call of old drivers fills pid and memory alone."""
+
+    class ProcessInfoV1(ctypes.Structure):
+        _fields_ = (("pid", ctypes.c_uint), ("usedGpuMemory", ctypes.c_ulonglong))
+
+    node = bench(made(pods=[pod("p", on_gpu(11, memory="1 MiB"), on_gpu(12))]))
+    infos, count = (ProcessInfoV1 * 4)(), ctypes.c_uint(4)
+    assert node.nvml.nvmlDeviceGetComputeRunningProcesses(handle(), ctypes.byref(count), infos) == 0
+    assert [(infos[n].pid, infos[n].usedGpuMemory) for n in range(count.value)] == [(11, MIB), (12, 0)]
+
+
+def test_a_list_too_long_for_its_array_is_refused_with_its_length(bench: Put):
+    """The sizing call and a short array are answered with the room that is needed."""
+    node = bench(made(pods=[pod("p", on_gpu(11), on_gpu(12))]))
+    count = ctypes.c_uint(0)
+    list_processes = node.nvml.nvmlDeviceGetComputeRunningProcesses_v3
+    assert list_processes(handle(), ctypes.byref(count), None) == pynvml.NVML_ERROR_INSUFFICIENT_SIZE
+    assert count.value == 2
+    count.value = 1
+    infos = (pynvml.c_nvmlProcessInfo_v2_t * 1)()
+    assert list_processes(handle(), ctypes.byref(count), infos) == pynvml.NVML_ERROR_INSUFFICIENT_SIZE
+
+
+@pytest.mark.parametrize(("version", "listed"), [("550.90.07", []), ("530.41.03", [11])])
+def test_without_the_hosts_pids_newer_drivers_list_nobody(bench: Put, version: str, listed: list[int]):
+    """From R535 on the lists are empty for a caller with pids of its own; the samples keep the host's."""
+    node = {"name": "n", "driver_version": version}
+    bench(made(node=node, host_pid=False, pods=[pod("p", on_gpu(11, load={"high": 20}))]))
+    assert [each.pid for each in pynvml.nvmlDeviceGetComputeRunningProcesses(handle())] == listed
+    assert utilization(0) == {11: (20, 0)}
+
+
+def test_only_newer_samples_are_given(bench: Put):
+    """Samples up to the last one seen are left out, and with none newer there is nothing to be found."""
+    node = bench(made(pods=[pod("p", on_gpu(11, load={"high": 20}))]))
+    assert utilization(0) == {11: (20, 0)}
+    with pytest.raises(pynvml.NVMLError_NotFound):
+        utilization(START)
+    node.step(5)
+    assert utilization(START) == {11: (20, 5)}
+    with pytest.raises(pynvml.NVMLError_NotFound):
+        utilization(START + 5 * SECOND)
+
+
+def test_one_record_for_each_pid_that_ran(bench: Put):
+    """A process that was idle in the window has no record; the others have the mean of theirs."""
+    square = {"shape": "square", "low": 0, "high": 80, "period": 20}
+    processes = [on_gpu(11, load=square), on_gpu(12), on_gpu(13, load={"high": 10})]
+    node = bench(made(pods=[pod("p", *processes)]))
+    node.step(5)
+    node.step(10)
+    node.step(15)
+    assert utilization(0) == {11: (40, 5), 13: (10, 15)}
+    assert utilization(START + 5 * SECOND) == {13: (10, 15)}
+
+
+def test_a_gpu_on_which_nobody_ran_finds_nothing(bench: Put):
+    """Idle processes give no records at all."""
+    node = bench(made(pods=[pod("p", on_gpu(11, memory="1 GiB"))]))
+    node.step(1)
+    with pytest.raises(pynvml.NVMLError_NotFound):
+        utilization(0)
+    assert pynvml.nvmlDeviceGetUtilizationRates(handle()).gpu == 0
+
+
+def test_a_sizing_call_that_succeeds_raises_error_zero_in_the_binding(bench: Put):
+    """A driver that answers the sizing call with success and no samples is an error of code 0."""
+    fault = {"kind": "nvml_error", "function": "nvmlDeviceGetProcessUtilization", "code": "SUCCESS"}
+    bench(made(faults=[fault]))
+    with pytest.raises(pynvml.NVMLError) as caught:
+        utilization(0)
+    assert caught.value.value == 0
+
+
+def test_time_on_a_gpu_is_shared_by_demand(bench: Put):
+    """Who together want more than the whole get their share of it, and the sum is never above 100."""
+    processes = [on_gpu(11, load={"high": 100}), on_gpu(12, load={"high": 50}), on_gpu(13, load={"high": 50})]
+    bench(made(pods=[pod("p", *processes)]))
+    assert {pid: sm for pid, (sm, _) in utilization(0).items()} == {11: 50, 12: 25, 13: 25}
+    assert pynvml.nvmlDeviceGetUtilizationRates(handle()).gpu == 100
+
+
+def test_memory_is_given_while_there_is_room(bench: Put):
+    """A process that comes late gets what is left, so that a GPU never holds more than it has."""
+    late = {"kind": "pod_add", "at": 5, "pod": pod("late", on_gpu(12, memory="14 GiB"))}
+    node = bench(made(pods=[pod("p", on_gpu(11, memory="10 GiB"))], faults=[late]))
+    node.step(5)
+    info = pynvml.nvmlDeviceGetMemoryInfo(handle(), version=pynvml.nvmlMemory_v2)
+    assert info.free == 0
+    listed = {each.pid: each.usedGpuMemory for each in pynvml.nvmlDeviceGetComputeRunningProcesses(handle())}
+    assert listed == {11: 10240 * MIB, 12: (16384 - 512 - 100 - 10240) * MIB}
+
+
+def test_memory_can_move(bench: Put):
+    """A memory curve grows in whole MiB."""
+    ramp = {"shape": "ramp", "low": "1 GiB", "high": "3 GiB", "period": 100}
+    node = bench(made(pods=[pod("p", on_gpu(11, memory=ramp))]))
+    seen = []
+    for t in (0, 25, 50):
+        node.step(t)
+        seen.append(pynvml.nvmlDeviceGetComputeRunningProcesses(handle())[0].usedGpuMemory)
+    assert seen == [1024 * MIB, 1536 * MIB, 2048 * MIB]
+
+
+def test_the_driver_keeps_a_limited_number_of_samples(bench: Put):
+    """The oldest samples give way to new ones."""
+    node = bench(made(gpus=[gpu()], pods=[pod("p", on_gpu(11, load={"high": 20}))]))
+    for t in range(150):
+        node.step(t)
+    assert len(node.gpus[0].samples) == 100

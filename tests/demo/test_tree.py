@@ -1,0 +1,195 @@
+"""The files of a fake node."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from exporter.demo.cgroups import OWN_CONTAINER_ID
+from exporter.demo.present import present
+from exporter.demo.scenario import Scenario
+from exporter.demo.schema import CgroupStyle
+from exporter.demo.tree import Tree
+from tests.demo.making import made, pod
+
+TICKS = os.sysconf("SC_CLK_TCK")
+UID = "a9c80282-3f6b-4d5b-84d5-a137a6668011"
+LOW = "a9c80282_3f6b_4d5b_84d5_a137a6668011"
+CONTAINER = "5e" * 32
+
+
+def held(qos: str = "burstable") -> dict[str, object]:
+    """Make a pod of known names with one process."""
+    process = {"pid": 4242, "device": "{gpu:0}", "command": "python3 (train)"}
+    return pod("p", process, container_id=CONTAINER) | {"uid": UID, "qos": qos}
+
+
+def planted(scenario: Scenario, root: Path, t: float = 0.0, speed: float = 1.0) -> Tree:
+    """Plant the tree of a scenario at a time, on a machine that had run for 5000 s at the start."""
+    tree = Tree(scenario, root, booted=1_700_000_000.0, uptime=5000.0, speed=speed)
+    tree.create()
+    tree.step(present(scenario, t))
+    return tree
+
+
+def cgroup(root: Path, pid: int) -> str:
+    """Return the one path in a process's cgroup file."""
+    lines = (root / "proc" / str(pid) / "cgroup").read_text().splitlines()
+    assert len(lines) == 1
+    return lines[0]
+
+
+def stat(root: Path, pid: int) -> list[str]:
+    """Return the fields of a process's stat file behind its name, from the third on."""
+    return (root / "proc" / str(pid) / "stat").read_text().rpartition(")")[2].split()
+
+
+@pytest.mark.parametrize(
+    ("style", "qos", "expected"),
+    [
+        (
+            "systemd",
+            "guaranteed",
+            f"/kubepods.slice/kubepods-pod{LOW}.slice/cri-containerd-{CONTAINER}.scope",
+        ),
+        (
+            "systemd",
+            "burstable",
+            f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{LOW}.slice/cri-containerd-{CONTAINER}.scope",
+        ),
+        (
+            "crio",
+            "besteffort",
+            f"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{LOW}.slice/crio-{CONTAINER}.scope/container",
+        ),
+        ("cgroupfs", "burstable", f"/kubepods/burstable/pod{UID}/{CONTAINER}"),
+        ("cgroupfs", "guaranteed", f"/kubepods/pod{UID}/{CONTAINER}"),
+        (
+            "relative",
+            "besteffort",
+            f"/../../kubepods-besteffort-pod{LOW}.slice/cri-containerd-{CONTAINER}.scope",
+        ),
+        (
+            "relative",
+            "burstable",
+            f"/../../../kubepods-burstable.slice/kubepods-burstable-pod{LOW}.slice/cri-containerd-{CONTAINER}.scope",
+        ),
+        ("relative", "guaranteed", f"/../../../kubepods-pod{LOW}.slice/cri-containerd-{CONTAINER}.scope"),
+    ],
+)
+def test_cgroups_are_spelled_as_on_real_nodes(tmp_path: Path, style: CgroupStyle, qos: str, expected: str):
+    """Each style writes the path that its kubelet and runtime write."""
+    planted(made(cgroup=style, pods=[held(qos)]), tmp_path)
+    assert cgroup(tmp_path, 4242) == f"0::{expected}"
+
+
+def test_the_first_cgroup_version_has_a_line_for_each_hierarchy(tmp_path: Path):
+    """On an old node every controller has the path, and the unified line says nothing."""
+    planted(made(cgroup="cgroupfs-v1", pods=[held()]), tmp_path)
+    lines = (tmp_path / "proc/4242/cgroup").read_text().splitlines()
+    assert lines[0] == f"12:memory:/kubepods/burstable/pod{UID}/{CONTAINER}"
+    assert lines[-1] == "0::/"
+
+
+def test_with_the_hosts_pids_the_first_process_is_systemd(tmp_path: Path):
+    """The first process is the host's, and host processes sit in services."""
+    host = {"pid": 900, "device": "{gpu:0}", "command": "Xorg", "cgroup": "/system.slice/gdm.service"}
+    planted(made(pods=[held()], host_processes=[host]), tmp_path)
+    assert cgroup(tmp_path, 1) == "0::/init.scope"
+    assert (tmp_path / "proc/1/comm").read_text() == "systemd\n"
+    assert stat(tmp_path, 1)[19] == "0"
+    assert cgroup(tmp_path, 900) == "0::/system.slice/gdm.service"
+    assert sorted(path.name for path in (tmp_path / "proc").iterdir()) == [
+        "1",
+        "4242",
+        "900",
+        "stat",
+        "uptime",
+    ]
+
+
+def test_seen_from_a_namespace_the_host_is_above(tmp_path: Path):
+    """The relative style shows the host's groups four levels up."""
+    planted(made(cgroup="relative", pods=[held()]), tmp_path)
+    assert cgroup(tmp_path, 1) == "0::/../../../../init.scope"
+
+
+@pytest.mark.parametrize("style", ["systemd", "relative"])
+def test_without_the_hosts_pids_there_is_only_the_exporter(tmp_path: Path, style: CgroupStyle):
+    """The first process is the exporter in its container, and no other is to be seen."""
+    planted(made(host_pid=False, cgroup=style, pods=[held()]), tmp_path)
+    assert sorted(path.name for path in (tmp_path / "proc").iterdir()) == ["1", "stat", "uptime"]
+    assert (OWN_CONTAINER_ID in cgroup(tmp_path, 1)) == (style == "systemd")
+    if style == "relative":
+        assert cgroup(tmp_path, 1) == "0::/"
+
+
+def test_the_files_of_a_process_agree(tmp_path: Path):
+    """Name, pid and start time are where proc(5) puts them, also with brackets in the name."""
+    planted(made(pods=[held()]), tmp_path)
+    folder = tmp_path / "proc/4242"
+    fields = stat(tmp_path, 4242)
+    assert len(fields) == 50
+    assert fields[0] == "S"
+    assert int(fields[19]) == (5000 - 3600) * TICKS
+    assert (folder / "comm").read_text() == "python3 (train)\n"
+    assert (folder / "stat").read_text().startswith("4242 (python3 (train)) S 1 ")
+    status = dict(line.split(":\t", 1) for line in (folder / "status").read_text().splitlines())
+    assert (status["Name"], status["Pid"], status["NSpid"]) == ("python3 (train)", "4242", "4242")
+    assert "btime 1700000000" in (tmp_path / "proc/stat").read_text()
+
+
+def test_the_clock_runs_with_the_scenario(tmp_path: Path):
+    """Uptime is in seconds of the machine, whatever the speed of the scenario."""
+    scenario = made(pods=[held()])
+    planted(scenario, tmp_path, t=60, speed=10)
+    assert float((tmp_path / "proc/uptime").read_text().split()[0]) == 5006
+
+
+def test_nothing_starts_before_the_machine(tmp_path: Path):
+    """On a machine that has just been started, old processes are as old as it."""
+    tree = Tree(made(pods=[held()]), tmp_path, booted=0, uptime=30)
+    tree.create()
+    tree.step(present(made(pods=[held()]), 0))
+    assert int(stat(tmp_path, 4242)[19]) == TICKS
+
+
+def test_pods_come_and_go(tmp_path: Path):
+    """A pod that is deleted takes its files along; when it comes back it has started anew."""
+    scenario = made(pods=[held()], faults=[{"kind": "pod_delete", "pod": "ml/p", "at": 10, "for": 20}])
+    tree = planted(scenario, tmp_path)
+    logs = tmp_path / "var/log/pods"
+    assert (logs / f"ml_p_{UID}/main").is_dir()
+    tree.step(present(scenario, 10))
+    assert not (tmp_path / "proc/4242").exists()
+    assert list(logs.iterdir()) == []
+    tree.step(present(scenario, 31))
+    assert int(stat(tmp_path, 4242)[19]) == (5000 + 30) * TICKS
+    assert (logs / f"ml_p_{UID}/main").is_dir()
+
+
+def test_a_process_that_is_started_again_is_younger(tmp_path: Path):
+    """A pid that is used again shows another start time, in files that are replaced whole."""
+    scenario = made(pods=[held()], faults=[{"kind": "process_exit", "pid": 4242, "at": 10, "for": 5}])
+    tree = planted(scenario, tmp_path)
+    tree.step(present(scenario, 12))
+    assert not (tmp_path / "proc/4242").exists()
+    tree.step(present(scenario, 20))
+    assert int(stat(tmp_path, 4242)[19]) == (5000 + 15) * TICKS
+    assert list(tmp_path.rglob("*.new")) == []
+
+
+@pytest.mark.parametrize(("identity", "there"), [("pods_api", True), ("pod_logs", True), ("none", False)])
+def test_pod_logs_are_there_unless_nothing_names_pods(tmp_path: Path, identity: str, there: bool):
+    """A node has a folder of logs for each pod; a scenario without any source of names has not."""
+    planted(made(identity=identity, pods=[held()]), tmp_path)
+    assert (tmp_path / f"var/log/pods/ml_p_{UID}/main").exists() == there
+
+
+def test_the_driver_leaves_its_version(tmp_path: Path):
+    """The kernel module's version is where it belongs, and nowhere without the module."""
+    planted(made(), tmp_path / "a")
+    assert (tmp_path / "a/sys/module/nvidia/version").read_text() == "550.90.07\n"
+    planted(made(node={"name": "n"}, gpus=[]), tmp_path / "b")
+    assert not (tmp_path / "b/sys/module/nvidia").exists()
+    assert (tmp_path / "b/sys/module").is_dir()
