@@ -8,7 +8,7 @@ import logging
 import random
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from exporter.accounting import Ledger
@@ -47,15 +47,25 @@ class Evidence:
 class Poller:
     """Polls the sources of one node; ``demo`` marks snapshots whose numbers are made up.
 
-    ``deadline`` is how long each source may take, by default the interval between polls.
+    ``deadline`` is how long each source may take, by default the interval between polls. ``clock``
+    (seconds) measures what is integrated, ``wall`` (Unix time) dates it.
     """
 
-    def __init__(
-        self, settings: Settings, sources: Sources, demo: bool = False, deadline: float | None = None
+    def __init__(  # noqa: PLR0913 - what differs between the daemon, one poll, and a test of them
+        self,
+        settings: Settings,
+        sources: Sources,
+        *,
+        demo: bool = False,
+        deadline: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self.settings = settings
         self._sources = sources
         self._demo = demo
+        self._clock = clock
+        self._wall = wall
         deadline = deadline or max(settings.poll_interval, SHORTEST_DEADLINE)
         self._nvml: Collector[HardwareReading] = Collector("nvml", sources.nvml.read, deadline)
         self._allocations: Collector[Allocations] = Collector(
@@ -73,7 +83,7 @@ class Poller:
         self._sequence = 0
         self._polled_at: float | None = None
         self.snapshot = Snapshot(
-            timestamp=time.time(), sequence=0, node=NodeRow(name=settings.node_name), demo=demo
+            timestamp=wall(), sequence=0, node=NodeRow(name=settings.node_name), demo=demo
         )
 
     async def first(self) -> None:
@@ -91,11 +101,11 @@ class Poller:
 
     async def poll(self) -> Snapshot:
         """Read every source once, each within its deadline, and publish what is known."""
-        before = time.monotonic()
+        started, now = time.monotonic(), self._clock()
         await asyncio.gather(self._nvml.collect(), self._allocations.collect(), self._names.collect())
         await self._processes.collect()
         self._sequence += 1
-        self.snapshot = self._join(before)
+        self.snapshot = self._join(started, now)
         return self.snapshot
 
     async def close(self) -> None:
@@ -117,7 +127,7 @@ class Poller:
             self._expire()
 
     def _expire(self) -> None:
-        if time.time() - self.snapshot.timestamp > self.settings.stale_after:
+        if self._wall() - self.snapshot.timestamp > self.settings.stale_after:
             self.snapshot = replace(self.snapshot, gpus=(), migs=(), containers=())
 
     async def _wait(self, due: float) -> None:
@@ -144,7 +154,7 @@ class Poller:
             for gpu in (latest.gpus if latest is not None else ())
         )
 
-    def _join(self, started: float) -> Snapshot:
+    def _join(self, started: float, now: float) -> Snapshot:
         settings = self.settings
         gpus = self._gpus()
         allocations = self._allocations.fresh_value(settings.stale_after)
@@ -156,11 +166,12 @@ class Poller:
         )
         self._inconsistent.update(attribution.inconsistent)
         fresh = frozenset(gpu.identity.uuid for gpu in gpus if gpu.up and gpu.read_monotonic >= started)
-        elapsed = started - self._polled_at if self._polled_at is not None else 0.0
-        self._polled_at = started
-        attribution = self._ledger.advance(attribution, fresh, elapsed, time.time(), holdings.known)
+        elapsed = now - self._polled_at if self._polled_at is not None else 0.0
+        self._polled_at = now
+        timestamp = self._wall()
+        attribution = self._ledger.advance(attribution, fresh, elapsed, timestamp, holdings.known)
         return Snapshot(
-            timestamp=time.time(),
+            timestamp=timestamp,
             sequence=self._sequence,
             node=replace(self._node(workloads, allocations), unresolved=holdings.unresolved),
             gpus=attribution.gpus,
