@@ -21,6 +21,7 @@ from exporter.web import ListenError
 
 USAGE_ERROR = 2
 DEFAULT_COMMAND = "serve"
+TELLING_COMMANDS = frozenset({"snapshot", "doctor", "record"})
 DEMO_SCENARIO = "showcase"
 
 
@@ -29,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parse(list(sys.argv[1:] if argv is None else argv))
     try:
         settings = load_settings(vars(arguments), os.environ)
-        set_up_logging(settings.log_level, settings.log_format)
+        set_up_logging(_log_level(arguments.command, settings), settings.log_format)
         return asyncio.run(COMMANDS[arguments.command](arguments, settings))
     except (SettingsError, ListenError, ValueError) as error:
         sys.stderr.write(f"gpuslice-exporter: {error}\n")
@@ -40,6 +41,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except KeyboardInterrupt:
         return 130
+
+
+def _log_level(command: str, settings: Settings) -> str:
+    """Keep warnings out of the way of a command whose output tells the same."""
+    telling = command in TELLING_COMMANDS and settings.log_level in ("info", "warning")
+    return "error" if telling else settings.log_level
 
 
 async def _serve(_arguments: argparse.Namespace, settings: Settings) -> int:

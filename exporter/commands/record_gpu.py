@@ -75,10 +75,9 @@ def _process(process: DeviceProcess, device: str, percent: int) -> schema.Proces
 
 
 def _overhead(gpu: GpuReading, memory: Memory) -> int:
-    """Return what the processes do not account for; in MIG mode the instances tell it themselves."""
-    if gpu.mig_enabled:
-        return 0
-    return max(memory.used - _sum(gpu.processes), 0)
+    """Return what neither processes nor MIG devices account for."""
+    instances = {mig.gi: mig.memory.used for mig in gpu.mig or () if mig.memory is not None}
+    return max(memory.used - _sum(gpu.processes) - sum(instances.values()), 0)
 
 
 def _sum(processes: tuple[DeviceProcess, ...] | None) -> int:
