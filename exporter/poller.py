@@ -157,7 +157,7 @@ class Poller:
     def _join(self, started: float, now: float) -> Snapshot:
         settings = self.settings
         gpus = self._gpus()
-        allocations = self._allocations.fresh_value(settings.stale_after)
+        allocations = self._fresh_allocations()
         holdings = resolve_holdings(gpus, allocations, settings.resource_pattern)
         workloads = self._workloads()
         attribution = attribute(gpus, holdings, workloads)
@@ -183,6 +183,16 @@ class Poller:
             ),
             demo=self._demo,
         )
+
+    def _fresh_allocations(self) -> Allocations | None:
+        """Return the mapping unless it is stale by its own age.
+
+        A kubelet that has just started may list nothing, and the mapping from before then stands in.
+        """
+        found = self._allocations.fresh_value(self.settings.stale_after)
+        if found is None or self._wall() - found.read_at > self.settings.stale_after:
+            return None
+        return found
 
     def _workloads(self) -> Workloads:
         places = self._processes

@@ -60,16 +60,17 @@ class DeviceJoin:
         )
 
     def _slices(self, key: DeviceKey, ref: ContainerRef, held: list[Holding]) -> int | None:
-        """Rule 7: 0 slices says that nothing is held here, which must be known, not just unseen."""
+        """Rule 7: 0 slices says that nothing is held here, which must be known, not just unseen.
+
+        The kubelet lists neither init nor ephemeral containers: beside a holder of the same pod, a
+        container may well hold the device.
+        """
         if held:
             return sum(holding.slices for holding in held)
         pod = (ref.namespace, ref.pod)
-        if not self.holdings.known or pod in self._unresolved_pods:
-            return None
-        shares_row = not ref.container and any(
-            pod == (other.namespace, other.pod) for other in self.held(key)
-        )
-        return None if shares_row else 0
+        pod_holds = any(pod == (other.namespace, other.pod) for other in self.held(key))
+        unsure = not self.holdings.known or pod in self._unresolved_pods or pod_holds
+        return None if unsure else 0
 
 
 def total(figures: Sequence[Number | None]) -> Number | None:

@@ -19,6 +19,18 @@ UNSUPPORTED = frozenset({3, 13, 25, 26})
 LOST = frozenset({15, 28})
 # The whole driver must be opened anew.
 DRIVER_GONE = frozenset({1, 9, 18})
+# What finds devices is asked at every sweep: the answer for one place says nothing of the next.
+FINDING = frozenset(
+    {
+        "nvmlDeviceGetCount",
+        "nvmlDeviceGetHandleByIndex",
+        "nvmlDeviceGetUUID",
+        "nvmlDeviceGetMaxMigDeviceCount",
+        "nvmlDeviceGetMigDeviceHandleByIndex",
+        "nvmlDeviceGetGpuInstanceId",
+        "nvmlDeviceGetComputeInstanceId",
+    }
+)
 SUCCESS, NOT_FOUND, INSUFFICIENT_SIZE = 0, 6, 7
 MAX_RETRIES = 2
 
@@ -110,7 +122,8 @@ class Calls:
         return None
 
     def _remember(self, device: str, call: Call) -> None:
-        self._unsupported.setdefault(device, set()).add(call)
+        if call[0] not in FINDING:
+            self._unsupported.setdefault(device, set()).add(call)
 
 
 def _retried(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:

@@ -4,6 +4,7 @@ The binding keeps one library for the whole process, in a module global, with a 
 that it never clears; everything that has to know this is in this file.
 """
 
+import contextlib
 from ctypes import CDLL
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ class Library:
         self._path = path
         self._library = library
         self._open = False
+        self._before: Any = None
 
     @property
     def is_open(self) -> bool:
@@ -49,11 +51,12 @@ class Library:
         """Load the library where needed and initialise the driver; raise DriverError if it cannot be."""
         if self._open:
             return
+        self._before = pynvml.nvmlLib
         _use(self._library if self._library is not None else self._load())
         try:
             pynvml.nvmlInit()
         except pynvml.NVMLError as error:
-            _use(None)
+            _use(self._before)
             raise _driver_error(error) from None
         self._open = True
 
@@ -62,15 +65,17 @@ class Library:
         if not self._open:
             return
         self._open = False
-        try:
+        # A driver that is gone cannot be told goodbye.
+        with contextlib.suppress(pynvml.NVMLError):
             pynvml.nvmlShutdown()
-        except pynvml.NVMLError:
-            # A driver that is gone cannot be told goodbye.
-            return
+        _use(self._before)
 
-    def _load(self) -> CDLL:
+    def _load(self) -> Any:
         if self._path is not None:
             return _load_path(self._path)
+        if pynvml.nvmlLib is not None:
+            # Somebody else in this process has loaded one; the binding knows only one at a time.
+            return pynvml.nvmlLib
         candidates = [SONAME, *(f"{root}/{SONAME}" for root in DRIVER_ROOTS)]
         for candidate in candidates:
             try:

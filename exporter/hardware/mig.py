@@ -1,7 +1,7 @@
 """The MIG devices of a GPU, found anew at every sweep.
 
 Handles are never kept: when an instance is destroyed its handle dies and its numbers are given to the
-next one. What is fixed about an instance is kept by what it *is*: (uuid, gpu instance, compute instance).
+next one. What is fixed about an instance is kept by what it *is*: ids, uuid and profile.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ MEMORY_SLICES = {7: 8}
 class Layout:
     """How a GPU is cut: ``enabled`` None where it was not told, ``slices`` of the whole GPU, handles now.
 
-    ``devices`` is None when the driver did not answer for every slot.
+    ``devices`` is None when the driver did not say whether there are any.
     """
 
     enabled: bool | None
@@ -31,11 +31,15 @@ class Layout:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Fingerprint:
-    """What makes a MIG device the same one as at the last poll."""
+    """What makes a MIG device the same one as at the last poll.
+
+    The name tells the profile: a device cut anew in the same place gets the same numbers and UUID.
+    """
 
     gi: int
     ci: int
     uuid: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,8 @@ class MigReader:
         failures = sum(calls.errors.values())
         mode = calls.ask(uuid, "nvmlDeviceGetMigMode", handle)
         if mode is None:
-            return Layout(None if sum(calls.errors.values()) > failures else False)
+            told = sum(calls.errors.values()) == failures
+            return Layout(enabled=False) if told else Layout(enabled=None, devices=None)
         if mode[0] != 1:
             return Layout(enabled=False)
         slices = calls.ask(uuid, "nvmlDeviceGetMaxMigDeviceCount", handle)
@@ -94,7 +99,8 @@ class MigReader:
         ci = calls.ask(uuid, "nvmlDeviceGetComputeInstanceId", handle)
         if not mig_uuid or gi is None or ci is None:
             return None
-        return Fingerprint(gi, ci, mig_uuid), handle
+        name = calls.ask(mig_uuid, "nvmlDeviceGetName", handle) or ""
+        return Fingerprint(gi, ci, mig_uuid, name), handle
 
     def _read(
         self, calls: Calls, mark: Fingerprint, handle: Any, shared: bool, memory_slice: float | None
@@ -118,10 +124,9 @@ class MigReader:
         )
 
     def _ask_facts(self, calls: Calls, mark: Fingerprint, handle: Any) -> Facts:
-        name = calls.ask(mark.uuid, "nvmlDeviceGetName", handle) or ""
         attributes = calls.ask(mark.uuid, "nvmlDeviceGetAttributes", handle)
         facts = Facts(
-            profile=name.partition(PROFILE_MARK)[2] or None,
+            profile=mark.name.partition(PROFILE_MARK)[2] or None,
             compute_slices=getattr(attributes, "computeInstanceSliceCount", None),
             instance_slices=getattr(attributes, "gpuInstanceSliceCount", None),
             instance_memory=_bytes(getattr(attributes, "memorySizeMB", None)),

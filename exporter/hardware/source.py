@@ -54,7 +54,8 @@ class NvmlSource:
                 found[reading.identity.uuid] = reading
                 self._publish(self._older() | found)
         except DriverError as error:
-            self.restart_reason = str(error) if error.reason in RESTART_REASONS else None
+            taken_away = _taken_away(found, self._sweeper.calls.errors - failures)
+            self.restart_reason = str(error) if error.reason in RESTART_REASONS else taken_away
             raise
         self.restart_reason = _taken_away(found, self._sweeper.calls.errors - failures)
         return self._publish(found)

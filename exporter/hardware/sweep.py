@@ -33,7 +33,7 @@ class Sweeper:
         self._mig = MigReader()
         self._utilization = UtilizationReader()
         self._identities: dict[str, GpuIdentity] = {}
-        self._layouts: dict[str, tuple[Fingerprint, ...]] = {}
+        self._layouts: dict[str, tuple[bool, tuple[Fingerprint, ...]]] = {}
         self._lost = False
         self._opened_at = 0.0
 
@@ -42,12 +42,15 @@ class Sweeper:
 
         Raises DriverError when the driver as a whole does not answer.
         """
-        self._open()
         try:
+            self._open()
             yield from self._gpus()
         except DriverGoneError as error:
             self.close()
             raise DriverError(error.name, advice(error.name)) from None
+        except DeviceLostError:
+            self._lost = True
+            raise DriverError("GpuIsLost", "the driver itself answers that a GPU is lost") from None
 
     def close(self) -> None:
         """Shut the driver down; the next sweep opens it again."""
@@ -73,16 +76,15 @@ class Sweeper:
             raise DriverError("NoCount", "the driver does not say how many GPUs it has")
         self.gpu_count = count
         seen: set[str] = set()
-        all_up = True
+        self._lost = False
         for index in range(count):
             reading = self._gpu(index)
-            all_up = all_up and reading is not None and reading.up
             if reading is not None and reading.identity.uuid not in seen:
                 seen.add(reading.identity.uuid)
                 yield reading
         missing = [identity for uuid, identity in self._identities.items() if uuid not in seen]
         yield from map(_lost, missing)
-        self._lost = bool(missing) or not all_up
+        self._lost = self._lost or bool(missing)
         self._forget()
 
     def _gpu(self, index: int) -> GpuReading | None:
@@ -93,6 +95,7 @@ class Sweeper:
             identity = None if handle is None else self._identify(handle, index)
             return None if identity is None else self._read(identity, handle)
         except DeviceLostError:
+            self._lost = True
             return None if identity is None else _lost(identity)
 
     def _identify(self, handle: Any, index: int) -> GpuIdentity | None:
@@ -102,6 +105,8 @@ class Sweeper:
         if known is not None and known.index == index and known.model:
             return known
         if uuid:
+            # It is known from now on, even if it is lost before it has told the rest.
+            self._identities.setdefault(uuid, GpuIdentity(uuid=uuid, index=index))
             self._identities[uuid] = identify(self.calls, handle, uuid, index)
         return self._identities.get(uuid)
 
@@ -129,15 +134,18 @@ class Sweeper:
 
     def _note_layout(self, uuid: str, layout: Layout) -> None:
         """Ask everything anew of a GPU that was cut differently."""
-        marks = tuple(mark for mark, _ in layout.devices or ())
-        before = self._layouts.get(uuid)
-        if before is not None and before != marks:
-            for device in (uuid, *(mark.uuid for mark in before)):
+        if layout.devices is None:
+            return
+        marks = tuple(mark for mark, _ in layout.devices)
+        now = bool(layout.enabled), marks
+        before = self._layouts.get(uuid, now)
+        if before != now:
+            for device in (uuid, *(mark.uuid for mark in before[1])):
                 self.calls.forget_unsupported(device)
-        self._layouts[uuid] = marks
+        self._layouts[uuid] = now
 
     def _forget(self) -> None:
-        self._mig.forget({mark for marks in self._layouts.values() for mark in marks})
+        self._mig.forget({mark for _, marks in self._layouts.values() for mark in marks})
         self._utilization.forget(self._identities)
 
 

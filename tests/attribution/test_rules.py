@@ -270,6 +270,13 @@ def test_a_holder_of_an_unresolved_device_is_not_said_to_hold_nothing():
     assert row(result, "a").slices is None
 
 
+def test_a_container_beside_a_holder_of_its_pod_is_not_said_to_hold_nothing():
+    """Rule 7: init and ephemeral containers are never listed, yet use what their pod holds."""
+    who = workloads({1: "a"}, containers={"a": ("debugger",)})
+    result = join(gpu([process(1)], {}), held("a", UUID), whole(), who)
+    assert (row(result, "a", "debugger").slices, row(result, "a").slices) == (None, 1)
+
+
 def test_containers_are_identified_by_namespace_pod_and_container():
     """Pods of the same name in two namespaces are two holders."""
     other = Allocation(ContainerRef("other", "a", "main"), "nvidia.com/gpu", f"{UUID}::1")
