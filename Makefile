@@ -1,0 +1,73 @@
+# Everything that is done to this project, by hand or in CI. `make` alone lists it.
+
+SHELL := /bin/bash
+MAKEFLAGS += --no-print-directory --no-builtin-rules
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint docs bench image clean
+
+# The interpreter that the virtual environment is made with: python3 where it is new enough, else the
+# newest one on PATH that is.
+ifndef PYTHON
+PYTHON := $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
+	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && break; \
+	done)
+endif
+SCENARIO ?= showcase
+IMAGE ?= gpuslice-exporter:$(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+# A stamp says what was installed, and that pyproject.toml has not changed since.
+RUNTIME := $(VENV)/.installed-runtime
+DEV := $(VENV)/.installed-dev
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+
+demo: $(RUNTIME) ## serve a fake GPU node on this machine; SCENARIO=name chooses which
+	@exec $(BIN)/gpuslice-exporter demo --scenario '$(SCENARIO)'
+
+test: lint ## lint, then run all tests with coverage
+	@scripts/install-tools
+	$(BIN)/python -m pytest --cov --cov-report=term
+
+lint: $(DEV) ## check style, types and the arrows between the packages
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+docs: $(RUNTIME) ## write the reference pages from the tables in the code
+	$(BIN)/python -c 'from exporter.metrics_docs import metrics_markdown; print(metrics_markdown(), end="")' \
+		> docs/metrics.md
+	$(BIN)/python -c 'from exporter.settings import settings_markdown; print(settings_markdown(), end="")' \
+		> docs/settings.md
+
+bench: $(DEV) ## run the benchmarks
+	@set -e; for benchmark in benchmarks/*.py; do echo "== $$benchmark"; $(BIN)/python "$$benchmark"; done
+
+image: ## build the container image; IMAGE=name:tag names it
+	@engine=$$(command -v docker || command -v podman) \
+		|| { echo >&2 "error: an image is built by docker or podman, and neither is on PATH"; exit 1; }; \
+	"$$engine" build --tag '$(IMAGE)' .
+
+clean: ## remove what was made here: the virtual environment, caches, builds
+	rm -rf $(VENV) build dist .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+		.import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@scripts/make-venv '$(PYTHON)' $(VENV)
+
+# Installed in place, so that a changed source needs no new installation.
+$(RUNTIME): pyproject.toml | $(BIN)/python
+	$(PIP) install --editable .
+	@touch $@
+
+# Dependency groups came with pip 25.1, and distributions still ship older ones.
+$(DEV): pyproject.toml | $(BIN)/python
+	$(PIP) install --upgrade 'pip>=25.1'
+	$(PIP) install --editable . --group dev
+	@touch $(RUNTIME) $@

@@ -1,0 +1,109 @@
+"""The Makefile explains itself, and its scripts say what is missing."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def _run(*command: str | Path, **environment: str) -> subprocess.CompletedProcess:
+    # What this test run itself was told about CI and make says nothing about the run under test.
+    own = {key: value for key, value in os.environ.items() if key not in {"CI", "MAKEFLAGS", "MAKELEVEL"}}
+    return subprocess.run(
+        command, cwd=ROOT, env=own | environment, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+@pytest.fixture
+def bare_path(tmp_path) -> Path:
+    """Give a folder for PATH with the few programs that any machine has, and no package manager."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for program in ("bash", "dirname", "id", "rm"):
+        (folder / program).symlink_to(shutil.which(program))
+    return folder
+
+
+def _program(path: Path, text: str) -> Path:
+    path.write_text(f"#!/usr/bin/env bash\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_make_alone_lists_every_target() -> None:
+    """``make`` prints one line for each target that is meant to be typed."""
+    (phony,) = re.findall(r"^\.PHONY: (.*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+    listed = _run("make").stdout
+
+    assert phony.split() == re.findall(r"^  make (\w+) +\S", listed, re.MULTILINE)
+
+
+@pytest.mark.parametrize("target", ["demo", "test", "lint", "docs", "bench", "clean"])
+def test_every_target_has_its_commands(target) -> None:
+    """Make knows how to make each target, from the files that are here."""
+    assert _run("make", "--dry-run", "--always-make", target).returncode == 0
+
+
+def test_what_ci_runs_is_make_test() -> None:
+    """The script of CI can be started as it is, and does what a person does by hand."""
+    script = ROOT / ".ci/run"
+
+    assert os.access(script, os.X_OK)
+    assert script.read_text().startswith("#!/usr/bin/env bash\n")
+    assert "export CI=true" in script.read_text()
+    assert "make test" in script.read_text()
+
+
+def test_no_python_is_a_clear_error(tmp_path) -> None:
+    """Without a Python that is new enough, the version that is needed and the remedy are named."""
+    done = _run("scripts/make-venv", "", tmp_path / "venv")
+
+    assert done.returncode == 1
+    assert "Python 3.11" in done.stderr
+    assert "make PYTHON=" in done.stderr
+
+
+def test_an_old_python_is_a_clear_error(tmp_path) -> None:
+    """A Python that was named and is too old is refused by name."""
+    old = _program(tmp_path / "python", "exit 1")
+
+    done = _run("scripts/make-venv", old, tmp_path / "venv")
+
+    assert done.returncode == 1
+    assert f"{old} is not Python 3.11 or newer" in done.stderr
+
+
+def test_a_python_without_venv_names_its_package(tmp_path, bare_path) -> None:
+    """Where venv is a package of its own and cannot be installed from here, the package is named."""
+    half = _program(
+        tmp_path / "python",
+        'case "$2" in *ensurepip*) exit 1 ;; *python%d*) echo python3.12-venv ;; esac',
+    )
+
+    done = _run(ROOT / "scripts/make-venv", half, tmp_path / "venv", PATH=str(bare_path))
+
+    assert done.returncode == 1
+    assert "sudo apt-get install python3.12-venv" in done.stderr
+    assert not (tmp_path / "venv").exists()
+
+
+def test_missing_tools_are_named_and_not_fatal_at_home(bare_path) -> None:
+    """Where promtool and a browser cannot be installed, tests go on, and it is said how to get them."""
+    done = _run(ROOT / "scripts/install-tools", PATH=str(bare_path))
+
+    assert done.returncode == 0
+    assert "sudo apt-get install prometheus chromium" in done.stderr
+
+
+def test_missing_tools_are_fatal_in_ci(bare_path) -> None:
+    """In CI nothing is left out: what is missing and cannot be installed is an error."""
+    done = _run(ROOT / "scripts/install-tools", PATH=str(bare_path), CI="true")
+
+    assert done.returncode == 1
+    assert "prometheus chromium" in done.stderr
