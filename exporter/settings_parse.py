@@ -29,6 +29,11 @@ class ListenAddress(NamedTuple):
     host: str | None
     port: int
 
+    def __str__(self) -> str:
+        """Spell it as it is given: ``host:port``, ``[v6]:port`` or ``:port``."""
+        host = self.host or ""
+        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+
 
 @dataclass(frozen=True, slots=True)
 class Kind:

@@ -124,7 +124,7 @@ def _mig(row: GpuRow) -> Check:
     return Check(name, "OK", found)
 
 
-MIG_REMEDY = "set NVIDIA_MIG_MONITOR_DEVICES=all in the pod, which needs the right to monitor MIG"
+MIG_REMEDY = "give the pod the right to monitor MIG: deploy/components/mig-monitor, or NVIDIA_MIG_MONITOR_DEVICES=all"
 
 
 def _allocations(health: CollectorHealth, evidence: Evidence, settings: Settings) -> Check:
