@@ -1,0 +1,66 @@
+"""Everything that is made of a snapshot for readers, each thing once: per snapshot, or second where it ages.
+
+Making happens in a thread, off the loop; those who ask for the same thing meanwhile wait for the same
+result.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+
+from exporter.exposition import Exposition, Format, Page
+from exporter.formats import snapshot_json
+from exporter.model import Snapshot
+from exporter.web.views import node_page
+
+Key = tuple[str, ...]
+
+
+class Pages:
+    """The pages of the newest snapshot; ``current`` returns the snapshot to show."""
+
+    def __init__(self, current: Callable[[], Snapshot], exposition: Exposition) -> None:
+        self._current = current
+        self._exposition = exposition
+        self._page = exposition.page(current())
+        self._made: dict[Key, asyncio.Task[bytes]] = {}
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The snapshot that the pages show."""
+        return self._fresh_page().snapshot
+
+    async def metrics(self, fmt: Format, zipped: bool) -> bytes:
+        """Give the page of metrics in one format."""
+        page = self._fresh_page()
+        if page.ready(fmt, zipped=zipped):
+            return page.gzipped(fmt) if zipped else page.body(fmt)
+        make = page.gzipped if zipped else page.body
+        return await self._once(("metrics", str(fmt), str(zipped)), lambda: make(fmt))
+
+    async def snapshot_json(self) -> bytes:
+        """Give the snapshot as JSON."""
+        snapshot = self.snapshot
+        return await self._once(("json",), lambda: json.dumps(snapshot_json(snapshot)).encode())
+
+    async def node_html(self) -> bytes:
+        """Give the page of the node. It tells ages, so it is made again in every second it is asked for."""
+        snapshot, now = self.snapshot, time.time()
+        key = ("node", str(int(now)))
+        self._made = {old: made for old, made in self._made.items() if old[0] != "node" or old == key}
+        return await self._once(key, lambda: node_page(snapshot, now=now).encode())
+
+    def _fresh_page(self) -> Page:
+        current = self._current()
+        if self._page.snapshot is not current:
+            self._page = self._exposition.page(current)
+            self._made = {}
+        return self._page
+
+    async def _once(self, key: Key, make: Callable[[], bytes]) -> bytes:
+        task = self._made.get(key)
+        if task is None:
+            task = self._made[key] = asyncio.ensure_future(asyncio.to_thread(make))
+        # One reader that goes away must not take the page from the others.
+        return await asyncio.shield(task)

@@ -1,0 +1,44 @@
+"""Starting and stopping the HTTP server."""
+
+import os
+
+from aiohttp import web
+
+from exporter.settings import ListenAddress
+
+# Requests that are being answered when the program ends get this long.
+SHUTDOWN_SECONDS = 0.5
+
+
+class ListenError(Exception):
+    """The address cannot be listened on; the text names it and says what to do."""
+
+
+class Server:
+    """Serves an application on one address until it is stopped."""
+
+    def __init__(self, app: web.Application, listen: ListenAddress) -> None:
+        self._listen = listen
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
+
+    async def start(self) -> str:
+        """Listen, and return the URL of the page; raises ListenError."""
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self._listen.host or None, self._listen.port)
+        try:
+            await site.start()
+        except OSError as error:
+            await self._runner.cleanup()
+            # Numbers below 0 are those of name resolution, which strerror does not know.
+            number = error.errno or 0
+            reason = os.strerror(number) if number > 0 else error.strerror
+            raise ListenError(
+                f"cannot listen on {self._listen}: {reason}; choose another with --listen"
+            ) from None
+        host, port = self._runner.addresses[0][:2]
+        shown = "localhost" if host in ("0.0.0.0", "::") else host
+        return f"http://{f'[{shown}]' if ':' in shown else shown}:{port}/"
+
+    async def stop(self) -> None:
+        """Close the listener and all connections."""
+        await self._runner.cleanup()

@@ -1,0 +1,100 @@
+"""Geometry of the bars: what is drawn where, in percent of the track, and in which state's look."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import NamedTuple
+
+from exporter.metrics import Number
+
+UNATTRIBUTED = "used by no known container"
+# A little use is still seen.
+_LEAST_WIDTH = 0.6
+_FULL = 100.0
+
+
+class Part(NamedTuple):
+    """Something to stack. ``look`` is a state, ``unattributed``, ``held`` or ``unmeasured``.
+
+    ``label`` is a short mark and ``name`` a longer one for a part that is wide enough.
+    """
+
+    look: str
+    size: Number
+    title: str
+    label: str = ""
+    name: str = ""
+
+
+class Use(NamedTuple):
+    """What one container uses of a device, is entitled to, and how large the device is; None is not known."""
+
+    used: Number | None
+    entitled: Number | None
+    whole: Number | None
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A part at its place; ``x`` and ``width`` are percent of the track."""
+
+    part: Part
+    x: float
+    width: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A track with segments. ``tick`` marks the entitlement where the use goes past it.
+
+    ``dashed``: the track is no entitlement, only the device's size. ``text`` says all of it in words.
+    """
+
+    text: str
+    segments: tuple[Segment, ...]
+    tick: float | None = None
+    dashed: bool = False
+
+
+def bar(
+    text: str,
+    parts: Iterable[Part],
+    track: Number | None,
+    *,
+    known: bool = True,
+    dashed: bool = False,
+) -> Bar:
+    """Stack ``parts`` on a track of size ``track``.
+
+    Parts beyond the track's end squeeze it, and the tick says where it ended. What is not ``known`` of the
+    track is hatched, all of it where its size is not known.
+    """
+    shown = [part for part in parts if part.size > 0]
+    used = sum(part.size for part in shown)
+    if not track:
+        return Bar(text, (_unmeasured(0.0, text),), dashed=dashed)
+    full = max(track, used)
+    ends = list(accumulate((_FULL * part.size / full for part in shown), initial=0.0))
+    segments = [_segment(part, x, end) for part, (x, end) in zip(shown, pairwise(ends), strict=True)]
+    if not known and ends[-1] < _FULL:
+        segments.append(_unmeasured(ends[-1], text))
+    return Bar(text, tuple(segments), _FULL * track / full if used > track else None, dashed)
+
+
+def use_bar(text: str, state: str, use: Use, rest: Number | None = None) -> Bar:
+    """Draw a use against its entitlement, or on a dashed track against the device where there is none.
+
+    ``rest`` is what no known container uses of the device.
+    """
+    known = use.used is not None
+    parts = [Part(state, use.used or 0, text), Part("unattributed", rest or 0, UNATTRIBUTED)] if known else []
+    track = use.whole if use.entitled is None else use.entitled
+    return bar(text, parts, track, known=known, dashed=use.entitled is None)
+
+
+def _segment(part: Part, x: float, end: float) -> Segment:
+    return Segment(part, min(x, _FULL - _LEAST_WIDTH), max(end - x, _LEAST_WIDTH))
+
+
+def _unmeasured(x: float, text: str) -> Segment:
+    return _segment(Part("unmeasured", 0, text), x, _FULL)

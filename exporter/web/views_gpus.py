@@ -1,0 +1,176 @@
+"""One row of the page per GPU: what it is, how it is cut, and the cells of its devices."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from exporter.formats_words import TIMES, gibibytes, measure, total
+from exporter.model import ContainerRef, DeviceKey, GpuReading, GpuRow, MigRow
+from exporter.web.views_boxes import empty_box, held_box
+from exporter.web.views_cells import Amounts, Cell, Device, memory_amounts, percent
+from exporter.web.views_pools import pool
+from exporter.web.views_scene import Scene, answers
+
+MODES = {
+    "exclusive": "exclusive",
+    "time-slicing": "time-sliced",
+    "mps": "MPS",
+    "mig": "MIG",
+    "mig-time-slicing": "MIG, time-sliced",
+    "none": "not shared out",
+    "unknown": "sharing not known",
+}
+_REPLICATED = frozenset({"time-slicing", "mps"})
+_MIG_SILENT = "nothing meters compute inside MIG here"
+_SILENT = "the driver does not tell how busy the GPU is"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuView:
+    """A GPU on the page. ``problem`` stands in place of the picture where there is nothing to draw."""
+
+    index: int
+    uuid: str
+    model: str
+    mode: str
+    facts: tuple[str, ...]
+    slices: str
+    cells: tuple[Cell, ...] = ()
+    problem: str = ""
+    holders: tuple[ContainerRef, ...] = ()
+
+
+def gpu_view(scene: Scene, gpu: GpuRow) -> GpuView:
+    """Draw one GPU."""
+    reading = gpu.reading
+    cells: tuple[Cell, ...] = ()
+    problem = ""
+    if reading is None or not answers(gpu):
+        problem = (
+            "This GPU does not answer, and nothing is known of its use. Look for XID errors in the node's "
+            "kernel log; a GPU that fell off the bus comes back with a reset or a reboot of the node."
+        )
+    elif reading.mig_enabled and reading.mig is None:
+        problem = "This GPU is in MIG mode, but the driver does not list its MIG devices."
+    else:
+        cells = _cells(scene, gpu, reading)
+    return GpuView(
+        index=gpu.identity.index,
+        uuid=gpu.identity.uuid,
+        model=gpu.identity.model.removeprefix("NVIDIA ") or "model not known",
+        mode=_mode(gpu),
+        facts=_facts(reading) if not problem or answers(gpu) else (),
+        slices=_slices(gpu),
+        cells=cells,
+        problem=problem,
+        holders=_holders(scene, gpu) if problem else (),
+    )
+
+
+def _mode(gpu: GpuRow) -> str:
+    word = MODES.get(gpu.sharing, gpu.sharing)
+    if gpu.sharing not in _REPLICATED:
+        return word
+    return f"{word} {TIMES} {total((count.offered for count in gpu.slices), str)}"
+
+
+def _facts(reading: GpuReading | None) -> tuple[str, ...]:
+    if reading is None:
+        return ()
+    watts = None if reading.power_milliwatts is None else reading.power_milliwatts / 1000
+    facts = ((reading.temperature_celsius, "°C"), (watts, "W"))
+    known = tuple(measure(value, unit) for value, unit in facts if value is not None)
+    return (*known, f"{gibibytes(reading.memory.total)} GiB") if reading.memory else known
+
+
+def _slices(gpu: GpuRow) -> str:
+    if gpu.holders is None:
+        return "slices not known"
+    if not gpu.slices:
+        return "no slices offered"
+    held = sum(count.allocated for count in gpu.slices)
+    return f"{held} of {total((count.offered for count in gpu.slices), str)} slices held"
+
+
+def _holders(scene: Scene, gpu: GpuRow) -> tuple[ContainerRef, ...]:
+    rows = [row for row in scene.snapshot.containers if row.device.uuid == gpu.identity.uuid]
+    return tuple(dict.fromkeys(row.holder for row in rows))
+
+
+def _cells(scene: Scene, gpu: GpuRow, reading: GpuReading) -> tuple[Cell, ...]:
+    if not reading.mig_enabled:
+        return (_cell(scene, _whole(gpu, reading)),)
+    keys = scene.devices_of(gpu.identity.uuid)
+    cells = [_mig_cell(scene, gpu, reading, key, len(keys)) for key in keys]
+    made = [scene.migs[key].reading.compute_slices if key in scene.migs else None for key in keys]
+    return (*cells, *_uncut(gpu, reading, made))
+
+
+def _cell(scene: Scene, device: Device) -> Cell:
+    rows = scene.rows(device.key)
+    if device.replicated or len(rows) > 1:
+        return pool(scene, device, rows)
+    return held_box(scene, device, rows[0]) if rows else empty_box(device)
+
+
+def _whole(gpu: GpuRow, reading: GpuReading) -> Device:
+    busy = None if reading.utilization_percent is None else reading.utilization_percent / 100
+    return Device(
+        key=DeviceKey(gpu.identity.uuid),
+        caption="whole GPU",
+        share=1.0,
+        slices=gpu.slices,
+        replicated=gpu.sharing in _REPLICATED,
+        holders_known=gpu.holders is not None,
+        memory=memory_amounts(reading.memory, gpu.unattributed_memory),
+        compute=Amounts(1, busy, gpu.unattributed_utilization),
+        why_compute=_SILENT,
+    )
+
+
+def _mig_cell(scene: Scene, gpu: GpuRow, reading: GpuReading, key: DeviceKey, devices: int) -> Cell:
+    mig = scene.migs.get(key)
+    if mig is None:
+        return Cell(
+            caption="MIG device",
+            title=key.mig_uuid,
+            width=percent(1 / devices),
+            look="missing",
+            note="not seen by the driver",
+            holder=scene.rows(key)[0].holder,
+            state="unknown",
+        )
+    return _cell(scene, _mig(gpu, reading, mig, devices))
+
+
+def _mig(gpu: GpuRow, reading: GpuReading, mig: MigRow, devices: int) -> Device:
+    slices, of = mig.reading.compute_slices, reading.mig_slices
+    share = slices / of if slices and of else None
+    offered = sum(count.offered or 0 for count in mig.slices)
+    return Device(
+        key=mig.device,
+        caption=mig.reading.profile or "MIG device",
+        share=share or 1 / devices,
+        slices=mig.slices,
+        replicated=offered > 1,
+        holders_known=gpu.holders is not None,
+        memory=memory_amounts(mig.reading.memory, mig.unattributed_memory),
+        compute=Amounts(share, None, None),
+        why_compute=_MIG_SILENT,
+    )
+
+
+def _uncut(gpu: GpuRow, reading: GpuReading, made: Sequence[int | None]) -> Iterator[Cell]:
+    """Show the compute slices of which no MIG device has been made."""
+    known = [slices for slices in made if slices is not None]
+    whole = reading.mig_slices
+    if len(known) < len(made) or (made and whole is None):
+        return
+    left = (whole or 1) - sum(known)
+    if left > 0:
+        yield Cell(
+            caption=f"{left} of {whole} slices" if made else "whole GPU",
+            title=gpu.identity.uuid,
+            width=percent(left / (whole or 1)),
+            look="uncut",
+            note="not cut into MIG devices",
+        )

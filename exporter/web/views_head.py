@@ -1,0 +1,80 @@
+"""The head of the page: what this node is, and how its sources are doing."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from exporter.formats_words import TIMES, duration, plural
+from exporter.model import Snapshot
+from exporter.web.views_gpus import MODES
+from exporter.web.views_scene import Scene, answers
+
+# Data older than this is called old: it is when the exporter itself, by default, stops showing it.
+OLD_SECONDS = 60.0
+SOURCES = {
+    "nvml": "driver",
+    "podresources": "kubelet",
+    "processes": "processes",
+    "identity": "pod names",
+}
+"""What a person calls the collectors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """How one collector is doing. ``title`` has its name in the metrics and what is wrong."""
+
+    name: str
+    good: bool
+    title: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """The first lines of the page. ``old``: the last poll is longer ago than it should be."""
+
+    node: str
+    facts: tuple[str, ...]
+    polled: str
+    polled_at: str
+    old: bool
+    sources: tuple[Source, ...]
+
+
+def head(scene: Scene) -> Head:
+    """Describe the node and its sources."""
+    snapshot = scene.snapshot
+    age = max(scene.now - snapshot.timestamp, 0.0)
+    return Head(
+        node=snapshot.node.name,
+        facts=tuple(_facts(snapshot)),
+        polled=f"polled {duration(age)} ago" if snapshot.sequence else "not polled yet",
+        polled_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(snapshot.timestamp)),
+        old=age > OLD_SECONDS,
+        sources=tuple(
+            Source(
+                SOURCES.get(health.name, health.name),
+                health.success,
+                f"{health.name}: {health.message or ('answers' if health.success else 'fails')}",
+            )
+            for health in snapshot.collectors
+        ),
+    )
+
+
+def _facts(snapshot: Snapshot) -> Iterator[str]:
+    models = Counter(gpu.identity.model or "GPU of unknown model" for gpu in snapshot.gpus)
+    if models:
+        yield ", ".join(f"{count} {TIMES} {model}" for model, count in models.items())
+    elif snapshot.node.gpu_count is not None:
+        yield plural(snapshot.node.gpu_count, "GPU")
+    driver = snapshot.node.driver
+    if driver is not None and driver.driver_version:
+        yield f"driver {driver.driver_version}"
+    if driver is not None and driver.cuda_version:
+        yield f"CUDA {driver.cuda_version}"
+    if models:
+        yield ", ".join(
+            dict.fromkeys(MODES.get(gpu.sharing, gpu.sharing) for gpu in snapshot.gpus if answers(gpu))
+        )

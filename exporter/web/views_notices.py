@@ -1,0 +1,133 @@
+"""What the page says in sentences: what fails, what is lost with it, and what to do."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from exporter.formats_words import duration, plural
+from exporter.web.views_scene import Scene, answers
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something that a person should know. ``look`` is ``bad`` or ``note``."""
+
+    look: str
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """What stands in place of something that there is nothing of: why, and what to do."""
+
+    title: str
+    text: str
+    doctor: bool = True
+    demo: bool = False
+
+
+def notices(scene: Scene) -> list[Notice]:
+    """Say what is wrong, the worst first."""
+    said = chain(_driver(scene), _lost(scene), _kubelet(scene), _unresolved(scene), _use(scene))
+    return [replace(notice, text=_sentence(notice.text)) for notice in said]
+
+
+def _sentence(text: str) -> str:
+    """Let a message of the log stand as a sentence."""
+    return f"{text[:1].upper()}{text[1:].removesuffix('.')}."
+
+
+def _driver(scene: Scene) -> Iterator[Notice]:
+    # Without a GPU on the page the panel in their place says it.
+    if "nvml" in scene.failing and scene.snapshot.gpus:
+        title = "The driver does not answer; the GPUs are shown as they were last seen"
+        yield Notice("bad", title, scene.failing["nvml"])
+
+
+def _lost(scene: Scene) -> Iterator[Notice]:
+    for gpu in scene.snapshot.gpus:
+        if not answers(gpu) and "nvml" not in scene.failing:
+            rows = [row for row in scene.snapshot.containers if row.device.uuid == gpu.identity.uuid]
+            pods = dict.fromkeys(f"{row.holder.namespace}/{row.holder.pod}" for row in rows)
+            held = f"It is held by {', '.join(pods)}." if pods else "No pod is known to hold it."
+            yield Notice("bad", f"GPU {gpu.identity.index} does not answer", held)
+
+
+def _kubelet(scene: Scene) -> Iterator[Notice]:
+    if "podresources" not in scene.failing:
+        return
+    read_at = scene.snapshot.node.allocations_read_at
+    if read_at is None:
+        title = "Who holds what is not known, because the kubelet does not answer"
+    else:
+        title = f"The kubelet does not answer; holders are those of {duration(scene.now - read_at)} ago"
+    yield Notice("bad", title, scene.failing["podresources"])
+
+
+def _unresolved(scene: Scene) -> Iterator[Notice]:
+    for resource, count in sorted(scene.snapshot.node.unresolved.items()):
+        title = f"{plural(count, 'allocated device')} of {resource} cannot be found"
+        text = (
+            "The kubelet gave out an id that matches no GPU that the driver lists: the GPU may be lost, or "
+            "its MIG devices were cut anew while a pod held them."
+        )
+        yield Notice("bad", title, text)
+
+
+def _use(scene: Scene) -> Iterator[Notice]:
+    node = scene.snapshot.node
+    others = {"nvml", "podresources"}
+    if not node.process_view and scene.snapshot.sequence and scene.snapshot.gpus:
+        others.add("processes")
+        reason = node.process_view_reason or "the processes of the host cannot be seen; set hostPID: true"
+        yield Notice("bad", "What each container uses is not known where a device is shared", reason)
+    titles = {
+        "processes": "Processes cannot be placed in pods",
+        "identity": "Processes cannot be given to pods by name",
+    }
+    for name, message in scene.failing.items():
+        if name not in others:
+            yield Notice("bad", titles.get(name, f"The source {name} fails"), message)
+    if any(row.device.mig_uuid and row.compute_used is None for row in scene.snapshot.containers):
+        text = "Nothing on this node meters compute inside MIG; it is hatched here. Memory is measured."
+        yield Notice("note", "Compute on MIG devices is not measured", text)
+
+
+def missing_gpus(scene: Scene) -> Panel | None:
+    """Explain why there is no GPU on the page, None where there is one."""
+    snapshot = scene.snapshot
+    if snapshot.gpus:
+        return None
+    if not snapshot.sequence:
+        text = (
+            "Opening the driver can take half a minute on a node whose GPUs were idle. Load this page again."
+        )
+        return Panel("The first poll is under way", text, doctor=False)
+    if "nvml" in scene.failing:
+        return Panel(
+            "No GPU can be seen: the driver does not answer", _sentence(scene.failing["nvml"]), demo=True
+        )
+    if snapshot.node.gpu_count is None:
+        text = "The last readings were too old to show. Look at the log of this exporter."
+        return Panel("Nothing fresh is known of the GPUs", text)
+    text = (
+        "The driver runs and lists none. On a GPU node, look at whether this container is given the GPUs: "
+        "NVIDIA_VISIBLE_DEVICES=all, and the runtime class of NVIDIA where the cluster has one."
+    )
+    return Panel("This node has no GPU", text, demo=True)
+
+
+def missing_holders(scene: Scene) -> Panel | None:
+    """Explain why the table is empty, None where it is not or where there is no GPU to hold."""
+    snapshot = scene.snapshot
+    if snapshot.containers or not snapshot.gpus:
+        return None
+    if all(gpu.holders is None for gpu in snapshot.gpus):
+        reason = scene.failing.get("podresources", "the kubelet has not answered yet")
+        return Panel("Who holds the GPUs is not known", _sentence(reason))
+    if any(gpu.slices for gpu in snapshot.gpus):
+        text = "All slices are free. A pod that is given one is here with the next poll."
+        return Panel("No pod holds or uses a GPU", text, doctor=False)
+    text = "The kubelet offers no slice of these GPUs to pods. Look at whether the device plugin runs here."
+    return Panel("No pod can hold a GPU yet", text)

@@ -1,0 +1,139 @@
+"""A snapshot as a person looks at it: rows by device, states of holders, and why a number is missing."""
+
+from collections import defaultdict
+from typing import NamedTuple
+
+from exporter.formats_words import UNKNOWN, decimal, gibibytes
+from exporter.metrics import Number
+from exporter.model import ContainerRow, DeviceKey, GpuRow, MigRow, Snapshot
+from exporter.states import HolderState, holder_state, idle_seconds
+
+_COMPUTE_DIGITS = 2
+
+
+class Figure(NamedTuple):
+    """A number as text; ``why`` tells what keeps it from being known, "" while it is."""
+
+    text: str
+    why: str = ""
+
+
+class Pair(NamedTuple):
+    """A use beside what it is a part of, in one unit."""
+
+    used: Figure
+    whole: Figure
+    unit: str
+
+    def __str__(self) -> str:
+        text = f"{self.used.text} of {self.whole.text} {self.unit}"
+        return f"{text} ({self.used.why})" if self.used.why else text
+
+
+def memory_pair(used: Number | None, why: str, whole: Number | None, why_whole: str) -> Pair:
+    """Write bytes used of bytes; each ``why`` stands where its number is None."""
+    return Pair(_figure(used, gibibytes(used), why), _figure(whole, gibibytes(whole), why_whole), "GiB")
+
+
+def compute_pair(used: Number | None, why: str, whole: Number | None, why_whole: str) -> Pair:
+    """Write shares of a physical GPU; each ``why`` stands where its number is None."""
+    texts = decimal(used, _COMPUTE_DIGITS), decimal(whole, _COMPUTE_DIGITS)
+    return Pair(_figure(used, texts[0], why), _figure(whole, texts[1], why_whole), "GPU")
+
+
+def _figure(value: Number | None, text: str, why: str) -> Figure:
+    return Figure(UNKNOWN, why) if value is None else Figure(text)
+
+
+def answers(gpu: GpuRow | None) -> bool:
+    """Whether anything fresh is known of a GPU."""
+    return gpu is not None and gpu.reading is not None and gpu.reading.up
+
+
+class Scene:
+    """One snapshot, looked at at Unix time ``now``; a holder is idle after ``idle_after`` seconds.
+
+    Holders are judged as of the poll: what they have done since then is not known.
+    """
+
+    def __init__(self, snapshot: Snapshot, now: float, idle_after: float) -> None:
+        self.snapshot = snapshot
+        self.now = now
+        self.gpus: dict[str, GpuRow] = {gpu.identity.uuid: gpu for gpu in snapshot.gpus}
+        self.migs: dict[DeviceKey, MigRow] = {mig.device: mig for mig in snapshot.migs}
+        self.failing = {
+            health.name: health.message or "no reason is known"
+            for health in snapshot.collectors
+            if not health.success
+        }
+        self._idle_after = idle_after
+        self._rows: dict[DeviceKey, list[ContainerRow]] = defaultdict(list)
+        for row in snapshot.containers:
+            self._rows[row.device].append(row)
+
+    def rows(self, key: DeviceKey) -> list[ContainerRow]:
+        """Return the containers on one device."""
+        return self._rows.get(key, [])
+
+    def devices_of(self, uuid: str) -> list[DeviceKey]:
+        """Return the MIG devices of a GPU, then those that containers hold though they are not seen now."""
+        return [key for key in dict.fromkeys((*self.migs, *self._rows)) if key.uuid == uuid and key.mig_uuid]
+
+    def state(self, row: ContainerRow) -> HolderState:
+        """Judge a holder."""
+        return holder_state(row, self.snapshot.timestamp, self._idle_after)
+
+    def idle_for(self, row: ContainerRow) -> float | None:
+        """Tell for how many seconds a holder has been idle, None where it is not or cannot be told."""
+        quiet_for = idle_seconds(row, self.snapshot.timestamp)
+        return quiet_for if quiet_for is not None and quiet_for >= self._idle_after else None
+
+    def memory(self, row: ContainerRow) -> Pair:
+        """Write a container's memory, with reasons for what is missing."""
+        why = self._why_used(row) or "the driver does not say how much its processes take"
+        return memory_pair(row.memory_used, why, row.memory_entitled, self._why_entitled(row))
+
+    def compute(self, row: ContainerRow) -> Pair:
+        """Write a container's compute, with reasons for what is missing."""
+        why = self.why_compute(row)
+        return compute_pair(row.compute_used, why, row.compute_entitled, self._why_entitled(row))
+
+    def why_compute(self, row: ContainerRow) -> str:
+        """Tell why a container's compute could not be measured."""
+        if reason := self._why_used(row):
+            return reason
+        if row.device.mig_uuid:
+            return "no driver meters compute per process inside MIG"
+        if row.sharing == "mps":
+            return "the MPS server computes in its clients' name, so it cannot be told who does"
+        return "the driver does not say how much its processes compute"
+
+    def _why_used(self, row: ContainerRow) -> str:
+        node = self.snapshot.node
+        if not answers(self.gpus.get(row.device.uuid)):
+            return "the GPU does not answer"
+        if not node.process_view:
+            return node.process_view_reason or "the processes of the host cannot be seen"
+        if self._is_merged(row):
+            return "its processes cannot be told from those of another container of its pod"
+        return f"pod names are missing: {self.failing['identity']}" if "identity" in self.failing else ""
+
+    def _is_merged(self, row: ContainerRow) -> bool:
+        pod = (row.holder.namespace, row.holder.pod)
+        return any(
+            not other.holder.container and pod == (other.holder.namespace, other.holder.pod)
+            for other in self.rows(row.device)
+        )
+
+    def _why_entitled(self, row: ContainerRow) -> str:
+        if row.slices == 0:
+            return "it holds nothing here"
+        if row.slices is None:
+            reason = self.failing.get("podresources")
+            return f"what it holds is not known: {reason}" if reason else "what it holds here is not known"
+        if not answers(self.gpus.get(row.device.uuid)):
+            return "the GPU does not answer"
+        mig = self.migs.get(row.device)
+        if mig is not None and mig.reading.memory_shared:
+            return "it shares its GPU instance with other compute instances"
+        return "the kubelet does not tell into how many slices this is cut"

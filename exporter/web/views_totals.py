@@ -1,0 +1,190 @@
+"""The four totals: slices, memory, compute, and what to look at."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from exporter.formats_words import UNKNOWN, decimal, gibibytes, plural, total
+from exporter.metrics import Number
+from exporter.model import ContainerRow, GpuRow
+from exporter.web.views_bars import Bar, Part, bar
+from exporter.web.views_scene import Figure, Scene, answers
+
+_WORDING = {
+    "over-share": "{} over its share",
+    "unheld": "{} without a slice",
+    "idle-memory": "{} idle, holding {} GiB",
+    "idle": "{} idle",
+}
+Sizes = Sequence[Number | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something to look at: the look of its state, and the place on the page where it is."""
+
+    look: str
+    text: str
+    href: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """A total: ``figure`` in large letters, ``of`` beside it, then details."""
+
+    name: str
+    figure: Figure
+    of: str = ""
+    detail: str = ""
+    bars: tuple[tuple[Bar, str], ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+def cards(scene: Scene) -> list[Card]:
+    """Add up the node."""
+    return [_slices(scene), _memory(scene), _compute(scene), _attention(scene)]
+
+
+def _slices(scene: Scene) -> Card:
+    gpus = scene.snapshot.gpus
+    if all(gpu.holders is None for gpu in gpus):
+        why = scene.failing.get("podresources", "the kubelet has not answered")
+        return Card(name="Slices", figure=Figure(UNKNOWN, why), detail="what pods hold is not known")
+    counts = list(chain.from_iterable(gpu.slices for gpu in gpus))
+    held = sum(count.allocated for count in counts)
+    free = [None if count.offered is None else max(count.offered - count.allocated, 0) for count in counts]
+    offered = [count.offered for count in counts]
+    holders = len({row.holder for row in scene.snapshot.containers if row.slices != 0})
+    return Card(
+        name="Slices",
+        figure=Figure(f"{held} held"),
+        of=f"of {total(offered, str)}",
+        detail=f"by {plural(holders, 'container')}",
+        bars=((_bar("slices held", "held", [held], offered), f"{total(free, str)} free"),),
+    )
+
+
+def _memory(scene: Scene) -> Card:
+    gpus = scene.snapshot.gpus
+    memories = [gpu.reading.memory if gpu.reading else None for gpu in gpus]
+    used = [memory.used if memory else None for memory in memories]
+    whole = [memory.total if memory else None for memory in memories]
+    held = [gpu.memory_entitled for gpu in gpus]
+    unknown = [size for size, entitled in zip(whole, held, strict=True) if entitled is None]
+    return Card(
+        name="Memory",
+        figure=_figure(used, gibibytes, "GiB used"),
+        of=f"of {total(whole, gibibytes)}",
+        bars=(
+            (_bar("memory held", "held", held, whole, unknown), f"{total(held, gibibytes)} held"),
+            (_bar("memory used", "used", used, whole), "used"),
+        ),
+    )
+
+
+def _compute(scene: Scene) -> Card:
+    gpus = scene.snapshot.gpus
+    held = [_held_compute(scene, gpu) for gpu in gpus]
+    used = [_used_compute(scene, gpu) for gpu in gpus]
+    whole = [1] * (scene.snapshot.node.gpu_count or len(gpus))
+    all_held, all_used = list(chain.from_iterable(held)), list(chain.from_iterable(used))
+    return Card(
+        name="Compute",
+        figure=_figure(all_used, _hundredths, "GPUs used"),
+        of=f"of {len(whole)}",
+        bars=(
+            (
+                _bar("compute held", "held", all_held, whole, [_gap(sizes) for sizes in held]),
+                f"{total(all_held, _hundredths)} held",
+            ),
+            (
+                _bar("compute used", "used", all_used, whole, [_gap(sizes) for sizes in used]),
+                "used",
+            ),
+        ),
+    )
+
+
+def _rows(scene: Scene, gpu: GpuRow) -> list[ContainerRow]:
+    return [row for row in scene.snapshot.containers if row.device.uuid == gpu.identity.uuid]
+
+
+def _held_compute(scene: Scene, gpu: GpuRow) -> list[Number | None]:
+    if gpu.holders is None:
+        return [None]
+    return [row.compute_entitled for row in _rows(scene, gpu) if row.slices != 0]
+
+
+def _used_compute(scene: Scene, gpu: GpuRow) -> list[Number | None]:
+    return [*(row.compute_used for row in _rows(scene, gpu)), gpu.unattributed_utilization]
+
+
+def _gap(sizes: Sizes) -> Number:
+    """Tell how much of one GPU may be meant by what is not known."""
+    known = [size for size in sizes if size is not None]
+    return max(1 - sum(known), 0) if len(known) < len(sizes) else 0
+
+
+def _hundredths(value: Number) -> str:
+    return decimal(value, 2)
+
+
+def _figure(values: Sizes, write: Callable[[Number], str], unit: str) -> Figure:
+    text = total(values, write)
+    return Figure(UNKNOWN, "no GPU of this node tells") if text == UNKNOWN else Figure(f"{text} {unit}")
+
+
+def _bar(name: str, look: str, sizes: Sizes, whole: Sizes, unknown: Sizes = ()) -> Bar:
+    parts = [Part(look, _known(sizes), name), Part("unmeasured", _known(unknown), "not known")]
+    text = f"{name}: {'' if None not in sizes else 'at least '}"
+    share = _known(sizes) / _known(whole) if _known(whole) else None
+    return bar(f"{text}{UNKNOWN if share is None else f'{share:.0%}'} of the node", parts, _known(whole))
+
+
+def _known(sizes: Sizes) -> Number:
+    return sum(size for size in sizes if size is not None)
+
+
+def _attention(scene: Scene) -> Card:
+    states = [scene.state(row) for row in scene.snapshot.containers]
+    lost = sum(not answers(gpu) for gpu in scene.snapshot.gpus)
+    counts = (
+        (lost, "GPU"),
+        (sum(scene.snapshot.node.unresolved.values()), "allocation"),
+        (sum(state in _WORDING for state in states), "holder"),
+        (len(scene.failing), "source"),
+    )
+    nouns = [plural(count, noun) for count, noun in counts if count]
+    unknown = states.count("unknown")
+    return Card(
+        name="Look at",
+        figure=Figure(nouns[0] if nouns else "nothing"),
+        of="".join(f"and {noun} " for noun in nouns[1:]),
+        detail=f"{unknown} of {plural(len(states), 'holder')} cannot be judged" if unknown else "",
+        findings=(*_gpu_findings(scene), *_holder_findings(scene), *_source_findings(scene)),
+    )
+
+
+def _holder_findings(scene: Scene) -> Iterator[Finding]:
+    by_state: dict[str, list[ContainerRow]] = {}
+    for row in scene.snapshot.containers:
+        by_state.setdefault(scene.state(row), []).append(row)
+    for state, words in _WORDING.items():
+        if rows := by_state.get(state):
+            size = total((row.memory_used for row in rows), gibibytes)
+            yield Finding(state, words.format(len(rows), size), "#holders")
+
+
+def _gpu_findings(scene: Scene) -> Iterator[Finding]:
+    lost = [gpu for gpu in scene.snapshot.gpus if not answers(gpu)]
+    if lost:
+        text = f"{plural(len(lost), 'GPU')} not answering"
+        yield Finding("bad", text, f"#gpu-{lost[0].identity.index}")
+    unresolved = sum(scene.snapshot.node.unresolved.values())
+    if unresolved:
+        yield Finding("bad", f"{unresolved} allocated without a device", "#health")
+
+
+def _source_findings(scene: Scene) -> Iterator[Finding]:
+    if scene.failing:
+        yield Finding("bad", f"{plural(len(scene.failing), 'source')} failing", "#health")

@@ -1,0 +1,55 @@
+"""The geometry of the bars."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.web.views_bars import Part, Use, bar, use_bar
+
+SIZES = st.one_of(st.integers(0, 1 << 40), st.floats(0, 1e6))
+
+
+@given(st.lists(SIZES, max_size=12), st.one_of(st.none(), SIZES), st.booleans())
+def test_segments_stay_on_the_track_in_order(sizes, track, known) -> None:
+    """Whatever is stacked, segments begin one after the other, and none beyond the track."""
+    drawn = bar("", [Part("active", size, "") for size in sizes], track, known=known)
+
+    starts = [segment.x for segment in drawn.segments]
+    assert starts == sorted(starts)
+    assert all(0 <= x < 100 for x in starts)
+    assert all(0 < segment.width <= 100 for segment in drawn.segments)
+
+
+@given(st.integers(1, 1000), st.integers(1, 1000))
+def test_the_tick_is_where_the_entitlement_ends(used, entitled) -> None:
+    """Use beyond the entitlement fills the bar and leaves a tick; other use has none."""
+    drawn = use_bar("", "active", Use(used, entitled, None))
+
+    (segment,) = drawn.segments
+    if used > entitled:
+        assert segment.width == pytest.approx(100)
+        assert drawn.tick == pytest.approx(100 * entitled / used)
+    else:
+        assert segment.width == pytest.approx(max(100 * used / entitled, 0.6))
+        assert drawn.tick is None
+
+
+@pytest.mark.parametrize("use", [Use(None, 4, 8), Use(None, None, None), Use(3, None, None)])
+def test_what_is_not_known_is_hatched_and_never_empty(use) -> None:
+    """Without a use or without anything to measure it against, the whole track is hatched."""
+    (segment,) = use_bar("", "active", use).segments
+
+    assert (segment.part.look, segment.x, segment.width) == ("unmeasured", 0, 100)
+
+
+def test_an_observed_zero_is_an_empty_track() -> None:
+    """No use that was observed is not hatched."""
+    assert use_bar("", "active", Use(0, 4, 8)).segments == ()
+
+
+def test_use_without_entitlement_is_drawn_on_a_dashed_track() -> None:
+    """It is measured against the device, and the dashes say that this is no entitlement."""
+    drawn = use_bar("", "unheld", Use(2, None, 8))
+
+    assert drawn.dashed
+    assert drawn.segments[0].width == 25

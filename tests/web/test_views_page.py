@@ -1,0 +1,130 @@
+"""The page as a document: whole, harmless, without script or style, and with links that lead somewhere."""
+
+import re
+from pathlib import Path
+from urllib.parse import urljoin
+
+import aiohttp
+import pytest
+
+from exporter.demo.catalog import names
+from exporter.exposition import Exposition
+from exporter.model import ContainerRef
+from exporter.settings import load_settings
+from exporter.web import Server, make_app
+from exporter.web.pages import Pages
+from exporter.web.views import node_page
+from tests.web.views_reading import NOW, draw, gpu, holder, mig, read, scenario, snapshot
+
+STATIC = Path(__file__).parents[2] / "exporter/web/static"
+HOSTILE = (
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "' onmouseover='alert(1)",
+    "{{ 7 * 7 }}",
+    "&lt;b&gt;",
+    "\u202eevil",
+    "\udc80",
+    "a\x00b",
+    "]]><!--",
+)
+
+
+@pytest.fixture(params=names())
+def page(request):
+    """Draw the page of every scenario, one after the other."""
+    return draw(scenario(request.param))
+
+
+def test_every_scenario_is_a_whole_document(page) -> None:
+    """Elements nest, ids are unique, and what refers to one finds it."""
+    (html,) = page.all("html")
+    ids = [element.attributes["id"] for element in html.all() if "id" in element.attributes]
+
+    assert html.attributes["lang"] == "en"
+    assert len(ids) == len(set(ids))
+    for element in html.all():
+        for name in ("href", "fill", "aria-labelledby"):
+            value = element.attributes.get(name) or ""
+            target = re.fullmatch(r"#(.+)|url\(#(.+)\)", value) if name != "aria-labelledby" else None
+            wanted = (target[1] or target[2]) if target else value if name == "aria-labelledby" else ""
+            assert not wanted or wanted in ids
+
+
+def test_there_is_no_script_and_no_style_in_the_page(page) -> None:
+    """A policy without unsafe-inline blocks nothing of it: looks come from files, widths from attributes."""
+    for element in page.all():
+        assert element.tag not in {"script", "style", "iframe", "object", "embed", "base", "form"}
+        assert "style" not in element.attributes
+        assert not [name for name in element.attributes if name.startswith("on")]
+
+
+def test_nothing_is_loaded_from_elsewhere(page) -> None:
+    """Every address is relative, so that the page works behind any path and without the internet."""
+    for element in page.all():
+        for name in ("href", "src", "action", "srcset", "content"):
+            value = element.attributes.get(name) or ""
+            assert not re.match(r"[a-z]+:|/", value), value
+    for sheet in STATIC.glob("*.css"):
+        assert not re.search(r"url\(|@import|https?:", sheet.read_text("utf-8"))
+
+
+def test_everything_on_screen_has_a_word_for_those_who_do_not_see_it(page) -> None:
+    """A bar is either described or, beside its numbers, hidden from a reader of the screen."""
+    bars = page.all("svg", of="bar")
+
+    assert all(drawn.attributes.get("aria-label") or "aria-hidden" in drawn.attributes for drawn in bars)
+    assert all(cell.attributes.get("scope") for cell in page.all("th"))
+
+
+async def test_every_link_leads_somewhere() -> None:
+    """What the page names is served by the same program, below whatever path the page is at."""
+    shown = snapshot([gpu()], [holder("a")])
+    pages = Pages(lambda: shown, Exposition())
+    listen = load_settings({"listen": "127.0.0.1:0"}, {}).listen
+    server = Server(make_app(pages, lambda: None), listen)
+    url = await server.start()
+    try:
+        async with aiohttp.ClientSession(raise_for_status=True) as session:
+            root = read(await (await session.get(url)).text())
+            targets = {element.attributes["href"] for element in root.all() if "href" in element.attributes}
+            served = {target for target in targets if not target.startswith("#")}
+            for target in served:
+                await session.get(urljoin(url, target))
+    finally:
+        await server.stop()
+
+    assert {"metrics", "api/v1/snapshot", "-/healthy", "static/page.css"} <= served
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_from_the_cluster_stay_text(name) -> None:
+    """No name of a pod, a resource, a model, a node or a message becomes markup, wherever it is shown."""
+    honest, shown = [draw(_named(text)) for text in ("honest", name)]
+
+    assert [element.tag for element in shown.all()] == [element.tag for element in honest.all()]
+    assert [set(e.attributes) for e in shown.all()] == [set(e.attributes) for e in honest.all()]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_are_shown_as_they_are_spelt(name) -> None:
+    """A name is legible as text; what a font would hide or turn around is shown as an escape."""
+    text = draw(_named(name)).one("tbody").text
+
+    assert name in text if name.isprintable() else name not in text
+
+
+def test_a_page_with_any_name_can_be_sent() -> None:
+    """Names with halves of characters do not keep the page from being encoded."""
+    assert node_page(_named("\ud800"), now=NOW).encode()
+
+
+def _named(name):
+    ref = ContainerRef(name, name, name)
+    rows = [holder("x", holder=ref, resource=name), holder("x", mig(name).device, holder=ref)]
+    return snapshot(
+        [gpu(sharing="time-slicing"), gpu(1, model=name)],
+        rows,
+        node={"name": name, "unresolved": {name: 1}, "process_view": False, "process_view_reason": name},
+        failing={"identity": name, "podresources": name},
+    )

@@ -1,0 +1,232 @@
+"""What the page says when something is missing, and that unknown is never shown as zero."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from exporter.exposition import Exposition
+from exporter.formats_words import UNKNOWN
+from exporter.model import ContainerRow, GpuIdentity, GpuReading, GpuRow, MigReading, MigRow, SliceCount
+from exporter.web import pages as pages_module
+from exporter.web.pages import Pages
+from tests.web.views_reading import GIB, NOW, draw, gpu, holder, mig, scenario, snapshot
+
+
+def card(page, name):
+    """Return the total with that name."""
+    return next(card for card in page.all(of="card") if card.one("h2").text == name)
+
+
+def test_before_the_first_poll_it_says_to_wait() -> None:
+    """A page that is opened at once explains why it is empty."""
+    page = draw(replace(snapshot(node={"gpu_count": None}), sequence=0, collectors=()))
+
+    assert "The first poll is under way" in page.text
+    assert "not polled yet" in page.text
+
+
+def test_without_a_driver_it_says_why_and_what_to_run() -> None:
+    """A machine without a GPU shows the driver's reason, doctor and demo, and no totals."""
+    page = draw(scenario("no-gpu"))
+
+    panel = page.one(of="panel")
+    assert "kernel module is not loaded" in panel.text
+    assert [code.text for code in panel.all("code")] == ["gpuslice-exporter doctor", "gpuslice-exporter demo"]
+    assert not page.all(of="card")
+    assert not page.all("table")
+
+
+def test_a_driver_without_gpus_is_another_matter() -> None:
+    """A driver that answers and lists nothing is told apart from one that does not answer."""
+    panel = draw(snapshot()).one(of="panel")
+
+    assert "This node has no GPU" in panel.text
+    assert "NVIDIA_VISIBLE_DEVICES" in panel.text
+
+
+def test_what_is_too_old_to_show_is_not_called_absent() -> None:
+    """When the driver's answer is too old, the page does not say that the node has no GPU."""
+    assert "Nothing fresh is known" in draw(snapshot(node={"gpu_count": None})).one(of="panel").text
+
+
+def test_without_the_kubelet_holders_are_not_known() -> None:
+    """A silent kubelet is named as the reason, and no slice is counted."""
+    silent = gpu(sharing="unknown", slices=(), holders=None, memory_entitled=None)
+
+    page = draw(snapshot([silent], failing={"podresources": "no socket at /var/lib/kubelet"}))
+
+    assert "because the kubelet does not answer" in page.one(id="health").text
+    assert "No socket at /var/lib/kubelet." in page.one(id="holders").text
+    assert card(page, "Slices").one(of="figure").text == UNKNOWN
+
+
+def test_old_allocations_carry_their_age() -> None:
+    """Holders of a kubelet that fell silent are said to be those of then."""
+    page = draw(
+        snapshot(
+            [gpu()], [holder("a")], node={"allocations_read_at": NOW - 17}, failing={"podresources": "x"}
+        )
+    )
+
+    assert "holders are those of 20 s ago" in page.one(id="health").text
+
+
+def test_no_pods_is_said_in_words() -> None:
+    """An empty table is replaced by the reason: all free, or nothing offered."""
+    free = gpu(slices=(SliceCount("nvidia.com/gpu", 1, 0),), holders=0)
+    unoffered = gpu(sharing="none", slices=(), holders=0)
+
+    assert "No pod holds or uses a GPU" in draw(snapshot([free])).one(id="holders").text
+    assert "device plugin" in draw(snapshot([unoffered])).one(id="holders").text
+
+
+def test_without_the_pid_namespace_of_the_host_the_remedy_is_told() -> None:
+    """The reason of the process view stands in the health section, once, beside doctor."""
+    page = draw(scenario("gke"))
+
+    assert page.one(id="health").text.count("set hostPID: true") == 1
+    assert "gpuslice-exporter doctor" in page.one(id="health").text
+
+
+def test_allocations_without_a_device_are_told() -> None:
+    """Ids that match no GPU are counted by resource and explained."""
+    page = draw(snapshot([gpu()], node={"unresolved": {"nvidia.com/gpu": 2}}))
+
+    assert "2 allocated devices of nvidia.com/gpu cannot be found" in page.one(id="health").text
+
+
+@pytest.mark.parametrize("name", ["nvml", "podresources", "processes", "identity", "mapper"])
+def test_every_failing_source_has_its_sentence(name) -> None:
+    """Whatever fails, its message is on the page, and the head shows which one it is."""
+    base = snapshot([gpu()], [holder("a")])
+    sources = tuple(source for source in base.collectors if source.name != name)
+    broken = replace(base.collectors[0], name=name, success=False, message="it is broken")
+
+    page = draw(replace(base, collectors=(*sources, broken)))
+
+    assert "It is broken." in page.one(id="health").text
+    assert [item.text for item in page.one(of="sources").all("li") if "failing" in item.text]
+
+
+def test_a_healthy_node_has_no_health_section() -> None:
+    """Nothing is said where there is nothing to say."""
+    page = draw(snapshot([gpu()], [holder("a")]))
+
+    assert not page.all(id="health")
+    assert card(page, "Look at").one(of="figure").text == "nothing"
+
+
+def test_demo_data_is_called_so() -> None:
+    """The banner is there for a fake node, and only then."""
+    assert "Demo data" in draw(scenario("showcase")).one(of="demo").text
+    assert not draw(snapshot([gpu()])).all(of="demo")
+
+
+@pytest.mark.parametrize(
+    ("age", "text", "old"), [(3, "3 s", False), (-5, "0 s", False), (200, "3 min", True)]
+)
+def test_the_age_of_the_data_is_shown(age, text, old) -> None:
+    """The page tells how old it is when it is drawn, and stands out when that is too old."""
+    page = draw(snapshot([gpu()]), now=NOW + age)
+
+    polled = page.one("time")
+    assert polled.text == f"polled {text} ago"
+    assert bool(page.all("p", of="old")) == old
+
+
+async def test_the_age_grows_while_no_poll_comes(monkeypatch) -> None:
+    """The same snapshot is drawn again when time has passed, so that a stuck poller is seen."""
+    shown = snapshot([gpu()])
+    pages = Pages(lambda: shown, Exposition())
+    texts = []
+    for age in (1, 90):
+        monkeypatch.setattr(pages_module.time, "time", lambda age=age: NOW + age)
+        texts.append((await pages.node_html()).decode())
+
+    assert "polled 1 s ago" in texts[0]
+    assert "polled 1 min ago" in texts[1]
+
+
+def test_unknown_is_a_dash_with_a_reason_and_never_a_zero() -> None:
+    """A node about which nothing is known shows no number, no free slice and no empty bar."""
+    identity = GpuIdentity(uuid="GPU-0", index=3)
+    device = mig("m").device
+    bare = snapshot(
+        [GpuRow(identity=identity, reading=GpuReading(identity=identity, mig_enabled=True))],
+        [ContainerRow(holder=holder("b").holder, device=device)],
+        [MigRow(device=device, reading=MigReading(uuid="m", gi=1, ci=0))],
+        node={"gpu_count": None, "process_view": False},
+    )
+
+    page = draw(bare)
+
+    row = page.one("tbody").one("tr")
+    assert [cell.text for cell in row.all("td")][-2:] == [
+        f"{UNKNOWN} / {UNKNOWN} GiB",
+        f"{UNKNOWN} / {UNKNOWN} GPU",
+    ]
+    assert "unknown" in row.text
+    assert all(dash.attributes["title"] for dash in page.all("abbr") if dash.text == UNKNOWN)
+    assert not re.search(r"\b0(\.0+)?\b", row.text)
+    for name in ("Memory", "Compute", "Slices"):
+        assert card(page, name).one(of="figure").text.startswith(UNKNOWN)
+    for drawn in page.all("svg", of="bar"):
+        assert drawn.all("rect", of="f-unmeasured")
+
+
+def test_an_observed_zero_is_a_zero() -> None:
+    """A holder that was seen to use nothing has numbers and an empty bar."""
+    row = draw(snapshot([gpu()], [holder("a", memory_used=0, compute_used=0.0)])).one("tbody")
+
+    assert "0.0 / 16.0 GiB" in row.text
+    assert "0.00 / 1.00 GPU" in row.text
+    assert not row.all(of="fill")
+
+
+def test_states_have_a_word_an_icon_and_a_colour() -> None:
+    """No state is told by its colour alone."""
+    rows = [
+        holder("a"),
+        holder("b", memory_used=20 * GIB),
+        holder("c", slices=0),
+        holder("d", compute_used=None),
+    ]
+
+    cells = draw(snapshot([gpu()], rows)).one("tbody").all("td", of="state")
+
+    words = ["active", "over its share", "uses without holding", "unknown"]
+    looks = ["active", "over-share", "unheld", "unknown"]
+    assert [cell.text for cell in cells] == words
+    assert [cell.one("use").attributes["href"] for cell in cells] == [f"#i-{look}" for look in looks]
+    assert all(f"c-{look}" in cell.classes for look, cell in zip(looks, cells, strict=True))
+
+
+def test_the_totals_add_up() -> None:
+    """Slices, memory and compute are sums over the node; a part that is not known makes a least figure."""
+    rows = [holder("a"), holder("b", "GPU-1", compute_used=None)]
+    page = draw(snapshot([gpu(), gpu(1, unattributed_utilization=None, used=None)], rows))
+
+    assert card(page, "Slices").one(of="figure").text == "2 held of 2"
+    assert card(page, "Memory").one(of="figure").text == "≥ 8.0 GiB used of ≥ 16.0"
+    assert card(page, "Compute").one(of="figure").text == "≥ 0.60 GPUs used of 2"
+    assert "1 of 2 holders cannot be judged" in card(page, "Look at").text
+
+
+def test_what_to_look_at_is_counted_by_kind() -> None:
+    """The fourth total lists holders by state, lost GPUs, lost allocations and failing sources."""
+    rows = [holder("a", slices=0), holder("b", memory_used=20 * GIB)]
+    page = draw(
+        snapshot(
+            [gpu(), gpu(1, reading=None)], rows, failing={"identity": "x"}, node={"unresolved": {"r": 1}}
+        )
+    )
+
+    texts = [item.text for item in card(page, "Look at").all("li")]
+    assert texts == [
+        "1 GPU not answering",
+        "1 allocated without a device",
+        "1 over its share",
+        "1 without a slice",
+        "1 source failing",
+    ]
