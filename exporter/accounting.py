@@ -33,7 +33,8 @@ class Meter:
 class Ledger:
     """Keeps the accounts of all containers from poll to poll.
 
-    Over a gap of more than ``longest_gap`` seconds between two polls nobody is said to have computed.
+    Over a gap of more than ``longest_gap`` seconds between two polls nobody is said to have computed, nor
+    to have drawn what was drawn.
     """
 
     def __init__(self, longest_gap: float) -> None:
@@ -53,7 +54,7 @@ class Ledger:
         """
         self._poll += 1
         old = frozenset(_key(row) for row in attribution.containers if self._continues(row))
-        energy = self._energy(attribution, fresh, old)
+        energy = self._energy(attribution, fresh, old if elapsed <= self._longest_gap else frozenset())
         rows = [
             self._enter(row, row.device.uuid in fresh, elapsed if _key(row) in old else 0.0, now, energy)
             for row in attribution.containers

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from exporter import __version__
 from exporter.commands.doctor import doctor
@@ -32,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings = load_settings(vars(arguments), os.environ)
         set_up_logging(_log_level(arguments.command, settings), settings.log_format)
         return asyncio.run(COMMANDS[arguments.command](arguments, settings))
-    except (SettingsError, ListenError, ValueError) as error:
+    except (SettingsError, ListenError) as error:
         sys.stderr.write(f"gpuslice-exporter: {error}\n")
         return USAGE_ERROR
     except BrokenPipeError:
@@ -91,7 +92,7 @@ async def _record(arguments: argparse.Namespace, settings: Settings) -> int:
         try:
             arguments.output.write_text(text)
         except OSError as error:
-            raise ValueError(f"--output {arguments.output}: {error.strerror}") from None
+            raise SettingsError(f"--output: cannot write {arguments.output}: {error.strerror}") from None
     return 0
 
 
@@ -115,8 +116,15 @@ COMMANDS = {
 }
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong: the options of a command would fill the screen above it."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE_ERROR, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
 def _parse(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="gpuslice-exporter",
         description="Who holds which slice of which GPU, what it is entitled to, and what it really uses.",
         epilog="Without a command it serves. Options of a command: gpuslice-exporter COMMAND --help",

@@ -128,7 +128,7 @@ class Poller:
 
     def _expire(self) -> None:
         if self._wall() - self.snapshot.timestamp > self.settings.stale_after:
-            self.snapshot = replace(self.snapshot, gpus=(), migs=(), containers=())
+            self.snapshot = replace(self.snapshot, sequence=self._sequence, gpus=(), migs=(), containers=())
 
     async def _wait(self, due: float) -> None:
         """Sleep until the next poll, or until a kubelet that was away answers again."""

@@ -1,14 +1,11 @@
 """The rows of one device: every container that holds it, uses it, or both."""
 
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import TypeVar
 
 from exporter.attribution.owners import Owned, owners
+from exporter.attribution.sums import total
 from exporter.attribution.use import Device, Use, use_by_process, use_without_processes
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, Holding, Holdings, Workloads
-
-Number = TypeVar("Number", int, float)
 
 
 class DeviceJoin:
@@ -71,12 +68,6 @@ class DeviceJoin:
         pod_holds = any(pod == (other.namespace, other.pod) for other in self.held(key))
         unsure = not self.holdings.known or pod in self._unresolved_pods or pod_holds
         return None if unsure else 0
-
-
-def total(figures: Sequence[Number | None]) -> Number | None:
-    """Add up, or return None when one of the figures is not known."""
-    known = [figure for figure in figures if figure is not None]
-    return sum(known) if len(known) == len(figures) else None
 
 
 def _uids_by_name(workloads: Workloads) -> dict[tuple[str, str], str]:

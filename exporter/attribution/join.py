@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from exporter.attribution.devices import DeviceJoin, total
+from exporter.attribution.devices import DeviceJoin
+from exporter.attribution.sums import total
 from exporter.attribution.use import Device
 from exporter.model import (
     ContainerRow,

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from exporter.attribution.owners import Owned
+from exporter.attribution.sums import total
 from exporter.model import ContainerRef, DeviceKey, DeviceProcess, DeviceSharing, Memory
 
 
@@ -25,7 +26,7 @@ class Device:
     memory: Memory | None
     compute: float | None
     processes: tuple[DeviceProcess, ...] | None
-    utilization: Mapping[int, int] | None
+    utilization: Mapping[int, int | None] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,11 +81,8 @@ def use_by_process(
 
 
 def _sum(device: Device, processes: list[DeviceProcess]) -> Use:
-    figures = [process.memory for process in processes]
-    memory = sum(figure for figure in figures if figure is not None) if None not in figures else None
-    percent = None
-    if device.utilization is not None:
-        percent = sum(device.utilization.get(process.pid, 0) for process in processes)
+    memory = total([process.memory for process in processes])
+    percent = _percent(device.utilization, processes)
     return Use(
         memory=memory,
         compute=None if percent is None else percent / 100,
@@ -92,6 +90,13 @@ def _sum(device: Device, processes: list[DeviceProcess]) -> Use:
         memory_source="none" if memory is None else "process",
         compute_source="none" if percent is None else "process",
     )
+
+
+def _percent(utilization: Mapping[int, int | None] | None, processes: list[DeviceProcess]) -> int | None:
+    """Add up; a process that is not in an answer did not run, one with an unknown figure spoils the sum."""
+    if utilization is None:
+        return None
+    return total([utilization.get(process.pid, 0) for process in processes])
 
 
 def _idle(device: Device, compute_proven: bool) -> Use:
@@ -109,7 +114,7 @@ def _booked_on_server(device: Device, owned: Owned) -> bool:
     """Whether clients of MPS may have computed in the name of the server, which runs in no pod."""
     if device.sharing.sharing != "mps" or device.utilization is None:
         return False
-    return any(device.utilization.get(process.pid, 0) > 0 for process in owned.outside)
+    return any(device.utilization.get(process.pid, 0) != 0 for process in owned.outside)
 
 
 def _with_device_compute(

@@ -65,7 +65,8 @@ def _checks(snapshot: Snapshot, evidence: Evidence, settings: Settings) -> Itera
     yield from (_gpu(row) for row in snapshot.gpus)
     yield from (_mig(row) for row in snapshot.gpus if row.reading and row.reading.mig_enabled)
     yield _allocations(health["podresources"], evidence, settings)
-    yield _resolution(snapshot)
+    if evidence.allocations is not None:
+        yield _resolution(snapshot)
     yield _process_view(health["processes"], settings)
     yield _names(health["identity"], evidence, settings)
 
@@ -74,7 +75,9 @@ def _driver(snapshot: Snapshot, health: CollectorHealth, settings: Settings) -> 
     driver = snapshot.node.driver
     if health.success and driver is not None:
         found = f"driver {driver.driver_version}, NVML {driver.nvml_version}, {snapshot.node.gpu_count} GPUs"
-        return Check("driver", "OK" if snapshot.node.gpu_count else "missing", found)
+        if snapshot.node.gpu_count:
+            return Check("driver", "OK", found)
+        return Check("driver", "missing", found, "everything about GPUs", VISIBLE_REMEDY)
     module = settings.sys_root / "module/nvidia/version"
     loaded = "the kernel module is loaded" if module.exists() else f"no kernel module ({module} is not there)"
     return Check(
@@ -84,6 +87,9 @@ def _driver(snapshot: Snapshot, health: CollectorHealth, settings: Settings) -> 
         "everything about GPUs",
         "as said; to see what it would look like: gpuslice-exporter demo",
     )
+
+
+VISIBLE_REMEDY = "make all GPUs visible to this process (NVIDIA_VISIBLE_DEVICES=all)"
 
 
 def _gpu(row: GpuRow) -> Check:
@@ -124,7 +130,9 @@ def _mig(row: GpuRow) -> Check:
     return Check(name, "OK", found)
 
 
-MIG_REMEDY = "give the pod the right to monitor MIG: deploy/components/mig-monitor, or NVIDIA_MIG_MONITOR_DEVICES=all"
+MIG_REMEDY = (
+    "give the pod the right to monitor MIG: deploy/components/mig-monitor, or NVIDIA_MIG_MONITOR_DEVICES=all"
+)
 
 
 def _allocations(health: CollectorHealth, evidence: Evidence, settings: Settings) -> Check:
@@ -151,7 +159,7 @@ def _resolution(snapshot: Snapshot) -> Check:
         "degraded",
         f"{found} match no visible device",
         "the holders of these ids",
-        "make all GPUs visible to this process (NVIDIA_VISIBLE_DEVICES=all)",
+        VISIBLE_REMEDY,
     )
 
 

@@ -5,10 +5,11 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from exporter.settings import Settings
+from exporter.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
     from exporter.demo.node import FakeNode
+    from exporter.demo.scenario import Scenario
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,15 +25,23 @@ class Node:
 async def node(settings: Settings, scenario: str | None, seed: int = 0) -> AsyncIterator[Node]:
     """Give this machine, or start a fake node and point every path and socket at it.
 
-    Raises ScenarioError (a ValueError) for a scenario that does not exist or cannot be read.
+    Raises SettingsError for a scenario that does not exist or cannot be read.
     """
     if scenario is None:
         yield Node(settings=settings)
         return
-    # The fake node is no part of the daemon: it is imported where it is asked for.
-    from exporter.demo.catalog import load  # noqa: PLC0415
-    from exporter.demo.node import FakeNode  # noqa: PLC0415
+    from exporter.demo.node import FakeNode  # noqa: PLC0415 - no part of the daemon
 
-    async with FakeNode(load(scenario), seed=seed) as fake:
+    async with FakeNode(_loaded(scenario), seed=seed) as fake:
         pointed = replace(settings, node_name=fake.name, nvml_library=None, **asdict(fake.paths))
         yield Node(settings=pointed, nvml_library=fake.nvml, fake=fake)
+
+
+def _loaded(scenario: str) -> "Scenario":
+    from exporter.demo.catalog import load  # noqa: PLC0415 - no part of the daemon
+    from exporter.demo.scenario import ScenarioError  # noqa: PLC0415
+
+    try:
+        return load(scenario)
+    except ScenarioError as error:
+        raise SettingsError(f"--scenario: {error}") from None

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from dataclasses import replace
 
 from exporter.commands.node import Node
 from exporter.model import Snapshot
@@ -15,8 +16,10 @@ CLOSE_SECONDS = 1.0
 
 async def poll_once(node: Node) -> tuple[Snapshot, Evidence]:
     """Read every source of the node once; return what was found and what it was made of."""
+    # What was read while the slowest source was waited for is not stale.
+    stale_after = max(node.settings.stale_after, 2 * PATIENCE_SECONDS)
     poller = Poller(
-        node.settings,
+        replace(node.settings, stale_after=stale_after),
         Sources(node.settings, node.nvml_library),
         demo=node.fake is not None,
         deadline=PATIENCE_SECONDS,

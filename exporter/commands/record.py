@@ -7,6 +7,7 @@ of device ids and what the driver does not support stay: they are what a fault d
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 
 from exporter.commands.node import Node
 from exporter.commands.once import poll_once
@@ -18,6 +19,11 @@ from exporter.model import Allocations, ContainerRef, DriverInfo, Workloads
 from exporter.poller import Evidence
 
 NOBODY = Workloads(places={}, pods=None, process_view=False)
+NO_DRIVER = tuple(
+    schema.NvmlError(kind="nvml_error", function=function, code="DRIVER_NOT_LOADED")
+    for function in ("nvmlInitWithFlags", "nvmlInit_v2")
+)
+NO_KUBELET = (schema.KubeletDown(kind="kubelet_down"),)
 
 
 async def record(node: Node, mask: bool) -> str:
@@ -38,13 +44,21 @@ def scenario(evidence: Evidence, node_name: str, mask: Mask) -> schema.Scenario:
         description="A recorded node.",
         node=_node(hardware.driver if hardware is not None else DriverInfo(), mask.name("node", node_name)),
         host_pid=workloads.process_view,
-        identity="pod_logs" if workloads.pods is not None else "none",
+        identity=_identity(workloads),
         kubelet_api=("v1alpha1",) if old_kubelet else ("v1", "v1alpha1"),
         gpus=tuple(record_gpu(gpu, mask) for gpu in gpus if gpu.up),
         offers=_offers(allocations, mask),
         pods=tuple(_pods(allocations, workloads, processes, mask)),
         host_processes=tuple(processes.get(None, ())),
+        faults=(NO_DRIVER if hardware is None else ()) + (NO_KUBELET if allocations is None else ()),
     )
+
+
+def _identity(workloads: Workloads) -> schema.IdentitySource:
+    """Name the source that tells as much: the Pods API tells containers by id, pod logs only by name."""
+    if workloads.pods is None:
+        return "none"
+    return "pods_api" if any(pod.container_ids for pod in workloads.pods.values()) else "pod_logs"
 
 
 def _node(driver: DriverInfo, name: str) -> schema.Node:
@@ -69,10 +83,22 @@ def _processes(
 ) -> dict[ContainerRef | None, list[schema.Process]]:
     """Sort processes by container; those of no pod, or of one without a name, stand under None."""
     sorted_out: dict[ContainerRef | None, list[schema.Process]] = defaultdict(list)
+    seen: set[int] = set()
     for gpu in evidence.hardware.gpus if evidence.hardware is not None else ():
         for pid, process in processes_of(gpu, mask):
-            sorted_out[_owner(pid, workloads)].append(process)
+            owner = _owner(pid, workloads)
+            # A process of a scenario is on one device: what it has on a second one becomes another process.
+            own_pid = 0 if pid in seen else pid
+            seen.add(pid)
+            cgroup = _cgroup(pid, workloads, mask) if owner is None else ""
+            sorted_out[owner].append(replace(process, pid=own_pid, cgroup=cgroup))
     return sorted_out
+
+
+def _cgroup(pid: int, workloads: Workloads, mask: Mask) -> str:
+    """Keep a process of a pod without a name in a pod."""
+    place = workloads.places.get(pid)
+    return f"/kubepods/pod{mask.uid(place.pod_uid)}" if place is not None and place.pod_uid else ""
 
 
 def _owner(pid: int, workloads: Workloads) -> ContainerRef | None:
@@ -93,10 +119,15 @@ def _pods(
     devices: dict[ContainerRef, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for allocation in allocations.allocated if allocations is not None else ():
         devices[allocation.holder][allocation.resource].append(mask.device_id(allocation.device_id))
+    there = devices.keys() | {ref for ref in processes if ref is not None}
+    known = {(pod.namespace, pod.name): pod for pod in (workloads.pods or {}).values()}
+    # The other containers of these pods count too: with them, a process may not be told from theirs.
+    for pod in {(ref.namespace, ref.pod) for ref in there} & known.keys():
+        there |= {ContainerRef(*pod, container) for container in known[pod].containers}
     of_pod: dict[tuple[str, str], list[ContainerRef]] = defaultdict(list)
-    for ref in sorted(devices.keys() | {ref for ref in processes if ref is not None}):
+    for ref in sorted(there):
         of_pod[ref.namespace, ref.pod].append(ref)
-    uids = {(pod.namespace, pod.name): pod.uid for pod in (workloads.pods or {}).values()}
+    uids = {name: pod.uid for name, pod in known.items()}
     for (namespace, name), refs in of_pod.items():
         yield schema.Pod(
             namespace=mask.name("namespace", namespace),

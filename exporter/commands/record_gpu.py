@@ -1,6 +1,8 @@
 """One GPU of a recording: the reading of one moment as the description of a board."""
 
+from collections import Counter
 from collections.abc import Iterator
+from itertools import accumulate
 
 from exporter.commands.record_mask import Mask
 from exporter.demo import schema
@@ -57,7 +59,7 @@ def record_gpu(gpu: GpuReading, mask: Mask) -> schema.Gpu:
 def processes_of(gpu: GpuReading, mask: Mask) -> Iterator[tuple[int, schema.Process]]:
     """Describe every process on a GPU and on its MIG devices, with its pid."""
     for process in gpu.processes or ():
-        percent = (gpu.process_utilization or {}).get(process.pid, 0)
+        percent = (gpu.process_utilization or {}).get(process.pid) or 0
         yield process.pid, _process(process, mask.uuid(gpu.identity.uuid), percent)
     for mig in gpu.mig or ():
         for process in mig.processes or ():
@@ -87,17 +89,23 @@ def _sum(processes: tuple[DeviceProcess, ...] | None) -> int:
 def _mig(gpu: GpuReading, mask: Mask) -> schema.Mig | None:
     if gpu.mig_enabled is None or "nvmlDeviceGetMigMode" in gpu.unsupported:
         return None
-    instances: list[schema.MigInstance] = []
-    start, starts = 0, dict[int, int]()
-    for mig in gpu.mig or ():
-        # Where an instance lies is told to the administrator only: one after the other is as good.
-        size = mig.memory_slices or 1
-        if mig.gi not in starts:
-            starts[mig.gi], start = start, start + size
-        instances.append(_instance(mig, mask, starts[mig.gi], size))
+    starts = _starts(gpu.mig or ())
+    instances = [_instance(mig, mask, starts[mig.gi], mig.memory_slices or 1) for mig in gpu.mig or ()]
     return schema.Mig(
         enabled=bool(gpu.mig_enabled), max_slices=gpu.mig_slices or 7, instances=tuple(instances)
     )
+
+
+def _starts(migs: tuple[MigReading, ...]) -> dict[int, int]:
+    """Lay the GPU instances side by side; where each really lies is told to the administrator only.
+
+    Those come first whose compute instances fill them: the driver finds a compute instance by its place, of
+    which there are as many as compute slices, often one fewer than memory slices.
+    """
+    sizes = {mig.gi: mig.memory_slices or 1 for mig in migs}
+    filled = Counter(mig.gi for mig in migs)
+    order = sorted(sizes, key=lambda gi: (sizes[gi] - filled[gi], gi))
+    return dict(zip(order, accumulate((sizes[gi] for gi in order), initial=0), strict=False))
 
 
 def _instance(mig: MigReading, mask: Mask, start: int, size: int) -> schema.MigInstance:

@@ -20,8 +20,8 @@ class Mask:
         return f"{kind}-{self._number(kind, original)}"
 
     def uid(self, original: str) -> str:
-        """Return another pod uid, "" for none."""
-        return self.uuid(original) if original else ""
+        """Return another pod uid, "" for none; also for a static pod's, which is 32 digits in a row."""
+        return self._uuid(original) if original and self._on else original
 
     def uuid(self, original: str) -> str:
         """Replace the digits of a UUID, keeping a prefix such as ``GPU-`` and whatever follows them."""
@@ -40,7 +40,10 @@ class Mask:
         return str(self._number("serial", original)).zfill(len(original))
 
     def _other_uuid(self, found: re.Match[str]) -> str:
-        return f"00000000-0000-4000-8000-{self._number('uuid', found[0].lower()):012x}"
+        return self._uuid(found[0])
+
+    def _uuid(self, original: str) -> str:
+        return f"00000000-0000-4000-8000-{self._number('uuid', original.lower()):012x}"
 
     def _number(self, kind: str, original: str) -> int:
         numbers = self._numbers[kind]

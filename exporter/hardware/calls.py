@@ -19,6 +19,11 @@ UNSUPPORTED = frozenset({3, 13, 25, 26})
 LOST = frozenset({15, 28})
 # The whole driver must be opened anew.
 DRIVER_GONE = frozenset({1, 9, 18})
+# Success in place of a list is an empty list that the binding takes for an error.
+NOTHING_THERE = frozenset({0, 6})
+# What some drivers say of an empty MIG slot.
+INVALID_ARGUMENT, SLOT = 2, "nvmlDeviceGetMigDeviceHandleByIndex"
+INSUFFICIENT_SIZE = 7
 # What finds devices is asked at every sweep: the answer for one place says nothing of the next.
 FINDING = frozenset(
     {
@@ -26,12 +31,11 @@ FINDING = frozenset(
         "nvmlDeviceGetHandleByIndex",
         "nvmlDeviceGetUUID",
         "nvmlDeviceGetMaxMigDeviceCount",
-        "nvmlDeviceGetMigDeviceHandleByIndex",
+        SLOT,
         "nvmlDeviceGetGpuInstanceId",
         "nvmlDeviceGetComputeInstanceId",
     }
 )
-SUCCESS, NOT_FOUND, INSUFFICIENT_SIZE = 0, 6, 7
 MAX_RETRIES = 2
 
 Call = tuple[str, tuple[Any, ...]]
@@ -79,10 +83,10 @@ class Calls:
         Raises DeviceLostError and DriverGoneError, which make further questions pointless.
         """
         call = (name, arguments[1:])
-        function = getattr(pynvml, name, None)
-        if function is None or call in self._unsupported.get(device, ()):
+        if not self._supported(device, call):
             return None
         try:
+            function = getattr(pynvml, name)
             return plain(_retried(function, arguments if since is None else (*arguments, since)))
         except pynvml.NVMLLibraryMismatchError:
             self._remember(device, call)
@@ -94,10 +98,13 @@ class Calls:
         return None
 
     def first(self, device: str, handle: Any, calls: Iterable[Call]) -> Any:
-        """Ask in order and return the first answer: the newest call first, its old form after it."""
+        """Ask the newest call, and an older form of it only where the newer one is not supported.
+
+        The forms mean slightly different things: a call that failed once must not change the meaning.
+        """
         for name, arguments in calls:
             answer = self.ask(device, name, handle, *arguments)
-            if answer is not None:
+            if answer is not None or self._supported(device, (name, arguments)):
                 return answer
         return None
 
@@ -105,13 +112,16 @@ class Calls:
         """Count a failure that the caller saw in an answer."""
         self.errors[device, call, error] += 1
 
+    def _supported(self, device: str, call: Call) -> bool:
+        return hasattr(pynvml, call[0]) and call not in self._unsupported.get(device, ())
+
     def _failure(self, device: str, call: Call, error: Any, none: Any) -> Any:
         # The code is read from the error; the binding's errors can be neither hashed nor compared.
         code = error.value
         if code in UNSUPPORTED:
             self._remember(device, call)
             return None
-        if code in (SUCCESS, NOT_FOUND):
+        if code in NOTHING_THERE or (code == INVALID_ARGUMENT and call[0] == SLOT):
             return none
         name = error_name(error)
         self.count(device, call[0], name)

@@ -107,6 +107,8 @@ def _use(library: Any) -> None:
 ADVICE = {
     "DriverNotLoaded": "the NVIDIA kernel module is not loaded: load it, or run this on a GPU node",
     "LibRmVersionMismatch": "the driver was upgraded under this process: it must be restarted",
+    "FunctionNotFound": "the library lacks NVML's functions: it is another one or very old, so name the "
+    "driver's own with --nvml-library",
     "NoPermission": "this user may not open the GPU: run as root with the device nodes visible",
     "Unknown": "the driver answers 'unknown error', as it does when the device nodes were taken away from "
     "a running container: restart the pod",

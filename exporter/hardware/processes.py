@@ -1,6 +1,8 @@
 """The processes of a device: who has a context on it, and who computed since the last poll."""
 
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Iterable
+from operator import attrgetter
 from typing import Any
 
 from exporter.hardware.calls import Calls
@@ -16,6 +18,8 @@ LISTS: tuple[tuple[ProcessKind, str], ...] = (
 )
 # The unversioned names of the binding stand for _v3 and refuse drivers without it.
 VERSIONS = ("", "_v2")
+CLOCK_SLACK_SECONDS = 1.0
+MOST_OVERSHOOT = 1000
 
 
 def running(
@@ -74,13 +78,15 @@ class UtilizationReader:
 
     def __init__(self) -> None:
         self._last_seen: dict[str, int] = {}
+        self._clock_offset = _clock_offset()
 
-    def read(self, calls: Calls, uuid: str, handle: Any) -> dict[int, int] | None:
+    def read(self, calls: Calls, uuid: str, handle: Any) -> dict[int, int | None] | None:
         """Return percent of time with a kernel running by pid; a pid that is not in it did not run.
 
-        None when the driver cannot tell. The first read of a GPU covers the driver's own buffer (some
-        seconds), each later one the time since the read before.
+        None when the driver cannot tell, of one pid or of all. The first read of a GPU covers the
+        driver's own buffer (some seconds), each later one the time since the read before.
         """
+        self._note_clock()
         since = self._last_seen.get(uuid, 0)
         samples = calls.ask(uuid, "nvmlDeviceGetProcessUtilization", handle, since=since, none=())
         if samples is None:
@@ -88,13 +94,25 @@ class UtilizationReader:
         fresh = [sample for sample in samples if sample.timeStamp >= since]
         self._last_seen[uuid] = max((sample.timeStamp for sample in fresh), default=since)
         # Oldest first, so that the newest of two records of a pid stays.
-        fresh.sort(key=_time_stamp)
-        return {sample.pid: min(sample.smUtil, 100) for sample in fresh}
+        fresh.sort(key=attrgetter("timeStamp"))
+        return {sample.pid: _percent(sample.smUtil) for sample in fresh}
 
     def forget(self, known: Iterable[str]) -> None:
         """Keep the time stamps of these GPUs only."""
         keep = set(known)
         self._last_seen = {uuid: seen for uuid, seen in self._last_seen.items() if uuid in keep}
 
+    def _note_clock(self) -> None:
+        """Start over when the wall clock was set back: new samples would look older than the last."""
+        before, self._clock_offset = self._clock_offset, _clock_offset()
+        if self._clock_offset < before - CLOCK_SLACK_SECONDS:
+            self._last_seen.clear()
 
-_time_stamp: Callable[[Any], int] = lambda sample: sample.timeStamp  # noqa: E731
+
+def _clock_offset() -> float:
+    return time.time() - time.monotonic()
+
+
+def _percent(value: int) -> int | None:
+    """Cut what sampling overshoots; a figure far beyond that is garbage and says nothing."""
+    return min(value, 100) if value <= MOST_OVERSHOOT else None

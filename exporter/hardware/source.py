@@ -42,7 +42,7 @@ class NvmlSource:
         return await self._worker.run(self._sweep)
 
     async def close(self) -> None:
-        """Shut the driver down, unless the worker hangs in it."""
+        """Shut the driver down, once; waits for a sweep that is still under way."""
         await self._worker.run(self._sweeper.close)
         self._worker.stop()
 

@@ -43,6 +43,13 @@ NODE: tuple[AnyFamily, ...] = (
         ("resource",),
         lambda snapshot: (((resource,), count) for resource, count in snapshot.node.unresolved.items()),
     ),
+    Family(
+        "gpuslice_allocations_timestamp_seconds",
+        "gauge",
+        "node",
+        "Unix time of the kubelet's answer that the holders come from.",
+        lambda snapshot: snapshot.node.allocations_read_at,
+    ),
     LabelledFamily(
         "gpuslice_attribution_inconsistent_total",
         "counter",

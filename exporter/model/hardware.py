@@ -92,10 +92,11 @@ class GpuReading:
     """One physical GPU in one sweep; with ``up`` False it was lost or failed, and nothing else is known.
 
     ``processes`` and ``process_utilization`` (pid → percent of time with a kernel running, for pids that
-    ran) are None when the driver did not say, empty when it said that there are none.
+    ran; None: garbage) are None when the driver did not say, empty when it said that there are none.
     ``unsupported`` names the calls that this GPU or its driver does not have.
-    ``read_at`` is Unix time, ``read_monotonic`` the same moment on the monotonic clock, ``boot_seconds`` the boot clock when its processes had been listed: one that
-    started later cannot be one of them.
+    ``read_at`` is Unix time, ``read_monotonic`` the same moment on the monotonic clock,
+    ``boot_seconds`` the boot clock when its processes had been listed: one that started later cannot be
+    one of them.
     ``mig_slices`` is how many compute slices the whole GPU can be cut into (7 on an A100, 4 on an A30).
     """
 
@@ -119,7 +120,7 @@ class GpuReading:
     mig_slices: int | None = None
     mig: tuple[MigReading, ...] | None = ()
     processes: tuple[DeviceProcess, ...] | None = None
-    process_utilization: Mapping[int, int] | None = None
+    process_utilization: Mapping[int, int | None] | None = None
     unsupported: tuple[str, ...] = ()
 
 

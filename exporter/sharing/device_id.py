@@ -17,8 +17,10 @@ import re
 from dataclasses import dataclass
 
 REPLICA_MARK = "::"
-LEGACY_MIG = re.compile(r"MIG-(GPU-[^/]+)/(\d+)/(\d+)")
-GKE = re.compile(r"nvidia(\d+)(?:/gi(\d+))?(?:/vgpu(\d+))?")
+# No number of a device is longer than nine digits; Python refuses to read very long ones.
+LEGACY_MIG = re.compile(r"MIG-(GPU-[^/]+)/([0-9]{1,9})/([0-9]{1,9})")
+GKE = re.compile(r"nvidia([0-9]{1,9})(?:/gi([0-9]{1,9}))?(?:/vgpu([0-9]+))?")
+REPLICA = re.compile(r"[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ def parse_device_id(text: str) -> DeviceId | None:
         minor, gi, replica = gke.groups()
         return DeviceId(minor=int(minor), gi=None if gi is None else int(gi), replica=replica or "")
     device, mark, replica = text.partition(REPLICA_MARK)
-    if mark and not replica.isdecimal():
+    if mark and not REPLICA.fullmatch(replica):
         return None
     if (legacy := LEGACY_MIG.fullmatch(device)) is not None:
         parent, gi, ci = legacy.groups()

@@ -138,6 +138,7 @@ def full() -> Snapshot:
             driver=DriverInfo(driver_version="570.86", nvml_version="12.570.86", cuda_version="12.8"),
             gpu_count=2,
             process_view=True,
+            allocations_read_at=NOW - 2,
             unresolved={"nvidia.com/gpu": 1},
             nvml_errors={
                 ("GPU-shared", "nvmlDeviceGetPowerUsage", "Unknown"): 4,

@@ -1,0 +1,141 @@
+"""A fake driver whose GPUs and faults a test changes between two sweeps, and parts to make it of."""
+
+import json
+from collections.abc import Collection
+from typing import Any
+
+from exporter.demo.machine import Machine
+from exporter.demo.nvml import FakeNvml
+from exporter.demo.present import present
+from exporter.demo.scenario import parse
+from exporter.demo.schema import NvmlError, NvmlHang
+from tests.hardware import tiny
+
+MIB, GIB = 1 << 20, 1 << 30
+WALL = 1_700_000_000.0
+NODE = {
+    "name": "node-1",
+    "driver_version": "550.90.07",
+    "nvml_version": "12.550.90.07",
+    "cuda_version": 12040,
+}
+
+
+class Clock:
+    """Stands in for the module ``time`` and moves when told."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def time(self) -> float:
+        """Return Unix time."""
+        return WALL + self.now
+
+    def monotonic(self) -> float:
+        """Return seconds since some moment."""
+        return self.now
+
+
+class Driver:
+    """A driver's library over GPUs that ``become`` and ``fail`` change; uuids are those of ``gpu``."""
+
+    def __init__(self, *gpus: dict[str, Any], missing: Collection[str] = (), **parts: Any) -> None:
+        scenario = _scenario(gpus or (gpu("a"),), parts)
+        self.library = FakeNvml(scenario.node, missing)
+        self._faults: tuple[NvmlError | NvmlHang, ...] = ()
+        self._seconds = 0.0
+        self._become(scenario)
+
+    def become(self, *gpus: dict[str, Any], **parts: Any) -> None:
+        """Have these GPUs from now on, and no others."""
+        self._become(_scenario(gpus, parts))
+
+    def fail(self, code: str, function: str | None = None, device: str | None = None) -> None:
+        """Answer calls with that NVML error, beside those that fail already."""
+        fault = NvmlError(kind="nvml_error", code=code, function=function, device=device)
+        self._show((*self._faults, fault))
+
+    def hang(self, function: str | None = None, device: str | None = None) -> None:
+        """Let calls not return."""
+        self._show((*self._faults, NvmlHang(kind="nvml_hang", function=function, device=device)))
+
+    def recover(self) -> None:
+        """End all that fails and hangs."""
+        self._show(())
+
+    def advance(self, seconds: float) -> None:
+        """Let the hardware work for some time."""
+        self._seconds += seconds
+        self._step()
+
+    def asked(self, function: str, device: str = "") -> int:
+        """Return how often a function was called about a device."""
+        return self.library.calls[function, device]
+
+    def _become(self, scenario: Any) -> None:
+        self._scenario = scenario
+        self._machine = Machine()
+        self._step()
+
+    def _show(self, faults: tuple[NvmlError | NvmlHang, ...]) -> None:
+        self._faults = faults
+        self._step()
+
+    def _step(self) -> None:
+        now = present(self._scenario, self._seconds)
+        self.library.show(self._machine.step(now, WALL + self._seconds), self._faults)
+
+
+def _scenario(gpus: tuple[dict[str, Any], ...], parts: dict[str, Any]) -> Any:
+    return parse(json.dumps({"name": "test", "node": NODE, "gpus": gpus} | parts))
+
+
+def gpu(name: str, *instances: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """Make the board GPU-<name>: 16 GiB, 512 MiB reserved, 100 MiB in use; cut where instances are given."""
+    board = {
+        "uuid": f"GPU-{name}",
+        "model": "NVIDIA Test",
+        "architecture": 7,
+        "memory_total": "16 GiB",
+        "memory_reserved": "512 MiB",
+        "overhead": "100 MiB",
+        "power_idle_mw": 20_000,
+        "power_max_mw": 120_000,
+        "temperature_base": 30,
+        "memory_temperature": True,
+        "fan": 30,
+        "clocks": {"sm_idle": 210, "sm_max": 1410, "memory": 1215, "video_max": 1290},
+        "mig": {"instances": list(instances)} if instances else None,
+    }
+    return board | changes
+
+
+def instance(name: str, gi: int, **changes: Any) -> dict[str, Any]:
+    """Make the 1g.2gb instance MIG-<name>, placed where no other is that has another ``gi``."""
+    cut = {
+        "uuid": f"MIG-{name}",
+        "gi": gi,
+        "start": gi,
+        "profile": "1g.2gb",
+        "memory_bytes": "1856 MiB",
+        "multiprocessors": 14,
+    }
+    return cut | changes
+
+
+def process(pid: int, device: str, **changes: Any) -> dict[str, Any]:
+    """Make a process that holds 1 GiB of a device; goes among ``host_processes``."""
+    return {"pid": pid, "device": device, "command": "train", "memory": "1 GiB"} | changes
+
+
+def refuse(driver: Driver, function: str, code: int, devices: set[str]) -> None:
+    """Answer a call with that code when it is about one of these very devices, or finds one."""
+    real = getattr(driver.library, function)
+
+    def call(*arguments: Any) -> int:
+        answer = real(*arguments)
+        handle = tiny.found(arguments[-1]) if function.endswith("ByIndex") else arguments[0]
+        device = driver.library.board.by_address.get(tiny.address(handle))
+        return code if device is not None and device.uuid in devices else answer
+
+    setattr(driver.library, function, call)

@@ -1,0 +1,225 @@
+/*
+ * A small libnvidia-ml, so that the binding's structs meet those of a C compiler and its calls a real library.
+ *
+ * GPU 0 is whole; GPU 1 is in MIG mode, with MIG devices in its slots 0 and 4. Every figure is another one,
+ * so that a field read at the wrong offset shows. Layouts and sizes are those of NVML's documentation.
+ */
+#include <stddef.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    SUCCESS = 0,
+    UNINITIALIZED = 1,
+    INVALID_ARGUMENT = 2,
+    NOT_SUPPORTED = 3,
+    NOT_FOUND = 6,
+    INSUFFICIENT_SIZE = 7,
+    ARGUMENT_VERSION_MISMATCH = 25,
+};
+enum { VALUE_TYPE_DOUBLE = 0, FIELD_MEMORY_TEMPERATURE = 82 };
+#define GIB (1ULL << 30)
+#define VERSION(type, number) ((unsigned)(sizeof(type) | (number) << 24))
+
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+typedef struct { u32 version; u64 total, reserved, free, used; } Memory_v2;
+typedef struct { u32 gpu, memory; } Utilization;
+typedef struct { u32 version; int sensorType; int temperature; } Temperature_v1;
+typedef struct { u32 pid; u64 usedGpuMemory; u32 gpuInstanceId, computeInstanceId; } ProcessInfo;
+typedef struct { u32 pid; u64 timeStamp; u32 smUtil, memUtil, encUtil, decUtil; } UtilizationSample;
+typedef struct {
+    char busIdLegacy[16];
+    u32 domain, bus, device, pciDeviceId, pciSubSystemId;
+    char busId[32];
+} PciInfo;
+typedef struct {
+    u32 multiprocessorCount, sharedCopyEngineCount, sharedDecoderCount, sharedEncoderCount;
+    u32 sharedJpegCount, sharedOfaCount, gpuInstanceSliceCount, computeInstanceSliceCount;
+    u64 memorySizeMB;
+} Attributes;
+typedef struct {
+    u32 fieldId, scopeId;
+    long long timestamp, latencyUsec;
+    int valueType, nvmlReturn;
+    union { double d; u32 ui; unsigned long ul; u64 ull; long long sll; int si; unsigned short us; } value;
+} FieldValue;
+
+_Static_assert(sizeof(Memory_v2) == 40, "memory, version 2");
+_Static_assert(sizeof(Temperature_v1) == 12, "temperature");
+_Static_assert(sizeof(ProcessInfo) == 24, "process info, version 2 and 3");
+_Static_assert(sizeof(UtilizationSample) == 32, "process utilization");
+_Static_assert(sizeof(PciInfo) == 68, "PCI info");
+_Static_assert(sizeof(Attributes) == 40, "attributes");
+_Static_assert(sizeof(FieldValue) == 40, "field value");
+
+typedef struct Device {
+    const char *uuid, *name;
+    int is_mig;
+    u32 gi, ci;
+    Memory_v2 memory;
+    Attributes attributes;
+    u32 process_count;
+    ProcessInfo processes[2];
+} Device;
+
+static Device gpus[] = {
+    {"GPU-0", "NVIDIA Stub", 0, ~0u, ~0u, {0, 16 * GIB, 1 * GIB, 12 * GIB, 3 * GIB}, {0}, 2,
+     {{1001, 2 * GIB, ~0u, ~0u}, {1002, ~0ULL, ~0u, ~0u}}},
+    {"GPU-1", "NVIDIA Stub", 0, ~0u, ~0u, {0, 40 * GIB, 2 * GIB, 33 * GIB, 5 * GIB}, {0}, 0, {{0}}},
+};
+static Device migs[] = {
+    {"MIG-a", "NVIDIA Stub MIG 4g.20gb", 1, 1, 0, {0, 20 * GIB, 3, 20 * GIB - 10, 7},
+     {56, 4, 2, 11, 12, 13, 4, 4, 20480}, 2, {{2001, 4 * GIB, 1, 0}, {2002, 1 * GIB, 2, 0}}},
+    {"MIG-b", "NVIDIA Stub MIG 1c.3g.20gb", 1, 2, 3, {0, 20 * GIB, 5, 20 * GIB - 16, 11},
+     {14, 3, 1, 21, 22, 23, 3, 1, 20480}, 0, {{0}}},
+};
+
+/* Set by the tests: how long each power call takes, and the GPU (its index) whose power call does not return. */
+volatile int stub_sleep_milliseconds = 0;
+volatile int stub_blocked_gpu = -1;
+volatile int stub_waiting = 0;
+volatile int stub_opened = 0;
+
+static int text(char *buffer, u32 length, const char *value) {
+    if (strlen(value) + 1 > length) return INSUFFICIENT_SIZE;
+    strcpy(buffer, value);
+    return SUCCESS;
+}
+
+static int number(u32 *reference, u32 value) {
+    *reference = value;
+    return stub_opened > 0 ? SUCCESS : UNINITIALIZED;
+}
+
+int nvmlInitWithFlags(u32 flags) { (void)flags; stub_opened++; return SUCCESS; }
+int nvmlShutdown(void) { stub_opened--; return SUCCESS; }
+int nvmlSystemGetDriverVersion(char *version, u32 length) { return text(version, length, "580.65.06"); }
+int nvmlSystemGetNVMLVersion(char *version, u32 length) { return text(version, length, "13.580.65.06"); }
+int nvmlSystemGetCudaDriverVersion_v2(u32 *version) { return number(version, 13010); }
+int nvmlDeviceGetCount_v2(u32 *count) { return number(count, 2); }
+
+int nvmlDeviceGetHandleByIndex_v2(u32 index, Device **device) {
+    if (index > 1) return INVALID_ARGUMENT;
+    *device = &gpus[index];
+    return SUCCESS;
+}
+
+int nvmlDeviceGetUUID(Device *device, char *uuid, u32 length) { return text(uuid, length, device->uuid); }
+int nvmlDeviceGetName(Device *device, char *name, u32 length) { return text(name, length, device->name); }
+
+int nvmlDeviceGetMinorNumber(Device *device, u32 *minor) { return number(minor, device == gpus ? 4 : 5); }
+int nvmlDeviceGetArchitecture(Device *device, u32 *kind) { (void)device; return number(kind, 9); }
+
+int nvmlDeviceGetPciInfo_v3(Device *device, PciInfo *pci) {
+    (void)device;
+    *pci = (PciInfo){"0000:07:00.0", 0, 7, 0, 0x20B510DE, 0x153310DE, "00000000:07:00.0"};
+    return SUCCESS;
+}
+
+int nvmlDeviceGetMemoryInfo_v2(Device *device, Memory_v2 *memory) {
+    if (memory->version != VERSION(Memory_v2, 2)) return ARGUMENT_VERSION_MISMATCH;
+    *memory = device->memory;
+    memory->version = VERSION(Memory_v2, 2);
+    return SUCCESS;
+}
+
+int nvmlDeviceGetUtilizationRates(Device *device, Utilization *rates) {
+    if (device != gpus) return NOT_SUPPORTED;
+    *rates = (Utilization){63, 21};
+    return SUCCESS;
+}
+
+int nvmlDeviceGetPowerUsage(Device *device, u32 *milliwatts) {
+    usleep((useconds_t)stub_sleep_milliseconds * 1000);
+    while (device - gpus == stub_blocked_gpu) {
+        stub_waiting = 1;
+        usleep(1000);
+    }
+    stub_waiting = 0;
+    return number(milliwatts, device == gpus ? 111222 : 333444);
+}
+
+int nvmlDeviceGetTotalEnergyConsumption(Device *device, u64 *millijoules) {
+    (void)device;
+    *millijoules = 5000000000123ULL;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetTemperatureV(Device *device, Temperature_v1 *temperature) {
+    (void)device;
+    if (temperature->version != VERSION(Temperature_v1, 1)) return ARGUMENT_VERSION_MISMATCH;
+    if (temperature->sensorType != 0) return INVALID_ARGUMENT;
+    temperature->temperature = 58;
+    return SUCCESS;
+}
+
+/* As one driver branch does it: the type says double, and the value is an unsigned integer. */
+int nvmlDeviceGetFieldValues(Device *device, int count, FieldValue *values) {
+    (void)device;
+    for (int place = 0; place < count; place++) {
+        FieldValue *value = &values[place];
+        value->nvmlReturn = value->fieldId == FIELD_MEMORY_TEMPERATURE ? SUCCESS : NOT_SUPPORTED;
+        value->valueType = VALUE_TYPE_DOUBLE;
+        value->timestamp = 1700000000000000LL;
+        value->latencyUsec = 9;
+        value->value.ui = 71;
+    }
+    return SUCCESS;
+}
+
+int nvmlDeviceGetClockInfo(Device *device, int kind, u32 *megahertz) {
+    (void)device;
+    return kind < 0 || kind > 3 ? INVALID_ARGUMENT : number(megahertz, 1000 + (u32)kind);
+}
+
+int nvmlDeviceGetPcieReplayCounter(Device *device, u32 *count) { (void)device; return number(count, 17); }
+int nvmlDeviceGetComputeMode(Device *device, u32 *mode) { (void)device; return number(mode, 3); }
+
+int nvmlDeviceGetMigMode(Device *device, u32 *current, u32 *pending) {
+    number(pending, 0);
+    return number(current, device == &gpus[1]);
+}
+
+int nvmlDeviceGetMaxMigDeviceCount(Device *device, u32 *count) { return number(count, device == gpus ? 0 : 7); }
+
+int nvmlDeviceGetMigDeviceHandleByIndex(Device *device, u32 slot, Device **mig) {
+    if (device != &gpus[1]) return NOT_SUPPORTED;
+    if (slot != 0 && slot != 4) return slot < 7 ? NOT_FOUND : INVALID_ARGUMENT;
+    *mig = &migs[slot / 4];
+    return SUCCESS;
+}
+
+int nvmlDeviceGetGpuInstanceId(Device *device, u32 *id) {
+    return device->is_mig ? number(id, device->gi) : INVALID_ARGUMENT;
+}
+
+int nvmlDeviceGetComputeInstanceId(Device *device, u32 *id) {
+    return device->is_mig ? number(id, device->ci) : INVALID_ARGUMENT;
+}
+
+int nvmlDeviceGetAttributes_v2(Device *device, Attributes *attributes) {
+    if (!device->is_mig) return NOT_SUPPORTED;
+    *attributes = device->attributes;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v3(Device *device, u32 *count, ProcessInfo *infos) {
+    u32 room = infos == NULL ? 0 : *count;
+    *count = device->process_count;
+    if (room < device->process_count) return INSUFFICIENT_SIZE;
+    if (device->process_count > 0) memcpy(infos, device->processes, *count * sizeof *infos);
+    return SUCCESS;
+}
+
+int nvmlDeviceGetProcessUtilization(Device *device, UtilizationSample *samples, u32 *count, u64 since) {
+    static const UtilizationSample seen[] = {{1001, 5000, 44, 31, 32, 33}, {1002, 6000, 12, 34, 35, 36}};
+    if (device != gpus) return NOT_SUPPORTED;
+    if (since >= 6000) return NOT_FOUND;
+    u32 room = samples == NULL ? 0 : *count;
+    *count = 2;
+    if (room < 2) return INSUFFICIENT_SIZE;
+    memcpy(samples, seen, sizeof seen);
+    return SUCCESS;
+}

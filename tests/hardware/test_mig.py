@@ -1,0 +1,299 @@
+"""MIG: devices found at every sweep, facts kept while they are true, slices counted by size."""
+
+import pytest
+
+from exporter.hardware.sweep import Sweeper
+from exporter.model import GpuReading, Memory, MigReading
+from tests.hardware.making import GIB, MIB, Driver, gpu, instance, process, refuse
+
+SMALL = instance("small", gi=7, start=6)
+LARGE = instance(
+    "large",
+    gi=2,
+    start=0,
+    profile="3g.8gb",
+    memory_bytes="7424 MiB",
+    size=4,
+    multiprocessors=42,
+    reserved="16 MiB",
+)
+
+
+def read(driver: Driver) -> GpuReading:
+    """Return the reading of the one GPU in a first sweep."""
+    return again(Sweeper(None, driver.library))
+
+
+def again(sweeper: Sweeper) -> GpuReading:
+    """Sweep and return the reading of the one GPU."""
+    [reading] = sweeper.sweep()
+    return reading
+
+
+def migs(reading: GpuReading) -> dict[str, MigReading]:
+    """Return the MIG devices by uuid."""
+    assert reading.mig is not None
+    return {mig.uuid: mig for mig in reading.mig}
+
+
+def test_everything_that_a_mig_device_says():
+    """Its place, profile, memory, slices and processes; what only whole GPUs tell is None."""
+    driver = Driver(gpu("a", LARGE), host_processes=[process(41, "MIG-large")])
+    reading = read(driver)
+    [mig] = reading.mig
+    [found] = mig.processes
+    assert (found.pid, found.memory) == (41, GIB)
+    assert mig == MigReading(
+        uuid="MIG-large",
+        gi=2,
+        ci=0,
+        profile="3g.8gb",
+        memory=Memory(total=7424 * MIB, reserved=16 * MIB, used=GIB, free=(7424 - 16 - 1024) * MIB),
+        memory_shared=False,
+        compute_slices=3,
+        instance_slices=3,
+        memory_slices=4,
+        multiprocessors=42,
+        processes=(found,),
+    )
+    assert (reading.mig_enabled, reading.mig_slices) == (True, 7)
+    assert (reading.processes, reading.process_utilization, reading.utilization_percent) == (None, None, None)
+    assert reading.power_milliwatts is not None
+
+
+def test_sparse_slots_are_all_asked():
+    """Devices sit at the slots of their placement; the empty ones between end nothing and are no failure."""
+    sweeper = Sweeper(None, Driver(gpu("a", SMALL, LARGE)).library)
+    assert list(migs(again(sweeper))) == ["MIG-large", "MIG-small"]
+    assert not sweeper.calls.errors
+
+
+def test_mig_without_devices_is_not_mig_without_answer():
+    """A GPU that is not cut has none; one that does not say how many slots it has has unknown ones."""
+    driver = Driver(gpu("a", mig={"enabled": True}))
+    sweeper = Sweeper(None, driver.library)
+    assert (again(sweeper).mig_enabled, again(sweeper).mig) == (True, ())
+    driver.fail("UNKNOWN", "nvmlDeviceGetMaxMigDeviceCount")
+    assert (again(sweeper).mig_enabled, again(sweeper).mig) == (True, None)
+
+
+def test_a_mode_that_is_not_told_is_unknown():
+    """When the mode fails it is neither on nor off, and the devices are unknown, for that sweep alone."""
+    driver = Driver(gpu("a", SMALL))
+    sweeper = Sweeper(None, driver.library)
+    again(sweeper)
+    driver.fail("UNKNOWN", "nvmlDeviceGetMigMode")
+    assert (again(sweeper).mig_enabled, again(sweeper).mig) == (None, None)
+    driver.recover()
+    assert (again(sweeper).mig_enabled, len(again(sweeper).mig)) == (True, 1)
+    assert driver.asked("nvmlDeviceGetAttributes_v2", "MIG-small") == 1
+    assert driver.asked("nvmlDeviceGetUtilizationRates", "GPU-a") == 1
+
+
+def test_a_gpu_that_is_cut_anew_is_seen_at_the_next_sweep():
+    """New devices appear with their own facts and the old ones are gone, without a restart or a failure."""
+    driver = Driver(gpu("a", SMALL, LARGE))
+    sweeper = Sweeper(None, driver.library)
+    assert set(migs(again(sweeper))) == {"MIG-small", "MIG-large"}
+    other = instance(
+        "other", gi=2, start=0, profile="2g.4gb", memory_bytes="3712 MiB", size=2, multiprocessors=28
+    )
+    driver.become(gpu("a", SMALL, other))
+    after = migs(again(sweeper))
+    assert set(after) == {"MIG-small", "MIG-other"}
+    assert (after["MIG-other"].profile, after["MIG-other"].instance_slices) == ("2g.4gb", 2)
+    assert (after["MIG-other"].multiprocessors, after["MIG-other"].memory.total) == (28, 3712 * MIB)
+    assert not sweeper.calls.errors
+    driver.become(gpu("a", SMALL, LARGE))
+    assert set(migs(again(sweeper))) == {"MIG-small", "MIG-large"}
+    assert driver.asked("nvmlDeviceGetAttributes_v2", "MIG-large") == 2
+
+
+def test_ids_and_uuid_that_are_given_again_do_not_bring_old_facts_back():
+    """A device cut anew in the same place may get the same numbers and uuid: its profile tells it apart."""
+    driver = Driver(gpu("a", LARGE))
+    sweeper = Sweeper(None, driver.library)
+    assert again(sweeper).mig[0].instance_slices == 3
+    driver.become(gpu("a", LARGE | {"profile": "4g.8gb", "multiprocessors": 56}))
+    [mig] = again(sweeper).mig
+    assert (mig.profile, mig.instance_slices, mig.multiprocessors) == ("4g.8gb", 4, 56)
+
+
+def test_fixed_facts_of_a_device_are_asked_once():
+    """What cannot change while it exists is asked at the first sweep; handles are asked for at each one."""
+    driver = Driver(gpu("a", SMALL))
+    sweeper = Sweeper(None, driver.library)
+    for _ in range(3):
+        again(sweeper)
+    assert driver.asked("nvmlDeviceGetAttributes_v2", "MIG-small") == 1
+    assert driver.asked("nvmlDeviceGetMigDeviceHandleByIndex", "GPU-a") == 3 * 7
+
+
+def test_facts_that_failed_are_asked_again():
+    """A device whose facts could not be read has its memory now and its facts at the next sweep."""
+    driver = Driver(gpu("a", SMALL))
+    driver.fail("UNKNOWN", "nvmlDeviceGetAttributes_v2")
+    sweeper = Sweeper(None, driver.library)
+    [mig] = again(sweeper).mig
+    assert (mig.instance_slices, mig.memory_slices, mig.profile) == (None, None, "1g.2gb")
+    assert mig.memory is not None
+    driver.recover()
+    assert again(sweeper).mig[0].instance_slices == 1
+
+
+def test_what_was_not_supported_is_asked_anew_when_the_gpu_is_cut_differently():
+    """A whole GPU has utilization that a cut one has not; cutting it, or undoing that, starts afresh."""
+    driver = Driver(gpu("a", SMALL))
+    sweeper = Sweeper(None, driver.library)
+    for asked in (1, 1):
+        assert again(sweeper).utilization_percent is None
+        assert driver.asked("nvmlDeviceGetUtilizationRates", "GPU-a") == asked
+    driver.become(gpu("a", LARGE))
+    again(sweeper)
+    assert driver.asked("nvmlDeviceGetUtilizationRates", "GPU-a") == 2
+    driver.become(gpu("a", mig={"enabled": False}))
+    assert again(sweeper).utilization_percent == 0
+
+
+def test_mig_that_is_turned_off_while_nothing_was_cut_is_a_change_too():
+    """Utilization comes back when MIG is turned off on a GPU that had no MIG devices."""
+    driver = Driver(gpu("a", mig={"enabled": True}))
+    sweeper = Sweeper(None, driver.library)
+    assert again(sweeper).utilization_percent is None
+    driver.become(gpu("a", mig={"enabled": False}))
+    assert again(sweeper).utilization_percent == 0
+
+
+def test_a_device_s_own_unsupported_calls_are_remembered_for_it():
+    """What one MIG device does not support is asked of its neighbour, and again after a change."""
+    silent = [f"nvmlDeviceGetComputeRunningProcesses_{version}" for version in ("v2", "v3")]
+    quiet = SMALL | {"unsupported": silent}
+    driver = Driver(gpu("a", quiet, LARGE), host_processes=[process(41, "MIG-large")])
+    sweeper = Sweeper(None, driver.library)
+    for _ in range(2):
+        found = migs(again(sweeper))
+    assert driver.asked("nvmlDeviceGetComputeRunningProcesses_v3", "MIG-small") == 1
+    assert [process.pid for process in found["MIG-large"].processes] == [41]
+    driver.become(gpu("a", SMALL))
+    assert again(sweeper).mig[0].processes == ()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "nvmlDeviceGetMigDeviceHandleByIndex",
+        "nvmlDeviceGetUUID",
+        "nvmlDeviceGetGpuInstanceId",
+        "nvmlDeviceGetComputeInstanceId",
+    ],
+)
+@pytest.mark.parametrize("code", [3, 4, 999])
+def test_a_device_that_cannot_be_found_does_not_hide_its_neighbours(function: str, code: int):
+    """A slot that fails costs its device alone, and only while it fails."""
+    driver = Driver(gpu("a", SMALL, LARGE))
+    failing = {"MIG-large"}
+    refuse(driver, function, code, failing)
+    sweeper = Sweeper(None, driver.library)
+    for _ in range(2):
+        assert set(migs(again(sweeper))) == {"MIG-small"}
+    failing.clear()
+    assert set(migs(again(sweeper))) == {"MIG-small", "MIG-large"}
+
+
+def test_a_failing_reading_of_a_device_costs_that_reading():
+    """Memory that may not be read leaves processes and facts, and the GPU's own memory."""
+    driver = Driver(gpu("a", SMALL, LARGE))
+    for function in ("nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2"):
+        driver.fail("NO_PERMISSION", function, "MIG-small")
+    sweeper = Sweeper(None, driver.library)
+    found = migs(again(sweeper))
+    assert found["MIG-small"].memory is None
+    assert (found["MIG-small"].processes, found["MIG-small"].memory_slices) == ((), 1)
+    assert found["MIG-large"].memory is not None
+    assert {device for device, _, _ in sweeper.calls.errors} == {"MIG-small"}
+
+
+def test_parent_memory_without_permission_leaves_the_devices():
+    """Without the right to monitor the GPU its memory is unknown, and with it the size of a memory slice."""
+    driver = Driver(gpu("a", SMALL))
+    for function in ("nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2"):
+        refuse(driver, function, 4, {"GPU-a"})
+    reading = read(driver)
+    assert (reading.memory, reading.up) == (None, True)
+    assert reading.mig[0].memory.total == 1856 * MIB
+    assert (reading.mig[0].memory_slices, reading.mig[0].instance_slices) == (None, 1)
+
+
+@pytest.mark.parametrize(
+    ("board", "instance_mib", "slices"),
+    [
+        ("40 GiB", 4864, 1),
+        ("40 GiB", 9856, 2),
+        ("40 GiB", 40192, 8),
+        ("80 GiB", 81051, 8),
+        ("143771 MiB", 16384, 1),
+        ("143771 MiB", 71424, 4),
+    ],
+)
+def test_memory_slices_are_counted_by_size(board: str, instance_mib: int, slices: int):
+    """A GPU of 7 compute slices has 8 of memory; an instance's share of it, rounded, is its count."""
+    cut = instance("a", gi=1, start=0, size=slices, memory_bytes=f"{instance_mib} MiB")
+    empty = {"memory_reserved": 0, "overhead": 0}
+    assert read(Driver(gpu("a", cut, memory_total=board, **empty))).mig[0].memory_slices == slices
+
+
+@pytest.mark.parametrize(
+    ("profile", "instance_mib", "slices"), [("1g.6gb", 5952, 1), ("2g.12gb", 12032, 2), ("4g.24gb", 24125, 4)]
+)
+def test_a_gpu_of_four_slices(profile: str, instance_mib: int, slices: int):
+    """Where compute is cut in 4, as on an A30, memory is too."""
+    cut = instance("a", gi=1, start=0, profile=profile, size=slices, memory_bytes=f"{instance_mib} MiB")
+    board = {"memory_total": "24 GiB", "memory_reserved": 0, "overhead": 0}
+    driver = Driver(gpu("a", mig={"max_slices": 4, "instances": [cut]}, **board))
+    reading = read(driver)
+    [mig] = reading.mig
+    assert reading.mig_slices == 4
+    assert (mig.instance_slices, mig.memory_slices) == (slices, slices)
+    assert driver.asked("nvmlDeviceGetMigDeviceHandleByIndex", "GPU-a") == 4
+
+
+def test_compute_instances_of_one_gpu_instance_share_its_memory():
+    """Both show the memory of the GPU instance, marked as shared; each has its own slices and processes."""
+    halves = [
+        LARGE | {"uuid": f"MIG-{ci}", "ci": ci, "profile": f"{size}c.3g.8gb", "multiprocessors": 14 * size}
+        for ci, size in ((0, 1), (1, 2))
+    ]
+    driver = Driver(
+        gpu("a", *halves, SMALL), host_processes=[process(41, "MIG-0"), process(42, "MIG-1", memory="2 GiB")]
+    )
+    found = migs(read(driver))
+    assert [found[f"MIG-{ci}"].memory_shared for ci in (0, 1)] == [True, True]
+    assert not found["MIG-small"].memory_shared
+    assert [found[f"MIG-{ci}"].memory.used for ci in (0, 1)] == [3 * GIB, 3 * GIB]
+    assert [found[f"MIG-{ci}"].compute_slices for ci in (0, 1)] == [1, 2]
+    assert [found[f"MIG-{ci}"].instance_slices for ci in (0, 1)] == [3, 3]
+    assert [[each.pid for each in found[f"MIG-{ci}"].processes] for ci in (0, 1)] == [[41], [42]]
+
+
+def test_uuids_of_old_drivers_are_kept_as_they_are():
+    """Before R470 a MIG device was named after its GPU and its two ids."""
+    name = "MIG-GPU-5c89852c-d268-c3f3-1b07-005d5ae1dc3f/7/0"
+    assert list(migs(read(Driver(gpu("a", SMALL | {"uuid": name}))))) == [name]
+
+
+def test_instances_of_an_old_driver_have_memory_without_reserved():
+    """The first version of the call works on MIG devices too."""
+    driver = Driver(gpu("a", LARGE), missing=["nvmlDeviceGetMemoryInfo_v2"])
+    assert read(driver).mig[0].memory == Memory(
+        total=7424 * MIB, used=16 * MIB, free=7408 * MIB, reserved=None
+    )
+
+
+def test_a_gpu_lost_among_its_mig_devices_takes_them_along():
+    """A GPU that goes while its MIG devices are read is down, and tells nothing of them."""
+    driver = Driver(gpu("a", SMALL))
+    sweeper = Sweeper(None, driver.library)
+    again(sweeper)
+    driver.fail("GPU_IS_LOST", "nvmlDeviceGetMemoryInfo_v2", "MIG-small")
+    reading = again(sweeper)
+    assert (reading.up, reading.mig) == (False, ())

@@ -1,0 +1,222 @@
+"""The binding's pitfalls: each is shown to be there, and to do no harm."""
+
+from typing import Any
+
+import pynvml
+import pytest
+
+from exporter.hardware.calls import Calls, DeviceLostError, DriverGoneError
+from exporter.hardware.device import memory_temperature, readings
+from exporter.hardware.library import Library
+from exporter.hardware.processes import UtilizationReader, running
+from tests.hardware.tiny import (
+    HANDLE,
+    NOT_AVAILABLE,
+    Function,
+    answers,
+    context,
+    fills,
+    installed,
+    library,
+    lists,
+    writes,
+)
+
+GPU = "GPU-a"
+SAMPLES = "nvmlDeviceGetProcessUtilization"
+
+
+def test_an_error_that_says_success_means_that_there_is_nothing():
+    """The binding raises error 0 when the driver has no samples; nobody ran then, and nothing failed."""
+    calls = installed(**{SAMPLES: answers(0)})
+    with pytest.raises(pynvml.NVMLError) as caught:
+        pynvml.nvmlDeviceGetProcessUtilization(HANDLE, 0)
+    assert caught.value.value == 0
+    assert UtilizationReader().read(calls, GPU, HANDLE) == {}
+    assert not calls.errors
+
+
+def test_a_sentinel_that_the_binding_trips_over_costs_that_answer_alone():
+    """A field that is not available makes the binding raise TypeError, which is counted as a failure."""
+    name = "nvmlDeviceGetAccountingStats"
+    calls = installed(**{name: fills(maxMemoryUsage=NOT_AVAILABLE)})
+    with pytest.raises(TypeError):
+        pynvml.nvmlDeviceGetAccountingStats(HANDLE, 7)
+    assert calls.ask("", name, HANDLE, 7) is None
+    assert calls.errors == {("", name, "TypeError"): 1}
+
+
+def test_text_that_is_no_text_costs_that_answer_alone():
+    """Bytes that are no UTF-8 make the binding raise, which is counted as a failure."""
+
+    def name(_handle: Any, buffer: Any, _length: Any) -> int:
+        buffer.value = b"\xff\xfe"
+        return 0
+
+    calls = installed(nvmlDeviceGetName=name)
+    assert calls.ask(GPU, "nvmlDeviceGetName", HANDLE) is None
+    assert calls.errors == {(GPU, "nvmlDeviceGetName", "UnicodeDecodeError"): 1}
+
+
+def test_the_binding_s_errors_can_be_neither_hashed_nor_compared():
+    """An error in a set, or beside None, raises something else, so that only its number may be used."""
+    error = pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN)
+    with pytest.raises(TypeError):
+        hash(error)
+    with pytest.raises(AttributeError):
+        error == None  # noqa: B015, E711 - comparing is what fails
+
+
+@pytest.mark.parametrize("code", [*range(30), 999, 4242])
+def test_every_error_code_is_understood(code: int):
+    """Whatever code a call returns, it is None, a lost GPU or a driver that is gone, counted by its name."""
+    calls = installed(nvmlDeviceGetPowerUsage=answers(code) if code else writes(5))
+    try:
+        answer = calls.ask(GPU, "nvmlDeviceGetPowerUsage", HANDLE)
+    except (DeviceLostError, DriverGoneError) as error:
+        answer = type(error)
+    special = {0: 5, **dict.fromkeys((15, 28), DeviceLostError), **dict.fromkeys((1, 9, 18), DriverGoneError)}
+    assert answer == special.get(code)
+    silent = {0, 3, 6, 13, 25, 26}
+    assert sum(calls.errors.values()) == (0 if code in silent else 1)
+    assert all(name.isalnum() and name[0].isupper() for _, _, name in calls.errors)
+
+
+def test_an_error_without_a_name_is_counted_by_its_number():
+    """A code that is newer than the binding still has a stable name."""
+    calls = installed(nvmlDeviceGetPowerUsage=answers(4242))
+    calls.ask(GPU, "nvmlDeviceGetPowerUsage", HANDLE)
+    assert list(calls.errors) == [(GPU, "nvmlDeviceGetPowerUsage", "Error4242")]
+
+
+def test_a_driver_older_than_the_binding_is_asked_by_the_older_name():
+    """Without ``_v3`` the binding raises what is no NVMLError; the list then comes from ``_v2``."""
+    assert not issubclass(pynvml.NVMLLibraryMismatchError, pynvml.NVMLError)
+    calls = installed(nvmlDeviceGetComputeRunningProcesses_v2=lists(context(41)))
+    with pytest.raises(pynvml.NVMLLibraryMismatchError):
+        pynvml.nvmlDeviceGetComputeRunningProcesses(HANDLE)
+    found = running(calls, GPU, HANDLE, None)
+    assert found is not None
+    assert [process.pid for process in found] == [41]
+    assert "nvmlDeviceGetComputeRunningProcesses" in calls.unsupported(GPU)
+    assert not calls.errors
+
+
+def test_a_ctypes_number_becomes_a_python_one():
+    """Where the binding hands out the out parameter itself, its value is taken."""
+    calls = installed(nvmlDeviceIsMigDeviceHandle=writes(1))
+    assert not isinstance(pynvml.nvmlDeviceIsMigDeviceHandle(HANDLE), int)
+    answer = calls.ask(GPU, "nvmlDeviceIsMigDeviceHandle", HANDLE)
+    assert (answer, type(answer)) == (1, int)
+
+
+def test_bytes_become_text():
+    """The one text that the binding does not decode is decoded here."""
+
+    def version(_handle: Any, buffer: Any) -> int:
+        buffer.value = b"550.90.07"
+        return 0
+
+    calls = installed(nvmlDeviceGetGspFirmwareVersion=version)
+    assert pynvml.nvmlDeviceGetGspFirmwareVersion(HANDLE) == b"550.90.07"
+    assert calls.ask(GPU, "nvmlDeviceGetGspFirmwareVersion", HANDLE) == "550.90.07"
+
+
+@pytest.mark.parametrize("kind", [pynvml.NVML_VALUE_TYPE_DOUBLE, pynvml.NVML_VALUE_TYPE_UNSIGNED_INT])
+def test_memory_temperature_is_read_from_the_member_that_holds_it(kind: int):
+    """The value is an unsigned integer, also where a driver says that it is of another type."""
+
+    def values(_handle: Any, _count: Any, entries: Any) -> int:
+        entry = entries._obj[0]
+        entry.valueType, entry.nvmlReturn, entry.value.uiVal = kind, 0, 75
+        return 0
+
+    calls = installed(nvmlDeviceGetFieldValues=values)
+    assert calls.ask(GPU, "nvmlDeviceGetFieldValues", HANDLE, (82,))[0].fieldId == 82
+    assert readings(calls, GPU, HANDLE)["memory_temperature_celsius"] == 75
+
+
+def test_a_field_value_has_an_error_of_its_own():
+    """A field that the board does not have fails inside a call that succeeds."""
+    entry = pynvml.c_nvmlFieldValue_t()
+    entry.nvmlReturn, entry.value.uiVal = pynvml.NVML_ERROR_NOT_SUPPORTED, 75
+    assert memory_temperature([entry]) is None
+
+
+def test_the_second_version_of_memory_is_asked_with_its_mark():
+    """The struct must carry its version; then used and reserved are told apart."""
+    marks = []
+
+    def info(_handle: Any, reference: Any) -> int:
+        marks.append(reference._obj.version)
+        return fills(total=1000, reserved=100, used=300, free=600)(reference)
+
+    calls = installed(nvmlDeviceGetMemoryInfo_v2=info, nvmlDeviceGetMemoryInfo=answers(999))
+    memory = readings(calls, GPU, HANDLE)["memory"]
+    assert marks == [0x02000028]
+    assert (memory.total, memory.used, memory.free, memory.reserved) == (1000, 300, 600, 100)
+
+
+@pytest.mark.parametrize("newer", [{}, {"nvmlDeviceGetMemoryInfo_v2": answers(25)}])
+def test_memory_comes_from_the_first_version_where_there_is_no_second(newer: dict[str, Any]):
+    """An old driver lacks the call or refuses its struct; used then includes what is reserved."""
+    calls = installed(nvmlDeviceGetMemoryInfo=fills(total=1000, used=400, free=600), **newer)
+    memory = readings(calls, GPU, HANDLE)["memory"]
+    assert (memory.total, memory.used, memory.free, memory.reserved) == (1000, 400, 600, None)
+    assert not calls.errors
+
+
+def test_another_library_is_not_asked_through_the_functions_of_the_one_before():
+    """The binding caches functions for ever; with another library they are looked up anew."""
+
+    def version(text: bytes) -> Any:
+        def function(buffer: Any, _length: Any) -> int:
+            buffer.value = text
+            return 0
+
+        return function
+
+    answers_seen = []
+    for text in (b"535.1", b"580.2"):
+        driver = Library(library=library(nvmlSystemGetDriverVersion=version(text)))
+        driver.open()
+        answers_seen.append(Calls().ask("", "nvmlSystemGetDriverVersion"))
+        driver.close()
+    assert answers_seen == ["535.1", "580.2"]
+
+
+def growing(times: int) -> tuple[Function, list[int]]:
+    """Make a process list that outgrows the binding's buffer that many times, right after its sizing."""
+    sizings = []
+
+    def function(_handle: Any, count: Any, infos: Any) -> int:
+        if infos is None:
+            sizings.append(1)
+            count._obj.value = 1
+            return pynvml.NVML_ERROR_INSUFFICIENT_SIZE
+        if len(sizings) <= times:
+            count._obj.value = 100
+            return pynvml.NVML_ERROR_INSUFFICIENT_SIZE
+        return lists(context(41))(_handle, count, infos)
+
+    return function, sizings
+
+
+def test_a_list_that_grew_between_two_questions_is_asked_for_again():
+    """Processes that appear between the binding's two calls do not cost the list."""
+    function, sizings = growing(times=2)
+    calls = installed(nvmlDeviceGetComputeRunningProcesses_v3=function)
+    found = running(calls, GPU, HANDLE, None)
+    assert found is not None
+    assert [process.pid for process in found] == [41]
+    assert len(sizings) == 3
+    assert not calls.errors
+
+
+def test_a_list_that_never_stops_growing_is_given_up():
+    """The question is asked a few times only, and then its failure is counted."""
+    function, sizings = growing(times=1_000_000)
+    calls = installed(nvmlDeviceGetComputeRunningProcesses_v3=function)
+    assert running(calls, GPU, HANDLE, None) is None
+    assert len(sizings) == 3
+    assert calls.errors == {(GPU, "nvmlDeviceGetComputeRunningProcesses", "InsufficientSize"): 1}

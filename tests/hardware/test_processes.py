@@ -1,0 +1,257 @@
+"""Processes of a device, from lists and samples that a driver may answer."""
+
+from typing import Any
+
+import pynvml
+import pytest
+
+from exporter.hardware.calls import Calls
+from exporter.hardware.processes import UtilizationReader, running
+from exporter.model import DeviceProcess
+from tests.hardware.making import GIB, Driver, gpu, process
+from tests.hardware.tiny import (
+    HANDLE,
+    NOBODY,
+    NOT_AVAILABLE,
+    Function,
+    answers,
+    context,
+    installed,
+    lists,
+    sample,
+    samples,
+)
+
+GPU = "GPU-a"
+COMPUTE = "nvmlDeviceGetComputeRunningProcesses_v3"
+GRAPHICS = "nvmlDeviceGetGraphicsRunningProcesses_v3"
+MPS = "nvmlDeviceGetMPSComputeRunningProcesses_v3"
+SAMPLES = "nvmlDeviceGetProcessUtilization"
+NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, UNKNOWN = 3, 4, 6, 999
+
+
+def listed(
+    calls: Calls, total: int | None = None, instance: tuple[int, int] | None = None
+) -> dict[int, tuple[Any, set[str]]]:
+    """Return memory and kinds of the processes by pid."""
+    found = running(calls, GPU, HANDLE, total, instance)
+    assert found is not None
+    assert len({each.pid for each in found}) == len(found)
+    return {each.pid: (each.memory, set(each.kinds)) for each in found}
+
+
+def test_the_three_lists_become_one():
+    """A pid stands once, with every list that it was in: the MPS server in one, its clients in another."""
+    calls = installed(
+        **{
+            COMPUTE: lists(context(50, 30), context(41, 100)),
+            GRAPHICS: lists(context(41, 100), context(43, 7)),
+            MPS: lists(context(44, 60)),
+        }
+    )
+    assert listed(calls) == {
+        41: (100, {"compute", "graphics"}),
+        43: (7, {"graphics"}),
+        44: (60, {"mps"}),
+        50: (30, {"compute"}),
+    }
+    assert list(listed(calls)) == [41, 43, 44, 50]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "memory"),
+    [
+        (100, 120, 120),
+        (120, 100, 120),
+        (NOT_AVAILABLE, 100, 100),
+        (100, NOT_AVAILABLE, 100),
+        (NOT_AVAILABLE,) * 2 + (None,),
+    ],
+)
+def test_one_context_has_one_memory(first: int, second: int, memory: int | None):
+    """Figures of one pid in two lists are not added up; the larger counts, an unknown one does not."""
+    calls = installed(**{COMPUTE: lists(context(41, first)), GRAPHICS: lists(context(41, second))})
+    assert listed(calls) == {41: (memory, {"compute", "graphics"})}
+
+
+def test_a_pid_that_stands_twice_in_one_list_is_one_process():
+    """Some drivers repeat an entry."""
+    calls = installed(**{COMPUTE: lists(context(41, 100), context(41, 100))})
+    assert listed(calls) == {41: (100, {"compute"})}
+
+
+def test_memory_is_held_against_the_device_where_its_size_is_known():
+    """A figure larger than the device is another record's bytes; without a size it cannot be judged."""
+    calls = installed(**{COMPUTE: lists(context(41, 1001), context(42, 1000))})
+    assert listed(calls, total=1000) == {41: (None, {"compute"}), 42: (1000, {"compute"})}
+    assert listed(calls)[41] == (1001, {"compute"})
+
+
+def test_an_empty_list_is_an_answer():
+    """Nobody there is a fact, and no failure."""
+    calls = installed(**{COMPUTE: lists(), GRAPHICS: lists(), MPS: lists()})
+    assert running(calls, GPU, HANDLE, None) == ()
+    assert not calls.errors
+
+
+@pytest.mark.parametrize("failing", [COMPUTE, GRAPHICS, MPS])
+@pytest.mark.parametrize("code", [NO_PERMISSION, UNKNOWN])
+def test_a_list_that_fails_makes_the_whole_unknown(failing: str, code: int):
+    """Two lists of three may lack somebody, which nobody could tell from the rest."""
+    good = {name: lists(context(41)) for name in (COMPUTE, GRAPHICS, MPS)}
+    calls = installed(**(good | {failing: answers(code)}))
+    assert running(calls, GPU, HANDLE, None) is None
+    assert calls.errors
+
+
+@pytest.mark.parametrize("missing", [(GRAPHICS,), (MPS,), (GRAPHICS, MPS)])
+def test_lists_that_a_device_does_not_have_are_not_missed(missing: tuple[str, ...]):
+    """Where graphics or MPS are not supported nobody uses them."""
+    functions: dict[str, Function] = {name: lists(context(41)) for name in (COMPUTE, GRAPHICS, MPS)}
+    calls = installed(**(functions | dict.fromkeys(missing, answers(NOT_SUPPORTED))))
+    for _ in range(2):
+        assert list(listed(calls)) == [41]
+    assert not calls.errors
+
+
+@pytest.mark.parametrize("functions", [{}, {COMPUTE: answers(NOT_SUPPORTED)}])
+def test_without_a_list_of_compute_nobody_knows(functions: dict[str, Function]):
+    """A device that does not list its processes has unknown ones, now and later."""
+    calls = installed(**functions)
+    for _ in range(2):
+        assert running(calls, GPU, HANDLE, None) is None
+
+
+@pytest.mark.parametrize(
+    ("gi", "ci", "there"),
+    [
+        (1, 0, True),
+        (1, 1, False),
+        (2, 0, False),
+        (NOBODY, NOBODY, True),
+        (1, NOBODY, True),
+        (NOBODY, 0, True),
+    ],
+)
+def test_processes_of_other_instances_are_left_out(gi: int, ci: int, there: bool):
+    """Some drivers list the neighbours too; an id that is not told excludes nobody."""
+    calls = installed(**{COMPUTE: lists(context(41, gi=gi, ci=ci))})
+    assert (41 in listed(calls, instance=(1, 0))) is there
+
+
+def test_a_whole_gpu_has_the_processes_of_all_its_instances():
+    """Without an instance nothing is filtered."""
+    calls = installed(**{COMPUTE: lists(context(41, gi=1, ci=0), context(42))})
+    assert list(listed(calls)) == [41, 42]
+
+
+def test_kinds_on_a_node():
+    """The MPS client, the desktop and the training job of one GPU, as a sweep sees them."""
+    running_there = [
+        process(41, GPU),
+        process(42, GPU, kind="mps", memory="2 GiB"),
+        process(43, GPU, kind="graphics", memory=None),
+    ]
+    driver = Driver(gpu("a"), host_processes=running_there)
+    calls, handle = opened(driver)
+    assert running(calls, GPU, handle, 16 * GIB) == (
+        DeviceProcess(pid=41, memory=GIB, kinds=frozenset({"compute"})),
+        DeviceProcess(pid=42, memory=2 * GIB, kinds=frozenset({"mps"})),
+        DeviceProcess(pid=43, memory=None, kinds=frozenset({"graphics"})),
+    )
+
+
+def opened(driver: Driver) -> tuple[Calls, object]:
+    """Open a driver under the binding; return what asks it, and the handle of its first GPU."""
+    pynvml.nvmlLib = driver.library
+    pynvml.nvmlInit()
+    return Calls(), pynvml.nvmlDeviceGetHandleByIndex(0)
+
+
+def utilization(*records: dict[str, int], since: int = 0) -> dict[int, int] | None:
+    """Read these records after a read whose newest sample was at ``since``."""
+    reader = UtilizationReader()
+    reader.read(installed(**{SAMPLES: samples(sample(1, since, 1))}), GPU, HANDLE)
+    return reader.read(installed(**{SAMPLES: samples(*records)}), GPU, HANDLE)
+
+
+def test_each_process_has_its_share_of_time():
+    """Percent by pid; who has no record did not run."""
+    assert utilization(sample(41, 1000, 30), sample(42, 1001, 0)) == {41: 30, 42: 0}
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [(NOT_FOUND, {}), (0, {}), (NOT_SUPPORTED, None), (NO_PERMISSION, None), (UNKNOWN, None)],
+)
+def test_no_samples_is_not_no_answer(code: int, found: dict[int, int] | None):
+    """When there is nothing newer nobody ran; when the device or the caller cannot tell, it is unknown."""
+    calls = installed(**{SAMPLES: answers(code)})
+    assert UtilizationReader().read(calls, GPU, HANDLE) == found
+    assert sum(calls.errors.values()) == (code in (NO_PERMISSION, UNKNOWN))
+
+
+def test_records_from_before_the_last_read_are_dropped():
+    """A driver may repeat what it said before; that is not what happened since."""
+    assert utilization(sample(41, 999, 30), sample(42, 1001, 20), since=1000) == {42: 20}
+
+
+def test_of_two_records_of_a_process_the_newer_counts():
+    """Whatever the order in which they come."""
+    assert utilization(sample(41, 1002, 30), sample(41, 1001, 90)) == {41: 30}
+    assert utilization(sample(41, 1001, 90), sample(41, 1002, 30)) == {41: 30}
+
+
+def test_no_process_runs_more_than_all_the_time():
+    """Averages over uneven windows may come out above 100."""
+    assert utilization(sample(41, 1000, 117)) == {41: 100}
+
+
+def test_each_gpu_is_asked_from_where_its_own_samples_ended():
+    """The newest time stamp of a GPU is passed at its next read; another GPU's clock may lag behind."""
+    asked: list[int] = []
+    reader = UtilizationReader()
+    early = installed(**{SAMPLES: samples(sample(41, 1000, 5), sample(42, 3000, 5), asked=asked)})
+    reader.read(early, "GPU-a", HANDLE)
+    late = installed(**{SAMPLES: samples(sample(43, 9000, 5), asked=asked)})
+    reader.read(late, "GPU-b", HANDLE)
+    nothing = installed(**{SAMPLES: samples(asked=asked)})
+    for name in ("GPU-a", "GPU-b", "GPU-a"):
+        reader.read(nothing, name, HANDLE)
+    assert asked == [0, 0, 3000, 9000, 3000]
+
+
+def test_a_failed_read_does_not_move_the_window():
+    """What happened meanwhile is in the next answer."""
+    asked: list[int] = []
+    reader = UtilizationReader()
+    reader.read(installed(**{SAMPLES: samples(sample(41, 1000, 5))}), GPU, HANDLE)
+    assert reader.read(installed(**{SAMPLES: answers(UNKNOWN)}), GPU, HANDLE) is None
+    reader.read(installed(**{SAMPLES: samples(sample(41, 1500, 5), asked=asked)}), GPU, HANDLE)
+    assert asked == [1000]
+
+
+def test_time_stamps_of_gpus_that_are_gone_are_forgotten():
+    """A GPU that comes back under the same uuid starts with the driver's own buffer."""
+    asked: list[int] = []
+    reader = UtilizationReader()
+    calls = installed(**{SAMPLES: samples(sample(41, 1000, 5), asked=asked)})
+    for name in ("GPU-a", "GPU-b"):
+        reader.read(calls, name, HANDLE)
+    reader.forget(["GPU-b"])
+    for name in ("GPU-a", "GPU-b"):
+        reader.read(calls, name, HANDLE)
+    assert asked == [0, 0, 0, 1000]
+
+
+def test_a_process_that_stops_is_idle_from_the_next_read():
+    """On a node: busy while its load is on, absent when nothing newer was sampled."""
+    driver = Driver(gpu("a"), host_processes=[process(41, GPU, load={"high": 60})])
+    calls, handle = opened(driver)
+    reader = UtilizationReader()
+    busy = reader.read(calls, GPU, handle)
+    assert busy is not None
+    assert busy[41] > 0
+    assert reader.read(calls, GPU, handle) == {}
+    driver.advance(10)
+    assert reader.read(calls, GPU, handle)

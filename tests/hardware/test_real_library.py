@@ -1,0 +1,222 @@
+"""NVML as a compiled library: what a compiler lays out is what the binding reads, and calls free the loop."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from ctypes import CDLL, c_int
+from pathlib import Path
+
+import pytest
+
+from exporter.hardware import NvmlSource
+from exporter.model import (
+    DeviceProcess,
+    DriverInfo,
+    GpuIdentity,
+    GpuReading,
+    HardwareReading,
+    Memory,
+    MigReading,
+)
+from tests.hardware.making import GIB
+
+SOURCE = Path(__file__).with_name("stub_nvml.c")
+FLAGS = ("-shared", "-fPIC", "-O1")
+
+
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Compile the stub; where there is no compiler that is only forgiven outside CI."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("no C compiler on PATH")
+    library = tmp_path_factory.mktemp("driver") / "libnvidia-ml-stub.so.1"
+    subprocess.run([compiler, *FLAGS, "-o", library, SOURCE], check=True, timeout=60)
+    return library
+
+
+class Stub:
+    """The knobs of the compiled library, by the names of its variables."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._library = CDLL(str(path))
+
+    def get(self, name: str) -> int:
+        """Read a variable."""
+        return c_int.in_dll(self._library, f"stub_{name}").value
+
+    def set(self, name: str, value: int) -> None:
+        """Write a variable."""
+        c_int.in_dll(self._library, f"stub_{name}").value = value
+
+
+@pytest.fixture
+def stub(compiled: Path) -> Iterator[Stub]:
+    """Give the library, and let nothing wait in it afterwards."""
+    stub = Stub(compiled)
+    yield stub
+    stub.set("sleep_milliseconds", 0)
+    stub.set("blocked_gpu", -1)
+
+
+async def swept(stub: Stub) -> HardwareReading:
+    """Sweep once with a source of its own."""
+    source = NvmlSource(path=stub.path)
+    reading = await source.read()
+    await source.close()
+    return reading
+
+
+def same_but_time(reading: GpuReading, **expected: object) -> GpuReading:
+    """Make the expected reading, with the times of the real one."""
+    times = {"read_at": reading.read_at, "read_monotonic": reading.read_monotonic}
+    return GpuReading(**expected, **times, unsupported=reading.unsupported)
+
+
+async def test_every_figure_of_a_whole_gpu(stub: Stub):
+    """Each struct of the binding has the layout of the compiler's, field by field."""
+    reading = (await swept(stub)).gpus[0]
+    assert reading == same_but_time(
+        reading,
+        identity=GpuIdentity(
+            uuid="GPU-0",
+            index=0,
+            minor=4,
+            model="NVIDIA Stub",
+            pci_bus_id="00000000:07:00.0",
+            architecture="Hopper",
+        ),
+        memory=Memory(total=16 * GIB, reserved=1 * GIB, free=12 * GIB, used=3 * GIB),
+        utilization_percent=63,
+        memory_copy_percent=21,
+        power_milliwatts=111_222,
+        energy_millijoules=5_000_000_000_123,
+        temperature_celsius=58,
+        memory_temperature_celsius=71,
+        clocks_megahertz={"graphics": 1000, "sm": 1001, "memory": 1002, "video": 1003},
+        pcie_replays=17,
+        compute_mode="exclusive_process",
+        mig_enabled=False,
+        processes=(
+            DeviceProcess(pid=1001, memory=2 * GIB, kinds=frozenset({"compute"})),
+            DeviceProcess(pid=1002, memory=None, kinds=frozenset({"compute"})),
+        ),
+        process_utilization={1001: 44, 1002: 12},
+    )
+
+
+async def test_every_figure_of_a_gpu_that_is_cut(stub: Stub):
+    """MIG devices come from the slots that are filled, each with its attributes and its own processes."""
+    reading = (await swept(stub)).gpus[1]
+    assert (reading.mig_enabled, reading.mig_slices, reading.power_milliwatts) == (True, 7, 333_444)
+    assert (reading.utilization_percent, reading.processes, reading.process_utilization) == (None,) * 3
+    assert reading.mig == (
+        MigReading(
+            uuid="MIG-a",
+            gi=1,
+            ci=0,
+            profile="4g.20gb",
+            memory=Memory(total=20 * GIB, reserved=3, free=20 * GIB - 10, used=7),
+            compute_slices=4,
+            instance_slices=4,
+            memory_slices=4,
+            multiprocessors=56,
+            processes=(DeviceProcess(pid=2001, memory=4 * GIB, kinds=frozenset({"compute"})),),
+        ),
+        MigReading(
+            uuid="MIG-b",
+            gi=2,
+            ci=3,
+            profile="1c.3g.20gb",
+            memory=Memory(total=20 * GIB, reserved=5, free=20 * GIB - 16, used=11),
+            compute_slices=1,
+            instance_slices=3,
+            memory_slices=4,
+            multiprocessors=14,
+            processes=(),
+        ),
+    )
+
+
+async def test_what_a_library_lacks_is_no_failure(stub: Stub):
+    """Functions that are not in the file are not supported: nothing is counted, the rest is read."""
+    reading = await swept(stub)
+    assert reading.errors == {}
+    assert reading.gpu_count == 2
+    assert reading.driver == DriverInfo(
+        driver_version="580.65.06", nvml_version="13.580.65.06", cuda_version="13.1"
+    )
+    assert reading.gpus[0].fan_percent is None
+    assert "nvmlDeviceGetFanSpeed" in reading.gpus[0].unsupported
+
+
+async def test_samples_are_asked_for_from_the_last_one_on(stub: Stub):
+    """The time stamp arrives in C as it was passed: after the newest sample there is nothing newer."""
+    source = NvmlSource(path=stub.path)
+    assert (await source.read()).gpus[0].process_utilization == {1001: 44, 1002: 12}
+    assert (await source.read()).gpus[0].process_utilization == {}
+    await source.close()
+
+
+async def test_the_driver_is_opened_once_and_closed_once(stub: Stub):
+    """However many sweeps there are, it is told goodbye as often as hello."""
+    source = NvmlSource(path=stub.path)
+    for _ in range(3):
+        await source.read()
+        assert stub.get("opened") == 1
+    await source.close()
+    assert stub.get("opened") == 0
+
+
+async def test_the_driver_is_found_where_it_lies_on_a_kubernetes_node(
+    stub: Stub, monkeypatch: pytest.MonkeyPatch
+):
+    """Without a path the loader is asked first, then the known driver roots in their order."""
+    monkeypatch.setattr("exporter.hardware.library.DRIVER_ROOTS", ("/nowhere", str(stub.path.parent)))
+    monkeypatch.setattr("exporter.hardware.library.SONAME", stub.path.name)
+    source = NvmlSource()
+    assert (await source.read()).driver.driver_version == "580.65.06"
+    await source.close()
+
+
+async def test_the_loop_goes_on_while_the_driver_takes_its_time(stub: Stub):
+    """A call of 150 ms on each of two GPUs holds up nothing but its own thread."""
+    stub.set("sleep_milliseconds", 150)
+    source = NvmlSource(path=stub.path)
+    started = time.monotonic()
+    reading = asyncio.ensure_future(source.read())
+    ticks = 0
+    while not reading.done():
+        await asyncio.sleep(0.005)
+        ticks += 1
+    assert time.monotonic() - started >= 0.3
+    assert ticks >= 15
+    await source.close()
+
+
+async def stuck(stub: Stub) -> bool:
+    """Wait until a call is stuck in the library; False when that does not happen."""
+    for _ in range(5000):
+        if stub.get("waiting"):
+            return True
+        await asyncio.sleep(0.001)
+    return False
+
+
+async def test_a_call_that_does_not_return_leaves_what_was_read_before_it(stub: Stub):
+    """The GPU before it is published, the deadline of the caller holds, and all is read once it returns."""
+    stub.set("blocked_gpu", 1)
+    source = NvmlSource(path=stub.path)
+    reading = asyncio.ensure_future(source.read())
+    assert await stuck(stub)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(asyncio.shield(reading), 0.02)
+    assert source.latest is not None
+    assert [gpu.identity.uuid for gpu in source.latest.gpus] == ["GPU-0"]
+    stub.set("blocked_gpu", -1)
+    assert [gpu.identity.uuid for gpu in (await reading).gpus] == ["GPU-0", "GPU-1"]
+    await source.close()

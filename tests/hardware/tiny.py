@@ -1,0 +1,107 @@
+"""A driver's library of a few functions written out by hand, to answer as no healthy driver does.
+
+A function gets what the binding would pass to C: out parameters by reference, arrays as they are.
+"""
+
+from collections.abc import Callable, Sequence
+from ctypes import POINTER, c_void_p, cast
+from types import SimpleNamespace
+from typing import Any
+
+import pynvml
+
+from exporter.hardware.calls import Calls
+from exporter.hardware.library import Library
+
+HANDLE = c_void_p(1)
+NOT_AVAILABLE = 2**64 - 1
+NOBODY = 0xFFFFFFFF
+Function = Callable[..., int]
+
+
+def installed(**functions: Function) -> Calls:
+    """Open a library of these functions under the binding; return what asks it."""
+    Library(library=library(**functions)).open()
+    return Calls()
+
+
+def library(**functions: Function) -> SimpleNamespace:
+    """Make a library that can be opened and closed, and has these functions."""
+    return SimpleNamespace(nvmlInitWithFlags=answers(0), nvmlShutdown=answers(0), **functions)
+
+
+def answers(code: int) -> Function:
+    """Make a function that returns a code and writes nothing."""
+    return lambda *_: code
+
+
+def fills(**fields: int) -> Function:
+    """Make a function that fills the struct of its last argument."""
+
+    def function(*arguments: Any) -> int:
+        for name, value in fields.items():
+            setattr(arguments[-1]._obj, name, value)
+        return 0
+
+    return function
+
+
+def writes(value: Any) -> Function:
+    """Make a function that writes its last argument, a number by reference."""
+
+    def function(*arguments: Any) -> int:
+        arguments[-1]._obj.value = value
+        return 0
+
+    return function
+
+
+def lists(*records: dict[str, int]) -> Function:
+    """Make a process list."""
+
+    def function(_handle: Any, count: Any, infos: Any) -> int:
+        return _give(records, infos, count)
+
+    return function
+
+
+def samples(*records: dict[str, int], asked: list[int] | None = None) -> Function:
+    """Make a list of utilization samples, whatever the time; ``asked`` notes each time stamp passed."""
+
+    def function(_handle: Any, infos: Any, count: Any, since: Any) -> int:
+        if asked is not None and infos is None:
+            asked.append(since.value)
+        return _give(records, infos, count)
+
+    return function
+
+
+def _give(records: Sequence[dict[str, int]], infos: Any, count: Any) -> int:
+    room = 0 if infos is None else count._obj.value
+    count._obj.value = len(records)
+    if room < len(records):
+        return pynvml.NVML_ERROR_INSUFFICIENT_SIZE
+    for place, record in enumerate(records):
+        for name, value in record.items():
+            setattr(infos[place], name, value)
+    return pynvml.NVML_SUCCESS
+
+
+def context(pid: int, memory: int = 1 << 30, gi: int = NOBODY, ci: int = NOBODY) -> dict[str, int]:
+    """Make an entry of a process list."""
+    return {"pid": pid, "usedGpuMemory": memory, "gpuInstanceId": gi, "computeInstanceId": ci}
+
+
+def sample(pid: int, at: int, percent: int) -> dict[str, int]:
+    """Make a record of process utilization at a time in microseconds."""
+    return {"pid": pid, "timeStamp": at, "smUtil": percent}
+
+
+def address(handle: Any) -> int:
+    """Return the pointer in a device handle."""
+    return cast(handle, c_void_p).value or 0
+
+
+def found(reference: Any) -> Any:
+    """Return the device handle that a call has written."""
+    return cast(reference, POINTER(c_void_p))[0]
