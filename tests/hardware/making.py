@@ -26,10 +26,11 @@ class Clock:
 
     def __init__(self) -> None:
         self.now = 1000.0
+        self.wall_offset = 0.0
 
     def time(self) -> float:
         """Return Unix time."""
-        return WALL + self.now
+        return WALL + self.now + self.wall_offset
 
     def monotonic(self) -> float:
         """Return seconds since some moment."""

@@ -166,6 +166,14 @@ def test_memory_comes_from_the_first_version_where_there_is_no_second(newer: dic
     assert not calls.errors
 
 
+def test_a_failure_of_the_second_version_does_not_change_what_used_means():
+    """After an error that may pass, the memory of this sweep is unknown: version one counts otherwise."""
+    older = fills(total=1000, used=400, free=600)
+    calls = installed(nvmlDeviceGetMemoryInfo_v2=answers(999), nvmlDeviceGetMemoryInfo=older)
+    assert readings(calls, GPU, HANDLE)["memory"] is None
+    assert sum(calls.errors.values()) == 1
+
+
 def test_another_library_is_not_asked_through_the_functions_of_the_one_before():
     """The binding caches functions for ever; with another library they are looked up anew."""
 
