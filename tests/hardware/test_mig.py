@@ -5,7 +5,6 @@ import pytest
 from exporter.hardware.sweep import Sweeper
 from exporter.model import GpuReading, Memory, MigReading
 from tests.hardware.making import GIB, MIB, Driver, gpu, instance, process, refuse
-from tests.hardware.tiny import HANDLE, answers, installed
 
 SMALL = instance("small", gi=7, start=6)
 LARGE = instance(
@@ -67,13 +66,6 @@ def test_sparse_slots_are_all_asked():
     sweeper = Sweeper(None, Driver(gpu("a", SMALL, LARGE)).library)
     assert list(migs(again(sweeper))) == ["MIG-large", "MIG-small"]
     assert not sweeper.calls.errors
-
-
-def test_an_empty_slot_by_another_error_is_no_failure():
-    """Some drivers say of an empty slot that the argument is invalid."""
-    calls = installed(nvmlDeviceGetMigDeviceHandleByIndex=answers(2))
-    assert calls.ask("GPU-a", "nvmlDeviceGetMigDeviceHandleByIndex", HANDLE, 1) is None
-    assert not calls.errors
 
 
 def test_mig_without_devices_is_not_mig_without_answer():

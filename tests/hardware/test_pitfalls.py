@@ -174,6 +174,13 @@ def test_a_failure_of_the_second_version_does_not_change_what_used_means():
     assert sum(calls.errors.values()) == 1
 
 
+def test_an_empty_slot_by_another_error_is_no_failure():
+    """Some drivers say of an empty slot that the argument is invalid."""
+    calls = installed(nvmlDeviceGetMigDeviceHandleByIndex=answers(2))
+    assert calls.ask("GPU-a", "nvmlDeviceGetMigDeviceHandleByIndex", HANDLE, 1) is None
+    assert not calls.errors
+
+
 def test_another_library_is_not_asked_through_the_functions_of_the_one_before():
     """The binding caches functions for ever; with another library they are looked up anew."""
 

@@ -1,0 +1,72 @@
+"""The exporter in this process: a fake node, the real poller, and the real HTTP server on a free port."""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, replace
+
+from aiohttp import ClientSession
+
+from exporter.demo.node import FakeNode
+from exporter.demo.schema import Scenario
+from exporter.exposition import Exposition
+from exporter.poller import Poller
+from exporter.settings import ListenAddress, load_settings
+from exporter.sources import Sources
+from exporter.web import Server, make_app
+from exporter.web.pages import Pages
+
+PROMETHEUS_3 = (
+    "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
+    "application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,"
+    "text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
+)
+OPENMETRICS = "application/openmetrics-text; version=1.0.0"
+TEXT = "text/plain; version=0.0.4"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """A node that is served at ``url`` (without a slash at its end); nothing is polled by itself."""
+
+    node: FakeNode
+    poller: Poller
+    client: ClientSession
+    url: str
+
+    async def poll(self, second: float) -> None:
+        """Bring the node to that second and poll it."""
+        await self.node.step(second)
+        await self.poller.poll()
+
+
+@asynccontextmanager
+async def serving(scenario: Scenario, *, deadline: float | None = None) -> AsyncIterator[Served]:
+    """Serve a node; ``deadline`` is how long a poll waits for each source.
+
+    The client says nothing of what it accepts by itself, and decodes nothing.
+    """
+    async with FakeNode(scenario, clock=lambda: 0.0) as node:
+        settings = replace(
+            load_settings({"listen": "127.0.0.1:0"}, {}), node_name=node.name, **asdict(node.paths)
+        )
+        poller = Poller(
+            settings,
+            Sources(settings, node.nvml),
+            demo=True,
+            deadline=deadline,
+            clock=lambda: node.time,
+            wall=time.time,
+        )
+        pages = Pages(lambda: poller.snapshot, Exposition())
+        server = Server(make_app(pages, lambda: poller.restart_reason), ListenAddress("127.0.0.1", 0))
+        url = await server.start()
+        try:
+            unsaid = ("Accept", "Accept-Encoding")
+            async with ClientSession(auto_decompress=False, skip_auto_headers=unsaid) as client:
+                yield Served(node=node, poller=poller, client=client, url=url.removesuffix("/"))
+        finally:
+            await server.stop()
+            # Calls that hang in a fault would keep the poller from closing.
+            node.nvml.release()
+            await poller.close()

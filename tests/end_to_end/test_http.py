@@ -1,0 +1,267 @@
+"""What a client meets on the wire: statuses, headers and bodies of every route."""
+
+import asyncio
+import gzip
+import json
+import mimetypes
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from aiohttp import ClientResponse
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from exporter.demo import catalog
+from exporter.demo.schema import NvmlError
+from exporter.exposition import Exposition
+from exporter.settings import ListenAddress
+from exporter.web import ListenError, Server
+from exporter.web.app import STATIC, make_app
+from exporter.web.pages import Pages
+from tests.end_to_end.serving import OPENMETRICS, PROMETHEUS_3, TEXT, Served, serving
+
+SCENARIO = "t4-timeslicing"
+ROUTES = ("/", "/metrics", "/api/v1/snapshot", "/-/healthy", "/-/ready", "/static/page.css")
+CONTENT_TYPES = {
+    "": "text/plain; version=0.0.4; charset=utf-8",
+    "*/*": "text/plain; version=0.0.4; charset=utf-8",
+    "text/html,application/xhtml+xml,*/*;q=0.8": "text/plain; version=0.0.4; charset=utf-8",
+    TEXT: "text/plain; version=0.0.4; charset=utf-8",
+    OPENMETRICS: "application/openmetrics-text; version=1.0.0; charset=utf-8",
+    PROMETHEUS_3: "application/openmetrics-text; version=1.0.0; charset=utf-8",
+}
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Served]:
+    """Serve a time-sliced node that was polled once."""
+    async with serving(catalog.load(SCENARIO)) as running:
+        await running.poll(0)
+        yield running
+
+
+async def _get(served: Served, path: str, **headers: str) -> tuple[ClientResponse, bytes]:
+    spelt = {name.replace("_", "-"): value for name, value in headers.items()}
+    async with served.client.get(served.url + path, headers=spelt) as response:
+        return response, await response.read()
+
+
+async def _raw(served: Served, request_line: str) -> bytes:
+    """Send a request line as it is; clients would tidy up its path."""
+    at = urlsplit(served.url)
+    reader, writer = await asyncio.open_connection(at.hostname, at.port)
+    writer.write(f"{request_line}\r\nHost: here\r\nConnection: close\r\n\r\n".encode())
+    answer = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    return answer
+
+
+def _assert_secure(response: ClientResponse) -> None:
+    policy = response.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+    assert response.headers["Referrer-Policy"] == "no-referrer"
+
+
+@pytest.mark.parametrize("accept", CONTENT_TYPES)
+async def test_metrics_come_in_the_format_that_is_asked_for(served: Served, accept: str) -> None:
+    """The type of the answer is what the client wants most, and its body is of that type."""
+    response, body = await _get(served, "/metrics", Accept=accept)
+
+    assert response.status == 200
+    assert response.headers["Content-Type"] == CONTENT_TYPES[accept]
+    assert {"accept", "accept-encoding"} == set(response.headers["Vary"].lower().split(", "))
+    parse = parse_openmetrics if "openmetrics" in CONTENT_TYPES[accept] else parse_text
+    assert "gpuslice_gpu_up" in {family.name for family in parse(body.decode())}
+
+
+@pytest.mark.parametrize("accept", [TEXT, OPENMETRICS])
+async def test_metrics_are_compressed_for_those_who_take_it(served: Served, accept: str) -> None:
+    """With gzip asked for, the page is the same one, smaller; refused or not asked for, it is plain."""
+    plain, body = await _get(served, "/metrics", Accept=accept, Accept_Encoding="identity")
+    refused, same = await _get(served, "/metrics", Accept=accept, Accept_Encoding="gzip;q=0")
+    zipped, smaller = await _get(served, "/metrics", Accept=accept, Accept_Encoding="gzip, deflate")
+
+    assert "Content-Encoding" not in plain.headers
+    assert "Content-Encoding" not in refused.headers
+    assert zipped.headers["Content-Encoding"] == "gzip"
+    assert gzip.decompress(smaller) == body == same
+    assert len(smaller) < len(body) / 4
+
+
+@pytest.mark.parametrize("path", [*ROUTES, "/nowhere", "/static/none.css", "/static/"])
+async def test_every_answer_has_the_security_headers(served: Served, path: str) -> None:
+    """Whatever is asked for, the answer tells browsers to trust nothing in it."""
+    response, _ = await _get(served, path)
+
+    assert response.status == (200 if path in ROUTES else 403 if path == "/static/" else 404)
+    _assert_secure(response)
+
+
+@pytest.mark.parametrize("path", ROUTES)
+async def test_head_is_get_without_its_body(served: Served, path: str) -> None:
+    """HEAD answers with the status, the type and the length that GET has."""
+    got, body = await _get(served, path, Accept_Encoding="identity")
+    async with served.client.head(served.url + path, headers={"Accept-Encoding": "identity"}) as head:
+        assert await head.read() == b""
+        assert head.status == got.status
+        assert head.headers["Content-Type"] == got.headers["Content-Type"]
+        # The page of the node tells ages, so that its length may be another a moment later.
+        assert path == "/" or head.headers["Content-Length"] == str(len(body))
+        _assert_secure(head)
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+@pytest.mark.parametrize("path", ["/", "/metrics", "/api/v1/snapshot", "/-/healthy"])
+async def test_nothing_can_be_changed(served: Served, method: str, path: str) -> None:
+    """Every method but GET and HEAD is refused, and told which are not."""
+    async with served.client.request(method, served.url + path, data=b"x" * 100_000) as response:
+        assert response.status == 405
+        assert set(response.headers["Allow"].split(",")) == {"GET", "HEAD"}
+        _assert_secure(response)
+
+
+async def test_a_snapshot_that_is_known_is_not_sent_again(served: Served) -> None:
+    """With the tag of the last answer the next one is 304 and empty, until there is a new snapshot."""
+    first, body = await _get(served, "/api/v1/snapshot")
+    tag = first.headers["ETag"]
+    again, nothing = await _get(served, "/api/v1/snapshot", If_None_Match=tag)
+    await served.poll(5)
+    later, other = await _get(served, "/api/v1/snapshot", If_None_Match=tag)
+
+    assert (again.status, nothing, again.headers["ETag"]) == (304, b"", tag)
+    _assert_secure(again)
+    assert (later.status, later.headers["Cache-Control"]) == (200, "no-cache")
+    assert later.headers["ETag"] != tag
+    assert json.loads(other)["sequence"] == json.loads(body)["sequence"] + 1
+
+
+async def test_json_says_null_for_what_is_not_known() -> None:
+    """The use of containers whose processes cannot be seen is there as null; nothing is NaN."""
+    async with serving(catalog.load("gke")) as served:
+        await served.poll(0)
+        response, body = await _get(served, "/api/v1/snapshot")
+
+    assert response.headers["Content-Type"] == "application/json; charset=utf-8"
+    snapshot = json.loads(body, parse_constant=_no_constant)
+    assert len(snapshot["containers"]) == 4
+    for container in snapshot["containers"]:
+        assert container["slices"] == 1
+        for unknown in ("memory_used_bytes", "compute_used_ratio", "processes"):
+            assert container[unknown] is None
+    assert snapshot["node"]["process_view"] == 0
+    assert snapshot["demo"] is True
+
+
+def _no_constant(name: str) -> Any:
+    raise AssertionError(f"{name} is no JSON")
+
+
+@pytest.mark.parametrize("path", sorted(path.name for path in STATIC.iterdir()))
+async def test_static_files_are_served(served: Served, path: str) -> None:
+    """Each file that the page refers to comes as it lies there, with its type."""
+    response, body = await _get(served, f"/static/{path}")
+
+    assert body == (STATIC / path).read_bytes()
+    assert response.headers["Content-Type"].startswith(
+        mimetypes.guess_type(path)[0] or "nothing is known of it"
+    )
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/static/../app.py",
+        "/static/..%2fapp.py",
+        "/static/%2e%2e/app.py",
+        "/static/%2e%2e%2fapp.py",
+        "/static//etc/passwd",
+        "/static/%2fetc/passwd",
+        "/static/..%5capp.py",
+        "/../../../../etc/passwd",
+        "//etc/passwd",
+        "/static/page.css%00",
+    ],
+)
+async def test_no_path_leads_out_of_the_static_files(served: Served, path: str) -> None:
+    """A path that climbs or starts anew finds nothing, however it is spelt."""
+    answer = await _raw(served, f"GET {path} HTTP/1.1")
+
+    assert answer.split()[1] in {b"403", b"404"}
+    assert b"import" not in answer
+    assert b"root:" not in answer
+
+
+async def test_garbage_is_answered_and_nothing_breaks(served: Served) -> None:
+    """A request that is none is refused, and the next one is served."""
+    answer = await _raw(served, "\x16\x03\x01 nonsense")
+    after, _ = await _get(served, "/metrics")
+
+    assert answer.split()[1] == b"400"
+    assert after.status == 200
+
+
+async def test_ready_with_the_first_poll() -> None:
+    """Before the first poll it is not ready, but healthy, and has a page and metrics to show."""
+    async with serving(catalog.load(SCENARIO)) as served:
+        before, reason = await _get(served, "/-/ready")
+        others = [await _get(served, path) for path in ("/", "/metrics", "/api/v1/snapshot", "/-/healthy")]
+        await served.poll(0)
+        after, text = await _get(served, "/-/ready")
+
+    assert (before.status, reason) == (503, b"before the first poll\n")
+    _assert_secure(before)
+    assert [response.status for response, _ in others] == [200] * 4
+    assert (after.status, text) == (200, b"ok\n")
+
+
+async def test_ready_where_nothing_is_found() -> None:
+    """A node without a GPU is ready and healthy: it must be scraped to say that it has none."""
+    async with serving(catalog.load("no-gpu")) as served:
+        await served.poll(0)
+        statuses = [(await _get(served, path))[0].status for path in ROUTES]
+        _, page = await _get(served, "/metrics")
+
+    assert statuses == [200] * len(ROUTES)
+    assert b'gpuslice_collector_success{collector="nvml"} 0\n' in page
+
+
+async def test_unhealthy_only_while_a_restart_helps() -> None:
+    """When the driver was upgraded under the process it says so with 503, and is healthy again after."""
+    upgraded = NvmlError(
+        kind="nvml_error", at=5, for_=10, function="nvmlDeviceGetCount_v2", code="LIB_RM_VERSION_MISMATCH"
+    )
+    async with serving(replace(catalog.load(SCENARIO), faults=(upgraded,))) as served:
+        answers = []
+        for second in (0, 5, 15):
+            await served.poll(second)
+            answers.append(await _get(served, "/-/healthy"))
+
+    statuses = [response.status for response, _ in answers]
+    assert statuses == [200, 503, 200]
+    assert b"restarted" in answers[1][1]
+    _assert_secure(answers[1][0])
+
+
+async def test_the_page_shows_the_node(served: Served) -> None:
+    """The page is HTML that is never kept, and names the node."""
+    response, body = await _get(served, "/")
+
+    assert response.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert response.headers["Cache-Control"] == "no-cache"
+    assert served.node.name in body.decode()
+
+
+async def test_a_taken_address_is_named(served: Served) -> None:
+    """Where another program listens, the error names the address and the remedy."""
+    port = urlsplit(served.url).port or 0
+    app = make_app(Pages(lambda: served.poller.snapshot, Exposition()), lambda: None)
+
+    with pytest.raises(ListenError, match=rf"cannot listen on 127\.0\.0\.1:{port}: .*--listen"):
+        await Server(app, ListenAddress("127.0.0.1", port)).start()

@@ -1,0 +1,85 @@
+"""A page of metrics as tests look at it: read by prometheus_client's parser, or with its moods masked."""
+
+import re
+from collections.abc import Iterator
+
+from prometheus_client.parser import text_string_to_metric_families
+
+MASKED = {
+    # How long something took, and when by the clock of the machine that runs the tests.
+    "gpuslice_allocations_timestamp_seconds",
+    "gpuslice_collector_duration_seconds",
+    "gpuslice_collector_last_success_timestamp_seconds",
+    "gpuslice_gpu_read_timestamp_seconds",
+    "gpuslice_render_duration_seconds",
+    # What runs the tests.
+    "gpuslice_build_info",
+    "python_info",
+    "process_cpu_seconds_total",
+    "process_max_fds",
+    "process_open_fds",
+    "process_resident_memory_bytes",
+    "process_start_time_seconds",
+    "process_virtual_memory_bytes",
+}
+_SAMPLE = re.compile(r"(?P<name>\w+)(?P<labels>\{.*\})? (?P<value>\S+)")
+_LABEL_VALUE = re.compile(r'"[^"]*"')
+
+
+# Python 3.12 adds floats up more exactly than 3.11: the last digits are not compared.
+_DECIMALS = 9
+
+
+def masked(text: str) -> str:
+    """Put NaN in the place of every value that differs from run to run, and blank the labels of versions."""
+    return "".join(f"{_masked_line(line)}\n" for line in text.splitlines())
+
+
+def _masked_line(line: str) -> str:
+    sample = _SAMPLE.fullmatch(line)
+    if sample is None:
+        return line
+    labels = sample["labels"] or ""
+    if sample["name"] not in MASKED:
+        return f"{sample['name']}{labels} {_rounded(sample['value'])}"
+    if sample["name"].endswith("_info"):
+        labels = _LABEL_VALUE.sub('"masked"', labels)
+    return f"{sample['name']}{labels} NaN"
+
+
+def _rounded(value: str) -> str:
+    return repr(round(float(value), _DECIMALS)) if "." in value else value
+
+
+Labels = dict[str, str]
+
+
+class Page:
+    """The samples of a page by name; what is absent is None."""
+
+    def __init__(self, text: str) -> None:
+        self.samples = [
+            (sample.name, sample.labels, sample.value)
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        ]
+        self._by_name: dict[str, list[tuple[Labels, float]]] = {}
+        for name, labels, value in self.samples:
+            self._by_name.setdefault(name, []).append((labels, value))
+
+    def series(self, name: str, **labels: str) -> Iterator[tuple[Labels, float]]:
+        """Give the series of a name that have these labels, with all of theirs; "" is a label not there."""
+        for found, value in self._by_name.get(name, ()):
+            if all(found.get(key, "") == wanted for key, wanted in labels.items()):
+                yield found, value
+
+    def value(self, name: str, **labels: str) -> float | None:
+        """Give the one sample of a name under these labels, None where there is none."""
+        values = [value for _, value in self.series(name, **labels)]
+        assert len(values) <= 1, f"{name} {labels} has {len(values)} samples"
+        return values[0] if values else None
+
+    def labels(self, name: str, **labels: str) -> Labels:
+        """Give all labels of the one series of a name under these."""
+        (found,) = self.series(name, **labels)
+        return found[0]

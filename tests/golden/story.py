@@ -1,0 +1,96 @@
+"""A fake node acted out under the real poller, and the pages that it serves on the way.
+
+One folder per node: its scenario, or only its name where the catalog has it, and one page for each moment
+that is looked at: ``metrics.prom`` after 10 s, ``metrics@45.prom`` after 45 s. An empty file under such a
+name asks for a page of that moment.
+"""
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from exporter.demo import catalog
+from exporter.demo.node import FakeNode
+from exporter.demo.schema import Scenario
+from exporter.demo.truth import Truth
+from exporter.exposition import Exposition, Format
+from exporter.poller import Poller
+from exporter.settings import load_settings
+from exporter.sources import Sources
+from tests.golden.page import Page
+
+HERE = Path(__file__).parent
+NODES = tuple(sorted(folder.name for folder in HERE.iterdir() if any(folder.glob("metrics*.prom"))))
+PERIOD, USUAL = 5, 10
+# Unix time of second 0 of every story.
+BEGAN = 1_700_000_000.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """What was served ``time`` seconds after the start, and what was so."""
+
+    time: int
+    text: str
+    page: Page
+    truth: Truth
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """A node with the moments at which it is looked at."""
+
+    scenario: Scenario
+    scenes: tuple[Scene, ...]
+
+
+def golden(name: str, time: int) -> Path:
+    """Give the file with the page of a node at a time."""
+    return HERE / name / ("metrics.prom" if time == USUAL else f"metrics@{time}.prom")
+
+
+def times(name: str) -> tuple[int, ...]:
+    """List the seconds at which a node is looked at."""
+    stems = (path.stem.partition("@")[2] for path in (HERE / name).glob("metrics*.prom"))
+    return tuple(sorted(int(stem or USUAL) for stem in stems))
+
+
+def scenario(name: str) -> Scenario:
+    """Load the scenario of a node, from its folder or from the catalog."""
+    own = HERE / name / "scenario.json"
+    return catalog.load(str(own) if own.exists() else name)
+
+
+@functools.cache
+def story(name: str) -> Story:
+    """Act a node out once, however many tests look at it."""
+    return asyncio.run(_story(name))
+
+
+async def _story(name: str) -> Story:
+    told = scenario(name)
+    return Story(scenario=told, scenes=tuple([scene async for scene in _scenes(told, times(name))]))
+
+
+async def _scenes(told: Scenario, wanted: tuple[int, ...]) -> AsyncIterator[Scene]:
+    async with FakeNode(told, clock=lambda: 0.0) as node:
+        settings = replace(load_settings({}, {}), node_name=node.name, **asdict(node.paths))
+        poller = Poller(
+            settings,
+            Sources(settings, node.nvml),
+            demo=True,
+            clock=lambda: node.time,
+            wall=lambda: BEGAN + node.time,
+        )
+        exposition = Exposition()
+        try:
+            for time in range(0, max(wanted) + 1, PERIOD):
+                await node.step(time)
+                await poller.poll()
+                if time in wanted:
+                    text = exposition.page(poller.snapshot).body(Format.TEXT).decode()
+                    yield Scene(time=time, text=text, page=Page(text), truth=node.truth())
+        finally:
+            await poller.close()

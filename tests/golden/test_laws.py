@@ -1,0 +1,241 @@
+"""What must be true of every page, whatever the node: sums hold, nothing stands twice, nothing is made up."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import astuple
+
+import pytest
+
+from exporter.demo.schema import PodAdd, Scenario
+from exporter.demo.truth import ContainerTruth
+from exporter.model import ContainerRef, DeviceKey
+from tests.golden.page import Labels, Page
+from tests.golden.story import NODES, Scene, story
+
+ROW = ("namespace", "pod", "container", "uuid", "mig_uuid")
+
+each_node = pytest.mark.parametrize("name", NODES)
+
+
+def _sum(page: Page, family: str, **labels: str) -> float:
+    return sum(value for _, value in page.series(family, **labels))
+
+
+def _device_labels(key: DeviceKey) -> Labels:
+    return {"uuid": key.uuid, "mig_uuid": key.mig_uuid}
+
+
+def _answering(scene: Scene) -> Iterator[DeviceKey]:
+    """List the devices of the scenario whose GPU answers."""
+    for key in scene.truth.devices:
+        if scene.page.value("gpuslice_gpu_up", uuid=key.uuid):
+            yield key
+
+
+def _level(key: DeviceKey) -> tuple[str, Labels]:
+    """Give the prefix of the series of a device, and their labels."""
+    return ("mig", _device_labels(key)) if key.mig_uuid else ("gpu", {"uuid": key.uuid})
+
+
+@each_node
+def test_memory_adds_up_on_every_device(name: str) -> None:
+    """Containers + unattributed = used: on every GPU, and on every MIG device that has memory of its own."""
+    for scene in story(name).scenes:
+        for key in _answering(scene):
+            level, labels = _level(key)
+            used = scene.page.value(f"gpuslice_{level}_memory_used_bytes", **labels)
+            rest = scene.page.value(f"gpuslice_{level}_unattributed_memory_bytes", **labels)
+            held = _sum(scene.page, "gpuslice_container_memory_used_bytes", **labels)
+            assert (used is None) == (rest is None)
+            assert used is None or held + (rest or 0) == used
+
+
+@each_node
+def test_compute_adds_up_on_every_gpu(name: str) -> None:
+    """Containers + unattributed = utilization, on every GPU whose driver tells it."""
+    for scene in story(name).scenes:
+        for labels, whole in scene.page.series("gpuslice_gpu_utilization_ratio"):
+            held = _sum(scene.page, "gpuslice_container_compute_used_ratio", uuid=labels["uuid"])
+            rest = scene.page.value("gpuslice_gpu_unattributed_utilization_ratio", uuid=labels["uuid"])
+            assert rest is not None
+            assert held + rest == pytest.approx(whole)
+
+
+@each_node
+def test_energy_adds_up_until_a_container_goes(name: str) -> None:
+    """Containers + unattributed = what the GPU drew; of what a container had, nothing goes to another."""
+    for scene in story(name).scenes:
+        for labels, drawn in scene.page.series("gpuslice_gpu_energy_joules_total"):
+            held = _sum(scene.page, "gpuslice_container_energy_joules_total", uuid=labels["uuid"])
+            rest = scene.page.value("gpuslice_gpu_unattributed_energy_joules_total", uuid=labels["uuid"])
+            assert rest is not None
+            if story(name).scenario.faults:
+                assert held + rest <= drawn * (1 + 1e-9)
+            else:
+                assert held + rest == pytest.approx(drawn)
+
+
+@each_node
+def test_slices_and_entitlements_add_up(name: str) -> None:
+    """The slices of the holders are those that are allocated; their entitlements make that of the GPU."""
+    for scene in story(name).scenes:
+        for labels, _ in scene.page.series("gpuslice_gpu_up"):
+            uuid = labels["uuid"]
+            allocated = _sum(scene.page, "gpuslice_gpu_slices_allocated", uuid=uuid)
+            assert _sum(scene.page, "gpuslice_container_slices", uuid=uuid) == allocated
+            entitled = scene.page.value("gpuslice_gpu_memory_entitled_bytes", uuid=uuid)
+            parts = _sum(scene.page, "gpuslice_container_memory_entitled_bytes", uuid=uuid)
+            assert entitled in (None, parts)
+
+
+@each_node
+def test_no_series_stands_twice(name: str) -> None:
+    """A page has each series once, and only finite numbers."""
+    for scene in story(name).scenes:
+        samples = scene.page.samples
+        twice = Counter((sample, tuple(sorted(labels.items()))) for sample, labels, _ in samples)
+        assert not [series for series, count in twice.items() if count > 1]
+        assert all(math.isfinite(value) for _, _, value in samples)
+
+
+@each_node
+def test_devices_are_as_they_are(name: str) -> None:
+    """Memory of every device is what is so; a driver that cannot tell what it reserves counts it as used."""
+    for scene in story(name).scenes:
+        for key in _answering(scene):
+            level, labels = _level(key)
+            truth = scene.truth.devices[key]
+            read = {
+                what: scene.page.value(f"gpuslice_{level}_memory_{what}_bytes", **labels)
+                for what in ("total", "used", "free", "reserved")
+            }
+            if read["total"] is None:
+                # Compute instances that share their memory.
+                assert set(read.values()) == {None}
+                continue
+            hidden = _reserved_as_used(scene, level, labels, key)
+            assert read["total"] == truth.memory_total
+            assert read["used"] == truth.memory_used + hidden
+            assert read["free"] == truth.memory_total - truth.memory_used - truth.memory_reserved
+            assert read["reserved"] in (None, truth.memory_reserved)
+            if truth.sm_percent is not None and level == "gpu":
+                ratio = scene.page.value("gpuslice_gpu_utilization_ratio", uuid=key.uuid)
+                assert ratio == truth.sm_percent / 100
+
+
+@each_node
+def test_nobodys_memory_is_nobodys(name: str) -> None:
+    """Where processes are seen and tell their memory, what is unattributed is what no pod has."""
+    for scene in story(name).scenes:
+        for key in _answering(scene):
+            level, labels = _level(key)
+            told = (truth.memory for (_, on), truth in scene.truth.containers.items() if on.uuid == key.uuid)
+            rest = scene.page.value(f"gpuslice_{level}_unattributed_memory_bytes", **labels)
+            if rest is not None and None not in told and scene.page.value("gpuslice_process_view"):
+                hidden = _reserved_as_used(scene, level, labels, key)
+                assert rest == scene.truth.devices[key].unattributed + hidden
+
+
+@each_node
+def test_a_gpu_that_does_not_answer_says_nothing(name: str) -> None:
+    """Of a GPU that is down no reading stands on the page, and no use."""
+    for scene in story(name).scenes:
+        for labels, up in scene.page.series("gpuslice_gpu_up"):
+            uuid = labels["uuid"]
+            readings = ("gpu_memory_used_bytes", "gpu_utilization_ratio", "gpu_power_watts")
+            uses = ("container_memory_used_bytes", "container_compute_used_ratio", "container_processes")
+            for family in (*readings, *uses) if not up else ():
+                assert not list(scene.page.series(f"gpuslice_{family}", uuid=uuid))
+
+
+@each_node
+def test_containers_are_as_they_are(name: str) -> None:
+    """Slices, processes, bytes and percents of every container are what is so, or absent."""
+    for scene in story(name).scenes:
+        for (holder, key), truth in scene.truth.containers.items():
+            if _told_apart(story(name).scenario, holder):
+                _check(scene.page, _labels(holder, key), truth)
+
+
+@each_node
+def test_pods_are_as_they_are(name: str) -> None:
+    """All that a pod uses of a device is on the page, also where its containers cannot be told apart."""
+    for scene in story(name).scenes:
+        if scene.page.value("gpuslice_process_view"):
+            for pod, key in {((ref.namespace, ref.pod), key) for ref, key in scene.truth.containers}:
+                _check_pod(scene, pod, key)
+
+
+@each_node
+def test_nobody_is_made_up(name: str) -> None:
+    """Every row is of a container that holds or uses the device, or of a pod as a whole."""
+    for scene in story(name).scenes:
+        there = {(*astuple(holder), *key) for holder, key in scene.truth.containers}
+        there |= {(holder.namespace, holder.pod, "", *key) for holder, key in scene.truth.containers}
+        for labels, _ in scene.page.series("gpuslice_container_info"):
+            assert tuple(labels.get(each, "") for each in ROW) in there
+
+
+@each_node
+def test_unresolved_ids_are_counted(name: str) -> None:
+    """Allocated ids that mean no device of the node are counted by resource."""
+    for scene in story(name).scenes:
+        found = {
+            labels["resource"]: value
+            for labels, value in scene.page.series("gpuslice_allocations_unresolved")
+        }
+        ours = {key: count for key, count in scene.truth.unresolved.items() if "fpga" not in key}
+        assert found == ours
+
+
+def _reserved_as_used(scene: Scene, level: str, labels: Labels, key: DeviceKey) -> int:
+    """Give what a driver reserves that cannot tell so."""
+    told = scene.page.value(f"gpuslice_{level}_memory_reserved_bytes", **labels)
+    return scene.truth.devices[key].memory_reserved if told is None else 0
+
+
+def _labels(holder: ContainerRef, key: DeviceKey) -> Labels:
+    return dict(zip(ROW, (*astuple(holder), *key), strict=True))
+
+
+def _told_apart(told: Scenario, holder: ContainerRef) -> bool:
+    """Tell whether the node's source of pod names knows in which container of a pod a process runs."""
+    pods = (*told.pods, *(fault.pod for fault in told.faults if isinstance(fault, PodAdd)))
+    same = (pod for pod in pods if (pod.namespace, pod.name) == (holder.namespace, holder.pod))
+    return told.identity == "pods_api" or all(len(pod.containers) == 1 for pod in same)
+
+
+def _check(page: Page, labels: Labels, truth: ContainerTruth) -> None:
+    if not list(page.series("gpuslice_container_info", **labels)):
+        # Who holds nothing is only seen by the processes, and those of this node cannot be seen.
+        assert not truth.slices
+        assert not page.value("gpuslice_process_view")
+        return
+    shown = page.value("gpuslice_container_slices", **labels)
+    # Beside a holder of its pod a container is not said to hold nothing.
+    assert shown == truth.slices or (shown is None and truth.slices == 0)
+    for family, true in _use(truth).items():
+        assert page.value(f"gpuslice_container_{family}", **labels) in (None, true)
+
+
+def _check_pod(scene: Scene, pod: tuple[str, str], key: DeviceKey) -> None:
+    labels = {"namespace": pod[0], "pod": pod[1]} | _device_labels(key)
+    uses = [
+        _use(truth)
+        for (ref, device), truth in scene.truth.containers.items()
+        if ((ref.namespace, ref.pod), device) == (pod, key)
+    ]
+    for family in uses[0]:
+        parts = [use[family] for use in uses]
+        shown = [value for _, value in scene.page.series(f"gpuslice_container_{family}", **labels)]
+        if shown and None not in parts:
+            assert sum(shown) == pytest.approx(sum(part or 0 for part in parts))
+
+
+def _use(truth: ContainerTruth) -> dict[str, float | None]:
+    return {
+        "processes": truth.processes,
+        "memory_used_bytes": truth.memory,
+        "compute_used_ratio": truth.sm_percent / 100,
+    }
