@@ -60,9 +60,9 @@ class _Views:
 
     async def snapshot(self, request: web.Request) -> web.Response:
         snapshot = self._pages.snapshot
-        etag = f'"{snapshot.sequence}-{snapshot.timestamp:.3f}"'
-        headers = {"ETag": etag, "Cache-Control": "no-cache"}
-        if request.headers.get("If-None-Match") == etag:
+        tag = f"{snapshot.sequence}-{snapshot.timestamp:.3f}"
+        headers = {"ETag": f'"{tag}"', "Cache-Control": "no-cache"}
+        if any(known.value == tag for known in request.if_none_match or ()):
             return web.Response(status=304, headers=headers)
         body = await self._pages.snapshot_json()
         return web.Response(body=body, content_type="application/json", charset="utf-8", headers=headers)
