@@ -1,0 +1,127 @@
+"""The program as a user starts it: another process, with an environment that sets nothing."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.request import urlopen
+
+ROOT = Path(__file__).parents[2]
+TIMEOUT = 60
+# From the signal to the end of the process.
+END_SECONDS = 2.0
+URL = re.compile(r"http://[^\s/]+/")
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """Return the environment of this process without what would set options."""
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("GPUSLICE_", "NODE_NAME", "POD_"))
+    }
+    return clean | {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", "COLUMNS": "200"} | variables
+
+
+def command(*arguments: object) -> list[str]:
+    """Return the words that start the program."""
+    return [sys.executable, "-m", "exporter", *map(str, arguments)]
+
+
+def run(*arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; keywords are variables of its environment."""
+    return subprocess.run(
+        command(*arguments),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+        env=environment(**variables),
+    )
+
+
+def output_of(*arguments: object) -> str:
+    """Return what a command prints, which must succeed without a word of complaint."""
+    done = run(*arguments)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+class Serving:
+    """The program while it serves: its URL, and all that it has written so far."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self.lines: list[str] = []
+        self._threads = [
+            threading.Thread(target=self._collect, args=(pipe,)) for pipe in (process.stdout, process.stderr)
+        ]
+        for thread in self._threads:
+            thread.start()
+        self.url = self._wait_for_url()
+
+    def get(self, path: str, within: float = 10) -> str:
+        """Return the body of a page."""
+        with urlopen(self.url + path, timeout=within) as answer:  # noqa: S310 - our own address
+            assert answer.status == 200
+            return answer.read().decode()
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, float]:
+        """Send a signal and return the exit code and the seconds until the end."""
+        started = time.monotonic()
+        self._process.send_signal(number)
+        code = self._process.wait(TIMEOUT)
+        took = time.monotonic() - started
+        for thread in self._threads:
+            thread.join(TIMEOUT)
+        return code, took
+
+    def _collect(self, pipe) -> None:
+        with pipe:
+            self.lines.extend(line.rstrip("\n") for line in pipe)
+
+    def _wait_for_url(self) -> str:
+        deadline = time.monotonic() + TIMEOUT
+        while time.monotonic() < deadline and self._process.poll() is None:
+            found = URL.search("\n".join(self.lines))
+            if found is not None:
+                return found[0]
+            time.sleep(0.02)
+        raise AssertionError("\n".join(["it does not serve:", *self.lines]))
+
+
+@contextlib.contextmanager
+def serving(*arguments: object, **variables: str) -> Iterator[Serving]:
+    """Start ``serve`` or ``demo`` on a free port; it is killed at the end if it is still there."""
+    process = subprocess.Popen(
+        command(*arguments, "--listen", "127.0.0.1:0"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(**variables),
+    )
+    try:
+        yield Serving(process)
+    finally:
+        process.kill()
+        process.wait(TIMEOUT)
+
+
+def nothing_here(folder: Path) -> list[str]:
+    """Return flags that make any machine one without a driver, a kubelet and pod logs."""
+    return [
+        "--nvml-library",
+        str(folder / "libnvidia-ml.so.1"),
+        "--kubelet-root",
+        str(folder / "kubelet"),
+        "--pod-logs",
+        str(folder / "pods"),
+        "--sys-root",
+        str(folder / "sys"),
+    ]

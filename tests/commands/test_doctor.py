@@ -1,0 +1,122 @@
+"""``doctor``: what can be read, what is lost, and how to mend it."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from exporter.demo import catalog
+from exporter.demo.scenario import dump
+from exporter.demo.schema import KubeletDown, NvmlError
+from tests.commands.program import nothing_here, output_of, run
+
+# What is judged, and how, on each node; what is not named is OK.
+NODES = {
+    "a10-mps": (0, {}),
+    "a100-mig-mixed": (0, {}),
+    "gke": (3, {"processes": "missing", "pod names": "missing"}),
+    "h100-exclusive": (0, {}),
+    "no-gpu": (3, {"driver": "missing"}),
+    "old-driver": (1, {"pod-resources": "degraded", "pod names": "degraded"}),
+    "showcase": (0, {}),
+    "t4-timeslicing": (0, {}),
+}
+
+
+def judged(*arguments: object) -> tuple[int, dict[str, dict[str, str]]]:
+    """Return the exit code and the checks by name."""
+    done = run("doctor", "--json", *arguments)
+    assert done.stderr == ""
+    report = json.loads(done.stdout)
+    assert report["exit_code"] == done.returncode
+    return done.returncode, {check["name"]: check for check in report["checks"]}
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_nodes(name: str):
+    """Each node is judged as it is; what is not well says what is lost and how to mend it."""
+    code, checks = judged("--scenario", name)
+    expected, unwell = NODES[name]
+    assert code == expected
+    assert {name: check["status"] for name, check in checks.items() if check["status"] != "OK"} == unwell
+    for check in checks.values():
+        assert check["found"]
+        assert bool(check["lost"]) == bool(check["remedy"]) == (check["status"] != "OK")
+    assert {"driver", "pod-resources", "processes", "pod names"} <= set(checks)
+    assert len([check for check in checks if check.startswith("GPU")]) >= len(catalog.load(name).gpus)
+
+
+def test_text():
+    """A person reads one line per check, with two more below one that is not well."""
+    done = run("doctor", "--scenario", "old-driver")
+    assert (done.returncode, done.stderr) == (1, "")
+    lines = done.stdout.splitlines()
+    assert lines[0] == "node volta-legacy-1"
+    place = next(number for number, line in enumerate(lines) if line.startswith("degraded  pod-resources"))
+    assert [line.split(":")[0].strip() for line in lines[place + 1 : place + 3]] == ["lost", "mend"]
+    assert output_of("doctor", "--scenario", "a10-mps").count("\nOK ") == 6
+
+
+def test_a_machine_without_a_gpu(tmp_path):
+    """Nothing is there: each source says so, names the path and the remedy, and nothing else is claimed."""
+    code, checks = judged(*nothing_here(tmp_path))
+    assert code == 3
+    assert {checks[name]["status"] for name in ("driver", "pod-resources", "pod names")} == {"missing"}
+    assert str(tmp_path / "libnvidia-ml.so.1") in checks["driver"]["found"]
+    assert "no kernel module" in checks["driver"]["found"]
+    assert str(tmp_path / "kubelet/pod-resources/kubelet.sock") in checks["pod-resources"]["remedy"]
+    assert str(tmp_path / "pods") in checks["pod names"]["remedy"]
+    # Without the kubelet's answer it is not known which ids were given out.
+    assert "device ids" not in checks
+
+
+def faulty(tmp_path, name: str, *faults, **changes):
+    """Write a scenario of the catalog with other faults and return its path."""
+    path = tmp_path / "faulty.json"
+    path.write_text(dump(replace(catalog.load(name), faults=faults, **changes)))
+    return path
+
+
+def test_a_driver_that_shows_no_gpu(tmp_path):
+    """A driver that answers and has nothing to show is a fault with a remedy as well."""
+    path = faulty(tmp_path, "a10-mps", gpus=(), pods=(), host_processes=(), offers=())
+    code, checks = judged("--scenario", path)
+    assert (code, checks["driver"]["status"]) == (3, "missing")
+    assert "0 GPUs" in checks["driver"]["found"]
+    assert "NVIDIA_VISIBLE_DEVICES" in checks["driver"]["remedy"]
+
+
+def test_a_gpu_that_cannot_be_read_whole(tmp_path):
+    """It is named with what of it is lost; the others are well."""
+    lost = catalog.load("lost-gpu").gpus[2].uuid
+    fault = NvmlError(kind="nvml_error", device=lost, function="nvmlDeviceGetMemoryInfo_v2", code="UNKNOWN")
+    old = NvmlError(kind="nvml_error", device=lost, function="nvmlDeviceGetMemoryInfo", code="UNKNOWN")
+    code, checks = judged("--scenario", faulty(tmp_path, "lost-gpu", fault, old))
+    assert code == 1
+    assert checks["GPU 2"]["status"] == "degraded"
+    assert "memory" in checks["GPU 2"]["lost"]
+    assert checks["GPU 1"]["status"] == "OK"
+
+
+def test_a_kubelet_that_is_away(tmp_path):
+    """What is lost without it is said in words."""
+    path = faulty(tmp_path, "a10-mps", KubeletDown(kind="kubelet_down"), identity="pod_logs")
+    code, checks = judged("--scenario", path)
+    assert code == 3
+    assert checks["pod-resources"]["status"] == "missing"
+    assert "who holds what" in checks["pod-resources"]["lost"]
+    assert checks["driver"]["status"] == "OK"
+    assert "device ids" not in checks
+
+
+def test_ids_that_match_no_device(tmp_path):
+    """Ids of GPUs that this process may not see are counted by resource."""
+    whole = catalog.load("h100-exclusive")
+    pods = tuple(
+        replace(pod, containers=tuple(replace(each, processes=()) for each in pod.containers))
+        for pod in whole.pods
+    )
+    path = faulty(tmp_path, "h100-exclusive", gpus=whole.gpus[:5], pods=pods)
+    code, checks = judged("--scenario", path)
+    assert (code, checks["device ids"]["status"]) == (1, "degraded")
+    assert checks["device ids"]["found"] == "2 of nvidia.com/gpu match no visible device"

@@ -1,0 +1,207 @@
+"""What is recorded of a node, in the cases that a recording gets wrong most easily."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from exporter.commands.record import scenario as recorded_from
+from exporter.commands.record_mask import Mask
+from exporter.demo import catalog
+from exporter.demo.scenario import Scenario, dump, parse
+from exporter.model import (
+    ContainerRef,
+    DeviceKey,
+    DeviceProcess,
+    DriverInfo,
+    GpuIdentity,
+    GpuReading,
+    HardwareReading,
+    Memory,
+    PodIdentity,
+    ProcessPlace,
+    Snapshot,
+    Workloads,
+)
+from exporter.poller import Evidence
+from tests.demo.making import MIB, gpu, instance, made, pod
+from tests.poller.bench import polled
+
+POD_UID = "0f2a6d1e-51e6-4b3f-9f43-0a4cf2d0a111"
+STATIC_UID = "d8ab1b2e4f7c9a3b5d6e7f8091a2b3c4"
+ANYBODY, ANYWHERE = ContainerRef("", "", ""), DeviceKey("")
+
+
+def shape(snapshot: Snapshot) -> dict[str, Any]:
+    """Return all of a snapshot but names, times and what is counted over time."""
+    return {
+        "gpus": [
+            (row.sharing, row.slices, row.holders, row.reading.memory, row.unattributed_memory)
+            for row in snapshot.gpus
+        ],
+        "migs": [
+            (row.reading.gi, row.reading.ci, row.reading.profile, row.reading.memory, row.slices, row.holders)
+            for row in snapshot.migs
+        ],
+        "containers": sorted(
+            (
+                (
+                    replace(row, holder=ANYBODY, device=ANYWHERE, pod_uid="", totals=None, compute_used=None),
+                    bool(row.holder.container),
+                )
+                for row in snapshot.containers
+            ),
+            key=repr,
+        ),
+        "unresolved": snapshot.node.unresolved,
+        "view": snapshot.node.process_view,
+        "success": [(each.name, each.success) for each in snapshot.collectors],
+    }
+
+
+async def recording(scenario: Scenario) -> tuple[Snapshot, Scenario]:
+    """Poll a node; return what it shows and the recording of it, written and read again."""
+    async with polled(scenario) as (node, poller):
+        snapshot = await poller.poll()
+        return snapshot, parse(dump(recorded_from(poller.evidence, node.name, Mask())))
+
+
+def two_containers(identity: str) -> Scenario:
+    """Return a GPU that two containers of one pod share, and that a third one uses without holding it."""
+    process = {"device": "{gpu:0}", "memory": "1 GiB"}
+    sharing = {
+        "namespace": "ml",
+        "name": "pair",
+        "containers": [
+            {"name": name, "devices": {"nvidia.com/gpu": [f"{{gpu:0}}::{n}"]}, "processes": [process]}
+            for n, name in enumerate(("left", "right"))
+        ],
+    }
+    other = pod("other")
+    other["containers"] += [{"name": "side", "processes": [process]}]
+    offers = [{"resource": "nvidia.com/gpu", "of": "gpus", "replicas": 4}]
+    return made(identity=identity, pods=[sharing, other], offers=offers)
+
+
+VARIANTS = {
+    "names by id": two_containers("pods_api"),
+    "names by directory": two_containers("pod_logs"),
+    "no names": two_containers("none"),
+    "no names, one holder": replace(catalog.load("lost-gpu"), identity="none"),
+    "no host pids": replace(catalog.load("h100-exclusive"), host_pid=False),
+    "compute instances": made(
+        gpus=[
+            gpu(
+                mig={
+                    "instances": [
+                        instance(1, 4, ci=ci, profile="1c.3g.8gb", memory_bytes="8 GiB", size=4)
+                        for ci in range(3)
+                    ]
+                    + [instance(2, 0), instance(3, 1)]
+                }
+            )
+        ],
+        offers=[{"resource": "nvidia.com/mig-{profile}", "of": "mig"}],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", catalog.names())
+async def test_every_scenario_is_recorded_as_it_is(name: str):
+    """A recording shows what its node shows, to the byte, and so does a recording of the recording."""
+    before, recorded = await recording(catalog.load(name))
+    after, again = await recording(recorded)
+    assert shape(after) == shape(before)
+    assert shape((await recording(again))[0]) == shape(before)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+async def test_odd_nodes_are_recorded_as_they_are(name: str):
+    """Who can be told from whom stays so."""
+    before, recorded = await recording(VARIANTS[name])
+    after, _ = await recording(recorded)
+    assert shape(after) == shape(before)
+
+
+def evidence(*gpus: GpuReading, places=(), pods=()) -> Evidence:
+    """Return what a poll found."""
+    return Evidence(
+        hardware=HardwareReading(driver=DriverInfo(), gpus=gpus, gpu_count=len(gpus)),
+        workloads=Workloads(
+            places={place.pid: place for place in places},
+            pods={each.uid: each for each in pods},
+            process_view=True,
+        ),
+    )
+
+
+def board(index: int, *pids: int) -> GpuReading:
+    """Return a GPU with processes of 1 MiB."""
+    return GpuReading(
+        identity=GpuIdentity(
+            uuid=f"GPU-00000000-0000-0000-0000-00000000000{index}",
+            index=index,
+            minor=index,
+            model="T",
+            serial="1650921030217",
+            architecture="Ampere",
+        ),
+        memory=Memory(total=1 << 30, used=10 * MIB, free=(1 << 30) - 10 * MIB, reserved=0),
+        mig_enabled=False,
+        processes=tuple(DeviceProcess(pid=pid, memory=MIB, kinds=frozenset({"compute"})) for pid in pids),
+        process_utilization={},
+    )
+
+
+def place(pid: int, uid: str | None) -> ProcessPlace:
+    """Return where a process runs."""
+    return ProcessPlace(pid=pid, known=True, pod_uid=uid)
+
+
+def test_a_process_on_several_gpus():
+    """A scenario knows a process on one device only: on the others another one stands for it."""
+    trainer = PodIdentity(uid=POD_UID, namespace="ml", name="train", containers=("main",))
+    found = evidence(board(0, 4711), board(1, 4711), places=[place(4711, POD_UID)], pods=[trainer])
+    recorded = parse(dump(recorded_from(found, "node", Mask())))
+    (container,) = recorded.pods[0].containers
+    assert [process.device for process in container.processes] == [each.uuid for each in recorded.gpus]
+    assert len({process.pid for process in container.processes}) == 2
+
+
+def test_the_uid_of_a_static_pod_is_masked():
+    """It is 32 digits without a dash."""
+    static = PodIdentity(uid=STATIC_UID, namespace="kube-system", name="etcd-node-7", containers=("etcd",))
+    found = evidence(board(0, 4711), places=[place(4711, STATIC_UID)], pods=[static])
+    text = dump(recorded_from(found, "node", Mask()))
+    assert STATIC_UID not in text
+    assert "etcd" not in text
+    assert parse(text).pods[0].uid
+
+
+def test_a_pod_without_a_name_stays_a_pod():
+    """Its process is in some pod, whose uid is masked, not of the host."""
+    found = evidence(board(0, 4711), places=[place(4711, POD_UID)])
+    recorded = recorded_from(found, "node", Mask())
+    (process,) = recorded.host_processes
+    assert "/pod" in process.cgroup
+    assert POD_UID not in process.cgroup
+
+
+def test_a_mask_gives_the_same_name_to_the_same():
+    """Whatever is told apart in the original is told apart in the recording, and nothing else."""
+    mask = Mask()
+    first = "GPU-4cf8db2d-06c0-7d70-1a51-e59b25b2c16c"
+    masked = mask.uuid(first)
+    assert masked.startswith("GPU-")
+    assert masked != first
+    assert mask.device_id(f"{first}::3") == f"{masked}::3"
+    assert mask.device_id(f"MIG-{first}/3/0") == f"MIG-{masked}/3/0"
+    assert mask.device_id(first.replace("4cf8", "4CF8")) == masked
+    assert mask.device_id(f"{first}-7") == f"{masked}-7"
+    assert mask.device_id("nvidia0/vgpu1") == "nvidia0/vgpu1"
+    assert mask.uuid(first.replace("4cf8", "4cf9")) != masked
+    assert (mask.serial("1650921030217"), mask.serial(None)) == ("0000000000001", None)
+    assert [mask.name("pod", name) for name in ("ml/a", "ml/b", "ml/a")] == ["pod-1", "pod-2", "pod-1"]
+    assert mask.name("container", "ml/a") == "container-1"
+    assert (mask.uid(""), Mask(on=False).uid(STATIC_UID)) == ("", STATIC_UID)
+    assert Mask(on=False).name("pod", "ml/a") == "a"

@@ -1,0 +1,128 @@
+"""``serve`` and ``demo``: they start anywhere, answer, and end when they are told to."""
+
+import json
+import signal
+import socket
+import time
+from dataclasses import replace
+
+import pytest
+
+from exporter.demo import catalog
+from exporter.demo.scenario import dump
+from exporter.demo.schema import KubeletHang, NvmlHang
+from tests.commands.program import END_SECONDS, nothing_here, serving
+
+
+def test_serving_a_machine_without_gpu_and_kubelet(tmp_path):
+    """It starts, answers every page with what is known, points to the demo, and ends at once."""
+    with serving("serve", *nothing_here(tmp_path), "--node-name", "laptop") as server:
+        assert server.get("-/healthy") == "ok\n"
+        wait_until_ready(server)
+        page = server.get("metrics")
+        assert 'gpuslice_collector_success{collector="nvml"} 0' in page
+        assert 'gpuslice_collector_success{collector="podresources"} 0' in page
+        assert "gpuslice_gpus 0" not in page
+        assert "gpuslice_build_info{" in page
+        assert "<html" in server.get("")
+        assert json.loads(server.get("api/v1/snapshot"))["demo"] is False
+        code, took = server.end()
+    assert code == 0
+    assert took < END_SECONDS
+    told = "\n".join(server.lines)
+    assert "Traceback" not in told
+    assert f"serving {server.url}" in told
+    assert "gpuslice-exporter demo" in told
+
+
+def wait_until_ready(server):
+    """Wait for the first poll."""
+    for _ in range(100):
+        try:
+            assert server.get("-/ready") == "ok\n"
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return
+    raise AssertionError("\n".join(["it does not become ready:", *server.lines]))
+
+
+def test_serve_is_the_default_command(tmp_path):
+    """Options without a command are those of serve; its log can be read by machines."""
+    with serving(*nothing_here(tmp_path), "--log-format", "json") as server:
+        wait_until_ready(server)
+        assert server.end()[0] == 0
+    entries = [json.loads(line) for line in server.lines]
+    assert {"time", "level", "logger", "message"} == set(entries[0])
+    assert any(entry["level"] == "warning" and "nvml" in entry["message"] for entry in entries)
+
+
+def test_demo():
+    """A fake node is served with its numbers, and says that they are made up."""
+    with serving("demo", "--scenario", "t4-timeslicing") as server:
+        assert server.lines[0] == f"A fake GPU node (t4-timeslicing): {server.url}"
+        wait_until_ready(server)
+        page = server.get("metrics")
+        assert "gpuslice_gpus 4" in page
+        assert 'pod="infer-1"' in page
+        assert "nb-anna" in server.get("")
+        assert json.loads(server.get("api/v1/snapshot"))["demo"] is True
+        code, took = server.end(signal.SIGINT)
+    assert code == 0
+    assert took < END_SECONDS
+
+
+def test_demo_without_a_name():
+    """The showcase is served, and polled again and again."""
+    with serving("demo", "--poll-interval", "200ms") as server:
+        wait_until_ready(server)
+        first = json.loads(server.get("api/v1/snapshot"))
+        assert len(first["gpus"]) == 8
+        time.sleep(1)
+        assert json.loads(server.get("api/v1/snapshot"))["sequence"] >= first["sequence"] + 3
+        assert server.end()[0] == 0
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        NvmlHang(kind="nvml_hang", function="nvmlDeviceGetCount_v2"),
+        NvmlHang(kind="nvml_hang", function="nvmlInitWithFlags"),
+        KubeletHang(kind="kubelet_hang"),
+    ],
+    ids=["driver hangs", "driver hangs while it is opened", "kubelet hangs"],
+)
+def test_what_hangs_keeps_it_neither_from_answering_nor_from_ending(fault, tmp_path):
+    """Pages are handed out at once, and SIGTERM ends the program in time, with code 0."""
+    path = tmp_path / "hangs.json"
+    path.write_text(dump(replace(catalog.load("a10-mps"), faults=(fault,))))
+    with serving("demo", "--scenario", path, "--poll-interval", "200ms") as server:
+        for page in ("metrics", "-/healthy", "", "api/v1/snapshot"):
+            assert server.get(page, within=2)
+        wait_until_ready(server)
+        failing = "podresources" if isinstance(fault, KubeletHang) else "nvml"
+        assert f'gpuslice_collector_success{{collector="{failing}"}} 0' in server.get("metrics")
+        code, took = server.end()
+    assert code == 0
+    assert took < END_SECONDS
+    assert "Traceback" not in "\n".join(server.lines)
+
+
+def test_a_client_that_stays_does_not_keep_it_from_ending(tmp_path):
+    """An open connection is closed; whoever holds it does not have to let go first."""
+    with serving("serve", *nothing_here(tmp_path)) as server:
+        host, port = server.url.removeprefix("http://").rstrip("/").split(":")
+        with socket.create_connection((host, int(port))) as idle:
+            idle.sendall(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert idle.recv(100).startswith(b"HTTP/1.1 200")
+            code, took = server.end()
+    assert code == 0
+    assert took < END_SECONDS
+
+
+def test_the_fake_node_leaves_nothing_behind(tmp_path):
+    """Its files are gone with the program."""
+    with serving("demo", "--scenario", "a10-mps", TMPDIR=str(tmp_path)) as server:
+        assert any(tmp_path.iterdir())
+        assert server.end()[0] == 0
+    assert list(tmp_path.iterdir()) == []

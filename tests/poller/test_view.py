@@ -1,0 +1,90 @@
+"""Nodes on which processes cannot be seen, or not be named."""
+
+from dataclasses import replace
+
+from exporter.demo import catalog
+from tests.poller.bench import failing, health, holders, polled, rows
+
+
+async def test_without_the_hosts_pids_shared_use_is_unknown():
+    """Holders and shares are there, use is not, and no zero stands in its place."""
+    async with polled(catalog.load("gke")) as (_, poller):
+        snapshot = await poller.poll()
+        assert not snapshot.node.process_view
+        assert "hostPID" in snapshot.node.process_view_reason
+        assert failing(snapshot) == {"processes", "identity"}
+        assert holders(snapshot) == {"infer-0", "infer-1", "infer-2", "nb-anna"}
+        for row in snapshot.containers:
+            assert (row.slices, row.compute_entitled) == (1, 1 / 4)
+            assert (row.memory_used, row.compute_used, row.processes) == (None, None, None)
+            assert (row.memory_source, row.compute_source) == ("none", "none")
+            assert (row.totals.used_gpu_seconds, row.totals.last_active) == (None, None)
+        for gpu in snapshot.gpus:
+            assert gpu.unattributed_memory == gpu.reading.memory.used
+
+
+async def test_without_the_hosts_pids_an_only_holder_takes_the_devices_numbers():
+    """On an exclusive GPU all that is used is its holder's, and the source says where it comes from."""
+    async with polled(replace(catalog.load("h100-exclusive"), host_pid=False)) as (node, poller):
+        snapshot = await poller.poll()
+        devices = {gpu.identity.uuid: gpu.reading for gpu in snapshot.gpus}
+        assert len(snapshot.containers) == 7
+        for row in snapshot.containers:
+            assert row.memory_used == devices[row.device.uuid].memory.used
+            assert row.compute_used == devices[row.device.uuid].utilization_percent / 100
+            assert (row.memory_source, row.compute_source) == ("device", "device")
+            assert row.processes is None
+        held = {row.device.uuid for row in snapshot.containers}
+        for gpu in snapshot.gpus:
+            rest = 0 if gpu.identity.uuid in held else gpu.reading.memory.used
+            assert gpu.unattributed_memory == rest
+        truth = node.truth().devices
+        assert all(truth[row.device].memory_used == row.memory_used for row in snapshot.containers)
+
+
+async def test_without_the_hosts_pids_an_only_holder_takes_the_instances_numbers():
+    """A MIG device is as exclusive; compute, which it does not meter, is absent."""
+    async with polled(replace(catalog.load("a100-mig-single"), host_pid=False)) as (node, poller):
+        snapshot = await poller.poll()
+        truth = node.truth().devices
+        assert len(snapshot.containers) == 6
+        for row in snapshot.containers:
+            assert (row.memory_used, row.memory_source) == (truth[row.device].memory_used, "instance")
+            assert (row.compute_used, row.compute_source) == (None, "none")
+
+
+async def test_without_names_no_use_is_guessed():
+    """Where several pods share a device and none can be named, nobody is said to use it or to be idle."""
+    async with polled(replace(catalog.load("t4-timeslicing"), identity="none")) as (_, poller):
+        snapshot = await poller.poll()
+        assert failing(snapshot) == {"identity"}
+        assert health(snapshot, "identity").errors == {"no_source": 1}
+        assert snapshot.node.process_view
+        for pod in ("nb-anna", "nb-bruno", "nb-chloe", "infer-1", "infer-2", "embed-0"):
+            (row,) = rows(snapshot, pod)
+            assert row.slices >= 1
+            assert (row.memory_used, row.compute_used, row.processes) == (None, None, None)
+        assert {gpu.unattributed_memory for gpu in snapshot.gpus} == {
+            gpu.reading.memory.used for gpu in snapshot.gpus
+        }
+
+
+async def test_names_by_elimination():
+    """Where one pod holds a GPU and one pod runs on it, no source of names is needed."""
+    async with polled(replace(catalog.load("lost-gpu"), identity="none")) as (node, poller):
+        snapshot = await poller.poll()
+        assert failing(snapshot) == {"identity"}
+        truth = node.truth().containers
+        for row in snapshot.containers:
+            assert row.memory_used == truth[row.holder, row.device].memory
+
+
+async def test_names_from_the_pod_logs_are_as_good():
+    """Without the kubelet's Pods API the directories of pod logs name the pods."""
+    async with polled(replace(catalog.load("t4-timeslicing"), identity="pod_logs")) as (node, poller):
+        snapshot = await poller.poll()
+        assert failing(snapshot) == set()
+        truth = node.truth().containers
+        found = {(row.holder, row.device): row.memory_used for row in snapshot.containers}
+        # Of a pod with two containers the logs do not tell which; the one that holds the GPU is meant.
+        assert found == {key: each.memory for key, each in truth.items()}

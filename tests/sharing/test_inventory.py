@@ -1,0 +1,100 @@
+"""Which device an id of the kubelet means on a given node."""
+
+from exporter.model import DeviceKey, GpuReading
+from tests.attribution.build import MIG, UUID, gpu, held, mig, mig_gpu
+from tests.sharing.build import OTHER_UUID, container, numbered, resolve, where
+
+LEGACY = f"MIG-{UUID}/1/0"
+
+
+def unresolved(gpus, *ids):
+    """Return whether these ids, held by one pod, mean no device at all."""
+    holdings = resolve(gpus, held("a", *ids))
+    assert bool(holdings.unresolved) == (container("a") in holdings.unresolved_holders)
+    return holdings.unresolved == {"nvidia.com/gpu": len(ids)} and not holdings.holdings
+
+
+def test_a_whole_gpu_by_its_uuid():
+    """An exclusive id is the GPU; a replica of it too."""
+    assert where(resolve(gpu(), held("a", UUID))) == {"a": [DeviceKey(UUID)]}
+    assert where(resolve(gpu(), held("a", f"{UUID}::3"))) == {"a": [DeviceKey(UUID)]}
+
+
+def test_a_mig_device_by_its_uuid():
+    """A MIG id is the MIG device of its parent."""
+    node = mig_gpu([mig()])
+    assert where(resolve(node, held("a", MIG))) == {"a": [DeviceKey(UUID, MIG)]}
+    assert where(resolve(node, held("a", f"{MIG}::1"))) == {"a": [DeviceKey(UUID, MIG)]}
+
+
+def test_an_old_id_for_a_mig_device_with_a_new_name():
+    """A triple finds the device by parent, GPU instance and compute instance."""
+    node = mig_gpu([mig(gi=1, ci=0), mig(gi=1, ci=1, uuid="MIG-1"), mig(gi=2, ci=0, uuid="MIG-2")])
+    assert where(resolve(node, held("a", LEGACY))) == {"a": [DeviceKey(UUID, MIG)]}
+    assert where(resolve(node, held("a", f"MIG-{UUID}/1/1::0"))) == {"a": [DeviceKey(UUID, "MIG-1")]}
+    assert where(resolve(node, held("a", f"MIG-{UUID}/2/0"))) == {"a": [DeviceKey(UUID, "MIG-2")]}
+    assert unresolved(node, f"MIG-{UUID}/2/1", f"MIG-{OTHER_UUID}/1/0", f"MIG-{UUID}/3/0")
+
+
+def test_an_old_id_for_a_mig_device_with_an_old_name():
+    """A driver that still names its devices by triples is found by them, replicas included."""
+    node = mig_gpu([mig(uuid=LEGACY), mig(uuid=f"MIG-{UUID}/2/0", gi=2)])
+    assert where(resolve(node, held("a", LEGACY))) == {"a": [DeviceKey(UUID, LEGACY)]}
+    assert where(resolve(node, held("a", f"{LEGACY}::5"))) == {"a": [DeviceKey(UUID, LEGACY)]}
+    # What a new name stands for cannot be told from an old one.
+    assert unresolved(node, MIG)
+
+
+def test_gke_counts_by_minor():
+    """The N of nvidiaN is that of /dev/nvidiaN, not the index of NVML."""
+    node = [numbered(0, 1, UUID), numbered(1, 0, OTHER_UUID)]
+    holdings = resolve(node, held("a", "nvidia0") + held("b", "nvidia1/vgpu2"))
+    assert where(holdings) == {"a": [DeviceKey(OTHER_UUID)], "b": [DeviceKey(UUID)]}
+    assert unresolved(node, "nvidia2", "nvidia0/gi1")
+
+
+def test_a_gpu_without_a_minor_has_no_gke_name():
+    """An unknown minor matches no number."""
+    assert unresolved(numbered(0, None), "nvidia0")
+
+
+def test_two_gpus_with_one_minor_are_not_guessed_between():
+    """An id that fits two devices resolves to neither."""
+    assert unresolved([numbered(0, 0, UUID), numbered(1, 0, OTHER_UUID)], "nvidia0")
+
+
+def test_gke_names_a_gpu_instance():
+    """nvidiaN/giM is the compute instance in it; with several, it cannot be told which."""
+    node = mig_gpu([mig(gi=1), mig(gi=2, uuid="MIG-2"), mig(gi=2, ci=1, uuid="MIG-3")])
+    assert where(resolve(node, held("a", "nvidia0/gi1"))) == {"a": [DeviceKey(UUID, MIG)]}
+    assert where(resolve(node, held("a", "nvidia0/gi1/vgpu0"))) == {"a": [DeviceKey(UUID, MIG)]}
+    assert unresolved(node, "nvidia0/gi2", "nvidia0/gi3", "nvidia1/gi1")
+
+
+def test_a_gpu_in_mig_mode_cannot_be_held_as_a_whole():
+    """What was allocated before the GPU was cut means nothing now."""
+    node = mig_gpu([mig()])
+    assert unresolved(node, UUID, f"{UUID}::0", "nvidia0", "nvidia0/vgpu1")
+    assert DeviceKey(UUID) not in resolve(node).devices
+
+
+def test_mig_devices_that_cannot_be_listed_are_not_there():
+    """Without the right to see them, their ids are unresolved, and the parent does not stand in."""
+    assert unresolved(blind(), MIG, UUID)
+
+
+def blind() -> GpuReading:
+    """Return a GPU in MIG mode whose devices the driver does not list."""
+    return gpu(None, mig_enabled=True, mig=None)
+
+
+def test_a_gpu_whose_mig_mode_is_not_known_is_whole():
+    """A GPU without MIG does not tell a mode at all."""
+    assert where(resolve(gpu(mig_enabled=None), held("a", UUID))) == {"a": [DeviceKey(UUID)]}
+
+
+def test_ids_of_other_systems_are_not_guessed():
+    """An id that only begins like a GPU of this node is not that GPU."""
+    assert unresolved(
+        gpu(), f"{UUID}-3", f"{UUID}_-_0", f"{UUID}__1", f"{UUID}::8::1", f"{UUID}::", "all", "0000:07:00.0"
+    )

@@ -1,0 +1,139 @@
+"""How a device is shared and what keeps its holders apart; what is offered and what is given out."""
+
+import pytest
+
+from exporter.model import DeviceKey, DeviceSharing, GpuReading, SliceCount
+from exporter.sharing import resolve_holdings
+from tests.attribution.build import MIG, UUID, gpu, held, mig, mig_gpu, process, replicas, whole
+from tests.sharing.build import OTHER_UUID, numbered, resolve
+
+
+def sharing(node, allocated=(), offered=(), key=(UUID, "")) -> DeviceSharing:
+    """Return how a device of the node is shared."""
+    return resolve(node, allocated, offered).devices[DeviceKey(*key)]
+
+
+def mode(*arguments, **keywords) -> tuple[str, str, bool]:
+    """Return mode, isolation and whether one holder at most is meant."""
+    found = sharing(*arguments, **keywords)
+    return found.sharing, found.isolation, found.exclusive
+
+
+EXCLUSIVE = ("exclusive", "hard", True)
+TIME_SLICING = ("time-slicing", "none", False)
+MPS = ("mps", "soft", False)
+
+
+def test_exclusive():
+    """A GPU given out as a whole, held or not."""
+    assert mode(gpu(), [], whole()) == EXCLUSIVE
+    assert mode(gpu(), held("a", UUID), whole()) == EXCLUSIVE
+    assert mode(gpu(), held("a", UUID), None) == EXCLUSIVE
+
+
+def test_time_slicing():
+    """A GPU given out in replicas, held or not."""
+    assert mode(gpu(), [], replicas(4)) == TIME_SLICING
+    assert mode(gpu(), held("a", f"{UUID}::0"), replicas(4)) == TIME_SLICING
+    assert mode(gpu(), held("a", f"{UUID}::0"), None) == TIME_SLICING
+    assert mode(gpu(), [], replicas(1)) == TIME_SLICING
+
+
+def test_gke_time_slicing():
+    """GKE's spelling of a replica counts as well."""
+    node = numbered(0, 0, UUID)
+    assert mode(node, held("a", "nvidia0/vgpu0"), None) == TIME_SLICING
+    assert mode(node, held("a", "nvidia0"), None) == EXCLUSIVE
+
+
+def test_mps_by_compute_mode():
+    """The MPS server puts its GPU into the exclusive-process mode."""
+    assert mode(gpu(compute_mode="exclusive_process"), [], replicas(4)) == MPS
+    assert mode(gpu(compute_mode="default"), [], replicas(4)) == TIME_SLICING
+    assert mode(gpu(compute_mode=None), [], replicas(4)) == TIME_SLICING
+
+
+def test_mps_by_its_clients():
+    """A list of clients proves MPS, even where the compute mode is not told."""
+    node = gpu([process(1, kind="mps"), process(2)], compute_mode=None)
+    assert mode(node, [], replicas(4)) == MPS
+    assert mode(gpu([process(2)], compute_mode=None), [], replicas(4)) == TIME_SLICING
+
+
+def test_the_compute_mode_alone_is_no_mps():
+    """A whole GPU in the exclusive-process mode is only an exclusive one."""
+    assert mode(gpu(compute_mode="exclusive_process"), held("a", UUID), whole()) == EXCLUSIVE
+
+
+def test_nothing_offered_and_nothing_held():
+    """Where the kubelet tells what it offers, a GPU that is not in it belongs to nobody."""
+    assert mode(gpu(), [], []) == ("none", "none", False)
+    assert mode(gpu(), [], None) == ("unknown", "none", False)
+    assert mode(GpuReading(identity=gpu().identity, up=False), [], []) == ("unknown", "none", False)
+
+
+def test_mig():
+    """A MIG device is kept apart by the hardware, time-sliced replicas of it are not."""
+    node = mig_gpu([mig(), mig(uuid="MIG-2", gi=2)])
+    offered = whole(MIG) + replicas(3, "MIG-2")
+    assert mode(node, [], offered, key=(UUID, MIG)) == ("mig", "hard", True)
+    assert mode(node, [], offered, key=(UUID, "MIG-2")) == ("mig-time-slicing", "none", False)
+    assert mode(node, held("a", f"{MIG}::0"), None, key=(UUID, MIG)) == ("mig-time-slicing", "none", False)
+
+
+def test_mig_is_never_mps():
+    """The plugin refuses MPS on MIG devices: replicas of one are time slices."""
+    node = mig_gpu([mig([process(1, kind="mps")])], compute_mode="exclusive_process")
+    assert mode(node, [], replicas(2, MIG), key=(UUID, MIG))[0] == "mig-time-slicing"
+
+
+def test_each_device_has_a_mode_of_its_own():
+    """One GPU in replicas and one whole on the same node."""
+    node = [numbered(0, 0, UUID), numbered(1, 1, OTHER_UUID)]
+    offered = replicas(2) + whole(OTHER_UUID)
+    assert mode(node, [], offered) == TIME_SLICING
+    assert mode(node, [], offered, key=(OTHER_UUID, "")) == EXCLUSIVE
+
+
+def test_slices_offered_and_allocated():
+    """Slices are counted by distinct id, of every resource apart."""
+    offered = replicas(4) + whole(resource="x.io/gpu")
+    allocated = held("a", f"{UUID}::0", f"{UUID}::3") + held("b", f"{UUID}::1")
+    assert sharing(gpu(), allocated, offered).slices == (
+        SliceCount("nvidia.com/gpu", 4, 3),
+        SliceCount("x.io/gpu", 1, 0),
+    )
+
+
+def test_an_id_of_two_containers_is_one_slice():
+    """While a pod ends and its successor starts, both may be listed with the same id."""
+    holdings = resolve(gpu(), held("a", f"{UUID}::0") + held("b", f"{UUID}::0"), replicas(4))
+    assert holdings.devices[UUID, ""].slices == (SliceCount("nvidia.com/gpu", 4, 1),)
+    assert [holding.slices for holding in holdings.holdings] == [1, 1]
+
+
+def test_an_id_repeated_for_numa_nodes_is_one_slice():
+    """The same id twice in one container changes nothing."""
+    once = resolve(gpu(), held("a", f"{UUID}::0"), replicas(4))
+    assert resolve(gpu(), held("a", f"{UUID}::0", f"{UUID}::0"), replicas(4) * 2) == once
+
+
+def test_what_is_offered_may_not_be_known():
+    """An old kubelet lists what is held only: the number offered is unknown, not nothing."""
+    assert sharing(gpu(), held("a", f"{UUID}::0"), None).slices == (SliceCount("nvidia.com/gpu", None, 1),)
+
+
+def test_an_id_that_is_held_but_no_longer_offered():
+    """A slice that became unhealthy leaves the offer and stays with its holder."""
+    held_one = held("a", f"{UUID}::7")
+    assert sharing(gpu(), held_one, replicas(4)).slices == (SliceCount("nvidia.com/gpu", 4, 1),)
+    assert sharing(gpu(), held_one, []).slices == (SliceCount("nvidia.com/gpu", 0, 1),)
+
+
+@pytest.mark.parametrize("node", [gpu(), mig_gpu([mig()])])
+def test_a_kubelet_that_never_answered(node: GpuReading):
+    """Nobody is said to hold nothing, and no mode is claimed."""
+    holdings = resolve_holdings([node], None)
+    assert not holdings.known
+    assert holdings.holdings == ()
+    assert set(holdings.devices.values()) == {DeviceSharing()}

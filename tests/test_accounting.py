@@ -1,0 +1,392 @@
+"""What is integrated over the life of a container: GPU-seconds held and used, energy, last activity."""
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.accounting import Ledger, split_energy
+from exporter.attribution import Attribution
+from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuIdentity, GpuReading, GpuRow, Totals
+
+UUID = "GPU-a"
+START = 1_700_000_000.0
+
+
+def row(pod="a", *, held=0.5, used=0.25, uid="", uuid=UUID) -> ContainerRow:
+    """Return a container on a GPU: its entitled and its used share, None where it is not known."""
+    return ContainerRow(
+        holder=ContainerRef("ml", pod, "main"),
+        device=DeviceKey(uuid),
+        pod_uid=uid,
+        compute_entitled=held,
+        compute_used=used,
+    )
+
+
+def gpu(joules=None, percent=None, uuid=UUID) -> GpuRow:
+    """Return a GPU whose energy counter stands at so many joules, ``percent`` of the time busy."""
+    identity = GpuIdentity(uuid=uuid, index=0)
+    millijoules = None if joules is None else round(joules * 1000)
+    reading = GpuReading(identity=identity, energy_millijoules=millijoules, utilization_percent=percent)
+    return GpuRow(identity=identity, reading=reading)
+
+
+@dataclass
+class Node:
+    """A ledger and the clock of its polls."""
+
+    ledger: Ledger = field(default_factory=lambda: Ledger(longest_gap=60.0))
+    now: float = START
+    poll: Attribution | None = None
+
+    def after(self, seconds, *rows, gpus=(), fresh=(UUID,), complete=True) -> "Node":
+        """Poll once more, so many seconds later."""
+        self.now += seconds
+        found = Attribution(gpus=tuple(gpus), migs=(), containers=rows, inconsistent=())
+        elapsed = seconds if self.poll is not None else 0.0
+        self.poll = self.ledger.advance(found, frozenset(fresh), elapsed, self.now, complete)
+        return self
+
+    def totals(self, pod="a") -> Totals:
+        """Return the sums of a pod at the last poll."""
+        (found,) = [each.totals for each in self.poll.containers if each.holder.pod == pod]
+        return found
+
+    @property
+    def unattributed(self) -> float | None:
+        """Return what was nobody's of the first GPU's energy."""
+        return self.poll.gpus[0].unattributed_energy_joules
+
+
+def test_seconds_over_uneven_intervals():
+    """Each poll adds its shares times the time since the poll before."""
+    node = Node().after(0, row(held=0.5, used=0.2))
+    node.after(5, row(held=0.5, used=0.2)).after(1.5, row(held=1.0, used=0.8)).after(
+        30, row(held=0.1, used=0)
+    )
+    assert node.totals().entitled_gpu_seconds == pytest.approx(5 * 0.5 + 1.5 * 1.0 + 30 * 0.1)
+    assert node.totals().used_gpu_seconds == pytest.approx(5 * 0.2 + 1.5 * 0.8)
+
+
+def test_a_container_begins_at_zero():
+    """The time before a container was seen first is not its own."""
+    node = Node().after(0).after(5, row(held=0.5, used=0.9))
+    assert node.totals() == Totals(
+        first_seen=START + 5, entitled_gpu_seconds=0, used_gpu_seconds=0, last_active=START + 5
+    )
+
+
+def test_a_missed_poll_adds_no_use_but_entitlement_goes_on():
+    """What was not measured is not made up from the last reading, nor added later."""
+    node = Node().after(0, row()).after(5, row())
+    node.after(5, row(), fresh=())
+    assert node.totals().used_gpu_seconds == pytest.approx(5 * 0.25)
+    assert node.totals().entitled_gpu_seconds == pytest.approx(10 * 0.5)
+    node.after(5, row())
+    assert node.totals().used_gpu_seconds == pytest.approx(10 * 0.25)
+    assert node.totals().entitled_gpu_seconds == pytest.approx(15 * 0.5)
+
+
+def test_one_gpu_that_was_missed_does_not_hold_up_another():
+    """Freshness is that of the container's own GPU."""
+    rows = (row("a"), row("b", uuid="GPU-b"))
+    node = Node().after(0, *rows, fresh=(UUID, "GPU-b")).after(10, *rows, fresh=("GPU-b",))
+    assert node.totals("a").used_gpu_seconds == 0
+    assert node.totals("b").used_gpu_seconds == pytest.approx(2.5)
+
+
+def test_unknown_use_stands_still():
+    """Use that cannot be attributed adds nothing, and takes nothing back."""
+    node = Node().after(0, row(used=None)).after(5, row(used=None))
+    assert node.totals().used_gpu_seconds is None
+    assert node.totals().energy_joules is None
+    node.after(5, row(used=0.5)).after(5, row(used=None)).after(5, row(used=0.5))
+    assert node.totals().used_gpu_seconds == pytest.approx(5.0)
+
+
+def test_unknown_entitlement_stands_still():
+    """A share that the kubelet does not tell is not integrated."""
+    node = Node().after(0, row(held=None)).after(5, row(held=None))
+    assert node.totals().entitled_gpu_seconds is None
+    node.after(5, row(held=0.5)).after(5, row(held=None))
+    assert node.totals().entitled_gpu_seconds == pytest.approx(2.5)
+
+
+def test_a_long_gap_adds_no_use():
+    """Over a gap that is too long to say what happened, only the holding goes on."""
+    node = Node().after(0, row()).after(61, row())
+    assert node.totals().used_gpu_seconds == 0
+    assert node.totals().entitled_gpu_seconds == pytest.approx(61 * 0.5)
+    node.after(60, row())
+    assert node.totals().used_gpu_seconds == pytest.approx(60 * 0.25)
+
+
+def test_sums_end_with_their_container():
+    """A container that comes back under its name begins anew."""
+    node = Node().after(0, row()).after(5, row()).after(5).after(5, row())
+    assert node.totals() == Totals(
+        first_seen=START + 15, entitled_gpu_seconds=0, used_gpu_seconds=0, last_active=START + 15
+    )
+
+
+def test_sums_outlive_a_silent_kubelet():
+    """While holdings are not known, a container without a row may well go on."""
+    node = Node().after(0, row()).after(5, row()).after(5, complete=False).after(5, row())
+    assert node.totals().first_seen == START
+    assert node.totals().used_gpu_seconds == pytest.approx(10 * 0.25)
+
+
+def test_another_pod_of_the_same_name_begins_anew():
+    """A StatefulSet gives a name again: by its uid the new pod is told from the old one."""
+    node = Node().after(0, row(uid="one")).after(5, row(uid="one")).after(5, row(uid="two"))
+    assert node.totals().first_seen == START + 10
+    assert node.totals().used_gpu_seconds == 0
+    node.after(5, row(uid="two"))
+    assert node.totals().entitled_gpu_seconds == pytest.approx(2.5)
+
+
+def test_a_uid_that_becomes_known_changes_nothing():
+    """A pod whose uid is learnt, or forgotten for a while, is the same pod; another uid is not."""
+    node = Node().after(0, row()).after(5, row(uid="one")).after(5, row()).after(5, row(uid="one"))
+    assert node.totals().entitled_gpu_seconds == pytest.approx(7.5)
+    node.after(5, row()).after(5, row(uid="two"))
+    assert node.totals().first_seen == START + 25
+
+
+def test_last_active_is_the_last_poll_with_compute():
+    """It moves with every poll in which the container computed."""
+    node = Node().after(0, row(used=0.1)).after(5, row(used=0.1)).after(5, row(used=0)).after(5, row(used=0))
+    assert node.totals().last_active == START + 5
+
+
+def test_last_active_before_any_activity_is_first_seen():
+    """An idle container was last active, for all we know, when it was first seen."""
+    node = Node().after(3, row(used=0)).after(5, row(used=0))
+    assert node.totals().last_active == START + 3
+
+
+def test_last_active_is_absent_while_compute_is_unknown():
+    """No idle time is claimed of a container whose compute cannot be measured; it comes back as it was."""
+    node = Node().after(0, row(used=0.1)).after(5, row(used=None))
+    assert node.totals().last_active is None
+    node.after(5, row(used=0))
+    assert node.totals().last_active == START
+
+
+def test_a_missed_poll_is_no_activity():
+    """The last reading, shown again while a GPU cannot be read, does not count as computing."""
+    node = Node().after(0, row(used=0.1)).after(5, row(used=0.1), fresh=())
+    assert node.totals().last_active == START
+
+
+def energy(*polls, percent=None) -> Node:
+    """Run polls of (joules on the counter, rows), 5 s apart."""
+    node = Node()
+    for joules, *rows in polls:
+        node.after(5, *rows, gpus=[gpu(joules, percent)])
+    return node
+
+
+def test_energy_is_split_by_use_and_idle_energy_by_entitlement():
+    """Half busy: the busy half by used share, the idle half by what each may use."""
+    rows = (row("a", held=0.25, used=0.4), row("b", held=0.75, used=0.1))
+    node = energy((1000, *rows), (1100, *rows), percent=50)
+    assert node.totals("a").energy_joules == pytest.approx(40 + 50 * 0.25)
+    assert node.totals("b").energy_joules == pytest.approx(10 + 50 * 0.75)
+    assert node.unattributed == pytest.approx(0)
+
+
+def test_free_slices_and_other_users_are_nobody():
+    """The idle part of slices that nobody holds, and what strangers use, is left over."""
+    node = energy((0, row(held=0.5, used=0.1)), (100, row(held=0.5, used=0.1)), percent=60)
+    assert node.totals().energy_joules == pytest.approx(10 + 40 * 0.5)
+    assert node.unattributed == pytest.approx(70)
+
+
+def test_unknown_use_gets_nothing():
+    """What a container without a measured use drew is not guessed, and not given to the others."""
+    rows = (row("a", held=0.5, used=0.2), row("b", held=0.5, used=None))
+    node = energy((0, *rows), (100, *rows), percent=80)
+    assert node.totals("b").energy_joules is None
+    assert node.totals("a").energy_joules == pytest.approx(20 + 20 * 0.5)
+    assert node.unattributed == pytest.approx(70)
+
+
+def test_idle_energy_is_nobodys_where_idleness_is_not_known():
+    """Without a utilization, an unknown use may have filled the GPU."""
+    rows = (row("a", held=0.5, used=0.2), row("b", held=0.5, used=None))
+    node = energy((0, *rows), (100, *rows))
+    assert node.totals("a").energy_joules == pytest.approx(20)
+    known = energy((0, rows[0]), (100, rows[0]))
+    assert known.totals("a").energy_joules == pytest.approx(20 + 80 * 0.5)
+
+
+def test_more_use_and_more_entitlement_than_there_is():
+    """Samples that add up to more than the GPU, and over-commitment, are scaled down to it."""
+    rows = (row("a", held=1.5, used=0.9), row("b", held=0.5, used=0.6))
+    node = energy((0, *rows), (100, *rows))
+    assert node.totals("a").energy_joules == pytest.approx(60)
+    assert node.totals("b").energy_joules == pytest.approx(40)
+    idle = energy((0, *(replace(each, compute_used=0.0) for each in rows)), percent=0)
+    idle.after(5, *(replace(each, compute_used=0.0) for each in rows), gpus=[gpu(100, 0)])
+    assert idle.totals("a").energy_joules == pytest.approx(75)
+    assert idle.unattributed == pytest.approx(0)
+
+
+def test_energy_begins_with_the_second_reading():
+    """What the counter held before is not this exporter's to give out."""
+    node = energy((123_456, row()))
+    assert node.totals().energy_joules == 0
+    assert node.unattributed == 0
+
+
+def test_a_counter_that_falls_adds_nothing():
+    """A driver that is loaded anew begins to count anew; what it drew meanwhile is lost."""
+    node = energy((1000, row()), (1100, row()), (10, row()), (20, row()), percent=100)
+    assert node.totals().energy_joules == pytest.approx(110 * 0.25)
+    assert node.unattributed == pytest.approx(110 * 0.75)
+
+
+def test_energy_over_a_missed_poll_is_nobodys():
+    """Nobody knows who computed meanwhile."""
+    node = Node().after(0, row(), gpus=[gpu(0, 100)]).after(5, row(), gpus=[gpu(0, 100)], fresh=())
+    node.after(5, row(), gpus=[gpu(300, 100)])
+    assert (node.totals().energy_joules, node.unattributed) == (0, 300)
+    node.after(5, row(), gpus=[gpu(400, 100)])
+    assert node.totals().energy_joules == pytest.approx(25)
+    assert node.unattributed == pytest.approx(375)
+
+
+def test_energy_over_a_long_gap_is_nobodys():
+    """When nobody is said to have computed, nobody is said to have drawn."""
+    node = Node().after(0, row(), gpus=[gpu(0, 100)]).after(61, row(), gpus=[gpu(300, 100)])
+    assert (node.totals().energy_joules, node.unattributed) == (0, 300)
+
+
+def test_energy_before_a_container_came_is_not_its_own():
+    """A container that is new in this poll takes no part in what was drawn before it."""
+    node = Node().after(0, gpus=[gpu(0, 100)]).after(5, row(used=1.0), gpus=[gpu(100, 100)])
+    assert (node.totals().energy_joules, node.unattributed) == (0, 100)
+    node.after(5, row(used=1.0, uid="two"), gpus=[gpu(200, 100)])
+    node.after(5, row(used=1.0, uid="three"), gpus=[gpu(300, 100)])
+    assert (node.totals().energy_joules, node.unattributed) == (0, pytest.approx(200))
+
+
+def test_a_gpu_without_an_energy_counter():
+    """No energy is told of it, nor of its containers."""
+    node = energy((None, row()), (None, row()))
+    assert (node.totals().energy_joules, node.unattributed) == (None, None)
+
+
+def test_what_is_nobodys_stays_while_the_gpu_cannot_be_read():
+    """A counter does not vanish with one bad reading."""
+    node = energy((0, row(used=None)), (100, row(used=None)))
+    lost = replace(gpu(), reading=None)
+    node.after(5, row(), gpus=[lost], fresh=())
+    assert node.unattributed == pytest.approx(100)
+
+
+SHARES = st.one_of(st.none(), st.floats(0, 1.5))
+ROWS = st.lists(st.tuples(SHARES, SHARES), max_size=5).map(
+    lambda shares: [row(f"p{n}", held=held, used=used) for n, (held, used) in enumerate(shares)]
+)
+PERCENT = st.one_of(st.none(), st.integers(0, 100))
+
+
+@given(ROWS, PERCENT, st.integers(0, 10**12))
+def test_parts_of_energy_never_exceed_the_whole(rows, percent, millijoules):
+    """No part is negative, and together they are at most what was drawn."""
+    joules = millijoules / 1000
+    parts = split_energy(joules, gpu(0, percent), rows)
+    assert all(part >= 0 for part in parts.values())
+    assert sum(parts.values()) <= joules * (1 + 1e-9)
+    assert parts.keys() == {(each.holder, each.device) for each in rows if each.compute_used is not None}
+
+
+@dataclass(frozen=True)
+class Poll:
+    """One poll of a random life."""
+
+    rows: list[ContainerRow]
+    fresh: bool
+    complete: bool
+    elapsed: float
+    drawn: int | None
+    percent: int | None
+
+
+POLLS = st.lists(
+    st.builds(
+        Poll,
+        rows=st.lists(
+            st.builds(
+                row,
+                st.sampled_from("abc"),
+                held=SHARES,
+                used=SHARES,
+                uid=st.sampled_from(["", "one", "two"]),
+            ),
+            max_size=3,
+            unique_by=lambda each: each.holder,
+        ),
+        fresh=st.booleans(),
+        complete=st.booleans(),
+        elapsed=st.floats(0.1, 200),
+        drawn=st.one_of(st.none(), st.integers(-(10**6), 10**6)),
+        percent=PERCENT,
+    ),
+    max_size=12,
+)
+
+
+def live(polls):
+    """Yield every poll of a random life with the counter's joules and the ledger's answer."""
+    node, counter = Node(), 10**7
+    for poll in polls:
+        counter = max(0, counter + (poll.drawn or 0))
+        reading = gpu(None if poll.drawn is None else counter / 1000, poll.percent)
+        fresh = (UUID,) if poll.fresh else ()
+        node.after(poll.elapsed, *poll.rows, gpus=[reading], fresh=fresh, complete=poll.complete)
+        yield poll, counter / 1000, node.poll
+
+
+def figures(totals: Totals) -> list[float]:
+    """Return the sums of an account, unknown ones as nothing yet."""
+    sums = (totals.entitled_gpu_seconds, totals.used_gpu_seconds, totals.energy_joules)
+    return [each or 0.0 for each in sums]
+
+
+@given(POLLS)
+def test_sums_never_fall(polls):
+    """Whatever happens, a sum only grows for as long as its container lives; so does what is nobody's."""
+    before, rest = {}, 0.0
+    for poll, _, answer in live(polls):
+        for each in answer.containers:
+            account = each.holder, each.totals.first_seen
+            grown = zip(figures(each.totals), before.get(account, [0.0] * 3), strict=True)
+            assert all(new >= old for new, old in grown)
+            known = figures(each.totals)[1] - before.get(account, [0.0] * 3)[1]
+            assert known <= 1.5 * poll.elapsed * (1 + 1e-9)
+            before[account] = figures(each.totals)
+        unattributed = answer.gpus[0].unattributed_energy_joules or 0.0
+        assert unattributed >= rest
+        rest = unattributed
+
+
+@given(POLLS)
+def test_energy_is_given_out_once(polls):
+    """What the containers and nobody got in each poll is what the counter rose by since its last reading."""
+    drawn, last, given_out, accounts = 0.0, None, 0.0, {}
+    for poll, counter, answer in live(polls):
+        if poll.fresh and poll.drawn is not None:
+            drawn += max(counter - last, 0.0) if last is not None else 0.0
+            last = counter
+        for each in answer.containers:
+            account = each.holder, each.totals.first_seen
+            joules = each.totals.energy_joules or 0.0
+            given_out += joules - accounts.get(account, 0.0)
+            accounts[account] = joules
+        rest = answer.gpus[0].unattributed_energy_joules or 0.0
+        assert given_out + rest == pytest.approx(drawn, rel=1e-9, abs=1e-6)

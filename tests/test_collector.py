@@ -1,0 +1,331 @@
+"""One source of the poller: its deadline, its health, and what it says about both."""
+
+import asyncio
+import gc
+import logging
+import time
+from collections.abc import Callable
+
+import pytest
+
+from exporter.collector import Collector
+from exporter.model import CollectorHealth
+from podresources.errors import KubeletError
+
+DEADLINE = 0.05
+
+
+class Source:
+    """A source under control: it answers, fails or waits as it is told, and counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.answer: object = "first"
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def read(self) -> object:
+        """Wait until it may answer; an exception is an answer too."""
+        self.calls += 1
+        answer = self.answer
+        await self.open.wait()
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+
+class Clock:
+    """A clock that stands still."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        """Tell the time in seconds."""
+        return self.now
+
+
+class LabelledError(Exception):
+    """An error with a reason of its own."""
+
+    reason = "no_socket"
+
+
+def made(source: Source, clock: Callable[[], float] = time.monotonic) -> Collector[object]:
+    """Put a source under a collector."""
+    return Collector("thing", source.read, DEADLINE, clock)
+
+
+async def settle() -> None:
+    """Let tasks that can go on go on."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    """Return what was logged: level and message."""
+    return [(record.levelname, record.getMessage()) for record in caplog.records]
+
+
+async def test_before_the_first_read():
+    """It has no value, no age, and its health says that it has not answered yet."""
+    collector = made(Source())
+    assert (collector.value, collector.age, collector.fresh_value(60)) == (None, None, None)
+    assert collector.health == CollectorHealth(name="thing", success=False, message="has not answered yet")
+
+
+async def test_an_answer():
+    """The value is the answer, and its health tells when and how long."""
+    clock = Clock()
+    collector = made(Source(), clock)
+    before = time.time()
+    await collector.collect()
+    assert collector.value == "first"
+    health = collector.health
+    assert (health.success, health.message, health.errors, health.duration) == (True, "", {}, 0.0)
+    assert before <= health.last_success <= time.time()
+
+
+async def test_each_collect_asks_again():
+    """Answers are not kept from one poll to the next."""
+    source = Source()
+    collector = made(source)
+    await collector.collect()
+    source.answer = "second"
+    await collector.collect()
+    assert (collector.value, source.calls) == ("second", 2)
+
+
+async def test_a_slow_source_is_left_behind():
+    """The deadline ends the wait, not the read; the last good answer and its time stay."""
+    source = Source()
+    collector = made(source)
+    await collector.collect()
+    good = collector.health
+    source.open.clear()
+    started = time.monotonic()
+    await collector.collect()
+    assert DEADLINE <= time.monotonic() - started < 1
+    assert collector.value == "first"
+    assert not collector.health.success
+    assert collector.health.last_success == good.last_success
+    assert collector.health.errors == {"deadline": 1}
+    assert "no answer for 0 s" in collector.health.message
+    source.open.set()
+    await collector.cancel()
+
+
+async def test_a_read_left_behind_is_not_started_twice_nor_waited_for_again():
+    """While it hangs every further poll passes at once, and its message says for how long."""
+    source, clock = Source(), Clock()
+    source.open.clear()
+    collector = made(source, clock)
+    await collector.collect()
+    clock.now += 120
+    started = time.monotonic()
+    for _ in range(20):
+        await collector.collect()
+    assert time.monotonic() - started < 10 * DEADLINE
+    assert source.calls == 1
+    assert collector.health.errors == {"deadline": 21}
+    assert collector.health.message == "no answer for 120 s; going on without it"
+    assert collector.health.duration == 120
+    await collector.cancel()
+
+
+async def test_a_late_answer_is_taken():
+    """When the read that was left behind comes to an end, its answer counts, and the next poll asks anew."""
+    source, clock = Source(), Clock()
+    source.open.clear()
+    collector = made(source, clock)
+    await collector.collect()
+    clock.now += 7
+    source.answer = "second"
+    source.open.set()
+    await settle()
+    await collector.collect()
+    assert (collector.value, source.calls) == ("first", 1)
+    assert collector.health.success
+    assert collector.health.duration == 7
+    assert collector.health.errors == {"deadline": 1}
+    await collector.collect()
+    assert (collector.value, source.calls) == ("second", 2)
+
+
+async def test_a_late_failure_is_taken():
+    """A read that fails after it was left behind is counted by its own reason too."""
+    source = Source()
+    source.open.clear()
+    source.answer = LabelledError("gone")
+    collector = made(source)
+    await collector.collect()
+    source.open.set()
+    await settle()
+    await collector.collect()
+    assert collector.health.errors == {"deadline": 1, "no_socket": 1}
+    assert collector.health.message == "gone"
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "message"),
+    [
+        (LabelledError("no socket there"), "no_socket", "no socket there"),
+        (OSError("disk on fire"), "OSError", "disk on fire"),
+        (ValueError(), "ValueError", "ValueError()"),
+        (KeyError("x"), "KeyError", "'x'"),
+    ],
+)
+async def test_a_failure_is_counted_by_its_reason(error: Exception, reason: str, message: str):
+    """An error's own short word is its reason, else the name of its type; the text tells a person."""
+    source = Source()
+    source.answer = error
+    collector = made(source)
+    await collector.collect()
+    await collector.collect()
+    assert collector.health.errors == {reason: 2}
+    assert collector.health.message == message
+    assert collector.value is None
+
+
+async def test_errors_of_the_kubelet_carry_a_reason(tmp_path):
+    """The errors of a real source keep their stable words."""
+    source = Source()
+    source.answer = KubeletError("absent", tmp_path / "kubelet.sock", "No such file or directory")
+    collector = made(source)
+    await collector.collect()
+    assert collector.health.errors == {"absent": 1}
+    assert str(tmp_path) in collector.health.message
+
+
+async def test_reasons_add_up_over_the_life():
+    """Recovery ends a failure, it does not erase what was counted."""
+    source = Source()
+    collector = made(source)
+    answers: list[object] = [LabelledError("a"), "good", ValueError("b"), LabelledError("c"), "good"]
+    for source.answer in answers:
+        await collector.collect()
+    assert collector.health.success
+    assert collector.health.errors == {"no_socket": 2, "ValueError": 1}
+
+
+async def test_health_once_read_does_not_change():
+    """A snapshot that was published keeps its numbers."""
+    source = Source()
+    source.answer = LabelledError("a")
+    collector = made(source)
+    await collector.collect()
+    health = collector.health
+    await collector.collect()
+    assert health.errors == {"no_socket": 1}
+
+
+async def test_failure_and_recovery_are_each_told_once(caplog: pytest.LogCaptureFixture):
+    """A source that is down for a day writes two lines, whatever it says meanwhile."""
+    caplog.set_level(logging.DEBUG)
+    source = Source()
+    collector = made(source)
+    await collector.collect()
+    assert told(caplog) == []
+    answers: list[object] = [
+        LabelledError("gone"),
+        LabelledError("gone"),
+        ValueError("worse"),
+        "good",
+        "good",
+    ]
+    for source.answer in answers:
+        await collector.collect()
+    once = [("WARNING", "thing: gone"), ("INFO", "thing: recovered")]
+    assert told(caplog) == once
+    for source.answer in [LabelledError("again"), "good"]:
+        await collector.collect()
+    assert told(caplog) == [*once, ("WARNING", "thing: again"), ("INFO", "thing: recovered")]
+
+
+async def test_a_source_that_never_answered_is_told_once(caplog: pytest.LogCaptureFixture):
+    """A failure from the beginning is one line as well."""
+    caplog.set_level(logging.DEBUG)
+    source = Source()
+    source.answer = LabelledError("not here")
+    collector = made(source)
+    for _ in range(5):
+        await collector.collect()
+    assert told(caplog) == [("WARNING", "thing: not here")]
+
+
+async def test_a_value_is_fresh_by_its_age():
+    """The last good answer is given out until it is too old, and again with the next one."""
+    source, clock = Source(), Clock()
+    collector = made(source, clock)
+    await collector.collect()
+    source.answer = LabelledError("gone")
+    for age, expected in [(0.0, "first"), (59.9, "first"), (60.0, "first"), (60.1, None), (3600.0, None)]:
+        clock.now = 100.0 + age
+        await collector.collect()
+        assert collector.age == pytest.approx(age)
+        assert collector.fresh_value(60.0) == expected
+    source.answer = "new"
+    await collector.collect()
+    assert (collector.fresh_value(60.0), collector.age) == ("new", 0.0)
+
+
+async def test_cancel_ends_the_wait():
+    """A read under way is given up, and a later one starts anew."""
+    source = Source()
+    source.open.clear()
+    collector = made(source)
+    await collector.collect()
+    await collector.cancel()
+    await collector.cancel()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    source.open.set()
+    await collector.collect()
+    assert (collector.value, source.calls) == ("first", 2)
+
+
+async def test_cancel_does_not_wait_for_a_read_that_will_not_end():
+    """A read that ignores being cancelled is left alone after a moment."""
+    over = asyncio.Event()
+
+    async def stubborn() -> str:
+        while not over.is_set():
+            try:
+                await over.wait()
+            except asyncio.CancelledError:
+                continue
+        return "done"
+
+    collector = Collector("thing", stubborn, DEADLINE)
+    await collector.collect()
+    started = time.monotonic()
+    await collector.cancel()
+    assert time.monotonic() - started < 1
+    over.set()
+    await settle()
+
+
+async def test_cancel_leaves_no_unheard_error():
+    """A read that failed after the last poll is not complained about when the program ends."""
+    complaints: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    source = Source()
+    source.open.clear()
+    source.answer = LabelledError("gone")
+    collector = made(source)
+    await collector.collect()
+    source.open.set()
+    await settle()
+    await collector.cancel()
+    del collector
+    gc.collect()
+    assert complaints == []
+
+
+async def test_a_read_that_was_cancelled_by_others_is_a_failure():
+    """A read that ends as cancelled does not end the poller with it."""
+
+    async def cancelled() -> str:
+        raise asyncio.CancelledError
+
+    collector = Collector("thing", cancelled, DEADLINE)
+    await collector.collect()
+    assert collector.health.errors == {"cancelled": 1}
