@@ -1,67 +1,99 @@
 """What adds up over a container's life: GPU-seconds held and used, energy, and when it last computed.
 
 Every poll adds what was *known* of the time since the poll before. A poll without a fresh reading adds no
-use, whatever the polls around it saw; entitlement goes on, since a container holds its slice all the time.
+use, whatever the polls around it saw; entitlement goes on while it is known who holds what.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from exporter.attribution import Attribution
-from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuRow, Totals
+from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuReading, GpuRow, Totals
 
+# Seconds that sums of floats may be apart.
+ROUNDING = 1e-6
 AccountKey = tuple[ContainerRef, DeviceKey]
 
 
 @dataclass(slots=True)
 class Account:
-    """The sums of one container on one device; ``uid`` is "" while its pod's uid is not known."""
+    """The sums of one container on one device since ``opened``; ``uid`` is "" while it is not known."""
 
     uid: str
+    opened: float
     totals: Totals
 
 
 @dataclass(slots=True)
 class Meter:
-    """The energy counter of one GPU: its last value in millijoules, in which poll, and what was nobody's."""
+    """The energy counter of one GPU: its last value in millijoules, when, and what was nobody's."""
 
     millijoules: int
-    poll: int
+    read: float
     unattributed: float = 0.0
+
+
+class Coverage:
+    """Tells which GPUs were read anew, and how many seconds each reading stands for."""
+
+    def __init__(self) -> None:
+        self._polled: float | None = None
+        self._read: dict[str, tuple[int, float]] = {}
+
+    def advance(self, gpus: Iterable[GpuReading], now: float) -> tuple[float, dict[str, float]]:
+        """Return the seconds since the poll before, and by GPU those that its new reading covers.
+
+        The reading of the sweep that followed the last one covers all the time between them, even if that
+        sweep came late. After a sweep that failed, only the time since the poll before is covered.
+        """
+        elapsed = now - self._polled if self._polled is not None else 0.0
+        self._polled = now
+        covered: dict[str, float] = {}
+        for gpu in gpus:
+            sweep, at = self._read.get(gpu.identity.uuid, (-1, now))
+            if not gpu.up or gpu.sweep == sweep:
+                continue
+            covered[gpu.identity.uuid] = now - at if gpu.sweep == sweep + 1 else elapsed
+            self._read[gpu.identity.uuid] = gpu.sweep, now
+        return elapsed, covered
 
 
 class Ledger:
     """Keeps the accounts of all containers from poll to poll.
 
-    Over a gap of more than ``longest_gap`` seconds between two polls nobody is said to have computed, nor
-    to have drawn what was drawn.
+    Over a gap of more than ``longest_gap`` seconds nobody is said to have computed, nor to have drawn what
+    was drawn.
     """
 
     def __init__(self, longest_gap: float) -> None:
         self._longest_gap = longest_gap
         self._accounts: dict[AccountKey, Account] = {}
         self._meters: dict[str, Meter] = {}
-        self._poll = 0
+        self._time = 0.0
 
     def advance(
-        self, attribution: Attribution, fresh: frozenset[str], elapsed: float, now: float, complete: bool
+        self,
+        attribution: Attribution,
+        elapsed: float,
+        covered: Mapping[str, float],
+        now: float,
+        unsure: frozenset[ContainerRef] | None,
     ) -> Attribution:
         """Enter one poll and return its rows with their sums.
 
-        ``fresh`` are the uuids of the GPUs that were read in this poll, ``elapsed`` the seconds since the
-        poll before, ``now`` Unix time. ``complete`` says that holdings are known: then the accounts of
-        containers without a row are closed.
+        ``elapsed`` are the seconds since the poll before, ``covered`` those that the new reading of each
+        GPU stands for (a GPU that is not in it was not read), ``now`` Unix time. The accounts of containers
+        without a row are closed, but for those of ``unsure``, and none while holdings are not known (None).
         """
-        self._poll += 1
+        self._time += elapsed
         old = frozenset(_key(row) for row in attribution.containers if self._continues(row))
-        energy = self._energy(attribution, fresh, old if elapsed <= self._longest_gap else frozenset())
-        rows = [
-            self._enter(row, row.device.uuid in fresh, elapsed if _key(row) in old else 0.0, now, energy)
-            for row in attribution.containers
-        ]
-        if complete:
+        energy = self._energy(attribution, covered, old)
+        rows = [self._enter(row, elapsed, covered, now, energy) for row in attribution.containers]
+        if unsure is not None:
             present = {_key(row) for row in rows}
-            self._accounts = {key: account for key, account in self._accounts.items() if key in present}
+            self._accounts = {
+                key: account for key, account in self._accounts.items() if key in present or key[0] in unsure
+            }
         gpus = tuple(self._with_energy(row) for row in attribution.gpus)
         return replace(attribution, gpus=gpus, containers=tuple(rows))
 
@@ -71,19 +103,25 @@ class Ledger:
         return account is not None and (not account.uid or not row.pod_uid or account.uid == row.pod_uid)
 
     def _enter(
-        self, row: ContainerRow, fresh: bool, seconds: float, now: float, energy: dict[AccountKey, float]
+        self,
+        row: ContainerRow,
+        elapsed: float,
+        covered: Mapping[str, float],
+        now: float,
+        energy: Mapping[AccountKey, float],
     ) -> ContainerRow:
         if not self._continues(row):
-            self._accounts[_key(row)] = Account("", Totals(first_seen=now))
+            self._accounts[_key(row)] = Account("", self._time, Totals(first_seen=now))
         account = self._accounts[_key(row)]
         account.uid = row.pod_uid or account.uid
-        computed = row.compute_used if fresh else None
+        age = self._time - account.opened
         before = account.totals
+        computed = row.compute_used if row.device.uuid in covered else None
         account.totals = Totals(
             first_seen=before.first_seen,
-            entitled_gpu_seconds=_add(before.entitled_gpu_seconds, row.compute_entitled, seconds),
+            entitled_gpu_seconds=_add(before.entitled_gpu_seconds, row.compute_entitled, min(elapsed, age)),
             used_gpu_seconds=_add(
-                before.used_gpu_seconds, computed, seconds if seconds <= self._longest_gap else 0.0
+                before.used_gpu_seconds, computed, self._seconds(min(covered.get(row.device.uuid, 0.0), age))
             ),
             energy_joules=_add(before.energy_joules, energy.get(_key(row)), 1.0),
             last_active=_last_active(before, computed, now),
@@ -92,40 +130,35 @@ class Ledger:
         shown = account.totals if row.compute_used is not None else replace(account.totals, last_active=None)
         return replace(row, totals=shown)
 
+    def _seconds(self, covered: float) -> float:
+        return covered if covered <= self._longest_gap else 0.0
+
     def _energy(
-        self, attribution: Attribution, fresh: frozenset[str], old: frozenset[AccountKey]
+        self, attribution: Attribution, covered: Mapping[str, float], old: frozenset[AccountKey]
     ) -> dict[AccountKey, float]:
         """Split the joules that each GPU drew since its last reading among the containers known then."""
         shares: dict[AccountKey, float] = {}
         rows_of = _rows_by_gpu(attribution.containers)
         for gpu in attribution.gpus:
-            reading = gpu.reading
-            if reading is None or reading.energy_millijoules is None or gpu.identity.uuid not in fresh:
+            uuid, reading = gpu.identity.uuid, gpu.reading
+            if reading is None or reading.energy_millijoules is None or uuid not in covered:
                 continue
-            meter = self._meters.get(gpu.identity.uuid)
-            rows = rows_of.get(gpu.identity.uuid, [])
+            meter = self._meters.setdefault(uuid, Meter(reading.energy_millijoules, self._time))
+            rows = rows_of.get(uuid, [])
             shares |= {_key(row): 0.0 for row in rows if row.compute_used is not None}
-            if meter is not None:
-                shares |= self._split(gpu, meter, reading.energy_millijoules, rows, old)
-            unattributed = meter.unattributed if meter is not None else 0.0
-            self._meters[gpu.identity.uuid] = Meter(reading.energy_millijoules, self._poll, unattributed)
+            # The counter falls when the driver is loaded anew; what was drawn before that is lost.
+            joules = max(reading.energy_millijoules - meter.millijoules, 0) / 1000
+            # Over a missed poll nobody knows who computed: what was drawn then is nobody's.
+            known = self._time - meter.read <= self._seconds(covered[uuid]) + ROUNDING
+            entered = {
+                key: share
+                for key, share in (split_energy(joules, gpu, rows) if known else {}).items()
+                if key in old
+            }
+            meter.unattributed += max(joules - sum(entered.values()), 0.0)
+            meter.millijoules, meter.read = reading.energy_millijoules, self._time
+            shares |= entered
         return shares
-
-    def _split(
-        self,
-        gpu: GpuRow,
-        meter: Meter,
-        millijoules: int,
-        rows: list[ContainerRow],
-        old: frozenset[AccountKey],
-    ) -> dict[AccountKey, float]:
-        # The counter falls when the driver is loaded anew; what was drawn before that is lost.
-        joules = max(millijoules - meter.millijoules, 0) / 1000
-        # Over a missed poll nobody knows who computed: what was drawn then is nobody's.
-        split = split_energy(joules, gpu, rows) if meter.poll == self._poll - 1 else {}
-        entered = {key: share for key, share in split.items() if key in old}
-        meter.unattributed += max(joules - sum(entered.values()), 0.0)
-        return entered
 
     def _with_energy(self, row: GpuRow) -> GpuRow:
         meter = self._meters.get(row.identity.uuid)

@@ -6,6 +6,8 @@ and the poll goes on without it. Failure and recovery are each logged once.
 
 import asyncio
 import logging
+import math
+import re
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -16,6 +18,7 @@ from exporter.model import CollectorHealth
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 DEADLINE = "deadline"
+WORD = re.compile(r"\w+")
 
 
 class Collector(Generic[T]):
@@ -42,6 +45,7 @@ class Collector(Generic[T]):
         self._succeeded_at: float | None = None
         self._health = CollectorHealth(name=name, success=False, message="has not answered yet")
         self._errors: Counter[str] = Counter()
+        self._failing = False
 
     @property
     def health(self) -> CollectorHealth:
@@ -58,13 +62,16 @@ class Collector(Generic[T]):
         age = self.age
         return self.value if age is not None and age <= stale_after else None
 
-    async def collect(self) -> None:
-        """Read the source, or see whether the read that was left behind has come to an end."""
+    async def collect(self, within: float = math.inf) -> None:
+        """Read the source, or see whether the read that was left behind has come to an end.
+
+        Waits for the deadline, or ``within`` seconds if that is less.
+        """
         patience = 0.0
         if self._task is None:
             self._task = asyncio.ensure_future(self._read())
             self._started = self._clock()
-            patience = self._deadline
+            patience = min(self._deadline, within)
         await asyncio.wait({self._task}, timeout=patience)
         if self._task.done():
             task, self._task = self._task, None
@@ -85,27 +92,30 @@ class Collector(Generic[T]):
         if task.cancelled():
             self._fail("cancelled", "the read was cancelled")
         elif error is not None:
-            self._fail(getattr(error, "reason", None) or type(error).__name__, str(error) or repr(error))
+            self._fail(_reason(error), str(error) or repr(error))
         else:
             self._succeed(task.result())
 
     def _succeed(self, value: T) -> None:
         self.value = value
         self._succeeded_at = self._clock()
-        if self._errors and not self._health.success:
+        duration = self._succeeded_at - self._started
+        # A source that always comes late has not recovered; its failure is not told again either.
+        if self._failing and duration <= self._deadline:
+            self._failing = False
             log.info("%s: recovered", self.name)
         self._health = CollectorHealth(
             name=self.name,
             success=True,
-            duration=self._succeeded_at - self._started,
+            duration=duration,
             last_success=time.time(),
             errors=dict(self._errors),
         )
 
     def _fail(self, reason: str, message: str) -> None:
-        first = self._health.success or not self._errors
         self._errors[reason] += 1
-        if first:
+        if not self._failing:
+            self._failing = True
             log.warning("%s: %s", self.name, message)
         self._health = CollectorHealth(
             name=self.name,
@@ -115,3 +125,9 @@ class Collector(Generic[T]):
             errors=dict(self._errors),
             message=message,
         )
+
+
+def _reason(error: BaseException) -> str:
+    """Return the word that counts an error: its own, if it is one, else the name of its type."""
+    reason = getattr(error, "reason", "")
+    return reason if isinstance(reason, str) and WORD.fullmatch(reason) else type(error).__name__

@@ -10,10 +10,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
-from exporter.accounting import Ledger
-from exporter.attribution import attribute
+from exporter.accounting import Coverage, Ledger
+from exporter.attribution import Attribution, attribute
 from exporter.collector import Collector
+from exporter.hardware import without_values
 from exporter.model import (
     Allocations,
     GpuReading,
@@ -26,13 +28,13 @@ from exporter.model import (
 )
 from exporter.settings import Settings
 from exporter.sharing import resolve_holdings
-from exporter.sources import Sources
+from exporter.sources import Sources, source_deadline
 
 log = logging.getLogger(__name__)
 # A kubelet that comes back is noticed at this pace, whatever the interval between polls.
-RETRY_SECONDS = 1.0
-SHORTEST_DEADLINE = 2.0
+RETRY_SECONDS = 0.5
 MAX_JITTER = 1.0
+BROKEN = "the exporter's own poll fails: see its log"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +49,7 @@ class Evidence:
 class Poller:
     """Polls the sources of one node; ``demo`` marks snapshots whose numbers are made up.
 
-    ``deadline`` is how long each source may take, by default the interval between polls. ``clock``
+    ``deadline`` is how long each source may take, by default about the interval between polls. ``clock``
     (seconds) measures what is integrated, ``wall`` (Unix time) dates it.
     """
 
@@ -66,7 +68,7 @@ class Poller:
         self._demo = demo
         self._clock = clock
         self._wall = wall
-        deadline = deadline or max(settings.poll_interval, SHORTEST_DEADLINE)
+        deadline = deadline or source_deadline(settings.poll_interval)
         self._nvml: Collector[HardwareReading] = Collector("nvml", sources.nvml.read, deadline)
         self._allocations: Collector[Allocations] = Collector(
             "podresources", sources.pod_resources.read, deadline
@@ -77,11 +79,18 @@ class Poller:
         self._processes: Collector[Mapping[int, ProcessPlace]] = Collector(
             "processes", self._read_processes, deadline
         )
+        self._collectors: tuple[Collector[Any], ...] = (
+            self._nvml,
+            self._allocations,
+            self._processes,
+            self._names,
+        )
+        self._coverage = Coverage()
         self._ledger = Ledger(longest_gap=settings.stale_after)
         self._inconsistent: Counter[tuple[str, str, str]] = Counter()
         self.evidence = Evidence()
         self._sequence = 0
-        self._polled_at: float | None = None
+        self._broken = False
         self.snapshot = Snapshot(
             timestamp=wall(), sequence=0, node=NodeRow(name=settings.node_name), demo=demo
         )
@@ -96,21 +105,25 @@ class Poller:
         due = time.monotonic() + random.uniform(0, min(interval, MAX_JITTER))  # noqa: S311 - no secret
         while True:
             due = max(due + interval, time.monotonic())
-            await self._wait(due)
-            await self._guarded_poll()
+            early = await self._wait(due)
+            await self._guarded_poll(early)
 
-    async def poll(self) -> Snapshot:
-        """Read every source once, each within its deadline, and publish what is known."""
-        started, now = time.monotonic(), self._clock()
-        await asyncio.gather(self._nvml.collect(), self._allocations.collect(), self._names.collect())
+    async def poll(self, devices: bool = True) -> Snapshot:
+        """Read every source once, each within its deadline, and publish what is known.
+
+        Without ``devices`` the GPUs are not asked: the last reading of them still stands.
+        """
+        now = self._clock()
+        device_reads = [self._nvml.collect()] if devices else []
+        await asyncio.gather(*device_reads, self._allocations.collect(), self._names.collect())
         await self._processes.collect()
         self._sequence += 1
-        self.snapshot = self._join(started, now)
+        self.snapshot = self._join(now)
         return self.snapshot
 
     async def close(self) -> None:
         """Leave reads that are still under way behind and shut the driver down."""
-        for collector in (self._nvml, self._allocations, self._names, self._processes):
+        for collector in self._collectors:
             await collector.cancel()
         await self._sources.close()
 
@@ -119,25 +132,41 @@ class Poller:
         """Why only a restart of this process can help, None while it is not needed."""
         return self._sources.nvml.restart_reason
 
-    async def _guarded_poll(self) -> None:
+    async def _guarded_poll(self, early: bool = False) -> None:
         try:
-            await self.poll()
+            # Asked twice within a moment, a driver has no newer samples, which would look like idleness.
+            await self.poll(devices=not early)
         except Exception:
-            log.exception("this poll failed; the page keeps the one before until it is stale")
+            if not self._broken:
+                log.exception("the poll fails; the page keeps the one before until it is stale")
+            self._broken = True
             self._expire()
+        else:
+            self._broken = False
 
     def _expire(self) -> None:
-        if self._wall() - self.snapshot.timestamp > self.settings.stale_after:
-            self.snapshot = replace(self.snapshot, sequence=self._sequence, gpus=(), migs=(), containers=())
+        """Empty a page that is too old, and no longer claim that anything on it is well."""
+        if self._wall() - self.snapshot.timestamp <= self.settings.stale_after:
+            return
+        self.snapshot = Snapshot(
+            timestamp=self.snapshot.timestamp,
+            sequence=self._sequence,
+            node=NodeRow(name=self.settings.node_name, process_view_reason=BROKEN),
+            collectors=tuple(
+                replace(collector.health, success=False, message=BROKEN) for collector in self._collectors
+            ),
+            demo=self._demo,
+        )
 
-    async def _wait(self, due: float) -> None:
-        """Sleep until the next poll, or until a kubelet that was away answers again."""
-        while not self._kubelet_answers() and (left := due - time.monotonic()) > 0:
-            await asyncio.sleep(min(left, RETRY_SECONDS))
-            await self._allocations.collect()
+    async def _wait(self, due: float) -> bool:
+        """Sleep until the next poll, or until a kubelet that was away answers again: then return True."""
+        while not self._kubelet_answers() and (left := due - time.monotonic()) > RETRY_SECONDS:
+            await asyncio.sleep(RETRY_SECONDS)
+            await self._allocations.collect(left - RETRY_SECONDS)
             if self._kubelet_answers():
-                return
+                return True
         await asyncio.sleep(max(0.0, due - time.monotonic()))
+        return False
 
     def _kubelet_answers(self) -> bool:
         return self._allocations.health.success
@@ -146,15 +175,15 @@ class Poller:
         return await self._sources.processes.read(_pids(self._gpus()))
 
     def _gpus(self) -> tuple[GpuReading, ...]:
-        """Return every known GPU; one that was not read for too long only by name."""
+        """Return every known GPU; of one that was not read for too long only what it is."""
         latest = self._sources.nvml.latest
         oldest = time.monotonic() - self.settings.stale_after
         return tuple(
-            gpu if gpu.read_monotonic >= oldest else GpuReading(identity=gpu.identity, up=False)
+            gpu if gpu.read_monotonic >= oldest else without_values(gpu)
             for gpu in (latest.gpus if latest is not None else ())
         )
 
-    def _join(self, started: float, now: float) -> Snapshot:
+    def _join(self, now: float) -> Snapshot:
         settings = self.settings
         gpus = self._gpus()
         allocations = self._fresh_allocations()
@@ -164,12 +193,11 @@ class Poller:
         self.evidence = Evidence(
             hardware=self._sources.nvml.latest, allocations=allocations, workloads=workloads
         )
-        self._inconsistent.update(attribution.inconsistent)
-        fresh = frozenset(gpu.identity.uuid for gpu in gpus if gpu.up and gpu.read_monotonic >= started)
-        elapsed = now - self._polled_at if self._polled_at is not None else 0.0
-        self._polled_at = now
+        self._count_inconsistent(attribution)
+        elapsed, covered = self._coverage.advance(gpus, now)
         timestamp = self._wall()
-        attribution = self._ledger.advance(attribution, fresh, elapsed, timestamp, holdings.known)
+        unsure = holdings.unresolved_holders if holdings.known else None
+        attribution = self._ledger.advance(attribution, elapsed, covered, timestamp, unsure)
         return Snapshot(
             timestamp=timestamp,
             sequence=self._sequence,
@@ -177,12 +205,18 @@ class Poller:
             gpus=attribution.gpus,
             migs=attribution.migs,
             containers=attribution.containers,
-            collectors=tuple(
-                collector.health
-                for collector in (self._nvml, self._allocations, self._processes, self._names)
-            ),
+            collectors=tuple(collector.health for collector in self._collectors),
             demo=self._demo,
         )
+
+    def _count_inconsistent(self, attribution: Attribution) -> None:
+        """Count contradictions, and forget those of devices that are gone."""
+        self._inconsistent.update(attribution.inconsistent)
+        present = {(row.identity.uuid, "") for row in attribution.gpus} | {
+            row.device for row in attribution.migs
+        }
+        for gone in [key for key in self._inconsistent if key[:2] not in present]:
+            del self._inconsistent[gone]
 
     def _fresh_allocations(self) -> Allocations | None:
         """Return the mapping unless it is stale by its own age.

@@ -21,6 +21,8 @@ from podresources.pods import Pods
 log = logging.getLogger(__name__)
 # The namespace of a running process does not change, but what can be seen from it may appear later.
 RECHECK_VIEW_SECONDS = 60.0
+SHORTEST_DEADLINE = 2.0
+LONGEST_DEADLINE = 10.0
 
 
 class NoNamesError(Exception):
@@ -35,6 +37,11 @@ class NoProcessViewError(Exception):
     reason = "no_process_view"
 
 
+def source_deadline(poll_interval: float) -> float:
+    """Return how many seconds a source may take before the poll goes on without it."""
+    return min(max(poll_interval, SHORTEST_DEADLINE), LONGEST_DEADLINE)
+
+
 class Sources:
     """Everything that a poll reads. ``nvml_library`` is an object to use in place of the driver's library."""
 
@@ -42,8 +49,10 @@ class Sources:
         self.nvml = NvmlSource(
             settings.nvml_library, nvml_library, boot_clock=lambda: boot_seconds(settings.proc_root)
         )
-        self.pod_resources = PodResources(settings.pod_resources_socket)
-        self.names = PodNames(settings.pods_api_socket, settings.pod_logs)
+        # A client gives up before its collector does, so that its own message is told.
+        patience = source_deadline(settings.poll_interval) - 0.5
+        self.pod_resources = PodResources(settings.pod_resources_socket, timeout=patience)
+        self.names = PodNames(settings.pods_api_socket, settings.pod_logs, patience / 2)
         self.processes = Processes(settings.proc_root)
 
     async def close(self) -> None:
@@ -54,22 +63,25 @@ class Sources:
 
 
 class PodNames:
-    """The ladder of pod names: the kubelet's Pods API where it is, else the listing of pod logs."""
+    """The ladder of pod names: the kubelet's Pods API where it is, else the listing of pod logs.
 
-    def __init__(self, socket: Path, logs: Path) -> None:
+    The Pods API may take ``patience`` seconds, so that there is time left for the logs.
+    """
+
+    def __init__(self, socket: Path, logs: Path, patience: float) -> None:
         self._socket = socket
         self._logs = logs
-        self._pods = Pods(socket)
+        self._pods = Pods(socket, timeout=patience)
         self._worker = Worker("pod-logs")
 
     async def read(self) -> Mapping[str, PodIdentity]:
         """Return the pods of this node by uid; raises NoNamesError when no source answers."""
         objections = []
-        if self._socket.exists():
-            try:
+        try:
+            if self._socket.exists():
                 return index_pods(await self._pods.read())
-            except KubeletError as error:
-                objections.append(str(error))
+        except (KubeletError, OSError) as error:
+            objections.append(str(error))
         try:
             return index_pods(await self._worker.run(lambda: read_pod_logs(self._logs)))
         except OSError as error:

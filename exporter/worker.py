@@ -37,8 +37,9 @@ class Worker:
                 loop.call_soon_threadsafe(_settle, future, outcome)
 
         if self._thread is None:
-            self._thread = threading.Thread(target=self._loop, name=self._name, daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._loop, name=self._name, daemon=True)
+            thread.start()
+            self._thread = thread
         self._jobs.put(work)
         return await future
 

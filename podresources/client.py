@@ -7,6 +7,7 @@ length works.
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from exporter.model import Allocation, Allocations, OfferedDevice
 from podresources import fold
@@ -15,6 +16,9 @@ from podresources.errors import KubeletError
 from podresources.messages import ALLOCATABLE_V1, LIST_V1, LIST_V1ALPHA1
 from podresources.offers import Offers
 
+# Seconds to wait for a kubelet that did not answer in time before.
+SHORT_PATIENCE: Final = 1.0
+FULL_PATIENCE_EVERY: Final = 10
 _Inode = tuple[int, int, int]
 
 
@@ -43,6 +47,7 @@ class PodResources:
         self._offers = Offers(clock)
         self._last: Allocations | None = None
         self._answered = False
+        self._unanswered = 0
         self._inode: _Inode | None = None
         self._settled_at = 0.0
 
@@ -53,7 +58,25 @@ class PodResources:
         """
         # A read that is cancelled half-way counts as failed, too.
         answered, self._answered = self._answered, False
-        async with dial(self._socket, within=self._timeout) as kubelet:
+        within = self._patience()
+        self._unanswered += 1
+        try:
+            found = await self._read(within, answered=answered)
+        except KubeletError as error:
+            if error.reason != "deadline":
+                self._unanswered = 0
+            raise
+        self._unanswered = 0
+        return found
+
+    def _patience(self) -> float:
+        """Wait shortly for a kubelet that hung, to notice its return at once, and at times for a slow one."""
+        if self._unanswered % FULL_PATIENCE_EVERY == 0:
+            return self._timeout
+        return min(self._timeout, SHORT_PATIENCE)
+
+    async def _read(self, within: float, *, answered: bool) -> Allocations:
+        async with dial(self._socket, within=within) as kubelet:
             version, allocated = await self._list(kubelet)
             read_at = self._wall()
             settling = self._settling(answered=answered)

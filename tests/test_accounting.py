@@ -46,7 +46,9 @@ class Node:
         self.now += seconds
         found = Attribution(gpus=tuple(gpus), migs=(), containers=rows, inconsistent=())
         elapsed = seconds if self.poll is not None else 0.0
-        self.poll = self.ledger.advance(found, frozenset(fresh), elapsed, self.now, complete)
+        covered = dict.fromkeys(fresh, elapsed)
+        unsure = frozenset() if complete else None
+        self.poll = self.ledger.advance(found, elapsed, covered, self.now, unsure)
         return self
 
     def totals(self, pod="a") -> Totals:

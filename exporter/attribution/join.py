@@ -19,6 +19,7 @@ from exporter.model import (
     Workloads,
 )
 
+ALL_THE_TIME = 100
 UNKNOWN_SHARING = DeviceSharing()
 
 
@@ -158,10 +159,12 @@ class _Join:
     ) -> float | None:
         if percent is None:
             return None
-        rest = percent - sum(round(row.compute_used * 100) for row in rows if row.compute_used is not None)
-        if rest < 0:
+        used = sum(round(row.compute_used * 100) for row in rows if row.compute_used is not None)
+        # The driver averages a device over another stretch of time than its processes: that they differ
+        # says nothing, unless the processes have more than all the time there is.
+        if used > ALL_THE_TIME:
             self.inconsistent.append((*key, "compute"))
-        return max(rest, 0) / 100
+        return max(percent - used, 0) / 100
 
 
 def _ratio(percent: int | None) -> float | None:
@@ -181,7 +184,7 @@ def _add_up(counts: Iterable[tuple[SliceCount, ...]]) -> tuple[SliceCount, ...]:
 
 
 def _mig_slices(gpu: GpuReading) -> int | None:
-    """Count the compute slices that GPU instances take; None without MIG or where one does not tell."""
-    if not gpu.mig_enabled or gpu.mig is None:
+    """Count the compute slices that GPU instances take; None without MIG or where it cannot be told."""
+    if not gpu.mig_enabled or gpu.mig is None or not gpu.mig_complete or not gpu.up:
         return None
     return total(list({mig.gi: mig.instance_slices for mig in gpu.mig}.values()))

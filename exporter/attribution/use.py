@@ -4,7 +4,7 @@ The rules are numbered in ``docs/join.md``; each function names those that it ca
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from exporter.attribution.owners import Owned
 from exporter.attribution.sums import total
@@ -68,7 +68,6 @@ def use_by_process(
     refs = list(holders)
     merged_pods = {(owner.namespace, owner.pod) for owner in owned.by_owner if not owner.container}
     absence_proven = names_known and not owned.unknown
-    compute_proven = absence_proven and not _booked_on_server(device, owned)
     found = {owner: _sum(device, processes) for owner, processes in owned.by_owner.items()}
     for ref in refs:
         if ref in found:
@@ -76,7 +75,9 @@ def use_by_process(
         if (ref.namespace, ref.pod) in merged_pods or not absence_proven:
             found[ref] = NOTHING_KNOWN
         else:
-            found[ref] = _idle(device, compute_proven)
+            found[ref] = _idle(device)
+    if _booked_on_server(device):
+        found = {ref: _without_zero(use) for ref, use in found.items()}
     return _with_device_compute(device, refs, owned, found)
 
 
@@ -99,8 +100,8 @@ def _percent(utilization: Mapping[int, int | None] | None, processes: list[Devic
     return total([utilization.get(process.pid, 0) for process in processes])
 
 
-def _idle(device: Device, compute_proven: bool) -> Use:
-    measured = device.utilization is not None and compute_proven
+def _idle(device: Device) -> Use:
+    measured = device.utilization is not None
     return Use(
         memory=0,
         compute=0.0 if measured else None,
@@ -110,27 +111,24 @@ def _idle(device: Device, compute_proven: bool) -> Use:
     )
 
 
-def _booked_on_server(device: Device, owned: Owned) -> bool:
-    """Whether clients of MPS may have computed in the name of the server, which runs in no pod."""
+def _booked_on_server(device: Device) -> bool:
+    """Whether clients of MPS may have computed in the name of the server: the context that is no client's."""
     if device.sharing.sharing != "mps" or device.utilization is None:
         return False
-    return any(device.utilization.get(process.pid, 0) != 0 for process in owned.outside)
+    servers = [process.pid for process in device.processes or () if "mps" not in process.kinds]
+    return any(device.utilization.get(pid, 0) != 0 for pid in servers)
+
+
+def _without_zero(use: Use) -> Use:
+    return replace(use, compute=None, compute_source="none") if use.compute == 0 else use
 
 
 def _with_device_compute(
     device: Device, holders: list[ContainerRef], owned: Owned, found: dict[ContainerRef, Use]
 ) -> dict[ContainerRef, Use]:
     """Rule 6: where processes have no figure, the only one on an exclusive device takes the device's."""
-    alone = len(holders) == 1 and set(found) == set(holders) and not owned.unknown
+    alone = len(holders) == 1 and set(found) == set(holders) and not (owned.unknown or owned.outside)
     if device.utilization is not None or device.compute is None or not device.sharing.exclusive or not alone:
         return found
     use = found[holders[0]]
-    return {
-        holders[0]: Use(
-            memory=use.memory,
-            compute=device.compute,
-            processes=use.processes,
-            memory_source=use.memory_source,
-            compute_source=device.source,
-        )
-    }
+    return {holders[0]: replace(use, compute=device.compute, compute_source=device.source)}

@@ -1,8 +1,9 @@
 """``record``: this node as a scenario, so that what a user sees can become a test.
 
 Everything that could identify the node or its tenants is replaced by numbered names: UUIDs, serials, names
-of the node, of namespaces, pods and containers, uids and container ids. Models, sizes, readings, spellings
-of device ids and what the driver does not support stay: they are what a fault depends on.
+of the node, of namespaces, pods and containers, uids and container ids. Models, sizes, readings, names of
+GPU resources, spellings of their device ids and what the driver does not support stay: they are what a
+fault depends on. Other device plugins are left out.
 """
 
 from collections import defaultdict
@@ -15,8 +16,10 @@ from exporter.commands.record_gpu import processes_of, record_gpu
 from exporter.commands.record_mask import Mask
 from exporter.demo import schema
 from exporter.demo.scenario import dump
-from exporter.model import Allocations, ContainerRef, DriverInfo, Workloads
+from exporter.model import Allocation, Allocations, ContainerRef, DriverInfo, OfferedDevice, Workloads
 from exporter.poller import Evidence
+from exporter.sharing.device_id import parse_device_id
+from exporter.sharing.nvidia import Resources
 
 NOBODY = Workloads(places={}, pods=None, process_view=False)
 NO_DRIVER = tuple(
@@ -74,8 +77,15 @@ def _node(driver: DriverInfo, name: str) -> schema.Node:
 def _offers(allocations: Allocations | None, mask: Mask) -> tuple[schema.Offer, ...]:
     ids: dict[str, list[str]] = defaultdict(list)
     for offer in (allocations.offered if allocations is not None else None) or ():
+        if not _concerns_gpus(offer):
+            continue
         ids[offer.resource].append(mask.device_id(offer.device_id))
     return tuple(schema.Offer(resource=resource, ids=tuple(of)) for resource, of in ids.items())
+
+
+def _concerns_gpus(device: Allocation | OfferedDevice) -> bool:
+    """Leave out what other device plugins have: it is nobody's business here."""
+    return Resources().named(device.resource) or parse_device_id(device.device_id) is not None
 
 
 def _processes(
@@ -118,6 +128,8 @@ def _pods(
 ) -> Iterator[schema.Pod]:
     devices: dict[ContainerRef, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for allocation in allocations.allocated if allocations is not None else ():
+        if not _concerns_gpus(allocation):
+            continue
         devices[allocation.holder][allocation.resource].append(mask.device_id(allocation.device_id))
     there = devices.keys() | {ref for ref in processes if ref is not None}
     known = {(pod.namespace, pod.name): pod for pod in (workloads.pods or {}).values()}

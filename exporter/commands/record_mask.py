@@ -3,6 +3,8 @@
 import re
 from collections import defaultdict
 
+from exporter.sharing.device_id import parse_device_id
+
 UUID = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}")
 
 
@@ -30,8 +32,13 @@ class Mask:
         return UUID.sub(self._other_uuid, original)
 
     def device_id(self, original: str) -> str:
-        """Mask the UUID within a device id; the replica, instance or minor in it stays."""
-        return self.uuid(original)
+        """Mask the UUID within a device id; the replica, instance or minor in it stays.
+
+        An id that names a device in a way unknown to us may say anything, and is replaced as a whole.
+        """
+        if parse_device_id(original) is not None or UUID.search(original):
+            return self.uuid(original)
+        return self.name("device", original)
 
     def serial(self, original: str | None) -> str | None:
         """Return a serial number of the same length, None for none."""

@@ -7,8 +7,10 @@ import logging
 import signal
 from collections.abc import Callable
 
+from exporter.collector import DEADLINE
 from exporter.commands.node import Node
 from exporter.exposition import Exposition
+from exporter.model import Snapshot
 from exporter.poller import Poller
 from exporter.sources import Sources
 from exporter.web import Server, make_app
@@ -29,17 +31,25 @@ async def serve(node: Node, announce: Callable[[str], None]) -> None:
     exposition = Exposition(dcgm_names=settings.dcgm_names, hostname_label=settings.dcgm_hostname_label)
     pages = Pages(lambda: poller.snapshot, exposition)
     server = Server(make_app(pages, lambda: poller.restart_reason), settings.listen)
-    stopped = _stop_signal()
     url = await server.start()
     polling = asyncio.create_task(_poll(poller))
     announce(url)
-    await stopped.wait()
+    try:
+        await _until_stopped(polling)
+    finally:
+        await server.stop()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(poller.close(), CLOSE_SECONDS)
+
+
+async def _until_stopped(polling: "asyncio.Task[None]") -> None:
+    """Wait for the signal to stop; a poll loop that ends by itself raises what ended it."""
+    stopping = asyncio.create_task(_stop_signal().wait())
+    await asyncio.wait({polling, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
     polling.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await polling
-    await server.stop()
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(poller.close(), CLOSE_SECONDS)
 
 
 async def _poll(poller: Poller) -> None:
@@ -60,8 +70,12 @@ def _tell_first(poller: Poller) -> None:
         len(snapshot.migs),
         len(snapshot.containers),
     )
-    if not snapshot.gpus:
+    if snapshot.node.gpu_count == 0 or (not snapshot.gpus and not _driver_hangs(snapshot)):
         log.warning("no GPU is visible here; see a fake node with: gpuslice-exporter demo")
+
+
+def _driver_hangs(snapshot: Snapshot) -> bool:
+    return any(health.name == "nvml" and DEADLINE in health.errors for health in snapshot.collectors)
 
 
 def _stop_signal() -> asyncio.Event:

@@ -4,6 +4,7 @@ Every call of the sweep goes through ``Calls.ask``: a value, or None for "the dr
 device does not support is remembered, so that it costs nothing and logs nothing at the next poll.
 """
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from ctypes import _SimpleCData
@@ -45,6 +46,10 @@ class DeviceLostError(Exception):
     """A GPU fell off the bus while it was being read."""
 
 
+class DeviceSlowError(Exception):
+    """A GPU takes so long to answer that the others would have to wait for it."""
+
+
 class DriverGoneError(Exception):
     """The driver was unloaded, upgraded or shut down; ``name`` is NVML's name of the error."""
 
@@ -56,12 +61,15 @@ class DriverGoneError(Exception):
 class Calls:
     """Asks the driver and remembers what failed.
 
-    ``errors`` counts failures since start by (device uuid, call, error name); answers that only say
-    "there is none" or "not supported" are no failures.
+    ``errors`` counts failures since start by (GPU uuid, call, error name), those of MIG devices with their
+    parent (``parents`` tells it); answers that only say "there is none" or "not supported" are no failures.
+    After ``deadline`` (monotonic clock) nothing is asked any more, None is no limit.
     """
 
     def __init__(self) -> None:
         self.errors: Counter[tuple[str, str, str]] = Counter()
+        self.parents: dict[str, str] = {}
+        self.deadline: float | None = None
         self._unsupported: dict[str, set[Call]] = {}
 
     def unsupported(self, device: str) -> tuple[str, ...]:
@@ -80,8 +88,11 @@ class Calls:
 
         ``since`` is a last argument that changes from poll to poll. ``none`` is returned instead of None
         when the driver did answer, and the answer was that there is nothing.
-        Raises DeviceLostError and DriverGoneError, which make further questions pointless.
+        Raises DeviceLostError, DeviceSlowError and DriverGoneError, which make further questions pointless.
         """
+        if self.deadline is not None and time.monotonic() > self.deadline:
+            self.count(device, name, "TooSlow")
+            raise DeviceSlowError
         call = (name, arguments[1:])
         if not self._supported(device, call):
             return None
@@ -110,7 +121,11 @@ class Calls:
 
     def count(self, device: str, call: str, error: str) -> None:
         """Count a failure that the caller saw in an answer."""
-        self.errors[device, call, error] += 1
+        self.errors[self.parents.get(device, device), call, error] += 1
+
+    def failures(self) -> int:
+        """Return how many calls have failed since start."""
+        return sum(self.errors.values())
 
     def _supported(self, device: str, call: Call) -> bool:
         return hasattr(pynvml, call[0]) and call not in self._unsupported.get(device, ())

@@ -139,4 +139,4 @@ def _clocks(calls: Calls, uuid: str, handle: Any) -> dict[Clock, int]:
 
 
 def _text(value: bytes | str) -> str:
-    return value.decode() if isinstance(value, bytes) else value
+    return value.decode(errors="replace") if isinstance(value, bytes) else value

@@ -21,12 +21,14 @@ MEMORY_SLICES = {7: 8}
 class Layout:
     """How a GPU is cut: ``enabled`` None where it was not told, ``slices`` of the whole GPU, handles now.
 
-    ``devices`` is None when the driver did not say whether there are any.
+    ``devices`` is None when the driver did not say whether there are any; with ``complete`` False there may
+    be more than those.
     """
 
     enabled: bool | None
     slices: int | None = None
     devices: tuple[tuple["Fingerprint", Any], ...] | None = ()
+    complete: bool = True
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -61,10 +63,10 @@ class MigReader:
 
     def layout(self, calls: Calls, uuid: str, handle: Any) -> Layout:
         """Enumerate the MIG devices of a GPU; the slots are sparse, so each one is asked for."""
-        failures = sum(calls.errors.values())
+        failures = calls.failures()
         mode = calls.ask(uuid, "nvmlDeviceGetMigMode", handle)
         if mode is None:
-            told = sum(calls.errors.values()) == failures
+            told = calls.failures() == failures
             return Layout(enabled=False) if told else Layout(enabled=None, devices=None)
         if mode[0] != 1:
             return Layout(enabled=False)
@@ -73,7 +75,9 @@ class MigReader:
             return Layout(enabled=True, devices=None)
         found = [self._slot(calls, uuid, handle, slot) for slot in range(slices)]
         devices = sorted((device for device in found if device is not None), key=lambda device: device[0])
-        return Layout(enabled=True, slices=slices, devices=tuple(devices))
+        # A slot that failed is not an empty one.
+        complete = calls.failures() == failures
+        return Layout(enabled=True, slices=slices, devices=tuple(devices), complete=complete)
 
     def read(self, calls: Calls, layout: Layout, gpu_memory: int | None) -> tuple[MigReading, ...] | None:
         """Read every MIG device of one GPU, whose own memory is ``gpu_memory`` bytes."""
@@ -99,6 +103,7 @@ class MigReader:
         ci = calls.ask(uuid, "nvmlDeviceGetComputeInstanceId", handle)
         if not mig_uuid or gi is None or ci is None:
             return None
+        calls.parents[mig_uuid] = uuid
         name = calls.ask(mig_uuid, "nvmlDeviceGetName", handle) or ""
         return Fingerprint(gi, ci, mig_uuid, name), handle
 

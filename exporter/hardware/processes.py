@@ -32,9 +32,9 @@ def running(
     """
     found: dict[int, DeviceProcess] = {}
     for kind, name in LISTS:
-        failures = sum(calls.errors.values())
+        failures = calls.failures()
         entries = calls.first(device, handle, [(name + version, ()) for version in VERSIONS])
-        if entries is None and (kind == "compute" or sum(calls.errors.values()) > failures):
+        if entries is None and (kind == "compute" or calls.failures() > failures):
             return None
         for entry in _of_instance(entries or (), instance):
             _add(found, kind, entry, total_memory)
@@ -73,12 +73,16 @@ def _believable(memory: int | None, total: int | None) -> int | None:
 class UtilizationReader:
     """Reads what each process computed since the last poll, with one time stamp per GPU.
 
-    A stamp shared by several GPUs would lose samples of those that lag behind.
+    A stamp shared by several GPUs would lose samples of those that lag behind. Once the wall clock was set
+    back, the driver's buffer still has samples stamped later than now: they are ignored for good, or the
+    stamp would wait for a time that is long to come.
     """
 
     def __init__(self) -> None:
         self._last_seen: dict[str, int] = {}
         self._clock_offset = _clock_offset()
+        self._set_back = False
+        self._ignored: dict[str, set[int]] = {}
 
     def read(self, calls: Calls, uuid: str, handle: Any) -> dict[int, int | None] | None:
         """Return percent of time with a kernel running by pid; a pid that is not in it did not run.
@@ -91,7 +95,8 @@ class UtilizationReader:
         samples = calls.ask(uuid, "nvmlDeviceGetProcessUtilization", handle, since=since, none=())
         if samples is None:
             return None
-        fresh = [sample for sample in samples if sample.timeStamp >= since]
+        ignored = self._ignore(uuid, {sample.timeStamp for sample in samples})
+        fresh = [each for each in samples if each.timeStamp >= since and each.timeStamp not in ignored]
         self._last_seen[uuid] = max((sample.timeStamp for sample in fresh), default=since)
         # Oldest first, so that the newest of two records of a pid stays.
         fresh.sort(key=attrgetter("timeStamp"))
@@ -101,12 +106,23 @@ class UtilizationReader:
         """Keep the time stamps of these GPUs only."""
         keep = set(known)
         self._last_seen = {uuid: seen for uuid, seen in self._last_seen.items() if uuid in keep}
+        self._ignored = {uuid: stamps for uuid, stamps in self._ignored.items() if uuid in keep}
 
     def _note_clock(self) -> None:
         """Start over when the wall clock was set back: new samples would look older than the last."""
         before, self._clock_offset = self._clock_offset, _clock_offset()
         if self._clock_offset < before - CLOCK_SLACK_SECONDS:
             self._last_seen.clear()
+            self._set_back = True
+
+    def _ignore(self, uuid: str, stamps: set[int]) -> set[int]:
+        """Return those of these stamps that are from before a step back, also when now has reached them."""
+        if not self._set_back:
+            return set()
+        latest = (time.time() + CLOCK_SLACK_SECONDS) * 1e6
+        before = self._ignored.get(uuid, set())
+        self._ignored[uuid] = {stamp for stamp in stamps if stamp > latest or stamp in before}
+        return self._ignored[uuid]
 
 
 def _clock_offset() -> float:

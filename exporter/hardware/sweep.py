@@ -2,18 +2,26 @@
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from exporter.hardware.calls import Calls, DeviceLostError, DriverGoneError
+from exporter.hardware.calls import Calls, DeviceLostError, DeviceSlowError, DriverGoneError
 from exporter.hardware.device import identify, readings
 from exporter.hardware.library import DriverError, Library, advice
+from exporter.hardware.lost import with_untold, without_values
 from exporter.hardware.mig import Fingerprint, Layout, MigReader
 from exporter.hardware.processes import UtilizationReader, running
 from exporter.model import DriverInfo, GpuIdentity, GpuReading
 
-# A lost GPU may come back when the driver is opened anew, which takes seconds: not at every poll.
-REOPEN_EVERY_SECONDS = 60.0
+# A lost GPU may come back when the driver is opened anew. That costs the healthy ones seconds, so it is
+# tried at growing distances as long as the same GPUs are lost.
+REOPEN_AFTER_SECONDS = 60.0
+LONGEST_REOPEN_SECONDS = 3600.0
+# Stands for the node as a whole among the uuids.
+NODE = ""
+# A healthy GPU answers in milliseconds, one that is being initialised in some seconds.
+GPU_BUDGET_SECONDS = 5.0
 
 
 class Sweeper:
@@ -32,16 +40,21 @@ class Sweeper:
         self._boot_clock = boot_clock or _no_clock
         self._mig = MigReader()
         self._utilization = UtilizationReader()
-        self._identities: dict[str, GpuIdentity] = {}
+        self._known: dict[str, GpuReading] = {}
+        self._complete: set[str] = set()
+        self._slow: set[int] = set()
         self._layouts: dict[str, tuple[bool, tuple[Fingerprint, ...]]] = {}
-        self._lost = False
+        self._lost: frozenset[str] = frozenset()
+        self._reopen_after = REOPEN_AFTER_SECONDS
         self._opened_at = 0.0
+        self._number = 0
 
     def sweep(self) -> Iterator[GpuReading]:
         """Yield the reading of each GPU as soon as it is done, those that were lost at last.
 
         Raises DriverError when the driver as a whole does not answer.
         """
+        self._number += 1
         try:
             self._open()
             yield from self._gpus()
@@ -49,7 +62,7 @@ class Sweeper:
             self.close()
             raise DriverError(error.name, advice(error.name)) from None
         except DeviceLostError:
-            self._lost = True
+            self._note_lost({NODE})
             raise DriverError("GpuIsLost", "the driver itself answers that a GPU is lost") from None
 
     def close(self) -> None:
@@ -57,58 +70,97 @@ class Sweeper:
         self._library.close()
 
     def _open(self) -> None:
-        if self._lost and time.monotonic() - self._opened_at > REOPEN_EVERY_SECONDS:
+        overdue = time.monotonic() - self._opened_at > self._reopen_after
+        if self._lost and overdue and self._library.is_open:
+            self._reopen_after = min(2 * self._reopen_after, LONGEST_REOPEN_SECONDS)
             self.close()
-        if self._library.is_open:
-            return
-        self._library.open()
-        self._opened_at = time.monotonic()
-        self.calls.forget_unsupported()
+        if not self._library.is_open:
+            self._library.open()
+            self._opened_at = time.monotonic()
+            self.calls.forget_unsupported()
+            self._complete.clear()
+        if NODE not in self._complete:
+            self._ask_driver()
+
+    def _ask_driver(self) -> None:
+        failures = self.calls.failures()
         self.driver = DriverInfo(
             driver_version=self.calls.ask("", "nvmlSystemGetDriverVersion"),
             nvml_version=self.calls.ask("", "nvmlSystemGetNVMLVersion"),
             cuda_version=_cuda(self.calls.ask("", "nvmlSystemGetCudaDriverVersion_v2")),
         )
+        if self.calls.failures() == failures:
+            self._complete.add(NODE)
 
     def _gpus(self) -> Iterator[GpuReading]:
-        count = self.calls.ask("", "nvmlDeviceGetCount")
-        if count is None:
-            raise DriverError("NoCount", "the driver does not say how many GPUs it has")
-        self.gpu_count = count
+        self.gpu_count = self._count()
         seen: set[str] = set()
-        self._lost = False
-        for index in range(count):
-            reading = self._gpu(index)
-            if reading is not None and reading.identity.uuid not in seen:
+        lost: set[str] = set()
+        hidden: set[int] = set()
+        # One that kept the others waiting last time has its turn after them.
+        for index in sorted(range(self.gpu_count), key=lambda index: (index in self._slow, index)):
+            reading = self._gpu(index, lost)
+            if reading is None:
+                hidden.add(index)
+            elif reading.identity.uuid not in seen:
                 seen.add(reading.identity.uuid)
                 yield reading
-        missing = [identity for uuid, identity in self._identities.items() if uuid not in seen]
-        yield from map(_lost, missing)
-        self._lost = self._lost or bool(missing)
+        missing = [known.identity for uuid, known in self._known.items() if uuid not in seen]
+        yield from (self._gone(identity.uuid) for identity in missing)
+        # What stands at its place and does not say who it is may be the missing one: no reason to reopen.
+        self._note_lost(lost.union(identity.uuid for identity in missing if identity.index not in hidden))
         self._forget()
 
-    def _gpu(self, index: int) -> GpuReading | None:
+    def _count(self) -> int:
+        count: int | None = self.calls.ask("", "nvmlDeviceGetCount")
+        if count is None:
+            raise DriverError("NoCount", "the driver does not say how many GPUs it has")
+        return count
+
+    def _gpu(self, index: int, lost: set[str]) -> GpuReading | None:
         """Read one GPU; None where it is so far gone that it does not even tell its UUID."""
-        identity = None
+        uuid = ""
+        self._slow.discard(index)
+        self.calls.deadline = time.monotonic() + GPU_BUDGET_SECONDS
         try:
             handle = self.calls.ask("", "nvmlDeviceGetHandleByIndex", index)
-            identity = None if handle is None else self._identify(handle, index)
-            return None if identity is None else self._read(identity, handle)
+            uuid = self.calls.ask("", "nvmlDeviceGetUUID", handle) if handle is not None else ""
+            if not uuid:
+                return None
+            return self._read(self._identify(handle, uuid, index), handle)
         except DeviceLostError:
-            self._lost = True
-            return None if identity is None else _lost(identity)
+            lost.add(uuid or f"{NODE}{index}")
+        except DeviceSlowError:
+            self._slow.add(index)
+        except (DriverGoneError, DriverError):
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever one GPU answers, the others are read
+            self.calls.count(uuid, "read", type(error).__name__)
+        finally:
+            self.calls.deadline = None
+        return self._gone(uuid) if uuid else None
 
-    def _identify(self, handle: Any, index: int) -> GpuIdentity | None:
-        """Ask the facts of a GPU once; its UUID at every sweep, since indices move."""
-        uuid = self.calls.ask("", "nvmlDeviceGetUUID", handle)
-        known = self._identities.get(uuid)
-        if known is not None and known.index == index and known.model:
-            return known
-        if uuid:
-            # It is known from now on, even if it is lost before it has told the rest.
-            self._identities.setdefault(uuid, GpuIdentity(uuid=uuid, index=index))
-            self._identities[uuid] = identify(self.calls, handle, uuid, index)
-        return self._identities.get(uuid)
+    def _gone(self, uuid: str) -> GpuReading:
+        return without_values(self._known[uuid])
+
+    def _note_lost(self, lost: set[str]) -> None:
+        if lost != self._lost:
+            self._reopen_after = REOPEN_AFTER_SECONDS
+        self._lost = frozenset(lost)
+
+    def _identify(self, handle: Any, uuid: str, index: int) -> GpuIdentity:
+        """Ask the facts of a GPU until it has told them all."""
+        known = self._known.get(uuid)
+        if known is not None and uuid in self._complete and known.identity.index == index:
+            return known.identity
+        # It is known from now on, even if it is lost before it has told the rest.
+        self._known.setdefault(uuid, GpuReading(identity=GpuIdentity(uuid=uuid, index=index)))
+        failures = self.calls.failures()
+        identity = identify(self.calls, handle, uuid, index)
+        if self.calls.failures() == failures:
+            self._complete.add(uuid)
+        self._known[uuid] = replace(self._known[uuid], identity=identity)
+        return identity
 
     def _read(self, identity: GpuIdentity, handle: Any) -> GpuReading:
         uuid = identity.uuid
@@ -117,24 +169,42 @@ class Sweeper:
         values = readings(self.calls, uuid, handle)
         total = values["memory"].total if values["memory"] is not None else None
         whole = not layout.enabled
-        return GpuReading(
+        reading = GpuReading(
             identity=identity,
             up=any(value not in (None, {}) for value in values.values()),
             mig_enabled=layout.enabled,
             mig_slices=layout.slices,
             mig=self._mig.read(self.calls, layout, total),
+            mig_complete=layout.complete and layout.devices is not None,
             processes=running(self.calls, uuid, handle, total) if whole else None,
             process_utilization=self._utilization.read(self.calls, uuid, handle) if whole else None,
             unsupported=self.calls.unsupported(uuid),
+            sweep=self._number,
             read_at=time.time(),
             read_monotonic=time.monotonic(),
             boot_seconds=self._boot_clock(),
             **values,
         )
+        self._known[uuid] = self._with_known_layout(reading)
+        return self._known[uuid]
+
+    def _with_known_layout(self, reading: GpuReading) -> GpuReading:
+        """Add the MIG devices of the last sweep to those of one that could not tell of all."""
+        before = self._known[reading.identity.uuid]
+        if reading.mig_complete or not before.mig_enabled:
+            return reading
+        return replace(
+            reading,
+            mig_enabled=True,
+            mig_slices=before.mig_slices,
+            mig=with_untold(reading.mig, before.mig),
+            processes=None,
+            process_utilization=None,
+        )
 
     def _note_layout(self, uuid: str, layout: Layout) -> None:
         """Ask everything anew of a GPU that was cut differently."""
-        if layout.devices is None:
+        if layout.devices is None or not layout.complete:
             return
         marks = tuple(mark for mark, _ in layout.devices)
         now = bool(layout.enabled), marks
@@ -145,12 +215,11 @@ class Sweeper:
         self._layouts[uuid] = now
 
     def _forget(self) -> None:
-        self._mig.forget({mark for _, marks in self._layouts.values() for mark in marks})
-        self._utilization.forget(self._identities)
-
-
-def _lost(identity: GpuIdentity) -> GpuReading:
-    return GpuReading(identity=identity, up=False, read_at=time.time(), read_monotonic=time.monotonic())
+        marks = {mark for _, of_gpu in self._layouts.values() for mark in of_gpu}
+        self._mig.forget(marks)
+        self._utilization.forget(self._known)
+        existing = {mark.uuid for mark in marks}
+        self.calls.parents = {mig: gpu for mig, gpu in self.calls.parents.items() if mig in existing}
 
 
 def _cuda(number: int | None) -> str | None:

@@ -33,7 +33,7 @@ NODE: tuple[AnyFamily, ...] = (
         "gauge",
         "node",
         "1 if the numbers of single processes can be trusted; 0 where the host's processes cannot be seen.",
-        lambda snapshot: int(snapshot.node.process_view),
+        lambda snapshot: int(snapshot.node.process_view) if snapshot.sequence else None,
     ),
     LabelledFamily(
         "gpuslice_allocations_unresolved",

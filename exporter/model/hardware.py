@@ -93,7 +93,9 @@ class GpuReading:
 
     ``processes`` and ``process_utilization`` (pid → percent of time with a kernel running, for pids that
     ran; None: garbage) are None when the driver did not say, empty when it said that there are none.
+    With ``mig_complete`` False there may be more MIG devices than could be told in this sweep.
     ``unsupported`` names the calls that this GPU or its driver does not have.
+    ``sweep`` numbers the sweeps: between two consecutive ones no reading was missed.
     ``read_at`` is Unix time, ``read_monotonic`` the same moment on the monotonic clock,
     ``boot_seconds`` the boot clock when its processes had been listed: one that started later cannot be
     one of them.
@@ -102,6 +104,7 @@ class GpuReading:
 
     identity: GpuIdentity
     up: bool = True
+    sweep: int = 0
     read_at: float = 0.0
     read_monotonic: float = 0.0
     boot_seconds: float | None = None
@@ -119,6 +122,7 @@ class GpuReading:
     mig_enabled: bool | None = None
     mig_slices: int | None = None
     mig: tuple[MigReading, ...] | None = ()
+    mig_complete: bool = True
     processes: tuple[DeviceProcess, ...] | None = None
     process_utilization: Mapping[int, int | None] | None = None
     unsupported: tuple[str, ...] = ()

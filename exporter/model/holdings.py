@@ -27,11 +27,11 @@ class Holding:
 class DeviceSharing:
     """How one device is shared. ``exclusive``: at most one container is meant to hold it.
 
-    ``isolation`` is ``hard``, ``soft`` or ``none``: what keeps holders apart from each other.
+    ``isolation`` is ``hard``, ``soft`` or ``none``: what keeps holders apart; "" where it is not known.
     """
 
     sharing: str = "unknown"
-    isolation: str = "none"
+    isolation: str = ""
     exclusive: bool = False
     slices: tuple[SliceCount, ...] = ()
 

@@ -113,9 +113,12 @@ def device_sharing(
     if device.mig is not None:
         mode, isolation = ("mig-time-slicing", "none") if replicated else ("mig", "hard")
     elif not slices:
-        mode, isolation = ("none" if offered_known and device.gpu.up else "unknown"), "none"
+        mode, isolation = ("none", "none") if offered_known and device.gpu.up else ("unknown", "")
     elif not replicated:
         mode, isolation = "exclusive", "hard"
+    elif device.gpu.processes is None and device.gpu.compute_mode is None:
+        # Nothing is left that would tell MPS from time-slicing.
+        mode, isolation = "unknown", ""
     else:
         mode, isolation = ("mps", "soft") if _serves_mps(device) else ("time-slicing", "none")
     exclusive = not replicated and isolation == "hard"

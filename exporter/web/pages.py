@@ -62,5 +62,12 @@ class Pages:
         task = self._made.get(key)
         if task is None:
             task = self._made[key] = asyncio.ensure_future(asyncio.to_thread(make))
+            task.add_done_callback(lambda done: self._forget_failed(key, done))
         # One reader that goes away must not take the page from the others.
         return await asyncio.shield(task)
+
+    def _forget_failed(self, key: Key, task: "asyncio.Task[bytes]") -> None:
+        """Have what could not be made tried again by the next who asks."""
+        failed = task.cancelled() or task.exception() is not None
+        if failed and self._made.get(key) is task:
+            del self._made[key]

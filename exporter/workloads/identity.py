@@ -23,11 +23,12 @@ _DOCKER_LOG = re.compile(r"/containers/([0-9a-f]{64})/")
 def read_pod_logs(path: Path) -> tuple[PodIdentity, ...]:
     """List the pods with a directory ``<namespace>_<name>_<uid>`` in ``path``, in order of these; blocks.
 
-    A pod made anew under its old name stands there twice, with two uids. Raises OSError when ``path``
-    cannot be listed; a pod's directory that cannot be costs only the names of its containers.
+    Of a pod made anew under its old name only the newest stands for the name: what still runs of one
+    before is not its own. Raises OSError when ``path`` cannot be listed; a pod's directory that cannot be
+    costs only the names of its containers.
     """
     try:
-        found = [match for entry in _directories(path) if (match := _POD_DIRECTORY.fullmatch(entry))]
+        found = _newest(path)
     except OSError as error:
         remedy = "mount the node's /var/log/pods there, or set --pod-logs"
         raise OSError(f"cannot list pod logs in {path}: {error.strerror}; {remedy}") from error
@@ -38,6 +39,23 @@ def read_pod_logs(path: Path) -> tuple[PodIdentity, ...]:
 def index_pods(pods: Iterable[PodIdentity]) -> Mapping[str, PodIdentity]:
     """Give the pods by their uid."""
     return {pod.uid: pod for pod in pods}
+
+
+def _newest(root: Path) -> list[re.Match[str]]:
+    """Return the directories of pods, of several with one name the youngest."""
+    newest: dict[tuple[str, str], tuple[int, str, re.Match[str]]] = {}
+    for name in _directories(root):
+        if (match := _POD_DIRECTORY.fullmatch(name)) is not None:
+            key = match["namespace"], match["name"]
+            newest[key] = max(newest.get(key, (-1, "", match)), (_changed(root / name), name, match))
+    return [match for _, _, match in newest.values()]
+
+
+def _changed(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _read_pod(path: Path, match: re.Match[str]) -> PodIdentity:

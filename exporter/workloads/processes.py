@@ -71,6 +71,9 @@ class ProcessTable:
         return self._remember(pid, stat.start, parse_cgroup(text))
 
     def _remember(self, pid: int, start: int, found: CgroupPlace) -> ProcessPlace:
+        if found.own_pod and self._own_pod_uid is None:
+            # It is in a pod, and of which one is not known.
+            return ProcessPlace(pid=pid, known=False)
         pod_uid = self._own_pod_uid if found.own_pod else found.pod_uid
         place = ProcessPlace(pid=pid, known=True, pod_uid=pod_uid, container_id=found.container_id)
         self._seen[pid] = _Seen(start, place)

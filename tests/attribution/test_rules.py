@@ -223,9 +223,41 @@ def test_what_runs_in_no_pod_is_nobody_s():
 
 def test_parts_beyond_the_whole_are_counted_and_the_rest_is_zero():
     """Rule 8: the rest never falls below zero; that the parts did not fit is counted."""
-    result = join(gpu([process(1, 9 * GIB)], {1: 90}), held("a", UUID), whole(), workloads({1: "a"}))
+    allocated = held("a", f"{UUID}::0") + held("b", f"{UUID}::1")
+    reading = gpu([process(1, 9 * GIB), process(2)], {1: 90, 2: 11})
+    result = join(reading, allocated, replicas(2), workloads({1: "a", 2: "b"}))
     assert (result.gpus[0].unattributed_memory, result.gpus[0].unattributed_utilization) == (0, 0.0)
     assert result.inconsistent == ((UUID, "", "memory"), (UUID, "", "compute"))
+
+
+def test_processes_above_the_device_s_own_utilization_are_no_contradiction():
+    """Rule 8: the driver averages them over different times; only more than all the time cannot be."""
+    result = join(gpu([process(1)], {1: 90}), held("a", UUID), whole(), workloads({1: "a"}))
+    assert (result.gpus[0].unattributed_utilization, result.inconsistent) == (0.0, ())
+
+
+def test_a_busy_mps_server_in_a_pod_is_a_server_all_the_same():
+    """The control daemon of a device plugin runs in a pod: what it computes may be any client's."""
+    allocated = held("a", f"{UUID}::0") + held("b", f"{UUID}::1")
+    clients = [process(1, kind="mps"), process(2, kind="mps"), process(9, 0)]
+    reading = gpu(clients, {1: 7, 9: 55}, compute_mode="exclusive_process")
+    result = join(reading, allocated, replicas(4), workloads({1: "a", 2: "b", 9: "mps-daemon"}))
+    assert (row(result, "a").compute_used, row(result, "b").compute_used) == (0.07, None)
+
+
+def test_a_process_of_the_host_keeps_the_device_s_compute_from_the_holder():
+    """Rule 6: the GPU's utilization may be that of what runs beside the holder."""
+    result = join(gpu([process(2)], None), held("a", UUID), whole(), workloads(outside=(2,)))
+    assert (row(result, "a").compute_used, row(result, "a").processes) == (None, 0)
+
+
+def test_a_mig_gpu_that_is_lost_keeps_its_holders():
+    """Its MIG devices are known without their readings: nobody has let them go."""
+    lost = mig_gpu([mig(None, memory=None)], up=False, memory=None)
+    resource = "nvidia.com/mig-3g.5gb"
+    result = join(lost, held("a", MIG, resource=resource), whole(MIG, resource), workloads())
+    assert (row(result, "a").slices, result.gpus[0].holders, result.gpus[0].mig_slices_free) == (1, 1, None)
+    assert (row(result, "a").memory_used, result.gpus[0].memory_entitled) == (None, None)
 
 
 def test_a_process_of_unknown_size_makes_its_container_s_sum_unknown():

@@ -177,7 +177,7 @@ def bare() -> Snapshot:
     mig = DeviceKey("GPU-x", "MIG-x")
     return Snapshot(
         timestamp=NOW,
-        sequence=0,
+        sequence=1,
         node=NodeRow(name="node"),
         gpus=(GpuRow(identity=identity, reading=GpuReading(identity=identity)),),
         migs=(MigRow(device=mig, reading=MigReading(uuid="MIG-x", gi=0, ci=0)),),

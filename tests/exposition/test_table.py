@@ -50,6 +50,11 @@ def test_an_unknown_value_is_absent(bare, family) -> None:
     assert (family.name in OBSERVED) == bool(re.search(rf"^{family.name}[ {{]", _text(bare), re.MULTILINE))
 
 
+def test_before_the_first_poll_no_process_view_is_claimed(bare) -> None:
+    """Whether processes can be seen is not known before anybody has looked."""
+    assert "gpuslice_process_view" not in _text(replace(bare, sequence=0))
+
+
 @each_family
 def test_a_lost_gpu_says_nothing_but_its_name(full, family) -> None:
     """Of a GPU that does not answer only its identity, its being down and what is held on it are printed."""

@@ -68,8 +68,8 @@ def test_the_compute_mode_alone_is_no_mps():
 def test_nothing_offered_and_nothing_held():
     """Where the kubelet tells what it offers, a GPU that is not in it belongs to nobody."""
     assert mode(gpu(), [], []) == ("none", "none", False)
-    assert mode(gpu(), [], None) == ("unknown", "none", False)
-    assert mode(GpuReading(identity=gpu().identity, up=False), [], []) == ("unknown", "none", False)
+    assert mode(gpu(), [], None) == ("unknown", "", False)
+    assert mode(GpuReading(identity=gpu().identity, up=False), [], []) == ("unknown", "", False)
 
 
 def test_mig():
@@ -137,3 +137,9 @@ def test_a_kubelet_that_never_answered(node: GpuReading):
     assert not holdings.known
     assert holdings.holdings == ()
     assert set(holdings.devices.values()) == {DeviceSharing()}
+
+
+def test_a_replicated_gpu_that_tells_nothing_is_in_no_known_mode():
+    """Without its compute mode and its processes, MPS cannot be told from time-slicing."""
+    lost = GpuReading(identity=gpu().identity, up=False, mig_enabled=False)
+    assert mode(lost, [], replicas(2)) == ("unknown", "", False)

@@ -53,12 +53,11 @@ def test_static_pod_has_a_hash_for_a_uid(tmp_path):
 
 
 def test_order_is_by_namespace_name_and_uid(tmp_path):
-    """The order does not depend on that of the directory, and a pod made anew stands there twice."""
-    for name in (f"b_a_{UID}", f"a_z_{UID}", f"a-a_b_{STATIC}", f"a_c_{OTHER_UID}", f"a_c_{UID}"):
+    """The order does not depend on that of the directory."""
+    for name in (f"b_a_{UID}", f"a_z_{UID}", f"a-a_b_{STATIC}", f"a_c_{UID}"):
         (tmp_path / name).mkdir()
     expected = [
         pod(UID, "a", "c"),
-        pod(OTHER_UID, "a", "c"),
         pod(UID, "a", "z"),
         pod(STATIC, "a-a", "b"),
         pod(UID, "b", "a"),
@@ -140,8 +139,18 @@ def test_unreadable_directory_costs_only_what_it_holds(open_folder, locked, mode
 
 
 def test_pods_are_indexed_by_uid(tmp_path):
-    """Pods are found by uid, also two that had one name after the other."""
+    """Pods are found by uid."""
     (tmp_path / f"a_c_{UID}").mkdir()
-    (tmp_path / f"a_c_{OTHER_UID}").mkdir()
+    (tmp_path / f"a_d_{OTHER_UID}").mkdir()
     index = index_pods(read_pod_logs(tmp_path))
-    assert {UID: pod(UID, "a", "c"), OTHER_UID: pod(OTHER_UID, "a", "c")} == index
+    assert {UID: pod(UID, "a", "c"), OTHER_UID: pod(OTHER_UID, "a", "d")} == index
+
+
+@pytest.mark.parametrize("youngest", [UID, OTHER_UID])
+def test_of_two_pods_of_one_name_the_youngest_has_it(tmp_path, youngest):
+    """What a pod left behind that was made anew under its name is not the new one's."""
+    for age, uid in enumerate((youngest, OTHER_UID if youngest == UID else UID)):
+        directory = tmp_path / f"a_c_{uid}"
+        directory.mkdir()
+        os.utime(directory, (1000 - age, 1000 - age))
+    assert (pod(youngest, "a", "c"),) == read_pod_logs(tmp_path)

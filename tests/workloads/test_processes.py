@@ -187,9 +187,9 @@ def test_process_follows_its_cgroup(tmp_path):
 
 @pytest.mark.parametrize("own", [UID, None])
 def test_sibling_is_in_the_own_pod_as_far_as_that_is_known(tmp_path, own):
-    """A container of the own pod gets the own uid; without it, it is in no other pod."""
+    """A container of the own pod gets the own uid; without it, it is in a pod, and which is not known."""
     write_process(tmp_path, 100, SIBLING)
-    expected = ProcessPlace(pid=100, known=True, pod_uid=own, container_id=ID)
+    expected = ProcessPlace(pid=100, known=True, pod_uid=own, container_id=ID) if own else unknown()
     assert {100: expected} == ProcessTable(tmp_path, own_pod_uid=own).read(dict.fromkeys([100], 20.0))
 
 

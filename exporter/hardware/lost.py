@@ -1,0 +1,39 @@
+"""What is still known of a GPU that does not answer: who it is, and how it was cut."""
+
+import time
+from collections import Counter
+from dataclasses import replace
+
+from exporter.model import GpuReading, MigReading
+
+
+def without_values(reading: GpuReading) -> GpuReading:
+    """Keep the identity and the MIG devices of a GPU, so that what is held on it keeps its place."""
+    return GpuReading(
+        identity=reading.identity,
+        up=False,
+        read_at=time.time(),
+        read_monotonic=time.monotonic(),
+        mig_enabled=reading.mig_enabled,
+        mig_slices=reading.mig_slices,
+        mig=None if reading.mig is None else tuple(map(_bare, reading.mig)),
+    )
+
+
+def with_untold(
+    told: tuple[MigReading, ...] | None, before: tuple[MigReading, ...] | None
+) -> tuple[MigReading, ...] | None:
+    """Add to the MIG devices that were told those of the last sweep, bare, whose place was not."""
+    if before is None:
+        return told
+    found = told or ()
+    places = {(device.gi, device.ci) for device in found}
+    uuids = {device.uuid for device in found}
+    rest = [each for each in before if (each.gi, each.ci) not in places and each.uuid not in uuids]
+    devices = sorted((*found, *map(_bare, rest)), key=lambda device: (device.gi, device.ci))
+    sharers = Counter(device.gi for device in devices)
+    return tuple(replace(device, memory_shared=sharers[device.gi] > 1) for device in devices)
+
+
+def _bare(device: MigReading) -> MigReading:
+    return replace(device, memory=None, processes=None)
