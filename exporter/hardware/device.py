@@ -106,7 +106,7 @@ def identify(calls: Calls, handle: Any, uuid: str, index: int) -> GpuIdentity:
         index=index,
         minor=calls.ask(uuid, "nvmlDeviceGetMinorNumber", handle),
         model=calls.ask(uuid, "nvmlDeviceGetName", handle) or "",
-        pci_bus_id=_text(pci.busId) if pci is not None else "",
+        pci_bus_id=_bus_id(pci) if pci is not None else "",
         serial=calls.ask(uuid, "nvmlDeviceGetSerial", handle),
         architecture=ARCHITECTURES.get(calls.ask(uuid, "nvmlDeviceGetArchitecture", handle)),
     )
@@ -138,5 +138,7 @@ def _clocks(calls: Calls, uuid: str, handle: Any) -> dict[Clock, int]:
     return {name: megahertz for name, megahertz in found.items() if megahertz is not None}
 
 
-def _text(value: bytes | str) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else value
+def _bus_id(pci: Any) -> str:
+    # The binding's own way to the field raises where the bytes are no UTF-8.
+    raw: bytes = object.__getattribute__(pci, "busId")
+    return raw.decode(errors="replace")

@@ -10,6 +10,8 @@ from exporter.commands.record_mask import Mask
 from exporter.demo import catalog
 from exporter.demo.scenario import Scenario, dump, parse
 from exporter.model import (
+    Allocation,
+    Allocations,
     ContainerRef,
     DeviceKey,
     DeviceProcess,
@@ -18,6 +20,7 @@ from exporter.model import (
     GpuReading,
     HardwareReading,
     Memory,
+    OfferedDevice,
     PodIdentity,
     ProcessPlace,
     Snapshot,
@@ -205,3 +208,18 @@ def test_a_mask_gives_the_same_name_to_the_same():
     assert mask.name("container", "ml/a") == "container-1"
     assert (mask.uid(""), Mask(on=False).uid(STATIC_UID)) == ("", STATIC_UID)
     assert Mask(on=False).name("pod", "ml/a") == "a"
+
+
+def test_other_device_plugins_are_left_out():
+    """What they call their devices may name people and places; an odd id of a GPU resource is replaced."""
+    ref = ContainerRef("ml", "a", "main")
+    allocated = (
+        Allocation(ref, "acme.internal/hsm", "hsm-paris-rack7"),
+        Allocation(ref, "nvidia.com/gpu", "paris-gpu-7"),
+    )
+    offered = tuple(OfferedDevice(each.resource, each.device_id) for each in allocated)
+    allocations = Allocations(allocated=allocated, offered=offered, api_version="v1", read_at=0.0)
+    text = dump(recorded_from(Evidence(allocations=allocations), "node", Mask()))
+    assert "paris" not in text
+    assert "acme" not in text
+    assert "nvidia.com/gpu" in text

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pynvml
 import pytest
 
-from tests.hardware.making import Clock, Driver
+from tests.hardware.making import Clock, Driver, gpu, process
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +20,8 @@ def _binding() -> Iterator[None]:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Put the sweeps on a clock that stands still until it is moved."""
     clock = Clock()
-    monkeypatch.setattr("exporter.hardware.sweep.time", clock)
+    for module in ("sweep", "calls", "lost"):
+        monkeypatch.setattr(f"exporter.hardware.{module}.time", clock)
     return clock
 
 
@@ -30,3 +31,11 @@ def driver() -> Iterator[Driver]:
     driver = Driver()
     yield driver
     driver.library.release()
+
+
+@pytest.fixture
+def two(driver: Driver) -> Driver:
+    """Give two GPUs that could be cut and are not, with a process each."""
+    a, b = (gpu(name, mig={"enabled": False}) for name in "ab")
+    driver.become(a, b, host_processes=[process(41, "GPU-a"), process(42, "GPU-b")])
+    return driver

@@ -9,6 +9,8 @@ from exporter.demo.nvml import FakeNvml
 from exporter.demo.present import present
 from exporter.demo.scenario import parse
 from exporter.demo.schema import NvmlError, NvmlHang
+from exporter.hardware.sweep import Sweeper
+from exporter.model import GpuReading
 from tests.hardware import tiny
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -124,9 +126,32 @@ def instance(name: str, gi: int, **changes: Any) -> dict[str, Any]:
     return cut | changes
 
 
+SMALL = instance("small", gi=7, start=6)
+LARGE = instance(
+    "large",
+    gi=2,
+    start=0,
+    profile="3g.8gb",
+    memory_bytes="7424 MiB",
+    size=4,
+    multiprocessors=42,
+    reserved="16 MiB",
+)
+
+
 def process(pid: int, device: str, **changes: Any) -> dict[str, Any]:
     """Make a process that holds 1 GiB of a device; goes among ``host_processes``."""
     return {"pid": pid, "device": device, "command": "train", "memory": "1 GiB"} | changes
+
+
+def sweep(sweeper: Sweeper) -> dict[str, GpuReading]:
+    """Sweep once; return the readings by uuid."""
+    return {reading.identity.uuid: reading for reading in sweeper.sweep()}
+
+
+def ups(sweeper: Sweeper) -> dict[str, bool]:
+    """Sweep once; return which GPUs are up, in the order in which they were read."""
+    return {name: reading.up for name, reading in sweep(sweeper).items()}
 
 
 def refuse(driver: Driver, function: str, code: int, devices: set[str]) -> None:

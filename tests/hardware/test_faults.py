@@ -1,14 +1,17 @@
 """Sweeps over a node on which something goes wrong: what it costs, and how it ends."""
 
+from typing import Any
+
 import pytest
 
 from exporter.hardware import NvmlSource
 from exporter.hardware.library import DriverError
-from exporter.hardware.sweep import REOPEN_EVERY_SECONDS, Sweeper
-from exporter.model import GpuReading
-from tests.hardware.making import Clock, Driver, gpu, process
+from exporter.hardware.sweep import Sweeper
+from tests.hardware import tiny
+from tests.hardware.making import Driver, sweep, ups
 
 INIT = "nvmlInitWithFlags"
+SERIAL = "nvmlDeviceGetSerial"
 POWER = "nvmlDeviceGetPowerUsage"
 READINGS = (
     POWER,
@@ -24,24 +27,6 @@ READINGS = (
     "nvmlDeviceGetUtilizationRates",
     "nvmlDeviceGetClockInfo",
 )
-
-
-@pytest.fixture
-def two(driver: Driver) -> Driver:
-    """Two GPUs that could be cut and are not, with a process each."""
-    a, b = (gpu(name, mig={"enabled": False}) for name in "ab")
-    driver.become(a, b, host_processes=[process(41, "GPU-a"), process(42, "GPU-b")])
-    return driver
-
-
-def sweep(sweeper: Sweeper) -> dict[str, GpuReading]:
-    """Sweep once; return the readings by uuid."""
-    return {reading.identity.uuid: reading for reading in sweeper.sweep()}
-
-
-def ups(sweeper: Sweeper) -> dict[str, bool]:
-    """Sweep once; return which GPUs are up."""
-    return {name: reading.up for name, reading in sweep(sweeper).items()}
 
 
 def refused(sweeper: Sweeper) -> str:
@@ -66,55 +51,6 @@ def test_a_call_without_permission_costs_its_reading_alone(two: Driver):
     assert sweep(sweeper)["GPU-a"].power_milliwatts == 20_000
 
 
-@pytest.mark.parametrize(
-    "function",
-    [
-        "nvmlDeviceGetHandleByIndex_v2",
-        "nvmlDeviceGetUUID",
-        "nvmlDeviceGetMigMode",
-        "nvmlDeviceGetMemoryInfo_v2",
-        POWER,
-        "nvmlDeviceGetFieldValues",
-        "nvmlDeviceGetComputeRunningProcesses_v3",
-        "nvmlDeviceGetProcessUtilization",
-        None,
-    ],
-)
-@pytest.mark.parametrize("code", ["GPU_IS_LOST", "GPU_NOT_FOUND"])
-def test_a_gpu_that_is_lost_is_down_and_the_others_are_not_touched(
-    two: Driver, function: str | None, code: str
-):
-    """Wherever in its sweep a GPU goes, nothing of it is told but who it was, and the next one is read."""
-    sweeper = Sweeper(None, two.library)
-    before = sweep(sweeper)
-    two.fail(code, function, "GPU-a")
-    after = sweep(sweeper)
-    gone = after["GPU-a"]
-    assert gone == GpuReading(
-        identity=before["GPU-a"].identity, up=False, read_at=gone.read_at, read_monotonic=gone.read_monotonic
-    )
-    assert after["GPU-b"].up
-    assert [found.pid for found in after["GPU-b"].processes] == [42]
-    assert sweeper.gpu_count == 2
-    assert sum(sweeper.calls.errors.values()) == 1
-
-
-@pytest.mark.parametrize("function", ["nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetName", POWER])
-def test_a_gpu_that_was_lost_before_the_first_sweep_is_known_by_its_uuid(two: Driver, function: str):
-    """A GPU that told its uuid before it went is down, not absent."""
-    two.fail("GPU_IS_LOST", function, "GPU-a")
-    assert ups(Sweeper(None, two.library)) == {"GPU-b": True, "GPU-a": False}
-
-
-def test_facts_that_were_not_told_at_first_are_asked_again(two: Driver):
-    """A GPU that was lost while it told who it is tells the rest when it is back."""
-    two.fail("GPU_IS_LOST", "nvmlDeviceGetName", "GPU-a")
-    sweeper = Sweeper(None, two.library)
-    assert not sweep(sweeper)["GPU-a"].identity.model
-    two.recover()
-    assert sweep(sweeper)["GPU-a"].identity.model == "NVIDIA Test"
-
-
 @pytest.mark.parametrize("functions", [READINGS, (None,)])
 def test_a_gpu_of_which_nothing_can_be_read_is_down(two: Driver, functions: tuple[str | None, ...]):
     """When every reading of a GPU fails it is down, whether or not it still says who it is."""
@@ -134,48 +70,6 @@ def test_a_gpu_that_may_not_be_found_does_not_hide_the_others(two: Driver, funct
     assert list(sweep(sweeper)) == ["GPU-b"]
     two.recover()
     assert list(sweep(sweeper)) == ["GPU-a", "GPU-b"]
-
-
-def test_for_a_lost_gpu_the_driver_is_opened_anew_once_a_minute(two: Driver, clock: Clock):
-    """Opening takes seconds, so that it is not done at every sweep, and no more once the GPU is back."""
-    sweeper = Sweeper(None, two.library)
-    sweep(sweeper)
-    two.fail("GPU_IS_LOST", None, "GPU-a")
-    opened = []
-    for _ in range(13):
-        assert ups(sweeper) == {"GPU-b": True, "GPU-a": False}
-        opened.append(two.asked(INIT))
-        clock.now += 15
-    assert opened == [1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3]
-    two.recover()
-    for _ in range(20):
-        assert ups(sweeper) == {"GPU-a": True, "GPU-b": True}
-        clock.now += 15
-    assert two.asked(INIT) <= 4
-    assert two.library.opened == 1
-
-
-def test_for_a_gpu_that_is_no_longer_enumerated_the_driver_is_opened_anew(two: Driver, clock: Clock):
-    """A GPU that fell off the bus may be missing from the list instead of failing."""
-    sweeper = Sweeper(None, two.library)
-    sweep(sweeper)
-    two.become(gpu("b"))
-    for _ in range(3):
-        assert ups(sweeper) == {"GPU-b": True, "GPU-a": False}
-        clock.now += REOPEN_EVERY_SECONDS + 1
-    assert two.asked(INIT) == 3
-
-
-@pytest.mark.parametrize("code", ["NO_PERMISSION", "INSUFFICIENT_POWER"])
-def test_for_a_gpu_that_was_never_there_the_driver_stays_open(two: Driver, clock: Clock, code: str):
-    """A GPU that this container may not open, or without its power cable, is not found by opening anew."""
-    two.fail(code, "nvmlDeviceGetHandleByIndex_v2", "GPU-a")
-    sweeper = Sweeper(None, two.library)
-    for _ in range(3):
-        assert ups(sweeper) == {"GPU-b": True}
-        assert sweeper.gpu_count == 2
-        clock.now += REOPEN_EVERY_SECONDS + 1
-    assert two.asked(INIT) == 1
 
 
 def test_a_driver_that_is_loaded_later_is_found_without_a_restart(two: Driver):
@@ -235,6 +129,80 @@ def test_a_driver_that_hides_its_version_is_read_all_the_same(two: Driver):
     sweeper = Sweeper(None, two.library)
     assert ups(sweeper) == {"GPU-a": True, "GPU-b": True}
     assert (sweeper.driver.driver_version, sweeper.driver.cuda_version) == (None, "12.4")
+
+
+def test_versions_are_asked_until_they_are_told(two: Driver):
+    """A version that failed at first is told later, and asked no more."""
+    two.fail("UNKNOWN", "nvmlSystemGetDriverVersion")
+    sweeper = Sweeper(None, two.library)
+    for asked in (1, 2):
+        sweep(sweeper)
+        assert two.asked("nvmlSystemGetDriverVersion") == asked
+    two.recover()
+    for _ in range(2):
+        sweep(sweeper)
+        assert sweeper.driver.driver_version == "550.90.07"
+    assert two.asked("nvmlSystemGetDriverVersion") == 3
+
+
+def test_facts_of_a_gpu_are_asked_until_they_are_told(two: Driver):
+    """A serial that failed is asked again; one that the board does not have is not."""
+    two.fail("UNKNOWN", SERIAL, "GPU-a")
+    two.fail("NOT_SUPPORTED", SERIAL, "GPU-b")
+    sweeper = Sweeper(None, two.library)
+    for asked in (1, 2):
+        assert sweep(sweeper)["GPU-a"].identity.serial is None
+        assert two.asked(SERIAL, "GPU-a") == asked
+    two.recover()
+    for _ in range(2):
+        assert sweep(sweeper)["GPU-a"].identity.serial
+    assert two.asked(SERIAL, "GPU-a") == 3
+    assert two.asked(SERIAL, "GPU-b") == 1
+
+
+def test_whatever_a_gpu_makes_us_raise_costs_that_gpu_alone(two: Driver):
+    """An answer that nobody thought of is counted by the exception's name, and the next GPU is read."""
+    real = two.library.nvmlDeviceGetPciInfo_v3
+    strange = {"GPU-a"}
+
+    def pci(*arguments: Any) -> int:
+        if two.library.board.by_address[tiny.address(arguments[0])].uuid in strange:
+            raise ZeroDivisionError
+        return real(*arguments)
+
+    two.library.nvmlDeviceGetPciInfo_v3 = pci
+    sweeper = Sweeper(None, two.library)
+    assert ups(sweeper) == {"GPU-a": False, "GPU-b": True}
+    assert sweeper.calls.errors == {("GPU-a", "read", "ZeroDivisionError"): 1}
+    strange.clear()
+    assert ups(sweeper) == {"GPU-a": True, "GPU-b": True}
+
+
+def test_a_bus_address_that_is_no_text_is_readable_in_part(two: Driver):
+    """Bytes that are no UTF-8 are replaced, and nothing fails."""
+
+    def bus(_handle: Any, reference: Any) -> int:
+        reference._obj.busId = b"0000\xff:07"
+        return 0
+
+    two.library.nvmlDeviceGetPciInfo_v3 = bus
+    sweeper = Sweeper(None, two.library)
+    assert sweep(sweeper)["GPU-a"].identity.pci_bus_id == "0000\N{REPLACEMENT CHARACTER}:07"
+    assert not sweeper.calls.errors
+
+
+def test_sweeps_are_numbered_whether_they_succeed_or_not(two: Driver):
+    """A number that is left out is a sweep that a GPU was not read in."""
+    sweeper = Sweeper(None, two.library)
+    assert {reading.sweep for reading in sweep(sweeper).values()} == {1}
+    two.fail("UNKNOWN", "nvmlDeviceGetCount_v2")
+    assert refused(sweeper) == "NoCount"
+    two.recover()
+    assert {reading.sweep for reading in sweep(sweeper).values()} == {3}
+    two.fail("GPU_IS_LOST", POWER, "GPU-a")
+    sweep(sweeper)
+    two.recover()
+    assert sweep(sweeper)["GPU-a"].sweep == 5
 
 
 async def attempt(source: NvmlSource) -> str | None:

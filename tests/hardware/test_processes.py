@@ -8,7 +8,7 @@ import pytest
 from exporter.hardware.calls import Calls
 from exporter.hardware.processes import UtilizationReader, running
 from exporter.model import DeviceProcess
-from tests.hardware.making import GIB, Clock, Driver, gpu, process
+from tests.hardware.making import GIB, Driver, gpu, process
 from tests.hardware.tiny import (
     HANDLE,
     NOBODY,
@@ -260,16 +260,3 @@ def test_a_process_that_stops_is_idle_from_the_next_read():
 def test_a_figure_far_beyond_all_the_time_is_unknown():
     """Garbage is neither a busy process nor an idle one."""
     assert utilization(sample(41, 1000, 2**32 - 1), sample(42, 1001, 9)) == {41: None, 42: 9}
-
-
-def test_a_wall_clock_set_back_does_not_make_everyone_idle(monkeypatch: pytest.MonkeyPatch):
-    """Samples carry wall time: after a step back they are asked for from the beginning again."""
-    now = Clock()
-    monkeypatch.setattr("exporter.hardware.processes.time", now)
-    asked: list[int] = []
-    reader = UtilizationReader()
-    reader.read(installed(**{SAMPLES: samples(sample(41, 5000, 5), asked=asked)}), GPU, HANDLE)
-    now.wall_offset = -3600.0
-    later = installed(**{SAMPLES: samples(sample(41, 1000, 30), asked=asked)})
-    assert reader.read(later, GPU, HANDLE) == {41: 30}
-    assert asked[-1] == 0

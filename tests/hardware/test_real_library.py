@@ -72,8 +72,8 @@ async def swept(stub: Stub) -> HardwareReading:
 
 
 def same_but_time(reading: GpuReading, **expected: object) -> GpuReading:
-    """Make the expected reading, with the times of the real one."""
-    times = {"read_at": reading.read_at, "read_monotonic": reading.read_monotonic}
+    """Make the expected reading of a first sweep, with the times of the real one."""
+    times = {"sweep": 1, "read_at": reading.read_at, "read_monotonic": reading.read_monotonic}
     return GpuReading(**expected, **times, unsupported=reading.unsupported)
 
 

@@ -7,12 +7,7 @@ import pytest
 from exporter.hardware.sweep import Sweeper
 from exporter.model import DriverInfo, GpuReading, Memory
 from tests.hardware import tiny
-from tests.hardware.making import GIB, MIB, WALL, Clock, Driver, gpu, process
-
-
-def sweep(sweeper: Sweeper) -> dict[str, GpuReading]:
-    """Sweep once; return the readings by uuid."""
-    return {reading.identity.uuid: reading for reading in sweeper.sweep()}
+from tests.hardware.making import GIB, MIB, WALL, Clock, Driver, gpu, process, sweep
 
 
 def only(driver: Driver) -> GpuReading:
@@ -49,7 +44,7 @@ def test_everything_that_a_gpu_says(clock: Clock):
     assert reading.fan_percent >= 30
     assert (reading.mig_enabled, reading.mig, reading.mig_slices) == (False, (), None)
     assert (reading.read_at, reading.read_monotonic) == (WALL + clock.now, clock.now)
-    assert reading.boot_seconds == 77.5
+    assert (reading.boot_seconds, reading.sweep, reading.mig_complete) == (77.5, 1, True)
     assert [found.pid for found in reading.processes] == [41]
     assert reading.process_utilization == {41: reading.utilization_percent}
     assert sweeper.driver == DriverInfo(
@@ -65,23 +60,6 @@ def test_gpus_are_found_anew_at_every_sweep(driver: Driver):
     driver.become(gpu("a"), gpu("b"))
     assert list(sweep(sweeper)) == ["GPU-a", "GPU-b"]
     assert sweeper.gpu_count == 2
-
-
-def test_a_gpu_that_is_no_longer_enumerated_stays_as_lost(driver: Driver):
-    """It keeps its identity and tells nothing else, and the GPUs that are there are not disturbed."""
-    driver.become(gpu("a"), gpu("b"))
-    sweeper = Sweeper(None, driver.library)
-    before = sweep(sweeper)
-    driver.become(gpu("b"))
-    after = sweep(sweeper)
-    gone = after["GPU-a"]
-    assert gone == GpuReading(
-        identity=before["GPU-a"].identity, up=False, read_at=gone.read_at, read_monotonic=gone.read_monotonic
-    )
-    assert after["GPU-b"].up
-    assert sweeper.gpu_count == 1
-    driver.become(gpu("a"), gpu("b"))
-    assert sweep(sweeper)["GPU-a"].up
 
 
 def test_indices_move_and_readings_follow_their_gpu():

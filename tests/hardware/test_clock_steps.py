@@ -1,0 +1,110 @@
+"""Utilization of processes over a wall clock that is set: samples carry wall time, in microseconds."""
+
+import pytest
+
+from exporter.hardware.processes import UtilizationReader
+from tests.hardware.making import Clock
+from tests.hardware.tiny import HANDLE, installed, sample, samples
+
+GPU = "GPU-a"
+SAMPLES = "nvmlDeviceGetProcessUtilization"
+HOUR = 3600.0
+
+
+class Node:
+    """One GPU whose driver keeps its samples, and a reader of them, on a clock that can be set."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.asked: list[int] = []
+        self.records: list[dict[str, int]] = []
+        self._reader = UtilizationReader()
+
+    def run(self, pid: int, percent: int, ago: float = 0.0) -> None:
+        """Let the driver take a sample of a process, with the time of the wall clock."""
+        self.records.append(sample(pid, int((self.clock.time() - ago) * 1e6), percent))
+
+    def read(self, uuid: str = GPU) -> dict[int, int | None] | None:
+        """Read what is newer than the last sample, the driver's buffer being as long as can be."""
+        calls = installed(**{SAMPLES: samples(*self.records, asked=self.asked)})
+        return self._reader.read(calls, uuid, HANDLE)
+
+    def forget(self) -> None:
+        """Let the reader know of no GPU any more."""
+        self._reader.forget([])
+
+
+@pytest.fixture
+def node(monkeypatch: pytest.MonkeyPatch) -> Node:
+    """Give a node where one process has run and was read."""
+    clock = Clock()
+    monkeypatch.setattr("exporter.hardware.processes.time", clock)
+    node = Node(clock)
+    node.run(41, 5)
+    assert node.read() == {41: 5}
+    return node
+
+
+def test_after_a_step_back_samples_are_asked_for_from_the_beginning(node: Node):
+    """New samples look older than the last one, and are read all the same."""
+    node.clock.wall_offset = -HOUR
+    node.run(42, 30)
+    assert node.read() == {42: 30}
+    assert node.asked[-1] == 0
+
+
+def test_samples_from_before_a_step_back_do_not_hide_those_after_it(node: Node):
+    """The buffer still has samples of a time that is to come: nobody is idle for as long as the step was."""
+    node.clock.wall_offset = -HOUR
+    for percent in (30, 40, 50):
+        node.clock.now += 15
+        node.run(42, percent)
+        assert node.read() == {42: percent}
+
+
+def test_samples_from_before_a_step_back_are_ignored_for_good(node: Node):
+    """Also when the wall clock has come to their time again and the driver still has them."""
+    node.clock.wall_offset = -HOUR
+    assert node.read() == {}
+    node.clock.now += HOUR + 60
+    assert node.read() == {}
+    node.run(42, 30)
+    assert node.read() == {42: 30}
+
+
+def test_a_sample_slightly_ahead_of_the_clock_counts_after_a_step_back(node: Node):
+    """The driver's clock and ours are not read at the same moment."""
+    node.clock.wall_offset = -HOUR
+    node.run(42, 30, ago=-0.5)
+    assert node.read() == {42: 30}
+
+
+def test_without_a_step_samples_of_a_time_to_come_count(node: Node):
+    """A driver whose clock is ahead of ours by any measure is believed."""
+    node.run(42, 30, ago=-HOUR)
+    assert node.read() == {41: 5, 42: 30}
+    node.records.clear()
+    node.run(43, 20, ago=-HOUR - 15)
+    assert node.read() == {43: 20}
+
+
+@pytest.mark.parametrize("step", [HOUR, 0.5, -0.5])
+def test_a_step_forward_or_a_small_one_changes_nothing(node: Node, step: float):
+    """Time goes on from the last sample."""
+    last = node.records[-1]["timeStamp"]
+    node.clock.now += 15
+    node.clock.wall_offset = step
+    node.records.clear()
+    node.run(42, 30)
+    assert node.read() == {42: 30}
+    assert node.asked[-1] == last
+
+
+def test_each_gpu_ignores_its_own_samples(node: Node):
+    """What was ignored of a GPU is forgotten with it."""
+    assert node.read("GPU-b") == {41: 5}
+    node.clock.wall_offset = -HOUR
+    assert (node.read(GPU), node.read("GPU-b")) == ({}, {})
+    node.forget()
+    node.clock.now += HOUR + 60
+    assert node.read("GPU-b") == {41: 5}

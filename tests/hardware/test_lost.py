@@ -1,0 +1,265 @@
+"""Sweeps over a node on which a GPU is gone: what is still told of it, and how it comes back."""
+
+from typing import Any
+
+import pytest
+
+from exporter.hardware.library import DriverError
+from exporter.hardware.sweep import LONGEST_REOPEN_SECONDS, REOPEN_AFTER_SECONDS, Sweeper
+from exporter.model import GpuReading
+from tests.hardware.making import LARGE, SMALL, Clock, Driver, gpu, instance, process, sweep, ups
+
+INIT = "nvmlInitWithFlags"
+POWER = "nvmlDeviceGetPowerUsage"
+FIND = "nvmlDeviceGetHandleByIndex_v2"
+MIGS = ["MIG-large", "MIG-small"]
+
+
+def only_known(before: GpuReading, gone: GpuReading) -> GpuReading:
+    """Make the reading of a GPU that tells nothing any more, with the times of the real one."""
+    return GpuReading(
+        identity=before.identity,
+        up=False,
+        mig_enabled=before.mig_enabled,
+        mig_slices=before.mig_slices,
+        mig=before.mig,
+        read_at=gone.read_at,
+        read_monotonic=gone.read_monotonic,
+    )
+
+
+def opened(driver: Driver, sweeper: Sweeper, clock: Clock, seconds: float, sweeps: int) -> list[int]:
+    """Sweep so often, so far apart; return how often the driver had been opened after each sweep."""
+    counts = []
+    for _ in range(sweeps):
+        sweep(sweeper)
+        counts.append(driver.asked(INIT))
+        clock.now += seconds
+    return counts
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        FIND,
+        "nvmlDeviceGetUUID",
+        "nvmlDeviceGetMigMode",
+        "nvmlDeviceGetMemoryInfo_v2",
+        POWER,
+        "nvmlDeviceGetFieldValues",
+        "nvmlDeviceGetComputeRunningProcesses_v3",
+        "nvmlDeviceGetProcessUtilization",
+        None,
+    ],
+)
+@pytest.mark.parametrize("code", ["GPU_IS_LOST", "GPU_NOT_FOUND"])
+def test_a_gpu_that_is_lost_is_down_and_the_others_are_not_touched(
+    two: Driver, function: str | None, code: str
+):
+    """Wherever in its sweep a GPU goes, nothing of it is told but what it is, and the next one is read."""
+    sweeper = Sweeper(None, two.library)
+    before = sweep(sweeper)
+    two.fail(code, function, "GPU-a")
+    after = sweep(sweeper)
+    assert after["GPU-a"] == only_known(before["GPU-a"], after["GPU-a"])
+    assert after["GPU-b"].up
+    assert [found.pid for found in after["GPU-b"].processes] == [42]
+    assert sweeper.gpu_count == 2
+    assert sweeper.calls.failures() == 1
+
+
+@pytest.mark.parametrize("gone", ["lost", "lost among its devices", "vanished"])
+def test_a_gpu_that_is_gone_keeps_its_mig_devices_without_values(gone: str):
+    """What is held on them keeps its place as long as the GPU is gone, and is read when it is back."""
+    a, b = gpu("a", SMALL, LARGE), gpu("b")
+    driver = Driver(a, b, host_processes=[process(41, "MIG-small")])
+    sweeper = Sweeper(None, driver.library)
+    before = sweep(sweeper)["GPU-a"]
+    if gone == "vanished":
+        driver.become(b)
+    else:
+        function = "nvmlDeviceGetMemoryInfo_v2" if "among" in gone else None
+        driver.fail("GPU_IS_LOST", function, "MIG-small" if function else "GPU-a")
+    for _ in range(2):
+        reading = sweep(sweeper)["GPU-a"]
+        assert (reading.up, reading.mig_enabled, reading.mig_slices) == (False, True, 7)
+        assert [device.uuid for device in reading.mig] == MIGS
+        assert [(device.memory, device.processes) for device in reading.mig] == [(None, None)] * 2
+        assert [device.profile for device in reading.mig] == [device.profile for device in before.mig]
+    driver.recover()
+    driver.become(a, b)
+    back = sweep(sweeper)["GPU-a"]
+    assert back.up
+    assert all(device.memory is not None for device in back.mig)
+
+
+@pytest.mark.parametrize("function", ["nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetName", POWER])
+def test_a_gpu_that_was_lost_before_the_first_sweep_is_known_by_its_uuid(two: Driver, function: str):
+    """A GPU that told its uuid before it went is down, not absent."""
+    two.fail("GPU_IS_LOST", function, "GPU-a")
+    assert ups(Sweeper(None, two.library)) == {"GPU-b": True, "GPU-a": False}
+
+
+def test_facts_that_were_not_told_at_first_are_asked_again(two: Driver):
+    """A GPU that was lost while it told who it is tells the rest when it is back."""
+    two.fail("GPU_IS_LOST", "nvmlDeviceGetName", "GPU-a")
+    sweeper = Sweeper(None, two.library)
+    assert not sweep(sweeper)["GPU-a"].identity.model
+    two.recover()
+    assert sweep(sweeper)["GPU-a"].identity.model == "NVIDIA Test"
+
+
+def test_a_gpu_that_is_no_longer_enumerated_stays_as_lost(driver: Driver):
+    """It keeps what it is and tells nothing else, and the GPUs that are there are not disturbed."""
+    driver.become(gpu("a"), gpu("b"))
+    sweeper = Sweeper(None, driver.library)
+    before = sweep(sweeper)
+    driver.become(gpu("b"))
+    after = sweep(sweeper)
+    assert after["GPU-a"] == only_known(before["GPU-a"], after["GPU-a"])
+    assert after["GPU-b"].up
+    assert sweeper.gpu_count == 1
+    driver.become(gpu("a"), gpu("b"))
+    assert sweep(sweeper)["GPU-a"].up
+
+
+def test_for_a_lost_gpu_the_driver_is_opened_anew_at_growing_distances(two: Driver, clock: Clock):
+    """Opening costs the healthy seconds: after one minute, then two, then four, and not once it is back."""
+    sweeper = Sweeper(None, two.library)
+    sweep(sweeper)
+    two.fail("GPU_IS_LOST", None, "GPU-a")
+    assert opened(two, sweeper, clock, 15, 32) == [1] * 5 + [2] * 9 + [3] * 17 + [4]
+    two.recover()
+    assert ups(sweeper) == {"GPU-a": True, "GPU-b": True}
+    assert opened(two, sweeper, clock, LONGEST_REOPEN_SECONDS, 5) == [4] * 5
+    assert two.library.opened == 1
+
+
+def test_the_distances_grow_up_to_the_longest(two: Driver, clock: Clock):
+    """A GPU that is lost for days is still tried."""
+    sweeper = Sweeper(None, two.library)
+    two.fail("GPU_IS_LOST", POWER, "GPU-a")
+    assert opened(two, sweeper, clock, LONGEST_REOPEN_SECONDS + 1, 12) == list(range(1, 13))
+
+
+def test_another_lost_gpu_is_tried_soon(two: Driver, clock: Clock):
+    """The distances begin anew when it is not the same GPUs that are lost."""
+    sweeper = Sweeper(None, two.library)
+    two.fail("GPU_IS_LOST", POWER, "GPU-a")
+    assert opened(two, sweeper, clock, LONGEST_REOPEN_SECONDS + 1, 6)[-1] == 6
+    clock.now -= LONGEST_REOPEN_SECONDS
+    two.fail("GPU_IS_LOST", POWER, "GPU-b")
+    assert opened(two, sweeper, clock, REOPEN_AFTER_SECONDS + 1, 3) == [6, 7, 7]
+
+
+def test_a_driver_that_cannot_be_opened_does_not_grow_the_distances(two: Driver, clock: Clock):
+    """Only a reopened driver under which the same GPU is still lost is a try in vain."""
+    sweeper = Sweeper(None, two.library)
+    two.fail("GPU_IS_LOST", POWER, "GPU-a")
+    sweep(sweeper)
+    clock.now += REOPEN_AFTER_SECONDS + 1
+    real, two.library.nvmlInitWithFlags = two.library.nvmlInitWithFlags, lambda *_: 999
+    for _ in range(5):
+        with pytest.raises(DriverError, match="cannot be initialised"):
+            sweep(sweeper)
+        clock.now += LONGEST_REOPEN_SECONDS
+    two.library.nvmlInitWithFlags = real
+    assert opened(two, sweeper, clock, 2 * REOPEN_AFTER_SECONDS + 1, 2) == [2, 3]
+
+
+def test_for_a_gpu_that_is_no_longer_enumerated_the_driver_is_opened_anew(two: Driver, clock: Clock):
+    """A GPU that fell off the bus may be missing from the list instead of failing."""
+    sweeper = Sweeper(None, two.library)
+    sweep(sweeper)
+    two.become(gpu("b"))
+    assert ups(sweeper) == {"GPU-b": True, "GPU-a": False}
+    clock.now += REOPEN_AFTER_SECONDS + 1
+    assert ups(sweeper) == {"GPU-b": True, "GPU-a": False}
+    assert two.asked(INIT) == 2
+
+
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("code", ["NO_PERMISSION", "INSUFFICIENT_POWER"])
+def test_for_a_gpu_that_may_not_be_opened_the_driver_stays_open(
+    two: Driver, clock: Clock, code: str, known: bool
+):
+    """A GPU that refuses us, or is without its power cable, is not lost, also when it was read before."""
+    sweeper = Sweeper(None, two.library)
+    if known:
+        sweep(sweeper)
+    two.fail(code, FIND, "GPU-a")
+    for _ in range(3):
+        assert ups(sweeper) == {"GPU-b": True} | ({"GPU-a": False} if known else {})
+        assert sweeper.gpu_count == 2
+        clock.now += LONGEST_REOPEN_SECONDS + 1
+    assert two.asked(INIT) == 1
+
+
+def slow(driver: Driver, clock: Clock, function: str, uuid: str, seconds: list[float]) -> None:
+    """Let a call about one GPU, and its MIG devices, take the last of these seconds."""
+    real = getattr(driver.library, function)
+
+    def call(*arguments: Any) -> int:
+        before = driver.asked(function, uuid)
+        answer = real(*arguments)
+        clock.now += seconds[-1] if driver.asked(function, uuid) > before else 0.0
+        return answer
+
+    setattr(driver.library, function, call)
+
+
+@pytest.mark.parametrize("function", ["nvmlDeviceGetUUID", "nvmlDeviceGetMigMode", POWER])
+@pytest.mark.parametrize("known", [False, True])
+def test_a_gpu_that_is_too_slow_is_down_and_has_its_turn_last(clock: Clock, function: str, known: bool):
+    """It costs its own budget once per sweep, is no lost GPU, and has its place again once it answers."""
+    seconds = [6.0 if not known else 0.0]
+    driver = Driver(gpu("a", SMALL), gpu("b"))
+    slow(driver, clock, function, "GPU-a", seconds)
+    sweeper = Sweeper(None, driver.library)
+    if known:
+        sweep(sweeper)
+        seconds.append(6.0)
+    began = clock.now
+    assert ups(sweeper) == {"GPU-a": False, "GPU-b": True}
+    assert clock.now == began + 6.0
+    clock.now += LONGEST_REOPEN_SECONDS
+    reading = sweep(sweeper)
+    assert list(reading) == ["GPU-b", "GPU-a"]
+    assert (len(reading["GPU-a"].mig), reading["GPU-a"].up) == (1 if known else 0, False)
+    assert {(device, error) for device, _, error in sweeper.calls.errors} == {("GPU-a", "TooSlow")}
+    seconds.append(0.0)
+    assert ups(sweeper) == {"GPU-b": True, "GPU-a": True}
+    assert ups(sweeper) == {"GPU-a": True, "GPU-b": True}
+    assert driver.asked(INIT) == 1
+
+
+def test_a_gpu_that_is_too_slow_to_be_found_is_not_lost(two: Driver, clock: Clock):
+    """Before it has told its uuid nobody knows which GPU it is; the one that is missing is down."""
+    seconds = [0.0]
+    slow(two, clock, FIND, "GPU-a", seconds)
+    sweeper = Sweeper(None, two.library)
+    sweep(sweeper)
+    seconds.append(6.0)
+    assert opened(two, sweeper, clock, LONGEST_REOPEN_SECONDS, 3) == [1, 1, 1]
+    assert ups(sweeper) == {"GPU-b": True, "GPU-a": False}
+    assert sweeper.calls.errors == {("", "nvmlDeviceGetUUID", "TooSlow"): 4}
+
+
+def test_the_budget_is_that_of_one_gpu(clock: Clock):
+    """Many GPUs that each take their time are all read."""
+    driver = Driver(*(gpu(name) for name in "abc"))
+    for name in "abc":
+        slow(driver, clock, POWER, f"GPU-{name}", [4.0])
+    assert ups(Sweeper(None, driver.library)) == {f"GPU-{name}": True for name in "abc"}
+
+
+def test_a_lost_gpu_leaves_no_mig_device_that_was_cut_later():
+    """A GPU that comes back cut differently has its new devices only."""
+    driver = Driver(gpu("a", SMALL))
+    sweeper = Sweeper(None, driver.library)
+    sweep(sweeper)
+    driver.fail("GPU_IS_LOST", None, "GPU-a")
+    sweep(sweeper)
+    driver.recover()
+    driver.become(gpu("a", instance("new", gi=3)))
+    assert [device.uuid for device in sweep(sweeper)["GPU-a"].mig] == ["MIG-new"]

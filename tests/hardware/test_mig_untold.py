@@ -1,0 +1,165 @@
+"""MIG on a GPU that does not tell how it is cut: what was known stays, marked as incomplete."""
+
+import pytest
+
+from exporter.hardware.sweep import Sweeper
+from exporter.model import GpuReading
+from tests.hardware.making import LARGE, SMALL, Driver, gpu, process, refuse, sweep
+
+MODE = "nvmlDeviceGetMigMode"
+SLOTS = "nvmlDeviceGetMaxMigDeviceCount"
+SLOT_CALLS = (
+    "nvmlDeviceGetMigDeviceHandleByIndex",
+    "nvmlDeviceGetUUID",
+    "nvmlDeviceGetGpuInstanceId",
+    "nvmlDeviceGetComputeInstanceId",
+)
+
+
+def again(sweeper: Sweeper) -> GpuReading:
+    """Sweep and return the reading of the one GPU."""
+    [reading] = sweeper.sweep()
+    return reading
+
+
+def layout(reading: GpuReading) -> tuple[bool | None, int | None, list[str] | None, bool]:
+    """Return mode, slots, MIG devices, and whether those are all."""
+    uuids = None if reading.mig is None else [device.uuid for device in reading.mig]
+    return reading.mig_enabled, reading.mig_slices, uuids, reading.mig_complete
+
+
+def test_mig_without_devices_is_not_mig_without_answer():
+    """A GPU that is not cut has none; one that never said how many slots it has has unknown ones."""
+    driver = Driver(gpu("a", mig={"enabled": True}))
+    assert layout(again(Sweeper(None, driver.library))) == (True, 7, [], True)
+    driver.fail("UNKNOWN", SLOTS)
+    sweeper = Sweeper(None, driver.library)
+    for _ in range(2):
+        assert layout(again(sweeper)) == (True, None, None, False)
+    driver.recover()
+    assert layout(again(sweeper)) == (True, 7, [], True)
+
+
+def test_a_mode_that_was_never_told_is_unknown():
+    """It is neither on nor off, until it is told."""
+    driver = Driver(gpu("a", SMALL))
+    driver.fail("UNKNOWN", MODE)
+    sweeper = Sweeper(None, driver.library)
+    for _ in range(2):
+        assert layout(again(sweeper)) == (None, None, None, False)
+    driver.recover()
+    assert layout(again(sweeper)) == (True, 7, ["MIG-small"], True)
+
+
+@pytest.mark.parametrize("function", [MODE, SLOTS])
+def test_a_layout_that_is_not_told_is_that_of_the_last_sweep(function: str):
+    """The MIG devices stay without values, and the GPU's other readings are not touched."""
+    driver = Driver(gpu("a", SMALL, LARGE), host_processes=[process(41, "MIG-small")])
+    sweeper = Sweeper(None, driver.library)
+    again(sweeper)
+    driver.fail("UNKNOWN", function)
+    for _ in range(2):
+        reading = again(sweeper)
+        assert layout(reading) == (True, 7, ["MIG-large", "MIG-small"], False)
+        assert [(device.memory, device.processes) for device in reading.mig] == [(None, None)] * 2
+        assert (reading.processes, reading.process_utilization) == (None, None)
+        assert (reading.up, reading.power_milliwatts is not None) == (True, True)
+    driver.recover()
+    reading = again(sweeper)
+    assert layout(reading) == (True, 7, ["MIG-large", "MIG-small"], True)
+    assert all(device.memory is not None for device in reading.mig)
+    assert driver.asked("nvmlDeviceGetAttributes_v2", "MIG-small") == 1
+    assert driver.asked("nvmlDeviceGetUtilizationRates", "GPU-a") == 1
+
+
+def test_a_mode_that_is_not_told_of_a_whole_gpu_is_unknown():
+    """A GPU that was whole has no MIG devices to keep; it may have been cut since."""
+    driver = Driver(gpu("a", mig={"enabled": False}), host_processes=[process(41, "GPU-a")])
+    sweeper = Sweeper(None, driver.library)
+    assert layout(again(sweeper)) == (False, None, [], True)
+    driver.fail("UNKNOWN", MODE)
+    assert layout(again(sweeper)) == (None, None, None, False)
+
+
+@pytest.mark.parametrize("function", SLOT_CALLS)
+@pytest.mark.parametrize("code", [3, 4, 999])
+def test_a_device_that_cannot_be_found_does_not_hide_its_neighbours(function: str, code: int):
+    """A slot that fails from the start costs its device alone, and only while it fails."""
+    driver = Driver(gpu("a", SMALL, LARGE))
+    failing = {"MIG-large"}
+    refuse(driver, function, code, failing)
+    sweeper = Sweeper(None, driver.library)
+    for _ in range(2):
+        assert layout(again(sweeper)) == (True, 7, ["MIG-small"], code == 3)
+    failing.clear()
+    assert layout(again(sweeper)) == (True, 7, ["MIG-large", "MIG-small"], True)
+
+
+@pytest.mark.parametrize("function", SLOT_CALLS)
+@pytest.mark.parametrize("code", [4, 999])
+def test_a_device_that_is_not_told_any_more_stays_beside_fresh_neighbours(function: str, code: int):
+    """It has no values, its neighbours have theirs, and what it is need not be asked again."""
+    driver = Driver(gpu("a", SMALL, LARGE), host_processes=[process(41, "MIG-small")])
+    failing: set[str] = set()
+    refuse(driver, function, code, failing)
+    sweeper = Sweeper(None, driver.library)
+    before = again(sweeper)
+    failing.add("MIG-large")
+    for _ in range(2):
+        reading = again(sweeper)
+        assert layout(reading) == (True, 7, ["MIG-large", "MIG-small"], False)
+        large, small = reading.mig
+        assert (large.memory, large.processes, large.profile) == (None, None, "3g.8gb")
+        assert small == before.mig[1]
+    failing.clear()
+    assert again(sweeper).mig == before.mig
+    assert driver.asked("nvmlDeviceGetAttributes_v2", "MIG-large") == 1
+
+
+def test_a_device_cut_anew_in_a_known_place_takes_it():
+    """While another slot fails, a new device stands where the old one stood, not beside it."""
+    driver = Driver(gpu("a", SMALL, LARGE))
+    failing: set[str] = set()
+    refuse(driver, SLOT_CALLS[0], 999, failing)
+    sweeper = Sweeper(None, driver.library)
+    again(sweeper)
+    failing.add("MIG-small")
+    driver.become(gpu("a", SMALL, LARGE | {"uuid": "MIG-other"}))
+    assert layout(again(sweeper)) == (True, 7, ["MIG-other", "MIG-small"], False)
+
+
+def test_a_device_beside_one_that_is_not_told_still_shares_its_memory():
+    """The memory of a GPU instance is not one holder's because its other compute instance is not told."""
+    halves = [LARGE | {"uuid": f"MIG-{ci}", "ci": ci, "profile": "1c.3g.8gb"} for ci in (0, 1)]
+    driver = Driver(gpu("a", *halves, SMALL))
+    failing: set[str] = set()
+    refuse(driver, SLOT_CALLS[1], 999, failing)
+    sweeper = Sweeper(None, driver.library)
+    again(sweeper)
+    failing.add("MIG-1")
+    shared = {device.uuid: device.memory_shared for device in again(sweeper).mig}
+    assert shared == {"MIG-0": True, "MIG-1": True, "MIG-small": False}
+
+
+def test_mig_that_is_turned_off_takes_the_devices_along():
+    """A mode that is told to be off is no lack of an answer."""
+    driver = Driver(gpu("a", SMALL))
+    sweeper = Sweeper(None, driver.library)
+    again(sweeper)
+    driver.become(gpu("a", mig={"enabled": False}))
+    assert layout(again(sweeper)) == (False, None, [], True)
+
+
+def test_errors_of_mig_devices_are_those_of_their_gpu():
+    """They are counted with the parent, and whose child a device was is forgotten when it is gone."""
+    driver = Driver(gpu("a", SMALL), gpu("b", LARGE))
+    for name in ("MIG-small", "MIG-large"):
+        driver.fail("UNKNOWN", "nvmlDeviceGetAttributes_v2", name)
+    sweeper = Sweeper(None, driver.library)
+    sweep(sweeper)
+    assert {device for device, _, _ in sweeper.calls.errors} == {"GPU-a", "GPU-b"}
+    assert sweeper.calls.parents == {"MIG-small": "GPU-a", "MIG-large": "GPU-b"}
+    driver.become(gpu("a"), gpu("b", LARGE))
+    sweep(sweeper)
+    assert sweeper.calls.parents == {"MIG-large": "GPU-b"}
+    assert sweeper.calls.failures() == 3
