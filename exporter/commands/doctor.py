@@ -74,7 +74,8 @@ def _checks(snapshot: Snapshot, evidence: Evidence, settings: Settings) -> Itera
 def _driver(snapshot: Snapshot, health: CollectorHealth, settings: Settings) -> Check:
     driver = snapshot.node.driver
     if health.success and driver is not None:
-        found = f"driver {driver.driver_version}, NVML {driver.nvml_version}, {snapshot.node.gpu_count} GPUs"
+        gpus = _count(snapshot.node.gpu_count or 0, "GPU")
+        found = f"driver {driver.driver_version}, NVML {driver.nvml_version}, {gpus}"
         if snapshot.node.gpu_count:
             return Check("driver", "OK", found)
         return Check("driver", "missing", found, "everything about GPUs", VISIBLE_REMEDY)
@@ -85,7 +86,7 @@ def _driver(snapshot: Snapshot, health: CollectorHealth, settings: Settings) -> 
         "missing",
         f"{health.message}; {loaded}",
         "everything about GPUs",
-        "as said; to see what it would look like: gpuslice-exporter demo",
+        "make the driver answer as said above; to see a node that has one: gpuslice-exporter demo",
     )
 
 
@@ -111,7 +112,7 @@ def _gpu(row: GpuRow) -> Check:
         )
         if value is None
     ]
-    found = f"{row.identity.model}, {row.sharing}, {len(reading.unsupported)} calls not supported"
+    found = f"{row.identity.model}, {row.sharing}, {_count(len(reading.unsupported), 'call')} not supported"
     if not missing:
         return Check(name, "OK", found)
     lost = f"{' and '.join(missing)} of this GPU"
@@ -188,3 +189,7 @@ def _names(health: CollectorHealth, evidence: Evidence, settings: Settings) -> C
         "which container of a pod uses a device, where several of the pod hold it",
         f"a kubelet from 1.37 on, with {settings.pods_api_socket.parent} mounted",
     )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import sys
 from dataclasses import replace
 
 from exporter.commands.node import Node
@@ -12,6 +13,8 @@ from exporter.sources import Sources
 # Opening the driver takes up to half a minute on a node whose GPUs are not kept initialised.
 PATIENCE_SECONDS = 60.0
 CLOSE_SECONDS = 1.0
+# After this long somebody who waits at a terminal wants to know why.
+SILENCE_SECONDS = 3.0
 
 
 async def poll_once(node: Node) -> tuple[Snapshot, Evidence]:
@@ -24,8 +27,16 @@ async def poll_once(node: Node) -> tuple[Snapshot, Evidence]:
         demo=node.fake is not None,
         deadline=PATIENCE_SECONDS,
     )
+    waiting = asyncio.get_running_loop().call_later(SILENCE_SECONDS, _tell_wait)
     try:
         return await poller.poll(), poller.evidence
     finally:
+        waiting.cancel()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(poller.close(), CLOSE_SECONDS)
+
+
+def _tell_wait() -> None:
+    sys.stderr.write(
+        f"gpuslice-exporter: waiting for a source that does not answer, {PATIENCE_SECONDS:.0f} s at most\n"
+    )
