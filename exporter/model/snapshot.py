@@ -81,7 +81,7 @@ class MigRow:
 class GpuRow:
     """A physical GPU with what is held on it and on its MIG devices.
 
-    ``reading`` is None while nothing fresh is known of it. ``unattributed_energy_joules`` counts.
+    ``reading`` is None where only the name is known. ``unattributed_energy_joules`` counts.
     """
 
     identity: GpuIdentity
