@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 # A kubelet that comes back is noticed at this pace, whatever the interval between polls.
 RETRY_SECONDS = 0.5
 MAX_JITTER = 1.0
+NO_LISTS = "the driver lists the processes of no device: see gpuslice_nvml_errors_total, and doctor"
 BROKEN = "the exporter's own poll fails: see its log"
 
 
@@ -102,11 +103,13 @@ class Poller:
     async def run(self) -> None:
         """Poll until cancelled, in a rhythm that keeps its phase and is not that of other nodes."""
         interval = self.settings.poll_interval
-        due = time.monotonic() + random.uniform(0, min(interval, MAX_JITTER))  # noqa: S311 - no secret
+        due = time.monotonic() + interval + random.uniform(0, min(interval, MAX_JITTER))  # noqa: S311
         while True:
+            # After an early poll the one that is due keeps its time.
+            while await self._wait(due):
+                await self._guarded_poll(early=True)
+            await self._guarded_poll()
             due = max(due + interval, time.monotonic())
-            early = await self._wait(due)
-            await self._guarded_poll(early)
 
     async def poll(self, devices: bool = True) -> Snapshot:
         """Read every source once, each within its deadline, and publish what is known.
@@ -188,7 +191,7 @@ class Poller:
         gpus = self._gpus()
         allocations = self._fresh_allocations()
         holdings = resolve_holdings(gpus, allocations, settings.resource_pattern)
-        workloads = self._workloads()
+        workloads = self._workloads(gpus)
         attribution = attribute(gpus, holdings, workloads)
         self.evidence = Evidence(
             hardware=self._sources.nvml.latest, allocations=allocations, workloads=workloads
@@ -228,13 +231,14 @@ class Poller:
             return None
         return found
 
-    def _workloads(self) -> Workloads:
+    def _workloads(self, gpus: tuple[GpuReading, ...]) -> Workloads:
         places = self._processes
+        listed = _lists_processes(gpus)
         return Workloads(
             places=places.value or {},
             pods=self._names.fresh_value(self.settings.stale_after),
-            process_view=places.health.success,
-            process_view_reason=places.health.message,
+            process_view=places.health.success and listed,
+            process_view_reason=places.health.message or ("" if listed else NO_LISTS),
         )
 
     def _node(self, workloads: Workloads, allocations: Allocations | None) -> NodeRow:
@@ -250,6 +254,12 @@ class Poller:
             nvml_errors=dict(latest.errors) if latest is not None else {},
             inconsistent=dict(self._inconsistent),
         )
+
+
+def _lists_processes(gpus: tuple[GpuReading, ...]) -> bool:
+    """Whether any device tells its processes; without devices there is nothing to tell."""
+    devices = [device for gpu in gpus if gpu.up for device in (gpu.mig or ()) or (gpu,)]
+    return not devices or any(device.processes is not None for device in devices)
 
 
 def _pids(gpus: tuple[GpuReading, ...]) -> dict[int, float | None]:

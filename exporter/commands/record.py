@@ -18,7 +18,6 @@ from exporter.demo import schema
 from exporter.demo.scenario import dump
 from exporter.model import Allocation, Allocations, ContainerRef, DriverInfo, OfferedDevice, Workloads
 from exporter.poller import Evidence
-from exporter.sharing.device_id import parse_device_id
 from exporter.sharing.nvidia import Resources
 
 NOBODY = Workloads(places={}, pods=None, process_view=False)
@@ -26,6 +25,7 @@ NO_DRIVER = tuple(
     schema.NvmlError(kind="nvml_error", function=function, code="DRIVER_NOT_LOADED")
     for function in ("nvmlInitWithFlags", "nvmlInit_v2")
 )
+GPU_SPELLINGS = ("GPU-", "MIG-", "nvidia")
 NO_KUBELET = (schema.KubeletDown(kind="kubelet_down"),)
 
 
@@ -85,7 +85,7 @@ def _offers(allocations: Allocations | None, mask: Mask) -> tuple[schema.Offer, 
 
 def _concerns_gpus(device: Allocation | OfferedDevice) -> bool:
     """Leave out what other device plugins have: it is nobody's business here."""
-    return Resources().named(device.resource) or parse_device_id(device.device_id) is not None
+    return Resources().named(device.resource) or device.device_id.startswith(GPU_SPELLINGS)
 
 
 def _processes(

@@ -22,7 +22,8 @@ DRIVER_ROOTS = (
     "/usr/local/nvidia/lib64",
     "/usr/lib/wsl/lib",
 )
-CODE_LIBRARY_NOT_FOUND = 12
+OLDER_INIT = "nvmlInit_v2"
+CODE_FUNCTION_NOT_FOUND = 13
 
 
 class DriverError(Exception):
@@ -54,7 +55,7 @@ class Library:
         self._before = pynvml.nvmlLib
         _use(self._library if self._library is not None else self._load())
         try:
-            pynvml.nvmlInit()
+            _initialise()
         except pynvml.NVMLError as error:
             _use(self._before)
             raise _driver_error(error) from None
@@ -88,6 +89,19 @@ class Library:
             "give the pod runtimeClassName nvidia with NVIDIA_VISIBLE_DEVICES=all, or name the file with "
             "--nvml-library",
         )
+
+
+def _initialise() -> None:
+    """Initialise the driver; a library that lacks what the binding calls may have an older function."""
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        older = getattr(pynvml.nvmlLib, OLDER_INIT, None)
+        if error.value != CODE_FUNCTION_NOT_FOUND or older is None:
+            raise
+        code = older()
+        if code != 0:
+            raise pynvml.NVMLError(code) from None
 
 
 def _load_path(path: Path) -> CDLL:

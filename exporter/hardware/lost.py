@@ -8,10 +8,11 @@ from exporter.model import GpuReading, MigReading
 
 
 def without_values(reading: GpuReading) -> GpuReading:
-    """Keep the identity and the MIG devices of a GPU, so that what is held on it keeps its place."""
+    """Keep who a GPU is and how it is shared, so that what is held on it keeps its place and its mode."""
     return GpuReading(
         identity=reading.identity,
         up=False,
+        compute_mode=reading.compute_mode,
         read_at=time.time(),
         read_monotonic=time.monotonic(),
         mig_enabled=reading.mig_enabled,

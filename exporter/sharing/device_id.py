@@ -1,7 +1,7 @@
 """The device ids of NVIDIA's device plugins, in every spelling.
 
 ======================================  ==========================================================
-``GPU-<uuid>``                          a whole GPU
+``GPU-<uuid>``                          a whole GPU, now and then without the ``GPU-``
 ``MIG-<uuid>``                          a MIG device
 ``MIG-GPU-<uuid>/<gi>/<ci>``            a MIG device, as drivers before R470 name it
 ``nvidia<minor>[/gi<gi>]``              a GPU or MIG device, as GKE's plugin names it
@@ -20,6 +20,7 @@ REPLICA_MARK = "::"
 # No number of a device is longer than nine digits; Python refuses to read very long ones.
 LEGACY_MIG = re.compile(r"MIG-(GPU-[^/]+)/([0-9]{1,9})/([0-9]{1,9})")
 GKE = re.compile(r"nvidia([0-9]{1,9})(?:/gi([0-9]{1,9}))?(?:/vgpu([0-9]+))?")
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 REPLICA = re.compile(r"[0-9]+")
 
 
@@ -51,4 +52,6 @@ def parse_device_id(text: str) -> DeviceId | None:
         return DeviceId(uuid=device, parent=parent, gi=int(gi), ci=int(ci), replica=replica)
     if device.startswith(("GPU-", "MIG-")) and "/" not in device:
         return DeviceId(uuid=device, replica=replica)
+    if UUID.fullmatch(device):
+        return DeviceId(uuid=f"GPU-{device}", replica=replica)
     return None

@@ -20,6 +20,7 @@ def only_known(before: GpuReading, gone: GpuReading) -> GpuReading:
     return GpuReading(
         identity=before.identity,
         up=False,
+        compute_mode=before.compute_mode,
         mig_enabled=before.mig_enabled,
         mig_slices=before.mig_slices,
         mig=before.mig,

@@ -1,5 +1,6 @@
 """The binding's pitfalls: each is shown to be there, and to do no harm."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pynvml
@@ -7,7 +8,7 @@ import pytest
 
 from exporter.hardware.calls import Calls, DeviceLostError, DriverGoneError
 from exporter.hardware.device import memory_temperature, readings
-from exporter.hardware.library import Library
+from exporter.hardware.library import DriverError, Library
 from exporter.hardware.processes import UtilizationReader, running
 from tests.hardware.tiny import (
     HANDLE,
@@ -179,6 +180,19 @@ def test_an_empty_slot_by_another_error_is_no_failure():
     calls = installed(nvmlDeviceGetMigDeviceHandleByIndex=answers(2))
     assert calls.ask("GPU-a", "nvmlDeviceGetMigDeviceHandleByIndex", HANDLE, 1) is None
     assert not calls.errors
+
+
+@pytest.mark.parametrize(("code", "opens"), [(0, True), (9, False)])
+def test_a_library_with_the_older_way_to_initialise(code: int, opens: bool):
+    """Thin libraries have only nvmlInit_v2: it is taken, and what it answers is the answer."""
+    thin = SimpleNamespace(nvmlInit_v2=lambda: code, nvmlShutdown=lambda: 0)
+    library = Library(library=thin)
+    if opens:
+        library.open()
+        library.close()
+    else:
+        with pytest.raises(DriverError, match="kernel module"):
+            library.open()
 
 
 def test_another_library_is_not_asked_through_the_functions_of_the_one_before():

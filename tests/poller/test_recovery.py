@@ -8,7 +8,7 @@ from pathlib import Path
 
 from exporter.accounting import Coverage
 from exporter.demo import catalog
-from exporter.demo.schema import KubeletHang, NvmlError, NvmlHang
+from exporter.demo.schema import KubeletDown, KubeletHang, NvmlError, NvmlHang
 from exporter.model import GpuIdentity, GpuReading
 from exporter.sources import PodNames
 from tests.poller.bench import QUICK, failing, holders, polled, running, until
@@ -35,6 +35,21 @@ async def test_a_kubelet_that_hung_is_noticed_within_two_seconds_and_costs_the_d
             assert await until(lambda: poller.snapshot.sequence > sequence, within=5) < 4
             await node.step(OVER)
             assert await until(lambda: not failing(poller.snapshot), within=5) < 2
+
+
+async def test_the_poll_for_a_returning_kubelet_does_not_put_off_the_one_that_is_due():
+    """It comes in between; the GPUs are asked at the same pace as ever."""
+    down = KubeletDown(kind="kubelet_down", at=FAULT, for_=OVER - FAULT)
+    scenario = replace(catalog.load("a10-mps"), faults=(down,))
+    async with polled(scenario, poll_interval=1.5) as (node, poller):
+        await poller.first()
+        await node.step(FAULT)
+        await poller.poll()
+        async with running(poller):
+            await node.step(OVER)
+            await until(lambda: not failing(poller.snapshot), within=2)
+            early = poller.snapshot.sequence
+            assert await until(lambda: poller.snapshot.sequence > early, within=5) < 1.5 + 1.0
 
 
 async def test_a_mig_gpu_that_fails_for_one_poll_keeps_its_holders_and_their_sums():

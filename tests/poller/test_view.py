@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from exporter.demo import catalog
+from exporter.demo.schema import NvmlError
 from tests.poller.bench import failing, health, holders, polled, rows
 
 
@@ -88,3 +89,16 @@ async def test_names_from_the_pod_logs_are_as_good():
         found = {(row.holder, row.device): row.memory_used for row in snapshot.containers}
         # Of a pod with two containers the logs do not tell which; the one that holds the GPU is meant.
         assert found == {key: each.memory for key, each in truth.items()}
+
+
+async def test_a_driver_that_lists_no_processes_gives_no_view_of_them():
+    """Refused lists are no empty lists: nothing per process is trusted, and it is said why."""
+    refused = tuple(
+        NvmlError(kind="nvml_error", code="NO_PERMISSION", function=f"nvmlDeviceGet{kind}RunningProcesses_v3")
+        for kind in ("Compute", "Graphics", "MPSCompute")
+    )
+    async with polled(replace(catalog.load("t4-timeslicing"), faults=refused)) as (_, poller):
+        snapshot = await poller.poll()
+    assert not snapshot.node.process_view
+    assert "gpuslice_nvml_errors_total" in snapshot.node.process_view_reason
+    assert {row.memory_used for row in snapshot.containers} == {None}

@@ -24,6 +24,10 @@ SPELLINGS: dict[str, DeviceId | None] = {
     "GPU-0::1": DeviceId(uuid="GPU-0", replica="1"),
     f"{MIG}::7": DeviceId(uuid=MIG, replica="7"),
     f"{LEGACY}::2": DeviceId(uuid=LEGACY, parent=GPU, gi=3, ci=0, replica="2"),
+    # A UUID without its prefix; that of a mediated device names no GPU that is here.
+    UUID: DeviceId(uuid=GPU),
+    f"{UUID}::2": DeviceId(uuid=GPU, replica="2"),
+    "aa618089-8b16-4d01-a136-25a0f3c73123": DeviceId(uuid="GPU-aa618089-8b16-4d01-a136-25a0f3c73123"),
     # GKE.
     "nvidia0": DeviceId(minor=0),
     "nvidia15": DeviceId(minor=15),
@@ -73,15 +77,12 @@ SPELLINGS: dict[str, DeviceId | None] = {
     "/dev/nvidia0": None,
     "Nvidia0": None,
     # Others.
-    UUID: None,
-    f"{UUID}::2": None,
     "0000:19:00.0": None,
     "00000000:07:00.0": None,
     "amdgpu_xcp_3": None,
     "card0-1": None,
     "2-17": None,
     "tencent.com/vcuda-core-3": None,
-    "aa618089-8b16-4d01-a136-25a0f3c73123": None,
     "all": None,
     "ALL": None,
     "": None,
