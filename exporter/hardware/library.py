@@ -22,7 +22,6 @@ DRIVER_ROOTS = (
     "/usr/local/nvidia/lib64",
     "/usr/lib/wsl/lib",
 )
-OLDER_INIT = "nvmlInit_v2"
 CODE_FUNCTION_NOT_FOUND = 13
 
 
@@ -96,10 +95,12 @@ def _initialise() -> None:
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        older = getattr(pynvml.nvmlLib, OLDER_INIT, None)
-        if error.value != CODE_FUNCTION_NOT_FOUND or older is None:
+        if error.value != CODE_FUNCTION_NOT_FOUND:
             raise
-        code = older()
+        try:
+            code = pynvml.nvmlLib.nvmlInit_v2()
+        except AttributeError:
+            raise error from None
         if code != 0:
             raise pynvml.NVMLError(code) from None
 
