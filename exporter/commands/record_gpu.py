@@ -20,7 +20,6 @@ SYMBOLS = {
     "nvmlDeviceGetPciInfo": "nvmlDeviceGetPciInfo_v3",
     "nvmlDeviceGetAttributes": "nvmlDeviceGetAttributes_v2",
 }
-ARCHITECTURE_NUMBERS = {name: number for number, name in ARCHITECTURES.items()}
 KINDS: tuple[ProcessKind, ...] = ("mps", "compute", "graphics")
 
 
