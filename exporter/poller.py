@@ -192,12 +192,13 @@ class Poller:
         allocations = self._fresh_allocations()
         holdings = resolve_holdings(gpus, allocations, settings.resource_pattern)
         workloads = self._workloads(gpus)
-        attribution = attribute(gpus, holdings, workloads)
+        elapsed, covered = self._coverage.advance(gpus, now)
+        stale = frozenset(gpu.identity.uuid for gpu in gpus) - covered.keys()
+        attribution = attribute(gpus, holdings, workloads, stale)
         self.evidence = Evidence(
             hardware=self._sources.nvml.latest, allocations=allocations, workloads=workloads
         )
         self._count_inconsistent(attribution)
-        elapsed, covered = self._coverage.advance(gpus, now)
         timestamp = self._wall()
         unsure = holdings.unresolved_holders if holdings.known else None
         attribution = self._ledger.advance(attribution, elapsed, covered, timestamp, unsure)

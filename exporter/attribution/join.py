@@ -33,9 +33,17 @@ class Attribution:
     inconsistent: tuple[tuple[str, str, str], ...]
 
 
-def attribute(gpus: Iterable[GpuReading], holdings: Holdings, workloads: Workloads) -> Attribution:
-    """Join everything known at one moment. Rows are sorted; the order of the inputs does not matter."""
-    join = _Join(holdings, workloads)
+def attribute(
+    gpus: Iterable[GpuReading],
+    holdings: Holdings,
+    workloads: Workloads,
+    stale: frozenset[str] = frozenset(),
+) -> Attribution:
+    """Join everything known at one moment. Rows are sorted; the order of the inputs does not matter.
+
+    ``stale`` are the uuids of GPUs whose reading is from an earlier poll than the holdings.
+    """
+    join = _Join(holdings, workloads, stale)
     gpu_rows = [join.gpu(gpu) for gpu in sorted(gpus, key=_gpu_order)]
     return Attribution(
         gpus=tuple(gpu_rows),
@@ -52,7 +60,8 @@ def _gpu_order(gpu: GpuReading) -> tuple[int, str]:
 class _Join:
     """Collects the rows of one poll."""
 
-    def __init__(self, holdings: Holdings, workloads: Workloads) -> None:
+    def __init__(self, holdings: Holdings, workloads: Workloads, stale: frozenset[str]) -> None:
+        self._stale = stale
         self.migs: list[MigRow] = []
         self.containers: list[ContainerRow] = []
         self.inconsistent: list[tuple[str, str, str]] = []
@@ -77,6 +86,7 @@ class _Join:
             model=gpu.identity.model,
             sharing=sharing,
             source="device",
+            fresh=gpu.identity.uuid not in self._stale,
             memory=gpu.memory,
             compute=_ratio(gpu.utilization_percent),
             processes=gpu.processes,
@@ -95,6 +105,7 @@ class _Join:
             model=gpu.identity.model,
             sharing=sharing,
             source="instance",
+            fresh=gpu.identity.uuid not in self._stale,
             memory=memory,
             compute=None,
             processes=mig.processes,

@@ -15,6 +15,9 @@ from exporter.model import ContainerRef, DeviceKey, DeviceProcess, DeviceSharing
 class Device:
     """One device and what it says itself. ``compute`` is its used share of the whole physical GPU.
 
+    ``fresh``: it was read in this poll. An older list of processes proves nothing about a container that
+    may have come since.
+
     ``processes`` and ``utilization`` (pid → percent) are None where there is no view of processes.
     ``source`` is the name of these numbers when one holder takes them: ``device`` or ``instance``.
     """
@@ -23,6 +26,7 @@ class Device:
     model: str
     sharing: DeviceSharing
     source: str
+    fresh: bool
     memory: Memory | None
     compute: float | None
     processes: tuple[DeviceProcess, ...] | None
@@ -67,7 +71,7 @@ def use_by_process(
     """
     refs = list(holders)
     merged_pods = {(owner.namespace, owner.pod) for owner in owned.by_owner if not owner.container}
-    absence_proven = names_known and not owned.unknown
+    absence_proven = names_known and device.fresh and not owned.unknown
     found = {owner: _sum(device, processes) for owner, processes in owned.by_owner.items()}
     for ref in refs:
         if ref in found:

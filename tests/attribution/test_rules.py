@@ -3,7 +3,8 @@
 import pytest
 
 from exporter.attribution import attribute
-from exporter.model import Allocation, ContainerRef, Holdings
+from exporter.model import Allocation, Allocations, ContainerRef, Holdings
+from exporter.sharing import resolve_holdings
 from tests.attribution.build import (
     GIB,
     MIG,
@@ -115,6 +116,19 @@ def test_no_zero_when_the_list_of_processes_failed():
     """Rule 4: a failed list call is no empty list."""
     result = join(gpu(None), held("a", f"{UUID}::0") + held("b", f"{UUID}::1"), replicas(2), workloads())
     assert {r.memory_used for r in result.containers} == {None}
+
+
+def test_no_zero_from_a_list_that_is_older_than_the_holding():
+    """Rule 4: what was read before this poll says nothing of a container that may have come since."""
+    allocations = Allocations(
+        allocated=tuple(held("a", f"{UUID}::0") + held("b", f"{UUID}::1")),
+        offered=tuple(replicas(2)),
+        api_version="v1",
+        read_at=0.0,
+    )
+    nodes = [gpu([process(1)], {1: 9})]
+    result = attribute(nodes, resolve_holdings(nodes, allocations), workloads({1: "a"}), frozenset({UUID}))
+    assert (row(result, "a").memory_used, row(result, "b").memory_used) == (GIB, None)
 
 
 def test_the_nameless_pod_is_named_when_only_one_holder_can_be_meant():
