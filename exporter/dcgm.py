@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 from exporter.metrics import Entity, Enumerate, Family, FamilyType, Number, scaled
 from exporter.model import ContainerRef, DeviceKey, GpuReading, GpuRow, Memory, MigRow, Snapshot
 
-DcgmNames: TypeAlias = Literal["on", "off", "only"]
+DcgmNames: TypeAlias = Literal["on", "off", "only", "legacy"]
 HostnameLabel: TypeAlias = Literal["Hostname", "hostname"]
 
 _MEBIBYTE = 1024 * 1024

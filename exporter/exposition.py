@@ -32,6 +32,7 @@ _NAMES: Mapping[DcgmNames, tuple[AnyFamily, ...]] = {
     "off": FAMILIES,
     "on": (*FAMILIES, *DCGM),
     "only": (*NODE, *COLLECTOR, *DCGM),
+    "legacy": (*FAMILIES, *DCGM),
 }
 
 Made = TypeVar("Made")

@@ -5,27 +5,15 @@ sources hand over text, and so do the defaults, so that one parser per option re
 """
 
 import argparse
-import re
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-from exporter.settings_parse import (
-    ABSOLUTE_PATH,
-    ADDRESS,
-    NAME,
-    PATH,
-    PATTERN,
-    Kind,
-    ListenAddress,
-    SettingsError,
-    choice,
-    duration,
-    read_yaml,
-)
+from exporter.settings_parse import Kind, ListenAddress, SettingsError, read_yaml
+from exporter.settings_table import Option, Settings
 
 __all__ = ["ListenAddress", "Settings", "SettingsError", "add_options", "load_settings", "settings_markdown"]
 
@@ -40,113 +28,7 @@ class _Given(NamedTuple):
     texts: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Option:
-    """A row of the table. ``default`` may name the fields before it in braces; None is no value at all.
-
-    ``shown`` is the default as the docs have it.
-    """
-
-    kind: Kind
-    default: str | None
-    help: str
-    shown: str
-    repeatable: bool
-
-
-def option(
-    kind: Kind, default: str | None, text: str, *, shown: str = "", repeatable: bool = False
-) -> dict[str, _Option]:
-    """Make the metadata of a field; ``shown`` stands in the docs for a default that is no constant."""
-    shown = shown or (f"`{default}`" if default else "none")
-    return {"option": _Option(kind, default, text, shown, repeatable)}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What the exporter runs with. Durations are in seconds; a pattern matches a whole resource name."""
-
-    config: Path | None = field(
-        metadata=option(ABSOLUTE_PATH, None, "YAML file with any of the other options.")
-    )
-    listen: ListenAddress = field(metadata=option(ADDRESS, ":9836", "Address of the page and of /metrics."))
-    node_name: str = field(
-        metadata=option(
-            NAME,
-            "{host}",
-            "Name of this node on the page and in metrics.",
-            shown="`$NODE_NAME`, else the host name",
-        )
-    )
-    poll_interval: float = field(
-        metadata=option(duration("0.1s", "1h"), "5s", "Time from one poll of all sources to the next.")
-    )
-    stale_after: float = field(
-        metadata=option(
-            duration("0.1s", "24h"),
-            "60s",
-            "How long the last good answer of a failing source is shown; at least the poll interval.",
-        )
-    )
-    nvml_library: Path | None = field(
-        metadata=option(PATH, None, "The driver's libnvidia-ml.so.1, where the usual places do not have it.")
-    )
-    kubelet_root: Path = field(metadata=option(PATH, "/var/lib/kubelet", "Root directory of the kubelet."))
-    pod_resources_socket: Path = field(
-        metadata=option(
-            PATH,
-            "{kubelet_root}/pod-resources/kubelet.sock",
-            "Socket of the kubelet's pod-resources API.",
-            shown="`<kubelet-root>/pod-resources/kubelet.sock`",
-        )
-    )
-    pods_api_socket: Path = field(
-        metadata=option(
-            PATH,
-            "{kubelet_root}/pods-api/pods-api.sock",
-            "Socket of the kubelet's pods API.",
-            shown="`<kubelet-root>/pods-api/pods-api.sock`",
-        )
-    )
-    pod_logs: Path = field(
-        metadata=option(PATH, "/var/log/pods", "The kubelet's directory of pod logs, read for names only.")
-    )
-    proc_root: Path = field(metadata=option(PATH, "/proc", "The procfs of the node's pid namespace."))
-    sys_root: Path = field(metadata=option(PATH, "/sys", "The sysfs of the node."))
-    resource_pattern: tuple[re.Pattern[str], ...] = field(
-        metadata=option(
-            PATTERN,
-            None,
-            "Further resource names that are GPUs, matched whole, such as `nvidia\\.com/a100.*`; NVIDIA's own"
-            " names are always known. In the environment, commas separate several.",
-            repeatable=True,
-        )
-    )
-    dcgm_names: Literal["on", "off", "only"] = field(
-        metadata=option(
-            choice("on", "off", "only"),
-            "on",
-            "Whether /metrics carries dcgm-exporter's series too, or nothing else.",
-        )
-    )
-    dcgm_hostname_label: Literal["Hostname", "hostname"] = field(
-        metadata=option(
-            choice("Hostname", "hostname"),
-            "Hostname",
-            "Spelling of the label with the node in dcgm-exporter's series.",
-        )
-    )
-    log_level: Literal["debug", "info", "warning", "error"] = field(
-        metadata=option(
-            choice("debug", "info", "warning", "error"), "info", "Least severe message that is logged."
-        )
-    )
-    log_format: Literal["text", "json"] = field(
-        metadata=option(choice("text", "json"), "text", "Form of the log lines.")
-    )
-
-
-_OPTIONS: dict[str, _Option] = {row.name: row.metadata["option"] for row in fields(Settings)}
+_OPTIONS: dict[str, Option] = {row.name: row.metadata["option"] for row in fields(Settings)}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -185,7 +67,7 @@ def settings_markdown() -> str:
     return head + "".join(_markdown_row(name, row) for name, row in _OPTIONS.items())
 
 
-def _markdown_row(name: str, row: _Option) -> str:
+def _markdown_row(name: str, row: Option) -> str:
     key = "none" if name == _FILE else f"`{_kebab(name)}`"
     repeat = ", several times" if row.repeatable else ""
     cells = f"`--{_kebab(name)}`", f"`{_variable(name)}`", key, row.shown, row.kind.allowed + repeat, row.help
@@ -254,7 +136,7 @@ def _from_key(name: str, value: str | list[str], source: str) -> _Given:
     return _Given(source, tuple(value))
 
 
-def _value(row: _Option, given: _Given | None, values: Mapping[str, Any]) -> Any:
+def _value(row: Option, given: _Given | None, values: Mapping[str, Any]) -> Any:
     if given is None:
         texts = () if row.default is None else (row.default.format_map(values),)
         given = _Given("default", texts)

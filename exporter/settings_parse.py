@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -103,6 +104,20 @@ def _parse_name(text: str) -> str:
     return text
 
 
+def _parse_url(text: str) -> str:
+    parts = urlsplit(text)
+    # Reading the port refuses one that is no number.
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
+        raise ValueError
+    return text
+
+
+def _parse_switch(text: str) -> bool:
+    if text not in ("on", "off"):
+        raise ValueError
+    return text == "on"
+
+
 def _parse_pattern(text: str) -> re.Pattern[str]:
     if not text:
         raise ValueError
@@ -116,6 +131,8 @@ ADDRESS = Kind(_parse_address, "an address such as host:port, [v6]:port or :port
 NAME = Kind(_parse_name, "a name of printable characters", "NAME")
 PATH = Kind(_parse_path, "a path", "PATH")
 ABSOLUTE_PATH = Kind(_parse_absolute_path, "an absolute path", "PATH")
+SWITCH = Kind(_parse_switch, "one of on, off", "on|off")
+URL = Kind(_parse_url, "a URL such as http://localhost:9400/metrics", "URL")
 PATTERN = Kind(_parse_pattern, "a regular expression", "REGEX")
 
 

@@ -5,7 +5,7 @@ device does not support is remembered, so that it costs nothing and logs nothing
 """
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from ctypes import _SimpleCData
 from typing import Any
@@ -38,6 +38,8 @@ FINDING = frozenset(
     }
 )
 MAX_RETRIES = 2
+CORE = "core"
+NOT_SUPPORTED = "not supported by this GPU or its driver"
 
 Call = tuple[str, tuple[Any, ...]]
 
@@ -64,17 +66,32 @@ class Calls:
     ``errors`` counts failures since start by (GPU uuid, call, error name), those of MIG devices with their
     parent (``parents`` tells it); answers that only say "there is none" or "not supported" are no failures.
     After ``deadline`` (monotonic clock) nothing is asked any more, None is no limit.
+    ``group`` names what is being read: a reader sets it before it asks. ``asked`` and ``seconds`` count the
+    calls of each group since start and the time spent in them.
     """
 
     def __init__(self) -> None:
         self.errors: Counter[tuple[str, str, str]] = Counter()
         self.parents: dict[str, str] = {}
         self.deadline: float | None = None
-        self._unsupported: dict[str, set[Call]] = {}
+        self.group = CORE
+        self.asked: Counter[str] = Counter()
+        self.seconds: dict[str, float] = defaultdict(float)
+        self._unsupported: dict[str, dict[Call, str]] = defaultdict(dict)
+        self._failed: dict[str, dict[str, str]] = defaultdict(dict)
 
     def unsupported(self, device: str) -> tuple[str, ...]:
         """Name the calls that this device is known not to support, once per kind of argument."""
         return tuple(sorted(name for name, _ in self._unsupported.get(device, ())))
+
+    def begin(self, gpu: str) -> None:
+        """Start a new pass over a GPU: what failed in the last one is no reason any more."""
+        self._failed.pop(gpu, None)
+
+    def withheld(self, gpu: str) -> dict[str, str]:
+        """Say by group why some of its readings are missing on a GPU: not supported, or the last error."""
+        missing = dict.fromkeys(self._unsupported.get(gpu, {}).values(), NOT_SUPPORTED)
+        return missing | self._failed.get(gpu, {})
 
     def forget_unsupported(self, device: str | None = None) -> None:
         """Ask everything again: of one device when its layout changed, of all when the driver did."""
@@ -98,7 +115,7 @@ class Calls:
             return None
         try:
             function = getattr(pynvml, name)
-            return plain(_retried(function, arguments if since is None else (*arguments, since)))
+            return plain(self._timed(function, arguments if since is None else (*arguments, since)))
         except pynvml.NVMLLibraryMismatchError:
             self._remember(device, call)
         except pynvml.NVMLError as error:
@@ -121,11 +138,21 @@ class Calls:
 
     def count(self, device: str, call: str, error: str) -> None:
         """Count a failure that the caller saw in an answer."""
-        self.errors[self.parents.get(device, device), call, error] += 1
+        gpu = self.parents.get(device, device)
+        self.errors[gpu, call, error] += 1
+        self._failed[gpu][self.group] = error
 
     def failures(self) -> int:
         """Return how many calls have failed since start."""
         return sum(self.errors.values())
+
+    def _timed(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        started = time.monotonic()
+        try:
+            return _retried(function, arguments)
+        finally:
+            self.asked[self.group] += 1
+            self.seconds[self.group] += time.monotonic() - started
 
     def _supported(self, device: str, call: Call) -> bool:
         return hasattr(pynvml, call[0]) and call not in self._unsupported.get(device, ())
@@ -148,7 +175,7 @@ class Calls:
 
     def _remember(self, device: str, call: Call) -> None:
         if call[0] not in FINDING:
-            self._unsupported.setdefault(device, set()).add(call)
+            self._unsupported[device][call] = self.group
 
 
 def _retried(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:

@@ -12,7 +12,8 @@ import pynvml
 
 from exporter.hardware.calls import Call, Calls
 from exporter.model import GpuIdentity, Memory
-from exporter.model.hardware import Clock, ComputeMode
+from exporter.model.hardware import ComputeMode
+from exporter.model.readings import Clock
 
 FIELD_MEMORY_TEMPERATURE = 82
 HOTTEST_BELIEVABLE = 200

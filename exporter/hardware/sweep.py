@@ -2,17 +2,13 @@
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from exporter.hardware.calls import Calls, DeviceLostError, DeviceSlowError, DriverGoneError
-from exporter.hardware.device import identify, readings
+from exporter.hardware.gpu import GpuReader
 from exporter.hardware.library import DriverError, Library, advice
-from exporter.hardware.lost import with_untold, without_values
-from exporter.hardware.mig import Fingerprint, Layout, MigReader
-from exporter.hardware.processes import UtilizationReader, running
-from exporter.model import DriverInfo, GpuIdentity, GpuReading
+from exporter.model import DriverInfo, GpuReading
 
 # A lost GPU may come back when the driver is opened anew. That costs the healthy ones seconds, so it is
 # tried at growing distances as long as the same GPUs are lost.
@@ -37,13 +33,9 @@ class Sweeper:
         self.driver = DriverInfo()
         self.gpu_count = 0
         self._library = Library(path, library)
-        self._boot_clock = boot_clock or _no_clock
-        self._mig = MigReader()
-        self._utilization = UtilizationReader()
-        self._known: dict[str, GpuReading] = {}
-        self._complete: set[str] = set()
+        self._gpus = GpuReader(self.calls, boot_clock or _no_clock)
+        self._driver_told = False
         self._slow: set[int] = set()
-        self._layouts: dict[str, tuple[bool, tuple[Fingerprint, ...]]] = {}
         self._lost: frozenset[str] = frozenset()
         self._reopen_after = REOPEN_AFTER_SECONDS
         self._opened_at = 0.0
@@ -57,7 +49,7 @@ class Sweeper:
         self._number += 1
         try:
             self._open()
-            yield from self._gpus()
+            yield from self._all()
         except DriverGoneError as error:
             self.close()
             raise DriverError(error.name, advice(error.name)) from None
@@ -78,8 +70,9 @@ class Sweeper:
             self._library.open()
             self._opened_at = time.monotonic()
             self.calls.forget_unsupported()
-            self._complete.clear()
-        if NODE not in self._complete:
+            self._gpus.reopened()
+            self._driver_told = False
+        if not self._driver_told:
             self._ask_driver()
 
     def _ask_driver(self) -> None:
@@ -89,10 +82,9 @@ class Sweeper:
             nvml_version=self.calls.ask("", "nvmlSystemGetNVMLVersion"),
             cuda_version=_cuda(self.calls.ask("", "nvmlSystemGetCudaDriverVersion_v2")),
         )
-        if self.calls.failures() == failures:
-            self._complete.add(NODE)
+        self._driver_told = self.calls.failures() == failures
 
-    def _gpus(self) -> Iterator[GpuReading]:
+    def _all(self) -> Iterator[GpuReading]:
         self.gpu_count = self._count()
         seen: set[str] = set()
         lost: set[str] = set()
@@ -105,11 +97,11 @@ class Sweeper:
             elif reading.identity.uuid not in seen:
                 seen.add(reading.identity.uuid)
                 yield reading
-        missing = [known.identity for uuid, known in self._known.items() if uuid not in seen]
-        yield from (self._gone(identity.uuid) for identity in missing)
+        missing = [known.identity for uuid, known in self._gpus.known.items() if uuid not in seen]
+        yield from (self._gpus.gone(identity.uuid) for identity in missing)
         # What stands at its place and does not say who it is may be the missing one: no reason to reopen.
         self._note_lost(lost.union(identity.uuid for identity in missing if identity.index not in hidden))
-        self._forget()
+        self._gpus.forget_absent()
 
     def _count(self) -> int:
         count: int | None = self.calls.ask("", "nvmlDeviceGetCount")
@@ -127,7 +119,7 @@ class Sweeper:
             uuid = self.calls.ask("", "nvmlDeviceGetUUID", handle) if handle is not None else ""
             if not uuid:
                 return None
-            return self._read(self._identify(handle, uuid, index), handle)
+            return self._gpus.read(handle, uuid, index, self._number)
         except DeviceLostError:
             lost.add(uuid or f"{NODE}{index}")
         except DeviceSlowError:
@@ -138,88 +130,12 @@ class Sweeper:
             self.calls.count(uuid, "read", type(error).__name__)
         finally:
             self.calls.deadline = None
-        return self._gone(uuid) if uuid else None
-
-    def _gone(self, uuid: str) -> GpuReading:
-        return without_values(self._known[uuid])
+        return self._gpus.gone(uuid) if uuid else None
 
     def _note_lost(self, lost: set[str]) -> None:
         if lost != self._lost:
             self._reopen_after = REOPEN_AFTER_SECONDS
         self._lost = frozenset(lost)
-
-    def _identify(self, handle: Any, uuid: str, index: int) -> GpuIdentity:
-        """Ask the facts of a GPU until it has told them all."""
-        known = self._known.get(uuid)
-        if known is not None and uuid in self._complete and known.identity.index == index:
-            return known.identity
-        # It is known from now on, even if it is lost before it has told the rest.
-        self._known.setdefault(uuid, GpuReading(identity=GpuIdentity(uuid=uuid, index=index)))
-        failures = self.calls.failures()
-        identity = identify(self.calls, handle, uuid, index)
-        if self.calls.failures() == failures:
-            self._complete.add(uuid)
-        self._known[uuid] = replace(self._known[uuid], identity=identity)
-        return identity
-
-    def _read(self, identity: GpuIdentity, handle: Any) -> GpuReading:
-        uuid = identity.uuid
-        layout = self._mig.layout(self.calls, uuid, handle)
-        self._note_layout(uuid, layout)
-        values = readings(self.calls, uuid, handle)
-        total = values["memory"].total if values["memory"] is not None else None
-        whole = not layout.enabled
-        reading = GpuReading(
-            identity=identity,
-            up=any(value not in (None, {}) for value in values.values()),
-            mig_enabled=layout.enabled,
-            mig_slices=layout.slices,
-            mig=self._mig.read(self.calls, layout, total),
-            mig_complete=layout.complete and layout.devices is not None,
-            processes=running(self.calls, uuid, handle, total) if whole else None,
-            process_utilization=self._utilization.read(self.calls, uuid, handle) if whole else None,
-            unsupported=self.calls.unsupported(uuid),
-            sweep=self._number,
-            read_at=time.time(),
-            read_monotonic=time.monotonic(),
-            boot_seconds=self._boot_clock(),
-            **values,
-        )
-        self._known[uuid] = self._with_known_layout(reading)
-        return self._known[uuid]
-
-    def _with_known_layout(self, reading: GpuReading) -> GpuReading:
-        """Add the MIG devices of the last sweep to those of one that could not tell of all."""
-        before = self._known[reading.identity.uuid]
-        if reading.mig_complete or not before.mig_enabled:
-            return reading
-        return replace(
-            reading,
-            mig_enabled=True,
-            mig_slices=before.mig_slices,
-            mig=with_untold(reading.mig, before.mig),
-            processes=None,
-            process_utilization=None,
-        )
-
-    def _note_layout(self, uuid: str, layout: Layout) -> None:
-        """Ask everything anew of a GPU that was cut differently."""
-        if layout.devices is None or not layout.complete:
-            return
-        marks = tuple(mark for mark, _ in layout.devices)
-        now = bool(layout.enabled), marks
-        before = self._layouts.get(uuid, now)
-        if before != now:
-            for device in (uuid, *(mark.uuid for mark in before[1])):
-                self.calls.forget_unsupported(device)
-        self._layouts[uuid] = now
-
-    def _forget(self) -> None:
-        marks = {mark for _, of_gpu in self._layouts.values() for mark in of_gpu}
-        self._mig.forget(marks)
-        self._utilization.forget(self._known)
-        existing = {mark.uuid for mark in marks}
-        self.calls.parents = {mig: gpu for mig, gpu in self.calls.parents.items() if mig in existing}
 
 
 def _cuda(number: int | None) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 Number: TypeAlias = int | float
 FamilyType: TypeAlias = Literal["gauge", "counter", "info"]
-Level: TypeAlias = Literal["node", "collector", "gpu", "mig", "container", "dcgm"]
+Level: TypeAlias = Literal["node", "collector", "gpu", "mig", "vgpu", "container", "dcgm"]
 Labelled: TypeAlias = tuple[tuple[str, ...], Number | None]
 
 Row = TypeVar("Row")
@@ -18,7 +18,10 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, slots=True)
 class Family(Generic[Row]):
-    """One sample for each entity of the level, under the labels of the level."""
+    """One sample for each entity of the level, under the labels of the level.
+
+    ``group`` is a key of ``GROUPS`` for what a device says, "" elsewhere.
+    """
 
     name: str
     type: FamilyType
@@ -26,6 +29,7 @@ class Family(Generic[Row]):
     help: str
     value: Callable[[Row], Number | None]
     labels: tuple[str, ...] = ()
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,7 @@ class LabelledFamily(Generic[Row]):
     help: str
     labels: tuple[str, ...]
     samples: Callable[[Row], Iterable[Labelled]]
+    group: str = ""
 
 
 AnyFamily: TypeAlias = Family[Any] | LabelledFamily[Any]

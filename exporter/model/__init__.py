@@ -1,20 +1,22 @@
 """The nouns of the exporter: frozen, slotted records without behaviour.
 
-``hardware`` is what a device says, ``kubelet`` what the node's kubelet and processes say, ``holdings`` who
-is entitled to what, ``snapshot`` what the join makes of all and every reader shows. Everywhere, ``None``
-means *not known*: it is never printed, and never turned into a zero.
+``hardware`` is what a device says, ``readings`` the parts of that, ``kubelet`` what the node's kubelet and
+processes say, ``holdings`` who is entitled to what, ``snapshot`` what the join makes of all and every reader
+shows. Everywhere, ``None`` means *not known*: it is never printed, and never turned into a zero.
 """
 
 from exporter.model.hardware import (
+    Cost,
+    DeviceEvent,
     DeviceProcess,
     DriverInfo,
+    EventCount,
     GpuIdentity,
     GpuReading,
     HardwareReading,
-    Memory,
     MigReading,
 )
-from exporter.model.holdings import DeviceSharing, Holding, Holdings
+from exporter.model.holdings import DeviceSharing, Holding, Holdings, Meter
 from exporter.model.kubelet import (
     Allocation,
     Allocations,
@@ -24,43 +26,76 @@ from exporter.model.kubelet import (
     ProcessPlace,
     Workloads,
 )
+from exporter.model.readings import (
+    Bar1,
+    Ecc,
+    EncoderSessions,
+    Licence,
+    Memory,
+    Nvlink,
+    PcieLink,
+    PeerLink,
+    Profile,
+    Repairs,
+    Topology,
+    VgpuReading,
+)
 from exporter.model.snapshot import (
     CollectorHealth,
     ContainerRow,
     DeviceKey,
+    EventRow,
     GpuRow,
     MigRow,
     NodeRow,
     SliceCount,
     Snapshot,
     Totals,
+    VgpuRow,
 )
 
 __all__ = [
     "Allocation",
     "Allocations",
+    "Bar1",
     "CollectorHealth",
     "ContainerRef",
     "ContainerRow",
+    "Cost",
+    "DeviceEvent",
     "DeviceKey",
     "DeviceProcess",
     "DeviceSharing",
     "DriverInfo",
+    "Ecc",
+    "EncoderSessions",
+    "EventCount",
+    "EventRow",
     "GpuIdentity",
     "GpuReading",
     "GpuRow",
     "HardwareReading",
     "Holding",
     "Holdings",
+    "Licence",
     "Memory",
+    "Meter",
     "MigReading",
     "MigRow",
     "NodeRow",
+    "Nvlink",
     "OfferedDevice",
+    "PcieLink",
+    "PeerLink",
     "PodIdentity",
     "ProcessPlace",
+    "Profile",
+    "Repairs",
     "SliceCount",
     "Snapshot",
+    "Topology",
     "Totals",
+    "VgpuReading",
+    "VgpuRow",
     "Workloads",
 ]

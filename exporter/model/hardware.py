@@ -8,9 +8,31 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from exporter.model.readings import (
+    Bar1,
+    Clock,
+    Ecc,
+    EncoderSessions,
+    Engine,
+    Licence,
+    Memory,
+    Nvlink,
+    PcieLink,
+    PowerLimit,
+    PowerPart,
+    Profile,
+    RecoveryAction,
+    Repairs,
+    Threshold,
+    Topology,
+    Traffic,
+    VgpuReading,
+    Violation,
+)
+
 ProcessKind = Literal["compute", "graphics", "mps"]
 ComputeMode = Literal["default", "exclusive_thread", "prohibited", "exclusive_process"]
-Clock = Literal["sm", "memory", "graphics", "video"]
+Virtualization = Literal["none", "passthrough", "vgpu_guest", "vgpu_host", "vsga_host"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,19 +42,6 @@ class DriverInfo:
     driver_version: str | None = None
     nvml_version: str | None = None
     cuda_version: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
-    """Frame buffer in bytes: total = used + free + reserved.
-
-    With a driver that cannot tell what it reserves, ``reserved`` is None and ``used`` includes it.
-    """
-
-    total: int
-    used: int
-    free: int
-    reserved: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +60,8 @@ class DeviceProcess:
 class GpuIdentity:
     """What never changes about a physical GPU while the driver is loaded.
 
-    ``index`` is the order of NVML, ``minor`` the N of /dev/nvidiaN; the two differ on some nodes.
+    ``index`` is the order of NVML (of the cards, for AMD), ``minor`` the N of /dev/nvidiaN; the two differ on
+    some nodes. ``uuid`` of an AMD GPU is ``GPU-`` and its unique id, as ROCm writes it.
     """
 
     uuid: str
@@ -62,16 +72,24 @@ class GpuIdentity:
     vendor: str = "nvidia"
     serial: str | None = None
     architecture: str | None = None
+    vbios: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigReading:
     """One MIG device: a compute instance ``ci`` inside the GPU instance ``gi`` of its parent.
 
+    A partition of an AMD GPU is told in the same form: ``uuid`` is its name as a device
+    (``amdgpu_xcp_1``, or the PCI address of the first), ``profile`` its mode (``cpx_nps1``).
+
     ``compute_slices`` are those of the compute instance; ``instance_slices`` (compute) and
     ``memory_slices`` those of the GPU instance around it.
     ``memory`` belongs to the GPU instance; where several compute instances share it, ``memory_shared``
     is True and the figures must not be added up.
+    ``profiling`` is what a profiling meter says of it, as shares of the MIG device;
+    ``utilization_percent`` is its own where a driver meters partitions without one.
+    ``process_utilization`` is pid → percent of the whole physical GPU, None where nothing meters it.
+    ``engines`` counts the copy, decoder, encoder, jpeg and ofa engines of its GPU instance.
     """
 
     uuid: str
@@ -85,6 +103,11 @@ class MigReading:
     memory_slices: int | None = None
     multiprocessors: int | None = None
     processes: tuple[DeviceProcess, ...] | None = None
+    process_utilization: Mapping[int, int | None] | None = None
+    utilization_percent: int | None = None
+    profiling: Profile | None = None
+    bar1: Bar1 | None = None
+    engines: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +123,12 @@ class GpuReading:
     ``boot_seconds`` the boot clock when its processes had been listed: one that started later cannot be
     one of them.
     ``mig_slices`` is how many compute slices the whole GPU can be cut into (7 on an A100, 4 on an A30).
+    ``withheld`` says for each group of readings that is missing in part why that is.
+    Violations are nanoseconds, PCIe and NVLink traffic bytes, both since the driver was loaded;
+    ``pcie_throughput`` is bytes per second, asked on request only. ``temperature_margin_celsius`` is how far
+    the GPU is from slowing down, ``temperature_limits_celsius`` at which margin something happens,
+    ``temperature_thresholds_celsius`` at which temperature. ``vgpus`` is () on a GPU that hosts none, None
+    where it cannot.
     """
 
     identity: GpuIdentity
@@ -109,16 +138,44 @@ class GpuReading:
     read_monotonic: float = 0.0
     boot_seconds: float | None = None
     memory: Memory | None = None
+    bar1: Bar1 | None = None
     utilization_percent: int | None = None
     memory_copy_percent: int | None = None
+    engine_percent: Mapping[Engine, int] = field(default_factory=dict)
+    encoder_sessions: EncoderSessions | None = None
+    profiling: Profile | None = None
     power_milliwatts: int | None = None
+    power_parts_milliwatts: Mapping[PowerPart, int] = field(default_factory=dict)
+    power_limits_milliwatts: Mapping[PowerLimit, int] = field(default_factory=dict)
     energy_millijoules: int | None = None
     temperature_celsius: int | None = None
     memory_temperature_celsius: int | None = None
+    temperature_margin_celsius: int | None = None
+    temperature_limits_celsius: Mapping[Threshold, int] = field(default_factory=dict)
+    temperature_thresholds_celsius: Mapping[Threshold, int] = field(default_factory=dict)
     clocks_megahertz: Mapping[Clock, int] = field(default_factory=dict)
+    clocks_max_megahertz: Mapping[Clock, int] = field(default_factory=dict)
+    clocks_application_megahertz: Mapping[Clock, int] = field(default_factory=dict)
+    clock_events: int | None = None
+    violations_nanoseconds: Mapping[Violation, int] = field(default_factory=dict)
     fan_percent: int | None = None
+    pcie_link: PcieLink | None = None
     pcie_replays: int | None = None
+    pcie_throughput: Mapping[Traffic, int] = field(default_factory=dict)
+    traffic_bytes: Mapping[Traffic, int] = field(default_factory=dict)
+    nvlink: Nvlink | None = None
+    ecc: Ecc | None = None
+    repairs: Repairs | None = None
+    recovery_action: RecoveryAction | None = None
+    performance_state: int | None = None
+    persistence: bool | None = None
+    accounting: bool | None = None
+    display_active: bool | None = None
     compute_mode: ComputeMode | None = None
+    virtualization: Virtualization | None = None
+    licence: Licence | None = None
+    vgpus: tuple[VgpuReading, ...] | None = None
+    topology: Topology | None = None
     mig_enabled: bool | None = None
     mig_slices: int | None = None
     mig: tuple[MigReading, ...] | None = ()
@@ -126,16 +183,64 @@ class GpuReading:
     processes: tuple[DeviceProcess, ...] | None = None
     process_utilization: Mapping[int, int | None] | None = None
     unsupported: tuple[str, ...] = ()
+    withheld: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceEvent:
+    """Something that a GPU reported by itself at Unix time ``at``; ``xid`` is None for other events.
+
+    ``kind`` is ``xid``, ``double_bit_ecc``, ``mig_config``, ... ``mig_uuid`` is "" for the whole GPU.
+    """
+
+    at: float
+    uuid: str
+    kind: str
+    mig_uuid: str = ""
+    xid: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventCount:
+    """How often one kind of event came from one device since start, and when at last (Unix time)."""
+
+    uuid: str
+    mig_uuid: str
+    kind: str
+    xid: int | None
+    count: int
+    last: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What a group of readings has cost since start: calls into the driver and seconds spent in them.
+
+    ``driver_microseconds`` is what the driver itself says that the group's field values took at the last
+    sweep, all GPUs together; None where it has none.
+    """
+
+    calls: int
+    seconds: float
+    driver_microseconds: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HardwareReading:
     """One sweep over the node. ``gpu_count`` is the driver's count, lost GPUs included.
 
-    ``errors`` counts failed calls since start by (device uuid or "", call, error name).
+    ``errors`` counts failed calls since start by (device uuid or "", call, error name), ``costs`` by group of
+    readings. ``watched`` are the uuids of the GPUs whose events are waited for, ``events`` what they have
+    reported since start, ``recent`` the newest of them, oldest first. ``released`` says why the driver was
+    given up for a while, "" while it is not.
     """
 
     driver: DriverInfo
     gpus: tuple[GpuReading, ...]
     gpu_count: int
     errors: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
+    costs: Mapping[str, Cost] = field(default_factory=dict)
+    watched: frozenset[str] = frozenset()
+    events: tuple[EventCount, ...] = ()
+    recent: tuple[DeviceEvent, ...] = ()
+    released: str = ""

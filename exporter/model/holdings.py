@@ -8,6 +8,19 @@ from exporter.model.snapshot import DeviceKey, SliceCount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Meter:
+    """What a sharing system itself measured of a holder: it is taken in place of the processes' sums.
+
+    ``memory`` is in bytes, ``compute`` in shares of the whole physical GPU; ``source`` names the meter. A
+    part that is None was not metered, and is then not known.
+    """
+
+    source: str
+    memory: int | None = None
+    compute: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
     """What one container holds of one device.
 
@@ -21,6 +34,7 @@ class Holding:
     slices: int
     memory_entitled: int | None
     compute_entitled: float | None
+    meter: Meter | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

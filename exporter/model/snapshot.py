@@ -7,8 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from exporter.model.hardware import DriverInfo, GpuIdentity, GpuReading, MigReading
+from exporter.model.hardware import (
+    Cost,
+    DeviceEvent,
+    DriverInfo,
+    EventCount,
+    GpuIdentity,
+    GpuReading,
+    MigReading,
+)
 from exporter.model.kubelet import ContainerRef
+from exporter.model.readings import ClockEvent, VgpuReading
 
 
 class DeviceKey(NamedTuple):
@@ -81,7 +90,9 @@ class MigRow:
 class GpuRow:
     """A physical GPU with what is held on it and on its MIG devices.
 
-    ``reading`` is None where only the name is known. ``unattributed_energy_joules`` counts.
+    ``reading`` is None where only the name is known. ``unattributed_energy_joules`` counts. ``watched``: its
+    events are waited for, so that a code that is not among ``events`` did not occur. ``clock_events`` counts
+    how often each reason began to hold the clocks back, as seen from poll to poll.
     """
 
     identity: GpuIdentity
@@ -95,6 +106,26 @@ class GpuRow:
     unattributed_energy_joules: float | None = None
     mig_slices_used: int | None = None
     mig_slices_free: int | None = None
+    watched: bool = False
+    events: tuple[EventCount, ...] = ()
+    clock_events: Mapping[ClockEvent, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VgpuRow:
+    """A vGPU that runs on the GPU ``uuid`` of this host; ``holder`` is the pod of its virtual machine."""
+
+    uuid: str
+    reading: VgpuReading
+    holder: ContainerRef | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventRow:
+    """An event of a device with the containers that held the device when it was noticed."""
+
+    event: DeviceEvent
+    holders: tuple[ContainerRef, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +148,8 @@ class NodeRow:
     """The node as a whole. ``unresolved`` counts allocated ids that match no visible device, by resource.
 
     ``gpu_count`` is None while the driver does not answer. ``nvml_errors`` counts by (uuid, call, error),
-    ``inconsistent`` by (uuid, mig_uuid, quantity). ``allocations_read_at`` is Unix time.
+    ``inconsistent`` by (uuid, mig_uuid, quantity). ``allocations_read_at`` is Unix time. ``costs`` is what
+    each group of the driver's readings has cost; ``released`` says why the driver was given up for a while.
     """
 
     name: str
@@ -126,6 +158,8 @@ class NodeRow:
     process_view: bool = False
     process_view_reason: str = ""
     allocations_read_at: float | None = None
+    costs: Mapping[str, Cost] = field(default_factory=dict)
+    released: str = ""
     unresolved: Mapping[str, int] = field(default_factory=dict)
     nvml_errors: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
     inconsistent: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
@@ -133,13 +167,18 @@ class NodeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Everything one poll found, in stable order. ``timestamp`` is Unix time in seconds."""
+    """Everything one poll found, in stable order. ``timestamp`` is Unix time in seconds.
+
+    ``events`` are the newest, oldest first.
+    """
 
     timestamp: float
     sequence: int
     node: NodeRow
     gpus: tuple[GpuRow, ...] = ()
     migs: tuple[MigRow, ...] = ()
+    vgpus: tuple[VgpuRow, ...] = ()
     containers: tuple[ContainerRow, ...] = ()
+    events: tuple[EventRow, ...] = ()
     collectors: tuple[CollectorHealth, ...] = ()
     demo: bool = False

@@ -20,7 +20,7 @@ def _binding() -> Iterator[None]:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Put the sweeps on a clock that stands still until it is moved."""
     clock = Clock()
-    for module in ("sweep", "calls", "lost"):
+    for module in ("sweep", "gpu", "calls", "lost"):
         monkeypatch.setattr(f"exporter.hardware.{module}.time", clock)
     return clock
 

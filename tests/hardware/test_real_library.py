@@ -74,7 +74,7 @@ async def swept(stub: Stub) -> HardwareReading:
 def same_but_time(reading: GpuReading, **expected: object) -> GpuReading:
     """Make the expected reading of a first sweep, with the times of the real one."""
     times = {"sweep": 1, "read_at": reading.read_at, "read_monotonic": reading.read_monotonic}
-    return GpuReading(**expected, **times, unsupported=reading.unsupported)
+    return GpuReading(**expected, **times, unsupported=reading.unsupported, withheld=reading.withheld)
 
 
 async def test_every_figure_of_a_whole_gpu(stub: Stub):

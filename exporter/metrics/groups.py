@@ -1,0 +1,43 @@
+"""The groups of hardware readings: what is given or missing together, and which GPUs have it.
+
+A family and the driver's calls behind it carry the name of their group, so that the reference page, the
+doctor and the cost of reading all speak of the same thing.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Group(NamedTuple):
+    """What a group is called, and where it is to be had, as one phrase each."""
+
+    title: str
+    where: str
+
+
+GROUPS: Mapping[str, Group] = {
+    "core": Group("presence and identity", "every GPU"),
+    "memory": Group("frame buffer", "every GPU; a MIG-enabled GPU only with the right to monitor MIG"),
+    "bar1": Group("BAR1", "every NVIDIA GPU, MIG devices too"),
+    "utilization": Group("utilization", "every GPU without MIG; AMD"),
+    "engines": Group("video engines", "GPUs without MIG that have the engine; JPEG and OFA from Turing on"),
+    "processes": Group("processes", "every GPU and MIG device, with the host's pid namespace"),
+    "profiling": Group(
+        "profiling meters", "Hopper and later, MIG devices too (GPM); others with --dcgm-exporter-url"
+    ),
+    "power": Group("power and energy", "every GPU; energy from Volta on; averages from Ampere on"),
+    "thermal": Group("temperatures", "every GPU; memory on boards with HBM; margins from Ada on"),
+    "clocks": Group("clocks", "every GPU"),
+    "throttling": Group("clock events and violations", "every NVIDIA GPU; times by driver"),
+    "pcie": Group("PCIe", "every GPU outside a vGPU guest; byte counters by driver"),
+    "pcie_throughput": Group("PCIe throughput", "on request: --pcie-throughput on (20 ms per direction)"),
+    "nvlink": Group("NVLink", "GPUs with NVLink"),
+    "ecc": Group("ECC errors", "data-center GPUs with ECC; not on MIG devices"),
+    "repairs": Group("remapped rows and retired pages", "rows from Ampere on, not while cut; pages before"),
+    "modes": Group("modes", "every NVIDIA GPU"),
+    "events": Group("XID and other events", "every NVIDIA GPU whose events can be waited for"),
+    "vgpu": Group("vGPU", "hosts with the vGPU manager, and their guests"),
+    "topology": Group("topology", "every GPU"),
+    "sharing": Group("holders and slices", "every GPU, with the kubelet's pod-resources socket"),
+}
+"""By the name that families and calls carry."""

@@ -1,0 +1,155 @@
+"""The table of settings: one field per option, with how it is written, its default and its meaning."""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from exporter.settings_parse import (
+    ABSOLUTE_PATH,
+    ADDRESS,
+    NAME,
+    PATH,
+    PATTERN,
+    SWITCH,
+    URL,
+    Kind,
+    ListenAddress,
+    choice,
+    duration,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A row of the table. ``default`` may name the fields before it in braces; None is no value at all.
+
+    ``shown`` is the default as the docs have it.
+    """
+
+    kind: Kind
+    default: str | None
+    help: str
+    shown: str
+    repeatable: bool
+
+
+def option(
+    kind: Kind, default: str | None, text: str, *, shown: str = "", repeatable: bool = False
+) -> dict[str, Option]:
+    """Make the metadata of a field; ``shown`` stands in the docs for a default that is no constant."""
+    shown = shown or (f"`{default}`" if default else "none")
+    return {"option": Option(kind, default, text, shown, repeatable)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the exporter runs with. Durations are in seconds; a pattern matches a whole resource name."""
+
+    config: Path | None = field(
+        metadata=option(ABSOLUTE_PATH, None, "YAML file with any of the other options.")
+    )
+    listen: ListenAddress = field(metadata=option(ADDRESS, ":9836", "Address of the page and of /metrics."))
+    node_name: str = field(
+        metadata=option(
+            NAME,
+            "{host}",
+            "Name of this node on the page and in metrics.",
+            shown="`$NODE_NAME`, else the host name",
+        )
+    )
+    poll_interval: float = field(
+        metadata=option(duration("0.1s", "1h"), "5s", "Time from one poll of all sources to the next.")
+    )
+    stale_after: float = field(
+        metadata=option(
+            duration("0.1s", "24h"),
+            "60s",
+            "How long the last good answer of a failing source is shown; at least the poll interval.",
+        )
+    )
+    nvml_library: Path | None = field(
+        metadata=option(PATH, None, "The driver's libnvidia-ml.so.1, where the usual places do not have it.")
+    )
+    kubelet_root: Path = field(metadata=option(PATH, "/var/lib/kubelet", "Root directory of the kubelet."))
+    pod_resources_socket: Path = field(
+        metadata=option(
+            PATH,
+            "{kubelet_root}/pod-resources/kubelet.sock",
+            "Socket of the kubelet's pod-resources API.",
+            shown="`<kubelet-root>/pod-resources/kubelet.sock`",
+        )
+    )
+    pods_api_socket: Path = field(
+        metadata=option(
+            PATH,
+            "{kubelet_root}/pods-api/pods-api.sock",
+            "Socket of the kubelet's pods API.",
+            shown="`<kubelet-root>/pods-api/pods-api.sock`",
+        )
+    )
+    pod_logs: Path = field(
+        metadata=option(PATH, "/var/log/pods", "The kubelet's directory of pod logs, read for names only.")
+    )
+    proc_root: Path = field(metadata=option(PATH, "/proc", "The procfs of the node's pid namespace."))
+    sys_root: Path = field(metadata=option(PATH, "/sys", "The sysfs of the node."))
+    resource_pattern: tuple[re.Pattern[str], ...] = field(
+        metadata=option(
+            PATTERN,
+            None,
+            "Further resource names that are GPUs, matched whole, such as `nvidia\\.com/a100.*`; NVIDIA's own"
+            " names are always known. In the environment, commas separate several.",
+            repeatable=True,
+        )
+    )
+    dcgm_names: Literal["on", "off", "only", "legacy"] = field(
+        metadata=option(
+            choice("on", "off", "only", "legacy"),
+            "on",
+            "Whether /metrics carries dcgm-exporter's series too, or nothing else; `legacy` carries them"
+            " under the lower-case names of its first version as well.",
+        )
+    )
+    dcgm_hostname_label: Literal["Hostname", "hostname"] = field(
+        metadata=option(
+            choice("Hostname", "hostname"),
+            "Hostname",
+            "Spelling of the label with the node in dcgm-exporter's series.",
+        )
+    )
+    dcgm_exporter_url: str | None = field(
+        metadata=option(
+            URL,
+            None,
+            "/metrics of a dcgm-exporter on this node, for what NVML cannot give: profiling meters before"
+            " Hopper.",
+        )
+    )
+    pcie_throughput: bool = field(
+        metadata=option(
+            SWITCH, "off", "Ask for PCIe throughput too, which takes the driver 20 ms per direction and GPU."
+        )
+    )
+    release_file: Path | None = field(
+        metadata=option(
+            PATH,
+            None,
+            "While this file exists the driver is given up, so that GPUs can be reset or recut.",
+        )
+    )
+    kubernetes_api: bool = field(
+        metadata=option(
+            SWITCH,
+            "off",
+            "Follow the labels of this node, to give the driver up while its MIG manager wants the GPUs."
+            " Needs the `kubernetes` extra and the right to get and watch this node.",
+        )
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = field(
+        metadata=option(
+            choice("debug", "info", "warning", "error"), "info", "Least severe message that is logged."
+        )
+    )
+    log_format: Literal["text", "json"] = field(
+        metadata=option(choice("text", "json"), "text", "Form of the log lines.")
+    )
