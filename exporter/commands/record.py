@@ -14,7 +14,7 @@ from exporter.commands.node import Node
 from exporter.commands.once import poll_once
 from exporter.commands.record_gpu import processes_of, record_gpu
 from exporter.commands.record_mask import Mask
-from exporter.demo import schema
+from exporter.demo import schema, schema_faults, schema_gpu, schema_pods
 from exporter.demo.scenario import dump
 from exporter.model import Allocation, Allocations, ContainerRef, DriverInfo, OfferedDevice, Workloads
 from exporter.poller import Evidence
@@ -22,11 +22,11 @@ from exporter.sharing.nvidia import Resources
 
 NOBODY = Workloads(places={}, pods=None, process_view=False)
 NO_DRIVER = tuple(
-    schema.NvmlError(kind="nvml_error", function=function, code="DRIVER_NOT_LOADED")
+    schema_faults.NvmlError(kind="nvml_error", function=function, code="DRIVER_NOT_LOADED")
     for function in ("nvmlInitWithFlags", "nvmlInit_v2")
 )
 GPU_SPELLINGS = ("GPU-", "MIG-", "nvidia")
-NO_KUBELET = (schema.KubeletDown(kind="kubelet_down"),)
+NO_KUBELET = (schema_faults.KubeletDown(kind="kubelet_down"),)
 
 
 async def record(node: Node, mask: bool) -> str:
@@ -64,9 +64,9 @@ def _identity(workloads: Workloads) -> schema.IdentitySource:
     return "pods_api" if any(pod.container_ids for pod in workloads.pods.values()) else "pod_logs"
 
 
-def _node(driver: DriverInfo, name: str) -> schema.Node:
+def _node(driver: DriverInfo, name: str) -> schema_gpu.Node:
     major, _, minor = (driver.cuda_version or "0.0").partition(".")
-    return schema.Node(
+    return schema_gpu.Node(
         name=name,
         driver_version=driver.driver_version or "",
         nvml_version=driver.nvml_version or "",
@@ -74,13 +74,13 @@ def _node(driver: DriverInfo, name: str) -> schema.Node:
     )
 
 
-def _offers(allocations: Allocations | None, mask: Mask) -> tuple[schema.Offer, ...]:
+def _offers(allocations: Allocations | None, mask: Mask) -> tuple[schema_pods.Offer, ...]:
     ids: dict[str, list[str]] = defaultdict(list)
     for offer in (allocations.offered if allocations is not None else None) or ():
         if not _concerns_gpus(offer):
             continue
         ids[offer.resource].append(mask.device_id(offer.device_id))
-    return tuple(schema.Offer(resource=resource, ids=tuple(of)) for resource, of in ids.items())
+    return tuple(schema_pods.Offer(resource=resource, ids=tuple(of)) for resource, of in ids.items())
 
 
 def _concerns_gpus(device: Allocation | OfferedDevice) -> bool:
@@ -90,9 +90,9 @@ def _concerns_gpus(device: Allocation | OfferedDevice) -> bool:
 
 def _processes(
     evidence: Evidence, workloads: Workloads, mask: Mask
-) -> dict[ContainerRef | None, list[schema.Process]]:
+) -> dict[ContainerRef | None, list[schema_pods.Process]]:
     """Sort processes by container; those of no pod, or of one without a name, stand under None."""
-    sorted_out: dict[ContainerRef | None, list[schema.Process]] = defaultdict(list)
+    sorted_out: dict[ContainerRef | None, list[schema_pods.Process]] = defaultdict(list)
     seen: set[int] = set()
     for gpu in evidence.hardware.gpus if evidence.hardware is not None else ():
         for pid, process in processes_of(gpu, mask):
@@ -123,9 +123,9 @@ def _owner(pid: int, workloads: Workloads) -> ContainerRef | None:
 def _pods(
     allocations: Allocations | None,
     workloads: Workloads,
-    processes: dict[ContainerRef | None, list[schema.Process]],
+    processes: dict[ContainerRef | None, list[schema_pods.Process]],
     mask: Mask,
-) -> Iterator[schema.Pod]:
+) -> Iterator[schema_pods.Pod]:
     devices: dict[ContainerRef, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for allocation in allocations.allocated if allocations is not None else ():
         if not _concerns_gpus(allocation):
@@ -141,12 +141,12 @@ def _pods(
         of_pod[ref.namespace, ref.pod].append(ref)
     uids = {name: pod.uid for name, pod in known.items()}
     for (namespace, name), refs in of_pod.items():
-        yield schema.Pod(
+        yield schema_pods.Pod(
             namespace=mask.name("namespace", namespace),
             name=mask.name("pod", f"{namespace}/{name}"),
             uid=mask.uid(uids.get((namespace, name), "")),
             containers=tuple(
-                schema.Container(
+                schema_pods.Container(
                     name=mask.name("container", ref.container),
                     devices={resource: tuple(ids) for resource, ids in devices.get(ref, {}).items()},
                     processes=tuple(processes.get(ref, ())),

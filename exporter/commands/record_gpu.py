@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 
 from exporter.commands.record_mask import Mask
-from exporter.demo import schema
+from exporter.demo import schema_gpu, schema_pods
 from exporter.demo.load import OFF, Curve
 from exporter.hardware.device import ARCHITECTURES
 from exporter.model import DeviceProcess, GpuReading, Memory, MigReading
@@ -23,12 +23,12 @@ SYMBOLS = {
 KINDS: tuple[ProcessKind, ...] = ("mps", "compute", "graphics")
 
 
-def record_gpu(gpu: GpuReading, mask: Mask) -> schema.Gpu:
+def record_gpu(gpu: GpuReading, mask: Mask) -> schema_gpu.Gpu:
     """Describe a board that stands still at what was read."""
     identity, clocks = gpu.identity, gpu.clocks_megahertz
     memory = gpu.memory or Memory(total=0, used=0, free=0)
     sm = clocks.get("sm", 0)
-    return schema.Gpu(
+    return schema_gpu.Gpu(
         uuid=mask.uuid(identity.uuid),
         minor=identity.minor,
         model=identity.model,
@@ -44,7 +44,7 @@ def record_gpu(gpu: GpuReading, mask: Mask) -> schema.Gpu:
         power_max_mw=gpu.power_milliwatts or 0,
         temperature_base=gpu.temperature_celsius or 0,
         memory_temperature=gpu.memory_temperature_celsius is not None,
-        clocks=schema.Clocks(
+        clocks=schema_gpu.Clocks(
             sm_idle=sm, sm_max=sm, memory=clocks.get("memory", 0), video_max=clocks.get("video", 0)
         ),
         fan=gpu.fan_percent,
@@ -55,7 +55,7 @@ def record_gpu(gpu: GpuReading, mask: Mask) -> schema.Gpu:
     )
 
 
-def processes_of(gpu: GpuReading, mask: Mask) -> Iterator[tuple[int, schema.Process]]:
+def processes_of(gpu: GpuReading, mask: Mask) -> Iterator[tuple[int, schema_pods.Process]]:
     """Describe every process on a GPU and on its MIG devices, with its pid."""
     for process in gpu.processes or ():
         percent = (gpu.process_utilization or {}).get(process.pid) or 0
@@ -65,8 +65,8 @@ def processes_of(gpu: GpuReading, mask: Mask) -> Iterator[tuple[int, schema.Proc
             yield process.pid, _process(process, mask.uuid(mig.uuid), 0)
 
 
-def _process(process: DeviceProcess, device: str, percent: int) -> schema.Process:
-    return schema.Process(
+def _process(process: DeviceProcess, device: str, percent: int) -> schema_pods.Process:
+    return schema_pods.Process(
         pid=process.pid,
         device=device,
         memory=process.memory,
@@ -85,12 +85,12 @@ def _sum(processes: tuple[DeviceProcess, ...] | None) -> int:
     return sum(process.memory or 0 for process in processes or ())
 
 
-def _mig(gpu: GpuReading, mask: Mask) -> schema.Mig | None:
+def _mig(gpu: GpuReading, mask: Mask) -> schema_gpu.Mig | None:
     if gpu.mig_enabled is None or "nvmlDeviceGetMigMode" in gpu.unsupported:
         return None
     starts = _starts(gpu.mig or ())
     instances = [_instance(mig, mask, starts[mig.gi], mig.memory_slices or 1) for mig in gpu.mig or ()]
-    return schema.Mig(
+    return schema_gpu.Mig(
         enabled=bool(gpu.mig_enabled), max_slices=gpu.mig_slices or 7, instances=tuple(instances)
     )
 
@@ -107,9 +107,9 @@ def _starts(migs: tuple[MigReading, ...]) -> dict[int, int]:
     return dict(zip(order, accumulate((sizes[gi] for gi in order), initial=0), strict=False))
 
 
-def _instance(mig: MigReading, mask: Mask, start: int, size: int) -> schema.MigInstance:
+def _instance(mig: MigReading, mask: Mask, start: int, size: int) -> schema_gpu.MigInstance:
     memory = mig.memory or Memory(total=0, used=0, free=0)
-    return schema.MigInstance(
+    return schema_gpu.MigInstance(
         uuid=mask.uuid(mig.uuid),
         gi=mig.gi,
         ci=mig.ci,

@@ -4,7 +4,8 @@ import posixpath
 from collections.abc import Callable, Mapping
 
 from exporter.demo.present import Running
-from exporter.demo.schema import CgroupStyle, Qos
+from exporter.demo.schema import CgroupStyle
+from exporter.demo.schema_pods import Qos
 
 # Where the exporter itself runs; a cgroup namespace of its own shows all else relative to this.
 OWN_POD_UID = "7a0a3bd4-7c4e-45c5-9c5a-5a7a1c2f9e11"

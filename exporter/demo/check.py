@@ -11,18 +11,9 @@ from exporter.demo.devices import keys
 from exporter.demo.load import Curve, peak
 from exporter.demo.nvml_codes import code_of
 from exporter.demo.nvml_table import FUNCTIONS
-from exporter.demo.schema import (
-    Fault,
-    MigLayout,
-    NvmlError,
-    NvmlHang,
-    Pod,
-    PodAdd,
-    PodDelete,
-    Process,
-    ProcessExit,
-    Scenario,
-)
+from exporter.demo.schema import Scenario
+from exporter.demo.schema_faults import Fault, MigLayout, NvmlError, NvmlHang, PodAdd, PodDelete, ProcessExit
+from exporter.demo.schema_pods import Pod, Process
 
 _DNS_NAME = re.compile(r"[a-z0-9](?:[-.a-z0-9]*[a-z0-9])?")
 _POD_UID = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")

@@ -4,7 +4,7 @@ import re
 from itertools import pairwise
 
 from exporter.demo.codec import fail
-from exporter.demo.schema import Gpu, MigInstance
+from exporter.demo.schema_gpu import Gpu, MigInstance
 
 _PCI_BUS_ID = re.compile(r"[0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]")
 

@@ -9,7 +9,7 @@ import uuid
 from dataclasses import replace
 
 from exporter.demo.codec import fail
-from exporter.demo.schema import Gpu, MigInstance
+from exporter.demo.schema_gpu import Gpu, MigInstance
 
 _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "scenario.gpuslice")
 FIRST_PID, PIDS = 2_000, 4_000_000

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from exporter.demo.schema import Gpu, MigInstance, Offer
+from exporter.demo.schema_gpu import Gpu, MigInstance
+from exporter.demo.schema_pods import Offer
 from exporter.model import DeviceKey
 
 _GKE = re.compile(r"nvidia(\d+)(?:/gi(\d+))?(?:/vgpu\d+)?")

@@ -16,19 +16,10 @@ from typing import Any
 from exporter.demo.codec import fail, map_strings
 from exporter.demo.derive import complete_gpu, complete_instances, make_hex, make_pid, make_uuid
 from exporter.demo.devices import offered, resolve
-from exporter.demo.schema import (
-    Container,
-    Fault,
-    Gpu,
-    MigLayout,
-    NvmlError,
-    NvmlHang,
-    Offer,
-    Pod,
-    PodAdd,
-    Process,
-    Scenario,
-)
+from exporter.demo.schema import Scenario
+from exporter.demo.schema_faults import Fault, MigLayout, NvmlError, NvmlHang, PodAdd
+from exporter.demo.schema_gpu import Gpu
+from exporter.demo.schema_pods import Container, Offer, Pod, Process
 
 _NUMBER = re.compile(r"\{n(?:\+(\d+))?\}")
 _REFERENCE = re.compile(r"\{(gpu:[^{}]*)\}")

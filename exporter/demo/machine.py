@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from exporter.demo.load import Curve, level
 from exporter.demo.present import Present, Running
-from exporter.demo.schema import MIB, Gpu, MigInstance
+from exporter.demo.schema_gpu import MIB, Gpu, MigInstance
 
 # How many samples of process utilization the driver keeps for each GPU.
 SAMPLES = 100

@@ -21,7 +21,8 @@ from exporter.demo.kubelet import FakeKubelet, KubeletContainer, KubeletDevices,
 from exporter.demo.machine import GpuState, Machine
 from exporter.demo.nvml import FakeNvml
 from exporter.demo.present import Present, present
-from exporter.demo.schema import Container, Pod, Scenario
+from exporter.demo.schema import Scenario
+from exporter.demo.schema_pods import Container, Pod
 from exporter.demo.tree import Tree
 from exporter.demo.truth import Truth, tell
 

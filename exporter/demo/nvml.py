@@ -23,7 +23,8 @@ from exporter.demo.nvml_codes import (
 )
 from exporter.demo.nvml_node import FINDERS, error_string
 from exporter.demo.nvml_table import FUNCTIONS
-from exporter.demo.schema import Node, NvmlError, NvmlHang
+from exporter.demo.schema_faults import NvmlError, NvmlHang
+from exporter.demo.schema_gpu import Node
 
 # Older drivers name the pids of the host to every caller.
 FIRST_WITH_PID_VIEWS = 535

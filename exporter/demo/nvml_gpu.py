@@ -7,7 +7,7 @@ from exporter.demo.machine import COPY_RATIO, MEMORY_HOTTER, GpuState
 from exporter.demo.nvml_board import Device, GpuDevice, MigDevice
 from exporter.demo.nvml_call import Function, number, numbers, target, text
 from exporter.demo.nvml_codes import INVALID_ARGUMENT, NOT_SUPPORTED, VERSION_MISMATCH, refuse
-from exporter.demo.schema import MIB
+from exporter.demo.schema_gpu import MIB
 
 COMPUTE_MODES = {"default": 0, "exclusive_thread": 1, "prohibited": 2, "exclusive_process": 3}
 GRAPHICS, SM, MEMORY, VIDEO = range(4)

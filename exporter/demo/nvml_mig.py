@@ -6,7 +6,7 @@ from typing import Any
 from exporter.demo.nvml_board import Device, GpuDevice, MigDevice
 from exporter.demo.nvml_call import Function, numbers, target
 from exporter.demo.nvml_codes import NOT_SUPPORTED, refuse
-from exporter.demo.schema import MIB
+from exporter.demo.schema_gpu import MIB
 
 
 def _mode(device: GpuDevice) -> tuple[int, int]:

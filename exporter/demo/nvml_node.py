@@ -13,7 +13,7 @@ from exporter.demo.nvml_codes import (
     name_of,
     refuse,
 )
-from exporter.demo.schema import Node
+from exporter.demo.schema_gpu import Node
 
 
 class Driver(Protocol):

@@ -7,23 +7,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from exporter.demo.devices import keys
-from exporter.demo.schema import (
-    Container,
+from exporter.demo.schema import Scenario
+from exporter.demo.schema_faults import (
     Fault,
-    Gpu,
     KubeletDown,
     KubeletHang,
     KubeletRateLimit,
     MigLayout,
     NvmlError,
     NvmlHang,
-    Pod,
     PodAdd,
     PodDelete,
-    Process,
     ProcessExit,
-    Scenario,
 )
+from exporter.demo.schema_gpu import Gpu
+from exporter.demo.schema_pods import Container, Pod, Process
 
 # How long ago what is there from the start was started, in seconds.
 AGE = 3600.0

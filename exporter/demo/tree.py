@@ -10,7 +10,8 @@ from pathlib import Path
 
 from exporter.demo import cgroups
 from exporter.demo.present import Present, Running
-from exporter.demo.schema import Pod, Scenario
+from exporter.demo.schema import Scenario
+from exporter.demo.schema_pods import Pod
 
 TICKS = os.sysconf("SC_CLK_TCK")
 # A process that was there from the start began no earlier than this after the machine did, in seconds.

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from exporter.demo.devices import keys, resolve
 from exporter.demo.machine import GpuState, ProcessState
 from exporter.demo.present import Present
-from exporter.demo.schema import Container, Gpu, Pod
+from exporter.demo.schema_gpu import Gpu
+from exporter.demo.schema_pods import Container, Pod
 from exporter.model import ContainerRef, DeviceKey
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from exporter.demo import catalog
 from exporter.demo.scenario import dump
-from exporter.demo.schema import KubeletDown, NvmlError
+from exporter.demo.schema_faults import KubeletDown, NvmlError
 from tests.commands.program import nothing_here, output_of, run
 
 # What is judged, and how, on each node; what is not named is OK.

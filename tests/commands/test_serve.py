@@ -10,7 +10,7 @@ import pytest
 
 from exporter.demo import catalog
 from exporter.demo.scenario import dump
-from exporter.demo.schema import KubeletHang, NvmlHang
+from exporter.demo.schema_faults import KubeletHang, NvmlHang
 from tests.commands.program import END_SECONDS, nothing_here, serving
 
 

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from exporter.demo import catalog
 from exporter.demo.scenario import dump
-from exporter.demo.schema import NvmlHang
+from exporter.demo.schema_faults import NvmlHang
 from tests.commands.program import command, environment, nothing_here, output_of, run
 
 SCENARIO = "t4-timeslicing"

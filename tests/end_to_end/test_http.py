@@ -15,7 +15,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from exporter.demo import catalog
-from exporter.demo.schema import NvmlError
+from exporter.demo.schema_faults import NvmlError
 from exporter.exposition import Exposition
 from exporter.settings import ListenAddress
 from exporter.web import ListenError, Server

@@ -7,7 +7,8 @@ from dataclasses import astuple
 
 import pytest
 
-from exporter.demo.schema import PodAdd, Scenario
+from exporter.demo.schema import Scenario
+from exporter.demo.schema_faults import PodAdd
 from exporter.demo.truth import ContainerTruth
 from exporter.model import ContainerRef, DeviceKey
 from tests.golden.page import Labels, Page

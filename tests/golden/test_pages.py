@@ -9,7 +9,7 @@ from difflib import unified_diff
 import pytest
 
 from exporter.demo import catalog
-from exporter.demo.schema import Fault
+from exporter.demo.schema_faults import Fault
 from tests.golden.page import masked
 from tests.golden.story import HERE, NODES, golden, scenario, story, times
 

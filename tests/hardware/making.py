@@ -8,7 +8,7 @@ from exporter.demo.machine import Machine
 from exporter.demo.nvml import FakeNvml
 from exporter.demo.present import present
 from exporter.demo.scenario import parse
-from exporter.demo.schema import NvmlError, NvmlHang
+from exporter.demo.schema_faults import NvmlError, NvmlHang
 from exporter.hardware.sweep import Sweeper
 from exporter.model import GpuReading
 from tests.hardware import tiny

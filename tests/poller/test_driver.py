@@ -7,7 +7,7 @@ from dataclasses import replace
 from aiohttp import ClientSession
 
 from exporter.demo import catalog
-from exporter.demo.schema import NvmlError, NvmlHang
+from exporter.demo.schema_faults import NvmlError, NvmlHang
 from exporter.exposition import Exposition
 from exporter.model import SliceCount
 from exporter.settings import ListenAddress

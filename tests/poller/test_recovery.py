@@ -8,7 +8,7 @@ from pathlib import Path
 
 from exporter.accounting import Coverage
 from exporter.demo import catalog
-from exporter.demo.schema import KubeletDown, KubeletHang, NvmlError, NvmlHang
+from exporter.demo.schema_faults import KubeletDown, KubeletHang, NvmlError, NvmlHang
 from exporter.model import GpuIdentity, GpuReading
 from exporter.sources import PodNames
 from tests.poller.bench import QUICK, failing, holders, polled, running, until

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from exporter.demo import catalog
-from exporter.demo.schema import NvmlError
+from exporter.demo.schema_faults import NvmlError
 from tests.poller.bench import failing, health, holders, polled, rows
 
 

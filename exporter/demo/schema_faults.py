@@ -1,0 +1,112 @@
+"""The records of what goes wrong or changes in a scenario: from ``at`` on, ``for_`` seconds or for ever."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from exporter.demo.schema_gpu import MigInstance
+from exporter.demo.schema_pods import Pod
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NvmlError:
+    """Calls fail with ``code``, an NVML name such as GPU_IS_LOST; null ``function`` or ``device`` is any."""
+
+    kind: Literal["nvml_error"]
+    at: float = 0.0
+    for_: float | None = None
+    function: str | None = None
+    device: str | None = None
+    code: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NvmlHang:
+    """Calls do not return for ``seconds``, null: not before the fault is over."""
+
+    kind: Literal["nvml_hang"]
+    at: float = 0.0
+    for_: float | None = None
+    function: str | None = None
+    device: str | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubeletDown:
+    """The kubelet does not run; its sockets lie there dead until it starts again."""
+
+    kind: Literal["kubelet_down"]
+    at: float = 0.0
+    for_: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubeletRateLimit:
+    """The kubelet rejects every call by its rate limit."""
+
+    kind: Literal["kubelet_rate_limit"]
+    at: float = 0.0
+    for_: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubeletHang:
+    """The kubelet takes calls and does not answer."""
+
+    kind: Literal["kubelet_hang"]
+    at: float = 0.0
+    for_: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodDelete:
+    """A pod (``namespace/name``) goes; with ``for`` it comes back after it, with new start times."""
+
+    kind: Literal["pod_delete"]
+    at: float = 0.0
+    for_: float | None = None
+    pod: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodAdd:
+    """A pod comes; with ``for`` it goes after it."""
+
+    kind: Literal["pod_add"]
+    at: float = 0.0
+    for_: float | None = None
+    pod: Pod
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigLayout:
+    """The GPU (its NVML index) is cut anew; what runs on instances that are gone ends."""
+
+    kind: Literal["mig_layout"]
+    at: float = 0.0
+    for_: float | None = None
+    gpu: int
+    instances: tuple[MigInstance, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessExit:
+    """A process ends; with ``for`` it is started again after it."""
+
+    kind: Literal["process_exit"]
+    at: float = 0.0
+    for_: float | None = None
+    pid: int
+
+
+Fault = (
+    NvmlError
+    | NvmlHang
+    | KubeletDown
+    | KubeletRateLimit
+    | KubeletHang
+    | PodDelete
+    | PodAdd
+    | MigLayout
+    | ProcessExit
+)

@@ -1,0 +1,95 @@
+"""The records of a scenario's machine: its driver, and its GPUs with how they are cut."""
+
+from dataclasses import dataclass
+
+from exporter.demo.codec import SIZES
+from exporter.model.hardware import ComputeMode
+
+MIB = SIZES["MiB"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """The machine and its driver. ``cuda_version`` is as the driver says it: 12040 is 12.4.
+
+    An empty ``driver_version`` is a machine on which the kernel module is not loaded.
+    """
+
+    name: str
+    driver_version: str = ""
+    nvml_version: str = ""
+    cuda_version: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clocks:
+    """Clock rates in MHz, idle and at full load; the memory's rate is the same in both."""
+
+    sm_idle: int = 210
+    sm_max: int
+    memory: int
+    video_max: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigInstance:
+    """One compute instance; those with the same ``gi`` share that GPU instance's memory.
+
+    ``compute_slices`` (of the compute instance) and ``gi_slices`` come from the profile when left at 0.
+    ``start`` and ``size`` are the placement in memory slices.
+    """
+
+    uuid: str = ""
+    gi: int
+    ci: int = 0
+    profile: str
+    memory_bytes: int
+    reserved: int = 0
+    overhead: int = 0
+    compute_slices: int = 0
+    gi_slices: int = 0
+    multiprocessors: int
+    start: int = 0
+    size: int = 1
+    unsupported: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mig:
+    """MIG of one GPU. ``max_slices`` is what the whole GPU can be cut into: 7, on an A30 4."""
+
+    enabled: bool = True
+    max_slices: int = 7
+    instances: tuple[MigInstance, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """A physical GPU; its NVML index is its place in the list.
+
+    ``overhead`` is memory that no process accounts for. ``fan`` is the idle speed in percent, null on a
+    passive board. ``mig`` is null on a model without MIG, ``bar1_total`` and ``serial`` on one that does
+    not tell. ``unsupported`` names calls that this board answers with "not supported".
+    """
+
+    count: int = 1
+    uuid: str = ""
+    minor: int | None = None
+    model: str
+    pci_bus_id: str = ""
+    serial: str | None = ""
+    architecture: int
+    memory_total: int
+    memory_reserved: int = 0
+    overhead: int = 200 * MIB
+    bar1_total: int | None = 256 * MIB
+    power_idle_mw: int
+    power_max_mw: int
+    temperature_base: int = 32
+    memory_temperature: bool = False
+    clocks: Clocks
+    fan: int | None = None
+    compute_mode: ComputeMode = "default"
+    pcie_replays: int = 0
+    mig: Mig | None = None
+    unsupported: tuple[str, ...] = ()
