@@ -80,9 +80,16 @@ def _records(level: Level, families: Iterable[AnyFamily], snapshot: Snapshot) ->
 def _fields(family: AnyFamily, entity: Entity) -> dict[str, Any]:
     if isinstance(family, Family):
         return {field_name(family): _finite(family.value(entity.row))}
+    if family.several:
+        return {field_name(family): list(_listed(family, entity))}
     if family.type == "info":
         return _identity(family, entity)
     return {field_name(family): _nested(family, entity)}
+
+
+def _listed(family: LabelledFamily[Any], entity: Entity) -> Iterator[dict[str, str | None]]:
+    for values, _ in family.samples(entity.row):
+        yield {name: value or None for name, value in zip(family.labels, values, strict=True)}
 
 
 def _identity(family: LabelledFamily[Any], entity: Entity) -> dict[str, str | None]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from exporter.dcgm import DCGM
-from exporter.metrics import COLLECTOR, CONTAINER, GPU, LEVEL_LABELS, MIG, NODE, AnyFamily
+from exporter.metrics import COLLECTOR, CONTAINER, GPU, GROUPS, LEVEL_LABELS, MIG, NODE, AnyFamily
 from exporter.selfmetrics import SelfMetrics
 
 _INTRODUCTION = """\
@@ -19,6 +19,9 @@ absent: a 0 was observed. What describes an entity stands on its info series, to
 gpuslice_container_memory_used_bytes
   * on (uuid) group_left (gpu, model) gpuslice_gpu_info
 ```
+
+*Where* says which GPUs and modes have a series. What this node gives, and why not the rest, is told by
+`gpuslice-exporter doctor`.
 """
 
 _SECTIONS: Mapping[str, tuple[str, Sequence[AnyFamily]]] = {
@@ -56,7 +59,9 @@ def _native() -> Iterator[str]:
     for title, (text, families) in _SECTIONS.items():
         labels = ", ".join(map(_code, LEVEL_LABELS[families[0].level])) or "none"
         yield from ("", f"## {title}", "", f"{text} Labels: {labels}.", "")
-        yield from _table(("series", "type", "further labels", "meaning"), map(_native_row, families))
+        yield from _table(
+            ("series", "type", "further labels", "meaning", "where"), map(_native_row, families)
+        )
 
 
 def _dcgm() -> Iterator[str]:
@@ -76,7 +81,8 @@ def _self() -> Iterator[str]:
 
 
 def _native_row(family: AnyFamily) -> tuple[str, ...]:
-    return _code(family.name), family.type, " ".join(map(_code, family.labels)), family.help
+    where = GROUPS[family.group].where if family.group else ""
+    return _code(family.name), family.type, " ".join(map(_code, family.labels)), family.help, where
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

@@ -1,56 +1,14 @@
 """``doctor``: what can be read on this node, what is lost where it cannot, and how to mend it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Literal
 
+from exporter.commands.doctor_groups import group_checks
+from exporter.commands.doctor_report import Check, Report
 from exporter.commands.node import Node
 from exporter.commands.once import poll_once
 from exporter.model import CollectorHealth, GpuRow, Snapshot
 from exporter.poller import Evidence
 from exporter.settings import Settings
-
-Status = Literal["OK", "degraded", "missing"]
-EXIT_CODES: dict[Status, int] = {"OK": 0, "degraded": 1, "missing": 3}
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One line of the report. ``lost`` and ``remedy`` are "" where all is well."""
-
-    name: str
-    status: Status
-    found: str
-    lost: str = ""
-    remedy: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """All checks, in the order in which one stands on the other."""
-
-    node: str
-    checks: tuple[Check, ...]
-
-    @property
-    def exit_code(self) -> int:
-        """0 when all is well, 1 when something is degraded, 3 when something is missing."""
-        return max(EXIT_CODES[check.status] for check in self.checks)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Give the report as plain data of JSON."""
-        names = Check.__slots__
-        checks = [{name: getattr(check, name) for name in names} for check in self.checks]
-        return {"node": self.node, "exit_code": self.exit_code, "checks": checks}
-
-    def as_text(self) -> str:
-        """Give the report as lines for a terminal."""
-        lines = [f"node {self.node}"]
-        for check in self.checks:
-            lines.append(f"{check.status:<9} {check.name:<15} {check.found}")
-            lines += [f"{'':<25} lost: {check.lost}"] if check.lost else []
-            lines += [f"{'':<25} mend: {check.remedy}"] if check.remedy else []
-        return "\n".join(lines)
 
 
 async def doctor(node: Node) -> Report:
@@ -64,6 +22,7 @@ def _checks(snapshot: Snapshot, evidence: Evidence, settings: Settings) -> Itera
     yield _driver(snapshot, health["nvml"], settings)
     yield from (_gpu(row) for row in snapshot.gpus)
     yield from (_mig(row) for row in snapshot.gpus if row.reading and row.reading.mig_enabled)
+    yield from group_checks(snapshot)
     yield _allocations(health["podresources"], evidence, settings)
     if evidence.allocations is not None:
         yield _resolution(snapshot)

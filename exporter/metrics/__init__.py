@@ -17,6 +17,7 @@ from exporter.metrics.family import (
     scaled,
 )
 from exporter.metrics.gpu import GPU
+from exporter.metrics.groups import GROUPS, Group
 from exporter.metrics.levels import ENTITIES, LEVEL_LABELS, Entity, Enumerate
 from exporter.metrics.mig import MIG
 from exporter.metrics.node import COLLECTOR, NODE
@@ -30,6 +31,7 @@ __all__ = [
     "ENTITIES",
     "FAMILIES",
     "GPU",
+    "GROUPS",
     "LEVEL_LABELS",
     "MIG",
     "NODE",
@@ -38,6 +40,7 @@ __all__ = [
     "Enumerate",
     "Family",
     "FamilyType",
+    "Group",
     "Labelled",
     "LabelledFamily",
     "Level",

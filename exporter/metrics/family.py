@@ -37,7 +37,8 @@ class LabelledFamily(Generic[Row]):
     """Any number of samples for each entity, told apart by ``labels`` beyond those of the level.
 
     ``samples`` yields the values of ``labels`` with the number. An empty label value means the same as no
-    such label, and is not printed. The type ``info`` is one sample of 1 that carries names.
+    such label, and is not printed. The type ``info`` is one sample of 1 that carries names, or one for each
+    of ``several`` things.
     """
 
     name: str
@@ -47,6 +48,7 @@ class LabelledFamily(Generic[Row]):
     labels: tuple[str, ...]
     samples: Callable[[Row], Iterable[Labelled]]
     group: str = ""
+    several: bool = False
 
 
 AnyFamily: TypeAlias = Family[Any] | LabelledFamily[Any]

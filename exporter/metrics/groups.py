@@ -33,7 +33,7 @@ GROUPS: Mapping[str, Group] = {
     "pcie_throughput": Group("PCIe throughput", "on request: --pcie-throughput on (20 ms per direction)"),
     "nvlink": Group("NVLink", "GPUs with NVLink"),
     "ecc": Group("ECC errors", "data-center GPUs with ECC; not on MIG devices"),
-    "repairs": Group("remapped rows and retired pages", "rows from Ampere on, not while cut; pages before"),
+    "repairs": Group("repairs of memory", "rows from Ampere on, not while cut; pages before"),
     "modes": Group("modes", "every NVIDIA GPU"),
     "events": Group("XID and other events", "every NVIDIA GPU whose events can be waited for"),
     "vgpu": Group("vGPU", "hosts with the vGPU manager, and their guests"),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from exporter.metrics.family import AnyFamily, Family, Labelled, LabelledFamily, Number
+from exporter.metrics.family import AnyFamily, Family, Labelled, LabelledFamily, Number, scaled
 from exporter.model import Memory, MigRow
 
 
@@ -28,6 +28,7 @@ MIG: tuple[AnyFamily, ...] = (
         "Identity of a MIG device: compute instance ci inside GPU instance gi of the GPU uuid.",
         ("gi", "ci", "profile"),
         _info,
+        group="core",
     ),
     Family(
         "gpuslice_mig_memory_total_bytes",
@@ -35,6 +36,7 @@ MIG: tuple[AnyFamily, ...] = (
         "mig",
         "Frame buffer of the MIG device; absent where several compute instances share one GPU instance.",
         _memory(lambda memory: memory.total),
+        group="memory",
     ),
     Family(
         "gpuslice_mig_memory_used_bytes",
@@ -42,6 +44,7 @@ MIG: tuple[AnyFamily, ...] = (
         "mig",
         "Frame buffer in use on the MIG device; absent where compute instances share it.",
         _memory(lambda memory: memory.used),
+        group="memory",
     ),
     Family(
         "gpuslice_mig_memory_free_bytes",
@@ -49,6 +52,7 @@ MIG: tuple[AnyFamily, ...] = (
         "mig",
         "Frame buffer free on the MIG device; absent where compute instances share it.",
         _memory(lambda memory: memory.free),
+        group="memory",
     ),
     Family(
         "gpuslice_mig_memory_reserved_bytes",
@@ -56,6 +60,7 @@ MIG: tuple[AnyFamily, ...] = (
         "mig",
         "Frame buffer of the MIG device that the driver keeps; absent with drivers that cannot tell.",
         _memory(lambda memory: memory.reserved),
+        group="memory",
     ),
     Family(
         "gpuslice_mig_compute_slices",
@@ -63,6 +68,7 @@ MIG: tuple[AnyFamily, ...] = (
         "mig",
         "Compute slices of the compute instance (7 make a whole A100 or H100, 4 an A30).",
         lambda row: row.reading.compute_slices,
+        group="core",
     ),
     Family(
         "gpuslice_mig_memory_slices",
@@ -70,6 +76,7 @@ MIG: tuple[AnyFamily, ...] = (
         "mig",
         "Memory slices of the GPU instance (8 make a whole A100 or H100, 4 an A30).",
         lambda row: row.reading.memory_slices,
+        group="core",
     ),
     Family(
         "gpuslice_mig_multiprocessors",
@@ -77,6 +84,40 @@ MIG: tuple[AnyFamily, ...] = (
         "mig",
         "Streaming multiprocessors of the MIG device.",
         lambda row: row.reading.multiprocessors,
+        group="core",
+    ),
+    LabelledFamily(
+        "gpuslice_mig_engines",
+        "gauge",
+        "mig",
+        "Engines that the GPU instance of the MIG device has: copy, encoder, decoder, jpeg, ofa.",
+        ("engine",),
+        lambda row: (((engine,), count) for engine, count in row.reading.engines.items()),
+        group="core",
+    ),
+    Family(
+        "gpuslice_mig_bar1_total_bytes",
+        "gauge",
+        "mig",
+        "Size of the window through which the host reaches the frame buffer of the MIG device.",
+        lambda row: None if row.reading.bar1 is None else row.reading.bar1.total,
+        group="bar1",
+    ),
+    Family(
+        "gpuslice_mig_bar1_used_bytes",
+        "gauge",
+        "mig",
+        "Part of that window that is in use.",
+        lambda row: None if row.reading.bar1 is None else row.reading.bar1.used,
+        group="bar1",
+    ),
+    Family(
+        "gpuslice_mig_utilization_ratio",
+        "gauge",
+        "mig",
+        "Share of time in which the partition was busy, where its driver tells (AMD).",
+        lambda row: scaled(row.reading.utilization_percent, 100),
+        group="utilization",
     ),
     LabelledFamily(
         "gpuslice_mig_slices",
@@ -85,6 +126,7 @@ MIG: tuple[AnyFamily, ...] = (
         "Slices of this MIG device that the device plugin offers, by resource.",
         ("resource",),
         lambda row: (((count.resource,), count.offered) for count in row.slices),
+        group="sharing",
     ),
     LabelledFamily(
         "gpuslice_mig_slices_allocated",
@@ -93,6 +135,7 @@ MIG: tuple[AnyFamily, ...] = (
         "Slices of this MIG device that containers hold, by resource.",
         ("resource",),
         lambda row: (((count.resource,), count.allocated) for count in row.slices),
+        group="sharing",
     ),
     Family(
         "gpuslice_mig_holders",
@@ -100,6 +143,7 @@ MIG: tuple[AnyFamily, ...] = (
         "mig",
         "Distinct containers that hold a slice of this MIG device.",
         lambda row: row.holders,
+        group="sharing",
     ),
     Family(
         "gpuslice_mig_unattributed_memory_bytes",
@@ -107,6 +151,7 @@ MIG: tuple[AnyFamily, ...] = (
         "mig",
         "Frame buffer in use on the MIG device that belongs to no known container.",
         lambda row: row.unattributed_memory,
+        group="sharing",
     ),
 )
 """Families with one entity per MIG device (a MigRow), labelled ``uuid`` and ``mig_uuid``."""

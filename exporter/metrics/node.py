@@ -2,14 +2,21 @@
 
 from collections.abc import Iterator
 
-from exporter.metrics.family import AnyFamily, Family, Labelled, LabelledFamily
+from exporter.metrics.family import AnyFamily, Family, Labelled, LabelledFamily, scaled
 from exporter.model import DriverInfo, Snapshot
+
+_MICROSECONDS = 1_000_000
 
 
 def _info(snapshot: Snapshot) -> Iterator[Labelled]:
     driver = snapshot.node.driver or DriverInfo()
     versions = (driver.driver_version, driver.nvml_version, driver.cuda_version)
     yield (snapshot.node.name, *(version or "" for version in versions)), 1
+
+
+def _latency(snapshot: Snapshot) -> Iterator[Labelled]:
+    for group, cost in snapshot.node.costs.items():
+        yield (group,), scaled(cost.driver_microseconds, _MICROSECONDS)
 
 
 NODE: tuple[AnyFamily, ...] = (
@@ -65,6 +72,37 @@ NODE: tuple[AnyFamily, ...] = (
         "Driver calls that failed, by GPU (none for calls about no GPU), call and error.",
         ("uuid", "call", "error"),
         lambda snapshot: snapshot.node.nvml_errors.items(),
+    ),
+    LabelledFamily(
+        "gpuslice_nvml_calls_total",
+        "counter",
+        "node",
+        "Calls into the driver, by group of readings.",
+        ("group",),
+        lambda snapshot: (((group,), cost.calls) for group, cost in snapshot.node.costs.items()),
+    ),
+    LabelledFamily(
+        "gpuslice_nvml_call_seconds_total",
+        "counter",
+        "node",
+        "Time spent in calls into the driver, by group of readings.",
+        ("group",),
+        lambda snapshot: (((group,), cost.seconds) for group, cost in snapshot.node.costs.items()),
+    ),
+    LabelledFamily(
+        "gpuslice_nvml_latency_seconds",
+        "gauge",
+        "node",
+        "What the driver says that the field values of a group took at the last poll, all GPUs together.",
+        ("group",),
+        _latency,
+    ),
+    Family(
+        "gpuslice_nvml_released",
+        "gauge",
+        "node",
+        "1 while the driver is given up so that GPUs can be reset or cut anew, 0 else.",
+        lambda snapshot: int(bool(snapshot.node.released)) if snapshot.sequence else None,
     ),
     Family(
         "gpuslice_snapshot_timestamp_seconds",

@@ -5,7 +5,7 @@ Mappings hold what the device told and nothing else: a key that is missing is no
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 Clock = Literal["sm", "memory", "graphics", "video"]
 Engine = Literal["encoder", "decoder", "jpeg", "ofa"]
@@ -61,6 +61,13 @@ EccSeverity = Literal["corrected", "uncorrected"]
 EccScope = Literal["volatile", "aggregate"]
 NvlinkError = Literal["crc_flit", "crc_data", "replay", "recovery"]
 RecoveryAction = Literal["none", "reset", "reboot", "drain_p2p", "drain_and_reset"]
+
+CLOCK_EVENT_BITS: Mapping[int, ClockEvent] = {
+    1 << place: reason for place, reason in enumerate(get_args(ClockEvent))
+}
+"""The bits of the driver's mask of reasons."""
+RECOVERY_ACTIONS: tuple[RecoveryAction, ...] = get_args(RecoveryAction)
+"""By the driver's number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

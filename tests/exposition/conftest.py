@@ -24,10 +24,12 @@ from exporter.model import (
     SliceCount,
     Snapshot,
     Totals,
+    VgpuReading,
+    VgpuRow,
 )
+from tests.exposition.everything import COSTS, MIG_READINGS, NOW, READINGS, events
 
 GIB = 1024**3
-NOW = 1_700_000_000.0
 SHARED = DeviceKey("GPU-shared")
 MIG_A = DeviceKey("GPU-mig", "MIG-a")
 MIG_B = DeviceKey("GPU-mig", "MIG-b")
@@ -59,6 +61,7 @@ def _gpu(uuid: str, index: int, minor: int, sharing: str, **facts) -> GpuRow:
         compute_mode="default",
         mig_enabled=sharing == "mig",
         unsupported=("a", "b", "c"),
+        **READINGS,
     )
     return GpuRow(
         identity=identity,
@@ -70,6 +73,9 @@ def _gpu(uuid: str, index: int, minor: int, sharing: str, **facts) -> GpuRow:
         unattributed_memory=GIB // 2,
         unattributed_utilization=0.02,
         unattributed_energy_joules=12.5,
+        watched=True,
+        events=events(uuid, "MIG-a" if sharing == "mig" else ""),
+        clock_events={"power_cap": 3, "hardware_thermal": 1},
         **facts,
     )
 
@@ -84,6 +90,7 @@ def _mig(key: DeviceKey, gi: int) -> MigRow:
         compute_slices=3,
         memory_slices=4,
         multiprocessors=42,
+        **MIG_READINGS,
     )
     return MigRow(
         device=key,
@@ -145,12 +152,16 @@ def full() -> Snapshot:
                 ("", "nvmlInit", "Timeout"): 1,
             },
             inconsistent={("GPU-mig", "MIG-a", "memory"): 2, ("GPU-shared", "", "compute"): 1},
+            costs=COSTS,
         ),
         gpus=(
             _gpu("GPU-shared", 0, 1, "time-slicing"),
             _gpu("GPU-mig", 1, 0, "mig", mig_slices_used=6, mig_slices_free=1),
         ),
         migs=(_mig(MIG_A, 1), _mig(MIG_B, 2)),
+        vgpus=(
+            VgpuRow(uuid="GPU-shared", reading=READINGS["vgpus"][0], holder=ContainerRef("vm", "v", "c")),
+        ),
         containers=(
             _container("nb-anna", SHARED),
             _container("nb-li", SHARED, compute_used=0.0),
@@ -181,6 +192,7 @@ def bare() -> Snapshot:
         node=NodeRow(name="node"),
         gpus=(GpuRow(identity=identity, reading=GpuReading(identity=identity)),),
         migs=(MigRow(device=mig, reading=MigReading(uuid="MIG-x", gi=0, ci=0)),),
+        vgpus=(VgpuRow(uuid="GPU-x", reading=VgpuReading(uuid="vgpu-x")),),
         containers=(
             ContainerRow(holder=ContainerRef("a", "b", "c"), device=mig, totals=Totals(first_seen=1.0)),
         ),

@@ -18,15 +18,18 @@ OBSERVED = {
     "gpuslice_collector_success",
     "gpuslice_gpu_info",
     "gpuslice_gpu_up",
+    "gpuslice_nvml_released",
     "gpuslice_nvml_unsupported",
     "gpuslice_mig_info",
     "gpuslice_container_info",
 }
 """What is known of an entity as soon as it exists."""
 
-BASE_UNITS = ("_bytes", "_ratio", "_watts", "_joules", "_celsius", "_hertz", "_seconds")
+BASE_UNITS = ("_bytes", "_ratio", "_watts", "_joules", "_celsius", "_hertz", "_seconds", "_per_second")
 COUNTS = re.compile(
-    r"_(up|slices|allocated|holders|processes|multiprocessors|success|view|unresolved)$|_gpus$"
+    r"_(up|slices|allocated|holders|processes|multiprocessors|success|view|unresolved|released)$|_v?gpus$"
+    r"|_(generation|width)(_max)?$|_nvlinks(_active)?$|_(rows|banks|pages|pending|failure|engines|sessions)$"
+    r"|_(enabled|active|state|mode|action|watched|licensed)$"
 )
 
 each_family = pytest.mark.parametrize("family", ALL, ids=lambda family: family.name)
@@ -63,10 +66,11 @@ def test_a_lost_gpu_says_nothing_but_its_name(full, family) -> None:
 
     texts = {_text(replace(full, gpus=gpus, migs=())) for gpus in (lost, gone)}
 
-    from_driver = family.level == "dcgm" or re.search(
-        r"_gpu_(compute_mode|read|memory_(?!entitled)|util|power|energy|temp|clock|fan|pcie)|unsupported",
-        family.name,
+    of_events = (
+        family.name.startswith("gpuslice_gpu_clock_events") or getattr(family, "group", "") == "events"
     )
+    told = family.name in OBSERVED or family.group == "sharing"
+    from_driver = family.level == "dcgm" or (family.level == "gpu" and not told and not of_events)
     if from_driver:
         assert not any(f"\n{family.name}{{" in text for text in texts)
     assert all('gpuslice_gpu_up{uuid="GPU-shared"} 0\n' in text for text in texts)

@@ -1,0 +1,50 @@
+"""What the doctor hands over: its checks, as text and as data."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Status = Literal["OK", "absent", "degraded", "missing"]
+EXIT_CODES: dict[Status, int] = {"OK": 0, "absent": 0, "degraded": 1, "missing": 3}
+NAME_WIDTH = 29
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the report. ``lost`` and ``remedy`` are "" where all is well.
+
+    ``absent`` is what this hardware, its mode or its driver does not have: nothing is wrong.
+    """
+
+    name: str
+    status: Status
+    found: str
+    lost: str = ""
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All checks, in the order in which one stands on the other."""
+
+    node: str
+    checks: tuple[Check, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """0 when all is well, 1 when something is degraded, 3 when something is missing."""
+        return max(EXIT_CODES[check.status] for check in self.checks)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give the report as plain data of JSON."""
+        names = Check.__slots__
+        checks = [{name: getattr(check, name) for name in names} for check in self.checks]
+        return {"node": self.node, "exit_code": self.exit_code, "checks": checks}
+
+    def as_text(self) -> str:
+        """Give the report as lines for a terminal."""
+        lines = [f"node {self.node}"]
+        for check in self.checks:
+            lines.append(f"{check.status:<9} {check.name:<{NAME_WIDTH}} {check.found}")
+            lines += [f"{'':<{NAME_WIDTH + 11}} lost: {check.lost}"] if check.lost else []
+            lines += [f"{'':<{NAME_WIDTH + 11}} mend: {check.remedy}"] if check.remedy else []
+        return "\n".join(lines)

@@ -1,0 +1,83 @@
+"""The rows of how a GPU is cut up and held, and of what nobody can be charged with."""
+
+from collections.abc import Iterator
+
+from exporter.metrics.family import AnyFamily, Family, Labelled, LabelledFamily
+from exporter.model import GpuRow
+
+
+def _mig_slices(row: GpuRow) -> Iterator[Labelled]:
+    yield ("used",), row.mig_slices_used
+    yield ("free",), row.mig_slices_free
+
+
+GPU_SHARING: tuple[AnyFamily, ...] = (
+    LabelledFamily(
+        "gpuslice_gpu_slices",
+        "gauge",
+        "gpu",
+        "Slices of this GPU that the device plugin offers, by resource.",
+        ("resource",),
+        lambda row: (((count.resource,), count.offered) for count in row.slices),
+        group="sharing",
+    ),
+    LabelledFamily(
+        "gpuslice_gpu_slices_allocated",
+        "gauge",
+        "gpu",
+        "Slices of this GPU that containers hold, by resource.",
+        ("resource",),
+        lambda row: (((count.resource,), count.allocated) for count in row.slices),
+        group="sharing",
+    ),
+    Family(
+        "gpuslice_gpu_holders",
+        "gauge",
+        "gpu",
+        "Distinct containers that hold a slice of this GPU or of one of its MIG devices.",
+        lambda row: row.holders,
+        group="sharing",
+    ),
+    LabelledFamily(
+        "gpuslice_gpu_mig_compute_slices",
+        "gauge",
+        "gpu",
+        "Compute slices of a GPU in MIG mode: used by MIG devices, or free for new ones.",
+        ("state",),
+        _mig_slices,
+        group="sharing",
+    ),
+    Family(
+        "gpuslice_gpu_memory_entitled_bytes",
+        "gauge",
+        "gpu",
+        "Sum of what the holders are entitled to; more than the total means over-commitment.",
+        lambda row: row.memory_entitled,
+        group="sharing",
+    ),
+    Family(
+        "gpuslice_gpu_unattributed_memory_bytes",
+        "gauge",
+        "gpu",
+        "Frame buffer in use that belongs to no known container.",
+        lambda row: row.unattributed_memory,
+        group="sharing",
+    ),
+    Family(
+        "gpuslice_gpu_unattributed_utilization_ratio",
+        "gauge",
+        "gpu",
+        "Utilization of the GPU that belongs to no known container.",
+        lambda row: row.unattributed_utilization,
+        group="sharing",
+    ),
+    Family(
+        "gpuslice_gpu_unattributed_energy_joules_total",
+        "counter",
+        "gpu",
+        "Energy that was given to no container.",
+        lambda row: row.unattributed_energy_joules,
+        group="sharing",
+    ),
+)
+"""Slices, holders, entitlements and what is unattributed."""
