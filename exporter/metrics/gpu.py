@@ -8,7 +8,7 @@ from exporter.metrics.gpu_links import GPU_LINKS
 from exporter.metrics.gpu_power import GPU_POWER
 from exporter.metrics.gpu_reading import answering, reading
 from exporter.metrics.gpu_sharing import GPU_SHARING
-from exporter.model import Bar1, EncoderSessions, GpuRow, Memory
+from exporter.model import Bar1, EncoderSessions, GpuReading, GpuRow, Memory
 
 _MICROSECONDS = 1_000_000
 _MIG_MODE = {True: "enabled", False: "disabled", None: ""}
@@ -23,7 +23,13 @@ def _bar1(value: Callable[[Bar1], int]) -> Callable[[GpuRow], Number | None]:
 
 
 def _encoding(value: Callable[[EncoderSessions], Number]) -> Callable[[GpuRow], Number | None]:
-    return reading(lambda gpu: None if gpu.encoder_sessions is None else value(gpu.encoder_sessions))
+    """Ask a mean over the encoding sessions; without a session there is none."""
+
+    def read(gpu: GpuReading) -> Number | None:
+        sessions = gpu.encoder_sessions
+        return None if sessions is None or not sessions.count else value(sessions)
+
+    return reading(read)
 
 
 def _info(row: GpuRow) -> Iterator[Labelled]:
@@ -181,7 +187,7 @@ _ACTIVITY: tuple[AnyFamily, ...] = (
         "gauge",
         "gpu",
         "Sessions of video encoding now.",
-        _encoding(lambda sessions: sessions.count),
+        reading(lambda gpu: None if gpu.encoder_sessions is None else gpu.encoder_sessions.count),
         group="engines",
     ),
     Family(

@@ -26,6 +26,7 @@ def make_app(pages: Pages, restart_reason: Callable[[], str | None]) -> web.Appl
     views = _Views(pages, restart_reason)
     app = web.Application(middlewares=[_secure], client_max_size=MAX_BODY)
     app.router.add_get("/", views.node)
+    app.router.add_get("/gpu/{uuid}", views.gpu)
     app.router.add_get("/metrics", views.metrics)
     app.router.add_get("/api/v1/snapshot", views.snapshot)
     app.router.add_get("/-/healthy", views.healthy)
@@ -70,6 +71,13 @@ class _Views:
     async def node(self, _request: web.Request) -> web.Response:
         headers = {"Cache-Control": "no-cache"}
         body = await self._pages.node_html()
+        return web.Response(body=body, content_type="text/html", charset="utf-8", headers=headers)
+
+    async def gpu(self, request: web.Request) -> web.Response:
+        headers = {"Cache-Control": "no-cache"}
+        body = await self._pages.gpu_html(request.match_info["uuid"])
+        if body is None:
+            raise web.HTTPNotFound(text="no such GPU; the page of the node lists those that there are\n")
         return web.Response(body=body, content_type="text/html", charset="utf-8", headers=headers)
 
     async def healthy(self, _request: web.Request) -> web.Response:

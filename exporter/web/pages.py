@@ -12,7 +12,7 @@ from collections.abc import Callable
 from exporter.exposition import Exposition, Format, Page
 from exporter.formats import snapshot_json
 from exporter.model import Snapshot
-from exporter.web.views import node_page
+from exporter.web.views import gpu_page, node_page
 
 Key = tuple[str, ...]
 
@@ -47,9 +47,24 @@ class Pages:
     async def node_html(self) -> bytes:
         """Give the page of the node. It tells ages, so it is made again in every second it is asked for."""
         snapshot, now = self.snapshot, time.time()
-        key = ("node", str(int(now)))
-        self._made = {old: made for old, made in self._made.items() if old[0] != "node" or old == key}
-        return await self._once(key, lambda: node_page(snapshot, now=now).encode())
+        return await self._once(self._aging("node", now), lambda: node_page(snapshot, now=now).encode())
+
+    async def gpu_html(self, uuid: str) -> bytes | None:
+        """Give the page of one GPU, None where there is no such GPU; it ages as that of the node does."""
+        snapshot, now = self.snapshot, time.time()
+        if all(gpu.identity.uuid != uuid for gpu in snapshot.gpus):
+            return None
+
+        def draw() -> bytes:
+            return (gpu_page(snapshot, uuid, now=now) or "").encode()
+
+        return await self._once((*self._aging("gpu", now), uuid), draw)
+
+    def _aging(self, kind: str, now: float) -> Key:
+        """Make the key of a page that tells ages, and forget those of earlier seconds."""
+        key = (kind, str(int(now)))
+        self._made = {old: made for old, made in self._made.items() if old[0] != kind or old[:2] == key}
+        return key
 
     def _fresh_page(self) -> Page:
         current = self._current()

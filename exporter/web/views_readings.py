@@ -1,0 +1,118 @@
+"""Everything that a GPU or MIG device says, as lines for a person: the table of series, group by group."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from exporter.formats_words import decimal, duration, gibibytes
+from exporter.metrics import GPU, GROUPS, MIG, AnyFamily, Family, Number, field_name
+from exporter.model import GpuRow, MigRow
+
+_ELSEWHERE = frozenset({"sharing", "topology", "events"})
+_MEBIBYTE, _MEGAHERTZ, _KILOJOULE = 1 << 20, 1_000_000, 1000
+_GIBIBYTE = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One reading: what it is (``title`` at more length) and what it says."""
+
+    name: str
+    value: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingGroup:
+    """The readings of one group; ``why`` says why some or all of them are missing, "" where none is."""
+
+    title: str
+    lines: tuple[Line, ...]
+    why: str
+
+
+def gpu_readings(gpu: GpuRow) -> list[ReadingGroup]:
+    """Write what a GPU says; a group that it has nothing of tells why."""
+    withheld = gpu.reading.withheld if gpu.reading is not None else {}
+    groups = []
+    for name, group in GROUPS.items():
+        families = [family for family in GPU if family.group == name]
+        if families and name not in _ELSEWHERE:
+            lines = tuple(_lines(families, gpu))
+            why = "" if lines else f"{withheld.get(name, 'not given here')}; to be had on: {group.where}"
+            groups.append(ReadingGroup(group.title, lines, why))
+    return groups
+
+
+def mig_readings(mig: MigRow) -> list[ReadingGroup]:
+    """Write what a MIG device says; groups that it has nothing of are left out."""
+    found = []
+    for name, group in GROUPS.items():
+        lines = tuple(_lines([family for family in MIG if family.group == name], mig))
+        if lines and name not in _ELSEWHERE:
+            found.append(ReadingGroup(group.title, lines, ""))
+    return found
+
+
+def _lines(families: list[AnyFamily], row: Any) -> Iterator[Line]:
+    for family in families:
+        if isinstance(family, Family):
+            value = family.value(row)
+            if value is not None and not family.name.endswith("_timestamp_seconds"):
+                yield Line(_name(family), write(family.name, value), family.help)
+        elif family.type == "info":
+            yield from _facts(family, row)
+        else:
+            for labels, value in family.samples(row):
+                if value is not None:
+                    name = f"{_name(family)}: {', '.join(filter(None, labels))}"
+                    yield Line(name.replace("_", " "), write(family.name, value), family.help)
+
+
+def _facts(family: AnyFamily, row: Any) -> Iterator[Line]:
+    if isinstance(family, Family):
+        return
+    for values, _ in family.samples(row):
+        for label, value in zip(family.labels, values, strict=True):
+            if value:
+                yield Line(label.replace("_", " "), value, family.help)
+
+
+def _name(family: AnyFamily) -> str:
+    name = field_name(family).removesuffix("_total")
+    for suffix in _WRITERS:
+        name = name.removesuffix(suffix)
+    return name.removeprefix("nvml_").replace("_", " ")
+
+
+def write(family: str, value: Number) -> str:
+    """Write a sample in the unit that people use for what its name ends in."""
+    name = family.removesuffix("_total")
+    unit = next((each for each in _WRITERS if name.endswith(each)), "")
+    return _WRITERS[unit](value)
+
+
+def _bytes(value: Number) -> str:
+    return f"{gibibytes(value)} GiB" if value >= _GIBIBYTE else f"{decimal(value / _MEBIBYTE, 0)} MiB"
+
+
+def _seconds(value: Number) -> str:
+    return duration(value) if value >= 1 else f"{decimal(value * 1000, 1)} ms"
+
+
+def _number(value: Number) -> str:
+    return f"{value:,}".replace(",", " ") if isinstance(value, int) else decimal(value, 2)
+
+
+# The longer suffix stands before the one that it ends in; what has none is a count.
+_WRITERS: Mapping[str, Callable[[Number], str]] = {
+    "_bytes_per_second": lambda value: f"{decimal(value / _MEBIBYTE, 1)} MiB/s",
+    "_bytes": _bytes,
+    "_ratio": lambda value: f"{decimal(value * 100, 0)} %",
+    "_watts": lambda value: f"{decimal(value, 0)} W",
+    "_celsius": lambda value: f"{decimal(value, 0)} °C",
+    "_hertz": lambda value: f"{decimal(value / _MEGAHERTZ, 0)} MHz",
+    "_joules": lambda value: f"{decimal(value / _KILOJOULE, 1)} kJ",
+    "_seconds": _seconds,
+    "": _number,
+}
