@@ -5,13 +5,15 @@
 ARG PYTHON_IMAGE=python:3.13-slim-trixie
 
 FROM ${PYTHON_IMAGE} AS build
+# Optional parts of the package, such as kubernetes.
+ARG EXTRAS=
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE ./
 COPY exporter exporter
 COPY podresources podresources
 # The environment has no pip of its own; the image's installs into it.
 RUN python -m venv --without-pip /opt/gpuslice \
-    && python -m pip --python /opt/gpuslice install --no-cache-dir --disable-pip-version-check .
+    && python -m pip --python /opt/gpuslice install --no-cache-dir --disable-pip-version-check ".${EXTRAS:+[$EXTRAS]}"
 
 FROM ${PYTHON_IMAGE}
 ARG VERSION=0.1.0

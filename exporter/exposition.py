@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from exporter import dcgm
-from exporter.dcgm import DCGM, DcgmNames, HostnameLabel
+from exporter.dcgm import DCGM, LEGACY, DcgmNames, HostnameLabel
 from exporter.exposition_formats import Format, accepts_gzip, choose_format
 from exporter.exposition_labels import LabelCache, extra_labels, label_set
 from exporter.exposition_lines import (
@@ -32,7 +32,7 @@ _NAMES: Mapping[DcgmNames, tuple[AnyFamily, ...]] = {
     "off": FAMILIES,
     "on": (*FAMILIES, *DCGM),
     "only": (*NODE, *COLLECTOR, *DCGM),
-    "legacy": (*FAMILIES, *DCGM),
+    "legacy": (*FAMILIES, *DCGM, *LEGACY),
 }
 
 Made = TypeVar("Made")
@@ -41,10 +41,10 @@ Made = TypeVar("Made")
 class Exposition:
     """Renders snapshots. Safe to use from several threads.
 
-    ``dcgm_names`` adds the series under DCGM's names, or leaves only them beside the health of the node
-    and its collectors; ``hostname_label`` spells their label of the host. No series can stand twice on a
-    page: entities are kept by their label string, and so are the samples of a labelled family, where the
-    first one stays.
+    ``dcgm_names`` adds the series under DCGM's names (``legacy``: and under those of version 1), or leaves
+    only them beside the health of the node and its collectors; ``hostname_label`` spells their label of the
+    host. No series can stand twice on a page: entities are kept by their label string, and so are the
+    samples of a labelled family, where the first one stays.
     """
 
     def __init__(
@@ -56,7 +56,11 @@ class Exposition:
     ) -> None:
         self.self_metrics = self_metrics or SelfMetrics()
         self._families = _NAMES[dcgm_names]
-        self._entities_of = {**ENTITIES, "dcgm": dcgm.entities(hostname_label)}
+        self._entities_of = {
+            **ENTITIES,
+            "dcgm": dcgm.entities(hostname_label),
+            "dcgm_legacy": dcgm.legacy_entities,
+        }
         self._levels = dict.fromkeys(family.level for family in self._families)
         self._labels = LabelCache(label_set)
         self._extras = LabelCache(extra_labels)

@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
-from exporter.dcgm import DCGM
+from exporter.dcgm import DCGM, LEGACY
 from exporter.metrics import COLLECTOR, CONTAINER, GPU, GROUPS, LEVEL_LABELS, MIG, NODE, AnyFamily
 from exporter.selfmetrics import SelfMetrics
 
 _INTRODUCTION = """\
 # Exported series
 
-*Made from the tables in `exporter/metrics/` and `exporter/dcgm.py` by `gpuslice-exporter metrics`.*
+*Made from the tables in `exporter/metrics/` and `exporter/dcgm/` by `gpuslice-exporter metrics`.*
 
 Units are base units, and ratios are of 1, where 1 is a whole physical GPU. A value that is not known is
 absent: a 0 was observed. What describes an entity stands on its info series, to be joined:
@@ -40,9 +40,23 @@ The same readings under the names, labels and units of dcgm-exporter, so that wh
 working; `--dcgm-names off` leaves them out, `--dcgm-names only` leaves out the GPUs, MIG devices and
 containers above. Labels: `gpu`, `UUID`, `pci_bus_id`, `device`, `modelName`, `Hostname`; on GPU instances
 of MIG `GPU_I_PROFILE` and `GPU_I_ID`; where it is known `DCGM_FI_DRIVER_VERSION`; and `container`,
-`namespace` and `pod` where exactly one container holds the device. Each device is printed once, however
-many share it. The memory of a GPU in MIG mode is told by its GPU instances, all else by the GPU. Where
-OpenMetrics is asked for, the two counters are of unknown type there, so that their names stay.
+`namespace` and `pod` where exactly one container holds the device. AMD GPUs have no such names.
+
+Each device is printed once, however many share it. In MIG mode the frame buffer, BAR1, and the shares of
+time that a profiling meter gives are told by the GPU instances that have them, and by the GPU where none
+does; XID errors by the instance that caused them, else by the GPU; everything else by the GPU, once. Shares
+of time of an instance are of that instance, as in DCGM.
+
+Types are those of dcgm-exporter, except that rates (`DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL`,
+`DCGM_FI_DEV_PCIE_TX_THROUGHPUT` and `_RX_`) and `DCGM_FI_DEV_RETIRED_PENDING`, which is 0 or 1, are gauges.
+Where OpenMetrics is asked for, counters are of unknown type there, so that their names stay.
+`DCGM_EXP_CLOCK_EVENTS_COUNT` is not there: it counts DCGM's own samples.
+"""
+
+_LEGACY_TEXT = """\
+`--dcgm-names legacy` prints these too, as dcgm-exporter 1.x did. Labels: `gpu`, `uuid`; and `pod_name`,
+`pod_namespace` and `container_name` where exactly one container holds the GPU. They tell of whole GPUs, in
+MIG mode too.
 """
 
 _SELF_TEXT = """\
@@ -66,7 +80,9 @@ def _native() -> Iterator[str]:
 
 def _dcgm() -> Iterator[str]:
     yield from ("", "## DCGM names", "", *_DCGM_TEXT.splitlines(), "")
-    yield from _table(("series", "type", "meaning"), ((_code(f.name), f.type, f.help) for f in DCGM))
+    yield from _table(("series", "type", "further labels", "meaning", "where"), map(_native_row, DCGM))
+    yield from ("", "### Version 1", "", *_LEGACY_TEXT.splitlines(), "")
+    yield from _table(("series", "type", "further labels", "meaning", "where"), map(_native_row, LEGACY))
 
 
 def _self() -> Iterator[str]:

@@ -9,6 +9,7 @@ from exporter.model import Snapshot
 COLLECTOR_LABELS = ("collector",)
 GPU_LABELS = ("uuid",)
 MIG_LABELS = ("uuid", "mig_uuid")
+VGPU_LABELS = ("uuid", "vgpu_uuid")
 CONTAINER_LABELS = ("namespace", "pod", "container", "uuid")
 MIG_CONTAINER_LABELS = (*CONTAINER_LABELS, "mig_uuid")
 
@@ -43,6 +44,11 @@ def _migs(snapshot: Snapshot) -> Iterator[Entity]:
         yield Entity(MIG_LABELS, (row.device.uuid, row.device.mig_uuid), row)
 
 
+def _vgpus(snapshot: Snapshot) -> Iterator[Entity]:
+    for row in snapshot.vgpus:
+        yield Entity(VGPU_LABELS, (row.uuid, row.reading.uuid), row)
+
+
 def _containers(snapshot: Snapshot) -> Iterator[Entity]:
     for row in snapshot.containers:
         holder, (uuid, mig_uuid) = row.holder, row.device
@@ -58,6 +64,7 @@ ENTITIES: Mapping[Level, Enumerate] = {
     "collector": _collectors,
     "gpu": _gpus,
     "mig": _migs,
+    "vgpu": _vgpus,
     "container": _containers,
 }
 """How to list the entities of a level. The record of the node level is the Snapshot itself."""
@@ -67,6 +74,7 @@ LEVEL_LABELS: Mapping[Level, tuple[str, ...]] = {
     "collector": COLLECTOR_LABELS,
     "gpu": GPU_LABELS,
     "mig": MIG_LABELS,
+    "vgpu": VGPU_LABELS,
     "container": MIG_CONTAINER_LABELS,
 }
 """Every label that a level may carry. A container's ``mig_uuid`` is there on MIG devices only."""

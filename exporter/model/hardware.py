@@ -103,7 +103,7 @@ class MigReading:
     memory_slices: int | None = None
     multiprocessors: int | None = None
     processes: tuple[DeviceProcess, ...] | None = None
-    process_utilization: Mapping[int, int | None] | None = None
+    process_utilization: Mapping[int, float | None] | None = None
     utilization_percent: int | None = None
     profiling: Profile | None = None
     bar1: Bar1 | None = None
@@ -181,7 +181,7 @@ class GpuReading:
     mig: tuple[MigReading, ...] | None = ()
     mig_complete: bool = True
     processes: tuple[DeviceProcess, ...] | None = None
-    process_utilization: Mapping[int, int | None] | None = None
+    process_utilization: Mapping[int, float | None] | None = None
     unsupported: tuple[str, ...] = ()
     withheld: Mapping[str, str] = field(default_factory=dict)
 

@@ -60,7 +60,16 @@ Cycles = Literal[
 EccSeverity = Literal["corrected", "uncorrected"]
 EccScope = Literal["volatile", "aggregate"]
 NvlinkError = Literal["crc_flit", "crc_data", "replay", "recovery"]
-RecoveryAction = Literal["none", "reset", "reboot", "drain_p2p", "drain_and_reset"]
+RecoveryAction = Literal[
+    "none",
+    "reset",
+    "reboot",
+    "drain_p2p",
+    "drain_and_reset",
+    "recover_imex_domain",
+    "bus_reset",
+    "system_reboot",
+]
 
 CLOCK_EVENT_BITS: Mapping[int, ClockEvent] = {
     1 << place: reason for place, reason in enumerate(get_args(ClockEvent))
@@ -206,7 +215,7 @@ class VgpuReading:
 class PeerLink:
     """How one GPU reaches another: the PCIe relation in nvidia-smi's word, and active NVLinks.
 
-    ``pcie`` is PIX, PXB, PHB, NODE or SYS (or X for boards of one package); ``nvlinks`` counts direct links
+    ``pcie`` is PIX, PXB, PHB, NODE or SYS (or PSB for GPUs of one board); ``nvlinks`` counts direct links
     and those through switches.
     """
 

@@ -93,6 +93,7 @@ class GpuRow:
     ``reading`` is None where only the name is known. ``unattributed_energy_joules`` counts. ``watched``: its
     events are waited for, so that a code that is not among ``events`` did not occur. ``clock_events`` counts
     how often each reason began to hold the clocks back, as seen from poll to poll.
+    ``nvlink_bytes_per_second`` is the traffic over all NVLinks, both directions, between the last two sweeps.
     """
 
     identity: GpuIdentity
@@ -109,6 +110,7 @@ class GpuRow:
     watched: bool = False
     events: tuple[EventCount, ...] = ()
     clock_events: Mapping[ClockEvent, int] = field(default_factory=dict)
+    nvlink_bytes_per_second: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,10 @@ from exporter.model import (
     CollectorHealth,
     ContainerRef,
     ContainerRow,
+    DeviceEvent,
     DeviceKey,
     DriverInfo,
+    EventRow,
     GpuIdentity,
     GpuReading,
     GpuRow,
@@ -55,7 +57,7 @@ def _gpu(uuid: str, index: int, minor: int, sharing: str, **facts) -> GpuRow:
         energy_millijoules=123_456_789,
         temperature_celsius=54,
         memory_temperature_celsius=60,
-        clocks_megahertz={"sm": 1410, "memory": 1215},
+        clocks_megahertz={"sm": 1410, "memory": 1215, "video": 1545},
         fan_percent=30,
         pcie_replays=2,
         compute_mode="default",
@@ -162,6 +164,7 @@ def full() -> Snapshot:
         vgpus=(
             VgpuRow(uuid="GPU-shared", reading=READINGS["vgpus"][0], holder=ContainerRef("vm", "v", "c")),
         ),
+        events=(EventRow(event=DeviceEvent(at=NOW - 400, uuid="GPU-shared", kind="xid", xid=31)),),
         containers=(
             _container("nb-anna", SHARED),
             _container("nb-li", SHARED, compute_used=0.0),

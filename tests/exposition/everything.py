@@ -120,7 +120,16 @@ READINGS: dict[str, Any] = {
             for severity in ("corrected", "uncorrected")
             for scope in ("volatile", "aggregate")
             for place, location in enumerate(
-                ("l1_cache", "l2_cache", "device_memory", "register_file", "texture_memory", "sram", "cbu")
+                (
+                    "l1_cache",
+                    "l2_cache",
+                    "dram",
+                    "register_file",
+                    "texture_memory",
+                    "sram",
+                    "cbu",
+                    "shared_memory",
+                )
             )
         },
     ),

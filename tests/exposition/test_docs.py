@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from exporter.dcgm import DCGM
-from exporter.metrics import FAMILIES
+from exporter.dcgm import DCGM, LEGACY
+from exporter.metrics import FAMILIES, GROUPS
 from exporter.metrics_docs import metrics_markdown
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -15,9 +15,10 @@ def test_the_committed_page_is_in_step() -> None:
 
 
 def test_every_series_is_on_the_page() -> None:
-    """Each family stands on the page once, with its help text."""
+    """Each family stands on the page once, with its help text and the GPUs and modes that have it."""
     lines = metrics_markdown().splitlines()
 
-    for family in (*FAMILIES, *DCGM):
+    for family in (*FAMILIES, *DCGM, *LEGACY):
         (line,) = [line for line in lines if line.startswith(f"| `{family.name}` |")]
-        assert line.endswith(f"| {family.help} |")
+        where = f" {GROUPS[family.group].where} |" if family.group else ""
+        assert f"| {family.help} |{where}" in line

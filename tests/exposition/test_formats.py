@@ -24,7 +24,8 @@ def test_json_has_every_family_under_its_name(full) -> None:
 
     for family in FAMILIES:
         record = found["node"] if family.level == "node" else found[LISTS[family.level]][0]
-        names = family.labels if family.type == "info" else [field_name(family)]
+        listed = isinstance(family, Family) or family.several
+        names = family.labels if family.type == "info" and not listed else [field_name(family)]
         assert set(names) <= set(record)
 
 
@@ -34,7 +35,8 @@ def test_json_values_are_those_of_the_page(full) -> None:
 
     gpu, container = found["gpus"][0], found["containers"][2]
     assert (gpu["uuid"], gpu["gpu"], gpu["model"]) == ("GPU-shared", "0", "NVIDIA A100-SXM4-40GB")
-    assert gpu["clock_hertz"] == {"sm": 1_410_000_000, "memory": 1_215_000_000}
+    assert gpu["clock_hertz"] == {"sm": 1_410_000_000, "memory": 1_215_000_000, "video": 1_545_000_000}
+    assert gpu["peer"][0] == {"peer_uuid": "GPU-peer", "link": "NV12", "pcie": "NODE"}
     assert gpu["slices"] == {"nvidia.com/gpu.shared": 10}
     assert gpu["utilization_ratio"] == 0.37
     assert (container["pod"], container["mig_uuid"], container["slices"]) == ("train-0", "MIG-a", 1)
@@ -54,6 +56,8 @@ def test_json_has_null_for_what_is_not_known(bare) -> None:
         "success",
         "up",
         "nvml_unsupported",
+        "nvml_released",
+        "events_watched",
     }
     for family in FAMILIES:
         if isinstance(family, Family) and field_name(family) not in observed:

@@ -42,7 +42,7 @@ def test_promtool_parses_dcgm_names_and_lints_only_them(promtool, full) -> None:
 
     assert found.returncode in {0, 3}
     assert all(
-        re.match(r"DCGM_FI_DEV_", line) for line in (found.stdout + found.stderr).decode().splitlines()
+        re.match(r"DCGM_(FI|EXP)_", line) for line in (found.stdout + found.stderr).decode().splitlines()
     )
 
 

@@ -66,11 +66,11 @@ def test_a_lost_gpu_says_nothing_but_its_name(full, family) -> None:
 
     texts = {_text(replace(full, gpus=gpus, migs=())) for gpus in (lost, gone)}
 
-    of_events = (
-        family.name.startswith("gpuslice_gpu_clock_events") or getattr(family, "group", "") == "events"
+    of_events = family.group == "events" or family.name.startswith(
+        ("gpuslice_gpu_clock_events", "DCGM_EXP_CLOCK_EVENTS")
     )
     told = family.name in OBSERVED or family.group == "sharing"
-    from_driver = family.level == "dcgm" or (family.level == "gpu" and not told and not of_events)
+    from_driver = not of_events and (family.level == "dcgm" or (family.level == "gpu" and not told))
     if from_driver:
         assert not any(f"\n{family.name}{{" in text for text in texts)
     assert all('gpuslice_gpu_up{uuid="GPU-shared"} 0\n' in text for text in texts)

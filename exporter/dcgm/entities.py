@@ -1,0 +1,165 @@
+"""The DCGM entities of a snapshot, with their labels: each GPU followed by its GPU instances.
+
+AMD GPUs are left out: DCGM has no names for them.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from typing import Literal, TypeAlias
+
+from exporter.dcgm.row import DcgmRow
+from exporter.dcgm.xids import xids
+from exporter.metrics import Entity, Enumerate
+from exporter.model import ContainerRef, DeviceKey, GpuReading, GpuRow, MigReading, MigRow, Snapshot
+from exporter.model.readings import Activity
+
+HostnameLabel: TypeAlias = Literal["Hostname", "hostname"]
+
+_COMPUTE_INSTANCE = re.compile(r"^\d+c\.")
+_Instance: TypeAlias = tuple[MigRow, ...]
+"""The MIG devices of one GPU instance, at least one."""
+_Owner: TypeAlias = str | tuple[str, int]
+
+
+def entities(hostname_label: HostnameLabel) -> Enumerate:
+    """Make the function that lists the DCGM entities of a snapshot, with the host under that label."""
+
+    def enumerate_entities(snapshot: Snapshot) -> Iterator[Entity]:
+        return _Entities(snapshot, hostname_label).all()
+
+    return enumerate_entities
+
+
+def legacy_entities(snapshot: Snapshot) -> Iterator[Entity]:
+    """List the GPUs as version 1 knew them: whole, also under MIG, with the pod labels of its day."""
+    holders = _holders(snapshot)
+    for gpu in _nvidia(snapshot):
+        identity, told = gpu.identity, _answering(gpu)
+        labels = {"gpu": str(identity.index), "uuid": identity.uuid}
+        for holder in _only(holders.get(identity.uuid, set())):
+            labels |= {
+                "pod_name": holder.pod,
+                "pod_namespace": holder.namespace,
+                "container_name": holder.container,
+            }
+        row = DcgmRow(
+            gpu=gpu,
+            reading=told,
+            memory=told.memory if told else None,
+            active=_active(told),
+            xids=xids(snapshot, gpu, None),
+        )
+        yield _entity(labels, row)
+
+
+class _Entities:
+    """The DCGM entities of one snapshot."""
+
+    def __init__(self, snapshot: Snapshot, hostname_label: HostnameLabel) -> None:
+        self._snapshot = snapshot
+        self._instances = _instances(snapshot.migs)
+        self._holders = _holders(snapshot)
+        driver = snapshot.node.driver
+        version = driver.driver_version if driver else None
+        self._host: dict[str, str] = {hostname_label: snapshot.node.name}
+        if version:
+            self._host["DCGM_FI_DRIVER_VERSION"] = version
+
+    def all(self) -> Iterator[Entity]:
+        for gpu in _nvidia(self._snapshot):
+            uuid = gpu.identity.uuid
+            instances = self._instances.get(uuid, {})
+            rows = {gi: self._of_instance(gpu, instance) for gi, instance in instances.items()}
+            yield self._entity(gpu, {}, uuid, self._of_gpu(gpu, rows.values()))
+            for gi, row in rows.items():
+                labels = _instance_labels(instances[gi][0].reading)
+                yield self._entity(gpu, labels, (uuid, gi), row)
+
+    def _entity(self, gpu: GpuRow, instance: dict[str, str], owner: _Owner, row: DcgmRow) -> Entity:
+        labels = _gpu_labels(gpu) | instance | self._host
+        for holder in _only(self._holders.get(owner, set())):
+            labels |= {"container": holder.container, "namespace": holder.namespace, "pod": holder.pod}
+        return _entity(labels, row)
+
+    def _of_gpu(self, gpu: GpuRow, parts: Collection[DcgmRow]) -> DcgmRow:
+        """Leave to its instances what they tell, so that no sum counts it twice."""
+        told = _answering(gpu)
+        return DcgmRow(
+            gpu=gpu,
+            reading=told,
+            memory=None if told is None or any(part.memory for part in parts) else told.memory,
+            bar1=None if told is None or any(part.bar1 for part in parts) else told.bar1,
+            active={} if any(part.active for part in parts) else _active(told),
+            xids=xids(self._snapshot, gpu, {""}),
+        )
+
+    def _of_instance(self, gpu: GpuRow, instance: _Instance) -> DcgmRow:
+        reading = instance[0].reading
+        # A meter of one compute instance is not that of the GPU instance around it.
+        whole = len(instance) == 1 and not _COMPUTE_INSTANCE.match(reading.profile or "")
+        return DcgmRow(
+            memory=reading.memory,
+            bar1=reading.bar1,
+            active=_active(reading) if whole else {},
+            xids=xids(self._snapshot, gpu, {mig.device.mig_uuid for mig in instance}),
+        )
+
+
+def _entity(labels: dict[str, str], row: DcgmRow) -> Entity:
+    return Entity(tuple(labels), tuple(labels.values()), row)
+
+
+def _nvidia(snapshot: Snapshot) -> Iterator[GpuRow]:
+    return (gpu for gpu in snapshot.gpus if gpu.identity.vendor == "nvidia")
+
+
+def _answering(gpu: GpuRow) -> GpuReading | None:
+    return gpu.reading if gpu.reading is not None and gpu.reading.up else None
+
+
+def _active(reading: GpuReading | MigReading | None) -> Mapping[Activity, float]:
+    return reading.profiling.active if reading is not None and reading.profiling is not None else {}
+
+
+def _gpu_labels(gpu: GpuRow) -> dict[str, str]:
+    identity = gpu.identity
+    return {
+        "gpu": str(identity.index),
+        "UUID": identity.uuid,
+        "pci_bus_id": identity.pci_bus_id,
+        "device": "" if identity.minor is None else f"nvidia{identity.minor}",
+        "modelName": identity.model,
+    }
+
+
+def _instance_labels(reading: MigReading) -> dict[str, str]:
+    profile = _COMPUTE_INSTANCE.sub("", reading.profile or "")
+    return {"GPU_I_PROFILE": profile, "GPU_I_ID": str(reading.gi)}
+
+
+def _only(holders: set[ContainerRef]) -> set[ContainerRef]:
+    """Give the holder of a device that has just one: a value that sharers have in common names none."""
+    return holders if len(holders) == 1 else set()
+
+
+def _instances(migs: tuple[MigRow, ...]) -> dict[str, dict[int, _Instance]]:
+    """Group MIG devices by GPU and GPU instance: compute instances that share it have the same memory."""
+    instances: dict[str, dict[int, _Instance]] = defaultdict(dict)
+    for mig in migs:
+        of_gpu = instances[mig.device.uuid]
+        of_gpu[mig.reading.gi] = (*of_gpu.get(mig.reading.gi, ()), mig)
+    return instances
+
+
+def _holders(snapshot: Snapshot) -> dict[_Owner, set[ContainerRef]]:
+    """Who holds each GPU (by uuid) and each GPU instance (by uuid and number)."""
+    owners: dict[DeviceKey, _Owner] = {
+        DeviceKey(gpu.identity.uuid): gpu.identity.uuid for gpu in snapshot.gpus
+    }
+    owners |= {mig.device: (mig.device.uuid, mig.reading.gi) for mig in snapshot.migs}
+    holders: dict[_Owner, set[ContainerRef]] = defaultdict(set)
+    for row in snapshot.containers:
+        if row.slices and row.device in owners:
+            holders[owners[row.device]].add(row.holder)
+    return holders

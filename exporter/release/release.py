@@ -1,0 +1,138 @@
+"""The wish that this process give the driver up, from wherever it comes."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from exporter.release.labels import reason_of
+from exporter.release.node_labels import NodeLabels
+from exporter.worker import Worker
+
+log = logging.getLogger(__name__)
+LOOK_SECONDS: Final = 0.5
+# So long the first poll waits for what may forbid it to open the driver.
+FIRST_SECONDS: Final = 5.0
+# Whoever sends the signal may forget the other one, and whoever sets a label may die of it. A file is
+# removed by who made it: it is there to be seen.
+LONGEST_BY_SIGNAL: Final = 900.0
+LONGEST_BY_LABEL: Final = 3600.0
+
+
+class Release:
+    """Answers whether the driver is to be given up, and why.
+
+    ``file`` asks for it by being there; ``labels`` are followed where they are given. ``changed`` is set
+    whenever the reason changes; who waits for it clears it. The two durations, in seconds, bound what a
+    signal and a label can ask for.
+    """
+
+    def __init__(
+        self,
+        file: Path | None = None,
+        labels: NodeLabels | None = None,
+        *,
+        by_signal: float = LONGEST_BY_SIGNAL,
+        by_label: float = LONGEST_BY_LABEL,
+    ) -> None:
+        self.changed = asyncio.Event()
+        self._file = file
+        self._labels = labels
+        self._by_signal = by_signal
+        self._by_label = by_label
+        # By who asks, the one who is named first where several do.
+        self._reasons = {"file": "", "signal": "", "labels": ""}
+        self._ends: dict[str, asyncio.TimerHandle] = {}
+        self._label_reason = ""
+        self._unasked = {name for name, there in (("file", file), ("labels", labels)) if there is not None}
+        self._asked = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._worker = Worker("release-file")
+        self._objection = ""
+
+    def reason(self) -> str:
+        """Return why the driver is to be given up, as a sentence without a full stop; "" if it is not."""
+        return next(filter(None, self._reasons.values()), "")
+
+    async def start(self) -> None:
+        """Begin to look, and return once everyone was asked, or some seconds later."""
+        loops: list[Coroutine[Any, Any, None]] = []
+        if self._file is not None:
+            loops.append(self._follow_file(self._file))
+        if self._labels is not None:
+            loops.append(self._labels.run(self._labels_told))
+        self._tasks = [asyncio.create_task(loop) for loop in loops]
+        if self._unasked:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._asked.wait(), FIRST_SECONDS)
+
+    async def close(self) -> None:
+        """Stop looking."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for end in self._ends.values():
+            end.cancel()
+        self._worker.stop()
+
+    def give_up(self) -> None:
+        """Give the driver up because SIGUSR1 says so, for a while at most; called on the event loop."""
+        self._ask("signal", "SIGUSR1 was received", self._by_signal)
+
+    def take_again(self) -> None:
+        """Take the driver again because SIGUSR2 says so, unless somebody else wants it."""
+        self._ask("signal", "")
+
+    async def _follow_file(self, file: Path) -> None:
+        while True:
+            there = await self._worker.run(lambda: self._exists(file))
+            self._ask("file", f"the file {file} exists" if there else "")
+            self._answered("file")
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _exists(self, file: Path) -> bool:
+        try:
+            file.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            self._objection = ""
+            return False
+        except OSError as error:
+            # A directory that nobody may look into asks for nothing: it is better to see than to be blind.
+            if str(error) != self._objection:
+                log.warning("cannot look for the release file: %s", error)
+            self._objection = str(error)
+            return False
+        self._objection = ""
+        return True
+
+    def _labels_told(self, labels: Mapping[str, str]) -> None:
+        reason = reason_of(labels)
+        # Other labels change all the time; a wish that has run out is not renewed by them.
+        if reason != self._label_reason:
+            self._label_reason = reason
+            self._ask("labels", reason, self._by_label)
+        self._answered("labels")
+
+    def _answered(self, who: str) -> None:
+        self._unasked.discard(who)
+        if not self._unasked:
+            self._asked.set()
+
+    def _ask(self, who: str, reason: str, longest: float | None = None) -> None:
+        """Note what somebody wants, for ``longest`` seconds at most."""
+        if who in self._ends:
+            self._ends.pop(who).cancel()
+        if reason and longest is not None:
+            loop = asyncio.get_running_loop()
+            self._ends[who] = loop.call_later(longest, self._run_out, who, longest)
+        before = self.reason()
+        self._reasons[who] = reason
+        if self.reason() != before:
+            self.changed.set()
+            log.info("the driver is %s", f"given up: {now}" if (now := self.reason()) else "taken again")
+
+    def _run_out(self, who: str, longest: float) -> None:
+        log.warning("%s: but no end came within %g s", self._reasons[who], longest)
+        self._ask(who, "")

@@ -1,0 +1,168 @@
+"""A node under DCGM's names, against a page that was written by hand."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from exporter.dcgm import DCGM, LEGACY
+from exporter.exposition import Exposition, Format
+from exporter.xids import explain
+from tests.exposition.dcgm_node import NODE, WHOLE
+
+HERE = Path(__file__).parent
+UNITS = re.compile(r"\((MHz|C|%|W|mJ|KB/s|MB/s|bytes/s|ns|us|MiB)\)")
+SAMPLE = re.compile(r"((?:DCGM|dcgm)_\w+)\{(.*)\} (\S+)")
+MESSAGE = re.compile(r',err_msg="[^"]*"')
+
+
+class Line(NamedTuple):
+    """One line of a page that was written by hand. ``unit`` is "-" where the number has none."""
+
+    labels: str
+    name: str
+    type: str
+    value: float
+    unit: str
+
+
+def _written(name: str) -> Iterator[Line]:
+    entity = ""
+    for line in (HERE / name).read_text(encoding="utf-8").splitlines():
+        if line.startswith("["):
+            entity = line[1:-1]
+        elif line and not line.startswith("#"):
+            series, kind, value, unit = line.rsplit(maxsplit=3)
+            family, _, extra = series.partition(",")
+            yield Line(f"{entity},{extra}" if extra else entity, family, kind, float(value), unit)
+
+
+def _text(names: str) -> str:
+    return Exposition(dcgm_names=names).page(NODE).body(Format.TEXT).decode()
+
+
+def _printed(text: str, prefix: str) -> list[tuple[str, str, float]]:
+    found = [SAMPLE.fullmatch(line) for line in text.splitlines()]
+    return [
+        (match[1], MESSAGE.sub("", match[2]), float(match[3]))
+        for match in found
+        if match and match[1].startswith(prefix)
+    ]
+
+
+PAGES = pytest.mark.parametrize(
+    ("names", "prefix"), [("only", "DCGM_"), ("legacy", "dcgm_")], ids=["newer names", "version 1"]
+)
+FILES = {"DCGM_": "dcgm_page.txt", "dcgm_": "dcgm_legacy.txt"}
+TABLES = {"DCGM_": DCGM, "dcgm_": LEGACY}
+
+
+@PAGES
+def test_the_page_is_the_one_written_by_hand(names, prefix) -> None:
+    """Each device has exactly the series that were written down, with their labels and values, once."""
+    expected = [(line.name, line.labels, line.value) for line in _written(FILES[prefix])]
+
+    assert sorted(_printed(_text(names), prefix)) == sorted(expected)
+
+
+@PAGES
+def test_types_and_units_are_those_written_by_hand(names, prefix) -> None:
+    """Every family of the table is written down, with the type on the page and the unit in its help text."""
+    types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", _text(names), re.MULTILINE))
+    helps = {family.name: family.help for family in TABLES[prefix]}
+    lines = list(_written(FILES[prefix]))
+
+    assert {line.name for line in lines} == helps.keys()
+    for line in lines:
+        unit = UNITS.search(helps[line.name])
+        assert (types[line.name], unit[1] if unit else "-") == (line.type, line.unit), line.name
+
+
+@PAGES
+def test_both_formats_say_the_same(names, prefix) -> None:
+    """OpenMetrics has the same samples, and its own parser takes the page."""
+    page = Exposition(dcgm_names=names).page(NODE).body(Format.OPENMETRICS).decode()
+
+    assert _printed(page, prefix) == _printed(_text(names), prefix)
+    assert list(text_string_to_metric_families(page))
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not on PATH")
+def test_promtool_has_advice_on_names_only() -> None:
+    """What its linter says of this page is about names of series and labels, which are not ours to choose."""
+    about_names = re.compile(
+        r"(DCGM_(FI|EXP)_|dcgm_)\w+ (counter metrics should have|non-counter metrics should not have"
+        r"|label names should be|metric names should not|metric name should not)"
+    )
+
+    found = subprocess.run(
+        ["promtool", "check", "metrics"],
+        input=_text("legacy").encode(),
+        capture_output=True,
+        check=False,
+        timeout=30,
+    )
+
+    assert found.returncode == 3
+    advice = (found.stdout + found.stderr).decode().splitlines()
+    assert [line for line in advice if not about_names.match(line)] == []
+
+
+def test_fields_and_types_are_those_of_dcgm_exporter() -> None:
+    """Each field of its lists of counters is printed with its type there, but for those that say why not."""
+    types = {family.name: family.type for family in DCGM}
+    fields = [line.split(maxsplit=3) for line in (HERE / "dcgm_fields.txt").read_text().splitlines()]
+    listed = [[*field, ""][:4] for field in fields if field and field[0] != "#"]
+
+    assert len(listed) > 60
+    for name, theirs, ours, reason in listed:
+        assert types.get(name, "absent") == ours, name
+        assert bool(reason) == (ours != theirs), name
+
+
+def test_what_an_xid_means_stands_beside_its_number() -> None:
+    """err_msg is there as in dcgm-exporter, with its words for none."""
+    messages = dict(re.findall(r'err_code="(\d+)",err_msg="([^"]*)"', _text("only")))
+
+    assert messages == {
+        "0": "No Error",
+        "31": explain(31).meaning,
+        "79": explain(79).meaning,
+        "94": explain(94).meaning,
+    }
+
+
+def test_recent_xids_are_not_counted_where_the_list_does_not_reach_back() -> None:
+    """Events that were dropped from the list of the newest make the count of the window unknown."""
+    newest = replace(NODE, events=NODE.events[3:])
+
+    page = Exposition(dcgm_names="only").page(newest).body(Format.TEXT).decode()
+
+    counted = [labels for name, labels, _ in _printed(page, "DCGM_EXP_XID_ERRORS_COUNT")]
+    assert any('gpu="0"' in labels for labels in counted)
+    assert not any('gpu="1"' in labels for labels in counted)
+    assert not any('gpu="3"' in labels for labels in counted)
+
+
+def test_no_xid_is_claimed_not_to_have_occurred_where_nobody_waits_for_it() -> None:
+    """Without events being waited for there is no 0."""
+    deaf = replace(NODE, gpus=(replace(WHOLE, watched=False),), migs=())
+
+    assert "XID" not in Exposition(dcgm_names="only").page(deaf).body(Format.TEXT).decode()
+
+
+def test_on_a_cut_gpu_whose_instances_have_no_meter_the_gpu_tells_its_own() -> None:
+    """A share of time that no instance tells stays on the GPU."""
+    bare = tuple(replace(mig, reading=replace(mig.reading, profiling=None)) for mig in NODE.migs)
+
+    page = Exposition(dcgm_names="only").page(replace(NODE, migs=bare)).body(Format.TEXT).decode()
+
+    shares = {labels: value for _, labels, value in _printed(page, "DCGM_FI_PROF_GR_ENGINE_ACTIVE")}
+    assert [value for labels, value in shares.items() if 'gpu="1"' in labels] == [0.91]
+    assert not any("GPU_I_ID" in labels for labels in shares)

@@ -1,0 +1,116 @@
+"""Under DCGM's names, too, what is not known is absent, and never a 0 or a sentinel."""
+
+import re
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.dcgm import DCGM, LEGACY, entities, legacy_entities
+from exporter.exposition import Exposition, Format
+from exporter.metrics import Family
+from exporter.model import (
+    Bar1,
+    DeviceKey,
+    Ecc,
+    GpuIdentity,
+    GpuReading,
+    GpuRow,
+    Memory,
+    MigReading,
+    MigRow,
+    NodeRow,
+    Nvlink,
+    PcieLink,
+    Profile,
+    Repairs,
+    Snapshot,
+)
+from tests.exposition.dcgm_node import EVERYTHING, NODE, WHOLE
+
+SAMPLE = re.compile(r"^((?:DCGM|dcgm)_[^ ]*\{.*\}) (\S+)$", re.MULTILINE)
+IDENTITY = GpuIdentity(uuid="GPU-x", index=0)
+HOLLOW = {
+    "nothing": {},
+    "parts without content": {
+        "pcie_link": PcieLink(),
+        "nvlink": Nvlink(),
+        "ecc": Ecc(),
+        "repairs": Repairs(),
+        "profiling": Profile(source="gpm"),
+        "mig_enabled": None,
+    },
+    "not answering": {**EVERYTHING, "up": False},
+}
+
+
+def _samples(snapshot: Snapshot) -> dict[str, str]:
+    page = Exposition(dcgm_names="legacy").page(snapshot).body(Format.TEXT).decode()
+    return dict(SAMPLE.findall(page))
+
+
+def _one(reading: GpuReading | None, **facts: Any) -> Snapshot:
+    row = GpuRow(identity=IDENTITY, reading=reading, **facts)
+    return Snapshot(timestamp=1.0, sequence=1, node=NodeRow(name="node"), gpus=(row,))
+
+
+@pytest.mark.parametrize("facts", HOLLOW.values(), ids=HOLLOW)
+def test_a_gpu_that_says_nothing_has_no_series(facts) -> None:
+    """Neither an empty reading nor one of empty parts makes a number; only the model is named."""
+    found = _samples(_one(GpuReading(identity=IDENTITY, **facts)))
+
+    assert found == {'dcgm_gpu_info{gpu="0",uuid="GPU-x"}': "1"}
+
+
+def test_an_instance_that_says_nothing_has_no_series() -> None:
+    """A MIG device of which nothing is known is not on the page."""
+    mig = MigRow(device=DeviceKey("GPU-x", "MIG-x"), reading=MigReading(uuid="MIG-x", gi=1, ci=0))
+
+    found = _samples(replace(_one(GpuReading(identity=IDENTITY)), migs=(mig,)))
+
+    assert not [labels for labels in found if "GPU_I_ID" in labels]
+
+
+@pytest.mark.parametrize("family", [*DCGM, *LEGACY], ids=lambda family: family.name)
+def test_no_row_makes_a_number_of_nothing(family) -> None:
+    """Asked of a GPU without a reading, every row answers that it does not know."""
+    [entity] = {"dcgm": entities("Hostname"), "dcgm_legacy": legacy_entities}[family.level](_one(None))
+    known = family.value(entity.row) if isinstance(family, Family) else list(family.samples(entity.row))
+
+    assert known in (None, []) or family.name == "dcgm_gpu_info"
+
+
+def _knock_out(value: Any, draw: Any) -> Any:
+    """Forget some of what a reading knows: fields become None, mappings lose keys."""
+    if isinstance(value, dict):
+        return {key: item for key, item in value.items() if draw(st.booleans())}
+    if is_dataclass(value) and not isinstance(value, (Memory, Bar1)):
+        optional = {field.name for field in fields(value)} - {"source", "product", "licensed"}
+        return replace(
+            value,
+            **{
+                name: _knock_out(getattr(value, name), draw)
+                for name in sorted(optional)
+                if isinstance(getattr(value, name), dict) or draw(st.booleans())
+            },
+        )
+    return None
+
+
+@given(data=st.data())
+def test_forgetting_takes_series_away_and_changes_none(data) -> None:
+    """Whatever part of a reading is missing, the other numbers stay as they are and no new one appears."""
+    before = _samples(replace(NODE, gpus=(WHOLE,), migs=()))
+    kept = {
+        name: EVERYTHING[name]
+        if data.draw(st.booleans(), label=name)
+        else _knock_out(EVERYTHING[name], data.draw)
+        for name in EVERYTHING
+    }
+    reading = GpuReading(identity=WHOLE.identity, **kept)
+
+    after = _samples(replace(NODE, gpus=(replace(WHOLE, reading=reading),), migs=()))
+
+    assert after.items() <= before.items()
