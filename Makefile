@@ -44,6 +44,8 @@ docs: $(RUNTIME) ## write the reference pages from the tables in the code
 		> docs/metrics.md
 	$(BIN)/python -c 'from exporter.settings import settings_markdown; print(settings_markdown(), end="")' \
 		> docs/settings.md
+	$(BIN)/python -c 'from exporter.xids import xids_markdown; print(xids_markdown(), end="")' \
+		> docs/xids.md
 
 bench: $(DEV) ## run the benchmarks
 	@set -e; for benchmark in benchmarks/*.py; do echo "== $$benchmark"; $(BIN)/python "$$benchmark"; done

@@ -169,11 +169,12 @@ def split_energy(joules: float, gpu: GpuRow, rows: Sequence[ContainerRow]) -> di
     """Split joules of one GPU: the active part by used share, the idle part by entitlement.
 
     A row whose use is not known gets nothing, and neither does anyone of the idle part when it cannot be
-    told how much of the GPU was idle. What is left over is nobody's; the parts never exceed the whole.
+    told how much of the GPU was idle: where the GPU, or one of the MIG devices it is cut into, has no meter,
+    somebody who is not seen may have filled it. What is left over is nobody's; the parts never exceed the
+    whole.
     """
-    known = {_key(row): row.compute_used for row in rows if row.compute_used is not None}
-    used = sum(known.values())
-    busy = _busy_share(gpu, rows, used)
+    used = sum(row.compute_used for row in rows if row.compute_used is not None)
+    busy = _busy_share(gpu, used)
     scale = 1 / max(used, 1.0)
     entitled = sum(row.compute_entitled or 0.0 for row in rows)
     idle = 0.0 if busy is None else (1 - busy) / max(entitled, 1.0)
@@ -184,11 +185,9 @@ def split_energy(joules: float, gpu: GpuRow, rows: Sequence[ContainerRow]) -> di
     }
 
 
-def _busy_share(gpu: GpuRow, rows: Sequence[ContainerRow], used: float) -> float | None:
-    percent = gpu.reading.utilization_percent if gpu.reading is not None else None
-    if percent is None and any(row.compute_used is None for row in rows):
-        return None
-    return min(1.0, max((percent or 0) / 100, used))
+def _busy_share(gpu: GpuRow, used: float) -> float | None:
+    rest = gpu.unattributed_utilization
+    return None if rest is None else min(1.0, used + rest)
 
 
 def _rows_by_gpu(rows: Iterable[ContainerRow]) -> dict[str, list[ContainerRow]]:

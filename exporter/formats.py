@@ -28,6 +28,7 @@ from exporter.metrics import (
     Number,
     field_name,
 )
+from exporter.metrics.vgpu import VGPU
 from exporter.model import Snapshot
 
 __all__ = ["snapshot_csv", "snapshot_json", "snapshot_text"]
@@ -50,6 +51,7 @@ def snapshot_json(snapshot: Snapshot) -> dict[str, Any]:
         "node": node | {"process_view_reason": snapshot.node.process_view_reason},
         "gpus": list(_records("gpu", GPU, snapshot)),
         "migs": list(_records("mig", MIG, snapshot)),
+        "vgpus": list(_records("vgpu", VGPU, snapshot)),
         "containers": list(_records("container", CONTAINER, snapshot)),
         "collectors": [record | {"message": row.message} for record, row in health],
     }

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from exporter.dcgm import DCGM, LEGACY
-from exporter.metrics import COLLECTOR, CONTAINER, GPU, GROUPS, LEVEL_LABELS, MIG, NODE, AnyFamily
+from exporter.metrics import COLLECTOR, CONTAINER, GPU, GROUPS, LEVEL_LABELS, MIG, NODE, VGPU, AnyFamily
 from exporter.selfmetrics import SelfMetrics
 
 _INTRODUCTION = """\
@@ -31,6 +31,7 @@ _SECTIONS: Mapping[str, tuple[str, Sequence[AnyFamily]]] = {
     ),
     "GPUs": ("One entity per physical GPU.", GPU),
     "MIG devices": ("One entity per MIG device; `uuid` is the GPU that it is a part of.", MIG),
+    "vGPUs": ("One entity per vGPU of this host; `uuid` is the GPU that it runs on.", VGPU),
     "Node": ("The node as a whole.", NODE),
     "Collectors": ("One entity per source of data.", COLLECTOR),
 }

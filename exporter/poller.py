@@ -7,28 +7,26 @@ import asyncio
 import logging
 import random
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
-from exporter.accounting import Coverage, Ledger
-from exporter.attribution import Attribution, attribute
+from exporter.assembly import Assembly, Evidence
 from exporter.collector import Collector
-from exporter.hardware import without_values
+from exporter.devices import Devices
 from exporter.model import (
     Allocations,
+    CollectorHealth,
     GpuReading,
-    HardwareReading,
-    NodeRow,
     PodIdentity,
     ProcessPlace,
     Snapshot,
     Workloads,
 )
 from exporter.settings import Settings
-from exporter.sharing import resolve_holdings
+from exporter.sharing import HostDevices
 from exporter.sources import Sources, source_deadline
+
+__all__ = ["Evidence", "Poller"]
 
 log = logging.getLogger(__name__)
 # A kubelet that comes back is noticed at this pace, whatever the interval between polls.
@@ -36,15 +34,6 @@ RETRY_SECONDS = 0.5
 MAX_JITTER = 1.0
 NO_LISTS = "the driver lists the processes of no device: see gpuslice_nvml_errors_total, and doctor"
 BROKEN = "the exporter's own poll fails: see its log"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """What a snapshot was made of; None is a source that has not answered."""
-
-    hardware: HardwareReading | None = None
-    allocations: Allocations | None = None
-    workloads: Workloads | None = None
 
 
 class Poller:
@@ -66,11 +55,10 @@ class Poller:
     ) -> None:
         self.settings = settings
         self._sources = sources
-        self._demo = demo
         self._clock = clock
         self._wall = wall
         deadline = deadline or source_deadline(settings.poll_interval)
-        self._nvml: Collector[HardwareReading] = Collector("nvml", sources.nvml.read, deadline)
+        self._devices = Devices(sources, deadline, settings.stale_after, sources.clock)
         self._allocations: Collector[Allocations] = Collector(
             "podresources", sources.pod_resources.read, deadline
         )
@@ -80,24 +68,17 @@ class Poller:
         self._processes: Collector[Mapping[int, ProcessPlace]] = Collector(
             "processes", self._read_processes, deadline
         )
-        self._collectors: tuple[Collector[Any], ...] = (
-            self._nvml,
-            self._allocations,
-            self._processes,
-            self._names,
+        self._host_devices: Collector[HostDevices] = Collector(
+            "host_devices", self._read_host_devices, deadline
         )
-        self._coverage = Coverage()
-        self._ledger = Ledger(longest_gap=settings.stale_after)
-        self._inconsistent: Counter[tuple[str, str, str]] = Counter()
-        self.evidence = Evidence()
-        self._sequence = 0
+        self._assembly = Assembly(settings, demo=demo)
         self._broken = False
-        self.snapshot = Snapshot(
-            timestamp=wall(), sequence=0, node=NodeRow(name=settings.node_name), demo=demo
-        )
+        self.evidence = Evidence()
+        self.snapshot = self._assembly.first(wall())
 
     async def first(self) -> None:
         """Poll for the first time; a node where this fails is served all the same."""
+        await self._sources.release.start()
         await self._guarded_poll()
 
     async def run(self) -> None:
@@ -107,27 +88,24 @@ class Poller:
         while True:
             # After an early poll the one that is due keeps its time.
             while await self._wait(due):
-                await self._guarded_poll(early=True)
+                await self._guarded_poll()
             await self._guarded_poll()
             due = max(due + interval, time.monotonic())
 
-    async def poll(self, devices: bool = True) -> Snapshot:
-        """Read every source once, each within its deadline, and publish what is known.
-
-        Without ``devices`` the GPUs are not asked: the last reading of them still stands.
-        """
+    async def poll(self) -> Snapshot:
+        """Read every source once, each within its deadline, and publish what is known."""
         now = self._clock()
-        device_reads = [self._nvml.collect()] if devices else []
-        await asyncio.gather(*device_reads, self._allocations.collect(), self._names.collect())
-        await self._processes.collect()
-        self._sequence += 1
-        self.snapshot = self._join(now)
+        await asyncio.gather(self._devices.collect(), self._allocations.collect(), self._names.collect())
+        await asyncio.gather(self._processes.collect(), self._host_devices.collect())
+        self.evidence = self._gather()
+        self.snapshot = self._assembly.snapshot(self.evidence, self._health(), now, self._wall())
         return self.snapshot
 
     async def close(self) -> None:
         """Leave reads that are still under way behind and shut the driver down."""
-        for collector in self._collectors:
+        for collector in self._others():
             await collector.cancel()
+        await self._devices.cancel()
         await self._sources.close()
 
     @property
@@ -135,10 +113,9 @@ class Poller:
         """Why only a restart of this process can help, None while it is not needed."""
         return self._sources.nvml.restart_reason
 
-    async def _guarded_poll(self, early: bool = False) -> None:
+    async def _guarded_poll(self) -> None:
         try:
-            # Asked twice within a moment, a driver has no newer samples, which would look like idleness.
-            await self.poll(devices=not early)
+            await self.poll()
         except Exception:
             if not self._broken:
                 log.exception("the poll fails; the page keeps the one before until it is stale")
@@ -149,78 +126,60 @@ class Poller:
 
     def _expire(self) -> None:
         """Empty a page that is too old, and no longer claim that anything on it is well."""
-        if self._wall() - self.snapshot.timestamp <= self.settings.stale_after:
-            return
-        self.snapshot = Snapshot(
-            timestamp=self.snapshot.timestamp,
-            sequence=self._sequence,
-            node=NodeRow(name=self.settings.node_name, process_view_reason=BROKEN),
-            collectors=tuple(
-                replace(collector.health, success=False, message=BROKEN) for collector in self._collectors
-            ),
-            demo=self._demo,
-        )
+        if self._wall() - self.snapshot.timestamp > self.settings.stale_after:
+            self.snapshot = self._assembly.empty(self.snapshot.timestamp, self._health(), BROKEN)
 
     async def _wait(self, due: float) -> bool:
-        """Sleep until the next poll, or until a kubelet that was away answers again: then return True."""
-        while not self._kubelet_answers() and (left := due - time.monotonic()) > RETRY_SECONDS:
-            await asyncio.sleep(RETRY_SECONDS)
-            await self._allocations.collect(left - RETRY_SECONDS)
-            if self._kubelet_answers():
+        """Sleep until the next poll; return True when something has happened that cannot wait for it.
+
+        That is a kubelet that was away and answers again, a GPU that reports to have been cut anew, and the
+        driver to be given up or taken again.
+        """
+        while (left := due - time.monotonic()) > 0:
+            if await self._woken(min(left, RETRY_SECONDS)):
                 return True
-        await asyncio.sleep(max(0.0, due - time.monotonic()))
+            left = due - time.monotonic()
+            if not self._kubelet_answers() and left > RETRY_SECONDS:
+                await self._allocations.collect(left - RETRY_SECONDS)
+                if self._kubelet_answers():
+                    return True
         return False
+
+    async def _woken(self, seconds: float) -> bool:
+        """Wait so long for somebody to call for a poll."""
+        try:
+            await asyncio.wait_for(self._sources.wake.wait(), seconds)
+        except TimeoutError:
+            return False
+        self._sources.wake.clear()
+        return True
 
     def _kubelet_answers(self) -> bool:
         return self._allocations.health.success
 
     async def _read_processes(self) -> Mapping[int, ProcessPlace]:
-        return await self._sources.processes.read(_pids(self._gpus()))
+        return await self._sources.processes.read(_pids(self._devices.gpus()))
 
-    def _gpus(self) -> tuple[GpuReading, ...]:
-        """Return every known GPU; of one that was not read for too long only what it is."""
-        latest = self._sources.nvml.latest
-        oldest = time.monotonic() - self.settings.stale_after
-        return tuple(
-            gpu if gpu.read_monotonic >= oldest else without_values(gpu)
-            for gpu in (latest.gpus if latest is not None else ())
-        )
+    async def _read_host_devices(self) -> HostDevices:
+        return await self._sources.host_devices.read(self._fresh_allocations())
 
-    def _join(self, now: float) -> Snapshot:
-        settings = self.settings
-        gpus = self._gpus()
-        allocations = self._fresh_allocations()
-        holdings = resolve_holdings(gpus, allocations, settings.resource_pattern)
-        workloads = self._workloads(gpus)
-        elapsed, covered = self._coverage.advance(gpus, now)
-        stale = frozenset(gpu.identity.uuid for gpu in gpus) - covered.keys()
-        attribution = attribute(gpus, holdings, workloads, stale)
-        self.evidence = Evidence(
-            hardware=self._sources.nvml.latest, allocations=allocations, workloads=workloads
-        )
-        self._count_inconsistent(attribution)
-        timestamp = self._wall()
-        unsure = holdings.unresolved_holders if holdings.known else None
-        attribution = self._ledger.advance(attribution, elapsed, covered, timestamp, unsure)
-        return Snapshot(
-            timestamp=timestamp,
-            sequence=self._sequence,
-            node=replace(self._node(workloads, allocations), unresolved=holdings.unresolved),
-            gpus=attribution.gpus,
-            migs=attribution.migs,
-            containers=attribution.containers,
-            collectors=tuple(collector.health for collector in self._collectors),
-            demo=self._demo,
-        )
+    def _others(self) -> tuple[Collector[Any], ...]:
+        return self._allocations, self._processes, self._names, self._host_devices
 
-    def _count_inconsistent(self, attribution: Attribution) -> None:
-        """Count contradictions, and forget those of devices that are gone."""
-        self._inconsistent.update(attribution.inconsistent)
-        present = {(row.identity.uuid, "") for row in attribution.gpus} | {
-            row.device for row in attribution.migs
-        }
-        for gone in [key for key in self._inconsistent if key[:2] not in present]:
-            del self._inconsistent[gone]
+    def _health(self) -> tuple[CollectorHealth, ...]:
+        listed = (self._allocations.health, self._processes.health, self._names.health)
+        devices = self._host_devices.health
+        return (*self._devices.health(), *listed, *(() if devices.success else (devices,)))
+
+    def _gather(self) -> Evidence:
+        gpus = self._devices.gpus()
+        return Evidence(
+            gpus=gpus,
+            hardware=self._devices.latest(),
+            allocations=self._fresh_allocations(),
+            workloads=self._workloads(gpus),
+            host_devices=self._host_devices.fresh_value(self.settings.stale_after),
+        )
 
     def _fresh_allocations(self) -> Allocations | None:
         """Return the mapping unless it is stale by its own age.
@@ -240,20 +199,6 @@ class Poller:
             pods=self._names.fresh_value(self.settings.stale_after),
             process_view=places.health.success and listed,
             process_view_reason=places.health.message or ("" if listed else NO_LISTS),
-        )
-
-    def _node(self, workloads: Workloads, allocations: Allocations | None) -> NodeRow:
-        latest = self._sources.nvml.latest
-        current = self._nvml.fresh_value(self.settings.stale_after) is not None
-        return NodeRow(
-            name=self.settings.node_name,
-            driver=latest.driver if latest is not None and current else None,
-            gpu_count=latest.gpu_count if latest is not None and current else None,
-            process_view=workloads.process_view,
-            process_view_reason=workloads.process_view_reason,
-            allocations_read_at=allocations.read_at if allocations is not None else None,
-            nvml_errors=dict(latest.errors) if latest is not None else {},
-            inconsistent=dict(self._inconsistent),
         )
 
 

@@ -1,8 +1,9 @@
-"""Rates out of two readings of a counter, for those who must be told a rate."""
+"""What takes two readings of a GPU: rates of counters, and how often a state began."""
 
 from collections.abc import Iterable, Mapping
 
 from exporter.model import GpuReading
+from exporter.model.readings import CLOCK_EVENT_BITS, ClockEvent
 
 
 def nvlink_bytes_per_second(before: GpuReading, now: GpuReading) -> float | None:
@@ -44,3 +45,30 @@ class NvlinkRates:
         if before.read_monotonic == now.read_monotonic:
             return self._rates.get(uuid)
         return nvlink_bytes_per_second(before, now)
+
+
+class ClockEvents:
+    """Counts how often each reason began to hold the clocks of a GPU, as seen from sweep to sweep."""
+
+    def __init__(self) -> None:
+        self._masks: dict[str, int] = {}
+        self._counts: dict[str, dict[ClockEvent, int]] = {}
+
+    def advance(self, gpus: Iterable[GpuReading]) -> Mapping[str, Mapping[ClockEvent, int]]:
+        """Take the GPUs of a poll and give the counts by uuid; a GPU that does not answer keeps its own."""
+        present = set()
+        for gpu in gpus:
+            present.add(gpu.identity.uuid)
+            if gpu.clock_events is not None:
+                self._note(gpu.identity.uuid, gpu.clock_events)
+        self._masks = {uuid: mask for uuid, mask in self._masks.items() if uuid in present}
+        self._counts = {uuid: counts for uuid, counts in self._counts.items() if uuid in present}
+        return {uuid: dict(counts) for uuid, counts in self._counts.items()}
+
+    def _note(self, uuid: str, mask: int) -> None:
+        # What holds the clocks when they are first seen began at some time before.
+        begun = mask & ~self._masks.get(uuid, mask)
+        counts = self._counts.setdefault(uuid, dict.fromkeys(CLOCK_EVENT_BITS.values(), 0))
+        for bit, reason in CLOCK_EVENT_BITS.items():
+            counts[reason] += int(bool(begun & bit))
+        self._masks[uuid] = mask

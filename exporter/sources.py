@@ -1,15 +1,20 @@
 """The sources of a node as the settings name them, and what it takes to read each."""
 
+import asyncio
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from exporter.hardware import NvmlSource
-from exporter.model import PodIdentity, ProcessPlace
+from exporter.dcgm_scrape import DcgmScrape
+from exporter.hardware import NvmlOptions, NvmlSource
+from exporter.hardware.amd import AmdSource
+from exporter.model import Allocations, PodIdentity, ProcessPlace
+from exporter.release import NodeLabels, Release
 from exporter.settings import Settings
+from exporter.sharing import HostDevices, host_devices
 from exporter.worker import Worker
 from exporter.workloads.identity import index_pods, read_pod_logs
 from exporter.workloads.pid_view import process_view
@@ -43,23 +48,70 @@ def source_deadline(poll_interval: float) -> float:
 
 
 class Sources:
-    """Everything that a poll reads. ``nvml_library`` is an object to use in place of the driver's library."""
+    """Everything that a poll reads. ``nvml_library`` is an object to use in place of the driver's library.
 
-    def __init__(self, settings: Settings, nvml_library: Any = None) -> None:
-        self.nvml = NvmlSource(
-            settings.nvml_library, nvml_library, boot_clock=lambda: boot_seconds(settings.proc_root)
-        )
+    ``clock`` (seconds) is when GPUs are read. ``wake`` is set when a poll should not wait for its time.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        nvml_library: Any = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.clock = clock
+        self.wake = asyncio.Event()
         # A client gives up before its collector does, so that its own message is told.
         patience = source_deadline(settings.poll_interval) - 0.5
+        labels = NodeLabels(settings.node_name) if settings.kubernetes_api else None
+        self.release = Release(settings.release_file, labels, changed=self.wake)
+        self.nvml = NvmlSource(
+            NvmlOptions(
+                path=settings.nvml_library,
+                library=nvml_library,
+                sys_root=settings.sys_root,
+                pcie_throughput=settings.pcie_throughput,
+                boot_clock=lambda: boot_seconds(settings.proc_root),
+                clock=clock,
+                released=self.release.reason,
+            ),
+            self.wake,
+        )
+        self.amd = AmdSource(
+            settings.sys_root, settings.proc_root, lambda: boot_seconds(settings.proc_root), clock
+        )
+        url = settings.dcgm_exporter_url
+        self.dcgm = None if url is None else DcgmScrape(url, patience, stale_after=settings.stale_after)
         self.pod_resources = PodResources(settings.pod_resources_socket, timeout=patience)
         self.names = PodNames(settings.pods_api_socket, settings.pod_logs, patience / 2)
         self.processes = Processes(settings.proc_root)
+        self.host_devices = HostDeviceTable(settings.sys_root)
 
     async def close(self) -> None:
         """Shut the driver down; a source that hangs is not waited for by this object."""
         self.names.close()
         self.processes.close()
-        await self.nvml.close()
+        self.host_devices.close()
+        if self.dcgm is not None:
+            self.dcgm.close()
+        await self.release.close()
+        await asyncio.gather(self.nvml.close(), self.amd.close())
+
+
+class HostDeviceTable:
+    """What sysfs knows of the kubelet's ids that are devices for virtual machines."""
+
+    def __init__(self, sys_root: Path) -> None:
+        self._sys_root = sys_root
+        self._worker = Worker("sysfs")
+
+    async def read(self, allocations: Allocations | None) -> HostDevices:
+        """Look the ids up; without such ids no file is read."""
+        return await self._worker.run(lambda: host_devices(self._sys_root, allocations))
+
+    def close(self) -> None:
+        """Let the thread end."""
+        self._worker.stop()
 
 
 class PodNames:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 
+from exporter.attribution.meters import with_meters
 from exporter.attribution.owners import Owned, owners
 from exporter.attribution.sums import total
 from exporter.attribution.use import Device, Use, use_by_process, use_without_processes
@@ -34,7 +35,10 @@ class DeviceJoin:
             uses = use_by_process(device, held, owned, self._workloads.pods is not None)
         else:
             uses = use_without_processes(device, held)
-        return [self._row(device, ref, use, owned.pod_uids.get(ref)) for ref, use in uses.items()]
+        return [
+            self._row(device, ref, use, owned.pod_uids.get(ref))
+            for ref, use in with_meters(uses, held).items()
+        ]
 
     def _row(self, device: Device, ref: ContainerRef, use: Use, uid: str | None) -> ContainerRow:
         held = self.held(device.key).get(ref, [])

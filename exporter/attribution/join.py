@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from exporter.attribution import compute
 from exporter.attribution.devices import DeviceJoin
 from exporter.attribution.sums import total
 from exporter.attribution.use import Device
@@ -19,8 +20,12 @@ from exporter.model import (
     Workloads,
 )
 
-ALL_THE_TIME = 100
+ALL_THE_TIME = 1.0
+# Of shares that are told in percent; what is apart by less than this is the rounding of sums.
+DIGITS = 9
+ROUNDING = 1e-6
 UNKNOWN_SHARING = DeviceSharing()
+AMD = "amd"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,15 +77,17 @@ class _Join:
         if not gpu.mig_enabled:
             return self._whole(gpu)
         if gpu.mig is None:
-            return GpuRow(identity=gpu.identity, reading=gpu, sharing="mig")
+            return GpuRow(identity=gpu.identity, reading=gpu, sharing=_cut_mode(gpu, ()))
         rows = [row for mig in gpu.mig for row in self._mig(gpu, mig)]
         keys = [DeviceKey(gpu.identity.uuid, mig.uuid) for mig in gpu.mig]
-        time_sliced = any(self._sharing(key).sharing == "mig-time-slicing" for key in keys)
-        return self._gpu_row(gpu, "mig-time-slicing" if time_sliced else "mig", keys, rows)
+        modes = [self._sharing(key).sharing for key in keys]
+        used = compute.of_all(gpu, [compute.of_mig(gpu, mig) for mig in gpu.mig])
+        return self._gpu_row(gpu, _cut_mode(gpu, modes), keys, rows, used)
 
     def _whole(self, gpu: GpuReading) -> GpuRow:
         key = DeviceKey(gpu.identity.uuid)
         sharing = self._sharing(key)
+        metered = compute.of_gpu(gpu)
         device = Device(
             key=key,
             model=gpu.identity.model,
@@ -88,18 +95,20 @@ class _Join:
             source="device",
             fresh=gpu.identity.uuid not in self._stale,
             memory=gpu.memory,
-            compute=_ratio(gpu.utilization_percent),
+            compute=metered.share,
+            compute_source=metered.source,
             processes=gpu.processes,
             utilization=gpu.process_utilization,
         )
         rows = self._devices.rows(device)
         self.containers += rows
-        return self._gpu_row(gpu, sharing.sharing, [key], rows)
+        return self._gpu_row(gpu, sharing.sharing, [key], rows, metered.share)
 
     def _mig(self, gpu: GpuReading, mig: MigReading) -> list[ContainerRow]:
         key = DeviceKey(gpu.identity.uuid, mig.uuid)
         sharing = self._sharing(key)
         memory = None if mig.memory_shared else mig.memory
+        metered = compute.of_mig(gpu, mig)
         device = Device(
             key=key,
             model=gpu.identity.model,
@@ -107,9 +116,10 @@ class _Join:
             source="instance",
             fresh=gpu.identity.uuid not in self._stale,
             memory=memory,
-            compute=None,
+            compute=metered.share,
+            compute_source=metered.source,
             processes=mig.processes,
-            utilization=None,
+            utilization=mig.process_utilization,
         )
         rows = self._devices.rows(device)
         self.containers += rows
@@ -121,15 +131,23 @@ class _Join:
             unattributed_memory=self._memory_rest(key, memory.used if memory is not None else None, rows),
         )
         self.migs.append(row)
+        part = compute.part_of(gpu, mig)
+        if part is not None:
+            self._check_compute(key, rows, part)
         return rows
 
     def _gpu_row(
-        self, gpu: GpuReading, mode: str, keys: Sequence[DeviceKey], rows: Sequence[ContainerRow]
+        self,
+        gpu: GpuReading,
+        mode: str,
+        keys: Sequence[DeviceKey],
+        rows: Sequence[ContainerRow],
+        used: float | None,
     ) -> GpuRow:
         whole = DeviceKey(gpu.identity.uuid)
         used_slices = _mig_slices(gpu)
         free_slices = None if used_slices is None or gpu.mig_slices is None else gpu.mig_slices - used_slices
-        return GpuRow(
+        row = GpuRow(
             identity=gpu.identity,
             reading=gpu,
             sharing=mode,
@@ -137,10 +155,12 @@ class _Join:
             holders=self._holder_count(keys),
             memory_entitled=self._memory_entitled(keys),
             unattributed_memory=self._memory_rest(whole, gpu.memory.used if gpu.memory else None, rows),
-            unattributed_utilization=self._utilization_rest(whole, gpu.utilization_percent, rows),
+            unattributed_utilization=_utilization_rest(used, rows),
             mig_slices_used=used_slices,
             mig_slices_free=free_slices,
         )
+        self._check_compute(whole, rows, ALL_THE_TIME)
+        return row
 
     def _sharing(self, key: DeviceKey) -> DeviceSharing:
         return self._holdings.devices.get(key, UNKNOWN_SHARING)
@@ -165,21 +185,29 @@ class _Join:
             self.inconsistent.append((*key, "memory"))
         return max(rest, 0)
 
-    def _utilization_rest(
-        self, key: DeviceKey, percent: int | None, rows: Iterable[ContainerRow]
-    ) -> float | None:
-        if percent is None:
-            return None
-        used = sum(round(row.compute_used * 100) for row in rows if row.compute_used is not None)
-        # The driver averages a device over another stretch of time than its processes: that they differ
-        # says nothing, unless the processes have more than all the time there is.
-        if used > ALL_THE_TIME:
+    def _check_compute(self, key: DeviceKey, rows: Iterable[ContainerRow], most: float) -> None:
+        """Rule 8: the driver averages a device over another stretch of time than its processes.
+
+        That they differ says nothing, unless the parts have more than all the time there is.
+        """
+        if _computed(rows) > most + ROUNDING:
             self.inconsistent.append((*key, "compute"))
-        return max(percent - used, 0) / 100
 
 
-def _ratio(percent: int | None) -> float | None:
-    return None if percent is None else percent / 100
+def _utilization_rest(used: float | None, rows: Iterable[ContainerRow]) -> float | None:
+    """Rule 8: the share of the GPU that is used beyond the containers that are known to use it."""
+    return None if used is None else max(0.0, round(used - _computed(rows), DIGITS))
+
+
+def _computed(rows: Iterable[ContainerRow]) -> float:
+    return sum(row.compute_used for row in rows if row.compute_used is not None)
+
+
+def _cut_mode(gpu: GpuReading, modes: Iterable[str]) -> str:
+    """Name how a GPU in parts is shared: after its parts where one is shared further."""
+    if gpu.identity.vendor == AMD:
+        return "amd-partition"
+    return "mig-time-slicing" if "mig-time-slicing" in modes else "mig"
 
 
 def _add_up(counts: Iterable[tuple[SliceCount, ...]]) -> tuple[SliceCount, ...]:

@@ -18,8 +18,10 @@ class Device:
     ``fresh``: it was read in this poll. An older list of processes proves nothing about a container that
     may have come since.
 
-    ``processes`` and ``utilization`` (pid → percent) are None where there is no view of processes.
-    ``source`` is the name of these numbers when one holder takes them: ``device`` or ``instance``.
+    ``processes`` and ``utilization`` (pid → percent of the physical GPU) are None where there is no view of
+    processes.
+    ``source`` is the name of the memory's figures when one holder takes them, ``device`` or ``instance``;
+    ``compute_source`` names the meter behind ``compute``.
     """
 
     key: DeviceKey
@@ -29,8 +31,9 @@ class Device:
     fresh: bool
     memory: Memory | None
     compute: float | None
+    compute_source: str
     processes: tuple[DeviceProcess, ...] | None
-    utilization: Mapping[int, int | None] | None
+    utilization: Mapping[int, float | None] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +60,7 @@ def use_without_processes(device: Device, holders: Iterable[ContainerRef]) -> di
             memory=device.memory.used if device.memory is not None else None,
             compute=device.compute,
             memory_source=device.source if device.memory is not None else "none",
-            compute_source=device.source if device.compute is not None else "none",
+            compute_source=device.compute_source if device.compute is not None else "none",
         )
     }
 
@@ -97,7 +100,7 @@ def _sum(device: Device, processes: list[DeviceProcess]) -> Use:
     )
 
 
-def _percent(utilization: Mapping[int, int | None] | None, processes: list[DeviceProcess]) -> int | None:
+def _percent(utilization: Mapping[int, float | None] | None, processes: list[DeviceProcess]) -> float | None:
     """Add up; a process that is not in an answer did not run, one with an unknown figure spoils the sum."""
     if utilization is None:
         return None
@@ -135,4 +138,4 @@ def _with_device_compute(
     if device.utilization is not None or device.compute is None or not device.sharing.exclusive or not alone:
         return found
     use = found[holders[0]]
-    return {holders[0]: replace(use, compute=device.compute, compute_source=device.source)}
+    return {holders[0]: replace(use, compute=device.compute, compute_source=device.compute_source)}

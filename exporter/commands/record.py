@@ -3,7 +3,7 @@
 Everything that could identify the node or its tenants is replaced by numbered names: UUIDs, serials, names
 of the node, of namespaces, pods and containers, uids and container ids. Models, sizes, readings, names of
 GPU resources, spellings of their device ids and what the driver does not support stay: they are what a
-fault depends on. Other device plugins are left out.
+fault depends on. Other device plugins are left out, and so are the GPUs of other vendors and vGPUs.
 """
 
 from collections import defaultdict
@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from exporter.commands.node import Node
 from exporter.commands.once import poll_once
-from exporter.commands.record_gpu import processes_of, record_gpu
+from exporter.commands.record_gpu import peers_of, processes_of, record_gpu
 from exporter.commands.record_mask import Mask
 from exporter.demo import schema, schema_faults, schema_gpu, schema_pods
 from exporter.demo.scenario import dump
@@ -26,6 +26,7 @@ NO_DRIVER = tuple(
     for function in ("nvmlInitWithFlags", "nvmlInit_v2")
 )
 GPU_SPELLINGS = ("GPU-", "MIG-", "nvidia")
+NVIDIA = "nvidia"
 NO_KUBELET = (schema_faults.KubeletDown(kind="kubelet_down"),)
 
 
@@ -38,22 +39,26 @@ async def record(node: Node, mask: bool) -> str:
 def scenario(evidence: Evidence, node_name: str, mask: Mask) -> schema.Scenario:
     """Make the scenario of what one poll found."""
     hardware, allocations = evidence.hardware, evidence.allocations
+    driver = hardware.driver if hardware is not None else DriverInfo()
     workloads = evidence.workloads or NOBODY
     gpus = hardware.gpus if hardware is not None else ()
+    told = tuple(gpu for gpu in gpus if gpu.up and gpu.identity.vendor == NVIDIA)
+    peers = peers_of(told)
     old_kubelet = allocations is not None and allocations.offered is None
     processes = _processes(evidence, workloads, mask)
     return schema.Scenario(
         name="recorded",
         description="A recorded node.",
-        node=_node(hardware.driver if hardware is not None else DriverInfo(), mask.name("node", node_name)),
+        node=_node(driver, mask.name("node", node_name)),
         host_pid=workloads.process_view,
         identity=_identity(workloads),
         kubelet_api=("v1alpha1",) if old_kubelet else ("v1", "v1alpha1"),
-        gpus=tuple(record_gpu(gpu, mask) for gpu in gpus if gpu.up),
+        gpus=tuple(record_gpu(gpu, mask, peers) for gpu in told),
         offers=_offers(allocations, mask),
         pods=tuple(_pods(allocations, workloads, processes, mask)),
         host_processes=tuple(processes.get(None, ())),
-        faults=(NO_DRIVER if hardware is None else ()) + (NO_KUBELET if allocations is None else ()),
+        faults=(NO_DRIVER if driver.driver_version is None and not told else ())
+        + (NO_KUBELET if allocations is None else ()),
     )
 
 
@@ -94,7 +99,8 @@ def _processes(
     """Sort processes by container; those of no pod, or of one without a name, stand under None."""
     sorted_out: dict[ContainerRef | None, list[schema_pods.Process]] = defaultdict(list)
     seen: set[int] = set()
-    for gpu in evidence.hardware.gpus if evidence.hardware is not None else ():
+    gpus = evidence.hardware.gpus if evidence.hardware is not None else ()
+    for gpu in (gpu for gpu in gpus if gpu.identity.vendor == NVIDIA):
         for pid, process in processes_of(gpu, mask):
             owner = _owner(pid, workloads)
             # A process of a scenario is on one device: what it has on a second one becomes another process.

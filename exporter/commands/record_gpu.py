@@ -1,39 +1,49 @@
 """One GPU of a recording: the reading of one moment as the description of a board."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from datetime import UTC, datetime
 from itertools import accumulate
 
+from exporter.commands.record_answers import SYMBOLS, answers_of, answers_of_mig
 from exporter.commands.record_mask import Mask
-from exporter.demo import schema_gpu, schema_pods
+from exporter.demo import schema_board, schema_gpu, schema_pods, schema_vgpu
 from exporter.demo.load import OFF, Curve
-from exporter.hardware.device import ARCHITECTURES
-from exporter.model import DeviceProcess, GpuReading, Memory, MigReading
+from exporter.hardware.identity import ARCHITECTURES
+from exporter.model import DeviceProcess, GpuReading, Licence, Memory, MigReading, Nvlink, PeerLink, Topology
 from exporter.model.hardware import ProcessKind
 
-# The symbols of the library behind the binding's names, where they differ.
-SYMBOLS = {
-    "nvmlDeviceGetMemoryInfo": "nvmlDeviceGetMemoryInfo_v2",
-    "nvmlDeviceGetComputeRunningProcesses": "nvmlDeviceGetComputeRunningProcesses_v3",
-    "nvmlDeviceGetGraphicsRunningProcesses": "nvmlDeviceGetGraphicsRunningProcesses_v3",
-    "nvmlDeviceGetMPSComputeRunningProcesses": "nvmlDeviceGetMPSComputeRunningProcesses_v3",
-    "nvmlDeviceGetPciInfo": "nvmlDeviceGetPciInfo_v3",
-    "nvmlDeviceGetAttributes": "nvmlDeviceGetAttributes_v2",
-}
+Peers = dict[str, dict[str, PeerLink]]
 KINDS: tuple[ProcessKind, ...] = ("mps", "compute", "graphics")
 
 
-def record_gpu(gpu: GpuReading, mask: Mask) -> schema_gpu.Gpu:
-    """Describe a board that stands still at what was read."""
+def peers_of(gpus: Collection[GpuReading]) -> Peers:
+    """Return by uuid how each of these GPUs reaches the others, told by itself or by the other one."""
+    ways: Peers = {gpu.identity.uuid: {} for gpu in gpus}
+    for gpu in gpus:
+        for other, link in (gpu.topology or Topology()).peers.items():
+            if other in ways:
+                ways[gpu.identity.uuid][other] = link
+                ways[other].setdefault(gpu.identity.uuid, link)
+    return ways
+
+
+def record_gpu(gpu: GpuReading, mask: Mask, peers: Peers) -> schema_gpu.Gpu:
+    """Describe a board that stands still at what was read; ``peers`` are the ways between all boards."""
     identity, clocks = gpu.identity, gpu.clocks_megahertz
     memory = gpu.memory or Memory(total=0, used=0, free=0)
     sm = clocks.get("sm", 0)
+    missing = {SYMBOLS.get(name, name) for name in gpu.unsupported}
+    if not any(peer.pcie for peer in peers[gpu.identity.uuid].values()):
+        missing.add("nvmlDeviceGetTopologyCommonAncestor")
+    answers, unsupported = answers_of(gpu, missing)
     return schema_gpu.Gpu(
         uuid=mask.uuid(identity.uuid),
         minor=identity.minor,
         model=identity.model,
         pci_bus_id=identity.pci_bus_id,
         serial=mask.serial(identity.serial),
+        vbios=identity.vbios,
         architecture=next(
             (number for number, name in ARCHITECTURES.items() if name == identity.architecture), 0
         ),
@@ -50,15 +60,50 @@ def record_gpu(gpu: GpuReading, mask: Mask) -> schema_gpu.Gpu:
         fan=gpu.fan_percent,
         compute_mode=gpu.compute_mode or "default",
         pcie_replays=gpu.pcie_replays or 0,
+        virtualization=gpu.virtualization or "none",
+        licence=_licence(gpu.licence),
+        gpm=False if gpu.profiling is None and "profiling" in gpu.withheld else None,
+        links=_links(gpu, mask, peers),
         mig=_mig(gpu, mask),
-        unsupported=tuple(sorted({SYMBOLS.get(name, name) for name in gpu.unsupported})),
+        answers=answers,
+        unsupported=unsupported,
+    )
+
+
+def _licence(licence: Licence | None) -> schema_vgpu.GuestLicence | None:
+    if licence is None:
+        return None
+    expires = "" if licence.expires is None else f"{datetime.fromtimestamp(licence.expires, UTC):%FT%T}"
+    return schema_vgpu.GuestLicence(product=licence.product, licensed=licence.licensed, expires=expires)
+
+
+def _links(gpu: GpuReading, mask: Mask, peers: Peers) -> schema_board.Links:
+    """Describe the ways to other GPUs.
+
+    Links that lead to one GPU are not left for another: where peers have more of them than there are, they
+    lead through a switch.
+    """
+    topology, nvlink = gpu.topology or Topology(), gpu.nvlink or Nvlink()
+    links = nvlink.links or 0
+    active = links if nvlink.active is None else nvlink.active
+    ways = peers[gpu.identity.uuid]
+    direct = {mask.uuid(uuid): peer.nvlinks for uuid, peer in ways.items() if peer.nvlinks}
+    switch = sum(direct.values()) > active
+    return schema_board.Links(
+        nvlinks=links,
+        down=links - active,
+        switch=switch,
+        to={} if switch else direct,
+        numa_node=topology.numa_node,
+        cpus=topology.cpus,
+        relations={mask.uuid(uuid): peer.pcie for uuid, peer in ways.items() if peer.pcie is not None},
     )
 
 
 def processes_of(gpu: GpuReading, mask: Mask) -> Iterator[tuple[int, schema_pods.Process]]:
     """Describe every process on a GPU and on its MIG devices, with its pid."""
     for process in gpu.processes or ():
-        percent = (gpu.process_utilization or {}).get(process.pid) or 0
+        percent = round((gpu.process_utilization or {}).get(process.pid) or 0)
         yield process.pid, _process(process, mask.uuid(gpu.identity.uuid), percent)
     for mig in gpu.mig or ():
         for process in mig.processes or ():
@@ -109,6 +154,7 @@ def _starts(migs: tuple[MigReading, ...]) -> dict[int, int]:
 
 def _instance(mig: MigReading, mask: Mask, start: int, size: int) -> schema_gpu.MigInstance:
     memory = mig.memory or Memory(total=0, used=0, free=0)
+    answers, unsupported = answers_of_mig(mig)
     return schema_gpu.MigInstance(
         uuid=mask.uuid(mig.uuid),
         gi=mig.gi,
@@ -122,4 +168,7 @@ def _instance(mig: MigReading, mask: Mask, start: int, size: int) -> schema_gpu.
         multiprocessors=mig.multiprocessors or 0,
         start=start,
         size=size,
+        engines=mig.engines,
+        answers=answers,
+        unsupported=unsupported,
     )

@@ -12,6 +12,7 @@ from exporter.commands.node import Node
 from exporter.exposition import Exposition
 from exporter.model import Snapshot
 from exporter.poller import Poller
+from exporter.release import Release
 from exporter.sources import Sources
 from exporter.web import Server, make_app
 from exporter.web.pages import Pages
@@ -27,7 +28,9 @@ async def serve(node: Node, announce: Callable[[str], None]) -> None:
     Raises ListenError when the address cannot be listened on.
     """
     settings = node.settings
-    poller = Poller(settings, Sources(settings, node.nvml_library), demo=node.fake is not None)
+    sources = Sources(settings, node.nvml_library)
+    _follow_signals(sources.release)
+    poller = Poller(settings, sources, demo=node.fake is not None)
     exposition = Exposition(dcgm_names=settings.dcgm_names, hostname_label=settings.dcgm_hostname_label)
     pages = Pages(lambda: poller.snapshot, exposition)
     server = Server(make_app(pages, lambda: poller.restart_reason), settings.listen)
@@ -76,6 +79,13 @@ def _tell_first(poller: Poller) -> None:
 
 def _driver_hangs(snapshot: Snapshot) -> bool:
     return any(health.name == "nvml" and DEADLINE in health.errors for health in snapshot.collectors)
+
+
+def _follow_signals(release: Release) -> None:
+    """Give the driver up at SIGUSR1 and take it again at SIGUSR2; by default they end a process."""
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGUSR1, release.give_up)
+    loop.add_signal_handler(signal.SIGUSR2, release.take_again)
 
 
 def _stop_signal() -> asyncio.Event:

@@ -5,14 +5,27 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
+from exporter.demo.amd_devices import check_amd, gpus_of
+from exporter.demo.check_board import check_boards
 from exporter.demo.check_gpu import check_gpu, check_layout
+from exporter.demo.check_vgpu import check_vgpus
 from exporter.demo.codec import fail
 from exporter.demo.devices import keys
 from exporter.demo.load import Curve, peak
 from exporter.demo.nvml_codes import code_of
 from exporter.demo.nvml_table import FUNCTIONS
 from exporter.demo.schema import Scenario
-from exporter.demo.schema_faults import Fault, MigLayout, NvmlError, NvmlHang, PodAdd, PodDelete, ProcessExit
+from exporter.demo.schema_faults import (
+    Fault,
+    MigLayout,
+    NvmlError,
+    NvmlFault,
+    NvmlHang,
+    PodAdd,
+    PodDelete,
+    ProcessExit,
+)
+from exporter.demo.schema_gpu import Gpu
 from exporter.demo.schema_pods import Pod, Process
 
 _DNS_NAME = re.compile(r"[a-z0-9](?:[-.a-z0-9]*[a-z0-9])?")
@@ -24,6 +37,10 @@ def check(scenario: Scenario) -> None:
     """Raise ScenarioError with the path of the first thing that cannot be so."""
     for place, gpu in enumerate(scenario.gpus):
         check_gpu(gpu, f"gpus[{place}]")
+    check_boards(scenario.gpus)
+    check_vgpus(scenario)
+    for place, amd in enumerate(scenario.amd):
+        check_amd(amd, f"amd[{place}]")
     _check_unique(scenario)
     for path, pod in _pods(scenario):
         _check_names(pod, path)
@@ -32,6 +49,13 @@ def check(scenario: Scenario) -> None:
     _check_memory(scenario)
     for place, fault in enumerate(scenario.faults):
         _check_fault(scenario, fault, f"faults[{place}]")
+
+
+def _gpus(scenario: Scenario) -> Iterator[tuple[str, Gpu]]:
+    for place, gpu in enumerate(scenario.gpus):
+        yield f"gpus[{place}]", gpu
+    for place, gpu in enumerate(gpus_of(scenario.amd)):
+        yield f"amd[{place}]", gpu
 
 
 def _pods(scenario: Scenario) -> Iterator[tuple[str, Pod]]:
@@ -69,9 +93,9 @@ def _matches(pattern: re.Pattern[str], value: str, path: str) -> None:
 
 def _check_unique(scenario: Scenario) -> None:
     pods = list(_pods(scenario))
-    gpus = [(f"gpus[{place}]", gpu) for place, gpu in enumerate(scenario.gpus)]
+    gpus = list(_gpus(scenario))
     _once("uuid", ((path, gpu.uuid) for path, gpu in gpus))
-    _once("minor", ((path, gpu.minor) for path, gpu in gpus))
+    _once("minor", ((path, gpu.minor) for path, gpu in gpus if gpu.minor is not None))
     _once("pci_bus_id", ((path, gpu.pci_bus_id) for path, gpu in gpus))
     _once(
         "uuid",
@@ -111,13 +135,8 @@ def _check_process(scenario: Scenario, process: Process, path: str) -> None:
         fail(f"{path}.pid", "must be above 1")
     if process.load.shape != "off" and process.load.high > 100:
         fail(f"{path}.load.high", "must be a percentage, at most 100")
-    later = {
-        instance.uuid
-        for fault in scenario.faults
-        if isinstance(fault, MigLayout)
-        for instance in fault.instances
-    }
-    known = {key.mig_uuid or key.uuid for key, _, _ in keys(scenario.gpus)} | later
+    gpus = [gpu for _, gpu in _gpus(scenario)]
+    known = {key.mig_uuid or key.uuid for key, _, _ in keys(gpus)} | _later_instances(scenario)
     if process.device not in known:
         fail(f"{path}.device", f"{process.device} is no GPU without MIG and no MIG instance of this node")
 
@@ -128,15 +147,16 @@ def _check_memory(scenario: Scenario) -> None:
     for path, process in _processes(scenario):
         if not path.startswith("faults"):
             wanted[process.device] += _most(process)
-    for key, gpu, instance in keys(scenario.gpus):
-        place = next(place for place, other in enumerate(scenario.gpus) if other is gpu)
+    gpus = list(_gpus(scenario))
+    for key, gpu, instance in keys([gpu for _, gpu in gpus]):
+        path = next(path for path, other in gpus if other is gpu)
         room = gpu.memory_total - gpu.memory_reserved - gpu.overhead
         if instance is not None:
             room = instance.memory_bytes - instance.reserved - instance.overhead
         held = wanted[key.mig_uuid or key.uuid]
         if held > room:
             name = f"{instance.profile} instance {instance.gi}/{instance.ci}" if instance else "memory"
-            fail(f"gpus[{place}]", f"its processes hold up to {held} bytes, its {name} has room for {room}")
+            fail(path, f"its processes hold up to {held} bytes, its {name} has room for {room}")
 
 
 def _most(process: Process) -> int:
@@ -149,7 +169,9 @@ def _check_fault(scenario: Scenario, fault: Fault, path: str) -> None:
     if fault.at < 0 or (fault.for_ is not None and fault.for_ <= 0):
         fail(f"{path}.at" if fault.at < 0 else f"{path}.for", "must be a time from the start, in seconds")
     if isinstance(fault, NvmlError | NvmlHang):
-        _check_nvml_fault(scenario, fault, path)
+        _check_nvml_fault(fault, path)
+    if isinstance(fault, NvmlFault) and fault.device is not None:
+        _check_device(scenario, fault.device, f"{path}.device")
     if isinstance(fault, MigLayout):
         check_layout(scenario.gpus[fault.gpu], fault.instances, f"{path}.instances")
     if isinstance(fault, PodDelete) and fault.pod not in _pod_names(scenario):
@@ -164,13 +186,26 @@ def _pod_names(scenario: Scenario) -> set[str]:
     return {f"{pod.namespace}/{pod.name}" for _, pod in _pods(scenario)}
 
 
-def _check_nvml_fault(scenario: Scenario, fault: NvmlError | NvmlHang, path: str) -> None:
+def _check_nvml_fault(fault: NvmlError | NvmlHang, path: str) -> None:
     if fault.function is None and fault.device is None:
         fail(path, "must name a function, a device or both")
     if fault.function is not None and fault.function not in FUNCTIONS:
         fail(f"{path}.function", f"{fault.function} is no function of the fake driver")
-    devices = {gpu.uuid for gpu in scenario.gpus} | {key.mig_uuid for key, _, _ in keys(scenario.gpus)}
-    if fault.device is not None and fault.device not in devices:
-        fail(f"{path}.device", f"{fault.device} is no device of this node")
     if isinstance(fault, NvmlError) and code_of(fault.code) is None:
         fail(f"{path}.code", f"{fault.code} is no NVML error, such as GPU_IS_LOST or NOT_SUPPORTED")
+
+
+def _check_device(scenario: Scenario, device: str, path: str) -> None:
+    devices = {gpu.uuid for gpu in scenario.gpus} | {key.mig_uuid for key, _, _ in keys(scenario.gpus)}
+    if device not in devices | _later_instances(scenario):
+        fail(path, f"{device} is no device of this node")
+
+
+def _later_instances(scenario: Scenario) -> set[str]:
+    """Return the uuids of the MIG instances that come with a new layout."""
+    return {
+        instance.uuid
+        for fault in scenario.faults
+        if isinstance(fault, MigLayout)
+        for instance in fault.instances
+    }

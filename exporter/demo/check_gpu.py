@@ -17,6 +17,8 @@ def check_gpu(gpu: Gpu, path: str) -> None:
         fail(f"{path}.memory_total", "must be more than memory_reserved and overhead")
     if not 0 <= gpu.power_idle_mw <= gpu.power_max_mw:
         fail(f"{path}.power_idle_mw", "must lie between 0 and power_max_mw")
+    if gpu.power_limit_mw is not None and not gpu.power_idle_mw <= gpu.power_limit_mw <= gpu.power_max_mw:
+        fail(f"{path}.power_limit_mw", "must lie between power_idle_mw and power_max_mw")
     if gpu.mig is not None and gpu.mig.enabled:
         check_layout(gpu, gpu.mig.instances, f"{path}.mig.instances")
 

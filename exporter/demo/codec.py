@@ -10,8 +10,10 @@ import re
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass, replace
-from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NewType, NoReturn, Union, get_args, get_origin, get_type_hints
 
+Signed = NewType("Signed", int)
+"""A whole number that may be below 0; where a record says ``int``, none may."""
 _LARGEST = 1 << 63
 SIZES = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(KiB|MiB|GiB)")
@@ -148,7 +150,7 @@ def _mapping(kind: Any, value: Any, path: str) -> dict[str, Any]:
 
 
 def _scalar(kind: type, value: Any, path: str) -> Any:
-    if kind in (int, float) and not isinstance(value, bool):
+    if kind in (int, float, Signed) and not isinstance(value, bool):
         return _number(kind, value, path)
     if type(value) is not kind:
         fail(path, f"must be {_KINDS[kind]}, not {_shown(value)}")
@@ -159,14 +161,20 @@ def _number(kind: type, value: Any, path: str) -> int | float:
     size = _SIZE.fullmatch(value) if isinstance(value, str) else None
     if size:
         value = int(float(size[1]) * SIZES[size[2]])
-    if not isinstance(value, int if kind is int else (int, float)):
+    if not isinstance(value, (int, float) if kind is float else int):
         fail(path, f"must be {_KINDS[kind]}, not {_shown(value)}")
     if not -_LARGEST < value < _LARGEST or (kind is int and value < 0):
         fail(path, f"must be {_KINDS[kind]} that a driver could say, not {_shown(value)}")
-    return int(value) if kind is int else float(value)
+    return float(value) if kind is float else int(value)
 
 
-_KINDS = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
+_KINDS = {
+    int: "a whole number",
+    Signed: "a whole number",
+    float: "a number",
+    str: "a string",
+    bool: "true or false",
+}
 
 
 def _shown(value: Any) -> str:

@@ -17,6 +17,10 @@ _PROFILE = re.compile(r"(?:(\d+)c\.)?(\d+)g\.\d+gb(?:\+\S+)?")
 # Where the PCI addresses of a board with eight GPUs lie; later ones go on from there.
 _BUSES = (0x07, 0x0F, 0x47, 0x4E, 0x87, 0x90, 0xB7, 0xBD)
 
+# The version of a board's firmware begins with the number of its generation.
+_VBIOS = {5: 88, 6: 90, 7: 92, 8: 95, 9: 96}
+_LATEST_VBIOS = 97
+
 
 def make_uuid(*parts: object) -> str:
     """Return a uuid of these parts."""
@@ -43,6 +47,7 @@ def complete_gpu(scenario: str, gpu: Gpu, index: int, path: str) -> Gpu:
         minor=index if gpu.minor is None else gpu.minor,
         pci_bus_id=gpu.pci_bus_id or _pci_bus_id(index),
         serial=_serial(scenario, index) if gpu.serial == "" else gpu.serial,
+        vbios=_vbios(gpu.architecture) if gpu.vbios == "" else gpu.vbios,
         mig=gpu.mig and replace(gpu.mig, instances=complete_instances(identity, gpu.mig.instances, path)),
     )
 
@@ -74,6 +79,10 @@ def _pci_bus_id(index: int) -> str:
     if index >= len(_BUSES):
         return f"{index // 8:08X}:{_BUSES[index % 8]:02X}:00.0"
     return f"00000000:{_BUSES[index]:02X}:00.0"
+
+
+def _vbios(architecture: int) -> str:
+    return f"{_VBIOS.get(architecture, _LATEST_VBIOS)}.00.5C.00.02"
 
 
 def _serial(scenario: str, index: int) -> str:

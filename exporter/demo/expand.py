@@ -3,6 +3,7 @@
 * ``"count": 8`` on a GPU or pod makes eight; ``{n}`` in its strings is the copy's number from 0, and
   ``{n+4}`` that number and four.
 * ``{gpu:0}`` is the uuid of the node's first GPU, ``{gpu:0/mig:2}`` that of its third MIG instance.
+* ``{amd:0}`` is what AMD's plugin calls the first AMD GPU, ``{amd:0/part:2}`` its third partition.
 * An offer may say on what it offers how many replicas, instead of listing ids.
 * A process without a device runs on the one device that its container holds.
 """
@@ -13,16 +14,18 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from exporter.demo import amd_devices
 from exporter.demo.codec import fail, map_strings
 from exporter.demo.derive import complete_gpu, complete_instances, make_hex, make_pid, make_uuid
 from exporter.demo.devices import offered, resolve
 from exporter.demo.schema import Scenario
-from exporter.demo.schema_faults import Fault, MigLayout, NvmlError, NvmlHang, PodAdd
+from exporter.demo.schema_amd import AmdGpu
+from exporter.demo.schema_faults import Fault, MigLayout, NvmlFault, PodAdd
 from exporter.demo.schema_gpu import Gpu
 from exporter.demo.schema_pods import Container, Offer, Pod, Process
 
 _NUMBER = re.compile(r"\{n(?:\+(\d+))?\}")
-_REFERENCE = re.compile(r"\{(gpu:[^{}]*)\}")
+_REFERENCE = re.compile(r"\{((?:gpu|amd):[^{}]*)\}")
 
 
 def expand(raw: Scenario) -> Scenario:
@@ -30,10 +33,11 @@ def expand(raw: Scenario) -> Scenario:
 
     Raises ScenarioError with the path of one that means nothing.
     """
-    writer = _Writer(raw.name, tuple(_gpus(raw)), set(_given_pids(raw)))
+    writer = _Writer(raw.name, tuple(_gpus(raw)), tuple(_amd(raw)), set(_given_pids(raw)))
     return replace(
         raw,
         gpus=writer.gpus,
+        amd=writer.amd,
         offers=tuple(writer.offers(raw.offers)),
         pods=tuple(writer.pods(raw.pods)),
         host_processes=tuple(writer.host_processes(raw.host_processes)),
@@ -47,6 +51,12 @@ def _gpus(raw: Scenario) -> Iterator[Gpu]:
         for copy in _copies(template, f"gpus[{place}]"):
             yield complete_gpu(raw.name, copy, index, f"gpus[{place}].mig")
             index += 1
+
+
+def _amd(raw: Scenario) -> Iterator[AmdGpu]:
+    copies = (copy for place, template in enumerate(raw.amd) for copy in _copies(template, f"amd[{place}]"))
+    for index, copy in enumerate(copies):
+        yield amd_devices.complete(raw.name, copy, index)
 
 
 def _given_pids(raw: Scenario) -> Iterator[int]:
@@ -70,21 +80,26 @@ def _numbered(number: int, text: str) -> str:
 class _Writer:
     """Writes out whatever refers to the GPUs of one scenario."""
 
-    def __init__(self, scenario: str, gpus: tuple[Gpu, ...], taken_pids: set[int]) -> None:
-        self.gpus = gpus
+    def __init__(
+        self, scenario: str, gpus: tuple[Gpu, ...], amd: tuple[AmdGpu, ...], taken_pids: set[int]
+    ) -> None:
+        self.amd = amd
         self._taken_pids = taken_pids
         self._scenario = scenario
         self._known = {f"gpu:{index}": gpu.uuid for index, gpu in enumerate(gpus)}
+        self._known |= dict(amd_devices.references(amd))
         for index, gpu in enumerate(gpus):
             for place, instance in enumerate(gpu.mig.instances if gpu.mig else ()):
                 self._known[f"gpu:{index}/mig:{place}"] = instance.uuid
+        self.gpus = tuple(self._referred(gpu, f"gpus[{place}]") for place, gpu in enumerate(gpus))
 
     def offers(self, offers: tuple[Offer, ...]) -> Iterator[Offer]:
         for place, offer in enumerate(offers):
             path = f"offers[{place}]"
             if bool(offer.of) == bool(offer.ids):
-                fail(path, 'must either list ids or say "of": "gpus" or "mig"')
-            pairs = list(offered(offer, self.gpus)) or [(offer.resource, key) for key in offer.ids]
+                fail(path, 'must either list ids or say "of": "gpus", "mig" or "amd"')
+            written = (*offered(offer, self.gpus), *amd_devices.offered(offer, self.amd))
+            pairs = written or [(offer.resource, key) for key in offer.ids]
             for resource in dict.fromkeys(resource for resource, _ in pairs):
                 ids = tuple(device_id for other, device_id in pairs if other == resource)
                 yield Offer(resource=resource, ids=self._referred(ids, f"{path}.ids"))
@@ -110,7 +125,7 @@ class _Writer:
             return replace(fault, pod=self._pod(fault.pod, f"{path}.pod", path))
         if isinstance(fault, MigLayout):
             return self._layout(fault, path)
-        if isinstance(fault, NvmlError | NvmlHang):
+        if isinstance(fault, NvmlFault):
             return replace(fault, device=self._referred(fault.device, f"{path}.device"))
         return fault
 
@@ -153,7 +168,8 @@ class _Writer:
 
     def _only_device(self, container: Container, path: str) -> str:
         ids = (device_id for ids in container.devices.values() for device_id in ids)
-        held = {resolve(self.gpus, device_id) for device_id in ids} - {None}
+        amd = amd_devices.gpus_of(self.amd)
+        held = {resolve(self.gpus, each) or amd_devices.resolve(amd, each) for each in ids} - {None}
         if len(held) != 1:
             fail(f"{path}.device", f"must be given: the container holds {len(held)} devices of this node")
         key = held.pop()

@@ -6,9 +6,10 @@
 import math
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from exporter.demo.load import Curve, level
+from exporter.demo.meters import Flow, Meters, flows, power_limit
 from exporter.demo.present import Present, Running
 from exporter.demo.schema_gpu import MIB, Gpu, MigInstance
 
@@ -59,7 +60,13 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuState:
-    """A GPU. ``instances`` is empty and ``processes`` are all that run on it when it is not cut."""
+    """A GPU. ``instances`` is empty and ``processes`` are all that run on it when it is not cut.
+
+    ``flows`` is what passes through it now, and ``totals`` what has passed since the start: see
+    ``exporter.demo.meters``. ``seconds`` is how long it has worked, and ``busy_seconds`` how many seconds of
+    full load that makes, by uuid of the GPU and of its MIG instances, each as a share of itself.
+    ``pci_bus_ids`` are those of all GPUs of the node, by uuid.
+    """
 
     gpu: Gpu
     index: int
@@ -70,9 +77,13 @@ class GpuState:
     instances: tuple[InstanceState, ...]
     utilization: int
     power_mw: int
-    energy_mj: int
     temperature: int
+    flows: Mapping[Flow, float]
+    totals: Mapping[Flow, int]
     samples: tuple[Sample, ...]
+    seconds: float
+    busy_seconds: Mapping[str, float]
+    pci_bus_ids: Mapping[str, str]
 
     @property
     def is_cut(self) -> bool:
@@ -86,8 +97,10 @@ class _Memory:
 
     samples: deque[Sample]
     temperature: float
-    power_mw: int
-    energy_mj: float
+    meters: Meters
+    seconds: float = 0.0
+    load: Mapping[str, float] = field(default_factory=dict)
+    busy_seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 class Machine:
@@ -96,22 +109,25 @@ class Machine:
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed
         self._time: float | None = None
+        self._pci_bus_ids: dict[str, str] = {}
         self._carried: dict[str, _Memory] = {}
 
     def step(self, now: Present, wall: float) -> tuple[GpuState, ...]:
         """Return the GPUs at ``now``; ``wall`` is the same moment in Unix time.
 
-        Times must not go back. Energy is the power of both ends of a step, averaged over it.
+        Times must not go back. What is counted is the mean of both ends of a step, times its length.
         """
         elapsed = 0.0 if self._time is None else max(0.0, now.time - self._time)
         self._time = now.time
+        self._pci_bus_ids = {gpu.uuid: gpu.pci_bus_id for gpu in now.gpus}
         return tuple(self._gpu(gpu, index, now, wall, elapsed) for index, gpu in enumerate(now.gpus))
 
     def _gpu(self, gpu: Gpu, index: int, now: Present, wall: float, elapsed: float) -> GpuState:
         processes, instances = self._on(gpu, now)
         load = _load(gpu, processes)
-        power = round(gpu.power_idle_mw + (gpu.power_max_mw - gpu.power_idle_mw) * load / 100)
-        carried = self._carry(gpu, power, elapsed)
+        power = _power(gpu, load)
+        carried = self._carry(gpu, load, power, elapsed)
+        _work(carried, {gpu.uuid: load} | _loads(instances), elapsed)
         if not (gpu.mig and gpu.mig.enabled):
             carried.samples.append(
                 Sample(round(wall * 1e6), {process.pid: process.sm for process in processes})
@@ -129,19 +145,22 @@ class Machine:
             instances=instances,
             utilization=round(load),
             power_mw=power,
-            energy_mj=int(carried.energy_mj),
             temperature=round(carried.temperature),
+            flows=carried.meters.now,
+            totals=carried.meters.totals(),
             samples=tuple(carried.samples),
+            pci_bus_ids=self._pci_bus_ids,
+            seconds=carried.seconds,
+            busy_seconds=carried.busy_seconds,
         )
 
-    def _carry(self, gpu: Gpu, power: int, elapsed: float) -> _Memory:
+    def _carry(self, gpu: Gpu, load: float, power: int, elapsed: float) -> _Memory:
         target = gpu.temperature_base + HEAT * _power_ratio(gpu, power)
         carried = self._carried.get(gpu.uuid)
         if carried is None:
-            carried = self._carried[gpu.uuid] = _Memory(deque(maxlen=SAMPLES), target, power, 0.0)
-        carried.energy_mj += (carried.power_mw + power) / 2 * elapsed
+            carried = self._carried[gpu.uuid] = _Memory(deque(maxlen=SAMPLES), target, Meters())
         carried.temperature += (target - carried.temperature) * (1 - math.exp(-elapsed / WARMING_SECONDS))
-        carried.power_mw = power
+        carried.meters.advance(flows(gpu, load, power, round(carried.temperature)), elapsed)
         return carried
 
     def _on(self, gpu: Gpu, now: Present) -> tuple[tuple[ProcessState, ...], tuple[InstanceState, ...]]:
@@ -213,6 +232,23 @@ def _instance_state(cut: MigInstance, processes: tuple[ProcessState, ...]) -> In
     )
 
 
+def _loads(instances: tuple[InstanceState, ...]) -> dict[str, float]:
+    """Return how busy each MIG instance is, in percent of itself."""
+    return {
+        state.instance.uuid: min(100.0, sum(process.sm for process in state.processes)) for state in instances
+    }
+
+
+def _work(carried: _Memory, load: Mapping[str, float], elapsed: float) -> None:
+    """Add up seconds of full load: the mean of both ends of a step, times its length."""
+    carried.seconds += elapsed
+    carried.busy_seconds = {
+        uuid: carried.busy_seconds.get(uuid, 0.0) + (carried.load.get(uuid, now) + now) / 200 * elapsed
+        for uuid, now in load.items()
+    }
+    carried.load = load
+
+
 def _load(gpu: Gpu, processes: tuple[ProcessState, ...]) -> float:
     """Return how busy the whole GPU is, in percent; an instance counts by its slices."""
     slices = gpu.mig.max_slices if gpu.mig else 1
@@ -220,6 +256,12 @@ def _load(gpu: Gpu, processes: tuple[ProcessState, ...]) -> float:
         state.sm * (state.instance.compute_slices / slices if state.instance else 1) for state in processes
     )
     return min(100.0, sum(shares))
+
+
+def _power(gpu: Gpu, load: float) -> int:
+    """Return the draw in mW: more with the load, up to the limit that is set."""
+    wanted = round(gpu.power_idle_mw + (gpu.power_max_mw - gpu.power_idle_mw) * load / 100)
+    return min(wanted, power_limit(gpu))
 
 
 def _power_ratio(gpu: Gpu, power: int) -> float:

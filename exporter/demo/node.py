@@ -12,11 +12,12 @@ import tempfile
 import time
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from exporter.demo.amd_tree import AmdTree
 from exporter.demo.kubelet import FakeKubelet, KubeletContainer, KubeletDevices, KubeletPod
 from exporter.demo.machine import GpuState, Machine
 from exporter.demo.nvml import FakeNvml
@@ -67,7 +68,9 @@ class FakeNode:
         self._started = time.time()
         uptime = time.monotonic()
         self._tree = Tree(scenario, self._root, booted=self._started - uptime, uptime=uptime, speed=speed)
+        self._amd_tree = AmdTree(scenario.amd, self._root / "sys")
         self._machine = Machine(seed)
+        self._amd_machine = Machine(seed)
         self.nvml = FakeNvml(scenario.node, scenario.missing_functions, host_pid=scenario.host_pid)
         kubelet_root = self._root / "var/lib/kubelet"
         self.kubelet = FakeKubelet(
@@ -77,11 +80,13 @@ class FakeNode:
         self._kubelet_up = False
         self._now: Present = present(scenario, 0.0)
         self._gpus: tuple[GpuState, ...] = ()
+        self._amd: tuple[GpuState, ...] = ()
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         try:
             self._tree.create()
+            self._amd_tree.create()
             await self.step(0.0)
         except BaseException:
             await self._stop()
@@ -115,13 +120,16 @@ class FakeNode:
         self._now = present(self.scenario, t)
         # The files first: a process that the driver names must have a place already.
         self._tree.step(self._now)
-        self._gpus = self._machine.step(self._now, self._started + t / self._speed)
+        wall = self._started + t / self._speed
+        self._gpus = self._machine.step(self._now, wall)
+        self._amd = self._amd_machine.step(replace(self._now, gpus=self._now.amd), wall)
+        self._amd_tree.step(self._amd)
         self.nvml.show(self._gpus, self._now.nvml_faults)
         await self._step_kubelet(self._now)
 
     def truth(self) -> Truth:
         """Tell what is so at the time at which the node stands."""
-        return tell(self._now, self._gpus)
+        return tell(self._now, (*self._gpus, *self._amd))
 
     async def _run(self) -> None:
         while True:

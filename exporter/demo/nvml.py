@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from exporter.demo.machine import GpuState
-from exporter.demo.nvml_board import Board, Device, Handles, MigDevice
-from exporter.demo.nvml_call import Function, address_of
+from exporter.demo.nvml_board import Board, Device, GpuDevice, Handles, MigDevice
+from exporter.demo.nvml_call import Function, address_of, inputs
 from exporter.demo.nvml_codes import (
     INVALID_ARGUMENT,
     NOT_SUPPORTED,
@@ -21,9 +21,11 @@ from exporter.demo.nvml_codes import (
     code_of,
     refuse,
 )
+from exporter.demo.nvml_event_sets import EventSets
+from exporter.demo.nvml_events import happening, recuts
 from exporter.demo.nvml_node import FINDERS, error_string
-from exporter.demo.nvml_table import FUNCTIONS
-from exporter.demo.schema_faults import NvmlError, NvmlHang
+from exporter.demo.nvml_table import FUNCTIONS, newer_than
+from exporter.demo.schema_faults import NvmlError, NvmlFault, NvmlHang, XidEvent
 from exporter.demo.schema_gpu import Node
 
 # Older drivers name the pids of the host to every caller.
@@ -44,32 +46,40 @@ class FakeNvml:
         self.opened = 0
         self.board = Board()
         self.calls: Counter[tuple[str, str]] = Counter()
-        self._handles = Handles(lists_pids=host_pid or _major(node) < FIRST_WITH_PID_VIEWS)
+        driver = _major(node)
+        self._handles = Handles(driver=driver, lists_pids=host_pid or driver < FIRST_WITH_PID_VIEWS)
+        self.events = EventSets()
+        self._reported: set[XidEvent] = set()
         self._faults: tuple[NvmlError | NvmlHang, ...] = ()
         self._hangs: dict[NvmlHang, threading.Event] = {}
         self._lock = threading.Lock()
-        for name in FUNCTIONS.keys() - set(missing):
+        for name in FUNCTIONS.keys() - newer_than(driver) - set(missing):
             setattr(self, name, self._symbol(name, FUNCTIONS[name]))
         # The binding sets restype on this one; only a plain function lets it.
         self.nvmlErrorString = error_string
 
     @property
     def total_calls(self) -> int:
-        """How many calls there were, of any function."""
+        """How many calls there were, of any function but the wait for events, which never rests."""
         with self._lock:
-            return self.calls.total()
+            counts = list(self.calls.items())
+        return sum(count for (name, _), count in counts if FUNCTIONS[name].scope != "wait")
 
-    def show(self, gpus: tuple[GpuState, ...], faults: tuple[NvmlError | NvmlHang, ...] = ()) -> None:
-        """Show these GPUs from now on, with these faults; calls that hang in a fault that is over return."""
+    def show(self, gpus: tuple[GpuState, ...], faults: tuple[NvmlFault, ...] = ()) -> None:
+        """Show these GPUs from now on, with these faults; calls that hang in a fault that is over return.
+
+        A GPU that is cut otherwise than before, and an XID that is new, are reported as events.
+        """
         with self._lock:
-            self.board = self._handles.board(gpus)
-            self._faults = faults
+            before, self.board = self.board, self._handles.board(gpus)
+            self._faults = tuple(fault for fault in faults if not isinstance(fault, XidEvent))
             over = [self._hangs.pop(fault) for fault in list(self._hangs) if fault not in faults]
             for fault in faults:
                 if isinstance(fault, NvmlHang):
                     self._hangs.setdefault(fault, threading.Event())
         for event in over:
             event.set()
+        self._report(before, [fault for fault in faults if isinstance(fault, XidEvent)])
 
     def release(self) -> None:
         """End every fault, and let every hanging call return."""
@@ -78,6 +88,15 @@ class FakeNvml:
             events, self._hangs = list(self._hangs.values()), {}
         for event in events:
             event.set()
+
+    def _report(self, before: Board, xids: list[XidEvent]) -> None:
+        for recut in recuts(before, self.board):
+            self.events.happen(recut)
+        for xid in xids:
+            event = happening(self.board, xid)
+            if event is not None and xid not in self._reported:
+                self._reported.add(xid)
+                self.events.happen(event)
 
     def _symbol(self, name: str, function: Function) -> Callable[..., int]:
         def call(*arguments: Any) -> int:
@@ -99,14 +118,35 @@ class FakeNvml:
         if function.scope == "node":
             with self._lock:
                 return function.run(self, *arguments) or SUCCESS
+        if function.scope == "wait":
+            return function.run(self, *arguments) or SUCCESS
         if isinstance(device, int):
             return device
         _require(device, name, function)
-        return function.run(device, *(arguments if function.scope == "lookup" else arguments[1:])) or SUCCESS
+        if function.scope == "lookup":
+            return function.run(device, *arguments) or SUCCESS
+        return self._answer(device, name, function, arguments[1:])
+
+    def _answer(self, device: Device, name: str, function: Function, arguments: tuple[Any, ...]) -> int:
+        """Answer as the scenario wants it, or as the device would."""
+        call = ":".join((name, *map(str, inputs(arguments))))
+        if call in device.unsupported:
+            return NOT_SUPPORTED
+        if function.write is not None and call in device.answers:
+            function.write(arguments, device.answers[call])
+            return SUCCESS
+        if function.scope == "pair":
+            other = self.board.by_address.get(address_of(arguments[0]))
+            if not isinstance(other, GpuDevice):
+                return INVALID_ARGUMENT
+            return function.run(device, other, *arguments[1:]) or SUCCESS
+        if function.scope == "registration":
+            return function.run(device, self, *arguments) or SUCCESS
+        return function.run(device, *arguments) or SUCCESS
 
     def _device(self, name: str, function: Function, arguments: tuple[Any, ...]) -> Device | int:
         """Return what the call is about, or the code of the error that there is no such device."""
-        if function.scope == "node":
+        if function.scope in ("node", "wait"):
             return SUCCESS
         if function.scope == "lookup":
             return FINDERS[name](self.board, arguments[0])
@@ -142,7 +182,7 @@ def _require(device: Device, name: str, function: Function) -> None:
     """Refuse a call that this kind of device does not know."""
     if name in device.unsupported:
         refuse(NOT_SUPPORTED)
-    if function.scope == "gpu" and isinstance(device, MigDevice):
+    if function.scope in ("gpu", "pair", "registration") and isinstance(device, MigDevice):
         refuse(NOT_SUPPORTED)
     if function.scope == "mig" and not isinstance(device, MigDevice):
         refuse(NOT_SUPPORTED if device.state.gpu.mig is None else INVALID_ARGUMENT)

@@ -33,17 +33,24 @@ class MigDevice:
         """Calls that this very device does not support."""
         return self.state.instance.unsupported
 
+    @property
+    def answers(self) -> Mapping[str, tuple[int, ...]]:
+        """What this very device always answers."""
+        return self.state.instance.answers
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuDevice:
     """A physical GPU with the MIG devices it is cut into, by slot.
 
     ``lists_pids`` is False where the caller sees none of the pids, so that process lists are empty.
+    ``driver`` is the branch of the driver (550).
     """
 
     address: int
     state: GpuState
     lists_pids: bool
+    driver: int
     migs: Mapping[int, MigDevice]
 
     @property
@@ -55,6 +62,11 @@ class GpuDevice:
     def unsupported(self) -> tuple[str, ...]:
         """Calls that this very device does not support."""
         return self.state.gpu.unsupported
+
+    @property
+    def answers(self) -> Mapping[str, tuple[int, ...]]:
+        """What this very device always answers."""
+        return self.state.gpu.answers
 
 
 Device = GpuDevice | MigDevice
@@ -71,7 +83,8 @@ class Board:
 class Handles:
     """Gives every device its pointer."""
 
-    def __init__(self, *, lists_pids: bool = True) -> None:
+    def __init__(self, *, driver: int, lists_pids: bool = True) -> None:
+        self._driver = driver
         self._lists_pids = lists_pids
         self._addresses: dict[tuple[object, ...], int] = {}
         self._given = 0
@@ -89,7 +102,9 @@ class Handles:
     def _gpu(self, state: GpuState) -> GpuDevice:
         address = self._address(state.gpu.uuid)
         migs = self._migs(state, address)
-        return GpuDevice(address=address, state=state, migs=migs, lists_pids=self._lists_pids)
+        return GpuDevice(
+            address=address, state=state, migs=migs, lists_pids=self._lists_pids, driver=self._driver
+        )
 
     def _migs(self, gpu: GpuState, parent: int) -> dict[int, MigDevice]:
         migs: dict[int, MigDevice] = {}

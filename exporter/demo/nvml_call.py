@@ -7,24 +7,29 @@ arrays as they are, numbers raw or wrapped, handles as opaque pointers.
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
-from exporter.demo.nvml_codes import INSUFFICIENT_SIZE, INVALID_ARGUMENT, refuse
+from exporter.demo.nvml_codes import INSUFFICIENT_SIZE, INVALID_ARGUMENT, VERSION_MISMATCH, refuse
 
 # What the first argument of a function may be. "node" takes the state of the driver, "lookup" finds a
-# device among all by the first argument, the others take the handle of a GPU, of a MIG device, of either.
-Scope = Literal["node", "lookup", "gpu", "mig", "any"]
+# device among all by the first argument, the others take the handle of a GPU, of a MIG device, of either;
+# "pair" takes those of two GPUs. "wait" takes the state of the driver and may block, "registration" takes
+# the handle of a GPU and then the state of the driver.
+Scope = Literal["node", "lookup", "gpu", "mig", "any", "pair", "wait", "registration"]
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
     """A function of the library: ``run`` gets the device (or the driver) and the rest of the arguments.
 
-    It writes its answer through the out parameters, and returns nothing or an error code.
+    It writes its answer through the out parameters, and returns nothing or an error code. ``write`` puts
+    given numbers in the place of an answer, where an answer is made of numbers only.
     """
 
     scope: Scope
     run: Callable[..., int | None]
+    write: Callable[[Sequence[Any], Sequence[int]], None] | None = None
 
 
 def number(argument: Any) -> int:
@@ -69,23 +74,60 @@ def put_text(buffer: Any, length: Any, value: str) -> None:
     buffer.value = encoded
 
 
+def inputs(arguments: Sequence[Any]) -> list[int]:
+    """Return the plain numbers that a call is given, leaving out handles, buffers and out parameters."""
+    found = (getattr(argument, "value", argument) for argument in arguments)
+    return [value for value in found if isinstance(value, int)]
+
+
 def numbers(scope: Scope, read: Callable[..., int | Sequence[int]]) -> Function:
     """Make a function that answers with numbers: ``read`` gets the device and the plain arguments.
 
     The out parameters come last, as many as ``read`` returns numbers.
     """
+    return _answering(scope, read, _put_numbers)
 
+
+def record(
+    scope: Scope, fields: Sequence[str], read: Callable[..., int | Sequence[int]], version: int | None = None
+) -> Function:
+    """Make a function that fills these fields of a record, behind the one out parameter.
+
+    A record with a ``version`` is refused when it carries another one.
+    """
+    return _answering(scope, read, partial(_put_record, fields, version))
+
+
+def _answering(
+    scope: Scope,
+    read: Callable[..., int | Sequence[int]],
+    write: Callable[[Sequence[Any], Sequence[int]], None],
+) -> Function:
     def run(device: Any, *arguments: Any) -> None:
-        inputs = [argument for argument in arguments if not _is_reference(argument)]
-        outputs = [argument for argument in arguments if _is_reference(argument)]
-        answer = read(device, *map(number, inputs))
-        values = (answer,) if isinstance(answer, int) else answer
-        if len(values) != len(outputs):
-            refuse(INVALID_ARGUMENT)
-        for reference, value in zip(outputs, values, strict=True):
-            put(reference, value)
+        answer = read(device, *inputs(arguments))
+        write(arguments, (answer,) if isinstance(answer, int) else answer)
 
-    return Function(scope, run)
+    return Function(scope, run, write)
+
+
+def _put_numbers(arguments: Sequence[Any], values: Sequence[int]) -> None:
+    references = [argument for argument in arguments if _is_reference(argument)]
+    if len(values) != len(references):
+        refuse(INVALID_ARGUMENT)
+    for reference, value in zip(references, values, strict=True):
+        put(reference, value)
+
+
+def _put_record(
+    fields: Sequence[str], version: int | None, arguments: Sequence[Any], values: Sequence[int]
+) -> None:
+    answer = target(arguments[-1])
+    if version is not None and answer.version != version:
+        refuse(VERSION_MISMATCH)
+    if len(values) != len(fields):
+        refuse(INVALID_ARGUMENT)
+    for field, value in zip(fields, values, strict=True):
+        setattr(answer, field, value)
 
 
 def text(scope: Scope, read: Callable[..., str]) -> Function:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from exporter.demo.boards import engines
 from exporter.demo.nvml_board import Device, GpuDevice, MigDevice
 from exporter.demo.nvml_call import Function, numbers, target
 from exporter.demo.nvml_codes import NOT_SUPPORTED, refuse
@@ -29,8 +30,12 @@ def _attributes(device: MigDevice, reference: Any) -> None:
     cut = device.state.instance
     answer = target(reference)
     answer.multiprocessorCount = cut.multiprocessors
-    answer.sharedCopyEngineCount = cut.gi_slices
-    answer.sharedDecoderCount = cut.gi_slices // 2
+    has = engines(device.gpu.gpu, cut)
+    answer.sharedCopyEngineCount = has.get("copy", 0)
+    answer.sharedDecoderCount = has.get("decoder", 0)
+    answer.sharedEncoderCount = has.get("encoder", 0)
+    answer.sharedJpegCount = has.get("jpeg", 0)
+    answer.sharedOfaCount = has.get("ofa", 0)
     answer.gpuInstanceSliceCount = cut.gi_slices
     answer.computeInstanceSliceCount = cut.compute_slices
     answer.memorySizeMB = cut.memory_bytes // MIB

@@ -13,6 +13,7 @@ from exporter.demo.nvml_codes import (
     name_of,
     refuse,
 )
+from exporter.demo.nvml_event_sets import EventSets
 from exporter.demo.schema_gpu import Node
 
 
@@ -22,6 +23,7 @@ class Driver(Protocol):
     node: Node
     board: Board
     opened: int
+    events: EventSets
 
 
 def _open(driver: Driver, *_flags: Any) -> None:
@@ -32,6 +34,8 @@ def _shut(driver: Driver) -> None:
     if not driver.opened:
         refuse(UNINITIALIZED)
     driver.opened -= 1
+    if not driver.opened:
+        driver.events.close()
 
 
 def by_index(board: Board, index: Any) -> Device | int:

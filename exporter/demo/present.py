@@ -6,6 +6,7 @@ A pure function of scenario and time; nothing that was done before is remembered
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from exporter.demo.amd_devices import gpus_of
 from exporter.demo.devices import keys
 from exporter.demo.schema import Scenario
 from exporter.demo.schema_faults import (
@@ -14,8 +15,7 @@ from exporter.demo.schema_faults import (
     KubeletHang,
     KubeletRateLimit,
     MigLayout,
-    NvmlError,
-    NvmlHang,
+    NvmlFault,
     PodAdd,
     PodDelete,
     ProcessExit,
@@ -39,14 +39,18 @@ class Running:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Present:
-    """The node at ``time`` seconds; ``gpus`` are cut as they are then, ``faults`` are those in force."""
+    """The node at ``time`` seconds; ``gpus`` are cut as they are then, ``faults`` are those in force.
+
+    ``amd`` are the AMD GPUs.
+    """
 
     time: float
     gpus: tuple[Gpu, ...]
     pods: tuple[Pod, ...]
     running: tuple[Running, ...]
     faults: tuple[Fault, ...]
-    nvml_faults: tuple[NvmlError | NvmlHang, ...] = ()
+    amd: tuple[Gpu, ...] = ()
+    nvml_faults: tuple[NvmlFault, ...] = ()
     kubelet_down: bool = False
     kubelet_hang: bool = False
     kubelet_rate_limit: bool = False
@@ -56,15 +60,17 @@ def present(scenario: Scenario, time: float) -> Present:
     """Return what is there at ``time`` seconds after the scenario's start."""
     faults = tuple(sorted(filter(lambda fault: _active(fault, time), scenario.faults), key=_at))
     gpus = tuple(_cut(gpu, index, faults) for index, gpu in enumerate(scenario.gpus))
+    amd = gpus_of(scenario.amd)
     pods = _pods(scenario, time, faults)
     kinds = {type(fault) for fault in faults}
     return Present(
         time=time,
         gpus=gpus,
         pods=tuple(pod for pod, _ in pods.values()),
-        running=tuple(_running(scenario, time, faults, gpus, pods)),
+        running=tuple(_running(scenario, time, faults, (*gpus, *amd), pods)),
         faults=faults,
-        nvml_faults=tuple(fault for fault in faults if isinstance(fault, NvmlError | NvmlHang)),
+        amd=amd,
+        nvml_faults=tuple(fault for fault in faults if isinstance(fault, NvmlFault)),
         kubelet_down=KubeletDown in kinds,
         kubelet_hang=KubeletHang in kinds,
         kubelet_rate_limit=KubeletRateLimit in kinds,

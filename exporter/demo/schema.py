@@ -8,6 +8,7 @@ in it, and may use the shorthands that ``exporter.demo.expand`` writes out. Memo
 from dataclasses import dataclass
 from typing import Literal
 
+from exporter.demo.schema_amd import AmdGpu
 from exporter.demo.schema_faults import Fault
 from exporter.demo.schema_gpu import Gpu, Node
 from exporter.demo.schema_pods import Offer, Pod, Process
@@ -30,6 +31,7 @@ class Scenario:
     cgroup: CgroupStyle = "systemd"
     missing_functions: tuple[str, ...] = ()
     gpus: tuple[Gpu, ...] = ()
+    amd: tuple[AmdGpu, ...] = ()
     offers: tuple[Offer, ...] = ()
     pods: tuple[Pod, ...] = ()
     host_processes: tuple[Process, ...] = ()

@@ -32,6 +32,17 @@ class NvmlHang:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class XidEvent:
+    """A device (the uuid of a GPU or MIG device) reports an XID error, once, as soon as it is time."""
+
+    kind: Literal["xid"]
+    at: float = 0.0
+    for_: float | None = None
+    device: str
+    xid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KubeletDown:
     """The kubelet does not run; its sockets lie there dead until it starts again."""
 
@@ -99,14 +110,7 @@ class ProcessExit:
     pid: int
 
 
+NvmlFault = NvmlError | NvmlHang | XidEvent
 Fault = (
-    NvmlError
-    | NvmlHang
-    | KubeletDown
-    | KubeletRateLimit
-    | KubeletHang
-    | PodDelete
-    | PodAdd
-    | MigLayout
-    | ProcessExit
+    NvmlFault | KubeletDown | KubeletRateLimit | KubeletHang | PodDelete | PodAdd | MigLayout | ProcessExit
 )

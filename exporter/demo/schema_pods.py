@@ -14,13 +14,14 @@ Qos = Literal["guaranteed", "burstable", "besteffort"]
 class Offer:
     """Device ids that the device plugin offers: ``ids`` outright, or the shorthand made of the rest.
 
-    ``of`` says whether whole GPUs or MIG instances are offered, ``gpus`` on which (null: on all), with
-    ``replicas`` of each (0: not shared). ``{profile}`` in the resource is the instance's profile.
+    ``of`` says whether whole GPUs or MIG instances are offered, or AMD's GPUs as they are cut, ``gpus`` on
+    which (null: on all), with ``replicas`` of each (0: not shared). ``{profile}`` in the resource is the
+    instance's profile.
     """
 
     resource: str
     ids: tuple[str, ...] = ()
-    of: Literal["", "gpus", "mig"] = ""
+    of: Literal["", "gpus", "mig", "amd"] = ""
     gpus: tuple[int, ...] | None = None
     replicas: int = 0
     style: Literal["uuid", "gke", "legacy-mig"] = "uuid"
@@ -31,7 +32,8 @@ class Process:
     """A process with a context on ``device``, the uuid of a GPU or MIG instance.
 
     Left empty, it is the one device that the container holds. ``memory`` is in bytes, null where the
-    driver cannot tell it; ``load`` is in percent of the device. ``cgroup`` is for processes of the host.
+    driver cannot tell it; ``load`` is in percent of the device. ``streams`` are the videos that it encodes
+    while it has something to do. ``cgroup`` is for processes of the host.
     """
 
     pid: int = 0
@@ -40,6 +42,7 @@ class Process:
     memory: int | Curve | None = 0
     kind: ProcessKind = "compute"
     load: Curve = OFF
+    streams: int = 0
     cgroup: str = ""
 
 

@@ -12,6 +12,7 @@ from exporter.demo import cgroups
 from exporter.demo.present import Present, Running
 from exporter.demo.schema import Scenario
 from exporter.demo.schema_pods import Pod
+from exporter.demo.written import Written
 
 TICKS = os.sysconf("SC_CLK_TCK")
 # A process that was there from the start began no earlier than this after the machine did, in seconds.
@@ -33,9 +34,10 @@ class Tree:
         self._scenario = scenario
         self._proc = root / "proc"
         self._logs = root / "var/log/pods"
-        self._module = root / "sys/module/nvidia"
+        self._sys = root / "sys"
+        self._module = self._sys / "module/nvidia"
         self._booted, self._uptime, self._speed = booted, uptime, speed
-        self._written: dict[Path, str] = {}
+        self._written = Written()
 
     def create(self) -> None:
         """Make the folders and what never changes."""
@@ -47,6 +49,7 @@ class Tree:
             self._write(self._module / "version", f"{self._scenario.node.driver_version}\n")
         self._write(self._proc / "stat", f"cpu  0 0 0 0 0 0 0 0 0 0\nbtime {int(self._booted)}\n")
         self._create_first_process()
+        self._create_mdevs()
 
     def step(self, now: Present) -> None:
         """Bring the files to ``now``. The clock goes first: no process may be younger than it."""
@@ -70,6 +73,17 @@ class Tree:
         for name, content in files.items():
             self._write(self._proc / str(INIT_PID) / name, content)
 
+    def _create_mdevs(self) -> None:
+        """Make the mediated devices, which are there whether or not a vGPU runs on them."""
+        for gpu in self._scenario.gpus:
+            domain, rest = gpu.pci_bus_id.lower().split(":", 1)
+            parent = self._sys / "devices" / f"pci{domain[-4:]}:00" / f"{domain[-4:]}:{rest}"
+            for vgpu in gpu.vgpus:
+                device, link = parent / vgpu.mdev_uuid, self._sys / "bus/mdev/devices" / vgpu.mdev_uuid
+                device.mkdir(parents=True, exist_ok=True)
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.symlink_to(os.path.relpath(device, link.parent))
+
     def _files(self, running: Running) -> Mapping[str, str]:
         start = round(self._at(running.born) * TICKS)
         cgroup = cgroups.of_running(running, self._scenario.cgroup)
@@ -81,7 +95,7 @@ class Tree:
                 self._write(parent / name / file, content)
         for path in _numbered_folders(parent):
             if path.name not in folders and path.name != str(INIT_PID):
-                self._remove(path)
+                self._written.remove(path)
 
     def _step_logs(self, pods: tuple[Pod, ...]) -> None:
         wanted = {f"{pod.namespace}_{pod.name}_{pod.uid}": pod for pod in pods}
@@ -93,17 +107,7 @@ class Tree:
                 shutil.rmtree(path)
 
     def _write(self, path: Path, content: str) -> None:
-        if self._written.get(path) == content:
-            return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_name(f".{path.name}.new")
-        fresh.write_text(content)
-        fresh.replace(path)
-        self._written[path] = content
-
-    def _remove(self, folder: Path) -> None:
-        self._written = {path: text for path, text in self._written.items() if path.parent != folder}
-        shutil.rmtree(folder)
+        self._written.write(path, content)
 
 
 def _numbered_folders(parent: Path) -> Iterator[Path]:

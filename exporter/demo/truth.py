@@ -7,11 +7,13 @@ a process whose figure the driver withholds from the lists it gives out.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from exporter.demo import amd_devices
 from exporter.demo.devices import keys, resolve
 from exporter.demo.machine import GpuState, ProcessState
 from exporter.demo.present import Present
 from exporter.demo.schema_gpu import Gpu
 from exporter.demo.schema_pods import Container, Pod
+from exporter.demo.vgpus import guests
 from exporter.model import ContainerRef, DeviceKey
 
 
@@ -35,7 +37,8 @@ class DeviceTruth:
 class ContainerTruth:
     """A container on a device: ``slices`` it holds (0: it only uses it), bytes, and percent of the device.
 
-    ``memory`` is None when the driver cannot tell that of one of its processes.
+    ``memory`` is None when the driver cannot tell that of one of its processes. What a virtual machine in
+    the container uses through its vGPU is the container's, its process on the host is not.
     """
 
     slices: int
@@ -60,10 +63,11 @@ class Truth:
 def tell(now: Present, gpus: tuple[GpuState, ...]) -> Truth:
     """Tell the truth of one moment."""
     held, unresolved = _held(now)
+    of_vgpus = guests(now, gpus)
     return Truth(
         time=now.time,
-        devices=dict(_devices(gpus)),
-        containers=_containers(gpus, held),
+        devices=dict(_devices(gpus, of_vgpus)),
+        containers=_containers(gpus, held, of_vgpus),
         unresolved=unresolved,
     )
 
@@ -74,7 +78,7 @@ def _held(now: Present) -> tuple[dict[tuple[ContainerRef, DeviceKey], int], dict
     for pod, container in _all_containers(now.pods):
         for resource, ids in container.devices.items():
             for device_id in dict.fromkeys(ids):
-                key = resolve(now.gpus, device_id)
+                key = resolve(now.gpus, device_id) or amd_devices.resolve(now.amd, device_id)
                 if key is None:
                     unresolved[resource] = unresolved.get(resource, 0) + 1
                 else:
@@ -92,13 +96,17 @@ def _reference(pod: Pod, container: Container) -> ContainerRef:
 
 
 def _containers(
-    gpus: tuple[GpuState, ...], held: Mapping[tuple[ContainerRef, DeviceKey], int]
+    gpus: tuple[GpuState, ...],
+    held: Mapping[tuple[ContainerRef, DeviceKey], int],
+    of_vgpus: Mapping[int, ContainerRef],
 ) -> dict[tuple[ContainerRef, DeviceKey], ContainerTruth]:
     running: dict[tuple[ContainerRef, DeviceKey], list[ProcessState]] = {holding: [] for holding in held}
     for state in gpus:
         for process in state.processes:
+            holder = of_vgpus.get(process.pid)
             if process.running.pod and process.running.container:
                 holder = _reference(process.running.pod, process.running.container)
+            if holder is not None:
                 running.setdefault((holder, _key(state.gpu, process)), []).append(process)
     return {place: _container(held.get(place, 0), processes) for place, processes in running.items()}
 
@@ -107,7 +115,7 @@ def _container(slices: int, processes: list[ProcessState]) -> ContainerTruth:
     told = all(process.told for process in processes)
     return ContainerTruth(
         slices=slices,
-        processes=len(processes),
+        processes=sum(process.running.pod is not None for process in processes),
         memory=sum(process.memory for process in processes) if told else None,
         sm_percent=sum(process.sm for process in processes),
     )
@@ -117,7 +125,9 @@ def _key(gpu: Gpu, process: ProcessState) -> DeviceKey:
     return DeviceKey(gpu.uuid, process.instance.uuid if process.instance else "")
 
 
-def _devices(gpus: tuple[GpuState, ...]) -> Iterator[tuple[DeviceKey, DeviceTruth]]:
+def _devices(
+    gpus: tuple[GpuState, ...], of_vgpus: Mapping[int, ContainerRef]
+) -> Iterator[tuple[DeviceKey, DeviceTruth]]:
     for state in gpus:
         yield (
             DeviceKey(state.gpu.uuid),
@@ -125,14 +135,16 @@ def _devices(gpus: tuple[GpuState, ...]) -> Iterator[tuple[DeviceKey, DeviceTrut
                 memory_total=state.gpu.memory_total,
                 memory_used=state.used,
                 memory_reserved=state.reserved,
-                unattributed=state.used - _of_pods(state.processes),
+                unattributed=state.used - _of_pods(state.processes, of_vgpus),
                 sm_percent=None if state.is_cut else sum(process.sm for process in state.processes),
             ),
         )
-        yield from _instances(state)
+        yield from _instances(state, of_vgpus)
 
 
-def _instances(state: GpuState) -> Iterator[tuple[DeviceKey, DeviceTruth]]:
+def _instances(
+    state: GpuState, of_vgpus: Mapping[int, ContainerRef]
+) -> Iterator[tuple[DeviceKey, DeviceTruth]]:
     for key, _, cut in keys((state.gpu,)):
         if cut is None:
             continue
@@ -145,11 +157,11 @@ def _instances(state: GpuState) -> Iterator[tuple[DeviceKey, DeviceTruth]]:
                 memory_total=cut.memory_bytes,
                 memory_used=used,
                 memory_reserved=cut.reserved,
-                unattributed=used - _of_pods(tuple(inside)),
+                unattributed=used - _of_pods(tuple(inside), of_vgpus),
                 sm_percent=sum(process.sm for process in own),
             ),
         )
 
 
-def _of_pods(processes: tuple[ProcessState, ...]) -> int:
-    return sum(process.memory for process in processes if process.running.pod)
+def _of_pods(processes: tuple[ProcessState, ...], of_vgpus: Mapping[int, ContainerRef]) -> int:
+    return sum(process.memory for process in processes if process.running.pod or process.pid in of_vgpus)

@@ -27,6 +27,11 @@ class BoundDevices:
         now = self._read()
         return now is not None and self._noted is not None and now != self._noted
 
+    def is_gone(self, address: str) -> bool:
+        """Whether a device that was noted is bound no more; ``address`` as NVML spells it."""
+        was, now = self._noted or frozenset(), self._read()
+        return now is not None and _plain(address) in set(map(_plain, was)) - set(map(_plain, now))
+
     def _read(self) -> frozenset[str] | None:
         if self._folder is None:
             return None
@@ -36,3 +41,9 @@ class BoundDevices:
             # Not this driver, no sysfs, or the module is just being exchanged.
             return None
         return frozenset(name for name in names if ADDRESS.fullmatch(name))
+
+
+def _plain(address: str) -> str:
+    """Spell an address without the zeros that NVML puts before the domain."""
+    domain, _, rest = address.lower().partition(":")
+    return f"{domain.lstrip('0')}:{rest}"

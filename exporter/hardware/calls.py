@@ -6,12 +6,14 @@ device does not support is remembered, so that it costs nothing and logs nothing
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from ctypes import _SimpleCData
 from typing import Any
 
 import pynvml
 
+from exporter.hardware.corrected import CORRECTED
 from exporter.hardware.library import error_name
 
 # The device, the driver or the pair of them has no such reading, and will not have it at the next poll.
@@ -24,6 +26,21 @@ DRIVER_GONE = frozenset({1, 9, 18})
 NOTHING_THERE = frozenset({0, 6})
 # What some drivers say of an empty MIG slot.
 INVALID_ARGUMENT, SLOT = 2, "nvmlDeviceGetMigDeviceHandleByIndex"
+# Many readings at once. A driver that does not know one of them may refuse the call as a whole.
+FIELDS = "nvmlDeviceGetFieldValues"
+# Their argument picks one of many things; some drivers call an argument invalid that this board has not.
+PICKING = frozenset(
+    {
+        "nvmlDeviceGetClockInfo",
+        "nvmlDeviceGetMaxClockInfo",
+        "nvmlDeviceGetApplicationsClock",
+        "nvmlDeviceGetTemperatureThreshold",
+        "nvmlDeviceGetMemoryErrorCounter",
+        "nvmlDeviceGetNvLinkState",
+        "nvmlDeviceGetNvLinkRemoteDeviceType",
+        "nvmlDeviceGetNvLinkRemotePciInfo",
+    }
+)
 INSUFFICIENT_SIZE = 7
 # What finds devices is asked at every sweep: the answer for one place says nothing of the next.
 FINDING = frozenset(
@@ -39,6 +56,8 @@ FINDING = frozenset(
 )
 MAX_RETRIES = 2
 CORE = "core"
+# The group of a call that is made for several groups, until its cost is shared out.
+SHARED = ""
 NOT_SUPPORTED = "not supported by this GPU or its driver"
 
 Call = tuple[str, tuple[Any, ...]]
@@ -67,7 +86,8 @@ class Calls:
     parent (``parents`` tells it); answers that only say "there is none" or "not supported" are no failures.
     After ``deadline`` (monotonic clock) nothing is asked any more, None is no limit.
     ``group`` names what is being read: a reader sets it before it asks. ``asked`` and ``seconds`` count the
-    calls of each group since start and the time spent in them.
+    calls of each group since start and the time spent in them, ``driver_microseconds`` is what the driver
+    says that the field values of each group took in the sweep that is under way.
     """
 
     def __init__(self) -> None:
@@ -77,12 +97,15 @@ class Calls:
         self.group = CORE
         self.asked: Counter[str] = Counter()
         self.seconds: dict[str, float] = defaultdict(float)
+        self.driver_microseconds: Counter[str] = Counter()
         self._unsupported: dict[str, dict[Call, str]] = defaultdict(dict)
+        self._answered: dict[str, set[str]] = defaultdict(set)
         self._failed: dict[str, dict[str, str]] = defaultdict(dict)
 
     def unsupported(self, device: str) -> tuple[str, ...]:
-        """Name the calls that this device is known not to support, once per kind of argument."""
-        return tuple(sorted(name for name, _ in self._unsupported.get(device, ())))
+        """Name the calls that this device is known not to support; one that can tell some things is none."""
+        names = {name for name, _ in self._unsupported.get(device, ())}
+        return tuple(sorted(names - self._answered.get(device, set())))
 
     def begin(self, gpu: str) -> None:
         """Start a new pass over a GPU: what failed in the last one is no reason any more."""
@@ -91,31 +114,63 @@ class Calls:
     def withheld(self, gpu: str) -> dict[str, str]:
         """Say by group why some of its readings are missing on a GPU: not supported, or the last error."""
         missing = dict.fromkeys(self._unsupported.get(gpu, {}).values(), NOT_SUPPORTED)
+        missing.pop(SHARED, None)
         return missing | self._failed.get(gpu, {})
 
     def forget_unsupported(self, device: str | None = None) -> None:
         """Ask everything again: of one device when its layout changed, of all when the driver did."""
         if device is None:
             self._unsupported.clear()
+            self._answered.clear()
         else:
             self._unsupported.pop(device, None)
+            self._answered.pop(device, None)
 
-    def ask(self, device: str, name: str, *arguments: Any, since: int | None = None, none: Any = None) -> Any:
+    def supports(self, device: str, name: str, *arguments: Any) -> bool:
+        """Tell whether a call with these arguments (after the device) is worth asking."""
+        return hasattr(pynvml, name) and (name, arguments) not in self._unsupported.get(device, ())
+
+    def refused(self, device: str, name: str, *arguments: Any) -> None:
+        """Remember that a device does not have this, as the caller saw in an answer."""
+        self._unsupported[device][name, arguments] = self.group
+
+    @contextmanager
+    def shared(self, device: str, groups: Sequence[str]) -> Iterator[None]:
+        """Ask for several groups at once; ``groups`` has one entry for each reading that is asked for.
+
+        The time is shared out by readings, a failure is each group's own, and the call counts once.
+        """
+        before, self.group = self.group, SHARED
+        try:
+            yield
+        finally:
+            self.group = before
+            failed = self._failed[self.parents.get(device, device)]
+            reason = failed.pop(SHARED, None)
+            spent = self.seconds.pop(SHARED, 0.0)
+            self.asked[CORE] += self.asked.pop(SHARED, 0)
+            for group in groups:
+                self.seconds[group] += spent / len(groups)
+                if reason is not None:
+                    failed[group] = reason
+
+    def ask(self, device: str, name: str, *arguments: Any, since: Any = None, none: Any = None) -> Any:
         """Return the driver's answer in plain Python types, or None where it has none.
 
-        ``since`` is a last argument that changes from poll to poll. ``none`` is returned instead of None
-        when the driver did answer, and the answer was that there is nothing.
+        ``since`` is a last argument that changes from poll to poll; what is not supported is not so because
+        of it. ``none`` is returned instead of None when the driver did answer, and the answer was that there
+        is nothing.
         Raises DeviceLostError, DeviceSlowError and DriverGoneError, which make further questions pointless.
         """
         if self.deadline is not None and time.monotonic() > self.deadline:
             self.count(device, name, "TooSlow")
             raise DeviceSlowError
         call = (name, arguments[1:])
-        if not self._supported(device, call):
+        if not self.supports(device, name, *arguments[1:]):
             return None
         try:
-            function = getattr(pynvml, name)
-            return plain(self._timed(function, arguments if since is None else (*arguments, since)))
+            function = CORRECTED.get(name) or getattr(pynvml, name)
+            answer = plain(self._timed(function, arguments if since is None else (*arguments, since)))
         except pynvml.NVMLLibraryMismatchError:
             self._remember(device, call)
         except pynvml.NVMLError as error:
@@ -123,6 +178,10 @@ class Calls:
         except (TypeError, UnicodeDecodeError) as error:
             # The binding's own trouble with an answer, such as a sentinel in a field it adds up.
             self.count(device, name, type(error).__name__)
+        else:
+            if name in PICKING or name == FIELDS:
+                self._answered[device].add(name)
+            return answer
         return None
 
     def first(self, device: str, handle: Any, calls: Iterable[Call]) -> Any:
@@ -132,7 +191,7 @@ class Calls:
         """
         for name, arguments in calls:
             answer = self.ask(device, name, handle, *arguments)
-            if answer is not None or self._supported(device, (name, arguments)):
+            if answer is not None or self.supports(device, name, *arguments):
                 return answer
         return None
 
@@ -154,16 +213,13 @@ class Calls:
             self.asked[self.group] += 1
             self.seconds[self.group] += time.monotonic() - started
 
-    def _supported(self, device: str, call: Call) -> bool:
-        return hasattr(pynvml, call[0]) and call not in self._unsupported.get(device, ())
-
     def _failure(self, device: str, call: Call, error: Any, none: Any) -> Any:
         # The code is read from the error; the binding's errors can be neither hashed nor compared.
-        code = error.value
-        if code in UNSUPPORTED:
+        code, invalid = error.value, error.value == INVALID_ARGUMENT
+        if code in UNSUPPORTED or (invalid and call[0] in PICKING):
             self._remember(device, call)
             return None
-        if code in NOTHING_THERE or (code == INVALID_ARGUMENT and call[0] == SLOT):
+        if code in NOTHING_THERE or (invalid and call[0] in {SLOT, FIELDS}):
             return none
         name = error_name(error)
         self.count(device, call[0], name)
@@ -175,7 +231,7 @@ class Calls:
 
     def _remember(self, device: str, call: Call) -> None:
         if call[0] not in FINDING:
-            self._unsupported[device][call] = self.group
+            self.refused(device, call[0], *call[1])
 
 
 def _retried(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:

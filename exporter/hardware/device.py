@@ -1,145 +1,260 @@
-"""What one physical GPU says: the table of its readings and how each answer is understood.
+"""What one physical GPU says: the tables of its readings, in the order of their groups.
 
-A row names the field of GpuReading, the calls to try (newest first), and the function that turns the
-answer into the field's unit or into None where the answer makes no sense.
+Many counters come together in one call: they are in ``fields``. What belongs to MIG devices is in ``mig``.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
-import pynvml
-
-from exporter.hardware.calls import Call, Calls
-from exporter.model import GpuIdentity, Memory
-from exporter.model.hardware import ComputeMode
-from exporter.model.readings import Clock
-
-FIELD_MEMORY_TEMPERATURE = 82
-HOTTEST_BELIEVABLE = 200
-CLOCKS: tuple[tuple[Clock, int], ...] = (("graphics", 0), ("sm", 1), ("memory", 2), ("video", 3))
-COMPUTE_MODES: dict[int, ComputeMode] = {
-    0: "default",
-    1: "exclusive_thread",
-    2: "prohibited",
-    3: "exclusive_process",
-}
-ARCHITECTURES = {
-    2: "Kepler",
-    3: "Maxwell",
-    4: "Pascal",
-    5: "Volta",
-    6: "Turing",
-    7: "Ampere",
-    8: "Ada",
-    9: "Hopper",
-    10: "Blackwell",
-    13: "Rubin",
-}
-MEMORY_CALLS: tuple[Call, ...] = (
-    ("nvmlDeviceGetMemoryInfo", (pynvml.nvmlMemory_v2,)),
-    ("nvmlDeviceGetMemoryInfo", ()),
+from exporter.hardware.answers import (
+    Found,
+    Row,
+    ask_row,
+    celsius,
+    enter,
+    first_percent,
+    flag,
+    long_number,
+    margin,
+    number,
+    percent,
+    word,
 )
+from exporter.hardware.calls import Calls
+from exporter.hardware.field_reader import FieldReader
+from exporter.hardware.memory import BAR1, MEMORY
+from exporter.hardware.nvlink import active_links
+from exporter.model import Ecc, EncoderSessions, Nvlink, PcieLink, Repairs
+from exporter.model.hardware import ComputeMode
+from exporter.model.readings import Clock, EccScope, EccSeverity, Threshold, Traffic
+
+# These are in the order of the driver's numbers.
+CLOCKS: tuple[Clock, ...] = ("graphics", "sm", "memory", "video")
+THRESHOLDS: tuple[Threshold, ...] = ("shutdown", "slowdown", "memory", "gpu")
+COMPUTE_MODES: tuple[ComputeMode, ...] = ("default", "exclusive_thread", "prohibited", "exclusive_process")
+SEVERITIES: tuple[EccSeverity, ...] = ("corrected", "uncorrected")
+SCOPES: tuple[EccScope, ...] = ("volatile", "aggregate")
+DIRECTIONS: tuple[Traffic, ...] = ("pcie_transmit", "pcie_receive")
+# Caches and the like up to Volta; since Turing the driver tells DRAM and SRAM.
+LOCATIONS = (
+    "l1_cache",
+    "l2_cache",
+    "dram",
+    "register_file",
+    "texture_memory",
+    "shared_memory",
+    "cbu",
+    "sram",
+)
+DEEPEST_STATE = 15
+# Throughput is told in KB/s. NVML does not say what a KB is; the tools that show it take 1024 bytes.
+KILOBYTE = 1024
+RECORDS = {"pcie_link": PcieLink, "nvlink": Nvlink, "ecc": Ecc, "repairs": Repairs}
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One reading: the field it fills, the calls that can fill it, and the meaning of the answer."""
-
-    field: str
-    calls: tuple[Call, ...]
-    decode: Callable[[Any], Any]
+def utilization(answer: Any) -> dict[str, int | None]:
+    """Take both shares of one answer."""
+    return {"utilization_percent": percent(answer.gpu), "memory_copy_percent": percent(answer.memory)}
 
 
-def memory(answer: Any) -> Memory | None:
-    """Decode bytes; only the second version of the call tells reserved memory apart from used."""
-    total, used, free = answer.total, answer.used, answer.free
-    if total <= 0 or used > total:
+def encoder_sessions(answer: tuple[int, int, int]) -> EncoderSessions | None:
+    """Decode (sessions, mean frames per second, mean latency in microseconds)."""
+    count, fps, latency = map(number, answer)
+    if count is None or fps is None or latency is None:
         return None
-    return Memory(total=total, used=used, free=free, reserved=getattr(answer, "reserved", None))
+    return EncoderSessions(count=count, average_fps=fps, average_latency_microseconds=latency)
 
 
-def percent(answer: int) -> int | None:
-    """Keep a share of time; a value past 100 is a driver's garbage, not a busy device."""
-    return answer if 0 <= answer <= 100 else None
+def constraints(answer: tuple[int, int]) -> dict[str, int | None]:
+    """Take the lowest and the highest limit that could be set."""
+    return {"min": number(answer[0]), "max": number(answer[1])}
 
 
-def celsius(answer: int) -> int | None:
-    """Keep what a thermometer can show: boards without a sensor answer 0 or a sentinel."""
-    return answer if 0 < answer < HOTTEST_BELIEVABLE else None
+def ecc_mode(answer: tuple[int, int]) -> dict[str, bool | None]:
+    """Take the mode now and after the next reboot."""
+    return {"enabled": flag(answer[0]), "pending": flag(answer[1])}
 
 
-def memory_temperature(answer: Any) -> int | None:
-    """Read degrees from the member that is right whatever the type says: one driver branch mislabels it."""
-    return celsius(answer[0].value.uiVal) if answer[0].nvmlReturn == 0 else None
+def histogram(answer: Any) -> dict[str, int | None]:
+    """Count memory banks by how many spare rows they have left."""
+    return {left: number(getattr(answer, left)) for left in ("max", "high", "partial", "low", "none")}
 
 
-def same(answer: Any) -> Any:
-    """Take the answer as it is."""
-    return answer
+def performance_state(answer: int) -> int | None:
+    """Keep P0 to P15; another number says that it is not known."""
+    return answer if 0 <= answer <= DEEPEST_STATE else None
 
 
+def throughput(answer: int) -> int | None:
+    """Turn the driver's KB/s into bytes per second."""
+    amount = number(answer)
+    return None if amount is None else amount * KILOBYTE
+
+
+# Asked at every sweep.
 ROWS = (
-    Row("memory", MEMORY_CALLS, memory),
-    Row("power_milliwatts", (("nvmlDeviceGetPowerUsage", ()),), same),
-    Row("energy_millijoules", (("nvmlDeviceGetTotalEnergyConsumption", ()),), same),
+    MEMORY,
+    BAR1,
+    Row("utilization", (), (("nvmlDeviceGetUtilizationRates", ()),), utilization),
+    Row("engines", ("engine_percent", "encoder"), (("nvmlDeviceGetEncoderUtilization", ()),), first_percent),
+    Row("engines", ("engine_percent", "decoder"), (("nvmlDeviceGetDecoderUtilization", ()),), first_percent),
+    Row("engines", ("engine_percent", "jpeg"), (("nvmlDeviceGetJpgUtilization", ()),), first_percent),
+    Row("engines", ("engine_percent", "ofa"), (("nvmlDeviceGetOfaUtilization", ()),), first_percent),
+    Row("engines", ("encoder_sessions",), (("nvmlDeviceGetEncoderStats", ()),), encoder_sessions),
+    Row("power", ("power_milliwatts",), (("nvmlDeviceGetPowerUsage", ()),), number),
+    Row("power", ("energy_millijoules",), (("nvmlDeviceGetTotalEnergyConsumption", ()),), long_number),
     Row(
-        "temperature_celsius",
+        "power",
+        ("power_limits_milliwatts", "enforced"),
+        (("nvmlDeviceGetEnforcedPowerLimit", ()),),
+        number,
+    ),
+    Row(
+        "power",
+        ("power_limits_milliwatts", "configured"),
+        (("nvmlDeviceGetPowerManagementLimit", ()),),
+        number,
+    ),
+    Row(
+        "thermal",
+        ("temperature_celsius",),
         (("nvmlDeviceGetTemperatureV", (0,)), ("nvmlDeviceGetTemperature", (0,))),
         celsius,
     ),
-    Row(
-        "memory_temperature_celsius",
-        (("nvmlDeviceGetFieldValues", ((FIELD_MEMORY_TEMPERATURE,),)),),
-        memory_temperature,
+    Row("thermal", ("temperature_margin_celsius",), (("nvmlDeviceGetMarginTemperature", ()),), margin),
+    Row("thermal", ("fan_percent",), (("nvmlDeviceGetFanSpeed", ()),), number),
+    *(
+        Row("clocks", ("clocks_megahertz", clock), (("nvmlDeviceGetClockInfo", (kind,)),), number)
+        for kind, clock in enumerate(CLOCKS)
     ),
-    Row("fan_percent", (("nvmlDeviceGetFanSpeed", ()),), same),
-    Row("pcie_replays", (("nvmlDeviceGetPcieReplayCounter", ()),), same),
-    Row("compute_mode", (("nvmlDeviceGetComputeMode", ()),), COMPUTE_MODES.get),
+    *(
+        Row(
+            "clocks",
+            ("clocks_application_megahertz", clock),
+            (("nvmlDeviceGetApplicationsClock", (kind,)),),
+            number,
+        )
+        for kind, clock in enumerate(CLOCKS)
+    ),
+    Row(
+        "throttling",
+        ("clock_events",),
+        (
+            ("nvmlDeviceGetCurrentClocksEventReasons", ()),
+            ("nvmlDeviceGetCurrentClocksThrottleReasons", ()),
+        ),
+        long_number,
+    ),
+    Row("pcie", ("pcie_link", "generation"), (("nvmlDeviceGetCurrPcieLinkGeneration", ()),), number),
+    Row("pcie", ("pcie_link", "width"), (("nvmlDeviceGetCurrPcieLinkWidth", ()),), number),
+    Row("pcie", ("pcie_replays",), (("nvmlDeviceGetPcieReplayCounter", ()),), number),
+    Row("ecc", ("ecc",), (("nvmlDeviceGetEccMode", ()),), ecc_mode),
+    *(
+        Row(
+            "ecc",
+            ("ecc", "by_location", (severity, scope, location)),
+            (("nvmlDeviceGetMemoryErrorCounter", (kind, counter, place)),),
+            long_number,
+        )
+        for kind, severity in enumerate(SEVERITIES)
+        for counter, scope in enumerate(SCOPES)
+        for place, location in enumerate(LOCATIONS)
+    ),
+    Row("repairs", ("repairs", "row_banks"), (("nvmlDeviceGetRowRemapperHistogram", ()),), histogram),
+    Row("modes", ("performance_state",), (("nvmlDeviceGetPerformanceState", ()),), performance_state),
+    Row("modes", ("persistence",), (("nvmlDeviceGetPersistenceMode", ()),), flag),
+    Row("modes", ("accounting",), (("nvmlDeviceGetAccountingMode", ()),), flag),
+    Row("modes", ("display_active",), (("nvmlDeviceGetDisplayActive", ()),), flag),
+    Row(
+        "modes",
+        ("compute_mode",),
+        (("nvmlDeviceGetComputeMode", ()),),
+        word(dict(enumerate(COMPUTE_MODES))),
+    ),
+)
+# Each of these keeps the sweep waiting for 20 ms.
+SLOW_ROWS = tuple(
+    Row(
+        "pcie_throughput",
+        ("pcie_throughput", direction),
+        (("nvmlDeviceGetPcieThroughput", (kind,)),),
+        throughput,
+    )
+    for kind, direction in enumerate(DIRECTIONS)
+)
+# What cannot change while the driver is open is asked once.
+FIXED_ROWS = (
+    Row(
+        "power",
+        ("power_limits_milliwatts", "default"),
+        (("nvmlDeviceGetPowerManagementDefaultLimit", ()),),
+        number,
+    ),
+    Row(
+        "power",
+        ("power_limits_milliwatts",),
+        (("nvmlDeviceGetPowerManagementLimitConstraints", ()),),
+        constraints,
+    ),
+    *(
+        Row(
+            "thermal",
+            ("temperature_thresholds_celsius", threshold),
+            (("nvmlDeviceGetTemperatureThreshold", (kind,)),),
+            celsius,
+        )
+        for kind, threshold in enumerate(THRESHOLDS)
+    ),
+    *(
+        Row("clocks", ("clocks_max_megahertz", clock), (("nvmlDeviceGetMaxClockInfo", (kind,)),), number)
+        for kind, clock in enumerate(CLOCKS)
+    ),
+    Row("pcie", ("pcie_link", "max_generation"), (("nvmlDeviceGetMaxPcieLinkGeneration", ()),), number),
+    Row("pcie", ("pcie_link", "max_width"), (("nvmlDeviceGetMaxPcieLinkWidth", ()),), number),
 )
 
 
-def identify(calls: Calls, handle: Any, uuid: str, index: int) -> GpuIdentity:
-    """Ask what never changes about a GPU."""
-    pci = calls.ask(uuid, "nvmlDeviceGetPciInfo", handle)
-    return GpuIdentity(
-        uuid=uuid,
-        index=index,
-        minor=calls.ask(uuid, "nvmlDeviceGetMinorNumber", handle),
-        model=calls.ask(uuid, "nvmlDeviceGetName", handle) or "",
-        pci_bus_id=_bus_id(pci) if pci is not None else "",
-        serial=calls.ask(uuid, "nvmlDeviceGetSerial", handle),
-        architecture=ARCHITECTURES.get(calls.ask(uuid, "nvmlDeviceGetArchitecture", handle)),
-    )
+class DeviceReader:
+    """Reads what GPUs say, and keeps what is asked once. ``pcie_throughput`` asks for the slow rows too."""
+
+    def __init__(self, *, pcie_throughput: bool = False) -> None:
+        self._rows = (*ROWS, *(SLOW_ROWS if pcie_throughput else ()))
+        self._fields = FieldReader()
+        self._fixed: dict[str, dict[Row, Any]] = {}
+
+    def read(self, calls: Calls, uuid: str, handle: Any) -> tuple[dict[str, Any], frozenset[int] | None]:
+        """Return the fields of GpuReading that this GPU tells, and its active NVLinks.
+
+        The fields are empty where it told nothing now, whatever was known of it before.
+        """
+        found: Found = {}
+        for row in self._rows:
+            enter(found, row.into, ask_row(calls, uuid, handle, row))
+        self._fields.read(calls, uuid, handle, found)
+        active = active_links(calls, uuid, handle, found)
+        if found:
+            self._add_fixed(calls, uuid, handle, found)
+        return _records(found), active
+
+    def forget(self, uuid: str | None = None) -> None:
+        """Ask again what was asked once: of one GPU that was cut differently, of all of another driver."""
+        if uuid is None:
+            self._fixed.clear()
+            self._fields.forget()
+        else:
+            self._fixed.pop(uuid, None)
+
+    def _add_fixed(self, calls: Calls, uuid: str, handle: Any, found: Found) -> None:
+        known = self._fixed.setdefault(uuid, {})
+        for row in FIXED_ROWS:
+            if row not in known:
+                failures = calls.failures()
+                value = ask_row(calls, uuid, handle, row)
+                if calls.failures() == failures:
+                    known[row] = value
+            enter(found, row.into, known.get(row))
 
 
-def readings(calls: Calls, uuid: str, handle: Any) -> dict[str, Any]:
-    """Ask every row of one device; what it does not say is None and costs nothing else."""
-    found = {row.field: _read(calls, uuid, handle, row) for row in ROWS}
-    return found | _utilization(calls, uuid, handle) | {"clocks_megahertz": _clocks(calls, uuid, handle)}
-
-
-def _read(calls: Calls, uuid: str, handle: Any, row: Row) -> Any:
-    answer = calls.first(uuid, handle, row.calls)
-    return None if answer is None else row.decode(answer)
-
-
-def _utilization(calls: Calls, uuid: str, handle: Any) -> dict[str, int | None]:
-    answer = calls.ask(uuid, "nvmlDeviceGetUtilizationRates", handle)
-    if answer is None:
-        return {}
-    return {
-        "utilization_percent": percent(answer.gpu),
-        "memory_copy_percent": percent(answer.memory),
-    }
-
-
-def _clocks(calls: Calls, uuid: str, handle: Any) -> dict[Clock, int]:
-    found = {name: calls.ask(uuid, "nvmlDeviceGetClockInfo", handle, number) for name, number in CLOCKS}
-    return {name: megahertz for name, megahertz in found.items() if megahertz is not None}
-
-
-def _bus_id(pci: Any) -> str:
-    # The binding's own way to the field raises where the bytes are no UTF-8.
-    raw: bytes = object.__getattribute__(pci, "busId")
-    return raw.decode(errors="replace")
+def _records(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Make the records of the model of what was found for them."""
+    return {field: RECORDS[field](**value) if field in RECORDS else value for field, value in found.items()}

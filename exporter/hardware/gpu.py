@@ -6,25 +6,39 @@ from dataclasses import replace
 from typing import Any
 
 from exporter.hardware.calls import Calls
-from exporter.hardware.device import identify, readings
+from exporter.hardware.device import DeviceReader
+from exporter.hardware.gpm import GpmReader
+from exporter.hardware.identity import identify
 from exporter.hardware.lost import with_untold, without_values
 from exporter.hardware.mig import Fingerprint, Layout, MigReader
+from exporter.hardware.options import NvmlOptions
 from exporter.hardware.processes import UtilizationReader, running
-from exporter.model import GpuIdentity, GpuReading
+from exporter.hardware.topology import TopologyReader
+from exporter.hardware.vgpu import VgpuReader
+from exporter.model import GpuIdentity, GpuReading, MigReading, Profile, Topology
+
+Ids = tuple[int, int]
 
 
 class GpuReader:
     """Reads GPUs one after the other, and keeps of each what must outlive a sweep.
 
-    ``boot_clock`` gives the boot clock in seconds that process start times are counted in.
+    ``note_layout`` is told which MIG device has which ids of GPU instance and compute instance.
     """
 
-    def __init__(self, calls: Calls, boot_clock: Callable[[], float | None]) -> None:
+    def __init__(
+        self, calls: Calls, options: NvmlOptions, note_layout: Callable[[str, Mapping[Ids, str]], None]
+    ) -> None:
         self.known: dict[str, GpuReading] = {}
         self._calls = calls
-        self._boot_clock = boot_clock
+        self._options = options
+        self._tell_layout = note_layout
+        self._device = DeviceReader(pcie_throughput=options.pcie_throughput)
+        self._topology = TopologyReader()
         self._mig = MigReader()
-        self._utilization = UtilizationReader()
+        self._utilization = UtilizationReader(options.clock)
+        self._gpm = GpmReader(options.clock)
+        self._vgpu = VgpuReader(options.clock)
         self._complete: set[str] = set()
         self._layouts: dict[str, tuple[bool, tuple[Fingerprint, ...]]] = {}
 
@@ -34,51 +48,75 @@ class GpuReader:
         identity = self._identify(handle, uuid, index)
         layout = self._mig.layout(self._calls, uuid, handle)
         self._note_layout(uuid, layout)
-        values = readings(self._calls, uuid, handle)
+        values, links = self._device.read(self._calls, uuid, handle)
         reading = GpuReading(
             identity=identity,
-            up=any(value not in (None, {}) for value in values.values()),
+            up=bool(values),
             mig_enabled=layout.enabled,
             mig_slices=layout.slices,
             mig_complete=layout.complete and layout.devices is not None,
             **values,
+            topology=self._sits(handle, identity, links) if values else None,
             **self._parts(handle, uuid, layout, values),
+            **self._vgpu.read(self._calls, uuid, handle),
             unsupported=self._calls.unsupported(uuid),
             withheld=self._calls.withheld(uuid),
             sweep=sweep,
             read_at=time.time(),
-            read_monotonic=time.monotonic(),
-            boot_seconds=self._boot_clock(),
+            read_monotonic=self._options.clock(),
+            boot_seconds=self._options.boot_clock(),
         )
         self.known[uuid] = self._with_known_layout(reading)
         return self.known[uuid]
 
     def gone(self, uuid: str) -> GpuReading:
         """Return what is still known of a GPU that does not answer."""
-        return without_values(self.known[uuid])
+        self._topology.leave(uuid)
+        return without_values(self.known[uuid], self._options.clock())
+
+    def closing(self) -> None:
+        """Give back what the driver lent, before it is shut down."""
+        self._gpm.free_all()
 
     def reopened(self) -> None:
         """Ask everything anew that was kept: the driver was opened, and may be another one."""
         self._complete.clear()
+        self._device.forget()
+        self._topology.forget()
+
+    def unplugged(self, is_gone: Callable[[str], bool]) -> None:
+        """Forget the GPUs of which ``is_gone`` says so by their PCI address: they are not lost."""
+        self.known = {uuid: gpu for uuid, gpu in self.known.items() if not is_gone(gpu.identity.pci_bus_id)}
 
     def forget_absent(self) -> None:
         """Drop what was kept of MIG devices that are gone."""
         marks = {mark for _, of_gpu in self._layouts.values() for mark in of_gpu}
         self._mig.forget(marks)
         self._utilization.forget(self.known)
+        self._vgpu.forget(self.known)
         existing = {mark.uuid for mark in marks}
+        self._gpm.forget(self.known.keys() | existing)
         parents = self._calls.parents
         self._calls.parents = {mig: gpu for mig, gpu in parents.items() if mig in existing}
 
     def _parts(self, handle: Any, uuid: str, layout: Layout, values: Mapping[str, Any]) -> dict[str, Any]:
         """Read what stands on the layout: MIG devices, or the processes of a whole GPU."""
-        total = values["memory"].total if values["memory"] is not None else None
-        whole = not layout.enabled
-        return {
-            "mig": self._mig.read(self._calls, layout, total),
-            "processes": running(self._calls, uuid, handle, total) if whole else None,
-            "process_utilization": self._utilization.read(self._calls, uuid, handle) if whole else None,
+        total = values["memory"].total if "memory" in values else None
+        profiles = self._gpm.read_migs(self._calls, uuid, handle, layout)
+        parts: dict[str, Any] = {
+            "mig": _with_profiles(self._mig.read(self._calls, layout, total), profiles),
+            "profiling": self._gpm.read_gpu(self._calls, uuid, handle),
         }
+        if layout.enabled:
+            return parts
+        self._calls.group = "processes"
+        parts["processes"] = running(self._calls, uuid, handle, total)
+        self._calls.group = "utilization"
+        parts["process_utilization"] = self._utilization.read(self._calls, uuid, handle)
+        return parts
+
+    def _sits(self, handle: Any, identity: GpuIdentity, links: frozenset[int] | None) -> Topology | None:
+        return self._topology.read(self._calls, identity.uuid, handle, identity.pci_bus_id, links)
 
     def _identify(self, handle: Any, uuid: str, index: int) -> GpuIdentity:
         """Ask the facts of a GPU until it has told them all."""
@@ -113,9 +151,19 @@ class GpuReader:
         if layout.devices is None or not layout.complete:
             return
         marks = tuple(mark for mark, _ in layout.devices)
+        self._tell_layout(uuid, {(mark.gi, mark.ci): mark.uuid for mark in marks})
         now = bool(layout.enabled), marks
         before = self._layouts.get(uuid, now)
         if before != now:
+            self._device.forget(uuid)
             for device in (uuid, *(mark.uuid for mark in before[1])):
                 self._calls.forget_unsupported(device)
         self._layouts[uuid] = now
+
+
+def _with_profiles(
+    devices: tuple[MigReading, ...] | None, profiles: Mapping[str, Profile]
+) -> tuple[MigReading, ...] | None:
+    if devices is None:
+        return None
+    return tuple(replace(device, profiling=profiles.get(device.uuid)) for device in devices)

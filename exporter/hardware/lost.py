@@ -7,14 +7,17 @@ from dataclasses import replace
 from exporter.model import GpuReading, MigReading
 
 
-def without_values(reading: GpuReading) -> GpuReading:
-    """Keep who a GPU is and how it is shared, so that what is held on it keeps its place and its mode."""
+def without_values(reading: GpuReading, read_monotonic: float | None = None) -> GpuReading:
+    """Keep who a GPU is and how it is shared, so that what is held on it keeps its place and its mode.
+
+    ``read_monotonic`` is when it was found not to answer, by default when it was read.
+    """
     return GpuReading(
         identity=reading.identity,
         up=False,
         compute_mode=reading.compute_mode,
         read_at=time.time(),
-        read_monotonic=time.monotonic(),
+        read_monotonic=reading.read_monotonic if read_monotonic is None else read_monotonic,
         mig_enabled=reading.mig_enabled,
         mig_slices=reading.mig_slices,
         mig=None if reading.mig is None else tuple(map(_bare, reading.mig)),
@@ -37,4 +40,12 @@ def with_untold(
 
 
 def _bare(device: MigReading) -> MigReading:
-    return replace(device, memory=None, processes=None)
+    return replace(
+        device,
+        memory=None,
+        bar1=None,
+        processes=None,
+        process_utilization=None,
+        utilization_percent=None,
+        profiling=None,
+    )

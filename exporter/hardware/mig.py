@@ -5,16 +5,26 @@ next one. What is fixed about an instance is kept by what it *is*: ids, uuid and
 """
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from exporter.hardware.calls import Calls
-from exporter.hardware.device import MEMORY_CALLS, memory
+from exporter.hardware.answers import ask_row, number
+from exporter.hardware.calls import CORE, Calls
+from exporter.hardware.memory import BAR1, MEMORY
 from exporter.hardware.processes import running
 from exporter.model import MigReading
 
 PROFILE_MARK = " MIG "
 MEMORY_SLICES = {7: 8}
+# Fields of the driver's attributes by engine.
+ENGINES = {
+    "copy": "sharedCopyEngineCount",
+    "decoder": "sharedDecoderCount",
+    "encoder": "sharedEncoderCount",
+    "jpeg": "sharedJpegCount",
+    "ofa": "sharedOfaCount",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +63,7 @@ class Facts:
     instance_slices: int | None
     instance_memory: int | None
     multiprocessors: int | None
+    engines: Mapping[str, int] = field(default_factory=dict)
 
 
 class MigReader:
@@ -63,6 +74,7 @@ class MigReader:
 
     def layout(self, calls: Calls, uuid: str, handle: Any) -> Layout:
         """Enumerate the MIG devices of a GPU; the slots are sparse, so each one is asked for."""
+        calls.group = CORE
         failures = calls.failures()
         mode = calls.ask(uuid, "nvmlDeviceGetMigMode", handle)
         if mode is None:
@@ -111,24 +123,28 @@ class MigReader:
         self, calls: Calls, mark: Fingerprint, handle: Any, shared: bool, memory_slice: float | None
     ) -> MigReading:
         facts = self._facts.get(mark) or self._ask_facts(calls, mark, handle)
-        answer = calls.first(mark.uuid, handle, MEMORY_CALLS)
-        frame_buffer = None if answer is None else memory(answer)
+        frame_buffer = ask_row(calls, mark.uuid, handle, MEMORY)
+        bar1 = ask_row(calls, mark.uuid, handle, BAR1)
         total = frame_buffer.total if frame_buffer is not None else None
+        calls.group = "processes"
         return MigReading(
             uuid=mark.uuid,
             gi=mark.gi,
             ci=mark.ci,
             profile=facts.profile,
             memory=frame_buffer,
+            bar1=bar1,
             memory_shared=shared,
             compute_slices=facts.compute_slices,
             instance_slices=facts.instance_slices,
             memory_slices=_count(facts.instance_memory, memory_slice),
             multiprocessors=facts.multiprocessors,
+            engines=facts.engines,
             processes=running(calls, mark.uuid, handle, total, (mark.gi, mark.ci)),
         )
 
     def _ask_facts(self, calls: Calls, mark: Fingerprint, handle: Any) -> Facts:
+        calls.group = CORE
         attributes = calls.ask(mark.uuid, "nvmlDeviceGetAttributes", handle)
         facts = Facts(
             profile=mark.name.partition(PROFILE_MARK)[2] or None,
@@ -136,10 +152,17 @@ class MigReader:
             instance_slices=getattr(attributes, "gpuInstanceSliceCount", None),
             instance_memory=_bytes(getattr(attributes, "memorySizeMB", None)),
             multiprocessors=getattr(attributes, "multiprocessorCount", None),
+            engines=_engines(attributes) if attributes is not None else {},
         )
         if attributes is not None:
             self._facts[mark] = facts
         return facts
+
+
+def _engines(attributes: Any) -> dict[str, int]:
+    """Count the engines of the GPU instance, which its compute instances share."""
+    counts = {engine: number(getattr(attributes, name)) for engine, name in ENGINES.items()}
+    return {engine: count for engine, count in counts.items() if count is not None}
 
 
 def _memory_slice(compute_slices: int | None, gpu_memory: int | None) -> float | None:

@@ -1,11 +1,10 @@
 """The processes of a device: who has a context on it, and who computed since the last poll."""
 
-import time
-from collections.abc import Iterable
-from operator import attrgetter
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from exporter.hardware.calls import Calls
+from exporter.hardware.samples import SampleReader
 from exporter.model import DeviceProcess
 from exporter.model.hardware import ProcessKind
 
@@ -18,7 +17,6 @@ LISTS: tuple[tuple[ProcessKind, str], ...] = (
 )
 # The unversioned names of the binding stand for _v3 and refuse drivers without it.
 VERSIONS = ("", "_v2")
-CLOCK_SLACK_SECONDS = 1.0
 MOST_OVERSHOOT = 1000
 
 
@@ -71,18 +69,10 @@ def _believable(memory: int | None, total: int | None) -> int | None:
 
 
 class UtilizationReader:
-    """Reads what each process computed since the last poll, with one time stamp per GPU.
+    """Reads what each process computed since the last poll; ``clock`` as for samples."""
 
-    A stamp shared by several GPUs would lose samples of those that lag behind. Once the wall clock was set
-    back, the driver's buffer still has samples stamped later than now: they are ignored for good, or the
-    stamp would wait for a time that is long to come.
-    """
-
-    def __init__(self) -> None:
-        self._last_seen: dict[str, int] = {}
-        self._clock_offset = _clock_offset()
-        self._set_back = False
-        self._ignored: dict[str, set[int]] = {}
+    def __init__(self, clock: Callable[[], float] | None = None) -> None:
+        self._samples = SampleReader(clock)
 
     def read(self, calls: Calls, uuid: str, handle: Any) -> dict[int, int | None] | None:
         """Return percent of time with a kernel running by pid; a pid that is not in it did not run.
@@ -90,43 +80,13 @@ class UtilizationReader:
         None when the driver cannot tell, of one pid or of all. The first read of a GPU covers the
         driver's own buffer (some seconds), each later one the time since the read before.
         """
-        self._note_clock()
-        since = self._last_seen.get(uuid, 0)
-        samples = calls.ask(uuid, "nvmlDeviceGetProcessUtilization", handle, since=since, none=())
-        if samples is None:
-            return None
-        ignored = self._ignore(uuid, {sample.timeStamp for sample in samples})
-        fresh = [each for each in samples if each.timeStamp >= since and each.timeStamp not in ignored]
-        self._last_seen[uuid] = max((sample.timeStamp for sample in fresh), default=since)
+        fresh = self._samples.read(calls, uuid, handle, "nvmlDeviceGetProcessUtilization")
         # Oldest first, so that the newest of two records of a pid stays.
-        fresh.sort(key=attrgetter("timeStamp"))
-        return {sample.pid: _percent(sample.smUtil) for sample in fresh}
+        return None if fresh is None else {sample.pid: _percent(sample.smUtil) for sample in fresh}
 
     def forget(self, known: Iterable[str]) -> None:
         """Keep the time stamps of these GPUs only."""
-        keep = set(known)
-        self._last_seen = {uuid: seen for uuid, seen in self._last_seen.items() if uuid in keep}
-        self._ignored = {uuid: stamps for uuid, stamps in self._ignored.items() if uuid in keep}
-
-    def _note_clock(self) -> None:
-        """Start over when the wall clock was set back: new samples would look older than the last."""
-        before, self._clock_offset = self._clock_offset, _clock_offset()
-        if self._clock_offset < before - CLOCK_SLACK_SECONDS:
-            self._last_seen.clear()
-            self._set_back = True
-
-    def _ignore(self, uuid: str, stamps: set[int]) -> set[int]:
-        """Return those of these stamps that are from before a step back, also when now has reached them."""
-        if not self._set_back:
-            return set()
-        latest = (time.time() + CLOCK_SLACK_SECONDS) * 1e6
-        before = self._ignored.get(uuid, set())
-        self._ignored[uuid] = {stamp for stamp in stamps if stamp > latest or stamp in before}
-        return self._ignored[uuid]
-
-
-def _clock_offset() -> float:
-    return time.time() - time.monotonic()
+        self._samples.forget(known)
 
 
 def _percent(value: int) -> int | None:

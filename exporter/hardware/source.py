@@ -5,46 +5,71 @@ thread, it is a daemon (the program can still exit), and what it has read of the
 stuck is already published.
 """
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+import asyncio
+from collections.abc import Iterable
+from dataclasses import replace
 
 from exporter.hardware.library import DriverError, advice
+from exporter.hardware.options import NvmlOptions
 from exporter.hardware.sweep import Sweeper
-from exporter.model import GpuReading, HardwareReading
+from exporter.model import Cost, GpuReading, HardwareReading
 from exporter.worker import Worker
 
 RESTART_REASONS = frozenset({"LibRmVersionMismatch", "Unknown"})
+RELEASED = "Released"
 
 
 class NvmlSource:
     """The node's GPUs through NVML.
 
-    ``path`` names another library file, ``library`` is an object with the library's functions,
-    ``boot_clock`` the clock of process start times (seconds).
-    ``latest`` is the newest reading of every GPU, each with its own time; ``restart_reason`` says why only
-    a restart of this process can help, or is None.
+    ``wake`` is set when a GPU reports something that makes an early read worth while.
+    ``restart_reason`` says why only a restart of this process can help, or is None.
     """
 
-    def __init__(
-        self,
-        path: Path | None = None,
-        library: Any = None,
-        boot_clock: Callable[[], float | None] | None = None,
-    ) -> None:
-        self.latest: HardwareReading | None = None
+    def __init__(self, options: NvmlOptions | None = None, wake: asyncio.Event | None = None) -> None:
         self.restart_reason: str | None = None
-        self._sweeper = Sweeper(path, library, boot_clock)
+        self._options = options or NvmlOptions()
+        self._latest: HardwareReading | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wake = wake
+        self._sweeper = Sweeper(self._options, self._call)
         self._worker = Worker("nvml")
 
+    @property
+    def latest(self) -> HardwareReading | None:
+        """The newest reading of every GPU, each with its own time, and all events until now."""
+        if self._latest is None:
+            return None
+        # Events come between sweeps too, and while a sweep hangs.
+        watched, events, recent = self._sweeper.events.log.snapshot()
+        return replace(self._latest, watched=watched, events=events, recent=recent)
+
     async def read(self) -> HardwareReading:
-        """Sweep once, in the worker thread; raises DriverError when the driver does not answer."""
-        return await self._worker.run(self._sweep)
+        """Sweep once, in the worker thread; raises DriverError when the driver does not answer.
+
+        While the driver is to be given up it is shut down instead, which is an error named ``Released``.
+        """
+        self._loop = asyncio.get_running_loop()
+        return await self._worker.run(self._read)
 
     async def close(self) -> None:
         """Shut the driver down, once; waits for a sweep that is still under way."""
         await self._worker.run(self._sweeper.close)
         self._worker.stop()
+
+    def _call(self) -> None:
+        """Call for an early read; from the thread that waits for events."""
+        if self._wake is not None and self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._wake.set)
+
+    def _read(self) -> HardwareReading:
+        released = self._options.released()
+        if not released:
+            return self._sweep()
+        self._sweeper.close()
+        self.restart_reason = None
+        self._publish(self._sweeper.gone(), released)
+        raise DriverError(RELEASED, f"the driver is given up, because {released}")
 
     def _sweep(self) -> HardwareReading:
         failures = self._sweeper.calls.errors.copy()
@@ -52,26 +77,39 @@ class NvmlSource:
         try:
             for reading in self._sweeper.sweep():
                 found[reading.identity.uuid] = reading
-                self._publish(self._older() | found)
+                self._publish((self._older() | found).values())
         except DriverError as error:
             taken_away = _taken_away(found, self._sweeper.calls.errors - failures)
             self.restart_reason = str(error) if error.reason in RESTART_REASONS else taken_away
             raise
         self.restart_reason = _taken_away(found, self._sweeper.calls.errors - failures)
-        return self._publish(found)
+        return self._publish(found.values())
 
     def _older(self) -> dict[str, GpuReading]:
-        gpus = self.latest.gpus if self.latest is not None else ()
+        gpus = self._latest.gpus if self._latest is not None else ()
         return {reading.identity.uuid: reading for reading in gpus}
 
-    def _publish(self, gpus: dict[str, GpuReading]) -> HardwareReading:
-        self.latest = HardwareReading(
+    def _publish(self, gpus: Iterable[GpuReading], released: str = "") -> HardwareReading:
+        self._latest = HardwareReading(
             driver=self._sweeper.driver,
-            gpus=tuple(gpus.values()),
+            gpus=tuple(gpus),
             gpu_count=self._sweeper.gpu_count,
             errors=dict(self._sweeper.calls.errors),
+            costs=self._costs(),
+            released=released,
         )
-        return self.latest
+        return self._latest
+
+    def _costs(self) -> dict[str, Cost]:
+        calls = self._sweeper.calls
+        return {
+            group: Cost(
+                calls=calls.asked[group],
+                seconds=seconds,
+                driver_microseconds=calls.driver_microseconds.get(group),
+            )
+            for group, seconds in sorted(calls.seconds.items())
+        }
 
 
 def _taken_away(found: dict[str, GpuReading], failures: dict[tuple[str, str, str], int]) -> str | None:

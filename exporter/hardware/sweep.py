@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
-from exporter.hardware.calls import Calls, DeviceLostError, DeviceSlowError, DriverGoneError
+from exporter.hardware.bound import BoundDevices
+from exporter.hardware.calls import CORE, Calls, DeviceLostError, DeviceSlowError, DriverGoneError
+from exporter.hardware.events import EventWatcher
 from exporter.hardware.gpu import GpuReader
 from exporter.hardware.library import DriverError, Library, advice
+from exporter.hardware.options import NvmlOptions
 from exporter.model import DriverInfo, GpuReading
 
 # A lost GPU may come back when the driver is opened anew. That costs the healthy ones seconds, so it is
@@ -23,18 +25,19 @@ GPU_BUDGET_SECONDS = 5.0
 class Sweeper:
     """Reads the node's GPUs; one sweep at a time, always from the same thread.
 
-    ``boot_clock`` gives the boot clock in seconds that process start times are counted in.
+    ``wake`` is called, in another thread, when a GPU reports what makes an early sweep worth while.
     """
 
-    def __init__(
-        self, path: Path | None, library: Any, boot_clock: Callable[[], float | None] | None = None
-    ) -> None:
+    def __init__(self, options: NvmlOptions, wake: Callable[[], None] | None = None) -> None:
         self.calls = Calls()
+        self.events = EventWatcher(self.calls, wake)
         self.driver = DriverInfo()
         self.gpu_count = 0
-        self._library = Library(path, library)
-        self._gpus = GpuReader(self.calls, boot_clock or _no_clock)
+        self._library = Library(options.path, options.library)
+        self._bound = BoundDevices(options.sys_root)
+        self._gpus = GpuReader(self.calls, options, self.events.note_layout)
         self._driver_told = False
+        self._handles: dict[str, Any] = {}
         self._slow: set[int] = set()
         self._lost: frozenset[str] = frozenset()
         self._reopen_after = REOPEN_AFTER_SECONDS
@@ -47,6 +50,8 @@ class Sweeper:
         Raises DriverError when the driver as a whole does not answer.
         """
         self._number += 1
+        self.calls.driver_microseconds.clear()
+        self.calls.group = CORE
         try:
             self._open()
             yield from self._all()
@@ -58,15 +63,30 @@ class Sweeper:
             raise DriverError("GpuIsLost", "the driver itself answers that a GPU is lost") from None
 
     def close(self) -> None:
-        """Shut the driver down; the next sweep opens it again."""
-        self._library.close()
+        """Shut the driver down; the next sweep opens it again.
+
+        A thread that hangs in the driver keeps it open: it must not be pulled away under the call.
+        """
+        if not self._library.is_open:
+            return
+        self._gpus.closing()
+        if self.events.stop():
+            self._library.close()
+
+    def gone(self) -> list[GpuReading]:
+        """Return what is still known of every GPU while the driver is not asked."""
+        return [self._gpus.gone(uuid) for uuid in self._gpus.known]
 
     def _open(self) -> None:
         overdue = time.monotonic() - self._opened_at > self._reopen_after
         if self._lost and overdue and self._library.is_open:
             self._reopen_after = min(2 * self._reopen_after, LONGEST_REOPEN_SECONDS)
             self.close()
+        if self._library.is_open and self._bound.changed():
+            self.close()
+            self._gpus.unplugged(self._bound.is_gone)
         if not self._library.is_open:
+            self._bound.note()
             self._library.open()
             self._opened_at = time.monotonic()
             self.calls.forget_unsupported()
@@ -86,6 +106,7 @@ class Sweeper:
 
     def _all(self) -> Iterator[GpuReading]:
         self.gpu_count = self._count()
+        self._handles = {}
         seen: set[str] = set()
         lost: set[str] = set()
         hidden: set[int] = set()
@@ -100,6 +121,7 @@ class Sweeper:
         missing = [known.identity for uuid, known in self._gpus.known.items() if uuid not in seen]
         yield from (self._gpus.gone(identity.uuid) for identity in missing)
         # What stands at its place and does not say who it is may be the missing one: no reason to reopen.
+        self.events.start(self._handles)
         self._note_lost(lost.union(identity.uuid for identity in missing if identity.index not in hidden))
         self._gpus.forget_absent()
 
@@ -114,11 +136,13 @@ class Sweeper:
         uuid = ""
         self._slow.discard(index)
         self.calls.deadline = time.monotonic() + GPU_BUDGET_SECONDS
+        self.calls.group = CORE
         try:
             handle = self.calls.ask("", "nvmlDeviceGetHandleByIndex", index)
             uuid = self.calls.ask("", "nvmlDeviceGetUUID", handle) if handle is not None else ""
             if not uuid:
                 return None
+            self._handles[uuid] = handle
             return self._gpus.read(handle, uuid, index, self._number)
         except DeviceLostError:
             lost.add(uuid or f"{NODE}{index}")
@@ -141,7 +165,3 @@ class Sweeper:
 def _cuda(number: int | None) -> str | None:
     """Spell the driver's 12040 as people do: 12.4."""
     return None if number is None else f"{number // 1000}.{number % 1000 // 10}"
-
-
-def _no_clock() -> None:
-    return None

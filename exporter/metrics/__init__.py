@@ -21,8 +21,9 @@ from exporter.metrics.groups import GROUPS, Group
 from exporter.metrics.levels import ENTITIES, LEVEL_LABELS, Entity, Enumerate
 from exporter.metrics.mig import MIG
 from exporter.metrics.node import COLLECTOR, NODE
+from exporter.metrics.vgpu import VGPU
 
-FAMILIES: tuple[AnyFamily, ...] = (*NODE, *COLLECTOR, *GPU, *MIG, *CONTAINER)
+FAMILIES: tuple[AnyFamily, ...] = (*NODE, *COLLECTOR, *GPU, *MIG, *VGPU, *CONTAINER)
 """All native families, in the order of the page."""
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "LEVEL_LABELS",
     "MIG",
     "NODE",
+    "VGPU",
     "AnyFamily",
     "Entity",
     "Enumerate",

@@ -2,12 +2,15 @@
 
 from collections.abc import Callable, Iterator
 
+from exporter.metrics.events import GPU_EVENTS
 from exporter.metrics.family import AnyFamily, Family, Labelled, LabelledFamily, Number, scaled
 from exporter.metrics.gpu_health import GPU_HEALTH
 from exporter.metrics.gpu_links import GPU_LINKS
 from exporter.metrics.gpu_power import GPU_POWER
 from exporter.metrics.gpu_reading import answering, reading
 from exporter.metrics.gpu_sharing import GPU_SHARING
+from exporter.metrics.profiling import GPU_PROFILING
+from exporter.metrics.vgpu import GPU_VGPU
 from exporter.model import Bar1, EncoderSessions, GpuReading, GpuRow, Memory
 
 _MICROSECONDS = 1_000_000
@@ -211,9 +214,12 @@ _ACTIVITY: tuple[AnyFamily, ...] = (
 GPU: tuple[AnyFamily, ...] = (
     *_CORE,
     *_ACTIVITY,
+    *GPU_PROFILING,
     *GPU_POWER,
     *GPU_LINKS,
     *GPU_HEALTH,
+    *GPU_EVENTS,
+    *GPU_VGPU,
     *GPU_SHARING,
 )
 """Families with one entity per physical GPU (a GpuRow), labelled ``uuid``."""

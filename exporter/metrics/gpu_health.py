@@ -116,7 +116,7 @@ GPU_HEALTH: tuple[AnyFamily, ...] = (
         "gpuslice_gpu_recovery_action",
         "gauge",
         "gpu",
-        "1 for what the driver says that the GPU needs now: none, reset, reboot, drain_p2p, drain_and_reset.",
+        "1 for what the driver says that the GPU needs now (none, reset, reboot, ...), 0 for the rest.",
         ("action",),
         _recovery,
         group="repairs",

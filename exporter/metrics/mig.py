@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from exporter.metrics.family import AnyFamily, Family, Labelled, LabelledFamily, Number, scaled
+from exporter.metrics.profiling import MIG_PROFILING
 from exporter.model import Memory, MigRow
 
 
@@ -20,7 +21,7 @@ def _info(row: MigRow) -> Iterator[Labelled]:
     yield (str(row.reading.gi), str(row.reading.ci), row.reading.profile or ""), 1
 
 
-MIG: tuple[AnyFamily, ...] = (
+_OWN: tuple[AnyFamily, ...] = (
     LabelledFamily(
         "gpuslice_mig_info",
         "info",
@@ -154,4 +155,6 @@ MIG: tuple[AnyFamily, ...] = (
         group="sharing",
     ),
 )
+
+MIG: tuple[AnyFamily, ...] = (*_OWN, *MIG_PROFILING)
 """Families with one entity per MIG device (a MigRow), labelled ``uuid`` and ``mig_uuid``."""

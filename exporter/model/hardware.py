@@ -227,7 +227,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HardwareReading:
-    """One sweep over the node. ``gpu_count`` is the driver's count, lost GPUs included.
+    """One sweep over the node. ``gpu_count`` is the driver's count, lost GPUs included; None: not known now.
 
     ``errors`` counts failed calls since start by (device uuid or "", call, error name), ``costs`` by group of
     readings. ``watched`` are the uuids of the GPUs whose events are waited for, ``events`` what they have
@@ -237,7 +237,7 @@ class HardwareReading:
 
     driver: DriverInfo
     gpus: tuple[GpuReading, ...]
-    gpu_count: int
+    gpu_count: int | None
     errors: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
     costs: Mapping[str, Cost] = field(default_factory=dict)
     watched: frozenset[str] = frozenset()

@@ -34,10 +34,11 @@ class Release:
         file: Path | None = None,
         labels: NodeLabels | None = None,
         *,
+        changed: asyncio.Event | None = None,
         by_signal: float = LONGEST_BY_SIGNAL,
         by_label: float = LONGEST_BY_LABEL,
     ) -> None:
-        self.changed = asyncio.Event()
+        self.changed = changed or asyncio.Event()
         self._file = file
         self._labels = labels
         self._by_signal = by_signal

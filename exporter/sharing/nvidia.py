@@ -6,38 +6,16 @@ exclusive-process compute mode and its clients stand in a list of their own.
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
-from exporter.model import (
-    Allocation,
-    Allocations,
-    ContainerRef,
-    DeviceKey,
-    DeviceSharing,
-    Holding,
-    SliceCount,
-)
-from exporter.sharing.device_id import DeviceId, parse_device_id
+from exporter.model import ContainerRef, DeviceSharing, Holding, SliceCount
+from exporter.sharing.device_id import parse_device_id
 from exporter.sharing.inventory import Device, Inventory
+from exporter.sharing.system import Claim
 
 RESOURCES = re.compile(r"nvidia\.com/(gpu|mig-[^/]+?)(\.shared)?")
 # MPS sets the memory limit of a client in whole mebibytes.
 MEBIBYTE = 1 << 20
-
-
-@dataclass(slots=True)
-class Resolved:
-    """The ids of one poll sorted by the device that they name."""
-
-    offered: dict[tuple[DeviceKey, str], set[str]] = field(default_factory=lambda: defaultdict(set))
-    held: dict[tuple[DeviceKey, str, ContainerRef], set[str]] = field(
-        default_factory=lambda: defaultdict(set)
-    )
-    replicated: set[DeviceKey] = field(default_factory=set)
-    unresolved: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    unresolved_holders: set[ContainerRef] = field(default_factory=set)
 
 
 class Resources:
@@ -51,65 +29,45 @@ class Resources:
         return any(pattern.fullmatch(resource) for pattern in self._patterns)
 
 
-def resolve(inventory: Inventory, allocations: Allocations, resources: Resources) -> Resolved:
-    """Find the device of every id.
+class Nvidia:
+    """NVIDIA's plugin and GKE's. A resource under any other name counts where its id is a device's UUID.
 
-    A resource under any other name counts too where its id is the UUID of a device of this node: plugins
-    can be told to rename their resources.
+    Plugins can be told to rename their resources; ``patterns`` match whole names that are theirs too.
     """
-    resolved = Resolved()
-    for offer in allocations.offered or ():
-        device_id, device = _find(inventory, offer.device_id, resources.named(offer.resource))
-        if device is not None and device_id is not None:
-            resolved.offered[device.key, offer.resource].add(offer.device_id)
-            _note_replica(resolved, device, device_id)
-    for allocation in allocations.allocated:
-        _resolve_allocation(resolved, inventory, allocation, resources)
-    return resolved
 
+    vendor = "nvidia"
 
-def _resolve_allocation(
-    resolved: Resolved, inventory: Inventory, allocation: Allocation, resources: Resources
-) -> None:
-    named = resources.named(allocation.resource)
-    device_id, device = _find(inventory, allocation.device_id, named)
-    if device is not None and device_id is not None:
-        resolved.held[device.key, allocation.resource, allocation.holder].add(allocation.device_id)
-        _note_replica(resolved, device, device_id)
-    elif named:
-        resolved.unresolved[allocation.resource].add(allocation.device_id)
-        resolved.unresolved_holders.add(allocation.holder)
+    def __init__(self, patterns: Iterable[re.Pattern[str]] = ()) -> None:
+        self._resources = Resources(patterns)
 
+    def claim(self, inventory: Inventory, resource: str, device_id: str) -> Claim | None:
+        """Find the device of an id in any spelling of these plugins."""
+        named = self._resources.named(resource)
+        found = parse_device_id(device_id)
+        device = inventory.find(found) if found is not None and (named or found.uuid) else None
+        if device is not None and found is not None:
+            return Claim(device, bool(found.replica))
+        return Claim() if named else None
 
-def _find(inventory: Inventory, text: str, named: bool) -> tuple[DeviceId | None, Device | None]:
-    device_id = parse_device_id(text)
-    if device_id is None or not (named or device_id.uuid):
-        return None, None
-    return device_id, inventory.find(device_id)
+    def sharing(
+        self, device: Device, slices: tuple[SliceCount, ...], replicated: bool, offered_known: bool
+    ) -> DeviceSharing:
+        """Tell time-slicing, MPS, MIG and whole GPUs apart."""
+        return device_sharing(device, slices, replicated, offered_known)
 
-
-def _note_replica(resolved: Resolved, device: Device, device_id: DeviceId) -> None:
-    if device_id.replica:
-        resolved.replicated.add(device.key)
-
-
-def slice_counts(resolved: Resolved, offered_known: bool) -> dict[DeviceKey, tuple[SliceCount, ...]]:
-    """Count slices of every resource that is offered or held on a device; an id held twice is one slice."""
-    held: dict[tuple[DeviceKey, str], set[str]] = defaultdict(set)
-    for (device, resource, _), ids in resolved.held.items():
-        held[device, resource] |= ids
-    counts: dict[DeviceKey, tuple[SliceCount, ...]] = {}
-    for device, resource in sorted(resolved.offered.keys() | held.keys()):
-        offered = len(resolved.offered.get((device, resource), ())) if offered_known else None
-        count = SliceCount(resource, offered, len(held.get((device, resource), ())))
-        counts[device] = (*counts.get(device, ()), count)
-    return counts
+    def holding(
+        self, device: Device, sharing: DeviceSharing, resource: str, holder: ContainerRef, slices: int
+    ) -> Holding:
+        """State the device, or its replicas' share of it."""
+        return holding(device, sharing, resource, holder, slices)
 
 
 def device_sharing(
     device: Device, slices: tuple[SliceCount, ...], replicated: bool, offered_known: bool
 ) -> DeviceSharing:
     """Tell the mode of a device and what keeps its holders apart."""
+    if not slices and device.mig is None and device.gpu.virtualization == "vgpu_host":
+        return DeviceSharing(sharing="vgpu", isolation="hard")
     if device.mig is not None:
         mode, isolation = ("mig-time-slicing", "none") if replicated else ("mig", "hard")
     elif not slices:

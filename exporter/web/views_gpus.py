@@ -16,6 +16,8 @@ MODES = {
     "mps": "MPS",
     "mig": "MIG",
     "mig-time-slicing": "MIG, time-sliced",
+    "vgpu": "vGPU",
+    "amd-partition": "partitioned",
     "none": "not shared out",
     "unknown": "sharing not known",
 }

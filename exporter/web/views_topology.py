@@ -8,6 +8,7 @@ from exporter.web.views_scene import Scene
 
 LINKS = {
     "X": "the GPU itself",
+    "PSB": "both are on one board",
     "PIX": "at most one PCIe bridge between them",
     "PXB": "several PCIe bridges, but no host bridge between them",
     "PHB": "a PCIe host bridge, usually the processor, between them",

@@ -1,7 +1,9 @@
 """The laws hold for any node: sums, no multiplied use, no invented zero, no order."""
 
 import random
+from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,9 +12,11 @@ from exporter.model import (
     Allocation,
     Allocations,
     ContainerRef,
+    Meter,
     OfferedDevice,
     PodIdentity,
     ProcessPlace,
+    Profile,
     Workloads,
 )
 from exporter.sharing import resolve_holdings
@@ -21,11 +25,24 @@ from tests.attribution.build import UUID, gpu, mig, mig_gpu, process
 PODS = ("a", "b", "c", "d")
 MIGS = tuple(f"MIG-{n}" for n in range(3))
 SIZES = st.one_of(st.none(), st.integers(0, 4 << 30))
+SHARES = st.one_of(st.none(), st.floats(0, 1))
+PROFILES = st.one_of(
+    st.none(),
+    st.builds(
+        Profile,
+        source=st.sampled_from(["gpm", "dcgm"]),
+        active=SHARES.map(lambda share: {} if share is None else {"graphics_engine": share}),
+    ),
+)
+REFS = st.builds(ContainerRef, st.just("ml"), st.sampled_from(PODS), st.sampled_from(["x", "y"]))
+METERS = st.dictionaries(
+    REFS, st.builds(Meter, source=st.just("meter"), memory=SIZES, compute=SHARES), max_size=3
+)
 
 
 @st.composite
 def nodes(draw):
-    """Draw a GPU, whole or in MIG mode, with any mixture of replicas, processes, places and names."""
+    """Draw a GPU, whole or cut, with any mixture of replicas, processes, places, names and meters."""
     pids = draw(st.lists(st.integers(1, 40), unique=True, max_size=12))
     sized = {pid: draw(SIZES) for pid in pids}
     if draw(st.booleans()):
@@ -33,23 +50,30 @@ def nodes(draw):
             draw(st.sampled_from([None, [process(pid, size) for pid, size in sized.items()]])),
             draw(st.one_of(st.none(), st.dictionaries(st.sampled_from(pids or [1]), st.integers(0, 100)))),
             used=draw(st.integers(0, 16 << 30)),
+            utilization_percent=draw(st.one_of(st.none(), st.integers(0, 100))),
+            profiling=draw(PROFILES),
         )
         names = [f"{UUID}::{n}" for n in range(6)] if draw(st.booleans()) else [UUID]
     else:
         parts = [pids[n::3] for n in range(3)]
         reading = mig_gpu(
             [
-                mig([process(pid, sized[pid]) for pid in part], uuid=MIGS[n], gi=n, slices=2)
+                mig(
+                    [process(pid, sized[pid]) for pid in part],
+                    uuid=MIGS[n],
+                    gi=n,
+                    slices=2,
+                    profiling=draw(PROFILES),
+                )
                 for n, part in enumerate(parts)
             ]
         )
-        names = list(MIGS)
+        names = [f"{uuid}::{n}" for uuid in MIGS for n in range(2)] if draw(st.booleans()) else list(MIGS)
     offered = tuple(OfferedDevice("nvidia.com/gpu", name) for name in names)
-    refs = st.builds(ContainerRef, st.just("ml"), st.sampled_from(PODS), st.sampled_from(["x", "y"]))
     allocated = draw(
-        st.lists(st.builds(Allocation, refs, st.just("nvidia.com/gpu"), st.sampled_from(names)), max_size=8)
+        st.lists(st.builds(Allocation, REFS, st.just("nvidia.com/gpu"), st.sampled_from(names)), max_size=8)
     )
-    return [reading], allocated, offered, _workloads(draw, pids)
+    return [reading], allocated, offered, _workloads(draw, pids), draw(METERS)
 
 
 def _workloads(draw, pids):
@@ -65,10 +89,12 @@ def _workloads(draw, pids):
     )
 
 
-def run(gpus, allocated, offered, workloads):
-    """Resolve and join one node."""
+def run(gpus, allocated, offered, workloads, meters):
+    """Resolve and join one node on which some holders are metered."""
     allocations = Allocations(allocated=tuple(allocated), offered=offered, api_version="v1", read_at=0.0)
-    return attribute(gpus, resolve_holdings(gpus, allocations), workloads)
+    holdings = resolve_holdings(gpus, allocations)
+    metered = tuple(replace(each, meter=meters.get(each.holder)) for each in holdings.holdings)
+    return attribute(gpus, replace(holdings, holdings=metered), workloads)
 
 
 @given(nodes())
@@ -91,10 +117,39 @@ def test_parts_and_rest_are_the_whole(node):
 
 
 @given(nodes())
+def test_shares_and_rest_are_the_whole(node):
+    """What the containers and nobody did is what the device did, unless they did more than it was told."""
+    gpus, *_ = node
+    result = run(*node)
+    (row,), (reading,) = result.gpus, gpus
+    parts = sum(each.compute_used or 0 for each in result.containers)
+    assert (parts > 1 + 1e-6) == ((row.identity.uuid, "", "compute") in result.inconsistent)
+    if row.unattributed_utilization is not None:
+        whole = parts + row.unattributed_utilization
+        assert whole == pytest.approx(max(_used(reading), parts), abs=1e-8)
+
+
+def _used(reading):
+    """Return what a GPU did, as its meters tell it."""
+    if reading.mig_enabled:
+        return sum(each.profiling.active["graphics_engine"] * 2 / 7 for each in reading.mig)
+    percent = reading.utilization_percent
+    return reading.profiling.active["graphics_engine"] if percent is None else percent / 100
+
+
+@given(nodes())
+def test_nobody_takes_more_than_its_device_can_do(node):
+    """The device's own figure, given to a holder, is at most what that holder is entitled to."""
+    for row in run(*node).containers:
+        if row.compute_source in ("instance", "dcgm", "device") and row.compute_entitled is not None:
+            assert row.compute_used <= row.compute_entitled + 1e-9
+
+
+@given(nodes())
 def test_each_process_counts_at_most_once(node):
     """No byte of a process stands on two rows, however many slices, containers or NUMA nodes there are."""
-    gpus, allocated, offered, workloads = node
-    result = run(gpus, [*allocated, *allocated], offered, workloads)
+    gpus, allocated, *rest = node
+    result = run(gpus, [*allocated, *allocated], *rest)
     by_process = sum(row.memory_used for row in result.containers if row.memory_source == "process")
     listed = [p for g in gpus for p in (g.processes or ())] + [
         p for g in gpus for m in g.mig or () for p in m.processes
@@ -105,30 +160,29 @@ def test_each_process_counts_at_most_once(node):
 @given(nodes())
 def test_no_zero_is_invented(node):
     """A zero needs a view of processes and names, and no process on the device that could be the holder's."""
-    *_, workloads = node
+    *_, workloads, _ = node
     result = run(*node)
     for row in result.containers:
         if row.processes == 0:
             assert workloads.process_view
             assert workloads.pods is not None
-            assert row.memory_source == "process"
+            assert row.memory_source in ("process", "meter") or row.memory_used is None
         if row.memory_used is None:
             assert row.memory_source == "none"
         if row.compute_used is None:
             assert row.compute_source == "none"
-            assert not (row.compute_entitled is not None and row.compute_source == "process")
 
 
 @given(nodes(), st.randoms(use_true_random=False))
 def test_the_order_of_inputs_does_not_matter(node, shuffler: random.Random):
     """The same facts in another order give the same rows in the same order."""
-    gpus, allocated, offered, workloads = node
+    gpus, allocated, offered, workloads, meters = node
     again = list(allocated)
     shuffler.shuffle(again)
     places = list(workloads.places.items())
     shuffler.shuffle(places)
     other = Workloads(places=dict(places), pods=workloads.pods, process_view=workloads.process_view)
-    assert run(gpus, again, tuple(reversed(offered)), other) == run(gpus, allocated, offered, workloads)
+    assert run(gpus, again, tuple(reversed(offered)), other, meters) == run(*node)
 
 
 @given(nodes())
@@ -141,11 +195,11 @@ def test_one_row_per_container_and_device(node):
 @given(nodes())
 def test_entitlement_of_an_offered_device_never_exceeds_it(node):
     """What the holders of distinct replicas are entitled to adds up to the device at most."""
-    gpus, allocated, offered, workloads = node
+    gpus, allocated, *rest = node
     firsts = {}
     for allocation in allocated:
         firsts.setdefault(allocation.device_id, allocation)
-    result = run(gpus, list(firsts.values()), offered, workloads)
+    result = run(gpus, list(firsts.values()), *rest)
     for row in result.gpus:
         entitled = sum(
             r.compute_entitled or 0 for r in result.containers if r.device.uuid == row.identity.uuid

@@ -74,13 +74,18 @@ def pod(name: str, /, *processes: dict[str, Any], **container: Any) -> dict[str,
 
 def document(**parts: Any) -> dict[str, Any]:
     """Make a scenario of one GPU and no pods, with parts replaced."""
-    node = {
+    node = node_of(550) | {"driver_version": "550.90.07", "nvml_version": "12.550.90.07"}
+    return {"name": "test", "node": node, "gpus": [gpu()]} | parts
+
+
+def node_of(branch: int) -> dict[str, Any]:
+    """Make a node with a driver of that branch."""
+    return {
         "name": "node-1",
-        "driver_version": "550.90.07",
-        "nvml_version": "12.550.90.07",
+        "driver_version": f"{branch}.10.01",
+        "nvml_version": f"12.{branch}.10.01",
         "cuda_version": 12040,
     }
-    return {"name": "test", "node": node, "gpus": [gpu()]} | parts
 
 
 def made(**parts: Any) -> Scenario:
@@ -93,6 +98,14 @@ def code_of(function: Callable[..., object], *arguments: object) -> int:
     with pytest.raises(pynvml.NVMLError) as caught:
         function(*arguments)
     return int(caught.value.value)
+
+
+def fields_of(handle: object, *wanted: int | tuple[int, int]) -> list[int | None]:
+    """Return field values by number or (number, scope), None for one that is not supported."""
+    entries = pynvml.nvmlDeviceGetFieldValues(handle, list(wanted))
+    assert {entry.nvmlReturn for entry in entries} <= {0, pynvml.NVML_ERROR_NOT_SUPPORTED}
+    members = {1: "uiVal", 3: "ullVal", 4: "sllVal", 5: "siVal"}
+    return [None if entry.nvmlReturn else getattr(entry.value, members[entry.valueType]) for entry in entries]
 
 
 def listed(bench: Bench, function: str, handle: object) -> list[int]:

@@ -65,6 +65,40 @@ def error_of(**parts: Any) -> str:
             {"gpus": [gpu(mig={"instances": [instance(1, 0, overhead="3 GiB")]})]},
             "gpus[0].mig.instances[0].memory_bytes: must be more than reserved and overhead",
         ),
+        (
+            {"gpus": [gpu(power_limit_mw=900_000)]},
+            "gpus[0].power_limit_mw: must lie between power_idle_mw and power_max_mw",
+        ),
+        ({"gpus": [gpu(links={"down": 1})]}, "gpus[0].links.down: must be at most the 0 that there are"),
+        (
+            {"gpus": [gpu(links={"nvlinks": 1, "to": {"{gpu:1}": 2}}), gpu()]},
+            "gpus[0].links.to: must lead no more than 1 links anywhere, not 2",
+        ),
+        ({"gpus": [gpu(links={"to": {"{gpu:0}": 0}})]}, "gpus[0].links.to: GPU-"),
+        ({"gpus": [gpu(links={"to": {"{gpu:9}": 1}})]}, "gpus[0]: {gpu:9} is no device"),
+        (
+            {"gpus": [gpu(links={"relations": {"{gpu:1}": "NEAR"}}), gpu()]},
+            "gpus[0].links.relations: NEAR is none of NODE, PHB, PIX, PSB, PXB, SYS",
+        ),
+        ({"gpus": [gpu(links={"errors": {"crc": 1}})]}, "gpus[0].links.errors: crc is none of crc_data, "),
+        ({"gpus": [gpu(links={"cpus": "all"})]}, "gpus[0].links.cpus: must look like 0-31,64-95, not 'all'"),
+        (
+            {"gpus": [gpu(health={"errors": {"corrected/dram": 1}})]},
+            "gpus[0].health.errors: corrected/dram is none of corrected/aggregate/",
+        ),
+        (
+            {"gpus": [gpu(health={"remapped_rows": {"single_bit": 1}})]},
+            "gpus[0].health.remapped_rows: single_bit is none of corrected, uncorrected",
+        ),
+        (
+            {"gpus": [gpu(answers={"nvmlDeviceGetPowr": [1]})]},
+            "gpus[0].answers: nvmlDeviceGetPowr is no call of the fake driver that answers with numbers",
+        ),
+        (
+            {"gpus": [gpu(mig={"instances": [instance(1, 0, answers={"field:x": [1]})]})]},
+            "gpus[0].mig.instances[0].answers: field:x is no call",
+        ),
+        ({"gpus": [gpu(answers={"field:82": []})]}, "gpus[0].answers: field:82 must be given one number"),
         ({"offers": [{"resource": "r"}]}, "offers[0]: must either list ids or say"),
         ({"offers": [{"resource": "r", "ids": ["{gpu:7}"]}]}, "offers[0].ids: {gpu:7} is no device"),
         ({"pods": [pod("p", {"memory": 1})]}, "pods[0].containers[0].processes[0].device: must be given"),

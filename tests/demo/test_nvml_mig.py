@@ -65,11 +65,37 @@ def test_what_a_mig_device_is(node: Bench):
     attributes = pynvml.nvmlDeviceGetAttributes(handle)
     assert attributes.multiprocessorCount == 42
     assert (attributes.gpuInstanceSliceCount, attributes.computeInstanceSliceCount) == (3, 3)
+    assert (attributes.sharedCopyEngineCount, attributes.sharedDecoderCount) == (3, 1)
+    assert (attributes.sharedEncoderCount, attributes.sharedJpegCount, attributes.sharedOfaCount) == (0, 0, 0)
     assert attributes.memorySizeMB == 8192
     above = pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
     assert pynvml.nvmlDeviceGetUUID(above) == node.scenario.gpus[0].uuid
     uuid = pynvml.nvmlDeviceGetUUID(handle)
     assert pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByUUID(uuid)) == "NVIDIA Test MIG 3g.8gb"
+
+
+@pytest.mark.parametrize(
+    ("architecture", "changes", "engines"),
+    [
+        (7, {"profile": "1g.2gb"}, (1, 0, 0, 0)),
+        (7, {"profile": "1g.2gb+me"}, (1, 1, 1, 1)),
+        (7, {"profile": "7g.8gb", "size": 8}, (7, 3, 1, 1)),
+        (9, {"profile": "2g.4gb", "size": 2}, (2, 2, 2, 0)),
+        (9, {"profile": "2g.4gb", "size": 2, "engines": {"copy": 5}}, (5, 0, 0, 0)),
+    ],
+)
+def test_engines_of_an_instance(
+    bench: Put, architecture: int, changes: dict[str, object], engines: tuple[int, ...]
+):
+    """Hopper gives each slice its own for video; before, some engines go with all slices, or on request."""
+    bench(made(gpus=[gpu(architecture=architecture, mig={"instances": [instance(1, 0, **changes)]})]))
+    found = pynvml.nvmlDeviceGetAttributes(cut(0))
+    assert (
+        found.sharedCopyEngineCount,
+        found.sharedDecoderCount,
+        found.sharedJpegCount,
+        found.sharedOfaCount,
+    ) == engines
 
 
 def test_memory_of_instances_adds_up_to_the_parents(node: Bench):
@@ -92,11 +118,16 @@ def test_memory_of_instances_adds_up_to_the_parents(node: Bench):
         "UtilizationRates",
         "EncoderUtilization",
         "DecoderUtilization",
+        "JpgUtilization",
+        "OfaUtilization",
+        "EncoderStats",
+        "RemappedRows",
+        "RowRemapperHistogram",
         "ComputeMode",
     ],
 )
 def test_what_a_cut_gpu_does_not_say(node: Bench, name: str):
-    """With MIG enabled the whole GPU has no utilization."""
+    """With MIG enabled the whole GPU has no utilization, and says nothing of repairs."""
     assert node.gpus[0].is_cut
     assert code_of(getattr(pynvml, f"nvmlDeviceGet{name}"), parent()) == pynvml.NVML_ERROR_NOT_SUPPORTED
 
@@ -117,6 +148,24 @@ def test_what_a_cut_gpu_does_not_say(node: Bench, name: str):
         ("PcieReplayCounter", (), 3),
         ("CurrentClocksEventReasons", (), 3),
         ("FieldValues", ([83],), 3),
+        ("PowerManagementDefaultLimit", (), 3),
+        ("PowerManagementLimitConstraints", (), 3),
+        ("TemperatureThreshold", (0,), 3),
+        ("MaxClockInfo", (0,), 3),
+        ("ApplicationsClock", (0,), 3),
+        ("JpgUtilization", (), 3),
+        ("EncoderStats", (), 3),
+        ("CurrPcieLinkGeneration", (), 3),
+        ("PcieThroughput", (0,), 3),
+        ("NvLinkState", (0,), 3),
+        ("EccMode", (), 3),
+        ("TotalEccErrors", (0, 1), 3),
+        ("RemappedRows", (), 3),
+        ("PerformanceState", (), 3),
+        ("PersistenceMode", (), 3),
+        ("AccountingMode", (), 3),
+        ("CpuAffinity", (2,), 3),
+        ("VbiosVersion", (), 3),
         ("MigMode", (), 3),
         ("Architecture", (), 2),
     ],

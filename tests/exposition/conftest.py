@@ -29,7 +29,7 @@ from exporter.model import (
     VgpuReading,
     VgpuRow,
 )
-from tests.exposition.everything import COSTS, MIG_READINGS, NOW, READINGS, events
+from tests.exposition.everything import COSTS, MIG_READINGS, NOW, READINGS, WITHOUT_COUNTERS, events
 
 GIB = 1024**3
 SHARED = DeviceKey("GPU-shared")
@@ -63,7 +63,7 @@ def _gpu(uuid: str, index: int, minor: int, sharing: str, **facts) -> GpuRow:
         compute_mode="default",
         mig_enabled=sharing == "mig",
         unsupported=("a", "b", "c"),
-        **READINGS,
+        **READINGS | ({} if sharing != "mig" else WITHOUT_COUNTERS),
     )
     return GpuRow(
         identity=identity,

@@ -1,5 +1,6 @@
 """Every reading that a GPU or MIG device can have, at once: no board has them all."""
 
+from dataclasses import replace
 from typing import Any
 
 from exporter.model import (
@@ -172,6 +173,9 @@ READINGS: dict[str, Any] = {
         peers={"GPU-peer": PeerLink(pcie="NODE", nvlinks=12), "GPU-far": PeerLink(pcie="SYS", nvlinks=0)},
     ),
 }
+
+# Where the driver counts no traffic, a meter's rates are all there is.
+WITHOUT_COUNTERS: dict[str, Any] = {"traffic_bytes": {}, "profiling": replace(PROFILE, bytes_total={})}
 
 MIG_READINGS: dict[str, Any] = {
     "profiling": PROFILE,

@@ -11,7 +11,7 @@ from exporter.formats import snapshot_csv, snapshot_json
 from exporter.metrics import CONTAINER, FAMILIES, Family, field_name
 from exporter.model import ContainerRef
 
-LISTS = {"gpu": "gpus", "mig": "migs", "container": "containers", "collector": "collectors"}
+LISTS = {"gpu": "gpus", "mig": "migs", "vgpu": "vgpus", "container": "containers", "collector": "collectors"}
 
 
 def _rows(text: str) -> list[dict[str, str]]:

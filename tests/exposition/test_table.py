@@ -20,7 +20,9 @@ OBSERVED = {
     "gpuslice_gpu_up",
     "gpuslice_nvml_released",
     "gpuslice_nvml_unsupported",
+    "gpuslice_gpu_events_watched",
     "gpuslice_mig_info",
+    "gpuslice_vgpu_info",
     "gpuslice_container_info",
 }
 """What is known of an entity as soon as it exists."""

@@ -1,11 +1,13 @@
 """What every test of this room needs: a binding as after import, and time that is set by hand."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pynvml
 import pytest
 
 from tests.hardware.making import Clock, Driver, gpu, process
+from tests.hardware.watching import Watch, Watched
 
 
 @pytest.fixture(autouse=True)
@@ -39,3 +41,21 @@ def two(driver: Driver) -> Driver:
     a, b = (gpu(name, mig={"enabled": False}) for name in "ab")
     driver.become(a, b, host_processes=[process(41, "GPU-a"), process(42, "GPU-b")])
     return driver
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
+    """Watch a driver; the thread looks often whether it is to end, and must not have misused its set."""
+    monkeypatch.setattr("exporter.hardware.event_wait.SLICE_MILLISECONDS", 10)
+    made: list[Watched] = []
+
+    def start(*gpus: dict[str, Any], started: bool = True, **parts: Any) -> Watched:
+        made.append(Watched(Driver(*gpus, **parts)))
+        if started:
+            made[-1].start()
+        return made[-1]
+
+    yield start
+    for watched in made:
+        watched.close()
+        assert watched.driver.library.events.misuse == {}

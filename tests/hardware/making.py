@@ -1,5 +1,6 @@
 """A fake driver whose GPUs and faults a test changes between two sweeps, and parts to make it of."""
 
+import itertools
 import json
 from collections.abc import Collection
 from typing import Any
@@ -9,6 +10,7 @@ from exporter.demo.nvml import FakeNvml
 from exporter.demo.present import present
 from exporter.demo.scenario import parse
 from exporter.demo.schema_faults import NvmlError, NvmlHang
+from exporter.hardware.options import NvmlOptions
 from exporter.hardware.sweep import Sweeper
 from exporter.model import GpuReading
 from tests.hardware import tiny
@@ -37,6 +39,12 @@ class Clock:
     def monotonic(self) -> float:
         """Return seconds since some moment."""
         return self.now
+
+
+def nvml(library: Any = None, **changes: Any) -> NvmlOptions:
+    """Read that library; by the clock of readings every look at it is five seconds after the last."""
+    ticks = itertools.count(0.0, 5.0)
+    return NvmlOptions(**{"library": library, "clock": lambda: next(ticks), **changes})
 
 
 class Driver:

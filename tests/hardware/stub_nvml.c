@@ -17,7 +17,8 @@ enum {
     INSUFFICIENT_SIZE = 7,
     ARGUMENT_VERSION_MISMATCH = 25,
 };
-enum { VALUE_TYPE_DOUBLE = 0, FIELD_MEMORY_TEMPERATURE = 82 };
+enum { TYPE_DOUBLE, TYPE_UINT, TYPE_ULONG, TYPE_ULL, TYPE_SLL, TYPE_INT, TYPE_USHORT };
+enum { ALL_LINKS = ~0, LINKS = 2 };
 #define GIB (1ULL << 30)
 #define VERSION(type, number) ((unsigned)(sizeof(type) | (number) << 24))
 
@@ -29,6 +30,9 @@ typedef struct { u32 gpu, memory; } Utilization;
 typedef struct { u32 version; int sensorType; int temperature; } Temperature_v1;
 typedef struct { u32 pid; u64 usedGpuMemory; u32 gpuInstanceId, computeInstanceId; } ProcessInfo;
 typedef struct { u32 pid; u64 timeStamp; u32 smUtil, memUtil, encUtil, decUtil; } UtilizationSample;
+typedef struct { u64 bar1Total, bar1Free, bar1Used; } Bar1Memory;
+typedef struct { u32 version; int marginTemperature; } MarginTemperature_v1;
+typedef struct { u32 max, high, partial, low, none; } RowRemapperHistogram;
 typedef struct {
     char busIdLegacy[16];
     u32 domain, bus, device, pciDeviceId, pciSubSystemId;
@@ -53,6 +57,9 @@ _Static_assert(sizeof(UtilizationSample) == 32, "process utilization");
 _Static_assert(sizeof(PciInfo) == 68, "PCI info");
 _Static_assert(sizeof(Attributes) == 40, "attributes");
 _Static_assert(sizeof(FieldValue) == 40, "field value");
+_Static_assert(sizeof(Bar1Memory) == 24, "BAR1");
+_Static_assert(sizeof(MarginTemperature_v1) == 8, "margin temperature");
+_Static_assert(sizeof(RowRemapperHistogram) == 20, "row remapper histogram");
 
 typedef struct Device {
     const char *uuid, *name;
@@ -113,8 +120,11 @@ int nvmlDeviceGetMinorNumber(Device *device, u32 *minor) { return number(minor, 
 int nvmlDeviceGetArchitecture(Device *device, u32 *kind) { (void)device; return number(kind, 9); }
 
 int nvmlDeviceGetPciInfo_v3(Device *device, PciInfo *pci) {
-    (void)device;
-    *pci = (PciInfo){"0000:07:00.0", 0, 7, 0, 0x20B510DE, 0x153310DE, "00000000:07:00.0"};
+    static const PciInfo places[] = {
+        {"0000:07:00.0", 0, 7, 0, 0x20B510DE, 0x153310DE, "00000000:07:00.0"},
+        {"0000:0A:00.0", 0, 10, 0, 0x20B510DE, 0x153310DE, "00000000:0A:00.0"},
+    };
+    *pci = places[device - gpus];
     return SUCCESS;
 }
 
@@ -155,18 +165,103 @@ int nvmlDeviceGetTemperatureV(Device *device, Temperature_v1 *temperature) {
     return SUCCESS;
 }
 
-/* As one driver branch does it: the type says double, and the value is an unsigned integer. */
+/* One field of each type; the memory's temperature says double, as one driver branch does, and is none. */
+static int field(FieldValue *answer) {
+    switch (answer->fieldId) {
+    case 82: answer->valueType = TYPE_DOUBLE; answer->value.ui = 71; return SUCCESS;
+    case 185: answer->valueType = TYPE_UINT; answer->value.ui = 110000 + answer->scopeId; return SUCCESS;
+    case 193: answer->valueType = TYPE_INT; answer->value.si = -8; return SUCCESS;
+    case 74: answer->valueType = TYPE_ULONG; answer->value.ul = 4000000000074UL; return SUCCESS;
+    case 197: answer->valueType = TYPE_ULL; answer->value.ull = 5000000000197ULL; return SUCCESS;
+    case 198: answer->valueType = TYPE_SLL; answer->value.sll = 5000000000198LL; return SUCCESS;
+    case 142: answer->valueType = TYPE_USHORT; answer->value.us = 142; return SUCCESS;
+    case 75: answer->valueType = TYPE_DOUBLE; answer->value.d = 75.0; return SUCCESS;
+    case 3: answer->valueType = TYPE_DOUBLE; answer->value.ull = 6000000000003ULL; return SUCCESS;
+    case 91: answer->valueType = TYPE_UINT; answer->value.ui = LINKS; return SUCCESS;
+    case 138: answer->valueType = TYPE_ULL; answer->value.ull = 7;
+        return answer->scopeId == (u32)ALL_LINKS ? SUCCESS : INVALID_ARGUMENT;
+    case 165: answer->valueType = TYPE_UINT; answer->value.ui = answer->scopeId == 1;
+        return answer->scopeId < LINKS ? SUCCESS : INVALID_ARGUMENT;
+    default: return NOT_SUPPORTED;
+    }
+}
+
 int nvmlDeviceGetFieldValues(Device *device, int count, FieldValue *values) {
     (void)device;
     for (int place = 0; place < count; place++) {
-        FieldValue *value = &values[place];
-        value->nvmlReturn = value->fieldId == FIELD_MEMORY_TEMPERATURE ? SUCCESS : NOT_SUPPORTED;
-        value->valueType = VALUE_TYPE_DOUBLE;
-        value->timestamp = 1700000000000000LL;
-        value->latencyUsec = 9;
-        value->value.ui = 71;
+        values[place].nvmlReturn = field(&values[place]);
+        values[place].timestamp = 1700000000000000LL;
+        values[place].latencyUsec = 9;
     }
     return SUCCESS;
+}
+
+int nvmlDeviceGetBAR1MemoryInfo(Device *device, Bar1Memory *memory) {
+    u64 used = device->is_mig ? device->gi : 5;
+    *memory = (Bar1Memory){256 << 20, (256 << 20) - used, used};
+    return SUCCESS;
+}
+
+int nvmlDeviceGetEncoderStats(Device *device, u32 *sessions, u32 *fps, u32 *latency) {
+    if (device != gpus) return NOT_SUPPORTED;
+    number(sessions, 3);
+    number(fps, 31);
+    return number(latency, 903);
+}
+
+int nvmlDeviceGetMarginTemperature(Device *device, MarginTemperature_v1 *margin) {
+    (void)device;
+    if (margin->version != VERSION(MarginTemperature_v1, 1)) return ARGUMENT_VERSION_MISMATCH;
+    margin->marginTemperature = -4;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetMemoryErrorCounter(Device *device, int severity, int scope, int location, u64 *count) {
+    if (device != gpus || (location != 2 && location != 7)) return NOT_SUPPORTED;
+    *count = 9000000000000ULL + 100 * (u64)severity + 10 * (u64)scope + (u64)location;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetRowRemapperHistogram(Device *device, RowRemapperHistogram *banks) {
+    if (device != gpus) return NOT_SUPPORTED;
+    *banks = (RowRemapperHistogram){640, 1, 2, 3, 4};
+    return SUCCESS;
+}
+
+int nvmlDeviceGetPowerManagementLimitConstraints(Device *device, u32 *low, u32 *high) {
+    (void)device;
+    number(low, 100000);
+    return number(high, 320000);
+}
+
+int nvmlDeviceGetTopologyCommonAncestor(Device *one, Device *other, int *level) {
+    if (one->is_mig || other->is_mig || one == other) return INVALID_ARGUMENT;
+    *level = 20;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetCpuAffinity(Device *device, u32 words, unsigned long *mask) {
+    if (words < 2) return INVALID_ARGUMENT;
+    mask[0] = device == gpus ? 0xFUL : 0xF0UL;
+    mask[1] = 1UL;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetMemoryAffinity(Device *device, u32 words, unsigned long *mask, u32 scope) {
+    if (words < 1 || scope != 0) return INVALID_ARGUMENT;
+    mask[0] = device == gpus ? 1UL : 2UL;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetNvLinkRemoteDeviceType(Device *device, u32 link, int *kind) {
+    (void)device;
+    *kind = 0;
+    return link == 1 ? SUCCESS : INVALID_ARGUMENT;
+}
+
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(Device *device, u32 link, PciInfo *pci) {
+    if (link != 1) return INVALID_ARGUMENT;
+    return nvmlDeviceGetPciInfo_v3(device == gpus ? &gpus[1] : gpus, pci);
 }
 
 int nvmlDeviceGetClockInfo(Device *device, int kind, u32 *megahertz) {

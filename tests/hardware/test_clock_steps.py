@@ -38,7 +38,7 @@ class Node:
 def node(monkeypatch: pytest.MonkeyPatch) -> Node:
     """Give a node where one process has run and was read."""
     clock = Clock()
-    monkeypatch.setattr("exporter.hardware.processes.time", clock)
+    monkeypatch.setattr("exporter.hardware.samples.time", clock)
     node = Node(clock)
     node.run(41, 5)
     assert node.read() == {41: 5}

@@ -5,27 +5,19 @@ from typing import Any
 import pytest
 
 from exporter.hardware import NvmlSource
+from exporter.hardware.device import ROWS
 from exporter.hardware.library import DriverError
 from exporter.hardware.sweep import Sweeper
 from tests.hardware import tiny
-from tests.hardware.making import Driver, sweep, ups
+from tests.hardware.making import Driver, nvml, sweep, ups
 
 INIT = "nvmlInitWithFlags"
 SERIAL = "nvmlDeviceGetSerial"
 POWER = "nvmlDeviceGetPowerUsage"
 READINGS = (
-    POWER,
-    "nvmlDeviceGetMemoryInfo",
     "nvmlDeviceGetMemoryInfo_v2",
-    "nvmlDeviceGetTotalEnergyConsumption",
-    "nvmlDeviceGetTemperature",
-    "nvmlDeviceGetTemperatureV",
     "nvmlDeviceGetFieldValues",
-    "nvmlDeviceGetFanSpeed",
-    "nvmlDeviceGetPcieReplayCounter",
-    "nvmlDeviceGetComputeMode",
-    "nvmlDeviceGetUtilizationRates",
-    "nvmlDeviceGetClockInfo",
+    *sorted({name for row in ROWS for name, _ in row.calls}),
 )
 
 
@@ -39,7 +31,7 @@ def refused(sweeper: Sweeper) -> str:
 def test_a_call_without_permission_costs_its_reading_alone(two: Driver):
     """It is counted at every sweep, and asked again, since rights may be given later."""
     two.fail("NO_PERMISSION", POWER, "GPU-a")
-    sweeper = Sweeper(None, two.library)
+    sweeper = Sweeper(nvml(two.library))
     for count in (1, 2):
         readings = sweep(sweeper)
         assert readings["GPU-a"].up
@@ -54,7 +46,7 @@ def test_a_call_without_permission_costs_its_reading_alone(two: Driver):
 @pytest.mark.parametrize("functions", [READINGS, (None,)])
 def test_a_gpu_of_which_nothing_can_be_read_is_down(two: Driver, functions: tuple[str | None, ...]):
     """When every reading of a GPU fails it is down, whether or not it still says who it is."""
-    sweeper = Sweeper(None, two.library)
+    sweeper = Sweeper(nvml(two.library))
     sweep(sweeper)
     for function in functions:
         two.fail("RESET_REQUIRED", function, "GPU-a")
@@ -65,7 +57,7 @@ def test_a_gpu_of_which_nothing_can_be_read_is_down(two: Driver, functions: tupl
 def test_a_gpu_that_may_not_be_found_does_not_hide_the_others(two: Driver, function: str):
     """What one place of the enumeration does not support says nothing of the next, nor of the next sweep."""
     two.fail("NOT_SUPPORTED", function, "GPU-a")
-    sweeper = Sweeper(None, two.library)
+    sweeper = Sweeper(nvml(two.library))
     assert list(sweep(sweeper)) == ["GPU-b"]
     assert list(sweep(sweeper)) == ["GPU-b"]
     two.recover()
@@ -75,7 +67,7 @@ def test_a_gpu_that_may_not_be_found_does_not_hide_the_others(two: Driver, funct
 def test_a_driver_that_is_loaded_later_is_found_without_a_restart(two: Driver):
     """Until then each sweep says what is missing and what to do."""
     two.fail("DRIVER_NOT_LOADED", INIT)
-    sweeper = Sweeper(None, two.library)
+    sweeper = Sweeper(nvml(two.library))
     with pytest.raises(DriverError, match="kernel module is not loaded") as caught:
         sweep(sweeper)
     assert caught.value.reason == "DriverNotLoaded"
@@ -95,7 +87,7 @@ def test_a_driver_that_is_loaded_later_is_found_without_a_restart(two: Driver):
 )
 def test_a_driver_that_goes_while_we_run_is_opened_anew(two: Driver, function: str, code: str, reason: str):
     """The sweep fails with the error's name, the driver is shut, and the next sweep opens it."""
-    sweeper = Sweeper(None, two.library)
+    sweeper = Sweeper(nvml(two.library))
     sweep(sweeper)
     two.fail(code, function)
     assert refused(sweeper) == reason
@@ -117,7 +109,7 @@ def test_a_driver_that_goes_while_we_run_is_opened_anew(two: Driver, function: s
 def test_errors_of_calls_about_no_device_are_the_driver_s(two: Driver, function: str, code: str, reason: str):
     """Whatever a call about the node answers, the sweep fails as the driver's failure, and recovers."""
     two.fail(code, function)
-    sweeper = Sweeper(None, two.library)
+    sweeper = Sweeper(nvml(two.library))
     assert refused(sweeper) == reason
     two.recover()
     assert ups(sweeper) == {"GPU-a": True, "GPU-b": True}
@@ -126,7 +118,7 @@ def test_errors_of_calls_about_no_device_are_the_driver_s(two: Driver, function:
 def test_a_driver_that_hides_its_version_is_read_all_the_same(two: Driver):
     """An error that is not the driver's end costs the version alone."""
     two.fail("UNKNOWN", "nvmlSystemGetDriverVersion")
-    sweeper = Sweeper(None, two.library)
+    sweeper = Sweeper(nvml(two.library))
     assert ups(sweeper) == {"GPU-a": True, "GPU-b": True}
     assert (sweeper.driver.driver_version, sweeper.driver.cuda_version) == (None, "12.4")
 
@@ -134,7 +126,7 @@ def test_a_driver_that_hides_its_version_is_read_all_the_same(two: Driver):
 def test_versions_are_asked_until_they_are_told(two: Driver):
     """A version that failed at first is told later, and asked no more."""
     two.fail("UNKNOWN", "nvmlSystemGetDriverVersion")
-    sweeper = Sweeper(None, two.library)
+    sweeper = Sweeper(nvml(two.library))
     for asked in (1, 2):
         sweep(sweeper)
         assert two.asked("nvmlSystemGetDriverVersion") == asked
@@ -149,7 +141,7 @@ def test_facts_of_a_gpu_are_asked_until_they_are_told(two: Driver):
     """A serial that failed is asked again; one that the board does not have is not."""
     two.fail("UNKNOWN", SERIAL, "GPU-a")
     two.fail("NOT_SUPPORTED", SERIAL, "GPU-b")
-    sweeper = Sweeper(None, two.library)
+    sweeper = Sweeper(nvml(two.library))
     for asked in (1, 2):
         assert sweep(sweeper)["GPU-a"].identity.serial is None
         assert two.asked(SERIAL, "GPU-a") == asked
@@ -171,7 +163,7 @@ def test_whatever_a_gpu_makes_us_raise_costs_that_gpu_alone(two: Driver):
         return real(*arguments)
 
     two.library.nvmlDeviceGetPciInfo_v3 = pci
-    sweeper = Sweeper(None, two.library)
+    sweeper = Sweeper(nvml(two.library))
     assert ups(sweeper) == {"GPU-a": False, "GPU-b": True}
     assert sweeper.calls.errors == {("GPU-a", "read", "ZeroDivisionError"): 1}
     strange.clear()
@@ -186,14 +178,14 @@ def test_a_bus_address_that_is_no_text_is_readable_in_part(two: Driver):
         return 0
 
     two.library.nvmlDeviceGetPciInfo_v3 = bus
-    sweeper = Sweeper(None, two.library)
+    sweeper = Sweeper(nvml(two.library))
     assert sweep(sweeper)["GPU-a"].identity.pci_bus_id == "0000\N{REPLACEMENT CHARACTER}:07"
     assert not sweeper.calls.errors
 
 
 def test_sweeps_are_numbered_whether_they_succeed_or_not(two: Driver):
     """A number that is left out is a sweep that a GPU was not read in."""
-    sweeper = Sweeper(None, two.library)
+    sweeper = Sweeper(nvml(two.library))
     assert {reading.sweep for reading in sweep(sweeper).values()} == {1}
     two.fail("UNKNOWN", "nvmlDeviceGetCount_v2")
     assert refused(sweeper) == "NoCount"
@@ -220,7 +212,7 @@ async def attempt(source: NvmlSource) -> str | None:
 )
 async def test_an_upgraded_driver_needs_a_restart(two: Driver, code: str, said: str | None):
     """A library that no longer fits the driver stays in this process; the other errors heal by themselves."""
-    source = NvmlSource(library=two.library)
+    source = NvmlSource(nvml(library=two.library))
     assert await attempt(source) is None
     two.fail(code, POWER)
     reason = await attempt(source)
@@ -233,7 +225,7 @@ async def test_an_upgraded_driver_needs_a_restart(two: Driver, code: str, said: 
 @pytest.mark.parametrize("function", [None, POWER])
 async def test_revoked_device_nodes_need_a_restart(two: Driver, function: str | None):
     """That is so when every GPU answers 'unknown error', whether or not the node's own calls do."""
-    source = NvmlSource(library=two.library)
+    source = NvmlSource(nvml(library=two.library))
     assert await attempt(source) is None
     two.fail("UNKNOWN", None, "GPU-a")
     assert await attempt(source) is None
@@ -246,7 +238,7 @@ async def test_revoked_device_nodes_need_a_restart(two: Driver, function: str | 
 
 async def test_one_unknown_error_needs_no_restart(two: Driver):
     """A call that fails with 'unknown error' while others answer is that call's trouble."""
-    source = NvmlSource(library=two.library)
+    source = NvmlSource(nvml(library=two.library))
     two.fail("UNKNOWN", POWER)
     assert await attempt(source) is None
     await source.close()

@@ -7,7 +7,7 @@ import pytest
 from exporter.hardware.library import DriverError
 from exporter.hardware.sweep import LONGEST_REOPEN_SECONDS, REOPEN_AFTER_SECONDS, Sweeper
 from exporter.model import GpuReading
-from tests.hardware.making import LARGE, SMALL, Clock, Driver, gpu, instance, process, sweep, ups
+from tests.hardware.making import LARGE, SMALL, Clock, Driver, gpu, instance, nvml, process, sweep, ups
 
 INIT = "nvmlInitWithFlags"
 POWER = "nvmlDeviceGetPowerUsage"
@@ -58,7 +58,7 @@ def test_a_gpu_that_is_lost_is_down_and_the_others_are_not_touched(
     two: Driver, function: str | None, code: str
 ):
     """Wherever in its sweep a GPU goes, nothing of it is told but what it is, and the next one is read."""
-    sweeper = Sweeper(None, two.library)
+    sweeper = Sweeper(nvml(two.library))
     before = sweep(sweeper)
     two.fail(code, function, "GPU-a")
     after = sweep(sweeper)
@@ -74,7 +74,7 @@ def test_a_gpu_that_is_gone_keeps_its_mig_devices_without_values(gone: str):
     """What is held on them keeps its place as long as the GPU is gone, and is read when it is back."""
     a, b = gpu("a", SMALL, LARGE), gpu("b")
     driver = Driver(a, b, host_processes=[process(41, "MIG-small")])
-    sweeper = Sweeper(None, driver.library)
+    sweeper = Sweeper(nvml(driver.library))
     before = sweep(sweeper)["GPU-a"]
     if gone == "vanished":
         driver.become(b)
@@ -98,13 +98,13 @@ def test_a_gpu_that_is_gone_keeps_its_mig_devices_without_values(gone: str):
 def test_a_gpu_that_was_lost_before_the_first_sweep_is_known_by_its_uuid(two: Driver, function: str):
     """A GPU that told its uuid before it went is down, not absent."""
     two.fail("GPU_IS_LOST", function, "GPU-a")
-    assert ups(Sweeper(None, two.library)) == {"GPU-b": True, "GPU-a": False}
+    assert ups(Sweeper(nvml(two.library))) == {"GPU-b": True, "GPU-a": False}
 
 
 def test_facts_that_were_not_told_at_first_are_asked_again(two: Driver):
     """A GPU that was lost while it told who it is tells the rest when it is back."""
     two.fail("GPU_IS_LOST", "nvmlDeviceGetName", "GPU-a")
-    sweeper = Sweeper(None, two.library)
+    sweeper = Sweeper(nvml(two.library))
     assert not sweep(sweeper)["GPU-a"].identity.model
     two.recover()
     assert sweep(sweeper)["GPU-a"].identity.model == "NVIDIA Test"
@@ -113,7 +113,7 @@ def test_facts_that_were_not_told_at_first_are_asked_again(two: Driver):
 def test_a_gpu_that_is_no_longer_enumerated_stays_as_lost(driver: Driver):
     """It keeps what it is and tells nothing else, and the GPUs that are there are not disturbed."""
     driver.become(gpu("a"), gpu("b"))
-    sweeper = Sweeper(None, driver.library)
+    sweeper = Sweeper(nvml(driver.library))
     before = sweep(sweeper)
     driver.become(gpu("b"))
     after = sweep(sweeper)
@@ -126,7 +126,7 @@ def test_a_gpu_that_is_no_longer_enumerated_stays_as_lost(driver: Driver):
 
 def test_for_a_lost_gpu_the_driver_is_opened_anew_at_growing_distances(two: Driver, clock: Clock):
     """Opening costs the healthy seconds: after one minute, then two, then four, and not once it is back."""
-    sweeper = Sweeper(None, two.library)
+    sweeper = Sweeper(nvml(two.library))
     sweep(sweeper)
     two.fail("GPU_IS_LOST", None, "GPU-a")
     assert opened(two, sweeper, clock, 15, 32) == [1] * 5 + [2] * 9 + [3] * 17 + [4]
@@ -138,14 +138,14 @@ def test_for_a_lost_gpu_the_driver_is_opened_anew_at_growing_distances(two: Driv
 
 def test_the_distances_grow_up_to_the_longest(two: Driver, clock: Clock):
     """A GPU that is lost for days is still tried."""
-    sweeper = Sweeper(None, two.library)
+    sweeper = Sweeper(nvml(two.library))
     two.fail("GPU_IS_LOST", POWER, "GPU-a")
     assert opened(two, sweeper, clock, LONGEST_REOPEN_SECONDS + 1, 12) == list(range(1, 13))
 
 
 def test_another_lost_gpu_is_tried_soon(two: Driver, clock: Clock):
     """The distances begin anew when it is not the same GPUs that are lost."""
-    sweeper = Sweeper(None, two.library)
+    sweeper = Sweeper(nvml(two.library))
     two.fail("GPU_IS_LOST", POWER, "GPU-a")
     assert opened(two, sweeper, clock, LONGEST_REOPEN_SECONDS + 1, 6)[-1] == 6
     clock.now -= LONGEST_REOPEN_SECONDS
@@ -155,7 +155,7 @@ def test_another_lost_gpu_is_tried_soon(two: Driver, clock: Clock):
 
 def test_a_driver_that_cannot_be_opened_does_not_grow_the_distances(two: Driver, clock: Clock):
     """Only a reopened driver under which the same GPU is still lost is a try in vain."""
-    sweeper = Sweeper(None, two.library)
+    sweeper = Sweeper(nvml(two.library))
     two.fail("GPU_IS_LOST", POWER, "GPU-a")
     sweep(sweeper)
     clock.now += REOPEN_AFTER_SECONDS + 1
@@ -170,7 +170,7 @@ def test_a_driver_that_cannot_be_opened_does_not_grow_the_distances(two: Driver,
 
 def test_for_a_gpu_that_is_no_longer_enumerated_the_driver_is_opened_anew(two: Driver, clock: Clock):
     """A GPU that fell off the bus may be missing from the list instead of failing."""
-    sweeper = Sweeper(None, two.library)
+    sweeper = Sweeper(nvml(two.library))
     sweep(sweeper)
     two.become(gpu("b"))
     assert ups(sweeper) == {"GPU-b": True, "GPU-a": False}
@@ -185,7 +185,7 @@ def test_for_a_gpu_that_may_not_be_opened_the_driver_stays_open(
     two: Driver, clock: Clock, code: str, known: bool
 ):
     """A GPU that refuses us, or is without its power cable, is not lost, also when it was read before."""
-    sweeper = Sweeper(None, two.library)
+    sweeper = Sweeper(nvml(two.library))
     if known:
         sweep(sweeper)
     two.fail(code, FIND, "GPU-a")
@@ -216,7 +216,7 @@ def test_a_gpu_that_is_too_slow_is_down_and_has_its_turn_last(clock: Clock, func
     seconds = [6.0 if not known else 0.0]
     driver = Driver(gpu("a", SMALL), gpu("b"))
     slow(driver, clock, function, "GPU-a", seconds)
-    sweeper = Sweeper(None, driver.library)
+    sweeper = Sweeper(nvml(driver.library))
     if known:
         sweep(sweeper)
         seconds.append(6.0)
@@ -238,7 +238,7 @@ def test_a_gpu_that_is_too_slow_to_be_found_is_not_lost(two: Driver, clock: Cloc
     """Before it has told its uuid nobody knows which GPU it is; the one that is missing is down."""
     seconds = [0.0]
     slow(two, clock, FIND, "GPU-a", seconds)
-    sweeper = Sweeper(None, two.library)
+    sweeper = Sweeper(nvml(two.library))
     sweep(sweeper)
     seconds.append(6.0)
     assert opened(two, sweeper, clock, LONGEST_REOPEN_SECONDS, 3) == [1, 1, 1]
@@ -251,13 +251,13 @@ def test_the_budget_is_that_of_one_gpu(clock: Clock):
     driver = Driver(*(gpu(name) for name in "abc"))
     for name in "abc":
         slow(driver, clock, POWER, f"GPU-{name}", [4.0])
-    assert ups(Sweeper(None, driver.library)) == {f"GPU-{name}": True for name in "abc"}
+    assert ups(Sweeper(nvml(driver.library))) == {f"GPU-{name}": True for name in "abc"}
 
 
 def test_a_lost_gpu_leaves_no_mig_device_that_was_cut_later():
     """A GPU that comes back cut differently has its new devices only."""
     driver = Driver(gpu("a", SMALL))
-    sweeper = Sweeper(None, driver.library)
+    sweeper = Sweeper(nvml(driver.library))
     sweep(sweeper)
     driver.fail("GPU_IS_LOST", None, "GPU-a")
     sweep(sweeper)

@@ -4,12 +4,12 @@ import pytest
 
 from exporter.hardware.sweep import Sweeper
 from exporter.model import GpuReading, Memory, MigReading
-from tests.hardware.making import GIB, LARGE, MIB, SMALL, Driver, gpu, instance, process, refuse
+from tests.hardware.making import GIB, LARGE, MIB, SMALL, Driver, gpu, instance, nvml, process, refuse
 
 
 def read(driver: Driver) -> GpuReading:
     """Return the reading of the one GPU in a first sweep."""
-    return again(Sweeper(None, driver.library))
+    return again(Sweeper(nvml(driver.library)))
 
 
 def again(sweeper: Sweeper) -> GpuReading:
@@ -43,7 +43,11 @@ def test_everything_that_a_mig_device_says():
         memory_slices=4,
         multiprocessors=42,
         processes=(found,),
+        bar1=mig.bar1,
+        engines=mig.engines,
     )
+    assert mig.bar1.used > 0
+    assert (set(mig.engines), mig.engines["copy"]) == ({"copy", "decoder", "encoder", "jpeg", "ofa"}, 3)
     assert (reading.mig_enabled, reading.mig_slices) == (True, 7)
     assert (reading.processes, reading.process_utilization, reading.utilization_percent) == (None, None, None)
     assert reading.power_milliwatts is not None
@@ -51,7 +55,7 @@ def test_everything_that_a_mig_device_says():
 
 def test_sparse_slots_are_all_asked():
     """Devices sit at the slots of their placement; the empty ones between end nothing and are no failure."""
-    sweeper = Sweeper(None, Driver(gpu("a", SMALL, LARGE)).library)
+    sweeper = Sweeper(nvml(Driver(gpu("a", SMALL, LARGE)).library))
     assert list(migs(again(sweeper))) == ["MIG-large", "MIG-small"]
     assert not sweeper.calls.errors
 
@@ -59,7 +63,7 @@ def test_sparse_slots_are_all_asked():
 def test_a_gpu_that_is_cut_anew_is_seen_at_the_next_sweep():
     """New devices appear with their own facts and the old ones are gone, without a restart or a failure."""
     driver = Driver(gpu("a", SMALL, LARGE))
-    sweeper = Sweeper(None, driver.library)
+    sweeper = Sweeper(nvml(driver.library))
     assert set(migs(again(sweeper))) == {"MIG-small", "MIG-large"}
     other = instance(
         "other", gi=2, start=0, profile="2g.4gb", memory_bytes="3712 MiB", size=2, multiprocessors=28
@@ -78,7 +82,7 @@ def test_a_gpu_that_is_cut_anew_is_seen_at_the_next_sweep():
 def test_ids_and_uuid_that_are_given_again_do_not_bring_old_facts_back():
     """A device cut anew in the same place may get the same numbers and uuid: its profile tells it apart."""
     driver = Driver(gpu("a", LARGE))
-    sweeper = Sweeper(None, driver.library)
+    sweeper = Sweeper(nvml(driver.library))
     assert again(sweeper).mig[0].instance_slices == 3
     driver.become(gpu("a", LARGE | {"profile": "4g.8gb", "multiprocessors": 56}))
     [mig] = again(sweeper).mig
@@ -88,7 +92,7 @@ def test_ids_and_uuid_that_are_given_again_do_not_bring_old_facts_back():
 def test_fixed_facts_of_a_device_are_asked_once():
     """What cannot change while it exists is asked at the first sweep; handles are asked for at each one."""
     driver = Driver(gpu("a", SMALL))
-    sweeper = Sweeper(None, driver.library)
+    sweeper = Sweeper(nvml(driver.library))
     for _ in range(3):
         again(sweeper)
     assert driver.asked("nvmlDeviceGetAttributes_v2", "MIG-small") == 1
@@ -99,7 +103,7 @@ def test_facts_that_failed_are_asked_again():
     """A device whose facts could not be read has its memory now and its facts at the next sweep."""
     driver = Driver(gpu("a", SMALL))
     driver.fail("UNKNOWN", "nvmlDeviceGetAttributes_v2")
-    sweeper = Sweeper(None, driver.library)
+    sweeper = Sweeper(nvml(driver.library))
     [mig] = again(sweeper).mig
     assert (mig.instance_slices, mig.memory_slices, mig.profile) == (None, None, "1g.2gb")
     assert mig.memory is not None
@@ -110,7 +114,7 @@ def test_facts_that_failed_are_asked_again():
 def test_what_was_not_supported_is_asked_anew_when_the_gpu_is_cut_differently():
     """A whole GPU has utilization that a cut one has not; cutting it, or undoing that, starts afresh."""
     driver = Driver(gpu("a", SMALL))
-    sweeper = Sweeper(None, driver.library)
+    sweeper = Sweeper(nvml(driver.library))
     for asked in (1, 1):
         assert again(sweeper).utilization_percent is None
         assert driver.asked("nvmlDeviceGetUtilizationRates", "GPU-a") == asked
@@ -124,7 +128,7 @@ def test_what_was_not_supported_is_asked_anew_when_the_gpu_is_cut_differently():
 def test_mig_that_is_turned_off_while_nothing_was_cut_is_a_change_too():
     """Utilization comes back when MIG is turned off on a GPU that had no MIG devices."""
     driver = Driver(gpu("a", mig={"enabled": True}))
-    sweeper = Sweeper(None, driver.library)
+    sweeper = Sweeper(nvml(driver.library))
     assert again(sweeper).utilization_percent is None
     driver.become(gpu("a", mig={"enabled": False}))
     assert again(sweeper).utilization_percent == 0
@@ -135,7 +139,7 @@ def test_a_device_s_own_unsupported_calls_are_remembered_for_it():
     silent = [f"nvmlDeviceGetComputeRunningProcesses_{version}" for version in ("v2", "v3")]
     quiet = SMALL | {"unsupported": silent}
     driver = Driver(gpu("a", quiet, LARGE), host_processes=[process(41, "MIG-large")])
-    sweeper = Sweeper(None, driver.library)
+    sweeper = Sweeper(nvml(driver.library))
     for _ in range(2):
         found = migs(again(sweeper))
     assert driver.asked("nvmlDeviceGetComputeRunningProcesses_v3", "MIG-small") == 1
@@ -149,7 +153,7 @@ def test_a_failing_reading_of_a_device_costs_that_reading():
     driver = Driver(gpu("a", SMALL, LARGE))
     for function in ("nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2"):
         driver.fail("NO_PERMISSION", function, "MIG-small")
-    sweeper = Sweeper(None, driver.library)
+    sweeper = Sweeper(nvml(driver.library))
     found = migs(again(sweeper))
     assert found["MIG-small"].memory is None
     assert (found["MIG-small"].processes, found["MIG-small"].memory_slices) == ((), 1)

@@ -4,7 +4,7 @@ import pytest
 
 from exporter.hardware.sweep import Sweeper
 from exporter.model import GpuReading
-from tests.hardware.making import LARGE, SMALL, Driver, gpu, process, refuse, sweep
+from tests.hardware.making import LARGE, SMALL, Driver, gpu, nvml, process, refuse, sweep
 
 MODE = "nvmlDeviceGetMigMode"
 SLOTS = "nvmlDeviceGetMaxMigDeviceCount"
@@ -31,9 +31,9 @@ def layout(reading: GpuReading) -> tuple[bool | None, int | None, list[str] | No
 def test_mig_without_devices_is_not_mig_without_answer():
     """A GPU that is not cut has none; one that never said how many slots it has has unknown ones."""
     driver = Driver(gpu("a", mig={"enabled": True}))
-    assert layout(again(Sweeper(None, driver.library))) == (True, 7, [], True)
+    assert layout(again(Sweeper(nvml(driver.library)))) == (True, 7, [], True)
     driver.fail("UNKNOWN", SLOTS)
-    sweeper = Sweeper(None, driver.library)
+    sweeper = Sweeper(nvml(driver.library))
     for _ in range(2):
         assert layout(again(sweeper)) == (True, None, None, False)
     driver.recover()
@@ -44,7 +44,7 @@ def test_a_mode_that_was_never_told_is_unknown():
     """It is neither on nor off, until it is told."""
     driver = Driver(gpu("a", SMALL))
     driver.fail("UNKNOWN", MODE)
-    sweeper = Sweeper(None, driver.library)
+    sweeper = Sweeper(nvml(driver.library))
     for _ in range(2):
         assert layout(again(sweeper)) == (None, None, None, False)
     driver.recover()
@@ -55,7 +55,7 @@ def test_a_mode_that_was_never_told_is_unknown():
 def test_a_layout_that_is_not_told_is_that_of_the_last_sweep(function: str):
     """The MIG devices stay without values, and the GPU's other readings are not touched."""
     driver = Driver(gpu("a", SMALL, LARGE), host_processes=[process(41, "MIG-small")])
-    sweeper = Sweeper(None, driver.library)
+    sweeper = Sweeper(nvml(driver.library))
     again(sweeper)
     driver.fail("UNKNOWN", function)
     for _ in range(2):
@@ -75,7 +75,7 @@ def test_a_layout_that_is_not_told_is_that_of_the_last_sweep(function: str):
 def test_a_mode_that_is_not_told_of_a_whole_gpu_is_unknown():
     """A GPU that was whole has no MIG devices to keep; it may have been cut since."""
     driver = Driver(gpu("a", mig={"enabled": False}), host_processes=[process(41, "GPU-a")])
-    sweeper = Sweeper(None, driver.library)
+    sweeper = Sweeper(nvml(driver.library))
     assert layout(again(sweeper)) == (False, None, [], True)
     driver.fail("UNKNOWN", MODE)
     assert layout(again(sweeper)) == (None, None, None, False)
@@ -88,7 +88,7 @@ def test_a_device_that_cannot_be_found_does_not_hide_its_neighbours(function: st
     driver = Driver(gpu("a", SMALL, LARGE))
     failing = {"MIG-large"}
     refuse(driver, function, code, failing)
-    sweeper = Sweeper(None, driver.library)
+    sweeper = Sweeper(nvml(driver.library))
     for _ in range(2):
         assert layout(again(sweeper)) == (True, 7, ["MIG-small"], code == 3)
     failing.clear()
@@ -102,7 +102,7 @@ def test_a_device_that_is_not_told_any_more_stays_beside_fresh_neighbours(functi
     driver = Driver(gpu("a", SMALL, LARGE), host_processes=[process(41, "MIG-small")])
     failing: set[str] = set()
     refuse(driver, function, code, failing)
-    sweeper = Sweeper(None, driver.library)
+    sweeper = Sweeper(nvml(driver.library))
     before = again(sweeper)
     failing.add("MIG-large")
     for _ in range(2):
@@ -121,7 +121,7 @@ def test_a_device_cut_anew_in_a_known_place_takes_it():
     driver = Driver(gpu("a", SMALL, LARGE))
     failing: set[str] = set()
     refuse(driver, SLOT_CALLS[0], 999, failing)
-    sweeper = Sweeper(None, driver.library)
+    sweeper = Sweeper(nvml(driver.library))
     again(sweeper)
     failing.add("MIG-small")
     driver.become(gpu("a", SMALL, LARGE | {"uuid": "MIG-other"}))
@@ -134,7 +134,7 @@ def test_a_device_beside_one_that_is_not_told_still_shares_its_memory():
     driver = Driver(gpu("a", *halves, SMALL))
     failing: set[str] = set()
     refuse(driver, SLOT_CALLS[1], 999, failing)
-    sweeper = Sweeper(None, driver.library)
+    sweeper = Sweeper(nvml(driver.library))
     again(sweeper)
     failing.add("MIG-1")
     shared = {device.uuid: device.memory_shared for device in again(sweeper).mig}
@@ -144,7 +144,7 @@ def test_a_device_beside_one_that_is_not_told_still_shares_its_memory():
 def test_mig_that_is_turned_off_takes_the_devices_along():
     """A mode that is told to be off is no lack of an answer."""
     driver = Driver(gpu("a", SMALL))
-    sweeper = Sweeper(None, driver.library)
+    sweeper = Sweeper(nvml(driver.library))
     again(sweeper)
     driver.become(gpu("a", mig={"enabled": False}))
     assert layout(again(sweeper)) == (False, None, [], True)
@@ -155,7 +155,7 @@ def test_errors_of_mig_devices_are_those_of_their_gpu():
     driver = Driver(gpu("a", SMALL), gpu("b", LARGE))
     for name in ("MIG-small", "MIG-large"):
         driver.fail("UNKNOWN", "nvmlDeviceGetAttributes_v2", name)
-    sweeper = Sweeper(None, driver.library)
+    sweeper = Sweeper(nvml(driver.library))
     sweep(sweeper)
     assert {device for device, _, _ in sweeper.calls.errors} == {"GPU-a", "GPU-b"}
     assert sweeper.calls.parents == {"MIG-small": "GPU-a", "MIG-large": "GPU-b"}

@@ -7,9 +7,10 @@ import pynvml
 import pytest
 
 from exporter.hardware.calls import Calls, DeviceLostError, DriverGoneError
-from exporter.hardware.device import memory_temperature, readings
+from exporter.hardware.device import DeviceReader
 from exporter.hardware.library import DriverError, Library
 from exporter.hardware.processes import UtilizationReader, running
+from exporter.model import Memory
 from tests.hardware.tiny import (
     HANDLE,
     NOT_AVAILABLE,
@@ -25,6 +26,11 @@ from tests.hardware.tiny import (
 
 GPU = "GPU-a"
 SAMPLES = "nvmlDeviceGetProcessUtilization"
+
+
+def memory_of(calls: Calls) -> Memory | None:
+    """Return the frame buffer of a reading."""
+    return DeviceReader().read(calls, GPU, HANDLE)[0].get("memory")
 
 
 def test_an_error_that_says_success_means_that_there_is_nothing():
@@ -123,27 +129,6 @@ def test_bytes_become_text():
     assert calls.ask(GPU, "nvmlDeviceGetGspFirmwareVersion", HANDLE) == "550.90.07"
 
 
-@pytest.mark.parametrize("kind", [pynvml.NVML_VALUE_TYPE_DOUBLE, pynvml.NVML_VALUE_TYPE_UNSIGNED_INT])
-def test_memory_temperature_is_read_from_the_member_that_holds_it(kind: int):
-    """The value is an unsigned integer, also where a driver says that it is of another type."""
-
-    def values(_handle: Any, _count: Any, entries: Any) -> int:
-        entry = entries._obj[0]
-        entry.valueType, entry.nvmlReturn, entry.value.uiVal = kind, 0, 75
-        return 0
-
-    calls = installed(nvmlDeviceGetFieldValues=values)
-    assert calls.ask(GPU, "nvmlDeviceGetFieldValues", HANDLE, (82,))[0].fieldId == 82
-    assert readings(calls, GPU, HANDLE)["memory_temperature_celsius"] == 75
-
-
-def test_a_field_value_has_an_error_of_its_own():
-    """A field that the board does not have fails inside a call that succeeds."""
-    entry = pynvml.c_nvmlFieldValue_t()
-    entry.nvmlReturn, entry.value.uiVal = pynvml.NVML_ERROR_NOT_SUPPORTED, 75
-    assert memory_temperature([entry]) is None
-
-
 def test_the_second_version_of_memory_is_asked_with_its_mark():
     """The struct must carry its version; then used and reserved are told apart."""
     marks = []
@@ -153,7 +138,7 @@ def test_the_second_version_of_memory_is_asked_with_its_mark():
         return fills(total=1000, reserved=100, used=300, free=600)(reference)
 
     calls = installed(nvmlDeviceGetMemoryInfo_v2=info, nvmlDeviceGetMemoryInfo=answers(999))
-    memory = readings(calls, GPU, HANDLE)["memory"]
+    memory = memory_of(calls)
     assert marks == [0x02000028]
     assert (memory.total, memory.used, memory.free, memory.reserved) == (1000, 300, 600, 100)
 
@@ -162,7 +147,7 @@ def test_the_second_version_of_memory_is_asked_with_its_mark():
 def test_memory_comes_from_the_first_version_where_there_is_no_second(newer: dict[str, Any]):
     """An old driver lacks the call or refuses its struct; used then includes what is reserved."""
     calls = installed(nvmlDeviceGetMemoryInfo=fills(total=1000, used=400, free=600), **newer)
-    memory = readings(calls, GPU, HANDLE)["memory"]
+    memory = memory_of(calls)
     assert (memory.total, memory.used, memory.free, memory.reserved) == (1000, 400, 600, None)
     assert not calls.errors
 
@@ -171,7 +156,7 @@ def test_a_failure_of_the_second_version_does_not_change_what_used_means():
     """After an error that may pass, the memory of this sweep is unknown: version one counts otherwise."""
     older = fills(total=1000, used=400, free=600)
     calls = installed(nvmlDeviceGetMemoryInfo_v2=answers(999), nvmlDeviceGetMemoryInfo=older)
-    assert readings(calls, GPU, HANDLE)["memory"] is None
+    assert memory_of(calls) is None
     assert sum(calls.errors.values()) == 1
 
 

@@ -13,15 +13,22 @@ import pytest
 
 from exporter.hardware import NvmlSource
 from exporter.model import (
+    Bar1,
     DeviceProcess,
     DriverInfo,
+    Ecc,
+    EncoderSessions,
     GpuIdentity,
     GpuReading,
     HardwareReading,
     Memory,
     MigReading,
+    Nvlink,
+    PeerLink,
+    Repairs,
+    Topology,
 )
-from tests.hardware.making import GIB
+from tests.hardware.making import GIB, MIB, nvml
 
 SOURCE = Path(__file__).with_name("stub_nvml.c")
 FLAGS = ("-shared", "-fPIC", "-O1")
@@ -65,7 +72,7 @@ def stub(compiled: Path) -> Iterator[Stub]:
 
 async def swept(stub: Stub) -> HardwareReading:
     """Sweep once with a source of its own."""
-    source = NvmlSource(path=stub.path)
+    source = NvmlSource(nvml(path=stub.path))
     reading = await source.read()
     await source.close()
     return reading
@@ -91,14 +98,48 @@ async def test_every_figure_of_a_whole_gpu(stub: Stub):
             architecture="Hopper",
         ),
         memory=Memory(total=16 * GIB, reserved=1 * GIB, free=12 * GIB, used=3 * GIB),
+        bar1=Bar1(total=256 * MIB, used=5),
         utilization_percent=63,
         memory_copy_percent=21,
+        encoder_sessions=EncoderSessions(count=3, average_fps=31, average_latency_microseconds=903),
         power_milliwatts=111_222,
+        power_parts_milliwatts={"average": 110_000, "memory": 110_002},
+        power_limits_milliwatts={"min": 100_000, "max": 320_000},
         energy_millijoules=5_000_000_000_123,
         temperature_celsius=58,
         memory_temperature_celsius=71,
+        temperature_margin_celsius=-4,
+        temperature_limits_celsius={"shutdown": -8},
         clocks_megahertz={"graphics": 1000, "sm": 1001, "memory": 1002, "video": 1003},
+        violations_nanoseconds={"power": 4_000_000_000_074, "thermal": 75},
         pcie_replays=17,
+        traffic_bytes={
+            "pcie_transmit": 5_000_000_000_197,
+            "pcie_receive": 5_000_000_000_198,
+            "nvlink_transmit": 7 * 1024,
+        },
+        nvlink=Nvlink(links=2, active=1),
+        ecc=Ecc(
+            errors={("corrected", "volatile"): 6_000_000_000_003},
+            by_location={
+                (severity, scope, location): 9_000_000_000_000 + place
+                for severity, scope, location, place in (
+                    ("corrected", "volatile", "dram", 2),
+                    ("corrected", "volatile", "sram", 7),
+                    ("corrected", "aggregate", "dram", 12),
+                    ("corrected", "aggregate", "sram", 17),
+                    ("uncorrected", "volatile", "dram", 102),
+                    ("uncorrected", "volatile", "sram", 107),
+                    ("uncorrected", "aggregate", "dram", 112),
+                    ("uncorrected", "aggregate", "sram", 117),
+                )
+            },
+        ),
+        repairs=Repairs(
+            remapped_rows={"corrected": 142},
+            row_banks={"max": 640, "high": 1, "partial": 2, "low": 3, "none": 4},
+        ),
+        topology=Topology(numa_node=0, cpus="0-3,64"),
         compute_mode="exclusive_process",
         mig_enabled=False,
         processes=(
@@ -125,6 +166,8 @@ async def test_every_figure_of_a_gpu_that_is_cut(stub: Stub):
             instance_slices=4,
             memory_slices=4,
             multiprocessors=56,
+            bar1=Bar1(total=256 * MIB, used=1),
+            engines={"copy": 4, "decoder": 2, "encoder": 11, "jpeg": 12, "ofa": 13},
             processes=(DeviceProcess(pid=2001, memory=4 * GIB, kinds=frozenset({"compute"})),),
         ),
         MigReading(
@@ -137,9 +180,25 @@ async def test_every_figure_of_a_gpu_that_is_cut(stub: Stub):
             instance_slices=3,
             memory_slices=4,
             multiprocessors=14,
+            bar1=Bar1(total=256 * MIB, used=2),
+            engines={"copy": 3, "decoder": 1, "encoder": 21, "jpeg": 22, "ofa": 23},
             processes=(),
         ),
     )
+
+
+async def test_ways_between_gpus(stub: Stub):
+    """The handle of the other GPU, the masks and the far end of a link cross into C and back."""
+    source = NvmlSource(nvml(path=stub.path))
+    await source.read()
+    one, other = (await source.read()).gpus
+    assert one.topology == Topology(
+        numa_node=0, cpus="0-3,64", peers={"GPU-1": PeerLink(pcie="PXB", nvlinks=1)}
+    )
+    assert other.topology == Topology(
+        numa_node=1, cpus="4-7,64", peers={"GPU-0": PeerLink(pcie="PXB", nvlinks=1)}
+    )
+    await source.close()
 
 
 async def test_what_a_library_lacks_is_no_failure(stub: Stub):
@@ -156,7 +215,7 @@ async def test_what_a_library_lacks_is_no_failure(stub: Stub):
 
 async def test_samples_are_asked_for_from_the_last_one_on(stub: Stub):
     """The time stamp arrives in C as it was passed: after the newest sample there is nothing newer."""
-    source = NvmlSource(path=stub.path)
+    source = NvmlSource(nvml(path=stub.path))
     assert (await source.read()).gpus[0].process_utilization == {1001: 44, 1002: 12}
     assert (await source.read()).gpus[0].process_utilization == {}
     await source.close()
@@ -164,7 +223,7 @@ async def test_samples_are_asked_for_from_the_last_one_on(stub: Stub):
 
 async def test_the_driver_is_opened_once_and_closed_once(stub: Stub):
     """However many sweeps there are, it is told goodbye as often as hello."""
-    source = NvmlSource(path=stub.path)
+    source = NvmlSource(nvml(path=stub.path))
     for _ in range(3):
         await source.read()
         assert stub.get("opened") == 1
@@ -186,7 +245,7 @@ async def test_the_driver_is_found_where_it_lies_on_a_kubernetes_node(
 async def test_the_loop_goes_on_while_the_driver_takes_its_time(stub: Stub):
     """A call of 150 ms on each of two GPUs holds up nothing but its own thread."""
     stub.set("sleep_milliseconds", 150)
-    source = NvmlSource(path=stub.path)
+    source = NvmlSource(nvml(path=stub.path))
     started = time.monotonic()
     reading = asyncio.ensure_future(source.read())
     ticks = 0
@@ -210,7 +269,7 @@ async def stuck(stub: Stub) -> bool:
 async def test_a_call_that_does_not_return_leaves_what_was_read_before_it(stub: Stub):
     """The GPU before it is published, the deadline of the caller holds, and all is read once it returns."""
     stub.set("blocked_gpu", 1)
-    source = NvmlSource(path=stub.path)
+    source = NvmlSource(nvml(path=stub.path))
     reading = asyncio.ensure_future(source.read())
     assert await stuck(stub)
     with pytest.raises(TimeoutError):

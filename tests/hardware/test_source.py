@@ -12,7 +12,7 @@ import pytest
 
 from exporter.hardware import NvmlSource
 from exporter.hardware.library import DriverError
-from tests.hardware.making import Driver, gpu
+from tests.hardware.making import Driver, gpu, nvml
 
 POWER = "nvmlDeviceGetPowerUsage"
 PATIENCE = 5.0
@@ -58,10 +58,11 @@ def published(source: NvmlSource) -> dict[str, float]:
 
 async def test_a_sweep_is_read_and_published(three: Driver):
     """What read returns is what everybody sees."""
-    source = NvmlSource(library=three.library)
+    source = NvmlSource(nvml(library=three.library))
     assert source.latest is None
     reading = await source.read()
-    assert reading is source.latest
+    assert source.latest is not None
+    assert reading.gpus == source.latest.gpus
     assert [each.identity.uuid for each in reading.gpus] == ["GPU-a", "GPU-b", "GPU-c"]
     assert (reading.gpu_count, reading.driver.driver_version, reading.errors) == (3, "550.90.07", {})
     await source.close()
@@ -69,7 +70,7 @@ async def test_a_sweep_is_read_and_published(three: Driver):
 
 async def test_gpus_that_were_read_before_a_hang_are_published(three: Driver):
     """In the first sweep that is those before the GPU that hangs; the call itself does not come back."""
-    source = NvmlSource(library=three.library)
+    source = NvmlSource(nvml(library=three.library))
     reading = await stuck(three, source)
     assert list(published(source)) == ["GPU-a"]
     assert not reading.done()
@@ -80,7 +81,7 @@ async def test_gpus_that_were_read_before_a_hang_are_published(three: Driver):
 
 async def test_in_a_hang_each_gpu_keeps_the_time_of_its_own_reading(three: Driver):
     """The GPU before the hang is as of now, the others are as old as they are."""
-    source = NvmlSource(library=three.library)
+    source = NvmlSource(nvml(library=three.library))
     await source.read()
     before = published(source)
     reading = await stuck(three, source)
@@ -94,7 +95,7 @@ async def test_in_a_hang_each_gpu_keeps_the_time_of_its_own_reading(three: Drive
 
 async def test_there_is_one_thread_however_often_it_is_polled(three: Driver):
     """A poll that is given up starts no second thread beside the one that hangs."""
-    source = NvmlSource(library=three.library)
+    source = NvmlSource(nvml(library=three.library))
     reading = await stuck(three, source)
     for _ in range(10):
         with pytest.raises(TimeoutError):
@@ -110,7 +111,7 @@ async def test_there_is_one_thread_however_often_it_is_polled(three: Driver):
 
 async def test_a_source_that_is_closed_leaves_nothing_behind(three: Driver):
     """The driver is shut down once and the thread ends."""
-    source = NvmlSource(library=three.library)
+    source = NvmlSource(nvml(library=three.library))
     await source.read()
     [thread] = workers()
     async with asyncio.timeout(PATIENCE):
@@ -123,13 +124,13 @@ async def test_a_source_that_is_closed_leaves_nothing_behind(three: Driver):
 async def test_a_source_that_was_never_read_can_be_closed(three: Driver):
     """There is nothing to shut down then."""
     async with asyncio.timeout(PATIENCE):
-        await NvmlSource(library=three.library).close()
+        await NvmlSource(nvml(library=three.library)).close()
     assert three.library.total_calls == 0
 
 
 async def test_closing_while_the_driver_hangs_can_be_given_up(three: Driver):
     """Close waits for the driver, so that its caller sets the limit; it is done when the driver is back."""
-    source = NvmlSource(library=three.library)
+    source = NvmlSource(nvml(library=three.library))
     await stuck(three, source)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(source.close(), 0.02)
@@ -144,13 +145,13 @@ async def test_closing_while_the_driver_hangs_can_be_given_up(three: Driver):
 PROGRAM = """
 import asyncio
 from exporter.hardware import NvmlSource
-from tests.hardware.making import Driver
+from tests.hardware.making import Driver, nvml
 
 async def main():
     driver = Driver()
     driver.hang("nvmlDeviceGetPowerUsage")
     try:
-        await asyncio.wait_for(NvmlSource(library=driver.library).read(), 0.05)
+        await asyncio.wait_for(NvmlSource(nvml(library=driver.library)).read(), 0.05)
     except TimeoutError:
         print("gave up")
 
@@ -182,7 +183,7 @@ async def refusal(source: NvmlSource) -> DriverError:
 async def test_a_library_that_does_not_exist_is_named_with_its_flag(tmp_path: Path):
     """A wrong --nvml-library says which flag and which file."""
     path = tmp_path / "libnvidia-ml.so.1"
-    error = await refusal(NvmlSource(path=path))
+    error = await refusal(NvmlSource(nvml(path=path)))
     assert error.reason == "LibraryNotFound"
     assert f"--nvml-library {path}" in str(error)
 
@@ -191,12 +192,12 @@ async def test_a_file_that_is_no_library_is_refused(tmp_path: Path):
     """So is a file that the loader cannot read."""
     path = tmp_path / "libnvidia-ml.so.1"
     path.write_text("no library")
-    assert "--nvml-library" in str(await refusal(NvmlSource(path=path)))
+    assert "--nvml-library" in str(await refusal(NvmlSource(nvml(path=path))))
 
 
 async def test_a_library_that_is_no_nvml_is_refused():
     """A library without NVML's functions is found out when it is opened, and the remedy is told."""
-    error = await refusal(NvmlSource(path=Path(find_library("c") or "libc.so.6")))
+    error = await refusal(NvmlSource(nvml(path=Path(find_library("c") or "libc.so.6"))))
     assert error.reason == "FunctionNotFound"
     assert "--nvml-library" in str(error)
 
@@ -223,29 +224,30 @@ async def test_a_node_without_a_driver_says_what_to_do(monkeypatch: pytest.Monke
 async def test_a_driver_that_cannot_be_opened_says_why(three: Driver, code: str, reason: str, remedy: str):
     """The reason is the error's name, a stable word to count by; the text is for people."""
     three.fail(code, "nvmlInitWithFlags")
-    error = await refusal(NvmlSource(library=three.library))
+    error = await refusal(NvmlSource(nvml(library=three.library)))
     assert error.reason == reason
     assert remedy in str(error)
 
 
 async def test_a_failed_sweep_leaves_what_was_read_before_it(three: Driver):
     """A driver that goes takes nothing back; how old the readings are is written on them."""
-    source = NvmlSource(library=three.library)
+    source = NvmlSource(nvml(library=three.library))
     before = await source.read()
     three.fail("DRIVER_NOT_LOADED", "nvmlDeviceGetCount_v2")
     with pytest.raises(DriverError):
         await source.read()
-    assert source.latest is before
+    assert source.latest is not None
+    assert source.latest.gpus == before.gpus
     await source.close()
 
 
 async def test_the_binding_is_left_as_it_was_found(three: Driver):
     """A library that somebody else gave it comes back after closing, and after a failure to open."""
     others = pynvml.nvmlLib = Driver().library
-    source = NvmlSource(library=three.library)
+    source = NvmlSource(nvml(library=three.library))
     await source.read()
     await source.close()
     assert pynvml.nvmlLib is others
     three.fail("DRIVER_NOT_LOADED", "nvmlInitWithFlags")
-    await refusal(NvmlSource(library=three.library))
+    await refusal(NvmlSource(nvml(library=three.library)))
     assert pynvml.nvmlLib is others

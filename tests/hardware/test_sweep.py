@@ -7,12 +7,12 @@ import pytest
 from exporter.hardware.sweep import Sweeper
 from exporter.model import DriverInfo, GpuReading, Memory
 from tests.hardware import tiny
-from tests.hardware.making import GIB, MIB, WALL, Clock, Driver, gpu, process, sweep
+from tests.hardware.making import GIB, MIB, WALL, Clock, Driver, gpu, nvml, process, sweep
 
 
 def only(driver: Driver) -> GpuReading:
     """Return the reading of the one GPU in a first sweep."""
-    [reading] = Sweeper(None, driver.library).sweep()
+    [reading] = Sweeper(nvml(driver.library)).sweep()
     return reading
 
 
@@ -22,7 +22,7 @@ def test_everything_that_a_gpu_says(clock: Clock):
         gpu("a", minor=3, compute_mode="exclusive_process", pcie_replays=2),
         host_processes=[process(41, "GPU-a", load={"high": 50})],
     )
-    sweeper = Sweeper(None, driver.library, boot_clock=lambda: 77.5)
+    sweeper = Sweeper(nvml(driver.library, boot_clock=lambda: 77.5, clock=lambda: 77.0))
     [reading] = sweeper.sweep()
     identity = reading.identity
     assert (identity.uuid, identity.index, identity.minor) == ("GPU-a", 0, 3)
@@ -43,7 +43,7 @@ def test_everything_that_a_gpu_says(clock: Clock):
     assert reading.clocks_megahertz["memory"] == 1215
     assert reading.fan_percent >= 30
     assert (reading.mig_enabled, reading.mig, reading.mig_slices) == (False, (), None)
-    assert (reading.read_at, reading.read_monotonic) == (WALL + clock.now, clock.now)
+    assert (reading.read_at, reading.read_monotonic) == (WALL + clock.now, 77.0)
     assert (reading.boot_seconds, reading.sweep, reading.mig_complete) == (77.5, 1, True)
     assert [found.pid for found in reading.processes] == [41]
     assert reading.process_utilization == {41: reading.utilization_percent}
@@ -55,7 +55,7 @@ def test_everything_that_a_gpu_says(clock: Clock):
 
 def test_gpus_are_found_anew_at_every_sweep(driver: Driver):
     """A GPU that is added is there at the next sweep, without a restart."""
-    sweeper = Sweeper(None, driver.library)
+    sweeper = Sweeper(nvml(driver.library))
     assert list(sweep(sweeper)) == ["GPU-a"]
     driver.become(gpu("a"), gpu("b"))
     assert list(sweep(sweeper)) == ["GPU-a", "GPU-b"]
@@ -66,7 +66,7 @@ def test_indices_move_and_readings_follow_their_gpu():
     """What is known of a GPU is known by its uuid, and its index is that of the last sweep."""
     a, b = gpu("a", minor=0), gpu("b", minor=1, fan=70)
     driver = Driver(a, b)
-    sweeper = Sweeper(None, driver.library)
+    sweeper = Sweeper(nvml(driver.library))
     sweep(sweeper)
     driver.become(b, a)
     after = sweep(sweeper)
@@ -84,12 +84,12 @@ def test_one_uuid_is_read_once(driver: Driver):
 
     driver.become(gpu("a"), gpu("b"))
     driver.library.nvmlDeviceGetUUID = uuid
-    assert [reading.identity.uuid for reading in Sweeper(None, driver.library).sweep()] == ["GPU-a"]
+    assert [reading.identity.uuid for reading in Sweeper(nvml(driver.library)).sweep()] == ["GPU-a"]
 
 
 def test_fixed_facts_are_asked_once(driver: Driver):
     """Later sweeps ask for the name no more, but for the uuid, since indices move."""
-    sweeper = Sweeper(None, driver.library)
+    sweeper = Sweeper(nvml(driver.library))
     for _ in range(3):
         sweep(sweeper)
     assert driver.asked("nvmlDeviceGetName", "GPU-a") == 1
@@ -110,7 +110,7 @@ def test_an_old_driver_tells_what_it_can():
         "nvmlSystemGetCudaDriverVersion_v2",
     )
     driver = Driver(missing=missing, host_processes=[process(41, "GPU-a")])
-    sweeper = Sweeper(None, driver.library)
+    sweeper = Sweeper(nvml(driver.library))
     [reading] = sweeper.sweep()
     assert reading.memory == Memory(
         total=16 * GIB, used=(612 + 1024) * MIB, free=16 * GIB - (612 + 1024) * MIB, reserved=None
@@ -126,7 +126,7 @@ def test_an_old_driver_tells_what_it_can():
 def test_a_board_without_sensors_is_up_and_silent():
     """Passive boards have no fan, consumer boards no memory sensor and no serial: None, and no failure."""
     driver = Driver(gpu("a", fan=None, memory_temperature=False, serial=None))
-    sweeper = Sweeper(None, driver.library)
+    sweeper = Sweeper(nvml(driver.library))
     [reading] = sweeper.sweep()
     assert (reading.fan_percent, reading.memory_temperature_celsius, reading.identity.serial) == (None,) * 3
     assert reading.up
@@ -178,7 +178,7 @@ def test_what_a_device_does_not_support_is_asked_once(driver: Driver):
     """The answer is remembered by device: it costs nothing at later sweeps, and the next GPU is asked."""
     silent = ("nvmlDeviceGetPowerUsage", "nvmlDeviceGetProcessUtilization")
     driver.become(gpu("a", unsupported=list(silent)), gpu("b"))
-    sweeper = Sweeper(None, driver.library)
+    sweeper = Sweeper(nvml(driver.library))
     for _ in range(3):
         readings = sweep(sweeper)
     for name in silent:
@@ -204,7 +204,7 @@ def test_one_argument_that_is_not_supported_says_nothing_of_the_others(driver: D
 def test_after_the_driver_was_opened_anew_everything_is_asked_again(driver: Driver):
     """Another driver may support what the one before did not."""
     driver.become(gpu("a", unsupported=["nvmlDeviceGetPowerUsage"]))
-    sweeper = Sweeper(None, driver.library)
+    sweeper = Sweeper(nvml(driver.library))
     assert sweep(sweeper)["GPU-a"].power_milliwatts is None
     sweeper.close()
     driver.become(gpu("a"))
@@ -214,6 +214,6 @@ def test_after_the_driver_was_opened_anew_everything_is_asked_again(driver: Driv
 def test_a_node_without_gpus_is_a_reading_too(driver: Driver):
     """A driver that counts none is no failure."""
     driver.become()
-    sweeper = Sweeper(None, driver.library)
+    sweeper = Sweeper(nvml(driver.library))
     assert sweep(sweeper) == {}
     assert sweeper.gpu_count == 0

@@ -12,6 +12,7 @@ from packaging.requirements import Requirement
 
 from exporter.metrics_docs import metrics_markdown
 from exporter.settings import settings_markdown
+from exporter.xids import xids_markdown
 
 ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -83,7 +84,8 @@ def test_every_dependency_has_its_reason() -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "make"), [("metrics.md", metrics_markdown), ("settings.md", settings_markdown)]
+    ("page", "make"),
+    [("metrics.md", metrics_markdown), ("settings.md", settings_markdown), ("xids.md", xids_markdown)],
 )
 def test_reference_pages_are_in_step(page, make) -> None:
     """The committed reference pages are what the tables say; ``make docs`` makes it so."""

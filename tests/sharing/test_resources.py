@@ -42,7 +42,7 @@ def test_names_of_the_plugin(resource: str):
         "nvidia.com/mig-1g.5gb/x",
         "Xnvidia.com/gpu",
         "nvidia.com/gpu\n",
-        "amd.com/gpu",
+        "amd.com/nic",
         "gpu.intel.com/i915",
         "aliyun.com/gpu-mem",
         "tencent.com/vcuda-core",

@@ -1,0 +1,141 @@
+"""One poll's parts put together to a snapshot, with what is kept from poll to poll."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from exporter.accounting import Coverage, Ledger
+from exporter.attribution import Attribution, attribute
+from exporter.event_rows import event_rows
+from exporter.model import (
+    Allocations,
+    CollectorHealth,
+    ContainerRow,
+    EventRow,
+    GpuReading,
+    GpuRow,
+    HardwareReading,
+    NodeRow,
+    Snapshot,
+    Workloads,
+)
+from exporter.rates import ClockEvents, NvlinkRates
+from exporter.settings import Settings
+from exporter.sharing import HostDevices, resolve_holdings, vgpu_rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What a snapshot is made of; None is a source that has not answered.
+
+    ``gpus`` are those that can be shown, ``hardware`` is what the drivers say of the node as a whole.
+    """
+
+    gpus: tuple[GpuReading, ...] = ()
+    hardware: HardwareReading | None = None
+    allocations: Allocations | None = None
+    workloads: Workloads | None = None
+    host_devices: HostDevices | None = None
+
+
+class Assembly:
+    """Makes the snapshots of one node; ``demo`` marks those whose numbers are made up."""
+
+    def __init__(self, settings: Settings, *, demo: bool) -> None:
+        self._settings = settings
+        self._demo = demo
+        self._coverage = Coverage()
+        self._ledger = Ledger(longest_gap=settings.stale_after)
+        self._inconsistent: Counter[tuple[str, str, str]] = Counter()
+        self._nvlink = NvlinkRates()
+        self._clocks = ClockEvents()
+        self._events: tuple[EventRow, ...] = ()
+        self._containers: tuple[ContainerRow, ...] = ()
+        self._sequence = 0
+
+    def first(self, timestamp: float) -> Snapshot:
+        """Give the snapshot from before the first poll."""
+        node = NodeRow(name=self._settings.node_name)
+        return Snapshot(timestamp=timestamp, sequence=0, node=node, demo=self._demo)
+
+    def empty(self, timestamp: float, collectors: Iterable[CollectorHealth], reason: str) -> Snapshot:
+        """Give a snapshot that claims nothing, of the time of the last that did."""
+        return Snapshot(
+            timestamp=timestamp,
+            sequence=self._sequence,
+            node=NodeRow(name=self._settings.node_name, process_view_reason=reason),
+            collectors=tuple(replace(health, success=False, message=reason) for health in collectors),
+            demo=self._demo,
+        )
+
+    def snapshot(
+        self, found: Evidence, collectors: Iterable[CollectorHealth], now: float, timestamp: float
+    ) -> Snapshot:
+        """Join one poll's evidence; ``now`` is the clock of what is integrated, ``timestamp`` Unix time."""
+        self._sequence += 1
+        workloads = found.workloads or Workloads(places={}, pods=None, process_view=False)
+        holdings = resolve_holdings(
+            found.gpus, found.allocations, self._settings.resource_pattern, found.host_devices
+        )
+        elapsed, covered = self._coverage.advance(found.gpus, now)
+        stale = frozenset(gpu.identity.uuid for gpu in found.gpus) - covered.keys()
+        attribution = attribute(found.gpus, holdings, workloads, stale)
+        self._count_inconsistent(attribution)
+        unsure = holdings.unresolved_holders if holdings.known else None
+        attribution = self._ledger.advance(attribution, elapsed, covered, timestamp, unsure)
+        recent = found.hardware.recent if found.hardware is not None else ()
+        self._events = event_rows(recent, self._events, (*self._containers, *attribution.containers))
+        self._containers = attribution.containers
+        return Snapshot(
+            timestamp=timestamp,
+            sequence=self._sequence,
+            node=replace(self._node(found, workloads), unresolved=holdings.unresolved),
+            gpus=self._gpu_rows(attribution.gpus, found),
+            migs=attribution.migs,
+            vgpus=vgpu_rows(found.gpus, found.allocations),
+            containers=attribution.containers,
+            events=self._events,
+            collectors=tuple(collectors),
+            demo=self._demo,
+        )
+
+    def _gpu_rows(self, rows: Iterable[GpuRow], found: Evidence) -> tuple[GpuRow, ...]:
+        """Add what a GPU has reported, and what takes more than one reading to know."""
+        rates, clocks = self._nvlink.advance(found.gpus), self._clocks.advance(found.gpus)
+        hardware = found.hardware
+        events = hardware.events if hardware is not None else ()
+        return tuple(
+            replace(
+                row,
+                watched=hardware is not None and row.identity.uuid in hardware.watched,
+                events=tuple(event for event in events if event.uuid == row.identity.uuid),
+                clock_events=clocks.get(row.identity.uuid, {}),
+                nvlink_bytes_per_second=rates.get(row.identity.uuid),
+            )
+            for row in rows
+        )
+
+    def _node(self, found: Evidence, workloads: Workloads) -> NodeRow:
+        hardware, allocations = found.hardware, found.allocations
+        current = hardware is not None and hardware.gpu_count is not None
+        return NodeRow(
+            name=self._settings.node_name,
+            driver=hardware.driver if hardware is not None and current else None,
+            gpu_count=hardware.gpu_count if hardware is not None else None,
+            process_view=workloads.process_view,
+            process_view_reason=workloads.process_view_reason,
+            allocations_read_at=allocations.read_at if allocations is not None else None,
+            nvml_errors=dict(hardware.errors) if hardware is not None else {},
+            inconsistent=dict(self._inconsistent),
+            costs=hardware.costs if hardware is not None else {},
+            released=hardware.released if hardware is not None else "",
+        )
+
+    def _count_inconsistent(self, attribution: Attribution) -> None:
+        """Count contradictions, and forget those of devices that are gone."""
+        self._inconsistent.update(attribution.inconsistent)
+        present = {(row.identity.uuid, "") for row in attribution.gpus} | {
+            row.device for row in attribution.migs
+        }
+        for gone in [key for key in self._inconsistent if key[:2] not in present]:
+            del self._inconsistent[gone]

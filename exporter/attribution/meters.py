@@ -1,0 +1,38 @@
+"""Rule 9: what a sharing system measured itself stands in the place of the sums over processes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from exporter.attribution.use import Use
+from exporter.model import ContainerRef, Holding, Meter
+
+
+def with_meters(
+    uses: Mapping[ContainerRef, Use], held: Mapping[ContainerRef, Sequence[Holding]]
+) -> dict[ContainerRef, Use]:
+    """Give each metered holder the figures of its meter, and nobody else those same bytes."""
+    meters = {ref: meter for ref in held if (meter := _meter(held[ref])) is not None}
+    pods = {(ref.namespace, ref.pod) for ref in meters}
+    found = dict(uses)
+    for ref, use in uses.items():
+        if ref in meters:
+            found[ref] = _metered(use, meters[ref])
+        elif not ref.container and (ref.namespace, ref.pod) in pods:
+            # The processes of a pod that could not be told apart: some are those that were metered.
+            found[ref] = Use(processes=use.processes)
+    return found
+
+
+def _meter(holdings: Sequence[Holding]) -> Meter | None:
+    """Return the meter of a container: there is one on a device, by however many resources it is held."""
+    return next((holding.meter for holding in holdings if holding.meter is not None), None)
+
+
+def _metered(use: Use, meter: Meter) -> Use:
+    return replace(
+        use,
+        memory=meter.memory,
+        compute=meter.compute,
+        memory_source="none" if meter.memory is None else meter.source,
+        compute_source="none" if meter.compute is None else meter.source,
+    )

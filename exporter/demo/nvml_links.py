@@ -1,0 +1,111 @@
+"""Functions of the fake driver about PCIe and NVLink: how wide the ways are, and what passes over them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from exporter.demo.boards import BLACKWELL, has_hbm, nvlink_version, pcie_generation
+from exporter.demo.machine import GpuState
+from exporter.demo.meters import Flow, active_nvlinks
+from exporter.demo.nvml_board import GpuDevice
+from exporter.demo.nvml_call import Function, number, numbers, target
+from exporter.demo.nvml_codes import INVALID_ARGUMENT, NOT_SUPPORTED, refuse
+from exporter.demo.nvml_gpu import fill_pci
+from exporter.demo.schema_gpu import Gpu
+
+TO_GPU, TO_SWITCH = 0, 2
+# The counters of nvmlDeviceGetNvLinkErrorCounter.
+ERRORS = ("replay", "recovery", "crc_flit", "crc_data")
+ALL_LINKS = 0xFFFFFFFF
+SWITCH = "0000FFFF:00:00.0"
+SLOWEST_PCIE = 1
+# The KB in which throughput is told.
+KILOBYTE = 1024
+TRANSMIT, RECEIVE = 0, 1
+
+
+def refuse_link(gpu: Gpu, link: int) -> None:
+    """Refuse a question about an NVLink that the board does not have."""
+    if not gpu.links.nvlinks:
+        refuse(NOT_SUPPORTED)
+    if not 0 <= link < gpu.links.nvlinks:
+        refuse(INVALID_ARGUMENT)
+
+
+def is_active(gpu: Gpu, link: int) -> bool:
+    """Say whether an NVLink is up."""
+    refuse_link(gpu, link)
+    return link < active_nvlinks(gpu)
+
+
+def link_bytes(state: GpuState, flow: Flow, link: int) -> int:
+    """Return what has passed over one NVLink, or over all of them together."""
+    if link == ALL_LINKS:
+        refuse_link(state.gpu, 0)
+        return state.totals[flow]
+    return state.totals[flow] // active_nvlinks(state.gpu) if is_active(state.gpu, link) else 0
+
+
+def link_errors(gpu: Gpu, error: str, link: int = 0) -> int:
+    """Return the errors on one NVLink: the first has them all. Later links have other counters."""
+    refuse_link(gpu, link)
+    if gpu.architecture >= BLACKWELL:
+        return refuse(NOT_SUPPORTED)
+    return 0 if link else gpu.links.errors.get(error, 0)
+
+
+def _error_counter(device: GpuDevice, link: int, counter: int) -> int:
+    if not 0 <= counter < len(ERRORS):
+        return refuse(NOT_SUPPORTED)
+    return link_errors(device.state.gpu, ERRORS[counter], link)
+
+
+def _version(device: GpuDevice, link: int) -> int:
+    refuse_link(device.state.gpu, link)
+    return nvlink_version(device.state.gpu)
+
+
+def _peer(gpu: Gpu, link: int) -> str | None:
+    """Return the uuid of the GPU at the other end, None for a switch; no end is known that is neither."""
+    if not is_active(gpu, link):
+        return refuse(NOT_SUPPORTED)
+    ends = [uuid for uuid, count in gpu.links.to.items() for _ in range(count)]
+    if link < len(ends):
+        return ends[link]
+    return None if gpu.links.switch else refuse(NOT_SUPPORTED)
+
+
+def _remote_type(device: GpuDevice, link: int) -> int:
+    return TO_SWITCH if _peer(device.state.gpu, link) is None else TO_GPU
+
+
+def _remote_pci(device: GpuDevice, link: Any, reference: Any) -> None:
+    peer = _peer(device.state.gpu, number(link))
+    fill_pci(target(reference), SWITCH if peer is None else device.state.pci_bus_ids[peer])
+
+
+def _generation(device: GpuDevice) -> int:
+    """Return the generation now: a small board saves power on its link while it has nothing to do."""
+    gpu = device.state.gpu
+    return pcie_generation(gpu) if device.state.utilization or has_hbm(gpu) else SLOWEST_PCIE
+
+
+def _throughput(device: GpuDevice, direction: int) -> int:
+    flows: dict[int, Flow] = {TRANSMIT: "pcie_transmit", RECEIVE: "pcie_receive"}
+    if direction not in flows:
+        return refuse(INVALID_ARGUMENT)
+    return round(device.state.flows[flows[direction]] / KILOBYTE)
+
+
+FUNCTIONS: Mapping[str, Function] = {
+    "nvmlDeviceGetPcieReplayCounter": numbers("gpu", lambda device: device.state.gpu.pcie_replays),
+    "nvmlDeviceGetCurrPcieLinkGeneration": numbers("gpu", _generation),
+    "nvmlDeviceGetMaxPcieLinkGeneration": numbers("gpu", lambda device: pcie_generation(device.state.gpu)),
+    "nvmlDeviceGetCurrPcieLinkWidth": numbers("gpu", lambda device: device.state.gpu.links.pcie_width),
+    "nvmlDeviceGetMaxPcieLinkWidth": numbers("gpu", lambda device: device.state.gpu.links.pcie_width),
+    "nvmlDeviceGetPcieThroughput": numbers("gpu", _throughput),
+    "nvmlDeviceGetNvLinkState": numbers("gpu", lambda device, link: int(is_active(device.state.gpu, link))),
+    "nvmlDeviceGetNvLinkVersion": numbers("gpu", _version),
+    "nvmlDeviceGetNvLinkErrorCounter": numbers("gpu", _error_counter),
+    "nvmlDeviceGetNvLinkRemoteDeviceType": numbers("gpu", _remote_type),
+    "nvmlDeviceGetNvLinkRemotePciInfo_v2": Function("gpu", _remote_pci),
+}

@@ -1,0 +1,111 @@
+"""One file of sysfs, and what it means that it cannot be read."""
+
+import errno
+import os
+import time
+from collections import Counter
+from pathlib import Path
+
+# A file of sysfs has one page, a table of metrics up to a few; nothing longer is what we look for.
+LONGEST = 1 << 16
+# This board, driver or kernel has no such reading: nothing failed.
+ABSENT = frozenset(
+    {
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.ENODEV,
+        errno.ENXIO,
+        errno.EINVAL,
+        errno.EOPNOTSUPP,
+        errno.ENODATA,
+        errno.ESRCH,
+    }
+)
+SYSFS = "sysfs"
+
+
+class CardSlowError(Exception):
+    """A card takes so long to answer that the others would have to wait for it."""
+
+
+class Files:
+    """Reads files whole; None where there is nothing to read.
+
+    ``errors`` counts what failed since start by (GPU uuid, file, name of the error). ``device`` is the uuid
+    of the GPU that is being read. After ``deadline`` (monotonic clock) nothing is read any more, None is no
+    limit: a driver that resets a GPU lets its readers wait.
+    """
+
+    def __init__(self) -> None:
+        self.errors: Counter[tuple[str, str, str]] = Counter()
+        self.device = ""
+        self.deadline: float | None = None
+
+    def content(self, path: Path) -> bytes | None:
+        """Return the bytes of a file; raises CardSlowError once the time for this card is over."""
+        self._check_time(path)
+        try:
+            with path.open("rb", buffering=0) as file:
+                return _whole(file.fileno())
+        except OSError as error:
+            self._note(path, error)
+        return None
+
+    def text(self, path: Path) -> str | None:
+        """Return the text of a file without the blanks around it; an empty file says nothing."""
+        content = self.content(path)
+        return None if content is None else content.decode("utf-8", "replace").strip() or None
+
+    def number(self, path: Path) -> int | None:
+        """Return the whole number that a file holds; one that holds anything else says nothing."""
+        return to_number(self.text(path))
+
+    def names(self, folder: Path) -> tuple[str, ...]:
+        """List a folder in the order of its names; none where there is no folder."""
+        self._check_time(folder)
+        try:
+            return tuple(sorted(entry.name for entry in folder.iterdir()))
+        except OSError as error:
+            self._note(folder, error)
+        return ()
+
+    def failures(self) -> int:
+        """Return how many reads have failed since start."""
+        return sum(self.errors.values())
+
+    def _check_time(self, path: Path) -> None:
+        if self.deadline is not None and time.monotonic() > self.deadline:
+            self._count(path, "TooSlow")
+            raise CardSlowError
+
+    def _note(self, path: Path, error: OSError) -> None:
+        if error.errno not in ABSENT:
+            name = errno.errorcode.get(error.errno or 0, type(error).__name__)
+            self._count(path, name)
+
+    def _count(self, path: Path, error: str) -> None:
+        # The folder of a process is named by its pid: there would be a series for each.
+        name = path.parent.name if path.name.isdecimal() else path.name
+        self.errors[self.device, f"{SYSFS} {name}", error] += 1
+
+
+def to_number(text: str | None) -> int | None:
+    """Read a whole number as the kernel prints them; None for any other text."""
+    if text is None or not text.removeprefix("-").isdecimal() or not text.isascii():
+        return None
+    return int(text) if len(text) <= len(str(1 << 64)) else None
+
+
+def properties(text: str | None, mark: str) -> dict[str, str]:
+    """Read lines of a name and a value with ``mark`` between them."""
+    pairs = (line.partition(mark) for line in (text or "").splitlines())
+    return {name.strip(): value.strip() for name, found, value in pairs if found}
+
+
+def _whole(descriptor: int) -> bytes:
+    parts: list[bytes] = []
+    left = LONGEST
+    while left and (part := os.read(descriptor, left)):
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)

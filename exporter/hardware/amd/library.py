@@ -1,0 +1,129 @@
+"""AMD's own library (``amdsmi``, part of ROCm), where it is installed: it fills what the files left open."""
+
+import contextlib
+import importlib
+import io
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from exporter.hardware.amd.files import Files
+from exporter.model import GpuReading
+from exporter.model.readings import Ecc, EccScope, EccSeverity, PowerLimit
+
+MODULE = "amdsmi"
+MICROJOULES_PER_MILLIJOULE = 1000
+MICROWATTS_PER_MILLIWATT = 1000
+LIMITS: dict[PowerLimit, str] = {
+    "enforced": "power_cap",
+    "default": "default_power_cap",
+    "min": "min_power_cap",
+    "max": "max_power_cap",
+}
+COUNTS: dict[tuple[EccSeverity, EccScope], str] = {
+    ("corrected", "volatile"): "correctable_count",
+    ("uncorrected", "volatile"): "uncorrectable_count",
+}
+
+
+class Library:
+    """amdsmi, opened when a reading first lacks something that it could tell; then kept, or not tried again.
+
+    It is no dependency: without its native half, importing it prints and fails with whatever error.
+    """
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._module: Any = None
+        self._tried = False
+        self._handles: dict[str, Any] = {}
+
+    def fill(self, address: str, reading: GpuReading) -> GpuReading:
+        """Return the reading with what the library knows of the GPU at a PCI address."""
+        lacking = reading.energy_millijoules is None or reading.ecc is None
+        if not reading.up or not (lacking or not reading.power_limits_milliwatts):
+            return reading
+        handle = self._handle(address)
+        if handle is None:
+            return reading
+        if reading.energy_millijoules is None:
+            reading = replace(reading, energy_millijoules=self._energy(handle))
+        if reading.ecc is None:
+            reading = replace(reading, ecc=self._ecc(handle))
+        if not reading.power_limits_milliwatts:
+            reading = replace(reading, power_limits_milliwatts=self._limits(handle))
+        return reading
+
+    def close(self) -> None:
+        """Shut the library down; it is not opened again."""
+        if self._module is not None:
+            self._ask("amdsmi_shut_down")
+        self._module, self._handles = None, {}
+
+    def _handle(self, address: str) -> Any:
+        if not self._tried:
+            self._tried = True
+            self._open()
+        return self._handles.get(address)
+
+    def _open(self) -> None:
+        """Open the library, with its complaints kept off our standard output."""
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):
+                module = importlib.import_module(MODULE)
+                module.amdsmi_init()
+        except Exception:  # noqa: BLE001 - no ROCm here, or none that works: nothing is lost
+            return
+        self._module = module
+        for handle in self._ask("amdsmi_get_processor_handles") or ():
+            address = self._ask("amdsmi_get_gpu_device_bdf", handle)
+            if isinstance(address, str):
+                self._handles[address.lower()] = handle
+
+    def _energy(self, handle: Any) -> int | None:
+        """Return energy in millijoules; the library counts in steps of so many microjoules."""
+
+        def read(told: Any) -> int | None:
+            microjoules = told["energy_accumulator"] * told["counter_resolution"]
+            return _positive(microjoules / MICROJOULES_PER_MILLIJOULE)
+
+        found: int | None = self._told("amdsmi_get_energy_count", handle, read)
+        return found
+
+    def _ecc(self, handle: Any) -> Ecc | None:
+        def read(told: Any) -> Ecc:
+            return Ecc(errors={key: int(told[name]) for key, name in COUNTS.items()})
+
+        found: Ecc | None = self._told("amdsmi_get_gpu_total_ecc_count", handle, read)
+        return found
+
+    def _limits(self, handle: Any) -> dict[PowerLimit, int]:
+        def read(told: Any) -> dict[PowerLimit, int]:
+            limits = {limit: _positive(told[name]) for limit, name in LIMITS.items()}
+            return {limit: value // MICROWATTS_PER_MILLIWATT for limit, value in limits.items() if value}
+
+        return self._told("amdsmi_get_power_cap_info", handle, read) or {}
+
+    def _told(self, name: str, handle: Any, read: Callable[[Any], Any]) -> Any:
+        """Ask, and read the answer; one of another form than this library's says nothing."""
+        answer = self._ask(name, handle)
+        try:
+            return None if answer is None else read(answer)
+        except (KeyError, TypeError, ValueError) as error:
+            self._count(name, error)
+        return None
+
+    def _ask(self, name: str, *arguments: Any) -> Any:
+        try:
+            return getattr(self._module, name)(*arguments)
+        except Exception as error:  # noqa: BLE001 - one question fails, the rest is asked
+            self._count(name, error)
+        return None
+
+    def _count(self, name: str, error: Exception) -> None:
+        self._files.errors[self._files.device, name, type(error).__name__] += 1
+
+
+def _positive(value: float) -> int | None:
+    """Return a whole number; 0 is what the second GPU of a board says, which is metered with the first."""
+    return int(value) if value > 0 else None

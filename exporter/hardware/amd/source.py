@@ -1,0 +1,120 @@
+"""AMD's GPUs as a source of the poller: one worker thread, one hop per sweep.
+
+A read of a file can wait for a driver that is resetting its GPU, in a thread that nothing can end. What was
+read of the other cards before is already published then.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from exporter.hardware.amd.cards import Card, find_cards
+from exporter.hardware.amd.files import CardSlowError, Files
+from exporter.hardware.amd.gpu import CardReader
+from exporter.hardware.amd.kfd import Kfd, KfdReader
+from exporter.model import DriverInfo, GpuReading, HardwareReading
+from exporter.worker import Worker
+
+# A healthy card answers in milliseconds.
+CARD_BUDGET_SECONDS = 5.0
+
+
+class AmdSource:
+    """The node's AMD GPUs through the files of sysfs; on a node without any, one folder is listed.
+
+    ``sys_root`` and ``proc_root`` are where sysfs and the process table lie, ``boot_clock`` gives the boot
+    clock in seconds that process start times are counted in, ``clock`` (seconds) dates the readings.
+    ``latest`` is the newest reading of every GPU, each with its own time.
+    """
+
+    def __init__(
+        self,
+        sys_root: Path,
+        proc_root: Path,
+        boot_clock: Callable[[], float | None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.latest: HardwareReading | None = None
+        self._sys_root = sys_root
+        self._files = Files()
+        self._kfd = KfdReader(self._files, sys_root, proc_root)
+        self._cards = CardReader(self._files, boot_clock or _no_clock, clock)
+        self._worker = Worker("amd")
+        self._driver = DriverInfo()
+        self._slow: set[str] = set()
+        self._number = 0
+
+    async def read(self) -> HardwareReading:
+        """Sweep once, in the worker thread."""
+        return await self._worker.run(self._sweep)
+
+    async def close(self) -> None:
+        """Let go of AMD's library where it was used, and let the thread end."""
+        await self._worker.run(self._cards.library.close)
+        self._worker.stop()
+
+    def _sweep(self) -> HardwareReading:
+        self._number += 1
+        self._files.device = ""
+        found: dict[str, GpuReading] = {}
+        cards = find_cards(self._files, self._sys_root)
+        if cards:
+            self._driver = DriverInfo(
+                driver_version=self._files.text(self._sys_root / "module/amdgpu/version")
+            )
+        for reading in self._all(cards):
+            found[reading.identity.uuid] = reading
+            self._publish(self._older() | found)
+        return self._publish(found)
+
+    def _all(self, cards: list[Card]) -> Iterator[GpuReading]:
+        """Yield the reading of each card; one that kept the others waiting last time has its turn last."""
+        kfd = self._read_kfd() if cards else Kfd()
+        for card in sorted(cards, key=lambda card: (card.address in self._slow, card.index)):
+            reading = self._card(card, kfd)
+            if reading is not None:
+                yield reading
+        present = {card.address for card in cards}
+        for address in [address for address in self._cards.known if address not in present]:
+            yield self._cards.gone(address)
+
+    def _read_kfd(self) -> Kfd:
+        self._files.deadline = time.monotonic() + CARD_BUDGET_SECONDS
+        try:
+            return self._kfd.read()
+        except CardSlowError:
+            return Kfd()
+        finally:
+            self._files.deadline = None
+
+    def _card(self, card: Card, kfd: Kfd) -> GpuReading | None:
+        """Read one card; None for one that never said who it is."""
+        self._slow.discard(card.address)
+        self._files.deadline = time.monotonic() + CARD_BUDGET_SECONDS
+        try:
+            return self._cards.read(card, kfd, self._number)
+        except CardSlowError:
+            self._slow.add(card.address)
+        except Exception as error:  # noqa: BLE001 - whatever one card answers, the others are read
+            self._files.errors[self._files.device, "read", type(error).__name__] += 1
+        finally:
+            self._files.deadline = None
+            self._files.device = ""
+        return self._cards.gone(card.address) if card.address in self._cards.known else None
+
+    def _older(self) -> dict[str, GpuReading]:
+        gpus = self.latest.gpus if self.latest is not None else ()
+        return {reading.identity.uuid: reading for reading in gpus}
+
+    def _publish(self, gpus: dict[str, GpuReading]) -> HardwareReading:
+        self.latest = HardwareReading(
+            driver=self._driver,
+            gpus=tuple(gpus.values()),
+            gpu_count=len(gpus),
+            errors=dict(self._files.errors),
+        )
+        return self.latest
+
+
+def _no_clock() -> None:
+    return None

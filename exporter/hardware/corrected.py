@@ -1,0 +1,21 @@
+"""Calls that the binding makes with arguments of a wrong type, made as the library declares them."""
+
+from collections.abc import Callable, Mapping
+from ctypes import byref, c_ulonglong
+from typing import Any
+
+import pynvml
+
+
+def _frame_buffer_usage(vgpu: int) -> int:
+    """Return the bytes that the guest of a vGPU uses; the binding's own way keeps the lower 32 bits only."""
+    used = c_ulonglong(0)
+    call = pynvml._nvmlGetFunctionPointer("nvmlVgpuInstanceGetFbUsage")  # noqa: SLF001 - there is no public way
+    code = call(vgpu, byref(used))
+    if code != pynvml.NVML_SUCCESS:
+        raise pynvml.NVMLError(code)
+    return used.value
+
+
+CORRECTED: Mapping[str, Callable[..., Any]] = {"nvmlVgpuInstanceGetFbUsage": _frame_buffer_usage}
+"""By the name of the call; they raise as the binding's own do."""

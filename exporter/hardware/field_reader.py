@@ -1,0 +1,118 @@
+"""Asks for the numbered readings of a GPU, all in one call; each has a type and an error of its own."""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pynvml
+
+from exporter.hardware.answers import NOTHING, NOTHING_LONG, Found, enter
+from exporter.hardware.calls import FIELDS, INVALID_ARGUMENT, NOTHING_THERE, UNSUPPORTED, Calls
+from exporter.hardware.fields import ROWS, Field, FieldRow, link_rows
+from exporter.hardware.library import error_name
+
+SUCCESS, DOUBLE = 0, 0
+# By the type that an answer says it has: the member that holds it.
+MEMBERS = {DOUBLE: "dVal", 1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal", 6: "usVal"}
+# What is in a member where there is nothing to tell.
+SENTINELS = {"uiVal": NOTHING, "ulVal": NOTHING_LONG, "ullVal": NOTHING_LONG}
+# What a driver answers that refuses the call for one of the fields in it.
+REFUSED: tuple[()] = ()
+# What an answer says of a field that this GPU or its driver does not have.
+LACKING = UNSUPPORTED | {INVALID_ARGUMENT}
+
+Request = tuple[FieldRow, Field]
+
+
+class FieldReader:
+    """Reads the fields of GPUs; keeps how many NVLinks each has, which decides what to ask."""
+
+    def __init__(self) -> None:
+        self._links: dict[str, int] = {}
+
+    def read(self, calls: Calls, uuid: str, handle: Any, found: Found) -> None:
+        """Enter every field that a GPU tells.
+
+        One call does, but for the first time: then what NVLinks there are is not known yet, nor which of
+        several fields a reading has here.
+        """
+        rows: list[FieldRow] = [*ROWS, *link_rows(self._links.get(uuid, 0))]
+        while rows:
+            refused = self._round(calls, uuid, handle, rows, found)
+            rows = [row for row in refused if _field(calls, uuid, row) is not None]
+            rows += self._new_links(uuid, found)
+
+    def forget(self) -> None:
+        """Count the links anew: the driver was opened, and may be another one."""
+        self._links.clear()
+
+    def _new_links(self, uuid: str, found: Found) -> Sequence[FieldRow]:
+        links = found.get("nvlink", {}).get("links")
+        if links is None or links == self._links.get(uuid):
+            return ()
+        known, self._links[uuid] = self._links.get(uuid, 0), links
+        return [row for row in link_rows(links) if row not in link_rows(known)]
+
+    def _round(
+        self, calls: Calls, uuid: str, handle: Any, rows: Iterable[FieldRow], found: Found
+    ) -> list[FieldRow]:
+        """Ask each row by one field; return the rows whose field this GPU turned out to lack."""
+        wanted = ((row, _field(calls, uuid, row)) for row in rows)
+        requests = [(row, field) for row, field in wanted if field is not None]
+        refused = []
+        for (row, field), entry in _ask(calls, uuid, handle, requests):
+            calls.group = row.group
+            if entry is None or entry.nvmlReturn in LACKING:
+                calls.refused(uuid, FIELDS, field.number, field.scope)
+                refused.append(row)
+            elif entry.nvmlReturn == SUCCESS:
+                enter(found, row.into, _value(row, field, entry))
+            elif entry.nvmlReturn not in NOTHING_THERE:
+                calls.count(uuid, FIELDS, error_name(pynvml.NVMLError(entry.nvmlReturn)))
+        return refused
+
+
+def _field(calls: Calls, uuid: str, row: FieldRow) -> Field | None:
+    """Return the first field of a row that this GPU is not known to lack."""
+    return next(
+        (field for field in row.fields if calls.supports(uuid, FIELDS, field.number, field.scope)), None
+    )
+
+
+def _ask(calls: Calls, uuid: str, handle: Any, requests: list[Request]) -> Iterable[tuple[Request, Any]]:
+    """Answer with an entry of the driver for each request, None for a field that it refuses.
+
+    A driver that refuses them together is asked one by one. Where the call fails there are no answers.
+    """
+    if not requests:
+        return ()
+    wanted = [(field.number, field.scope) for _, field in requests]
+    groups = [row.group for row, _ in requests]
+    with calls.shared(uuid, groups):
+        entries = calls.ask(uuid, FIELDS, handle, since=wanted, none=REFUSED)
+    if entries is None:
+        return () if calls.supports(uuid, FIELDS) else [(request, None) for request in requests]
+    if len(entries):
+        _add_cost(calls, groups, entries)
+        return zip(requests, entries, strict=True)
+    if len(requests) == 1:
+        return [(requests[0], None)]
+    return [answer for request in requests for answer in _ask(calls, uuid, handle, [request])]
+
+
+def _add_cost(calls: Calls, groups: Iterable[str], entries: Iterable[Any]) -> None:
+    """Add what the driver says that each field took; fields that it reads together share that time."""
+    for group, entry in zip(groups, entries, strict=True):
+        calls.driver_microseconds[group] += max(0, entry.latencyUsec)
+
+
+def _value(row: FieldRow, field: Field, entry: Any) -> Any:
+    """Decode the member that holds the value; a type that is newer than this program says nothing."""
+    mislabelled = entry.valueType == DOUBLE and row.integer
+    member = row.integer if mislabelled else MEMBERS.get(entry.valueType)
+    if member is None:
+        return None
+    value = getattr(entry.value, member)
+    if not math.isfinite(value) or value == SENTINELS.get(member):
+        return None
+    return row.decode(round(value) * field.unit)

@@ -1,0 +1,240 @@
+"""The driver's own profiling meter (GPM): shares of time and of the peak, of GPUs and of MIG devices.
+
+A sample is a buffer that the driver fills with its counters; what is told is the mean between two of them.
+Each device has two buffers, filled in turn at every sweep, so that the time between two sweeps is the
+window and nothing ever has to wait for a second sample.
+"""
+
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pynvml
+
+from exporter.hardware.calls import Calls
+from exporter.hardware.gpm_metrics import (
+    OF_COMPUTE_INSTANCE,
+    OF_GPU,
+    OF_GPU_INSTANCE,
+    Question,
+    first_known,
+)
+from exporter.hardware.mig import Fingerprint, Layout
+from exporter.model.readings import Profile
+
+GROUP = "profiling"
+SUPPORT, SAMPLE, METRICS = "nvmlGpmQueryDeviceSupport", "nvmlGpmSampleGet", "nvmlGpmMetricsGet"
+# The driver renews its counters at this rate; two samples nearer to each other may be the same.
+SHORTEST_WINDOW_SECONDS = 0.1
+REFUSAL = "InvalidArgument"
+
+Take = Callable[[Any], Any]
+
+
+class Instance(NamedTuple):
+    """A MIG device: what it is, its handle now, and whether its GPU instance has no other of its kind."""
+
+    mark: Fingerprint
+    handle: Any
+    alone: bool
+
+
+@dataclass(slots=True)
+class Meter:
+    """The two buffers of one device, and what they stand for.
+
+    ``mark`` is what the device was when they were filled, ``taken`` when the newer one was (monotonic clock,
+    None while neither was), ``newest`` which of them it is. ``profile`` is the last answer. ``reduced``: this
+    driver knows the oldest metrics only.
+    """
+
+    mark: Hashable
+    samples: tuple[Any, Any]
+    taken: float | None = None
+    newest: int = 0
+    profile: Profile | None = None
+    reduced: bool = False
+
+    def reseed(self, mark: Hashable) -> None:
+        """Begin anew: the device is another one, though it has the same name."""
+        self.mark, self.taken, self.profile = mark, None, None
+
+    @property
+    def spare(self) -> Any:
+        """The buffer to fill next."""
+        return self.samples[1 - self.newest]
+
+    def turn(self, now: float) -> None:
+        """Make the buffer that was just filled the newer one."""
+        self.newest, self.taken = 1 - self.newest, now
+
+
+class GpmReader:
+    """Reads the profiling meter of every device; keeps the buffers of those that exist.
+
+    ``clock`` (seconds) is when samples are taken.
+    """
+
+    def __init__(self, clock: Callable[[], float] | None = None) -> None:
+        self._clock = clock or (lambda: time.monotonic())  # noqa: PLW0108 - tests set the module's clock
+        self._meters: dict[str, Meter] = {}
+        self._supported: set[str] = set()
+        self._questions: dict[tuple[int, ...], Question] = {}
+
+    def read_gpu(self, calls: Calls, uuid: str, handle: Any) -> Profile | None:
+        """Return what a GPU did since the last read, cut or not; None at the first read and without GPM.
+
+        Raises as ``Calls.ask`` does, like ``read_mig``.
+        """
+        calls.group = GROUP
+        if not self._supports(calls, uuid, handle):
+            return None
+
+        def take(sample: Any) -> Any:
+            return calls.ask(uuid, SAMPLE, handle, since=sample)
+
+        return self._read(calls, uuid, uuid, OF_GPU, take)
+
+    def read_migs(self, calls: Calls, uuid: str, parent: Any, layout: Layout) -> dict[str, Profile]:
+        """Return what each MIG device of a GPU did since the last read, by uuid.
+
+        In a layout that may lack some of them nobody can say who is alone in its GPU instance.
+        """
+        if layout.devices is None or not layout.complete:
+            return {}
+        sharers = Counter(mark.gi for mark, _ in layout.devices)
+        instances = [Instance(mark, handle, sharers[mark.gi] == 1) for mark, handle in layout.devices]
+        found = {each.mark.uuid: self.read_mig(calls, uuid, parent, each) for each in instances}
+        return {device: profile for device, profile in found.items() if profile is not None}
+
+    def read_mig(self, calls: Calls, uuid: str, parent: Any, instance: Instance) -> Profile | None:
+        """Return what a MIG device of the GPU ``uuid`` did since the last read, as shares of itself.
+
+        Where several compute instances share one GPU instance, the figures of that are none's alone: then
+        the compute instance itself is asked, which older drivers refuse.
+        """
+        calls.group = GROUP
+        mark = instance.mark
+        # The GPU answers for its instances: asked of their own handles, some drivers get into trouble.
+        if not self._supports(calls, uuid, parent):
+            return None
+        if instance.alone:
+
+            def take(sample: Any) -> Any:
+                return calls.ask(mark.uuid, "nvmlGpmMigSampleGet", parent, mark.gi, since=sample)
+
+            return self._read(calls, mark.uuid, (mark, instance.alone), OF_GPU_INSTANCE, take)
+
+        def take_own(sample: Any) -> Any:
+            return _of_compute_instance(calls, mark.uuid, instance.handle, sample)
+
+        return self._read(calls, mark.uuid, (mark, instance.alone), OF_COMPUTE_INSTANCE, take_own)
+
+    def forget(self, existing: Collection[str]) -> None:
+        """Free the buffers of GPUs and MIG devices whose uuid is not among these."""
+        for uuid in [uuid for uuid in self._meters if uuid not in existing]:
+            _free(self._meters.pop(uuid))
+        self._supported.intersection_update(existing)
+
+    def free_all(self) -> None:
+        """Free every buffer, before the driver is shut down, and ask everything anew after it."""
+        for meter in self._meters.values():
+            _free(meter)
+        self._meters.clear()
+        self._supported.clear()
+
+    def _supports(self, calls: Calls, uuid: str, handle: Any) -> bool:
+        if uuid in self._supported:
+            return True
+        answer = calls.ask(uuid, SUPPORT, handle)
+        if answer is None:
+            return False
+        if not answer.isSupportedDevice:
+            calls.refused(uuid, SUPPORT)
+            return False
+        self._supported.add(uuid)
+        return True
+
+    def _read(
+        self, calls: Calls, device: str, mark: Hashable, ids: tuple[int, ...], take: Take
+    ) -> Profile | None:
+        meter = self._meter(calls, device, mark)
+        if meter is None:
+            return None
+        now = self._clock()
+        if meter.taken is not None and now - meter.taken < SHORTEST_WINDOW_SECONDS:
+            return meter.profile
+        if take(meter.spare) is None:
+            # The older sample stays: the next window is longer, and no less true.
+            return None
+        seeded = meter.taken is not None
+        meter.turn(now)
+        meter.profile = self._ask(calls, device, meter, ids) if seeded else None
+        return meter.profile
+
+    def _meter(self, calls: Calls, device: str, mark: Hashable) -> Meter | None:
+        meter = self._meters.get(device)
+        if meter is None:
+            samples = _allocate(calls, device)
+            if samples is None:
+                return None
+            meter = self._meters[device] = Meter(mark, samples)
+        elif meter.mark != mark:
+            meter.reseed(mark)
+        return meter
+
+    def _ask(self, calls: Calls, device: str, meter: Meter, ids: tuple[int, ...]) -> Profile | None:
+        """Ask for all metrics, or for the oldest where a driver fails over an id that it does not know."""
+        if not meter.reduced:
+            answer = self._metrics(calls, device, meter, ids)
+            if answer is not None:
+                return answer
+            if not calls.supports(device, METRICS):
+                calls.forget_unsupported(device)
+        answer = self._metrics(calls, device, meter, first_known(ids))
+        meter.reduced = meter.reduced or answer is not None
+        return answer
+
+    def _metrics(self, calls: Calls, device: str, meter: Meter, ids: tuple[int, ...]) -> Profile | None:
+        if ids not in self._questions:
+            self._questions[ids] = Question(ids)
+        question = self._questions[ids]
+        struct = question.between(meter.spare, meter.samples[meter.newest])
+        return None if calls.ask(device, METRICS, struct) is None else question.answer()
+
+
+def _of_compute_instance(calls: Calls, device: str, handle: Any, sample: Any) -> Any:
+    gpu = calls.parents.get(device, device)
+    refusals = calls.errors[gpu, SAMPLE, REFUSAL]
+    answer = calls.ask(device, SAMPLE, handle, since=sample)
+    if calls.errors[gpu, SAMPLE, REFUSAL] > refusals:
+        # The answer of drivers that take no such handle here, and not worth an error at every sweep.
+        calls.refused(device, SAMPLE)
+    return answer
+
+
+def _allocate(calls: Calls, device: str) -> tuple[Any, Any] | None:
+    first = calls.ask(device, "nvmlGpmSampleAlloc")
+    if first is None:
+        return None
+    second = None
+    try:
+        second = calls.ask(device, "nvmlGpmSampleAlloc")
+    finally:
+        if second is None:
+            _free_sample(first)
+    return None if second is None else (first, second)
+
+
+def _free(meter: Meter) -> None:
+    for sample in meter.samples:
+        _free_sample(sample)
+
+
+def _free_sample(sample: Any) -> None:
+    # Whatever a driver answers here, there is nothing to be done about it, nor is it a failed reading.
+    with contextlib.suppress(pynvml.NVMLError):
+        pynvml.nvmlGpmSampleFree(sample)

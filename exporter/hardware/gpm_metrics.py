@@ -1,0 +1,154 @@
+"""The driver's profiling metrics: which there are, whom they belong to, and what their numbers mean.
+
+Ids are plain numbers: in some versions of the binding their names stand for tuples, in older ones the
+newest have no name.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+import pynvml
+
+from exporter.model.readings import Activity, Cycles, Engine, Profile, Traffic
+
+PERCENT = 1 / 100
+MEBIBYTES = float(1 << 20)
+# Numerator and denominator of a share are latched one after the other, so that a device that never rests
+# can come out a trifle above all the time there is. What is further off is no measurement.
+MOST_OVERSHOOT = 1.01
+# What the first drivers with these metrics knew; the ids after it came later, driver by driver.
+LAST_OF_THE_FIRST = 97
+NOT_ANSWERED = 999
+
+Kind = Literal["active", "engines", "rates", "cycles", "bytes_total"]
+ACTIVITIES: Mapping[int, Activity] = MappingProxyType(
+    {
+        1: "graphics_engine",
+        2: "sm",
+        3: "sm_occupancy",
+        4: "integer",
+        5: "tensor",
+        6: "tensor_dfma",
+        7: "tensor_hmma",
+        8: "tensor_dmma",
+        9: "tensor_imma",
+        10: "dram",
+        11: "fp64",
+        12: "fp32",
+        13: "fp16",
+    }
+)
+ENGINES: Mapping[Engine, range] = MappingProxyType(
+    {"decoder": range(30, 38), "jpeg": range(40, 48), "ofa": range(50, 52), "encoder": range(166, 170)}
+)
+RATES: Mapping[int, Traffic] = MappingProxyType(
+    {20: "pcie_transmit", 21: "pcie_receive", 60: "nvlink_receive", 61: "nvlink_transmit"}
+)
+CYCLES: Mapping[int, Cycles] = MappingProxyType(
+    {
+        248: "sm_elapsed",
+        249: "sm_active",
+        250: "mma",
+        251: "dmma",
+        252: "hmma",
+        253: "imma",
+        254: "dfma",
+        257: "integer",
+        258: "fp64",
+        259: "fp32",
+        260: "fp16",
+    }
+)
+BYTES: Mapping[int, Traffic] = MappingProxyType({255: "pcie_transmit", 256: "pcie_receive"})
+
+
+class Metric(NamedTuple):
+    """A metric: the field of a Profile that it goes to, its key there, and the factor to the field's unit."""
+
+    kind: Kind
+    name: str
+    factor: float
+
+
+METRICS: Mapping[int, Metric] = MappingProxyType(
+    {
+        **{number: Metric("active", name, PERCENT) for number, name in ACTIVITIES.items()},
+        **{number: Metric("engines", name, PERCENT) for name, ids in ENGINES.items() for number in ids},
+        **{number: Metric("rates", name, MEBIBYTES) for number, name in RATES.items()},
+        **{number: Metric("cycles", name, 1) for number, name in CYCLES.items()},
+        **{number: Metric("bytes_total", name, 1) for number, name in BYTES.items()},
+    }
+)
+# The links are the whole GPU's; frame buffer and video engines belong to a GPU instance, so that of compute
+# instances that share one, none has them alone.
+OF_GPU = tuple(METRICS)
+OF_GPU_INSTANCE = tuple(n for n, metric in METRICS.items() if metric.kind in ("active", "engines", "cycles"))
+OF_COMPUTE_INSTANCE = tuple(
+    n for n in OF_GPU_INSTANCE if METRICS[n].kind != "engines" and METRICS[n].name != "dram"
+)
+
+
+def first_known(ids: Iterable[int]) -> tuple[int, ...]:
+    """Keep the ids that every driver with these metrics knows."""
+    return tuple(number for number in ids if number <= LAST_OF_THE_FIRST)
+
+
+class Question:
+    """What to ask of two samples: the driver's large struct, filled once for a list of metrics."""
+
+    def __init__(self, ids: tuple[int, ...]) -> None:
+        self._ids = ids
+        self._struct = pynvml.c_nvmlGpmMetricsGet_t()
+        self._struct.version = pynvml.NVML_GPM_METRICS_GET_VERSION
+        self._struct.numMetrics = len(ids)
+        for place, number in enumerate(ids):
+            self._struct.metrics[place].metricId = number
+
+    def between(self, older: Any, newer: Any) -> Any:
+        """Return the struct for the time between two samples, without anything of the answer before."""
+        self._struct.sample1, self._struct.sample2 = older, newer
+        for place in range(len(self._ids)):
+            self._struct.metrics[place].nvmlReturn = NOT_ANSWERED
+        return self._struct
+
+    def answer(self) -> Profile:
+        """Decode what the driver has written."""
+        entries = ((number, self._struct.metrics[place]) for place, number in enumerate(self._ids))
+        return decode((number, entry.value) for number, entry in entries if entry.nvmlReturn == 0)
+
+
+def decode(values: Iterable[tuple[int, float]]) -> Profile:
+    """Make a Profile of (id, value as the driver tells it); what cannot be a measurement is left out.
+
+    Of several engines of one kind it has the mean over those that answered.
+    """
+    found: dict[Kind, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for number, raw in values:
+        metric = METRICS[number]
+        value = _believable(metric, raw)
+        if value is not None:
+            found[metric.kind][metric.name].append(value)
+    means: dict[Kind, Any] = {
+        kind: {name: sum(same) / len(same) for name, same in of_kind.items()}
+        for kind, of_kind in found.items()
+        if kind not in ("cycles", "bytes_total")
+    }
+    counts: dict[Kind, Any] = {
+        kind: {name: int(only) for name, (only,) in found[kind].items()}
+        for kind in ("cycles", "bytes_total")
+        if kind in found
+    }
+    return Profile(source="gpm", **means, **counts)
+
+
+def _believable(metric: Metric, raw: float) -> float | None:
+    """Convert a value; None for what is no number, falls below 0 or is more than all there can be."""
+    value = raw * metric.factor
+    if not math.isfinite(value) or value < 0:
+        return None
+    if metric.factor != PERCENT:
+        return value
+    return min(value, 1.0) if value <= MOST_OVERSHOOT else None

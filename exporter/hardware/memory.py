@@ -1,0 +1,31 @@
+"""The memories that GPUs and MIG devices tell of in the same way: frame buffer and BAR1."""
+
+from typing import Any
+
+import pynvml
+
+from exporter.hardware.answers import Row
+from exporter.model import Bar1, Memory
+
+
+def memory(answer: Any) -> Memory | None:
+    """Decode bytes; only the second version of the call tells reserved memory apart from used."""
+    total, used, free = answer.total, answer.used, answer.free
+    if total <= 0 or used > total:
+        return None
+    return Memory(total=total, used=used, free=free, reserved=getattr(answer, "reserved", None))
+
+
+def bar1(answer: Any) -> Bar1 | None:
+    """Decode the bytes of the window, of which boards without one tell 0."""
+    total, used = answer.bar1Total, answer.bar1Used
+    return Bar1(total=total, used=used) if total > 0 and used <= total else None
+
+
+MEMORY = Row(
+    "memory",
+    ("memory",),
+    (("nvmlDeviceGetMemoryInfo", (pynvml.nvmlMemory_v2,)), ("nvmlDeviceGetMemoryInfo", ())),
+    memory,
+)
+BAR1 = Row("bar1", ("bar1",), (("nvmlDeviceGetBAR1MemoryInfo", ()),), bar1)

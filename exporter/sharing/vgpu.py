@@ -1,0 +1,177 @@
+"""NVIDIA vGPU under KubeVirt: mediated devices of a GPU, given to virtual machines.
+
+The resource is named after the type of the vGPU (``nvidia.com/NVIDIA_A40-12Q``), the ids are the UUIDs of
+mediated devices. While its machine runs, the driver lists a vGPU and meters it; before that, only the kernel
+knows on which GPU it will be. The frame buffer of a vGPU is its own. Its compute is not: how much it may
+take depends on the scheduler of the host and on who else runs, so that no share is stated, except where the
+vGPU has a GPU instance to itself.
+
+A GPU that is passed through to a machine as a whole is not the driver's any more: that it is held is known,
+by whom too, but nothing of its use. It counts as unresolved.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from exporter.model import (
+    Allocation,
+    Allocations,
+    ContainerRef,
+    DeviceSharing,
+    GpuReading,
+    Holding,
+    Meter,
+    SliceCount,
+    VgpuReading,
+    VgpuRow,
+)
+from exporter.sharing.inventory import Device, Inventory
+from exporter.sharing.sysfs import MDEV_UUID, PREFIX, HostDevices
+from exporter.sharing.system import Claim
+
+METER = "vgpu"
+
+
+class Place(NamedTuple):
+    """Where an id is: ``vgpu`` is None while its machine has not started."""
+
+    device: Device
+    vgpu: VgpuReading | None
+
+
+class Vgpu:
+    """The mediated devices of one poll."""
+
+    vendor = "nvidia"
+
+    def __init__(
+        self, inventory: Inventory, allocations: Allocations | None, host: HostDevices | None = None
+    ) -> None:
+        self._host = host or HostDevices()
+        self._places = _places(inventory, self._host.mdevs)
+        self._held: dict[tuple[str, ContainerRef], set[str]] = defaultdict(set)
+        for held in allocations.allocated if allocations is not None else ():
+            self._held[held.resource, held.holder].add(held.device_id.lower())
+        offered = (allocations.offered if allocations is not None else None) or ()
+        # Of a resource with an id that has no place, it is not known how many each GPU has.
+        self._uncounted = {
+            each.resource
+            for each in offered
+            if MDEV_UUID.fullmatch(each.device_id) and each.device_id.lower() not in self._places
+        }
+
+    def claim(self, _inventory: Inventory, resource: str, device_id: str) -> Claim | None:
+        """Find the GPU, or the MIG device, that backs a mediated device."""
+        key = device_id.lower()
+        if not resource.startswith(PREFIX):
+            return None
+        if key in self._places:
+            return Claim(self._places[key].device)
+        ours = MDEV_UUID.fullmatch(key) or key in self._host.passed_through
+        return Claim() if ours else None
+
+    def sharing(
+        self, _device: Device, slices: tuple[SliceCount, ...], _replicated: bool, _offered_known: bool
+    ) -> DeviceSharing:
+        """Tell that vGPUs share the device, each with a frame buffer of its own."""
+        counted = tuple(
+            each._replace(offered=None) if each.resource in self._uncounted else each for each in slices
+        )
+        return DeviceSharing(sharing="vgpu", isolation="hard", slices=counted)
+
+    def holding(
+        self, device: Device, _sharing: DeviceSharing, resource: str, holder: ContainerRef, slices: int
+    ) -> Holding:
+        """State the frame buffer of the holder's vGPUs, and what they use as the driver meters it."""
+        places = [self._places[key] for key in self._held[resource, holder] if key in self._places]
+        vgpus = [place.vgpu for place in places if place.device.key == device.key]
+        return Holding(
+            holder=holder,
+            device=device.key,
+            resource=resource,
+            slices=slices,
+            memory_entitled=_sum([vgpu.memory_total if vgpu else None for vgpu in vgpus]),
+            compute_entitled=_compute_entitled(device, len(vgpus)),
+            meter=_meter(vgpus) if vgpus else None,
+        )
+
+
+def vgpu_rows(gpus: Iterable[GpuReading], allocations: Allocations | None) -> tuple[VgpuRow, ...]:
+    """Return every vGPU that runs on this host, with the container that holds it.
+
+    A vGPU without a holder is that of a machine outside Kubernetes, or the kubelet does not answer.
+    """
+    holders = _holders(allocations.allocated if allocations is not None else ())
+    return tuple(
+        VgpuRow(uuid=gpu.identity.uuid, reading=vgpu, holder=_holder(vgpu, holders))
+        for gpu in sorted(gpus, key=lambda gpu: gpu.identity.index)
+        for vgpu in gpu.vgpus or ()
+    )
+
+
+def _places(inventory: Inventory, mdevs: Mapping[str, str]) -> dict[str, Place]:
+    """Find the device of every id, as the driver tells it or, before its machine runs, as the kernel does."""
+    found: dict[str, list[Place]] = defaultdict(list)
+    for device in inventory.devices:
+        for vgpu in device.gpu.vgpus or ():
+            if device.mig is None or device.mig.gi == vgpu.gi:
+                for name in _names(vgpu):
+                    found[name].append(Place(device, vgpu))
+    # Compute instances that share a GPU instance do not tell which of them backs the vGPU.
+    told = {name: places[0] for name, places in found.items() if len(places) == 1}
+    by_address = {_address(each.gpu): each for each in inventory.devices if each.mig is None}
+    waiting = {
+        mdev: Place(by_address[gpu], None)
+        for mdev, gpu in mdevs.items()
+        if gpu in by_address and mdev not in found
+    }
+    return told | waiting
+
+
+def _names(vgpu: VgpuReading) -> set[str]:
+    return {name.lower() for name in (vgpu.mdev_uuid, vgpu.uuid) if name}
+
+
+def _address(gpu: GpuReading) -> str:
+    """Spell the PCI address as sysfs does: the driver's domain has eight digits."""
+    domain, _, rest = gpu.identity.pci_bus_id.lower().partition(":")
+    return f"{domain.lstrip('0'):0>4}:{rest}"
+
+
+def _sum(figures: list[int | None]) -> int | None:
+    """Add up; a sum with an unknown part is unknown, and so is one of nothing."""
+    known = [figure for figure in figures if figure is not None]
+    return sum(known) if known and len(known) == len(figures) else None
+
+
+def _compute_entitled(device: Device, held: int) -> float | None:
+    """Return the share of a GPU instance that is the holder's alone, None on engines that take turns."""
+    mig, gpu = device.mig, device.gpu
+    if mig is None or mig.compute_slices is None or not gpu.mig_slices:
+        return None
+    alone = held == sum(vgpu.gi == mig.gi for vgpu in gpu.vgpus or ())
+    return mig.compute_slices / gpu.mig_slices if alone else None
+
+
+def _meter(vgpus: list[VgpuReading | None]) -> Meter:
+    percent = _sum([vgpu.sm_percent if vgpu else None for vgpu in vgpus])
+    return Meter(
+        source=METER,
+        memory=_sum([vgpu.memory_used if vgpu else None for vgpu in vgpus]),
+        compute=None if percent is None else percent / 100,
+    )
+
+
+def _holders(allocated: Iterable[Allocation]) -> dict[str, set[ContainerRef]]:
+    holders: dict[str, set[ContainerRef]] = defaultdict(set)
+    for allocation in allocated:
+        if allocation.resource.startswith(PREFIX):
+            holders[allocation.device_id.lower()].add(allocation.holder)
+    return holders
+
+
+def _holder(vgpu: VgpuReading, holders: Mapping[str, set[ContainerRef]]) -> ContainerRef | None:
+    """Return the one container that holds a vGPU; while one follows another, both may be listed."""
+    found = {holder for name in _names(vgpu) for holder in holders.get(name, ())}
+    return found.pop() if len(found) == 1 else None

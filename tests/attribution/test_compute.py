@@ -1,0 +1,185 @@
+"""Rule 6 of docs/join.md: compute inside MIG, and of devices whose processes have no figure."""
+
+from dataclasses import replace
+
+import pytest
+
+from exporter.attribution import Attribution
+from exporter.model import Profile
+from tests.attribution.build import (
+    MIG,
+    UUID,
+    gpu,
+    held,
+    join,
+    mig,
+    mig_gpu,
+    process,
+    replicas,
+    row,
+    whole,
+    workloads,
+)
+
+RESOURCE = "nvidia.com/mig-3g.5gb"
+OTHER = "MIG-00000000-0000-0000-0000-0000000000cc"
+
+
+def busy(share, source="gpm", **active):
+    """Return a meter that saw the engine at work for a share of the time."""
+    return Profile(source=source, active={"graphics_engine": share} | active)
+
+
+def exclusive(*instances, who=None, pods=("a",)) -> Attribution:
+    """Join a cut GPU on which each pod holds one of the MIG devices, in order."""
+    uuids = [instance.uuid for instance in instances]
+    allocated = [each for pod, uuid in zip(pods, uuids, strict=False) for each in held(pod, uuid)]
+    return join(mig_gpu(instances), allocated, [each for uuid in uuids for each in whole(uuid)], who)
+
+
+@pytest.mark.parametrize(("source", "told"), [("gpm", "instance"), ("dcgm", "dcgm")])
+def test_the_holder_of_a_metered_mig_device_takes_its_part_of_the_gpu(source, told):
+    """Half the time on three slices of seven; the row says which meter it was."""
+    result = exclusive(mig([process(1)], profiling=busy(0.5, source)), who=workloads({1: "a"}))
+    alone = row(result, "a")
+    assert alone.compute_used == pytest.approx(0.5 * 3 / 7)
+    assert (alone.compute_source, alone.memory_source) == (told, "process")
+    assert result.gpus[0].unattributed_utilization == 0.0
+
+
+def test_a_holder_without_a_process_reads_its_mig_device_too():
+    """What the device did can only have been its only holder's; an idle one is measured as idle."""
+    result = exclusive(mig([], profiling=busy(0.0)), who=workloads())
+    assert (row(result, "a").compute_used, row(result, "a").compute_source) == (0.0, "instance")
+    assert row(result, "a").processes == 0
+
+
+def test_a_mig_holder_takes_its_compute_without_a_process_view():
+    """Rule 5: alone on an exclusive device, the device's numbers are its own."""
+    result = exclusive(mig(None, profiling=busy(1.0)), who=workloads(view=False))
+    assert row(result, "a").compute_used == pytest.approx(3 / 7)
+    assert row(result, "a").compute_used <= row(result, "a").compute_entitled
+    assert row(result, "a").compute_source == "instance"
+
+
+@pytest.mark.parametrize(
+    "who",
+    [
+        workloads({1: "a"}, outside=(2,)),
+        workloads({1: "a", 2: "b"}),
+        workloads({1: "a"}, lost=(2,)),
+        workloads({1: "a", 2: "x"}, named=("a", "b", "c")),
+    ],
+)
+def test_what_a_mig_device_did_is_nobodys_with_somebody_else_on_it(who):
+    """A process of the host, of another pod or of a place that is not known may have done it."""
+    result = exclusive(mig([process(1), process(2)], profiling=busy(0.7)), who=who)
+    assert {each.compute_used for each in result.containers} == {None}
+    assert result.gpus[0].unattributed_utilization == pytest.approx(0.3)
+
+
+def test_of_several_holders_none_takes_the_instances_compute():
+    """On replicas of a MIG device the meter cannot tell who it was: the use is the GPU's rest."""
+    allocated = held("a", f"{MIG}::0") + held("b", f"{MIG}::1")
+    device = mig([process(1), process(2)], profiling=busy(0.7))
+    result = join(mig_gpu([device]), allocated, replicas(2, MIG), workloads({1: "a", 2: "b"}))
+    assert {(each.compute_used, each.compute_source) for each in result.containers} == {(None, "none")}
+    assert result.gpus[0].unattributed_utilization == pytest.approx(0.3)
+
+
+def test_multiprocessors_at_work_do_not_stand_in_for_the_engines_time():
+    """They are another quantity: a meter that tells only them leaves the compute unknown."""
+    meter = Profile(source="gpm", active={"sm": 0.4, "tensor": 0.2})
+    result = exclusive(mig([process(1)], profiling=meter), who=workloads({1: "a"}))
+    assert row(result, "a").compute_used is None
+    assert result.gpus[0].unattributed_utilization is None
+
+
+def test_a_mig_device_of_unknown_size_has_no_part_of_the_gpu():
+    """Without its slices its share of time is no share of the GPU."""
+    result = exclusive(mig([process(1)], compute_slices=None, profiling=busy(0.4)), who=workloads({1: "a"}))
+    assert row(result, "a").compute_used is None
+
+
+def test_a_small_compute_instance_counts_by_its_own_slices():
+    """1c.3g: one slice of the three that its GPU instance has."""
+    device = mig([process(1)], compute_slices=1, instance_slices=3, profiling=busy(0.5))
+    result = exclusive(device, who=workloads({1: "a"}))
+    assert row(result, "a").compute_used == pytest.approx(0.5 / 7)
+
+
+def test_the_rest_of_a_cut_gpu_is_what_its_mig_devices_did_beyond_their_holders():
+    """A device that nobody holds is used by nobody who is known."""
+    instances = (mig([process(1)], profiling=busy(0.5)), mig([], uuid=OTHER, gi=2, profiling=busy(0.2)))
+    result = exclusive(*instances, who=workloads({1: "a"}))
+    assert result.gpus[0].unattributed_utilization == pytest.approx(0.2 * 3 / 7)
+    total = row(result, "a").compute_used + result.gpus[0].unattributed_utilization
+    assert total == pytest.approx(0.7 * 3 / 7)
+
+
+@pytest.mark.parametrize(
+    "unknown", [{"profiling": None}, {"compute_slices": None, "profiling": busy(0.1)}], ids=["meter", "size"]
+)
+def test_one_mig_device_without_a_meter_leaves_the_rest_unknown(unknown):
+    """What cannot be added up is not; the meter of the whole GPU does not stand in for its parts."""
+    instances = (mig([process(1)], profiling=busy(0.5)), mig([], uuid=OTHER, gi=2, **unknown))
+    allocated, offered = held("a", MIG), whole(MIG) + whole(OTHER)
+    result = join(mig_gpu(instances, profiling=busy(0.9)), allocated, offered, workloads({1: "a"}))
+    assert row(result, "a").compute_used == pytest.approx(0.5 * 3 / 7)
+    assert result.gpus[0].unattributed_utilization is None
+
+
+def test_mig_devices_that_may_be_missing_leave_the_rest_unknown():
+    """A slot that failed may be a device at work."""
+    reading = mig_gpu([mig([process(1)], profiling=busy(0.5))], mig_complete=False)
+    result = join(reading, held("a", MIG), whole(MIG), workloads({1: "a"}))
+    assert result.gpus[0].unattributed_utilization is None
+
+
+def test_a_partition_that_its_driver_meters_is_a_share_of_itself():
+    """Partitions without a profiling meter may have a utilization of their own."""
+    result = exclusive(mig([process(1)], utilization_percent=50), who=workloads({1: "a"}))
+    assert row(result, "a").compute_used == pytest.approx(0.5 * 3 / 7)
+    assert row(result, "a").compute_source == "instance"
+
+
+def test_processes_of_a_partition_are_shares_of_the_gpu():
+    """Where a driver meters processes inside a partition, each holder has its own (rule 3)."""
+    device = mig([process(1), process(2)], process_utilization={1: 20, 2: 5}, utilization_percent=70)
+    allocated = held("a", f"{MIG}::0") + held("b", f"{MIG}::1")
+    result = join(mig_gpu([device]), allocated, replicas(2, MIG), workloads({1: "a", 2: "b"}))
+    a, b = row(result, "a"), row(result, "b")
+    assert (a.compute_used, b.compute_used) == (0.2, 0.05)
+    assert {a.compute_source, b.compute_source} == {"process"}
+    assert result.gpus[0].unattributed_utilization == pytest.approx(0.7 * 3 / 7 - 0.25)
+
+
+def test_the_gpu_s_own_utilization_serves_where_partitions_have_none():
+    """Some drivers tell how busy the whole is, cut or not, and nothing of the parts."""
+    device = mig([process(1)], process_utilization={1: 20})
+    reading = replace(mig_gpu([device]), utilization_percent=50)
+    result = join(reading, held("a", MIG), whole(MIG), workloads({1: "a"}))
+    assert result.gpus[0].unattributed_utilization == pytest.approx(0.3)
+
+
+def test_processes_with_more_than_their_partition_has_are_counted():
+    """Rule 8: three slices of seven cannot have done half of what the GPU does."""
+    device = mig([process(1)], process_utilization={1: 50})
+    result = exclusive(device, who=workloads({1: "a"}))
+    assert result.inconsistent == ((UUID, MIG, "compute"),)
+
+
+@pytest.mark.parametrize(("source", "told"), [("dcgm", "dcgm"), ("gpm", "device")])
+def test_a_whole_gpu_without_utilization_is_told_by_its_meter(source, told):
+    """Its only holder takes it where processes have no figure."""
+    reading = gpu([process(1)], None, utilization_percent=None, profiling=busy(0.4, source))
+    result = join(reading, held("a", UUID), whole(), workloads({1: "a"}))
+    assert (row(result, "a").compute_used, row(result, "a").compute_source) == (0.4, told)
+    assert result.gpus[0].unattributed_utilization == 0.0
+
+
+def test_the_driver_s_utilization_comes_before_a_meter():
+    """Both tell the time with a kernel running; one of them is there on every GPU."""
+    reading = gpu([process(1)], None, profiling=busy(0.4, "dcgm"))
+    result = join(reading, held("a", UUID), whole(), workloads({1: "a"}))
+    assert (row(result, "a").compute_used, row(result, "a").compute_source) == (0.6, "device")

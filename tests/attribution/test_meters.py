@@ -1,0 +1,109 @@
+"""Rule 9 of docs/join.md: a sharing system's own meter stands in the place of the processes."""
+
+from dataclasses import replace
+
+from exporter.attribution import Attribution, attribute
+from exporter.model import Allocations, ContainerRef, Meter
+from exporter.sharing import resolve_holdings
+from tests.attribution.build import GIB, UUID, gpu, held, process, replicas, row, whole, workloads
+
+
+def join(reading, meters, allocated, offered, who) -> Attribution:
+    """Join one node on which these pods, or (pod, container)s, are metered."""
+    allocations = Allocations(
+        allocated=tuple(sorted(allocated)), offered=tuple(sorted(offered)), api_version="v1", read_at=0.0
+    )
+    holdings = resolve_holdings([reading], allocations)
+    by_ref = {
+        ContainerRef("ml", *(key if isinstance(key, tuple) else (key, "main"))): meter
+        for key, meter in meters.items()
+    }
+    metered = tuple(replace(each, meter=by_ref.get(each.holder)) for each in holdings.holdings)
+    return attribute([reading], replace(holdings, holdings=metered), who)
+
+
+def two(meters, reading=None, who=None) -> Attribution:
+    """Join a GPU in replicas with a process each of two holders, a and b."""
+    return join(
+        reading or gpu([process(1, 2 * GIB), process(2, 3 * GIB)], {1: 40, 2: 20}),
+        meters,
+        held("a", f"{UUID}::0") + held("b", f"{UUID}::1"),
+        replicas(4),
+        who or workloads({1: "a", 2: "b"}),
+    )
+
+
+def test_a_meter_comes_before_the_processes():
+    """Memory and compute are the meter's, and say so; the processes are still counted."""
+    result = two({"a": Meter(source="hami", memory=GIB, compute=0.25)})
+    a, b = row(result, "a"), row(result, "b")
+    assert (a.memory_used, a.compute_used, a.processes) == (GIB, 0.25, 1)
+    assert (a.memory_source, a.compute_source) == ("hami", "hami")
+    assert (b.memory_used, b.compute_used, b.memory_source) == (3 * GIB, 0.2, "process")
+
+
+def test_what_is_left_is_left_by_the_meter_s_figures():
+    """The rest is what the device uses beyond what stands on the rows, whoever measured it."""
+    result = two({"a": Meter(source="hami", memory=GIB, compute=0.25)})
+    assert result.gpus[0].unattributed_memory == 8 * GIB - GIB - 3 * GIB
+    assert result.gpus[0].unattributed_utilization == 0.15
+    assert result.inconsistent == ()
+
+
+def test_a_part_that_was_not_metered_is_not_known():
+    """A figure that changed its meaning with every gap of its meter would say nothing."""
+    result = two({"a": Meter(source="cgpu", compute=0.1), "b": Meter(source="cgpu", memory=GIB)})
+    a, b = row(result, "a"), row(result, "b")
+    assert (a.memory_used, a.memory_source, a.compute_used, a.compute_source) == (None, "none", 0.1, "cgpu")
+    assert (b.memory_used, b.memory_source, b.compute_used, b.compute_source) == (GIB, "cgpu", None, "none")
+    assert result.gpus[0].unattributed_memory == 7 * GIB
+
+
+def test_a_meter_needs_no_view_of_processes():
+    """Several holders without a view of processes have their meters, and no others have anything."""
+    result = two({"a": Meter(source="hami", memory=GIB, compute=0.0)}, who=workloads(view=False))
+    assert (row(result, "a").memory_used, row(result, "a").compute_used) == (GIB, 0.0)
+    assert row(result, "a").processes is None
+    assert (row(result, "b").memory_used, row(result, "b").compute_used) == (None, None)
+
+
+def test_a_meter_comes_before_the_device_s_own_numbers():
+    """Also alone on an exclusive GPU, what the meter does not tell is not the device's figure."""
+    meters = {"a": Meter(source="gpushare", memory=GIB)}
+    result = join(gpu(None), meters, held("a", UUID), whole(), workloads(view=False))
+    a = row(result, "a")
+    assert (a.memory_used, a.memory_source, a.compute_used, a.compute_source) == (
+        *(GIB, "gpushare"),
+        *(None, "none"),
+    )
+
+
+def test_processes_that_could_be_a_metered_container_s_do_not_count_twice():
+    """Where a pod's containers cannot be told apart, the row of the pod has no sum beside their meters."""
+    who = workloads({1: "p", 2: "p"}, containers={"p": ("x", "y")})
+    allocated = held("p", f"{UUID}::0", container="x") + held("p", f"{UUID}::1", container="y")
+    reading = gpu([process(1, 2 * GIB), process(2, 3 * GIB)], {1: 40, 2: 20})
+    result = join(reading, {("p", "x"): Meter(source="hami", memory=GIB)}, allocated, replicas(4), who)
+    shared = row(result, "p", "")
+    assert (shared.memory_used, shared.compute_used, shared.processes) == (None, None, 2)
+    assert (shared.memory_source, shared.compute_source) == ("none", "none")
+    assert row(result, "p", "x").memory_used == GIB
+    assert row(result, "p", "y").memory_used is None
+    assert result.gpus[0].unattributed_memory == 7 * GIB
+
+
+def test_a_container_that_holds_by_two_resources_is_metered_once():
+    """A meter is one of a container on a device, not of each resource that names it."""
+    allocated = held("a", f"{UUID}::0") + held("a", f"{UUID}::1", resource="nvidia.com/gpumem")
+    offered = replicas(2) + replicas(2, resource="nvidia.com/gpumem")
+    meters = {"a": Meter(source="hami", memory=GIB, compute=0.5)}
+    result = join(gpu([]), meters, allocated, offered, workloads())
+    assert (row(result, "a").memory_used, row(result, "a").compute_used) == (GIB, 0.5)
+
+
+def test_meters_beyond_the_device_are_counted():
+    """Rule 8: the rest is zero, and the contradiction is counted."""
+    meter = Meter(source="hami", memory=5 * GIB, compute=0.6)
+    result = two({"a": meter, "b": meter})
+    assert (result.gpus[0].unattributed_memory, result.gpus[0].unattributed_utilization) == (0, 0.0)
+    assert result.inconsistent == ((UUID, "", "memory"), (UUID, "", "compute"))

@@ -1,0 +1,114 @@
+"""Fixed answers of the fake driver, what it is told not to support, and its video engines."""
+
+from collections.abc import Callable
+
+import pynvml
+import pytest
+
+from tests.demo.making import Bench, code_of, fields_of, gpu, instance, made, node_of, pod
+
+Put = Callable[..., Bench]
+NOT_SUPPORTED = pynvml.NVML_ERROR_NOT_SUPPORTED
+BUSY = {"device": "{gpu:0}", "load": {"high": 50}}
+
+
+def first() -> object:
+    """Return the handle of the first GPU."""
+    return pynvml.nvmlDeviceGetHandleByIndex(0)
+
+
+def test_an_answer_takes_the_place_of_physics(bench: Put):
+    """It stands whatever the load is, for the arguments that it names, below zero too."""
+    answers = {
+        "nvmlDeviceGetPowerUsage": [77_001],
+        "nvmlDeviceGetClockInfo:1": [999],
+        "nvmlDeviceGetPowerManagementLimitConstraints": [1, 2],
+        "nvmlDeviceGetUtilizationRates": [12, 13],
+        "nvmlDeviceGetBAR1MemoryInfo": [100, 40, 60],
+        "nvmlDeviceGetMarginTemperature": [-3],
+        "field:82": [61],
+        "field:186:1": [5_000],
+        "field:193": [-9],
+        "field:300": [7],
+    }
+    node = bench(made(node=node_of(570), gpus=[gpu(answers=answers)], pods=[pod("p", BUSY)]))
+    node.step(10)
+    assert pynvml.nvmlDeviceGetPowerUsage(first()) == 77_001
+    assert [pynvml.nvmlDeviceGetClockInfo(first(), kind) for kind in (0, 1)] == [1410, 999]
+    assert pynvml.nvmlDeviceGetPowerManagementLimitConstraints(first()) == [1, 2]
+    rates = pynvml.nvmlDeviceGetUtilizationRates(first())
+    assert (rates.gpu, rates.memory) == (12, 13)
+    assert pynvml.nvmlDeviceGetBAR1MemoryInfo(first()).bar1Used == 40
+    assert pynvml.nvmlDeviceGetMarginTemperature(first()) == -3
+    assert fields_of(first(), 82, (186, 1), 193, 300) == [61, 5_000, -9, 7]
+
+
+def test_what_is_named_is_not_supported(bench: Put):
+    """A call, a call with these arguments, a field, a field of this scope: the rest goes on answering."""
+    unsupported = [
+        "nvmlDeviceGetPowerUsage",
+        "nvmlDeviceGetMaxClockInfo:3",
+        "nvmlDeviceGetMemoryErrorCounter:1:1:7",
+        "field:83",
+        "field:138",
+        "field:165:1",
+    ]
+    links = {"nvlinks": 2, "switch": True}
+    bench(made(gpus=[gpu(unsupported=unsupported, links=links, answers={"field:83": [5]})]))
+    assert code_of(pynvml.nvmlDeviceGetPowerUsage, first()) == NOT_SUPPORTED
+    assert pynvml.nvmlDeviceGetMaxClockInfo(first(), 2) == 1215
+    assert code_of(pynvml.nvmlDeviceGetMaxClockInfo, first(), 3) == NOT_SUPPORTED
+    assert pynvml.nvmlDeviceGetMemoryErrorCounter(first(), 1, 0, 7) == 0
+    assert code_of(pynvml.nvmlDeviceGetMemoryErrorCounter, first(), 1, 1, 7) == NOT_SUPPORTED
+    assert fields_of(first(), 83, (138, 0), (165, 0), (165, 1), 191) == [None, None, 1, None, 0]
+
+
+def test_a_mig_device_has_answers_of_its_own(bench: Put):
+    """They are not those of its parent."""
+    name = "nvmlDeviceGetBAR1MemoryInfo"
+    cuts = [instance(1, 0, answers={name: [10, 4, 6]}), instance(2, 1, unsupported=[name]), instance(3, 2)]
+    bench(made(gpus=[gpu(mig={"instances": cuts})]))
+    one, two, three = (pynvml.nvmlDeviceGetMigDeviceHandleByIndex(first(), slot) for slot in range(3))
+    assert pynvml.nvmlDeviceGetBAR1MemoryInfo(one).bar1Used == 4
+    assert code_of(pynvml.nvmlDeviceGetBAR1MemoryInfo, two) == NOT_SUPPORTED
+    assert pynvml.nvmlDeviceGetBAR1MemoryInfo(three).bar1Total == 256 << 20
+
+
+def test_an_answer_of_the_wrong_length_is_refused(bench: Put):
+    """A call with two results cannot be answered with one number."""
+    answers = {"nvmlDeviceGetEncoderUtilization": [1], "nvmlDeviceGetUtilizationRates": [1]}
+    bench(made(gpus=[gpu(answers=answers)]))
+    for function in (pynvml.nvmlDeviceGetEncoderUtilization, pynvml.nvmlDeviceGetUtilizationRates):
+        assert code_of(function, first()) == pynvml.NVML_ERROR_INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize("function", ["nvmlDeviceGetRemappedRows", "nvmlDeviceGetJpgUtilization"])
+def test_a_missing_function_stays_missing(bench: Put, function: str):
+    """What an old driver does not have cannot be answered."""
+    bench(made(missing_functions=[function], gpus=[gpu(answers={function: [0, 0, 0, 0]})]))
+    assert code_of(getattr(pynvml, function), first()) == pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
+
+
+def test_video(bench: Put):
+    """Who encodes streams keeps the engines busy for as long as there is something to do."""
+    load = {"shape": "square", "low": 0, "high": 40, "period": 60}
+    process = {"device": "{gpu:0}", "streams": 2, "load": load}
+    node = bench(made(gpus=[gpu(count=2)], pods=[pod("p", process)]))
+    assert pynvml.nvmlDeviceGetEncoderUtilization(first()) == [40, 167_000]
+    assert pynvml.nvmlDeviceGetDecoderUtilization(first()) == [24, 167_000]
+    assert pynvml.nvmlDeviceGetJpgUtilization(first()) == [0, 167_000]
+    assert pynvml.nvmlDeviceGetOfaUtilization(first()) == [0, 167_000]
+    assert pynvml.nvmlDeviceGetEncoderStats(first()) == (2, 60, 2400)
+    assert pynvml.nvmlDeviceGetEncoderStats(pynvml.nvmlDeviceGetHandleByIndex(1)) == (0, 0, 0)
+    node.step(40)
+    assert pynvml.nvmlDeviceGetEncoderUtilization(first()) == [0, 167_000]
+    assert pynvml.nvmlDeviceGetEncoderStats(first()) == (0, 0, 0)
+
+
+def test_engines_that_came_later(bench: Put):
+    """JPEG and optical flow came with Turing, and the driver's calls for them with a branch."""
+    bench(made(gpus=[gpu(architecture=5)]))
+    assert code_of(pynvml.nvmlDeviceGetJpgUtilization, first()) == NOT_SUPPORTED
+    assert code_of(pynvml.nvmlDeviceGetOfaUtilization, first()) == NOT_SUPPORTED
+    bench(made(node=node_of(525)))
+    assert code_of(pynvml.nvmlDeviceGetJpgUtilization, first()) == pynvml.NVML_ERROR_FUNCTION_NOT_FOUND

@@ -1,0 +1,177 @@
+"""The fake driver's profiling meter, through the unmodified binding."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pynvml
+import pytest
+
+from exporter.demo.nvml_gpm import pool_of
+from tests.demo.making import MIB, Bench, code_of, gpu, instance, made, pod
+
+Put = Callable[..., Bench]
+INVALID, UNSUPPORTED = pynvml.NVML_ERROR_INVALID_ARGUMENT, pynvml.NVML_ERROR_NOT_SUPPORTED
+GRAPHICS, SM, DRAM, DECODER, PCIE_IN, NVLINK_IN, ELAPSED, ACTIVE, PCIE_BYTES = (
+    *(1, 2, 10, 30),
+    *(21, 60, 248, 249, 256),
+)
+ALL = (GRAPHICS, SM, DRAM, DECODER, PCIE_IN, NVLINK_IN, ELAPSED, ACTIVE, PCIE_BYTES)
+NEW = {"name": "n", "driver_version": "580.65.06", "nvml_version": "13.580.65.06", "cuda_version": 13000}
+CUT = {
+    "instances": [
+        instance(1, 0, ci=0, profile="1c.3g.8gb", memory_bytes="8 GiB", size=4, multiprocessors=16),
+        instance(1, 0, ci=1, profile="2c.3g.8gb", memory_bytes="8 GiB", size=4, multiprocessors=32),
+        instance(5, 4, profile="1g.2gb", multiprocessors=16),
+    ]
+}
+
+
+def whole() -> Any:
+    """Return the handle of the GPU."""
+    return pynvml.nvmlDeviceGetHandleByIndex(0)
+
+
+def cut(slot: int) -> Any:
+    """Return the handle of a MIG device."""
+    return pynvml.nvmlDeviceGetMigDeviceHandleByIndex(whole(), slot)
+
+
+def samples() -> tuple[Any, Any]:
+    """Return two buffers."""
+    return pynvml.nvmlGpmSampleAlloc(), pynvml.nvmlGpmSampleAlloc()
+
+
+def between(older: Any, newer: Any) -> dict[int, float | int]:
+    """Return the metrics by id: values, or the code of the error as a negative number."""
+    struct = pynvml.c_nvmlGpmMetricsGet_t()
+    struct.version, struct.numMetrics = pynvml.NVML_GPM_METRICS_GET_VERSION, len(ALL)
+    struct.sample1, struct.sample2 = older, newer
+    for place, number in enumerate(ALL):
+        struct.metrics[place].metricId = number
+    pynvml.nvmlGpmMetricsGet(struct)
+    answers = struct.metrics[: len(ALL)]
+    return {each.metricId: -each.nvmlReturn if each.nvmlReturn else each.value for each in answers}
+
+
+def measured(bench: Bench, get: Callable[[Any], Any], seconds: float = 10) -> dict[int, float | int]:
+    """Take two samples, so many seconds apart."""
+    older, newer = samples()
+    get(older)
+    bench.step(seconds)
+    get(newer)
+    return between(older, newer)
+
+
+def busy(**changes: Any) -> dict[str, Any]:
+    """Make a Hopper board and a pod that keeps half of it busy."""
+    process = {"device": "{gpu:0}", "pid": 101, "memory": "1 GiB", "load": {"high": 50}}
+    return {"gpus": [gpu(architecture=9, **changes)], "pods": [pod("a", process)]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "has"),
+    [
+        ({"architecture": 9}, 1),
+        ({"architecture": 8}, 0),
+        ({"architecture": 8, "gpm": True}, 1),
+        ({"architecture": 9, "gpm": False}, 0),
+    ],
+)
+def test_which_boards_have_the_meter(bench: Put, changes: dict[str, Any], has: int):
+    """Those from Hopper on, unless the scenario says otherwise; others give no samples."""
+    bench(made(gpus=[gpu(**changes)]))
+    assert pynvml.nvmlGpmQueryDeviceSupport(whole()).isSupportedDevice == has
+    sample = pynvml.nvmlGpmSampleAlloc()
+    if has:
+        pynvml.nvmlGpmSampleGet(whole(), sample)
+    else:
+        assert code_of(pynvml.nvmlGpmSampleGet, whole(), sample) == UNSUPPORTED
+
+
+def test_the_meter_follows_the_load(bench: Put):
+    """Shares in percent and traffic in MiB/s are the mean of what was acted between the samples."""
+    node = bench(made(node=NEW, **busy(links={"nvlinks": 2, "switch": True})))
+    found = measured(node, lambda sample: pynvml.nvmlGpmSampleGet(whole(), sample))
+    assert found[GRAPHICS] == pytest.approx(50)
+    assert 0 < found[SM] < found[GRAPHICS]
+    assert found[DECODER] == 0
+    totals = node.gpus[0].totals
+    assert found[PCIE_BYTES] == totals["pcie_receive"] > 0
+    assert found[PCIE_IN] == pytest.approx(totals["pcie_receive"] / MIB / 10)
+    assert found[NVLINK_IN] == pytest.approx(totals["nvlink_receive"] / MIB / 10)
+    assert found[ACTIVE] / found[ELAPSED] == pytest.approx(found[SM] / 100)
+
+
+def test_what_older_drivers_and_boards_lack(bench: Put):
+    """Counters came with a later driver, NVLink traffic with NVLinks: each metric is refused by itself."""
+    node = bench(made(**busy()))
+    found = measured(node, lambda sample: pynvml.nvmlGpmSampleGet(whole(), sample))
+    assert {found[each] for each in (NVLINK_IN, ELAPSED, ACTIVE, PCIE_BYTES)} == {-UNSUPPORTED}
+    assert found[GRAPHICS] == pytest.approx(50)
+
+
+def test_samples_that_are_too_near(bench: Put):
+    """Without time between two samples their shares are no numbers."""
+    node = bench(made(**busy()))
+    found = measured(node, lambda sample: pynvml.nvmlGpmSampleGet(whole(), sample), seconds=0.05)
+    assert math.isnan(found[GRAPHICS])
+    assert math.isnan(found[PCIE_IN])
+
+
+def test_a_gpu_instance_is_the_mean_of_its_compute_instances(bench: Put):
+    """Each counts by its slices; asked by its own handle, a compute instance has nothing that is shared."""
+    processes = [
+        {"device": "{gpu:0/mig:0}", "pid": 101, "memory": "1 GiB", "load": {"high": 90}},
+        {"device": "{gpu:0/mig:1}", "pid": 102, "memory": "1 GiB", "load": {"high": 30}},
+    ]
+    board = gpu(architecture=9, mig=CUT)
+    node = bench(made(gpus=[board], pods=[pod(f"p{n}", each) for n, each in enumerate(processes)]))
+    pairs = [samples() for _ in range(5)]
+    gets = [
+        lambda sample: pynvml.nvmlGpmSampleGet(whole(), sample),
+        lambda sample: pynvml.nvmlGpmMigSampleGet(whole(), 1, sample),
+        lambda sample: pynvml.nvmlGpmMigSampleGet(whole(), 5, sample),
+        lambda sample: pynvml.nvmlGpmSampleGet(cut(0), sample),
+        lambda sample: pynvml.nvmlGpmSampleGet(cut(1), sample),
+    ]
+    for get, (older, _) in zip(gets, pairs, strict=True):
+        get(older)
+    node.step(10)
+    for get, (_, newer) in zip(gets, pairs, strict=True):
+        get(newer)
+    found = [between(*pair) for pair in pairs]
+    assert [each[GRAPHICS] for each in found] == pytest.approx([(90 + 2 * 30) / 7, 50, 0, 90, 30])
+    assert found[1][DRAM] > 0
+    assert {found[3][each] for each in (DRAM, DECODER, PCIE_IN)} == {-UNSUPPORTED}
+    assert found[1][PCIE_IN] == -UNSUPPORTED
+
+
+def test_what_the_meter_refuses(bench: Put):
+    """Other versions, empty or mixed samples, MIG handles in the wrong place, instances that are missing."""
+    bench(made(gpus=[gpu(architecture=9, mig=CUT)]))
+    older, newer = samples()
+    assert code_of(between, older, newer) == INVALID
+    pynvml.nvmlGpmSampleGet(whole(), older)
+    pynvml.nvmlGpmMigSampleGet(whole(), 1, newer)
+    assert code_of(between, older, newer) == INVALID
+    assert code_of(pynvml.nvmlGpmMigSampleGet, whole(), 6, newer) == INVALID
+    assert code_of(pynvml.nvmlGpmQueryDeviceSupport, cut(0)) == INVALID
+    struct = pynvml.c_nvmlGpmMetricsGet_t()
+    assert code_of(pynvml.nvmlGpmMetricsGet, struct) == pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH
+
+
+def test_buffers_are_accounted_for(bench: Put):
+    """What is not freed, freed twice or used after it is known, and refused instead of crashing."""
+    node = bench(made(**busy()))
+    pool, (kept, freed) = pool_of(node.nvml), samples()
+    assert pool.live == 2
+    pynvml.nvmlGpmSampleGet(whole(), freed)
+    pynvml.nvmlGpmSampleFree(freed)
+    assert (pool.live, pool.misuses) == (1, [])
+    assert code_of(pynvml.nvmlGpmSampleFree, freed) == INVALID
+    assert code_of(pynvml.nvmlGpmSampleGet, whole(), freed) == INVALID
+    assert code_of(between, freed, kept) == INVALID
+    assert (pool.live, pool.misuses) == (1, ["double free", "use after free", "use after free"])
+    nowhere = pynvml.c_nvmlGpmSample_t()
+    assert code_of(pynvml.nvmlGpmSampleGet, whole(), nowhere) == INVALID

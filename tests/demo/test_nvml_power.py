@@ -1,0 +1,147 @@
+"""The fake driver on power, heat, clocks and what holds them back, through the unmodified binding."""
+
+from collections.abc import Callable, Iterable
+
+import pynvml
+import pytest
+
+from tests.demo.making import Bench, code_of, fields_of, gpu, made, node_of, pod
+
+Put = Callable[..., Bench]
+FULL = pod("p", {"device": "{gpu:0}", "load": {"high": 100}})
+NOT_SUPPORTED = pynvml.NVML_ERROR_NOT_SUPPORTED
+POWER, THERMAL, SOFTWARE, HARDWARE = 74, 75, 269, 270
+
+
+def first() -> object:
+    """Return the handle of the first GPU."""
+    return pynvml.nvmlDeviceGetHandleByIndex(0)
+
+
+def grown(bench: Bench, wanted: Iterable[int], seconds: float) -> list[int]:
+    """Return by how much fields grow while time passes in a few steps."""
+    before = fields_of(first(), *wanted)
+    start = bench.gpus[0].seconds
+    for part in range(1, 5):
+        bench.step(start + seconds * part / 4)
+    return [now - then for now, then in zip(fields_of(first(), *wanted), before, strict=True)]
+
+
+def test_limits(bench: Put):
+    """The limit that is set is in force, and stands between the lowest and what the board came with."""
+    bench(made(node=node_of(570), gpus=[gpu(power_limit_mw=90_000)], pods=[FULL]))
+    assert pynvml.nvmlDeviceGetPowerManagementLimit(first()) == 90_000
+    assert pynvml.nvmlDeviceGetEnforcedPowerLimit(first()) == 90_000
+    assert pynvml.nvmlDeviceGetPowerManagementDefaultLimit(first()) == 120_000
+    assert pynvml.nvmlDeviceGetPowerManagementLimitConstraints(first()) == [48_000, 120_000]
+    assert fields_of(first(), 187, 188, 189, 190, 192) == [48_000, 120_000, 120_000, 90_000, 90_000]
+    assert pynvml.nvmlDeviceGetPowerUsage(first()) == 90_000
+
+
+@pytest.mark.parametrize(
+    ("board", "expected"),
+    [
+        ({"architecture": 6}, [None, 120_000, None, None, None]),
+        ({"architecture": 7, "memory_temperature": True}, [None, 120_000, None, None, None]),
+        ({"architecture": 7}, [120_000, 120_000, None, None, None]),
+        ({"architecture": 9}, [120_000, 120_000, None, 14_400, None]),
+        ({"architecture": 9, "model": "NVIDIA GH200"}, [120_000, 120_000, 240_000, 14_400, None]),
+    ],
+)
+def test_power_by_scope(bench: Put, board: dict[str, object], expected: list[int | None]):
+    """Averages came with Ampere's small boards, memory with Hopper, and a module with a processor on it."""
+    bench(made(gpus=[gpu(**board)], pods=[FULL]))
+    assert fields_of(first(), 185, 186, (186, 1), (185, 2), (186, 2)) == expected
+
+
+def test_thresholds_and_margins(bench: Put):
+    """From Ada on a board counts down to the temperature at which it slows down."""
+    limits = {"shutdown": 96, "slowdown": 93, "gpu": 88, "memory": 95}
+    bench(
+        made(
+            node=node_of(570),
+            gpus=[gpu(architecture=8, thresholds=limits, memory_temperature=True), gpu(thresholds=limits)],
+        )
+    )
+    old = pynvml.nvmlDeviceGetHandleByIndex(1)
+    for handle in (first(), old):
+        assert [pynvml.nvmlDeviceGetTemperatureThreshold(handle, kind) for kind in (0, 1, 3)] == [96, 93, 88]
+    assert pynvml.nvmlDeviceGetTemperatureThreshold(first(), 2) == 95
+    assert code_of(pynvml.nvmlDeviceGetTemperatureThreshold, old, 2) == NOT_SUPPORTED
+    assert code_of(pynvml.nvmlDeviceGetTemperatureThreshold, old, 4) == NOT_SUPPORTED
+    assert pynvml.nvmlDeviceGetMarginTemperature(first()) == 88 - 30
+    assert code_of(pynvml.nvmlDeviceGetMarginTemperature, old) == NOT_SUPPORTED
+    assert fields_of(first(), 193, 194, 195, 196) == [-8, -5, -7, 0]
+    assert fields_of(old, 193, 194, 195, 196) == [None] * 4
+
+
+def test_an_older_driver_has_no_margin(bench: Put):
+    """The call and the fields came with certain branches of the driver."""
+    bench(made(node=node_of(550), gpus=[gpu(architecture=8)]))
+    missing = pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
+    assert code_of(pynvml.nvmlDeviceGetMarginTemperature, first()) == missing
+    assert fields_of(first(), 193, 230, 269) == [-8, None, None]
+    bench(made(node=node_of(525), gpus=[gpu(architecture=8)]))
+    assert fields_of(first(), 186, 193) == [None, None]
+
+
+def test_application_clocks(bench: Put):
+    """They stand at the highest that a board can do; video follows by itself."""
+    bench(made())
+    assert [pynvml.nvmlDeviceGetApplicationsClock(first(), kind) for kind in (0, 1, 2)] == [1410, 1410, 1215]
+    assert code_of(pynvml.nvmlDeviceGetApplicationsClock, first(), 3) == NOT_SUPPORTED
+
+
+def test_time_at_the_power_limit_is_counted(bench: Put):
+    """It grows by as many nanoseconds as the load lasts, slows the clocks, and stands still at rest."""
+    node = bench(made(node=node_of(580), pods=[FULL]))
+    assert grown(node, (POWER, THERMAL, SOFTWARE, HARDWARE), 20) == [20_000_000_000, 0, 0, 0]
+    assert pynvml.nvmlDeviceGetClockInfo(first(), pynvml.NVML_CLOCK_SM) == round(1410 * 0.92)
+    idle = bench(made(node=node_of(580)))
+    assert grown(idle, (POWER, THERMAL, SOFTWARE, HARDWARE), 20) == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("base", "reasons", "kept", "expected"),
+    [(46, 0x4 | 0x20, 0.8, [1, 1, 0]), (60, 0x4 | 0x20 | 0x8 | 0x40, 0.5, [1, 1, 1])],
+)
+def test_a_hot_board_slows_down(bench: Put, base: int, reasons: int, kept: float, expected: list[int]):
+    """Past its first threshold the driver lowers the clocks, past the second the hardware halves them."""
+    node = bench(made(node=node_of(580), gpus=[gpu(temperature_base=base)], pods=[FULL]))
+    assert pynvml.nvmlDeviceGetCurrentClocksEventReasons(first()) == reasons
+    assert pynvml.nvmlDeviceGetClockInfo(first(), pynvml.NVML_CLOCK_SM) == round(1410 * kept)
+    seconds = [count / 10**9 for count in grown(node, (THERMAL, SOFTWARE, HARDWARE), 5)]
+    assert seconds == [5 * each for each in expected]
+
+
+def test_no_other_reason_ever_holds_clocks_back(bench: Put):
+    """The remaining counters are there and stand at 0."""
+    node = bench(made(node=node_of(580), pods=[FULL]))
+    assert grown(node, (76, 77, 78, 79, 80, 81, 271), 20) == [0] * 7
+
+
+def test_energy_is_told_in_three_ways(bench: Put):
+    """The call and both fields agree."""
+    node = bench(made(pods=[FULL]))
+    node.step(10)
+    energy = pynvml.nvmlDeviceGetTotalEnergyConsumption(first())
+    assert fields_of(first(), 83, 191) == [energy, energy] == [1_200_000, 1_200_000]
+
+
+def test_the_states_of_a_board(bench: Put):
+    """A small board rests in a lower state, a large one never does; modes are as the scenario has them."""
+    bench(
+        made(
+            gpus=[
+                gpu(persistence=False, accounting=True, display_active=True),
+                gpu(memory_temperature=True),
+                gpu(accounting=True, mig={"instances": []}),
+            ]
+        )
+    )
+    small, large, cut = map(pynvml.nvmlDeviceGetHandleByIndex, range(3))
+    assert [pynvml.nvmlDeviceGetPerformanceState(each) for each in (small, large)] == [8, 0]
+    assert [pynvml.nvmlDeviceGetPersistenceMode(each) for each in (small, large)] == [0, 1]
+    assert [pynvml.nvmlDeviceGetAccountingMode(each) for each in (small, large, cut)] == [1, 0, 0]
+    assert [pynvml.nvmlDeviceGetDisplayActive(each) for each in (small, large)] == [1, 0]
+    assert pynvml.nvmlDeviceGetVbiosVersion(small) == "92.00.5C.00.02"

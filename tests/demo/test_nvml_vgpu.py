@@ -1,0 +1,226 @@
+"""vGPUs on the fake driver: the host's list and meters, the guest's licence, and what a scenario may say."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pynvml
+import pytest
+
+from exporter.demo import catalog
+from exporter.demo.node import FakeNode
+from exporter.demo.scenario import ScenarioError
+from exporter.hardware.calls import Calls
+from exporter.hardware.vgpu import VgpuReader
+from exporter.model import ContainerRef, DeviceKey, VgpuReading
+from exporter.sharing.sysfs import host_devices
+from tests.attribution.build import held
+from tests.demo.making import MIB, WALL, Bench, code_of, gpu, instance, made
+from tests.sharing.build import allocations
+
+Put = Callable[..., Bench]
+MDEV = "c73f1fa6-489e-4834-9476-d70dabd98c40"
+OTHER = "3b356d38-854e-48be-b376-00c72c7d119c"
+SECOND = 1_000_000
+START = int(WALL) * SECOND
+
+
+def vgpu(mdev: str = MDEV, pid: int = 41, **changes: Any) -> dict[str, Any]:
+    """Make a vGPU of 4 GiB."""
+    return {"mdev_uuid": mdev, "type": "NVIDIA Test-4Q", "memory_bytes": "4 GiB", "pid": pid} | changes
+
+
+def manager(pid: int = 41, device: str = "{gpu:0}", **changes: Any) -> dict[str, Any]:
+    """Make the process of the host behind a vGPU."""
+    return {"pid": pid, "command": "vgpu", "device": device, "memory": "1 GiB"} | changes
+
+
+def host(*vgpus: dict[str, Any], **parts: Any) -> Any:
+    """Make a scenario of one GPU that hosts these vGPUs."""
+    board = gpu(virtualization="vgpu_host", vgpus=list(vgpus), **parts.pop("board", {}))
+    return made(gpus=[board], **({"host_processes": [manager()]} | parts))
+
+
+def handle() -> Any:
+    """Return the handle of the GPU."""
+    return pynvml.nvmlDeviceGetHandleByIndex(0)
+
+
+def utilization(last_seen: int) -> list[tuple[int, int]]:
+    """Return (percent, seconds after the start) of every vGPU."""
+    samples = pynvml.nvmlDeviceGetVgpuUtilization(handle(), last_seen)
+    return [(each.smUtil.uiVal, (each.timeStamp - START) // SECOND) for each in samples]
+
+
+def read() -> dict[str, Any]:
+    """Read the GPU as the exporter does."""
+    return VgpuReader().read(Calls(), "", handle())
+
+
+def test_the_exporter_reads_what_the_scenario_says(bench: Put):
+    """Under the real binding: type, size, use, machine and licence of every vGPU that runs."""
+    processes = [manager(41, load={"high": 30}), manager(42, memory="6 MiB")]
+    bench(
+        host(
+            vgpu(uuid="v1", vm_id="m1"), vgpu(OTHER, 42, uuid="v2", licensed=False), host_processes=processes
+        )
+    )
+    first, second = read()["vgpus"]
+    assert first == VgpuReading(
+        uuid="v1",
+        mdev_uuid=MDEV,
+        vm_id="m1",
+        type_name="NVIDIA Test-4Q",
+        memory_total=4096 * MIB,
+        memory_used=1024 * MIB,
+        sm_percent=30,
+        memory_percent=15,
+        encoder_percent=3,
+        decoder_percent=3,
+        licensed=True,
+    )
+    assert (second.sm_percent, second.memory_used, second.licensed) == (0, 6 * MIB, False)
+
+
+def test_more_than_four_gibibytes_pass_the_binding_only_in_part(bench: Put):
+    """The fake writes as many bytes as the library; the binding's variable holds half of them."""
+    bench(host(vgpu(), host_processes=[manager(memory="9 GiB")]))
+    (number,) = pynvml.nvmlDeviceGetActiveVgpus(handle())
+    assert pynvml.nvmlVgpuInstanceGetFbUsage(number) == 1024 * MIB
+    assert read()["vgpus"][0].memory_used == 9 * 1024 * MIB
+
+
+def test_a_vgpu_is_there_while_its_process_runs(bench: Put):
+    """A machine that is not started has a mediated device and no vGPU; so has one that has ended."""
+    ends = {"kind": "process_exit", "at": 5, "for": 5, "pid": 41}
+    node = bench(host(vgpu(), vgpu(OTHER, 0), faults=[ends]))
+    seen = []
+    for t in (0, 5, 10):
+        node.step(t)
+        seen.append([found.mdev_uuid for found in read()["vgpus"]])
+    assert seen == [[MDEV], [], [MDEV]]
+
+
+def test_a_number_of_a_vgpu_that_is_gone_is_not_found(bench: Put):
+    """Between the list and the question a machine may end."""
+    node = bench(host(vgpu(), faults=[{"kind": "process_exit", "at": 5, "pid": 41}]))
+    (number,) = pynvml.nvmlDeviceGetActiveVgpus(handle())
+    kind = pynvml.nvmlVgpuInstanceGetType(number)
+    node.step(5)
+    assert code_of(pynvml.nvmlVgpuInstanceGetUUID, number) == pynvml.NVML_ERROR_NOT_FOUND
+    assert pynvml.nvmlVgpuTypeGetName(kind) == "NVIDIA Test-4Q"
+    assert code_of(pynvml.nvmlVgpuTypeGetName, kind + 1) == pynvml.NVML_ERROR_INVALID_ARGUMENT
+
+
+def test_every_vgpu_has_a_sample_and_only_newer_ones_count(bench: Put):
+    """An idle one has a zero; with no sample newer than the last seen, nothing is found."""
+    processes = [manager(41, load={"high": 20}), manager(42)]
+    node = bench(host(vgpu(), vgpu(OTHER, 42), host_processes=processes))
+    assert utilization(0) == [(20, 0), (0, 0)]
+    assert code_of(pynvml.nvmlDeviceGetVgpuUtilization, handle(), START) == pynvml.NVML_ERROR_NOT_FOUND
+    node.step(5)
+    assert utilization(START) == [(20, 5), (0, 5)]
+
+
+def test_a_host_without_vgpus_lists_none_and_has_no_samples(bench: Put):
+    """That is not the same as a GPU that cannot host any."""
+    bench(host(host_processes=[]))
+    assert pynvml.nvmlDeviceGetActiveVgpus(handle()) == []
+    assert pynvml.nvmlDeviceGetVgpuUtilization(handle(), 0) == []
+    bench(made())
+    assert pynvml.nvmlDeviceGetVirtualizationMode(handle()) == pynvml.NVML_GPU_VIRTUALIZATION_MODE_NONE
+    assert code_of(pynvml.nvmlDeviceGetActiveVgpus, handle()) == pynvml.NVML_ERROR_NOT_SUPPORTED
+
+
+def test_a_vgpu_inside_mig_knows_its_instance_and_is_not_metered(bench: Put):
+    """Its process runs on the MIG device."""
+    board = {"mig": {"instances": [instance(3, 0)]}}
+    bench(host(vgpu(), board=board, host_processes=[manager(device="{gpu:0/mig:0}")]))
+    (found,) = read()["vgpus"]
+    assert (found.gi, found.sm_percent, found.memory_used) == (3, None, 1024 * MIB)
+    assert code_of(pynvml.nvmlDeviceGetVgpuUtilization, handle(), 0) == pynvml.NVML_ERROR_NOT_SUPPORTED
+
+
+@pytest.mark.parametrize(("expires", "told"), [("2031-01-31T23:59:59", 1_927_670_399.0), ("", None)])
+def test_a_guest_has_a_licence(bench: Put, expires: str, told: float | None):
+    """With the day it ends, or without one; a guest is no host."""
+    board = gpu(virtualization="vgpu_guest", licence={"product": "vWS", "expires": expires})
+    bench(made(gpus=[board]))
+    found = read()
+    assert (found["virtualization"], found["vgpus"]) == ("vgpu_guest", None)
+    assert (found["licence"].product, found["licence"].licensed) == ("vWS", True)
+    assert found["licence"].expires == told
+
+
+def test_a_guest_without_anything_to_license(bench: Put):
+    """The driver says that licences are not supported."""
+    bench(made(gpus=[gpu(virtualization="vgpu_guest")]))
+    assert read() == {"virtualization": "vgpu_guest", "licence": None, "vgpus": None}
+
+
+@pytest.mark.parametrize(
+    ("board", "message"),
+    [
+        ({"vgpus": [vgpu()]}, "gpus[0].virtualization: must be vgpu_host for vGPUs to run, not none"),
+        ({"vgpus": [vgpu("../../etc")]}, "gpus[0].vgpus[0].mdev_uuid: must be a UUID, not '../../etc'"),
+        ({"vgpus": [vgpu(), vgpu(MDEV.upper(), 42)]}, "gpus[0].vgpus[1].mdev_uuid: is C73F1FA6-"),
+        ({"licence": {"product": "x", "expires": "never"}}, "gpus[0].licence.expires: must be such as"),
+    ],
+)
+def test_what_cannot_be_is_named(board: dict[str, Any], message: str):
+    """A mistake in a scenario is told with its path; a UUID becomes the name of a file."""
+    mode = {} if message.startswith("gpus[0].virtualization") else {"virtualization": "vgpu_host"}
+    with pytest.raises(ScenarioError) as caught:
+        made(gpus=[gpu(**mode, **board)], host_processes=[manager()])
+    assert message in str(caught.value)
+
+
+def test_a_vgpu_runs_on_its_own_gpu():
+    """Its process cannot be on another."""
+    boards = [gpu(virtualization="vgpu_host", vgpus=[vgpu()]), gpu()]
+    with pytest.raises(ScenarioError, match=r"gpus\[0\].vgpus\[0\].pid: the process 41 of the host does not"):
+        made(gpus=boards, host_processes=[manager(device="{gpu:1}")])
+
+
+async def _node(name: str) -> tuple[Any, dict[str, str], Any]:
+    async with FakeNode(catalog.load(name), clock=lambda: 0.0) as node:
+        await node.step(0)
+        ids = [device.mdev_uuid for board in node.scenario.gpus for device in board.vgpus]
+        kubelet = allocations(held("vm", *ids, resource="nvidia.com/NVIDIA_A40-12Q"))
+        root = Path(asdict(node.paths)["sys_root"])
+        return node.truth(), dict(host_devices(root, kubelet).mdevs), node.scenario
+
+
+def test_the_truth_of_a_host():
+    """What a machine uses through its vGPU is its container's; a machine outside Kubernetes is nobody's."""
+    truth, mdevs, scenario = asyncio.run(_node("vgpu-host"))
+    first, second = (board.uuid for board in scenario.gpus)
+    busy = truth.containers[
+        ContainerRef("desktops", "virt-launcher-cad-1-x7k2p", "compute"), DeviceKey(first)
+    ]
+    assert (busy.slices, busy.processes, busy.memory, busy.sm_percent) == (1, 0, 9200 * MIB, 25)
+    waiting = truth.containers[
+        ContainerRef("training", "virt-launcher-new-vm-m2t6h", "compute"), DeviceKey(second)
+    ]
+    assert (waiting.slices, waiting.memory) == (1, 0)
+    assert truth.devices[DeviceKey(first)].unattributed == 300 * MIB
+    assert truth.devices[DeviceKey(second)].unattributed == (300 + 17300) * MIB
+    assert not truth.unresolved
+    # The kernel knows all mediated devices, also those whose machine does not run.
+    assert mdevs.keys() == {device.mdev_uuid for board in scenario.gpus for device in board.vgpus}
+    assert set(mdevs.values()) == {board.pci_bus_id[4:].lower() for board in scenario.gpus}
+
+
+def test_the_truth_of_a_guest_is_that_of_any_time_sliced_gpu():
+    """Inside the machine the pods hold slices of the vGPU as of a whole GPU."""
+    truth, mdevs, scenario = asyncio.run(_node("vgpu-guest"))
+    key = DeviceKey(scenario.gpus[0].uuid)
+    assert not mdevs
+    assert {ref.pod: found.slices for (ref, _), found in truth.containers.items()} == {
+        "ranker-0": 1,
+        "lab-0": 1,
+        "lab-1": 1,
+    }
+    assert truth.devices[key].memory_total == 24576 * MIB

@@ -1,0 +1,235 @@
+"""What the files of a board say, and what it means that one is missing, broken or senseless."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from exporter.demo import amd_metrics
+from exporter.hardware.amd.cards import Card
+from exporter.hardware.amd.files import LONGEST, Files
+from exporter.model import GpuReading
+from exporter.model.readings import Bar1, Ecc, Memory, PcieLink, Topology
+from tests.hardware.amd.tree import GIB, UUID, Tree, hanging, unreadable
+
+
+async def test_every_file_in_its_unit(tree: Tree) -> None:
+    """Bytes, percent, milliwatts from microwatts, degrees from thousandths, megahertz from hertz."""
+    tree.card()
+    gpu = await tree.gpu()
+    assert gpu.memory == Memory(total=64 * GIB, used=20 * GIB, free=44 * GIB)
+    assert gpu.bar1 == Bar1(total=64 * GIB, used=19 * GIB)
+    assert (gpu.utilization_percent, gpu.memory_copy_percent) == (87, 41)
+    assert gpu.power_milliwatts == 243_000
+    assert gpu.power_parts_milliwatts == {"average": 243_000}
+    assert gpu.power_limits_milliwatts == {"enforced": 280_000, "default": 300_000, "min": 0, "max": 300_000}
+    assert (gpu.temperature_celsius, gpu.memory_temperature_celsius) == (51, 58)
+    assert gpu.clocks_megahertz == {"sm": 1700, "memory": 1600}
+    assert gpu.fan_percent == 25
+    assert gpu.pcie_link == PcieLink(generation=4, width=8, max_generation=5, max_width=16)
+    assert gpu.pcie_replays == 3
+    assert gpu.topology == Topology(numa_node=1, cpus="16-31,48-63")
+    assert (gpu.up, gpu.sweep, gpu.boot_seconds) == (True, 1, 77.5)
+
+
+async def test_errors_of_memories_by_part_and_in_all(tree: Tree) -> None:
+    """The parts of the GPU count for themselves; together they are the GPU's errors."""
+    tree.card(ras__aca_sdma="ue: 0\nce: 5\nde: 0", ras__event_state="current seqno: 0")
+    assert (await tree.gpu()).ecc == Ecc(
+        errors={("corrected", "volatile"): 11, ("uncorrected", "volatile"): 1},
+        by_location={
+            ("corrected", "volatile", "sdma"): 5,
+            ("uncorrected", "volatile", "sdma"): 0,
+            ("corrected", "volatile", "gfx"): 2,
+            ("uncorrected", "volatile", "gfx"): 0,
+            ("corrected", "volatile", "umc"): 4,
+            ("uncorrected", "volatile", "umc"): 1,
+        },
+    )
+
+
+async def test_the_file_that_takes_a_second_is_never_read(tree: Tree) -> None:
+    """The driver measures bandwidth for a second before it answers: here, it never would."""
+    hanging(tree.card() / "pcie_bw")
+    assert (await tree.gpu()).up
+
+
+FIELDS: dict[str, tuple[str, Callable[[GpuReading], object]]] = {
+    "mem_info_vram_used": ("memory", lambda gpu: gpu.memory),
+    "mem_info_vram_total": ("memory", lambda gpu: gpu.memory),
+    "mem_info_vis_vram_used": ("bar1", lambda gpu: gpu.bar1),
+    "gpu_busy_percent": ("utilization", lambda gpu: gpu.utilization_percent),
+    "mem_busy_percent": ("memory copies", lambda gpu: gpu.memory_copy_percent),
+    "hwmon/hwmon6/power1_average": ("power", lambda gpu: gpu.power_milliwatts),
+    "hwmon/hwmon6/power1_cap": ("limit", lambda gpu: gpu.power_limits_milliwatts.get("enforced")),
+    "hwmon/hwmon6/temp3_input": ("memory's heat", lambda gpu: gpu.memory_temperature_celsius),
+    "hwmon/hwmon6/freq1_input": ("clock", lambda gpu: gpu.clocks_megahertz.get("sm")),
+    "pcie_replay_count": ("replays", lambda gpu: gpu.pcie_replays),
+    "serial_number": ("serial", lambda gpu: gpu.identity.serial),
+}
+
+
+@pytest.mark.parametrize("name", FIELDS)
+async def test_a_file_that_is_not_there_costs_its_own_reading(tree: Tree, name: str) -> None:
+    """What a board does not have is not known, and no error; all else is read."""
+    (tree.card() / name).unlink()
+    reading = await tree.read()
+    assert FIELDS[name][1](reading.gpus[0]) is None
+    assert reading.errors == {}
+    others = [
+        read(reading.gpus[0]) for other, (_, read) in FIELDS.items() if FIELDS[other][0] != FIELDS[name][0]
+    ]
+    assert None not in others
+
+
+@pytest.mark.parametrize("name", FIELDS)
+async def test_a_file_that_cannot_be_read_is_counted(tree: Tree, name: str) -> None:
+    """A failure costs its own reading too, and stands among the errors of its GPU."""
+    unreadable(tree.card() / name)
+    reading = await tree.read()
+    assert FIELDS[name][1](reading.gpus[0]) is None
+    assert [(error, count) for (_, _, error), count in reading.errors.items()] == [("EISDIR", 1)]
+    assert [file for _, file, _ in reading.errors] == [f"sysfs {Path(name).name}"]
+    others = [
+        read(reading.gpus[0]) for other, (_, read) in FIELDS.items() if FIELDS[other][0] != FIELDS[name][0]
+    ]
+    assert None not in others
+
+
+@pytest.mark.parametrize("text", ["", "N/A", "-", "12.5", "0x10", "1" * 30, "\xff\xfe", "\u0663"])
+async def test_what_is_no_number_is_not_known(tree: Tree, text: str) -> None:
+    """A reading is a whole number or nothing."""
+    tree.card(gpu_busy_percent=text, mem_info_vram_used=text, pcie_replay_count=text)
+    gpu = await tree.gpu()
+    assert (gpu.utilization_percent, gpu.memory, gpu.pcie_replays) == (None, None, None)
+
+
+async def test_figures_that_cannot_be_are_not_told(tree: Tree) -> None:
+    """More memory used than there is, and more than all of the time."""
+    tree.card(gpu_busy_percent="101", mem_info_vram_used=str(65 * GIB))
+    gpu = await tree.gpu()
+    assert (gpu.utilization_percent, gpu.memory) == (None, None)
+
+
+async def test_the_second_gpu_of_a_board_has_no_power_of_its_own(tree: Tree) -> None:
+    """It says 0 of its draw and of every limit: the first one is metered for both."""
+    zeros = {f"hwmon__hwmon6__{name}": "0" for name in ("power1_average", "power1_cap", "power1_cap_max")}
+    tree.card(**zeros, hwmon__hwmon6__power1_cap_default="0")
+    gpu = await tree.gpu()
+    assert (gpu.power_milliwatts, gpu.power_parts_milliwatts, gpu.power_limits_milliwatts) == (None, {}, {})
+
+
+async def test_power_as_it_is_now_where_there_is_no_average(tree: Tree) -> None:
+    """From MI300 on the driver tells the power of the moment."""
+    tree.card(hwmon__hwmon6__power1_average=None, hwmon__hwmon6__power1_input="512000000")
+    gpu = await tree.gpu()
+    assert (gpu.power_milliwatts, gpu.power_parts_milliwatts) == (512_000, {"instant": 512_000})
+
+
+async def test_the_hottest_spot_where_the_edge_has_no_sensor(tree: Tree) -> None:
+    """From MI300 on there is no sensor at the edge."""
+    tree.card(hwmon__hwmon6__temp1_label=None, hwmon__hwmon6__temp1_input=None)
+    assert (await tree.gpu()).temperature_celsius == 63
+
+
+async def test_a_fan_that_only_tells_how_it_is_driven(tree: Tree) -> None:
+    """Pulse width goes from 0 to 255."""
+    tree.card(hwmon__hwmon6__fan1_input=None, hwmon__hwmon6__pwm1="102")
+    assert (await tree.gpu()).fan_percent == 40
+
+
+async def test_a_passive_board_has_no_fan(tree: Tree) -> None:
+    """No speed is not speed 0."""
+    tree.card(hwmon__hwmon6__fan1_input=None, hwmon__hwmon6__fan1_max=None)
+    assert (await tree.gpu()).fan_percent is None
+
+
+async def test_sensors_of_something_else_are_left_alone(tree: Tree) -> None:
+    """A device can carry monitors of other drivers."""
+    tree.card(hwmon__hwmon6__name="jc42")
+    gpu = await tree.gpu()
+    assert (gpu.power_milliwatts, gpu.temperature_celsius, gpu.clocks_megahertz) == (None, None, {})
+
+
+@pytest.mark.parametrize(
+    ("speed", "generation"),
+    [("2.5 GT/s PCIe", 1), ("8.0 GT/s PCIe", 3), ("64.0 GT/s PCIe", 6), ("Unknown", None)],
+)
+async def test_the_generation_of_the_link(tree: Tree, speed: str, generation: int | None) -> None:
+    """The kernel prints the speed of a lane."""
+    tree.card(current_link_speed=speed)
+    link = (await tree.gpu()).pcie_link
+    assert link is not None
+    assert link.generation == generation
+
+
+async def test_a_node_without_numa(tree: Tree) -> None:
+    """The kernel says -1 where it does not know the node."""
+    tree.card(numa_node="-1")
+    assert (await tree.gpu()).topology == Topology(numa_node=None, cpus="16-31,48-63")
+
+
+async def test_a_suspended_gpu_is_not_woken_up(tree: Tree) -> None:
+    """Reading a sensor would resume it; here, it would wait for ever."""
+    device = tree.card(power__runtime_status="suspended")
+    for name in ("gpu_busy_percent", "mem_info_vram_used", "hwmon/hwmon6/power1_average"):
+        hanging(device / name)
+    gpu = await tree.gpu()
+    assert (gpu.up, gpu.identity.uuid, gpu.memory, gpu.power_milliwatts) == (True, UUID, None, None)
+    assert "suspended" in gpu.withheld["core"]
+
+
+async def test_a_card_that_says_nothing_is_down(tree: Tree) -> None:
+    """Only the bus still knows it: its driver has given it up."""
+    device = tree.card()
+    for name in ("gpu_busy_percent", "mem_busy_percent", "pcie_replay_count"):
+        (device / name).unlink()
+    for path in (*device.glob("mem_info_*"), *device.glob("hwmon/hwmon6/*"), *device.glob("ras/*")):
+        path.unlink()
+    gpu = await tree.gpu()
+    assert (gpu.up, gpu.identity.uuid, gpu.pcie_link) == (False, UUID, None)
+
+
+async def test_the_table_of_metrics_fills_what_files_lack(tree: Tree) -> None:
+    """Energy is in the table only; activity, power and heat are there too, and the files go first."""
+    values = {
+        "average_gfx_activity": 33,
+        "average_umc_activity": 12,
+        "socket_power": 199,
+        "temperature_hotspot": 70,
+        "temperature_mem": 66,
+        "energy_accumulator": 65536 * 25,
+        "pcie_replay_count_acc": 8,
+    }
+    tree.card(gpu_metrics=amd_metrics.table("1.6", values))
+    gpu = await tree.gpu()
+    assert (gpu.energy_millijoules, gpu.utilization_percent, gpu.power_milliwatts) == (25_000, 87, 243_000)
+    for path in (*tree.device().glob("hwmon/hwmon6/*"), *tree.device().glob("*_busy_percent")):
+        path.unlink()
+    (tree.device() / "pcie_replay_count").unlink()
+    gpu = await tree.gpu()
+    assert (gpu.utilization_percent, gpu.memory_copy_percent, gpu.pcie_replays) == (33, 12, 8)
+    assert gpu.power_milliwatts == 199_000
+    assert (gpu.temperature_celsius, gpu.memory_temperature_celsius) == (70, 66)
+
+
+@pytest.mark.parametrize(("version", "joules"), [(90010, 25), (100300, None)])
+async def test_energy_in_an_unknown_unit_is_not_told(tree: Tree, version: int, joules: int | None) -> None:
+    """Tables before 1.4 do not say what they count in; only of the MI100 and MI200 boards it is known."""
+    tree.card(gpu_metrics=amd_metrics.table("1.3", {"energy_accumulator": 65536 * 25}))
+    tree.node(gfx_target_version=version)
+    assert (await tree.gpu()).energy_millijoules == (None if joules is None else joules * 1000)
+
+
+def test_a_file_without_end_is_cut(tree: Tree) -> None:
+    """No file of sysfs is long."""
+    path = tree.write("endless", b"1" * (LONGEST + 1))
+    content = Files().content(path)
+    assert content is not None
+    assert len(content) == LONGEST
+
+
+def test_the_place_of_a_card_as_kfd_counts_it() -> None:
+    """Bus, device and function are one number of sixteen bits."""
+    card = Card(index=0, path=Path(), address="0001:c6:1f.3", render_minor=None)
+    assert card.location == (1, 0xC6FB)

@@ -1,0 +1,96 @@
+"""Which AMD GPUs there are, and who they are."""
+
+import pytest
+
+from exporter.model import GpuIdentity
+from tests.hardware.amd.tree import ADDRESS, BOARD, UUID, Tree
+
+
+async def test_a_node_without_gpus_is_no_error(tree: Tree) -> None:
+    """Without a sysfs of graphics there is nothing, and nothing failed."""
+    reading = await tree.read()
+    assert (reading.gpus, reading.gpu_count, reading.errors) == ((), 0, {})
+    assert reading.driver.driver_version is None
+
+
+async def test_who_a_card_is(tree: Tree) -> None:
+    """The UUID is the unique id as ROCm writes it, the PCI address is spelled as for any GPU."""
+    tree.card()
+    tree.node()
+    tree.write("module/amdgpu/version", "6.10.5")
+    reading = await tree.read()
+    assert reading.driver.driver_version == "6.10.5"
+    assert reading.gpus[0].identity == GpuIdentity(
+        uuid=UUID,
+        index=0,
+        model="AMD INSTINCT MI210",
+        pci_bus_id="00000000:19:00.0",
+        vendor="amd",
+        serial="692214000581",
+        architecture="gfx90a",
+        vbios="113-D67301-059",
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "architecture"),
+    [(90402, "gfx942"), (90500, "gfx950"), (110001, "gfx1101"), (100300, "gfx1030"), (0, None)],
+)
+async def test_the_architecture_is_spelled_as_compilers_do(
+    tree: Tree, version: int, architecture: str | None
+) -> None:
+    """The number of KFD has two decimal digits for each part of the name."""
+    tree.card()
+    tree.node(gfx_target_version=version)
+    assert (await tree.gpu()).identity.architecture == architecture
+
+
+@pytest.mark.parametrize("unique_id", [None, "0", "0000000000000000", "none"])
+async def test_a_card_without_unique_id_is_named_by_its_address(tree: Tree, unique_id: str | None) -> None:
+    """Boards for desktops have no unique id, or one of zeros."""
+    tree.card(unique_id=unique_id)
+    assert (await tree.gpu()).identity.uuid == f"GPU-{ADDRESS}"
+
+
+async def test_a_short_unique_id_has_sixteen_digits(tree: Tree) -> None:
+    """Leading zeros count: ROCm writes them."""
+    tree.card(unique_id="0x1c3d5e")
+    assert (await tree.gpu()).identity.uuid == "GPU-00000000001c3d5e"
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "model"),
+    [(None, "0x740f", "AMD 0x740f"), ("", "0x740f", "AMD 0x740f"), (None, None, "AMD GPU")],
+)
+async def test_a_board_that_does_not_tell_its_name(
+    tree: Tree, name: str | None, device: str | None, model: str
+) -> None:
+    """It is called by the number of its device."""
+    tree.card(product_name=name, device=device)
+    assert (await tree.gpu()).identity.model == model
+
+
+async def test_what_is_no_card_of_amd(tree: Tree) -> None:
+    """Connectors, the console's card, an old driver, a card given to a virtual machine, and partitions."""
+    tree.card(2)
+    for name, content in BOARD.items():
+        tree.write(f"class/drm/card2-DP-1/device/{name}", content)
+    tree.write("class/drm/card0/device/vendor", "0x1a03")
+    tree.write("class/drm/card1/device/vendor", "0x10de")
+    tree.card(3, 140, uevent="DRIVER=radeon\nPCI_SLOT_NAME=0000:44:00.0")
+    tree.card(4, 141, uevent="DRIVER=vfio-pci\nPCI_SLOT_NAME=0000:45:00.0")
+    tree.write("class/drm/card5/device/uevent", "DRIVER=amdgpu_xcp_drv\nMODALIAS=platform:amdgpu_xcp")
+    tree.write("class/drm/renderD128/device/vendor", "0x1002")
+    tree.write("class/drm/version", "drm 1.1.0 20060810")
+    assert [gpu.identity.uuid for gpu in (await tree.read()).gpus] == [UUID]
+
+
+async def test_cards_are_counted_by_their_number(tree: Tree) -> None:
+    """Card 10 comes after card 2, and the index has no holes."""
+    tree.card(10, uevent="DRIVER=amdgpu\nPCI_SLOT_NAME=0001:c6:00.0", unique_id="a" * 16)
+    tree.card(2, 136)
+    found = [gpu.identity for gpu in (await tree.read()).gpus]
+    assert [(each.index, each.pci_bus_id) for each in found] == [
+        (0, "00000000:19:00.0"),
+        (1, "00000001:C6:00.0"),
+    ]

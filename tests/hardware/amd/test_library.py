@@ -1,0 +1,156 @@
+"""AMD's own library: what it fills, and that nothing is lost without it, or with one that is broken.
+
+The module here stands in for the real one, with the functions, arguments and answers that it has.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from exporter.model.readings import Ecc
+from tests.hardware.amd.tree import ADDRESS, UUID, Tree
+
+Install = Callable[[str], int]
+STAND_IN = """
+CALLS = []
+
+class AmdSmiLibraryException(Exception):
+    pass
+
+def amdsmi_init(flag=2):
+    CALLS.append("init")
+
+def amdsmi_shut_down():
+    CALLS.append("shut down")
+
+def amdsmi_get_processor_handles():
+    return ["handle 0", "handle 1"]
+
+def amdsmi_get_gpu_device_bdf(handle):
+    return {"handle 0": "0000:43:00.0", "handle 1": "0000:19:00.0"}[handle]
+
+def amdsmi_get_energy_count(handle):
+    assert handle == "handle 1"
+    return {"power": 70, "energy_accumulator": 2_000_000, "counter_resolution": 15.3, "timestamp": 1}
+
+def amdsmi_get_gpu_total_ecc_count(handle):
+    return {"correctable_count": 12, "uncorrectable_count": 1, "deferred_count": 0}
+
+def amdsmi_get_power_cap_info(handle):
+    return {"power_cap": 280_000_000, "default_power_cap": 300_000_000, "dpm_cap": 0,
+            "min_power_cap": 0, "max_power_cap": 300_000_000}
+"""
+WITHOUT_ENERGY = (
+    STAND_IN
+    + """
+def amdsmi_get_energy_count(handle):
+    raise AmdSmiLibraryException("not supported")
+
+def amdsmi_get_power_cap_info(handle):
+    return {"cap": 1}
+"""
+)
+# What the real one does without its native half.
+NO_NATIVE_HALF = """
+print("Unable to find libamd_smi.so library try installing amd-smi-lib from your package manager")
+raise KeyError("ROCM_HOME")
+"""
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """Give what writes a module that is found as amdsmi; it is forgotten afterwards."""
+    folder = tmp_path / "packages"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.delitem(sys.modules, "amdsmi", raising=False)
+    yield (folder / "amdsmi.py").write_text
+    sys.modules.pop("amdsmi", None)
+
+
+def bare(tree: Tree) -> None:
+    """Write a card that tells neither energy nor errors nor limits."""
+    limits = ("", "_default", "_min", "_max")
+    missing = {f"hwmon__hwmon6__power1_cap{limit}": None for limit in limits}
+    tree.card(**missing, ras__umc_err_count=None, ras__gfx_err_count=None)
+
+
+async def test_it_fills_what_the_files_lack(tree: Tree, install: Install) -> None:
+    """Energy in microjoules by its own resolution, errors in all, limits from microwatts."""
+    install(STAND_IN)
+    bare(tree)
+    reading = await tree.read()
+    (gpu,) = reading.gpus
+    assert gpu.energy_millijoules == 30_600
+    assert gpu.ecc == Ecc(errors={("corrected", "volatile"): 12, ("uncorrected", "volatile"): 1})
+    assert gpu.power_limits_milliwatts == {"enforced": 280_000, "default": 300_000, "max": 300_000}
+    assert reading.errors == {}
+    assert sys.modules["amdsmi"].CALLS == ["init", "shut down"]
+
+
+async def test_what_the_files_tell_stands(tree: Tree, install: Install) -> None:
+    """The library is asked for what is missing, here the energy alone."""
+    install(STAND_IN)
+    tree.card()
+    gpu = await tree.gpu()
+    assert gpu.energy_millijoules == 30_600
+    assert gpu.ecc is not None
+    assert gpu.ecc.errors["corrected", "volatile"] == 6
+    assert gpu.power_limits_milliwatts["min"] == 0
+
+
+async def test_one_question_that_fails_costs_its_own_answer(tree: Tree, install: Install) -> None:
+    """An error, and an answer of another form: both are counted, and the rest is told."""
+    install(WITHOUT_ENERGY)
+    bare(tree)
+    reading = await tree.read()
+    (gpu,) = reading.gpus
+    assert (gpu.up, gpu.energy_millijoules, gpu.power_limits_milliwatts) == (True, None, {})
+    assert gpu.ecc is not None
+    assert reading.errors == {
+        (UUID, "amdsmi_get_energy_count", "AmdSmiLibraryException"): 1,
+        (UUID, "amdsmi_get_power_cap_info", "KeyError"): 1,
+    }
+
+
+@pytest.mark.parametrize("content", [NO_NATIVE_HALF, "raise OSError", "amdsmi_init = None", None])
+async def test_a_library_that_does_not_work_costs_nothing(
+    tree: Tree, install: Install, capfd: pytest.CaptureFixture[str], content: str | None
+) -> None:
+    """It is passed over, and what it prints does not end up in our own output."""
+    if content is not None:
+        install(content)
+    bare(tree)
+    reading = await tree.read()
+    assert (reading.gpus[0].up, reading.gpus[0].energy_millijoules, reading.errors) == (True, None, {})
+    assert capfd.readouterr().out == ""
+
+
+async def test_it_is_tried_once(tree: Tree, install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library that did not work is not imported at every sweep."""
+    monkeypatch.setenv("TRIES", "")
+    install("import os\nos.environ['TRIES'] += 'x'\nraise OSError")
+    bare(tree)
+    amd = tree.source()
+    await amd.read()
+    await amd.read()
+    await amd.close()
+    assert os.environ["TRIES"] == "x"
+
+
+async def test_nothing_is_loaded_where_nothing_lacks_or_no_gpu_is(tree: Tree, install: Install) -> None:
+    """A node without AMD GPUs never sees the library."""
+    install(STAND_IN)
+    await tree.read()
+    assert "amdsmi" not in sys.modules
+
+
+async def test_a_gpu_that_the_library_does_not_know(tree: Tree, install: Install) -> None:
+    """It is matched by its PCI address."""
+    install(STAND_IN.replace(ADDRESS, "0000:99:00.0"))
+    bare(tree)
+    gpu = await tree.gpu()
+    assert (gpu.energy_millijoules, gpu.ecc) == (None, None)

@@ -1,0 +1,175 @@
+"""GPUs that are cut: the partitions, what they are called, what is theirs, and who runs in them."""
+
+import shutil
+
+import pytest
+
+from exporter.demo import amd_metrics
+from exporter.model.readings import Memory
+from tests.hardware.amd.tree import GIB, GPU_ID, Tree, unreadable
+
+
+async def test_the_eight_partitions_of_an_mi300x(tree: Tree) -> None:
+    """The first is named by the card's address, each other by its own device; all are as large."""
+    tree.partitions(8)
+    gpu = await tree.gpu()
+    assert (gpu.mig_enabled, gpu.mig_slices, gpu.mig_complete) == (True, 8, True)
+    assert (gpu.processes, gpu.process_utilization) == (None, None)
+    assert gpu.mig is not None
+    assert [part.uuid for part in gpu.mig] == ["0000:19:00.0", *(f"amdgpu_xcp_{n}" for n in range(21, 28))]
+    assert [(part.gi, part.ci) for part in gpu.mig] == [(place, 0) for place in range(8)]
+    assert {part.profile for part in gpu.mig} == {"cpx_nps1"}
+    assert {(part.compute_slices, part.instance_slices, part.multiprocessors) for part in gpu.mig} == {
+        (1, 1, 38)
+    }
+    assert {part.memory for part in gpu.mig} == {Memory(total=24 * GIB, used=0, free=24 * GIB)}
+    assert not any(part.memory_shared for part in gpu.mig)
+
+
+async def test_half_a_gpu(tree: Tree) -> None:
+    """A partition of two has half of the memory and of the compute units."""
+    tree.partitions(2, "NPS2")
+    gpu = await tree.gpu()
+    assert gpu.mig is not None
+    assert [(part.uuid, part.profile, part.multiprocessors) for part in gpu.mig] == [
+        ("0000:19:00.0", "dpx_nps2", 152),
+        ("amdgpu_xcp_21", "dpx_nps2", 152),
+    ]
+    assert gpu.mig[1].memory == Memory(total=96 * GIB, used=0, free=96 * GIB)
+
+
+async def test_one_partition_is_a_whole_gpu(tree: Tree) -> None:
+    """In SPX mode, processes are the GPU's."""
+    tree.partitions(1)
+    tree.process(7, GIB, 152)
+    gpu = await tree.gpu()
+    assert (gpu.mig_enabled, gpu.mig, gpu.mig_slices) == (False, (), None)
+    assert [process.pid for process in gpu.processes or ()] == [7]
+    assert gpu.process_utilization == {7: 50.0}
+
+
+async def test_processes_run_in_their_partition(tree: Tree) -> None:
+    """A process has memory where it runs; its share is of the whole GPU's compute units."""
+    tree.partitions(8)
+    tree.process(7, 3 * GIB, 38, GPU_ID)
+    tree.process(7, 0, 0, GPU_ID + 1)
+    tree.process(8, 5 * GIB, 19, GPU_ID + 1)
+    tree.process(9, GIB, 0, GPU_ID + 1)
+    gpu = await tree.gpu()
+    first, second, third = (gpu.mig or ())[:3]
+    assert first.process_utilization == {7: 12.5}
+    assert second.process_utilization == {8: 6.25, 9: 0.0}
+    assert [(process.pid, process.memory) for process in second.processes or ()] == [(8, 5 * GIB), (9, GIB)]
+    assert second.memory == Memory(total=24 * GIB, used=6 * GIB, free=18 * GIB)
+    assert (third.processes, third.process_utilization) == ((), {})
+
+
+async def test_how_busy_each_partition_is(tree: Tree) -> None:
+    """The table of metrics tells it by partition, in their order."""
+    device = tree.partitions(4)
+    tree.write(device / "gpu_metrics", amd_metrics.table("1.6", {}, [[10, 30], [0, 0], [100, 99], [7, 8]]))
+    assert [part.utilization_percent for part in (await tree.gpu()).mig or ()] == [20, 0, 100, 8]
+
+
+async def test_a_table_of_another_cut_says_nothing_of_this_one(tree: Tree) -> None:
+    """The GPU was cut anew between two reads."""
+    device = tree.partitions(4)
+    tree.write(device / "gpu_metrics", amd_metrics.table("1.6", {}, [[10]] * 8))
+    assert {part.utilization_percent for part in (await tree.gpu()).mig or ()} == {None}
+
+
+async def test_partitions_without_kfd_are_not_known(tree: Tree) -> None:
+    """The GPU is cut, into what cannot be told: that is not a GPU without partitions."""
+    tree.partitions(8)
+    shutil.rmtree(tree.kfd)
+    gpu = await tree.gpu()
+    assert (gpu.mig_enabled, gpu.mig, gpu.mig_complete) == (True, None, False)
+    assert (gpu.up, gpu.processes) == (True, None)
+
+
+async def test_a_partition_without_name_is_left_out(tree: Tree) -> None:
+    """Nobody could be said to hold it, so the list says that it is not complete."""
+    tree.partitions(2)
+    shutil.rmtree(tree.sys / "devices/platform/amdgpu_xcp_21")
+    gpu = await tree.gpu()
+    assert ([part.uuid for part in gpu.mig or ()], gpu.mig_complete) == (["0000:19:00.0"], False)
+
+
+async def test_devices_of_partitions_that_are_not_there(tree: Tree) -> None:
+    """A GPU has devices for eight partitions, however it is cut."""
+    tree.partitions(2)
+    assert len((await tree.gpu()).mig or ()) == 2
+
+
+async def test_a_gpu_that_is_cut_anew_is_read_anew(tree: Tree) -> None:
+    """KFD counts up whenever its list changes; until then the list is not read again."""
+    tree.partitions(2)
+    counter = tree.write(tree.kfd / "topology/generation_id", "4")
+    source = tree.source()
+    try:
+        assert len((await source.read()).gpus[0].mig or ()) == 2
+        for folder in (tree.kfd / "topology/nodes").iterdir():
+            shutil.rmtree(folder)
+        assert len((await source.read()).gpus[0].mig or ()) == 2
+        tree.write(counter, "5")
+        assert (await source.read()).gpus[0].mig is None
+    finally:
+        await source.close()
+
+
+async def test_memory_of_unknown_use_is_not_known(tree: Tree) -> None:
+    """One process that does not tell spoils the sum of its partition, and of no other."""
+    tree.partitions(2)
+    tree.process(7, GIB, 3, GPU_ID)
+    unreadable(tree.kfd / f"proc/8/vram_{GPU_ID + 1}")
+    gpu = await tree.gpu()
+    first, second = gpu.mig or ()
+    assert first.memory == Memory(total=96 * GIB, used=GIB, free=95 * GIB)
+    assert (second.memory, second.processes, second.process_utilization) == (None, None, None)
+    assert "processes" in gpu.withheld
+
+
+async def test_more_than_all_memory_is_not_believed(tree: Tree) -> None:
+    """What contradicts itself is not told."""
+    tree.partitions(2)
+    tree.process(7, 97 * GIB, 3, GPU_ID)
+    assert ((await tree.gpu()).mig or ())[0].memory is None
+
+
+@pytest.mark.parametrize("heap", ["0", "4"])
+async def test_memory_that_is_no_frame_buffer_does_not_count(tree: Tree, heap: str) -> None:
+    """Nodes have banks of other kinds too."""
+    tree.partitions(2)
+    tree.write(tree.kfd / "topology/nodes/1/mem_banks/1/properties", f"heap_type {heap}\nsize_in_bytes 65536")
+    tree.write(tree.kfd / "topology/nodes/1/mem_banks/2/properties", "heap_type 2\nsize_in_bytes 4096")
+    memory = ((await tree.gpu()).mig or ())[0].memory
+    assert memory is not None
+    assert memory.total == 96 * GIB + 4096
+
+
+@pytest.mark.parametrize("missing", ["location_id", "drm_render_minor"])
+async def test_a_node_that_does_not_say_where_it_sits(tree: Tree, missing: str) -> None:
+    """It is the node of no card, or has no name: either way it is not put in another one's place."""
+    tree.partitions(4)
+    path = tree.kfd / "topology/nodes/2/properties"
+    lines = path.read_text().splitlines()
+    tree.write(path, "\n".join(line for line in lines if not line.startswith(missing)))
+    names = [part.uuid for part in (await tree.gpu()).mig or ()]
+    assert names == ["0000:19:00.0", "amdgpu_xcp_22", "amdgpu_xcp_23"]
+
+
+async def test_partitions_that_a_container_may_not_see(tree: Tree) -> None:
+    """KFD refuses the nodes of devices that are not its own: the others are no larger part for that."""
+    device = tree.partitions(8)
+    tree.process(7, GIB, 38, GPU_ID + 2)
+    for number in (1, 2, 4, 5, 6, 7, 8):
+        unreadable(tree.kfd / f"topology/nodes/{number}/gpu_id")
+    gpu = await tree.gpu()
+    (part,) = gpu.mig or ()
+    assert (gpu.mig_enabled, gpu.mig_complete, gpu.mig_slices) == (True, False, None)
+    assert (part.uuid, part.gi, part.multiprocessors) == ("amdgpu_xcp_22", 2, 38)
+    assert [process.pid for process in part.processes or ()] == [7]
+    assert part.process_utilization is None
+    tree.write(device / "gpu_metrics", amd_metrics.table("1.6", {}, [[place] for place in range(8)]))
+    gpu = await tree.gpu()
+    assert (gpu.mig_slices, [each.utilization_percent for each in gpu.mig or ()]) == (8, [2])

@@ -1,0 +1,172 @@
+"""AMD's GPUs as a source: one thread, each card by itself, and what is left of one that does not answer."""
+
+import asyncio
+import shutil
+
+import pytest
+
+from exporter.hardware.amd import AmdSource, source
+from exporter.hardware.amd.cards import Card
+from exporter.hardware.amd.gpu import CardReader
+from exporter.model import GpuReading, HardwareReading
+from tests.hardware.amd.tree import UUID, Tree, hanging, release, unreadable
+
+OTHER = f"GPU-{'b' * 16}"
+
+
+@pytest.fixture
+def two(tree: Tree) -> Tree:
+    """Give a node with two cards."""
+    tree.card()
+    tree.second()
+    return tree
+
+
+async def published(amd: AmdSource, uuid: str, sweep: int) -> HardwareReading:
+    """Wait until a GPU's reading of a sweep is published."""
+    for _ in range(5000):
+        latest = amd.latest
+        if latest and any(gpu.identity.uuid == uuid and gpu.sweep == sweep for gpu in latest.gpus):
+            return latest
+        await asyncio.sleep(0.001)
+    raise TimeoutError
+
+
+async def test_a_card_that_hangs_does_not_hide_the_one_before(two: Tree) -> None:
+    """What is read is published card by card, while the thread still waits for the next one."""
+    amd = two.source()
+    stuck = two.device(1) / "mem_info_vram_used"
+    hanging(stuck)
+    reading = asyncio.ensure_future(amd.read())
+    latest = await published(amd, UUID, 1)
+    assert [gpu.identity.uuid for gpu in latest.gpus] == [UUID]
+    assert not reading.done()
+    release(stuck)
+    assert [gpu.identity.uuid for gpu in (await reading).gpus] == [UUID, OTHER]
+    await amd.close()
+
+
+async def test_the_older_reading_stays_while_a_card_hangs(two: Tree) -> None:
+    """A GPU that was known is not gone because it is not read yet."""
+    amd = two.source()
+    await amd.read()
+    stuck = two.device(1) / "mem_info_vram_used"
+    hanging(stuck)
+    reading = asyncio.ensure_future(amd.read())
+    latest = await published(amd, UUID, 2)
+    assert {gpu.identity.uuid: gpu.sweep for gpu in latest.gpus} == {UUID: 2, OTHER: 1}
+    release(stuck)
+    await reading
+    await amd.close()
+
+
+async def test_a_card_that_takes_too_long_is_given_up(two: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is known, and down; next time it is read after the others."""
+    amd = two.source()
+    assert [gpu.up for gpu in (await amd.read()).gpus] == [True, True]
+    with monkeypatch.context() as patched:
+        patched.setattr(source, "CARD_BUDGET_SECONDS", -1.0)
+        slow = await amd.read()
+    assert [(gpu.up, gpu.memory) for gpu in slow.gpus] == [(False, None), (False, None)]
+    assert (UUID, "sysfs uevent", "TooSlow") not in slow.errors
+    assert {error for _, _, error in slow.errors} == {"TooSlow"}
+    assert [gpu.up for gpu in (await amd.read()).gpus] == [True, True]
+    await amd.close()
+
+
+async def test_a_slow_card_has_its_turn_last(two: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that overran its time keeps nobody waiting twice."""
+    amd = two.source()
+    read = CardReader.read
+
+    def late(self: CardReader, card: Card, *others: object) -> GpuReading:
+        if card.index == 0:
+            self._files.deadline = 0.0
+        return read(self, card, *others)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(CardReader, "read", late)
+        await amd.read()
+    assert [gpu.identity.uuid for gpu in (await amd.read()).gpus] == [OTHER, UUID]
+    await amd.close()
+
+
+async def test_a_broken_card_takes_no_other_down(two: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever goes wrong with one, the others are read, and it is counted."""
+    read = CardReader.read
+
+    def broken(self: CardReader, card: Card, *others: object) -> GpuReading:
+        reading = read(self, card, *others)  # type: ignore[arg-type]
+        if card.index == 0:
+            raise ZeroDivisionError
+        return reading
+
+    monkeypatch.setattr(CardReader, "read", broken)
+    reading = await two.read()
+    assert {gpu.identity.uuid: gpu.up for gpu in reading.gpus} == {UUID: False, OTHER: True}
+    assert reading.errors == {(UUID, "read", "ZeroDivisionError"): 1}
+
+
+async def test_a_card_that_vanishes_is_still_known(two: Tree) -> None:
+    """What was held on it keeps its place; when it is back, it is asked who it is."""
+    amd = two.source()
+    await amd.read()
+    shutil.rmtree(two.device(1))
+    gone = (await amd.read()).gpus[1]
+    assert (gone.identity.uuid, gone.up, gone.memory) == (OTHER, False, None)
+    two.second(unique_id="c" * 16)
+    found = await amd.read()
+    assert [(gpu.identity.uuid, gpu.up) for gpu in found.gpus] == [(UUID, True), (f"GPU-{'c' * 16}", True)]
+    await amd.close()
+
+
+async def test_a_vanished_partitioned_card_keeps_its_partitions(tree: Tree) -> None:
+    """They are known by name, and nothing else is known of them."""
+    tree.partitions(2)
+    amd = tree.source()
+    await amd.read()
+    shutil.rmtree(tree.device())
+    (gone,) = (await amd.read()).gpus
+    assert [(part.uuid, part.memory, part.processes) for part in gone.mig or ()] == [
+        ("0000:19:00.0", None, None),
+        ("amdgpu_xcp_21", None, None),
+    ]
+    await amd.close()
+
+
+async def test_a_failure_does_not_change_who_a_card_is(tree: Tree) -> None:
+    """It was known by its unique id, which cannot be read for once."""
+    device = tree.card()
+    amd = tree.source()
+    await amd.read()
+    unreadable(device / "unique_id")
+    assert (await amd.read()).gpus[0].identity.uuid == UUID
+    await amd.close()
+
+
+async def test_sweeps_are_numbered(tree: Tree) -> None:
+    """Between two consecutive ones no reading was missed."""
+    tree.card()
+    amd = tree.source()
+    assert [(await amd.read()).gpus[0].sweep for _ in range(3)] == [1, 2, 3]
+    await amd.close()
+
+
+async def test_errors_add_up(tree: Tree) -> None:
+    """They count since start."""
+    unreadable(tree.card() / "gpu_busy_percent")
+    amd = tree.source()
+    await amd.read()
+    assert (await amd.read()).errors == {(UUID, "sysfs gpu_busy_percent", "EISDIR"): 2}
+    await amd.close()
+
+
+async def test_readings_are_dated_by_the_clock(tree: Tree) -> None:
+    """Also those of a card that has gone, of which it is known now that nothing is known."""
+    tree.card()
+    moments = iter((5.0, 7.0))
+    amd = AmdSource(tree.sys, tree.proc, clock=lambda: next(moments))
+    assert [gpu.read_monotonic for gpu in (await amd.read()).gpus] == [5.0]
+    shutil.rmtree(tree.device())
+    assert [(gpu.read_monotonic, gpu.up) for gpu in (await amd.read()).gpus] == [(7.0, False)]
+    await amd.close()

@@ -1,0 +1,266 @@
+"""Watching GPUs: what is registered, what an event becomes, and who is woken."""
+
+from typing import Any
+
+import pynvml
+import pytest
+
+from tests.hardware.making import LARGE, SMALL, Driver, gpu, instance, refuse
+from tests.hardware.watching import DOUBLE_BIT, MIG_CONFIG, UNAVAILABLE, XID, Watch, until
+
+REGISTER, SUPPORTED = "nvmlDeviceRegisterEvents", "nvmlDeviceGetSupportedEventTypes"
+INVALID_ARGUMENT = pynvml.NVML_ERROR_INVALID_ARGUMENT
+
+
+def masks(driver: Driver) -> list[int]:
+    """Keep what is asked to be registered from now on."""
+    asked: list[int] = []
+    real = getattr(driver.library, REGISTER)
+
+    def call(handle: Any, mask: Any, event_set: Any) -> int:
+        asked.append(mask.value)
+        return int(real(handle, mask, event_set))
+
+    setattr(driver.library, REGISTER, call)
+    return asked
+
+
+def test_an_xid_becomes_an_event_of_its_gpu(watch: Watch) -> None:
+    """An XID is noted with the uuid of the GPU it came from and with the wall clock's time."""
+    watched = watch(gpu("a"), gpu("b"))
+    watched.happen(XID, 79)
+
+    assert watched.noted() == [("GPU-a", "", "xid", 79)]
+    assert watched.recent()[0].at > 1_600_000_000
+    assert watched.watched() == {"GPU-a", "GPU-b"}
+
+
+@pytest.mark.parametrize(
+    ("bit", "kind"),
+    [
+        (0x1, "single_bit_ecc"),
+        (DOUBLE_BIT, "double_bit_ecc"),
+        (0x200, "ecc_storm"),
+        (0x400, "dram_retirement"),
+        (0x800, "dram_retirement_failure"),
+        (0x1000, "poison"),
+        (0x2000, "fatal_poison"),
+        (UNAVAILABLE, "gpu_unavailable"),
+        (0x8000, "recovery_action"),
+        (MIG_CONFIG, "mig_config"),
+    ],
+)
+def test_every_other_kind_has_its_name(watch: Watch, bit: int, kind: str) -> None:
+    """The driver's bits become words, without a number."""
+    watched = watch(gpu("a", mig={"enabled": False}))
+    watched.happen(bit, 5)
+
+    assert watched.noted() == [("GPU-a", "", kind, None)]
+
+
+def test_noise_is_not_asked_for(watch: Watch) -> None:
+    """Changes of clocks, performance state and power source are left alone."""
+    watched = watch(gpu("a", mig={"enabled": False}), started=False)
+    asked = masks(watched.driver)
+    watched.start()
+
+    assert asked == [0x1 | DOUBLE_BIT | XID, 0xFE00, MIG_CONFIG]
+
+
+def test_a_change_of_the_layout_is_registered_for_alone(watch: Watch) -> None:
+    """A driver that refuses the bit of MIG still tells all else, and that is no error."""
+    watched = watch(gpu("a", mig={"enabled": False}), started=False)
+    real = getattr(watched.driver.library, REGISTER)
+
+    def call(handle: Any, mask: Any, event_set: Any) -> int:
+        return INVALID_ARGUMENT if mask.value & MIG_CONFIG else int(real(handle, mask, event_set))
+
+    setattr(watched.driver.library, REGISTER, call)
+    watched.start()
+    watched.happen(XID, 31)
+
+    assert watched.noted() == [("GPU-a", "", "xid", 31)]
+    assert watched.calls.errors == {}
+    assert watched.watched() == {"GPU-a"}
+
+
+@pytest.mark.parametrize("call", [SUPPORTED, REGISTER, "nvmlEventSetCreate"])
+def test_a_gpu_without_events_is_not_watched(watch: Watch, call: str) -> None:
+    """What a GPU or its driver does not support is no error, is said so, and is not asked again."""
+    set_missing = call == "nvmlEventSetCreate"
+    watched = watch(missing=[call]) if set_missing else watch(gpu("a", unsupported=[call]))
+    before = watched.driver.library.calls.copy()
+    watched.start()
+
+    assert watched.watched() == frozenset()
+    assert watched.calls.errors == {}
+    assert watched.driver.library.calls[SUPPORTED, "GPU-a"] - before[SUPPORTED, "GPU-a"] <= 1
+    assert watched.driver.library.calls[call, ""] == before[call, ""]
+    assert watched.driver.library.calls[call, "GPU-a"] == before[call, "GPU-a"]
+
+
+def test_a_mask_without_xids_is_no_watch(watch: Watch) -> None:
+    """Of a GPU whose driver offers other events only, no code can be said not to have occurred."""
+    watched = watch(gpu("a"), started=False)
+
+    def call(_handle: Any, mask: Any) -> int:
+        mask._obj.value = 0x1 | 0x10
+        return 0
+
+    setattr(watched.driver.library, SUPPORTED, call)
+    watched.start()
+
+    assert watched.watched() == frozenset()
+    assert watched.driver.asked("nvmlEventSetCreate") == 0
+
+
+@pytest.mark.parametrize("call", [SUPPORTED, REGISTER])
+def test_a_gpu_that_cannot_be_registered_costs_its_own_events_only(watch: Watch, call: str) -> None:
+    """The others are watched, the failure is counted, and it is tried again at the next sweep."""
+    watched = watch(gpu("a"), gpu("b"), started=False)
+    real = getattr(watched.driver.library, call)
+    refuse(watched.driver, call, pynvml.NVML_ERROR_GPU_IS_LOST, {"GPU-b"})
+    watched.start()
+
+    assert watched.watched() == {"GPU-a"}
+    assert watched.calls.errors == {("GPU-b", call, "GpuIsLost"): 1}
+
+    setattr(watched.driver.library, call, real)
+    pynvml._nvmlGetFunctionPointer_cache.clear()
+    watched.start()
+
+    assert watched.watched() == {"GPU-a", "GPU-b"}
+
+
+def test_an_enumeration_without_change_costs_nothing(watch: Watch) -> None:
+    """Starting again asks the driver nothing while all GPUs are registered."""
+    watched = watch(gpu("a"), gpu("b"))
+    handles = watched.handles
+    asked = [watched.driver.library.calls[call, "GPU-a"] for call in (SUPPORTED, REGISTER)]
+    watched.watcher.start(handles)
+    watched.watcher.start(handles)
+
+    assert [watched.driver.library.calls[call, "GPU-a"] for call in (SUPPORTED, REGISTER)] == asked
+    assert watched.driver.asked("nvmlEventSetCreate") == 1
+
+
+def test_a_gpu_that_came_later_is_watched_too(watch: Watch) -> None:
+    """A GPU that was plugged in joins the same set; one that is gone is no longer called watched."""
+    watched = watch(gpu("a"))
+    watched.driver.become(gpu("b"), gpu("a"))
+    watched.start()
+    watched.happen(XID, 48)
+
+    assert watched.noted() == [("GPU-b", "", "xid", 48)]
+    assert watched.watched() == {"GPU-a", "GPU-b"}
+    assert watched.driver.asked("nvmlEventSetCreate") == 1
+
+    watched.driver.become(gpu("b"))
+    watched.start()
+    assert watched.watched() == {"GPU-b"}
+
+
+def test_the_cost_is_that_of_the_group(watch: Watch) -> None:
+    """Registration is counted under events, and leaves the group of other readings as it was."""
+    watched = watch(gpu("a"))
+
+    assert watched.calls.asked["events"] == 4
+    assert watched.calls.seconds["events"] > 0
+    assert watched.calls.group == "core"
+
+
+def test_an_event_names_the_mig_device_of_its_instances(watch: Watch) -> None:
+    """GPU and compute instance together name a MIG device, for XIDs."""
+    watched = watch(gpu("a", LARGE, SMALL))
+    watched.watcher.note_layout("GPU-a", {(2, 0): "MIG-large", (7, 0): "MIG-small"})
+    watched.happen(XID, 31, gi=7, ci=0)
+    watched.happen(XID, 48)
+    watched.happen(DOUBLE_BIT, gi=7, ci=0)
+
+    assert watched.noted(3) == [
+        ("GPU-a", "MIG-small", "xid", 31),
+        ("GPU-a", "", "xid", 48),
+        ("GPU-a", "", "double_bit_ecc", None),
+    ]
+
+
+def test_a_gpu_instance_alone_names_its_only_compute_instance(watch: Watch) -> None:
+    """Without a compute instance the device is told only where there is but one; else nobody is blamed."""
+    shared = [instance("x", gi=1, ci=0), instance("y", gi=1, ci=1)]
+    watched = watch(gpu("a", *shared, SMALL))
+    watched.watcher.note_layout("GPU-a", {(1, 0): "MIG-x", (1, 1): "MIG-y", (7, 0): "MIG-small"})
+    watched.happen(XID, 31, gi=7)
+    watched.happen(XID, 31, gi=1)
+    watched.happen(XID, 31, gi=5, ci=0)
+
+    assert [mig for _, mig, _, _ in watched.noted(3)] == ["MIG-small", "", ""]
+
+
+def test_after_a_recut_no_old_name_is_used(watch: Watch) -> None:
+    """From the change of the layout to the next sweep ids say nothing; then they are those of the new one."""
+    watched = watch(gpu("a", SMALL))
+    watched.watcher.note_layout("GPU-a", {(7, 0): "MIG-small"})
+    watched.happen(XID, 31, gi=7, ci=0)
+    watched.noted(1)
+    watched.driver.become(gpu("a", instance("other", gi=7, start=6)))
+    watched.happen(XID, 31, gi=7, ci=0)
+    watched.noted(3)
+    watched.watcher.note_layout("GPU-a", {(7, 0): "MIG-other"})
+    watched.happen(XID, 31, gi=7, ci=0)
+
+    assert [event[1:] for event in watched.noted(4)] == [
+        ("MIG-small", "xid", 31),
+        ("", "mig_config", None),
+        ("", "xid", 31),
+        ("MIG-other", "xid", 31),
+    ]
+
+
+def test_the_poller_is_woken_once_in_a_while(watch: Watch) -> None:
+    """The first event that may change the node wakes at once; many within a second wake no more often."""
+    watched = watch(gpu("a", mig={"enabled": False}))
+    watched.happen(MIG_CONFIG)
+    until(lambda: watched.wakes == 1)
+    for _ in range(200):
+        watched.happen(XID, 31)
+    watched.noted(201)
+
+    assert watched.wakes == 1
+
+
+def test_what_came_too_soon_wakes_later(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event within the second after another one is not forgotten."""
+    monkeypatch.setattr("exporter.hardware.events.WAKE_SECONDS", 0.05)
+    watched = watch(gpu("a", mig={"enabled": False}))
+    watched.happen(UNAVAILABLE)
+    watched.happen(MIG_CONFIG)
+    watched.noted(2)
+
+    until(lambda: watched.wakes == 2)
+
+
+def test_a_corrected_error_wakes_nobody(watch: Watch) -> None:
+    """ECC events are counted, and read at the next poll."""
+    watched = watch(gpu("a"))
+    watched.happen(0x1)
+    watched.happen(DOUBLE_BIT)
+    watched.noted(2)
+
+    assert watched.wakes == 0
+
+
+def test_a_callback_that_fails_stops_nothing(watch: Watch, caplog: pytest.LogCaptureFixture) -> None:
+    """An exception in the one who is woken is logged once, and the next event is noted."""
+    watched = watch(gpu("a"))
+
+    def broken() -> None:
+        raise RuntimeError("the loop is closed")
+
+    watched.watcher.wake = broken
+    watched.happen(XID, 13)
+    watched.noted(1)
+    watched.happen(XID, 31)
+
+    assert [xid for *_, xid in watched.noted(2)] == [13, 31]
+    assert watched.watched() == {"GPU-a"}
+    assert len([each for each in caplog.records if "could not be read" in each.message]) == 1

@@ -1,0 +1,403 @@
+"""The readings that come by number: one call for all, each with a type and an error of its own."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pynvml
+import pytest
+
+from exporter.hardware.calls import Calls
+from exporter.hardware.field_reader import FieldReader
+from exporter.hardware.fields import ALL_LINKS, NVLINK_ROWS, ROWS, link_rows
+from tests.hardware.tiny import HANDLE, Function, answers, installed
+
+GPU = "GPU-a"
+FIELDS = "nvmlDeviceGetFieldValues"
+NOT_SUPPORTED, INVALID, NO_PERMISSION, UNKNOWN = 3, 2, 4, 999
+DOUBLE, UINT, ULONG, ULL, SLL, INT, USHORT = range(7)
+MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+POWER, MARGIN, TRAFFIC, LINKS, STATE = (185, 0), (193, 0), (197, 0), (91, 0), 165
+
+# What a driver tells of a field: its type and value, or the code of an error.
+Told = tuple[int, float] | int
+Key = tuple[int, int]
+
+
+class Driver:
+    """A driver that tells these fields, by (field, scope), and refuses all others.
+
+    ``asked`` notes what each call asked for. One that is ``strict`` refuses a call for one field in it.
+    """
+
+    def __init__(self, told: Mapping[Key, Told], *, strict: bool = False, microseconds: int = 0) -> None:
+        self.told = dict(told)
+        self.asked: list[list[Key]] = []
+        self._strict = strict
+        self._microseconds = microseconds
+
+    def __call__(self, _handle: Any, count: Any, entries: Any) -> int:
+        """Answer as the library function does."""
+        keys = [(entry.fieldId, entry.scopeId) for entry in entries._obj[: count.value]]
+        self.asked.append(keys)
+        if self._strict and not self.told.keys() >= set(keys):
+            return INVALID
+        for key, entry in zip(keys, entries._obj, strict=True):
+            self._answer(self.told.get(key, NOT_SUPPORTED), entry)
+        return 0
+
+    def _answer(self, told: Told, entry: Any) -> None:
+        entry.latencyUsec = self._microseconds
+        if isinstance(told, int):
+            entry.nvmlReturn = told
+            return
+        entry.valueType, value = told
+        setattr(entry.value, MEMBERS[entry.valueType], value)
+
+
+def read(calls: Calls, reader: FieldReader | None = None) -> dict[Any, Any]:
+    """Read the fields once."""
+    found: dict[Any, Any] = {}
+    (reader or FieldReader()).read(calls, GPU, HANDLE, found)
+    return found
+
+
+def told(field: int, kind: int, value: float, scope: int = 0) -> dict[Any, Any]:
+    """Return what becomes of one field that a driver tells."""
+    return read(installed(nvmlDeviceGetFieldValues=Driver({(field, scope): (kind, value)})))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (DOUBLE, 70.0),
+        (UINT, 70),
+        (ULONG, 2**40),
+        (ULL, 2**63),
+        (SLL, 2**40),
+        (INT, 70),
+        (USHORT, 70),
+    ],
+)
+def test_each_type_is_read_from_its_member(kind: int, value: float):
+    """The type of an answer says which member of the union holds it."""
+    assert told(197, kind, value) == {"traffic_bytes": {"pcie_transmit": value}}
+
+
+@pytest.mark.parametrize(
+    ("field", "kind", "value"),
+    [
+        (197, DOUBLE, math.nan),
+        (197, DOUBLE, math.inf),
+        (197, UINT, 2**32 - 1),
+        (197, ULONG, 2**64 - 1),
+        (197, ULL, 2**64 - 1),
+        (197, SLL, -1),
+        (197, INT, -5),
+        (82, UINT, 0),
+        (82, UINT, 201),
+        (82, UINT, 2**32 - 1),
+        (193, INT, 300),
+        (91, UINT, 4096),
+        (144, UINT, 7),
+        (230, UINT, 77),
+        (3, DOUBLE, math.nan),
+    ],
+)
+def test_what_cannot_be_is_unknown(field: int, kind: int, value: float):
+    """Sentinels, no numbers, negative counts and temperatures of no board leave no trace."""
+    assert told(field, kind, value) == {}
+
+
+def test_a_type_that_is_newer_than_the_table_is_unknown():
+    """A member that nobody knows of is not guessed."""
+
+    def values(_handle: Any, _count: Any, entries: Any) -> int:
+        for entry in entries._obj:
+            entry.valueType, entry.value.ullVal = 99, 5
+        return 0
+
+    assert read(installed(nvmlDeviceGetFieldValues=values)) == {}
+
+
+@pytest.mark.parametrize(("kind", "member"), [(DOUBLE, "uiVal"), (UINT, "uiVal")])
+def test_memory_temperature_is_an_integer_whatever_the_type_says(kind: int, member: str):
+    """One driver branch says that it is a double, and puts an unsigned integer there."""
+
+    def values(_handle: Any, _count: Any, entries: Any) -> int:
+        for entry in entries._obj:
+            entry.nvmlReturn = 0 if entry.fieldId == 82 else NOT_SUPPORTED
+            entry.valueType = kind
+            setattr(entry.value, member, 75)
+        return 0
+
+    assert read(installed(nvmlDeviceGetFieldValues=values)) == {"memory_temperature_celsius": 75}
+
+
+def test_ecc_totals_without_a_type_are_integers():
+    """Some drivers leave the type at 0, which is a double, and count in 64 bits."""
+
+    def values(_handle: Any, _count: Any, entries: Any) -> int:
+        for entry in entries._obj:
+            entry.nvmlReturn = 0 if 3 <= entry.fieldId <= 6 else NOT_SUPPORTED
+            entry.value.ullVal = 2**33 + entry.fieldId
+        return 0
+
+    errors = read(installed(nvmlDeviceGetFieldValues=values))["ecc"]["errors"]
+    assert errors == {
+        ("corrected", "volatile"): 2**33 + 3,
+        ("uncorrected", "volatile"): 2**33 + 4,
+        ("corrected", "aggregate"): 2**33 + 5,
+        ("uncorrected", "aggregate"): 2**33 + 6,
+    }
+
+
+@pytest.mark.parametrize(("kind", "value"), [(INT, -8), (UINT, 2**32 - 8)])
+def test_a_margin_may_be_below_zero(kind: int, value: int):
+    """What happens only beyond the slowdown has a margin below zero, in a signed field or not."""
+    assert told(193, kind, value) == {"temperature_limits_celsius": {"shutdown": -8}}
+
+
+def test_every_row_goes_to_its_place():
+    """Each field lands where the model has it, in the model's unit."""
+    fields = {(row.fields[0].number, row.fields[0].scope) for row in (*ROWS, *NVLINK_ROWS)}
+    driver = Driver(dict.fromkeys(fields, (UINT, 1)) | {(82, 0): (UINT, 70), (STATE, 0): (UINT, 1)})
+    found = read(installed(nvmlDeviceGetFieldValues=driver))
+    assert found == {
+        "power_parts_milliwatts": dict.fromkeys(("average", "instant", "module", "memory"), 1),
+        "memory_temperature_celsius": 70,
+        "temperature_limits_celsius": dict.fromkeys(("shutdown", "slowdown", "memory", "gpu"), 1),
+        "violations_nanoseconds": dict.fromkeys(
+            (
+                "power",
+                "thermal",
+                "sync_boost",
+                "board_limit",
+                "low_utilization",
+                "reliability",
+                "application_clocks",
+                "base_clocks",
+                "software_thermal",
+                "hardware_thermal",
+                "power_brake",
+            ),
+            1,
+        ),
+        "traffic_bytes": {
+            "pcie_transmit": 1,
+            "pcie_receive": 1,
+            "nvlink_transmit": 1024,
+            "nvlink_receive": 1024,
+        },
+        "nvlink": {
+            "links": 1,
+            "megabytes_per_second": 1,
+            "errors": dict.fromkeys(("crc_flit", "crc_data", "replay", "recovery"), 1),
+        },
+        "link_states": {0: 1},
+        "ecc": {
+            "errors": {
+                (severity, scope): 1
+                for severity in ("corrected", "uncorrected")
+                for scope in ("volatile", "aggregate")
+            }
+        },
+        "repairs": {
+            "retired_pages": {"single_bit": 1, "double_bit": 1},
+            "retired_pages_pending": True,
+            "remapped_rows": {"corrected": 1, "uncorrected": 1},
+            "row_remap_pending": True,
+            "row_remap_failure": True,
+        },
+        "recovery_action": "reset",
+    }
+
+
+@pytest.mark.parametrize(
+    ("number", "action"),
+    [
+        (0, "none"),
+        (1, "reset"),
+        (2, "reboot"),
+        (3, "drain_p2p"),
+        (4, "drain_and_reset"),
+        (5, "recover_imex_domain"),
+        (6, "bus_reset"),
+        (7, "system_reboot"),
+    ],
+)
+def test_what_the_driver_says_that_a_gpu_needs(number: int, action: str):
+    """Each of the driver's numbers has its word."""
+    assert told(230, UINT, number) == {"recovery_action": action}
+
+
+def test_one_failing_field_costs_its_row_alone():
+    """It is counted and asked again; the others are told."""
+    driver = Driver({POWER: NO_PERMISSION, TRAFFIC: (ULL, 9)})
+    calls = installed(nvmlDeviceGetFieldValues=driver)
+    reader = FieldReader()
+    calls.begin(GPU)
+    assert read(calls, reader) == {"traffic_bytes": {"pcie_transmit": 9}}
+    assert calls.errors == {(GPU, FIELDS, "NoPermission"): 1}
+    assert calls.withheld(GPU)["power"] == "NoPermission"
+    driver.told[POWER] = (UINT, 50_000)
+    calls.begin(GPU)
+    assert read(calls, reader)["power_parts_milliwatts"] == {"average": 50_000}
+
+
+@pytest.mark.parametrize("code", [NOT_SUPPORTED, INVALID, 13])
+def test_a_field_that_is_not_there_is_asked_once_and_is_no_failure(code: int):
+    """It is remembered for the device, with the reason of its group, until that is forgotten."""
+    driver = Driver({POWER: code, TRAFFIC: (ULL, 9), (230, 0): (UINT, 0)})
+    calls = installed(nvmlDeviceGetFieldValues=driver)
+    reader = FieldReader()
+    for _ in range(3):
+        read(calls, reader)
+    assert [POWER in asked for asked in driver.asked] == [True, False, False]
+    assert [len(asked) for asked in driver.asked[1:]] == [2, 2]
+    assert not calls.errors
+    assert calls.withheld(GPU)["power"].startswith("not supported")
+    assert "core" not in calls.withheld(GPU)
+    assert calls.unsupported(GPU) == ()
+    calls.forget_unsupported(GPU)
+    read(calls, reader)
+    assert POWER in driver.asked[-1]
+
+
+def test_nothing_to_tell_now_is_no_failure():
+    """An answer that there is nothing leaves the row out, and the next sweep asks again."""
+    driver = Driver({POWER: 6, TRAFFIC: (ULL, 9)})
+    calls = installed(nvmlDeviceGetFieldValues=driver)
+    reader = FieldReader()
+    assert "power_parts_milliwatts" not in read(calls, reader)
+    read(calls, reader)
+    assert POWER in driver.asked[-1]
+    assert not calls.errors
+
+
+def test_an_old_driver_that_refuses_them_together_is_asked_one_by_one_once():
+    """It gives what it knows, and is asked for nothing else afterwards, in one call."""
+    driver = Driver({POWER: (UINT, 50_000), TRAFFIC: (ULL, 9)}, strict=True)
+    calls = installed(nvmlDeviceGetFieldValues=driver)
+    reader = FieldReader()
+    expected = {"power_parts_milliwatts": {"average": 50_000}, "traffic_bytes": {"pcie_transmit": 9}}
+    assert read(calls, reader) == expected
+    assert [len(asked) for asked in driver.asked] == [len(ROWS)] + [1] * len(ROWS)
+    assert read(calls, reader) == expected
+    assert driver.asked[-1] == [POWER, TRAFFIC]
+    assert len(driver.asked) == len(ROWS) + 2
+    assert not calls.errors
+
+
+@pytest.mark.parametrize("functions", [{}, {FIELDS: answers(NOT_SUPPORTED)}, {FIELDS: answers(13)}])
+def test_a_driver_without_the_call_says_so_for_each_group(functions: dict[str, Function]):
+    """Nothing is told, nothing is a failure, and each group has its reason."""
+    calls = installed(**functions)
+    reader = FieldReader()
+    assert read(calls, reader) == {}
+    assert read(calls, reader) == {}
+    assert not calls.errors
+    assert calls.unsupported(GPU) == (FIELDS,)
+    reasons = calls.withheld(GPU)
+    assert set(reasons) == {"power", "thermal", "throttling", "pcie", "nvlink", "ecc", "repairs"}
+    assert all(reason.startswith("not supported") for reason in reasons.values())
+
+
+def test_a_call_that_fails_fails_for_each_group():
+    """One error is counted, every group has it as its reason, and the next pass over the GPU forgets it."""
+    calls = installed(nvmlDeviceGetFieldValues=answers(UNKNOWN))
+    assert read(calls) == {}
+    assert calls.errors == {(GPU, FIELDS, "Unknown"): 1}
+    groups = {row.group for row in ROWS}
+    assert calls.withheld(GPU) == dict.fromkeys(groups, "Unknown")
+    calls.begin(GPU)
+    assert calls.withheld(GPU) == {}
+
+
+def test_the_cost_is_shared_by_the_groups():
+    """One call counts once; its time is shared by readings, and the driver's own figures are added up."""
+    driver = Driver({POWER: (UINT, 1), (186, 0): (UINT, 1), TRAFFIC: (ULL, 1)}, microseconds=5)
+    calls = installed(nvmlDeviceGetFieldValues=driver)
+    reader = FieldReader()
+    read(calls, reader)
+    assert dict(calls.asked) == {"core": 1}
+    assert sum(calls.driver_microseconds.values()) == 5 * len(ROWS)
+    calls.driver_microseconds.clear()
+    calls.seconds.clear()
+    read(calls, reader)
+    assert calls.driver_microseconds == {"power": 10, "pcie": 5}
+    assert calls.seconds["power"] == pytest.approx(2 * calls.seconds["pcie"])
+    assert calls.seconds["pcie"] > 0
+    assert dict(calls.asked) == {"core": 2}
+
+
+def test_a_gpu_without_links_is_not_asked_about_them():
+    """That there are none is told; counters of links that are not there would be zeros of nothing."""
+    driver = Driver({LINKS: (UINT, 0)} | {(field, 0): (ULL, 0) for field in (38, 45, 52, 59, 90)})
+    assert read(installed(nvmlDeviceGetFieldValues=driver)) == {"nvlink": {"links": 0}}
+    assert len(driver.asked) == 1
+
+
+def test_links_are_asked_in_the_same_call_once_they_are_known():
+    """The first sweep learns how many there are; every later one asks for everything at once."""
+    told = {LINKS: (UINT, 2), (STATE, 0): (UINT, 1), (STATE, 1): (UINT, 0), (90, 0): (UINT, 25_781)}
+    driver = Driver(told)
+    calls = installed(nvmlDeviceGetFieldValues=driver)
+    reader = FieldReader()
+    for calls_so_far in (3, 4, 5):
+        found = read(calls, reader)
+        assert found["nvlink"] == {"links": 2, "megabytes_per_second": 25_781}
+        assert found["link_states"] == {0: 1, 1: 0}
+        assert len(driver.asked) == calls_so_far
+    reader.forget()
+    read(calls, reader)
+    assert len(driver.asked) == 7
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ({(138, ALL_LINKS): (ULL, 3), (202, ALL_LINKS): (ULL, 999)}, 3 * 1024),
+        ({(202, ALL_LINKS): (ULL, 4096)}, 4096),
+    ],
+)
+def test_nvlink_traffic_comes_from_the_counters_that_the_board_has(told: dict[Key, Told], expected: int):
+    """Those in KiB where there are any, else those in bytes that newer links count, at each sweep."""
+    driver = Driver({LINKS: (UINT, 1)} | told)
+    calls = installed(nvmlDeviceGetFieldValues=driver)
+    reader = FieldReader()
+    for _ in range(2):
+        assert read(calls, reader)["traffic_bytes"] == {"nvlink_transmit": expected}
+
+
+def test_a_counter_that_failed_once_is_not_replaced_by_another():
+    """The counters count differently: after an error the reading is missing, not another."""
+    driver = Driver({LINKS: (UINT, 1), (138, ALL_LINKS): UNKNOWN, (202, ALL_LINKS): (ULL, 999)})
+    assert "traffic_bytes" not in read(installed(nvmlDeviceGetFieldValues=driver))
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("NVML_FI_DEV_POWER_INSTANT", 186),
+        ("NVML_FI_DEV_MEMORY_TEMP", 82),
+        ("NVML_FI_DEV_TEMPERATURE_SHUTDOWN_TLIMIT", 193),
+        ("NVML_FI_DEV_PERF_POLICY_TOTAL_BASE_CLOCKS", 81),
+        ("NVML_FI_DEV_PCIE_COUNT_TX_BYTES", 197),
+        ("NVML_FI_DEV_NVLINK_LINK_COUNT", 91),
+        ("NVML_FI_DEV_NVLINK_GET_STATE", STATE),
+        ("NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL", 45),
+        ("NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX", 139),
+        ("NVML_FI_DEV_NVLINK_COUNT_RCV_BYTES", 204),
+        ("NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_EVENTS", 215),
+        ("NVML_FI_DEV_ECC_DBE_AGG_TOTAL", 6),
+        ("NVML_FI_DEV_RETIRED_PENDING", 31),
+        ("NVML_FI_DEV_REMAPPED_FAILURE", 145),
+        ("NVML_FI_DEV_GET_GPU_RECOVERY_ACTION", 230),
+    ],
+)
+def test_the_numbers_are_those_of_the_binding(name: str, number: int):
+    """Each number is asked for, and is what the driver's own list of names says."""
+    asked = {field.number for row in (*ROWS, *link_rows(1)) for field in row.fields}
+    assert getattr(pynvml, name) == number
+    assert number in asked

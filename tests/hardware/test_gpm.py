@@ -1,0 +1,321 @@
+"""The profiling meter: two buffers for each device, a window from sweep to sweep, nothing left behind."""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pynvml
+import pytest
+
+from exporter.demo.nvml_gpm import Pool, pool_of
+from exporter.hardware.calls import Calls, DeviceLostError
+from exporter.hardware.gpm import GpmReader, Instance
+from exporter.hardware.library import Library
+from exporter.hardware.mig import Fingerprint, MigReader
+from exporter.model import Profile
+from tests.hardware.making import Clock, Driver, gpu, instance, process
+
+NEW = {"name": "n", "driver_version": "580.65.06", "nvml_version": "13.580.65.06", "cuda_version": 13000}
+FIRST = instance("first", 1, ci=0, profile="1c.3g.8gb", memory_bytes="8 GiB", start=0, size=4)
+SECOND = FIRST | {"uuid": "MIG-second", "ci": 1, "profile": "2c.3g.8gb"}
+SINGLE = instance("single", 5, start=5)
+
+
+def load(percent: float) -> dict[str, Any]:
+    """Make a steady load."""
+    return {"load": {"high": percent}}
+
+
+class Node:
+    """An opened driver, a reader on it, and the clock of both."""
+
+    def __init__(self, driver: Driver, clock: Clock) -> None:
+        self.driver = driver
+        self.reader, self.calls = GpmReader(), Calls()
+        self.library = Library(library=driver.library)
+        self.library.open()
+        self._clock = clock
+
+    @property
+    def pool(self) -> Pool:
+        """Return the account of the driver's buffers."""
+        return pool_of(self.driver.library)
+
+    def after(self, seconds: float) -> "Node":
+        """Let time pass for the hardware and for the reader."""
+        self._clock.now += seconds
+        self.driver.advance(seconds)
+        return self
+
+    def gpu(self) -> Profile | None:
+        """Read the GPU."""
+        return self.reader.read_gpu(self.calls, "GPU-a", pynvml.nvmlDeviceGetHandleByIndex(0))
+
+    def migs(self) -> dict[str, Profile]:
+        """Find the MIG devices and read them all."""
+        parent = pynvml.nvmlDeviceGetHandleByIndex(0)
+        layout = MigReader().layout(self.calls, "GPU-a", parent)
+        return self.reader.read_migs(self.calls, "GPU-a", parent, layout)
+
+    def mig(self, slot: int, *, alone: bool = True) -> Profile | None:
+        """Read the MIG device in a slot."""
+        parent = pynvml.nvmlDeviceGetHandleByIndex(0)
+        handle = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(parent, slot)
+        mark = Fingerprint(
+            pynvml.nvmlDeviceGetGpuInstanceId(handle),
+            pynvml.nvmlDeviceGetComputeInstanceId(handle),
+            pynvml.nvmlDeviceGetUUID(handle),
+            pynvml.nvmlDeviceGetName(handle),
+        )
+        self.calls.parents[mark.uuid] = "GPU-a"
+        return self.reader.read_mig(self.calls, "GPU-a", parent, Instance(mark, handle, alone))
+
+
+@pytest.fixture
+def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Node]]:
+    """Make a Hopper GPU that is half busy, or another driver; check in the end that no buffer was misused."""
+    clock, nodes = Clock(), []
+    monkeypatch.setattr("exporter.hardware.gpm.time", clock)
+
+    def make(*gpus: dict[str, Any], **parts: Any) -> Node:
+        boards = gpus or (gpu("a", architecture=9),)
+        if boards[0]["mig"] is None:
+            parts = {"host_processes": [process(41, "GPU-a", **load(50))]} | parts
+        nodes.append(Node(Driver(*boards, **parts), clock))
+        return nodes[-1]
+
+    yield make
+    for made in nodes:
+        made.driver.library.release()
+        assert not made.pool.misuses
+
+
+def graphics(profile: Profile | None) -> float | None:
+    """Return the time with the engine at work."""
+    return None if profile is None else profile.active.get("graphics_engine")
+
+
+def test_the_window_is_the_time_between_two_sweeps(node: Callable[..., Node]):
+    """The first sweep has nothing to compare; each later one tells the mean since the one before."""
+    board = node(host_processes=[process(41, "GPU-a", load={"shape": "square", "high": 80, "period": 40})])
+    assert board.gpu() is None
+    assert graphics(board.after(10).gpu()) == pytest.approx(0.8)
+    assert graphics(board.after(10).gpu()) == pytest.approx(0.4)
+    assert graphics(board.after(10).gpu()) == pytest.approx(0)
+    assert board.pool.live == 2
+    assert board.driver.asked("nvmlGpmSampleGet", "GPU-a") == 4
+
+
+def test_what_a_gpu_tells(node: Callable[..., Node]):
+    """Shares from 0 to 1, bytes per second, and counters of cycles and bytes, under their own names."""
+    board = node(gpu("a", architecture=9, links={"nvlinks": 2, "switch": True}), node=NEW)
+    board.gpu()
+    profile = board.after(10).gpu()
+    totals = board.driver.library.board.gpus[0].state.totals
+    assert profile.source == "gpm"
+    assert len(profile.active) == 13
+    assert all(0 <= share <= 0.5 for share in profile.active.values())
+    assert profile.engines == {"decoder": 0, "jpeg": 0, "ofa": 0}
+    assert profile.rates == pytest.approx({name: totals[name] / 10 for name in profile.rates})
+    assert set(profile.rates) == {"pcie_transmit", "pcie_receive", "nvlink_transmit", "nvlink_receive"}
+    assert profile.bytes_total == {name: totals[name] for name in ("pcie_transmit", "pcie_receive")}
+    assert len(profile.cycles) == 11
+    ratio = profile.cycles["sm_active"] / profile.cycles["sm_elapsed"]
+    assert ratio == pytest.approx(profile.active["sm"])
+    assert all(isinstance(count, int) for count in profile.cycles.values())
+
+
+def test_two_sweeps_within_a_moment_tell_the_same(node: Callable[..., Node]):
+    """Within 100 ms the driver may have no newer counters: the answer before is given again."""
+    board = node()
+    board.gpu()
+    before = board.after(10).gpu()
+    assert board.after(0.05).gpu() is before
+    assert board.driver.asked("nvmlGpmSampleGet", "GPU-a") == 2
+    assert graphics(board.after(0.05).gpu()) == pytest.approx(0.5)
+
+
+def test_a_gpu_without_the_meter_is_asked_once(node: Callable[..., Node]):
+    """What is not supported is remembered, costs no buffer, and is asked again when the driver is opened."""
+    board = node(gpu("a", architecture=8))
+    assert [board.after(5).gpu() for _ in range(3)] == [None] * 3
+    assert (board.pool.live, board.driver.asked("nvmlGpmQueryDeviceSupport", "GPU-a")) == (0, 1)
+    assert board.calls.withheld("GPU-a") == {"profiling": "not supported by this GPU or its driver"}
+    assert not board.calls.errors
+    board.reader.free_all()
+    board.calls.forget_unsupported()
+    board.driver.become(gpu("a", architecture=8, gpm=True))
+    board.gpu()
+    assert board.after(5).gpu() is not None
+
+
+def test_a_driver_without_these_functions(node: Callable[..., Node]):
+    """An older driver has no such meter, which is no failure."""
+    board = node(missing=["nvmlGpmQueryDeviceSupport", "nvmlGpmSampleAlloc", "nvmlGpmSampleGet"])
+    assert board.gpu() is None
+    assert not board.calls.errors
+    assert board.calls.withheld("GPU-a")["profiling"]
+
+
+def test_a_mig_device_tells_its_own_share(node: Callable[..., Node]):
+    """Alone in its GPU instance it is told by that, as a share of itself; links are the whole GPU's."""
+    board = node(gpu("a", SINGLE, architecture=9), host_processes=[process(41, "MIG-single", **load(70))])
+    assert (board.gpu(), board.mig(5)) == (None, None)
+    whole, cut = board.after(10).gpu(), board.mig(5)
+    assert graphics(cut) == pytest.approx(0.7)
+    assert graphics(whole) == pytest.approx(0.1)
+    assert (cut.rates, cut.bytes_total) == ({}, {})
+    assert "dram" in cut.active
+    assert cut.engines
+    assert board.pool.live == 4
+
+
+def test_compute_instances_that_share_a_gpu_instance_are_asked_themselves(node: Callable[..., Node]):
+    """The figures of the GPU instance belong to none of them alone; memory and engines stay in common."""
+    running = [process(41, "MIG-first", **load(90)), process(42, "MIG-second", **load(30))]
+    board = node(gpu("a", FIRST, SECOND, architecture=9), host_processes=running)
+    for slot in (0, 1):
+        board.mig(slot, alone=False)
+    board.after(10)
+    profiles = [board.mig(slot, alone=False) for slot in (0, 1)]
+    assert [graphics(each) for each in profiles] == pytest.approx([0.9, 0.3])
+    assert all("dram" not in each.active and not each.engines for each in profiles)
+    assert board.driver.asked("nvmlGpmMigSampleGet", "GPU-a") == 0
+
+
+def test_all_mig_devices_of_a_gpu(node: Callable[..., Node]):
+    """Each is read as what it is: alone in its GPU instance or one of several; a GPU not cut has none."""
+    running = [process(41, "MIG-first", **load(90)), process(42, "MIG-single", **load(30))]
+    board = node(gpu("a", FIRST, SECOND, SINGLE, architecture=9), host_processes=running)
+    assert board.migs() == {}
+    found = board.after(5).migs()
+    assert {uuid: graphics(each) for uuid, each in found.items()} == pytest.approx(
+        {"MIG-first": 0.9, "MIG-second": 0, "MIG-single": 0.3}
+    )
+    assert {uuid for uuid, each in found.items() if "dram" in each.active} == {"MIG-single"}
+    assert node().migs() == {}
+
+
+def test_nobody_is_alone_while_a_slot_cannot_be_read(node: Callable[..., Node]):
+    """The slot may hold a neighbour: the sweep tells nothing, and the next one tells of both intervals."""
+    board = node(gpu("a", SINGLE, architecture=9), host_processes=[process(41, "MIG-single", **load(30))])
+    board.migs()
+    board.driver.fail("UNKNOWN", "nvmlDeviceGetMigDeviceHandleByIndex")
+    assert board.after(5).migs() == {}
+    board.driver.recover()
+    assert graphics(board.after(5).migs()["MIG-single"]) == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize("code", ["INVALID_ARGUMENT", "NOT_SUPPORTED"])
+def test_a_driver_that_takes_no_compute_instances(node: Callable[..., Node], code: str):
+    """Older drivers refuse their handles: nothing is told of them, and they are not asked again."""
+    board = node(gpu("a", FIRST, SECOND, architecture=9))
+    board.driver.fail(code, "nvmlGpmSampleGet", "MIG-first")
+    assert [board.after(5).mig(0, alone=False) for _ in range(3)] == [None] * 3
+    assert board.driver.asked("nvmlGpmSampleGet", "MIG-first") == 1
+    assert board.calls.failures() == (code == "INVALID_ARGUMENT")
+
+
+def test_support_is_never_asked_of_a_mig_handle(node: Callable[..., Node]):
+    """The parent answers for its instances."""
+    board = node(gpu("a", SINGLE, architecture=9))
+    board.mig(5)
+    assert board.driver.asked("nvmlGpmQueryDeviceSupport", "MIG-single") == 0
+    assert board.driver.asked("nvmlGpmQueryDeviceSupport", "GPU-a") == 1
+
+
+def test_a_device_cut_anew_begins_anew(node: Callable[..., Node]):
+    """The same uuid with another profile is another device: its buffers are kept, their content is not."""
+    board = node(gpu("a", SINGLE, architecture=9), host_processes=[process(41, "MIG-single", **load(70))])
+    board.mig(5)
+    assert board.after(5).mig(5) is not None
+    again = SINGLE | {"profile": "2g.4gb", "multiprocessors": 28}
+    board.driver.become(
+        gpu("a", again, architecture=9), host_processes=[process(41, "MIG-single", **load(20))]
+    )
+    assert board.after(5).mig(5) is None
+    assert graphics(board.after(5).mig(5)) == pytest.approx(0.2)
+    assert board.pool.live == 2
+
+
+def test_a_neighbour_that_comes_changes_whose_figures_they_are(node: Callable[..., Node]):
+    """From the GPU instance's samples to the compute instance's own: the two are never compared."""
+    board = node(gpu("a", FIRST, SECOND, architecture=9))
+    board.mig(0)
+    assert board.after(5).mig(0, alone=False) is None
+    assert board.after(5).mig(0, alone=False) is not None
+
+
+def test_a_failed_sample_leaves_the_older_one(node: Callable[..., Node]):
+    """The sweep tells nothing, and the next one tells the mean over both intervals."""
+    board = node(host_processes=[process(41, "GPU-a", load={"shape": "square", "high": 80, "period": 40})])
+    board.gpu()
+    board.driver.fail("UNKNOWN", "nvmlGpmSampleGet")
+    assert board.after(10).gpu() is None
+    board.driver.recover()
+    assert graphics(board.after(10).gpu()) == pytest.approx(0.6)
+
+
+def test_a_gpu_that_is_lost_keeps_its_buffers(node: Callable[..., Node]):
+    """The loss goes up to the sweep; when the GPU answers again, two buffers are still enough."""
+    board = node()
+    board.gpu()
+    board.driver.fail("GPU_IS_LOST", "nvmlGpmSampleGet")
+    with pytest.raises(DeviceLostError):
+        board.after(5).gpu()
+    board.driver.recover()
+    assert board.after(5).gpu() is not None
+    assert board.pool.live == 2
+
+
+def test_buffers_of_devices_that_are_gone_are_freed(node: Callable[..., Node]):
+    """What exists keeps its buffers."""
+    board = node(gpu("a", SINGLE, architecture=9))
+    board.gpu()
+    board.mig(5)
+    board.reader.forget({"GPU-a"})
+    assert board.pool.live == 2
+    assert board.after(5).gpu() is not None
+    board.reader.forget(set())
+    assert board.pool.live == 0
+
+
+def test_nothing_outlives_the_driver(node: Callable[..., Node]):
+    """Buffers are freed before it is shut down; opened anew, none of the old ones is touched."""
+    board = node()
+    board.gpu()
+    board.reader.free_all()
+    assert board.pool.live == 0
+    board.library.close()
+    board.library.open()
+    assert board.after(5).gpu() is None
+    assert board.after(5).gpu() is not None
+    board.reader.free_all()
+    board.reader.free_all()
+    assert board.pool.live == 0
+
+
+def test_freeing_never_raises(node: Callable[..., Node]):
+    """A driver that is gone cannot take anything back, and nobody is to blame for it."""
+    board = node()
+    board.gpu()
+    board.driver.fail("DRIVER_NOT_LOADED")
+    board.reader.free_all()
+    assert not board.calls.errors
+
+
+def test_a_buffer_that_cannot_be_had_leaves_no_other(node: Callable[..., Node]):
+    """With the second one refused the first is given back, and both are tried again."""
+    board = node()
+    real, given = board.driver.library.nvmlGpmSampleAlloc, []
+
+    def alloc(reference: Any) -> int:
+        given.append(reference)
+        return pynvml.NVML_ERROR_MEMORY if len(given) == 2 else real(reference)
+
+    board.driver.library.nvmlGpmSampleAlloc = alloc
+    assert board.gpu() is None
+    assert board.pool.live == 0
+    assert board.after(5).gpu() is None
+    assert board.pool.live == 2
+    assert math.isclose(graphics(board.after(5).gpu()), 0.5)

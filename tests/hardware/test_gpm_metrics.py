@@ -1,0 +1,157 @@
+"""What is believed of a profiling meter's numbers, and drivers that stumble over an id they do not know."""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pynvml
+import pytest
+
+from exporter.hardware.gpm import GpmReader
+from exporter.hardware.gpm_metrics import METRICS, OF_COMPUTE_INSTANCE, OF_GPU, decode, first_known
+from exporter.model import Profile
+from tests.hardware import tiny
+from tests.hardware.making import Clock
+
+GRAPHICS, SM, DRAM, ENCODER, ELAPSED = 1, 2, 10, 166, 248
+
+
+@pytest.mark.parametrize(
+    ("raw", "share"),
+    [
+        (0.0, 0.0),
+        (37.5, 0.375),
+        (100.0, 1.0),
+        (100.6, 1.0),
+        (102.0, None),
+        (4e9, None),
+        (-0.5, None),
+        (math.nan, None),
+        (math.inf, None),
+    ],
+)
+def test_which_shares_are_believed(raw: float, share: float | None):
+    """A trifle above all the time is the noise of sampling; what is further off is no measurement."""
+    assert decode([(SM, raw)]).active.get("sm") == share
+
+
+def test_traffic_is_in_bytes_and_the_directions_are_not_mixed_up():
+    """The driver tells MiB per second, and receives on NVLink before it transmits."""
+    found = decode([(20, 1.0), (21, 2.0), (60, 3.5), (61, math.nan), (255, 1e15), (256, -1.0)])
+    assert found.rates == {
+        "pcie_transmit": 1 << 20,
+        "pcie_receive": 2 << 20,
+        "nvlink_receive": 3.5 * (1 << 20),
+    }
+    assert found.bytes_total == {"pcie_transmit": 10**15}
+
+
+def test_engines_of_one_kind_are_averaged():
+    """Of the decoders that answered, the mean."""
+    assert decode([(30, 100.0), (31, 50.0), (32, math.nan), (166, 30.0)]).engines == {
+        "decoder": 0.75,
+        "encoder": pytest.approx(0.3),
+    }
+
+
+def test_nothing_answered():
+    """A meter that tells nothing has still been asked."""
+    assert decode([]) == Profile(source="gpm")
+
+
+def test_every_metric_is_asked_once():
+    """Ids are plain numbers, and the struct of the oldest binding has room for all of them."""
+    assert len(OF_GPU) == len(set(OF_GPU)) == len(METRICS) <= 97
+    assert all(type(number) is int for number in OF_GPU)
+    assert set(OF_COMPUTE_INSTANCE) < set(OF_GPU)
+
+
+class Meter:
+    """A library that knows ``values``; its call fails as a whole, with ``code``, over ids above ``last``."""
+
+    def __init__(self, values: Mapping[int, float], last: int = 1000, code: int = 2) -> None:
+        self.values, self.last, self.code = dict(values), last, code
+        self.asked: list[int] = []
+        self.calls = tiny.installed(
+            nvmlGpmQueryDeviceSupport=tiny.fills(isSupportedDevice=1),
+            nvmlGpmSampleAlloc=tiny.answers(0),
+            nvmlGpmSampleFree=tiny.answers(0),
+            nvmlGpmSampleGet=tiny.answers(0),
+            nvmlGpmMetricsGet=self._function(),
+        )
+        self.reader = GpmReader()
+
+    def read(self, uuid: str = "GPU-a") -> Profile | None:
+        """Read a GPU."""
+        return self.reader.read_gpu(self.calls, uuid, tiny.HANDLE)
+
+    def _function(self) -> Any:
+        def metrics(reference: Any) -> int:
+            struct = reference._obj
+            self.asked.append(struct.numMetrics)
+            asked = struct.metrics[: struct.numMetrics]
+            if any(each.metricId > self.last for each in asked):
+                return self.code
+            for each in asked:
+                if each.metricId in self.values:
+                    each.nvmlReturn, each.value = 0, self.values[each.metricId]
+            return 0
+
+        return metrics
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
+    """Let a reader read at every moment."""
+    clock = Clock()
+    monkeypatch.setattr("exporter.hardware.gpm.time", clock)
+    return clock
+
+
+@pytest.mark.parametrize("code", [pynvml.NVML_ERROR_INVALID_ARGUMENT, pynvml.NVML_ERROR_NOT_SUPPORTED])
+@pytest.mark.parametrize("last", [97, 169])
+def test_an_unknown_id_does_not_spoil_the_others(clock: Clock, code: int, last: int):
+    """Where the whole call fails over it, the oldest metrics are asked at once, and only they ever after."""
+    meter = Meter({GRAPHICS: 50.0, ENCODER: 10.0, ELAPSED: 1e9}, last, code)
+    meter.read()
+    for _ in range(3):
+        clock.now += 5
+        assert meter.read() == Profile(source="gpm", active={"graphics_engine": 0.5})
+    oldest = len(first_known(OF_GPU))
+    assert meter.asked == [len(OF_GPU), oldest, oldest, oldest]
+    assert meter.calls.failures() == (code == pynvml.NVML_ERROR_INVALID_ARGUMENT)
+
+
+def test_newer_metrics_are_not_given_up_over_a_passing_failure(clock: Clock):
+    """When the oldest metrics fail too, it was not over an id."""
+    meter = Meter({GRAPHICS: 50.0, ELAPSED: 1e9}, last=-1)
+    meter.read()
+    clock.now += 5
+    assert meter.read() is None
+    meter.last = 1000
+    clock.now += 5
+    assert meter.read().cycles == {"sm_elapsed": 10**9}
+
+
+def test_a_reopened_driver_is_asked_for_everything_again(clock: Clock):
+    """It may be a newer one."""
+    meter = Meter({GRAPHICS: 50.0, ELAPSED: 1e9}, last=97)
+    meter.read()
+    clock.now += 5
+    assert meter.read().cycles == {}
+    meter.reader.free_all()
+    meter.last = 1000
+    meter.read()
+    clock.now += 5
+    assert meter.read().cycles == {"sm_elapsed": 10**9}
+
+
+def test_an_entry_that_is_left_untouched_is_not_the_answer_before(clock: Clock):
+    """The struct is used again for the next device: what that does not answer, it does not have."""
+    meter = Meter({GRAPHICS: 50.0, DRAM: 20.0})
+    meter.read("GPU-a")
+    meter.read("GPU-b")
+    clock.now += 5
+    assert meter.read("GPU-a").active == {"graphics_engine": 0.5, "dram": 0.2}
+    del meter.values[DRAM]
+    assert meter.read("GPU-b").active == {"graphics_engine": 0.5}

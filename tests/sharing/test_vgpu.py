@@ -1,0 +1,333 @@
+"""vGPUs that KubeVirt gives to virtual machines: who holds what of which GPU."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from exporter.model import (
+    Allocation,
+    ContainerRef,
+    DeviceKey,
+    DeviceSharing,
+    GpuIdentity,
+    GpuReading,
+    Holding,
+    Holdings,
+    Meter,
+    OfferedDevice,
+    SliceCount,
+    VgpuReading,
+)
+from exporter.sharing import HostDevices, host_devices, resolve_holdings, vgpu_rows
+from tests.attribution.build import GIB, MIG, UUID, gpu, held, mig, mig_gpu, whole
+from tests.sharing.build import OTHER_UUID, allocations, container, only
+
+TYPE = "nvidia.com/NVIDIA_A40-12Q"
+A = "c73f1fa6-489e-4834-9476-d70dabd98c40"
+B = "3b356d38-854e-48be-b376-00c72c7d119c"
+C = "5f2b6f1d-91cf-4f7e-9a7d-6d1a3e2c8b55"
+BARE = UUID.removeprefix("GPU-")
+KEY, OTHER = DeviceKey(UUID), DeviceKey(OTHER_UUID)
+HARD = DeviceSharing(sharing="vgpu", isolation="hard")
+
+
+def vgpu(mdev: str | None = A, uuid: str = "vgpu-a", **more) -> VgpuReading:
+    """Return a vGPU of 12 GiB that uses 3 GiB and a fifth of the GPU's time."""
+    values = {"memory_total": 12 * GIB, "memory_used": 3 * GIB, "sm_percent": 20}
+    return VgpuReading(uuid=uuid, mdev_uuid=mdev, **(values | more))
+
+
+def host(*vgpus: VgpuReading, uuid: str = UUID, index: int = 0, address: str = "00000000:3B:00.0", **more):
+    """Return a GPU that hosts these vGPUs."""
+    identity = GpuIdentity(uuid=uuid, index=index, minor=index, model="A40", pci_bus_id=address)
+    return gpu((), uuid=uuid, identity=identity, virtualization="vgpu_host", vgpus=vgpus, **more)
+
+
+def machine(pod: str, *ids: str, resource: str = TYPE) -> list[Allocation]:
+    """Return what the launcher of a virtual machine holds."""
+    return held(pod, *ids, container="compute", resource=resource)
+
+
+def offers(*ids: str, resource: str = TYPE) -> list[OfferedDevice]:
+    """Return what the plugin offers."""
+    return [OfferedDevice(resource, device_id) for device_id in ids]
+
+
+def resolve(gpus, allocated=(), offered=(), found: HostDevices | None = None, patterns=()) -> Holdings:
+    """Resolve one node."""
+    gpus = gpus if isinstance(gpus, list) else [gpus]
+    return resolve_holdings(gpus, allocations(allocated, offered), patterns, found)
+
+
+def test_a_machine_holds_its_vgpus_frame_buffer():
+    """What it may fill, what it fills and computes as the driver meters it; no share of compute is due."""
+    holdings = resolve(host(vgpu()), machine("vm", A), offers(A))
+    assert only(holdings) == Holding(
+        holder=container("vm", "compute"),
+        device=KEY,
+        resource=TYPE,
+        slices=1,
+        memory_entitled=12 * GIB,
+        compute_entitled=None,
+        meter=Meter(source="vgpu", memory=3 * GIB, compute=0.2),
+    )
+    slices = (SliceCount(TYPE, 1, 1),)
+    assert holdings.devices == {KEY: DeviceSharing(sharing="vgpu", isolation="hard", slices=slices)}
+    assert holdings.unresolved == {}
+
+
+@pytest.mark.parametrize("device_id", [A, A.upper(), "VGPU-A"])
+def test_a_vgpu_is_found_by_either_of_its_names_in_any_case(device_id: str):
+    """That of its mediated device, or its own where that is a UUID too; digits are spelt either way."""
+    assert only(resolve(host(vgpu(A.upper())), machine("vm", device_id))).device == KEY
+
+
+def test_machines_on_one_gpu_are_kept_apart():
+    """Each has its own figures; a vGPU that nobody here holds is nobody's."""
+    node = host(vgpu(), vgpu(B, "vgpu-b", memory_used=GIB, sm_percent=0), vgpu(C, "vgpu-c"))
+    holdings = resolve(node, machine("one", A) + machine("two", B), offers(A, B))
+    assert {holding.holder.pod: holding.meter for holding in holdings.holdings} == {
+        "one": Meter(source="vgpu", memory=3 * GIB, compute=0.2),
+        "two": Meter(source="vgpu", memory=GIB, compute=0.0),
+    }
+
+
+def test_two_vgpus_of_one_machine_add_up():
+    """A sum with an unknown part is unknown, each figure for itself."""
+    node = host(vgpu(), vgpu(B, "vgpu-b"))
+    both = only(resolve(node, machine("vm", A, B)))
+    assert (both.slices, both.memory_entitled) == (2, 24 * GIB)
+    assert both.meter == Meter(source="vgpu", memory=6 * GIB, compute=0.4)
+    node = host(vgpu(), vgpu(B, "vgpu-b", memory_used=None))
+    part = only(resolve(node, machine("vm", A, B)))
+    assert part.memory_entitled == 24 * GIB
+    assert part.meter == Meter(source="vgpu", memory=None, compute=0.4)
+
+
+def test_a_machine_with_vgpus_of_two_gpus_holds_both():
+    """Each GPU's holding has that GPU's vGPU only."""
+    node = [host(vgpu()), host(vgpu(B, "b", memory_total=GIB), uuid=OTHER_UUID, index=1, address="0:5E:00.0")]
+    holdings = resolve(node, machine("vm", A, B))
+    assert {(each.device, each.slices, each.memory_entitled) for each in holdings.holdings} == {
+        (KEY, 1, 12 * GIB),
+        (OTHER, 1, GIB),
+    }
+
+
+def test_nothing_is_said_of_use_that_is_not_metered():
+    """A figure that the driver does not have is unknown, never zero."""
+    node = host(vgpu(memory_total=None, memory_used=None, sm_percent=None))
+    found = only(resolve(node, machine("vm", A)))
+    assert (found.memory_entitled, found.meter) == (None, Meter(source="vgpu"))
+
+
+def test_a_machine_that_has_not_started_is_on_the_gpu_that_the_kernel_names():
+    """It holds a slice; how large that is and what is used is not known yet."""
+    found = HostDevices(mdevs={B: "0000:3b:00.0"})
+    holdings = resolve(host(vgpu()), machine("new", B), offers(A, B), found)
+    assert only(holdings) == Holding(
+        holder=container("new", "compute"),
+        device=KEY,
+        resource=TYPE,
+        slices=1,
+        memory_entitled=None,
+        compute_entitled=None,
+        meter=Meter(source="vgpu"),
+    )
+    assert holdings.devices[KEY].slices == (SliceCount(TYPE, 2, 1),)
+
+
+def test_what_the_driver_lists_outweighs_the_kernel():
+    """A vGPU that runs is where the driver says."""
+    node = [host(vgpu()), host(uuid=OTHER_UUID, index=1, address="00000000:5E:00.0")]
+    found = HostDevices(mdevs={A: "0000:5e:00.0"})
+    assert only(resolve(node, machine("vm", A), found=found)).device == KEY
+
+
+def test_a_lost_gpu_keeps_its_machines():
+    """The driver lists none of its vGPUs any more; the kernel still knows where they are."""
+    lost = GpuReading(identity=host().identity, up=False)
+    found = HostDevices(mdevs={A: "0000:3b:00.0"})
+    holdings = resolve(lost, machine("vm", A), offers(A), found)
+    assert (only(holdings).device, only(holdings).meter) == (KEY, Meter(source="vgpu"))
+    assert holdings.devices[KEY].sharing == "vgpu"
+
+
+def test_an_unknown_mediated_device_is_unresolved():
+    """Neither the driver nor the kernel knows it; its holder may hold any GPU."""
+    holdings = resolve(host(vgpu()), machine("vm", B))
+    assert holdings.unresolved == {TYPE: 1}
+    assert holdings.unresolved_holders == {container("vm", "compute")}
+    assert not holdings.holdings
+
+
+def test_offers_without_a_place_leave_the_number_open():
+    """Of four offered devices one runs here: that the GPU offers one would be made up."""
+    holdings = resolve(host(vgpu()), machine("vm", A), offers(A, B, C))
+    assert holdings.devices[KEY].slices == (SliceCount(TYPE, None, 1),)
+    holdings = resolve(host(vgpu()), machine("vm", A), None)
+    assert holdings.devices[KEY].slices == (SliceCount(TYPE, None, 1),)
+
+
+def test_an_idle_host_is_in_vgpu_mode():
+    """Nothing is offered, held or running yet; what is offered to containers is as its plugin says."""
+    assert resolve(host()).devices == {KEY: HARD}
+    assert resolve(host(), offered=whole()).devices[KEY].sharing == "exclusive"
+    assert resolve(gpu((), virtualization="vgpu_guest")).devices[KEY].sharing == "none"
+
+
+def test_a_kubelet_that_never_answered_says_nothing():
+    """Nobody is said to hold nothing, and no mode is claimed."""
+    holdings = resolve_holdings([host(vgpu())], None)
+    assert (holdings.known, holdings.devices) == (False, {KEY: DeviceSharing()})
+
+
+def test_the_device_that_exists_decides_what_a_bare_uuid_is():
+    """Renamed plugins may leave the GPU- away."""
+    resource = "nvidia.com/renamed"
+    holdings = resolve(
+        host(vgpu()), held("job", BARE, resource=resource) + machine("vm", A, resource=resource)
+    )
+    assert {(each.holder.pod, each.device) for each in holdings.holdings} == {("job", KEY), ("vm", KEY)}
+    assert holdings.unresolved == {}
+
+
+@pytest.mark.parametrize(
+    ("resource", "device_id"),
+    [
+        ("intel.com/gpu", A),
+        ("example.com/NVIDIA_A40-12Q", A),
+        (TYPE, f"{UUID}-3"),
+        (TYPE, f"{A}-0"),
+        (TYPE, f"{A}::0"),
+        ("nvidia.com/hostdev", "0000:3b:00.2"),
+    ],
+)
+def test_other_systems_ids_are_left_alone(resource: str, device_id: str):
+    """Other vendors, other systems' spellings, and network cards under the same name."""
+    holdings = resolve(host(vgpu()), held("other", device_id, resource=resource))
+    assert not holdings.holdings
+    assert holdings.unresolved == {}
+
+
+def test_a_pattern_for_nvidias_plugin_takes_no_vgpu_away():
+    """An operator may name all of nvidia.com; an id is counted once."""
+    patterns = [re.compile(r"nvidia\.com/.*")]
+    holdings = resolve(host(vgpu()), machine("vm", A) + machine("new", B), patterns=patterns)
+    assert only(holdings).meter is not None
+    assert holdings.unresolved == {TYPE: 1}
+
+
+def test_a_gpu_that_is_passed_through_is_held_and_nothing_else_is_known():
+    """The driver of the host no longer has it: it is no device here."""
+    found = HostDevices(passed_through=frozenset({"0000:86:00.0"}))
+    allocated = machine("vm", "0000:86:00.0", resource="nvidia.com/GA102GL_A40")
+    holdings = resolve(host(), allocated, found=found)
+    assert holdings.unresolved == {"nvidia.com/GA102GL_A40": 1}
+    assert holdings.unresolved_holders == {container("vm", "compute")}
+
+
+def test_a_vgpu_with_a_gpu_instance_of_its_own():
+    """It holds the MIG device: also its compute is the machine's alone."""
+    node = mig_gpu([mig(gi=1), mig(uuid="MIG-2", gi=2)], vgpus=(vgpu(gi=2, sm_percent=None),))
+    holdings = resolve(node, machine("vm", A), offers(A))
+    found = only(holdings)
+    assert found.device == DeviceKey(UUID, "MIG-2")
+    assert (found.memory_entitled, found.compute_entitled) == (12 * GIB, 3 / 7)
+    assert found.meter == Meter(source="vgpu", memory=3 * GIB, compute=None)
+    assert holdings.devices[found.device].sharing == "vgpu"
+    assert holdings.devices[DeviceKey(UUID, MIG)].sharing == "mig"
+
+
+def test_vgpus_that_take_turns_on_a_gpu_instance():
+    """Neither has the instance's compute for itself, unless one machine holds them all."""
+    node = mig_gpu([mig(gi=1)], vgpus=(vgpu(gi=1), vgpu(B, "vgpu-b", gi=1)))
+    assert only(resolve(node, machine("vm", A))).compute_entitled is None
+    assert only(resolve(node, machine("vm", A, B))).compute_entitled == 3 / 7
+
+
+def test_an_instance_that_cannot_be_told():
+    """Two compute instances, or none, in the GPU instance of the vGPU: it is on neither."""
+    shared = [mig(gi=1), mig(uuid="MIG-2", gi=1, ci=1)]
+    for instances in (shared, [mig(gi=5)], []):
+        holdings = resolve(mig_gpu(instances, vgpus=(vgpu(gi=1),)), machine("vm", A))
+        assert not holdings.holdings
+        assert holdings.unresolved == {TYPE: 1}
+
+
+def test_every_vgpu_has_a_row_with_its_holder():
+    """In the order of the GPUs; a machine outside Kubernetes has no holder."""
+    node = [host(vgpu(B, "vgpu-b"), uuid=OTHER_UUID, index=1), host(vgpu(), vgpu(C, "vgpu-c")), gpu()]
+    rows = vgpu_rows(node, allocations(machine("one", A.upper()) + machine("two", B)))
+    assert [(row.uuid, row.reading.uuid, row.holder) for row in rows] == [
+        (UUID, "vgpu-a", ContainerRef("ml", "one", "compute")),
+        (UUID, "vgpu-c", None),
+        (OTHER_UUID, "vgpu-b", ContainerRef("ml", "two", "compute")),
+    ]
+
+
+def test_a_vgpu_without_a_known_holder():
+    """The kubelet is silent, another vendor's id looks the same, or one machine follows another."""
+    node = [host(vgpu())]
+    assert vgpu_rows(node, None)[0].holder is None
+    assert vgpu_rows(node, allocations(held("x", A, resource="intel.com/gpu")))[0].holder is None
+    assert vgpu_rows(node, allocations(machine("old", A) + machine("new", A)))[0].holder is None
+
+
+class Sysfs:
+    """The devices of a machine as the kernel shows them, below ``root``."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def mdev(self, mdev: str, *path: str) -> Path:
+        """Make a mediated device below the last of these PCI devices."""
+        device = self.root.joinpath("devices", *path, mdev)
+        device.mkdir(parents=True)
+        link = self.root / "bus/mdev/devices" / mdev
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(device)
+        return device.parent
+
+    def pci(self, address: str, vendor: str, driver: str) -> None:
+        """Make a PCI device that a driver has."""
+        device = self.root / "bus/pci/devices" / address
+        device.mkdir(parents=True)
+        (device / "vendor").write_text(f"{vendor}\n")
+        target = self.root / "bus/pci/drivers" / driver
+        target.mkdir(parents=True, exist_ok=True)
+        (device / "driver").symlink_to(target)
+
+
+def test_the_kernel_names_the_gpu_of_a_mediated_device(tmp_path: Path):
+    """Its parent, or the physical device of which its parent is a virtual function."""
+    sysfs = Sysfs(tmp_path)
+    sysfs.mdev(A, "pci0000:3a", "0000:3a:00.0", "0000:3B:00.0")
+    function = sysfs.mdev(B, "pci0000:5d", "0000:5e:00.4")
+    physical = tmp_path / "devices/pci0000:5d/0000:5e:00.0"
+    physical.mkdir()
+    (function / "physfn").symlink_to(physical)
+    sysfs.mdev(C, "virtual", "mtty")
+    found = host_devices(tmp_path, allocations(machine("vm", A.upper(), B, C), offers(B)))
+    assert found.mdevs == {A: "0000:3b:00.0", B: "0000:5e:00.0"}
+
+
+def test_only_nvidia_devices_that_a_machine_can_have_are_passed_through(tmp_path: Path):
+    """Not a GPU that the driver of the host has, nor a network card, nor one that is not there."""
+    sysfs = Sysfs(tmp_path)
+    sysfs.pci("0000:86:00.0", "0x10de", "vfio-pci")
+    sysfs.pci("0000:87:00.0", "0x10de", "nvidia")
+    sysfs.pci("0000:88:00.0", "0x15b3", "vfio-pci")
+    ids = [f"0000:{bus}:00.0" for bus in (86, 87, 88, 89)]
+    assert host_devices(tmp_path, allocations(machine("vm", *ids))).passed_through == {"0000:86:00.0"}
+
+
+def test_no_file_is_read_for_other_ids(tmp_path: Path):
+    """Ids of other systems are no names of files, and a node without virtual machines has none that are."""
+    ids = [UUID, f"{UUID}::3", "../../../etc", "nvidia0", "", f"{A}/.."]
+    (tmp_path / "bus/mdev/devices").mkdir(parents=True)
+    found = host_devices(tmp_path, allocations(machine("x", *ids) + held("y", A, resource="intel.com/gpu")))
+    assert found == HostDevices()
+    assert host_devices(tmp_path / "absent", None) == HostDevices()
+    assert host_devices(tmp_path / "absent", allocations(machine("vm", A, "0000:86:00.0"))) == HostDevices()

@@ -1,0 +1,272 @@
+"""The rule of energy, through the real join: what containers and nobody drew is what the GPU drew."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.accounting import Coverage, Ledger
+from exporter.attribution import Attribution, attribute
+from exporter.model import (
+    ContainerRef,
+    DeviceKey,
+    DeviceProcess,
+    DeviceSharing,
+    GpuIdentity,
+    GpuReading,
+    Holding,
+    Holdings,
+    Memory,
+    Meter,
+    MigReading,
+    PodIdentity,
+    ProcessPlace,
+    Profile,
+    Workloads,
+)
+
+UUID = "GPU-a"
+MIGS = (("MIG-a", 3), ("MIG-b", 2), ("MIG-c", 1))
+PODS = ("a", "b", "c", "d")
+MEMORY = Memory(total=16, used=8, free=8, reserved=0)
+
+
+def share(value) -> Profile | None:
+    """Return a meter that saw the engine at work for a share of the time."""
+    return None if value is None else Profile(source="gpm", active={"graphics_engine": value})
+
+
+@dataclass
+class Node:
+    """A node from poll to poll, and what its counter rose by while it was read."""
+
+    drawn: float = 0.0
+    given_out: float = 0.0
+    poll: Attribution | None = None
+
+    def __post_init__(self) -> None:
+        self._ledger, self._coverage = Ledger(longest_gap=60.0), Coverage()
+        self._now, self._last, self._accounts = 1_700_000_000.0, None, {}
+
+    def read(self, gpu: GpuReading, holdings: Holdings, workloads: Workloads, seconds: float) -> None:
+        """Poll once."""
+        self._now += seconds
+        elapsed, covered = self._coverage.advance([gpu], self._now)
+        if UUID in covered and gpu.energy_millijoules is not None:
+            joules = gpu.energy_millijoules / 1000
+            self.drawn += max(joules - self._last, 0.0) if self._last is not None else 0.0
+            self._last = joules
+        stale = frozenset({UUID}) - covered.keys()
+        found = attribute([gpu], holdings, workloads, stale)
+        unsure = frozenset() if holdings.known else None
+        self.poll = self._ledger.advance(found, elapsed, covered, self._now, unsure)
+        for row in self.poll.containers:
+            account = row.holder, row.device, row.totals.first_seen
+            joules = row.totals.energy_joules or 0.0
+            self.given_out += joules - self._accounts.get(account, 0.0)
+            self._accounts[account] = joules
+
+    @property
+    def unattributed(self) -> float:
+        """Return what was nobody's."""
+        return self.poll.gpus[0].unattributed_energy_joules or 0.0
+
+    def energy(self, pod: str) -> float:
+        """Return what a pod's container drew, over all devices."""
+        found = [row.totals.energy_joules for row in self.poll.containers if row.holder.pod == pod]
+        return sum(each or 0.0 for each in found)
+
+
+def whole(joules, percent, processes=(), utilization=None, **more) -> GpuReading:
+    """Return a GPU without MIG."""
+    return GpuReading(
+        identity=GpuIdentity(uuid=UUID, index=0),
+        memory=MEMORY,
+        energy_millijoules=None if joules is None else round(joules * 1000),
+        utilization_percent=percent,
+        processes=tuple(DeviceProcess(pid=pid, memory=1, kinds=frozenset()) for pid in processes),
+        process_utilization=utilization,
+        mig_enabled=False,
+        **more,
+    )
+
+
+def cut(joules, shares, processes=((), (), ()), **more) -> GpuReading:
+    """Return a GPU that is cut into as many of the MIG devices as there are shares."""
+    instances = tuple(
+        MigReading(
+            uuid=uuid,
+            gi=place,
+            ci=0,
+            compute_slices=slices,
+            instance_slices=slices,
+            memory=MEMORY,
+            profiling=share(shares[place]),
+            processes=tuple(DeviceProcess(pid=p, memory=1, kinds=frozenset()) for p in processes[place]),
+        )
+        for place, (uuid, slices) in enumerate(MIGS[: len(shares)])
+    )
+    base = whole(joules, None, **more)
+    return replace(base, processes=None, mig_enabled=True, mig_slices=7, mig=instances)
+
+
+def held(holders, *, exclusive=True, known=True) -> Holdings:
+    """Let (pod, device, entitled share, meter) hold what they hold."""
+    holdings = tuple(
+        Holding(
+            holder=ContainerRef("ml", pod, "main"),
+            device=DeviceKey(UUID, device),
+            resource="r",
+            slices=1,
+            memory_entitled=None,
+            compute_entitled=entitled,
+            meter=meter,
+        )
+        for pod, device, entitled, meter in holders
+    )
+    sharing = DeviceSharing(sharing="x", isolation="hard", exclusive=exclusive)
+    return Holdings(
+        known=known, holdings=holdings, devices=dict.fromkeys({each.device for each in holdings}, sharing)
+    )
+
+
+def placed(pids, uids=()) -> Workloads:
+    """Place pid 100 + n in pod n; ``uids`` are pods that came again under their name."""
+    names = {f"uid-{pod}{2 if pod in uids else ''}": pod for pod in PODS}
+    pods = {
+        uid: PodIdentity(uid=uid, namespace="ml", name=pod, containers=("main",))
+        for uid, pod in names.items()
+    }
+    by_pod = {pod: uid for uid, pod in names.items()}
+    places = {
+        pid: ProcessPlace(pid=pid, known=True, pod_uid=by_pod.get(dict(enumerate(PODS)).get(pid - 100)))
+        for pid in pids
+    }
+    return Workloads(places=places, pods=pods, process_view=True)
+
+
+def consecutive(*readings, holders, pids=(100, 101), exclusive=True) -> Node:
+    """Read a GPU in consecutive sweeps, 5 s apart."""
+    node = Node()
+    for sweep, reading in enumerate(readings, 1):
+        found = replace(reading, sweep=sweep)
+        node.read(found, held(holders, exclusive=exclusive), placed(pids), 5)
+    return node
+
+
+def test_metered_mig_devices_are_charged_by_use_and_by_entitlement():
+    """Half of 3/7 in use, the rest idle: the idle part goes by entitlement, free slices' to nobody."""
+    holders = [("a", "MIG-a", 3 / 7, None), ("b", "MIG-b", 2 / 7, None)]
+    readings = [cut(joules, [0.5, 0.0], ((100,), (101,))) for joules in (1000, 1700)]
+    node = consecutive(*readings, holders=holders)
+    used, idle = 0.5 * 3 / 7, 1 - 0.5 * 3 / 7
+    assert node.energy("a") == pytest.approx(700 * (used + idle * 3 / 7))
+    assert node.energy("b") == pytest.approx(700 * idle * 2 / 7)
+    assert node.unattributed == pytest.approx(700 * idle * 2 / 7)
+
+
+def test_a_mig_device_that_strangers_use_is_not_idle():
+    """What an unheld device did is nobody's, and leaves less idle energy to those who hold the others."""
+    holders = [("a", "MIG-a", 3 / 7, None)]
+    readings = [cut(joules, [0.0, 1.0], ((100,), (55,))) for joules in (0, 700)]
+    node = consecutive(*readings, holders=holders, pids=(55, 100))
+    assert node.energy("a") == pytest.approx(700 * (5 / 7) * (3 / 7))
+    assert node.given_out + node.unattributed == pytest.approx(700)
+
+
+def test_an_unmetered_mig_device_leaves_idle_energy_to_nobody():
+    """It may have been busy; the metered one is charged for what it did."""
+    holders = [("a", "MIG-a", 3 / 7, None), ("b", "MIG-b", 2 / 7, None)]
+    readings = [cut(joules, [0.5, None], ((100,), (101,))) for joules in (0, 700)]
+    node = consecutive(*readings, holders=holders)
+    assert node.energy("a") == pytest.approx(700 * 0.5 * 3 / 7)
+    assert node.energy("b") == 0
+    assert node.unattributed == pytest.approx(700 - 150)
+
+
+def test_a_metered_container_is_charged_by_its_meter():
+    """The meter's share, not that of its processes."""
+    holders = [("a", "", 0.5, Meter(source="hami", compute=0.3)), ("b", "", 0.5, None)]
+    readings = [whole(joules, 50, (100, 101), {100: 40, 101: 10}) for joules in (0, 100)]
+    node = consecutive(*readings, holders=holders, exclusive=False)
+    assert node.energy("a") == pytest.approx(30 + 50 * 0.5)
+    assert node.energy("b") == pytest.approx(10 + 50 * 0.5)
+    assert node.unattributed == pytest.approx(10)
+
+
+SHARES = st.one_of(st.none(), st.floats(0, 1))
+METERS = st.one_of(st.none(), st.builds(Meter, source=st.just("hami"), compute=SHARES))
+
+
+@dataclass(frozen=True)
+class Poll:
+    """One poll of a random life of a node."""
+
+    seconds: float
+    how: str
+    drawn: int | None
+    percent: int | None
+    shares: list[float | None]
+    utilization: list[int | None]
+    running: list[tuple[int, int]]
+    holders: list[tuple]
+    exclusive: bool
+    known: bool
+    again: set[str]
+
+
+DEVICES = st.integers(0, len(MIGS) - 1)
+POLLS = st.lists(
+    st.builds(
+        Poll,
+        seconds=st.floats(0.1, 90),
+        how=st.sampled_from(["read", "read", "read", "missed", "lost", "skipped"]),
+        drawn=st.one_of(st.none(), st.integers(-(10**6), 10**6)),
+        percent=st.one_of(st.none(), st.integers(0, 100)),
+        shares=st.lists(SHARES, min_size=3, max_size=3),
+        utilization=st.lists(st.one_of(st.none(), st.integers(0, 100)), min_size=5, max_size=5),
+        running=st.lists(st.tuples(st.integers(100, 104), DEVICES), max_size=5, unique_by=lambda run: run[0]),
+        holders=st.lists(
+            st.tuples(st.sampled_from(PODS), DEVICES, st.one_of(st.none(), st.floats(0, 1)), METERS),
+            max_size=4,
+            unique_by=lambda holder: holder[:2],
+        ),
+        exclusive=st.booleans(),
+        known=st.booleans(),
+        again=st.sets(st.sampled_from(PODS), max_size=2),
+    ),
+    max_size=12,
+)
+
+
+def reading(poll: Poll, joules: float, sweep: int, *, is_cut: bool) -> GpuReading:
+    """Return what the driver says at one poll."""
+    energy = None if poll.drawn is None else joules
+    if is_cut:
+        processes = [[pid for pid, device in poll.running if device == place] for place in range(len(MIGS))]
+        return cut(energy, poll.shares, processes, sweep=sweep)
+    told = {pid: poll.utilization[pid - 100] for pid, _ in poll.running}
+    return whole(energy, poll.percent, [pid for pid, _ in poll.running], told, sweep=sweep)
+
+
+@given(POLLS, st.booleans())
+def test_energy_is_given_out_once(polls, is_cut):
+    """Over any sequence of polls, all containers ever and nobody together drew what the counter rose by."""
+    node, counter, sweep, last = Node(), 10**7, 0, None
+    for poll in polls:
+        counter, sweep = max(0, counter + (poll.drawn or 0)), sweep + 1
+        if poll.how == "read" or last is None:
+            last = reading(poll, counter / 1000, sweep, is_cut=is_cut)
+        elif poll.how == "lost":
+            last = replace(last, sweep=sweep, up=False, energy_millijoules=None)
+        elif poll.how == "skipped":
+            # A sweep without this GPU comes between two that have it.
+            sweep += 1
+        devices = [uuid if is_cut else "" for uuid, _ in MIGS]
+        holders = {(pod, devices[place]): (entitled, meter) for pod, place, entitled, meter in poll.holders}
+        rows = [(*place, *holding) for place, holding in holders.items()]
+        holdings = held(rows, exclusive=poll.exclusive, known=poll.known)
+        node.read(last, holdings, placed([pid for pid, _ in poll.running], poll.again), poll.seconds)
+        assert node.given_out + node.unattributed == pytest.approx(node.drawn, rel=1e-9, abs=1e-6)
+        assert all((row.totals.energy_joules or 0.0) >= 0 for row in node.poll.containers)
