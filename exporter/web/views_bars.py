@@ -93,7 +93,8 @@ def use_bar(text: str, state: str, use: Use, rest: Number | None = None) -> Bar:
 
 
 def _segment(part: Part, x: float, end: float) -> Segment:
-    return Segment(part, min(x, _FULL - _LEAST_WIDTH), max(end - x, _LEAST_WIDTH))
+    # Sums of floats end a hair beyond what they are parts of.
+    return Segment(part, min(x, _FULL - _LEAST_WIDTH), min(max(end - x, _LEAST_WIDTH), _FULL))
 
 
 def _unmeasured(x: float, text: str) -> Segment:
