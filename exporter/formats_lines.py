@@ -44,15 +44,16 @@ def gpu_line(gpu: GpuRow) -> str:
 
 
 def mig_line(key: DeviceKey, mig: MigRow | None) -> str:
-    """Write a MIG device, numbered GPU instance/compute instance."""
+    """Write a MIG device, numbered GPU instance/compute instance, or a partition of an AMD GPU."""
+    part = "MIG" if key.mig_uuid.startswith("MIG-") else "partition"
     if mig is None:
-        return f"  MIG {printable(key.mig_uuid)} · not seen by the driver"
+        return f"  {part} {printable(key.mig_uuid)} · not seen by the driver"
     memory = mig.reading.memory
     used, whole = (memory.used, memory.total) if memory else (None, None)
     shared = " shared with its neighbours" if mig.reading.memory_shared else ""
     return " · ".join(
         (
-            f"  MIG {printable(mig.reading.profile or UNKNOWN)} {mig.reading.gi}/{mig.reading.ci}",
+            f"  {part} {printable(mig.reading.profile or UNKNOWN)} {mig.reading.gi}/{mig.reading.ci}",
             f"memory {used_of(gibibytes(used), gibibytes(whole), 'GiB')}{shared}",
             f"unattributed {gibibytes(mig.unattributed_memory)} GiB",
             _slices(mig.slices),

@@ -129,6 +129,8 @@ class _Join:
             slices=sharing.slices,
             holders=self._holder_count([key]),
             unattributed_memory=self._memory_rest(key, memory.used if memory is not None else None, rows),
+            compute_used=metered.share,
+            unattributed_utilization=_utilization_rest(metered.share, rows),
         )
         self.migs.append(row)
         part = compute.part_of(gpu, mig)

@@ -1,6 +1,6 @@
 """``doctor``: what can be read on this node, what is lost where it cannot, and how to mend it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from exporter.commands.doctor_groups import group_checks
 from exporter.commands.doctor_report import Check, Report
@@ -19,7 +19,7 @@ async def doctor(node: Node) -> Report:
 
 def _checks(snapshot: Snapshot, evidence: Evidence, settings: Settings) -> Iterator[Check]:
     health = {collector.name: collector for collector in snapshot.collectors}
-    yield _driver(snapshot, health["nvml"], settings)
+    yield from _drivers(snapshot, health, settings)
     yield from (_gpu(row) for row in snapshot.gpus)
     yield from (_mig(row) for row in snapshot.gpus if row.reading and row.reading.mig_enabled)
     yield from group_checks(snapshot)
@@ -28,6 +28,28 @@ def _checks(snapshot: Snapshot, evidence: Evidence, settings: Settings) -> Itera
         yield _resolution(snapshot)
     yield _process_view(health["processes"], settings)
     yield _names(health["identity"], evidence, settings)
+
+
+def _drivers(
+    snapshot: Snapshot, health: Mapping[str, CollectorHealth], settings: Settings
+) -> Iterator[Check]:
+    """Judge the drivers of the vendors that have hardware here, and a dcgm-exporter where one is named."""
+    if "nvml" in health:
+        yield _driver(snapshot, health["nvml"], settings)
+    if "amd" in health:
+        cards = [gpu for gpu in snapshot.gpus if gpu.identity.vendor == "amd"]
+        found = health["amd"].message or f"{_count(len(cards), 'AMD GPU')} in {settings.sys_root}"
+        lost, remedy = ("", "") if health["amd"].success else ("everything about AMD GPUs", AMD_REMEDY)
+        yield Check("amdgpu", "OK" if health["amd"].success else "missing", found, lost, remedy)
+    if "dcgm" in health:
+        good = health["dcgm"].success
+        lost = "" if good else "profiling meters before Hopper"
+        remedy = "" if good else "see docs/deploy.md: profiling from a dcgm-exporter"
+        found = health["dcgm"].message or f"{settings.dcgm_exporter_url} answers"
+        yield Check("dcgm-exporter", "OK" if good else "degraded", found, lost, remedy)
+
+
+AMD_REMEDY = "mount the host's /sys, and give the pod /dev/kfd and /dev/dri"
 
 
 def _driver(snapshot: Snapshot, health: CollectorHealth, settings: Settings) -> Check:
@@ -71,7 +93,8 @@ def _gpu(row: GpuRow) -> Check:
         )
         if value is None
     ]
-    found = f"{row.identity.model}, {row.sharing}, {_count(len(reading.unsupported), 'call')} not supported"
+    unsupported = f", {_count(len(reading.unsupported), 'call')} not supported" if reading.unsupported else ""
+    found = f"{row.identity.model}, {row.sharing}{unsupported}"
     if not missing:
         return Check(name, "OK", found)
     lost = f"{' and '.join(missing)} of this GPU"
@@ -79,6 +102,8 @@ def _gpu(row: GpuRow) -> Check:
 
 
 def _mig(row: GpuRow) -> Check:
+    if row.identity.vendor == "amd":
+        return _partitions(row)
     name = f"GPU {row.identity.index} MIG"
     instances = row.reading.mig if row.reading is not None else None
     if instances is None:
@@ -88,6 +113,16 @@ def _mig(row: GpuRow) -> Check:
     if blind:
         return Check(name, "degraded", found, f"memory or processes of {len(blind)} MIG devices", MIG_REMEDY)
     return Check(name, "OK", found)
+
+
+def _partitions(row: GpuRow) -> Check:
+    name = f"GPU {row.identity.index} partitions"
+    parts = (row.reading.mig if row.reading is not None else None) or ()
+    blind = [part for part in parts if part.processes is None]
+    found = _count(len(parts), "partition")
+    if not blind:
+        return Check(name, "OK", found)
+    return Check(name, "degraded", found, f"the processes of {len(blind)} of them", AMD_REMEDY)
 
 
 MIG_REMEDY = (

@@ -8,6 +8,8 @@ from exporter.model import GpuRow, MigRow, Snapshot
 
 # What is told by checks of its own.
 OTHERS = frozenset({"core", "sharing"})
+# Says of itself that there is nothing.
+ALWAYS_TOLD = frozenset({"gpuslice_gpu_events_watched"})
 NOT_SUPPORTED = "not supported"
 REMEDY = "run as root on the host; the calls that fail are counted in gpuslice_nvml_errors_total"
 
@@ -16,7 +18,9 @@ def group_checks(snapshot: Snapshot) -> Iterator[Check]:
     """Judge each group over all GPUs that answer."""
     rows = [row for row in snapshot.gpus if row.reading is not None and row.reading.up]
     for name, group in GROUPS.items():
-        families = [family for family in (*GPU, *MIG) if family.group == name]
+        families = [
+            family for family in (*GPU, *MIG) if family.group == name and family.name not in ALWAYS_TOLD
+        ]
         if rows and families and name not in OTHERS:
             silent = [row for row in rows if not _told(families, row, _migs(snapshot, row))]
             yield _check(group, rows, silent, {row.identity.index: _reason(row, name) for row in rows})
@@ -42,7 +46,7 @@ def _has_value(family: AnyFamily, row: GpuRow | MigRow) -> bool:
 def _check(group: Group, rows: list[GpuRow], silent: list[GpuRow], reasons: Mapping[int, str]) -> Check:
     """Judge one group: a reading that fails is an ailment, one that the hardware lacks is none."""
     failing = [row for row in rows if NOT_SUPPORTED not in (reasons[row.identity.index] or NOT_SUPPORTED)]
-    absent = sorted({reasons[row.identity.index] or f"{NOT_SUPPORTED} here" for row in silent})
+    absent = sorted({reasons[row.identity.index] or "nothing here gives it" for row in silent})
     told = [row for row in rows if row not in silent]
     found = f"on {_gpus(told, rows)}" if told else "; ".join(absent)
     if failing:
@@ -51,7 +55,7 @@ def _check(group: Group, rows: list[GpuRow], silent: list[GpuRow], reasons: Mapp
         return Check(group.title, "degraded", found, lost, REMEDY)
     if not silent:
         return Check(group.title, "OK", found)
-    return Check(group.title, "OK" if told else "absent", f"{found}; to be had on: {group.where}")
+    return Check(group.title, "OK" if told else "absent", f"{found} (to be had: {group.where})")
 
 
 def _reason(row: GpuRow, group: str) -> str:

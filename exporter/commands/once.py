@@ -6,13 +6,16 @@ import sys
 from dataclasses import replace
 
 from exporter.commands.node import Node
-from exporter.model import Snapshot
+from exporter.model import GpuReading, Snapshot
 from exporter.poller import Evidence, Poller
 from exporter.sources import Sources
 
 # Opening the driver takes up to half a minute on a node whose GPUs are not kept initialised.
 PATIENCE_SECONDS = 60.0
 CLOSE_SECONDS = 1.0
+# Time between the two samples of a profiling meter, whose key among what is withheld is this.
+WINDOW_SECONDS = 0.5
+METER = "profiling"
 # After this long somebody who waits at a terminal wants to know why.
 SILENCE_SECONDS = 3.0
 
@@ -29,11 +32,20 @@ async def poll_once(node: Node) -> tuple[Snapshot, Evidence]:
     )
     waiting = asyncio.get_running_loop().call_later(SILENCE_SECONDS, _tell_wait)
     try:
-        return await poller.poll(), poller.evidence
+        snapshot = await poller.poll()
+        if any(map(_has_begun, poller.evidence.gpus)):
+            await asyncio.sleep(WINDOW_SECONDS)
+            snapshot = await poller.poll()
+        return snapshot, poller.evidence
     finally:
         waiting.cancel()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(poller.close(), CLOSE_SECONDS)
+
+
+def _has_begun(gpu: GpuReading) -> bool:
+    """Whether a profiling meter has taken its first sample, of which nothing can be told yet."""
+    return gpu.identity.vendor == "nvidia" and gpu.up and not gpu.profiling and METER not in gpu.withheld
 
 
 def _tell_wait() -> None:

@@ -154,6 +154,14 @@ _OWN: tuple[AnyFamily, ...] = (
         lambda row: row.unattributed_memory,
         group="sharing",
     ),
+    Family(
+        "gpuslice_mig_unattributed_utilization_ratio",
+        "gauge",
+        "mig",
+        "Compute of the MIG device, as a share of the physical GPU, that belongs to no known container.",
+        lambda row: row.unattributed_utilization,
+        group="sharing",
+    ),
 )
 
 MIG: tuple[AnyFamily, ...] = (*_OWN, *MIG_PROFILING)

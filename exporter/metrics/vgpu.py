@@ -56,7 +56,7 @@ GPU_VGPU: tuple[AnyFamily, ...] = (
         "vsga_host.",
         ("virtualization",),
         word(lambda told: told.virtualization),
-        group="vgpu",
+        group="modes",
     ),
     Family(
         "gpuslice_gpu_vgpus",

@@ -77,13 +77,19 @@ class ContainerRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigRow:
-    """A MIG device with what is held on it."""
+    """A MIG device with what is held on it.
+
+    ``compute_used`` is its used share of the whole physical GPU where something meters it, and
+    ``unattributed_utilization`` what of that belongs to no known container.
+    """
 
     device: DeviceKey
     reading: MigReading
     slices: tuple[SliceCount, ...] = ()
     holders: int | None = None
     unattributed_memory: int | None = None
+    compute_used: float | None = None
+    unattributed_utilization: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

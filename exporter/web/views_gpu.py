@@ -6,7 +6,7 @@ from typing import Any
 
 from exporter.formats_words import duration
 from exporter.model import ContainerRef, EventRow, GpuRow
-from exporter.web.views_gpus import gpu_view
+from exporter.web.views_gpus import gpu_view, part_name
 from exporter.web.views_holders import holder_views
 from exporter.web.views_readings import ReadingGroup, gpu_readings, mig_readings
 from exporter.web.views_scene import Scene, answers
@@ -61,7 +61,7 @@ def gpu_context(scene: Scene, gpu: GpuRow) -> dict[str, Any]:
         "missing": [group for group in groups if group.why and answers(gpu)],
         "migs": [
             MigView(
-                f"MIG device {mig.reading.gi}/{mig.reading.ci} {mig.reading.profile or ''}",
+                f"{part_name(mig.device)} {mig.reading.gi}/{mig.reading.ci} {mig.reading.profile or ''}",
                 mig.device.mig_uuid,
                 mig_readings(mig),
             )

@@ -133,7 +133,7 @@ def _mig_cell(scene: Scene, gpu: GpuRow, reading: GpuReading, key: DeviceKey, de
     mig = scene.migs.get(key)
     if mig is None:
         return Cell(
-            caption="MIG device",
+            caption=part_name(key),
             title=key.mig_uuid,
             width=percent(1 / devices),
             look="missing",
@@ -150,15 +150,20 @@ def _mig(gpu: GpuRow, reading: GpuReading, mig: MigRow, devices: int) -> Device:
     offered = sum(count.offered or 0 for count in mig.slices)
     return Device(
         key=mig.device,
-        caption=mig.reading.profile or "MIG device",
+        caption=mig.reading.profile or part_name(mig.device),
         share=share or 1 / devices,
         slices=mig.slices,
         replicated=offered > 1,
         holders_known=gpu.holders is not None,
         memory=memory_amounts(mig.reading.memory, mig.unattributed_memory),
-        compute=Amounts(share, None, None),
+        compute=Amounts(share, mig.compute_used, mig.unattributed_utilization),
         why_compute=_MIG_SILENT,
     )
+
+
+def part_name(key: DeviceKey) -> str:
+    """Name what a GPU is cut into: MIG devices, or the partitions of an AMD GPU."""
+    return "MIG device" if key.mig_uuid.startswith("MIG-") else "partition"
 
 
 def _uncut(gpu: GpuRow, reading: GpuReading, made: Sequence[int | None]) -> Iterator[Cell]:
@@ -174,5 +179,5 @@ def _uncut(gpu: GpuRow, reading: GpuReading, made: Sequence[int | None]) -> Iter
             title=gpu.identity.uuid,
             width=percent(left / (whole or 1)),
             look="uncut",
-            note="not cut into MIG devices",
+            note="not cut into parts",
         )

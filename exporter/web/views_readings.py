@@ -39,7 +39,7 @@ def gpu_readings(gpu: GpuRow) -> list[ReadingGroup]:
         families = [family for family in GPU if family.group == name]
         if families and name not in _ELSEWHERE:
             lines = tuple(_lines(families, gpu))
-            why = "" if lines else f"{withheld.get(name, 'not given here')}; to be had on: {group.where}"
+            why = "" if lines else f"{withheld.get(name, 'not given here')} (to be had: {group.where})"
             groups.append(ReadingGroup(group.title, lines, why))
     return groups
 

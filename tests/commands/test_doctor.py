@@ -38,12 +38,50 @@ def test_nodes(name: str):
     code, checks = judged("--scenario", name)
     expected, unwell = NODES[name]
     assert code == expected
-    assert {name: check["status"] for name, check in checks.items() if check["status"] != "OK"} == unwell
+    well = ("OK", "absent")
+    assert {name: check["status"] for name, check in checks.items() if check["status"] not in well} == unwell
     for check in checks.values():
         assert check["found"]
-        assert bool(check["lost"]) == bool(check["remedy"]) == (check["status"] != "OK")
+        assert bool(check["lost"]) == bool(check["remedy"]) == (check["status"] not in well)
     assert {"driver", "pod-resources", "processes", "pod names"} <= set(checks)
     assert len([check for check in checks if check.startswith("GPU")]) >= len(catalog.load(name).gpus)
+
+
+# Groups of readings that a node does not have, by what it is: nothing of it is an ailment.
+LACKING = {
+    "a100-mig-mixed": {"utilization", "video engines", "profiling meters", "PCIe throughput", "vGPU"}
+    | {"repairs of memory"},
+    "h100-mixed": {"PCIe throughput", "vGPU"},
+    "t4-timeslicing": {"profiling meters", "PCIe throughput", "NVLink", "vGPU"},
+    "vgpu-guest": {"profiling meters", "PCIe throughput", "NVLink", "power and energy", "temperatures"}
+    | {"ECC errors"},
+    "mi210": {"video engines", "profiling meters", "clock events and violations", "PCIe throughput"}
+    | {"NVLink", "repairs of memory", "modes", "XID and other events", "vGPU"},
+}
+
+
+@pytest.mark.parametrize("name", LACKING)
+def test_groups_of_readings(name: str):
+    """For each group it is told whether this node gives it, and why not: what hardware has it."""
+    code, checks = judged("--scenario", name)
+    absent = {group for group, check in checks.items() if check["status"] == "absent"}
+    assert absent == LACKING[name]
+    assert code == 0
+    assert all("to be had: " in checks[group]["found"] for group in absent)
+
+
+def test_a_group_that_fails_is_an_ailment(tmp_path):
+    """A call that the driver denies is told with its error, on the GPU where it is; the others are well."""
+    lost = catalog.load("t4-timeslicing").gpus[1].uuid
+    fault = NvmlError(
+        kind="nvml_error", device=lost, function="nvmlDeviceGetBAR1MemoryInfo", code="NO_PERMISSION"
+    )
+    code, checks = judged("--scenario", faulty(tmp_path, "t4-timeslicing", fault))
+    assert code == 1
+    assert checks["BAR1"]["status"] == "degraded"
+    assert checks["BAR1"]["lost"] == "all or part of it on GPU 1: NoPermission"
+    assert "gpuslice_nvml_errors_total" in checks["BAR1"]["remedy"]
+    assert checks["frame buffer"]["status"] == "OK"
 
 
 def test_text():
@@ -54,7 +92,7 @@ def test_text():
     assert lines[0] == "node volta-legacy-1"
     place = next(number for number, line in enumerate(lines) if line.startswith("degraded  pod-resources"))
     assert [line.split(":")[0].strip() for line in lines[place + 1 : place + 3]] == ["lost", "mend"]
-    assert output_of("doctor", "--scenario", "a10-mps").count("\nOK ") == 6
+    assert output_of("doctor", "--scenario", "a10-mps").count("\nOK        GPU") == 1
 
 
 def test_a_machine_without_a_gpu(tmp_path):

@@ -100,6 +100,8 @@ def _mig(key: DeviceKey, gi: int) -> MigRow:
         slices=(SliceCount("nvidia.com/mig-3g.20gb", 1, 1),),
         holders=1,
         unattributed_memory=0,
+        compute_used=0.2,
+        unattributed_utilization=0.05,
     )
 
 

@@ -11,6 +11,8 @@ MASKED = {
     "gpuslice_collector_duration_seconds",
     "gpuslice_collector_last_success_timestamp_seconds",
     "gpuslice_gpu_read_timestamp_seconds",
+    "gpuslice_gpu_xid_last_timestamp_seconds",
+    "gpuslice_nvml_call_seconds_total",
     "gpuslice_render_duration_seconds",
     # What runs the tests.
     "gpuslice_build_info",

@@ -79,7 +79,7 @@ async def _scenes(told: Scenario, wanted: tuple[int, ...]) -> AsyncIterator[Scen
         settings = replace(load_settings({}, {}), node_name=node.name, **asdict(node.paths))
         poller = Poller(
             settings,
-            Sources(settings, node.nvml),
+            Sources(settings, node.nvml, clock=lambda: node.time),
             demo=True,
             clock=lambda: node.time,
             wall=lambda: BEGAN + node.time,

@@ -97,8 +97,8 @@ def test_what_a_gpu_does_not_give_tells_why() -> None:
     (missing,) = page.one("section", id="readings").all("dl", of="missing")
     why = {line.one("dt").text: line.one("dd").text for line in missing.all("div")}
 
-    assert why["ECC errors"].startswith("NoPermission; to be had on: data-center GPUs")
-    assert why["NVLink"].startswith("not given here; to be had on: GPUs with NVLink")
+    assert why["ECC errors"].startswith("NoPermission (to be had: data-center GPUs")
+    assert why["NVLink"].startswith("not given here (to be had: GPUs with NVLink")
     assert "frame buffer" not in why
 
 

@@ -56,7 +56,7 @@ def test_slices_that_are_not_cut_are_shown() -> None:
 
     assert [growth(cell) for cell in cells] == [43, 57]
     assert "4 of 7 slices" in cells[1].text
-    assert "not cut into MIG devices" in cells[1].text
+    assert "not cut into parts" in cells[1].text
 
 
 def test_replicas_share_one_pool_of_memory_and_one_of_compute() -> None:

@@ -44,7 +44,7 @@ def scenario(name) -> Snapshot:
 async def _poll(name) -> Snapshot:
     async with FakeNode(load(name), clock=lambda: 0.0) as node:
         settings = replace(load_settings({}, {}), node_name=node.name, **asdict(node.paths))
-        sources = Sources(settings, node.nvml)
+        sources = Sources(settings, node.nvml, clock=lambda: node.time)
         poller = Poller(settings, sources, demo=True, clock=lambda: node.time, wall=lambda: NOW + node.time)
         for second in (0, 15, 30):
             await node.step(second)
