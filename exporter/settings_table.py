@@ -142,7 +142,7 @@ class Settings:
             SWITCH,
             "off",
             "Follow the labels of this node, to give the driver up while its MIG manager wants the GPUs."
-            " Needs the `kubernetes` extra and the right to get and watch this node.",
+            " Needs the `kubernetes` extra and the right to list and watch nodes.",
         )
     )
     log_level: Literal["debug", "info", "warning", "error"] = field(

@@ -49,7 +49,7 @@ def _drivers(
         yield Check("dcgm-exporter", "OK" if good else "degraded", found, lost, remedy)
 
 
-AMD_REMEDY = "mount the host's /sys, and give the pod /dev/kfd and /dev/dri"
+AMD_REMEDY = "run as root on the host, or privileged in a pod: deploy/components/amd"
 
 
 def _driver(snapshot: Snapshot, health: CollectorHealth, settings: Settings) -> Check:

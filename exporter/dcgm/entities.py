@@ -16,6 +16,7 @@ from exporter.model.readings import Activity
 
 HostnameLabel: TypeAlias = Literal["Hostname", "hostname"]
 
+VGPU = "vgpu"
 _COMPUTE_INSTANCE = re.compile(r"^\d+c\.")
 _Instance: TypeAlias = tuple[MigRow, ...]
 """The MIG devices of one GPU instance, at least one."""
@@ -160,6 +161,7 @@ def _holders(snapshot: Snapshot) -> dict[_Owner, set[ContainerRef]]:
     owners |= {mig.device: (mig.device.uuid, mig.reading.gi) for mig in snapshot.migs}
     holders: dict[_Owner, set[ContainerRef]] = defaultdict(set)
     for row in snapshot.containers:
-        if row.slices and row.device in owners:
+        # Virtual machines outside Kubernetes may have other vGPUs of the same GPU.
+        if row.slices and row.device in owners and row.sharing != VGPU:
             holders[owners[row.device]].add(row.holder)
     return holders

@@ -25,8 +25,9 @@ def sum_up(*components: str) -> list[Manifest]:
         objects += _resources(folder)
         for entry in _kustomization(folder)["patches"]:
             patch = yaml.safe_load(entry["patch"])
-            (target,) = [each for each in objects if _identity(each) == _identity(patch)]
-            objects[objects.index(target)] = _merge(target, patch)
+            target = _target(objects, entry, patch)
+            change = _append if isinstance(patch, list) else _merge
+            objects[objects.index(target)] = change(target, patch)
     (image,) = _kustomization(base)["images"]
     (container,) = pod_spec(objects)["containers"]
     assert container["image"] == image["name"]
@@ -85,6 +86,35 @@ def _kustomization(folder: Path) -> Manifest:
 def _resources(folder: Path) -> Iterator[Manifest]:
     for name in _kustomization(folder).get("resources", ()):
         yield from yaml.safe_load_all((folder / name).read_text())
+
+
+def _target(objects: list[Manifest], entry: Manifest, patch: Any) -> Manifest:
+    """Find what a patch is for: it says so beside it, or is a part of it."""
+    wanted = entry.get("target")
+    (found,) = [
+        each
+        for each in objects
+        if (
+            (each["kind"], each["metadata"]["name"]) == (wanted["kind"], wanted["name"])
+            if wanted
+            else _identity(each) == _identity(patch)
+        )
+    ]
+    return found
+
+
+def _append(old: Manifest, operations: list[Manifest]) -> Manifest:
+    """Add values to the ends of lists (RFC 6902), which is all that the files ask for in this form."""
+    changed = copy.deepcopy(old)
+    for operation in operations:
+        *path, end = operation["path"].strip("/").split("/")
+        assert (operation["op"], end) == ("add", "-")
+        place = changed
+        for name in path:
+            place = place[name]
+        assert isinstance(place, list)
+        place.append(operation["value"])
+    return changed
 
 
 def _identity(each: Manifest) -> tuple[str, str, str, str | None]:

@@ -50,6 +50,7 @@ def tree(tmp_path) -> Path:
         ("grpc", "exporter/settings.py", "from google.protobuf import message"),
         ("http", "exporter/commands/serve.py", "from aiohttp import web"),
         ("http", "exporter/formats.py", "import jinja2"),
+        ("kubernetes", "exporter/poller.py", "import kubernetes_asyncio"),
     ],
 )
 def test_a_forbidden_import_breaks_its_contract(tree, contract, module, line) -> None:

@@ -209,12 +209,25 @@ def test_the_nvidia_runtime_is_left_to_a_component() -> None:
 
 
 def test_components_that_widen_rights_widen_only_these() -> None:
-    """Monitoring MIG adds one capability; only GKE's device nodes need a privileged container."""
+    """Monitoring MIG adds one capability; GKE's device nodes and AMD's need a privileged container."""
     context = {name: _container(sum_up(name))["securityContext"] for name in COMPONENTS}
 
     assert context["mig-monitor"]["capabilities"] == {"drop": ["ALL"], "add": ["SYS_ADMIN"]}
-    assert {name for name in COMPONENTS if context[name]["privileged"]} == {"gke"}
+    assert {name for name in COMPONENTS if context[name]["privileged"]} == {"amd", "gke"}
     assert all(each["readOnlyRootFilesystem"] for each in context.values())
+
+
+def test_nodes_of_amd_are_added_to_those_of_the_base() -> None:
+    """The component for AMD takes no node away: on a mixed cluster one DaemonSet serves both."""
+
+    def terms(*components: str) -> list:
+        affinity = pod_spec(sum_up(*components))["affinity"]["nodeAffinity"]
+        return affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+
+    assert terms("amd")[: len(terms())] == terms()
+    added = [rule["key"] for term in terms("amd")[len(terms()) :] for rule in term["matchExpressions"]]
+    assert added
+    assert all("amd" in key or "1002" in key for key in added)
 
 
 def test_the_page_on_deploying_names_what_exists() -> None:
