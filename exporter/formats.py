@@ -8,6 +8,7 @@ import csv
 import io
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from typing import Any
 
 from exporter.exposition_labels import encodable
@@ -29,7 +30,8 @@ from exporter.metrics import (
     field_name,
 )
 from exporter.metrics.vgpu import VGPU
-from exporter.model import Snapshot
+from exporter.model import EventRow, Snapshot
+from exporter.xids import explain
 
 __all__ = ["snapshot_csv", "snapshot_json", "snapshot_text"]
 
@@ -40,7 +42,7 @@ def snapshot_json(snapshot: Snapshot) -> dict[str, Any]:
     """Give the snapshot as plain data of JSON: lists of objects by level; what is not known is null.
 
     Identity (labels and info series) is text; a family with labels of its own is an object keyed by their
-    values, outermost first.
+    values, outermost first. Events stand with the containers that they hit, oldest first.
     """
     (node,) = _records("node", NODE, snapshot)
     health = zip(_records("collector", COLLECTOR, snapshot), snapshot.collectors, strict=True)
@@ -53,6 +55,7 @@ def snapshot_json(snapshot: Snapshot) -> dict[str, Any]:
         "migs": list(_records("mig", MIG, snapshot)),
         "vgpus": list(_records("vgpu", VGPU, snapshot)),
         "containers": list(_records("container", CONTAINER, snapshot)),
+        "events": [_event(row) for row in snapshot.events],
         "collectors": [record | {"message": row.message} for record, row in health],
     }
 
@@ -68,6 +71,22 @@ def snapshot_csv(snapshot: Snapshot) -> str:
     for record in _records("container", CONTAINER, snapshot):
         writer.writerow([_cell(value) for value in record.values()])
     return out.getvalue()
+
+
+def _event(row: EventRow) -> dict[str, Any]:
+    event = row.event
+    known = explain(event.xid) if event.xid is not None else None
+    return {
+        "timestamp": event.at,
+        "uuid": event.uuid,
+        "mig_uuid": event.mig_uuid or None,
+        "kind": event.kind,
+        "xid": event.xid,
+        "class": known.kind if known else None,
+        "meaning": known.meaning if known else None,
+        "action": known.action if known else None,
+        "holders": [asdict(holder) for holder in row.holders],
+    }
 
 
 def _records(level: Level, families: Iterable[AnyFamily], snapshot: Snapshot) -> Iterator[dict[str, Any]]:

@@ -77,7 +77,7 @@ NODE: tuple[AnyFamily, ...] = (
         "gpuslice_nvml_calls_total",
         "counter",
         "node",
-        "Calls into the driver, by group of readings.",
+        "Calls into the driver, by group of readings; one that serves several groups counts as core.",
         ("group",),
         lambda snapshot: (((group,), cost.calls) for group, cost in snapshot.node.costs.items()),
     ),

@@ -9,7 +9,7 @@ import pytest
 
 from exporter.formats import snapshot_csv, snapshot_json
 from exporter.metrics import CONTAINER, FAMILIES, Family, field_name
-from exporter.model import ContainerRef
+from exporter.model import ContainerRef, DeviceEvent, EventRow
 
 LISTS = {"gpu": "gpus", "mig": "migs", "vgpu": "vgpus", "container": "containers", "collector": "collectors"}
 
@@ -66,6 +66,26 @@ def test_json_has_null_for_what_is_not_known(bare) -> None:
     assert found["gpus"][0]["serial"] is None
     assert found["gpus"][0]["compute_mode"] is None
     assert found["gpus"][0]["mig_compute_slices"] == {"used": None, "free": None}
+
+
+def test_json_has_events_with_those_whom_they_hit(full) -> None:
+    """An XID says what it means and what to do, and which containers held the device at that moment."""
+    event = DeviceEvent(at=5.0, uuid="GPU-mig", mig_uuid="MIG-a", kind="xid", xid=31)
+    other = DeviceEvent(at=6.0, uuid="GPU-mig", kind="mig_config")
+    rows = (EventRow(event=event, holders=(ContainerRef("ml", "train-0", "main"),)), EventRow(event=other))
+
+    first, second = snapshot_json(replace(full, events=rows))["events"]
+
+    assert (first["xid"], first["class"], first["mig_uuid"]) == (31, "application", "MIG-a")
+    assert first["meaning"]
+    assert first["action"]
+    assert first["holders"] == [{"namespace": "ml", "pod": "train-0", "container": "main"}]
+    assert (second["kind"], second["xid"], second["meaning"], second["holders"]) == (
+        "mig_config",
+        None,
+        None,
+        [],
+    )
 
 
 def test_json_is_json(full, container) -> None:
