@@ -11,6 +11,7 @@ from exporter.model import (
     Allocations,
     CollectorHealth,
     ContainerRow,
+    DriverInfo,
     EventRow,
     GpuReading,
     GpuRow,
@@ -117,10 +118,10 @@ class Assembly:
 
     def _node(self, found: Evidence, workloads: Workloads) -> NodeRow:
         hardware, allocations = found.hardware, found.allocations
-        current = hardware is not None and hardware.gpu_count is not None
+        driver = hardware.driver if hardware is not None else DriverInfo()
         return NodeRow(
             name=self._settings.node_name,
-            driver=hardware.driver if hardware is not None and current else None,
+            driver=driver if driver != DriverInfo() else None,
             gpu_count=hardware.gpu_count if hardware is not None else None,
             process_view=workloads.process_view,
             process_view_reason=workloads.process_view_reason,

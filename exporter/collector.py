@@ -25,7 +25,8 @@ class Collector(Generic[T]):
     """Reads one source once per poll.
 
     ``deadline`` is in seconds. An exception of ``read`` may carry a ``reason`` (a short stable word);
-    others are counted by the name of their type. ``value`` is the last good answer, ``age`` its age.
+    others are counted by the name of their type. ``value`` is the last good answer, ``age`` its age;
+    ``failure`` is the reason of the last read, "" if it succeeded.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Collector(Generic[T]):
     ) -> None:
         self.name = name
         self.value: T | None = None
+        self.failure = ""
         self._read = read
         self._deadline = deadline
         self._clock = clock
@@ -98,6 +100,7 @@ class Collector(Generic[T]):
 
     def _succeed(self, value: T) -> None:
         self.value = value
+        self.failure = ""
         self._succeeded_at = self._clock()
         duration = self._succeeded_at - self._started
         # A source that always comes late has not recovered; its failure is not told again either.
@@ -114,6 +117,7 @@ class Collector(Generic[T]):
 
     def _fail(self, reason: str, message: str) -> None:
         self._errors[reason] += 1
+        self.failure = reason
         if not self._failing:
             self._failing = True
             log.warning("%s: %s", self.name, message)

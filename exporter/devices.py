@@ -2,9 +2,11 @@
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from exporter.attribution.sums import total
 from exporter.collector import Collector
 from exporter.dcgm_scrape import DcgmReading, with_dcgm
 from exporter.hardware import without_values
@@ -13,6 +15,7 @@ from exporter.sources import Sources
 
 # What NVML's collector says on a node that has none of its GPUs.
 NO_DRIVER = frozenset({"LibraryNotFound", "DriverNotLoaded"})
+NOTHING_TOLD = HardwareReading(driver=DriverInfo(), gpus=(), gpu_count=None)
 
 
 class Devices:
@@ -64,23 +67,19 @@ class Devices:
     def latest(self) -> HardwareReading | None:
         """Return what the drivers said of the node as a whole; None before any has answered.
 
-        The driver's versions and the count are not known while its answer is too old.
+        On a node of two vendors the versions are those of NVIDIA's driver. They are not known while its
+        answer is too old, nor is the count while that of one of the two is.
         """
         found = list(self._latest())
         if not found:
             return None
         nvml = self._sources.nvml.latest
-        fresh = [
-            reading
-            for collector in (self._nvml, self._amd)
-            if (reading := collector.fresh_value(self._stale_after)) is not None
-        ]
-        counted = [reading for reading in fresh if reading is not self._amd.value or reading.gpus]
+        told = list(self._told())
         return HardwareReading(
-            driver=next((reading.driver for reading in counted), DriverInfo()),
+            driver=told[0].driver,
             gpus=tuple(gpu for reading in found for gpu in reading.gpus),
-            gpu_count=sum(reading.gpu_count or 0 for reading in counted) if counted else None,
-            errors={key: count for reading in found for key, count in reading.errors.items()},
+            gpu_count=total([reading.gpu_count for reading in told]),
+            errors=sum((Counter(reading.errors) for reading in found), Counter()),
             costs=nvml.costs if nvml is not None else {},
             watched=nvml.watched if nvml is not None else frozenset(),
             events=nvml.events if nvml is not None else (),
@@ -93,15 +92,31 @@ class Devices:
             if source.latest is not None:
                 yield source.latest
 
+    def _told(self) -> Iterator[HardwareReading]:
+        """Give what the drivers that have GPUs here said last: nothing, where that is too old."""
+        if self._concerns(self._nvml):
+            yield self._unless_stale(self._nvml, self._sources.nvml.latest)
+        if self._has_amd():
+            yield self._unless_stale(self._amd, self._sources.amd.latest)
+
+    def _unless_stale(
+        self, collector: Collector[HardwareReading], latest: HardwareReading | None
+    ) -> HardwareReading:
+        fresh = collector.fresh_value(self._stale_after) is not None
+        return latest if fresh and latest is not None else NOTHING_TOLD
+
     def _collectors(self) -> tuple[Collector[Any], ...]:
         return (self._nvml, self._amd, *(() if self._dcgm is None else (self._dcgm,)))
 
     def _concerns(self, collector: Collector[Any]) -> bool:
-        """Leave out AMD where there is none, and NVML on a node that has only AMD."""
-        amd = self._sources.amd.latest
-        has_amd = bool(amd is not None and amd.gpus)
+        """Leave out AMD where there is none, and NVML on a node that has only AMD.
+
+        A GPU of NVIDIA's without its driver is missed, even beside the graphics of an AMD processor.
+        """
         if collector is self._amd:
-            return has_amd or not collector.health.success
-        if collector is self._nvml and has_amd:
-            return collector.health.success or not set(collector.health.errors) <= NO_DRIVER
-        return True
+            return self._has_amd() or not collector.health.success
+        only_amd = self._has_amd() and not self._sources.amd.beside_nvidia
+        return not (collector is self._nvml and only_amd and collector.failure in NO_DRIVER)
+
+    def _has_amd(self) -> bool:
+        return bool(self._sources.amd.latest is not None and self._sources.amd.latest.gpus)

@@ -17,8 +17,8 @@ from exporter.metrics import Number
 from exporter.model import ContainerRow, DeviceKey, GpuRow, MigRow, SliceCount, Snapshot
 
 
-def gpu_line(gpu: GpuRow) -> str:
-    """Write what a GPU is, does and gives."""
+def gpu_line(gpu: GpuRow, released: str = "") -> str:
+    """Write what a GPU is, does and gives; ``released`` says why the driver was given up."""
     reading = gpu.reading
     parts = [
         f"GPU {gpu.identity.index}",
@@ -26,7 +26,8 @@ def gpu_line(gpu: GpuRow) -> str:
         printable(gpu.sharing),
     ]
     if reading is None or not reading.up:
-        return " · ".join([*parts, "not answering"])
+        asked = not released or gpu.identity.vendor != "nvidia"
+        return " · ".join([*parts, "not answering" if asked else "not read"])
     memory = reading.memory
     used, whole = (memory.used, memory.total) if memory else (None, None)
     watts = None if reading.power_milliwatts is None else reading.power_milliwatts / 1000
@@ -45,15 +46,17 @@ def gpu_line(gpu: GpuRow) -> str:
 
 def mig_line(key: DeviceKey, mig: MigRow | None) -> str:
     """Write a MIG device, numbered GPU instance/compute instance, or a partition of an AMD GPU."""
-    part = "MIG" if key.mig_uuid.startswith("MIG-") else "partition"
+    of_mig = key.mig_uuid.startswith("MIG-")
+    part = "MIG" if of_mig else "partition"
     if mig is None:
         return f"  {part} {printable(key.mig_uuid)} · not seen by the driver"
     memory = mig.reading.memory
     used, whole = (memory.used, memory.total) if memory else (None, None)
     shared = " shared with its neighbours" if mig.reading.memory_shared else ""
+    number = f"{mig.reading.gi}/{mig.reading.ci}" if of_mig else mig.reading.gi
     return " · ".join(
         (
-            f"  {part} {printable(mig.reading.profile or UNKNOWN)} {mig.reading.gi}/{mig.reading.ci}",
+            f"  {part} {printable(mig.reading.profile or UNKNOWN)} {number}",
             f"memory {used_of(gibibytes(used), gibibytes(whole), 'GiB')}{shared}",
             f"unattributed {gibibytes(mig.unattributed_memory)} GiB",
             _slices(mig.slices),

@@ -47,12 +47,14 @@ class _Drawing:
         node, driver = self._snapshot.node, self._snapshot.node.driver
         models = Counter(gpu.identity.model or "unknown model" for gpu in self._snapshot.gpus)
         named = ", ".join(f"{count} {TIMES} {printable(model)}" for model, count in models.items())
+        vendors = {gpu.identity.vendor for gpu in self._snapshot.gpus}
+        cuda = f"CUDA {printable((driver and driver.cuda_version) or UNKNOWN)}"
         yield " · ".join(
             (
                 printable(node.name),
                 plural(node.gpu_count, "GPU") + (f" ({named})" if named else ""),
                 f"driver {printable((driver and driver.driver_version) or UNKNOWN)}",
-                f"CUDA {printable((driver and driver.cuda_version) or UNKNOWN)}",
+                *(() if vendors == {"amd"} else (cuda,)),
                 f"read {duration(self._now - self._snapshot.timestamp)} ago",
                 f"process view {'good' if node.process_view else 'missing'}",
             )
@@ -68,7 +70,7 @@ class _Drawing:
         if self._rows:
             yield _HEADINGS
         for gpu in self._snapshot.gpus:
-            yield gpu_line(gpu)
+            yield gpu_line(gpu, self._snapshot.node.released)
             yield from self._holders(DeviceKey(gpu.identity.uuid))
             for key in self._keys_of(gpu.identity.uuid):
                 yield mig_line(key, self._migs.get(key))
@@ -114,7 +116,9 @@ class _Drawing:
 
     def _failures(self) -> Iterator[_Line]:
         for health in self._snapshot.collectors:
-            if not health.success:
+            if health.name == "nvml" and self._snapshot.node.released:
+                yield f"! {printable(health.message)}"
+            elif not health.success:
                 yield f"! {printable(health.name)} fails: {printable(health.message) or 'no reason is known'}"
 
 

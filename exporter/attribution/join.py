@@ -147,15 +147,17 @@ class _Join:
         used: float | None,
     ) -> GpuRow:
         whole = DeviceKey(gpu.identity.uuid)
+        # KFD hides partitions for good from those who may not use them; a MIG device is known from before.
+        listed = gpu.mig_complete or gpu.identity.vendor != AMD
         used_slices = _mig_slices(gpu)
         free_slices = None if used_slices is None or gpu.mig_slices is None else gpu.mig_slices - used_slices
         row = GpuRow(
             identity=gpu.identity,
             reading=gpu,
             sharing=mode,
-            slices=_add_up([self._sharing(key).slices for key in keys]),
-            holders=self._holder_count(keys),
-            memory_entitled=self._memory_entitled(keys),
+            slices=_add_up([self._sharing(key).slices for key in keys]) if listed else (),
+            holders=self._holder_count(keys) if listed else None,
+            memory_entitled=self._memory_entitled(keys) if listed else None,
             unattributed_memory=self._memory_rest(whole, gpu.memory.used if gpu.memory else None, rows),
             unattributed_utilization=_utilization_rest(used, rows),
             mig_slices_used=used_slices,

@@ -45,7 +45,8 @@ def _drivers(
         good = health["dcgm"].success
         lost = "" if good else "profiling meters before Hopper"
         remedy = "" if good else "see docs/deploy.md: profiling from a dcgm-exporter"
-        found = health["dcgm"].message or f"{settings.dcgm_exporter_url} answers"
+        # Without the URL, which may have a password in it.
+        found = health["dcgm"].message or "answers at --dcgm-exporter-url"
         yield Check("dcgm-exporter", "OK" if good else "degraded", found, lost, remedy)
 
 
@@ -55,11 +56,14 @@ AMD_REMEDY = "run as root on the host, or privileged in a pod: deploy/components
 def _driver(snapshot: Snapshot, health: CollectorHealth, settings: Settings) -> Check:
     driver = snapshot.node.driver
     if health.success and driver is not None:
-        gpus = _count(snapshot.node.gpu_count or 0, "GPU")
-        found = f"driver {driver.driver_version}, NVML {driver.nvml_version}, {gpus}"
-        if snapshot.node.gpu_count:
+        others = sum(gpu.identity.vendor == "amd" for gpu in snapshot.gpus)
+        gpus = max((snapshot.node.gpu_count or 0) - others, 0)
+        found = f"driver {driver.driver_version}, NVML {driver.nvml_version}, {_count(gpus, 'GPU')}"
+        if gpus:
             return Check("driver", "OK", found)
         return Check("driver", "missing", found, "everything about GPUs", VISIBLE_REMEDY)
+    if snapshot.node.released:
+        return Check("driver", "missing", health.message, "the readings of all GPUs", RELEASED_REMEDY)
     module = settings.sys_root / "module/nvidia/version"
     loaded = "the kernel module is loaded" if module.exists() else f"no kernel module ({module} is not there)"
     return Check(
@@ -71,6 +75,7 @@ def _driver(snapshot: Snapshot, health: CollectorHealth, settings: Settings) -> 
     )
 
 
+RELEASED_REMEDY = "wait until who asked for it has done its work, or see docs/deploy.md: release windows"
 VISIBLE_REMEDY = "make all GPUs visible to this process (NVIDIA_VISIBLE_DEVICES=all)"
 
 
@@ -98,7 +103,10 @@ def _gpu(row: GpuRow) -> Check:
     if not missing:
         return Check(name, "OK", found)
     lost = f"{' and '.join(missing)} of this GPU"
-    return Check(name, "degraded", found, lost, "run as root on the host, or with all devices visible")
+    amd = row.identity.vendor == "amd"
+    asleep = reading.withheld.get("core", "") if amd else ""
+    remedy = AMD_REMEDY if amd else "run as root on the host, or with all devices visible"
+    return Check(name, "degraded", f"{found}: {asleep}" if asleep else found, lost, remedy)
 
 
 def _mig(row: GpuRow) -> Check:
@@ -117,9 +125,12 @@ def _mig(row: GpuRow) -> Check:
 
 def _partitions(row: GpuRow) -> Check:
     name = f"GPU {row.identity.index} partitions"
-    parts = (row.reading.mig if row.reading is not None else None) or ()
+    reading = row.reading
+    parts = (reading.mig if reading is not None else None) or ()
     blind = [part for part in parts if part.processes is None]
     found = _count(len(parts), "partition")
+    if reading is None or reading.mig is None or not reading.mig_complete:
+        return Check(name, "degraded", f"{found} told, there may be more", "who holds the others", AMD_REMEDY)
     if not blind:
         return Check(name, "OK", found)
     return Check(name, "degraded", found, f"the processes of {len(blind)} of them", AMD_REMEDY)
@@ -137,7 +148,8 @@ def _allocations(health: CollectorHealth, evidence: Evidence, settings: Settings
         return Check(
             name, "missing", health.message, lost, f"mount the directory of {settings.pod_resources_socket}"
         )
-    found = f"{evidence.allocations.api_version}, {len(evidence.allocations.allocated)} device ids allocated"
+    allocated = _count(len(evidence.allocations.allocated), "device id")
+    found = f"{evidence.allocations.api_version}, {allocated} allocated"
     if evidence.allocations.offered is None:
         lost = "how many slices a GPU has, and with it every share of it"
         return Check(name, "degraded", found, lost, "a kubelet from 1.23 on")
@@ -154,7 +166,7 @@ def _resolution(snapshot: Snapshot) -> Check:
         "degraded",
         f"{found} match no visible device",
         "the holders of these ids",
-        VISIBLE_REMEDY,
+        AMD_REMEDY if all(resource.startswith("amd.com/") for resource in unresolved) else VISIBLE_REMEDY,
     )
 
 
@@ -175,11 +187,11 @@ def _names(health: CollectorHealth, evidence: Evidence, settings: Settings) -> C
     pods = evidence.workloads.pods if evidence.workloads is not None else None
     by_id = any(pod.container_ids for pod in (pods or {}).values())
     if by_id or not pods:
-        return Check("pod names", "OK", f"{len(pods or {})} pods, containers by id")
+        return Check("pod names", "OK", f"{_count(len(pods or {}), 'pod')}, containers by id")
     return Check(
         "pod names",
         "degraded",
-        f"{len(pods)} pods from {settings.pod_logs}, containers by name only",
+        f"{_count(len(pods), 'pod')} from {settings.pod_logs}, containers by name only",
         "which container of a pod uses a device, where several of the pod hold it",
         f"a kubelet from 1.37 on, with {settings.pods_api_socket.parent} mounted",
     )

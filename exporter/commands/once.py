@@ -13,8 +13,9 @@ from exporter.sources import Sources
 # Opening the driver takes up to half a minute on a node whose GPUs are not kept initialised.
 PATIENCE_SECONDS = 60.0
 CLOSE_SECONDS = 1.0
-# Time between the two samples of a profiling meter, whose key among what is withheld is this.
-WINDOW_SECONDS = 0.5
+# Time between the two samples of a profiling meter, whose key among what is withheld is this. The hardware of
+# a fake node moves once a second.
+WINDOW_SECONDS = 1.1
 METER = "profiling"
 # After this long somebody who waits at a terminal wants to know why.
 SILENCE_SECONDS = 3.0
@@ -24,14 +25,17 @@ async def poll_once(node: Node) -> tuple[Snapshot, Evidence]:
     """Read every source of the node once; return what was found and what it was made of."""
     # What was read while the slowest source was waited for is not stale.
     stale_after = max(node.settings.stale_after, 2 * PATIENCE_SECONDS)
+    sources = Sources(node.settings, node.nvml_library)
     poller = Poller(
         replace(node.settings, stale_after=stale_after),
-        Sources(node.settings, node.nvml_library),
+        sources,
         demo=node.fake is not None,
         deadline=PATIENCE_SECONDS,
     )
     waiting = asyncio.get_running_loop().call_later(SILENCE_SECONDS, _tell_wait)
     try:
+        # Whoever wants the driver now does not want it opened for a look either.
+        await sources.release.start()
         snapshot = await poller.poll()
         if any(map(_has_begun, poller.evidence.gpus)):
             await asyncio.sleep(WINDOW_SECONDS)

@@ -121,6 +121,13 @@ def _utilization(gpu: GpuReading) -> Numbers | None:
     return None if shares == (None, None) else _filled(shares, NO_PERCENT)
 
 
+def _fabric(word: str) -> Numbers:
+    """Write a state with its return code: one that failed came to its end all the same."""
+    if word == "failed":
+        return len(device.FABRIC_STATES), 1
+    return device.FABRIC_STATES.index(word) + 1, 0
+
+
 def _sessions(sessions: EncoderSessions) -> Numbers:
     return sessions.count, sessions.average_fps, sessions.average_latency_microseconds
 
@@ -150,6 +157,7 @@ ENCODERS: Mapping[Callable[..., Any], Callable[[Any], Numbers | None]] = {
     first_percent: lambda percent: (percent, SAMPLING_MICROSECONDS),
     device.utilization: _utilization,
     device.encoder_sessions: _sessions,
+    device.fabric: _fabric,
     device.constraints: _constraints,
     device.ecc_mode: _ecc_mode,
     device.histogram: _histogram,

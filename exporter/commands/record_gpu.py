@@ -10,7 +10,17 @@ from exporter.commands.record_mask import Mask
 from exporter.demo import schema_board, schema_gpu, schema_pods, schema_vgpu
 from exporter.demo.load import OFF, Curve
 from exporter.hardware.identity import ARCHITECTURES
-from exporter.model import DeviceProcess, GpuReading, Licence, Memory, MigReading, Nvlink, PeerLink, Topology
+from exporter.model import (
+    DeviceProcess,
+    GpuIdentity,
+    GpuReading,
+    Licence,
+    Memory,
+    MigReading,
+    Nvlink,
+    PeerLink,
+    Topology,
+)
 from exporter.model.hardware import ProcessKind
 
 Peers = dict[str, dict[str, PeerLink]]
@@ -44,6 +54,7 @@ def record_gpu(gpu: GpuReading, mask: Mask, peers: Peers) -> schema_gpu.Gpu:
         pci_bus_id=identity.pci_bus_id,
         serial=mask.serial(identity.serial),
         vbios=identity.vbios,
+        board_info=_board_info(identity),
         architecture=next(
             (number for number, name in ARCHITECTURES.items() if name == identity.architecture), 0
         ),
@@ -68,6 +79,16 @@ def record_gpu(gpu: GpuReading, mask: Mask, peers: Peers) -> schema_gpu.Gpu:
         answers=answers,
         unsupported=unsupported,
     )
+
+
+def _board_info(identity: GpuIdentity) -> dict[str, str]:
+    facts = {
+        "part_number": identity.part_number,
+        "inforom": identity.inforom,
+        "gsp_firmware": identity.gsp_firmware,
+        "compute_capability": identity.compute_capability,
+    }
+    return {name: fact for name, fact in facts.items() if fact is not None}
 
 
 def _licence(licence: Licence | None) -> schema_vgpu.GuestLicence | None:

@@ -6,13 +6,22 @@ from dataclasses import replace
 from exporter.dcgm_scrape.page import DcgmReading
 from exporter.model import GpuReading, MigReading, Profile
 
+# The call that a GPU does not support whose driver has no profiling meter.
+METER = "nvmlGpmQueryDeviceSupport"
+
 
 def with_dcgm(gpus: tuple[GpuReading, ...], reading: DcgmReading) -> tuple[GpuReading, ...]:
     """Return the GPUs with the profiles of a dcgm-exporter, which never stand in for the driver's own values.
 
-    A profile that the driver had begun keeps its source.
+    A profile that the driver had begun keeps its source. What counts comes from one of the two for good,
+    however it fails: the other has read the same counters at another time, and they would seem to fall.
     """
-    return tuple(_gpu(gpu, reading) if gpu.up else gpu for gpu in gpus)
+    rates = DcgmReading(
+        profiles={
+            device: replace(told, cycles={}, bytes_total={}) for device, told in reading.profiles.items()
+        }
+    )
+    return tuple(_gpu(gpu, reading if METER in gpu.unsupported else rates) if gpu.up else gpu for gpu in gpus)
 
 
 def _gpu(gpu: GpuReading, reading: DcgmReading) -> GpuReading:

@@ -13,7 +13,6 @@ DRIVER_VERSION = "6.10.5"
 FIRST_RENDER_MINOR = 128
 SIMDS_PER_UNIT = 4
 FRAME_BUFFER = 1
-PARTITION_SHIFT = 28
 
 
 class AmdTree:
@@ -116,7 +115,7 @@ def _properties(amd: AmdGpu, index: int, partition: int) -> Mapping[str, int]:
         "gfx_target_version": int(major) * 10000 + int(minor, 16) * 100 + int(step, 16),
         "vendor_id": 0x1002,
         "device_id": int(amd.device, 16),
-        "location_id": location | partition << PARTITION_SHIFT,
+        "location_id": location | partition,
         "domain": int(domain, 16),
         "drm_render_minor": _render_minor(index, partition),
         "num_xcc": amd.dies // amd.partitions,

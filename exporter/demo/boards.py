@@ -18,6 +18,14 @@ _LATEST_PCIE = 5
 _MODULES = ("GH200", "GB200", "GB300")
 # Branches of the driver, with how many field ids each knows.
 _FIELD_IDS = ((575, 274), (570, 269), (560, 230), (550, 200), (535, 197), (525, 170), (0, 146))
+_CAPABILITIES: Mapping[int, tuple[int, int]] = {
+    VOLTA: (7, 0),
+    TURING: (7, 5),
+    AMPERE: (8, 0),
+    ADA: (8, 9),
+    HOPPER: (9, 0),
+    BLACKWELL: (10, 0),
+}
 
 
 def has_hbm(gpu: Gpu) -> bool:
@@ -69,3 +77,10 @@ def engines(gpu: Gpu, cut: MigInstance) -> Mapping[str, int]:
         "jpeg": each or one,
         "ofa": one,
     }
+
+
+def capability(gpu: Gpu) -> tuple[int, int] | None:
+    """Return the compute capability of a board; Ampere's without HBM have another chip than those with it."""
+    if gpu.architecture == AMPERE and not has_hbm(gpu):
+        return 8, 6
+    return _CAPABILITIES.get(gpu.architecture)

@@ -17,6 +17,7 @@ from exporter.demo.nvml_table import FUNCTIONS
 from exporter.demo.schema import Scenario
 from exporter.demo.schema_faults import (
     Fault,
+    GpuAbsent,
     MigLayout,
     NvmlError,
     NvmlFault,
@@ -172,6 +173,8 @@ def _check_fault(scenario: Scenario, fault: Fault, path: str) -> None:
         _check_nvml_fault(fault, path)
     if isinstance(fault, NvmlFault) and fault.device is not None:
         _check_device(scenario, fault.device, f"{path}.device")
+    if isinstance(fault, GpuAbsent) and not 0 <= fault.gpu < len(scenario.gpus):
+        fail(f"{path}.gpu", f"must be the index of one of the {len(scenario.gpus)} GPUs")
     if isinstance(fault, MigLayout):
         check_layout(scenario.gpus[fault.gpu], fault.instances, f"{path}.instances")
     if isinstance(fault, PodDelete) and fault.pod not in _pod_names(scenario):

@@ -69,7 +69,6 @@ class GpuState:
     """
 
     gpu: Gpu
-    index: int
     wall: float
     used: int
     reserved: int
@@ -119,10 +118,14 @@ class Machine:
         """
         elapsed = 0.0 if self._time is None else max(0.0, now.time - self._time)
         self._time = now.time
+        # What counts, counts since the driver took hold of the GPU.
+        counting = {gpu.uuid for gpu in now.gpus} if now.loaded else set()
+        self._carried = {uuid: memory for uuid, memory in self._carried.items() if uuid in counting}
         self._pci_bus_ids = {gpu.uuid: gpu.pci_bus_id for gpu in now.gpus}
-        return tuple(self._gpu(gpu, index, now, wall, elapsed) for index, gpu in enumerate(now.gpus))
+        spent = {gpu.uuid: elapsed if gpu.uuid in self._carried else 0.0 for gpu in now.gpus}
+        return tuple(self._gpu(gpu, now, wall, spent[gpu.uuid]) for gpu in now.gpus)
 
-    def _gpu(self, gpu: Gpu, index: int, now: Present, wall: float, elapsed: float) -> GpuState:
+    def _gpu(self, gpu: Gpu, now: Present, wall: float, elapsed: float) -> GpuState:
         processes, instances = self._on(gpu, now)
         load = _load(gpu, processes)
         power = _power(gpu, load)
@@ -135,7 +138,6 @@ class Machine:
         cuts = {state.instance.gi: state for state in instances}.values()
         return GpuState(
             gpu=gpu,
-            index=index,
             wall=wall,
             used=gpu.overhead
             + sum(cut.instance.overhead for cut in cuts)

@@ -122,9 +122,9 @@ class FakeNode:
         self._tree.step(self._now)
         wall = self._started + t / self._speed
         self._gpus = self._machine.step(self._now, wall)
-        self._amd = self._amd_machine.step(replace(self._now, gpus=self._now.amd), wall)
+        self._amd = self._amd_machine.step(replace(self._now, gpus=self._now.amd, loaded=True), wall)
         self._amd_tree.step(self._amd)
-        self.nvml.show(self._gpus, self._now.nvml_faults)
+        self.nvml.show(self._gpus, self._now.nvml_faults, loaded=self._now.loaded)
         await self._step_kubelet(self._now)
 
     def truth(self) -> Truth:

@@ -13,6 +13,8 @@ from exporter.demo.machine import GpuState
 from exporter.demo.nvml_board import Board, Device, GpuDevice, Handles, MigDevice
 from exporter.demo.nvml_call import Function, address_of, inputs
 from exporter.demo.nvml_codes import (
+    DRIVER_NOT_LOADED,
+    GPU_IS_LOST,
     INVALID_ARGUMENT,
     NOT_SUPPORTED,
     SUCCESS,
@@ -23,6 +25,7 @@ from exporter.demo.nvml_codes import (
 )
 from exporter.demo.nvml_event_sets import EventSets
 from exporter.demo.nvml_events import happening, recuts
+from exporter.demo.nvml_listing import Listing
 from exporter.demo.nvml_node import FINDERS, error_string
 from exporter.demo.nvml_table import FUNCTIONS, newer_than
 from exporter.demo.schema_faults import NvmlError, NvmlFault, NvmlHang, XidEvent
@@ -30,8 +33,11 @@ from exporter.demo.schema_gpu import Node
 
 # Older drivers name the pids of the host to every caller.
 FIRST_WITH_PID_VIEWS = 535
+_INIT = frozenset({"nvmlInit_v2", "nvmlInitWithFlags"})
 # The calls that work while the driver is not open.
-_BEFORE = frozenset({"nvmlInit_v2", "nvmlInitWithFlags", "nvmlShutdown"})
+_BEFORE = _INIT | {"nvmlShutdown"}
+# What the library does by itself, without the kernel module.
+_BY_ITSELF = _BEFORE | {"nvmlEventSetFree", "nvmlGpmSampleFree"}
 
 
 class FakeNvml:
@@ -48,6 +54,9 @@ class FakeNvml:
         self.calls: Counter[tuple[str, str]] = Counter()
         driver = _major(node)
         self._handles = Handles(driver=driver, lists_pids=host_pid or driver < FIRST_WITH_PID_VIEWS)
+        self._listing = Listing()
+        # Whether the kernel module is there, and whether it is the one that the library was opened with.
+        self._loaded, self._same = True, True
         self.events = EventSets()
         self._reported: set[XidEvent] = set()
         self._faults: tuple[NvmlError | NvmlHang, ...] = ()
@@ -65,13 +74,21 @@ class FakeNvml:
             counts = list(self.calls.items())
         return sum(count for (name, _), count in counts if FUNCTIONS[name].scope != "wait")
 
-    def show(self, gpus: tuple[GpuState, ...], faults: tuple[NvmlFault, ...] = ()) -> None:
+    def show(
+        self, gpus: tuple[GpuState, ...], faults: tuple[NvmlFault, ...] = (), *, loaded: bool = True
+    ) -> None:
         """Show these GPUs from now on, with these faults; calls that hang in a fault that is over return.
 
-        A GPU that is cut otherwise than before, and an XID that is new, are reported as events.
+        A GPU that is cut otherwise than before, and an XID that is new, are reported as events. Once the
+        kernel module is not ``loaded`` the library has to be opened anew.
         """
         with self._lock:
-            before, self.board = self.board, self._handles.board(gpus)
+            self._loaded = loaded
+            if not loaded:
+                self._same = False
+                self.events.forget()
+            self._listing.show(gpus)
+            before = self._make_board()
             self._faults = tuple(fault for fault in faults if not isinstance(fault, XidEvent))
             over = [self._hangs.pop(fault) for fault in list(self._hangs) if fault not in faults]
             for fault in faults:
@@ -81,6 +98,17 @@ class FakeNvml:
             event.set()
         self._report(before, [fault for fault in faults if isinstance(fault, XidEvent)])
 
+    def opens(self) -> None:
+        """Count the GPUs that are there now; called when the library is initialised."""
+        self._same = True
+        self._listing.open()
+        self._make_board()
+
+    def closes(self) -> None:
+        """Count nothing any more; called when the library is shut down."""
+        self._listing.close()
+        self.events.close()
+
     def release(self) -> None:
         """End every fault, and let every hanging call return."""
         with self._lock:
@@ -88,6 +116,11 @@ class FakeNvml:
             events, self._hangs = list(self._hangs.values()), {}
         for event in events:
             event.set()
+
+    def _make_board(self) -> Board:
+        before = self.board
+        self.board = self._handles.board(self._listing.gpus, self._listing.lost)
+        return before
 
     def _report(self, before: Board, xids: list[XidEvent]) -> None:
         for recut in recuts(before, self.board):
@@ -113,8 +146,7 @@ class FakeNvml:
         with self._lock:
             self.calls[name, uuid] += 1
         self._misbehave(name, device)
-        if not self.opened and name not in _BEFORE:
-            return UNINITIALIZED
+        self._require_driver(name)
         if function.scope == "node":
             with self._lock:
                 return function.run(self, *arguments) or SUCCESS
@@ -122,10 +154,22 @@ class FakeNvml:
             return function.run(self, *arguments) or SUCCESS
         if isinstance(device, int):
             return device
+        self._require_there(device)
         _require(device, name, function)
         if function.scope == "lookup":
             return function.run(device, *arguments) or SUCCESS
         return self._answer(device, name, function, arguments[1:])
+
+    def _require_driver(self, name: str) -> None:
+        """Refuse a call that needs the library opened, and the kernel module as it was then."""
+        if name in _INIT and not self._loaded:
+            refuse(DRIVER_NOT_LOADED)
+        if name not in _BEFORE and not (self.opened and (self._same or name in _BY_ITSELF)):
+            refuse(UNINITIALIZED)
+
+    def _require_there(self, device: Device) -> None:
+        if self.board.is_lost(device):
+            refuse(GPU_IS_LOST)
 
     def _answer(self, device: Device, name: str, function: Function, arguments: tuple[Any, ...]) -> int:
         """Answer as the scenario wants it, or as the device would."""

@@ -4,7 +4,7 @@ A handle is an opaque pointer. It stays the same while its device exists and is 
 that the handle of a MIG device that was destroyed is recognised as such.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from exporter.demo.machine import GpuState, InstanceState
@@ -43,11 +43,12 @@ class MigDevice:
 class GpuDevice:
     """A physical GPU with the MIG devices it is cut into, by slot.
 
-    ``lists_pids`` is False where the caller sees none of the pids, so that process lists are empty.
-    ``driver`` is the branch of the driver (550).
+    ``index`` is the one by which it is found. ``lists_pids`` is False where the caller sees none of the pids,
+    so that process lists are empty. ``driver`` is the branch of the driver (550).
     """
 
     address: int
+    index: int
     state: GpuState
     lists_pids: bool
     driver: int
@@ -74,10 +75,15 @@ Device = GpuDevice | MigDevice
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
-    """All devices at one moment. ``by_address`` holds MIG devices too."""
+    """All devices at one moment. ``by_address`` holds MIG devices too, ``lost`` are uuids of GPUs."""
 
     gpus: tuple[GpuDevice, ...] = ()
     by_address: Mapping[int, Device] = field(default_factory=dict)
+    lost: frozenset[str] = frozenset()
+
+    def is_lost(self, device: Device) -> bool:
+        """Whether the GPU of a device, or that it is, has gone."""
+        return (device.gpu.gpu.uuid if isinstance(device, MigDevice) else device.uuid) in self.lost
 
 
 class Handles:
@@ -89,21 +95,26 @@ class Handles:
         self._addresses: dict[tuple[object, ...], int] = {}
         self._given = 0
 
-    def board(self, gpus: tuple[GpuState, ...]) -> Board:
-        """Make the board of these GPUs; devices that are gone lose their pointer for good."""
-        devices = tuple(self._gpu(state) for state in gpus)
+    def board(self, gpus: Collection[GpuState], lost: Iterable[str] = ()) -> Board:
+        """Make the board of these GPUs; devices that are no longer among them lose their pointer for good."""
+        devices = tuple(self._gpu(state, index) for index, state in enumerate(gpus))
         known: dict[int, Device] = {}
         for device in devices:
             known[device.address] = device
             known.update({mig.address: mig for mig in device.migs.values()})
         self._addresses = {key: address for key, address in self._addresses.items() if address in known}
-        return Board(gpus=devices, by_address=known)
+        return Board(gpus=devices, by_address=known, lost=frozenset(lost))
 
-    def _gpu(self, state: GpuState) -> GpuDevice:
+    def _gpu(self, state: GpuState, index: int) -> GpuDevice:
         address = self._address(state.gpu.uuid)
         migs = self._migs(state, address)
         return GpuDevice(
-            address=address, state=state, migs=migs, lists_pids=self._lists_pids, driver=self._driver
+            address=address,
+            index=index,
+            state=state,
+            migs=migs,
+            lists_pids=self._lists_pids,
+            driver=self._driver,
         )
 
     def _migs(self, gpu: GpuState, parent: int) -> dict[int, MigDevice]:

@@ -30,7 +30,13 @@ class _EventSet:
     masks: dict[int, int] = field(default_factory=dict)
     queue: deque[Happening] = field(default_factory=deque)
     waits: int = 0
+    taken: bool = False
     freed: bool = False
+
+
+def _is_due(found: _EventSet) -> bool:
+    """Whether somebody has yet to take an event, or is still busy with the last one."""
+    return found.taken or bool(found.queue)
 
 
 class EventSets:
@@ -48,6 +54,21 @@ class EventSets:
 
     def __len__(self) -> int:
         return len(self._sets)
+
+    def forget(self) -> None:
+        """Deliver nothing more to the sets that there are: the kernel module that knew of them is gone."""
+        with self._changed:
+            for found in self._sets.values():
+                found.masks.clear()
+                found.queue.clear()
+
+    def settle(self, seconds: float) -> bool:
+        """Wait until all that has occurred was taken, and whoever took it has come back for more.
+
+        False: it was not so within ``seconds``.
+        """
+        with self._changed:
+            return self._changed.wait_for(lambda: not any(map(_is_due, self._sets.values())), seconds)
 
     def create(self) -> int:
         """Make an event set; return its handle."""
@@ -67,12 +88,15 @@ class EventSets:
         with self._changed:
             found = self._found(handle, "wait after free")
             found.waits += 1
+            found.taken = False
+            self._changed.notify_all()
             try:
                 self._changed.wait_for(lambda: found.queue or found.freed, seconds)
             finally:
                 found.waits -= 1
             if not found.queue:
                 refuse(TIMEOUT)
+            found.taken = True
             return found.queue.popleft()
 
     def free(self, handle: int) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from exporter.demo.boards import has_hbm
+from exporter.demo.boards import capability, has_hbm
 from exporter.demo.machine import COPY_RATIO
 from exporter.demo.nvml_board import Device, GpuDevice, MigDevice
 from exporter.demo.nvml_call import Function, numbers, record, target, text
@@ -84,6 +84,26 @@ def _vbios(device: GpuDevice) -> str:
     return refuse(NOT_SUPPORTED) if vbios is None else vbios
 
 
+def _board(fact: str) -> Function:
+    def read(device: GpuDevice) -> str:
+        return device.state.gpu.board_info.get(fact) or refuse(NOT_SUPPORTED)
+
+    return text("gpu", read)
+
+
+def _gsp_firmware(device: GpuDevice, buffer: Any) -> None:
+    version = device.state.gpu.board_info.get("gsp_firmware") or refuse(NOT_SUPPORTED)
+    buffer.value = version.encode()
+
+
+def _capability(device: GpuDevice) -> tuple[int, int]:
+    given = device.state.gpu.board_info.get("compute_capability")
+    if given:
+        major, minor = map(int, given.split("."))
+        return major, minor
+    return capability(device.state.gpu) or refuse(NOT_SUPPORTED)
+
+
 def _name(device: Device) -> str:
     if isinstance(device, MigDevice):
         return f"{device.gpu.gpu.model} MIG {device.state.instance.profile}"
@@ -91,7 +111,7 @@ def _name(device: Device) -> str:
 
 
 def _index(device: Device) -> int:
-    return device.slot if isinstance(device, MigDevice) else device.state.index
+    return device.slot if isinstance(device, MigDevice) else device.index
 
 
 def _pci(device: GpuDevice, reference: Any) -> None:
@@ -117,6 +137,10 @@ FUNCTIONS: Mapping[str, Function] = {
     "nvmlDeviceGetMinorNumber": numbers("gpu", lambda device: device.state.gpu.minor),
     "nvmlDeviceGetSerial": text("gpu", _serial),
     "nvmlDeviceGetVbiosVersion": text("gpu", _vbios),
+    "nvmlDeviceGetBoardPartNumber": _board("part_number"),
+    "nvmlDeviceGetInforomImageVersion": _board("inforom"),
+    "nvmlDeviceGetGspFirmwareVersion": Function("gpu", _gsp_firmware),
+    "nvmlDeviceGetCudaComputeCapability": numbers("gpu", _capability),
     "nvmlDeviceGetPciInfo_v3": Function("gpu", _pci),
     "nvmlDeviceGetPciInfo_v2": Function("gpu", _pci),
     "nvmlDeviceGetArchitecture": numbers("any", _architecture),

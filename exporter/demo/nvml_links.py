@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from exporter.demo.boards import BLACKWELL, has_hbm, nvlink_version, pcie_generation
+from exporter.demo.boards import BLACKWELL, HOPPER, has_hbm, nvlink_version, pcie_generation
 from exporter.demo.machine import GpuState
 from exporter.demo.meters import Flow, active_nvlinks
 from exporter.demo.nvml_board import GpuDevice
-from exporter.demo.nvml_call import Function, number, numbers, target
-from exporter.demo.nvml_codes import INVALID_ARGUMENT, NOT_SUPPORTED, refuse
+from exporter.demo.nvml_call import Function, number, numbers, record, target
+from exporter.demo.nvml_codes import INVALID_ARGUMENT, NOT_SUPPORTED, SUCCESS, refuse
 from exporter.demo.nvml_gpu import fill_pci
 from exporter.demo.schema_gpu import Gpu
 
@@ -21,6 +21,7 @@ SLOWEST_PCIE = 1
 # The KB in which throughput is told.
 KILOBYTE = 1024
 TRANSMIT, RECEIVE = 0, 1
+JOINED = 3
 
 
 def refuse_link(gpu: Gpu, link: int) -> None:
@@ -96,6 +97,13 @@ def _throughput(device: GpuDevice, direction: int) -> int:
     return round(device.state.flows[flows[direction]] / KILOBYTE)
 
 
+def _fabric(device: GpuDevice) -> tuple[int, int]:
+    """Answer for the fabric of switches, which Hopper's are the first to ask a manager to join."""
+    if not device.state.gpu.links.switch or device.state.gpu.architecture < HOPPER:
+        return refuse(NOT_SUPPORTED)
+    return JOINED, SUCCESS
+
+
 FUNCTIONS: Mapping[str, Function] = {
     "nvmlDeviceGetPcieReplayCounter": numbers("gpu", lambda device: device.state.gpu.pcie_replays),
     "nvmlDeviceGetCurrPcieLinkGeneration": numbers("gpu", _generation),
@@ -108,4 +116,5 @@ FUNCTIONS: Mapping[str, Function] = {
     "nvmlDeviceGetNvLinkErrorCounter": numbers("gpu", _error_counter),
     "nvmlDeviceGetNvLinkRemoteDeviceType": numbers("gpu", _remote_type),
     "nvmlDeviceGetNvLinkRemotePciInfo_v2": Function("gpu", _remote_pci),
+    "nvmlDeviceGetGpuFabricInfoV": record("gpu", ("state", "status"), _fabric),
 }

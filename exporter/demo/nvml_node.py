@@ -13,7 +13,6 @@ from exporter.demo.nvml_codes import (
     name_of,
     refuse,
 )
-from exporter.demo.nvml_event_sets import EventSets
 from exporter.demo.schema_gpu import Node
 
 
@@ -23,10 +22,17 @@ class Driver(Protocol):
     node: Node
     board: Board
     opened: int
-    events: EventSets
+
+    def opens(self) -> None:
+        """Count the GPUs that are there now."""
+
+    def closes(self) -> None:
+        """Drop what the library has handed out."""
 
 
 def _open(driver: Driver, *_flags: Any) -> None:
+    if not driver.opened:
+        driver.opens()
     driver.opened += 1
 
 
@@ -35,7 +41,7 @@ def _shut(driver: Driver) -> None:
         refuse(UNINITIALIZED)
     driver.opened -= 1
     if not driver.opened:
-        driver.events.close()
+        driver.closes()
 
 
 def by_index(board: Board, index: Any) -> Device | int:

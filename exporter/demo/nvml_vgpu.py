@@ -35,6 +35,11 @@ def vgpu_number(vgpu: Vgpu) -> int:
     return 0x8000_0000 | zlib.crc32(vgpu.mdev_uuid.lower().encode())
 
 
+def vgpu_uuid(vgpu: Vgpu) -> str:
+    """Return the driver's uuid of a vGPU; that of its mediated device is another one."""
+    return vgpu.uuid or make_uuid(vgpu.mdev_uuid, "vgpu")
+
+
 def type_number(vgpu: Vgpu) -> int:
     """Return the driver's number of a vGPU's type."""
     return zlib.crc32(vgpu.type.encode()) & 0xFFFF
@@ -160,7 +165,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "nvmlDeviceGetGridLicensableFeatures_v4": Function("gpu", _licensable),
     "nvmlDeviceGetActiveVgpus": Function("gpu", _active),
     "nvmlDeviceGetVgpuUtilization": Function("gpu", _utilization),
-    "nvmlVgpuInstanceGetUUID": _vgpu_text(lambda vgpu: vgpu.uuid or make_uuid(vgpu.mdev_uuid, "vgpu")),
+    "nvmlVgpuInstanceGetUUID": _vgpu_text(vgpu_uuid),
     "nvmlVgpuInstanceGetMdevUUID": _vgpu_text(lambda vgpu: vgpu.mdev_uuid),
     "nvmlVgpuInstanceGetVmID": _of_vgpu(_vm_id),
     "nvmlVgpuInstanceGetType": _vgpu_number(lambda vgpu, _process: type_number(vgpu)),

@@ -5,12 +5,15 @@ A pure function of scenario and time; nothing that was done before is remembered
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from exporter.demo.amd_devices import gpus_of
 from exporter.demo.devices import keys
 from exporter.demo.schema import Scenario
 from exporter.demo.schema_faults import (
+    DriverReload,
     Fault,
+    GpuAbsent,
     KubeletDown,
     KubeletHang,
     KubeletRateLimit,
@@ -41,7 +44,7 @@ class Running:
 class Present:
     """The node at ``time`` seconds; ``gpus`` are cut as they are then, ``faults`` are those in force.
 
-    ``amd`` are the AMD GPUs.
+    ``amd`` are the AMD GPUs. ``loaded`` is whether the kernel module of the others is.
     """
 
     time: float
@@ -50,6 +53,7 @@ class Present:
     running: tuple[Running, ...]
     faults: tuple[Fault, ...]
     amd: tuple[Gpu, ...] = ()
+    loaded: bool = True
     nvml_faults: tuple[NvmlFault, ...] = ()
     kubelet_down: bool = False
     kubelet_hang: bool = False
@@ -59,7 +63,8 @@ class Present:
 def present(scenario: Scenario, time: float) -> Present:
     """Return what is there at ``time`` seconds after the scenario's start."""
     faults = tuple(sorted(filter(lambda fault: _active(fault, time), scenario.faults), key=_at))
-    gpus = tuple(_cut(gpu, index, faults) for index, gpu in enumerate(scenario.gpus))
+    absent = {fault.gpu for fault in faults if isinstance(fault, GpuAbsent)}
+    gpus = tuple(_cut(gpu, index, faults) for index, gpu in enumerate(scenario.gpus) if index not in absent)
     amd = gpus_of(scenario.amd)
     pods = _pods(scenario, time, faults)
     kinds = {type(fault) for fault in faults}
@@ -70,6 +75,7 @@ def present(scenario: Scenario, time: float) -> Present:
         running=tuple(_running(scenario, time, faults, (*gpus, *amd), pods)),
         faults=faults,
         amd=amd,
+        loaded=DriverReload not in kinds,
         nvml_faults=tuple(fault for fault in faults if isinstance(fault, NvmlFault)),
         kubelet_down=KubeletDown in kinds,
         kubelet_hang=KubeletHang in kinds,
@@ -124,10 +130,10 @@ def _running(
     gpus: tuple[Gpu, ...],
     pods: Mapping[str, tuple[Pod, float]],
 ) -> Iterator[Running]:
-    gone = {fault.pid for fault in faults if isinstance(fault, ProcessExit)}
     there = {key.mig_uuid or key.uuid for key, _, _ in keys(gpus)}
     for running in _started(scenario, pods):
-        if running.process.pid not in gone and running.process.device in there:
+        ended = any(_ends(scenario, fault, running.process) for fault in faults)
+        if not ended and running.process.device in there:
             yield replace(running, born=_restarted(scenario, time, running))
 
 
@@ -141,6 +147,23 @@ def _started(scenario: Scenario, pods: Mapping[str, tuple[Pod, float]]) -> Itera
 
 
 def _restarted(scenario: Scenario, time: float, running: Running) -> float:
-    exits = (fault for fault in scenario.faults if isinstance(fault, ProcessExit))
-    ends = (_end(fault) for fault in exits if fault.pid == running.process.pid)
-    return max((end for end in ends if end <= time), default=running.born)
+    ends = (_end(fault) for fault in scenario.faults if _ends(scenario, fault, running.process))
+    return max((running.born, *(end for end in ends if end <= time)))
+
+
+def _ends(scenario: Scenario, fault: Fault, process: Process) -> bool:
+    """Whether a process cannot run while this fault is in force, and is started anew after it."""
+    if isinstance(fault, ProcessExit):
+        return fault.pid == process.pid
+    if isinstance(fault, GpuAbsent):
+        return process.device in _devices(scenario, fault.gpu)
+    on_nvidia = chain.from_iterable(_devices(scenario, index) for index in range(len(scenario.gpus)))
+    return isinstance(fault, DriverReload) and process.device in on_nvidia
+
+
+def _devices(scenario: Scenario, index: int) -> set[str]:
+    """Return the uuids of a GPU and of all MIG instances that it is ever cut into."""
+    gpu = scenario.gpus[index]
+    layouts = (fault for fault in scenario.faults if isinstance(fault, MigLayout) and fault.gpu == index)
+    cuts = chain(gpu.mig.instances if gpu.mig else (), *(layout.instances for layout in layouts))
+    return {gpu.uuid, *(cut.uuid for cut in cuts)}

@@ -110,7 +110,38 @@ class ProcessExit:
     pid: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuAbsent:
+    """The GPU (its place in the list) is not plugged in; what runs on it ends, and is started again after it.
+
+    A driver's library that is open then does not notice: see ``exporter.demo.nvml_listing``.
+    """
+
+    kind: Literal["gpu_absent"]
+    at: float = 0.0
+    for_: float | None = None
+    gpu: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverReload:
+    """The kernel module of the NVIDIA GPUs is not loaded; nothing runs on them, and counters begin anew."""
+
+    kind: Literal["driver_reload"]
+    at: float = 0.0
+    for_: float | None = None
+
+
 NvmlFault = NvmlError | NvmlHang | XidEvent
 Fault = (
-    NvmlFault | KubeletDown | KubeletRateLimit | KubeletHang | PodDelete | PodAdd | MigLayout | ProcessExit
+    NvmlFault
+    | KubeletDown
+    | KubeletRateLimit
+    | KubeletHang
+    | PodDelete
+    | PodAdd
+    | MigLayout
+    | ProcessExit
+    | GpuAbsent
+    | DriverReload
 )

@@ -95,6 +95,7 @@ class Gpu:
     pci_bus_id: str = ""
     serial: str | None = ""
     vbios: str | None = ""
+    board_info: Mapping[str, str] = field(default_factory=dict)
     architecture: int
     memory_total: int
     memory_reserved: int = 0

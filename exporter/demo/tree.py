@@ -11,6 +11,7 @@ from pathlib import Path
 from exporter.demo import cgroups
 from exporter.demo.present import Present, Running
 from exporter.demo.schema import Scenario
+from exporter.demo.schema_gpu import Gpu
 from exporter.demo.schema_pods import Pod
 from exporter.demo.written import Written
 
@@ -36,6 +37,7 @@ class Tree:
         self._logs = root / "var/log/pods"
         self._sys = root / "sys"
         self._module = self._sys / "module/nvidia"
+        self._driver = self._sys / "bus/pci/drivers/nvidia"
         self._booted, self._uptime, self._speed = booted, uptime, speed
         self._written = Written()
 
@@ -45,8 +47,6 @@ class Tree:
         (self._module.parent).mkdir(parents=True, exist_ok=True)
         if self._scenario.identity != "none":
             self._logs.mkdir(parents=True, exist_ok=True)
-        if self._scenario.node.driver_version:
-            self._write(self._module / "version", f"{self._scenario.node.driver_version}\n")
         self._write(self._proc / "stat", f"cpu  0 0 0 0 0 0 0 0 0 0\nbtime {int(self._booted)}\n")
         self._create_first_process()
         self._create_mdevs()
@@ -59,6 +59,8 @@ class Tree:
             self._replace(self._proc, {str(each.process.pid): self._files(each) for each in now.running})
         if self._scenario.identity != "none":
             self._step_logs(now.pods)
+        if self._scenario.node.driver_version:
+            self._step_driver(now)
 
     def _at(self, time: float) -> float:
         """Return the boot clock at a time of the scenario."""
@@ -76,13 +78,28 @@ class Tree:
     def _create_mdevs(self) -> None:
         """Make the mediated devices, which are there whether or not a vGPU runs on them."""
         for gpu in self._scenario.gpus:
-            domain, rest = gpu.pci_bus_id.lower().split(":", 1)
-            parent = self._sys / "devices" / f"pci{domain[-4:]}:00" / f"{domain[-4:]}:{rest}"
             for vgpu in gpu.vgpus:
-                device, link = parent / vgpu.mdev_uuid, self._sys / "bus/mdev/devices" / vgpu.mdev_uuid
-                device.mkdir(parents=True, exist_ok=True)
-                link.parent.mkdir(parents=True, exist_ok=True)
-                link.symlink_to(os.path.relpath(device, link.parent))
+                device = self._sys_device(gpu) / vgpu.mdev_uuid
+                _link(self._sys / "bus/mdev/devices" / vgpu.mdev_uuid, device)
+
+    def _sys_device(self, gpu: Gpu) -> Path:
+        domain, rest = gpu.pci_bus_id.lower().split(":", 1)
+        return self._sys / "devices" / f"pci{domain[-4:]}:00" / f"{domain[-4:]}:{rest}"
+
+    def _step_driver(self, now: Present) -> None:
+        """Show the kernel module, and the GPUs that it is bound to."""
+        if not now.loaded:
+            for folder in filter(Path.exists, (self._module, self._driver)):
+                self._written.remove(folder)
+            return
+        self._write(self._module / "version", f"{self._scenario.node.driver_version}\n")
+        self._driver.mkdir(parents=True, exist_ok=True)
+        devices = {device.name: device for device in map(self._sys_device, now.gpus)}
+        for path in self._driver.iterdir():
+            if path.is_symlink() and path.name not in devices:
+                path.unlink()
+        for name, device in devices.items():
+            _link(self._driver / name, device)
 
     def _files(self, running: Running) -> Mapping[str, str]:
         start = round(self._at(running.born) * TICKS)
@@ -108,6 +125,13 @@ class Tree:
 
     def _write(self, path: Path, content: str) -> None:
         self._written.write(path, content)
+
+
+def _link(link: Path, device: Path) -> None:
+    if not link.is_symlink():
+        device.mkdir(parents=True, exist_ok=True)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(os.path.relpath(device, link.parent))
 
 
 def _numbered_folders(parent: Path) -> Iterator[Path]:

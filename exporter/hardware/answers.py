@@ -12,6 +12,7 @@ from exporter.hardware.calls import Call, Calls
 # What fields of 32 and 64 bits hold where there is nothing to tell.
 NOTHING, NOTHING_LONG = 2**32 - 1, 2**64 - 1
 HOTTEST_BELIEVABLE = 200
+MOST_OVERSHOOT_PERCENT = 1000
 
 # Where a value goes: a field of the reading, and the keys below it.
 Path = tuple[Any, ...]
@@ -64,6 +65,11 @@ def long_number(answer: int) -> int | None:
 def percent(answer: int) -> int | None:
     """Keep a share of time; a value past 100 is a driver's garbage, not a busy device."""
     return answer if 0 <= answer <= 100 else None
+
+
+def sampled_percent(answer: int) -> int | None:
+    """Cut what sampling overshoots; a figure far beyond that is garbage and says nothing."""
+    return min(answer, 100) if answer <= MOST_OVERSHOOT_PERCENT else None
 
 
 def first_percent(answer: Any) -> int | None:

@@ -18,21 +18,23 @@ class BoundDevices:
         self._folder = None if sys_root is None else sys_root / DRIVER
         self._noted: frozenset[str] | None = None
 
-    def note(self) -> None:
-        """Remember what is bound at this moment."""
-        self._noted = self._read()
+    def note(self, bound: frozenset[str] | None) -> frozenset[str]:
+        """Remember what was bound when the library was opened; return the addresses that no longer are.
+
+        They are spelled as ``plain`` does. None is not known, and changes nothing.
+        """
+        if bound is None:
+            return frozenset()
+        before, self._noted = self._noted or frozenset(), bound
+        return frozenset(map(plain, before - bound))
 
     def changed(self) -> bool:
         """Whether other devices are bound than were noted; False where that cannot be told."""
-        now = self._read()
+        now = self.now()
         return now is not None and self._noted is not None and now != self._noted
 
-    def is_gone(self, address: str) -> bool:
-        """Whether a device that was noted is bound no more; ``address`` as NVML spells it."""
-        was, now = self._noted or frozenset(), self._read()
-        return now is not None and _plain(address) in set(map(_plain, was)) - set(map(_plain, now))
-
-    def _read(self) -> frozenset[str] | None:
+    def now(self) -> frozenset[str] | None:
+        """Return what is bound at this moment, None where that cannot be told."""
         if self._folder is None:
             return None
         try:
@@ -43,7 +45,7 @@ class BoundDevices:
         return frozenset(name for name in names if ADDRESS.fullmatch(name))
 
 
-def _plain(address: str) -> str:
+def plain(address: str) -> str:
     """Spell an address without the zeros that NVML puts before the domain."""
     domain, _, rest = address.lower().partition(":")
     return f"{domain.lstrip('0')}:{rest}"

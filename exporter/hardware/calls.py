@@ -117,11 +117,16 @@ class Calls:
         missing.pop(SHARED, None)
         return missing | self._failed.get(gpu, {})
 
-    def forget_unsupported(self, device: str | None = None) -> None:
-        """Ask everything again: of one device when its layout changed, of all when the driver did."""
+    def forget_unsupported(self, device: str | None = None, name: str | None = None) -> None:
+        """Ask everything again: of one device when its layout changed, of all when the driver did.
+
+        With ``name``, ask that one call again.
+        """
         if device is None:
             self._unsupported.clear()
             self._answered.clear()
+        elif name is not None:
+            self._unsupported[device].pop((name, ()), None)
         else:
             self._unsupported.pop(device, None)
             self._answered.pop(device, None)

@@ -1,4 +1,4 @@
-"""Calls that the binding makes with arguments of a wrong type, made as the library declares them."""
+"""Calls that the binding makes with arguments of a wrong type, or leaves half to its caller."""
 
 from collections.abc import Callable, Mapping
 from ctypes import byref, c_ulonglong
@@ -17,5 +17,15 @@ def _frame_buffer_usage(vgpu: int) -> int:
     return used.value
 
 
-CORRECTED: Mapping[str, Callable[..., Any]] = {"nvmlVgpuInstanceGetFbUsage": _frame_buffer_usage}
+def _fabric_info(device: Any) -> Any:
+    """Return the record that the binding wants from its caller."""
+    info = pynvml.c_nvmlGpuFabricInfo_v2_t()
+    pynvml.nvmlDeviceGetGpuFabricInfoV(device, byref(info))
+    return info
+
+
+CORRECTED: Mapping[str, Callable[..., Any]] = {
+    "nvmlVgpuInstanceGetFbUsage": _frame_buffer_usage,
+    "nvmlDeviceGetGpuFabricInfoV": _fabric_info,
+}
 """By the name of the call; they raise as the binding's own do."""

@@ -47,6 +47,7 @@ LOCATIONS = (
     "sram",
 )
 DEEPEST_STATE = 15
+FABRIC_STATES = ("not_started", "in_progress", "completed")
 # Throughput is told in KB/s. NVML does not say what a KB is; the tools that show it take 1024 bytes.
 KILOBYTE = 1024
 RECORDS = {"pcie_link": PcieLink, "nvlink": Nvlink, "ecc": Ecc, "repairs": Repairs}
@@ -89,6 +90,13 @@ def throughput(answer: int) -> int | None:
     """Turn the driver's KB/s into bytes per second."""
     amount = number(answer)
     return None if amount is None else amount * KILOBYTE
+
+
+def fabric(answer: Any) -> str | None:
+    """Name how far a GPU has been joined to its fabric; one that is in no fabric says so, and has no word."""
+    if answer.state == len(FABRIC_STATES) and answer.status != 0:
+        return "failed"
+    return dict(enumerate(FABRIC_STATES, start=1)).get(answer.state)
 
 
 # Asked at every sweep.
@@ -148,6 +156,7 @@ ROWS = (
     Row("pcie", ("pcie_link", "generation"), (("nvmlDeviceGetCurrPcieLinkGeneration", ()),), number),
     Row("pcie", ("pcie_link", "width"), (("nvmlDeviceGetCurrPcieLinkWidth", ()),), number),
     Row("pcie", ("pcie_replays",), (("nvmlDeviceGetPcieReplayCounter", ()),), number),
+    Row("nvlink", ("fabric",), (("nvmlDeviceGetGpuFabricInfoV", ()),), fabric),
     Row("ecc", ("ecc",), (("nvmlDeviceGetEccMode", ()),), ecc_mode),
     *(
         Row(

@@ -6,7 +6,17 @@ A row has a field for each generation of drivers or boards that numbers the read
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from exporter.hardware.answers import Decode, Path, celsius, flag, long_number, margin, word
+from exporter.hardware.answers import (
+    NOTHING,
+    NOTHING_LONG,
+    Decode,
+    Path,
+    celsius,
+    flag,
+    long_number,
+    margin,
+    word,
+)
 from exporter.model.readings import RECOVERY_ACTIONS
 
 # The scope of a reading that is summed over all NVLinks.
@@ -67,6 +77,14 @@ def _repair(name: str, number: int, decode: Decode = long_number) -> FieldRow:
     return FieldRow("repairs", ("repairs", *name.split(".")), (Field(number),), decode)
 
 
+def past_wrapping(answer: int) -> int | None:
+    """Keep a count that 32 bits cannot hold: a counter of those is full within a second on a busy link.
+
+    What is below may be of either kind, and a counter that falls for no reason is worse than none.
+    """
+    return answer if NOTHING < answer < NOTHING_LONG else None
+
+
 def _link_count(answer: int) -> int | None:
     return answer if 0 <= answer <= MOST_LINKS else None
 
@@ -95,8 +113,8 @@ ROWS = (
     _violation("software_thermal", 269),
     _violation("hardware_thermal", 270),
     _violation("power_brake", 271),
-    FieldRow("pcie", ("traffic_bytes", "pcie_transmit"), (Field(197),)),
-    FieldRow("pcie", ("traffic_bytes", "pcie_receive"), (Field(198),)),
+    FieldRow("pcie", ("traffic_bytes", "pcie_transmit"), (Field(197),), past_wrapping),
+    FieldRow("pcie", ("traffic_bytes", "pcie_receive"), (Field(198),), past_wrapping),
     LINKS,
     _ecc("corrected", "volatile", 3),
     _ecc("uncorrected", "volatile", 4),

@@ -8,7 +8,7 @@ window and nothing ever has to wait for a second sample.
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ import pynvml
 
 from exporter.hardware.calls import Calls
 from exporter.hardware.gpm_metrics import (
+    BYTES,
     OF_COMPUTE_INSTANCE,
     OF_GPU,
     OF_GPU_INSTANCE,
@@ -23,7 +24,7 @@ from exporter.hardware.gpm_metrics import (
     first_known,
 )
 from exporter.hardware.mig import Fingerprint, Layout
-from exporter.model.readings import Profile
+from exporter.model.readings import Profile, Traffic
 
 GROUP = "profiling"
 SUPPORT, SAMPLE, METRICS = "nvmlGpmQueryDeviceSupport", "nvmlGpmSampleGet", "nvmlGpmMetricsGet"
@@ -188,14 +189,20 @@ class GpmReader:
 
     def _ask(self, calls: Calls, device: str, meter: Meter, ids: tuple[int, ...]) -> Profile | None:
         """Ask for all metrics, or for the oldest where a driver fails over an id that it does not know."""
-        if not meter.reduced:
-            answer = self._metrics(calls, device, meter, ids)
-            if answer is not None:
-                return answer
-            if not calls.supports(device, METRICS):
-                calls.forget_unsupported(device)
+        if meter.reduced or not calls.supports(device, METRICS):
+            return self._metrics(calls, device, meter, first_known(ids))
+        refusals = _refusals(calls, device, METRICS)
+        answer = self._metrics(calls, device, meter, ids)
+        if answer is not None:
+            return answer
+        # Another failure passes, and must not cost the newer metrics for good.
+        refused = _refusals(calls, device, METRICS) > refusals
+        if not calls.supports(device, METRICS):
+            # The refusal of the whole list says nothing of the oldest; that of those is the last word.
+            calls.forget_unsupported(device, METRICS)
+            refused = True
         answer = self._metrics(calls, device, meter, first_known(ids))
-        meter.reduced = meter.reduced or answer is not None
+        meter.reduced = refused and answer is not None
         return answer
 
     def _metrics(self, calls: Calls, device: str, meter: Meter, ids: tuple[int, ...]) -> Profile | None:
@@ -206,14 +213,30 @@ class GpmReader:
         return None if calls.ask(device, METRICS, struct) is None else question.answer()
 
 
+def counted(
+    calls: Calls, uuid: str, told: Mapping[Traffic, int], profile: Profile | None
+) -> dict[Traffic, int]:
+    """Take the bytes over PCIe from the meter of a GPU that has one, and as they were told from another.
+
+    The two have begun to count at different times: where one fails for a moment, the other must not step in.
+    """
+    if not calls.supports(uuid, SUPPORT):
+        return dict(told)
+    links = {traffic: count for traffic, count in told.items() if traffic not in BYTES.values()}
+    return links | dict(profile.bytes_total if profile is not None else {})
+
+
 def _of_compute_instance(calls: Calls, device: str, handle: Any, sample: Any) -> Any:
-    gpu = calls.parents.get(device, device)
-    refusals = calls.errors[gpu, SAMPLE, REFUSAL]
+    refusals = _refusals(calls, device, SAMPLE)
     answer = calls.ask(device, SAMPLE, handle, since=sample)
-    if calls.errors[gpu, SAMPLE, REFUSAL] > refusals:
+    if _refusals(calls, device, SAMPLE) > refusals:
         # The answer of drivers that take no such handle here, and not worth an error at every sweep.
         calls.refused(device, SAMPLE)
     return answer
+
+
+def _refusals(calls: Calls, device: str, name: str) -> int:
+    return calls.errors[calls.parents.get(device, device), name, REFUSAL]
 
 
 def _allocate(calls: Calls, device: str) -> tuple[Any, Any] | None:

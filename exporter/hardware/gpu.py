@@ -1,13 +1,14 @@
 """One physical GPU, read whole: who it is, how it is cut, what it and its parts say."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
+from exporter.hardware.bound import plain
 from exporter.hardware.calls import Calls
 from exporter.hardware.device import DeviceReader
-from exporter.hardware.gpm import GpmReader
+from exporter.hardware.gpm import GpmReader, counted
 from exporter.hardware.identity import identify
 from exporter.hardware.lost import with_untold, without_values
 from exporter.hardware.mig import Fingerprint, Layout, MigReader
@@ -49,15 +50,18 @@ class GpuReader:
         layout = self._mig.layout(self._calls, uuid, handle)
         self._note_layout(uuid, layout)
         values, links = self._device.read(self._calls, uuid, handle)
+        parts = self._parts(handle, uuid, layout, values)
+        traffic = counted(self._calls, uuid, values.get("traffic_bytes", {}), parts["profiling"])
         reading = GpuReading(
             identity=identity,
             up=bool(values),
             mig_enabled=layout.enabled,
+            mig_pending=layout.pending,
             mig_slices=layout.slices,
             mig_complete=layout.complete and layout.devices is not None,
-            **values,
+            **values | {"traffic_bytes": traffic},
             topology=self._sits(handle, identity, links) if values else None,
-            **self._parts(handle, uuid, layout, values),
+            **parts,
             **self._vgpu.read(self._calls, uuid, handle),
             unsupported=self._calls.unsupported(uuid),
             withheld=self._calls.withheld(uuid),
@@ -84,9 +88,12 @@ class GpuReader:
         self._device.forget()
         self._topology.forget()
 
-    def unplugged(self, is_gone: Callable[[str], bool]) -> None:
-        """Forget the GPUs of which ``is_gone`` says so by their PCI address: they are not lost."""
-        self.known = {uuid: gpu for uuid, gpu in self.known.items() if not is_gone(gpu.identity.pci_bus_id)}
+    def unplugged(self, addresses: Collection[str]) -> None:
+        """Forget the GPUs at these PCI addresses, in the spelling of ``plain``: they are not lost."""
+        self.known = {
+            uuid: gpu for uuid, gpu in self.known.items() if plain(gpu.identity.pci_bus_id) not in addresses
+        }
+        self._layouts = {uuid: layout for uuid, layout in self._layouts.items() if uuid in self.known}
 
     def forget_absent(self) -> None:
         """Drop what was kept of MIG devices that are gone."""

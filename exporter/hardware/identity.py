@@ -32,7 +32,15 @@ def identify(calls: Calls, handle: Any, uuid: str, index: int) -> GpuIdentity:
         serial=calls.ask(uuid, "nvmlDeviceGetSerial", handle),
         architecture=ARCHITECTURES.get(calls.ask(uuid, "nvmlDeviceGetArchitecture", handle)),
         vbios=calls.ask(uuid, "nvmlDeviceGetVbiosVersion", handle),
+        part_number=calls.ask(uuid, "nvmlDeviceGetBoardPartNumber", handle),
+        inforom=calls.ask(uuid, "nvmlDeviceGetInforomImageVersion", handle),
+        gsp_firmware=calls.ask(uuid, "nvmlDeviceGetGspFirmwareVersion", handle),
+        compute_capability=_capability(calls.ask(uuid, "nvmlDeviceGetCudaComputeCapability", handle)),
     )
+
+
+def _capability(answer: tuple[int, int] | None) -> str | None:
+    return None if answer is None else ".".join(map(str, answer))
 
 
 def bus_id(pci: Any) -> str:

@@ -32,13 +32,14 @@ class Layout:
     """How a GPU is cut: ``enabled`` None where it was not told, ``slices`` of the whole GPU, handles now.
 
     ``devices`` is None when the driver did not say whether there are any; with ``complete`` False there may
-    be more than those.
+    be more than those. ``pending``: whether it will be cut when it has been reset.
     """
 
     enabled: bool | None
     slices: int | None = None
     devices: tuple[tuple["Fingerprint", Any], ...] | None = ()
     complete: bool = True
+    pending: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -80,16 +81,17 @@ class MigReader:
         if mode is None:
             told = calls.failures() == failures
             return Layout(enabled=False) if told else Layout(enabled=None, devices=None)
+        pending = mode[1] == 1
         if mode[0] != 1:
-            return Layout(enabled=False)
+            return Layout(enabled=False, pending=pending)
         slices = calls.ask(uuid, "nvmlDeviceGetMaxMigDeviceCount", handle)
         if slices is None:
-            return Layout(enabled=True, devices=None)
+            return Layout(enabled=True, devices=None, pending=pending)
         found = [self._slot(calls, uuid, handle, slot) for slot in range(slices)]
         devices = sorted((device for device in found if device is not None), key=lambda device: device[0])
         # A slot that failed is not an empty one.
         complete = calls.failures() == failures
-        return Layout(enabled=True, slices=slices, devices=tuple(devices), complete=complete)
+        return Layout(enabled=True, slices=slices, devices=tuple(devices), complete=complete, pending=pending)
 
     def read(self, calls: Calls, layout: Layout, gpu_memory: int | None) -> tuple[MigReading, ...] | None:
         """Read every MIG device of one GPU, whose own memory is ``gpu_memory`` bytes."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from exporter.hardware.answers import sampled_percent
 from exporter.hardware.calls import Calls
 from exporter.hardware.samples import SampleReader
 from exporter.model import DeviceProcess
@@ -17,7 +18,6 @@ LISTS: tuple[tuple[ProcessKind, str], ...] = (
 )
 # The unversioned names of the binding stand for _v3 and refuse drivers without it.
 VERSIONS = ("", "_v2")
-MOST_OVERSHOOT = 1000
 
 
 def running(
@@ -82,13 +82,8 @@ class UtilizationReader:
         """
         fresh = self._samples.read(calls, uuid, handle, "nvmlDeviceGetProcessUtilization")
         # Oldest first, so that the newest of two records of a pid stays.
-        return None if fresh is None else {sample.pid: _percent(sample.smUtil) for sample in fresh}
+        return None if fresh is None else {sample.pid: sampled_percent(sample.smUtil) for sample in fresh}
 
     def forget(self, known: Iterable[str]) -> None:
         """Keep the time stamps of these GPUs only."""
         self._samples.forget(known)
-
-
-def _percent(value: int) -> int | None:
-    """Cut what sampling overshoots; a figure far beyond that is garbage and says nothing."""
-    return min(value, 100) if value <= MOST_OVERSHOOT else None

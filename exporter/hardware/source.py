@@ -12,11 +12,13 @@ from dataclasses import replace
 from exporter.hardware.library import DriverError, advice
 from exporter.hardware.options import NvmlOptions
 from exporter.hardware.sweep import Sweeper
-from exporter.model import Cost, GpuReading, HardwareReading
+from exporter.model import Cost, DriverInfo, GpuReading, HardwareReading
 from exporter.worker import Worker
 
-RESTART_REASONS = frozenset({"LibRmVersionMismatch", "Unknown"})
-RELEASED = "Released"
+UNKNOWN = "Unknown"
+RESTART_REASONS = frozenset({"LibRmVersionMismatch", UNKNOWN})
+# Reasons of a driver that is to be given up: it was, or it could not be.
+RELEASED, HELD = "Released", "NotReleased"
 
 
 class NvmlSource:
@@ -66,37 +68,48 @@ class NvmlSource:
         released = self._options.released()
         if not released:
             return self._sweep()
-        self._sweeper.close()
         self.restart_reason = None
-        self._publish(self._sweeper.gone(), released)
-        raise DriverError(RELEASED, f"the driver is given up, because {released}")
+        if self._sweeper.close():
+            self._publish_gone(released)
+            raise DriverError(RELEASED, f"the driver is given up, because {released}")
+        self._publish_gone()
+        raise DriverError(HELD, f"{released}, but a call into the driver does not return: it stays open")
 
     def _sweep(self) -> HardwareReading:
         failures = self._sweeper.calls.errors.copy()
         found: dict[str, GpuReading] = {}
+        error: DriverError | None = None
         try:
             for reading in self._sweeper.sweep():
                 found[reading.identity.uuid] = reading
                 self._publish((self._older() | found).values())
-        except DriverError as error:
-            taken_away = _taken_away(found, self._sweeper.calls.errors - failures)
-            self.restart_reason = str(error) if error.reason in RESTART_REASONS else taken_away
-            raise
-        self.restart_reason = _taken_away(found, self._sweeper.calls.errors - failures)
-        return self._publish(found.values())
+        except DriverError as failure:
+            error = failure
+        if _taken_away(found, self._sweeper.calls.errors - failures):
+            error = DriverError(UNKNOWN, advice(UNKNOWN))
+        self.restart_reason = str(error) if error is not None and error.reason in RESTART_REASONS else None
+        if error is None:
+            return self._publish(found.values())
+        # A driver that hangs may be well again in a moment. This one has answered, and tells nothing.
+        self._publish_gone()
+        raise error
 
     def _older(self) -> dict[str, GpuReading]:
         gpus = self._latest.gpus if self._latest is not None else ()
         return {reading.identity.uuid: reading for reading in gpus}
 
-    def _publish(self, gpus: Iterable[GpuReading], released: str = "") -> HardwareReading:
+    def _publish_gone(self, released: str = "") -> None:
+        """Publish what is still known while the driver tells nothing."""
+        known = self._publish(self._sweeper.gone())
+        self._latest = replace(known, driver=DriverInfo(), gpu_count=None, released=released)
+
+    def _publish(self, gpus: Iterable[GpuReading]) -> HardwareReading:
         self._latest = HardwareReading(
             driver=self._sweeper.driver,
             gpus=tuple(gpus),
             gpu_count=self._sweeper.gpu_count,
             errors=dict(self._sweeper.calls.errors),
             costs=self._costs(),
-            released=released,
         )
         return self._latest
 
@@ -112,9 +125,7 @@ class NvmlSource:
         }
 
 
-def _taken_away(found: dict[str, GpuReading], failures: dict[tuple[str, str, str], int]) -> str | None:
+def _taken_away(found: dict[str, GpuReading], failures: dict[tuple[str, str, str], int]) -> bool:
     """Recognise a container whose device nodes were revoked: every GPU answers 'unknown error'."""
     names = {name for _, _, name in failures}
-    if names == {"Unknown"} and not any(reading.up for reading in found.values()):
-        return advice("Unknown")
-    return None
+    return names == {UNKNOWN} and not any(reading.up for reading in found.values())

@@ -62,16 +62,16 @@ class Sweeper:
             self._note_lost({NODE})
             raise DriverError("GpuIsLost", "the driver itself answers that a GPU is lost") from None
 
-    def close(self) -> None:
+    def close(self) -> bool:
         """Shut the driver down; the next sweep opens it again.
 
-        A thread that hangs in the driver keeps it open: it must not be pulled away under the call.
+        False: a thread that hangs in the driver keeps it open, which must not be pulled away under the call.
         """
-        if not self._library.is_open:
-            return
-        self._gpus.closing()
-        if self.events.stop():
-            self._library.close()
+        if self._library.is_open:
+            self._gpus.closing()
+            if self.events.stop():
+                self._library.close()
+        return not self._library.is_open
 
     def gone(self) -> list[GpuReading]:
         """Return what is still known of every GPU while the driver is not asked."""
@@ -84,10 +84,11 @@ class Sweeper:
             self.close()
         if self._library.is_open and self._bound.changed():
             self.close()
-            self._gpus.unplugged(self._bound.is_gone)
         if not self._library.is_open:
-            self._bound.note()
+            # In this order, so that what is plugged in while the driver is opened is a change afterwards.
+            bound = self._bound.now()
             self._library.open()
+            self._gpus.unplugged(self._bound.note(bound))
             self._opened_at = time.monotonic()
             self.calls.forget_unsupported()
             self._gpus.reopened()

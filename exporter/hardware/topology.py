@@ -17,7 +17,7 @@ CPU_WORDS, NODE_WORDS = 128, 16
 NEAREST_NODE = 0
 TO_GPU, TO_SWITCH = 0, 2
 # In place of a bus address: a switch leads to every other GPU that is linked to one; or to no GPU at all.
-SWITCH, ELSEWHERE = "switch", ""
+SWITCH, ELSEWHERE = "switch", "elsewhere"
 REMOTE_TYPE = "nvmlDeviceGetNvLinkRemoteDeviceType"
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from exporter.hardware.answers import sampled_percent
 from exporter.hardware.calls import Calls
 from exporter.hardware.samples import SampleReader
 from exporter.model import Licence, VgpuReading
@@ -24,7 +25,6 @@ NO_INSTANCE = 0xFFFFFFFF
 NOT_ASKED_YET = frozenset({0, 1})
 # The names that the binding has for these numbers are tuples.
 EXPIRY_VALID = 2
-MOST_OVERSHOOT = 1000
 # By field of the reading, the share of the GPU's time in a sample.
 SHARES = {
     "sm_percent": "smUtil",
@@ -157,12 +157,7 @@ def _shares(number: int, use: dict[int, Any] | None) -> dict[str, int | None]:
         return {}
     if number not in use:
         return dict.fromkeys(SHARES, 0)
-    return {field: _percent(getattr(use[number], name).uiVal) for field, name in SHARES.items()}
-
-
-def _percent(value: int) -> int | None:
-    """Cut what sampling overshoots; a figure far beyond that is garbage and says nothing."""
-    return min(value, 100) if value <= MOST_OVERSHOOT else None
+    return {field: sampled_percent(getattr(use[number], name).uiVal) for field, name in SHARES.items()}
 
 
 def _licence(calls: Calls, uuid: str, handle: Any) -> Licence | None:

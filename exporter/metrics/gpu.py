@@ -56,6 +56,13 @@ def _info(row: GpuRow) -> Iterator[Labelled]:
     )
 
 
+def _board(row: GpuRow) -> Iterator[Labelled]:
+    gpu = row.identity
+    facts = (gpu.part_number, gpu.inforom, gpu.gsp_firmware, gpu.compute_capability)
+    if any(facts):
+        yield tuple(fact or "" for fact in facts), 1
+
+
 def _engine(name: str, title: str) -> Family[GpuRow]:
     return Family(
         f"gpuslice_gpu_{name}_utilization_ratio",
@@ -90,11 +97,21 @@ _CORE: tuple[AnyFamily, ...] = (
         _info,
         group="core",
     ),
+    LabelledFamily(
+        "gpuslice_gpu_board_info",
+        "info",
+        "gpu",
+        "The board and its firmware: part number, versions of the InfoROM and of the GSP's firmware, and the "
+        "compute capability.",
+        ("part_number", "inforom", "gsp_firmware", "compute_capability"),
+        _board,
+        group="core",
+    ),
     Family(
         "gpuslice_gpu_up",
         "gauge",
         "gpu",
-        "1 if the GPU was read, 0 if it is lost, failing or no longer answering.",
+        "1 if the GPU was read, 0 if it is lost, failing, no longer answering, or its driver is given up.",
         lambda row: int(answering(row) is not None),
         group="core",
     ),

@@ -139,6 +139,14 @@ GPU_HEALTH: tuple[AnyFamily, ...] = (
         group="modes",
     ),
     Family(
+        "gpuslice_gpu_mig_mode_pending",
+        "gauge",
+        "gpu",
+        "1 if the GPU will be in MIG mode when it has been reset.",
+        reading(lambda gpu: flag(gpu.mig_pending)),
+        group="modes",
+    ),
+    Family(
         "gpuslice_gpu_persistence_mode",
         "gauge",
         "gpu",

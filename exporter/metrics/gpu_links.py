@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from exporter.metrics.family import AnyFamily, Family, Labelled, LabelledFamily
-from exporter.metrics.gpu_reading import answering, each, reading
+from exporter.metrics.gpu_reading import answering, each, reading, word
 from exporter.model import GpuRow, Nvlink, PcieLink, Topology
 
 _MEGABYTE = 1_000_000
@@ -120,6 +120,15 @@ GPU_LINKS: tuple[AnyFamily, ...] = (
         "gpu",
         "Speed of one NVLink.",
         _nvlink_speed,
+        group="nvlink",
+    ),
+    LabelledFamily(
+        "gpuslice_gpu_fabric_info",
+        "info",
+        "gpu",
+        "How far the GPU has joined the NVSwitch fabric: not_started, in_progress, completed or failed.",
+        ("fabric",),
+        word(lambda gpu: gpu.fabric),
         group="nvlink",
     ),
     LabelledFamily(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from exporter.metrics.family import AnyFamily, Family, Labelled, LabelledFamily, Number, scaled
 from exporter.metrics.profiling import MIG_PROFILING
-from exporter.model import Memory, MigRow
+from exporter.model import Bar1, Memory, MigRow
 
 
 def _memory(value: Callable[[Memory], int | None]) -> Callable[[MigRow], Number | None]:
@@ -13,6 +13,16 @@ def _memory(value: Callable[[Memory], int | None]) -> Callable[[MigRow], Number 
     def read(row: MigRow) -> Number | None:
         memory = row.reading.memory
         return None if memory is None or row.reading.memory_shared else value(memory)
+
+    return read
+
+
+def _bar1(value: Callable[[Bar1], int]) -> Callable[[MigRow], Number | None]:
+    """Ask the window to the memory, which belongs to the GPU instance as the memory does."""
+
+    def read(row: MigRow) -> Number | None:
+        bar1 = row.reading.bar1
+        return None if bar1 is None or row.reading.memory_shared else value(bar1)
 
     return read
 
@@ -100,8 +110,9 @@ _OWN: tuple[AnyFamily, ...] = (
         "gpuslice_mig_bar1_total_bytes",
         "gauge",
         "mig",
-        "Size of the window through which the host reaches the frame buffer of the MIG device.",
-        lambda row: None if row.reading.bar1 is None else row.reading.bar1.total,
+        "Size of the window through which the host reaches the frame buffer of the MIG device; absent where "
+        "compute instances share it.",
+        _bar1(lambda bar1: bar1.total),
         group="bar1",
     ),
     Family(
@@ -109,7 +120,7 @@ _OWN: tuple[AnyFamily, ...] = (
         "gauge",
         "mig",
         "Part of that window that is in use.",
-        lambda row: None if row.reading.bar1 is None else row.reading.bar1.used,
+        _bar1(lambda bar1: bar1.used),
         group="bar1",
     ),
     Family(

@@ -101,7 +101,7 @@ NODE: tuple[AnyFamily, ...] = (
         "gpuslice_nvml_released",
         "gauge",
         "node",
-        "1 while the driver is given up so that GPUs can be reset or cut anew, 0 else.",
+        "1 while the driver is given up so that GPUs can be reset or recut (gpuslice_gpu_up is 0), 0 else.",
         lambda snapshot: int(bool(snapshot.node.released)) if snapshot.sequence else None,
     ),
     Family(

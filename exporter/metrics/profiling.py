@@ -89,11 +89,9 @@ def _info(profile: Callable[[Any], Profile | None]) -> Callable[[GpuRow | MigRow
 
 
 def _counted(traffic: Traffic, row: GpuRow) -> int | None:
-    """Return the bytes since a start: as the driver's own counter has them, else as the meter does."""
-    reading, profile = answering(row), _of_gpu(row)
-    if reading is not None and traffic in reading.traffic_bytes:
-        return reading.traffic_bytes[traffic]
-    return None if profile is None else profile.bytes_total.get(traffic)
+    """Return the bytes since a start."""
+    reading = answering(row)
+    return None if reading is None else reading.traffic_bytes.get(traffic)
 
 
 def _rate(traffic: Traffic, row: GpuRow) -> float | None:
@@ -149,7 +147,7 @@ def _traffic() -> Iterator[AnyFamily]:
             f"gpuslice_gpu_{traffic}_bytes_total",
             "counter",
             "gpu",
-            f"Bytes {what}, where the driver counts them.",
+            f"Bytes {what}, where the driver has a counter that does not wrap.",
             partial(_counted, traffic),
             group=link,
         )

@@ -73,6 +73,10 @@ class GpuIdentity:
     serial: str | None = None
     architecture: str | None = None
     vbios: str | None = None
+    part_number: str | None = None
+    inforom: str | None = None
+    gsp_firmware: str | None = None
+    compute_capability: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,9 +126,11 @@ class GpuReading:
     ``read_at`` is Unix time, ``read_monotonic`` the same moment on the monotonic clock,
     ``boot_seconds`` the boot clock when its processes had been listed: one that started later cannot be
     one of them.
+    ``mig_pending``: MIG will be on when the GPU has been reset. ``fabric`` is how far the GPU has been
+    joined to the NVSwitch fabric: not_started, in_progress, completed or failed.
     ``mig_slices`` is how many compute slices the whole GPU can be cut into (7 on an A100, 4 on an A30).
     ``withheld`` says for each group of readings that is missing in part why that is.
-    Violations are nanoseconds, PCIe and NVLink traffic bytes, both since the driver was loaded;
+    Violations are nanoseconds since the driver was loaded, PCIe and NVLink traffic bytes since some start;
     ``pcie_throughput`` is bytes per second, asked on request only. ``temperature_margin_celsius`` is how far
     the GPU is from slowing down, ``temperature_limits_celsius`` at which margin something happens,
     ``temperature_thresholds_celsius`` at which temperature. ``vgpus`` is () on a GPU that hosts none, None
@@ -164,6 +170,7 @@ class GpuReading:
     pcie_throughput: Mapping[Traffic, int] = field(default_factory=dict)
     traffic_bytes: Mapping[Traffic, int] = field(default_factory=dict)
     nvlink: Nvlink | None = None
+    fabric: str | None = None
     ecc: Ecc | None = None
     repairs: Repairs | None = None
     recovery_action: RecoveryAction | None = None
@@ -177,6 +184,7 @@ class GpuReading:
     vgpus: tuple[VgpuReading, ...] | None = None
     topology: Topology | None = None
     mig_enabled: bool | None = None
+    mig_pending: bool | None = None
     mig_slices: int | None = None
     mig: tuple[MigReading, ...] | None = ()
     mig_complete: bool = True

@@ -23,12 +23,21 @@ MODES = {
 }
 _REPLICATED = frozenset({"time-slicing", "mps"})
 _MIG_SILENT = "nothing meters compute inside MIG here"
+_PARTITION_SILENT = "nothing meters compute inside partitions here"
 _SILENT = "the driver does not tell how busy the GPU is"
+_LOST = (
+    "This GPU does not answer, and nothing is known of its use. Look for {errors} in the node's kernel "
+    "log; a GPU that fell off the bus comes back with a reset or a reboot of the node."
+)
+_RELEASED = "The driver is given up for a while, so nothing is read from this GPU."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuView:
-    """A GPU on the page. ``problem`` stands in place of the picture where there is nothing to draw."""
+    """A GPU on the page. ``problem`` stands in place of the picture where there is nothing to draw.
+
+    ``look`` is that of the problem: ``bad`` or ``note``.
+    """
 
     index: int
     uuid: str
@@ -38,6 +47,7 @@ class GpuView:
     slices: str
     cells: tuple[Cell, ...] = ()
     problem: str = ""
+    look: str = "bad"
     holders: tuple[ContainerRef, ...] = ()
 
 
@@ -46,13 +56,11 @@ def gpu_view(scene: Scene, gpu: GpuRow) -> GpuView:
     reading = gpu.reading
     cells: tuple[Cell, ...] = ()
     problem = ""
+    released = scene.is_released(gpu)
     if reading is None or not answers(gpu):
-        problem = (
-            "This GPU does not answer, and nothing is known of its use. Look for XID errors in the node's "
-            "kernel log; a GPU that fell off the bus comes back with a reset or a reboot of the node."
-        )
+        problem = _RELEASED if released else _LOST.format(errors=_errors(gpu))
     elif reading.mig_enabled and reading.mig is None:
-        problem = "This GPU is in MIG mode, but the driver does not list its MIG devices."
+        problem = _uncounted(gpu)
     else:
         cells = _cells(scene, gpu, reading)
     return GpuView(
@@ -64,8 +72,24 @@ def gpu_view(scene: Scene, gpu: GpuRow) -> GpuView:
         slices=_slices(gpu),
         cells=cells,
         problem=problem,
+        look="note" if released else "bad",
         holders=_holders(scene, gpu) if problem else (),
     )
+
+
+def is_amd(gpu: GpuRow) -> bool:
+    """Whether it is a GPU of AMD's, which has partitions and no XID errors."""
+    return gpu.identity.vendor == "amd"
+
+
+def _errors(gpu: GpuRow) -> str:
+    return "errors of amdgpu" if is_amd(gpu) else "XID errors"
+
+
+def _uncounted(gpu: GpuRow) -> str:
+    if is_amd(gpu):
+        return "This GPU is cut into partitions, but the driver does not list them."
+    return "This GPU is in MIG mode, but the driver does not list its MIG devices."
 
 
 def _mode(gpu: GpuRow) -> str:
@@ -118,7 +142,7 @@ def _whole(gpu: GpuRow, reading: GpuReading) -> Device:
     busy = None if reading.utilization_percent is None else reading.utilization_percent / 100
     return Device(
         key=DeviceKey(gpu.identity.uuid),
-        caption="whole GPU",
+        caption="vGPUs" if gpu.sharing == "vgpu" else "whole GPU",
         share=1.0,
         slices=gpu.slices,
         replicated=gpu.sharing in _REPLICATED,
@@ -157,7 +181,7 @@ def _mig(gpu: GpuRow, reading: GpuReading, mig: MigRow, devices: int) -> Device:
         holders_known=gpu.holders is not None,
         memory=memory_amounts(mig.reading.memory, mig.unattributed_memory),
         compute=Amounts(share, mig.compute_used, mig.unattributed_utilization),
-        why_compute=_MIG_SILENT,
+        why_compute=_PARTITION_SILENT if is_amd(gpu) else _MIG_SILENT,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from exporter.formats_words import TIMES, duration, plural
-from exporter.model import Snapshot
+from exporter.model import CollectorHealth, Snapshot
 from exporter.web.views_gpus import MODES
 from exporter.web.views_scene import Scene, answers
 
@@ -23,10 +23,14 @@ SOURCES = {
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """How one collector is doing. ``title`` has its name in the metrics and what is wrong."""
+    """How one collector is doing, in a ``word`` unless it is ``good``; ``look`` is good, bad or note.
+
+    ``title`` has its name in the metrics and what is wrong.
+    """
 
     name: str
-    good: bool
+    look: str
+    word: str
     title: str
 
 
@@ -52,15 +56,16 @@ def head(scene: Scene) -> Head:
         polled=f"polled {duration(age)} ago" if snapshot.sequence else "not polled yet",
         polled_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(snapshot.timestamp)),
         old=age > OLD_SECONDS,
-        sources=tuple(
-            Source(
-                SOURCES.get(health.name, health.name),
-                health.success,
-                f"{health.name}: {health.message or ('answers' if health.success else 'fails')}",
-            )
-            for health in snapshot.collectors
-        ),
+        sources=tuple(_source(scene, health) for health in snapshot.collectors),
     )
+
+
+def _source(scene: Scene, health: CollectorHealth) -> Source:
+    look, word = ("good", "") if health.success else ("bad", "failing")
+    if health.name == "nvml" and scene.released:
+        look, word = "note", "given up"
+    title = f"{health.name}: {health.message or ('answers' if health.success else 'fails')}"
+    return Source(SOURCES.get(health.name, health.name), look, word, title)
 
 
 def _facts(snapshot: Snapshot) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from exporter.formats_words import UNKNOWN, duration, total
+from exporter.formats_words import TIMES, UNKNOWN, duration, total
 from exporter.model import ContainerRef, ContainerRow
 from exporter.states import STATE_WORDS
 from exporter.web.views_bars import Bar, Use, use_bar
@@ -86,12 +86,14 @@ def _slice(scene: Scene, row: ContainerRow) -> Figure:
         return Figure("holds nothing")
     profile = _profile(scene, row)
     if row.isolation == "hard":
-        return Figure(profile)
+        return Figure(profile if row.slices == 1 else f"{row.slices} {TIMES} {profile}")
     share = f"{row.slices} of {_offered(scene, row)}"
     return Figure(share if profile == "whole GPU" else f"{share} of {profile}")
 
 
 def _profile(scene: Scene, row: ContainerRow) -> str:
+    if row.sharing == "vgpu":
+        return f"vGPU {row.resource.rpartition('/')[2].replace('_', ' ').removeprefix('NVIDIA ')}"
     if not row.device.mig_uuid:
         return "whole GPU"
     mig = scene.migs.get(row.device)

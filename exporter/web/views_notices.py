@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from exporter.formats_words import duration, plural
+from exporter.web.views_events import recent_faults
+from exporter.web.views_gpus import part_name
 from exporter.web.views_scene import Scene, answers
 
 
@@ -29,7 +31,9 @@ class Panel:
 
 def notices(scene: Scene) -> list[Notice]:
     """Say what is wrong, the worst first."""
-    said = chain(_driver(scene), _lost(scene), _kubelet(scene), _unresolved(scene), _use(scene))
+    said = chain(
+        _driver(scene), _lost(scene), _faults(scene), _kubelet(scene), _unresolved(scene), _use(scene)
+    )
     return [replace(notice, text=_sentence(notice.text)) for notice in said]
 
 
@@ -40,9 +44,18 @@ def _sentence(text: str) -> str:
 
 def _driver(scene: Scene) -> Iterator[Notice]:
     # Without a GPU on the page the panel in their place says it.
-    if "nvml" in scene.failing and scene.snapshot.gpus:
-        title = "The driver does not answer; the GPUs are shown as they were last seen"
-        yield Notice("bad", title, scene.failing["nvml"])
+    if "nvml" not in scene.failing or not scene.snapshot.gpus:
+        return
+    if scene.released:
+        text = (
+            "Nothing is read from its GPUs, so that they can be reset or cut anew; who holds them is still "
+            "told. It is taken again as soon as nobody asks for it any more"
+        )
+        yield Notice("note", f"The driver is given up, because {scene.released}", text)
+        return
+    seen = any(answers(gpu) for gpu in scene.snapshot.gpus if gpu.identity.vendor == "nvidia")
+    title = f"The driver does not answer{'; the GPUs are shown as they were last seen' if seen else ''}"
+    yield Notice("bad", title, scene.failing["nvml"])
 
 
 def _lost(scene: Scene) -> Iterator[Notice]:
@@ -52,6 +65,11 @@ def _lost(scene: Scene) -> Iterator[Notice]:
             pods = dict.fromkeys(f"{row.holder.namespace}/{row.holder.pod}" for row in rows)
             held = f"It is held by {', '.join(pods)}." if pods else "No pod is known to hold it."
             yield Notice("bad", f"GPU {gpu.identity.index} does not answer", held)
+
+
+def _faults(scene: Scene) -> Iterator[Notice]:
+    for fault in recent_faults(scene):
+        yield Notice(fault.look, f"{fault.name}, {fault.ago} ago", fault.text)
 
 
 def _kubelet(scene: Scene) -> Iterator[Notice]:
@@ -70,7 +88,7 @@ def _unresolved(scene: Scene) -> Iterator[Notice]:
         title = f"{plural(count, 'allocated device')} of {resource} cannot be found"
         text = (
             "The kubelet gave out an id that matches no GPU that the driver lists: the GPU may be lost, or "
-            "its MIG devices were cut anew while a pod held them."
+            "was cut anew while a pod held a part of it."
         )
         yield Notice("bad", title, text)
 
@@ -89,7 +107,8 @@ def _use(scene: Scene) -> Iterator[Notice]:
     for name, message in scene.failing.items():
         if name not in others:
             yield Notice("bad", titles.get(name, f"The source {name} fails"), message)
-    if any(row.device.mig_uuid and row.compute_used is None for row in scene.snapshot.containers):
+    parts = [row.device for row in scene.snapshot.containers if row.compute_used is None]
+    if any(part_name(device) == "MIG device" for device in parts if device.mig_uuid):
         text = "Nothing on this node meters compute inside MIG; it is hatched here. Memory is measured."
         yield Notice("note", "Compute on MIG devices is not measured", text)
 
@@ -104,6 +123,9 @@ def missing_gpus(scene: Scene) -> Panel | None:
             "Opening the driver can take half a minute on a node whose GPUs were idle. Load this page again."
         )
         return Panel("The first poll is under way", text, doctor=False)
+    if scene.released:
+        text = f"{_sentence(scene.failing['nvml'])} Its GPUs are here again when it is."
+        return Panel("No GPU is looked at", text, doctor=False)
     if "nvml" in scene.failing:
         return Panel(
             "No GPU can be seen: the driver does not answer", _sentence(scene.failing["nvml"]), demo=True
@@ -124,7 +146,10 @@ def missing_holders(scene: Scene) -> Panel | None:
     if snapshot.containers or not snapshot.gpus:
         return None
     if all(gpu.holders is None for gpu in snapshot.gpus):
-        reason = scene.failing.get("podresources", "the kubelet has not answered yet")
+        silent = "the kubelet has not answered yet"
+        if snapshot.node.allocations_read_at is not None:
+            silent = "the kubelet answers, but what the GPUs are cut into is not known"
+        reason = scene.failing.get("podresources", silent)
         return Panel("Who holds the GPUs is not known", _sentence(reason))
     if any(gpu.slices for gpu in snapshot.gpus):
         text = "All slices are free. A pod that is given one is here with the next poll."

@@ -1,16 +1,30 @@
 """Everything that a GPU or MIG device says, as lines for a person: the table of series, group by group."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from exporter.formats_words import decimal, duration, gibibytes
-from exporter.metrics import GPU, GROUPS, MIG, AnyFamily, Family, Number, field_name
-from exporter.model import GpuRow, MigRow
+from exporter.metrics import GPU, GROUPS, MIG, VGPU, AnyFamily, Family, LabelledFamily, Number, field_name
+from exporter.model import GpuRow, MigRow, VgpuRow
 
 _ELSEWHERE = frozenset({"sharing", "topology", "events"})
 _MEBIBYTE, _MEGAHERTZ, _KILOJOULE = 1 << 20, 1_000_000, 1000
 _GIBIBYTE = 1 << 30
+# How the help of a family begins whose sample says yes or no, or has one for each of several states.
+_YES_OR_NO, _STATES = "1 if ", "1 for "
+# Names that are not spelled as other words are.
+_NAMES = {
+    **{name: name.upper() for name in ("bar1", "dram", "ecc", "gpu", "id", "jpeg", "mig", "numa", "ofa")},
+    **{name: name.upper() for name in ("fp16", "fp32", "fp64", "gsp", "pci", "sm", "sram", "uuid", "vm")},
+    "inforom": "InfoROM",
+    "nvlink": "NVLink",
+    "nvlinks": "NVLinks",
+    "pcie": "PCIe",
+    "vbios": "VBIOS",
+    "vgpu": "vGPU",
+    "vgpus": "vGPUs",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +60,19 @@ def gpu_readings(gpu: GpuRow) -> list[ReadingGroup]:
 
 def mig_readings(mig: MigRow) -> list[ReadingGroup]:
     """Write what a MIG device says; groups that it has nothing of are left out."""
-    found = []
+    return list(_told(MIG, mig))
+
+
+def vgpu_readings(vgpu: VgpuRow) -> list[ReadingGroup]:
+    """Write what a vGPU says."""
+    return list(_told(VGPU, vgpu))
+
+
+def _told(table: Iterable[AnyFamily], row: Any) -> Iterator[ReadingGroup]:
     for name, group in GROUPS.items():
-        lines = tuple(_lines([family for family in MIG if family.group == name], mig))
+        lines = tuple(_lines([family for family in table if family.group == name], row))
         if lines and name not in _ELSEWHERE:
-            found.append(ReadingGroup(group.title, lines, ""))
-    return found
+            yield ReadingGroup(group.title, lines, "")
 
 
 def _lines(families: list[AnyFamily], row: Any) -> Iterator[Line]:
@@ -59,14 +80,25 @@ def _lines(families: list[AnyFamily], row: Any) -> Iterator[Line]:
         if isinstance(family, Family):
             value = family.value(row)
             if value is not None and not family.name.endswith("_timestamp_seconds"):
-                yield Line(_name(family), write(family.name, value), family.help)
+                text = _yes_or_no(value) if family.help.startswith(_YES_OR_NO) else write(family.name, value)
+                yield Line(_name(family), text, family.help)
         elif family.type == "info":
             yield from _facts(family, row)
+        elif family.help.startswith(_STATES):
+            yield from _states(family, row)
         else:
             for labels, value in family.samples(row):
                 if value is not None:
-                    name = f"{_name(family)}: {', '.join(filter(None, labels))}"
-                    yield Line(name.replace("_", " "), write(family.name, value), family.help)
+                    name = f"{_name(family)}: {', '.join(map(_words, filter(None, labels)))}"
+                    yield Line(name, write(family.name, value), family.help)
+
+
+def _states(family: LabelledFamily[Any], row: Any) -> Iterator[Line]:
+    """Name the states that hold: the others are no news."""
+    states = list(family.samples(row))
+    if states:
+        holding = [_words(", ".join(labels)) for labels, value in states if value]
+        yield Line(_name(family), "; ".join(holding) or "none", family.help)
 
 
 def _facts(family: AnyFamily, row: Any) -> Iterator[Line]:
@@ -75,14 +107,22 @@ def _facts(family: AnyFamily, row: Any) -> Iterator[Line]:
     for values, _ in family.samples(row):
         for label, value in zip(family.labels, values, strict=True):
             if value:
-                yield Line(label.replace("_", " "), value, family.help)
+                yield Line(_words(label), value, family.help)
 
 
 def _name(family: AnyFamily) -> str:
     name = field_name(family).removesuffix("_total")
     for suffix in _WRITERS:
         name = name.removesuffix(suffix)
-    return name.removeprefix("nvml_").replace("_", " ")
+    return _words(name.removeprefix("nvml_"))
+
+
+def _words(name: str) -> str:
+    return " ".join(_NAMES.get(word, word) for word in name.split("_"))
+
+
+def _yes_or_no(value: Number) -> str:
+    return "yes" if value else "no"
 
 
 def write(family: str, value: Number) -> str:
@@ -96,6 +136,11 @@ def _bytes(value: Number) -> str:
     return f"{gibibytes(value)} GiB" if value >= _GIBIBYTE else f"{decimal(value / _MEBIBYTE, 0)} MiB"
 
 
+def _rate(value: Number) -> str:
+    unit, name = (_GIBIBYTE, "GiB/s") if value >= _GIBIBYTE else (_MEBIBYTE, "MiB/s")
+    return f"{decimal(value / unit, 1)} {name}"
+
+
 def _seconds(value: Number) -> str:
     return duration(value) if value >= 1 else f"{decimal(value * 1000, 1)} ms"
 
@@ -106,7 +151,7 @@ def _number(value: Number) -> str:
 
 # The longer suffix stands before the one that it ends in; what has none is a count.
 _WRITERS: Mapping[str, Callable[[Number], str]] = {
-    "_bytes_per_second": lambda value: f"{decimal(value / _MEBIBYTE, 1)} MiB/s",
+    "_bytes_per_second": _rate,
     "_bytes": _bytes,
     "_ratio": lambda value: f"{decimal(value * 100, 0)} %",
     "_watts": lambda value: f"{decimal(value, 0)} W",

@@ -66,6 +66,7 @@ class Scene:
             for health in snapshot.collectors
             if not health.success
         }
+        self.released = snapshot.node.released if "nvml" in self.failing else ""
         self._idle_after = idle_after
         self._rows: dict[DeviceKey, list[ContainerRow]] = defaultdict(list)
         for row in snapshot.containers:
@@ -110,13 +111,23 @@ class Scene:
 
     def _why_used(self, row: ContainerRow) -> str:
         node = self.snapshot.node
-        if not answers(self.gpus.get(row.device.uuid)):
-            return "the GPU does not answer"
+        if silent := self._why_silent(row):
+            return silent
         if not node.process_view:
             return node.process_view_reason or "the processes of the host cannot be seen"
         if self._is_merged(row):
             return "its processes cannot be told from those of another container of its pod"
         return f"pod names are missing: {self.failing['identity']}" if "identity" in self.failing else ""
+
+    def is_released(self, gpu: GpuRow | None) -> bool:
+        """Whether a GPU is not asked, because its driver is given up."""
+        return bool(self.released) and gpu is not None and gpu.identity.vendor == "nvidia"
+
+    def _why_silent(self, row: ContainerRow) -> str:
+        gpu = self.gpus.get(row.device.uuid)
+        if answers(gpu):
+            return ""
+        return "the driver is given up" if self.is_released(gpu) else "the GPU does not answer"
 
     def _is_merged(self, row: ContainerRow) -> bool:
         pod = (row.holder.namespace, row.holder.pod)
@@ -131,8 +142,8 @@ class Scene:
         if row.slices is None:
             reason = self.failing.get("podresources")
             return f"what it holds is not known: {reason}" if reason else "what it holds here is not known"
-        if not answers(self.gpus.get(row.device.uuid)):
-            return "the GPU does not answer"
+        if silent := self._why_silent(row):
+            return silent
         mig = self.migs.get(row.device)
         if mig is not None and mig.reading.memory_shared:
             return "it shares its GPU instance with other compute instances"

@@ -8,6 +8,7 @@ from exporter.formats_words import UNKNOWN, decimal, gibibytes, plural, total
 from exporter.metrics import Number
 from exporter.model import ContainerRow, GpuRow
 from exporter.web.views_bars import Bar, Part, bar
+from exporter.web.views_events import Fault, recent_faults
 from exporter.web.views_scene import Figure, Scene, answers
 
 _WORDING = {
@@ -150,6 +151,7 @@ def _attention(scene: Scene) -> Card:
     lost = sum(not answers(gpu) for gpu in scene.snapshot.gpus)
     counts = (
         (lost, "GPU"),
+        (len(_faults(scene)), "fault"),
         (sum(scene.snapshot.node.unresolved.values()), "allocation"),
         (sum(state in _WORDING for state in states), "holder"),
         (len(scene.failing), "source"),
@@ -163,6 +165,11 @@ def _attention(scene: Scene) -> Card:
         detail=f"{unknown} of {plural(len(states), 'holder')} cannot be judged" if unknown else "",
         findings=(*_gpu_findings(scene), *_holder_findings(scene), *_source_findings(scene)),
     )
+
+
+def _faults(scene: Scene) -> list[Fault]:
+    """Leave out what tenants did to themselves."""
+    return [fault for fault in recent_faults(scene) if fault.look == "bad"]
 
 
 def _holder_findings(scene: Scene) -> Iterator[Finding]:
@@ -180,6 +187,10 @@ def _gpu_findings(scene: Scene) -> Iterator[Finding]:
     if lost:
         text = f"{plural(len(lost), 'GPU')} not answering"
         yield Finding("bad", text, f"#gpu-{lost[0].identity.index}")
+    faults = _faults(scene)
+    if faults:
+        more = f" and {plural(len(faults) - 1, 'other')}" if len(faults) > 1 else ""
+        yield Finding("bad", f"{faults[0].name}{more}", "#health")
     unresolved = sum(scene.snapshot.node.unresolved.values())
     if unresolved:
         yield Finding("bad", f"{unresolved} allocated without a device", "#health")

@@ -3,7 +3,7 @@
 import pytest
 
 from exporter.attribution import attribute
-from exporter.model import Allocation, Allocations, ContainerRef, Holdings
+from exporter.model import Allocation, Allocations, ContainerRef, GpuIdentity, Holdings
 from exporter.sharing import resolve_holdings
 from tests.attribution.build import (
     GIB,
@@ -33,6 +33,24 @@ def test_several_replicas_of_one_container_are_one_holder():
     assert [(r.slices, r.memory_used, r.compute_used) for r in result.containers] == [(5, 2 * GIB, 0.3)]
     assert row(result, "a").compute_entitled == 0.5
     assert result.gpus[0].holders == 1
+
+
+def test_partitions_that_are_hidden_leave_no_sum_of_all():
+    """Rule 1: of an AMD GPU of which only some partitions are seen, nobody knows how much is held."""
+    identity = GpuIdentity(uuid=UUID, index=0, vendor="amd", pci_bus_id="00000000:19:00.0")
+    part = mig([process(1)], uuid="amdgpu_xcp_1", slices=1)
+    name, resource = "amdgpu_xcp_1", "amd.com/cpx_nps1"
+    for complete in (True, False):
+        result = join(
+            mig_gpu([part], identity=identity, mig_complete=complete),
+            held("a", name, resource=resource),
+            whole(name, resource),
+            workloads({1: "a"}),
+        )
+        (row_of_gpu,) = result.gpus
+        assert (row_of_gpu.holders, bool(row_of_gpu.slices)) == ((1, True) if complete else (None, False))
+        assert (row_of_gpu.memory_entitled is None) == (not complete)
+        assert (row(result, "a").slices, result.migs[0].holders) == (1, 1)
 
 
 def test_a_process_in_several_lists_counts_once():

@@ -72,6 +72,10 @@ class Serving:
             assert answer.status == 200
             return answer.read().decode()
 
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal that does not end it."""
+        self._process.send_signal(number)
+
     def end(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, float]:
         """Send a signal and return the exit code and the seconds until the end."""
         started = time.monotonic()

@@ -1,5 +1,6 @@
 """``doctor``: what can be read, what is lost, and how to mend it."""
 
+import asyncio
 import json
 from dataclasses import replace
 
@@ -9,6 +10,8 @@ from exporter.demo import catalog
 from exporter.demo.scenario import dump
 from exporter.demo.schema_faults import KubeletDown, NvmlError
 from tests.commands.program import nothing_here, output_of, run
+from tests.dcgm_scrape.serving import page, sample, serving
+from tests.hardware.amd.tree import Tree, unreadable
 
 # What is judged, and how, on each node; what is not named is OK.
 NODES = {
@@ -54,7 +57,7 @@ LACKING = {
     "h100-mixed": {"PCIe throughput", "vGPU"},
     "t4-timeslicing": {"profiling meters", "PCIe throughput", "NVLink", "vGPU"},
     "vgpu-guest": {"profiling meters", "PCIe throughput", "NVLink", "power and energy", "temperatures"}
-    | {"ECC errors"},
+    | {"ECC errors", "repairs of memory"},
     "mi210": {"video engines", "profiling meters", "clock events and violations", "PCIe throughput"}
     | {"NVLink", "repairs of memory", "modes", "XID and other events", "vGPU"},
 }
@@ -158,3 +161,45 @@ def test_ids_that_match_no_device(tmp_path):
     code, checks = judged("--scenario", path)
     assert (code, checks["device ids"]["status"]) == (1, "degraded")
     assert checks["device ids"]["found"] == "2 of nvidia.com/gpu match no visible device"
+
+
+def test_partitions_that_kfd_does_not_tell(tmp_path):
+    """They are no partitions that are well; what mends it is AMD's remedy."""
+    tree = Tree(tmp_path)
+    tree.partitions(8)
+    for number in range(3, 9):
+        unreadable(tree.kfd / f"topology/nodes/{number}/gpu_id")
+    _, checks = judged(*nothing_here(tmp_path))
+    assert "driver" not in checks
+    check = checks["GPU 0 partitions"]
+    assert (check["status"], check["found"]) == ("degraded", "2 partitions told, there may be more")
+    assert "deploy/components/amd" in check["remedy"]
+
+
+def test_a_suspended_gpu_says_why(tmp_path):
+    """What is lost of it is lost for a reason."""
+    tree = Tree(tmp_path)
+    tree.card(power__runtime_status="suspended")
+    _, checks = judged(*nothing_here(tmp_path))
+    assert "suspended" in checks["GPU 0"]["found"]
+
+
+@pytest.mark.parametrize(("pci_class", "missed"), [("0x030200", True), ("0x040300", False)])
+def test_nvidia_without_driver_beside_amd(tmp_path, pci_class: str, missed: bool):
+    """Graphics of an AMD processor do not hide a GPU of NVIDIA's without driver; its sound is no GPU."""
+    tree = Tree(tmp_path)
+    tree.card()
+    tree.write("bus/pci/devices/0000:2b:00.0/vendor", "0x10de")
+    tree.write("bus/pci/devices/0000:2b:00.0/class", pci_class)
+    _, checks = judged(*nothing_here(tmp_path))
+    assert checks["amdgpu"]["found"].startswith("1 AMD GPU in")
+    assert ("driver" in checks) == missed
+
+
+async def test_a_dcgm_exporter_is_told_of_without_its_password():
+    """A report is handed on to others."""
+    async with serving(page(sample("SM_ACTIVE", 0.5))) as url:
+        secret = url.replace("//", "//me:secret@")
+        _, checks = await asyncio.to_thread(judged, "--scenario", "a10-mps", "--dcgm-exporter-url", secret)
+    assert checks["dcgm-exporter"]["status"] == "OK"
+    assert not [check for check in checks.values() if "secret" in str(check)]

@@ -79,6 +79,13 @@ def test_settings_apply_to_the_page():
     assert "gpuslice_gpu_info" not in page
 
 
+def test_a_profiling_meter_has_its_two_samples():
+    """One poll would show nothing of it; there are two, as far apart as the meter needs."""
+    page = output_of("snapshot", "--scenario", "h100-mixed", "--format", "prometheus")
+    assert "\ngpuslice_gpu_sm_active_ratio{" in page
+    assert "\nDCGM_FI_PROF_GR_ENGINE_ACTIVE{" in page
+
+
 def test_a_machine_without_a_gpu(tmp_path):
     """It prints what there is, says what fails and what to do, and succeeds."""
     text = output_of("snapshot", *nothing_here(tmp_path), "--node-name", "laptop")

@@ -1,5 +1,9 @@
 """What a dcgm-exporter says goes where the driver said nothing, and nowhere else."""
 
+from dataclasses import replace
+
+import pytest
+
 from exporter.dcgm_scrape import DcgmReading, with_dcgm
 from exporter.model import GpuIdentity, GpuReading, MigReading, Profile
 
@@ -35,8 +39,6 @@ def test_the_driver_is_not_contradicted() -> None:
         active={"sm": 0.9, "dram": 0.2},
         rates={"pcie_transmit": 99.0, "pcie_receive": 5.0},
         engines={"decoder": 0.3},
-        cycles={"sm_active": 8},
-        bytes_total={"pcie_receive": 9},
     )
 
     merged = _merged(GpuReading(identity=IDENTITY, profiling=own), {("GPU-1", None): told})
@@ -46,9 +48,25 @@ def test_the_driver_is_not_contradicted() -> None:
         active={"sm": 0.4, "dram": 0.2},
         rates={"pcie_transmit": 10.0, "pcie_receive": 5.0},
         engines={"decoder": 0.3},
-        cycles={"sm_active": 8},
-        bytes_total={"pcie_receive": 9},
     )
+
+
+@pytest.mark.parametrize("own", [None, Profile(source="gpm", cycles={"sm_elapsed": 20})])
+def test_what_counts_never_changes_between_the_two(own: Profile | None) -> None:
+    """A count that DCGM has read before the driver's own failed would look like a counter that fell."""
+    told = Profile(
+        source="dcgm", active={"sm": 0.5}, cycles={"sm_active": 8}, bytes_total={"pcie_receive": 9}
+    )
+    metered = GpuReading(identity=IDENTITY, profiling=own, mig=(_mig("MIG-a", 7, profiling=own),))
+    page = {("GPU-1", None): told, ("GPU-1", 7): told}
+
+    merged = _merged(metered, page)
+    bare = _merged(replace(metered, unsupported=("nvmlGpmQueryDeviceSupport",), profiling=None), page)
+
+    counted = {} if own is None else {"sm_elapsed": 20}
+    for profile in (merged.profiling, merged.mig[0].profiling):
+        assert (profile.active, profile.cycles, profile.bytes_total) == ({"sm": 0.5}, counted, {})
+    assert bare.profiling == told
 
 
 def test_mig_devices_get_the_profile_of_their_instance() -> None:

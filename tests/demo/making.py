@@ -31,7 +31,7 @@ class Bench:
         """Bring machine and driver to that time."""
         now = present(self.scenario, t)
         self.gpus = self.machine.step(now, WALL + t)
-        self.nvml.show(self.gpus, now.nvml_faults)
+        self.nvml.show(self.gpus, now.nvml_faults, loaded=now.loaded)
         return self.gpus
 
 

@@ -162,6 +162,11 @@ def error_of(**parts: Any) -> str:
         ),
         ({"faults": [{"kind": "pod_delete", "pod": "ml/no"}]}, "faults[0].pod: ml/no is no pod"),
         ({"faults": [{"kind": "process_exit", "pid": 5}]}, "faults[0].pid: no process has the pid 5"),
+        (
+            {"faults": [{"kind": "gpu_absent", "gpu": 1}]},
+            "faults[0].gpu: must be the index of one of the 1 GPUs",
+        ),
+        ({"faults": [{"kind": "driver_reload", "at": 3, "for": 0}]}, "faults[0].for: must be a time"),
         ({"faults": [{"kind": "pod_add", "pod": pod("p") | {"count": 2}}]}, "faults[0].pod.count: must be 1"),
         (
             {"faults": [{"kind": "mig_layout", "gpu": 4, "instances": []}]},

@@ -46,6 +46,10 @@ def _gpu(uuid: str, index: int, minor: int, sharing: str, **facts) -> GpuRow:
         pci_bus_id=f"00000000:0{index}:00.0",
         serial="1324220",
         architecture="ampere",
+        part_number="900-21001-0000-000",
+        inforom="G520.0200.00.05",
+        gsp_firmware="570.86",
+        compute_capability="8.0",
     )
     reading = GpuReading(
         identity=identity,

@@ -107,6 +107,8 @@ READINGS: dict[str, Any] = {
         megabytes_per_second=25_000,
         errors={"crc_flit": 1, "crc_data": 2, "replay": 3, "recovery": 4},
     ),
+    "fabric": "completed",
+    "mig_pending": True,
     "ecc": Ecc(
         enabled=True,
         pending=True,

@@ -8,7 +8,7 @@ from exporter.exposition import Exposition, Format
 from exporter.exposition_labels import escape_help, join_labels, number
 from exporter.exposition_lines import openmetrics_header, text_header
 from exporter.metrics import FAMILIES, Family
-from exporter.model import CollectorHealth, SliceCount
+from exporter.model import Bar1, CollectorHealth, SliceCount
 
 NOTEBOOK = 'namespace="ml",pod="nb-li",container="main",uuid="GPU-shared"'
 TRAIN = 'namespace="ml",pod="train-0",container="main",uuid="GPU-mig",mig_uuid="MIG-a"'
@@ -59,12 +59,15 @@ def test_gpu_info_tells_only_what_is_known(bare) -> None:
 
 def test_memory_shared_by_compute_instances_is_not_printed(full, values) -> None:
     """A MIG device whose memory is that of several compute instances prints none, so that none is summed."""
-    shared = replace(full.migs[0], reading=replace(full.migs[0].reading, memory_shared=True))
+    window = Bar1(total=256, used=2)
+    devices = [replace(row, reading=replace(row.reading, bar1=window)) for row in full.migs[:2]]
+    shared = replace(devices[0], reading=replace(devices[0].reading, memory_shared=True))
 
-    found = values(replace(full, migs=(shared, full.migs[1])))
+    found = values(replace(full, migs=(shared, devices[1])))
 
-    for quantity in ("total", "used", "free", "reserved"):
-        (labels,) = found[f"gpuslice_mig_memory_{quantity}_bytes"]
+    memory = [f"memory_{quantity}" for quantity in ("total", "used", "free", "reserved")]
+    for quantity in (*memory, "bar1_total", "bar1_used"):
+        (labels,) = found[f"gpuslice_mig_{quantity}_bytes"]
         assert ("mig_uuid", "MIG-b") in labels
 
 

@@ -24,6 +24,7 @@ from tests.golden.page import Page
 HERE = Path(__file__).parent
 NODES = tuple(sorted(folder.name for folder in HERE.iterdir() if any(folder.glob("metrics*.prom"))))
 PERIOD, USUAL = 5, 10
+SETTLE_SECONDS = 5.0
 # Unix time of second 0 of every story.
 BEGAN = 1_700_000_000.0
 
@@ -88,6 +89,8 @@ async def _scenes(told: Scenario, wanted: tuple[int, ...]) -> AsyncIterator[Scen
         try:
             for time in range(0, max(wanted) + 1, PERIOD):
                 await node.step(time)
+                # What GPUs report comes through a thread of its own; the page has all of it.
+                assert await asyncio.to_thread(node.nvml.events.settle, SETTLE_SECONDS)
                 await poller.poll()
                 if time in wanted:
                     text = exposition.page(poller.snapshot).body(Format.TEXT).decode()

@@ -1,15 +1,19 @@
-"""The pages against what a person worked out from the scenarios: holders, slices, shares, memory."""
+"""The pages against what a person worked out from the scenarios: who holds and uses what, what boards say."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from exporter.metrics import FAMILIES, LEVEL_LABELS
 from exporter.model import DeviceKey
-from tests.golden.by_hand import Row, Truth, number
+from tests.golden.by_hand import ABSENT, Row, Truth, has_readings, number
 from tests.golden.page import Labels, Page
 from tests.golden.story import HERE, USUAL, story
 
 NAMES = tuple(sorted(path.parent.name for path in HERE.glob("*/truth.toml")))
+WITH_READINGS = tuple(name for name in NAMES if has_readings(HERE / name / "truth.toml"))
+LABELS = {family.name: {*LEVEL_LABELS[family.level], *family.labels} for family in FAMILIES}
 CONTAINER = ("namespace", "pod", "container", "uuid", "mig_uuid")
 VALUES = {
     "slices": "slices",
@@ -97,6 +101,28 @@ def test_the_sharing_of_gpus_is_that_worked_out(name: str) -> None:
                 for state in ("used", "free")
             ]
             assert used_and_free == row.get("mig_slices", [None, None])
+
+
+@pytest.mark.parametrize("name", WITH_READINGS)
+def test_the_readings_are_those_worked_out(name: str) -> None:
+    """Limits, links, clocks, errors, repairs and meters are those of the boards; nothing else is there."""
+    page, truth = _scene(name)
+
+    for family, labels, told in truth.readings:
+        # A name or a label that nothing has would be absent from every page.
+        assert labels.keys() <= LABELS[family], family
+        shown = [value for _, value in page.series(family, **labels)]
+        assert _agrees(shown, told), (family, labels, shown, told)
+
+
+def _agrees(shown: list[float], told: Any) -> bool:
+    """Compare the values of the series with none, with one number, or with the bounds of one."""
+    if told == ABSENT:
+        return not shown
+    if isinstance(told, list):
+        least, most = told
+        return len(shown) == 1 and bool(least <= shown[0] <= most)
+    return shown == [pytest.approx(number(told), rel=1e-12)]
 
 
 def _devices(page: Page) -> Iterator[DeviceKey]:

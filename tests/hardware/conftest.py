@@ -1,5 +1,6 @@
 """What every test of this room needs: a binding as after import, and time that is set by hand."""
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,11 +12,19 @@ from tests.hardware.watching import Watch, Watched
 
 
 @pytest.fixture(autouse=True)
-def _binding() -> Iterator[None]:
-    """Leave the binding without a library: it keeps one for the whole process."""
+def _binding(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Leave the binding without a library, which it keeps for the whole process, and nobody who would use it.
+
+    A thread that still waited for events would take those of the next test, whose set has the same number.
+    """
+    monkeypatch.setattr("exporter.hardware.event_wait.SLICE_MILLISECONDS", 10)
     yield
     pynvml.nvmlLib = None
     pynvml._nvmlGetFunctionPointer_cache.clear()
+    for thread in threading.enumerate():
+        if thread.name == "nvml-events":
+            thread.join(1.0)
+            assert not thread.is_alive()
 
 
 @pytest.fixture
@@ -44,9 +53,8 @@ def two(driver: Driver) -> Driver:
 
 
 @pytest.fixture
-def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
-    """Watch a driver; the thread looks often whether it is to end, and must not have misused its set."""
-    monkeypatch.setattr("exporter.hardware.event_wait.SLICE_MILLISECONDS", 10)
+def watch() -> Iterator[Watch]:
+    """Watch a driver; the thread must not have misused its set."""
     made: list[Watched] = []
 
     def start(*gpus: dict[str, Any], started: bool = True, **parts: Any) -> Watched:

@@ -58,8 +58,10 @@ class Driver:
         self._become(scenario)
 
     def become(self, *gpus: dict[str, Any], **parts: Any) -> None:
-        """Have these GPUs from now on, and no others."""
+        """Have these GPUs from now on, and no others; the library counts them at once."""
         self._become(_scenario(gpus, parts))
+        if self.library.opened:
+            self.library.opens()
 
     def fail(self, code: str, function: str | None = None, device: str | None = None) -> None:
         """Answer calls with that NVML error, beside those that fail already."""

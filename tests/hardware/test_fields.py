@@ -18,6 +18,8 @@ NOT_SUPPORTED, INVALID, NO_PERMISSION, UNKNOWN = 3, 2, 4, 999
 DOUBLE, UINT, ULONG, ULL, SLL, INT, USHORT = range(7)
 MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 POWER, MARGIN, TRAFFIC, LINKS, STATE = (185, 0), (193, 0), (197, 0), (91, 0), 165
+# Bytes that no counter of 32 bits holds.
+MANY = 9 << 32
 
 # What a driver tells of a field: its type and value, or the code of an error.
 Told = tuple[int, float] | int
@@ -81,19 +83,21 @@ def told(field: int, kind: int, value: float, scope: int = 0) -> dict[Any, Any]:
 )
 def test_each_type_is_read_from_its_member(kind: int, value: float):
     """The type of an answer says which member of the union holds it."""
-    assert told(197, kind, value) == {"traffic_bytes": {"pcie_transmit": value}}
+    assert told(74, kind, value) == {"violations_nanoseconds": {"power": value}}
 
 
 @pytest.mark.parametrize(
     ("field", "kind", "value"),
     [
-        (197, DOUBLE, math.nan),
-        (197, DOUBLE, math.inf),
-        (197, UINT, 2**32 - 1),
-        (197, ULONG, 2**64 - 1),
-        (197, ULL, 2**64 - 1),
-        (197, SLL, -1),
-        (197, INT, -5),
+        (74, DOUBLE, math.nan),
+        (74, DOUBLE, math.inf),
+        (74, UINT, 2**32 - 1),
+        (74, ULONG, 2**64 - 1),
+        (74, ULL, 2**64 - 1),
+        (74, SLL, -1),
+        (74, INT, -5),
+        (197, UINT, 70),
+        (198, ULL, 2**32 - 1),
         (82, UINT, 0),
         (82, UINT, 201),
         (82, UINT, 2**32 - 1),
@@ -107,6 +111,14 @@ def test_each_type_is_read_from_its_member(kind: int, value: float):
 def test_what_cannot_be_is_unknown(field: int, kind: int, value: float):
     """Sentinels, no numbers, negative counts and temperatures of no board leave no trace."""
     assert told(field, kind, value) == {}
+
+
+@pytest.mark.parametrize("field", [197, 198])
+def test_bytes_over_pcie_are_told_once_they_are_past_what_wraps(field: int):
+    """Drivers count them in 32 bits, which a busy link fills in a fraction of a second, or in more."""
+    assert told(field, UINT, 2**32 - 2) == told(field, ULL, 2**32 - 1) == {}
+    (traffic,) = told(field, ULL, 2**32)["traffic_bytes"].items()
+    assert traffic == ({197: "pcie_transmit", 198: "pcie_receive"}[field], 2**32)
 
 
 def test_a_type_that_is_newer_than_the_table_is_unknown():
@@ -183,12 +195,8 @@ def test_every_row_goes_to_its_place():
             ),
             1,
         ),
-        "traffic_bytes": {
-            "pcie_transmit": 1,
-            "pcie_receive": 1,
-            "nvlink_transmit": 1024,
-            "nvlink_receive": 1024,
-        },
+        # One byte over PCIe may be 2^32 bytes and one.
+        "traffic_bytes": {"nvlink_transmit": 1024, "nvlink_receive": 1024},
         "nvlink": {
             "links": 1,
             "megabytes_per_second": 1,
@@ -233,11 +241,11 @@ def test_what_the_driver_says_that_a_gpu_needs(number: int, action: str):
 
 def test_one_failing_field_costs_its_row_alone():
     """It is counted and asked again; the others are told."""
-    driver = Driver({POWER: NO_PERMISSION, TRAFFIC: (ULL, 9)})
+    driver = Driver({POWER: NO_PERMISSION, TRAFFIC: (ULL, MANY)})
     calls = installed(nvmlDeviceGetFieldValues=driver)
     reader = FieldReader()
     calls.begin(GPU)
-    assert read(calls, reader) == {"traffic_bytes": {"pcie_transmit": 9}}
+    assert read(calls, reader) == {"traffic_bytes": {"pcie_transmit": MANY}}
     assert calls.errors == {(GPU, FIELDS, "NoPermission"): 1}
     assert calls.withheld(GPU)["power"] == "NoPermission"
     driver.told[POWER] = (UINT, 50_000)
@@ -248,7 +256,7 @@ def test_one_failing_field_costs_its_row_alone():
 @pytest.mark.parametrize("code", [NOT_SUPPORTED, INVALID, 13])
 def test_a_field_that_is_not_there_is_asked_once_and_is_no_failure(code: int):
     """It is remembered for the device, with the reason of its group, until that is forgotten."""
-    driver = Driver({POWER: code, TRAFFIC: (ULL, 9), (230, 0): (UINT, 0)})
+    driver = Driver({POWER: code, TRAFFIC: (ULL, MANY), (230, 0): (UINT, 0)})
     calls = installed(nvmlDeviceGetFieldValues=driver)
     reader = FieldReader()
     for _ in range(3):
@@ -266,7 +274,7 @@ def test_a_field_that_is_not_there_is_asked_once_and_is_no_failure(code: int):
 
 def test_nothing_to_tell_now_is_no_failure():
     """An answer that there is nothing leaves the row out, and the next sweep asks again."""
-    driver = Driver({POWER: 6, TRAFFIC: (ULL, 9)})
+    driver = Driver({POWER: 6, TRAFFIC: (ULL, MANY)})
     calls = installed(nvmlDeviceGetFieldValues=driver)
     reader = FieldReader()
     assert "power_parts_milliwatts" not in read(calls, reader)
@@ -277,10 +285,10 @@ def test_nothing_to_tell_now_is_no_failure():
 
 def test_an_old_driver_that_refuses_them_together_is_asked_one_by_one_once():
     """It gives what it knows, and is asked for nothing else afterwards, in one call."""
-    driver = Driver({POWER: (UINT, 50_000), TRAFFIC: (ULL, 9)}, strict=True)
+    driver = Driver({POWER: (UINT, 50_000), TRAFFIC: (ULL, MANY)}, strict=True)
     calls = installed(nvmlDeviceGetFieldValues=driver)
     reader = FieldReader()
-    expected = {"power_parts_milliwatts": {"average": 50_000}, "traffic_bytes": {"pcie_transmit": 9}}
+    expected = {"power_parts_milliwatts": {"average": 50_000}, "traffic_bytes": {"pcie_transmit": MANY}}
     assert read(calls, reader) == expected
     assert [len(asked) for asked in driver.asked] == [len(ROWS)] + [1] * len(ROWS)
     assert read(calls, reader) == expected

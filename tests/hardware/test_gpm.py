@@ -9,7 +9,7 @@ import pytest
 
 from exporter.demo.nvml_gpm import Pool, pool_of
 from exporter.hardware.calls import Calls, DeviceLostError
-from exporter.hardware.gpm import GpmReader, Instance
+from exporter.hardware.gpm import GpmReader, Instance, counted
 from exporter.hardware.library import Library
 from exporter.hardware.mig import Fingerprint, MigReader
 from exporter.model import Profile
@@ -319,3 +319,44 @@ def test_a_buffer_that_cannot_be_had_leaves_no_other(node: Callable[..., Node]):
     assert board.after(5).gpu() is None
     assert board.pool.live == 2
     assert math.isclose(graphics(board.after(5).gpu()), 0.5)
+
+
+def test_a_driver_that_refuses_the_metrics_is_asked_both_lists_once(node: Callable[..., Node]):
+    """The refusal is remembered, and nothing else that is known of the GPU is forgotten for it."""
+    board = node()
+    board.driver.fail("NOT_SUPPORTED", "nvmlGpmMetricsGet")
+    board.calls.refused("GPU-a", "nvmlDeviceGetFanSpeed")
+    board.gpu()
+    for _ in range(3):
+        assert board.after(10).gpu() is None
+    assert board.driver.asked("nvmlGpmMetricsGet") == 2
+    assert board.calls.unsupported("GPU-a") == ("nvmlDeviceGetFanSpeed", "nvmlGpmMetricsGet")
+
+
+def test_bytes_over_pcie_are_counted_by_one_meter_for_good(node: Callable[..., Node]):
+    """A GPU with a meter has the meter's count or none, another what it tells itself; links stay as told."""
+    told = {"pcie_transmit": 7 << 32, "nvlink_transmit": 5}
+    board = node(node=NEW)
+    board.gpu()
+    profile = board.after(10).gpu()
+    both = counted(board.calls, "GPU-a", told, profile)
+    assert both == {"nvlink_transmit": 5, **profile.bytes_total}
+    assert counted(board.calls, "GPU-a", told, None) == {"nvlink_transmit": 5}
+    older = node(gpu("a", architecture=8))
+    assert older.gpu() is None
+    assert counted(older.calls, "GPU-a", told, None) == told
+
+
+@pytest.mark.parametrize(("code", "for_good"), [("INVALID_ARGUMENT", True), ("UNKNOWN", False)])
+def test_the_newer_metrics_are_given_up_only_when_they_are_refused(
+    node: Callable[..., Node], code: str, for_good: bool
+):
+    """A driver that refuses the whole list is asked for the oldest from then on, one that stumbles is not."""
+    board = node(node=NEW)
+    real, stumbles = board.driver.library.nvmlGpmMetricsGet, [getattr(pynvml, f"NVML_ERROR_{code}")]
+    board.driver.library.nvmlGpmMetricsGet = lambda struct: stumbles.pop() if stumbles else real(struct)
+    board.gpu()
+    first, later = board.after(10).gpu(), board.after(10).gpu()
+    assert (graphics(first), graphics(later)) == (pytest.approx(0.5), pytest.approx(0.5))
+    assert not first.cycles
+    assert bool(later.cycles) is not for_good

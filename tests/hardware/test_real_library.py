@@ -142,6 +142,7 @@ async def test_every_figure_of_a_whole_gpu(stub: Stub):
         topology=Topology(numa_node=0, cpus="0-3,64"),
         compute_mode="exclusive_process",
         mig_enabled=False,
+        mig_pending=False,
         processes=(
             DeviceProcess(pid=1001, memory=2 * GIB, kinds=frozenset({"compute"})),
             DeviceProcess(pid=1002, memory=None, kinds=frozenset({"compute"})),

@@ -229,15 +229,17 @@ async def test_a_driver_that_cannot_be_opened_says_why(three: Driver, code: str,
     assert remedy in str(error)
 
 
-async def test_a_failed_sweep_leaves_what_was_read_before_it(three: Driver):
-    """A driver that goes takes nothing back; how old the readings are is written on them."""
+async def test_a_failed_sweep_leaves_what_the_gpus_are(three: Driver):
+    """A driver that answers that it is gone takes all readings along; who its GPUs are is still known."""
     source = NvmlSource(nvml(library=three.library))
     before = await source.read()
     three.fail("DRIVER_NOT_LOADED", "nvmlDeviceGetCount_v2")
     with pytest.raises(DriverError):
         await source.read()
     assert source.latest is not None
-    assert source.latest.gpus == before.gpus
+    assert [gpu.identity for gpu in source.latest.gpus] == [gpu.identity for gpu in before.gpus]
+    assert not any(gpu.up for gpu in source.latest.gpus)
+    assert (source.latest.gpu_count, source.latest.driver.driver_version) == (None, None)
     await source.close()
 
 

@@ -151,6 +151,8 @@ def test_links_to_no_gpu_are_none():
         for number in (1, 2):
             found = read(calls, reader, number, links(1))
     assert peers(found) == {"GPU-1": PeerLink(pcie="SYS", nvlinks=0)}
+    nameless = reader.read(calls, "GPU-1", c_void_p(1), "", links(1))
+    assert peers(nameless)["GPU-2"].nvlinks == peers(read(calls, reader, 2, links(1)))["GPU-1"].nvlinks == 0
     assert len([each for each in node.asked if each[0] == "kind"]) == 2
 
 

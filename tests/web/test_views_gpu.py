@@ -1,15 +1,26 @@
 """The page of one GPU: all its readings, its events with those whom they hit, and its links."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from exporter.demo.catalog import names
-from exporter.model import ContainerRef, DeviceEvent, DeviceKey, EventRow, PeerLink, Topology
+from exporter.model import (
+    ContainerRef,
+    DeviceEvent,
+    DeviceKey,
+    EventRow,
+    PeerLink,
+    Topology,
+    VgpuReading,
+    VgpuRow,
+)
 from exporter.web.views import gpu_page
 from exporter.web.views_readings import write
 from tests.exposition.everything import MIG_READINGS, READINGS
 from tests.web.views_reading import NOW, UUID, gpu, holder, mig, read, scenario, snapshot
+from tests.web.views_reading import draw as node
 
 HOSTILE = '"><img src=x onerror=alert(1)>'
 
@@ -61,9 +72,9 @@ def test_readings_stand_under_their_group_in_the_units_of_people() -> None:
 
     assert found["power"] == "212 W"
     assert found["memory used"] == "8.0 GiB"
-    assert found["bar1 used"] == "3 MiB"
-    assert found["clock max: sm"] == "1980 MHz"
-    assert found["ecc errors: uncorrected, aggregate"] == "4"
+    assert found["BAR1 used"] == "3 MiB"
+    assert found["clock max: SM"] == "1980 MHz"
+    assert found["ECC errors: uncorrected, aggregate"] == "4"
     assert found["violation: power"] == "1 s"
     assert found["temperature limit margin"] == "31 °C"
     assert "remapped rows: corrected" in found
@@ -76,6 +87,7 @@ def test_readings_stand_under_their_group_in_the_units_of_people() -> None:
     ("family", "value", "text"),
     [
         ("gpuslice_gpu_pcie_transmit_bytes_per_second", 3 << 20, "3.0 MiB/s"),
+        ("gpuslice_gpu_nvlink_speed_bytes_per_second", 25 << 30, "25.0 GiB/s"),
         ("gpuslice_gpu_memory_used_bytes", 5 << 30, "5.0 GiB"),
         ("gpuslice_gpu_pcie_transmit_bytes_total", 7 << 20, "7 MiB"),
         ("gpuslice_gpu_utilization_ratio", 0.375, "38 %"),
@@ -89,6 +101,42 @@ def test_readings_stand_under_their_group_in_the_units_of_people() -> None:
 def test_numbers_are_written_by_what_their_names_end_in(family, value, text) -> None:
     """The unit of a series decides how its number is written."""
     assert write(family, value) == text
+
+
+def test_what_is_yes_or_no_or_one_of_several_is_said_in_words() -> None:
+    """A switch is no number, and of a set of states those that do not hold are no news."""
+    facts = {"persistence": True, "display_active": False, "recovery_action": "drain_p2p"}
+    found = said(draw(snapshot([gpu(clock_events=0b101, **facts)])))
+
+    assert (found["persistence mode"], found["display active"], found["up"]) == ("yes", "no", "yes")
+    assert found["recovery action"] == "drain p2p"
+    assert found["clock event active"] == "idle; power cap"
+    assert said(draw(snapshot([gpu(clock_events=0)])))["clock event active"] == "none"
+    assert "clock event active" not in said(draw(snapshot([gpu(clock_events=None)])))
+
+
+def test_each_vgpu_of_a_host_has_its_readings() -> None:
+    """Its type and id name it; those of other GPUs stand on their own pages."""
+    reading = VgpuReading(uuid="vgpu-a", type_name="NVIDIA A40-12Q", memory_used=3 << 30, licensed=False)
+    rows = tuple(VgpuRow(uuid=uuid, reading=reading, holder=None) for uuid in (UUID, "GPU-1"))
+    page = draw(snapshot([gpu(sharing="vgpu"), gpu(1)], vgpus=rows))
+    (part,) = page.one("section", id="readings").all("details")[:1]
+
+    assert part.one("summary").text == "vGPU A40-12Q vgpu-a"
+    assert "memory used 3.0 GiB" in part.text
+    assert "licensed no" in part.text
+    assert page.text.count("vGPU A40-12Q") == 1
+
+
+def test_the_page_of_an_amd_gpu_speaks_of_partitions_and_not_of_xids() -> None:
+    """MIG, XID errors and the instances of MIG are NVIDIA's."""
+    row = gpu(sharing="amd-partition", mig_enabled=True, mig=None)
+    row = replace(row, identity=replace(row.identity, vendor="amd"))
+    page = draw(snapshot([row], migs=[mig("amdgpu_xcp_0", profile="cpx_nps1")]))
+
+    assert "XID" not in page.one("section", id="events").text
+    assert "cut into partitions, but the driver does not list them" in page.text
+    assert page.one("section", id="readings").all("summary")[0].text == "partition 1 cpx_nps1 amdgpu_xcp_0"
 
 
 def test_what_a_gpu_does_not_give_tells_why() -> None:
@@ -178,3 +226,29 @@ def test_names_stay_text() -> None:
     )
 
     assert not draw(shown).all("img")
+
+
+def test_the_page_of_the_node_tells_the_faults_of_the_last_hour() -> None:
+    """The newest of each sort stands among the notices with its holders; tenants' own faults are notes."""
+    shown = snapshot(
+        [gpu(), gpu(1)],
+        events=(
+            xid(48, "", "old", at=NOW - 4000),
+            xid(79, "", "train-0", at=NOW - 300),
+            xid(31, "", "nb-1"),
+            xid(79, "", "a", "b", "c", "d"),
+            xid(162),
+        ),
+    )
+    page = node(shown)
+    rows = page.one("section", id="health").all("li")
+
+    assert [row.text.split(".")[0] for row in rows[:2]] == [
+        "XID 79 on GPU 0, 2 min ago",
+        "XID 31 on GPU 0, 2 min ago",
+    ]
+    assert "It was held by ml/a, ml/b, ml/c and 1 other." in rows[0].text
+    assert ["is-bad" in row.classes for row in rows[:2]] == [True, False]
+    assert "XID 48" not in page.text
+    assert "XID 162" not in page.text
+    assert "1 fault" in page.one(of="cards").text

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from exporter.formats_words import TIMES
 from exporter.model import DeviceKey, SliceCount
 from tests.web.views_reading import GIB, NOW, draw, gpu, holder, mig, scenario, snapshot
 
@@ -191,3 +192,16 @@ def test_idle_holders_say_for_how_long() -> None:
 
     assert "idle 2 h 0 min" in row.text
     assert looks(row.all("svg", of="bar")[0])[0] == "idle-memory"
+
+
+def test_a_vgpu_is_not_called_a_whole_gpu() -> None:
+    """Holders of vGPUs have vGPUs of a type, however many."""
+    resource = "nvidia.com/NVIDIA_A40-12Q"
+    facts = {"sharing": "vgpu", "resource": resource, "compute_entitled": None}
+    row = gpu(sharing="vgpu", slices=(SliceCount(resource, 4, 3),))
+    page = draw(snapshot([row], [holder("vm-a", **facts), holder("vm-b", slices=2, **facts)]))
+
+    slices = [line.all("td")[3].text for line in page.one("section", id="holders").one("tbody").all("tr")]
+    assert slices == ["vGPU A40-12Q", f"2 {TIMES} vGPU A40-12Q"]
+    assert page.all("p", of="caption")[0].text.startswith("vGPUs · 3 of 4 held")
+    assert "whole GPU" not in page.text

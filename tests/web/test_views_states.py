@@ -61,6 +61,15 @@ def test_without_the_kubelet_holders_are_not_known() -> None:
     assert card(page, "Slices").one(of="figure").text == UNKNOWN
 
 
+def test_a_kubelet_that_answers_is_not_blamed() -> None:
+    """Where the driver does not list what a GPU is cut into, holders are not known for that reason."""
+    row = gpu(holders=None, sharing="amd-partition", mig_enabled=True, mig=None)
+    page = draw(snapshot([row], node={"allocations_read_at": NOW}))
+
+    assert "the kubelet has not answered" not in page.text.lower()
+    assert "what the GPUs are cut into is not known" in page.one("section", id="holders").text
+
+
 def test_old_allocations_carry_their_age() -> None:
     """Holders of a kubelet that fell silent are said to be those of then."""
     page = draw(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from exporter.hardware.amd.files import Files, properties
+from exporter.hardware.amd.metrics import is_of_processor
 from exporter.model import GpuIdentity
 
 # A connector is a card's name with more behind it (card0-DP-1).
@@ -13,6 +14,7 @@ RENDER = re.compile(r"renderD([0-9]{1,9})")
 PCI_ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])")
 UNIQUE_ID = re.compile(r"[0-9a-f]{1,16}")
 VENDOR, DRIVER = "0x1002", "amdgpu"
+NVIDIA, DISPLAY = "0x10de", "0x03"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +37,9 @@ class Card:
 
     @property
     def location(self) -> tuple[int, int]:
-        """The PCI domain and, in one number, bus, device and function, as KFD counts them."""
-        domain, bus, device, function = (int(part, 16) for part in re.split(r"[:.]", self.address))
-        return domain, bus << 8 | device << 3 | function
+        """The PCI domain and, in one number, bus and device, as KFD counts them."""
+        domain, bus, device, _ = (int(part, 16) for part in re.split(r"[:.]", self.address))
+        return domain, bus << 8 | device << 3
 
 
 def find_cards(files: Files, sys_root: Path) -> list[Card]:
@@ -50,6 +52,13 @@ def find_cards(files: Files, sys_root: Path) -> list[Card]:
         if card is not None:
             cards.append(card)
     return cards
+
+
+def has_nvidia(files: Files, sys_root: Path) -> bool:
+    """Whether a GPU of NVIDIA's sits in this node too, under whatever driver."""
+    folder = sys_root / "bus/pci/devices"
+    theirs = (folder / name for name in files.names(folder) if files.text(folder / name / "vendor") == NVIDIA)
+    return any((files.text(path / "class") or "").startswith(DISPLAY) for path in theirs)
 
 
 def identify(files: Files, card: Card, architecture: str | None) -> GpuIdentity:
@@ -90,4 +99,9 @@ def render_minor(files: Files, path: Path) -> int | None:
 
 
 def _model(files: Files, card: Card) -> str:
-    return files.text(card.path / "product_name") or f"AMD {files.text(card.path / 'device') or 'GPU'}"
+    """Name the board, by its number where it does not tell; processors may have graphics of their own."""
+    told = files.text(card.path / "product_name")
+    part = files.text(card.path / "device") or "GPU"
+    if told is None and is_of_processor(files.content(card.path / "gpu_metrics")):
+        return f"AMD integrated graphics {part}"
+    return told or f"AMD {part}"

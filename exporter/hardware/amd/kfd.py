@@ -29,8 +29,13 @@ class Kfd:
     machine_pids: bool = False
 
     def of_card(self, card: Card) -> tuple[Node, ...]:
-        """Return the nodes of one GPU: one, or as many as it is cut into; none where KFD does not know it."""
-        return self.nodes.get(card.location, ())
+        """Return the nodes of one GPU: one, or as many as it is cut into; none where KFD does not know it.
+
+        Of several GPUs that are functions of one device, each has its own render node and unique id.
+        """
+        nodes = self.nodes.get(card.location, ())
+        own = {node.unique_id for node in nodes if node.render_minor == card.render_minor}
+        return tuple(node for node in nodes if node.unique_id in own) if own else nodes
 
 
 class KfdReader:

@@ -2,12 +2,15 @@
 
 Its first four bytes tell its size, format and content version. The layouts are those of the kernel's
 ``kgd_pp_interface.h`` under the ABI of 64-bit machines; a table of any other version or size is not read.
-The kernel fills a table with ones before it writes what it knows, so a field of all ones says nothing.
+Version 1.9 describes itself. The kernel fills a table with ones before it writes what it knows, so a field of
+all ones says nothing.
 """
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from exporter.hardware.amd.attributes import read_attributes
 
 HEADER = struct.Struct("<HBB")
 U16, U32, U64 = "H", "I", "Q"
@@ -39,8 +42,9 @@ class Layout:
 class Metrics:
     """What a table says: percent, degrees Celsius, watts, and 2^-16 joules since the driver was loaded.
 
-    ``partitions`` is how busy each partition is, None for one that is not metered. ``energy_unit_told``:
-    the version states what energy is counted in.
+    ``partitions`` is how busy each partition is, None for one that is not metered; ``dies`` is how busy the
+    dies are that are shared out among them, where the table tells that instead. ``energy_unit_told``: the
+    version states what energy is counted in.
     """
 
     activity: int | None = None
@@ -52,7 +56,16 @@ class Metrics:
     energy: int | None = None
     pcie_replays: int | None = None
     partitions: tuple[int | None, ...] = ()
+    dies: tuple[int, ...] = ()
     energy_unit_told: bool = False
+
+    def busy(self, partitions: int | None) -> tuple[int | None, ...]:
+        """Return how busy each of so many partitions is; () where the table tells of another cut."""
+        if not self.dies or not partitions or len(self.dies) % partitions:
+            return self.partitions if len(self.partitions) == partitions else ()
+        each = len(self.dies) // partitions
+        parts = (self.dies[first : first + each] for first in range(0, len(self.dies), each))
+        return tuple(_mean(part) for part in parts)
 
     @property
     def energy_millijoules(self) -> int | None:
@@ -100,7 +113,25 @@ LAYOUTS: Mapping[tuple[int, int], Layout] = {
     ),
 }
 _FIRST_WITH_ENERGY_UNIT = (1, 4)
+_OF_PROCESSORS = (2, 3)
+# The first version that is a list of attributes, with the number of each that is read.
+_SELF_DESCRIBING = (1, 9)
+_ATTRIBUTES: Mapping[str, int] = {
+    "hotspot": 0,
+    "memory": 1,
+    "watts": 3,
+    "activity": 4,
+    "memory_activity": 5,
+    "energy": 7,
+    "pcie_replays": 25,
+}
+_DIES_BUSY = 40
 _BUSY = struct.Struct(f"<{MOST_DIES}{U32}")
+
+
+def is_of_processor(table: bytes | None) -> bool:
+    """Whether a table is of a format that only the graphics inside of processors have."""
+    return table is not None and len(table) >= HEADER.size and HEADER.unpack_from(table)[1] in _OF_PROCESSORS
 
 
 def parse(table: bytes | None) -> Metrics:
@@ -108,17 +139,36 @@ def parse(table: bytes | None) -> Metrics:
     if table is None or len(table) < HEADER.size:
         return Metrics()
     size, *version = HEADER.unpack_from(table)
+    if tuple(version) == _SELF_DESCRIBING:
+        return _described(table)
     layout = LAYOUTS.get((version[0], version[1]))
     if layout is None or size != layout.size or len(table) < size:
         return Metrics()
     values = {name: _value(table, *place) for name, place in layout.fields.items()}
-    for share in ("activity", "memory_activity"):
-        values[share] = _percent(values[share])
     return Metrics(
-        **values,
+        **_plausible(values),
         partitions=_partitions(table, layout.partitions),
+        dies=(),
         energy_unit_told=tuple(version) >= _FIRST_WITH_ENERGY_UNIT,
     )
+
+
+def _described(table: bytes) -> Metrics:
+    told = read_attributes(table)
+    values = {name: next(iter(told.get(number, ())), None) for name, number in _ATTRIBUTES.items()}
+    dies = _dies(told.get(_DIES_BUSY, ()))
+    return Metrics(**_plausible(values), partitions=(), dies=dies, energy_unit_told=True)
+
+
+def _dies(told: Sequence[int | None]) -> tuple[int, ...]:
+    """Return the dies without the room behind them; a gap among them would put each in another's place."""
+    busy = [value for value in map(_percent, told) if value is not None]
+    return tuple(busy) if busy == list(told[: len(busy)]) else ()
+
+
+def _plausible(values: Mapping[str, int | None]) -> dict[str, int | None]:
+    shares = {name: _percent(values[name]) for name in ("activity", "memory_activity")}
+    return {**values, **shares}
 
 
 def _value(table: bytes, offset: int, kind: str) -> int | None:
@@ -140,5 +190,8 @@ def _partitions(table: bytes, where: Partitions | None) -> tuple[int | None, ...
 
 def _busy(table: bytes, offset: int) -> int | None:
     """Return the mean over the dies of a partition; the room of those that it does not have is all ones."""
-    told = [value for value in _BUSY.unpack_from(table, offset) if value <= ALL_THE_TIME]
+    return _mean([value for value in _BUSY.unpack_from(table, offset) if value <= ALL_THE_TIME])
+
+
+def _mean(told: Sequence[int]) -> int | None:
     return round(sum(told) / len(told)) if told else None

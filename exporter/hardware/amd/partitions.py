@@ -43,7 +43,7 @@ def read_parts(files: Files, card: Card, kfd: Kfd, metrics: Metrics) -> Parts:
     cut = _Cut(card=card, kfd=kfd, profile=profile, units=_all_units(nodes) if kfd.complete else None)
     # Of a list with holes, only the table of metrics can tell how long it should be.
     slices = len(nodes) if kfd.complete else len(metrics.partitions) or None
-    busy = metrics.partitions if len(metrics.partitions) == slices else ()
+    busy = metrics.busy(slices)
     found = [cut.partition(node, usages[node.gpu_id], busy) for node in nodes]
     named = tuple(each for each in found if each is not None)
     complete = kfd.complete and len(named) == len(nodes)

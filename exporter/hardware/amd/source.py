@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from exporter.hardware.amd.cards import Card, find_cards
+from exporter.hardware.amd.cards import Card, find_cards, has_nvidia
 from exporter.hardware.amd.files import CardSlowError, Files
 from exporter.hardware.amd.gpu import CardReader
 from exporter.hardware.amd.kfd import Kfd, KfdReader
@@ -24,7 +24,8 @@ class AmdSource:
 
     ``sys_root`` and ``proc_root`` are where sysfs and the process table lie, ``boot_clock`` gives the boot
     clock in seconds that process start times are counted in, ``clock`` (seconds) dates the readings.
-    ``latest`` is the newest reading of every GPU, each with its own time.
+    ``latest`` is the newest reading of every GPU, each with its own time. ``beside_nvidia``: there are AMD
+    GPUs, and at least one of NVIDIA's was there when they were found.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class AmdSource:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.latest: HardwareReading | None = None
+        self.beside_nvidia = False
         self._sys_root = sys_root
         self._files = Files()
         self._kfd = KfdReader(self._files, sys_root, proc_root)
@@ -42,6 +44,7 @@ class AmdSource:
         self._worker = Worker("amd")
         self._driver = DriverInfo()
         self._slow: set[str] = set()
+        self._looked_beside = False
         self._number = 0
 
     async def read(self) -> HardwareReading:
@@ -59,13 +62,17 @@ class AmdSource:
         found: dict[str, GpuReading] = {}
         cards = find_cards(self._files, self._sys_root)
         if cards:
-            self._driver = DriverInfo(
-                driver_version=self._files.text(self._sys_root / "module/amdgpu/version")
-            )
+            self._read_node()
         for reading in self._all(cards):
             found[reading.identity.uuid] = reading
             self._publish(self._older() | found)
         return self._publish(found)
+
+    def _read_node(self) -> None:
+        self._driver = DriverInfo(driver_version=self._files.text(self._sys_root / "module/amdgpu/version"))
+        if not self._looked_beside:
+            self.beside_nvidia = has_nvidia(self._files, self._sys_root)
+            self._looked_beside = True
 
     def _all(self, cards: list[Card]) -> Iterator[GpuReading]:
         """Yield the reading of each card; one that kept the others waiting last time has its turn last."""

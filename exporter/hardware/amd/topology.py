@@ -10,21 +10,23 @@ from exporter.hardware.amd.files import Files, properties, to_number
 KFD = Path("class/kfd/kfd")
 # The heaps of a node that are frame buffer, visible to the host or not; others are caches and the like.
 FRAME_BUFFER = frozenset({"1", "2"})
-# The highest bits of a location tell the partitions of one GPU apart.
-PARTITION_SHIFT, ADDRESS_MASK = 28, 0xFFFF
+# The bits of a location: bus, device and function. The partitions of one GPU are told apart by the function,
+# which a GPU itself does not use; some kernels put their number into the highest bits.
+DEVICE_MASK, FUNCTION_MASK, PARTITION_SHIFT = 0xFFF8, 0x7, 28
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """Something that computes: its id for processes, where it sits, and how large it is.
 
-    ``location`` is PCI domain and bus, device and function; ``partition`` counts those of one GPU from 0.
-    ``memory`` is the frame buffer that is its own, in bytes.
+    ``location`` is PCI domain, and bus and device; ``partition`` counts those of one GPU from 0, which have
+    the GPU's ``unique_id`` in common. ``memory`` is the frame buffer that is its own, in bytes.
     """
 
     gpu_id: int
     location: tuple[int, int]
     partition: int
+    unique_id: int
     render_minor: int | None
     compute_units: int | None
     architecture: str | None
@@ -32,7 +34,7 @@ class Node:
 
 
 class Topology:
-    """The nodes by the GPU that they are of, read again when KFD says that its list is another one.
+    """The nodes by the place of their GPU, read again when KFD says that its list is another one.
 
     ``complete`` is False when some could not be read: a container may see the nodes of its own devices only.
     """
@@ -45,7 +47,7 @@ class Topology:
         self._nodes: Mapping[tuple[int, int], tuple[Node, ...]] = {}
 
     def read(self) -> Mapping[tuple[int, int], tuple[Node, ...]]:
-        """Return the nodes of each GPU, by its place on PCI, in the order of partitions."""
+        """Return the nodes at each place on PCI, in the order of partitions."""
         generation = self._files.number(self._root / "generation_id")
         if generation is None or generation != self._generation:
             failures = self._files.failures()
@@ -81,8 +83,9 @@ def _node(files: Files, path: Path) -> Node | None:
         return None
     return Node(
         gpu_id=gpu_id,
-        location=(told.get("domain") or 0, location & ADDRESS_MASK),
-        partition=location >> PARTITION_SHIFT,
+        location=(told.get("domain") or 0, location & DEVICE_MASK),
+        partition=location >> PARTITION_SHIFT | location & FUNCTION_MASK,
+        unique_id=told.get("unique_id") or 0,
         render_minor=told.get("drm_render_minor"),
         compute_units=_compute_units(told.get("simd_count"), told.get("simd_per_cu")),
         architecture=_architecture(told.get("gfx_target_version")),

@@ -230,6 +230,6 @@ def test_a_file_without_end_is_cut(tree: Tree) -> None:
 
 
 def test_the_place_of_a_card_as_kfd_counts_it() -> None:
-    """Bus, device and function are one number of sixteen bits."""
+    """Bus and device are the upper bits of sixteen; the function tells partitions apart."""
     card = Card(index=0, path=Path(), address="0001:c6:1f.3", render_minor=None)
-    assert card.location == (1, 0xC6FB)
+    assert card.location == (1, 0xC6F8)

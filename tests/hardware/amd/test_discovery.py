@@ -70,6 +70,14 @@ async def test_a_board_that_does_not_tell_its_name(
     assert (await tree.gpu()).identity.model == model
 
 
+@pytest.mark.parametrize(("form", "model"), [(1, "AMD 0x164e"), (2, "AMD integrated graphics 0x164e")])
+async def test_graphics_inside_of_a_processor(tree: Tree, form: int, model: str) -> None:
+    """They have a table of metrics of their own format, and are no board."""
+    table = bytes((128, 0, form, 1)) + b"\xff" * 124
+    tree.card(product_name=None, device="0x164e", gpu_metrics=table)
+    assert (await tree.gpu()).identity.model == model
+
+
 async def test_what_is_no_card_of_amd(tree: Tree) -> None:
     """Connectors, the console's card, an old driver, a card given to a virtual machine, and partitions."""
     tree.card(2)

@@ -8,6 +8,7 @@ from exporter.demo import amd_metrics
 from exporter.hardware.amd.metrics import LAYOUTS, Metrics, parse
 
 ALL_ONES = b"\xff"
+ONES = 0xFFFFFFFF
 
 
 def by_hand(version: tuple[int, int], size: int, *fields: tuple[int, str, int]) -> bytes:
@@ -89,7 +90,7 @@ def test_no_energy_at_all_is_not_known() -> None:
         b"",
         b"\x78\x00",
         by_hand((1, 0), 120),
-        by_hand((1, 9), 120),
+        by_hand((1, 10), 120),
         by_hand((2, 3), 120),
         by_hand((1, 3), 104),
         by_hand((1, 6), 328),
@@ -99,6 +100,78 @@ def test_no_energy_at_all_is_not_known() -> None:
 def test_an_unknown_table_says_nothing(table: bytes | None) -> None:
     """Another version, another size than its version has, or cut short."""
     assert parse(table) == Metrics()
+
+
+def entry(number: int, kind: str, *values: int) -> bytes:
+    """Lay an attribute of version 1.9 out: its description in 64 bits, then its values."""
+    described = "BbHhIiQq".index(kind) << 20 | number << 10 | len(values)
+    return struct.pack(f"<Q{len(values)}{kind}", described, *values)
+
+
+def described(*entries: bytes, count: int | None = None) -> bytes:
+    """Lay a whole table of version 1.9 out."""
+    body = b"".join(entries)
+    return struct.pack("<HBBi", 8 + len(body), 1, 9, len(entries) if count is None else count) + body
+
+
+MI300X = (
+    entry(0, "H", 66),
+    entry(1, "H", 61),
+    entry(2, "H", 0xFFFF),
+    entry(3, "H", 321),
+    entry(4, "H", 88),
+    entry(5, "H", 44),
+    entry(7, "Q", 1 << 33),
+    entry(33, "H", *[2100] * 8),
+    entry(25, "Q", 5),
+    entry(40, "I", 10, 30, 0, 0, 100, 99, 7, 8),
+)
+
+
+def test_a_table_that_describes_itself() -> None:
+    """From version 1.9 on each value says what it is; dies are told instead of partitions."""
+    found = parse(described(*MI300X))
+    assert (found.hotspot, found.memory, found.watts, found.energy) == (66, 61, 321, 1 << 33)
+    assert (found.activity, found.memory_activity, found.pcie_replays) == (88, 44, 5)
+    assert found.energy_millijoules == (1 << 33) * 1000 >> 16
+    assert found.busy(4) == (20, 0, 100, 8)
+    assert found.busy(8) == (10, 30, 0, 0, 100, 99, 7, 8)
+    assert found.busy(3) == found.busy(None) == ()
+
+
+@pytest.mark.parametrize(
+    ("told", "busy"),
+    [
+        ((5, 7, 0, 1, 2, 3, ONES, ONES), (6, 0, 2)),
+        ((5, ONES, 0, 1, 2, 3, ONES, ONES), ()),
+        ((ONES,) * 8, ()),
+    ],
+)
+def test_dies_that_a_gpu_does_not_have(told: tuple[int, ...], busy: tuple[int, ...]) -> None:
+    """There is room for eight dies; a gap among them would shift the others."""
+    assert parse(described(entry(40, "I", *told))).busy(3) == busy
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        described(*MI300X)[: 8 + 4 * 10 + 3],
+        described(*MI300X[:4], struct.pack("<Q", 9 << 20 | 4 << 10 | 1), entry(4, "H", 88)),
+        described(*MI300X[:4], count=1000),
+    ],
+)
+def test_a_list_is_read_as_far_as_it_can_be(behind: bytes) -> None:
+    """Cut short, of an unknown type, or with fewer entries than it says: what was before stands."""
+    found = parse(behind)
+    assert (found.hotspot, found.watts, found.activity, found.energy) == (66, 321, None, None)
+
+
+@pytest.mark.parametrize(
+    "table", [b"\x08\x00\x01\x09", described(), described(entry(0, "H")), described(count=-1)]
+)
+def test_an_empty_list_says_nothing(table: bytes) -> None:
+    """There is nothing to read in it, and nothing fails."""
+    assert parse(table) == Metrics(energy_unit_told=True)
 
 
 def test_too_many_partitions_are_not_believed() -> None:

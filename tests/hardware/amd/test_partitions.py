@@ -9,9 +9,13 @@ from exporter.model.readings import Memory
 from tests.hardware.amd.tree import GIB, GPU_ID, Tree, unreadable
 
 
-async def test_the_eight_partitions_of_an_mi300x(tree: Tree) -> None:
-    """The first is named by the card's address, each other by its own device; all are as large."""
-    tree.partitions(8)
+@pytest.mark.parametrize("shift", [0, 28])
+async def test_the_eight_partitions_of_an_mi300x(tree: Tree, shift: int) -> None:
+    """The first is named by the card's address, each other by its own device; all are as large.
+
+    Kernels tell them apart by the function number of their location, some by its highest bits.
+    """
+    tree.partitions(8, shift=shift)
     gpu = await tree.gpu()
     assert (gpu.mig_enabled, gpu.mig_slices, gpu.mig_complete) == (True, 8, True)
     assert (gpu.processes, gpu.process_utilization) == (None, None)
@@ -36,6 +40,24 @@ async def test_half_a_gpu(tree: Tree) -> None:
         ("amdgpu_xcp_21", "dpx_nps2", 152),
     ]
     assert gpu.mig[1].memory == Memory(total=96 * GIB, used=0, free=96 * GIB)
+
+
+async def test_functions_of_one_device_are_gpus_of_their_own(tree: Tree) -> None:
+    """Virtual functions share bus and device: each has its own node, and its own processes."""
+    for number, unique in enumerate((0xA, 0xB)):
+        event = f"DRIVER=amdgpu\nPCI_SLOT_NAME=0000:19:00.{number}"
+        tree.card(number, 128 + number, uevent=event, unique_id=f"{unique:016x}")
+        tree.node(
+            number + 1,
+            GPU_ID + number,
+            location_id=0x1900 | number,
+            drm_render_minor=128 + number,
+            unique_id=unique,
+        )
+    tree.process(7, GIB, 52, GPU_ID + 1)
+    first, second = (await tree.read()).gpus
+    assert (first.mig_enabled, first.processes) == (False, ())
+    assert (second.mig_enabled, second.process_utilization) == (False, {7: 50.0})
 
 
 async def test_one_partition_is_a_whole_gpu(tree: Tree) -> None:

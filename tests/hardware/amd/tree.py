@@ -116,8 +116,11 @@ class Tree:
             self.write(folder / f"stats_{gpu_id}/cu_occupancy", str(units))
         return folder
 
-    def partitions(self, count: int = 8, memory_mode: str = "NPS1") -> Path:
-        """Write an MI300X that is cut into so many partitions, of those devices that it has for eight."""
+    def partitions(self, count: int = 8, memory_mode: str = "NPS1", shift: int = 0) -> Path:
+        """Write an MI300X that is cut into so many partitions, of those devices that it has for eight.
+
+        Their numbers stand in their locations from the bit ``shift`` on.
+        """
         modes = {1: "SPX", 2: "DPX", 4: "QPX", 8: "CPX"}
         device = self.card(
             current_compute_partition=modes[count],
@@ -131,8 +134,9 @@ class Tree:
                 192 * GIB // count,
                 simd_count=1216 // count,
                 gfx_target_version=90402,
-                location_id=0x1900 | place << 28,
+                location_id=0x1900 | place << shift,
                 drm_render_minor=128 + place,
+                unique_id=0xE3A8A1B2C3D4E5F6,
             )
         for place in range(7):
             (self.sys / f"devices/platform/amdgpu_xcp_{place + 21}/drm/renderD{129 + place}").mkdir(

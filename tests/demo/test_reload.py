@@ -1,0 +1,218 @@
+"""GPUs that are plugged in and out, and a driver that is loaded anew, as library and files show it."""
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pynvml
+import pytest
+
+from exporter.demo.nvml_gpm import pool_of
+from exporter.demo.present import present
+from exporter.demo.scenario import Scenario, dump, parse
+from exporter.demo.tree import Tree
+from tests.demo.making import Bench, code_of, gpu, made, pod
+
+Put = Callable[..., Bench]
+DRIVER = "sys/bus/pci/drivers/nvidia"
+RELOAD = {"kind": "driver_reload", "at": 10, "for": 10}
+
+
+def absent(place: int, at: float, seconds: float) -> dict[str, object]:
+    """Let a GPU be unplugged for a while."""
+    return {"kind": "gpu_absent", "gpu": place, "at": at, "for": seconds}
+
+
+def listed() -> list[str]:
+    """Return the uuids of the GPUs by index, or the name of the error in the place of one."""
+    return [_uuid(index) for index in range(pynvml.nvmlDeviceGetCount())]
+
+
+def _uuid(index: int) -> str:
+    try:
+        return str(pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(index)))
+    except pynvml.NVMLError as error:
+        return type(error).__name__
+
+
+def reopen() -> None:
+    """Shut the library down and initialise it again."""
+    pynvml.nvmlShutdown()
+    pynvml.nvmlInit()
+
+
+def test_a_gpu_that_goes_is_lost_until_the_library_is_opened_anew(bench: Put):
+    """It keeps its place and answers that it is lost, even when it is back; a new opening counts what is."""
+    node = bench(made(gpus=[gpu(count=2)], faults=[absent(0, 10, 10)]))
+    a, b = (board.uuid for board in node.scenario.gpus)
+    handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+    node.step(10)
+    assert listed() == ["NVMLError_GpuIsLost", b]
+    lost = pynvml.NVML_ERROR_GPU_IS_LOST
+    assert code_of(pynvml.nvmlDeviceGetPowerUsage, handle) == lost
+    assert code_of(pynvml.nvmlDeviceGetHandleByUUID, a) == lost
+    assert pynvml.nvmlDeviceGetIndex(pynvml.nvmlDeviceGetHandleByIndex(1)) == 1
+    node.step(20)
+    assert listed() == ["NVMLError_GpuIsLost", b]
+    reopen()
+    assert listed() == [a, b]
+
+
+def test_without_a_gpu_the_others_move_up_when_the_library_is_opened(bench: Put):
+    """The index of a GPU is its place among those that are there."""
+    node = bench(made(gpus=[gpu(count=2)], faults=[absent(0, 10, 10)]))
+    node.step(10)
+    reopen()
+    assert listed() == [node.scenario.gpus[1].uuid]
+    assert pynvml.nvmlDeviceGetIndex(pynvml.nvmlDeviceGetHandleByIndex(0)) == 0
+
+
+def test_a_gpu_that_comes_is_not_listed_before_the_library_is_opened_anew(bench: Put):
+    """Who has the library open goes on with the GPUs of that time."""
+    node = bench(made(gpus=[gpu(count=2)], faults=[absent(1, 0, 10)]))
+    a, b = (board.uuid for board in node.scenario.gpus)
+    node.step(10)
+    assert listed() == [a]
+    assert code_of(pynvml.nvmlDeviceGetHandleByUUID, b) == pynvml.NVML_ERROR_NOT_FOUND
+    reopen()
+    assert listed() == [a, b]
+
+
+def test_what_counts_begins_anew_with_a_gpu_that_is_plugged_in_again(bench: Put):
+    """Its energy is that since it came back; that of its neighbour goes on."""
+    node = bench(made(gpus=[gpu(count=2)], faults=[absent(0, 10, 10)]))
+    for t in (5, 10, 20, 21):
+        node.step(t)
+    reopen()
+    energy = [
+        pynvml.nvmlDeviceGetTotalEnergyConsumption(pynvml.nvmlDeviceGetHandleByIndex(index))
+        for index in range(2)
+    ]
+    assert energy == [20_000, 21 * 20_000]
+
+
+def test_while_the_driver_is_away_nothing_answers(bench: Put):
+    """An open library is as good as shut, and none can be opened; what it lent can be given back."""
+    node = bench(made(gpus=[gpu(architecture=9)], faults=[RELOAD]))
+    handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+    sample, events = pynvml.nvmlGpmSampleAlloc(), pynvml.nvmlEventSetCreate()
+    node.step(10)
+    for call, arguments in (
+        (pynvml.nvmlDeviceGetCount, ()),
+        (pynvml.nvmlDeviceGetPowerUsage, (handle,)),
+        (pynvml.nvmlSystemGetDriverVersion, ()),
+        (pynvml.nvmlEventSetWait_v2, (events, 0)),
+        (pynvml.nvmlGpmSampleGet, (handle, sample)),
+    ):
+        assert code_of(call, *arguments) == pynvml.NVML_ERROR_UNINITIALIZED
+    pynvml.nvmlGpmSampleFree(sample)
+    pynvml.nvmlEventSetFree(events)
+    pynvml.nvmlShutdown()
+    assert (node.nvml.opened, pool_of(node.nvml).live, len(node.nvml.events)) == (0, 0, 0)
+    assert code_of(pynvml.nvmlInit) == pynvml.NVML_ERROR_DRIVER_NOT_LOADED
+    node.step(20)
+    pynvml.nvmlInit()
+    assert pynvml.nvmlDeviceGetCount() == 1
+
+
+def test_a_library_that_was_open_before_a_reload_stays_useless_after_it(bench: Put):
+    """Only opening it anew helps; sets of events that were made before hear of nothing any more."""
+    node = bench(made(faults=[RELOAD, {"kind": "xid", "at": 20, "device": "{gpu:0}", "xid": 79}]))
+    events = pynvml.nvmlEventSetCreate()
+    pynvml.nvmlDeviceRegisterEvents(pynvml.nvmlDeviceGetHandleByIndex(0), 0x8, events)
+    node.step(10)
+    node.step(20)
+    assert code_of(pynvml.nvmlDeviceGetCount) == pynvml.NVML_ERROR_UNINITIALIZED
+    assert node.nvml.events.settle(0)
+    reopen()
+    assert pynvml.nvmlDeviceGetCount() == 1
+
+
+def test_what_counts_begins_anew_with_the_driver(bench: Put):
+    """The energy of a GPU is that since its driver was loaded."""
+    node = bench(made(faults=[RELOAD]))
+    for t in (8, 10, 19, 20, 22):
+        node.step(t)
+    reopen()
+    handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+    assert pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) == 3 * 20_000
+
+
+def test_a_slow_start_blocks_who_starts_it_and_nobody_else(bench: Put):
+    """Opening the driver may be made to take its time."""
+    hang = {"kind": "nvml_hang", "function": "nvmlInitWithFlags", "seconds": 0.1}
+    node = bench(made(faults=[hang]), opened=False)
+    thread = threading.Thread(target=pynvml.nvmlInit)
+    began = time.monotonic()
+    thread.start()
+    node.step(1)
+    thread.join(5)
+    assert time.monotonic() - began >= 0.1
+    assert node.nvml.opened == 1
+
+
+def busy(*faults: dict[str, object]) -> Scenario:
+    """Make a node of two GPUs with a process each."""
+    pods = [pod(f"p{n}", {"pid": 100 + n, "device": f"{{gpu:{n}}}"}) for n in range(2)]
+    return made(gpus=[gpu(count=2)], pods=pods, faults=list(faults))
+
+
+@pytest.mark.parametrize(("fault", "ended"), [(absent(0, 10, 10), {100}), (RELOAD, {100, 101})])
+def test_what_runs_on_a_gpu_ends_with_it_and_is_started_again(fault: dict[str, object], ended: set[int]):
+    """After it the process is younger; the pod was there all along."""
+    scenario = busy(fault)
+    assert {running.process.pid for running in present(scenario, 10).running} == {100, 101} - ended
+    assert len(present(scenario, 10).pods) == 2
+    born = {running.process.pid: running.born for running in present(scenario, 25).running}
+    assert {pid for pid, when in born.items() if when == 20} == ended
+    assert parse(dump(scenario)) == scenario
+
+
+def bound(root: Path) -> list[str] | None:
+    """Return the PCI addresses that the driver is bound to, None without a driver."""
+    folder = root / DRIVER
+    return sorted(path.name for path in folder.iterdir()) if folder.exists() else None
+
+
+def test_the_files_show_which_gpus_the_driver_is_bound_to(tmp_path: Path):
+    """A link for each GPU that is plugged in, spelled as in sysfs, which leads to its device."""
+    boards = [gpu(pci_bus_id="00000000:07:00.0"), gpu(pci_bus_id="00000001:0F:00.0")]
+    scenario = made(gpus=boards, faults=[absent(1, 10, 10)])
+    tree = Tree(scenario, tmp_path, booted=0, uptime=30)
+    tree.create()
+    seen = []
+    for t in (0, 10, 20):
+        tree.step(present(scenario, t))
+        seen.append(bound(tmp_path))
+    both = ["0000:07:00.0", "0001:0f:00.0"]
+    assert seen == [both, both[:1], both]
+    assert os.path.realpath(tmp_path / DRIVER / both[1]) == str(tmp_path / "sys/devices/pci0001:00" / both[1])
+
+
+def test_the_files_of_a_driver_go_and_come_with_it(tmp_path: Path):
+    """While it is not loaded neither its version nor its devices can be found."""
+    scenario = made(faults=[RELOAD])
+    tree = Tree(scenario, tmp_path, booted=0, uptime=30)
+    tree.create()
+    version = tmp_path / "sys/module/nvidia/version"
+    seen = []
+    for t in (0, 10, 11, 20):
+        tree.step(present(scenario, t))
+        seen.append((version.exists(), bound(tmp_path) is not None))
+    assert seen == [(True, True), (False, False), (False, False), (True, True)]
+
+
+def test_events_settle_when_they_were_taken_and_dealt_with(bench: Put):
+    """That is so once whoever took the last one is back for more."""
+    node = bench(made(faults=[{"kind": "xid", "at": 10, "device": "{gpu:0}", "xid": 31}]))
+    events = pynvml.nvmlEventSetCreate()
+    pynvml.nvmlDeviceRegisterEvents(pynvml.nvmlDeviceGetHandleByIndex(0), 0x8, events)
+    assert node.nvml.events.settle(0)
+    node.step(10)
+    assert not node.nvml.events.settle(0)
+    pynvml.nvmlEventSetWait_v2(events, 0)
+    assert not node.nvml.events.settle(0)
+    assert code_of(pynvml.nvmlEventSetWait_v2, events, 0) == pynvml.NVML_ERROR_TIMEOUT
+    assert node.nvml.events.settle(0)

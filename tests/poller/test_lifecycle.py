@@ -1,0 +1,408 @@
+"""What befalls a driver and its GPUs while the exporter runs: what the page keeps, and how it comes back."""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pynvml
+import pytest
+from aiohttp import ClientSession
+
+from exporter.demo.node import FakeNode
+from exporter.demo.nvml_event_sets import Happening
+from exporter.demo.nvml_gpm import pool_of
+from exporter.demo.scenario import Scenario
+from exporter.exposition import Exposition, Format
+from exporter.model import Snapshot
+from exporter.poller import Poller
+from exporter.settings import ListenAddress
+from exporter.sources import Sources
+from exporter.web import Server, make_app
+from exporter.web.pages import Pages
+from tests.demo.making import gpu, instance, made, pod
+from tests.golden.page import Page
+from tests.poller.bench import QUICK, failing, health, holders, polled, rows, running, settings_of, until
+
+FAULT, OVER = 10, 20
+XID = 0x8
+INIT, WAIT = "nvmlInitWithFlags", "nvmlEventSetWait_v2"
+# What stays of a GPU that does not answer, beside who it is and whatever has been counted: who holds it.
+LASTING = {
+    "gpuslice_gpu_up",
+    "gpuslice_gpu_events_watched",
+    "gpuslice_gpu_xid_last_timestamp_seconds",
+    "gpuslice_gpu_holders",
+    "gpuslice_gpu_slices",
+    "gpuslice_gpu_slices_allocated",
+    "gpuslice_container_slices",
+    "gpuslice_container_compute_entitled_ratio",
+    "gpuslice_container_last_active_timestamp_seconds",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """Faults, which GPUs of two they take down, and what is said: by the collector, and as liveness."""
+
+    faults: tuple[dict[str, Any], ...]
+    down: set[int]
+    reason: str = ""
+    restart: str = ""
+
+
+def nvml_error(code: str, **where: str) -> dict[str, Any]:
+    """Let calls fail from FAULT to OVER."""
+    return {"kind": "nvml_error", "at": FAULT, "for": OVER - FAULT, "code": code, **where}
+
+
+RELOAD = {"kind": "driver_reload", "at": FAULT, "for": OVER - FAULT}
+SITUATIONS = {
+    "a lost GPU": Situation(faults=(nvml_error("GPU_IS_LOST", device="{gpu:1}"),), down={1}),
+    "a GPU that must be reset": Situation(faults=(nvml_error("RESET_REQUIRED", device="{gpu:1}"),), down={1}),
+    "a GPU of unknown errors": Situation(faults=(nvml_error("UNKNOWN", device="{gpu:1}"),), down={1}),
+    "a driver that is loaded anew": Situation(faults=(RELOAD,), down={0, 1}, reason="Uninitialized"),
+    "a driver that was upgraded": Situation(
+        faults=(RELOAD, nvml_error("LIB_RM_VERSION_MISMATCH", function="nvmlDeviceGetCount_v2")),
+        down={0, 1},
+        reason="LibRmVersionMismatch",
+        restart="it must be restarted",
+    ),
+    "device nodes that were revoked": Situation(
+        faults=tuple(nvml_error("UNKNOWN", device=f"{{gpu:{place}}}") for place in range(2)),
+        down={0, 1},
+        reason="Unknown",
+        restart="restart the pod",
+    ),
+}
+each_situation = pytest.mark.parametrize("situation", SITUATIONS.values(), ids=SITUATIONS)
+
+
+def node_of(*faults: dict[str, Any], gpus: int = 2, **changes: Any) -> Scenario:
+    """Return Hoppers, which have a profiling meter, each held by a pod whose process works at 40 %."""
+    process = {"memory": "1 GiB", "load": {"high": 40}}
+    return made(
+        gpus=[gpu(count=gpus, architecture=9, memory_total="80 GiB")],
+        pods=[pod(f"p{n}", process, devices={"nvidia.com/gpu": [f"{{gpu:{n}}}"]}) for n in range(gpus)],
+        offers=[{"resource": "nvidia.com/gpu", "of": "gpus"}],
+        faults=list(faults),
+        **changes,
+    )
+
+
+def page_of(snapshot: Snapshot) -> Page:
+    """Return the page that is made of a snapshot."""
+    return Page(Exposition().page(snapshot).body(Format.TEXT).decode())
+
+
+def ups(snapshot: Snapshot) -> list[bool]:
+    """Return which GPUs on the page are up, in the order of their places in the scenario."""
+    page = page_of(snapshot)
+    return [bool(page.value("gpuslice_gpu_up", uuid=row.identity.uuid)) for row in snapshot.gpus]
+
+
+def told_of(snapshot: Snapshot, uuid: str) -> set[str]:
+    """Name what the page says of a GPU and its holders, but for what identifies them and what is counted."""
+    told = {name for name, labels, _ in page_of(snapshot).samples if labels.get("uuid") == uuid}
+    return {name for name in told if not name.endswith(("_info", "_total"))}
+
+
+def xids(snapshot: Snapshot) -> dict[str, float]:
+    """Return the XID errors that occurred, by code."""
+    series = page_of(snapshot).series("gpuslice_gpu_xid_errors_total")
+    return {labels["xid"]: count for labels, count in series if count}
+
+
+def happen(node: FakeNode, xid: int) -> None:
+    """Let the first GPU report an XID."""
+    address = node.nvml.board.gpus[0].address
+    node.nvml.events.happen(Happening(device=address, type=XID, data=xid))
+
+
+def assert_all_given_back(node: FakeNode) -> None:
+    """Expect the library to be shut down, with all that it lent, and nobody to have used what was gone."""
+    assert node.nvml.opened == 0
+    assert (pool_of(node.nvml).live, pool_of(node.nvml).misuses) == (0, [])
+    assert (len(node.nvml.events), node.nvml.events.misuse) == (0, {})
+
+
+async def liveness(poller: Poller) -> tuple[int, str]:
+    """Ask whether the process should be restarted."""
+    pages = Pages(lambda: poller.snapshot, Exposition())
+    server = Server(make_app(pages, lambda: poller.restart_reason), ListenAddress("127.0.0.1", 0))
+    url = await server.start()
+    try:
+        async with ClientSession() as session, session.get(f"{url}-/healthy") as answer:
+            return answer.status, await answer.text()
+    finally:
+        await server.stop()
+
+
+@each_situation
+async def test_who_holds_what_stays_and_nothing_that_was_read_does(situation: Situation):
+    """Of a GPU that is down its identity, holders and counts are told at once; a healthy one is as before."""
+    async with polled(node_of(*situation.faults), **QUICK) as (node, poller):
+        before = await poller.poll()
+        await node.step(FAULT)
+        during = await poller.poll()
+        assert ups(during) == [place not in situation.down for place in range(2)]
+        assert holders(during) == {"p0", "p1"}
+        assert during.node.unresolved == {}
+        for place, row in enumerate(during.gpus):
+            told, earlier = (told_of(each, row.identity.uuid) for each in (during, before))
+            if place in situation.down:
+                assert "gpuslice_gpu_holders" in told <= LASTING
+                assert rows(during, f"p{place}")[0].compute_entitled == 1
+            else:
+                assert told >= earlier
+                assert rows(during, f"p{place}")[0].compute_used == 0.4
+        if situation.down == {0, 1}:
+            # The driver is not heard of: neither its versions nor its count.
+            assert (during.node.driver, during.node.gpu_count) == (None, None)
+
+
+@each_situation
+async def test_what_is_wrong_is_named_and_a_restart_asked_for_only_where_it_helps(situation: Situation):
+    """The collector fails with the driver's reason, and liveness only for mismatch and revoked nodes."""
+    async with polled(node_of(*situation.faults), **QUICK) as (node, poller):
+        await poller.poll()
+        await node.step(FAULT)
+        snapshot = await poller.poll()
+        assert failing(snapshot) == ({"nvml"} if situation.reason else set())
+        assert set(health(snapshot, "nvml").errors) == ({situation.reason} if situation.reason else set())
+        status, text = await liveness(poller)
+        assert status == (503 if situation.restart else 200)
+        assert situation.restart in text
+        assert situation.restart in health(snapshot, "nvml").message
+
+
+@each_situation
+async def test_the_first_poll_after_it_finds_all_well(situation: Situation):
+    """Nothing has to be restarted or waited for; sums go on, and what was lent is given back in pairs."""
+    async with polled(node_of(*situation.faults), **QUICK) as (node, poller):
+        await poller.poll()
+        before = await poller.poll()
+        for _ in range(3):
+            await node.step(FAULT)
+            during = await poller.poll()
+            assert node.nvml.opened <= 1
+        await node.step(OVER)
+        after = await poller.poll()
+        assert node.nvml.opened == 1
+        assert (ups(after), failing(after)) == ([True, True], set())
+        assert poller.restart_reason is None
+        assert (await liveness(poller))[0] == 200
+        for name in ("p0", "p1"):
+            sums = [rows(each, name)[0].totals for each in (before, during, after)]
+            assert [each.first_seen for each in sums] == [sums[0].first_seen] * 3
+            for figure in ("entitled_gpu_seconds", "used_gpu_seconds", "energy_joules"):
+                values = [getattr(each, figure) for each in sums]
+                assert values == sorted(values)
+    assert_all_given_back(node)
+
+
+async def test_counts_of_xids_survive_a_reload_of_the_driver():
+    """They stand while the driver is away, and the next one is added to them."""
+    async with polled(node_of(RELOAD), **QUICK) as (node, poller):
+        await poller.poll()
+        happen(node, 79)
+        assert node.nvml.events.settle(5)
+        assert xids(await poller.poll()) == {"79": 1}
+        await node.step(FAULT)
+        away = await poller.poll()
+        assert (xids(away), [row.watched for row in away.gpus]) == ({"79": 1}, [False, False])
+        await node.step(OVER)
+        await poller.poll()
+        happen(node, 79)
+        assert node.nvml.events.settle(5)
+        assert xids(await poller.poll()) == {"79": 2}
+    assert_all_given_back(node)
+
+
+def absent(place: int, at: float, seconds: float) -> dict[str, Any]:
+    """Let a GPU be unplugged for a while."""
+    return {"kind": "gpu_absent", "gpu": place, "at": at, "for": seconds}
+
+
+async def test_a_gpu_that_is_unplugged_leaves_the_page():
+    """It is not lost but gone, with its rows and at the next poll; whoever held it is counted unresolved."""
+    async with polled(node_of(absent(0, FAULT, 10)), **QUICK) as (node, poller):
+        await poller.poll()
+        gone, stays = (board.uuid for board in node.scenario.gpus)
+        await node.step(FAULT)
+        for _ in range(2):
+            snapshot = await poller.poll()
+            assert [(row.identity.uuid, row.identity.index) for row in snapshot.gpus] == [(stays, 0)]
+            assert (ups(snapshot), failing(snapshot)) == ([True], set())
+            assert told_of(snapshot, gone) == set()
+            assert snapshot.node.gpu_count == 1
+            assert snapshot.node.unresolved == {"nvidia.com/gpu": 1}
+            assert rows(snapshot, "p1")[0].compute_used == 0.4
+        opened = node.nvml.calls[INIT, ""]
+        await node.step(OVER)
+        back = await poller.poll()
+        assert [row.identity.uuid for row in back.gpus] == [gone, stays]
+        assert (ups(back), back.node.unresolved) == ([True, True], {})
+        assert (opened, node.nvml.calls[INIT, ""]) == (2, 3)
+    assert_all_given_back(node)
+
+
+async def test_a_gpu_that_is_plugged_in_appears_with_the_next_poll():
+    """The driver is opened anew for it, once, and what holds it is resolved."""
+    async with polled(node_of(absent(1, 0, FAULT)), **QUICK) as (node, poller):
+        first = await poller.poll()
+        assert (ups(first), first.node.unresolved) == ([True], {"nvidia.com/gpu": 1})
+        await node.step(FAULT)
+        for _ in range(2):
+            snapshot = await poller.poll()
+            assert (ups(snapshot), snapshot.node.unresolved) == ([True, True], {})
+            assert rows(snapshot, "p1")[0].slices == 1
+        assert node.nvml.calls[INIT, ""] == 2
+
+
+async def test_a_gpu_that_does_not_come_back_with_the_driver_is_gone():
+    """What is unplugged while the driver is away has left when that is back, and is no lost GPU."""
+    async with polled(node_of(RELOAD, absent(0, FAULT + 2, 100)), **QUICK) as (node, poller):
+        await poller.poll()
+        await node.step(FAULT)
+        assert ups(await poller.poll()) == [False, False]
+        await node.step(FAULT + 2)
+        assert ups(await poller.poll()) == [False, False]
+        await node.step(OVER)
+        assert ups(await poller.poll()) == [True]
+
+
+async def test_a_slow_start_of_the_driver_holds_up_nothing():
+    """While it takes half a minute polls go on, it is not begun a second time, and then all is there."""
+    hang = {"kind": "nvml_hang", "function": INIT, "for": 30}
+    async with polled(node_of(hang), deadline=0.1, **QUICK) as (node, poller):
+        for _ in range(5):
+            began = time.monotonic()
+            snapshot = await poller.poll()
+            assert time.monotonic() - began < 1
+            assert (failing(snapshot), set(health(snapshot, "nvml").errors)) == ({"nvml"}, {"deadline"})
+            assert (snapshot.gpus, snapshot.node.gpu_count) == ((), None)
+            assert poller.restart_reason is None
+        assert node.nvml.calls[INIT, ""] == 1
+        await node.step(30)
+        async with running(poller):
+            await until(lambda: not failing(poller.snapshot), within=5)
+        assert ups(poller.snapshot) == [True, True]
+        assert node.nvml.calls[INIT, ""] == 1
+    assert_all_given_back(node)
+
+
+async def test_an_xid_makes_a_poll_at_once_that_finds_nobody_idle():
+    """The page has it within a second, whatever the interval; use is not 0 for want of new samples."""
+    async with polled(node_of(), poll_interval=5.0) as (node, poller):
+        await poller.first()
+        used = [row.compute_used for row in poller.snapshot.containers]
+        async with running(poller):
+            happen(node, 43)
+            assert await until(lambda: xids(poller.snapshot) == {"43": 1}, within=5) < 1
+        assert [row.compute_used for row in poller.snapshot.containers] == used == [0.4, 0.4]
+
+
+async def test_a_gpu_that_is_cut_anew_is_seen_at_once():
+    """The event of its new layout makes a poll, which has the new devices and not the old."""
+    layout = {"kind": "mig_layout", "at": FAULT, "gpu": 0, "instances": [instance(3, 2)]}
+    cut = gpu(architecture=9, mig={"instances": [instance(1, 0), instance(2, 1)]})
+    async with polled(made(gpus=[cut], faults=[layout]), poll_interval=5.0) as (node, poller):
+        await poller.first()
+        async with running(poller):
+            await node.step(FAULT)
+            recut = until(lambda: [row.reading.gi for row in poller.snapshot.migs] == [3], within=5)
+            assert await recut < 1
+    assert_all_given_back(node)
+
+
+@asynccontextmanager
+async def releasable(scenario: Scenario, **changes: Any) -> AsyncIterator[tuple[FakeNode, Poller, Sources]]:
+    """Start a node and a poller, with the sources that can be told to give the driver up."""
+    async with FakeNode(scenario, clock=lambda: 0.0) as node:
+        settings = settings_of(node, **changes)
+        sources = Sources(settings, node.nvml)
+        poller = Poller(settings, sources)
+        try:
+            yield node, poller, sources
+        finally:
+            node.nvml.release()
+            await poller.close()
+            pynvml.nvmlLib = None
+            pynvml._nvmlGetFunctionPointer_cache.clear()
+
+
+def is_released(poller: Poller) -> bool:
+    """Whether the page says that the driver is given up."""
+    return page_of(poller.snapshot).value("gpuslice_nvml_released") == 1
+
+
+async def test_in_a_release_window_the_driver_is_shut_down_and_holders_stay():
+    """Within a second it is given up with all that it lent, asked no more, and taken again afterwards."""
+    async with releasable(node_of(), poll_interval=5.0) as (node, poller, sources):
+        await poller.first()
+        async with running(poller):
+            happen(node, 79)
+            await until(lambda: xids(poller.snapshot) == {"79": 1}, within=5)
+            sources.release.give_up()
+            assert await until(lambda: is_released(poller), within=5) < 1
+            assert_all_given_back(node)
+            calls = node.nvml.total_calls
+            away = await poller.poll()
+            assert node.nvml.total_calls == calls
+            assert (ups(away), holders(away), xids(away)) == ([False, False], {"p0", "p1"}, {"79": 1})
+            for row in away.gpus:
+                assert told_of(away, row.identity.uuid) <= LASTING
+            assert set(health(away, "nvml").errors) == {"Released"}
+            assert health(away, "nvml").message == "the driver is given up, because SIGUSR1 was received"
+            assert poller.restart_reason is None
+            sources.release.take_again()
+            assert await until(lambda: not is_released(poller), within=5) < 1
+            assert (ups(poller.snapshot), failing(poller.snapshot)) == ([True, True], set())
+            assert (node.nvml.opened, xids(poller.snapshot)) == (1, {"79": 1})
+    assert_all_given_back(node)
+
+
+async def test_in_a_window_that_is_open_at_the_start_the_driver_is_never_opened(tmp_path: Path):
+    """A pod that is started while a GPU is being reset does not get in the way."""
+    file = tmp_path / "release"
+    file.touch()
+    async with releasable(node_of(), poll_interval=0.1, release_file=file) as (node, poller, _):
+        await poller.first()
+        async with running(poller):
+            await until(lambda: poller.snapshot.sequence >= 3, within=5)
+            assert (node.nvml.total_calls, poller.snapshot.gpus) == (0, ())
+            assert is_released(poller)
+            file.unlink()
+            await until(lambda: not is_released(poller), within=5)
+            assert ups(poller.snapshot) == [True, True]
+
+
+async def test_a_gpu_that_is_unplugged_in_a_release_window_is_gone_after_it():
+    """In the window it is shown as what it was; who opens the driver again sees that it is not there."""
+    async with releasable(node_of(absent(0, FAULT, 100)), **QUICK) as (node, poller, sources):
+        await poller.poll()
+        sources.release.give_up()
+        await node.step(FAULT)
+        assert ups(await poller.poll()) == [False, False]
+        sources.release.take_again()
+        assert ups(await poller.poll()) == [True]
+
+
+async def test_a_driver_that_hangs_is_not_said_to_be_given_up():
+    """As long as a call into it does not return it stays open, and who wants it must not think otherwise."""
+    hang = {"kind": "nvml_hang", "function": WAIT}
+    async with releasable(node_of(hang), **QUICK) as (node, poller, sources):
+        await poller.poll()
+        await until(lambda: node.nvml.calls[WAIT, ""] == 1, within=5)
+        sources.release.give_up()
+        snapshot = await poller.poll()
+        assert (is_released(poller), node.nvml.opened) == (False, 1)
+        assert set(health(snapshot, "nvml").errors) == {"NotReleased"}
+        assert ups(snapshot) == [False, False]
+        node.nvml.release()
+        async with running(poller):
+            await until(lambda: is_released(poller), within=5)
+        assert_all_given_back(node)

@@ -1,0 +1,49 @@
+"""A node with GPUs of two vendors: one driver that hangs or is not there says nothing about the other's."""
+
+import asyncio
+from dataclasses import replace
+
+from exporter.demo import catalog
+from exporter.demo.scenario import Scenario
+from exporter.demo.schema_faults import NvmlError, NvmlHang
+from tests.demo.making import gpu, made
+from tests.poller.bench import QUICK, failing, polled
+
+
+def mixed(*faults: NvmlError | NvmlHang) -> Scenario:
+    """Return a node with two GPUs of NVIDIA and two of AMD."""
+    return replace(made(gpus=[gpu(count=2)]), amd=catalog.load("mi210").amd, faults=faults)
+
+
+async def test_two_drivers_count_together():
+    """The count is that of both, the versions are NVIDIA's."""
+    async with polled(mixed(), **QUICK) as (_, poller):
+        node = (await poller.poll()).node
+        assert node.gpu_count == 4
+        assert node.driver.nvml_version is not None
+
+
+async def test_a_hung_driver_leaves_the_count_unknown_and_the_other_gpus_alone():
+    """Half of the GPUs is no count of all, and the version of AMD's driver is not that of NVIDIA's."""
+    hang = NvmlHang(kind="nvml_hang", at=10, for_=10)
+    async with polled(mixed(hang), deadline=0.2, **QUICK) as (node, poller):
+        await poller.poll()
+        await node.step(10)
+        await asyncio.sleep(QUICK["stale_after"])
+        snapshot = await poller.poll()
+        assert failing(snapshot) == {"nvml"}
+        assert (snapshot.node.gpu_count, snapshot.node.driver) == (None, None)
+        up = {(row.identity.vendor, row.reading.up) for row in snapshot.gpus}
+        assert up == {("nvidia", False), ("amd", True)}
+
+
+async def test_a_driver_that_is_not_there_is_not_missed_for_what_failed_before():
+    """A node of AMD alone counts its GPUs; that NVIDIA's library once failed otherwise is the past."""
+    slow = NvmlError(kind="nvml_error", for_=10, function="nvmlInitWithFlags", code="UNKNOWN")
+    absent = NvmlError(kind="nvml_error", at=10, function="nvmlInitWithFlags", code="DRIVER_NOT_LOADED")
+    async with polled(replace(catalog.load("mi210"), faults=(slow, absent)), **QUICK) as (node, poller):
+        assert failing(await poller.poll()) == {"nvml"}
+        await node.step(10)
+        snapshot = await poller.poll()
+        assert failing(snapshot) == set()
+        assert snapshot.node.gpu_count == 2
