@@ -93,7 +93,7 @@ class Assembly:
             node=replace(self._node(found, workloads), unresolved=holdings.unresolved),
             gpus=self._gpu_rows(attribution.gpus, found),
             migs=attribution.migs,
-            vgpus=vgpu_rows(found.gpus, found.allocations),
+            vgpus=vgpu_rows(found.gpus, found.allocations, found.host_devices),
             containers=attribution.containers,
             events=self._events,
             collectors=tuple(collectors),

@@ -26,7 +26,8 @@ class Collector(Generic[T]):
 
     ``deadline`` is in seconds. An exception of ``read`` may carry a ``reason`` (a short stable word);
     others are counted by the name of their type. ``value`` is the last good answer, ``age`` its age;
-    ``failure`` is the reason of the last read, "" if it succeeded.
+    ``failure`` is the reason of the last read, "" if it succeeded. ``tells``: it logs its failures at once;
+    otherwise ``tell`` does.
     """
 
     def __init__(
@@ -35,6 +36,8 @@ class Collector(Generic[T]):
         read: Callable[[], Awaitable[T]],
         deadline: float,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        tells: bool = True,
     ) -> None:
         self.name = name
         self.value: T | None = None
@@ -42,6 +45,7 @@ class Collector(Generic[T]):
         self._read = read
         self._deadline = deadline
         self._clock = clock
+        self._tells = tells
         self._task: asyncio.Task[T] | None = None
         self._started = 0.0
         self._succeeded_at: float | None = None
@@ -118,9 +122,6 @@ class Collector(Generic[T]):
     def _fail(self, reason: str, message: str) -> None:
         self._errors[reason] += 1
         self.failure = reason
-        if not self._failing:
-            self._failing = True
-            log.warning("%s: %s", self.name, message)
         self._health = CollectorHealth(
             name=self.name,
             success=False,
@@ -129,6 +130,14 @@ class Collector(Generic[T]):
             errors=dict(self._errors),
             message=message,
         )
+        if self._tells:
+            self.tell()
+
+    def tell(self) -> None:
+        """Log a failure, once until it is over."""
+        if self.failure and not self._failing:
+            self._failing = True
+            log.warning("%s: %s", self.name, self._health.message)
 
 
 def _reason(error: BaseException) -> str:

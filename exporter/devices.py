@@ -34,7 +34,8 @@ class Devices:
         self._sources = sources
         self._stale_after = stale_after
         self._clock = clock
-        self._nvml: Collector[HardwareReading] = Collector("nvml", sources.nvml.read, deadline)
+        # That there is no driver is no news on a node that only has GPUs of AMD's.
+        self._nvml: Collector[HardwareReading] = Collector("nvml", sources.nvml.read, deadline, tells=False)
         self._amd: Collector[HardwareReading] = Collector("amd", sources.amd.read, deadline)
         self._dcgm: Collector[DcgmReading] | None = (
             None if sources.dcgm is None else Collector("dcgm", sources.dcgm.read, deadline)
@@ -43,6 +44,8 @@ class Devices:
     async def collect(self) -> None:
         """Read every source once."""
         await asyncio.gather(*(collector.collect() for collector in self._collectors()))
+        if self._concerns(self._nvml):
+            self._nvml.tell()
 
     async def cancel(self) -> None:
         """Stop waiting for reads that are still under way."""

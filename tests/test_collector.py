@@ -329,3 +329,21 @@ async def test_a_read_that_was_cancelled_by_others_is_a_failure():
     collector = Collector("thing", cancelled, DEADLINE)
     await collector.collect()
     assert collector.health.errors == {"cancelled": 1}
+
+
+async def test_a_collector_that_does_not_tell_is_told_for(caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever knows whether it matters logs the failure, once."""
+    source = Source()
+    source.answer = LabelledError("no driver")
+    collector = Collector("thing", source.read, DEADLINE, tells=False)
+    await collector.collect()
+    assert not caplog.records
+    collector.tell()
+    collector.tell()
+    await collector.collect()
+    collector.tell()
+    assert [record.getMessage() for record in caplog.records] == ["thing: no driver"]
+    source.answer = "well"
+    await collector.collect()
+    collector.tell()
+    assert len(caplog.records) == 1

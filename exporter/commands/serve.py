@@ -67,7 +67,7 @@ async def _poll(poller: Poller) -> None:
 def _tell_first(poller: Poller) -> None:
     snapshot = poller.snapshot
     log.info(
-        "polling every %g s: %d GPUs, %d MIG devices, %d containers",
+        "polling every %g s: %d GPUs, %d MIG devices or partitions, %d containers",
         poller.settings.poll_interval,
         len(snapshot.gpus),
         len(snapshot.migs),

@@ -12,6 +12,7 @@ import aiohttp
 
 from exporter.dcgm_scrape.errors import DcgmError
 from exporter.dcgm_scrape.page import DcgmReading, read_page
+from exporter.dcgm_scrape.resolver import WorkerResolver
 from exporter.worker import Worker
 
 log = logging.getLogger(__name__)
@@ -37,6 +38,7 @@ class DcgmScrape:
         self._stale_after = stale_after
         self._wall = wall
         self._worker = Worker("dcgm")
+        self._names = Worker("dcgm-names")
         self._unreadable = 0
 
     async def read(self) -> DcgmReading:
@@ -50,14 +52,17 @@ class DcgmScrape:
         return reading
 
     def close(self) -> None:
-        """Let the thread end."""
+        """Let the threads end."""
         self._worker.stop()
+        self._names.stop()
 
     async def _fetch(self) -> tuple[bytes, bool]:
         """Return the page as it came, and whether it is compressed."""
         # Unpacked below, where the size of what comes out can be bounded.
         session = aiohttp.ClientSession(
-            timeout=aiohttp.ClientTimeout(total=self._timeout), auto_decompress=False
+            connector=aiohttp.TCPConnector(resolver=WorkerResolver(self._names)),
+            timeout=aiohttp.ClientTimeout(total=self._timeout),
+            auto_decompress=False,
         )
         try:
             async with session, session.get(self._url, headers=_HEADERS, allow_redirects=False) as answer:

@@ -54,12 +54,12 @@ def enter(found: Found, into: Path, value: Any) -> None:
 
 def number(answer: int) -> int | None:
     """Keep a count or an amount of 32 bits."""
-    return answer if answer >= 0 and answer != NOTHING else None
+    return answer if 0 <= answer < NOTHING else None
 
 
 def long_number(answer: int) -> int | None:
     """Keep a count or an amount of 64 bits."""
-    return answer if answer >= 0 and answer != NOTHING_LONG else None
+    return answer if 0 <= answer < NOTHING_LONG else None
 
 
 def percent(answer: int) -> int | None:

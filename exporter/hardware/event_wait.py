@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,8 @@ END_SECONDS = 1.0
 BURST = 100
 REST_SECONDS = 0.01
 TIMEOUT = 10
+# A wait that takes so long does not come back with what occurs meanwhile.
+HUNG_SECONDS = 5.0
 
 
 class EventWait:
@@ -32,13 +35,15 @@ class EventWait:
         self.code: int | None = None
         self._turn = turn
         self._told = threading.Event()
+        self._asked = time.monotonic()
         # As a daemon it cannot keep the program from ending, should the driver not let it return.
         self._thread = threading.Thread(target=self._run, name="nvml-events", daemon=True)
 
     @property
     def waits(self) -> bool:
         """Whether events that occur now are going to be noticed."""
-        return self._thread.is_alive() and not self.failure and not self._told.is_set()
+        hangs = time.monotonic() - self._asked > HUNG_SECONDS
+        return self._thread.is_alive() and not (hangs or self.failure or self._told.is_set())
 
     def begin(self) -> None:
         """Begin to wait, unless it has begun."""
@@ -79,6 +84,7 @@ class EventWait:
                 self._told.wait(REST_SECONDS)
 
     def _next(self) -> Any:
+        self._asked = time.monotonic()
         try:
             return pynvml.nvmlEventSetWait_v2(self.event_set, SLICE_MILLISECONDS)
         except pynvml.NVMLError as error:

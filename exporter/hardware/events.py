@@ -53,6 +53,8 @@ REGISTER = "nvmlDeviceRegisterEvents"
 WAKING = frozenset({"xid", "mig_config", "gpu_unavailable"})
 WAKE_SECONDS = 1.0
 NO_INSTANCE = 0xFFFFFFFF
+# What the driver calls an XID that it does not know; there is none beyond it.
+UNKNOWN_XID = 999
 
 Layout = Mapping[tuple[int, int], str]
 
@@ -192,7 +194,7 @@ class EventWatcher:
         kind = KINDS.get(data.eventType, "other")
         of_xid = kind == KINDS[XID]
         mig_uuid = self._mig(uuid, data.gpuInstanceId, data.computeInstanceId) if of_xid else ""
-        xid = int(data.eventData) if of_xid else None
+        xid = min(int(data.eventData), UNKNOWN_XID) if of_xid else None
         self.log.note(DeviceEvent(at=time.time(), uuid=uuid, kind=kind, mig_uuid=mig_uuid, xid=xid))
         if kind == KINDS[MIG_CONFIG]:
             # The ids may be those of other devices now, until a sweep has seen which.

@@ -18,6 +18,7 @@ MEMBERS = {DOUBLE: "dVal", 1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: 
 SENTINELS = {"uiVal": NOTHING, "ulVal": NOTHING_LONG, "ullVal": NOTHING_LONG}
 # What a driver answers that refuses the call for one of the fields in it.
 REFUSED: tuple[()] = ()
+REFUSAL = "InvalidArgument"
 # What an answer says of a field that this GPU or its driver does not have.
 LACKING = UNSUPPORTED | {INVALID_ARGUMENT}
 
@@ -82,7 +83,8 @@ def _field(calls: Calls, uuid: str, row: FieldRow) -> Field | None:
 def _ask(calls: Calls, uuid: str, handle: Any, requests: list[Request]) -> Iterable[tuple[Request, Any]]:
     """Answer with an entry of the driver for each request, None for a field that it refuses.
 
-    A driver that refuses them together is asked one by one. Where the call fails there are no answers.
+    A driver that refuses them together is asked one by one. Where the call fails there are no answers, nor
+    where each of several is refused: then it is not the fields that the driver has something against.
     """
     if not requests:
         return ()
@@ -97,7 +99,12 @@ def _ask(calls: Calls, uuid: str, handle: Any, requests: list[Request]) -> Itera
         return zip(requests, entries, strict=True)
     if len(requests) == 1:
         return [(requests[0], None)]
-    return [answer for request in requests for answer in _ask(calls, uuid, handle, [request])]
+    answers = [answer for request in requests for answer in _ask(calls, uuid, handle, [request])]
+    if any(entry is not None for _, entry in answers):
+        return answers
+    with calls.shared(uuid, groups):
+        calls.count(uuid, FIELDS, REFUSAL)
+    return ()
 
 
 def _add_cost(calls: Calls, groups: Iterable[str], entries: Iterable[Any]) -> None:

@@ -172,7 +172,8 @@ class GpmReader:
             # The older sample stays: the next window is longer, and no less true.
             return None
         seeded = meter.taken is not None
-        meter.turn(now)
+        # The driver may have taken its time: the window begins when it was done at the latest.
+        meter.turn(self._clock())
         meter.profile = self._ask(calls, device, meter, ids) if seeded else None
         return meter.profile
 

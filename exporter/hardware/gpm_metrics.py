@@ -82,10 +82,10 @@ METRICS: Mapping[int, Metric] = MappingProxyType(
         **{number: Metric("bytes_total", name, 1) for number, name in BYTES.items()},
     }
 )
-# The links are the whole GPU's; frame buffer and video engines belong to a GPU instance, so that of compute
-# instances that share one, none has them alone.
+# The links are the whole GPU's, and it is not told what cycles are counted for a part of it; frame buffer and
+# video engines belong to a GPU instance, so that of compute instances that share one, none has them alone.
 OF_GPU = tuple(METRICS)
-OF_GPU_INSTANCE = tuple(n for n, metric in METRICS.items() if metric.kind in ("active", "engines", "cycles"))
+OF_GPU_INSTANCE = tuple(n for n, metric in METRICS.items() if metric.kind in ("active", "engines"))
 OF_COMPUTE_INSTANCE = tuple(
     n for n in OF_GPU_INSTANCE if METRICS[n].kind != "engines" and METRICS[n].name != "dram"
 )

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from exporter.hardware.answers import number
 from exporter.hardware.calls import CORE, Calls
 from exporter.model import GpuIdentity
 
@@ -26,7 +27,7 @@ def identify(calls: Calls, handle: Any, uuid: str, index: int) -> GpuIdentity:
     return GpuIdentity(
         uuid=uuid,
         index=index,
-        minor=calls.ask(uuid, "nvmlDeviceGetMinorNumber", handle),
+        minor=_minor(calls.ask(uuid, "nvmlDeviceGetMinorNumber", handle)),
         model=calls.ask(uuid, "nvmlDeviceGetName", handle) or "",
         pci_bus_id=bus_id(pci) if pci is not None else "",
         serial=calls.ask(uuid, "nvmlDeviceGetSerial", handle),
@@ -37,6 +38,10 @@ def identify(calls: Calls, handle: Any, uuid: str, index: int) -> GpuIdentity:
         gsp_firmware=calls.ask(uuid, "nvmlDeviceGetGspFirmwareVersion", handle),
         compute_capability=_capability(calls.ask(uuid, "nvmlDeviceGetCudaComputeCapability", handle)),
     )
+
+
+def _minor(answer: int | None) -> int | None:
+    return None if answer is None else number(answer)
 
 
 def _capability(answer: tuple[int, int] | None) -> str | None:

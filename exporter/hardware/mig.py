@@ -17,6 +17,8 @@ from exporter.model import MigReading
 
 PROFILE_MARK = " MIG "
 MEMORY_SLICES = {7: 8}
+# No GPU is cut into that many.
+MOST_SLICES = 64
 # Fields of the driver's attributes by engine.
 ENGINES = {
     "copy": "sharedCopyEngineCount",
@@ -25,6 +27,9 @@ ENGINES = {
     "jpeg": "sharedJpegCount",
     "ofa": "sharedOfaCount",
 }
+
+# Ids of a GPU instance and of a compute instance in it, and the uuid of the two.
+Place = tuple[int, int, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +90,13 @@ class MigReader:
         if mode[0] != 1:
             return Layout(enabled=False, pending=pending)
         slices = calls.ask(uuid, "nvmlDeviceGetMaxMigDeviceCount", handle)
-        if slices is None:
+        if slices is None or slices > MOST_SLICES:
             return Layout(enabled=True, devices=None, pending=pending)
-        found = [self._slot(calls, uuid, handle, slot) for slot in range(slices)]
-        devices = sorted((device for device in found if device is not None), key=lambda device: device[0])
+        slots = [self._slot(calls, uuid, handle, slot) for slot in range(slices)]
         # A slot that failed is not an empty one.
         complete = calls.failures() == failures
+        found = (_named(calls, place, device) for place, device in filter(None, slots))
+        devices = sorted(found, key=lambda device: device[0])
         return Layout(enabled=True, slices=slices, devices=tuple(devices), complete=complete, pending=pending)
 
     def read(self, calls: Calls, layout: Layout, gpu_memory: int | None) -> tuple[MigReading, ...] | None:
@@ -108,7 +114,7 @@ class MigReader:
         """Drop what was known of MIG devices that are gone."""
         self._facts = {mark: facts for mark, facts in self._facts.items() if mark in existing}
 
-    def _slot(self, calls: Calls, uuid: str, parent: Any, slot: int) -> tuple[Fingerprint, Any] | None:
+    def _slot(self, calls: Calls, uuid: str, parent: Any, slot: int) -> tuple[Place, Any] | None:
         handle = calls.ask(uuid, "nvmlDeviceGetMigDeviceHandleByIndex", parent, slot)
         if handle is None:
             return None
@@ -118,8 +124,7 @@ class MigReader:
         if not mig_uuid or gi is None or ci is None:
             return None
         calls.parents[mig_uuid] = uuid
-        name = calls.ask(mig_uuid, "nvmlDeviceGetName", handle) or ""
-        return Fingerprint(gi, ci, mig_uuid, name), handle
+        return (gi, ci, mig_uuid), handle
 
     def _read(
         self, calls: Calls, mark: Fingerprint, handle: Any, shared: bool, memory_slice: float | None
@@ -159,6 +164,11 @@ class MigReader:
         if attributes is not None:
             self._facts[mark] = facts
         return facts
+
+
+def _named(calls: Calls, place: Place, handle: Any) -> tuple[Fingerprint, Any]:
+    """Ask what a MIG device is called; one that does not say is there all the same."""
+    return Fingerprint(*place, calls.ask(place[2], "nvmlDeviceGetName", handle) or ""), handle
 
 
 def _engines(attributes: Any) -> dict[str, int]:

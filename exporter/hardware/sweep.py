@@ -20,6 +20,8 @@ LONGEST_REOPEN_SECONDS = 3600.0
 NODE = ""
 # A healthy GPU answers in milliseconds, one that is being initialised in some seconds.
 GPU_BUDGET_SECONDS = 5.0
+# No machine has that many. To look for as many as an answer that is garbage says would never end.
+MOST_GPUS = 1024
 
 
 class Sweeper:
@@ -128,7 +130,7 @@ class Sweeper:
 
     def _count(self) -> int:
         count: int | None = self.calls.ask("", "nvmlDeviceGetCount")
-        if count is None:
+        if count is None or count > MOST_GPUS:
             raise DriverError("NoCount", "the driver does not say how many GPUs it has")
         return count
 

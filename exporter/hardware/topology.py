@@ -18,7 +18,7 @@ NEAREST_NODE = 0
 TO_GPU, TO_SWITCH = 0, 2
 # In place of a bus address: a switch leads to every other GPU that is linked to one; or to no GPU at all.
 SWITCH, ELSEWHERE = "switch", "elsewhere"
-REMOTE_TYPE = "nvmlDeviceGetNvLinkRemoteDeviceType"
+REMOTE_TYPE, REMOTE_PCI = "nvmlDeviceGetNvLinkRemoteDeviceType", "nvmlDeviceGetNvLinkRemotePciInfo"
 
 
 @dataclass(slots=True)
@@ -30,6 +30,11 @@ class Seat:
     place: Topology | None = None
     links: dict[int, str] = field(default_factory=dict)
     active: frozenset[int] | None = None
+
+    @property
+    def unsure(self) -> bool:
+        """Whether it has NVLinks, and does not say which are active now, or where an active one leads."""
+        return bool(self.links) if self.active is None else not self.active <= self.links.keys()
 
     def to(self, remote: str) -> int:
         """Count the active links that lead to a bus address or to a switch."""
@@ -77,7 +82,11 @@ class TopologyReader:
             word = _way(calls, uuid, self._seats[uuid].handle, self._seats[other].handle)
             if word is not None:
                 self._pairs[pair] = word
-        return PeerLink(pcie=self._pairs.get(pair), nvlinks=_nvlinks(self._seats[uuid], self._seats[other]))
+        here, there = self._seats[uuid], self._seats[other]
+        if here.unsure or there.unsure:
+            # The way over PCIe would pass for the one that is used.
+            return PeerLink()
+        return PeerLink(pcie=self._pairs.get(pair), nvlinks=_nvlinks(here, there))
 
 
 def _way(calls: Calls, uuid: str, handle: Any, other: Any) -> str | None:
@@ -117,8 +126,10 @@ def _remote(calls: Calls, uuid: str, handle: Any, link: int) -> str | None:
     if kind not in {None, TO_GPU}:
         return SWITCH if kind == TO_SWITCH else ELSEWHERE
     # Where the kind is not told, the address of a GPU still tells a direct link.
-    pci = calls.ask(uuid, "nvmlDeviceGetNvLinkRemotePciInfo", handle, link)
-    return bus_id(pci).lower() if pci is not None else None
+    pci = calls.ask(uuid, REMOTE_PCI, handle, link)
+    if pci is not None:
+        return bus_id(pci).lower()
+    return None if calls.supports(uuid, REMOTE_PCI, link) else ELSEWHERE
 
 
 def _nvlinks(here: Seat, there: Seat) -> int | None:

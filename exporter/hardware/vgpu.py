@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from exporter.hardware.answers import sampled_percent
+from exporter.hardware.answers import long_number, sampled_percent
 from exporter.hardware.calls import Calls
 from exporter.hardware.samples import SampleReader
 from exporter.model import Licence, VgpuReading
@@ -103,7 +103,7 @@ class VgpuReader:
             type_name=kind.name,
             gi=gi,
             memory_total=kind.memory,
-            memory_used=calls.ask(uuid, "nvmlVgpuInstanceGetFbUsage", number),
+            memory_used=_bytes(calls.ask(uuid, "nvmlVgpuInstanceGetFbUsage", number)),
             licensed=_licensed(calls, uuid, number),
             **_shares(number, use if gi is None else None),
         )
@@ -117,7 +117,7 @@ class VgpuReader:
             return self._types[key]
         kind = VgpuType(
             calls.ask(uuid, "nvmlVgpuTypeGetName", key) or None,
-            calls.ask(uuid, "nvmlVgpuTypeGetFramebufferSize", key) or None,
+            _bytes(calls.ask(uuid, "nvmlVgpuTypeGetFramebufferSize", key)) or None,
         )
         if None not in (kind.name, kind.memory):
             self._types[key] = kind
@@ -128,6 +128,10 @@ class VgpuReader:
         for uuid in self._running.get(gpu, set()) - running:
             calls.forget_unsupported(uuid)
         self._running[gpu] = running
+
+
+def _bytes(answer: int | None) -> int | None:
+    return None if answer is None else long_number(answer)
 
 
 def _instance(answer: int | None) -> int | None:
@@ -152,11 +156,12 @@ def _licensed(calls: Calls, uuid: str, number: int) -> bool | None:
 
 
 def _shares(number: int, use: dict[int, Any] | None) -> dict[str, int | None]:
-    """Return the percentages of one vGPU: zero if only others ran; nothing meters one inside MIG."""
-    if use is None:
+    """Return the percentages of one vGPU; nothing meters one inside MIG.
+
+    The driver has a sample for each that runs, also for an idle one: without one nothing was seen.
+    """
+    if use is None or number not in use:
         return {}
-    if number not in use:
-        return dict.fromkeys(SHARES, 0)
     return {field: sampled_percent(getattr(use[number], name).uiVal) for field, name in SHARES.items()}
 
 

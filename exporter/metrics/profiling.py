@@ -130,13 +130,16 @@ def _profile(
             _value(profile, lambda found: found.engines, engine),
             group=GROUP,
         )
+
+
+def _cycles() -> Iterator[AnyFamily]:
     for cycles, (name, what) in CYCLES.items():
         yield Family(
-            f"gpuslice_{level}_{name}_cycles_total",
+            f"gpuslice_gpu_{name}_cycles_total",
             "counter",
-            level,
-            f"Cycles {what}, over all multiprocessors of the {of} since the machine started.",
-            _value(profile, lambda found: found.cycles, cycles),
+            "gpu",
+            f"Cycles {what}, over all multiprocessors of the GPU since the machine started.",
+            _value(_of_gpu, lambda found: found.cycles, cycles),
             group=GROUP,
         )
 
@@ -161,7 +164,7 @@ def _traffic() -> Iterator[AnyFamily]:
         )
 
 
-GPU_PROFILING: tuple[AnyFamily, ...] = (*_profile("gpu", "GPU", _of_gpu), *_traffic())
+GPU_PROFILING: tuple[AnyFamily, ...] = (*_profile("gpu", "GPU", _of_gpu), *_cycles(), *_traffic())
 """What profiling meters say of GPUs, and the traffic over their links."""
 
 MIG_PROFILING: tuple[AnyFamily, ...] = tuple(_profile("mig", "MIG device", lambda row: row.reading.profiling))

@@ -92,6 +92,8 @@ class NodeLabels:
                     with suppress(ExpiredError):
                         await self._follow(nodes)
                     await asyncio.sleep(self._first_pause)
+        except TimeoutError:
+            self._failed("the API server does not answer in time")
         except Exception as error:  # noqa: BLE001 - whatever a client meets, the exporter goes on without it
             self._failed(str(error) or repr(error))
 

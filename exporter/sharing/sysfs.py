@@ -1,7 +1,10 @@
 """What the kernel knows of device ids that no driver of a running GPU lists.
 
 A vGPU exists for the driver from when its virtual machine starts, as a mediated device of its GPU from
-before; a GPU that was passed through to a virtual machine is no longer the driver's at all.
+before; on newer hosts it is a virtual function of its GPU instead, which the driver does not name. A GPU that
+was passed through to a virtual machine is no longer the driver's at all.
+
+NVIDIA's plugin has UUIDs and PCI addresses for ids, KubeVirt itself the IOMMU groups that they are in.
 """
 
 import re
@@ -14,6 +17,8 @@ from exporter.model import Allocations
 PREFIX = "nvidia.com/"
 MDEV_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE)
+# Python refuses to read very long numbers, and no group has one.
+IOMMU_GROUP = re.compile(r"[0-9]{1,9}")
 NVIDIA = "0x10de"
 PASSED_THROUGH = frozenset({"vfio-pci", "nvgrace_gpu_vfio_pci"})
 
@@ -22,23 +27,24 @@ PASSED_THROUGH = frozenset({"vfio-pci", "nvgrace_gpu_vfio_pci"})
 class HostDevices:
     """Devices for virtual machines, by the kubelet's ids in lower case.
 
-    ``mdevs`` maps the UUID of a mediated device to the PCI address of its physical GPU, ``passed_through``
-    are the PCI addresses of NVIDIA devices that a virtual machine can have whole; addresses as sysfs spells
-    them: ``0000:3b:00.0``.
+    ``vgpus`` maps those of vGPUs to the PCI address of the physical GPU, as sysfs spells it:
+    ``0000:3b:00.0``; ``mdevs`` maps those that are IOMMU groups of mediated devices to the UUID of the
+    device. ``passed_through`` are NVIDIA devices that a virtual machine can have whole.
     """
 
+    vgpus: Mapping[str, str] = field(default_factory=dict)
     mdevs: Mapping[str, str] = field(default_factory=dict)
     passed_through: frozenset[str] = frozenset()
 
 
 def host_devices(sys_root: Path, allocations: Allocations | None) -> HostDevices:
     """Look up the ids that may be devices for virtual machines; without such ids, no file is read."""
-    ids = {device_id.lower() for device_id in _candidates(allocations)}
-    parents = {text: _parent(sys_root, text) for text in ids if MDEV_UUID.fullmatch(text)}
-    addresses = {text for text in ids if PCI_ADDRESS.fullmatch(text)}
+    named = {text: _named(sys_root, text) for text in {each.lower() for each in _candidates(allocations)}}
+    gpus = {text: _gpu(sys_root, device) for text, device in named.items() if device}
     return HostDevices(
-        mdevs={mdev: parent for mdev, parent in parents.items() if parent is not None},
-        passed_through=frozenset(text for text in addresses if _is_passed_through(sys_root, text)),
+        vgpus={text: gpu for text, gpu in gpus.items() if gpu is not None},
+        mdevs={text: each for text, each in named.items() if each != text and MDEV_UUID.fullmatch(each)},
+        passed_through=frozenset(text for text, device in named.items() if _is_whole(sys_root, device)),
     )
 
 
@@ -48,6 +54,38 @@ def _candidates(allocations: Allocations | None) -> set[str]:
     held = {each.device_id for each in allocations.allocated if each.resource.startswith(PREFIX)}
     offered = allocations.offered or ()
     return held | {each.device_id for each in offered if each.resource.startswith(PREFIX)}
+
+
+def _named(sys_root: Path, text: str) -> str:
+    """Return the device that an id names: itself, or the one in the IOMMU group; "" for any other id."""
+    if MDEV_UUID.fullmatch(text) or PCI_ADDRESS.fullmatch(text):
+        return text
+    if not IOMMU_GROUP.fullmatch(text):
+        return ""
+    try:
+        members = [
+            entry.name.lower() for entry in (sys_root / "kernel/iommu_groups" / text / "devices").iterdir()
+        ]
+    except OSError:
+        return ""
+    # A GPU may have its sound beside it, as the function behind its own.
+    return min(members, default="")
+
+
+def _gpu(sys_root: Path, device: str) -> str | None:
+    """Return the PCI address of the physical GPU of a vGPU, None for what is none."""
+    return _parent(sys_root, device) if MDEV_UUID.fullmatch(device) else _parent_of_function(sys_root, device)
+
+
+def _parent_of_function(sys_root: Path, address: str) -> str | None:
+    """Return the PCI address of the GPU of a virtual function that a type of vGPU has been made of."""
+    function = sys_root / "bus/pci/devices" / address
+    try:
+        made = (function / "nvidia/current_vgpu_type").read_text().strip() not in ("", "0")
+        gpu = (function / "physfn").resolve(strict=True)
+    except (OSError, RuntimeError, UnicodeDecodeError):
+        return None
+    return gpu.name.lower() if made and PCI_ADDRESS.fullmatch(gpu.name) else None
 
 
 def _parent(sys_root: Path, mdev: str) -> str | None:
@@ -62,8 +100,10 @@ def _parent(sys_root: Path, mdev: str) -> str | None:
     return gpu.name.lower() if PCI_ADDRESS.fullmatch(gpu.name) else None
 
 
-def _is_passed_through(sys_root: Path, address: str) -> bool:
-    """Tell a GPU from other devices: plugins of network cards have such ids under this name, too."""
+def _is_whole(sys_root: Path, address: str) -> bool:
+    """Tell a GPU that is passed through from others: network cards have such ids under this name, too."""
+    if not PCI_ADDRESS.fullmatch(address):
+        return False
     device = sys_root / "bus/pci/devices" / address
     try:
         vendor = (device / "vendor").read_text().strip()

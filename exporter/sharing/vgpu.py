@@ -1,10 +1,13 @@
-"""NVIDIA vGPU under KubeVirt: mediated devices of a GPU, given to virtual machines.
+"""NVIDIA vGPU under KubeVirt: mediated devices or virtual functions of a GPU, given to virtual machines.
 
 The resource is named after the type of the vGPU (``nvidia.com/NVIDIA_A40-12Q``), the ids are the UUIDs of
 mediated devices. While its machine runs, the driver lists a vGPU and meters it; before that, only the kernel
 knows on which GPU it will be. The frame buffer of a vGPU is its own. Its compute is not: how much it may
 take depends on the scheduler of the host and on who else runs, so that no share is stated, except where the
 vGPU has a GPU instance to itself.
+
+On newer hosts a vGPU is a virtual function of its GPU, and the ids are PCI addresses. The driver does not
+tell which of its vGPUs is which function: who holds it is known then, but not what it uses.
 
 A GPU that is passed through to a machine as a whole is not the driver's any more: that it is held is known,
 by whom too, but nothing of its use. It counts as unresolved.
@@ -49,7 +52,7 @@ class Vgpu:
         self, inventory: Inventory, allocations: Allocations | None, host: HostDevices | None = None
     ) -> None:
         self._host = host or HostDevices()
-        self._places = _places(inventory, self._host.mdevs)
+        self._places = _places(inventory, self._host)
         self._held: dict[tuple[str, ContainerRef], set[str]] = defaultdict(set)
         for held in allocations.allocated if allocations is not None else ():
             self._held[held.resource, held.holder].add(held.device_id.lower())
@@ -68,7 +71,8 @@ class Vgpu:
             return None
         if key in self._places:
             return Claim(self._places[key].device)
-        ours = MDEV_UUID.fullmatch(key) or key in self._host.passed_through
+        host = self._host
+        ours = MDEV_UUID.fullmatch(key) or key in host.passed_through or key in host.vgpus
         return Claim() if ours else None
 
     def sharing(
@@ -97,12 +101,16 @@ class Vgpu:
         )
 
 
-def vgpu_rows(gpus: Iterable[GpuReading], allocations: Allocations | None) -> tuple[VgpuRow, ...]:
+def vgpu_rows(
+    gpus: Iterable[GpuReading], allocations: Allocations | None, host: HostDevices | None = None
+) -> tuple[VgpuRow, ...]:
     """Return every vGPU that runs on this host, with the container that holds it.
 
-    A vGPU without a holder is that of a machine outside Kubernetes, or the kubelet does not answer.
+    A vGPU without a holder is that of a machine outside Kubernetes, or a virtual function, or the kubelet
+    does not answer.
     """
-    holders = _holders(allocations.allocated if allocations is not None else ())
+    names = host.mdevs if host is not None else {}
+    holders = _holders(allocations.allocated if allocations is not None else (), names)
     return tuple(
         VgpuRow(uuid=gpu.identity.uuid, reading=vgpu, holder=_holder(vgpu, holders))
         for gpu in sorted(gpus, key=lambda gpu: gpu.identity.index)
@@ -110,7 +118,7 @@ def vgpu_rows(gpus: Iterable[GpuReading], allocations: Allocations | None) -> tu
     )
 
 
-def _places(inventory: Inventory, mdevs: Mapping[str, str]) -> dict[str, Place]:
+def _places(inventory: Inventory, host: HostDevices) -> dict[str, Place]:
     """Find the device of every id, as the driver tells it or, before its machine runs, as the kernel does."""
     found: dict[str, list[Place]] = defaultdict(list)
     for device in inventory.devices:
@@ -122,11 +130,12 @@ def _places(inventory: Inventory, mdevs: Mapping[str, str]) -> dict[str, Place]:
     told = {name: places[0] for name, places in found.items() if len(places) == 1}
     by_address = {_address(each.gpu): each for each in inventory.devices if each.mig is None}
     waiting = {
-        mdev: Place(by_address[gpu], None)
-        for mdev, gpu in mdevs.items()
-        if gpu in by_address and mdev not in found
+        name: Place(by_address[gpu], None)
+        for name, gpu in host.vgpus.items()
+        if gpu in by_address and host.mdevs.get(name, name) not in found
     }
-    return told | waiting
+    running = {group: told[mdev] for group, mdev in host.mdevs.items() if mdev in told}
+    return told | waiting | running
 
 
 def _names(vgpu: VgpuReading) -> set[str]:
@@ -163,11 +172,12 @@ def _meter(vgpus: list[VgpuReading | None]) -> Meter:
     )
 
 
-def _holders(allocated: Iterable[Allocation]) -> dict[str, set[ContainerRef]]:
+def _holders(allocated: Iterable[Allocation], names: Mapping[str, str]) -> dict[str, set[ContainerRef]]:
     holders: dict[str, set[ContainerRef]] = defaultdict(set)
     for allocation in allocated:
         if allocation.resource.startswith(PREFIX):
-            holders[allocation.device_id.lower()].add(allocation.holder)
+            name = allocation.device_id.lower()
+            holders[names.get(name, name)].add(allocation.holder)
     return holders
 
 

@@ -32,7 +32,13 @@ class Panel:
 def notices(scene: Scene) -> list[Notice]:
     """Say what is wrong, the worst first."""
     said = chain(
-        _driver(scene), _lost(scene), _faults(scene), _kubelet(scene), _unresolved(scene), _use(scene)
+        _driver(scene),
+        _lost(scene),
+        _needs(scene),
+        _faults(scene),
+        _kubelet(scene),
+        _unresolved(scene),
+        _use(scene),
     )
     return [replace(notice, text=_sentence(notice.text)) for notice in said]
 
@@ -65,6 +71,26 @@ def _lost(scene: Scene) -> Iterator[Notice]:
             pods = dict.fromkeys(f"{row.holder.namespace}/{row.holder.pod}" for row in rows)
             held = f"It is held by {', '.join(pods)}." if pods else "No pod is known to hold it."
             yield Notice("bad", f"GPU {gpu.identity.index} does not answer", held)
+
+
+def _needs(scene: Scene) -> Iterator[Notice]:
+    """Say what GPUs that answer need before they can be relied on."""
+    for gpu in scene.snapshot.gpus:
+        reading = gpu.reading
+        if reading is None or not reading.up:
+            continue
+        name = f"GPU {gpu.identity.index}"
+        if reading.recovery_action not in (None, "none"):
+            action = reading.recovery_action.replace("_", " ")
+            yield Notice(
+                "bad", f"{name} asks for a recovery: {action}", "Drain it first. See its page for why."
+            )
+        if reading.repairs is not None and reading.repairs.row_remap_failure:
+            text = "A faulty row of its memory could not be replaced. The board is to be exchanged."
+            yield Notice("bad", f"{name} has no spare memory left", text)
+        elif reading.repairs is not None and reading.repairs.row_remap_pending:
+            text = "A faulty row of its memory is replaced when it is reset."
+            yield Notice("note", f"{name} waits for a reset", text)
 
 
 def _faults(scene: Scene) -> Iterator[Notice]:

@@ -12,6 +12,7 @@ from exporter.demo import catalog
 from exporter.demo.scenario import dump
 from exporter.demo.schema_faults import KubeletHang, NvmlHang
 from tests.commands.program import END_SECONDS, nothing_here, serving
+from tests.hardware.amd.tree import Tree
 
 
 def test_serving_a_machine_without_gpu_and_kubelet(tmp_path):
@@ -33,6 +34,21 @@ def test_serving_a_machine_without_gpu_and_kubelet(tmp_path):
     assert "Traceback" not in told
     assert f"serving {server.url}" in told
     assert "gpuslice-exporter demo" in told
+
+
+def test_a_node_of_amd_alone_does_not_ask_for_the_driver_of_nvidia(tmp_path):
+    """Neither its log nor its pages miss a driver that has nothing to drive here."""
+    Tree(tmp_path).partitions(8)
+    with serving("serve", *nothing_here(tmp_path)) as server:
+        wait_until_ready(server)
+        page = server.get("metrics")
+        assert "gpuslice_gpus 1" in page
+        assert 'collector="nvml"' not in page
+        server.end()
+    told = "\n".join(server.lines)
+    assert "8 MIG devices or partitions" in told
+    assert "libnvidia" not in told
+    assert "WARNING podresources" in told
 
 
 def wait_until_ready(server):

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import logging
+import threading
 
 import pytest
 from aiohttp import web
@@ -203,3 +204,37 @@ async def test_old_samples_are_left_out() -> None:
         scrape.close()
 
     assert reading.profiles["GPU-1", None].active == {"sm": 0.1, "fp64": 0.3}
+
+
+async def test_a_name_is_looked_up() -> None:
+    """A service is named, not numbered; its name leads to the same page."""
+    async with serving(BUSY) as url:
+        reading = await _read(url.replace("127.0.0.1", "localhost"))
+
+    assert reading.profiles
+
+
+async def test_a_name_that_is_not_known_is_told() -> None:
+    """The one who set the URL reads which host cannot be found."""
+    objection = await _objection("http://no-such-host.invalid:9400/metrics")
+
+    assert objection.reason == "unreachable"
+    assert "no-such-host.invalid" in str(objection)
+
+
+async def test_a_resolver_that_hangs_costs_no_thread_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deadline holds, and the thread that waits is none that the program waits for at its end."""
+    release = threading.Event()
+    waiting: list[threading.Thread] = []
+
+    def hang(*_: object, **__: object) -> list:
+        waiting.append(threading.current_thread())
+        release.wait(10)
+        return []
+
+    monkeypatch.setattr("socket.getaddrinfo", hang)
+    objection = await _objection("http://slow.invalid/metrics", timeout=0.1)
+    release.set()
+
+    assert objection.reason == "deadline"
+    assert [thread.daemon for thread in waiting] == [True]

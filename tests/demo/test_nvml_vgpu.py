@@ -190,7 +190,7 @@ async def _node(name: str) -> tuple[Any, dict[str, str], Any]:
         ids = [device.mdev_uuid for board in node.scenario.gpus for device in board.vgpus]
         kubelet = allocations(held("vm", *ids, resource="nvidia.com/NVIDIA_A40-12Q"))
         root = Path(asdict(node.paths)["sys_root"])
-        return node.truth(), dict(host_devices(root, kubelet).mdevs), node.scenario
+        return node.truth(), dict(host_devices(root, kubelet).vgpus), node.scenario
 
 
 def test_the_truth_of_a_host():

@@ -135,6 +135,32 @@ def test_a_wait_that_hangs_is_left_alone(
     assert watched.noted(1) == [("GPU-a", "", "xid", 13)]
 
 
+def test_a_wait_that_hangs_is_noticed_by_the_next_sweep(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is watched while it hangs, so that no zero stands for what may have occurred."""
+    monkeypatch.setattr(event_wait, "END_SECONDS", 0.01)
+    monkeypatch.setattr(event_wait, "HUNG_SECONDS", 0.01)
+    watched = watch(gpu("a"))
+    watched.driver.hang(WAIT)
+
+    def unwatched() -> bool:
+        watched.start()
+        return not watched.watched()
+
+    until(unwatched)
+    monkeypatch.undo()
+    watched.driver.recover()
+
+    def watched_again() -> bool:
+        watched.start()
+        return bool(watched.watched())
+
+    until(watched_again)
+    watched.happen(XID, 13)
+    assert watched.noted(1) == [("GPU-a", "", "xid", 13)]
+
+
 def test_stopping_what_was_never_started_is_done_at_once(watch: Watch) -> None:
     """A node without events has nothing to stop, and stopping twice is as once."""
     watched = watch(gpu("a", unsupported=["nvmlDeviceGetSupportedEventTypes"]))
@@ -181,6 +207,25 @@ def test_a_handle_that_was_never_registered_is_asked_for_its_name() -> None:
 
     assert [(each.uuid, each.xid) for each in watcher.log.snapshot()[2]] == [("GPU-other", 48), ("GPU-a", 13)]
     assert watcher.log.snapshot()[0] == {"GPU-a"}
+    assert watcher.stop()
+
+
+def test_an_xid_that_cannot_be_is_the_unknown_one() -> None:
+    """Garbage in the place of a code does not make a series of its own each time."""
+    codes = [2**64 - 1, 1000, 999, 79]
+
+    def wait(_set: Any, data: Any, _milliseconds: Any) -> int:
+        if not codes:
+            return pynvml.NVML_ERROR_TIMEOUT
+        data._obj.device = pynvml.cast(1, pynvml.c_nvmlDevice_t)
+        data._obj.eventType, data._obj.eventData = XID, codes.pop()
+        return 0
+
+    watcher = _library(wait)
+    watcher.start({"GPU-a": tiny.HANDLE})
+    until(lambda: len(watcher.log.snapshot()[2]) == 4)
+
+    assert [(each.xid, each.count) for each in watcher.log.snapshot()[1]] == [(79, 1), (999, 3)]
     assert watcher.stop()
 
 

@@ -28,6 +28,12 @@ def refused(sweeper: Sweeper) -> str:
     return caught.value.reason
 
 
+def test_a_count_that_cannot_be_is_none(two: Driver):
+    """Nobody looks for four billion GPUs."""
+    two.library.nvmlDeviceGetCount_v2 = tiny.writes(2**32 - 1)
+    assert refused(Sweeper(nvml(two.library))) == "NoCount"
+
+
 def test_a_call_without_permission_costs_its_reading_alone(two: Driver):
     """It is counted at every sweep, and asked again, since rights may be given later."""
     two.fail("NO_PERMISSION", POWER, "GPU-a")

@@ -96,6 +96,7 @@ def test_each_type_is_read_from_its_member(kind: int, value: float):
         (74, ULL, 2**64 - 1),
         (74, SLL, -1),
         (74, INT, -5),
+        (74, DOUBLE, 1e300),
         (197, UINT, 70),
         (198, ULL, 2**32 - 1),
         (82, UINT, 0),
@@ -295,6 +296,21 @@ def test_an_old_driver_that_refuses_them_together_is_asked_one_by_one_once():
     assert driver.asked[-1] == [POWER, TRAFFIC]
     assert len(driver.asked) == len(ROWS) + 2
     assert not calls.errors
+
+
+def test_a_driver_that_refuses_every_field_is_asked_for_all_again():
+    """It has something else against the call, which is a failure of each group, and passes."""
+    driver = Driver({}, strict=True)
+    calls = installed(nvmlDeviceGetFieldValues=driver)
+    reader = FieldReader()
+    assert read(calls, reader) == {}
+    assert calls.errors == {(GPU, FIELDS, "InvalidArgument"): 1}
+    assert calls.withheld(GPU) == dict.fromkeys({row.group for row in ROWS}, "InvalidArgument")
+    driver.told = {POWER: (UINT, 50_000), TRAFFIC: (ULL, MANY)}
+    assert read(calls, reader) == {
+        "power_parts_milliwatts": {"average": 50_000},
+        "traffic_bytes": {"pcie_transmit": MANY},
+    }
 
 
 @pytest.mark.parametrize("functions", [{}, {FIELDS: answers(NOT_SUPPORTED)}, {FIELDS: answers(13)}])

@@ -4,6 +4,7 @@ import pytest
 
 from exporter.hardware.sweep import Sweeper
 from exporter.model import GpuReading
+from tests.hardware import tiny
 from tests.hardware.making import LARGE, SMALL, Driver, gpu, nvml, process, refuse, sweep
 
 MODE = "nvmlDeviceGetMigMode"
@@ -93,6 +94,27 @@ def test_a_device_that_cannot_be_found_does_not_hide_its_neighbours(function: st
         assert layout(again(sweeper)) == (True, 7, ["MIG-small"], code == 3)
     failing.clear()
     assert layout(again(sweeper)) == (True, 7, ["MIG-large", "MIG-small"], True)
+
+
+@pytest.mark.parametrize("code", [4, 999])
+def test_a_device_without_a_name_is_there_all_the_same(code: int):
+    """All devices are told, so that nothing is withheld that needs to know them all."""
+    driver = Driver(gpu("a", SMALL, LARGE))
+    failing = {"MIG-large"}
+    refuse(driver, "nvmlDeviceGetName", code, failing)
+    sweeper = Sweeper(nvml(driver.library))
+    reading = again(sweeper)
+    assert layout(reading) == (True, 7, ["MIG-large", "MIG-small"], True)
+    assert [device.profile for device in reading.mig or ()] == [None, "1g.2gb"]
+    failing.clear()
+    assert [device.profile for device in again(sweeper).mig or ()] == ["3g.8gb", "1g.2gb"]
+
+
+def test_a_number_of_slots_that_cannot_be_is_unknown():
+    """Nobody asks for four billion slots one by one."""
+    driver = Driver(gpu("a", SMALL))
+    driver.library.nvmlDeviceGetMaxMigDeviceCount = tiny.writes(2**32 - 1)
+    assert layout(again(Sweeper(nvml(driver.library)))) == (True, None, None, False)
 
 
 @pytest.mark.parametrize("function", SLOT_CALLS)

@@ -148,13 +148,28 @@ def test_temperatures_that_cannot_be_are_dropped(driver: Driver, celsius: int, b
     assert only(driver).temperature_celsius == believed
 
 
-@pytest.mark.parametrize("figures", [{"total": 0}, {"total": 1000, "used": 1001}])
+@pytest.mark.parametrize(
+    "figures",
+    [
+        {"total": 0},
+        {"total": 1000, "used": 1001},
+        {"total": 1000, "free": 1001},
+        {"total": 1000, "reserved": 1001},
+        dict.fromkeys(("total", "used", "free", "reserved"), tiny.NOT_AVAILABLE),
+    ],
+)
 def test_memory_that_does_not_add_up_is_dropped(driver: Driver, figures: dict[str, int]):
     """A device without memory, or that uses more than it has, is a broken answer."""
     driver.library.nvmlDeviceGetMemoryInfo_v2 = tiny.fills(**figures)
     reading = only(driver)
     assert reading.memory is None
     assert reading.up
+
+
+def test_a_minor_that_is_not_available_is_unknown(driver: Driver):
+    """No device file has a sentinel for its number."""
+    driver.library.nvmlDeviceGetMinorNumber = tiny.writes(2**32 - 1)
+    assert only(driver).identity.minor is None
 
 
 def test_an_unknown_compute_mode_is_unknown(driver: Driver):

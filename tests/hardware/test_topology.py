@@ -163,6 +163,17 @@ def test_where_links_are_not_told_their_number_is_unknown():
     assert peers(read(calls, reader, 2, links(0))) == {"GPU-1": PeerLink(pcie="SYS", nvlinks=None)}
 
 
+def test_links_that_are_there_and_not_told_now_do_not_pass_for_pcie():
+    """While nobody says which links are active, the way to a peer is unknown, from both sides."""
+    wires = {(gpu, 0): (SWITCH_KIND, SWITCH_BUS) for gpu in (1, 2)}
+    calls, reader = Node({}, wires).installed(), TopologyReader()
+    read(calls, reader, 1, links(1))
+    assert peers(read(calls, reader, 2, links(1)))["GPU-1"].nvlinks == 1
+    assert read(calls, reader, 1, None) is None
+    assert read(calls, reader, 2, links(1)) is None
+    assert peers(read(calls, reader, 1, links(1)))["GPU-2"] == PeerLink(pcie="SYS", nvlinks=1)
+
+
 def test_an_old_driver_tells_direct_links_by_their_address():
     """Without the call for the kind of a link's far end, the address of a GPU is enough."""
     wires = {(1, 0): (GPU_KIND, BUSES["GPU-2"]), (2, 0): (GPU_KIND, BUSES["GPU-1"])}
@@ -174,13 +185,13 @@ def test_an_old_driver_tells_direct_links_by_their_address():
 
 
 def test_a_far_end_that_failed_is_asked_again():
-    """An error is no answer: what the link is like is known once the driver says so."""
+    """An error is no answer: how many links there are is known once the driver says so."""
     wires = {(gpu, 0): (SWITCH_KIND, SWITCH_BUS) for gpu in (1, 2)}
     node = Node({}, wires)
     failing = node.installed(nvmlDeviceGetNvLinkRemoteDeviceType=answers(UNKNOWN))
     reader = TopologyReader()
     read(failing, reader, 1, links(1))
-    assert peers(read(failing, reader, 2, links(1)))["GPU-1"].nvlinks == 0
+    assert read(failing, reader, 2, links(1)) is None
     working = node.installed()
     read(working, reader, 1, links(1))
     assert peers(read(working, reader, 2, links(1)))["GPU-1"].nvlinks == 1

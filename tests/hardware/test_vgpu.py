@@ -178,6 +178,13 @@ def test_more_than_four_gibibytes_are_told():
     assert only(calls).memory_used == 9 * GIB
 
 
+@pytest.mark.parametrize("call", ["nvmlVgpuInstanceGetFbUsage", "nvmlVgpuTypeGetFramebufferSize"])
+def test_memory_that_is_not_available_is_unknown(call: str):
+    """The sentinel of 64 bits is no number of bytes."""
+    vgpu = only(host(**{call: number(2**64 - 1)}))
+    assert None in (vgpu.memory_used, vgpu.memory_total)
+
+
 def test_a_failure_of_the_corrected_call_is_one_of_the_driver():
     """It is counted under its name and costs its figure alone."""
     calls = host(nvmlVgpuInstanceGetFbUsage=answers(NO_PERMISSION))
@@ -185,25 +192,25 @@ def test_a_failure_of_the_corrected_call_is_one_of_the_driver():
     assert calls.errors == {(GPU, "nvmlVgpuInstanceGetFbUsage", "NoPermission"): 1}
 
 
-def test_nobody_ran_is_zero_for_every_vgpu():
-    """The driver finds no newer samples, or none at all: that was seen, and is a zero."""
+def test_without_a_sample_nothing_is_known_of_a_vgpus_use():
+    """The driver finds no newer samples, or none at all: an idle vGPU would have one that says so."""
     for answer in (answers(NOT_FOUND), answers(0)):
         calls = host(
             nvmlDeviceGetActiveVgpus=active(FIRST, SECOND),
             nvmlDeviceGetVgpuUtilization=answer,
         )
         found = vgpus(calls).values()
-        assert [(vgpu.sm_percent, vgpu.encoder_percent) for vgpu in found] == [(0, 0), (0, 0)]
+        assert [(vgpu.sm_percent, vgpu.encoder_percent) for vgpu in found] == [(None, None)] * 2
         assert not calls.errors
 
 
-def test_a_vgpu_that_is_not_in_the_samples_did_not_run():
-    """Beside one that did."""
+def test_a_vgpu_that_is_not_in_the_samples_is_not_known():
+    """Beside one that was seen to be idle."""
     calls = host(
         nvmlDeviceGetActiveVgpus=active(FIRST, SECOND),
-        nvmlDeviceGetVgpuUtilization=samples((SECOND, 1000, 30)),
+        nvmlDeviceGetVgpuUtilization=samples((SECOND, 1000, 0)),
     )
-    assert [vgpu.sm_percent for vgpu in vgpus(calls).values()] == [0, 30]
+    assert [vgpu.sm_percent for vgpu in vgpus(calls).values()] == [None, 0]
 
 
 def test_a_driver_without_a_meter_says_nothing_of_use():

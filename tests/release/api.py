@@ -16,13 +16,14 @@ PARTIAL = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1,applic
 class Api:
     """The server. A test changes ``labels`` by ``label``, and sets what the server refuses or forgets.
 
-    ``refuse`` answers everything, ``refuse_watch`` only watches, by a status; ``expired`` answers the next
-    watch with an error event, as a server does that has forgotten what changed since. ``asked`` are the
-    queries so far, ``tokens`` what came as Authorization.
+    ``silent`` lets everything wait, ``refuse`` answers everything, ``refuse_watch`` only watches, by a
+    status; ``expired`` answers the next watch with an error event, as a server does that has forgotten what
+    changed since. ``asked`` are the queries so far, ``tokens`` what came as Authorization.
     """
 
     def __init__(self) -> None:
         self.labels: dict[str, str] | None = {"kubernetes.io/os": "linux"}
+        self.silent = False
         self.refuse = 0
         self.refuse_watch = 0
         self.expired = False
@@ -91,6 +92,8 @@ class Api:
         self.asked.append(dict(request.query))
         self.tokens.append(request.headers.get("Authorization", ""))
         watch = "watch" in request.query
+        if self.silent:
+            await asyncio.Event().wait()
         status = self.refuse or (self.refuse_watch if watch else 0)
         if status:
             return web.json_response({"kind": "Status", "code": status}, status=status)

@@ -13,7 +13,7 @@ import pytest
 from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config.incluster_config import InClusterConfigLoader
 
-from exporter.release import NodeLabels
+from exporter.release import NodeLabels, node_labels
 from tests.release.api import NODE, Api, api_server
 
 
@@ -133,6 +133,20 @@ async def test_a_missing_right_is_told_once(api: Api, caplog, attribute: str) ->
         await told.until(lambda labels: labels[-1:] == [{"a": "1"}])
 
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+
+
+async def test_a_server_that_does_not_answer_is_left_in_time(api: Api, caplog, monkeypatch) -> None:
+    """A connection that says nothing is given up, and the log says so in words."""
+    monkeypatch.setattr(node_labels, "_LIST_SECONDS", 0.05)
+    api.silent = True
+    async with following(api.configure) as told:
+        await _until(lambda: len(api.asked) > 1)
+        api.silent = False
+        await told.until(lambda labels: len(labels) == 1)
+
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        f"the labels of node {NODE} are not followed: the API server does not answer in time"
+    ]
 
 
 async def test_a_server_that_was_away_is_found_again(api: Api, caplog) -> None:

@@ -124,7 +124,7 @@ def test_nothing_is_said_of_use_that_is_not_metered():
 
 def test_a_machine_that_has_not_started_is_on_the_gpu_that_the_kernel_names():
     """It holds a slice; how large that is and what is used is not known yet."""
-    found = HostDevices(mdevs={B: "0000:3b:00.0"})
+    found = HostDevices(vgpus={B: "0000:3b:00.0"})
     holdings = resolve(host(vgpu()), machine("new", B), offers(A, B), found)
     assert only(holdings) == Holding(
         holder=container("new", "compute"),
@@ -141,14 +141,14 @@ def test_a_machine_that_has_not_started_is_on_the_gpu_that_the_kernel_names():
 def test_what_the_driver_lists_outweighs_the_kernel():
     """A vGPU that runs is where the driver says."""
     node = [host(vgpu()), host(uuid=OTHER_UUID, index=1, address="00000000:5E:00.0")]
-    found = HostDevices(mdevs={A: "0000:5e:00.0"})
+    found = HostDevices(vgpus={A: "0000:5e:00.0"})
     assert only(resolve(node, machine("vm", A), found=found)).device == KEY
 
 
 def test_a_lost_gpu_keeps_its_machines():
     """The driver lists none of its vGPUs any more; the kernel still knows where they are."""
     lost = GpuReading(identity=host().identity, up=False)
-    found = HostDevices(mdevs={A: "0000:3b:00.0"})
+    found = HostDevices(vgpus={A: "0000:3b:00.0"})
     holdings = resolve(lost, machine("vm", A), offers(A), found)
     assert (only(holdings).device, only(holdings).meter) == (KEY, Meter(source="vgpu"))
     assert holdings.devices[KEY].sharing == "vgpu"
@@ -310,7 +310,67 @@ def test_the_kernel_names_the_gpu_of_a_mediated_device(tmp_path: Path):
     (function / "physfn").symlink_to(physical)
     sysfs.mdev(C, "virtual", "mtty")
     found = host_devices(tmp_path, allocations(machine("vm", A.upper(), B, C), offers(B)))
-    assert found.mdevs == {A: "0000:3b:00.0", B: "0000:5e:00.0"}
+    assert found.vgpus == {A: "0000:3b:00.0", B: "0000:5e:00.0"}
+
+
+def test_the_kernel_names_the_gpu_of_a_virtual_function(tmp_path: Path):
+    """Of which a type of vGPU has been made: another one is nobody's vGPU, and neither is a whole GPU."""
+    sysfs = Sysfs(tmp_path)
+    sysfs.pci("0000:b1:00.0", "0x10de", "nvidia")
+    for function, made in ((4, "1155"), (5, "0"), (6, None)):
+        address = f"0000:b1:00.{function}"
+        sysfs.pci(address, "0x10de", "nvidia")
+        (tmp_path / "bus/pci/devices" / address / "physfn").symlink_to(
+            tmp_path / "bus/pci/devices/0000:b1:00.0"
+        )
+        if made is not None:
+            (tmp_path / "bus/pci/devices" / address / "nvidia").mkdir()
+            (tmp_path / "bus/pci/devices" / address / "nvidia/current_vgpu_type").write_text(f"{made}\n")
+    ids = [f"0000:B1:00.{function}" for function in (0, 4, 5, 6)]
+    found = host_devices(tmp_path, allocations(machine("vm", *ids)))
+    assert found == HostDevices(vgpus={"0000:b1:00.4": "0000:b1:00.0"})
+
+
+def test_iommu_groups_stand_for_what_is_in_them(tmp_path: Path):
+    """KubeVirt without NVIDIA's plugin has their numbers for ids, of vGPUs and of GPUs passed through."""
+    sysfs = Sysfs(tmp_path)
+    sysfs.mdev(A, "pci0000:3a", "0000:3b:00.0")
+    sysfs.pci("0000:86:00.0", "0x10de", "vfio-pci")
+    sysfs.pci("0000:88:00.0", "0x15b3", "vfio-pci")
+    for group, devices in (
+        (37, [A]),
+        (38, ["0000:86:00.1", "0000:86:00.0"]),
+        (39, ["0000:88:00.0"]),
+        (40, []),
+    ):
+        for device in devices:
+            (tmp_path / f"kernel/iommu_groups/{group}/devices" / device).mkdir(parents=True)
+    found = host_devices(tmp_path, allocations(machine("vm", "37", "38", "39", "40", "41")))
+    assert found == HostDevices(
+        vgpus={"37": "0000:3b:00.0"}, mdevs={"37": A}, passed_through=frozenset({"38"})
+    )
+
+
+def test_an_iommu_group_is_the_mediated_device_in_it():
+    """It has that one's figures while it runs, and its place before that."""
+    found = HostDevices(vgpus={"37": "0000:3b:00.0"}, mdevs={"37": A})
+    running = only(resolve(host(vgpu(A)), machine("vm", "37"), found=found))
+    assert (running.device, running.memory_entitled) == (KEY, 12 * GIB)
+    waiting = only(resolve(host(), machine("vm", "37"), found=found))
+    assert (waiting.device, waiting.memory_entitled) == (KEY, None)
+    (row,) = vgpu_rows([host(vgpu(A))], allocations(machine("vm", "37")), found)
+    assert row.holder == container("vm", "compute")
+
+
+def test_a_virtual_function_is_held_and_its_use_is_not_known():
+    """The driver lists the vGPU, but not which function it is; one of a GPU that is lost has no place."""
+    found = HostDevices(vgpus={"0000:3b:00.4": "0000:3b:00.0", "0000:5e:00.4": "0000:5e:00.0"})
+    allocated = machine("vm", "0000:3B:00.4") + machine("other", "0000:5e:00.4")
+    holdings = resolve(host(vgpu(None)), allocated, found=found)
+    holding = only(holdings)
+    assert (holding.device, holding.slices, holding.memory_entitled) == (KEY, 1, None)
+    assert holding.meter == Meter(source="vgpu", memory=None, compute=None)
+    assert holdings.unresolved == {TYPE: 1}
 
 
 def test_only_nvidia_devices_that_a_machine_can_have_are_passed_through(tmp_path: Path):

@@ -12,6 +12,7 @@ from exporter.model import (
     DeviceKey,
     EventRow,
     PeerLink,
+    Repairs,
     Topology,
     VgpuReading,
     VgpuRow,
@@ -252,3 +253,23 @@ def test_the_page_of_the_node_tells_the_faults_of_the_last_hour() -> None:
     assert "XID 48" not in page.text
     assert "XID 162" not in page.text
     assert "1 fault" in page.one(of="cards").text
+
+
+def test_the_page_of_the_node_tells_what_a_gpu_needs() -> None:
+    """A recovery that the driver asks for, and memory that could not or will be repaired."""
+    repairs = {"pending": Repairs(row_remap_pending=True), "failed": Repairs(row_remap_failure=True)}
+    shown = snapshot(
+        [
+            gpu(recovery_action="drain_and_reset"),
+            gpu(1, repairs=repairs["failed"]),
+            gpu(2, repairs=repairs["pending"], recovery_action="none"),
+        ]
+    )
+    rows = node(shown).one("section", id="health").all("li")
+
+    assert [row.text.split(".")[0] for row in rows[:3]] == [
+        "GPU 0 asks for a recovery: drain and reset",
+        "GPU 1 has no spare memory left",
+        "GPU 2 waits for a reset",
+    ]
+    assert ["is-bad" in row.classes for row in rows[:3]] == [True, True, False]
