@@ -99,13 +99,13 @@ class Calls:
         self.seconds: dict[str, float] = defaultdict(float)
         self.driver_microseconds: Counter[str] = Counter()
         self._unsupported: dict[str, dict[Call, str]] = defaultdict(dict)
-        self._answered: dict[str, set[str]] = defaultdict(set)
+        self._answered: dict[str, set[Call]] = defaultdict(set)
         self._failed: dict[str, dict[str, str]] = defaultdict(dict)
 
     def unsupported(self, device: str) -> tuple[str, ...]:
         """Name the calls that this device is known not to support; one that can tell some things is none."""
         names = {name for name, _ in self._unsupported.get(device, ())}
-        return tuple(sorted(names - self._answered.get(device, set())))
+        return tuple(sorted(names - {name for name, _ in self._answered.get(device, ())}))
 
     def begin(self, gpu: str) -> None:
         """Start a new pass over a GPU: what failed in the last one is no reason any more."""
@@ -185,7 +185,7 @@ class Calls:
             self.count(device, name, type(error).__name__)
         else:
             if name in PICKING or name == FIELDS:
-                self._answered[device].add(name)
+                self._answered[device].add(call)
             return answer
         return None
 
@@ -221,7 +221,8 @@ class Calls:
     def _failure(self, device: str, call: Call, error: Any, none: Any) -> Any:
         # The code is read from the error; the binding's errors can be neither hashed nor compared.
         code, invalid = error.value, error.value == INVALID_ARGUMENT
-        if code in UNSUPPORTED or (invalid and call[0] in PICKING):
+        lacking = invalid and call[0] in PICKING and call not in self._answered[device]
+        if code in UNSUPPORTED or lacking:
             self._remember(device, call)
             return None
         if code in NOTHING_THERE or (invalid and call[0] in {SLOT, FIELDS}):

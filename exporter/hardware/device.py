@@ -94,9 +94,11 @@ def throughput(answer: int) -> int | None:
 
 def fabric(answer: Any) -> str | None:
     """Name how far a GPU has been joined to its fabric; one that is in no fabric says so, and has no word."""
-    if answer.state == len(FABRIC_STATES) and answer.status != 0:
+    # The library has one byte for it; the binding reads what is unused behind that along with it.
+    state = answer.state & 0xFF
+    if state == len(FABRIC_STATES) and answer.status != 0:
         return "failed"
-    return dict(enumerate(FABRIC_STATES, start=1)).get(answer.state)
+    return dict(enumerate(FABRIC_STATES, start=1)).get(state)
 
 
 # Asked at every sweep.

@@ -18,6 +18,8 @@ LISTS: tuple[tuple[ProcessKind, str], ...] = (
 )
 # The unversioned names of the binding stand for _v3 and refuse drivers without it.
 VERSIONS = ("", "_v2")
+# Linux gives no process a greater number, and none 0.
+GREATEST_PID = 1 << 22
 
 
 def running(
@@ -31,12 +33,31 @@ def running(
     found: dict[int, DeviceProcess] = {}
     for kind, name in LISTS:
         failures = calls.failures()
-        entries = calls.first(device, handle, [(name + version, ()) for version in VERSIONS])
+        entries = _list(calls, device, handle, name)
         if entries is None and (kind == "compute" or calls.failures() > failures):
             return None
         for entry in _of_instance(entries or (), instance):
             _add(found, kind, entry, total_memory)
     return tuple(sorted(found.values(), key=lambda process: process.pid))
+
+
+def _list(calls: Calls, device: str, handle: Any, name: str) -> Iterable[Any] | None:
+    """Ask for a list in the newest form that this driver fills as the binding reads it.
+
+    Early drivers of one branch have longer records in _v3. From the second one on they are read at the wrong
+    place, which shows in numbers that no process has.
+    """
+    for version in VERSIONS:
+        entries: Iterable[Any] | None = calls.first(device, handle, [(name + version, ())])
+        if entries is not None and all(0 < entry.pid <= GREATEST_PID for entry in entries):
+            return entries
+        if entries is None and calls.supports(device, name + version):
+            return None
+        if entries is not None:
+            calls.count(device, name + version, "ImpossiblePid")
+            if version != VERSIONS[-1]:
+                calls.refused(device, name + version)
+    return None
 
 
 def _of_instance(entries: Iterable[Any], instance: tuple[int, int] | None) -> Iterable[Any]:

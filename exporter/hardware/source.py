@@ -90,8 +90,9 @@ class NvmlSource:
         self.restart_reason = str(error) if error is not None and error.reason in RESTART_REASONS else None
         if error is None:
             return self._publish(found.values())
-        # A driver that hangs may be well again in a moment. This one has answered, and tells nothing.
-        self._publish_gone()
+        # A driver that hangs or fails to count may be well again in a moment; this one says that it is gone.
+        if error.reason not in PASSING:
+            self._publish_gone()
         raise error
 
     def _older(self) -> dict[str, GpuReading]:

@@ -47,10 +47,11 @@ def test_a_gpu_behind_switches_tells_how_far_it_has_joined():
         (3, 0, "completed"),
         (3, 999, "failed"),
         (9, 0, None),
+        (0x77777703, 0, "completed"),
     ],
 )
 def test_states_of_the_fabric(state: int, status: int, word: str | None):
-    """Only a joining that came to its end can have failed, and a state that is newer says nothing."""
+    """Only a joining that came to its end can have failed; newer states and unused bytes say nothing."""
     assert fabric(SimpleNamespace(state=state, status=status)) == word
 
 

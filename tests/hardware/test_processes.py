@@ -1,5 +1,6 @@
 """Processes of a device, from lists and samples that a driver may answer."""
 
+from ctypes import byref, memmove
 from typing import Any
 
 import pynvml
@@ -27,7 +28,8 @@ COMPUTE = "nvmlDeviceGetComputeRunningProcesses_v3"
 GRAPHICS = "nvmlDeviceGetGraphicsRunningProcesses_v3"
 MPS = "nvmlDeviceGetMPSComputeRunningProcesses_v3"
 SAMPLES = "nvmlDeviceGetProcessUtilization"
-NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, UNKNOWN = 3, 4, 6, 999
+OLDER = "nvmlDeviceGetComputeRunningProcesses_v2"
+NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, INSUFFICIENT_SIZE, UNKNOWN = 3, 4, 6, 7, 999
 
 
 def listed(
@@ -102,6 +104,41 @@ def test_a_list_that_fails_makes_the_whole_unknown(failing: str, code: int):
     calls = installed(**(good | {failing: answers(code)}))
     assert running(calls, GPU, HANDLE, None) is None
     assert calls.errors
+
+
+def longer(*records: dict[str, int]) -> Function:
+    """Make the list of a driver whose records have eight bytes more than the binding reads."""
+
+    def function(_handle: Any, count: Any, infos: Any) -> int:
+        room, count._obj.value = 0 if infos is None else count._obj.value, len(records)
+        if room < len(records):
+            return INSUFFICIENT_SIZE
+        for place, record in enumerate(records):
+            memmove(byref(infos, 32 * place), byref(pynvml.c_nvmlProcessInfo_v3_t(**record)), 24)
+        return 0
+
+    return function
+
+
+def test_records_longer_than_the_binding_reads_are_asked_in_their_older_form():
+    """Read at the wrong place they show pids that cannot be; that driver's older list is as it should."""
+    records = context(41, 100), context(42, 60), context(43, 7)
+    calls = installed(**{COMPUTE: longer(*records), OLDER: lists(*records)})
+    assert pynvml.nvmlDeviceGetComputeRunningProcesses(HANDLE)[1].pid == 0
+    for _ in range(2):
+        assert {pid: memory for pid, (memory, _) in listed(calls).items()} == {41: 100, 42: 60, 43: 7}
+    assert calls.errors == {(GPU, "nvmlDeviceGetComputeRunningProcesses", "ImpossiblePid"): 1}
+
+
+@pytest.mark.parametrize("pid", [0, 2**32 - 1])
+@pytest.mark.parametrize("name", [COMPUTE, GRAPHICS])
+def test_a_list_with_a_pid_that_cannot_be_is_none(name: str, pid: int):
+    """Where no form of it can be read the processes are unknown, as often as it is asked."""
+    garbage = lists(context(41), context(pid))
+    functions = {COMPUTE: lists(context(41)), name: garbage, name.replace("_v3", "_v2"): garbage}
+    calls = installed(**functions)
+    for _ in range(2):
+        assert running(calls, GPU, HANDLE, None) is None
 
 
 @pytest.mark.parametrize("missing", [(GRAPHICS,), (MPS,), (GRAPHICS, MPS)])

@@ -206,6 +206,19 @@ def test_what_a_device_does_not_support_is_asked_once(driver: Driver):
     assert readings["GPU-b"].power_milliwatts == 20_000
 
 
+def test_a_clock_that_was_told_once_is_not_given_up_for_an_invalid_argument(driver: Driver):
+    """Boards without it say so from the start; later the same answer is a failure, which may pass."""
+    sweeper = Sweeper(nvml(driver.library))
+    [before] = sweep(sweeper).values()
+    driver.fail("INVALID_ARGUMENT", "nvmlDeviceGetClockInfo")
+    [failing] = sweep(sweeper).values()
+    assert not failing.clocks_megahertz
+    assert sweeper.calls.errors["GPU-a", "nvmlDeviceGetClockInfo", "InvalidArgument"] == 4
+    driver.recover()
+    [after] = sweep(sweeper).values()
+    assert after.clocks_megahertz.keys() == before.clocks_megahertz.keys() != set()
+
+
 def test_one_argument_that_is_not_supported_says_nothing_of_the_others(driver: Driver):
     """A board without a video clock still has the other three."""
 
