@@ -19,6 +19,8 @@ UNKNOWN = "Unknown"
 RESTART_REASONS = frozenset({"LibRmVersionMismatch", UNKNOWN})
 # Reasons of a driver that is to be given up: it was, or it could not be.
 RELEASED, HELD = "Released", "NotReleased"
+# Errors of one sweep that say nothing of the GPUs: what was read before stands until it is stale.
+PASSING = frozenset({"NoCount"})
 
 
 class NvmlSource:
