@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 # Made by tools, beside what is written by people.
 MADE = re.compile(r"__pycache__|build|dist|.*\.egg-info|\.(?!ci$).*")
+MEASURED = ".coverage"
 UNFINISHED = re.compile(r"\b(?:[T]ODO|[F]IXME|[X]XX)\b")
 
 
@@ -25,7 +26,7 @@ def _files(folder: Path = ROOT) -> Iterator[Path]:
     for path in sorted(folder.iterdir()):
         if path.is_dir() and not MADE.fullmatch(path.name):
             yield from _files(path)
-        elif path.is_file():
+        elif path.is_file() and not path.name.startswith(MEASURED):
             yield path
 
 
