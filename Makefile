@@ -31,7 +31,7 @@ demo: $(RUNTIME) ## serve a fake GPU node on this machine; SCENARIO=name chooses
 
 test: lint ## lint, then run all tests with coverage
 	@scripts/install-tools
-	$(BIN)/python -m pytest --cov --cov-report=term
+	$(BIN)/python -m pytest --numprocesses=auto --dist=loadfile --cov --cov-report=term
 
 lint: $(DEV) ## check style, types and the arrows between the packages
 	$(BIN)/ruff check .

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from exporter.attribution.sums import total
 from exporter.collector import Collector
 from exporter.dcgm_scrape import DcgmReading, with_dcgm
 from exporter.hardware import without_values
 from exporter.model import CollectorHealth, DriverInfo, GpuReading, HardwareReading
 from exporter.sources import Sources
+from exporter.sums import total
 
 # What NVML's collector says on a node that has none of its GPUs.
 NO_DRIVER = frozenset({"LibraryNotFound", "DriverNotLoaded"})
@@ -64,7 +64,7 @@ class Devices:
             for latest in self._latest()
             for gpu in latest.gpus
         )
-        told = self._dcgm.fresh_value(self._stale_after) if self._dcgm is not None else None
+        told = self._told_by_dcgm()
         return gpus if told is None else with_dcgm(gpus, told)
 
     def latest(self) -> HardwareReading | None:
@@ -89,6 +89,12 @@ class Devices:
             recent=nvml.recent if nvml is not None else (),
             released=nvml.released if nvml is not None else "",
         )
+
+    def _told_by_dcgm(self) -> DcgmReading | None:
+        """Return what was read last, unless that read failed: shares of time are integrated as new ones."""
+        if self._dcgm is None or self._dcgm.failure:
+            return None
+        return self._dcgm.fresh_value(self._stale_after)
 
     def _latest(self) -> Iterator[HardwareReading]:
         for source in (self._sources.nvml, self._sources.amd):

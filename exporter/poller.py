@@ -136,7 +136,7 @@ class Poller:
         driver to be given up or taken again.
         """
         while (left := due - time.monotonic()) > 0:
-            if await self._woken(min(left, RETRY_SECONDS)):
+            if await self._woken(left if self._kubelet_answers() else min(left, RETRY_SECONDS)):
                 return True
             left = due - time.monotonic()
             if not self._kubelet_answers() and left > RETRY_SECONDS:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from exporter.attribution.sums import total
 from exporter.model import GpuReading, MigReading, Profile
+from exporter.sums import total
 
 
 class Metered(NamedTuple):

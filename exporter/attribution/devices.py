@@ -4,9 +4,9 @@ from collections import defaultdict
 
 from exporter.attribution.meters import with_meters
 from exporter.attribution.owners import Owned, owners
-from exporter.attribution.sums import total
 from exporter.attribution.use import Device, Use, use_by_process, use_without_processes
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, Holding, Holdings, Workloads
+from exporter.sums import total
 
 
 class DeviceJoin:

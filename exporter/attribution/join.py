@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from exporter.attribution import compute
 from exporter.attribution.devices import DeviceJoin
-from exporter.attribution.sums import total
 from exporter.attribution.use import Device
 from exporter.model import (
     ContainerRow,
@@ -19,6 +18,7 @@ from exporter.model import (
     SliceCount,
     Workloads,
 )
+from exporter.sums import total
 
 ALL_THE_TIME = 1.0
 # Of shares that are told in percent; what is apart by less than this is the rounding of sums.

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from exporter.attribution.owners import Owned
-from exporter.attribution.sums import total
 from exporter.model import ContainerRef, DeviceKey, DeviceProcess, DeviceSharing, Memory
+from exporter.sums import total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

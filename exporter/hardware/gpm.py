@@ -6,7 +6,6 @@ window and nothing ever has to wait for a second sample.
 """
 
 import contextlib
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
@@ -79,8 +78,8 @@ class GpmReader:
     ``clock`` (seconds) is when samples are taken.
     """
 
-    def __init__(self, clock: Callable[[], float] | None = None) -> None:
-        self._clock = clock or (lambda: time.monotonic())  # noqa: PLW0108 - tests set the module's clock
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
         self._meters: dict[str, Meter] = {}
         self._supported: set[str] = set()
         self._questions: dict[tuple[int, ...], Question] = {}

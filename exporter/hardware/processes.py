@@ -92,7 +92,7 @@ def _believable(memory: int | None, total: int | None) -> int | None:
 class UtilizationReader:
     """Reads what each process computed since the last poll; ``clock`` as for samples."""
 
-    def __init__(self, clock: Callable[[], float] | None = None) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         self._samples = SampleReader(clock)
 
     def read(self, calls: Calls, uuid: str, handle: Any) -> dict[int, int | None] | None:

@@ -17,11 +17,11 @@ class SampleReader:
 
     Once the wall clock was set back, the driver's buffer still has samples stamped later than now: they are
     ignored for good, or the stamp would wait for a time that is long to come.
-    With ``clock`` (seconds), who asks again too soon is given the same samples again: the driver has no newer
+    Who asks again too soon, by ``clock`` (seconds), is given the same samples again: the driver has no newer
     ones yet, which would look as if everyone had become idle.
     """
 
-    def __init__(self, clock: Callable[[], float] | None = None) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._read: dict[str, tuple[float, list[Any]]] = {}
         self._last_seen: dict[str, int] = {}
@@ -35,13 +35,13 @@ class SampleReader:
         None when the driver cannot tell, empty when nobody was active. The first read of a GPU covers the
         driver's own buffer (some seconds), each later one the time since the read before.
         """
-        now = None if self._clock is None else self._clock()
-        if now is not None and uuid in self._read:
+        now = self._clock()
+        if uuid in self._read:
             at, before = self._read[uuid]
             if now - at < SAMPLING_SECONDS:
                 return before
         fresh = self._ask(calls, uuid, handle, name)
-        if now is not None and fresh is not None:
+        if fresh is not None:
             self._read[uuid] = now, fresh
         return fresh
 

@@ -123,8 +123,8 @@ class Sweeper:
                 yield reading
         missing = [known.identity for uuid, known in self._gpus.known.items() if uuid not in seen]
         yield from (self._gpus.gone(identity.uuid) for identity in missing)
-        # What stands at its place and does not say who it is may be the missing one: no reason to reopen.
         self.events.start(self._handles)
+        # What stands at its place and does not say who it is may be the missing one: no reason to reopen.
         self._note_lost(lost.union(identity.uuid for identity in missing if identity.index not in hidden))
         self._gpus.forget_absent()
 

@@ -48,7 +48,7 @@ class VgpuReader:
     ``clock`` as for samples.
     """
 
-    def __init__(self, clock: Callable[[], float] | None = None) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         self._types: dict[int, VgpuType] = {}
         self._samples = SampleReader(clock)
         self._running: dict[str, set[str]] = {}

@@ -32,6 +32,7 @@ from exporter.model import (
 from exporter.sharing.inventory import Device, Inventory
 from exporter.sharing.sysfs import MDEV_UUID, PREFIX, HostDevices
 from exporter.sharing.system import Claim
+from exporter.sums import total
 
 METER = "vgpu"
 
@@ -95,7 +96,7 @@ class Vgpu:
             device=device.key,
             resource=resource,
             slices=slices,
-            memory_entitled=_sum([vgpu.memory_total if vgpu else None for vgpu in vgpus]),
+            memory_entitled=total([vgpu.memory_total if vgpu else None for vgpu in vgpus]) if vgpus else None,
             compute_entitled=_compute_entitled(device, len(vgpus)),
             meter=_meter(vgpus) if vgpus else None,
         )
@@ -148,12 +149,6 @@ def _address(gpu: GpuReading) -> str:
     return f"{domain.lstrip('0'):0>4}:{rest}"
 
 
-def _sum(figures: list[int | None]) -> int | None:
-    """Add up; a sum with an unknown part is unknown, and so is one of nothing."""
-    known = [figure for figure in figures if figure is not None]
-    return sum(known) if known and len(known) == len(figures) else None
-
-
 def _compute_entitled(device: Device, held: int) -> float | None:
     """Return the share of a GPU instance that is the holder's alone, None on engines that take turns."""
     mig, gpu = device.mig, device.gpu
@@ -164,10 +159,10 @@ def _compute_entitled(device: Device, held: int) -> float | None:
 
 
 def _meter(vgpus: list[VgpuReading | None]) -> Meter:
-    percent = _sum([vgpu.sm_percent if vgpu else None for vgpu in vgpus])
+    percent = total([vgpu.sm_percent if vgpu else None for vgpu in vgpus])
     return Meter(
         source=METER,
-        memory=_sum([vgpu.memory_used if vgpu else None for vgpu in vgpus]),
+        memory=total([vgpu.memory_used if vgpu else None for vgpu in vgpus]),
         compute=None if percent is None else percent / 100,
     )
 

@@ -18,6 +18,7 @@ from exporter.model import ContainerRef, DeviceKey, VgpuReading
 from exporter.sharing.sysfs import host_devices
 from tests.attribution.build import held
 from tests.demo.making import MIB, WALL, Bench, code_of, gpu, instance, made
+from tests.hardware.making import ticking
 from tests.sharing.build import allocations
 
 Put = Callable[..., Bench]
@@ -56,7 +57,7 @@ def utilization(last_seen: int) -> list[tuple[int, int]]:
 
 def read() -> dict[str, Any]:
     """Read the GPU as the exporter does."""
-    return VgpuReader().read(Calls(), "", handle())
+    return VgpuReader(ticking()).read(Calls(), "", handle())
 
 
 def test_the_exporter_reads_what_the_scenario_says(bench: Put):

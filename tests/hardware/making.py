@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from exporter.demo.machine import Machine
@@ -43,8 +43,12 @@ class Clock:
 
 def nvml(library: Any = None, **changes: Any) -> NvmlOptions:
     """Read that library; by the clock of readings every look at it is five seconds after the last."""
-    ticks = itertools.count(0.0, 5.0)
-    return NvmlOptions(**{"library": library, "clock": lambda: next(ticks), **changes})
+    return NvmlOptions(**{"library": library, "clock": ticking(), **changes})
+
+
+def ticking() -> Callable[[], float]:
+    """Give a clock by which every look at it is five seconds after the last."""
+    return itertools.count(0.0, 5.0).__next__
 
 
 class Driver:

@@ -3,7 +3,7 @@
 import pytest
 
 from exporter.hardware.processes import UtilizationReader
-from tests.hardware.making import Clock
+from tests.hardware.making import Clock, ticking
 from tests.hardware.tiny import HANDLE, installed, sample, samples
 
 GPU = "GPU-a"
@@ -18,7 +18,7 @@ class Node:
         self.clock = clock
         self.asked: list[int] = []
         self.records: list[dict[str, int]] = []
-        self._reader = UtilizationReader()
+        self._reader = UtilizationReader(ticking())
 
     def run(self, pid: int, percent: int, ago: float = 0.0) -> None:
         """Let the driver take a sample of a process, with the time of the wall clock."""

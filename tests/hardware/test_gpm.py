@@ -31,7 +31,7 @@ class Node:
 
     def __init__(self, driver: Driver, clock: Clock) -> None:
         self.driver = driver
-        self.reader, self.calls = GpmReader(), Calls()
+        self.reader, self.calls = GpmReader(clock.monotonic), Calls()
         self.library = Library(library=driver.library)
         self.library.open()
         self._clock = clock
@@ -72,10 +72,9 @@ class Node:
 
 
 @pytest.fixture
-def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Node]]:
+def node() -> Iterator[Callable[..., Node]]:
     """Make a Hopper GPU that is half busy, or another driver; check in the end that no buffer was misused."""
     clock, nodes = Clock(), []
-    monkeypatch.setattr("exporter.hardware.gpm.time", clock)
 
     def make(*gpus: dict[str, Any], **parts: Any) -> Node:
         boards = gpus or (gpu("a", architecture=9),)

@@ -1,7 +1,7 @@
 """What is believed of a profiling meter's numbers, and drivers that stumble over an id they do not know."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pynvml
@@ -11,7 +11,7 @@ from exporter.hardware.gpm import GpmReader
 from exporter.hardware.gpm_metrics import METRICS, OF_COMPUTE_INSTANCE, OF_GPU, decode, first_known
 from exporter.model import Profile
 from tests.hardware import tiny
-from tests.hardware.making import Clock
+from tests.hardware.making import ticking
 
 GRAPHICS, SM, DRAM, ENCODER, ELAPSED = 1, 2, 10, 166, 248
 
@@ -79,7 +79,7 @@ class Meter:
             nvmlGpmSampleGet=tiny.answers(0),
             nvmlGpmMetricsGet=self._function(),
         )
-        self.reader = GpmReader()
+        self.reader = GpmReader(ticking())
 
     def read(self, uuid: str = "GPU-a") -> Profile | None:
         """Read a GPU."""
@@ -100,58 +100,44 @@ class Meter:
         return metrics
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
-    """Let a reader read at every moment."""
-    clock = Clock()
-    monkeypatch.setattr("exporter.hardware.gpm.time", clock)
-    return clock
-
-
 @pytest.mark.parametrize("code", [pynvml.NVML_ERROR_INVALID_ARGUMENT, pynvml.NVML_ERROR_NOT_SUPPORTED])
 @pytest.mark.parametrize("last", [97, 169])
-def test_an_unknown_id_does_not_spoil_the_others(clock: Clock, code: int, last: int):
+def test_an_unknown_id_does_not_spoil_the_others(code: int, last: int):
     """Where the whole call fails over it, the oldest metrics are asked at once, and only they ever after."""
     meter = Meter({GRAPHICS: 50.0, ENCODER: 10.0, ELAPSED: 1e9}, last, code)
     meter.read()
     for _ in range(3):
-        clock.now += 5
         assert meter.read() == Profile(source="gpm", active={"graphics_engine": 0.5})
     oldest = len(first_known(OF_GPU))
     assert meter.asked == [len(OF_GPU), oldest, oldest, oldest]
     assert meter.calls.failures() == (code == pynvml.NVML_ERROR_INVALID_ARGUMENT)
 
 
-def test_newer_metrics_are_not_given_up_over_a_passing_failure(clock: Clock):
+def test_newer_metrics_are_not_given_up_over_a_passing_failure():
     """When the oldest metrics fail too, it was not over an id."""
     meter = Meter({GRAPHICS: 50.0, ELAPSED: 1e9}, last=-1)
     meter.read()
-    clock.now += 5
     assert meter.read() is None
     meter.last = 1000
-    clock.now += 5
     assert meter.read().cycles == {"sm_elapsed": 10**9}
 
 
-def test_a_reopened_driver_is_asked_for_everything_again(clock: Clock):
+def test_a_reopened_driver_is_asked_for_everything_again():
     """It may be a newer one."""
     meter = Meter({GRAPHICS: 50.0, ELAPSED: 1e9}, last=97)
     meter.read()
-    clock.now += 5
     assert meter.read().cycles == {}
     meter.reader.free_all()
     meter.last = 1000
     meter.read()
-    clock.now += 5
     assert meter.read().cycles == {"sm_elapsed": 10**9}
 
 
-def test_an_entry_that_is_left_untouched_is_not_the_answer_before(clock: Clock):
+def test_an_entry_that_is_left_untouched_is_not_the_answer_before():
     """The struct is used again for the next device: what that does not answer, it does not have."""
     meter = Meter({GRAPHICS: 50.0, DRAM: 20.0})
     meter.read("GPU-a")
     meter.read("GPU-b")
-    clock.now += 5
     assert meter.read("GPU-a").active == {"graphics_engine": 0.5, "dram": 0.2}
     del meter.values[DRAM]
     assert meter.read("GPU-b").active == {"graphics_engine": 0.5}

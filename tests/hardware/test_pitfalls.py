@@ -11,6 +11,7 @@ from exporter.hardware.device import DeviceReader
 from exporter.hardware.library import DriverError, Library
 from exporter.hardware.processes import UtilizationReader, running
 from exporter.model import Memory
+from tests.hardware.making import ticking
 from tests.hardware.tiny import (
     HANDLE,
     NOT_AVAILABLE,
@@ -39,7 +40,7 @@ def test_an_error_that_says_success_means_that_there_is_nothing():
     with pytest.raises(pynvml.NVMLError) as caught:
         pynvml.nvmlDeviceGetProcessUtilization(HANDLE, 0)
     assert caught.value.value == 0
-    assert UtilizationReader().read(calls, GPU, HANDLE) == {}
+    assert UtilizationReader(ticking()).read(calls, GPU, HANDLE) == {}
     assert not calls.errors
 
 

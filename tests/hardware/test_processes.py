@@ -9,7 +9,7 @@ import pytest
 from exporter.hardware.calls import Calls
 from exporter.hardware.processes import UtilizationReader, running
 from exporter.model import DeviceProcess
-from tests.hardware.making import GIB, Driver, gpu, process
+from tests.hardware.making import GIB, Driver, gpu, process, ticking
 from tests.hardware.tiny import (
     HANDLE,
     NOBODY,
@@ -207,7 +207,7 @@ def opened(driver: Driver) -> tuple[Calls, object]:
 
 def utilization(*records: dict[str, int], since: int = 0) -> dict[int, int | None] | None:
     """Read these records after a read whose newest sample was at ``since``."""
-    reader = UtilizationReader()
+    reader = UtilizationReader(ticking())
     reader.read(installed(**{SAMPLES: samples(sample(1, since, 1))}), GPU, HANDLE)
     return reader.read(installed(**{SAMPLES: samples(*records)}), GPU, HANDLE)
 
@@ -224,7 +224,7 @@ def test_each_process_has_its_share_of_time():
 def test_no_samples_is_not_no_answer(code: int, found: dict[int, int] | None):
     """When there is nothing newer nobody ran; when the device or the caller cannot tell, it is unknown."""
     calls = installed(**{SAMPLES: answers(code)})
-    assert UtilizationReader().read(calls, GPU, HANDLE) == found
+    assert UtilizationReader(ticking()).read(calls, GPU, HANDLE) == found
     assert sum(calls.errors.values()) == (code in (NO_PERMISSION, UNKNOWN))
 
 
@@ -247,7 +247,7 @@ def test_no_process_runs_more_than_all_the_time():
 def test_each_gpu_is_asked_from_where_its_own_samples_ended():
     """The newest time stamp of a GPU is passed at its next read; another GPU's clock may lag behind."""
     asked: list[int] = []
-    reader = UtilizationReader()
+    reader = UtilizationReader(ticking())
     early = installed(**{SAMPLES: samples(sample(41, 1000, 5), sample(42, 3000, 5), asked=asked)})
     reader.read(early, "GPU-a", HANDLE)
     late = installed(**{SAMPLES: samples(sample(43, 9000, 5), asked=asked)})
@@ -261,7 +261,7 @@ def test_each_gpu_is_asked_from_where_its_own_samples_ended():
 def test_a_failed_read_does_not_move_the_window():
     """What happened meanwhile is in the next answer."""
     asked: list[int] = []
-    reader = UtilizationReader()
+    reader = UtilizationReader(ticking())
     reader.read(installed(**{SAMPLES: samples(sample(41, 1000, 5))}), GPU, HANDLE)
     assert reader.read(installed(**{SAMPLES: answers(UNKNOWN)}), GPU, HANDLE) is None
     reader.read(installed(**{SAMPLES: samples(sample(41, 1500, 5), asked=asked)}), GPU, HANDLE)
@@ -271,7 +271,7 @@ def test_a_failed_read_does_not_move_the_window():
 def test_time_stamps_of_gpus_that_are_gone_are_forgotten():
     """A GPU that comes back under the same uuid starts with the driver's own buffer."""
     asked: list[int] = []
-    reader = UtilizationReader()
+    reader = UtilizationReader(ticking())
     calls = installed(**{SAMPLES: samples(sample(41, 1000, 5), asked=asked)})
     for name in ("GPU-a", "GPU-b"):
         reader.read(calls, name, HANDLE)
@@ -285,7 +285,7 @@ def test_a_process_that_stops_is_idle_from_the_next_read():
     """On a node: busy while its load is on, absent when nothing newer was sampled."""
     driver = Driver(gpu("a"), host_processes=[process(41, GPU, load={"high": 60})])
     calls, handle = opened(driver)
-    reader = UtilizationReader()
+    reader = UtilizationReader(ticking())
     busy = reader.read(calls, GPU, handle)
     assert busy is not None
     assert busy[41] > 0

@@ -10,7 +10,7 @@ import pytest
 from exporter.hardware.calls import Calls, DeviceLostError, DriverGoneError
 from exporter.hardware.vgpu import VgpuReader
 from exporter.model import Licence, VgpuReading
-from tests.hardware.making import GIB, Clock
+from tests.hardware.making import GIB, Clock, ticking
 from tests.hardware.tiny import HANDLE, Function, answers, fills, installed, writes
 
 GPU = "GPU-a"
@@ -114,7 +114,7 @@ def host(**functions: Function) -> Calls:
 
 def vgpus(calls: Calls, reader: VgpuReader | None = None) -> dict[str, VgpuReading]:
     """Read the vGPUs of the one GPU, by uuid."""
-    found = (reader or VgpuReader()).read(calls, GPU, HANDLE)["vgpus"]
+    found = (reader or VgpuReader(ticking())).read(calls, GPU, HANDLE)["vgpus"]
     assert found is not None
     return {vgpu.uuid: vgpu for vgpu in found}
 
@@ -152,23 +152,27 @@ def test_a_vgpu_is_read_whole():
 def test_where_no_vgpu_can_be_none_is_asked_for(mode: int, name: str | None):
     """Bare metal costs one call; a mode without a name is not known."""
     calls = host(nvmlDeviceGetVirtualizationMode=writes(mode))
-    assert VgpuReader().read(calls, GPU, HANDLE) == {"virtualization": name, "licence": None, "vgpus": None}
+    assert VgpuReader(ticking()).read(calls, GPU, HANDLE) == {
+        "virtualization": name,
+        "licence": None,
+        "vgpus": None,
+    }
     assert calls.asked == {"vgpu": 1}
 
 
 def test_a_host_without_a_vgpu_has_none_and_a_host_that_fails_is_unknown():
     """An empty list is an observation, a refused one is not."""
-    read = VgpuReader().read(host(nvmlDeviceGetActiveVgpus=active()), GPU, HANDLE)
+    read = VgpuReader(ticking()).read(host(nvmlDeviceGetActiveVgpus=active()), GPU, HANDLE)
     assert (read["virtualization"], read["vgpus"]) == ("vgpu_host", ())
     calls = host(nvmlDeviceGetActiveVgpus=answers(UNKNOWN))
-    assert VgpuReader().read(calls, GPU, HANDLE)["vgpus"] is None
+    assert VgpuReader(ticking()).read(calls, GPU, HANDLE)["vgpus"] is None
     assert calls.errors == {(GPU, "nvmlDeviceGetActiveVgpus", "Unknown"): 1}
 
 
 def test_an_unknown_mode_says_nothing_of_vgpus():
     """Without the mode, there may be vGPUs."""
     calls = host(nvmlDeviceGetVirtualizationMode=answers(UNKNOWN))
-    assert set(VgpuReader().read(calls, GPU, HANDLE).values()) == {None}
+    assert set(VgpuReader(ticking()).read(calls, GPU, HANDLE).values()) == {None}
 
 
 def test_more_than_four_gibibytes_are_told():
@@ -230,7 +234,7 @@ def test_a_share_is_cut_at_all_the_time_there_is_and_garbage_is_unknown():
 def test_each_gpu_is_asked_from_where_its_own_samples_ended():
     """The newest time stamp of a GPU is passed at its next read, and forgotten with the GPU."""
     asked: list[int] = []
-    reader = VgpuReader()
+    reader = VgpuReader(ticking())
     reader.read(host(nvmlDeviceGetVgpuUtilization=samples((FIRST, 3000, 5), asked=asked)), "GPU-a", HANDLE)
     reader.read(host(nvmlDeviceGetVgpuUtilization=samples((FIRST, 9000, 5), asked=asked)), "GPU-b", HANDLE)
     later = host(nvmlDeviceGetVgpuUtilization=samples(asked=asked))
@@ -245,7 +249,7 @@ def test_a_clock_that_is_set_back_does_not_silence_the_samples(monkeypatch: pyte
     """New samples look older than the last, and those of a time to come are passed over."""
     clock = Clock()
     monkeypatch.setattr("exporter.hardware.samples.time", clock)
-    reader = VgpuReader()
+    reader = VgpuReader(ticking())
     before = (FIRST, int(clock.time() * 1e6), 5)
     assert only(host(nvmlDeviceGetVgpuUtilization=samples(before)), reader).sm_percent == 5
     clock.wall_offset = -3600.0
@@ -282,7 +286,7 @@ def test_what_one_vgpu_does_not_support_another_may():
         nvmlDeviceGetActiveVgpus=active(FIRST, SECOND),
         nvmlVgpuInstanceGetFbUsage=number(GIB, refused={FIRST: NOT_SUPPORTED}),
     )
-    reader = VgpuReader()
+    reader = VgpuReader(ticking())
     assert [vgpu.memory_used for vgpu in vgpus(calls, reader).values()] == [None, GIB]
     assert calls.unsupported(f"vgpu-{FIRST}") == ("nvmlVgpuInstanceGetFbUsage",)
     host(nvmlDeviceGetActiveVgpus=active())
@@ -319,7 +323,7 @@ def test_a_type_is_asked_once_and_an_answer_that_is_not_whole_again():
         asked.append(kind)
         return type_name(kind, buffer, size)
 
-    reader = VgpuReader()
+    reader = VgpuReader(ticking())
     failing = host(nvmlVgpuTypeGetName=name, nvmlVgpuTypeGetFramebufferSize=answers(UNKNOWN))
     assert only(failing, reader).memory_total is None
     calls = host(nvmlVgpuTypeGetName=name)
@@ -360,9 +364,9 @@ def test_an_older_driver_tells_yes_or_no(status: int, told: bool):
 def test_a_gpu_that_is_lost_and_a_driver_that_goes_end_the_reading():
     """Further questions would fail as well."""
     with pytest.raises(DeviceLostError):
-        VgpuReader().read(host(nvmlDeviceGetActiveVgpus=answers(15)), GPU, HANDLE)
+        VgpuReader(ticking()).read(host(nvmlDeviceGetActiveVgpus=answers(15)), GPU, HANDLE)
     with pytest.raises(DriverGoneError):
-        VgpuReader().read(host(nvmlVgpuInstanceGetUUID=answers(1)), GPU, HANDLE)
+        VgpuReader(ticking()).read(host(nvmlVgpuInstanceGetUUID=answers(1)), GPU, HANDLE)
 
 
 def guest(*features: dict[str, Any], count: int | None = None, supported: int = 1) -> Calls:
@@ -389,7 +393,7 @@ def expiry(status: int, *parts: int) -> Any:
 
 def licence(calls: Calls) -> Licence | None:
     """Read the licence of the one GPU."""
-    read = VgpuReader().read(calls, GPU, HANDLE)
+    read = VgpuReader(ticking()).read(calls, GPU, HANDLE)
     assert (read["virtualization"], read["vgpus"]) == ("vgpu_guest", None)
     found = read["licence"]
     assert found is None or isinstance(found, Licence)

@@ -1,0 +1,28 @@
+"""A dcgm-exporter as a source of the poll: what it said last holds as long as it answers."""
+
+from aiohttp import web
+
+from tests.dcgm_scrape.serving import page, sample, serving
+from tests.demo.making import gpu, made
+from tests.poller.bench import failing, polled
+
+
+async def test_a_share_of_time_that_was_read_once_is_not_integrated_for_ever():
+    """When dcgm-exporter fails, its shares of time are gone with that poll, and come back with the next."""
+    scenario = made(gpus=[gpu()])
+    uuid = scenario.gpus[0].uuid
+    answering = True
+
+    async def answer(_request: web.Request) -> web.StreamResponse:
+        if answering:
+            return web.Response(body=page(sample("GR_ENGINE_ACTIVE", 0.5, uuid=uuid)))
+        return web.Response(status=500)
+
+    async with serving(answer) as url, polled(scenario, dcgm_exporter_url=url) as (_, poller):
+        assert (await poller.poll()).gpus[0].reading.profiling.source == "dcgm"
+        answering = False
+        snapshot = await poller.poll()
+        assert failing(snapshot) == {"dcgm"}
+        assert snapshot.gpus[0].reading.profiling is None
+        answering = True
+        assert (await poller.poll()).gpus[0].reading.profiling.source == "dcgm"
