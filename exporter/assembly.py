@@ -1,8 +1,8 @@
 """One poll's parts put together to a snapshot, with what is kept from poll to poll."""
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from exporter.accounting import Coverage, Ledger
 from exporter.attribution import Attribution, attribute
@@ -16,13 +16,18 @@ from exporter.model import (
     GpuReading,
     GpuRow,
     HardwareReading,
+    NodeObject,
     NodeRow,
     Snapshot,
+    SystemFiles,
     Workloads,
 )
 from exporter.rates import ClockEvents, NvlinkRates
 from exporter.settings import Settings
-from exporter.sharing import HostDevices, resolve_holdings, vgpu_rows
+from exporter.sharing import HostDevices, NodeFacts, Objections, resolve_holdings, vgpu_rows
+
+# The collector that reads the files of sharing systems.
+SHARING = "sharing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +35,7 @@ class Evidence:
     """What a snapshot is made of; None is a source that has not answered.
 
     ``gpus`` are those that can be shown, ``hardware`` is what the drivers say of the node as a whole.
+    ``files`` are those of sharing systems, by system; ``own_uid`` is the uid of our own pod, "" in none.
     """
 
     gpus: tuple[GpuReading, ...] = ()
@@ -37,6 +43,9 @@ class Evidence:
     allocations: Allocations | None = None
     workloads: Workloads | None = None
     host_devices: HostDevices | None = None
+    node: NodeObject | None = None
+    files: Mapping[str, SystemFiles] = field(default_factory=dict)
+    own_uid: str = ""
 
 
 class Assembly:
@@ -48,6 +57,7 @@ class Assembly:
         self._coverage = Coverage()
         self._ledger = Ledger(longest_gap=settings.stale_after)
         self._inconsistent: Counter[tuple[str, str, str]] = Counter()
+        self._objections = Objections()
         self._nvlink = NvlinkRates()
         self._clocks = ClockEvents()
         self._events: tuple[EventRow, ...] = ()
@@ -75,9 +85,7 @@ class Assembly:
         """Join one poll's evidence; ``now`` is the clock of what is integrated, ``timestamp`` Unix time."""
         self._sequence += 1
         workloads = found.workloads or Workloads(places={}, pods=None, process_view=False)
-        holdings = resolve_holdings(
-            found.gpus, found.allocations, self._settings.resource_pattern, found.host_devices
-        )
+        holdings = resolve_holdings(found.gpus, found.allocations, self._facts(found), self._objections)
         elapsed, covered = self._coverage.advance(found.gpus, now)
         stale = frozenset(gpu.identity.uuid for gpu in found.gpus) - covered.keys()
         attribution = attribute(found.gpus, holdings, workloads, stale)
@@ -90,15 +98,31 @@ class Assembly:
         return Snapshot(
             timestamp=timestamp,
             sequence=self._sequence,
-            node=replace(self._node(found, workloads), unresolved=holdings.unresolved),
+            node=replace(self._node(found, workloads), unresolved=holdings.unresolved, blind=holdings.blind),
             gpus=self._gpu_rows(attribution.gpus, found),
             migs=attribution.migs,
             vgpus=vgpu_rows(found.gpus, found.allocations, found.host_devices),
             containers=attribution.containers,
             events=self._events,
-            collectors=tuple(collectors),
+            collectors=tuple(map(self._with_objections, collectors)),
             demo=self._demo,
         )
+
+    def _facts(self, found: Evidence) -> NodeFacts:
+        return NodeFacts(
+            pods=found.workloads.pods if found.workloads is not None else None,
+            node=found.node,
+            files=found.files,
+            host=found.host_devices or HostDevices(),
+            own_uid=found.own_uid,
+            patterns=self._settings.resource_pattern,
+        )
+
+    def _with_objections(self, health: CollectorHealth) -> CollectorHealth:
+        """Count what could not be read of annotations and files with the collector of the files."""
+        if health.name != SHARING:
+            return health
+        return replace(health, errors={**health.errors, **self._objections.counts})
 
     def _gpu_rows(self, rows: Iterable[GpuRow], found: Evidence) -> tuple[GpuRow, ...]:
         """Add what a GPU has reported, and what takes more than one reading to know."""

@@ -20,6 +20,7 @@ from exporter.model import (
     PodIdentity,
     ProcessPlace,
     Snapshot,
+    SystemFiles,
     Workloads,
 )
 from exporter.settings import Settings
@@ -71,6 +72,7 @@ class Poller:
         self._host_devices: Collector[HostDevices] = Collector(
             "host_devices", self._read_host_devices, deadline
         )
+        self._files: Collector[Mapping[str, SystemFiles]] = Collector("sharing", sources.files.read, deadline)
         self._assembly = Assembly(settings, demo=demo)
         self._broken = False
         self.evidence = Evidence()
@@ -96,7 +98,7 @@ class Poller:
         """Read every source once, each within its deadline, and publish what is known."""
         now = self._clock()
         await asyncio.gather(self._devices.collect(), self._allocations.collect(), self._names.collect())
-        await asyncio.gather(self._processes.collect(), self._host_devices.collect())
+        await asyncio.gather(self._processes.collect(), self._host_devices.collect(), self._files.collect())
         self.evidence = self._gather()
         self.snapshot = self._assembly.snapshot(self.evidence, self._health(), now, self._wall())
         return self.snapshot
@@ -164,10 +166,15 @@ class Poller:
         return await self._sources.host_devices.read(self._fresh_allocations())
 
     def _others(self) -> tuple[Collector[Any], ...]:
-        return self._allocations, self._processes, self._names, self._host_devices
+        return self._allocations, self._processes, self._names, self._host_devices, self._files
 
     def _health(self) -> tuple[CollectorHealth, ...]:
-        listed = (self._allocations.health, self._processes.health, self._names.health)
+        listed = (
+            self._allocations.health,
+            self._processes.health,
+            self._names.health,
+            self._files.health,
+        )
         devices = self._host_devices.health
         return (*self._devices.health(), *listed, *(() if devices.success else (devices,)))
 
@@ -179,6 +186,9 @@ class Poller:
             allocations=self._fresh_allocations(),
             workloads=self._workloads(gpus),
             host_devices=self._host_devices.fresh_value(self.settings.stale_after),
+            node=self._sources.node,
+            files=(self._files.value or {}) if not self._files.failure else {},
+            own_uid=self._sources.own_uid,
         )
 
     def _fresh_allocations(self) -> Allocations | None:

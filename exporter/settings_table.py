@@ -93,6 +93,27 @@ class Settings:
     )
     proc_root: Path = field(metadata=option(PATH, "/proc", "The procfs of the node's pid namespace."))
     sys_root: Path = field(metadata=option(PATH, "/sys", "The sysfs of the node."))
+    hami_root: Path = field(
+        metadata=option(PATH, "/usr/local/vgpu", "Where HAMi and volcano-vgpu keep what containers use.")
+    )
+    hami_vnpu_root: Path = field(
+        metadata=option(PATH, "/usr/local/hami-vnpu-core", "Where HAMi keeps what containers use of NPUs.")
+    )
+    cgpu_root: Path = field(
+        metadata=option(PATH, "{proc_root}/cgpu_km", "The procfs of cGPU.", shown="`<proc-root>/cgpu_km`")
+    )
+    vcuda_root: Path = field(
+        metadata=option(
+            PATH, "/etc/gpu-manager/vm", "Where Tencent's gpu-manager keeps limits and processes."
+        )
+    )
+    vgpu_manager_root: Path = field(
+        metadata=option(PATH, "/etc/vgpu-manager", "Where vgpu-manager keeps the limits of containers.")
+    )
+    mps_root: Path = field(
+        metadata=option(PATH, "/run/nvidia/mps", "Where NVIDIA's device plugin keeps its MPS daemons.")
+    )
+    run_root: Path = field(metadata=option(PATH, "/runai", "Where run:ai keeps what pods use."))
     resource_pattern: tuple[re.Pattern[str], ...] = field(
         metadata=option(
             PATTERN,

@@ -11,10 +11,10 @@ from typing import Any
 from exporter.dcgm_scrape import DcgmScrape
 from exporter.hardware import NvmlOptions, NvmlSource
 from exporter.hardware.amd import AmdSource
-from exporter.model import Allocations, PodIdentity, ProcessPlace
+from exporter.model import Allocations, NodeObject, PodIdentity, ProcessPlace, SystemFiles
 from exporter.release import NodeLabels, Release
 from exporter.settings import Settings
-from exporter.sharing import HostDevices, host_devices
+from exporter.sharing import HostDevices, Roots, host_devices, read_files
 from exporter.worker import Worker
 from exporter.workloads.identity import index_pods, read_pod_logs
 from exporter.workloads.pid_view import process_view
@@ -86,12 +86,17 @@ class Sources:
         self.names = PodNames(settings.pods_api_socket, settings.pod_logs, patience / 2)
         self.processes = Processes(settings.proc_root)
         self.host_devices = HostDeviceTable(settings.sys_root)
+        self.files = SharingFiles(_roots(settings))
+        # What the API server says of the node's object, None where it is not asked.
+        self.node: NodeObject | None = None
+        self.own_uid = os.environ.get("POD_UID") or ""
 
     async def close(self) -> None:
         """Shut the driver down; a source that hangs is not waited for by this object."""
         self.names.close()
         self.processes.close()
         self.host_devices.close()
+        self.files.close()
         if self.dcgm is not None:
             self.dcgm.close()
         await self.release.close()
@@ -112,6 +117,35 @@ class HostDeviceTable:
     def close(self) -> None:
         """Let the thread end."""
         self._worker.stop()
+
+
+class SharingFiles:
+    """The files that sharing systems keep on the node, by system."""
+
+    def __init__(self, roots: Roots) -> None:
+        self._roots = roots
+        self._worker = Worker("sharing")
+
+    async def read(self) -> Mapping[str, SystemFiles]:
+        """Read the files of every system; those of one that fails as a whole are one problem."""
+        return await self._worker.run(lambda: read_files(self._roots))
+
+    def close(self) -> None:
+        """Let the thread end."""
+        self._worker.stop()
+
+
+def _roots(settings: Settings) -> Roots:
+    return Roots(
+        hami=settings.hami_root,
+        hami_vnpu=settings.hami_vnpu_root,
+        cgpu=settings.cgpu_root,
+        vcuda=settings.vcuda_root,
+        vgpu_manager=settings.vgpu_manager_root,
+        mps=settings.mps_root,
+        run=settings.run_root,
+        kubelet=settings.kubelet_root,
+    )
 
 
 class PodNames:

@@ -48,12 +48,27 @@ _POD_RESOURCES: _Table = {
 _PODS: _Table = {
     "ContainerStatus": (("name", 1, "string"), ("containerID", 8, "string")),
     "PodStatus": (
+        ("phase", 1, "string"),
         ("containerStatuses", 8, "ContainerStatus*"),
         ("initContainerStatuses", 10, "ContainerStatus*"),
         ("ephemeralContainerStatuses", 13, "ContainerStatus*"),
     ),
-    "ObjectMeta": (("name", 1, "string"), ("namespace", 3, "string"), ("uid", 5, "string")),
-    "Pod": (("metadata", 1, "ObjectMeta"), ("status", 3, "PodStatus")),
+    # A map travels as a list of entries of key and value.
+    "StringEntry": (("key", 1, "string"), ("value", 2, "string")),
+    "ObjectMeta": (
+        ("name", 1, "string"),
+        ("namespace", 3, "string"),
+        ("uid", 5, "string"),
+        ("labels", 11, "StringEntry*"),
+        ("annotations", 12, "StringEntry*"),
+    ),
+    "Quantity": (("string", 1, "string"),),
+    "QuantityEntry": (("key", 1, "string"), ("value", 2, "Quantity")),
+    "ResourceRequirements": (("limits", 1, "QuantityEntry*"),),
+    # Without env: what it holds is nobody's business here.
+    "Container": (("name", 1, "string"), ("resources", 8, "ResourceRequirements")),
+    "PodSpec": (("containers", 2, "Container*"), ("initContainers", 20, "Container*")),
+    "Pod": (("metadata", 1, "ObjectMeta"), ("spec", 2, "PodSpec"), ("status", 3, "PodStatus")),
     "ListPodsResponse": (("pods", 1, "bytes*"),),
 }
 _SCALARS = {

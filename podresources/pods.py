@@ -1,13 +1,15 @@
 """The client of the kubelet's Pods API: the pods of this node by uid, without asking the API server.
 
-The answer holds whole pods, environment variables included. Metadata and status are decoded, the rest
-is skipped, and no payload is ever logged.
+The answer holds whole pods, environment variables included. Metadata, limits and status are decoded, the
+rest is skipped, and no payload is ever logged.
 """
 
 import logging
 from pathlib import Path
+from typing import Any
 
-from exporter.model import PodIdentity
+from exporter.model import ContainerSpec, PodDetails, PodIdentity
+from exporter.objects import extended_resources, kept_annotations
 from podresources.channel import dial
 from podresources.messages import DECODE_ERRORS, LIST_PODS, ListPodsResponse, Pod
 
@@ -61,7 +63,23 @@ def _identity(payload: bytes) -> PodIdentity | None:
         container_ids={
             _bare(container.containerID): container.name for container in containers if container.containerID
         },
+        details=_details(pod),
     )
+
+
+def _details(pod: Any) -> PodDetails:
+    init = [_spec(container, init=True) for container in pod.spec.initContainers]
+    return PodDetails(
+        labels={entry.key: entry.value for entry in pod.metadata.labels},
+        annotations=kept_annotations({entry.key: entry.value for entry in pod.metadata.annotations}),
+        containers=(*init, *(_spec(container, init=False) for container in pod.spec.containers)),
+        phase=pod.status.phase,
+    )
+
+
+def _spec(container: Any, *, init: bool) -> ContainerSpec:
+    limits = {entry.key: entry.value.string for entry in container.resources.limits}
+    return ContainerSpec(name=container.name, init=init, limits=extended_resources(limits))
 
 
 def _bare(container_id: str) -> str:

@@ -45,9 +45,11 @@ class DeviceJoin:
         return ContainerRow(
             holder=ref,
             device=device.key,
-            resource=",".join(holding.resource for holding in held),
-            sharing=device.sharing.sharing,
-            isolation=device.sharing.isolation,
+            resource=",".join(dict.fromkeys(holding.resource for holding in held)),
+            sharing=next((holding.sharing for holding in held if holding.sharing), device.sharing.sharing),
+            isolation=next(
+                (holding.isolation for holding in held if holding.sharing), device.sharing.isolation
+            ),
             pod_uid=uid or self._uids.get((ref.namespace, ref.pod), ""),
             model=device.model,
             slices=self._slices(device.key, ref, held),

@@ -1,7 +1,7 @@
 """One GPU after the other: its devices, its holders, its users, and the rest that is nobody's."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from exporter.attribution import compute
 from exporter.attribution.devices import DeviceJoin
@@ -10,6 +10,7 @@ from exporter.model import (
     ContainerRow,
     DeviceKey,
     DeviceSharing,
+    GpuIdentity,
     GpuReading,
     GpuRow,
     Holdings,
@@ -50,6 +51,7 @@ def attribute(
     """
     join = _Join(holdings, workloads, stale)
     gpu_rows = [join.gpu(gpu) for gpu in sorted(gpus, key=_gpu_order)]
+    gpu_rows += [join.foreign(identity) for identity in holdings.foreign]
     return Attribution(
         gpus=tuple(gpu_rows),
         migs=tuple(join.migs),
@@ -83,6 +85,10 @@ class _Join:
         modes = [self._sharing(key).sharing for key in keys]
         used = compute.of_all(gpu, [compute.of_mig(gpu, mig) for mig in gpu.mig])
         return self._gpu_row(gpu, _cut_mode(gpu, modes), keys, rows, used)
+
+    def foreign(self, identity: GpuIdentity) -> GpuRow:
+        """Show what is held of a device that no driver of ours reads: who holds it is all that is known."""
+        return replace(self._whole(GpuReading(identity=identity)), reading=None)
 
     def _whole(self, gpu: GpuReading) -> GpuRow:
         key = DeviceKey(gpu.identity.uuid)

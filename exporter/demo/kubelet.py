@@ -10,7 +10,7 @@ import os
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +35,16 @@ class KubeletDevices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubeletContainer:
-    """A container; ``container_id`` is 64 hex digits, "" before the runtime has made it."""
+    """A container; ``container_id`` is 64 hex digits, "" before the runtime has made it.
+
+    Of one that is ``init`` the kubelet tells no resources. ``limits`` are its extended resources.
+    """
 
     name: str
     devices: tuple[KubeletDevices, ...] = ()
     container_id: str = ""
+    init: bool = False
+    limits: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +54,9 @@ class KubeletPod:
     namespace: str
     name: str
     uid: str
+    phase: str = "Running"
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
     containers: tuple[KubeletContainer, ...] = ()
     resources_listed: bool = True
 
@@ -131,6 +139,8 @@ class FakeKubelet:
             if pod.resources_listed:
                 listed = answer.pod_resources.add(name=pod.name, namespace=pod.namespace)
                 for container in pod.containers:
+                    if container.init:
+                        continue
                     listed.containers.add(name=container.name, devices=_entries(container.devices))
         return answer
 
@@ -158,12 +168,27 @@ def _topologies(numa_nodes: tuple[int, ...]) -> list[dict[str, Any] | None]:
 
 
 def _pod(pod: KubeletPod) -> Any:
-    payload = messages.Pod(metadata={"name": pod.name, "namespace": pod.namespace, "uid": pod.uid})
+    metadata = {
+        "name": pod.name,
+        "namespace": pod.namespace,
+        "uid": pod.uid,
+        "labels": _map_entries(pod.labels),
+        "annotations": _map_entries(pod.annotations),
+    }
+    payload = messages.Pod(metadata=metadata, status={"phase": pod.phase})
     for container in pod.containers:
-        status = payload.status.containerStatuses.add(name=container.name)
+        limits = [{"key": key, "value": {"string": str(count)}} for key, count in container.limits.items()]
+        specs = payload.spec.initContainers if container.init else payload.spec.containers
+        specs.add(name=container.name, resources={"limits": limits})
+        of_kind = payload.status.initContainerStatuses if container.init else payload.status.containerStatuses
+        status = of_kind.add(name=container.name)
         if container.container_id:
             status.containerID = f"containerd://{container.container_id}"
     return payload
+
+
+def _map_entries(texts: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"key": key, "value": text} for key, text in texts.items()]
 
 
 def _padding(size: int) -> bytes:

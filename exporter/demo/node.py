@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from exporter.demo.amd_tree import AmdTree
+from exporter.demo.files import SharingFiles
 from exporter.demo.kubelet import FakeKubelet, KubeletContainer, KubeletDevices, KubeletPod
 from exporter.demo.machine import GpuState, Machine
 from exporter.demo.nvml import FakeNvml
@@ -40,6 +41,13 @@ class Paths:
     pod_logs: Path
     proc_root: Path
     sys_root: Path
+    hami_root: Path
+    hami_vnpu_root: Path
+    cgpu_root: Path
+    vcuda_root: Path
+    vgpu_manager_root: Path
+    mps_root: Path
+    run_root: Path
 
 
 class FakeNode:
@@ -69,6 +77,7 @@ class FakeNode:
         uptime = time.monotonic()
         self._tree = Tree(scenario, self._root, booted=self._started - uptime, uptime=uptime, speed=speed)
         self._amd_tree = AmdTree(scenario.amd, self._root / "sys")
+        self._files = SharingFiles(scenario, self._root)
         self._machine = Machine(seed)
         self._amd_machine = Machine(seed)
         self.nvml = FakeNvml(scenario.node, scenario.missing_functions, host_pid=scenario.host_pid)
@@ -122,6 +131,7 @@ class FakeNode:
         self._tree.step(self._now)
         wall = self._started + t / self._speed
         self._gpus = self._machine.step(self._now, wall)
+        self._files.step(self._now, self._gpus)
         self._amd = self._amd_machine.step(replace(self._now, gpus=self._now.amd, loaded=True), wall)
         self._amd_tree.step(self._amd)
         self.nvml.show(self._gpus, self._now.nvml_faults, loaded=self._now.loaded)
@@ -171,16 +181,38 @@ def _paths(root: Path, kubelet_root: Path, kubelet: FakeKubelet) -> Paths:
         pod_logs=root / "var/log/pods",
         proc_root=root / "proc",
         sys_root=root / "sys",
+        hami_root=root / "usr/local/vgpu",
+        hami_vnpu_root=root / "usr/local/hami-vnpu-core",
+        cgpu_root=root / "proc/cgpu_km",
+        vcuda_root=root / "etc/gpu-manager/vm",
+        vgpu_manager_root=root / "etc/vgpu-manager",
+        mps_root=root / "run/nvidia/mps",
+        run_root=root / "runai",
     )
 
 
 def _listed(pod: Pod) -> KubeletPod:
     containers = tuple(_listed_container(container) for container in pod.containers)
-    return KubeletPod(namespace=pod.namespace, name=pod.name, uid=pod.uid, containers=containers)
+    return KubeletPod(
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=pod.uid,
+        phase=pod.phase,
+        labels=pod.labels,
+        annotations=pod.annotations,
+        containers=containers,
+    )
 
 
 def _listed_container(container: Container) -> KubeletContainer:
     devices = tuple(
         KubeletDevices(resource, ids, numa_nodes=(0,)) for resource, ids in container.devices.items()
     )
-    return KubeletContainer(name=container.name, devices=devices, container_id=container.container_id)
+    asked = {resource: len(ids) for resource, ids in container.devices.items()}
+    return KubeletContainer(
+        name=container.name,
+        devices=devices,
+        container_id=container.container_id,
+        init=container.init,
+        limits={**asked, **container.limits},
+    )

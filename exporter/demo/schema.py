@@ -5,7 +5,8 @@ out uuids, pids, container ids and pod uids, which are then derived from the sce
 in it, and may use the shorthands that ``exporter.demo.expand`` writes out. Memory is in bytes.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from exporter.demo.schema_amd import AmdGpu
@@ -20,7 +21,10 @@ ApiVersion = Literal["v1", "v1alpha1"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """A whole node. ``missing_functions`` are NVML functions that an old driver does not have."""
+    """A whole node. ``missing_functions`` are NVML functions that an old driver does not have.
+
+    ``files`` are further files of the node with their text, by their paths below its root.
+    """
 
     name: str
     description: str = ""
@@ -35,4 +39,5 @@ class Scenario:
     offers: tuple[Offer, ...] = ()
     pods: tuple[Pod, ...] = ()
     host_processes: tuple[Process, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from exporter.demo.load import OFF, Curve
+from exporter.demo.schema_sharing import MeterFile, Share
 from exporter.model.hardware import ProcessKind
 
 Qos = Literal["guaranteed", "burstable", "besteffort"]
@@ -48,21 +49,33 @@ class Process:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
-    """A container with what the kubelet gave it, by resource; an id is in the device plugin's spelling."""
+    """A container with what the kubelet gave it, by resource; an id is in the device plugin's spelling.
+
+    ``shares`` is what it truly has, null where that is what its ids say; ``meter`` is the file that its
+    system keeps of it. ``limits`` are the extended resources that it asks for, where that is more than the
+    number of its ids.
+    """
 
     name: str
     container_id: str = ""
     devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    shares: tuple[Share, ...] | None = None
+    meter: MeterFile | None = None
+    init: bool = False
+    limits: Mapping[str, int] = field(default_factory=dict)
     processes: tuple[Process, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """A pod of this node."""
+    """A pod of this node, with what its object says."""
 
     count: int = 1
     namespace: str
     name: str
     uid: str = ""
     qos: Qos = "burstable"
+    phase: str = "Running"
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
     containers: tuple[Container, ...] = ()

@@ -75,7 +75,14 @@ def tell(now: Present, gpus: tuple[GpuState, ...]) -> Truth:
 def _held(now: Present) -> tuple[dict[tuple[ContainerRef, DeviceKey], int], dict[str, int]]:
     held: dict[tuple[ContainerRef, DeviceKey], int] = {}
     unresolved: dict[str, int] = {}
+    by_uuid = {key.mig_uuid or key.uuid: key for key, _, _ in keys(now.gpus)}
     for pod, container in _all_containers(now.pods):
+        for share in container.shares or ():
+            held[_reference(pod, container), by_uuid.get(share.device, DeviceKey(share.device))] = (
+                share.slices
+            )
+        if container.shares is not None:
+            continue
         for resource, ids in container.devices.items():
             for device_id in dict.fromkeys(ids):
                 key = resolve(now.gpus, device_id) or amd_devices.resolve(now.amd, device_id)

@@ -3,6 +3,7 @@
 A reader sees the old one or the new one and nothing between.
 """
 
+import contextlib
 import shutil
 from pathlib import Path
 
@@ -22,6 +23,14 @@ class Written:
         fresh.write_bytes(content.encode() if isinstance(content, str) else content)
         fresh.replace(path)
         self._content[path] = content
+
+    def forget(self, path: Path) -> None:
+        """Take one file away, with the folders around it that are empty then."""
+        self._content.pop(path, None)
+        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            for folder in path.parents:
+                folder.rmdir()
 
     def remove(self, folder: Path) -> None:
         """Take a folder away with all that is in it."""

@@ -1,10 +1,12 @@
 """The nouns of the exporter: frozen, slotted records without behaviour.
 
-``hardware`` is what a device says, ``readings`` the parts of that, ``kubelet`` what the node's kubelet and
-processes say, ``holdings`` who is entitled to what, ``snapshot`` what the join makes of all and every reader
-shows. Everywhere, ``None`` means *not known*: it is never printed, and never turned into a zero.
+``hardware`` is what a device says, ``readings`` the parts of that, ``kubelet`` what the node's kubelet,
+its pods and its processes say, ``files`` what sharing systems have written down, ``holdings`` who is
+entitled to what, ``snapshot`` what the join makes of all and every reader shows. Everywhere, ``None`` means
+*not known*: it is never printed, and never turned into a zero.
 """
 
+from exporter.model.files import ContainerFile, DeviceUse, FileProblem, SystemFiles
 from exporter.model.hardware import (
     Cost,
     DeviceEvent,
@@ -20,8 +22,12 @@ from exporter.model.holdings import DeviceSharing, Holding, Holdings, Meter
 from exporter.model.kubelet import (
     Allocation,
     Allocations,
+    ClaimedDevice,
     ContainerRef,
+    ContainerSpec,
+    NodeObject,
     OfferedDevice,
+    PodDetails,
     PodIdentity,
     ProcessPlace,
     Workloads,
@@ -58,19 +64,24 @@ __all__ = [
     "Allocation",
     "Allocations",
     "Bar1",
+    "ClaimedDevice",
     "CollectorHealth",
+    "ContainerFile",
     "ContainerRef",
     "ContainerRow",
+    "ContainerSpec",
     "Cost",
     "DeviceEvent",
     "DeviceKey",
     "DeviceProcess",
     "DeviceSharing",
+    "DeviceUse",
     "DriverInfo",
     "Ecc",
     "EncoderSessions",
     "EventCount",
     "EventRow",
+    "FileProblem",
     "GpuIdentity",
     "GpuReading",
     "GpuRow",
@@ -82,17 +93,20 @@ __all__ = [
     "Meter",
     "MigReading",
     "MigRow",
+    "NodeObject",
     "NodeRow",
     "Nvlink",
     "OfferedDevice",
     "PcieLink",
     "PeerLink",
+    "PodDetails",
     "PodIdentity",
     "ProcessPlace",
     "Profile",
     "Repairs",
     "SliceCount",
     "Snapshot",
+    "SystemFiles",
     "Topology",
     "Totals",
     "VgpuReading",

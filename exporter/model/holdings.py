@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from exporter.model.hardware import GpuIdentity
 from exporter.model.kubelet import ContainerRef
 from exporter.model.snapshot import DeviceKey, SliceCount
 
@@ -25,7 +26,8 @@ class Holding:
     """What one container holds of one device.
 
     ``slices`` counts distinct device ids. ``memory_entitled`` is in bytes, ``compute_entitled`` in shares
-    of the whole physical GPU; None where the sharing system or the kubelet does not tell.
+    of the whole physical GPU; None where the sharing system or the kubelet does not tell. ``sharing`` and
+    ``isolation`` are those of the system that gave it; "" where they are the device's.
     """
 
     holder: ContainerRef
@@ -35,6 +37,8 @@ class Holding:
     memory_entitled: int | None
     compute_entitled: float | None
     meter: Meter | None = None
+    sharing: str = ""
+    isolation: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +60,9 @@ class Holdings:
 
     ``known`` is False while the kubelet has never answered: nobody can then be said to hold nothing.
     ``unresolved`` counts the allocated ids that match no visible device, by resource;
-    ``unresolved_holders`` are the containers that hold one.
+    ``unresolved_holders`` are the containers that hold one. ``foreign`` are devices that are held here and
+    that no driver of ours reads, in stable order. ``blind`` says, by system that is at work here, what is not
+    known for want of the pods' annotations.
     """
 
     known: bool
@@ -64,3 +70,5 @@ class Holdings:
     devices: Mapping[DeviceKey, DeviceSharing] = field(default_factory=dict)
     unresolved: Mapping[str, int] = field(default_factory=dict)
     unresolved_holders: frozenset[ContainerRef] = frozenset()
+    foreign: tuple[GpuIdentity, ...] = ()
+    blind: Mapping[str, str] = field(default_factory=dict)

@@ -23,6 +23,24 @@ class Allocation:
 
 
 @dataclass(frozen=True, slots=True, order=True)
+class ClaimedDevice:
+    """One device of a resource claim (DRA) that the kubelet gave to a container.
+
+    ``share_id`` tells several shares of one device apart, "" where it has none. ``cdi`` are the CDI names
+    that came with it; the kubelet may list those of other devices of the claim too.
+    """
+
+    holder: ContainerRef
+    driver: str
+    pool: str
+    device: str
+    claim_namespace: str = ""
+    claim: str = ""
+    share_id: str = ""
+    cdi: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, order=True)
 class OfferedDevice:
     """One device id that a device plugin offers on this node, healthy and allocatable."""
 
@@ -42,13 +60,45 @@ class Allocations:
     offered: tuple[OfferedDevice, ...] | None
     api_version: str
     read_at: float
+    claims: tuple[ClaimedDevice, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerSpec:
+    """A container as the pod asks for it. ``limits`` are its extended resources, in whole numbers."""
+
+    name: str
+    init: bool = False
+    limits: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodDetails:
+    """What a pod's object says beyond its names. ``containers`` stand in the order of the object, init first.
+
+    ``phase`` is that of Kubernetes: Pending, Running, Succeeded, Failed, Unknown.
+    """
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    containers: tuple[ContainerSpec, ...] = ()
+    phase: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeObject:
+    """What the object of this node says in the Kubernetes API."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodIdentity:
     """A pod of this node. ``container_ids`` maps the runtime's 64-hex id to the container's name.
 
-    ``containers`` are the names known, () where only the pod is.
+    ``containers`` are the names known, () where only the pod is. ``details`` is None where the source of
+    the name does not have the pod's object.
     """
 
     uid: str
@@ -56,6 +106,7 @@ class PodIdentity:
     name: str
     containers: tuple[str, ...] = ()
     container_ids: Mapping[str, str] = field(default_factory=dict)
+    details: PodDetails | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

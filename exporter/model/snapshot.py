@@ -158,6 +158,7 @@ class NodeRow:
     ``gpu_count`` is None while the driver does not answer. ``nvml_errors`` counts by (uuid, call, error),
     ``inconsistent`` by (uuid, mig_uuid, quantity). ``allocations_read_at`` is Unix time. ``costs`` is what
     each group of the driver's readings has cost; ``released`` says why the driver was given up for a while.
+    ``blind`` says, by sharing system, what is not known for want of the pods' annotations.
     """
 
     name: str
@@ -169,6 +170,7 @@ class NodeRow:
     costs: Mapping[str, Cost] = field(default_factory=dict)
     released: str = ""
     unresolved: Mapping[str, int] = field(default_factory=dict)
+    blind: Mapping[str, str] = field(default_factory=dict)
     nvml_errors: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
     inconsistent: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
 

@@ -1,61 +1,69 @@
 """Who is entitled to what: allocations resolved to the devices of this node.
 
-Each sharing system has a file of its own and a place in ``_systems``.
+Each family of sharing systems has a file of its own and a place in ``SYSTEMS``.
 """
 
-import re
 from collections.abc import Iterable
 
-from exporter.model import Allocations, DeviceSharing, GpuReading, Holdings
+from exporter.model import Allocations, DeviceSharing, FileProblem, GpuReading, Holdings, SystemFiles
 from exporter.sharing.amd import Amd
+from exporter.sharing.holdings import holdings_of
 from exporter.sharing.inventory import Inventory
 from exporter.sharing.nvidia import Nvidia
-from exporter.sharing.resolve import resolve, slice_counts, system_of
+from exporter.sharing.objections import Objections
 from exporter.sharing.sysfs import HostDevices, host_devices
-from exporter.sharing.system import System
+from exporter.sharing.system import Roots, System
 from exporter.sharing.vgpu import Vgpu, vgpu_rows
+from exporter.sharing.view import NodeFacts, View
 
-__all__ = ["HostDevices", "host_devices", "resolve_holdings", "vgpu_rows"]
+__all__ = [
+    "SYSTEMS",
+    "HostDevices",
+    "NodeFacts",
+    "Objections",
+    "Roots",
+    "host_devices",
+    "read_files",
+    "resolve_holdings",
+    "vgpu_rows",
+]
+
+SYSTEMS: tuple[type[System], ...] = (Nvidia, Amd, Vgpu)
+"""Every system. Where two know the same container or id, the first has it."""
 
 
-def _systems(patterns: Iterable[re.Pattern[str]]) -> tuple[System, ...]:
-    """Name every system; where two know the same id, the first has it."""
-    return (Nvidia(patterns), Amd())
+def read_files(roots: Roots) -> dict[str, SystemFiles]:
+    """Read the files that systems keep on the node, by system; blocks, and does not raise."""
+    return {system.name: _files_of(system, roots) for system in SYSTEMS if system.read is not None}
+
+
+def _files_of(system: type[System], roots: Roots) -> SystemFiles:
+    try:
+        return system.read(roots) if system.read is not None else SystemFiles()
+    except Exception as error:  # noqa: BLE001 - whatever one system's files do, the others are read
+        problem = FileProblem(reason="files", about=f"the files of {system.name}", text=repr(error))
+        return SystemFiles(problems=(problem,))
 
 
 def resolve_holdings(
     gpus: Iterable[GpuReading],
     allocations: Allocations | None,
-    patterns: Iterable[re.Pattern[str]] = (),
-    host: HostDevices | None = None,
+    facts: NodeFacts | None = None,
+    objections: Objections | None = None,
 ) -> Holdings:
-    """Return every holding of the node.
+    """Return every holding of the node; ``allocations`` is None while the kubelet has never answered.
 
-    ``allocations`` is None while the kubelet has never answered. ``patterns`` match whole names of
-    resources that are NVIDIA's under another name. ``host`` tells where the mediated devices are that no
-    driver lists yet.
+    What other programs wrote and cannot be read goes to ``objections``.
     """
-    inventory = Inventory(gpus)
+    gpus = tuple(gpus)
     if allocations is None:
-        return Holdings(known=False, devices={device.key: DeviceSharing() for device in inventory.devices})
-    systems = (*_systems(patterns), Vgpu(inventory, allocations, host))
-    resolved = resolve(inventory, allocations, systems)
-    devices = {device.key: device for device in inventory.devices}
-    system = {key: system_of(resolved, systems, device) for key, device in devices.items()}
-    offered_known = allocations.offered is not None
-    slices = slice_counts(resolved, offered_known)
-    sharing = {
-        key: system[key].sharing(device, slices.get(key, ()), key in resolved.replicated, offered_known)
-        for key, device in devices.items()
-    }
-    holdings = [
-        system[key].holding(devices[key], sharing[key], resource, holder, len(ids))
-        for (key, resource, holder), ids in resolved.held.items()
-    ]
-    return Holdings(
-        known=True,
-        holdings=tuple(sorted(holdings, key=lambda held: (held.device, held.holder, held.resource))),
-        devices=sharing,
-        unresolved={resource: len(ids) for resource, ids in sorted(resolved.unresolved.items())},
-        unresolved_holders=frozenset(resolved.unresolved_holders),
-    )
+        devices = Inventory(gpus).devices
+        return Holdings(known=False, devices={device.key: DeviceSharing() for device in devices})
+    view = View(gpus, allocations, facts)
+    for name, files in view.facts.files.items():
+        for problem in files.problems:
+            view.object_to(name, problem.reason, problem.about, problem.text)
+    holdings = holdings_of(view, [system(view) for system in SYSTEMS])
+    if objections is not None:
+        objections.turn(view.problems)
+    return holdings

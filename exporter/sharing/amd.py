@@ -8,25 +8,28 @@ a process in a partition reaches neither the compute units nor the memory of ano
 import re
 
 from exporter.model import ContainerRef, DeviceSharing, Holding, SliceCount
-from exporter.sharing.inventory import Device, Inventory
-from exporter.sharing.system import Claim
+from exporter.sharing.inventory import Device
+from exporter.sharing.system import Claim, System
 
 # Other plugins of the same vendor have resources under amd.com too, such as network cards.
 RESOURCES = re.compile(r"amd\.com/(?:gpu|[a-z]px_nps[0-9]+)")
 PCI_ADDRESS = re.compile(r"([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])")
 
 
-class Amd:
+class Amd(System):
     """AMD's own plugin."""
 
+    name = "amd"
     vendor = "amd"
 
-    def claim(self, inventory: Inventory, resource: str, device_id: str) -> Claim | None:
+    def claim(self, resource: str, device_id: str) -> Claim | None:
         """Find the partition of a name, or the whole GPU of a PCI address."""
         if not RESOURCES.fullmatch(resource):
             return None
         bus_id = _bus_id(device_id)
-        return Claim(next((each for each in inventory.devices if _is(each, device_id, bus_id)), None))
+        return Claim(
+            next((each for each in self.view.inventory.devices if _is(each, device_id, bus_id)), None)
+        )
 
     def sharing(
         self, device: Device, slices: tuple[SliceCount, ...], _replicated: bool, offered_known: bool

@@ -1,6 +1,6 @@
 """The devices that can be held on this node, found by any name that a device id can use."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from exporter.model import DeviceKey, GpuReading, MigReading
@@ -23,12 +23,43 @@ class Inventory:
         self.devices = tuple(device for gpu in gpus for device in _devices(gpu))
         self._by_uuid = {device.key.mig_uuid or device.key.uuid: device for device in self.devices}
 
+    def by_uuid(self, uuid: str) -> Device | None:
+        """Return the device of a UUID, which is spelled as the driver does."""
+        return self._by_uuid.get(uuid)
+
+    def by_minor(self, minor: int) -> Device | None:
+        """Return the GPU without MIG that is /dev/nvidia<minor>."""
+        return _one(each for each in self._whole() if each.gpu.identity.minor == minor)
+
+    def by_index(self, index: int) -> Device | None:
+        """Return the GPU without MIG of an index of NVML, which is not its minor on every node."""
+        return _one(each for each in self._whole() if each.gpu.identity.index == index)
+
+    def by_bus_id(self, bus_id: str) -> Device | None:
+        """Return the GPU without MIG of a PCI address in any usual spelling."""
+        wanted = pci_address(bus_id)
+        return _one(each for each in self._whole() if pci_address(each.gpu.identity.pci_bus_id) == wanted)
+
+    def _whole(self) -> Iterator[Device]:
+        """List the whole GPUs of NVIDIA, which these numbers are about."""
+        return (each for each in self.devices if each.mig is None and each.gpu.identity.vendor == "nvidia")
+
     def find(self, device_id: DeviceId) -> Device | None:
         """Return the one device that an id names; None if there is none, or if several fit."""
         if device_id.uuid in self._by_uuid:
             return self._by_uuid[device_id.uuid]
-        fitting = [device for device in self.devices if _fits(device, device_id)]
-        return fitting[0] if len(fitting) == 1 else None
+        return _one(device for device in self.devices if _fits(device, device_id))
+
+
+def pci_address(text: str) -> str:
+    """Spell a PCI address as sysfs does (``0000:3b:00.0``): the driver's domain has eight digits."""
+    domain, _, rest = text.lower().partition(":")
+    return f"{domain.lstrip('0'):0>4}:{rest}"
+
+
+def _one(devices: Iterable[Device]) -> Device | None:
+    found = list(devices)
+    return found[0] if len(found) == 1 else None
 
 
 def _devices(gpu: GpuReading) -> list[Device]:

@@ -10,8 +10,9 @@ from collections.abc import Iterable
 
 from exporter.model import ContainerRef, DeviceSharing, Holding, SliceCount
 from exporter.sharing.device_id import parse_device_id
-from exporter.sharing.inventory import Device, Inventory
-from exporter.sharing.system import Claim
+from exporter.sharing.inventory import Device
+from exporter.sharing.system import Claim, System
+from exporter.sharing.view import View
 
 RESOURCES = re.compile(r"nvidia\.com/(gpu|mig-[^/]+?)(\.shared)?")
 # MPS sets the memory limit of a client in whole mebibytes.
@@ -29,22 +30,24 @@ class Resources:
         return any(pattern.fullmatch(resource) for pattern in self._patterns)
 
 
-class Nvidia:
+class Nvidia(System):
     """NVIDIA's plugin and GKE's. A resource under any other name counts where its id is a device's UUID.
 
-    Plugins can be told to rename their resources; ``patterns`` match whole names that are theirs too.
+    Plugins can be told to rename their resources; the patterns of the settings match those.
     """
 
+    name = "nvidia"
     vendor = "nvidia"
 
-    def __init__(self, patterns: Iterable[re.Pattern[str]] = ()) -> None:
-        self._resources = Resources(patterns)
+    def __init__(self, view: View) -> None:
+        super().__init__(view)
+        self._resources = Resources(view.facts.patterns)
 
-    def claim(self, inventory: Inventory, resource: str, device_id: str) -> Claim | None:
+    def claim(self, resource: str, device_id: str) -> Claim | None:
         """Find the device of an id in any spelling of these plugins."""
         named = self._resources.named(resource)
         found = parse_device_id(device_id)
-        device = inventory.find(found) if found is not None and (named or found.uuid) else None
+        device = self.view.inventory.find(found) if found is not None and (named or found.uuid) else None
         if device is not None and found is not None:
             return Claim(device, bool(found.replica))
         return Claim() if named else None

@@ -1,45 +1,48 @@
-"""The kubelet's ids sorted by the device that they name, whichever system they come from."""
+"""Grants and the kubelet's ids sorted by the device that they are about, whichever system they come from."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from exporter.model import Allocation, Allocations, ContainerRef, DeviceKey, SliceCount
-from exporter.sharing.inventory import Device, Inventory
-from exporter.sharing.system import Claim, System
+from exporter.sharing.inventory import Device
+from exporter.sharing.system import Claim, Grant, System
 
 
 @dataclass(slots=True)
 class Resolved:
-    """The ids of one poll. ``systems`` are those that know an id of a device; none knows all devices."""
+    """What is told of one poll. ``owners`` is whose a resource is on a device, the first to tell counting."""
 
     offered: dict[tuple[DeviceKey, str], set[str]] = field(default_factory=lambda: defaultdict(set))
     held: dict[tuple[DeviceKey, str, ContainerRef], set[str]] = field(
         default_factory=lambda: defaultdict(set)
     )
+    grants: list[tuple[System, Device, Grant]] = field(default_factory=list)
     replicated: set[DeviceKey] = field(default_factory=set)
     unresolved: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     unresolved_holders: set[ContainerRef] = field(default_factory=set)
-    systems: dict[DeviceKey, System] = field(default_factory=dict)
+    owners: dict[tuple[DeviceKey, str], System] = field(default_factory=dict)
+    settled: set[tuple[ContainerRef, str]] = field(default_factory=set)
+
+    def systems(self, device: DeviceKey) -> list[System]:
+        """Return the systems that have a part in a device, in the order of their first word on it."""
+        return list(dict.fromkeys(system for (key, _), system in self.owners.items() if key == device))
 
 
-def resolve(inventory: Inventory, allocations: Allocations, systems: Sequence[System]) -> Resolved:
-    """Find the device of every id; of two systems that know it, the first counts."""
+def resolve(allocations: Allocations, systems: Sequence[System]) -> Resolved:
+    """Find the device of every grant and of every id that no grant is about."""
     resolved = Resolved()
+    for system in systems:
+        _take_grants(resolved, system)
     for offer in allocations.offered or ():
-        system, claim = _claim(inventory, systems, offer.resource, offer.device_id)
-        if system is not None and claim.device is not None:
+        owner, claim = _claim(systems, offer.resource, offer.device_id)
+        if owner is not None and claim.device is not None:
             resolved.offered[claim.device.key, offer.resource].add(offer.device_id)
-            _note(resolved, claim.device, system, claim)
+            _note(resolved, claim.device, offer.resource, owner, claim)
     for allocation in allocations.allocated:
-        _resolve_allocation(resolved, inventory, systems, allocation)
+        if (allocation.holder, allocation.resource) not in resolved.settled:
+            _resolve_allocation(resolved, systems, allocation)
     return resolved
-
-
-def system_of(resolved: Resolved, systems: Iterable[System], device: Device) -> System:
-    """Return the system that shares a device: the one of its ids, else that of its vendor."""
-    by_vendor = {system.vendor: system for system in reversed(list(systems))}
-    return resolved.systems.get(device.key) or by_vendor[device.gpu.identity.vendor]
 
 
 def slice_counts(resolved: Resolved, offered_known: bool) -> dict[DeviceKey, tuple[SliceCount, ...]]:
@@ -47,35 +50,61 @@ def slice_counts(resolved: Resolved, offered_known: bool) -> dict[DeviceKey, tup
     held: dict[tuple[DeviceKey, str], set[str]] = defaultdict(set)
     for (device, resource, _), ids in resolved.held.items():
         held[device, resource] |= ids
+    allocated = defaultdict(int, {place: len(ids) for place, ids in held.items()})
+    for _, of, grant in resolved.grants:
+        allocated[of.key, grant.resource] += grant.slices
     counts: dict[DeviceKey, tuple[SliceCount, ...]] = {}
-    for device, resource in sorted(resolved.offered.keys() | held.keys()):
+    for device, resource in sorted(resolved.offered.keys() | allocated.keys()):
         offered = len(resolved.offered.get((device, resource), ())) if offered_known else None
-        count = SliceCount(resource, offered, len(held.get((device, resource), ())))
+        count = SliceCount(resource, offered, allocated.get((device, resource), 0))
         counts[device] = (*counts.get(device, ()), count)
     return counts
 
 
-def _resolve_allocation(
-    resolved: Resolved, inventory: Inventory, systems: Sequence[System], allocation: Allocation
-) -> None:
-    system, claim = _claim(inventory, systems, allocation.resource, allocation.device_id)
+def own_counts(
+    resolved: Resolved, device: DeviceKey, system: System, counts: Iterable[SliceCount]
+) -> tuple[SliceCount, ...]:
+    """Keep the counts of those resources that are a system's own on a device."""
+    return tuple(each for each in counts if resolved.owners.get((device, each.resource)) is system)
+
+
+def _take_grants(resolved: Resolved, system: System) -> None:
+    """Take what a system knows of containers that no system before it has settled."""
+    try:
+        granted = system.grants()
+    except Exception as error:  # noqa: BLE001 - whatever one system meets, the others are told
+        system.view.object_to(system.name, "failure", f"all of {system.name}", repr(error))
+        return
+    for grant in granted.grants:
+        if (grant.holder, grant.resource) in resolved.settled:
+            continue
+        if grant.device is None:
+            named = {f"{grant.holder}/{place}" for place in range(grant.slices)}
+            resolved.unresolved[grant.resource] |= named
+            resolved.unresolved_holders.add(grant.holder)
+        else:
+            resolved.grants.append((system, grant.device, grant))
+            resolved.owners.setdefault((grant.device.key, grant.resource), system)
+    resolved.settled |= granted.settled
+
+
+def _resolve_allocation(resolved: Resolved, systems: Sequence[System], allocation: Allocation) -> None:
+    system, claim = _claim(systems, allocation.resource, allocation.device_id)
     if system is None:
         return
-    if claim.device is None:
+    if claim.device is None or claim.nominal:
         resolved.unresolved[allocation.resource].add(allocation.device_id)
         resolved.unresolved_holders.add(allocation.holder)
         return
     resolved.held[claim.device.key, allocation.resource, allocation.holder].add(allocation.device_id)
-    _note(resolved, claim.device, system, claim)
+    _note(resolved, claim.device, allocation.resource, system, claim)
 
 
-def _claim(
-    inventory: Inventory, systems: Sequence[System], resource: str, device_id: str
-) -> tuple[System | None, Claim]:
+def _claim(systems: Sequence[System], resource: str, device_id: str) -> tuple[System | None, Claim]:
     """Return the system that knows the device; else one that only knows the id as its own."""
     own: tuple[System | None, Claim] = None, Claim()
     for system in systems:
-        claim = system.claim(inventory, resource, device_id)
+        claim = system.claim(resource, device_id)
         if claim is not None and claim.device is not None:
             return system, claim
         if claim is not None and own[0] is None:
@@ -83,7 +112,7 @@ def _claim(
     return own
 
 
-def _note(resolved: Resolved, device: Device, system: System, claim: Claim) -> None:
-    resolved.systems.setdefault(device.key, system)
+def _note(resolved: Resolved, device: Device, resource: str, system: System, claim: Claim) -> None:
+    resolved.owners.setdefault((device.key, resource), system)
     if claim.replica:
         resolved.replicated.add(device.key)

@@ -1,37 +1,143 @@
-"""What every sharing system has to tell: whose an id is, how a device is shared, what a holder is due."""
+"""What every sharing system has to tell: who has what of which device, and what keeps holders apart."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import ClassVar
 
-from exporter.model import ContainerRef, DeviceSharing, Holding, SliceCount
-from exporter.sharing.inventory import Device, Inventory
+from exporter.model import (
+    ContainerRef,
+    DeviceKey,
+    DeviceSharing,
+    GpuIdentity,
+    GpuReading,
+    Holding,
+    Meter,
+    SliceCount,
+    SystemFiles,
+)
+from exporter.sharing.inventory import Device
+from exporter.sharing.view import View
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roots:
+    """Where the files of other programs are on the node, each as its program names it by default."""
+
+    hami: Path
+    hami_vnpu: Path
+    cgpu: Path
+    vcuda: Path
+    vgpu_manager: Path
+    mps: Path
+    run: Path
+    kubelet: Path
+
+
+Read = Callable[[Roots], SystemFiles]
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
     """An id that is a system's own: the device that it names, None where that device is not here.
 
-    ``replica``: the id is one of several on the same device.
+    ``replica``: the id is one of several on the same device. ``nominal``: it is offered with that device,
+    but which device its holder has, it does not say.
     """
 
     device: Device | None = None
     replica: bool = False
+    nominal: bool = False
 
 
-class System(Protocol):
-    """One way to share GPUs. A device that no id names is told by the system of its ``vendor``."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """What a container has of one device by another word than its ids.
 
-    vendor: str
+    ``device`` is None for one that should be here and is not, and one made by ``foreign`` where no driver of
+    ours reads it. ``slices`` counts what the container has of ``resource`` on this device, as ids would.
+    Entitlements are those of ``Holding``. ``exclusive``: nobody else can have a part of the device.
+    """
 
-    def claim(self, inventory: Inventory, resource: str, device_id: str) -> Claim | None:
+    holder: ContainerRef
+    resource: str
+    device: Device | None
+    slices: int = 1
+    memory_entitled: int | None = None
+    compute_entitled: float | None = None
+    meter: Meter | None = None
+    exclusive: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Granted:
+    """What one system knows of all containers.
+
+    ``settled`` are the containers and resources whose ids need not be resolved: they are told by the grants,
+    or hold nothing for themselves.
+    """
+
+    grants: tuple[Grant, ...] = ()
+    settled: frozenset[tuple[ContainerRef, str]] = frozenset()
+
+
+def foreign(vendor: str, uuid: str, model: str, index: int = 0) -> Device:
+    """Make a device that no driver of ours reads, of which only this is known."""
+    identity = GpuIdentity(uuid=uuid, index=index, model=model, vendor=vendor)
+    return Device(DeviceKey(uuid), GpuReading(identity=identity))
+
+
+class System:
+    """One way to share GPUs, looking at one poll of a node.
+
+    ``name`` is what the series call it, ``isolation`` what keeps its holders apart: hard, soft or none.
+    A device that no id and no grant names is told by the system of its ``vendor``. ``blind_without_pods``
+    says what is not known without the annotations of pods, "" where none are needed. ``read``
+    reads the files that the system keeps on the node; it is called in a thread, and answers in ``View.file``.
+    """
+
+    name: ClassVar[str] = ""
+    vendor: ClassVar[str] = ""
+    isolation: ClassVar[str] = "none"
+    blind_without_pods: ClassVar[str] = ""
+    read: ClassVar[Read | None] = None
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+
+    def owns(self, _resource: str, _device_id: str) -> bool:
+        """Whether an id can only be of this system."""
+        return False
+
+    def grants(self) -> Granted:
+        """Tell what containers have by annotations, claims or files."""
+        return Granted()
+
+    def claim(self, _resource: str, _device_id: str) -> Claim | None:
         """Say what an id of the kubelet means, None where it is not this system's."""
+        return None
 
     def sharing(
-        self, device: Device, slices: tuple[SliceCount, ...], replicated: bool, offered_known: bool
+        self, _device: Device, slices: tuple[SliceCount, ...], _replicated: bool, _offered_known: bool
     ) -> DeviceSharing:
         """Tell the mode of a device and what keeps its holders apart."""
+        return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=slices)
 
     def holding(
-        self, device: Device, sharing: DeviceSharing, resource: str, holder: ContainerRef, slices: int
+        self, device: Device, _sharing: DeviceSharing, resource: str, holder: ContainerRef, slices: int
     ) -> Holding:
         """State what a container is entitled to that holds so many ids of a device."""
+        return Holding(
+            holder=holder,
+            device=device.key,
+            resource=resource,
+            slices=slices,
+            memory_entitled=None,
+            compute_entitled=None,
+        )
+
+    def blind(self) -> bool:
+        """Whether this system is at work here and cannot be told for want of the pods' annotations."""
+        if not self.blind_without_pods or self.view.details_known:
+            return False
+        return any(self.owns(each.resource, each.device_id) for each in self.view.allocations.allocated)

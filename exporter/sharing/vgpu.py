@@ -29,9 +29,10 @@ from exporter.model import (
     VgpuReading,
     VgpuRow,
 )
-from exporter.sharing.inventory import Device, Inventory
+from exporter.sharing.inventory import Device, Inventory, pci_address
 from exporter.sharing.sysfs import MDEV_UUID, PREFIX, HostDevices
-from exporter.sharing.system import Claim
+from exporter.sharing.system import Claim, System
+from exporter.sharing.view import View
 from exporter.sums import total
 
 METER = "vgpu"
@@ -44,20 +45,16 @@ class Place(NamedTuple):
     vgpu: VgpuReading | None
 
 
-class Vgpu:
+class Vgpu(System):
     """The mediated devices of one poll."""
 
-    vendor = "nvidia"
+    name = "vgpu"
 
-    def __init__(
-        self, inventory: Inventory, allocations: Allocations | None, host: HostDevices | None = None
-    ) -> None:
-        self._host = host or HostDevices()
-        self._places = _places(inventory, self._host)
-        self._held: dict[tuple[str, ContainerRef], set[str]] = defaultdict(set)
-        for held in allocations.allocated if allocations is not None else ():
-            self._held[held.resource, held.holder].add(held.device_id.lower())
-        offered = (allocations.offered if allocations is not None else None) or ()
+    def __init__(self, view: View) -> None:
+        super().__init__(view)
+        self._host = view.facts.host
+        self._places = _places(view.inventory, self._host)
+        offered = view.allocations.offered or ()
         # Of a resource with an id that has no place, it is not known how many each GPU has.
         self._uncounted = {
             each.resource
@@ -65,7 +62,7 @@ class Vgpu:
             if MDEV_UUID.fullmatch(each.device_id) and each.device_id.lower() not in self._places
         }
 
-    def claim(self, _inventory: Inventory, resource: str, device_id: str) -> Claim | None:
+    def claim(self, resource: str, device_id: str) -> Claim | None:
         """Find the GPU, or the MIG device, that backs a mediated device."""
         key = device_id.lower()
         if not resource.startswith(PREFIX):
@@ -89,7 +86,8 @@ class Vgpu:
         self, device: Device, _sharing: DeviceSharing, resource: str, holder: ContainerRef, slices: int
     ) -> Holding:
         """State the frame buffer of the holder's vGPUs, and what they use as the driver meters it."""
-        places = [self._places[key] for key in self._held[resource, holder] if key in self._places]
+        held = {key.lower() for key in self.view.held[holder][resource]}
+        places = [self._places[key] for key in held if key in self._places]
         vgpus = [place.vgpu for place in places if place.device.key == device.key]
         return Holding(
             holder=holder,
@@ -129,7 +127,9 @@ def _places(inventory: Inventory, host: HostDevices) -> dict[str, Place]:
                     found[name].append(Place(device, vgpu))
     # Compute instances that share a GPU instance do not tell which of them backs the vGPU.
     told = {name: places[0] for name, places in found.items() if len(places) == 1}
-    by_address = {_address(each.gpu): each for each in inventory.devices if each.mig is None}
+    by_address = {
+        pci_address(each.gpu.identity.pci_bus_id): each for each in inventory.devices if each.mig is None
+    }
     waiting = {
         name: Place(by_address[gpu], None)
         for name, gpu in host.vgpus.items()
@@ -141,12 +141,6 @@ def _places(inventory: Inventory, host: HostDevices) -> dict[str, Place]:
 
 def _names(vgpu: VgpuReading) -> set[str]:
     return {name.lower() for name in (vgpu.mdev_uuid, vgpu.uuid) if name}
-
-
-def _address(gpu: GpuReading) -> str:
-    """Spell the PCI address as sysfs does: the driver's domain has eight digits."""
-    domain, _, rest = gpu.identity.pci_bus_id.lower().partition(":")
-    return f"{domain.lstrip('0'):0>4}:{rest}"
 
 
 def _compute_entitled(device: Device, held: int) -> float | None:

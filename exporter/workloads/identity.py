@@ -61,7 +61,9 @@ def _changed(path: Path) -> int:
 def _read_pod(path: Path, match: re.Match[str]) -> PodIdentity:
     containers = _containers(path)
     return PodIdentity(
-        **match.groupdict(),
+        uid=match["uid"],
+        namespace=match["namespace"],
+        name=match["name"],
         containers=containers,
         container_ids={id_: name for name in containers for id_ in _docker_ids(path / name)},
     )

@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 from exporter.demo.kubelet import FakeKubelet, KubeletContainer, KubeletPod
-from exporter.model import PodIdentity
+from exporter.model import ContainerSpec, PodDetails, PodIdentity
 from podresources.errors import KubeletError
 from podresources.messages import LIST_PODS, ListPodsResponse, Pod
 from podresources.pods import Pods
@@ -31,13 +31,44 @@ async def test_read(kubelet: FakeKubelet, pod: KubeletPod) -> None:
     )
     kubelet.pods = [pod, waiting]
     assert await Pods(kubelet.pods_socket).read() == (
-        PodIdentity(uid="uid-0", namespace="web", name="shop", containers=("nginx",)),
+        PodIdentity(
+            uid="uid-0",
+            namespace="web",
+            name="shop",
+            containers=("nginx",),
+            details=PodDetails(containers=(ContainerSpec(name="nginx"),), phase="Running"),
+        ),
         PodIdentity(
             uid="uid-1",
             namespace="ml",
             name="train",
             containers=("main",),
             container_ids={"a" * 64: "main"},
+            details=PodDetails(containers=(ContainerSpec(name="main"),), phase="Running"),
+        ),
+    )
+
+
+async def test_objects(tmp_path: Path, serve_raw: RawServer) -> None:
+    """Labels, annotations and extended resources come along; environment and long texts do not."""
+    pod = Pod.FromString(payload())
+    pod.metadata.labels.add(key="app", value="train")
+    pod.metadata.annotations.add(key="hami.io/bind-phase", value="success")
+    pod.metadata.annotations.add(key="kubectl.kubernetes.io/last-applied-configuration", value="{}")
+    pod.metadata.annotations.add(key="long", value="x" * 70_000)
+    pod.spec.initContainers.add(name="load")
+    limits = {"nvidia.com/gpumem": "2k", "cpu": "1", "x.io/odd": "1500m"}
+    entries = [{"key": key, "value": {"string": text}} for key, text in limits.items()]
+    pod.spec.containers.add(name="main", resources={"limits": entries})
+    answer = ListPodsResponse(pods=[pod.SerializeToString()]).SerializeToString()
+    await serve_raw(tmp_path / "pods.sock", LIST_PODS, answer)
+    (identity,) = await Pods(tmp_path / "pods.sock").read()
+    assert identity.details == PodDetails(
+        labels={"app": "train"},
+        annotations={"hami.io/bind-phase": "success"},
+        containers=(
+            ContainerSpec(name="load", init=True),
+            ContainerSpec(name="main", limits={"nvidia.com/gpumem": 2000}),
         ),
     )
 

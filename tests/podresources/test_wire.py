@@ -16,7 +16,9 @@ TRIPLES = st.lists(st.tuples(NAMES, NAMES, NAMES, NAMES, NAMES))
 
 def field(number: int, value: bytes) -> bytes:
     """Write one length-delimited field of at most 127 bytes."""
-    return bytes([number << 3 | 2, len(value)]) + value
+    tag = number << 3 | 2
+    key = bytes([tag]) if tag < 128 else bytes([tag & 127 | 128, tag >> 7])
+    return key + bytes([len(value)]) + value
 
 
 TOPOLOGY = field(3, field(1, b"\x08\x01"))
@@ -49,14 +51,24 @@ def test_topology() -> None:
 
 def test_pod() -> None:
     """The numbers of the fields are those of core/v1."""
-    metadata = field(1, b"train") + field(3, b"ml") + field(5, b"uid-1") + field(11, b"label")
+    metadata = field(1, b"train") + field(3, b"ml") + field(5, b"uid-1")
+    metadata += field(11, field(1, b"app") + field(2, b"x")) + field(12, field(1, b"note") + field(2, b"y"))
+    limit = field(1, b"nvidia.com/gpu") + field(2, field(1, b"2"))
+    container = field(1, b"main") + field(7, b"secret") + field(8, field(1, limit))
+    spec = field(2, container) + field(20, field(1, b"init"))
     statuses = [
         field(number, field(1, name) + field(8, b"containerd://" + name))
         for number, name in ((8, b"main"), (10, b"init"), (13, b"debug"))
     ]
     pod = messages.Pod.FromString(
-        field(1, metadata) + field(2, b"spec") + field(3, b"".join([field(1, b"Running"), *statuses]))
+        field(1, metadata) + field(2, spec) + field(3, b"".join([field(1, b"Running"), *statuses]))
     )
+    assert [(entry.key, entry.value) for entry in pod.metadata.labels] == [("app", "x")]
+    assert [(entry.key, entry.value) for entry in pod.metadata.annotations] == [("note", "y")]
+    assert [container.name for container in pod.spec.initContainers] == ["init"]
+    (main,) = pod.spec.containers
+    assert [(each.key, each.value.string) for each in main.resources.limits] == [("nvidia.com/gpu", "2")]
+    assert pod.status.phase == "Running"
     assert (pod.metadata.name, pod.metadata.namespace, pod.metadata.uid) == ("train", "ml", "uid-1")
     assert [
         (status.name, status.containerID)

@@ -168,6 +168,7 @@ async def test_order_and_evidence():
             "podresources",
             "processes",
             "identity",
+            "sharing",
         ]
         assert poller.evidence.hardware is not None
         assert poller.evidence.allocations.read_at == snapshot.node.allocations_read_at

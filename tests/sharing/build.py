@@ -1,17 +1,22 @@
 """Devices and allocations for the tests of sharing, beside those of the join."""
 
+from dataclasses import replace
+
 from exporter.model import (
     Allocation,
     Allocations,
     ContainerRef,
+    ContainerSpec,
     DeviceKey,
     GpuIdentity,
     GpuReading,
     Holding,
     Holdings,
     OfferedDevice,
+    PodDetails,
+    PodIdentity,
 )
-from exporter.sharing import resolve_holdings
+from exporter.sharing import NodeFacts, resolve_holdings
 from tests.attribution.build import gpu
 
 OTHER_UUID = "GPU-00000000-0000-0000-0000-0000000000ff"
@@ -34,10 +39,44 @@ def allocations(
     )
 
 
-def resolve(gpus, allocated=(), offered=(), patterns=()) -> Holdings:
-    """Resolve one node."""
+def resolve(gpus, allocated=(), offered=(), objections=None, claims=(), **facts) -> Holdings:
+    """Resolve one node; ``facts`` are those of NodeFacts."""
     gpus = gpus if isinstance(gpus, list) else [gpus]
-    return resolve_holdings(gpus, allocations(allocated, offered), patterns)
+    found = replace(allocations(allocated, offered), claims=tuple(claims))
+    return resolve_holdings(gpus, found, NodeFacts(**facts), objections)
+
+
+def pod(
+    name,
+    annotations=None,
+    *,
+    labels=None,
+    containers=("main",),
+    init=(),
+    limits=None,
+    phase="Running",
+    **more,
+):
+    """Return a pod of namespace ml with its object; ``limits`` by container. Its uid is ``uid-<name>``."""
+    limits = limits or {}
+    specs = [ContainerSpec(name=each, init=True, limits=limits.get(each, {})) for each in init]
+    specs += [ContainerSpec(name=each, limits=limits.get(each, {})) for each in containers]
+    details = PodDetails(
+        labels=labels or {}, annotations=annotations or {}, containers=tuple(specs), phase=phase
+    )
+    values = {
+        "uid": f"uid-{name}",
+        "namespace": "ml",
+        "name": name,
+        "containers": (*init, *containers),
+        "details": details,
+    }
+    return PodIdentity(**(values | more))
+
+
+def pods(*found) -> dict[str, PodIdentity]:
+    """Return pods by uid, as facts have them."""
+    return {each.uid: each for each in found}
 
 
 def where(holdings: Holdings) -> dict[str, list[DeviceKey]]:

@@ -60,6 +60,8 @@ def test_all_of_a_whole_gpu():
         slices=1,
         memory_entitled=64 * GIB,
         compute_entitled=1.0,
+        sharing="exclusive",
+        isolation="hard",
     )
 
 

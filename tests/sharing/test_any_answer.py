@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.model import Allocation, Allocations, ContainerRef, OfferedDevice
-from exporter.sharing import resolve_holdings
+from exporter.sharing import NodeFacts, resolve_holdings
 from tests.attribution.build import MIG, UUID, gpu, mig, mig_gpu, process
 from tests.sharing.build import OTHER_UUID, numbered
 
@@ -50,7 +50,7 @@ def answer(allocated, offered):
         api_version="v1",
         read_at=0.0,
     )
-    return resolve_holdings(NODE, found, [re.compile("y.*")])
+    return resolve_holdings(NODE, found, NodeFacts(patterns=(re.compile("y.*"),)))
 
 
 @given(ALLOCATED, OFFERED)

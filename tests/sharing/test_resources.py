@@ -103,14 +103,15 @@ def test_a_pattern_makes_a_name_known():
     """With a pattern, ids that say nothing by themselves resolve too, and lost ones are counted."""
     patterns = [re.compile(r"gke\.io/.*"), re.compile(r"x\.io/gpu")]
     held_ids = held("a", "nvidia0/vgpu1", LOST, resource="gke.io/t4")
-    holdings = resolve(numbered(0, 0), held_ids, [], patterns)
+    holdings = resolve(numbered(0, 0), held_ids, [], patterns=tuple(patterns))
     assert where(holdings).keys() == {"a"}
     assert holdings.unresolved == {"gke.io/t4": 1}
 
 
 def test_a_pattern_matches_the_whole_name():
     """A pattern that fits a part of the name does not make it a GPU."""
-    holdings = resolve(gpu(), held("a", LOST, resource="x.io/gpu-memory"), [], [re.compile(r"x\.io/gpu")])
+    patterns = (re.compile(r"x\.io/gpu"),)
+    holdings = resolve(gpu(), held("a", LOST, resource="x.io/gpu-memory"), [], patterns=patterns)
     assert holdings.unresolved == {}
 
 

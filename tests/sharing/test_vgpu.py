@@ -19,7 +19,7 @@ from exporter.model import (
     SliceCount,
     VgpuReading,
 )
-from exporter.sharing import HostDevices, host_devices, resolve_holdings, vgpu_rows
+from exporter.sharing import HostDevices, NodeFacts, host_devices, resolve_holdings, vgpu_rows
 from tests.attribution.build import GIB, MIG, UUID, gpu, held, mig, mig_gpu, whole
 from tests.sharing.build import OTHER_UUID, allocations, container, only
 
@@ -57,7 +57,8 @@ def offers(*ids: str, resource: str = TYPE) -> list[OfferedDevice]:
 def resolve(gpus, allocated=(), offered=(), found: HostDevices | None = None, patterns=()) -> Holdings:
     """Resolve one node."""
     gpus = gpus if isinstance(gpus, list) else [gpus]
-    return resolve_holdings(gpus, allocations(allocated, offered), patterns, found)
+    facts = NodeFacts(host=found or HostDevices(), patterns=tuple(patterns))
+    return resolve_holdings(gpus, allocations(allocated, offered), facts)
 
 
 def test_a_machine_holds_its_vgpus_frame_buffer():
@@ -71,6 +72,8 @@ def test_a_machine_holds_its_vgpus_frame_buffer():
         memory_entitled=12 * GIB,
         compute_entitled=None,
         meter=Meter(source="vgpu", memory=3 * GIB, compute=0.2),
+        sharing="vgpu",
+        isolation="hard",
     )
     slices = (SliceCount(TYPE, 1, 1),)
     assert holdings.devices == {KEY: DeviceSharing(sharing="vgpu", isolation="hard", slices=slices)}
@@ -134,6 +137,8 @@ def test_a_machine_that_has_not_started_is_on_the_gpu_that_the_kernel_names():
         memory_entitled=None,
         compute_entitled=None,
         meter=Meter(source="vgpu"),
+        sharing="vgpu",
+        isolation="hard",
     )
     assert holdings.devices[KEY].slices == (SliceCount(TYPE, 2, 1),)
 

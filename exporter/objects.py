@@ -1,0 +1,36 @@
+"""What is kept of the objects of Kubernetes, whichever way they come."""
+
+import re
+from collections.abc import Mapping
+
+# kubectl's copy of the whole object; managers write as much in others.
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+LONGEST_ANNOTATION = 1 << 16
+# A sum of container limits of extended resources is a whole number; large ones have a suffix.
+_QUANTITY = re.compile(r"([0-9]{1,18})(k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
+_SUFFIXES = {"": 1} | {
+    suffix: base**power
+    for base, suffixes in ((1000, "k M G T P E"), (1024, "Ki Mi Gi Ti Pi Ei"))
+    for power, suffix in enumerate(suffixes.split(), start=1)
+}
+
+
+def quantity(text: str) -> int | None:
+    """Read a quantity of Kubernetes that is a whole number (``2``, ``16Gi``); None for any other."""
+    match = _QUANTITY.fullmatch(text)
+    return int(match[1]) * _SUFFIXES[match[2] or ""] if match else None
+
+
+def extended_resources(limits: Mapping[str, str]) -> dict[str, int]:
+    """Keep the limits that are extended resources: those with a domain in their name."""
+    found = {name: quantity(text) for name, text in limits.items() if "/" in name}
+    return {name: amount for name, amount in found.items() if amount is not None}
+
+
+def kept_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
+    """Leave out what is far too long to be about a GPU."""
+    return {
+        name: text
+        for name, text in annotations.items()
+        if name != LAST_APPLIED and len(text) <= LONGEST_ANNOTATION
+    }

@@ -1,0 +1,93 @@
+"""What all systems tell, made to the holdings of the node."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from exporter.model import DeviceKey, DeviceSharing, GpuIdentity, Holding, Holdings, SliceCount
+from exporter.sharing.inventory import Device
+from exporter.sharing.resolve import Resolved, own_counts, resolve, slice_counts
+from exporter.sharing.system import Grant, System
+from exporter.sharing.view import View
+
+
+def holdings_of(view: View, systems: Sequence[System]) -> Holdings:
+    """Return every holding of the node, as the systems tell them in their order."""
+    resolved = resolve(view.allocations, systems)
+    node = _Node(view, systems, resolved)
+    return Holdings(
+        known=True,
+        holdings=tuple(sorted(node.holdings(), key=lambda held: (held.device, held.holder, held.resource))),
+        devices={key: node.sharing_of_device(key) for key in node.devices},
+        unresolved={resource: len(ids) for resource, ids in sorted(resolved.unresolved.items())},
+        unresolved_holders=frozenset(resolved.unresolved_holders),
+        foreign=tuple(node.foreign()),
+        blind={system.name: system.blind_without_pods for system in systems if system.blind()},
+    )
+
+
+class _Node:
+    """The devices of the node with the systems that share them."""
+
+    def __init__(self, view: View, systems: Sequence[System], resolved: Resolved) -> None:
+        self._resolved = resolved
+        self._known = {device.key for device in view.inventory.devices}
+        self._offered_known = view.allocations.offered is not None
+        self._slices = slice_counts(resolved, self._offered_known)
+        self._by_vendor = {system.vendor: system for system in reversed(systems)}
+        granted = {device.key: device for _, device, _ in resolved.grants}
+        self.devices = granted | {device.key: device for device in view.inventory.devices}
+        self._shared: dict[tuple[DeviceKey, System], DeviceSharing] = {}
+
+    def sharing_of_device(self, key: DeviceKey) -> DeviceSharing:
+        """Tell how a device is shared: as the first of its systems says, else as that of its vendor."""
+        vendor = self.devices[key].gpu.identity.vendor
+        system = next(iter(self._resolved.systems(key)), None) or self._by_vendor[vendor]
+        told = self._sharing(key, system)
+        extra = [each for each in self._slices.get(key, ()) if _resource_missing(each, told)]
+        return replace(told, slices=tuple(sorted((*told.slices, *extra)))) if extra else told
+
+    def holdings(self) -> Iterable[Holding]:
+        """Yield what is held by grants, then what is held by ids."""
+        for system, device, grant in self._resolved.grants:
+            yield self._granted(system, device, grant)
+        for (key, resource, holder), ids in self._resolved.held.items():
+            system = self._resolved.owners[key, resource]
+            sharing = self._sharing(key, system)
+            held = system.holding(self.devices[key], sharing, resource, holder, len(ids))
+            yield replace(held, sharing=sharing.sharing, isolation=sharing.isolation)
+
+    def foreign(self) -> Iterable[GpuIdentity]:
+        """List the devices that are held here though no driver of ours reads them."""
+        unread = {key: device for key, device in self.devices.items() if key not in self._known}
+        return (unread[key].gpu.identity for key in sorted(unread))
+
+    def _granted(self, system: System, device: Device, grant: Grant) -> Holding:
+        sharing = self._sharing(device.key, system)
+        return Holding(
+            holder=grant.holder,
+            device=device.key,
+            resource=grant.resource,
+            slices=grant.slices,
+            memory_entitled=grant.memory_entitled,
+            compute_entitled=grant.compute_entitled,
+            meter=grant.meter,
+            sharing=sharing.sharing,
+            isolation=sharing.isolation,
+        )
+
+    def _sharing(self, key: DeviceKey, system: System) -> DeviceSharing:
+        if (key, system) not in self._shared:
+            slices = own_counts(self._resolved, key, system, self._slices.get(key, ()))
+            replicated = key in self._resolved.replicated
+            told = system.sharing(self.devices[key], slices, replicated, self._offered_known)
+            self._shared[key, system] = replace(told, exclusive=told.exclusive or self._is_exclusive(key))
+        return self._shared[key, system]
+
+    def _is_exclusive(self, key: DeviceKey) -> bool:
+        on_device = [grant for _, device, grant in self._resolved.grants if device.key == key]
+        by_ids = any(device == key for device, _, _ in self._resolved.held)
+        return not by_ids and len(on_device) == 1 and on_device[0].exclusive
+
+
+def _resource_missing(count: SliceCount, sharing: DeviceSharing) -> bool:
+    return all(count.resource != each.resource for each in sharing.slices)

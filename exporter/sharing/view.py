@@ -1,0 +1,114 @@
+"""What the sharing systems look at: one poll's devices, ids, pods and files."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from exporter.model import (
+    Allocations,
+    ContainerFile,
+    ContainerRef,
+    GpuReading,
+    NodeObject,
+    PodDetails,
+    PodIdentity,
+    SystemFiles,
+)
+from exporter.sharing.inventory import Inventory
+from exporter.sharing.objections import Problem
+from exporter.sharing.sysfs import HostDevices
+
+OVER = frozenset({"Succeeded", "Failed"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFacts:
+    """What is known beside the devices and the kubelet's ids.
+
+    ``pods`` by uid and ``node`` are None where no source tells of them. ``files`` are by the name of the
+    system that reads them. ``own_uid`` is the uid of the pod that this program runs in, ``patterns`` match
+    whole names of resources that are NVIDIA's under another name.
+    """
+
+    pods: Mapping[str, PodIdentity] | None = None
+    node: NodeObject | None = None
+    files: Mapping[str, SystemFiles] = field(default_factory=dict)
+    host: HostDevices = field(default_factory=HostDevices)
+    own_uid: str = ""
+    patterns: tuple[re.Pattern[str], ...] = ()
+
+
+class View:
+    """The node as the systems see it in one poll; what they cannot read they note in ``problems``."""
+
+    def __init__(
+        self, gpus: tuple[GpuReading, ...], allocations: Allocations, facts: NodeFacts | None = None
+    ) -> None:
+        self.inventory = Inventory(gpus)
+        self.allocations = allocations
+        self.facts = facts or NodeFacts()
+        self.problems: list[Problem] = []
+        self.held = _held(allocations)
+        pods = (self.facts.pods or {}).values()
+        self.pods = tuple(sorted(filter(_is_live, pods), key=lambda pod: (pod.namespace, pod.name, pod.uid)))
+        self._by_name = _by_name(self.pods)
+
+    @property
+    def details_known(self) -> bool:
+        """Whether pods tell their labels and annotations."""
+        known = self.facts.pods is not None
+        return known and (not self.pods or any(pod.details is not None for pod in self.pods))
+
+    def pod(self, holder: ContainerRef) -> PodIdentity | None:
+        """Return the pod of a container; None where it is not known, or where two have had its name."""
+        return self._by_name.get((holder.namespace, holder.pod))
+
+    def details(self, holder: ContainerRef) -> PodDetails | None:
+        """Return what the object of a container's pod says."""
+        pod = self.pod(holder)
+        return pod.details if pod is not None else None
+
+    def file(self, system: str, holder: ContainerRef) -> ContainerFile | None:
+        """Return the file that a system keeps of a container; None where none, or several, would be its."""
+        pod, files = self.pod(holder), self.facts.files.get(system)
+        if pod is None or files is None:
+            return None
+        fitting = [each for each in files.containers if _is_of(each, pod, holder.container)]
+        return fitting[0] if len(fitting) == 1 else None
+
+    def object_to(self, system: str, what: str, about: str, text: str) -> None:
+        """Note what cannot be read: ``what`` is one word, ``about`` names the thing, ``text`` says why."""
+        self.problems.append(Problem(f"{system}_{what}".replace("-", "_"), about, text))
+
+
+def _held(allocations: Allocations) -> dict[ContainerRef, dict[str, frozenset[str]]]:
+    """Return the ids of every container, by resource."""
+    held: dict[ContainerRef, dict[str, set[str]]] = {}
+    for each in allocations.allocated:
+        held.setdefault(each.holder, {}).setdefault(each.resource, set()).add(each.device_id)
+    return {
+        holder: {resource: frozenset(ids) for resource, ids in by_resource.items()}
+        for holder, by_resource in held.items()
+    }
+
+
+def _is_live(pod: PodIdentity) -> bool:
+    return pod.details is None or pod.details.phase not in OVER
+
+
+def _by_name(pods: tuple[PodIdentity, ...]) -> dict[tuple[str, str], PodIdentity]:
+    found: dict[tuple[str, str], list[PodIdentity]] = {}
+    for pod in pods:
+        found.setdefault((pod.namespace, pod.name), []).append(pod)
+    return {name: same[0] for name, same in found.items() if len(same) == 1}
+
+
+def _is_of(file: ContainerFile, pod: PodIdentity, container: str) -> bool:
+    if file.pod_uid and file.pod_uid != pod.uid:
+        return False
+    if file.container:
+        return bool(file.pod_uid) and file.container == container
+    if not file.container_id:
+        return False
+    names = {name for key, name in pod.container_ids.items() if key.startswith(file.container_id)}
+    return names == {container}
