@@ -46,16 +46,21 @@ def resolve(allocations: Allocations, systems: Sequence[System]) -> Resolved:
 
 
 def slice_counts(resolved: Resolved, offered_known: bool) -> dict[DeviceKey, tuple[SliceCount, ...]]:
-    """Count slices of every resource that is offered or held on a device; an id held twice is one slice."""
+    """Count slices of every resource that is offered or held on a device; an id held twice is one slice.
+
+    What is granted of a resource without any ids is not offered in slices.
+    """
     held: dict[tuple[DeviceKey, str], set[str]] = defaultdict(set)
     for (device, resource, _), ids in resolved.held.items():
         held[device, resource] |= ids
     allocated = defaultdict(int, {place: len(ids) for place, ids in held.items()})
     for _, of, grant in resolved.grants:
         allocated[of.key, grant.resource] += grant.slices
+    in_slices = {resource for _, resource in (*resolved.offered, *held)}
     counts: dict[DeviceKey, tuple[SliceCount, ...]] = {}
     for device, resource in sorted(resolved.offered.keys() | allocated.keys()):
-        offered = len(resolved.offered.get((device, resource), ())) if offered_known else None
+        told = offered_known and resource in in_slices
+        offered = len(resolved.offered.get((device, resource), ())) if told else None
         count = SliceCount(resource, offered, allocated.get((device, resource), 0))
         counts[device] = (*counts.get(device, ()), count)
     return counts

@@ -1,0 +1,305 @@
+"""Grants beside ids: which system has the word, what stays unresolved, and what one system cannot spoil."""
+
+import logging
+
+import pytest
+
+from exporter.model import (
+    ContainerFile,
+    ContainerRef,
+    FileProblem,
+    Meter,
+    PodIdentity,
+    SystemFiles,
+)
+from exporter.objects import LAST_APPLIED, extended_resources, kept_annotations, quantity
+from exporter.sharing import NodeFacts, Objections
+from exporter.sharing.amd import Amd
+from exporter.sharing.holdings import holdings_of
+from exporter.sharing.nvidia import Nvidia
+from exporter.sharing.objections import MOST_LINES, Problem
+from exporter.sharing.system import Claim, Grant, Granted, System, foreign
+from exporter.sharing.view import View
+from tests.attribution.build import GIB, MIG, UUID, gpu, held, mig, mig_gpu, replicas
+from tests.sharing.build import OTHER_UUID, allocations, container, numbered, pod, pods, resolve
+
+RESOURCE = "nvidia.com/gpu"
+
+
+def told(*granted, settled=(), name="told", isolation="soft", raises=None) -> type[System]:
+    """Make a system that has this to say."""
+
+    class Told(System):
+        def grants(self) -> Granted:
+            if raises is not None:
+                raise raises
+            return Granted(grants=tuple(granted), settled=frozenset(settled))
+
+    Told.name, Told.isolation = name, isolation
+    return Told
+
+
+def grant(holder="a", device=UUID, resource=RESOURCE, **more) -> Grant:
+    """Grant a container of a pod a device of the node, by its uuid."""
+    found = View((gpu(), numbered(1, 1)), allocations()).inventory.by_uuid(device)
+    return Grant(holder=container(holder), resource=resource, device=found, **more)
+
+
+def holdings(*systems, allocated=(), offered=(), gpus=None, facts=None):
+    """Resolve a node with these systems before those of vendors."""
+    view = View(tuple(gpus or (gpu(), numbered(1, 1))), allocations(allocated, offered), facts)
+    return holdings_of(view, [system(view) for system in (*systems, Nvidia, Amd)]), view
+
+
+def test_a_grant_stands_in_place_of_the_ids_of_its_container():
+    """The kubelet's id names another GPU than the annotation: only the annotation counts."""
+    word = told(grant(device=OTHER_UUID, memory_entitled=GIB), settled=[(container("a"), RESOURCE)])
+    found, _ = holdings(word, allocated=held("a", UUID), offered=replicas(2))
+    (holding,) = found.holdings
+    assert (holding.device.uuid, holding.memory_entitled) == (OTHER_UUID, GIB)
+    assert (holding.sharing, holding.isolation) == ("told", "soft")
+    assert found.unresolved == {}
+
+
+def test_of_two_systems_that_settle_a_container_the_first_has_it():
+    """The second one's grant for the same container and resource is not a second holding."""
+    settled = [(container("a"), RESOURCE)]
+    first = told(grant(memory_entitled=1), settled=settled, name="first")
+    second = told(grant(memory_entitled=2), settled=settled, name="second")
+    found, _ = holdings(first, second)
+    assert [each.memory_entitled for each in found.holdings] == [1]
+
+
+def test_grants_and_ids_stand_beside_each_other_on_one_device():
+    """Each holding keeps the mode of the system that gave it; the device has that of the first."""
+    word = told(grant(holder="a", resource="x.io/part"))
+    found, _ = holdings(word, allocated=held("b", f"{UUID}::0"), offered=replicas(2))
+    assert [(each.holder.pod, each.sharing) for each in found.holdings] == [
+        ("a", "told"),
+        ("b", "time-slicing"),
+    ]
+    device = found.devices[found.holdings[0].device]
+    assert device.sharing == "told"
+    assert [(each.resource, each.offered, each.allocated) for each in device.slices] == [
+        (RESOURCE, 2, 1),
+        ("x.io/part", None, 1),
+    ]
+
+
+def test_one_node_has_two_systems_on_two_gpus():
+    """Each GPU is shared in its own way."""
+    word = told(grant(device=OTHER_UUID))
+    found, _ = holdings(word, allocated=held("b", f"{UUID}::0"), offered=replicas(2))
+    assert {key.uuid: each.sharing for key, each in found.devices.items()} == {
+        UUID: "time-slicing",
+        OTHER_UUID: "told",
+    }
+
+
+def test_a_granted_device_that_is_not_here_is_unresolved():
+    """Its container is known to hold something that cannot be shown."""
+    found, _ = holdings(told(Grant(holder=container("a"), resource="x.io/part", device=None, slices=3)))
+    assert found.unresolved == {"x.io/part": 3}
+    assert found.unresolved_holders == {container("a")}
+
+
+def test_a_settled_container_without_a_grant_holds_nothing():
+    """So it is with a pod that reserves a GPU for others."""
+    found, _ = holdings(told(settled=[(container("a"), RESOURCE)]), allocated=held("a", UUID))
+    assert (found.holdings, found.unresolved) == ((), {})
+
+
+def test_over_commit_shows():
+    """Entitlements are as they were given, also where they are more than there is."""
+    word = told(grant(holder="a", memory_entitled=12 * GIB), grant(holder="b", memory_entitled=12 * GIB))
+    found, _ = holdings(word)
+    assert sum(each.memory_entitled for each in found.holdings) == 24 * GIB
+
+
+@pytest.mark.parametrize(
+    ("grants", "allocated", "exclusive"),
+    [
+        ([grant(exclusive=True)], (), True),
+        ([grant()], (), False),
+        ([grant(exclusive=True), grant(holder="b", exclusive=True)], (), False),
+        ([grant(exclusive=True, resource="x.io/part")], held("b", UUID), False),
+    ],
+    ids=["alone", "a part", "two", "beside ids"],
+)
+def test_a_device_is_exclusive_when_its_only_holder_has_it_so(grants, allocated, exclusive: bool):
+    """Then its holder may take the device's own numbers."""
+    found, _ = holdings(told(*grants), allocated=allocated)
+    assert found.devices[found.holdings[0].device].exclusive is exclusive
+
+
+def test_a_system_that_fails_takes_no_other_down():
+    """What it would have told is left out and counted, the ids of others resolve."""
+    found, view = holdings(told(raises=ValueError("x")), allocated=held("b", UUID))
+    assert [each.holder.pod for each in found.holdings] == ["b"]
+    assert [problem.reason for problem in view.problems] == ["told_failure"]
+
+
+def test_a_device_that_no_driver_reads_is_shown_as_held():
+    """It is on the list of such devices, with its holder."""
+    npu = foreign("ascend", "device-0", "Ascend910B")
+    word = told(Grant(holder=container("a"), resource="x.io/npu", device=npu, memory_entitled=GIB))
+    found, _ = holdings(word)
+    assert [identity.uuid for identity in found.foreign] == ["device-0"]
+    assert found.holdings[0].device.uuid == "device-0"
+
+
+def test_an_id_that_is_offered_with_a_gpu_need_not_be_held_there():
+    """It counts as a slice of the GPU; held without a grant it is unresolved."""
+
+    class Nominal(System):
+        name = "nominal"
+
+        def claim(self, _resource: str, device_id: str) -> Claim | None:
+            return Claim(self.view.inventory.by_uuid(device_id.partition("#")[0]), True, True)
+
+    offered = replicas(0) + [type(replicas(1)[0])("x.io/mem", f"{UUID}#{n}") for n in range(3)]
+    found, _ = holdings(Nominal, allocated=held("a", f"{UUID}#1", resource="x.io/mem"), offered=offered)
+    assert found.holdings == ()
+    assert found.unresolved == {"x.io/mem": 1}
+    assert {key.uuid: each.sharing for key, each in found.devices.items()}[UUID] == "nominal"
+
+
+def test_a_meter_comes_with_its_holding():
+    """What a system measured of a container is handed on."""
+    meter = Meter(source="told", memory=5)
+    found, _ = holdings(told(grant(meter=meter)))
+    assert found.holdings[0].meter is meter
+
+
+@pytest.mark.parametrize(
+    ("known", "blind"), [(None, True), (pods(pod("a")), False), ({}, False)], ids=["none", "told", "no pods"]
+)
+def test_a_system_is_blind_where_its_ids_are_held_and_pods_tell_nothing(known, blind: bool):
+    """It is not while there is a source of annotations, even one that has no pod yet."""
+
+    class Blind(System):
+        name = "blind"
+        blind_without_pods = "who holds which GPU"
+
+        def owns(self, resource: str, _device_id: str) -> bool:
+            return resource == "x.io/part"
+
+    facts = NodeFacts(pods=known)
+    found, _ = holdings(Blind, allocated=held("a", "1", resource="x.io/part"), facts=facts)
+    assert found.blind == ({"blind": "who holds which GPU"} if blind else {})
+
+
+def test_pods_known_by_name_only_tell_no_annotations():
+    """A listing of pod logs is no source of them."""
+    bare = PodIdentity(uid="u", namespace="ml", name="a")
+    assert not View((), allocations(), NodeFacts(pods={"u": bare})).details_known
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_that_is_over_is_no_pod(phase: str):
+    """Its annotations stay on its object and mean nothing any more; its namesake has the name."""
+    over, live = pod("a", phase=phase, uid="old"), pod("a", uid="new")
+    view = View((), allocations(), NodeFacts(pods=pods(over, live)))
+    assert view.pods == (live,)
+    assert view.pod(container("a")) is live
+
+
+def test_two_live_pods_of_one_name_are_neither():
+    """Which of them holds the devices is not known."""
+    view = View((), allocations(), NodeFacts(pods=pods(pod("a", uid="x"), pod("a", uid="y"))))
+    assert view.pod(container("a")) is None
+    assert view.details(container("a")) is None
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ([ContainerFile(pod_uid="uid-a", container="main")], 0),
+        ([ContainerFile(pod_uid="uid-b", container="main")], None),
+        ([ContainerFile(pod_uid="uid-a", container="other")], None),
+        ([ContainerFile(container="main")], None),
+        ([ContainerFile(pod_uid="uid-a")], None),
+        ([ContainerFile(container_id="ab" * 6)], 0),
+        ([ContainerFile(container_id="cd" * 6)], None),
+        ([ContainerFile(pod_uid="uid-a", container="main"), ContainerFile(container_id="ab" * 6)], None),
+    ],
+)
+def test_a_file_is_found_by_pod_and_container_or_by_container_id(files, found):
+    """Where two would be the same container's, neither is."""
+    one = pod("a", containers=("main", "other"), container_ids={"ab" * 32: "main", "cd" * 32: "other"})
+    facts = NodeFacts(pods=pods(one), files={"x": SystemFiles(containers=tuple(files))})
+    view = View((), allocations(), facts)
+    assert view.file("x", container("a")) is (None if found is None else files[found])
+    assert view.file("y", container("a")) is None
+
+
+def test_devices_are_found_by_what_systems_call_them():
+    """By uuid, minor, index and PCI address; a number means no GPU that is cut."""
+    view = View((numbered(0, 3), mig_gpu([mig()])), allocations())
+    inventory = view.inventory
+    assert inventory.by_minor(3) is inventory.by_index(0) is inventory.by_uuid(OTHER_UUID)
+    assert inventory.by_minor(0) is None
+    assert inventory.by_uuid(MIG).mig.uuid == MIG
+
+
+def test_problems_count_once_while_they_last(caplog: pytest.LogCaptureFixture):
+    """Each is logged once; one that comes back after it was gone counts anew."""
+    objections = Objections()
+    problem = Problem("hami_annotation", "ml/a: hami.io/x", "is no list")
+    for standing in ([problem], [problem], [], [problem, problem]):
+        objections.turn(standing)
+    assert objections.counts == {"hami_annotation": 2}
+    assert caplog.messages == ["ml/a: hami.io/x is left out: is no list"] * 2
+
+
+def test_a_flood_of_problems_is_counted_but_not_logged(caplog: pytest.LogCaptureFixture):
+    """A node full of broken annotations writes no book into the log."""
+    caplog.set_level(logging.WARNING)
+    objections = Objections()
+    objections.turn(Problem("x", f"pod {n}", "broken") for n in range(MOST_LINES + 50))
+    assert objections.counts == {"x": MOST_LINES + 50}
+    assert len(caplog.messages) == MOST_LINES + 1
+
+
+def test_problems_of_files_are_counted_with_those_of_annotations():
+    """Whoever reads a file hands its problems on."""
+    objections = Objections()
+    problem = FileProblem(reason="file", about="/x", text="too short")
+    resolve(gpu(), files={"hami": SystemFiles(problems=(problem,))}, objections=objections)
+    assert objections.counts == {"hami_file": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("2", 2),
+        ("16Gi", 16 << 30),
+        ("2k", 2000),
+        ("1500m", None),
+        ("1.5", None),
+        ("-1", None),
+        ("1_0", None),
+        ("9" * 5000, None),
+        ("", None),
+    ],
+)
+def test_quantities_are_whole_numbers(text: str, number: int | None):
+    """Kubernetes writes large ones with a suffix; others are not known."""
+    assert quantity(text) == number
+
+
+def test_only_extended_resources_are_kept():
+    """CPU and memory are nobody's business here."""
+    limits = {"cpu": "2", "memory": "1Gi", "nvidia.com/gpu": "1", "x.io/y": "half"}
+    assert extended_resources(limits) == {"nvidia.com/gpu": 1}
+
+
+def test_annotations_that_are_far_too_long_are_left_out():
+    """So is kubectl's copy of the object."""
+    assert kept_annotations({LAST_APPLIED: "{}", "long": "x" * 70_000, "a": "b"}) == {"a": "b"}
+
+
+def test_whose_container_is_named_by_namespace_pod_and_name():
+    """Containers of other namespaces are others."""
+    view = View((), allocations(), NodeFacts(pods=pods(pod("a"))))
+    assert view.pod(ContainerRef("other", "a", "main")) is None
