@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from exporter.accounting import Coverage, Ledger
 from exporter.attribution import Attribution, attribute
 from exporter.event_rows import event_rows
+from exporter.job_rows import gpus_with_jobs, migs_with_jobs
 from exporter.model import (
     Allocations,
     CollectorHealth,
@@ -16,18 +17,21 @@ from exporter.model import (
     GpuReading,
     GpuRow,
     HardwareReading,
+    JobFiles,
     NodeObject,
     NodeRow,
     Snapshot,
     SystemFiles,
     Workloads,
 )
+from exporter.pod_rows import pod_rows
 from exporter.rates import ClockEvents, NvlinkRates
 from exporter.settings import Settings
-from exporter.sharing import HostDevices, NodeFacts, Objections, resolve_holdings, vgpu_rows
+from exporter.sharing import HostDevices, NodeFacts, Objections, resolve_holdings, vgpu_rows, with_pids
+from exporter.sharing.objections import Problem
 
-# The collector that reads the files of sharing systems.
-SHARING = "sharing"
+# The collectors that read the files of sharing systems, and those of a batch system.
+SHARING, JOBS = "sharing", "jobs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +40,9 @@ class Evidence:
 
     ``gpus`` are those that can be shown, ``hardware`` is what the drivers say of the node as a whole.
     ``files`` are those of sharing systems, by system; ``own_uid`` is the uid of our own pod, "" in none.
+    ``objects_from`` is the source of the labels and annotations of pods, "" where there is none, and
+    ``unfollowed`` says why the Kubernetes API does not tell what it was asked for.
+    ``jobs`` are asked for by a setting.
     """
 
     gpus: tuple[GpuReading, ...] = ()
@@ -46,6 +53,9 @@ class Evidence:
     node: NodeObject | None = None
     files: Mapping[str, SystemFiles] = field(default_factory=dict)
     own_uid: str = ""
+    objects_from: str = ""
+    unfollowed: tuple[str, ...] = ()
+    jobs: JobFiles | None = None
 
 
 class Assembly:
@@ -58,6 +68,7 @@ class Assembly:
         self._ledger = Ledger(longest_gap=settings.stale_after)
         self._inconsistent: Counter[tuple[str, str, str]] = Counter()
         self._objections = Objections()
+        self._job_objections = Objections()
         self._nvlink = NvlinkRates()
         self._clocks = ClockEvents()
         self._events: tuple[EventRow, ...] = ()
@@ -84,7 +95,8 @@ class Assembly:
     ) -> Snapshot:
         """Join one poll's evidence; ``now`` is the clock of what is integrated, ``timestamp`` Unix time."""
         self._sequence += 1
-        workloads = found.workloads or Workloads(places={}, pods=None, process_view=False)
+        told = found.workloads or Workloads(places={}, pods=None, process_view=False)
+        workloads = with_pids(told, found.files)
         holdings = resolve_holdings(found.gpus, found.allocations, self._facts(found), self._objections)
         elapsed, covered = self._coverage.advance(found.gpus, now)
         stale = frozenset(gpu.identity.uuid for gpu in found.gpus) - covered.keys()
@@ -93,16 +105,18 @@ class Assembly:
         unsure = holdings.unresolved_holders if holdings.known else None
         attribution = self._ledger.advance(attribution, elapsed, covered, timestamp, unsure)
         recent = found.hardware.recent if found.hardware is not None else ()
+        jobs = self._jobs(found)
         self._events = event_rows(recent, self._events, (*self._containers, *attribution.containers))
         self._containers = attribution.containers
         return Snapshot(
             timestamp=timestamp,
             sequence=self._sequence,
             node=replace(self._node(found, workloads), unresolved=holdings.unresolved, blind=holdings.blind),
-            gpus=self._gpu_rows(attribution.gpus, found),
-            migs=attribution.migs,
+            gpus=gpus_with_jobs(self._gpu_rows(attribution.gpus, found), jobs),
+            migs=migs_with_jobs(attribution.migs, attribution.gpus, jobs),
             vgpus=vgpu_rows(found.gpus, found.allocations, found.host_devices),
             containers=attribution.containers,
+            pods=pod_rows(attribution.containers, workloads, self._settings.pod_labels),
             events=self._events,
             collectors=tuple(map(self._with_objections, collectors)),
             demo=self._demo,
@@ -120,9 +134,16 @@ class Assembly:
 
     def _with_objections(self, health: CollectorHealth) -> CollectorHealth:
         """Count what could not be read of annotations and files with the collector of the files."""
-        if health.name != SHARING:
+        of_collector = {SHARING: self._objections, JOBS: self._job_objections}
+        if health.name not in of_collector:
             return health
-        return replace(health, errors={**health.errors, **self._objections.counts})
+        return replace(health, errors={**health.errors, **of_collector[health.name].counts})
+
+    def _jobs(self, found: Evidence) -> Mapping[tuple[int, int | None], tuple[str, ...]]:
+        """Return the jobs by device, and object to files that cannot be used."""
+        files = found.jobs or JobFiles()
+        self._job_objections.turn(Problem(each.reason, each.about, each.text) for each in files.problems)
+        return files.jobs
 
     def _gpu_rows(self, rows: Iterable[GpuRow], found: Evidence) -> tuple[GpuRow, ...]:
         """Add what a GPU has reported, and what takes more than one reading to know."""

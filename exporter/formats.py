@@ -30,7 +30,7 @@ from exporter.metrics import (
     field_name,
 )
 from exporter.metrics.vgpu import VGPU
-from exporter.model import EventRow, Snapshot
+from exporter.model import EventRow, PodRow, Snapshot
 from exporter.xids import explain
 
 __all__ = ["snapshot_csv", "snapshot_json", "snapshot_text"]
@@ -55,6 +55,7 @@ def snapshot_json(snapshot: Snapshot) -> dict[str, Any]:
         "migs": list(_records("mig", MIG, snapshot)),
         "vgpus": list(_records("vgpu", VGPU, snapshot)),
         "containers": list(_records("container", CONTAINER, snapshot)),
+        "pods": [_pod(row) for row in snapshot.pods],
         "events": [_event(row) for row in snapshot.events],
         "collectors": [record | {"message": row.message} for record, row in health],
     }
@@ -71,6 +72,11 @@ def snapshot_csv(snapshot: Snapshot) -> str:
     for record in _records("container", CONTAINER, snapshot):
         writer.writerow([_cell(value) for value in record.values()])
     return out.getvalue()
+
+
+def _pod(row: PodRow) -> dict[str, Any]:
+    """Give a pod with its labels under the names that they have there."""
+    return {"namespace": row.namespace, "pod": row.name, "pod_uid": row.uid, "labels": dict(row.labels)}
 
 
 def _event(row: EventRow) -> dict[str, Any]:

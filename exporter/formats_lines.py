@@ -25,6 +25,10 @@ def gpu_line(gpu: GpuRow, released: str = "") -> str:
         printable(gpu.identity.model or gpu.identity.uuid),
         printable(gpu.sharing),
     ]
+    if gpu.foreign:
+        parts[0] = f"{printable(gpu.identity.vendor)} {gpu.identity.index}"
+        held = (_slices(gpu.slices), plural(gpu.holders, "holder"))
+        return " · ".join([*parts, "not read by this exporter", *held])
     if reading is None or not reading.up:
         asked = not released or gpu.identity.vendor != "nvidia"
         return " · ".join([*parts, "not answering" if asked else "not read"])
@@ -87,8 +91,10 @@ def slices_held(row: ContainerRow) -> str:
 
 
 def total_line(snapshot: Snapshot) -> str:
-    """Add up the node. A GPU that does not tell makes the sum a least figure."""
-    gpus, rows = snapshot.gpus, snapshot.containers
+    """Add up the GPUs that are read. One that does not tell makes the sum a least figure."""
+    gpus = [gpu for gpu in snapshot.gpus if not gpu.foreign]
+    foreign = {gpu.identity.uuid for gpu in snapshot.gpus if gpu.foreign}
+    rows = [row for row in snapshot.containers if row.device.uuid not in foreign]
     memories = [gpu.reading.memory if gpu.reading else None for gpu in gpus]
     taken = [memory.used if memory else None for memory in memories]
     whole = [memory.total if memory else None for memory in memories]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from exporter.dcgm import DCGM, LEGACY
-from exporter.metrics import COLLECTOR, CONTAINER, GPU, GROUPS, LEVEL_LABELS, MIG, NODE, VGPU, AnyFamily
+from exporter.metrics import COLLECTOR, CONTAINER, GPU, GROUPS, LEVEL_LABELS, MIG, NODE, POD, VGPU, AnyFamily
 from exporter.selfmetrics import SelfMetrics
 
 _INTRODUCTION = """\
@@ -32,6 +32,10 @@ _SECTIONS: Mapping[str, tuple[str, Sequence[AnyFamily]]] = {
     "GPUs": ("One entity per physical GPU.", GPU),
     "MIG devices": ("One entity per MIG device; `uuid` is the GPU that it is a part of.", MIG),
     "vGPUs": ("One entity per vGPU of this host; `uuid` is the GPU that it runs on.", VGPU),
+    "Pods": (
+        "One entity per pod with a container above that has a label which --pod-labels lets through.",
+        POD,
+    ),
     "Node": ("The node as a whole.", NODE),
     "Collectors": ("One entity per source of data.", COLLECTOR),
 }
@@ -41,7 +45,8 @@ The same readings under the names, labels and units of dcgm-exporter, so that wh
 working; `--dcgm-names off` leaves them out, `--dcgm-names only` leaves out the GPUs, MIG devices and
 containers above. Labels: `gpu`, `UUID`, `pci_bus_id`, `device`, `modelName`, `Hostname`; on GPU instances
 of MIG `GPU_I_PROFILE` and `GPU_I_ID`; where it is known `DCGM_FI_DRIVER_VERSION`; and `container`,
-`namespace` and `pod` where exactly one container holds the device. AMD GPUs have no such names.
+`namespace` and `pod` where exactly one container holds the device; and `hpc_job` where, by the files in
+`--job-mapping-dir`, exactly one job has it. AMD GPUs have no such names.
 
 Each device is printed once, however many share it. In MIG mode the frame buffer, BAR1, and the shares of
 time that a profiling meter gives are told by the GPU instances that have them, and by the GPU where none

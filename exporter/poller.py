@@ -10,13 +10,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from exporter.assembly import Assembly, Evidence
+from exporter.assembly import JOBS, Assembly, Evidence
 from exporter.collector import Collector
 from exporter.devices import Devices
 from exporter.model import (
     Allocations,
     CollectorHealth,
     GpuReading,
+    JobFiles,
     PodIdentity,
     ProcessPlace,
     Snapshot,
@@ -73,6 +74,9 @@ class Poller:
             "host_devices", self._read_host_devices, deadline
         )
         self._files: Collector[Mapping[str, SystemFiles]] = Collector("sharing", sources.files.read, deadline)
+        self._jobs: Collector[JobFiles] | None = None
+        if sources.jobs is not None:
+            self._jobs = Collector(JOBS, sources.jobs.read, deadline)
         self._assembly = Assembly(settings, demo=demo)
         self._broken = False
         self.evidence = Evidence()
@@ -80,7 +84,7 @@ class Poller:
 
     async def first(self) -> None:
         """Poll for the first time; a node where this fails is served all the same."""
-        await self._sources.release.start()
+        await self._sources.start()
         await self._guarded_poll()
 
     async def run(self) -> None:
@@ -98,7 +102,7 @@ class Poller:
         """Read every source once, each within its deadline, and publish what is known."""
         now = self._clock()
         await asyncio.gather(self._devices.collect(), self._allocations.collect(), self._names.collect())
-        await asyncio.gather(self._processes.collect(), self._host_devices.collect(), self._files.collect())
+        await asyncio.gather(*(collector.collect() for collector in self._later()))
         self.evidence = self._gather()
         self.snapshot = self._assembly.snapshot(self.evidence, self._health(), now, self._wall())
         return self.snapshot
@@ -166,7 +170,12 @@ class Poller:
         return await self._sources.host_devices.read(self._fresh_allocations())
 
     def _others(self) -> tuple[Collector[Any], ...]:
-        return self._allocations, self._processes, self._names, self._host_devices, self._files
+        return self._allocations, self._names, *self._later()
+
+    def _later(self) -> tuple[Collector[Any], ...]:
+        """List those that wait until devices and holders are known, or that need not come before."""
+        always = self._processes, self._host_devices, self._files
+        return always if self._jobs is None else (*always, self._jobs)
 
     def _health(self) -> tuple[CollectorHealth, ...]:
         listed = (
@@ -174,6 +183,7 @@ class Poller:
             self._processes.health,
             self._names.health,
             self._files.health,
+            *(() if self._jobs is None else (self._jobs.health,)),
         )
         devices = self._host_devices.health
         return (*self._devices.health(), *listed, *(() if devices.success else (devices,)))
@@ -189,6 +199,9 @@ class Poller:
             node=self._sources.node,
             files=(self._files.value or {}) if not self._files.failure else {},
             own_uid=self._sources.own_uid,
+            objects_from=self._sources.names.objects_from,
+            unfollowed=self._sources.cluster.failures,
+            jobs=self._jobs.fresh_value(self.settings.stale_after) if self._jobs is not None else None,
         )
 
     def _fresh_allocations(self) -> Allocations | None:

@@ -123,7 +123,7 @@ def _field_of_key(key: str, path: Path) -> str:
     kebab = _kebab(key)
     if kebab in known:
         return kebab.replace("-", "_")
-    close = get_close_matches(kebab, known, n=1)
+    close = get_close_matches(kebab, known, n=1) if kebab != _FILE else []
     hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
     raise SettingsError(f"{key!r} in {path}: no such option; {hint}")
 

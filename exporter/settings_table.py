@@ -44,7 +44,7 @@ def option(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the exporter runs with. Durations are in seconds; a pattern matches a whole resource name."""
+    """What the exporter runs with. Durations are in seconds; a pattern matches a whole name."""
 
     config: Path | None = field(
         metadata=option(ABSOLUTE_PATH, None, "YAML file with any of the other options.")
@@ -123,6 +123,24 @@ class Settings:
             repeatable=True,
         )
     )
+    pod_labels: tuple[re.Pattern[str], ...] = field(
+        metadata=option(
+            PATTERN,
+            None,
+            "Names of pod labels for /metrics to show, matched whole, such as `app\\.kubernetes\\.io/.*`;"
+            " labels are known where the kubelet's pods API or the Kubernetes API is asked. In the"
+            " environment, commas separate several.",
+            repeatable=True,
+        )
+    )
+    job_mapping_dir: Path | None = field(
+        metadata=option(
+            PATH,
+            None,
+            "Directory of files that say which jobs of a batch system have which GPU, as for dcgm-exporter:"
+            " named `<GPU>` or `<GPU>.<GPU instance>`, a job on each line.",
+        )
+    )
     dcgm_names: Literal["on", "off", "only", "legacy"] = field(
         metadata=option(
             choice("on", "off", "only", "legacy"),
@@ -158,13 +176,17 @@ class Settings:
             "While this file exists the driver is given up, so that GPUs can be reset or recut.",
         )
     )
-    kubernetes_api: bool = field(
+    kubernetes_api: Literal["auto", "on", "off"] = field(
         metadata=option(
-            SWITCH,
-            "off",
-            "Follow the labels of this node, to give the driver up while its MIG manager wants the GPUs."
-            " Needs the `kubernetes` extra and the right to list and watch nodes.",
+            choice("auto", "on", "off"),
+            "auto",
+            "Follow the objects of this node and its pods: annotations, by which some systems share GPUs, and"
+            " labels, by which a MIG manager wants the driver. `auto` does so in pods with a token. Needs the"
+            " `kubernetes` extra, and the right to list and watch pods and nodes.",
         )
+    )
+    kubeconfig: Path | None = field(
+        metadata=option(PATH, None, "How to reach the Kubernetes API from outside a cluster; asks for it.")
     )
     log_level: Literal["debug", "info", "warning", "error"] = field(
         metadata=option(

@@ -11,29 +11,23 @@ from typing import Any
 from exporter.dcgm_scrape import DcgmScrape
 from exporter.hardware import NvmlOptions, NvmlSource
 from exporter.hardware.amd import AmdSource
-from exporter.model import Allocations, NodeObject, PodIdentity, ProcessPlace, SystemFiles
-from exporter.release import NodeLabels, Release
+from exporter.kubernetes import Cluster, access
+from exporter.model import Allocations, JobFiles, NodeObject, ProcessPlace, SystemFiles
+from exporter.pod_names import PodNames
+from exporter.release import Release
 from exporter.settings import Settings
 from exporter.sharing import HostDevices, Roots, host_devices, read_files
 from exporter.worker import Worker
-from exporter.workloads.identity import index_pods, read_pod_logs
+from exporter.workloads.jobs import read_jobs
 from exporter.workloads.pid_view import process_view
 from exporter.workloads.processes import ProcessTable, boot_seconds
 from podresources.client import PodResources
-from podresources.errors import KubeletError
-from podresources.pods import Pods
 
 log = logging.getLogger(__name__)
 # The namespace of a running process does not change, but what can be seen from it may appear later.
 RECHECK_VIEW_SECONDS = 60.0
 SHORTEST_DEADLINE = 2.0
 LONGEST_DEADLINE = 10.0
-
-
-class NoNamesError(Exception):
-    """No source of pod names answers; ``reason`` counts it."""
-
-    reason = "no_source"
 
 
 class NoProcessViewError(Exception):
@@ -63,8 +57,12 @@ class Sources:
         self.wake = asyncio.Event()
         # A client gives up before its collector does, so that its own message is told.
         patience = source_deadline(settings.poll_interval) - 0.5
-        labels = NodeLabels(settings.node_name) if settings.kubernetes_api else None
-        self.release = Release(settings.release_file, labels, changed=self.wake)
+        self.release = Release(settings.release_file, changed=self.wake)
+        self.cluster = Cluster(
+            settings.node_name,
+            access(settings.kubernetes_api, settings.kubeconfig),
+            self.release.labels_told,
+        )
         self.nvml = NvmlSource(
             NvmlOptions(
                 path=settings.nvml_library,
@@ -83,13 +81,23 @@ class Sources:
         url = settings.dcgm_exporter_url
         self.dcgm = None if url is None else DcgmScrape(url, patience, stale_after=settings.stale_after)
         self.pod_resources = PodResources(settings.pod_resources_socket, timeout=patience)
-        self.names = PodNames(settings.pods_api_socket, settings.pod_logs, patience / 2)
+        self.names = PodNames(
+            settings.pods_api_socket, settings.pod_logs, patience / 2, lambda: self.cluster.pods
+        )
         self.processes = Processes(settings.proc_root)
         self.host_devices = HostDeviceTable(settings.sys_root)
         self.files = SharingFiles(_roots(settings))
-        # What the API server says of the node's object, None where it is not asked.
-        self.node: NodeObject | None = None
+        self.jobs = None if settings.job_mapping_dir is None else Jobs(settings.job_mapping_dir)
         self.own_uid = os.environ.get("POD_UID") or ""
+
+    @property
+    def node(self) -> NodeObject | None:
+        """What the API server says of the node's object, None where it is not asked or silent."""
+        return self.cluster.node
+
+    async def start(self) -> None:
+        """Ask whether the driver is wanted by somebody else, which the first poll has to know."""
+        await asyncio.gather(self.cluster.start(), self.release.start())
 
     async def close(self) -> None:
         """Shut the driver down; a source that hangs is not waited for by this object."""
@@ -97,9 +105,11 @@ class Sources:
         self.processes.close()
         self.host_devices.close()
         self.files.close()
+        if self.jobs is not None:
+            self.jobs.close()
         if self.dcgm is not None:
             self.dcgm.close()
-        await self.release.close()
+        await asyncio.gather(self.cluster.close(), self.release.close())
         await asyncio.gather(self.nvml.close(), self.amd.close())
 
 
@@ -135,6 +145,22 @@ class SharingFiles:
         self._worker.stop()
 
 
+class Jobs:
+    """The files in which a batch system says which of its jobs have which GPU."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._worker = Worker("jobs")
+
+    async def read(self) -> JobFiles:
+        """Read the files; raises JobFilesError where there is no such directory."""
+        return await self._worker.run(lambda: read_jobs(self._directory))
+
+    def close(self) -> None:
+        """Let the thread end."""
+        self._worker.stop()
+
+
 def _roots(settings: Settings) -> Roots:
     return Roots(
         hami=settings.hami_root,
@@ -146,37 +172,6 @@ def _roots(settings: Settings) -> Roots:
         run=settings.run_root,
         kubelet=settings.kubelet_root,
     )
-
-
-class PodNames:
-    """The ladder of pod names: the kubelet's Pods API where it is, else the listing of pod logs.
-
-    The Pods API may take ``patience`` seconds, so that there is time left for the logs.
-    """
-
-    def __init__(self, socket: Path, logs: Path, patience: float) -> None:
-        self._socket = socket
-        self._logs = logs
-        self._pods = Pods(socket, timeout=patience)
-        self._worker = Worker("pod-logs")
-
-    async def read(self) -> Mapping[str, PodIdentity]:
-        """Return the pods of this node by uid; raises NoNamesError when no source answers."""
-        objections = []
-        try:
-            if self._socket.exists():
-                return index_pods(await self._pods.read())
-        except (KubeletError, OSError) as error:
-            objections.append(str(error))
-        try:
-            return index_pods(await self._worker.run(lambda: read_pod_logs(self._logs)))
-        except OSError as error:
-            objections.append(str(error))
-        raise NoNamesError("; ".join(objections))
-
-    def close(self) -> None:
-        """Let the thread end."""
-        self._worker.stop()
 
 
 class Processes:

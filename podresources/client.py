@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from exporter.model import Allocation, Allocations, OfferedDevice
+from exporter.model import Allocations, OfferedDevice
 from podresources import fold
 from podresources.channel import Connection, dial
 from podresources.errors import KubeletError
@@ -77,27 +77,34 @@ class PodResources:
 
     async def _read(self, within: float, *, answered: bool) -> Allocations:
         async with dial(self._socket, within=within) as kubelet:
-            version, allocated = await self._list(kubelet)
+            version, listed = await self._list(kubelet)
             read_at = self._wall()
             settling = self._settling(answered=answered)
-            offered = await self._offered(kubelet, version, allocated, settling=settling)
+            in_use = {allocation.resource for allocation in listed.allocated}
+            offered = await self._offered(kubelet, version, in_use, settling=settling)
         self._answered = True
-        if settling and not allocated and self._last and self._last.allocated:
+        if settling and not any(listed) and self._last and (self._last.allocated or self._last.claims):
             return self._last
-        self._last = Allocations(allocated=allocated, offered=offered, api_version=version, read_at=read_at)
+        self._last = Allocations(
+            allocated=listed.allocated,
+            claims=listed.claims,
+            offered=offered,
+            api_version=version,
+            read_at=read_at,
+        )
         return self._last
 
-    async def _list(self, kubelet: Connection) -> tuple[str, tuple[Allocation, ...]]:
+    async def _list(self, kubelet: Connection) -> tuple[str, fold.Listed]:
         # v1 is tried each time, so that an upgraded kubelet is noticed at once.
         try:
-            return "v1", await kubelet.call(LIST_V1, fold.allocations)
+            return "v1", await kubelet.call(LIST_V1, fold.listed)
         except KubeletError as error:
             if error.reason != "unimplemented":
                 raise
-        return "v1alpha1", await kubelet.call(LIST_V1ALPHA1, fold.allocations)
+        return "v1alpha1", await kubelet.call(LIST_V1ALPHA1, fold.listed)
 
     async def _offered(
-        self, kubelet: Connection, version: str, allocated: tuple[Allocation, ...], *, settling: bool
+        self, kubelet: Connection, version: str, in_use: set[str], *, settling: bool
     ) -> tuple[OfferedDevice, ...] | None:
         if version != "v1":
             self._offers.forget()
@@ -106,7 +113,6 @@ class PodResources:
             fresh = await kubelet.call(ALLOCATABLE_V1, fold.offered)
         except KubeletError as error:
             return self._offers.failed(error)
-        in_use = {allocation.resource for allocation in allocated}
         return self._offers.answered(fresh, in_use=in_use, settling=settling)
 
     def _settling(self, *, answered: bool) -> bool:

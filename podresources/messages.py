@@ -35,7 +35,24 @@ _POD_RESOURCES: _Table = {
         ("device_ids", 2, "string*"),
         ("topology", 3, "TopologyInfo"),
     ),
-    "ContainerResources": (("name", 1, "string"), ("devices", 2, "ContainerDevices*")),
+    "CDIDevice": (("name", 1, "string"),),
+    "ClaimResource": (
+        ("cdi_devices", 1, "CDIDevice*"),
+        ("driver_name", 2, "string"),
+        ("pool_name", 3, "string"),
+        ("device_name", 4, "string"),
+        ("share_id", 5, "string"),
+    ),
+    "DynamicResource": (
+        ("claim_name", 2, "string"),
+        ("claim_namespace", 3, "string"),
+        ("claim_resources", 4, "ClaimResource*"),
+    ),
+    "ContainerResources": (
+        ("name", 1, "string"),
+        ("devices", 2, "ContainerDevices*"),
+        ("dynamic_resources", 5, "DynamicResource*"),
+    ),
     "PodResources": (
         ("name", 1, "string"),
         ("namespace", 2, "string"),
@@ -111,6 +128,7 @@ _pod_resources = _classes("podresources", _POD_RESOURCES)
 _pods = _classes("pods", _PODS)
 
 ContainerDevices: Any = _pod_resources["ContainerDevices"]
+DynamicResource: Any = _pod_resources["DynamicResource"]
 ContainerResources: Any = _pod_resources["ContainerResources"]
 PodResources: Any = _pod_resources["PodResources"]
 ListPodResourcesResponse: Any = _pod_resources["ListPodResourcesResponse"]

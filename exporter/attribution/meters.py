@@ -29,10 +29,8 @@ def _meter(holdings: Sequence[Holding]) -> Meter | None:
 
 
 def _metered(use: Use, meter: Meter) -> Use:
-    return replace(
-        use,
-        memory=meter.memory,
-        compute=meter.compute,
-        memory_source="none" if meter.memory is None else meter.source,
-        compute_source="none" if meter.compute is None else meter.source,
-    )
+    use = replace(use, memory=meter.memory, memory_source="none" if meter.memory is None else meter.source)
+    if meter.memory_only:
+        return use
+    source = "none" if meter.compute is None else meter.source
+    return replace(use, compute=meter.compute, compute_source=source)

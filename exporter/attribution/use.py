@@ -48,6 +48,8 @@ class Use:
 
 
 NOTHING_KNOWN = Use()
+# Systems whose holders are clients of MPS.
+BY_MPS = frozenset({"mps", "nos"})
 
 
 def use_without_processes(device: Device, holders: Iterable[ContainerRef]) -> dict[ContainerRef, Use]:
@@ -74,12 +76,14 @@ def use_by_process(
     """
     refs = list(holders)
     merged_pods = {(owner.namespace, owner.pod) for owner in owned.by_owner if not owner.container}
+    using = {ContainerRef(owner.namespace, owner.pod, "") for owner in owned.by_owner}
     absence_proven = names_known and device.fresh and not owned.unknown
     found = {owner: _sum(device, processes) for owner, processes in owned.by_owner.items()}
     for ref in refs:
         if ref in found:
             continue
-        if (ref.namespace, ref.pod) in merged_pods or not absence_proven:
+        # A pod as a whole does not use nothing while one of its containers uses something.
+        if (ref.namespace, ref.pod) in merged_pods or ref in using or not absence_proven:
             found[ref] = NOTHING_KNOWN
         else:
             found[ref] = _idle(device)
@@ -120,7 +124,7 @@ def _idle(device: Device) -> Use:
 
 def _booked_on_server(device: Device) -> bool:
     """Whether clients of MPS may have computed in the name of the server: the context that is no client's."""
-    if device.sharing.sharing != "mps" or device.utilization is None:
+    if device.sharing.sharing not in BY_MPS or device.utilization is None:
         return False
     servers = [process.pid for process in device.processes or () if "mps" not in process.kinds]
     return any(device.utilization.get(pid, 0) != 0 for pid in servers)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from exporter.commands.doctor_groups import group_checks
+from exporter.commands.doctor_objects import object_checks
 from exporter.commands.doctor_report import Check, Report
 from exporter.commands.node import Node
 from exporter.commands.once import poll_once
@@ -28,6 +29,7 @@ def _checks(snapshot: Snapshot, evidence: Evidence, settings: Settings) -> Itera
         yield _resolution(snapshot)
     yield _process_view(health["processes"], settings)
     yield _names(health["identity"], evidence, settings)
+    yield from object_checks(snapshot, evidence)
 
 
 def _drivers(
@@ -82,6 +84,10 @@ VISIBLE_REMEDY = "make all GPUs visible to this process (NVIDIA_VISIBLE_DEVICES=
 def _gpu(row: GpuRow) -> Check:
     name = f"GPU {row.identity.index}"
     reading = row.reading
+    if row.foreign:
+        name = f"{row.identity.vendor} {row.identity.index}"
+        found = f"{row.identity.model}, {row.sharing}: who holds it is known, it is not read by this exporter"
+        return Check(name, "absent", found)
     if reading is None or not reading.up:
         return Check(
             name,
@@ -193,7 +199,7 @@ def _names(health: CollectorHealth, evidence: Evidence, settings: Settings) -> C
         "degraded",
         f"{_count(len(pods), 'pod')} from {settings.pod_logs}, containers by name only",
         "which container of a pod uses a device, where several of the pod hold it",
-        f"a kubelet from 1.37 on, with {settings.pods_api_socket.parent} mounted",
+        f"a kubelet from 1.37 on, with {settings.pods_api_socket.parent} mounted, or --kubernetes-api on",
     )
 
 

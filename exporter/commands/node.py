@@ -33,7 +33,9 @@ async def node(settings: Settings, scenario: str | None, seed: int = 0) -> Async
     from exporter.demo.node import FakeNode  # noqa: PLC0415 - no part of the daemon
 
     async with FakeNode(_loaded(scenario), seed=seed) as fake:
-        pointed = replace(settings, node_name=fake.name, nvml_library=None, **asdict(fake.paths))
+        # No cluster knows of this node.
+        alone = replace(settings, nvml_library=None, kubernetes_api="off", kubeconfig=None)
+        pointed = replace(alone, node_name=fake.name, **asdict(fake.paths))
         yield Node(settings=pointed, nvml_library=fake.nvml, fake=fake)
 
 

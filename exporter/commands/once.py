@@ -35,7 +35,7 @@ async def poll_once(node: Node) -> tuple[Snapshot, Evidence]:
     waiting = asyncio.get_running_loop().call_later(SILENCE_SECONDS, _tell_wait)
     try:
         # Whoever wants the driver now does not want it opened for a look either.
-        await sources.release.start()
+        await sources.start()
         snapshot = await poller.poll()
         if any(map(_has_begun, poller.evidence.gpus)):
             await asyncio.sleep(WINDOW_SECONDS)

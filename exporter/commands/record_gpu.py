@@ -155,25 +155,28 @@ def _mig(gpu: GpuReading, mask: Mask) -> schema_gpu.Mig | None:
     if gpu.mig_enabled is None or "nvmlDeviceGetMigMode" in gpu.unsupported:
         return None
     starts = _starts(gpu.mig or ())
-    instances = [_instance(mig, mask, starts[mig.gi], mig.memory_slices or 1) for mig in gpu.mig or ()]
+    instances = [_instance(mig, mask, starts[mig.gi]) for mig in gpu.mig or ()]
     return schema_gpu.Mig(
         enabled=bool(gpu.mig_enabled), max_slices=gpu.mig_slices or 7, instances=tuple(instances)
     )
 
 
 def _starts(migs: tuple[MigReading, ...]) -> dict[int, int]:
-    """Lay the GPU instances side by side; where each really lies is told to the administrator only.
+    """Lay the GPU instances where they are, or side by side where that is told to the administrator only.
 
-    Those come first whose compute instances fill them: the driver finds a compute instance by its place, of
-    which there are as many as compute slices, often one fewer than memory slices.
+    Then those come first whose compute instances fill them: the driver finds a compute instance by its place,
+    of which there are as many as compute slices, often one fewer than memory slices.
     """
+    told = {mig.gi: mig.gi_start for mig in migs if mig.gi_start is not None and mig.gi_size is not None}
+    if all(mig.gi in told for mig in migs):
+        return told
     sizes = {mig.gi: mig.memory_slices or 1 for mig in migs}
     filled = Counter(mig.gi for mig in migs)
     order = sorted(sizes, key=lambda gi: (sizes[gi] - filled[gi], gi))
     return dict(zip(order, accumulate((sizes[gi] for gi in order), initial=0), strict=False))
 
 
-def _instance(mig: MigReading, mask: Mask, start: int, size: int) -> schema_gpu.MigInstance:
+def _instance(mig: MigReading, mask: Mask, start: int) -> schema_gpu.MigInstance:
     memory = mig.memory or Memory(total=0, used=0, free=0)
     answers, unsupported = answers_of_mig(mig)
     return schema_gpu.MigInstance(
@@ -188,8 +191,9 @@ def _instance(mig: MigReading, mask: Mask, start: int, size: int) -> schema_gpu.
         gi_slices=mig.instance_slices or 0,
         multiprocessors=mig.multiprocessors or 0,
         start=start,
-        size=size,
+        size=mig.gi_size or mig.memory_slices or 1,
+        gi_profile=mig.gi_profile,
         engines=mig.engines,
         answers=answers,
-        unsupported=unsupported,
+        unsupported=(*unsupported, *(("nvmlGpuInstanceGetInfo",) if mig.gi_profile is None else ())),
     )

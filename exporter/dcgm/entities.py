@@ -72,15 +72,20 @@ class _Entities:
             uuid = gpu.identity.uuid
             instances = self._instances.get(uuid, {})
             rows = {gi: self._of_instance(gpu, instance) for gi, instance in instances.items()}
-            yield self._entity(gpu, {}, uuid, self._of_gpu(gpu, rows.values()))
+            yield self._entity(gpu, None, self._of_gpu(gpu, rows.values()))
             for gi, row in rows.items():
-                labels = _instance_labels(instances[gi][0].reading)
-                yield self._entity(gpu, labels, (uuid, gi), row)
+                yield self._entity(gpu, instances[gi][0], row)
 
-    def _entity(self, gpu: GpuRow, instance: dict[str, str], owner: _Owner, row: DcgmRow) -> Entity:
+    def _entity(self, gpu: GpuRow, mig: MigRow | None, row: DcgmRow) -> Entity:
+        uuid = gpu.identity.uuid
+        owner: _Owner = uuid if mig is None else (uuid, mig.reading.gi)
+        jobs = gpu.jobs if mig is None else mig.jobs
+        instance = {} if mig is None else _instance_labels(mig.reading)
         labels = _gpu_labels(gpu) | instance | self._host
         for holder in _only(self._holders.get(owner, set())):
             labels |= {"container": holder.container, "namespace": holder.namespace, "pod": holder.pod}
+        if len(jobs) == 1:
+            labels["hpc_job"] = jobs[0]
         return _entity(labels, row)
 
     def _of_gpu(self, gpu: GpuRow, parts: Collection[DcgmRow]) -> DcgmRow:

@@ -18,6 +18,20 @@ _LATEST_PCIE = 5
 _MODULES = ("GH200", "GB200", "GB300")
 # Branches of the driver, with how many field ids each knows.
 _FIELD_IDS = ((575, 274), (570, 269), (560, 230), (550, 200), (535, 197), (525, 170), (0, 146))
+# The driver's numbers of profiles, by the slices of the whole GPU and those of compute and memory in it.
+_GI_PROFILES = {
+    (7, 1, 1): 19,
+    (7, 1, 2): 15,
+    (7, 2, 2): 14,
+    (7, 3, 4): 9,
+    (7, 4, 4): 5,
+    (7, 7, 8): 0,
+    (4, 1, 1): 14,
+    (4, 2, 2): 5,
+    (4, 4, 4): 0,
+}
+# The same with media extensions.
+_WITH_MEDIA = {(7, 1, 1): 20, (4, 1, 1): 21, (4, 2, 2): 6}
 _CAPABILITIES: Mapping[int, tuple[int, int]] = {
     VOLTA: (7, 0),
     TURING: (7, 5),
@@ -77,6 +91,14 @@ def engines(gpu: Gpu, cut: MigInstance) -> Mapping[str, int]:
         "jpeg": each or one,
         "ofa": one,
     }
+
+
+def gi_profile(gpu: Gpu, cut: MigInstance) -> int | None:
+    """Return the driver's number of the profile of a GPU instance, None for one that no board has."""
+    if cut.gi_profile is not None:
+        return cut.gi_profile
+    numbers = _WITH_MEDIA if "+me" in cut.profile else _GI_PROFILES
+    return numbers.get((gpu.mig.max_slices if gpu.mig else 0, cut.gi_slices, cut.size))
 
 
 def capability(gpu: Gpu) -> tuple[int, int] | None:

@@ -30,7 +30,7 @@ from exporter.demo.schema_gpu import Gpu
 from exporter.demo.schema_pods import Pod, Process
 
 _DNS_NAME = re.compile(r"[a-z0-9](?:[-.a-z0-9]*[a-z0-9])?")
-_POD_UID = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_UID = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
 
 
@@ -80,10 +80,12 @@ def _check_names(pod: Pod, path: str) -> None:
     """Names become names of files, so none may lead out of its folder."""
     _matches(_DNS_NAME, pod.namespace, f"{path}.namespace")
     _matches(_DNS_NAME, pod.name, f"{path}.name")
-    _matches(_POD_UID, pod.uid, f"{path}.uid")
+    _matches(_UID, pod.uid, f"{path}.uid")
     for place, container in enumerate(pod.containers):
         _matches(_DNS_NAME, container.name, f"{path}.containers[{place}].name")
         _matches(_CONTAINER_ID, container.container_id, f"{path}.containers[{place}].container_id")
+        for which, claim in enumerate(container.claims):
+            _matches(_UID, claim.uid, f"{path}.containers[{place}].claims[{which}].uid")
     _once("name", ((f"{path}.containers[{n}]", each.name) for n, each in enumerate(pod.containers)))
 
 

@@ -5,6 +5,7 @@
 * ``{gpu:0}`` is the uuid of the node's first GPU, ``{gpu:0/mig:2}`` that of its third MIG instance.
 * ``{amd:0}`` is what AMD's plugin calls the first AMD GPU, ``{amd:0/part:2}`` its third partition.
 * An offer may say on what it offers how many replicas, instead of listing ids.
+* ``0-{00..99}`` in a list of ids stands for all of ``0-00`` to ``0-99``.
 * A process without a device runs on the one device that its container holds.
 """
 
@@ -18,8 +19,10 @@ from exporter.demo import amd_devices
 from exporter.demo.codec import fail, map_strings
 from exporter.demo.derive import complete_gpu, complete_instances, make_hex, make_pid, make_uuid
 from exporter.demo.devices import offered, resolve
+from exporter.demo.ranges import written_out
 from exporter.demo.schema import Scenario
 from exporter.demo.schema_amd import AmdGpu
+from exporter.demo.schema_claims import Claim
 from exporter.demo.schema_faults import Fault, MigLayout, NvmlFault, PodAdd
 from exporter.demo.schema_gpu import Gpu
 from exporter.demo.schema_pods import Container, Offer, Pod, Process
@@ -33,7 +36,7 @@ def expand(raw: Scenario) -> Scenario:
 
     Raises ScenarioError with the path of one that means nothing.
     """
-    writer = _Writer(raw.name, tuple(_gpus(raw)), tuple(_amd(raw)), set(_given_pids(raw)))
+    writer = _Writer(raw, tuple(_gpus(raw)), tuple(_amd(raw)), set(_given_pids(raw)))
     return replace(
         raw,
         gpus=writer.gpus,
@@ -81,11 +84,11 @@ class _Writer:
     """Writes out whatever refers to the GPUs of one scenario."""
 
     def __init__(
-        self, scenario: str, gpus: tuple[Gpu, ...], amd: tuple[AmdGpu, ...], taken_pids: set[int]
+        self, raw: Scenario, gpus: tuple[Gpu, ...], amd: tuple[AmdGpu, ...], taken_pids: set[int]
     ) -> None:
         self.amd = amd
         self._taken_pids = taken_pids
-        self._scenario = scenario
+        self._scenario, self._node = raw.name, raw.node.name
         self._known = {f"gpu:{index}": gpu.uuid for index, gpu in enumerate(gpus)}
         self._known |= dict(amd_devices.references(amd))
         for index, gpu in enumerate(gpus):
@@ -99,7 +102,7 @@ class _Writer:
             if bool(offer.of) == bool(offer.ids):
                 fail(path, 'must either list ids or say "of": "gpus", "mig" or "amd"')
             written = (*offered(offer, self.gpus), *amd_devices.offered(offer, self.amd))
-            pairs = written or [(offer.resource, key) for key in offer.ids]
+            pairs = written or [(offer.resource, key) for key in written_out(offer.ids, f"{path}.ids")]
             for resource in dict.fromkeys(resource for resource, _ in pairs):
                 ids = tuple(device_id for other, device_id in pairs if other == resource)
                 yield Offer(resource=resource, ids=self._referred(ids, f"{path}.ids"))
@@ -155,7 +158,22 @@ class _Writer:
             for index, process in enumerate(container.processes)
         )
         identity = container.container_id or make_hex(*own)
-        return replace(container, container_id=identity, processes=tuple(processes))
+        devices = {
+            resource: written_out(ids, f"{path}.devices") for resource, ids in container.devices.items()
+        }
+        claims = tuple(self._claim(claim, place[1]) for claim in container.claims)
+        return replace(
+            container,
+            container_id=identity,
+            devices=devices,
+            claims=claims,
+            processes=tuple(processes),
+        )
+
+    def _claim(self, claim: Claim, namespace: str) -> Claim:
+        namespace = claim.namespace or namespace
+        uid = claim.uid or make_uuid(self._scenario, "claim", namespace, claim.name)
+        return replace(claim, namespace=namespace, uid=uid, pool=claim.pool or self._node)
 
     def _pid(self, process: Process, *parts: object) -> int:
         if process.pid:

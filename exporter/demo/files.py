@@ -1,36 +1,24 @@
 """The files that sharing systems keep on a fake node, written as their programs write them."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from exporter.demo import files_cgpu, files_hami, files_runai, files_vcuda, files_vgpu_manager, files_vnpu
 from exporter.demo.machine import GpuState, ProcessState
+from exporter.demo.metered import Metered, Writer
 from exporter.demo.present import Present
 from exporter.demo.schema import Scenario
-from exporter.demo.schema_pods import Container, Pod
-from exporter.demo.schema_sharing import MeterFile, Share
+from exporter.demo.schema_pods import Container
 from exporter.demo.written import Written
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metered:
-    """A container of which a system keeps a file: what it has, and what its processes do now.
-
-    ``gpus`` are all GPUs of the node.
-    """
-
-    pod: Pod
-    container: Container
-    meter: MeterFile
-    shares: tuple[Share, ...]
-    processes: tuple[ProcessState, ...]
-    gpus: tuple[GpuState, ...]
-
-
-Writer = Callable[[Metered], Mapping[str, str | bytes]]
-"""Gives the files of one container, by their paths below the root of the node."""
-
-WRITERS: Mapping[str, Writer] = {}
+WRITERS: Mapping[str, Writer] = {
+    "hami": files_hami.cache,
+    "hami-vnpu": files_vnpu.region,
+    "vgpu-manager": files_vgpu_manager.config,
+    "cgpu": files_cgpu.instances,
+    "vcuda": files_vcuda.config,
+    "runai": files_runai.metrics,
+}
 """Writers by the kind of the file."""
 
 

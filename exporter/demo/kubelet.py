@@ -11,12 +11,14 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import grpc
 import grpc.aio
 
+from exporter.demo.schema_claims import Claim
 from podresources import messages
 from podresources.channel import reachable, target
 
@@ -37,11 +39,13 @@ class KubeletDevices:
 class KubeletContainer:
     """A container; ``container_id`` is 64 hex digits, "" before the runtime has made it.
 
-    Of one that is ``init`` the kubelet tells no resources. ``limits`` are its extended resources.
+    Of one that is ``init`` the kubelet tells no resources. ``limits`` are its extended resources, ``claims``
+    what it has by resource claims, which only v1 tells.
     """
 
     name: str
     devices: tuple[KubeletDevices, ...] = ()
+    claims: tuple[Claim, ...] = ()
     container_id: str = ""
     init: bool = False
     limits: Mapping[str, int] = field(default_factory=dict)
@@ -89,8 +93,10 @@ class FakeKubelet:
 
     async def start(self) -> None:
         """Serve in the running loop; OSError or RuntimeError where the sockets cannot be made."""
-        v1 = {"List": self._list, "GetAllocatableResources": self._allocatable}
-        methods = {"v1": v1, "v1alpha1": {"List": self._list}}
+        methods: dict[str, dict[str, Callable[[], Any]]] = {
+            "v1": {"List": self._list, "GetAllocatableResources": self._allocatable},
+            "v1alpha1": {"List": partial(self._list, claims=False)},
+        }
         services = {f"{version}.PodResourcesLister": methods[version] for version in self._api_versions}
         await self._serve(self.socket, services)
         if self._pods_api:
@@ -133,7 +139,7 @@ class FakeKubelet:
         if method in self.errors:
             await context.abort(*self.errors[method])
 
-    def _list(self) -> Any:
+    def _list(self, *, claims: bool = True) -> Any:
         answer = messages.ListPodResourcesResponse()
         for pod in self.pods:
             if pod.resources_listed:
@@ -141,7 +147,8 @@ class FakeKubelet:
                 for container in pod.containers:
                     if container.init:
                         continue
-                    listed.containers.add(name=container.name, devices=_entries(container.devices))
+                    told = listed.containers.add(name=container.name, devices=_entries(container.devices))
+                    told.dynamic_resources.extend(_claims(container.claims if claims else ()))
         return answer
 
     def _allocatable(self) -> Any:
@@ -161,6 +168,26 @@ def _entries(devices: Iterable[KubeletDevices]) -> list[Any]:
     ]
     random.shuffle(entries)
     return entries
+
+
+def _claims(claims: tuple[Claim, ...]) -> list[Any]:
+    """Write the devices of each claim; like the real one, each with the CDI names of those before it too."""
+    found = []
+    for namespace, name in dict.fromkeys((claim.namespace, claim.name) for claim in claims):
+        entry = messages.DynamicResource(claim_namespace=namespace, claim_name=name)
+        cdi: list[dict[str, str]] = []
+        for claim in claims:
+            if (claim.namespace, claim.name) == (namespace, name):
+                cdi.append({"name": claim.cdi})
+                entry.claim_resources.add(
+                    cdi_devices=cdi,
+                    driver_name=claim.driver,
+                    pool_name=claim.pool,
+                    device_name=claim.device,
+                    share_id=claim.share_id,
+                )
+        found.append(entry)
+    return found
 
 
 def _topologies(numa_nodes: tuple[int, ...]) -> list[dict[str, Any] | None]:

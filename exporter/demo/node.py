@@ -212,6 +212,7 @@ def _listed_container(container: Container) -> KubeletContainer:
     return KubeletContainer(
         name=container.name,
         devices=devices,
+        claims=container.claims,
         container_id=container.container_id,
         init=container.init,
         limits={**asked, **container.limits},

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from exporter.demo.machine import GpuState
-from exporter.demo.nvml_board import Board, Device, GpuDevice, Handles, MigDevice
+from exporter.demo.nvml_board import GPU_INSTANCE, Board, Device, GpuDevice, Handles, MigDevice
 from exporter.demo.nvml_call import Function, address_of, inputs
 from exporter.demo.nvml_codes import (
     DRIVER_NOT_LOADED,
@@ -194,7 +194,8 @@ class FakeNvml:
             return SUCCESS
         if function.scope == "lookup":
             return FINDERS[name](self.board, arguments[0])
-        return self.board.by_address.get(address_of(arguments[0]), INVALID_ARGUMENT)
+        shift = GPU_INSTANCE if function.scope == "gpu instance" else 0
+        return self.board.by_address.get(address_of(arguments[0]) - shift, INVALID_ARGUMENT)
 
     def _misbehave(self, name: str, device: Device | int) -> None:
         about = _uuids(device)

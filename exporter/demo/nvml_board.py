@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from exporter.demo.machine import GpuState, InstanceState
 
 _FIRST, _STRIDE = 0x7F00_0000_0000, 0x40
+# Behind the pointer of each MIG device lies that of the GPU instance around it.
+GPU_INSTANCE = 0x20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,9 +14,9 @@ from exporter.demo.nvml_codes import INSUFFICIENT_SIZE, INVALID_ARGUMENT, VERSIO
 
 # What the first argument of a function may be. "node" takes the state of the driver, "lookup" finds a
 # device among all by the first argument, the others take the handle of a GPU, of a MIG device, of either;
-# "pair" takes those of two GPUs. "wait" takes the state of the driver and may block, "registration" takes
-# the handle of a GPU and then the state of the driver.
-Scope = Literal["node", "lookup", "gpu", "mig", "any", "pair", "wait", "registration"]
+# "gpu instance" that of what is around MIG devices, "pair" takes those of two GPUs. "wait" takes the state of
+# the driver and may block, "registration" takes the handle of a GPU and then the state of the driver.
+Scope = Literal["node", "lookup", "gpu", "mig", "gpu instance", "any", "pair", "wait", "registration"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,8 @@ class MigInstance:
     """One compute instance; those with the same ``gi`` share that GPU instance's memory.
 
     ``compute_slices`` (of the compute instance) and ``gi_slices`` come from the profile when left at 0.
-    ``start`` and ``size`` are the placement in memory slices. ``engines`` counts the copy, decoder, encoder,
+    ``start`` and ``size`` are the placement in memory slices, ``gi_profile`` is the driver's number of the
+    profile, null for that of the usual boards. ``engines`` counts the copy, decoder, encoder,
     jpeg and ofa engines of the GPU instance; left empty, it has those of its profile. ``answers`` as for a
     GPU.
     """
@@ -56,6 +57,7 @@ class MigInstance:
     multiprocessors: int
     start: int = 0
     size: int = 1
+    gi_profile: int | None = None
     engines: Mapping[str, int] = field(default_factory=dict)
     answers: Mapping[str, tuple[Signed, ...]] = field(default_factory=dict)
     unsupported: tuple[str, ...] = ()

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from exporter.demo.load import OFF, Curve
+from exporter.demo.schema_claims import Claim
 from exporter.demo.schema_sharing import MeterFile, Share
 from exporter.model.hardware import ProcessKind
 
@@ -51,14 +52,15 @@ class Process:
 class Container:
     """A container with what the kubelet gave it, by resource; an id is in the device plugin's spelling.
 
-    ``shares`` is what it truly has, null where that is what its ids say; ``meter`` is the file that its
-    system keeps of it. ``limits`` are the extended resources that it asks for, where that is more than the
-    number of its ids.
+    ``claims`` are the devices that it has by resource claims. ``shares`` is what it truly has, null where
+    that is what its ids say; ``meter`` is the file that its system keeps of it. ``limits`` are the extended
+    resources that it asks for, where that is more than the number of its ids.
     """
 
     name: str
     container_id: str = ""
     devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    claims: tuple[Claim, ...] = ()
     shares: tuple[Share, ...] | None = None
     meter: MeterFile | None = None
     init: bool = False

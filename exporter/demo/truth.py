@@ -7,7 +7,7 @@ a process whose figure the driver withholds from the lists it gives out.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from exporter.demo import amd_devices
+from exporter.demo import amd_devices, files_vnpu
 from exporter.demo.devices import keys, resolve
 from exporter.demo.machine import GpuState, ProcessState
 from exporter.demo.present import Present
@@ -67,7 +67,7 @@ def tell(now: Present, gpus: tuple[GpuState, ...]) -> Truth:
     return Truth(
         time=now.time,
         devices=dict(_devices(gpus, of_vgpus)),
-        containers=_containers(gpus, held, of_vgpus),
+        containers=_containers(gpus, held, of_vgpus) | _on_npus(now, held),
         unresolved=unresolved,
     )
 
@@ -116,6 +116,22 @@ def _containers(
             if holder is not None:
                 running.setdefault((holder, _key(state.gpu, process)), []).append(process)
     return {place: _container(held.get(place, 0), processes) for place, processes in running.items()}
+
+
+def _on_npus(
+    now: Present, held: Mapping[tuple[ContainerRef, DeviceKey], int]
+) -> dict[tuple[ContainerRef, DeviceKey], ContainerTruth]:
+    """Tell of the containers on NPUs, which are not simulated: their meters say what is used."""
+    used = {
+        _reference(pod, container): sum(files_vnpu.used(container.meter))
+        for pod, container in _all_containers(now.pods)
+        if container.meter is not None and container.meter.kind == "hami-vnpu"
+    }
+    return {
+        place: ContainerTruth(slices=slices, processes=0, memory=used[place[0]], sm_percent=0)
+        for place, slices in held.items()
+        if place[0] in used
+    }
 
 
 def _container(slices: int, processes: list[ProcessState]) -> ContainerTruth:

@@ -12,6 +12,7 @@ from typing import Any
 from exporter.hardware.answers import ask_row, number
 from exporter.hardware.calls import CORE, Calls
 from exporter.hardware.memory import BAR1, MEMORY
+from exporter.hardware.placement import Placement, placement
 from exporter.hardware.processes import running
 from exporter.model import MigReading
 
@@ -37,7 +38,8 @@ class Layout:
     """How a GPU is cut: ``enabled`` None where it was not told, ``slices`` of the whole GPU, handles now.
 
     ``devices`` is None when the driver did not say whether there are any; with ``complete`` False there may
-    be more than those. ``pending``: whether it will be cut when it has been reset.
+    be more than those. ``pending``: whether it will be cut when it has been reset. ``gpu`` is the handle of
+    the GPU itself.
     """
 
     enabled: bool | None
@@ -45,6 +47,7 @@ class Layout:
     devices: tuple[tuple["Fingerprint", Any], ...] | None = ()
     complete: bool = True
     pending: bool | None = None
+    gpu: Any = None
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -70,6 +73,7 @@ class Facts:
     instance_memory: int | None
     multiprocessors: int | None
     engines: Mapping[str, int] = field(default_factory=dict)
+    placement: Placement = field(default_factory=Placement)
 
 
 class MigReader:
@@ -97,7 +101,14 @@ class MigReader:
         complete = calls.failures() == failures
         found = (_named(calls, place, device) for place, device in filter(None, slots))
         devices = sorted(found, key=lambda device: device[0])
-        return Layout(enabled=True, slices=slices, devices=tuple(devices), complete=complete, pending=pending)
+        return Layout(
+            enabled=True,
+            slices=slices,
+            devices=tuple(devices),
+            complete=complete,
+            pending=pending,
+            gpu=handle,
+        )
 
     def read(self, calls: Calls, layout: Layout, gpu_memory: int | None) -> tuple[MigReading, ...] | None:
         """Read every MIG device of one GPU, whose own memory is ``gpu_memory`` bytes."""
@@ -106,8 +117,8 @@ class MigReader:
         sharers = Counter(mark.gi for mark, _ in layout.devices)
         memory_slice = _memory_slice(layout.slices, gpu_memory)
         return tuple(
-            self._read(calls, mark, handle, sharers[mark.gi] > 1, memory_slice)
-            for mark, handle in layout.devices
+            self._read(calls, layout, device, sharers[device[0].gi] > 1, memory_slice)
+            for device in layout.devices
         )
 
     def forget(self, existing: set[Fingerprint]) -> None:
@@ -127,9 +138,15 @@ class MigReader:
         return (gi, ci, mig_uuid), handle
 
     def _read(
-        self, calls: Calls, mark: Fingerprint, handle: Any, shared: bool, memory_slice: float | None
+        self,
+        calls: Calls,
+        layout: Layout,
+        device: tuple[Fingerprint, Any],
+        shared: bool,
+        memory_slice: float | None,
     ) -> MigReading:
-        facts = self._facts.get(mark) or self._ask_facts(calls, mark, handle)
+        mark, handle = device
+        facts = self._facts.get(mark) or self._ask_facts(calls, mark, handle, layout.gpu)
         frame_buffer = ask_row(calls, mark.uuid, handle, MEMORY)
         bar1 = ask_row(calls, mark.uuid, handle, BAR1)
         total = frame_buffer.total if frame_buffer is not None else None
@@ -147,12 +164,16 @@ class MigReader:
             memory_slices=_count(facts.instance_memory, memory_slice),
             multiprocessors=facts.multiprocessors,
             engines=facts.engines,
+            gi_profile=facts.placement.profile,
+            gi_start=facts.placement.start,
+            gi_size=facts.placement.size,
             processes=running(calls, mark.uuid, handle, total, (mark.gi, mark.ci)),
         )
 
-    def _ask_facts(self, calls: Calls, mark: Fingerprint, handle: Any) -> Facts:
+    def _ask_facts(self, calls: Calls, mark: Fingerprint, handle: Any, gpu: Any) -> Facts:
         calls.group = CORE
         attributes = calls.ask(mark.uuid, "nvmlDeviceGetAttributes", handle)
+        place = Placement() if attributes is None else placement(calls, mark.uuid, gpu, mark.gi)
         facts = Facts(
             profile=mark.name.partition(PROFILE_MARK)[2] or None,
             compute_slices=getattr(attributes, "computeInstanceSliceCount", None),
@@ -160,6 +181,7 @@ class MigReader:
             instance_memory=_bytes(getattr(attributes, "memorySizeMB", None)),
             multiprocessors=getattr(attributes, "multiprocessorCount", None),
             engines=_engines(attributes) if attributes is not None else {},
+            placement=place,
         )
         if attributes is not None:
             self._facts[mark] = facts

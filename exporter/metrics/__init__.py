@@ -21,9 +21,10 @@ from exporter.metrics.groups import GROUPS, Group
 from exporter.metrics.levels import ENTITIES, LEVEL_LABELS, Entity, Enumerate
 from exporter.metrics.mig import MIG
 from exporter.metrics.node import COLLECTOR, NODE
+from exporter.metrics.pod import POD
 from exporter.metrics.vgpu import VGPU
 
-FAMILIES: tuple[AnyFamily, ...] = (*NODE, *COLLECTOR, *GPU, *MIG, *VGPU, *CONTAINER)
+FAMILIES: tuple[AnyFamily, ...] = (*NODE, *COLLECTOR, *GPU, *MIG, *VGPU, *CONTAINER, *POD)
 """All native families, in the order of the page."""
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "LEVEL_LABELS",
     "MIG",
     "NODE",
+    "POD",
     "VGPU",
     "AnyFamily",
     "Entity",

@@ -46,7 +46,8 @@ CONTAINER: tuple[AnyFamily, ...] = (
         "gpuslice_container_memory_entitled_bytes",
         "gauge",
         "container",
-        "Memory of the device that the container may use: a limit or, with time-slicing, a notional share.",
+        "Memory of the device that the container may use: a limit or, with time-slicing, a notional share. A "
+        "limit of MPS binds each client process, not the container.",
         lambda row: row.memory_entitled,
     ),
     Family(

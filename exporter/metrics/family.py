@@ -10,7 +10,9 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 Number: TypeAlias = int | float
 FamilyType: TypeAlias = Literal["gauge", "counter", "info"]
-Level: TypeAlias = Literal["node", "collector", "gpu", "mig", "vgpu", "container", "dcgm", "dcgm_legacy"]
+Level: TypeAlias = Literal[
+    "node", "collector", "gpu", "mig", "vgpu", "container", "pod", "dcgm", "dcgm_legacy"
+]
 Labelled: TypeAlias = tuple[tuple[str, ...], Number | None]
 
 Row = TypeVar("Row")

@@ -1,9 +1,27 @@
 """The rows of how a GPU is cut up and held, and of what nobody can be charged with."""
 
 from collections.abc import Iterator
+from typing import Literal
 
 from exporter.metrics.family import AnyFamily, Family, Labelled, LabelledFamily
-from exporter.model import GpuRow
+from exporter.model import GpuRow, MigRow
+
+
+def job_info(level: Literal["gpu", "mig"], device: str) -> AnyFamily:
+    """Make the row of the jobs that a batch system has on a device; ``device`` names it in the help."""
+    return LabelledFamily(
+        f"gpuslice_{level}_job_info",
+        "info",
+        level,
+        f"A job that a batch system runs on the {device}, by the files in --job-mapping-dir.",
+        ("job",),
+        _jobs,
+        several=True,
+    )
+
+
+def _jobs(row: GpuRow | MigRow) -> Iterator[Labelled]:
+    return (((job,), 1) for job in row.jobs)
 
 
 def _mig_slices(row: GpuRow) -> Iterator[Labelled]:
@@ -79,5 +97,6 @@ GPU_SHARING: tuple[AnyFamily, ...] = (
         lambda row: row.unattributed_energy_joules,
         group="sharing",
     ),
+    job_info("gpu", "GPU as a whole"),
 )
-"""Slices, holders, entitlements and what is unattributed."""
+"""Slices, holders, entitlements, what is unattributed, and jobs."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from exporter.metrics.family import Level
+from exporter.metrics.pod import POD_LABELS, label_names
 from exporter.model import Snapshot
 
 COLLECTOR_LABELS = ("collector",)
@@ -59,6 +60,13 @@ def _containers(snapshot: Snapshot) -> Iterator[Entity]:
             yield Entity(CONTAINER_LABELS, values, row)
 
 
+def _pods(snapshot: Snapshot) -> Iterator[Entity]:
+    for row in snapshot.pods:
+        names = label_names(tuple(name for name, _ in row.labels))
+        values = (row.namespace, row.name, row.uid, *(value for _, value in row.labels))
+        yield Entity((*POD_LABELS, *names), values, row)
+
+
 ENTITIES: Mapping[Level, Enumerate] = {
     "node": _node,
     "collector": _collectors,
@@ -66,6 +74,7 @@ ENTITIES: Mapping[Level, Enumerate] = {
     "mig": _migs,
     "vgpu": _vgpus,
     "container": _containers,
+    "pod": _pods,
 }
 """How to list the entities of a level. The record of the node level is the Snapshot itself."""
 
@@ -76,5 +85,9 @@ LEVEL_LABELS: Mapping[Level, tuple[str, ...]] = {
     "mig": MIG_LABELS,
     "vgpu": VGPU_LABELS,
     "container": MIG_CONTAINER_LABELS,
+    "pod": POD_LABELS,
 }
-"""Every label that a level may carry. A container's ``mig_uuid`` is there on MIG devices only."""
+"""Every label that a level may carry. A container's ``mig_uuid`` is there on MIG devices only.
+
+A pod carries its own labels besides.
+"""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from exporter.metrics.family import AnyFamily, Family, Labelled, LabelledFamily, Number, scaled
+from exporter.metrics.gpu_sharing import job_info
 from exporter.metrics.profiling import MIG_PROFILING
 from exporter.model import Bar1, Memory, MigRow
 
@@ -173,6 +174,7 @@ _OWN: tuple[AnyFamily, ...] = (
         lambda row: row.unattributed_utilization,
         group="sharing",
     ),
+    job_info("mig", "GPU instance of the MIG device"),
 )
 
 MIG: tuple[AnyFamily, ...] = (*_OWN, *MIG_PROFILING)

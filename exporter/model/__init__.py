@@ -6,7 +6,7 @@ entitled to what, ``snapshot`` what the join makes of all and every reader shows
 *not known*: it is never printed, and never turned into a zero.
 """
 
-from exporter.model.files import ContainerFile, DeviceUse, FileProblem, SystemFiles
+from exporter.model.files import ContainerFile, DeviceUse, FileProblem, JobFiles, SystemFiles
 from exporter.model.hardware import (
     Cost,
     DeviceEvent,
@@ -54,6 +54,7 @@ from exporter.model.snapshot import (
     GpuRow,
     MigRow,
     NodeRow,
+    PodRow,
     SliceCount,
     Snapshot,
     Totals,
@@ -88,6 +89,7 @@ __all__ = [
     "HardwareReading",
     "Holding",
     "Holdings",
+    "JobFiles",
     "Licence",
     "Memory",
     "Meter",
@@ -101,6 +103,7 @@ __all__ = [
     "PeerLink",
     "PodDetails",
     "PodIdentity",
+    "PodRow",
     "ProcessPlace",
     "Profile",
     "Repairs",

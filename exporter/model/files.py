@@ -51,3 +51,11 @@ class SystemFiles:
     containers: tuple[ContainerFile, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)
     problems: tuple[FileProblem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFiles:
+    """Which jobs a batch system runs where: by the index of the GPU and, in MIG, by its GPU instance."""
+
+    jobs: Mapping[tuple[int, int | None], tuple[str, ...]] = field(default_factory=dict)
+    problems: tuple[FileProblem, ...] = ()

@@ -61,7 +61,8 @@ class GpuIdentity:
     """What never changes about a physical GPU while the driver is loaded.
 
     ``index`` is the order of NVML (of the cards, for AMD), ``minor`` the N of /dev/nvidiaN; the two differ on
-    some nodes. ``uuid`` of an AMD GPU is ``GPU-`` and its unique id, as ROCm writes it.
+    some nodes. ``uuid`` of an AMD GPU is ``GPU-`` and its unique id, as ROCm writes it, ``render_minor`` the
+    N of its /dev/dri/renderDN.
     """
 
     uuid: str
@@ -77,6 +78,7 @@ class GpuIdentity:
     inforom: str | None = None
     gsp_firmware: str | None = None
     compute_capability: str | None = None
+    render_minor: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +96,9 @@ class MigReading:
     ``utilization_percent`` is its own where a driver meters partitions without one.
     ``process_utilization`` is pid → percent of the whole physical GPU, None where nothing meters it.
     ``engines`` counts the copy, decoder, encoder, jpeg and ofa engines of its GPU instance.
+    ``gi_profile`` is the driver's number of the GPU instance's profile, ``gi_start`` the first of its
+    ``gi_size`` places on the GPU; None where the driver tells that to the administrator only.
+    ``render_minor`` is the N of /dev/dri/renderDN of an AMD partition.
     """
 
     uuid: str
@@ -112,6 +117,10 @@ class MigReading:
     profiling: Profile | None = None
     bar1: Bar1 | None = None
     engines: Mapping[str, int] = field(default_factory=dict)
+    gi_profile: int | None = None
+    gi_start: int | None = None
+    gi_size: int | None = None
+    render_minor: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

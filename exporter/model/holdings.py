@@ -13,12 +13,14 @@ class Meter:
     """What a sharing system itself measured of a holder: it is taken in place of the processes' sums.
 
     ``memory`` is in bytes, ``compute`` in shares of the whole physical GPU; ``source`` names the meter. A
-    part that is None was not metered, and is then not known.
+    part that is None was not metered, and is then not known. ``memory_only``: compute is never metered by
+    this system, and is what the processes tell.
     """
 
     source: str
     memory: int | None = None
     compute: float | None = None
+    memory_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,10 @@ class SliceCount(NamedTuple):
     allocated: int
 
 
+READ_VENDORS = frozenset({"nvidia", "amd"})
+"""Whose GPUs this program has a driver for."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
     """What has been integrated over the life of a container on a device.
@@ -80,7 +84,8 @@ class MigRow:
     """A MIG device with what is held on it.
 
     ``compute_used`` is its used share of the whole physical GPU where something meters it, and
-    ``unattributed_utilization`` what of that belongs to no known container.
+    ``unattributed_utilization`` what of that belongs to no known container. ``jobs`` are those that a batch
+    system says it runs there.
     """
 
     device: DeviceKey
@@ -90,6 +95,7 @@ class MigRow:
     unattributed_memory: int | None = None
     compute_used: float | None = None
     unattributed_utilization: float | None = None
+    jobs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +106,7 @@ class GpuRow:
     events are waited for, so that a code that is not among ``events`` did not occur. ``clock_events`` counts
     how often each reason began to hold the clocks back, as seen from poll to poll.
     ``nvlink_bytes_per_second`` is the traffic over all NVLinks, both directions, between the last two sweeps.
+    ``jobs`` are those that a batch system says it runs there.
     """
 
     identity: GpuIdentity
@@ -117,6 +124,12 @@ class GpuRow:
     events: tuple[EventCount, ...] = ()
     clock_events: Mapping[ClockEvent, int] = field(default_factory=dict)
     nvlink_bytes_per_second: float | None = None
+    jobs: tuple[str, ...] = ()
+
+    @property
+    def foreign(self) -> bool:
+        """Whether no driver of ours reads the device, so that only who holds it is known."""
+        return self.reading is None and self.identity.vendor not in READ_VENDORS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +139,16 @@ class VgpuRow:
     uuid: str
     reading: VgpuReading
     holder: ContainerRef | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodRow:
+    """A pod that holds or uses a device here, with those of its labels that are to be shown, by name."""
+
+    namespace: str
+    name: str
+    uid: str
+    labels: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +202,7 @@ class NodeRow:
 class Snapshot:
     """Everything one poll found, in stable order. ``timestamp`` is Unix time in seconds.
 
-    ``events`` are the newest, oldest first.
+    ``pods`` are those with labels to show; ``events`` are the newest, oldest first.
     """
 
     timestamp: float
@@ -189,6 +212,7 @@ class Snapshot:
     migs: tuple[MigRow, ...] = ()
     vgpus: tuple[VgpuRow, ...] = ()
     containers: tuple[ContainerRow, ...] = ()
+    pods: tuple[PodRow, ...] = ()
     events: tuple[EventRow, ...] = ()
     collectors: tuple[CollectorHealth, ...] = ()
     demo: bool = False

@@ -2,18 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from exporter.release.labels import reason_of
-from exporter.release.node_labels import NodeLabels
 from exporter.worker import Worker
 
 log = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 0.5
-# So long the first poll waits for what may forbid it to open the driver.
+# So long the first poll waits for a file system that hangs.
 FIRST_SECONDS: Final = 5.0
 # Whoever sends the signal may forget the other one, and whoever sets a label may die of it. A file is
 # removed by who made it: it is there to be seen.
@@ -24,15 +23,14 @@ LONGEST_BY_LABEL: Final = 3600.0
 class Release:
     """Answers whether the driver is to be given up, and why.
 
-    ``file`` asks for it by being there; ``labels`` are followed where they are given. ``changed`` is set
-    whenever the reason changes; who waits for it clears it. The two durations, in seconds, bound what a
-    signal and a label can ask for.
+    ``file`` asks for it by being there, the node's labels as they are told. ``changed`` is set whenever the
+    reason changes; who waits for it clears it. The two durations, in seconds, bound what a signal and a label
+    can ask for.
     """
 
     def __init__(
         self,
         file: Path | None = None,
-        labels: NodeLabels | None = None,
         *,
         changed: asyncio.Event | None = None,
         by_signal: float = LONGEST_BY_SIGNAL,
@@ -40,16 +38,14 @@ class Release:
     ) -> None:
         self.changed = changed or asyncio.Event()
         self._file = file
-        self._labels = labels
         self._by_signal = by_signal
         self._by_label = by_label
         # By who asks, the one who is named first where several do.
         self._reasons = {"file": "", "signal": "", "labels": ""}
         self._ends: dict[str, asyncio.TimerHandle] = {}
         self._label_reason = ""
-        self._unasked = {name for name, there in (("file", file), ("labels", labels)) if there is not None}
-        self._asked = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._looked = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
         self._worker = Worker("release-file")
         self._objection = ""
 
@@ -58,22 +54,17 @@ class Release:
         return next(filter(None, self._reasons.values()), "")
 
     async def start(self) -> None:
-        """Begin to look, and return once everyone was asked, or some seconds later."""
-        loops: list[Coroutine[Any, Any, None]] = []
+        """Begin to look for the file, and return once that was done, or some seconds later."""
         if self._file is not None:
-            loops.append(self._follow_file(self._file))
-        if self._labels is not None:
-            loops.append(self._labels.run(self._labels_told))
-        self._tasks = [asyncio.create_task(loop) for loop in loops]
-        if self._unasked:
+            self._task = asyncio.create_task(self._follow_file(self._file))
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._asked.wait(), FIRST_SECONDS)
+                await asyncio.wait_for(self._looked.wait(), FIRST_SECONDS)
 
     async def close(self) -> None:
         """Stop looking."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
         for end in self._ends.values():
             end.cancel()
         self._worker.stop()
@@ -90,7 +81,7 @@ class Release:
         while True:
             there = await self._worker.run(lambda: self._exists(file))
             self._ask("file", f"the file {file} exists" if there else "")
-            self._answered("file")
+            self._looked.set()
             await asyncio.sleep(LOOK_SECONDS)
 
     def _exists(self, file: Path) -> bool:
@@ -108,18 +99,13 @@ class Release:
         self._objection = ""
         return True
 
-    def _labels_told(self, labels: Mapping[str, str]) -> None:
+    def labels_told(self, labels: Mapping[str, str]) -> None:
+        """Hear the labels of the node, {} when they are not known any more."""
         reason = reason_of(labels)
         # Other labels change all the time; a wish that has run out is not renewed by them.
         if reason != self._label_reason:
             self._label_reason = reason
             self._ask("labels", reason, self._by_label)
-        self._answered("labels")
-
-    def _answered(self, who: str) -> None:
-        self._unasked.discard(who)
-        if not self._unasked:
-            self._asked.set()
 
     def _ask(self, who: str, reason: str, longest: float | None = None) -> None:
         """Note what somebody wants, for ``longest`` seconds at most."""

@@ -7,14 +7,36 @@ from collections.abc import Iterable
 
 from exporter.model import Allocations, DeviceSharing, FileProblem, GpuReading, Holdings, SystemFiles
 from exporter.sharing.amd import Amd
+from exporter.sharing.baidu import Baidu
+from exporter.sharing.cgpu import Cgpu
+from exporter.sharing.dra import Dra
+from exporter.sharing.dra_amd import AmdDra
+from exporter.sharing.dra_hami import HamiDra
+from exporter.sharing.elastic_gpu import ElasticGpu
+from exporter.sharing.gpu_manager import GpuManager
+from exporter.sharing.gpushare import Gpushare
+from exporter.sharing.hami import Hami
+from exporter.sharing.hami_vendors import HAMI_VENDORS
 from exporter.sharing.holdings import holdings_of
+from exporter.sharing.intel import Intel
 from exporter.sharing.inventory import Inventory
+from exporter.sharing.kai import Kai
+from exporter.sharing.koordinator import Koordinator, KoordinatorHamiCore
+from exporter.sharing.mgpu import Mgpu
+from exporter.sharing.nos import Nos
 from exporter.sharing.nvidia import Nvidia
+from exporter.sharing.nvshare import Nvshare
 from exporter.sharing.objections import Objections
+from exporter.sharing.pids import with_pids
+from exporter.sharing.qgpu import Qgpu
+from exporter.sharing.runai import Runai
 from exporter.sharing.sysfs import HostDevices, host_devices
 from exporter.sharing.system import Roots, System
 from exporter.sharing.vgpu import Vgpu, vgpu_rows
+from exporter.sharing.vgpu_manager import VgpuManager
 from exporter.sharing.view import NodeFacts, View
+from exporter.sharing.volcano_gpushare import VolcanoGpushare
+from exporter.sharing.volcano_vgpu import VolcanoVgpu
 
 __all__ = [
     "SYSTEMS",
@@ -26,9 +48,36 @@ __all__ = [
     "read_files",
     "resolve_holdings",
     "vgpu_rows",
+    "with_pids",
 ]
 
-SYSTEMS: tuple[type[System], ...] = (Nvidia, Amd, Vgpu)
+SYSTEMS: tuple[type[System], ...] = (
+    Dra,
+    HamiDra,
+    AmdDra,
+    Hami,
+    VolcanoVgpu,
+    *HAMI_VENDORS,
+    VgpuManager,
+    Cgpu,
+    Gpushare,
+    Nvshare,
+    Intel,
+    Baidu,
+    GpuManager,
+    Qgpu,
+    ElasticGpu,
+    VolcanoGpushare,
+    Mgpu,
+    Kai,
+    Runai,
+    Koordinator,
+    KoordinatorHamiCore,
+    Nos,
+    Nvidia,
+    Amd,
+    Vgpu,
+)
 """Every system. Where two know the same container or id, the first has it."""
 
 

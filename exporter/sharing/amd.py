@@ -22,6 +22,10 @@ class Amd(System):
     name = "amd"
     vendor = "amd"
 
+    def knows(self, resource: str) -> bool:
+        """Whether a resource is one of the plugin's."""
+        return RESOURCES.fullmatch(resource) is not None
+
     def claim(self, resource: str, device_id: str) -> Claim | None:
         """Find the partition of a name, or the whole GPU of a PCI address."""
         if not RESOURCES.fullmatch(resource):

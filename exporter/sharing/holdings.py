@@ -1,5 +1,6 @@
 """What all systems tell, made to the holdings of the node."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -18,11 +19,17 @@ def holdings_of(view: View, systems: Sequence[System]) -> Holdings:
         known=True,
         holdings=tuple(sorted(node.holdings(), key=lambda held: (held.device, held.holder, held.resource))),
         devices={key: node.sharing_of_device(key) for key in node.devices},
-        unresolved={resource: len(ids) for resource, ids in sorted(resolved.unresolved.items())},
+        unresolved=_unresolved(resolved),
         unresolved_holders=frozenset(resolved.unresolved_holders),
         foreign=tuple(node.foreign()),
         blind={system.name: system.blind_without_pods for system in systems if system.blind()},
     )
+
+
+def _unresolved(resolved: Resolved) -> dict[str, int]:
+    """Count by resource what is held of devices that are not here, by ids and by grants."""
+    counts = Counter({resource: len(ids) for resource, ids in resolved.unresolved.items()})
+    return dict(sorted((counts + resolved.missing).items()))
 
 
 class _Node:

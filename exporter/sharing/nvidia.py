@@ -1,22 +1,38 @@
 """NVIDIA's device plugin (and GKE's): exclusive GPUs, time-slicing, MPS, MIG, and MIG with time-slicing.
 
 A device id says which device it is and whether it is given out in replicas; how many replicas there are is
-what the kubelet says is allocatable. Who enforces the shares is told by the device: MPS puts it into the
-exclusive-process compute mode and its clients stand in a list of their own.
+what the kubelet says is allocatable, or a label of the node where the kubelet is too old to say it. Who
+enforces the shares is told by the device, by the files of the MPS daemon, or by labels.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import ClassVar, NamedTuple
 
 from exporter.model import ContainerRef, DeviceSharing, Holding, SliceCount
 from exporter.sharing.device_id import parse_device_id
+from exporter.sharing.files.mps import read_daemons
 from exporter.sharing.inventory import Device
-from exporter.sharing.system import Claim, System
+from exporter.sharing.nvidia_strategy import Strategies, Strategy
+from exporter.sharing.system import Claim, Read, System
 from exporter.sharing.view import View
 
 RESOURCES = re.compile(r"nvidia\.com/(gpu|mig-[^/]+?)(\.shared)?")
 # MPS sets the memory limit of a client in whole mebibytes.
 MEBIBYTE = 1 << 20
+MODES: Mapping[Strategy, tuple[str, str]] = {
+    "mps": ("mps", "soft"),
+    "time-slicing": ("time-slicing", "none"),
+    "": ("unknown", ""),
+}
+"""Mode and isolation of a GPU in replicas."""
+
+
+class Share(NamedTuple):
+    """So many of the replicas of a device."""
+
+    slices: int
+    replicas: int
 
 
 class Resources:
@@ -38,9 +54,11 @@ class Nvidia(System):
 
     name = "nvidia"
     vendor = "nvidia"
+    read: ClassVar[Read | None] = staticmethod(read_daemons)
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
+        self._strategies = Strategies(view)
         self._resources = Resources(view.facts.patterns)
 
     def claim(self, resource: str, device_id: str) -> Claim | None:
@@ -56,77 +74,67 @@ class Nvidia(System):
         self, device: Device, slices: tuple[SliceCount, ...], replicated: bool, offered_known: bool
     ) -> DeviceSharing:
         """Tell time-slicing, MPS, MIG and whole GPUs apart."""
-        return device_sharing(device, slices, replicated, offered_known)
+        mode, isolation = self._mode(device, slices, replicated, offered_known)
+        exclusive = not replicated and mode != "vgpu" and isolation == "hard"
+        return DeviceSharing(sharing=mode, isolation=isolation, exclusive=exclusive, slices=slices)
 
     def holding(
         self, device: Device, sharing: DeviceSharing, resource: str, holder: ContainerRef, slices: int
     ) -> Holding:
-        """State the device, or its replicas' share of it."""
-        return holding(device, sharing, resource, holder, slices)
+        """State what a container is entitled to: the device, or its replicas' share of it.
+
+        The share is enforced by MPS and only notional on time-slicing, where a replica guarantees nothing.
+        """
+        replicas = 1 if sharing.exclusive else self._replicas(sharing, resource)
+        known = replicas is not None and replicas >= slices
+        share = Share(slices, replicas) if known and replicas else None
+        return Holding(
+            holder=holder,
+            device=device.key,
+            resource=resource,
+            slices=slices,
+            memory_entitled=self._memory(device, sharing, resource, share) if share else None,
+            compute_entitled=_compute(device, share) if share else None,
+        )
+
+    def _mode(
+        self, device: Device, slices: tuple[SliceCount, ...], replicated: bool, offered_known: bool
+    ) -> tuple[str, str]:
+        strategy = self._strategy(device, slices) if replicated else ""
+        if device.mig is not None:
+            return ("mig-time-slicing", "none") if replicated else ("mig", "hard")
+        if slices:
+            return MODES[strategy] if replicated else ("exclusive", "hard")
+        if device.gpu.virtualization == "vgpu_host":
+            return "vgpu", "hard"
+        return ("none", "none") if offered_known and device.gpu.up else ("unknown", "")
+
+    def _strategy(self, device: Device, slices: Iterable[SliceCount]) -> Strategy:
+        found = {self._strategies.of(device, count.resource) for count in slices}
+        return min(found - {""}, default="")
+
+    def _replicas(self, sharing: DeviceSharing, resource: str) -> int | None:
+        if self.view.allocations.offered is None:
+            return self._strategies.replicas(resource)
+        return next((count.offered for count in sharing.slices if count.resource == resource), None)
+
+    def _memory(self, device: Device, sharing: DeviceSharing, resource: str, share: Share) -> int | None:
+        reading = device.mig if device.mig is not None else device.gpu
+        shared = device.mig is not None and device.mig.memory_shared
+        if reading.memory is None or shared:
+            return None
+        total = reading.memory.total
+        if sharing.sharing != "mps":
+            return total * share.slices // share.replicas
+        # NVIDIA's daemon has one limit for all clients; GKE's plugin gives each container its own.
+        if self._strategies.is_gke(resource):
+            return total * share.slices // share.replicas // MEBIBYTE * MEBIBYTE
+        return total // share.replicas // MEBIBYTE * MEBIBYTE * share.slices
 
 
-def device_sharing(
-    device: Device, slices: tuple[SliceCount, ...], replicated: bool, offered_known: bool
-) -> DeviceSharing:
-    """Tell the mode of a device and what keeps its holders apart."""
-    if not slices and device.mig is None and device.gpu.virtualization == "vgpu_host":
-        return DeviceSharing(sharing="vgpu", isolation="hard")
-    if device.mig is not None:
-        mode, isolation = ("mig-time-slicing", "none") if replicated else ("mig", "hard")
-    elif not slices:
-        mode, isolation = ("none", "none") if offered_known and device.gpu.up else ("unknown", "")
-    elif not replicated:
-        mode, isolation = "exclusive", "hard"
-    elif device.gpu.processes is None and device.gpu.compute_mode is None:
-        # Nothing is left that would tell MPS from time-slicing.
-        mode, isolation = "unknown", ""
-    else:
-        mode, isolation = ("mps", "soft") if _serves_mps(device) else ("time-slicing", "none")
-    exclusive = not replicated and isolation == "hard"
-    return DeviceSharing(sharing=mode, isolation=isolation, exclusive=exclusive, slices=slices)
-
-
-def _serves_mps(device: Device) -> bool:
-    clients = any("mps" in process.kinds for process in device.gpu.processes or ())
-    return clients or device.gpu.compute_mode == "exclusive_process"
-
-
-def holding(
-    device: Device, sharing: DeviceSharing, resource: str, holder: ContainerRef, slices: int
-) -> Holding:
-    """State what a container is entitled to: the device, or its replicas' share of it.
-
-    The share is enforced by MPS and only notional on time-slicing, where a replica guarantees nothing.
-    """
-    replicas = 1 if sharing.exclusive else _offered(sharing, resource)
-    known = replicas is not None and replicas >= slices
-    return Holding(
-        holder=holder,
-        device=device.key,
-        resource=resource,
-        slices=slices,
-        memory_entitled=_memory(device, sharing, slices, replicas) if known and replicas else None,
-        compute_entitled=_compute(device, slices, replicas) if known and replicas else None,
-    )
-
-
-def _offered(sharing: DeviceSharing, resource: str) -> int | None:
-    return next((count.offered for count in sharing.slices if count.resource == resource), None)
-
-
-def _memory(device: Device, sharing: DeviceSharing, slices: int, replicas: int) -> int | None:
-    reading = device.mig if device.mig is not None else device.gpu
-    shared = device.mig is not None and device.mig.memory_shared
-    if reading.memory is None or shared:
-        return None
-    if sharing.sharing == "mps":
-        return reading.memory.total // replicas // MEBIBYTE * MEBIBYTE * slices
-    return reading.memory.total * slices // replicas
-
-
-def _compute(device: Device, slices: int, replicas: int) -> float | None:
+def _compute(device: Device, share: Share) -> float | None:
     if device.mig is None:
-        return slices / replicas
+        return share.slices / share.replicas
     if device.mig.compute_slices is None or not device.gpu.mig_slices:
         return None
-    return device.mig.compute_slices * slices / (device.gpu.mig_slices * replicas)
+    return device.mig.compute_slices * share.slices / (device.gpu.mig_slices * share.replicas)

@@ -1,6 +1,6 @@
 """Grants and the kubelet's ids sorted by the device that they are about, whichever system they come from."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -11,7 +11,11 @@ from exporter.sharing.system import Claim, Grant, System
 
 @dataclass(slots=True)
 class Resolved:
-    """What is told of one poll. ``owners`` is whose a resource is on a device, the first to tell counting."""
+    """What is told of one poll.
+
+    ``missing`` counts what is granted of devices that are not here. ``owners`` is whose a resource is on a
+    device, the first to tell counting.
+    """
 
     offered: dict[tuple[DeviceKey, str], set[str]] = field(default_factory=lambda: defaultdict(set))
     held: dict[tuple[DeviceKey, str, ContainerRef], set[str]] = field(
@@ -20,6 +24,7 @@ class Resolved:
     grants: list[tuple[System, Device, Grant]] = field(default_factory=list)
     replicated: set[DeviceKey] = field(default_factory=set)
     unresolved: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    missing: Counter[str] = field(default_factory=Counter)
     unresolved_holders: set[ContainerRef] = field(default_factory=set)
     owners: dict[tuple[DeviceKey, str], System] = field(default_factory=dict)
     settled: set[tuple[ContainerRef, str]] = field(default_factory=set)
@@ -34,15 +39,23 @@ def resolve(allocations: Allocations, systems: Sequence[System]) -> Resolved:
     resolved = Resolved()
     for system in systems:
         _take_grants(resolved, system)
-    for offer in allocations.offered or ():
-        owner, claim = _claim(systems, offer.resource, offer.device_id)
+    # In one order, because of two systems the first to tell has the word on a resource of a device.
+    asked = _asked(allocations, systems)
+    for offer in sorted(allocations.offered or ()):
+        owner, claim = _claim(asked[offer.resource], offer.resource, offer.device_id)
         if owner is not None and claim.device is not None:
             resolved.offered[claim.device.key, offer.resource].add(offer.device_id)
             _note(resolved, claim.device, offer.resource, owner, claim)
-    for allocation in allocations.allocated:
+    for allocation in sorted(allocations.allocated):
         if (allocation.holder, allocation.resource) not in resolved.settled:
-            _resolve_allocation(resolved, systems, allocation)
+            _resolve_allocation(resolved, asked[allocation.resource], allocation)
     return resolved
+
+
+def _asked(allocations: Allocations, systems: Sequence[System]) -> dict[str, list[System]]:
+    """Choose the systems to ask for the ids of each resource: a plugin may offer tens of thousands."""
+    resources = {each.resource for each in (*(allocations.offered or ()), *allocations.allocated)}
+    return {resource: [system for system in systems if system.knows(resource)] for resource in resources}
 
 
 def slice_counts(resolved: Resolved, offered_known: bool) -> dict[DeviceKey, tuple[SliceCount, ...]]:
@@ -84,8 +97,7 @@ def _take_grants(resolved: Resolved, system: System) -> None:
         if (grant.holder, grant.resource) in resolved.settled:
             continue
         if grant.device is None:
-            named = {f"{grant.holder}/{place}" for place in range(grant.slices)}
-            resolved.unresolved[grant.resource] |= named
+            resolved.missing[grant.resource] += grant.slices
             resolved.unresolved_holders.add(grant.holder)
         else:
             resolved.grants.append((system, grant.device, grant))

@@ -105,6 +105,11 @@ class System:
     def __init__(self, view: View) -> None:
         self.view = view
 
+    def knows(self, _resource: str) -> bool:
+        """Whether ids of a resource may be this system's; where they cannot, it is not asked for each."""
+        kind = type(self)
+        return kind.claim is not System.claim or kind.owns is not System.owns
+
     def owns(self, _resource: str, _device_id: str) -> bool:
         """Whether an id can only be of this system."""
         return False

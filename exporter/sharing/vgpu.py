@@ -62,6 +62,10 @@ class Vgpu(System):
             if MDEV_UUID.fullmatch(each.device_id) and each.device_id.lower() not in self._places
         }
 
+    def knows(self, resource: str) -> bool:
+        """Whether a resource may be a type of vGPU."""
+        return resource.startswith(PREFIX)
+
     def claim(self, resource: str, device_id: str) -> Claim | None:
         """Find the GPU, or the MIG device, that backs a mediated device."""
         key = device_id.lower()

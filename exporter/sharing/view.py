@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from exporter.model import (
     Allocations,
@@ -45,8 +45,8 @@ class View:
         self, gpus: tuple[GpuReading, ...], allocations: Allocations, facts: NodeFacts | None = None
     ) -> None:
         self.inventory = Inventory(gpus)
-        self.allocations = allocations
         self.facts = facts or NodeFacts()
+        self.allocations = _without_own_claims(allocations, self.facts)
         self.problems: list[Problem] = []
         self.held = _held(allocations)
         pods = (self.facts.pods or {}).values()
@@ -79,6 +79,14 @@ class View:
     def object_to(self, system: str, what: str, about: str, text: str) -> None:
         """Note what cannot be read: ``what`` is one word, ``about`` names the thing, ``text`` says why."""
         self.problems.append(Problem(f"{system}_{what}".replace("-", "_"), about, text))
+
+
+def _without_own_claims(allocations: Allocations, facts: NodeFacts) -> Allocations:
+    """Leave out the claims of our own pod, which may look at devices and holds none."""
+    own = (facts.pods or {}).get(facts.own_uid)
+    names = (own.namespace, own.name) if own is not None else None
+    kept = tuple(each for each in allocations.claims if (each.holder.namespace, each.holder.pod) != names)
+    return allocations if len(kept) == len(allocations.claims) else replace(allocations, claims=kept)
 
 
 def _held(allocations: Allocations) -> dict[ContainerRef, dict[str, frozenset[str]]]:

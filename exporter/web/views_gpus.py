@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from exporter.formats_words import TIMES, gibibytes, measure, total
 from exporter.model import ContainerRef, DeviceKey, GpuReading, GpuRow, MigRow
 from exporter.web.views_boxes import empty_box, held_box
 from exporter.web.views_cells import Amounts, Cell, Device, memory_amounts, percent
 from exporter.web.views_pools import pool
-from exporter.web.views_scene import Scene, answers
+from exporter.web.views_scene import Scene, anchor_of, answers, number_of
 
 MODES = {
     "exclusive": "exclusive",
@@ -30,21 +31,24 @@ _LOST = (
     "log; a GPU that fell off the bus comes back with a reset or a reboot of the node."
 )
 _RELEASED = "The driver is given up for a while, so nothing is read from this GPU."
+_FOREIGN = "This device is not read by this exporter: who holds it is known, and nothing else of it."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuView:
     """A GPU on the page. ``problem`` stands in place of the picture where there is nothing to draw.
 
-    ``look`` is that of the problem: ``bad`` or ``note``.
+    ``look`` is that of the problem: ``bad`` or ``note``. ``anchor`` names its place on the page.
     """
 
-    index: int
+    index: str
+    anchor: str
     uuid: str
     model: str
     mode: str
     facts: tuple[str, ...]
     slices: str
+    jobs: tuple[str, ...] = ()
     cells: tuple[Cell, ...] = ()
     problem: str = ""
     look: str = "bad"
@@ -58,23 +62,31 @@ def gpu_view(scene: Scene, gpu: GpuRow) -> GpuView:
     problem = ""
     released = scene.is_released(gpu)
     if reading is None or not answers(gpu):
-        problem = _RELEASED if released else _LOST.format(errors=_errors(gpu))
+        problem = _why_empty(gpu, released)
     elif reading.mig_enabled and reading.mig is None:
         problem = _uncounted(gpu)
     else:
         cells = _cells(scene, gpu, reading)
     return GpuView(
-        index=gpu.identity.index,
+        index=number_of(gpu),
+        anchor=anchor_of(gpu),
         uuid=gpu.identity.uuid,
         model=gpu.identity.model.removeprefix("NVIDIA ") or "model not known",
         mode=_mode(gpu),
         facts=_facts(reading) if not problem or answers(gpu) else (),
         slices=_slices(gpu),
+        jobs=_jobs(scene, gpu),
         cells=cells,
         problem=problem,
-        look="note" if released else "bad",
+        look="note" if released or gpu.foreign else "bad",
         holders=_holders(scene, gpu) if problem else (),
     )
+
+
+def _why_empty(gpu: GpuRow, released: bool) -> str:
+    if gpu.foreign:
+        return _FOREIGN
+    return _RELEASED if released else _LOST.format(errors=_errors(gpu))
 
 
 def is_amd(gpu: GpuRow) -> bool:
@@ -115,6 +127,12 @@ def _slices(gpu: GpuRow) -> str:
         return "no slices offered"
     held = sum(count.allocated for count in gpu.slices)
     return f"{held} of {total((count.offered for count in gpu.slices), str)} slices held"
+
+
+def _jobs(scene: Scene, gpu: GpuRow) -> tuple[str, ...]:
+    """List the jobs of a batch system on the GPU and on its MIG devices, each once."""
+    of_parts = (mig.jobs for key, mig in scene.migs.items() if key.uuid == gpu.identity.uuid)
+    return tuple(dict.fromkeys(chain(gpu.jobs, *of_parts)))
 
 
 def _holders(scene: Scene, gpu: GpuRow) -> tuple[ContainerRef, ...]:

@@ -81,5 +81,7 @@ def _facts(snapshot: Snapshot) -> Iterator[str]:
         yield f"CUDA {driver.cuda_version}"
     if models:
         yield ", ".join(
-            dict.fromkeys(MODES.get(gpu.sharing, gpu.sharing) for gpu in snapshot.gpus if answers(gpu))
+            dict.fromkeys(
+                MODES.get(gpu.sharing, gpu.sharing) for gpu in snapshot.gpus if answers(gpu) or gpu.foreign
+            )
         )

@@ -6,7 +6,7 @@ from exporter.formats_words import TIMES, UNKNOWN, duration, total
 from exporter.model import ContainerRef, ContainerRow
 from exporter.states import STATE_WORDS
 from exporter.web.views_bars import Bar, Use, use_bar
-from exporter.web.views_scene import Figure, Pair, Scene, answers
+from exporter.web.views_scene import Figure, Pair, Scene, anchor_of, answers, number_of
 
 ISOLATION = {
     "hard": "the hardware keeps its memory and compute apart from others",
@@ -17,7 +17,7 @@ ISOLATION = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HolderView:
-    """A row of the table. ``gpu`` is the index of the GPU, "" where the driver does not list it."""
+    """A row of the table. ``gpu`` is the number of the GPU, "" where the driver does not list it."""
 
     holder: ContainerRef
     state: str
@@ -25,6 +25,7 @@ class HolderView:
     why_state: str
     idle_for: Figure
     gpu: str
+    anchor: str
     uuid: str
     slice: Figure
     slice_title: str
@@ -52,7 +53,8 @@ def _view(scene: Scene, row: ContainerRow) -> HolderView:
         state_word=STATE_WORDS[state],
         why_state=scene.why_compute(row) if state == "unknown" else "",
         idle_for=_idle_for(scene, row),
-        gpu="" if gpu is None else str(gpu.identity.index),
+        gpu="" if gpu is None else number_of(gpu),
+        anchor="" if gpu is None else anchor_of(gpu),
         uuid=row.device.mig_uuid or row.device.uuid,
         slice=_slice(scene, row),
         slice_title=row.resource,
@@ -102,5 +104,5 @@ def _profile(scene: Scene, row: ContainerRow) -> str:
 
 def _offered(scene: Scene, row: ContainerRow) -> str:
     mig, gpu = scene.migs.get(row.device), scene.gpus.get(row.device.uuid)
-    counts = mig.slices if mig else gpu.slices if gpu and answers(gpu) else ()
+    counts = mig.slices if mig else gpu.slices if gpu and (answers(gpu) or gpu.foreign) else ()
     return total((count.offered for count in counts if count.resource in row.resource.split(",")), str)

@@ -38,6 +38,7 @@ def notices(scene: Scene) -> list[Notice]:
         _faults(scene),
         _kubelet(scene),
         _unresolved(scene),
+        _blind(scene),
         _use(scene),
     )
     return [replace(notice, text=_sentence(notice.text)) for notice in said]
@@ -66,7 +67,7 @@ def _driver(scene: Scene) -> Iterator[Notice]:
 
 def _lost(scene: Scene) -> Iterator[Notice]:
     for gpu in scene.snapshot.gpus:
-        if not answers(gpu) and "nvml" not in scene.failing:
+        if not answers(gpu) and not gpu.foreign and "nvml" not in scene.failing:
             rows = [row for row in scene.snapshot.containers if row.device.uuid == gpu.identity.uuid]
             pods = dict.fromkeys(f"{row.holder.namespace}/{row.holder.pod}" for row in rows)
             held = f"It is held by {', '.join(pods)}." if pods else "No pod is known to hold it."
@@ -117,6 +118,12 @@ def _unresolved(scene: Scene) -> Iterator[Notice]:
             "was cut anew while a pod held a part of it."
         )
         yield Notice("bad", title, text)
+
+
+def _blind(scene: Scene) -> Iterator[Notice]:
+    for system, lost in sorted(scene.snapshot.node.blind.items()):
+        text = f"It cannot be told {lost}. See docs/deploy.md: the objects of pods"
+        yield Notice("bad", f"{system} shares GPUs here, and the annotations of pods are not known", text)
 
 
 def _use(scene: Scene) -> Iterator[Notice]:

@@ -50,6 +50,17 @@ def answers(gpu: GpuRow | None) -> bool:
     return gpu is not None and gpu.reading is not None and gpu.reading.up
 
 
+def anchor_of(gpu: GpuRow) -> str:
+    """Return a name for its place on the page; the indexes of other makers' devices need not differ."""
+    return gpu.identity.uuid if gpu.foreign else str(gpu.identity.index)
+
+
+def number_of(gpu: GpuRow) -> str:
+    """Return what a device is called beside the others: its index, with its maker where that is not ours."""
+    index = str(gpu.identity.index)
+    return f"{gpu.identity.vendor}-{index}" if gpu.foreign else index
+
+
 class Scene:
     """One snapshot, looked at at Unix time ``now``; a holder is idle after ``idle_after`` seconds.
 
@@ -127,6 +138,8 @@ class Scene:
         gpu = self.gpus.get(row.device.uuid)
         if answers(gpu):
             return ""
+        if gpu is not None and gpu.foreign:
+            return "this exporter does not read this device"
         return "the driver is given up" if self.is_released(gpu) else "the GPU does not answer"
 
     def _is_merged(self, row: ContainerRow) -> bool:

@@ -38,7 +38,7 @@ class TopologyRow:
 
 def topology_rows(scene: Scene) -> list[TopologyRow]:
     """Make the matrix; empty where no GPU tells of another."""
-    gpus = scene.snapshot.gpus
+    gpus = tuple(gpu for gpu in scene.snapshot.gpus if not gpu.foreign)
     told = [_topology(gpu) for gpu in gpus]
     if not any(topology.peers or topology.numa_node is not None for topology in told):
         return []

@@ -9,7 +9,7 @@ from exporter.metrics import Number
 from exporter.model import ContainerRow, GpuRow
 from exporter.web.views_bars import Bar, Part, bar
 from exporter.web.views_events import Fault, recent_faults
-from exporter.web.views_scene import Figure, Scene, answers
+from exporter.web.views_scene import Figure, Scene, answers, number_of
 
 _WORDING = {
     "over-share": "{} over its share",
@@ -66,7 +66,7 @@ def _slices(scene: Scene) -> Card:
 
 
 def _memory(scene: Scene) -> Card:
-    gpus = scene.snapshot.gpus
+    gpus = _read(scene)
     memories = [gpu.reading.memory if gpu.reading else None for gpu in gpus]
     used = [memory.used if memory else None for memory in memories]
     whole = [memory.total if memory else None for memory in memories]
@@ -84,7 +84,7 @@ def _memory(scene: Scene) -> Card:
 
 
 def _compute(scene: Scene) -> Card:
-    gpus = scene.snapshot.gpus
+    gpus = _read(scene)
     held = [_held_compute(scene, gpu) for gpu in gpus]
     used = [_used_compute(scene, gpu) for gpu in gpus]
     whole = [1] * (scene.snapshot.node.gpu_count or len(gpus))
@@ -104,6 +104,11 @@ def _compute(scene: Scene) -> Card:
             ),
         ),
     )
+
+
+def _read(scene: Scene) -> list[GpuRow]:
+    """Leave out devices of which nothing but their holders is known: they add to no sum."""
+    return [gpu for gpu in scene.snapshot.gpus if not gpu.foreign]
 
 
 def _rows(scene: Scene, gpu: GpuRow) -> list[ContainerRow]:
@@ -148,7 +153,7 @@ def _known(sizes: Sizes) -> Number:
 
 def _attention(scene: Scene) -> Card:
     states = [scene.state(row) for row in scene.snapshot.containers]
-    lost = sum(not answers(gpu) for gpu in scene.snapshot.gpus)
+    lost = sum(not answers(gpu) for gpu in _read(scene))
     counts = (
         (lost, "GPU"),
         (len(_faults(scene)), "fault"),
@@ -183,10 +188,10 @@ def _holder_findings(scene: Scene) -> Iterator[Finding]:
 
 
 def _gpu_findings(scene: Scene) -> Iterator[Finding]:
-    lost = [gpu for gpu in scene.snapshot.gpus if not answers(gpu)]
+    lost = [gpu for gpu in _read(scene) if not answers(gpu)]
     if lost:
         text = f"{plural(len(lost), 'GPU')} not answering"
-        yield Finding("bad", text, f"#gpu-{lost[0].identity.index}")
+        yield Finding("bad", text, f"#gpu-{number_of(lost[0])}")
     faults = _faults(scene)
     if faults:
         more = f" and {plural(len(faults) - 1, 'other')}" if len(faults) > 1 else ""

@@ -50,12 +50,19 @@ def test_what_is_left_is_left_by_the_meter_s_figures():
     assert result.inconsistent == ()
 
 
+def test_what_a_system_never_meters_is_told_by_the_processes():
+    """Such a series has one meaning at all times, so it need not be absent."""
+    result = two({"a": Meter(source="cgpu", memory=GIB, memory_only=True)})
+    a = row(result, "a")
+    assert (a.memory_used, a.memory_source, a.compute_used, a.compute_source) == (GIB, "cgpu", 0.4, "process")
+
+
 def test_a_part_that_was_not_metered_is_not_known():
     """A figure that changed its meaning with every gap of its meter would say nothing."""
-    result = two({"a": Meter(source="cgpu", compute=0.1), "b": Meter(source="cgpu", memory=GIB)})
+    result = two({"a": Meter(source="hami", compute=0.1), "b": Meter(source="hami", memory=GIB)})
     a, b = row(result, "a"), row(result, "b")
-    assert (a.memory_used, a.memory_source, a.compute_used, a.compute_source) == (None, "none", 0.1, "cgpu")
-    assert (b.memory_used, b.memory_source, b.compute_used, b.compute_source) == (GIB, "cgpu", None, "none")
+    assert (a.memory_used, a.memory_source, a.compute_used, a.compute_source) == (None, "none", 0.1, "hami")
+    assert (b.memory_used, b.memory_source, b.compute_used, b.compute_source) == (GIB, "hami", None, "none")
     assert result.gpus[0].unattributed_memory == 7 * GIB
 
 

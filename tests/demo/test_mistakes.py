@@ -136,6 +136,10 @@ def error_of(**parts: Any) -> str:
         ({"pods": [pod("p", name="a/b")]}, "pods[0].containers[0].name: must match"),
         ({"pods": [pod("p", container_id="xyz")]}, "pods[0].containers[0].container_id: must match"),
         (
+            {"pods": [pod("p", claims=[{"device": "gpu-0", "name": "c", "uid": "../x"}])]},
+            "pods[0].containers[0].claims[0].uid: must match",
+        ),
+        (
             {"pods": [pod("p", {"device": "{gpu:0}", "memory": "17 GiB"})]},
             "gpus[0]: its processes hold up to 18253611008 bytes, its memory has room for",
         ),

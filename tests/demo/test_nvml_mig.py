@@ -98,6 +98,36 @@ def test_engines_of_an_instance(
     ) == engines
 
 
+def test_where_a_gpu_instance_lies(node: Bench):
+    """A GPU instance has a handle of its own, which says its profile and its place."""
+    instance_handle = pynvml.nvmlDeviceGetGpuInstanceById(parent(), 2)
+    info = pynvml.nvmlGpuInstanceGetInfo(instance_handle)
+    assert (info.id, info.profileId, info.placement.start, info.placement.size) == (2, 9, 4, 4)
+    assert pynvml.nvmlDeviceGetUUID(info.device) == node.scenario.gpus[0].uuid
+    assert code_of(pynvml.nvmlDeviceGetGpuInstanceById, parent(), 9) == pynvml.NVML_ERROR_NOT_FOUND
+    invalid = pynvml.NVML_ERROR_INVALID_ARGUMENT
+    assert code_of(pynvml.nvmlGpuInstanceGetInfo, cut(4)) == invalid
+    assert code_of(pynvml.nvmlDeviceGetUUID, instance_handle) == invalid
+
+
+@pytest.mark.parametrize(
+    ("board", "changes", "profile"),
+    [
+        ({}, {"profile": "1g.5gb"}, 19),
+        ({}, {"profile": "1g.5gb+me"}, 20),
+        ({}, {"profile": "1g.10gb", "size": 2}, 15),
+        ({"max_slices": 4}, {"profile": "1g.6gb"}, 14),
+        ({"max_slices": 4}, {"profile": "2g.12gb+me", "size": 2}, 6),
+        ({}, {"profile": "1g.5gb", "gi_profile": 47}, 47),
+    ],
+)
+def test_the_numbers_of_profiles(bench: Put, board: dict[str, int], changes: dict[str, object], profile: int):
+    """They are those that nvidia-smi lists for boards of seven and of four slices, or the scenario's own."""
+    bench(made(gpus=[gpu(mig={**board, "instances": [instance(1, 0, **changes)]})]))
+    info = pynvml.nvmlGpuInstanceGetInfo(pynvml.nvmlDeviceGetGpuInstanceById(parent(), 1))
+    assert info.profileId == profile
+
+
 def test_memory_of_instances_adds_up_to_the_parents(node: Bench):
     """What the instances use and reserve is what the GPU uses and reserves, beside its own overhead."""
     version = pynvml.nvmlMemory_v2

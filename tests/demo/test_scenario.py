@@ -46,6 +46,18 @@ def test_given_names_are_kept():
     assert scenario.pods[0].containers[0].processes[0].pid == 4242
 
 
+def test_claims_are_completed():
+    """A claim is of its pod's namespace and of this node, and those who name it share one uid."""
+    claim = {"device": "gpu-0", "name": "shared"}
+    pods = [pod(name, claims=[claim]) for name in ("a", "b")]
+    pods.append(pod("c", claims=[claim | {"namespace": "other", "driver": "gpu.amd.com", "uid": "0" * 32}]))
+    first, second, third = (each.containers[0].claims[0] for each in made(pods=pods).pods)
+    assert first == second
+    assert (first.namespace, first.pool) == ("ml", made().node.name)
+    assert first.cdi == f"k8s.gpu.nvidia.com/claim={first.uid}-gpu-0"
+    assert (third.namespace, third.cdi) == ("other", f"k8s.gpu.amd.com/gpu={'0' * 32}-gpu-0")
+
+
 def test_count_makes_copies_with_their_number():
     """A template is repeated, and {n} in it is the number of the copy."""
     held = pod("p-{n}", {"memory": "1 GiB"}, devices={"nvidia.com/gpu": ["{gpu:{n+1}}"]})

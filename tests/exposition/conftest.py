@@ -23,6 +23,7 @@ from exporter.model import (
     MigReading,
     MigRow,
     NodeRow,
+    PodRow,
     SliceCount,
     Snapshot,
     Totals,
@@ -163,10 +164,10 @@ def full() -> Snapshot:
             costs=COSTS,
         ),
         gpus=(
-            _gpu("GPU-shared", 0, 1, "time-slicing"),
+            _gpu("GPU-shared", 0, 1, "time-slicing", jobs=("4711", "4712")),
             _gpu("GPU-mig", 1, 0, "mig", mig_slices_used=6, mig_slices_free=1),
         ),
-        migs=(_mig(MIG_A, 1), _mig(MIG_B, 2)),
+        migs=(replace(_mig(MIG_A, 1), jobs=("4713",)), _mig(MIG_B, 2)),
         vgpus=(
             VgpuRow(uuid="GPU-shared", reading=READINGS["vgpus"][0], holder=ContainerRef("vm", "v", "c")),
         ),
@@ -175,6 +176,15 @@ def full() -> Snapshot:
             _container("nb-anna", SHARED),
             _container("nb-li", SHARED, compute_used=0.0),
             _container("train-0", MIG_A, isolation="hard", slices=1, resource="nvidia.com/mig-3g.20gb"),
+        ),
+        pods=(
+            PodRow(
+                namespace="ml",
+                name="nb-anna",
+                uid="uid-nb-anna",
+                labels=(("app.kubernetes.io/name", "notebook"), ("team", "vision")),
+            ),
+            PodRow(namespace="ml", name="train-0", uid="uid-train-0", labels=(("team", "nlp"),)),
         ),
         collectors=(
             CollectorHealth(name="nvml", success=True, duration=0.02, last_success=NOW),

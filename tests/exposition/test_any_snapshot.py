@@ -20,6 +20,7 @@ from exporter.model import (
     MigReading,
     MigRow,
     NodeRow,
+    PodRow,
     SliceCount,
     Snapshot,
     Totals,
@@ -56,17 +57,27 @@ ROW = st.builds(
     compute_entitled=SHARE,
     totals=st.none() | st.builds(Totals, first_seen=st.floats(0, 1e10), last_active=SHARE),
 )
+JOBS = st.lists(TEXT, max_size=2).map(tuple)
+POD = st.builds(
+    PodRow,
+    namespace=TEXT,
+    name=TEXT,
+    uid=TEXT,
+    labels=st.dictionaries(TEXT, TEXT, max_size=3).map(lambda labels: tuple(sorted(labels.items()))),
+)
 SNAPSHOT = st.builds(
     Snapshot,
     timestamp=st.floats(0, 1e10),
     sequence=BYTES,
     node=st.builds(NodeRow, name=TEXT, gpu_count=COUNT, nvml_errors=TRIPLES, inconsistent=TRIPLES),
     gpus=st.lists(
-        st.builds(GpuRow, identity=IDENTITY, reading=st.none() | READING, slices=SLICES), max_size=2
+        st.builds(GpuRow, identity=IDENTITY, reading=st.none() | READING, slices=SLICES, jobs=JOBS),
+        max_size=2,
     ).map(tuple),
-    migs=st.lists(st.builds(MigRow, device=DEVICE, reading=MIG_READING, slices=SLICES), max_size=3).map(
-        tuple
-    ),
+    migs=st.lists(
+        st.builds(MigRow, device=DEVICE, reading=MIG_READING, slices=SLICES, jobs=JOBS), max_size=3
+    ).map(tuple),
+    pods=st.lists(POD, max_size=2).map(tuple),
     containers=st.lists(ROW, max_size=3).map(tuple),
     collectors=st.lists(
         st.builds(CollectorHealth, name=TEXT, success=st.booleans(), message=TEXT), max_size=2

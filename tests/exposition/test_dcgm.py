@@ -152,3 +152,24 @@ def test_names_are_on_off_or_alone(full, values, names, present, absent) -> None
 
     assert set(present) <= set(found)
     assert not set(absent) & set(found)
+
+
+def test_a_device_names_a_job_only_where_exactly_one_has_it(full, values) -> None:
+    """One job is named as dcgm-exporter does; sharers are not, so that each device stands once."""
+    found = values(full)["DCGM_FI_DEV_FB_USED"]
+
+    jobs = sorted(str(dict(labels).get("hpc_job")) for labels in found)
+    assert jobs == ["4713", "None", "None"]
+
+
+def test_every_job_of_a_device_is_on_its_info_series(full, values) -> None:
+    """Jobs that share a device are listed beside its numbers."""
+    found = values(full)
+
+    assert [dict(labels) for labels in found["gpuslice_gpu_job_info"]] == [
+        {"uuid": "GPU-shared", "job": "4711"},
+        {"uuid": "GPU-shared", "job": "4712"},
+    ]
+    assert [dict(labels) for labels in found["gpuslice_mig_job_info"]] == [
+        {"uuid": "GPU-mig", "mig_uuid": "MIG-a", "job": "4713"}
+    ]

@@ -30,7 +30,7 @@ OBSERVED = {
 BASE_UNITS = ("_bytes", "_ratio", "_watts", "_joules", "_celsius", "_hertz", "_seconds", "_per_second")
 COUNTS = re.compile(
     r"_(up|slices|allocated|holders|processes|multiprocessors|success|view|unresolved|released)$|_v?gpus$"
-    r"|_(generation|width)(_max)?$|_nvlinks(_active)?$|_(rows|banks|pages|pending|failure|engines|sessions)$"
+    r"|_(generation|width)(_max)?$|_nvlinks(_active)?$|_(labels|rows|banks|pages|pending|failure|engines|sessions)$"
     r"|_(enabled|active|state|mode|action|watched|licensed)$"
 )
 
@@ -71,7 +71,8 @@ def test_a_lost_gpu_says_nothing_but_its_name(full, family) -> None:
     of_events = family.group == "events" or family.name.startswith(
         ("gpuslice_gpu_clock_events", "DCGM_EXP_CLOCK_EVENTS")
     )
-    told = family.name in {*OBSERVED, "gpuslice_gpu_board_info"} or family.group == "sharing"
+    beside = {*OBSERVED, "gpuslice_gpu_board_info", "gpuslice_gpu_job_info"}
+    told = family.name in beside or family.group == "sharing"
     from_driver = not of_events and (family.level == "dcgm" or (family.level == "gpu" and not told))
     if from_driver:
         assert not any(f"\n{family.name}{{" in text for text in texts)

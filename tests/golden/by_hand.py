@@ -2,7 +2,7 @@
 
 ``[[container]]`` and ``[[device]]`` are the rows that the page must have after 10 s, all of them and no
 others; ``[every.container]`` and ``[every.device]`` hold for each that does not say otherwise. ``gpu`` is
-the index of a GPU and ``mig`` the place of an instance (or partition) in the scenario; a list of them, or of
+the index of a GPU (or the name of a device that no driver of ours reads) and ``mig`` the place of an instance (or partition) in the scenario; a list of them, or of
 holders, makes a row for each. Memory is in bytes, or written as ``"1536 MiB"``; ``"absent"`` must not be on
 the page.
 
@@ -52,6 +52,8 @@ class Truth:
         ]
 
     def _key(self, row: Row) -> DeviceKey:
+        if isinstance(row["gpu"], str):
+            return DeviceKey(row["gpu"])
         gpu = self._gpus[row["gpu"]]
         if "mig" not in row or gpu.mig is None:
             return DeviceKey(gpu.uuid)

@@ -61,6 +61,10 @@ _Static_assert(sizeof(Bar1Memory) == 24, "BAR1");
 _Static_assert(sizeof(MarginTemperature_v1) == 8, "margin temperature");
 _Static_assert(sizeof(RowRemapperHistogram) == 20, "row remapper histogram");
 
+struct Device;
+typedef struct { struct Device *device; u32 id, profileId, start, size; } GpuInstanceInfo;
+_Static_assert(sizeof(GpuInstanceInfo) == 24, "GPU instance info");
+
 typedef struct Device {
     const char *uuid, *name;
     int is_mig;
@@ -292,6 +296,22 @@ int nvmlDeviceGetGpuInstanceId(Device *device, u32 *id) {
 
 int nvmlDeviceGetComputeInstanceId(Device *device, u32 *id) {
     return device->is_mig ? number(id, device->ci) : INVALID_ARGUMENT;
+}
+
+/* A GPU instance is another object than the MIG device in it. */
+static u32 gpu_instances[2];
+
+int nvmlDeviceGetGpuInstanceById(Device *device, u32 gi, u32 **instance) {
+    if (device != &gpus[1]) return NOT_SUPPORTED;
+    if (gi != 1 && gi != 2) return NOT_FOUND;
+    *instance = &gpu_instances[gi - 1];
+    return SUCCESS;
+}
+
+int nvmlGpuInstanceGetInfo(u32 *instance, GpuInstanceInfo *info) {
+    static const GpuInstanceInfo infos[] = {{&gpus[1], 1, 5, 31, 41}, {&gpus[1], 2, 9, 32, 42}};
+    *info = infos[instance - gpu_instances];
+    return SUCCESS;
 }
 
 int nvmlDeviceGetAttributes_v2(Device *device, Attributes *attributes) {

@@ -45,6 +45,9 @@ def test_everything_that_a_mig_device_says():
         processes=(found,),
         bar1=mig.bar1,
         engines=mig.engines,
+        gi_profile=9,
+        gi_start=0,
+        gi_size=4,
     )
     assert mig.bar1.used > 0
     assert (set(mig.engines), mig.engines["copy"]) == ({"copy", "decoder", "encoder", "jpeg", "ofa"}, 3)
@@ -96,7 +99,36 @@ def test_fixed_facts_of_a_device_are_asked_once():
     for _ in range(3):
         again(sweeper)
     assert driver.asked("nvmlDeviceGetAttributes_v2", "MIG-small") == 1
+    assert driver.asked("nvmlDeviceGetGpuInstanceById", "GPU-a") == 1
     assert driver.asked("nvmlDeviceGetMigDeviceHandleByIndex", "GPU-a") == 3 * 7
+
+
+@pytest.mark.parametrize("function", ["nvmlDeviceGetGpuInstanceById", "nvmlGpuInstanceGetInfo"])
+@pytest.mark.parametrize("code", ["NO_PERMISSION", "NOT_SUPPORTED", "NOT_FOUND", "UNKNOWN"])
+def test_a_placement_that_is_refused_costs_nothing_else(function: str, code: str):
+    """Where a device lies may be told to the administrator only: it is asked once, and all else is there."""
+    driver = Driver(gpu("a", SMALL))
+    driver.fail(code, function)
+    sweeper = Sweeper(nvml(driver.library))
+    for _ in range(3):
+        [mig] = again(sweeper).mig
+        assert (mig.gi_profile, mig.gi_start, mig.gi_size) == (None, None, None)
+        assert (mig.instance_slices, mig.memory.total, mig.processes) == (1, 1856 * MIB, ())
+    asked = sum(
+        driver.asked(name, device)
+        for name in ("nvmlDeviceGetGpuInstanceById", "nvmlGpuInstanceGetInfo")
+        for device in ("GPU-a", "MIG-small")
+    )
+    assert asked == (1 if function == "nvmlDeviceGetGpuInstanceById" else 2)
+
+
+def test_an_old_driver_tells_no_placement():
+    """A library without these functions leaves everything else as it is, without an error."""
+    driver = Driver(gpu("a", SMALL), missing=["nvmlDeviceGetGpuInstanceById", "nvmlGpuInstanceGetInfo"])
+    sweeper = Sweeper(nvml(driver.library))
+    [mig] = again(sweeper).mig
+    assert (mig.gi_profile, mig.instance_slices) == (None, 1)
+    assert not sweeper.calls.errors
 
 
 def test_facts_that_failed_are_asked_again():

@@ -169,6 +169,9 @@ async def test_every_figure_of_a_gpu_that_is_cut(stub: Stub):
             multiprocessors=56,
             bar1=Bar1(total=256 * MIB, used=1),
             engines={"copy": 4, "decoder": 2, "encoder": 11, "jpeg": 12, "ofa": 13},
+            gi_profile=5,
+            gi_start=31,
+            gi_size=41,
             processes=(DeviceProcess(pid=2001, memory=4 * GIB, kinds=frozenset({"compute"})),),
         ),
         MigReading(
@@ -183,6 +186,9 @@ async def test_every_figure_of_a_gpu_that_is_cut(stub: Stub):
             multiprocessors=14,
             bar1=Bar1(total=256 * MIB, used=2),
             engines={"copy": 3, "decoder": 1, "encoder": 21, "jpeg": 22, "ofa": 23},
+            gi_profile=9,
+            gi_start=32,
+            gi_size=42,
             processes=(),
         ),
     )

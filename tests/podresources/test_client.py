@@ -11,8 +11,10 @@ import grpc
 import pytest
 
 from exporter.demo.kubelet import FakeKubelet, KubeletContainer, KubeletDevices, KubeletPod
-from exporter.model import Allocation, Allocations, ContainerRef, OfferedDevice
+from exporter.demo.schema_claims import Claim
+from exporter.model import Allocation, Allocations, ClaimedDevice, ContainerRef, OfferedDevice
 from podresources.client import PodResources
+from tests.podresources.support import Clock
 
 HOLDER = ContainerRef("ml", "train", "main")
 
@@ -35,6 +37,52 @@ async def test_v1alpha1(tmp_path: Path, pod: KubeletPod) -> None:
     read = await PodResources(kubelet.socket).read()
     assert (read.api_version, len(read.allocated), read.offered) == ("v1alpha1", 2, None)
     await kubelet.stop()
+
+
+CLAIM = Claim(device="gpu-1", name="pair", namespace="ml", uid="uid-1", pool="node-1")
+
+
+def claimed(claim: Claim, *cdi: str) -> ClaimedDevice:
+    """Return what is to be read of a claim, with further CDI names that come with it."""
+    names = tuple(sorted((claim.cdi, *cdi)))
+    return ClaimedDevice(
+        HOLDER, claim.driver, claim.pool, claim.device, claim.namespace, claim.name, claim.share_id, names
+    )
+
+
+async def test_claims(kubelet: FakeKubelet, pod: KubeletPod) -> None:
+    """Devices of claims are read too, each once, with the CDI names that the kubelet adds to it."""
+    first = replace(CLAIM, device="gpu-0")
+    share = replace(CLAIM, name="share", share_id="s")
+    (main,) = pod.containers
+    kubelet.pods = [replace(pod, containers=(replace(main, claims=(first, CLAIM, share, CLAIM)),))]
+    read = await PodResources(kubelet.socket).read()
+    assert read.claims == (claimed(first), claimed(CLAIM, first.cdi), claimed(share))
+    assert len(read.allocated) == 2
+
+
+async def test_claims_of_an_old_kubelet(tmp_path: Path, pod: KubeletPod) -> None:
+    """Only v1 tells claims."""
+    kubelet = FakeKubelet(tmp_path, api_versions=("v1alpha1",))
+    (main,) = pod.containers
+    kubelet.pods = [replace(pod, containers=(replace(main, claims=(CLAIM,)),))]
+    await kubelet.start()
+    read = await PodResources(kubelet.socket).read()
+    assert (len(read.allocated), read.claims) == (2, ())
+    await kubelet.stop()
+
+
+async def test_claims_of_a_kubelet_that_starts(kubelet: FakeKubelet, pod: KubeletPod, clock: Clock) -> None:
+    """While it does not know its pods yet, claims stay where there are no ids at all."""
+    (main,) = pod.containers
+    kubelet.pods = [replace(pod, containers=(replace(main, devices=(), claims=(CLAIM,)),))]
+    client = PodResources(kubelet.socket, clock=clock)
+    before = await client.read()
+    assert (before.allocated, before.claims) == ((), (claimed(CLAIM),))
+    kubelet.pods = ()
+    assert await client.read() == before
+    clock.now += 61
+    assert (await client.read()).claims == ()
 
 
 async def test_upgrade(tmp_path: Path, pod: KubeletPod) -> None:

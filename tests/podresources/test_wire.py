@@ -2,12 +2,13 @@
 
 import contextlib
 import random
+from dataclasses import replace
 
 from google.protobuf import descriptor_pool
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.model import Allocation, ContainerRef, OfferedDevice
+from exporter.model import Allocation, ClaimedDevice, ContainerRef, OfferedDevice
 from podresources import fold, messages
 
 NAMES = st.sampled_from(["a", "b", "c"])
@@ -21,16 +22,21 @@ def field(number: int, value: bytes) -> bytes:
     return key + bytes([len(value)]) + value
 
 
+def long_field(number: int, value: bytes) -> bytes:
+    """Write one length-delimited field of at most 16383 bytes."""
+    return bytes([number << 3 | 2, len(value) & 127 | 128, len(value) >> 7]) + value
+
+
 TOPOLOGY = field(3, field(1, b"\x08\x01"))
 DEVICE = field(1, b"nvidia.com/gpu") + field(2, b"GPU-1") + TOPOLOGY
-UNKNOWN = field(4, b"from a newer kubelet") + field(5, b"\xff")
+UNKNOWN = field(4, b"from a newer kubelet") + field(9, b"\xff")
 CONTAINER = field(1, b"main") + field(2, DEVICE) + UNKNOWN
 LIST = field(1, field(1, b"train") + field(2, b"ml") + field(3, CONTAINER) + UNKNOWN)
 
 
 def test_list() -> None:
     """The numbers of the fields are those of the kubelet's List, and unknown fields are skipped."""
-    assert fold.allocations(LIST) == (
+    assert fold.listed(LIST).allocated == (
         Allocation(ContainerRef("ml", "train", "main"), "nvidia.com/gpu", "GPU-1"),
     )
 
@@ -39,6 +45,51 @@ def test_allocatable() -> None:
     """The numbers of the fields are those of the kubelet's GetAllocatableResources."""
     answer = field(1, DEVICE) + field(2, b"\x00\x01") + field(1, DEVICE)
     assert fold.offered(answer) == (OfferedDevice("nvidia.com/gpu", "GPU-1"),)
+
+
+CDI = b"k8s.gpu.nvidia.com/claim=uid-gpu-1"
+CLAIMED = field(1, field(1, CDI)) + field(2, b"gpu.nvidia.com") + field(3, b"node-1") + field(4, b"gpu-1")
+CLAIM = field(1, b"old class") + field(2, b"whole") + field(3, b"ml")
+
+
+def test_claims() -> None:
+    """The numbers of the fields are those of the kubelet's List; a share is told where there is one."""
+    devices = long_field(4, CLAIMED + field(5, b"share-a")) + long_field(4, CLAIMED + field(9, b"\xff"))
+    resources = long_field(5, CLAIM + devices)
+    answer = b"".join(
+        long_field(1, field(1, b"train") + field(2, b"ml") + long_field(3, field(1, name) + resources))
+        for name in (b"main", b"aside")
+    )
+    whole, share = (
+        ClaimedDevice(
+            ContainerRef("ml", "train", "aside"),
+            "gpu.nvidia.com",
+            "node-1",
+            "gpu-1",
+            claim_namespace="ml",
+            claim="whole",
+            share_id=share_id,
+            cdi=(CDI.decode(),),
+        )
+        for share_id in ("", "share-a")
+    )
+    main = ContainerRef("ml", "train", "main")
+    assert fold.listed(answer) == (
+        (),
+        (whole, share, replace(whole, holder=main), replace(share, holder=main)),
+    )
+
+
+def test_a_stuck_pod_with_thousands_of_entries() -> None:
+    """Entries of one device fold to one, with every CDI name that any of them had."""
+    answer = messages.ListPodResourcesResponse()
+    container = answer.pod_resources.add(namespace="ml", name="stuck").containers.add(name="main")
+    for number in range(5000):
+        claim = container.dynamic_resources.add(claim_name="whole", claim_namespace="ml")
+        names = [{"name": "a"}, {"name": f"b{number % 2}"}]
+        claim.claim_resources.add(driver_name="gpu.nvidia.com", device_name="gpu-0", cdi_devices=names)
+    (found,) = fold.listed(answer.SerializeToString()).claims
+    assert (found.device, found.cdi) == ("gpu-0", ("a", "b0", "b1"))
 
 
 def test_topology() -> None:
@@ -89,7 +140,7 @@ def test_private_pool() -> None:
 @given(st.binary())
 def test_any_bytes(answer: bytes) -> None:
     """Whatever bytes come, they are records or one of two errors."""
-    for decode in (fold.allocations, fold.offered, messages.Pod.FromString):
+    for decode in (fold.listed, fold.offered, messages.Pod.FromString):
         with contextlib.suppress(*messages.DECODE_ERRORS):
             decode(answer)
 
@@ -104,7 +155,27 @@ def test_folding(triples: list[tuple[str, ...]], rng: random.Random) -> None:
         listed = answer.pod_resources.add(namespace=namespace, name=pod).containers.add(name=container)
         listed.devices.add(resource_name=resource, device_ids=[device_id])
     want = sorted({Allocation(ContainerRef(n, p, c), r, d) for n, p, c, r, d in triples})
-    assert list(fold.allocations(answer.SerializeToString())) == want
+    assert list(fold.listed(answer.SerializeToString()).allocated) == want
+
+
+@given(TRIPLES, st.randoms(use_true_random=False))
+def test_folding_of_claims(claimed: list[tuple[str, ...]], rng: random.Random) -> None:
+    """Order and duplicates do not matter: the fold is the sorted set of the devices that are claimed."""
+    again = [*claimed, *rng.choices(claimed, k=len(claimed))] if claimed else []
+    rng.shuffle(again)
+    answer = messages.ListPodResourcesResponse()
+    for namespace, pod, container, claim, device in again:
+        listed = answer.pod_resources.add(namespace=namespace, name=pod).containers.add(name=container)
+        resource = listed.dynamic_resources.add(claim_name=claim, claim_namespace=namespace)
+        resource.claim_resources.add(driver_name="d", pool_name="p", device_name=device)
+    want = sorted(
+        {
+            ClaimedDevice(ContainerRef(n, p, c), "d", "p", device, claim_namespace=n, claim=claim)
+            for n, p, c, claim, device in claimed
+        },
+        key=lambda each: (each.holder, each.device, each.claim),
+    )
+    assert list(fold.listed(answer.SerializeToString()).claims) == want
 
 
 @given(st.lists(st.tuples(NAMES, st.lists(NAMES))))

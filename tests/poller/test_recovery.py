@@ -10,7 +10,7 @@ from exporter.accounting import Coverage
 from exporter.demo import catalog
 from exporter.demo.schema_faults import KubeletDown, KubeletHang, NvmlError, NvmlHang
 from exporter.model import GpuIdentity, GpuReading
-from exporter.sources import PodNames
+from exporter.pod_names import PodNames
 from tests.poller.bench import QUICK, failing, holders, polled, running, until
 
 FAULT, OVER = 10, 20

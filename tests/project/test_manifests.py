@@ -20,6 +20,17 @@ READABLE_FROM_HOST = {
     ("pods-api",): {"/var/lib/kubelet/pod-resources", "/var/log/pods", "/var/lib/kubelet/pods-api"},
     ("gke",): {"/var/lib/kubelet/pod-resources", "/var/log/pods", "/home/kubernetes/bin/nvidia"},
 }
+# The files of sharing systems, by the setting that names their root; a DRA driver's lie below the kubelet's.
+FILES = {
+    "hami": ("hami_root", {"/usr/local/vgpu"}),
+    "hami-vnpu": ("hami_vnpu_root", {"/usr/local/hami-vnpu-core"}),
+    "gpu-manager": ("vcuda_root", {"/etc/gpu-manager/vm", "/etc/gpu-manager/checkpoint"}),
+    "vgpu-manager": ("vgpu_manager_root", {"/etc/vgpu-manager"}),
+    "mps": ("mps_root", {"/run/nvidia/mps"}),
+    "runai": ("run_root", {"/runai"}),
+    "dra": ("kubelet_root", {"/var/lib/kubelet/plugins/gpu.nvidia.com"}),
+}
+READABLE_FROM_HOST |= {(name,): READABLE_FROM_HOST[()] | paths for name, (_, paths) in FILES.items()}
 
 
 def _container(objects: list) -> dict:
@@ -124,6 +135,15 @@ def test_mounts_are_where_the_program_looks() -> None:
         str(settings.pods_api_socket.parent),
         str(settings.pod_logs),
     } == mounted
+
+
+@pytest.mark.parametrize("component", FILES)
+def test_files_of_sharing_systems_are_where_the_program_looks(component) -> None:
+    """The directory of a component is the default of its setting, or lies in it."""
+    setting, paths = FILES[component]
+    root = getattr(_defaults(), setting)
+
+    assert any(Path(path).is_relative_to(root) for path in paths)
 
 
 def test_the_environment_is_what_something_reads() -> None:

@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from exporter.release import NodeLabels, Release
-from tests.release.api import NODE, api_server
+from exporter.kubernetes import Cluster
+from exporter.release import Release
+from tests.kubernetes.api import NODE, Api, api_server
 
 
 @asynccontextmanager
@@ -131,13 +132,25 @@ async def test_the_driver_is_taken_when_nobody_wants_it_any_more(tmp_path: Path)
         assert release.reason() == ""
 
 
+@asynccontextmanager
+async def told_by(api: Api, **bounds: float) -> AsyncIterator[Release]:
+    """Run a release that hears of the node's labels while the body runs."""
+    async with started(None, **bounds) as release:
+        cluster = Cluster(NODE, api.configure, release.labels_told)
+        await cluster.start()
+        try:
+            yield release
+        finally:
+            await cluster.close()
+
+
 async def test_labels_of_the_node_open_and_close_the_window() -> None:
     """What the MIG manager writes on the node is obeyed within a second, from the start on."""
     async with api_server() as api:
         api.label(nvidia_com__mig_config_state="pending")
-        async with started(None, NodeLabels(NODE, api.configure)) as release:
+        async with told_by(api) as release:
             assert release.reason() == "nvidia.com/mig.config.state is pending"
-            await api.watching.wait()
+            await api.nodes.watching.wait()
             api.label(nvidia_com__mig_config_state="success")
             assert await _change(release, "") < 1
 
@@ -146,18 +159,9 @@ async def test_a_label_that_stays_does_not_blind_for_ever() -> None:
     """A manager may die at its work: its label counts for a while, and again once it changes."""
     async with api_server() as api:
         api.label(nvidia_com__mig_config_state="pending")
-        async with started(None, NodeLabels(NODE, api.configure), by_label=0.2) as release:
+        async with told_by(api, by_label=0.2) as release:
             assert await _change(release, "") < 1
-            await api.watching.wait()
+            await api.nodes.watching.wait()
             api.label(nvidia_com__mig_config_state="pending", unrelated="1")
             api.label(nvidia_com__mig_config_state="rebooting")
             assert await _change(release, "nvidia.com/mig.config.state is rebooting") < 1
-
-
-async def test_a_start_does_not_wait_for_an_api_server_that_is_away(monkeypatch) -> None:
-    """The first poll is held up for no more than a moment."""
-    monkeypatch.setattr("exporter.release.release.FIRST_SECONDS", 0.05)
-    async with api_server() as api:
-        api.refuse = 500
-        async with started(None, NodeLabels(NODE, api.configure)) as release:
-            assert release.reason() == ""

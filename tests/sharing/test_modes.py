@@ -2,7 +2,7 @@
 
 import pytest
 
-from exporter.model import DeviceKey, DeviceSharing, GpuReading, SliceCount
+from exporter.model import DeviceKey, DeviceSharing, GpuReading, NodeObject, SliceCount
 from exporter.sharing import resolve_holdings
 from tests.attribution.build import MIG, UUID, gpu, held, mig, mig_gpu, process, replicas, whole
 from tests.sharing.build import OTHER_UUID, numbered, resolve
@@ -143,3 +143,11 @@ def test_a_replicated_gpu_that_tells_nothing_is_in_no_known_mode():
     """Without its compute mode and its processes, MPS cannot be told from time-slicing."""
     lost = GpuReading(identity=gpu().identity, up=False, mig_enabled=False)
     assert mode(lost, [], replicas(2)) == ("unknown", "", False)
+
+
+def test_labels_tell_the_mode_of_a_gpu_that_is_lost():
+    """What is known of the node goes on to be known while one of its GPUs does not answer."""
+    lost = GpuReading(identity=gpu().identity, up=False, mig_enabled=False)
+    labels = {"nvidia.com/gpu.sharing-strategy": "mps"}
+    found = resolve(lost, [], replicas(2), node=NodeObject(labels=labels)).devices[UUID, ""]
+    assert (found.sharing, found.isolation, found.exclusive) == MPS

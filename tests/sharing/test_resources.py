@@ -43,10 +43,10 @@ def test_names_of_the_plugin(resource: str):
         "Xnvidia.com/gpu",
         "nvidia.com/gpu\n",
         "amd.com/nic",
-        "gpu.intel.com/i915",
-        "aliyun.com/gpu-mem",
-        "tencent.com/vcuda-core",
-        "volcano.sh/gpu-memory",
+        "gpu.intel.com/monitoring",
+        "aliyun.com/gpu-count",
+        "tencent.com/cpu",
+        "volcano.sh/cpu",
         "smarter-devices/fuse",
         "",
     ],
@@ -55,7 +55,6 @@ def test_foreign_resources_are_passed_over(resource: str):
     """What is not NVIDIA's is neither held nor unresolved, whatever its ids look like."""
     ids = (
         LOST,
-        f"{UUID}-3",
         f"{UUID}_-_0",
         "nvidia0",
         "nvidia0/vgpu1",

@@ -203,7 +203,6 @@ def test_the_device_that_exists_decides_what_a_bare_uuid_is():
     [
         ("intel.com/gpu", A),
         ("example.com/NVIDIA_A40-12Q", A),
-        (TYPE, f"{UUID}-3"),
         (TYPE, f"{A}-0"),
         (TYPE, f"{A}::0"),
         ("nvidia.com/hostdev", "0000:3b:00.2"),

@@ -50,6 +50,14 @@ def test_what_is_too_old_to_show_is_not_called_absent() -> None:
     assert "Nothing fresh is known" in draw(snapshot(node={"gpu_count": None})).one(of="panel").text
 
 
+def test_a_system_that_nobody_tells_of_is_named() -> None:
+    """Sharing by annotations that are not known is said once, with what is lost."""
+    health = draw(snapshot(node={"blind": {"hami": "which GPU a container has"}})).one(id="health")
+
+    assert "hami shares GPUs here" in health.text
+    assert "It cannot be told which GPU a container has." in health.text
+
+
 def test_without_the_kubelet_holders_are_not_known() -> None:
     """A silent kubelet is named as the reason, and no slice is counted."""
     silent = gpu(sharing="unknown", slices=(), holders=None, memory_entitled=None)

@@ -72,6 +72,7 @@ def identify(files: Files, card: Card, architecture: str | None) -> GpuIdentity:
         serial=files.text(card.path / "serial_number"),
         architecture=architecture,
         vbios=files.text(card.path / "vbios_version"),
+        render_minor=card.render_minor,
     )
 
 

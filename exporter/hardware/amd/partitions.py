@@ -76,6 +76,7 @@ class _Cut:
             compute_slices=1,
             instance_slices=1,
             multiprocessors=node.compute_units,
+            render_minor=node.render_minor,
             utilization_percent=busy[node.partition] if node.partition < len(busy) else None,
             **_processes(self.kfd, usages, self.units),
         )

@@ -29,6 +29,7 @@ async def test_who_a_card_is(tree: Tree) -> None:
         serial="692214000581",
         architecture="gfx90a",
         vbios="113-D67301-059",
+        render_minor=128,
     )
 
 

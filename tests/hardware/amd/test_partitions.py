@@ -21,6 +21,7 @@ async def test_the_eight_partitions_of_an_mi300x(tree: Tree, shift: int) -> None
     assert (gpu.processes, gpu.process_utilization) == (None, None)
     assert gpu.mig is not None
     assert [part.uuid for part in gpu.mig] == ["0000:19:00.0", *(f"amdgpu_xcp_{n}" for n in range(21, 28))]
+    assert [part.render_minor for part in gpu.mig] == list(range(128, 136))
     assert [(part.gi, part.ci) for part in gpu.mig] == [(place, 0) for place in range(8)]
     assert {part.profile for part in gpu.mig} == {"cpx_nps1"}
     assert {(part.compute_slices, part.instance_slices, part.multiprocessors) for part in gpu.mig} == {

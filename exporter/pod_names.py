@@ -1,0 +1,82 @@
+"""The names of pods, and their objects where any source has them."""
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from exporter.kubernetes import WatchedPods
+from exporter.model import PodIdentity
+from exporter.worker import Worker
+from exporter.workloads.identity import index_pods, read_pod_logs
+from podresources.errors import KubeletError
+from podresources.pods import Pods
+
+PODS_API: Final = "the kubelet's Pods API"
+KUBERNETES_API: Final = "the Kubernetes API"
+
+
+class NoNamesError(Exception):
+    """No source of pod names answers; ``reason`` counts it."""
+
+    reason = "no_source"
+
+
+class PodNames:
+    """The ladder of pod names: the kubelet's Pods API, else the Kubernetes API with the listing of pod logs.
+
+    The Pods API may take ``patience`` seconds, so that there is time left for the others. ``watched`` tells
+    what the Kubernetes API has said, None where it is not asked or has not answered. ``objects_from`` names
+    the source of labels and annotations of the last reading, "" where there is none.
+    """
+
+    def __init__(
+        self,
+        socket: Path,
+        logs: Path,
+        patience: float,
+        watched: Callable[[], WatchedPods | None] = lambda: None,
+    ) -> None:
+        self.objects_from = ""
+        self._socket = socket
+        self._logs = logs
+        self._watched = watched
+        self._pods = Pods(socket, timeout=patience)
+        self._worker = Worker("pod-logs")
+
+    async def read(self) -> Mapping[str, PodIdentity]:
+        """Return the pods of this node by uid; raises NoNamesError when no source answers."""
+        objections = []
+        try:
+            if await self._worker.run(self._socket.exists):
+                pods = index_pods(await self._pods.read())
+                self.objects_from = PODS_API
+                return pods
+        except (KubeletError, OSError) as error:
+            objections.append(str(error))
+        logged: tuple[PodIdentity, ...] | None = None
+        try:
+            logged = await self._worker.run(lambda: read_pod_logs(self._logs))
+        except OSError as error:
+            objections.append(str(error))
+        watched = self._watched()
+        self.objects_from = "" if watched is None else KUBERNETES_API
+        if watched is not None:
+            return merged(watched, logged or ())
+        if logged is None:
+            raise NoNamesError("; ".join(objections))
+        return index_pods(logged)
+
+    def close(self) -> None:
+        """Let the thread end."""
+        self._worker.stop()
+
+
+def merged(watched: WatchedPods, logged: Iterable[PodIdentity]) -> Mapping[str, PodIdentity]:
+    """Add the pods of the logs that the API server has not told of yet.
+
+    Logs outlive their pod, so that of two pods with one name a live watch has the right one. Where it is
+    not, the kubelet knows better, and the pod's object is not known.
+    """
+    sources = (logged, watched.pods.values()) if watched.live else (watched.pods.values(), logged)
+    by_name = {(pod.namespace, pod.name): pod for source in sources for pod in source}
+    return index_pods(watched.pods.get(pod.uid, pod) for pod in by_name.values())

@@ -1,0 +1,167 @@
+"""What NVIDIA's DRA driver, and HAMi's that grew out of it, note of the claims that they have prepared.
+
+The file is the driver's own and not meant for others: two versions of it stand side by side, of which the
+newer counts, and its checksum is that of one very release of the driver, so that it is not verified.
+"""
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from exporter.model import FileProblem, SystemFiles
+from exporter.objects import quantity
+from exporter.sharing.files.reading import UnusableError, opened, problem
+from exporter.sharing.system import Roots
+
+# A claim takes a few kilobytes, and a node has a few hundred claims at most.
+MOST_BYTES = 4 << 20
+UUID = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z/-]{1,80}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """One device that a claim was given, ``share_id`` telling several shares of it apart.
+
+    ``uuid`` is "" until the device is prepared. ``memory`` in bytes and ``compute`` as a share of the GPU are
+    what the claim takes of a device that it shares, None where it states none. ``admin``: it has the device
+    to look at, beside those who hold it.
+    """
+
+    share_id: str = ""
+    uuid: str = ""
+    memory: int | None = None
+    compute: float | None = None
+    admin: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint(SystemFiles):
+    """All of a checkpoint, by the uid of the claim and the driver's name of the device."""
+
+    prepared: Mapping[tuple[str, str], tuple[Prepared, ...]] = field(default_factory=dict)
+
+    def find(self, claim_uid: str, device: str, share_id: str) -> Prepared | None:
+        """Return what is known of a device of a claim; older kubelets do not say which share is meant."""
+        found = self.prepared.get((claim_uid, device), ())
+        exact = [each for each in found if each.share_id == share_id]
+        if not exact and not share_id and len(found) == 1:
+            return found[0]
+        return exact[0] if exact else None
+
+
+def read_checkpoint(roots: Roots, driver: str) -> Checkpoint:
+    """Read the checkpoint of a driver; where there is none, nothing is known."""
+    path = roots.kubelet / "plugins" / driver / "checkpoint.json"
+    try:
+        return decode(_content(path), driver, path)
+    except (FileNotFoundError, NotADirectoryError):
+        return Checkpoint()
+    except (OSError, UnusableError) as error:
+        return Checkpoint(problems=(problem(path, error),))
+
+
+class _ShapeError(ValueError):
+    """A part of a checkpoint that is not what it should be."""
+
+
+def decode(content: bytes, driver: str, path: Path) -> Checkpoint:
+    """Say what a checkpoint says; raises UnusableError where it is none."""
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise UnusableError(f"is no JSON: {error}") from error
+    try:
+        claims = _record(_record(document, "v2") or _record(document, "v1"), "preparedClaims")
+    except _ShapeError as error:
+        raise UnusableError(f"is no checkpoint: {error}") from error
+    prepared: dict[tuple[str, str], tuple[Prepared, ...]] = {}
+    problems: list[FileProblem] = []
+    for uid, claim in claims.items():
+        try:
+            prepared |= {(uid, device): each for device, each in _claim(claim, driver).items()}
+        except _ShapeError as error:
+            problems.append(problem(f"{path}: {uid[:64]}", error))
+    return Checkpoint(prepared=prepared, problems=tuple(problems))
+
+
+def _content(path: Path) -> bytes:
+    with opened(path) as (size, pread):
+        if size > MOST_BYTES:
+            raise UnusableError(f"has {size} bytes, more than a checkpoint has")
+        return pread(size, 0)
+
+
+def _claim(claim: Any, driver: str) -> dict[str, tuple[Prepared, ...]]:
+    """Return the devices of one claim: what it was given, with the uuids of what has been prepared."""
+    given = {(device, share.share_id): share for device, share in _results(claim, driver)}
+    for device, share_id, uuid in _uuids(claim):
+        place = device, share_id
+        given[place] = replace(given.get(place, Prepared(share_id=share_id)), uuid=uuid)
+    devices: dict[str, list[Prepared]] = defaultdict(list)
+    for (device, _), share in given.items():
+        devices[device].append(share)
+    return {device: tuple(shares) for device, shares in devices.items()}
+
+
+def _results(claim: Any, driver: str) -> Iterator[tuple[str, Prepared]]:
+    """Yield what the scheduler gave to the claim of the devices of one driver."""
+    allocation = _record(_record(_record(claim, "status"), "allocation"), "devices")
+    for result in _list(allocation, "results"):
+        if _text(result, "driver") != driver:
+            continue
+        consumed = _record(result, "consumedCapacity")
+        cores = quantity(_text(consumed, "cores"))
+        yield (
+            _text(result, "device"),
+            Prepared(
+                share_id=_text(result, "shareID"),
+                memory=quantity(_text(consumed, "memory")) or None,
+                compute=cores / 100 if cores else None,
+                admin=result.get("adminAccess") is True,
+            ),
+        )
+
+
+def _uuids(claim: Any) -> Iterator[tuple[str, str, str]]:
+    """Yield device, share and uuid of what is prepared, in the words of any release."""
+    for group in _list(claim, "preparedDevices"):
+        for kinds in _list(group, "devices"):
+            for kind in kinds:
+                entry = _record(kinds, kind)
+                device = _record(entry, "device")
+                uuid = _text(_record(entry, "concrete"), "migUUID") or _text(_record(entry, "info"), "uuid")
+                if device and UUID.fullmatch(uuid):
+                    yield _text(device, "DeviceName"), _text(device, "ShareID"), uuid
+
+
+def _record(parent: Any, name: str) -> dict[str, Any]:
+    """Return a part that is a record; null and nothing are an empty one."""
+    found = _part(parent, name, {})
+    if not isinstance(found, dict):
+        raise _ShapeError(f"{name} is no record")
+    return found
+
+
+def _list(parent: Any, name: str) -> list[dict[str, Any]]:
+    found = _part(parent, name, [])
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise _ShapeError(f"{name} is no list of records")
+    return found
+
+
+def _text(parent: Any, name: str) -> str:
+    found = _part(parent, name, "")
+    if not isinstance(found, str):
+        raise _ShapeError(f"{name} is no text")
+    return found
+
+
+def _part(parent: Any, name: str, nothing: Any) -> Any:
+    if not isinstance(parent, dict):
+        raise _ShapeError(f"what should have {name} is no record")
+    found = parent.get(name)
+    return nothing if found is None else found

@@ -1,0 +1,215 @@
+"""What HAMi's library libvgpu notes of each container: the cache that its processes share.
+
+Besides the device plugin's caches by container there are those of HAMi's DRA driver, by claim.
+"""
+
+import re
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from exporter.model import ContainerFile, DeviceUse, FileProblem, SystemFiles
+from exporter.sharing.files.hami_layout import DEVICES, MAGIC, MAJOR, SLOTS, UUID_SIZE, Layout, layouts_of
+from exporter.sharing.files.reading import Pread, UnusableError, names, opened, problem
+from exporter.sharing.system import Roots
+
+MOST_CONTAINERS = 4096
+# Beside the cache a folder holds the library and its lock; a container may put more there.
+MOST_FILES = 64
+MOST_BYTES = 1 << 50
+# A writer is done within a microsecond, unless it was killed in the middle.
+TRIES = 4
+
+_VERSION = struct.Struct("<iII")
+_PROCESS = struct.Struct("<ii")
+_COUNT = struct.Struct("<Q")
+_SIGNED = struct.Struct("<i")
+_EACH = struct.Struct(f"<{DEVICES}Q")
+_UUID = re.compile(rb"(GPU|MIG)-[0-9A-Za-z/-]{1,80}")
+_FOLDER = re.compile(r"([^_]+)_(.+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What one cache says. ``problems`` are texts about parts of it."""
+
+    devices: tuple[DeviceUse, ...] = ()
+    pids: tuple[int, ...] | None = None
+    problems: tuple[str, ...] = ()
+
+
+def read_hami(roots: Roots) -> SystemFiles:
+    """Read the caches of all containers and claims; a folder that is not there has none."""
+    found = tuple(chain(_containers(roots.hami / "containers"), _claims(roots.hami / "claims")))
+    return SystemFiles(
+        containers=tuple(each for each in found if isinstance(each, ContainerFile)),
+        problems=tuple(each for each in found if isinstance(each, FileProblem)),
+    )
+
+
+def decode(pread: Pread, size: int) -> Content:
+    """Say what a cache of ``size`` bytes says; one that no process has begun to use has no devices.
+
+    Raises UnusableError where it has none of the known layouts, OSError where it cannot be read.
+    """
+    if size == 0:
+        return Content()
+    fitting = layouts_of(size)
+    if not fitting:
+        raise UnusableError(f"has {size} bytes, like no known layout")
+    magic, major, minor = _VERSION.unpack(pread(_VERSION.size, 0))
+    if magic == 0:
+        return Content()
+    if magic != MAGIC:
+        raise UnusableError(f"begins with {magic}, not with {MAGIC}")
+    layout = next((each for each in fitting if each.minor in (None, minor)), None)
+    if layout is None or (layout.minor is not None and major != MAJOR):
+        raise UnusableError(f"has version {major}.{minor}, which is not known")
+    return _Cache(pread, layout).content()
+
+
+class _Cache:
+    """A cache of a known layout."""
+
+    def __init__(self, pread: Pread, layout: Layout) -> None:
+        self._pread, self._layout = pread, layout
+        self._header = pread(layout.slots, 0)
+        self._count = min(_COUNT.unpack_from(self._header, layout.device_count)[0], DEVICES)
+        self._problems: list[str] = []
+
+    def content(self) -> Content:
+        """Put together what it says."""
+        slots = list(self._slots()) if self._count else []
+        live = [slot for slot in slots if slot is not None]
+        pids = [_PROCESS.unpack_from(slot)[1] for slot in live]
+        memory_limits = self._limits(self._layout.memory_limits)
+        compute_limits = self._limits(self._layout.compute_limits)
+        watched = any(0 < percent <= 100 for percent in self._values(self._layout.compute_limits))
+        devices = [
+            DeviceUse(
+                device=uuid,
+                memory_limit=self._bytes(memory_limits[place], f"the limit of {uuid}") or None,
+                compute_limit=compute_limits[place] / 100 if 0 < compute_limits[place] < 100 else None,
+                memory_used=self._memory(live, place, uuid) if len(live) == len(slots) else None,
+                compute_used=self._compute(live, place, uuid) if watched else None,
+            )
+            for place, uuid in self._uuids()
+        ]
+        known = len(live) == len(slots) and all(pid > 0 for pid in pids)
+        return Content(tuple(devices), tuple(pids) if known else None, tuple(self._problems))
+
+    def _slots(self) -> Iterator[bytes | None]:
+        """Yield the slots of live processes, None for one whose writer is never done."""
+        layout = self._layout
+        size = layout.slot_size
+        count = max(0, min(_SIGNED.unpack(self._pread(_SIGNED.size, layout.slot_count))[0], SLOTS))
+        block = self._pread(count * size, layout.slots)
+        for place in range(count):
+            slot = block[place * size : (place + 1) * size]
+            if _SIGNED.unpack_from(slot, layout.status)[0]:
+                yield self._settled(slot, layout.slots + place * size)
+
+    def _settled(self, slot: bytes, offset: int) -> bytes | None:
+        """Read a slot again that was being written."""
+        if self._layout.seqlock is None:
+            return slot
+        for _ in range(TRIES):
+            if _COUNT.unpack_from(slot, self._layout.seqlock)[0] % 2 == 0:
+                return slot
+            slot = self._pread(self._layout.slot_size, offset)
+        return None
+
+    def _uuids(self) -> Iterator[tuple[int, str]]:
+        """Yield the devices with their places; a place without a name is not in use yet."""
+        for place in range(self._count):
+            begin = self._layout.uuids + place * UUID_SIZE
+            uuid, _, _ = self._header[begin : begin + UUID_SIZE].partition(b"\0")
+            if uuid and not _UUID.fullmatch(uuid):
+                self._problems.append(f"names a device {uuid!r}")
+            elif uuid:
+                yield place, uuid.decode()
+
+    def _values(self, offset: int) -> Sequence[int]:
+        values: Sequence[int] = _EACH.unpack_from(self._header, offset)
+        return values[: self._count]
+
+    def _limits(self, offset: int) -> Sequence[int]:
+        """Return the limits by device, 0 where it cannot be said which is whose.
+
+        They stand in the order in which the devices were given, the names as the container sees them.
+        """
+        values = self._values(offset)
+        return values if len(set(values)) <= 1 else [0] * len(values)
+
+    def _memory(self, live: Sequence[bytes], place: int, uuid: str) -> int | None:
+        offset = self._layout.total + place * self._layout.used_size
+        return self._bytes(sum(_COUNT.unpack_from(slot, offset)[0] for slot in live), f"the use of {uuid}")
+
+    def _bytes(self, value: int, what: str) -> int | None:
+        if value <= MOST_BYTES:
+            return value
+        self._problems.append(f"{what} is more than any device has")
+        return None
+
+    def _compute(self, live: Sequence[bytes], place: int, uuid: str) -> float | None:
+        """Add up what processes use; that of one whose pid on the host is not known is never measured."""
+        layout = self._layout
+        if layout.sm is None:
+            return None
+        offset = layout.total + place * layout.used_size
+        if any(_PROCESS.unpack_from(slot)[1] <= 0 and any(slot[offset : offset + 8]) for slot in live):
+            return None
+        used: list[int] = [_COUNT.unpack_from(slot, layout.sm + place * layout.sm_size)[0] for slot in live]
+        if any(percent > 100 for percent in used):
+            self._problems.append(f"a process uses more than all of {uuid}")
+            return None
+        return sum(used) / 100
+
+
+def _containers(folder: Path) -> Iterator[ContainerFile | FileProblem]:
+    for name in _listed(folder, MOST_CONTAINERS):
+        if isinstance(name, FileProblem):
+            yield name
+        elif owner := _FOLDER.fullmatch(name):
+            yield from _in_folder(f"{folder}/{name}", pod_uid=owner[1], container=owner[2])
+
+
+def _claims(folder: Path) -> Iterator[ContainerFile | FileProblem]:
+    for name in _listed(folder, MOST_CONTAINERS):
+        if isinstance(name, FileProblem):
+            yield name
+        else:
+            yield from _in_folder(f"{folder}/{name}", claim_uid=name)
+
+
+def _listed(folder: Path | str, most: int) -> Sequence[str | FileProblem]:
+    try:
+        return names(folder, most)
+    except OSError as error:
+        return [problem(folder, error)]
+
+
+def _in_folder(folder: str, **owner: str) -> Iterator[ContainerFile | FileProblem]:
+    """Read the one cache of a folder, if there is one."""
+    listed = _listed(folder, MOST_FILES)
+    caches = [name for name in listed if isinstance(name, str) and name.endswith(".cache")]
+    yield from (each for each in listed if isinstance(each, FileProblem))
+    if len(caches) > 1:
+        yield problem(folder, f"holds {len(caches)} caches, of which one is expected")
+    elif caches:
+        yield from _of_cache(f"{folder}/{caches[0]}", owner)
+
+
+def _of_cache(path: str, owner: dict[str, str]) -> Iterator[ContainerFile | FileProblem]:
+    try:
+        with opened(path) as (size, pread):
+            content = decode(pread, size)
+    except FileNotFoundError:
+        return
+    except (OSError, UnusableError) as error:
+        yield problem(path, error)
+        return
+    yield from (problem(path, text) for text in content.problems)
+    yield ContainerFile(devices=content.devices, pids=content.pids, **owner)

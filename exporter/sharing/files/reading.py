@@ -1,0 +1,64 @@
+"""Reading files that other programs write, and that the containers they are about may write as well.
+
+Nothing is mapped into memory, where a file that is cut short would end this program; nothing is read
+without a bound, followed out of its folder, or waited for.
+"""
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+
+from exporter.model import FileProblem
+
+Pread = Callable[[int, int], bytes]
+"""Reads so many bytes from an offset on; raises UnusableError where the file has fewer."""
+
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+class UnusableError(Exception):
+    """A file that cannot be used; the text says why."""
+
+
+def problem(about: str | Path, text: object) -> FileProblem:
+    """State what is wrong with a file, whose name may be any bytes."""
+    return FileProblem(reason="file", about=_printable(about), text=_printable(text))
+
+
+def names(folder: str | Path, most: int) -> list[str]:
+    """List the names in a folder in their order, ``most`` at the most; none where there is no such folder.
+
+    Raises OSError where it cannot be read.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entry.name for entry in islice(entries, most))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _printable(text: object) -> str:
+    return str(text).encode(errors="backslashreplace").decode()
+
+
+@contextmanager
+def opened(path: str | Path) -> Iterator[tuple[int, Pread]]:
+    """Open a regular file, and give its size in bytes with what reads it; raises OSError, UnusableError."""
+    descriptor = os.open(path, _FLAGS)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise UnusableError("is no regular file")
+
+        def pread(length: int, offset: int) -> bytes:
+            found = os.pread(descriptor, length, offset)
+            if len(found) < length:
+                raise UnusableError("was cut short while it was read")
+            return found
+
+        yield status.st_size, pread
+    finally:
+        os.close(descriptor)

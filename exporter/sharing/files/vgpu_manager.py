@@ -1,0 +1,90 @@
+"""The files in which vgpu-manager's plugin writes the limits of each container: ``<uid>_<name>/config``.
+
+A file is 8192 bytes: a head of 512, then 16 devices of 128, by their numbers on the node. A device begins
+with a counter that is odd while it is written. Numbers are little-endian.
+"""
+
+import re
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+from exporter.model import ContainerFile, DeviceUse, FileProblem, SystemFiles
+from exporter.sharing.files.reading import UnusableError, names, opened, problem
+from exporter.sharing.system import Roots
+
+NAME = "config/vgpu.config"
+MAGIC, LAYOUT, SIZE = 0x56474346, 1, 8192
+MOST_CONTAINERS = 4096
+MOST_BYTES = 1 << 50
+DEVICES_BEGIN, DEVICES, DEVICE_SIZE = 512, 16, 128
+REGION = DEVICES_BEGIN + DEVICES * DEVICE_SIZE
+TRIES = 4
+
+_HEAD = struct.Struct("<IIII")
+# The counter, the name, the limit of memory and what of it is real, then percent and switches.
+_DEVICE = struct.Struct("<II48sQQ7i28x")
+_UUID = re.compile(rb"(GPU|MIG)-[0-9A-Za-z/-]{1,42}")
+
+
+def read_vgpu_manager(roots: Roots) -> SystemFiles:
+    """Read the files of all containers; a folder that is not there has none."""
+    try:
+        found = list(_containers(str(roots.vgpu_manager)))
+    except OSError as error:
+        return SystemFiles(problems=(problem(roots.vgpu_manager, error),))
+    return SystemFiles(
+        containers=tuple(each for each in found if isinstance(each, ContainerFile)),
+        problems=tuple(each for each in found if isinstance(each, FileProblem)),
+    )
+
+
+def _containers(folder: str) -> Iterator[ContainerFile | FileProblem]:
+    for name in names(folder, MOST_CONTAINERS):
+        pod, _, container = name.partition("_")
+        if pod and container:
+            yield from _of_container(f"{folder}/{name}/{NAME}", pod, container)
+
+
+def _of_container(path: str, pod: str, container: str) -> Iterator[ContainerFile | FileProblem]:
+    try:
+        devices = tuple(_devices(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except (OSError, UnusableError) as error:
+        yield problem(path, error)
+        return
+    yield ContainerFile(pod_uid=pod, container=container, devices=devices)
+
+
+def _devices(path: str) -> Iterator[DeviceUse]:
+    with opened(path) as (size, pread):
+        if size != SIZE:
+            raise UnusableError(f"has {size} bytes, not {SIZE}")
+        magic, layout, region, count = _HEAD.unpack(pread(_HEAD.size, 0))
+        if (magic, layout, region, count) != (MAGIC, LAYOUT, REGION, DEVICES):
+            raise UnusableError(
+                f"has layout {layout} for {count} devices under {magic:#x}, which is not known"
+            )
+        for place in range(DEVICES):
+            for _ in range(TRIES):
+                device = _DEVICE.unpack(pread(DEVICE_SIZE, DEVICES_BEGIN + place * DEVICE_SIZE))
+                if device[0] % 2 == 0:
+                    break
+            else:
+                raise UnusableError("is being written")
+            if device[-1]:
+                yield _device(device)
+
+
+def _device(device: tuple[Any, ...]) -> DeviceUse:
+    _, _, name, memory, _, percent, _, limited, _, _, _, _ = device
+    uuid = name.partition(b"\0")[0]
+    if not _UUID.fullmatch(uuid) or memory > MOST_BYTES:
+        raise UnusableError(f"has a device {uuid!r} of {memory} bytes")
+    whole = percent >= 100
+    return DeviceUse(
+        device=uuid.decode(),
+        memory_limit=memory or None,
+        compute_limit=1.0 if whole else percent / 100 if limited and percent > 0 else None,
+    )

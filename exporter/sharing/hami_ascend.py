@@ -1,0 +1,126 @@
+"""HAMi on Huawei's Ascend NPUs: divided by the driver after templates, or by a library in the container.
+
+The key of the annotation has the name of the chip, and so has the resource. Another annotation, under the
+name of the resource, says which template each device was divided after. Its name begins with the number of
+AI cores (``vir05_1c_16g``: 5); how many an NPU has is told by the node's annotation. Where the library limits
+(``huawei.com/vnpu-mode: hami-core``), cores are percent, and it notes what each container uses.
+"""
+
+import json
+import re
+from typing import Any, ClassVar
+
+from exporter.model import ContainerRef, DeviceSharing, Meter, SliceCount
+from exporter.sharing.files.hami_vnpu import read_vnpu
+from exporter.sharing.hami_node import Registered
+from exporter.sharing.hami_vendor import HamiVendor, Kind, Told
+from exporter.sharing.inventory import Device
+from exporter.sharing.system import Claim, Read, foreign
+from exporter.sharing.view import View
+
+MODE = "huawei.com/vnpu-mode"
+SOFT = "hami-core"
+LONGEST = 64 * 1024
+METER = "hami-vnpu"
+TEMPLATE = re.compile(r"vir([0-9]{1,3})(?:_.*)?")
+# Huawei's own plugin has ids like Ascend910-3.
+ID = re.compile(r"(?!Ascend)(.{8,128})-[0-9]{1,4}")
+
+
+class HamiAscend(HamiVendor):
+    """Huawei's NPUs."""
+
+    name = "hami-ascend"
+    maker = "huawei"
+    blind_without_pods = "which containers have which part of which NPU"
+    kinds = (Kind(re.compile(r"hami\.io/Ascend[^/]+-devices-allocated")),)
+    resources = re.compile(r"huawei\.com/Ascend.+")
+    counting = re.compile(r"huawei\.com/Ascend(?!.*-(?:memory|core)$).+")
+    own = counting
+    registers = re.compile(r"hami\.io/node-register-Ascend[^/]+")
+    read: ClassVar[Read | None] = staticmethod(read_vnpu)
+
+    def __init__(self, view: View) -> None:
+        super().__init__(view)
+        self._soft: set[str] = set()
+        offered = view.allocations.offered or ()
+        known = {ID.fullmatch(each.device_id) for each in offered if self.owns(each.resource, each.device_id)}
+        uuids = sorted({each[1] for each in known if each is not None})
+        # Where nobody tells their indexes, their order stands for them.
+        self.registered = {uuid: Registered(place, None) for place, uuid in enumerate(uuids)} | dict(
+            self.registered
+        )
+
+    def owns(self, resource: str, device_id: str) -> bool:
+        """Whether an id is a slice of an NPU as HAMi names them."""
+        return super().owns(resource, device_id) and ID.fullmatch(device_id) is not None
+
+    def claim(self, resource: str, device_id: str) -> Claim | None:
+        """Find the NPU that a slice is offered with; the scheduler may have chosen another for its holder."""
+        if not self.owns(resource, device_id):
+            return None
+        found = ID.fullmatch(device_id)
+        uuid = found[1] if found is not None else ""
+        listed = self.registered.get(uuid)
+        index = listed.number if listed is not None else 0
+        device = foreign(self.maker, uuid, resource.partition("/")[2], index)
+        return Claim(device, replica=True, nominal=True)
+
+    def sharing(
+        self, device: Device, slices: tuple[SliceCount, ...], replicated: bool, offered_known: bool
+    ) -> DeviceSharing:
+        """Tell the library from the driver, which divides NPUs for good."""
+        isolation = "soft" if device.key.uuid in self._soft else "hard"
+        told = super().sharing(device, slices, replicated, offered_known)
+        return DeviceSharing(sharing=told.sharing, isolation=isolation, slices=told.slices)
+
+    def compute(self, holder: ContainerRef, told: Told) -> float | None:
+        """Return the percent of a limit, or the AI cores of a template of those that the NPU has."""
+        if self._is_soft(holder):
+            self._soft.add(told.device.uuid)
+            return told.device.cores / told.kind.full or None
+        template = self._templates(holder, told).get(told.device.uuid)
+        if template is None:
+            return None
+        listed, cores = self.registered.get(told.device.uuid), TEMPLATE.fullmatch(template)
+        if not template:
+            return 1.0
+        known = cores is not None and listed is not None and listed.cores is not None
+        return int(cores[1]) / listed.cores if known and cores and listed and listed.cores else None
+
+    def exclusive(self, told: Told, holder: ContainerRef) -> bool:
+        """Whether the NPU was given whole: it has no template."""
+        return not self._is_soft(holder) and self._templates(holder, told).get(told.device.uuid) == ""
+
+    def meter(self, holder: ContainerRef, count: int) -> Meter | None:
+        """Return what the library noted; of several NPUs it does not say which is which."""
+        file = self.view.file(self.name, holder) if count == 1 and self._is_soft(holder) else None
+        if file is None or not file.devices:
+            return None
+        return Meter(source=METER, memory=file.devices[0].memory_used, memory_only=True)
+
+    def _is_soft(self, holder: ContainerRef) -> bool:
+        details = self.view.details(holder)
+        return details is not None and details.annotations.get(MODE) == SOFT
+
+    def _templates(self, holder: ContainerRef, told: Told) -> dict[str, str]:
+        """Return the templates of a pod's NPUs by uuid, "" for a whole one."""
+        details = self.view.details(holder)
+        key = told.key.removeprefix("hami.io/").removesuffix("-devices-allocated")
+        text = details.annotations.get(f"huawei.com/{key}") if details is not None else None
+        if text is None:
+            return {}
+        listed = _json(text)
+        if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
+            about = f"{holder.namespace}/{holder.pod}: huawei.com/{key}"
+            self.view.object_to(self.name, "annotation", about, f"{text[:60]!r} is no list of NPUs")
+            return {}
+        pairs = ((each.get("UUID"), each.get("temp", "")) for each in listed)
+        return {uuid: name for uuid, name in pairs if isinstance(uuid, str) and isinstance(name, str)}
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text) if len(text) <= LONGEST else None
+    except (ValueError, RecursionError):
+        return None

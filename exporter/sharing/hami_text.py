@@ -1,0 +1,151 @@
+"""The annotations in which HAMi, its ancestor and Volcano write down what a pod was given.
+
+A device is ``UUID,type,MiB,percent`` and ends in ``:``; the devices of a container stand together, and
+containers are told apart by ``;``. HAMi writes a ``;`` after every container, its ancestor and Volcano only
+between two. Which containers have a segment changed from release to release.
+
+What is inside a GPU (a template of MIG and a slot of it, or a group and a place in it) was once written
+behind its UUID: ``GPU-...[7-9]``.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from exporter.model import ContainerSpec
+
+# Kubernetes refuses pods with more than this in all their annotations.
+LONGEST = 256 * 1024
+MOST = (1 << 31) - 1
+DEVICE = re.compile(
+    r"(?P<uuid>[^,\[\]]*)(?:\[(?P<template>[^\[\]]*)\])?,(?P<type>[^,]*),(?P<memory>[0-9]{1,10}),(?P<cores>[0-9]{1,10})(?:,.*)?",
+    re.DOTALL,
+)
+PLACEHOLDER = ",,0,0"
+
+
+class HamiDevice(NamedTuple):
+    """A part of a device: ``memory`` is in MiB, ``cores`` in percent; 0 is no limit.
+
+    ``template`` is what stands in brackets behind the UUID, "" where nothing does.
+    """
+
+    uuid: str
+    type: str
+    memory: int
+    cores: int
+    template: str = ""
+
+
+class MigAllocation(NamedTuple):
+    """A MIG device that the scheduler chose for a container, and what the plugin then made of it.
+
+    ``container`` counts init containers first. ``mig_uuid`` is "", and ``gi`` and ``ci`` are None, until the
+    device is made.
+    """
+
+    container: int
+    device: int
+    gpu: str
+    profile: str
+    mig_uuid: str = ""
+    gi: int | None = None
+    ci: int | None = None
+
+
+Segments = tuple[tuple[HamiDevice, ...], ...]
+
+
+def parse_allocation(text: str, *, lenient: bool = False) -> Segments:
+    """Return the devices of each segment; raise ValueError with what is wrong with the first bad one.
+
+    ``lenient``, as Volcano reads: a bad device is left out, and costs nothing else.
+    """
+    if len(text) > LONGEST:
+        message = f"{len(text)} characters are more than an annotation can have"
+        raise ValueError(message)
+    pieces = text.removesuffix(";").split(";")
+    return tuple(tuple(_devices(piece, lenient)) for piece in pieces)
+
+
+def by_container(
+    segments: Segments, containers: Sequence[ContainerSpec], asks: Callable[[ContainerSpec], bool]
+) -> dict[str, tuple[HamiDevice, ...]]:
+    """Return the devices of each container that has some; ``containers`` stand init first.
+
+    Where there are as many segments as containers (with init or without), they stand in the same order. Older
+    releases left out some of the containers that have nothing: then what is not empty belongs, in order, to
+    the containers that ask.
+    """
+    main = [each for each in containers if not each.init]
+    if len(segments) in {len(containers), len(main)}:
+        meant = containers if len(segments) == len(containers) else main
+        given: Sequence[tuple[HamiDevice, ...]] = segments
+    else:
+        meant = [each for each in main if asks(each)]
+        given = [devices for devices in segments if devices]
+    return {each.name: devices for each, devices in zip(meant, given, strict=False) if devices}
+
+
+def parse_mig_allocations(text: str) -> tuple[MigAllocation, ...]:
+    """Return the MIG devices of a pod; raise ValueError with what is wrong."""
+    try:
+        listed = json.loads(text) if len(text) <= LONGEST else None
+    except (ValueError, RecursionError) as error:
+        message = f"not JSON: {type(error).__name__}"
+        raise ValueError(message) from error
+    if not isinstance(listed, list):
+        message = "not a list of allocations"
+        raise ValueError(message)  # noqa: TRY004 - one kind of error for all that is wrong with a text
+    found = tuple(_mig_allocation(each) for each in listed)
+    if len({(each.container, each.device) for each in found}) < len(found):
+        message = "two allocations have the same place"
+        raise ValueError(message)
+    return found
+
+
+def _devices(piece: str, lenient: bool) -> Iterator[HamiDevice]:
+    for text in piece.split(":"):
+        if not text or text == PLACEHOLDER:
+            continue
+        found = DEVICE.fullmatch(text)
+        if found is not None and found["uuid"] and max(int(found["memory"]), int(found["cores"])) <= MOST:
+            memory, cores = int(found["memory"]), int(found["cores"])
+            yield HamiDevice(found["uuid"], found["type"], memory, cores, found["template"] or "")
+        elif not lenient:
+            message = f"{text[:100]!r} is not UUID,type,MiB,percent"
+            raise ValueError(message)
+
+
+def _mig_allocation(item: Any) -> MigAllocation:
+    if not isinstance(item, dict):
+        message = f"{str(item)[:100]!r} is not an allocation"
+        raise ValueError(message)  # noqa: TRY004 - as above
+    place = _number(item, "containerIndex"), _number(item, "deviceIndex")
+    gi, ci = _number(item, "gpuInstanceID"), _number(item, "computeInstanceID")
+    made = (_text(item, "migUUID") or None, gi, ci)
+    gpu, profile = _text(item, "gpuUUID"), _text(item, "profile")
+    if None in place or not gpu or not profile:
+        message = f"an allocation of {gpu or 'no GPU'} is incomplete"
+        raise ValueError(message)
+    if len({part is None for part in made}) > 1:
+        message = f"an allocation of {gpu} names its MIG device only in part"
+        raise ValueError(message)
+    return MigAllocation(place[0] or 0, place[1] or 0, gpu, profile, made[0] or "", gi, ci)
+
+
+def _number(item: dict[str, Any], name: str) -> int | None:
+    found = item.get(name)
+    if found is not None and not (type(found) is int and 0 <= found <= MOST):
+        message = f"{name} is not a number: {str(found)[:40]!r}"
+        raise ValueError(message)
+    return found
+
+
+def _text(item: dict[str, Any], name: str) -> str:
+    found = item.get(name, "")
+    if not isinstance(found, str):
+        message = f"{name} is not a text: {str(found)[:40]!r}"
+        raise ValueError(message)  # noqa: TRY004 - as above
+    return found

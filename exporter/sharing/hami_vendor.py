@@ -1,0 +1,201 @@
+"""What HAMi's devices of other vendors have in common.
+
+The scheduler writes what each container has into an annotation of its own for every kind of device, in the
+form that it has for NVIDIA's. The kubelet's ids say that a container has devices, not which: those in the
+annotation count. Hardly any of these devices is read by a driver of ours.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import ClassVar, NamedTuple
+
+from exporter.model import ContainerRef, ContainerSpec, DeviceSharing, Meter, PodDetails, SliceCount
+from exporter.sharing.hami_node import Registered, registered
+from exporter.sharing.hami_text import HamiDevice, by_container, parse_allocation
+from exporter.sharing.inventory import Device
+from exporter.sharing.system import Claim, Grant, Granted, System, foreign
+from exporter.sharing.view import View
+from exporter.sums import total
+
+MEBIBYTE = 1 << 20
+NEVER = re.compile(r"(?!)")
+NAME = re.compile(r"[!-~]{1,128}")
+NUMBERED = re.compile(r".+-([0-9]{1,3})")
+
+
+class Kind(NamedTuple):
+    """A kind of device by the key of its annotation. ``full`` is how many cores make a whole device.
+
+    ``whole``: its devices are given out whole, and the amounts that stand there mean nothing.
+    """
+
+    key: re.Pattern[str]
+    full: int = 100
+    whole: bool = False
+
+
+class Told(NamedTuple):
+    """What annotations say that a container has of one device."""
+
+    kind: Kind
+    key: str
+    device: HamiDevice
+
+
+Parts = Mapping[str, tuple[Told, ...]]
+"""What annotations say, by container."""
+
+
+class HamiVendor(System):
+    """A vendor's devices under HAMi. ``maker`` is how its devices are told, ``kinds`` are those it has.
+
+    ``resources`` are all its resources, those that count devices match ``counting``. ``own`` are resources
+    that only HAMi has. ``registers`` are the annotations of nodes that list devices.
+    """
+
+    isolation = ""
+    maker: ClassVar[str] = ""
+    kinds: ClassVar[tuple[Kind, ...]] = ()
+    resources: ClassVar[re.Pattern[str]] = NEVER
+    counting: ClassVar[re.Pattern[str]] = NEVER
+    own: ClassVar[re.Pattern[str]] = NEVER
+    registers: ClassVar[re.Pattern[str]] = NEVER
+
+    def __init__(self, view: View) -> None:
+        super().__init__(view)
+        self._read: dict[str, Parts | None] = {}
+        self.registered: Mapping[str, Registered] = registered(view.facts.node, self.registers)
+
+    def owns(self, resource: str, _device_id: str) -> bool:
+        """Whether only HAMi has this resource."""
+        return self.own.fullmatch(resource) is not None
+
+    def claim(self, resource: str, device_id: str) -> Claim | None:
+        """Say of an id that it is HAMi's; of which device, it does not say."""
+        return Claim() if self.owns(resource, device_id) else None
+
+    def grants(self) -> Granted:
+        """Tell what containers have by the annotations of their pods."""
+        grants: list[Grant] = []
+        settled: set[tuple[ContainerRef, str]] = set()
+        for holder, held in self.view.held.items():
+            mine = {resource: ids for resource, ids in held.items() if self.resources.fullmatch(resource)}
+            details = self.view.details(holder) if mine else None
+            found = list(self._of_holder(holder, details, mine)) if details is not None else []
+            grants += _joined(found)
+            if found:
+                settled |= {(holder, resource) for resource in mine}
+        return Granted(grants=tuple(grants), settled=frozenset(settled))
+
+    def sharing(
+        self, _device: Device, slices: tuple[SliceCount, ...], _replicated: bool, _offered_known: bool
+    ) -> DeviceSharing:
+        """Tell the system; what keeps holders apart is the vendor's, and not known of most."""
+        return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=slices)
+
+    def device(self, told: Told, _ids: frozenset[str]) -> Device | None:
+        """Make the device of an annotation, None for what can be none of this vendor."""
+        uuid = told.device.uuid
+        if self.view.inventory.by_uuid(uuid) is not None or not NAME.fullmatch(uuid):
+            return None
+        number = NUMBERED.fullmatch(uuid)
+        listed = self.registered.get(uuid)
+        index = listed.number if listed is not None else int(number[1]) if number is not None else 0
+        return foreign(self.maker, uuid, told.device.type, index)
+
+    def memory(self, told: Told) -> int | None:
+        """Return the limit in bytes; 0 is none."""
+        return None if told.kind.whole else told.device.memory * MEBIBYTE or None
+
+    def compute(self, _holder: ContainerRef, told: Told) -> float | None:
+        """Return the share of the whole device; 0 is no limit."""
+        return 1.0 if told.kind.whole else told.device.cores / told.kind.full or None
+
+    def meter(self, _holder: ContainerRef, _count: int) -> Meter | None:
+        """Return what the system itself measured of a container with so many devices."""
+        return None
+
+    def exclusive(self, told: Told, _holder: ContainerRef) -> bool:
+        """Whether nobody else can have a part of the device."""
+        return told.kind.whole
+
+    def _of_holder(
+        self, holder: ContainerRef, details: PodDetails, mine: Mapping[str, frozenset[str]]
+    ) -> Iterator[Grant]:
+        """Yield what a container has; what cannot be read is held all the same, of unknown devices."""
+        resource = min(mine, key=lambda name: (not self.counting.fullmatch(name), name))
+        told = self._told(holder, details)
+        parts = told.get(holder.container, ()) if told is not None else ()
+        ids = mine[resource]
+        most = max(map(len, mine.values()))
+        if told is None or len(parts) > most:
+            if told is not None:
+                about = f"{holder.namespace}/{holder.pod}/{holder.container}: {parts[0].key}"
+                text = f"{len(parts)} devices for {most} {resource}"
+                self.view.object_to(self.name, "annotation", about, text)
+            yield Grant(holder=holder, resource=resource, device=None, slices=len(ids))
+            return
+        for part in parts:
+            yield Grant(
+                holder=holder,
+                resource=resource,
+                device=self._found(holder, part, ids),
+                memory_entitled=self.memory(part),
+                compute_entitled=self.compute(holder, part),
+                meter=self.meter(holder, len(parts)),
+                exclusive=self.exclusive(part, holder),
+            )
+
+    def _found(self, holder: ContainerRef, told: Told, ids: frozenset[str]) -> Device | None:
+        device = self.device(told, ids)
+        if device is None:
+            about = f"{holder.namespace}/{holder.pod}/{holder.container}: {told.key}"
+            text = f"{told.device.uuid[:60]!r} is no {self.maker} device of this node"
+            self.view.object_to(self.name, "annotation", about, text)
+        return device
+
+    def _told(self, holder: ContainerRef, details: PodDetails) -> Parts | None:
+        """Return what a pod's annotations say by container, None where one of them cannot be read."""
+        name = f"{holder.namespace}/{holder.pod}"
+        if name not in self._read:
+            self._read[name] = self._parse(holder, details)
+        return self._read[name]
+
+    def _parse(self, holder: ContainerRef, details: PodDetails) -> Parts | None:
+        found: dict[str, tuple[Told, ...]] = {}
+        for key, kind in self._keys(details):
+            try:
+                segments = parse_allocation(details.annotations[key])
+            except ValueError as error:
+                about = f"{holder.namespace}/{holder.pod}: {key}"
+                self.view.object_to(self.name, "annotation", about, str(error))
+                return None
+            given = by_container(segments, details.containers, lambda spec: self._asks(holder, spec))
+            for name, devices in given.items():
+                found[name] = (*found.get(name, ()), *(Told(kind, key, device) for device in devices))
+        return found
+
+    def _keys(self, details: PodDetails) -> Iterator[tuple[str, Kind]]:
+        for key in sorted(details.annotations):
+            for kind in self.kinds:
+                if kind.key.fullmatch(key):
+                    yield key, kind
+
+    def _asks(self, holder: ContainerRef, spec: ContainerSpec) -> bool:
+        own = ContainerRef(holder.namespace, holder.pod, spec.name)
+        return any(map(self.resources.fullmatch, (*spec.limits, *self.view.held.get(own, ()))))
+
+
+def _joined(grants: Iterable[Grant]) -> Iterator[Grant]:
+    """Put together what a container has of the same device, or of devices that are not here."""
+    joined: dict[object, list[Grant]] = {}
+    for grant in grants:
+        joined.setdefault(grant.device.key if grant.device is not None else None, []).append(grant)
+    for same in joined.values():
+        yield replace(
+            same[0],
+            slices=sum(grant.slices for grant in same),
+            memory_entitled=total([grant.memory_entitled for grant in same]),
+            compute_entitled=total([grant.compute_entitled for grant in same]),
+        )

@@ -1,0 +1,124 @@
+"""Koordinator: parts of GPUs that its scheduler writes into the annotations of pods.
+
+The kubelet knows nothing of them. The scheduler only counts; what keeps the holders of a GPU apart is HAMi's
+library, libvgpu, in the pods with a label that asks for it. Where several containers of a pod ask for GPUs
+and it is not told which has what, the pod as a whole has them.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+from exporter.model import (
+    ContainerRef,
+    DeviceSharing,
+    Meter,
+    PodDetails,
+    PodIdentity,
+    SliceCount,
+)
+from exporter.sharing.inventory import Device
+from exporter.sharing.koordinator_text import ALL, WHOLE, Amount, Given, asking, parse_allocated, split
+from exporter.sharing.system import Grant, Granted, System
+
+RESOURCE = "koordinator.sh/gpu"
+ALLOCATED = "scheduling.koordinator.sh/device-allocated"
+PROVIDER, HAMI_CORE = "koordinator.sh/gpu-isolation-provider", "HAMi-core"
+VENDOR = "node.koordinator.sh/gpu-vendor"
+CACHE = "hami"
+# How much of a name libvgpu keeps of a device.
+NAME_LENGTH = 40
+
+
+class Koordinator(System):
+    """The pods that nothing keeps apart. ``libvgpu``: whether a class is about those that it does."""
+
+    name = "koordinator"
+    isolation = "none"
+    blind_without_pods = "which containers have GPUs by Koordinator"
+    libvgpu: ClassVar[bool] = False
+
+    def grants(self) -> Granted:
+        """Give each pod what its annotation says, in the place of all that the kubelet may tell of it."""
+        grants: list[Grant] = []
+        settled: set[tuple[ContainerRef, str]] = set()
+        for pod in self.view.pods:
+            details = pod.details
+            if details is None or self.libvgpu != (details.labels.get(PROVIDER) == HAMI_CORE):
+                continue
+            given = self._given(pod, details)
+            grants += self._of_pod(pod, details, given)
+            names = (each.name for each in details.containers if given)
+            settled |= {(ContainerRef(pod.namespace, pod.name, name), WHOLE) for name in names}
+        return Granted(grants=tuple(grants), settled=frozenset(settled))
+
+    def sharing(
+        self, _device: Device, slices: tuple[SliceCount, ...], _replicated: bool, _offered_known: bool
+    ) -> DeviceSharing:
+        """Tell the system; into how many parts it will cut a GPU, nobody has said."""
+        uncounted = tuple(each._replace(offered=None) for each in slices)
+        return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=uncounted)
+
+    def blind(self) -> bool:
+        """Whether the node's labels say that Koordinator is at work, and no pod's annotations are known."""
+        node = self.view.facts.node
+        return not self.view.details_known and node is not None and VENDOR in node.labels
+
+    def _given(self, pod: PodIdentity, details: PodDetails) -> tuple[Given, ...]:
+        text = details.annotations.get(ALLOCATED, "")
+        try:
+            return parse_allocated(text) if text else ()
+        except ValueError as error:
+            about = f"{pod.namespace}/{pod.name}: {ALLOCATED}"
+            self.view.object_to(self.name, "annotation", about, str(error))
+            return ()
+
+    def _of_pod(self, pod: PodIdentity, details: PodDetails, given: Sequence[Given]) -> Iterator[Grant]:
+        containers = asking(details.containers) or details.containers
+        parts = split(given[0].amount, containers) if len(given) == 1 < len(containers) else None
+        for each in given:
+            device = self._device(each)
+            if parts is None:
+                name = containers[0].name if len(containers) == 1 else ""
+                yield self._grant(ContainerRef(pod.namespace, pod.name, name), device, each.amount)
+                continue
+            for container, amount in zip(containers, parts, strict=True):
+                holder = ContainerRef(pod.namespace, pod.name, container.name)
+                yield self._grant(holder, device, amount)
+
+    def _grant(self, holder: ContainerRef, device: Device | None, amount: Amount) -> Grant:
+        memory = amount.memory
+        if memory is None and amount.ratio is not None and device is not None and device.gpu.memory:
+            memory = device.gpu.memory.total * amount.ratio // ALL
+        return Grant(
+            holder=holder,
+            resource=RESOURCE,
+            device=device,
+            memory_entitled=memory,
+            compute_entitled=None if amount.cores is None else amount.cores / ALL,
+            meter=self._meter(holder, device),
+            exclusive=(amount.cores, amount.ratio) == (ALL, ALL),
+        )
+
+    def _device(self, given: Given) -> Device | None:
+        if given.uuid:
+            return self.view.inventory.by_uuid(given.uuid)
+        node = self.view.facts.node
+        vendor = node.labels.get(VENDOR, "nvidia") if node is not None else "nvidia"
+        # What Koordinator calls the minor of an NPU is no minor of ours.
+        return self.view.inventory.by_minor(given.minor) if vendor == "nvidia" else None
+
+    def _meter(self, holder: ContainerRef, device: Device | None) -> Meter | None:
+        """Return what libvgpu counted, where it is in the container."""
+        file = self.view.file(CACHE, holder) if self.libvgpu else None
+        if file is None or device is None:
+            return None
+        name = device.key.uuid[:NAME_LENGTH]
+        uses = [use for use in file.devices if use.device[:NAME_LENGTH] == name]
+        return Meter(source=CACHE, memory=uses[0].memory_used, compute=uses[0].compute_used) if uses else None
+
+
+class KoordinatorHamiCore(Koordinator):
+    """The pods whose limits HAMi's library enforces."""
+
+    isolation = "soft"
+    libvgpu = True

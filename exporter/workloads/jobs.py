@@ -1,0 +1,84 @@
+"""Which jobs a batch system such as Slurm runs on which GPU, as its scripts write it for dcgm-exporter.
+
+A file is named after the index of a GPU (``0``), or after that and a GPU instance of MIG (``2.1``), and has
+the id of one job on each line. Files come and go with the jobs; all other names are somebody else's.
+"""
+
+import os
+import re
+import stat
+from itertools import islice
+from pathlib import Path
+
+from exporter.model import FileProblem, JobFiles
+
+DEVICE = re.compile(r"(0|[1-9][0-9]{0,3})(?:\.(0|[1-9][0-9]{0,3}))?")
+MOST_NAMES = 4096
+MOST_BYTES = 65536
+MOST_JOBS = 100
+LONGEST_ID = 256
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+class JobFilesError(Exception):
+    """The directory cannot be listed; the text says which and why."""
+
+    reason = "directory"
+
+
+class _UnusableError(Exception):
+    """A file that cannot be used; the text says why."""
+
+
+def read_jobs(directory: Path) -> JobFiles:
+    """Read the files of a directory; blocks.
+
+    Raises JobFilesError when it cannot be listed. A file that cannot be used costs only itself, and one that
+    goes while it is read costs nothing.
+    """
+    try:
+        with os.scandir(directory) as entries:
+            names = sorted(entry.name for entry in islice(entries, MOST_NAMES))
+    except OSError as error:
+        remedy = "mount it, or correct --job-mapping-dir"
+        raise JobFilesError(f"cannot list {directory}: {error.strerror}; {remedy}") from error
+    jobs: dict[tuple[int, int | None], tuple[str, ...]] = {}
+    problems: list[FileProblem] = []
+    for name in names:
+        if (match := DEVICE.fullmatch(name)) is None:
+            continue
+        gpu, instance = match.groups()
+        try:
+            jobs[int(gpu), None if instance is None else int(instance)] = _jobs(directory / name)
+        except FileNotFoundError:
+            continue
+        except (OSError, _UnusableError) as error:
+            text = error.strerror if isinstance(error, OSError) else str(error)
+            problems.append(
+                FileProblem(reason="file", about=str(directory / name), text=text or "unreadable")
+            )
+    return JobFiles(jobs=jobs, problems=tuple(problems))
+
+
+def _jobs(path: Path) -> tuple[str, ...]:
+    """Return the ids in a file, each once, in its order."""
+    lines = _content(path).decode(errors="replace").split("\n")
+    found = tuple(dict.fromkeys(line.strip() for line in lines if line.strip()))
+    if len(found) > MOST_JOBS:
+        raise _UnusableError(f"it has more than {MOST_JOBS} jobs")
+    if any(len(job) > LONGEST_ID or not job.isprintable() for job in found):
+        raise _UnusableError("it has lines that are no ids of jobs")
+    return found
+
+
+def _content(path: Path) -> bytes:
+    descriptor = os.open(path, _FLAGS)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise _UnusableError("it is no regular file")
+        content = os.pread(descriptor, MOST_BYTES + 1, 0)
+    finally:
+        os.close(descriptor)
+    if len(content) > MOST_BYTES:
+        raise _UnusableError(f"it is larger than {MOST_BYTES} bytes")
+    return content

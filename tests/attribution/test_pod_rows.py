@@ -1,0 +1,47 @@
+"""Pods that hold a device as a whole."""
+
+from exporter.attribution import attribute
+from exporter.model import OfferedDevice
+from exporter.sharing import NodeFacts, resolve_holdings
+from tests.attribution.build import GIB, UUID, gpu, held, join, process, row, workloads
+
+from tests.sharing.build import allocations, pod, pods
+
+ANNOTATION = "scheduling.koordinator.sh/device-allocated"
+WHOLE = '{"gpu":[{"minor":0,"resources":{"koordinator.sh/gpu-core":"50","koordinator.sh/gpu-memory-ratio":"50"}}]}'
+
+
+def joined(processes, in_pods, containers):
+    card = gpu(processes, {each.pid: 20 for each in processes}, used=4 * GIB)
+    found = pods(pod("a", {ANNOTATION: WHOLE}, containers=("x", "y")))
+    holdings = resolve_holdings([card], allocations(), NodeFacts(pods=found))
+    return attribute([card], holdings, workloads(in_pods, containers=containers))
+
+
+def test_a_pod_that_uses_its_gpu_is_not_idle():
+    """The use stands on the row of its container; that of the pod, which is entitled, has none."""
+    found = joined([process(1, 2 * GIB)], {1: "a"}, {"a": ("x",)})
+    assert row(found, "a", "x").memory_used == 2 * GIB
+    assert row(found, "a", "x").slices is None
+    assert (row(found, "a", "").memory_used, row(found, "a", "").processes) == (None, None)
+    assert row(found, "a", "").memory_entitled == 8 * GIB
+
+
+def test_a_pod_that_uses_nothing_is_idle():
+    """That is proven where no process is left whose owner is not known."""
+    found = joined([], {}, {})
+    assert (row(found, "a", "").memory_used, row(found, "a", "").processes) == (0, 0)
+
+
+def test_use_of_containers_that_cannot_be_told_apart_is_the_pods():
+    """The row of the pod has it all."""
+    found = joined([process(1, 2 * GIB)], {1: "a"}, {"a": ("x", "y")})
+    assert row(found, "a", "").memory_used == 2 * GIB
+
+
+def test_zero_compute_of_nos_is_not_proven_while_its_server_computes():
+    """The driver may book the work of a client of MPS on the server."""
+    card = gpu([process(9), process(1, kind="mps")], {9: 30, 1: 0}, used=2 * GIB)
+    ids = held("a", f"{UUID}::10::0", resource="nvidia.com/gpu-10gb")
+    offered = [OfferedDevice("nvidia.com/gpu-10gb", f"{UUID}::10::0")]
+    assert row(join(card, ids, offered, workloads({1: "a"}, outside=(9,))), "a").compute_used is None

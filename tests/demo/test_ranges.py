@@ -1,0 +1,29 @@
+"""Ranges of ids in a scenario: what they stand for, and which are none."""
+
+import pytest
+
+from exporter.demo.codec import ScenarioError
+from exporter.demo.ranges import MOST, written_out
+
+
+@pytest.mark.parametrize(
+    ("written", "ids"),
+    [
+        ("0-{00..02}", ("0-00", "0-01", "0-02")),
+        ("{98..101}", ("98", "99", "100", "101")),
+        ("a{08..10}b", ("a08b", "a09b", "a10b")),
+        ("{7..7}", ("7",)),
+        ("GPU-1::0", ("GPU-1::0",)),
+        ("{gpu:0}-{n}", ("{gpu:0}-{n}",)),
+    ],
+)
+def test_a_range_stands_for_its_numbers(written, ids):
+    """The numbers are as wide as the first is written; what is no range stays as it is."""
+    assert written_out((written, "end"), "offers[0].ids") == (*ids, "end")
+
+
+@pytest.mark.parametrize("written", ["{3..2}", f"{{0..{MOST}}}"])
+def test_a_range_that_is_none_is_a_mistake(written):
+    """Backwards, or longer than any node's list: named by its place in the scenario."""
+    with pytest.raises(ScenarioError, match=r"offers\[0\]\.ids: .* is no range"):
+        written_out((written,), "offers[0].ids")

@@ -1,0 +1,92 @@
+"""The files of sharing systems on a fake node, read back by what reads those of real nodes."""
+
+from pathlib import Path
+
+import pytest
+
+from exporter.demo.files import SharingFiles
+from exporter.demo.present import present
+from exporter.model import DeviceUse
+from exporter.sharing import Roots
+from exporter.sharing.files.hami_cache import read_hami
+from exporter.sharing.files.hami_layout import LAYOUTS
+from exporter.sharing.files.hami_vnpu import read_vnpu
+from exporter.sharing.files.vgpu_manager import read_vgpu_manager
+from tests.demo.making import MIB, Bench, gpu, made, pod
+
+GIB = 1024 * MIB
+
+
+def read(tmp_path: Path, reader, meter, shares, *processes):
+    """Write the file of one container at time 0, and read it; its pod is ``uid-p`` of container main."""
+    one = pod("p", *processes)
+    one["containers"][0] |= {"meter": meter, "shares": shares}
+    bench = Bench(made(gpus=[gpu(count=2)], pods=[one]))
+    SharingFiles(bench.scenario, tmp_path).step(present(bench.scenario, 0), bench.gpus)
+    roots = Roots(
+        **dict.fromkeys(Roots.__dataclass_fields__, tmp_path)
+        | {
+            "hami": tmp_path / "usr/local/vgpu",
+            "hami_vnpu": tmp_path / "usr/local/hami-vnpu-core",
+            "vgpu_manager": tmp_path / "etc/vgpu-manager",
+        }
+    )
+    found = reader(roots)
+    assert found.problems == ()
+    (file,) = found.containers
+    assert (file.pod_uid, file.container) == (
+        bench.scenario.pods[0].uid,
+        bench.scenario.pods[0].containers[0].name,
+    )
+    return file, [each.uuid for each in bench.scenario.gpus]
+
+
+@pytest.mark.parametrize("layout", [layout.name for layout in LAYOUTS])
+def test_caches_of_hami_are_what_its_library_writes(layout, tmp_path):
+    """In every layout: limits of the share, and what processes use, by their pids."""
+    share = {"device": "{gpu:1}", "memory": "2 GiB", "cores": 40}
+    busy = {"pid": 77, "device": "{gpu:1}", "memory": "1 GiB", "load": {"high": 30}}
+    idle = {"pid": 78, "device": "{gpu:1}", "memory": "300 MiB"}
+
+    file, uuids = read(tmp_path, read_hami, {"kind": "hami", "layout": layout}, [share], busy, idle)
+
+    assert file.devices == (
+        DeviceUse(
+            device=uuids[1],
+            memory_limit=2 * GIB,
+            compute_limit=0.4,
+            memory_used=1324 * MIB,
+            compute_used=None if layout == "0a" else 0.3,
+        ),
+    )
+    assert file.pids == (77, 78)
+
+
+def test_limits_in_a_cache_stand_in_the_order_of_the_shares(tmp_path):
+    """Devices stand in that of the driver, so that limits that differ cannot be told apart."""
+    shares = [{"device": "{gpu:1}", "memory": "2 GiB"}, {"device": "{gpu:0}", "memory": "1 GiB"}]
+    process = {"pid": 77, "device": "{gpu:1}", "memory": "512 MiB"}
+
+    file, uuids = read(tmp_path, read_hami, {"kind": "hami"}, shares, process)
+
+    told = [(each.device, each.memory_limit, each.memory_used) for each in file.devices]
+    assert told == [(uuids[0], None, 0), (uuids[1], None, 512 * MIB)]
+
+
+def test_files_of_vgpu_manager_are_what_its_plugin_writes(tmp_path):
+    """Each device has the place of its GPU; a policy of none does not limit compute."""
+    share = {"device": "{gpu:1}", "memory": "2 GiB", "cores": 40}
+    limited, uuids = read(tmp_path / "a", read_vgpu_manager, {"kind": "vgpu-manager"}, [share])
+    meter = {"kind": "vgpu-manager", "layout": "none"}
+    free, _ = read(tmp_path / "b", read_vgpu_manager, meter, [share])
+
+    assert limited.devices == (DeviceUse(device=uuids[1], memory_limit=2 * GIB, compute_limit=0.4),)
+    assert free.devices == (DeviceUse(device=uuids[1], memory_limit=2 * GIB),)
+
+
+def test_files_of_npus_tell_what_the_meter_lists(tmp_path):
+    """No NPU is simulated: what is used is written in the scenario."""
+    share = {"device": "npu-0", "memory": "8 GiB"}
+    file, _ = read(tmp_path, read_vnpu, {"kind": "hami-vnpu", "layout": "1024,512"}, [share])
+
+    assert file.devices == (DeviceUse(device="", memory_limit=8 * GIB, memory_used=1536 * MIB),)

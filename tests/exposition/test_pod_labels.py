@@ -1,0 +1,121 @@
+"""The labels of pods: spelt as kube-state-metrics does, on a series of their own, and only if asked for."""
+
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.exposition import Exposition, Format
+from exporter.formats import snapshot_csv, snapshot_json
+from exporter.metrics.pod import label_names
+from exporter.model import PodRow
+
+NAME = re.compile(r"label_[a-z0-9_]*")
+
+
+def pod(*labels, name="nb", uid="uid-nb") -> PodRow:
+    """Return a pod with these labels."""
+    return PodRow(namespace="ml", name=name, uid=uid, labels=labels)
+
+
+def series(page: dict) -> list[dict[str, str]]:
+    """Return the labels of each series of labels."""
+    return [dict(labels) for name, labels in page if name == "gpuslice_pod_labels"]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    # kubernetes/kube-state-metrics internal/store/utils_test.go
+    [
+        (["app1"], ["label_app1"]),
+        (["2app"], ["label_2app"]),
+        ([""], ["label_"]),
+        (["$app4"], ["label__app4"]),
+        (["_app5"], ["label__app5"]),
+        (["camelCase"], ["label_camel_case"]),
+        (["snake_camelCase"], ["label_snake_camel_case"]),
+        (["app.kubernetes.io/name"], ["label_app_kubernetes_io_name"]),
+        (
+            ["conflicting-label1", "conflicting.label1", "conflicting_label1"],
+            [f"label_conflicting_label1_conflict{number}" for number in (1, 2, 3)],
+        ),
+        (
+            ["conflicting_camelCase", "conflicting_camel_case"],
+            ["label_conflicting_camel_case_conflict1", "label_conflicting_camel_case_conflict2"],
+        ),
+        (
+            ["A.b.conflict1", "a-b", "a.b"],
+            ["label_a_b_conflict1", "label_a_b_conflict2", "label_a_b_conflict3"],
+        ),
+        ([], []),
+    ],
+)
+def test_names_are_those_of_kube_state_metrics(names, expected):
+    """What a name of a label may not hold is an underscore; names that become one are numbered."""
+    assert label_names(tuple(names)) == tuple(expected)
+
+
+@given(names=st.lists(st.text(max_size=8), unique=True, max_size=8).map(sorted))
+def test_any_names_become_different_names_that_prometheus_takes(names):
+    """No sample has a label twice, and each name is valid, whatever the labels are called."""
+    spelled = label_names(tuple(names))
+    assert len(set(spelled)) == len(names)
+    assert all(NAME.fullmatch(name) for name in spelled)
+
+
+@pytest.mark.parametrize("fmt", [Format.TEXT, Format.OPENMETRICS])
+def test_each_pod_has_one_series_with_its_own_labels(bare, parse, fmt):
+    """Labels differ from pod to pod, and two pods of one name are told apart by their uid."""
+    pods = (
+        pod(("app.kubernetes.io/name", "notebook"), ("team", 'vi"sion')),
+        pod(("team", ""), uid="uid-old"),
+    )
+    page = Exposition().page(replace(bare, pods=pods)).body(fmt)
+    assert series(parse(page, fmt)) == [
+        {
+            "namespace": "ml",
+            "pod": "nb",
+            "pod_uid": "uid-nb",
+            "label_app_kubernetes_io_name": "notebook",
+            "label_team": 'vi"sion',
+        },
+        {"namespace": "ml", "pod": "nb", "pod_uid": "uid-old", "label_team": ""},
+    ]
+    assert b"# TYPE gpuslice_pod_labels gauge\n" in page
+
+
+def test_without_labels_there_is_no_series(full, bare, parse):
+    """A snapshot without labels has the page that it had before there were any."""
+    page = Exposition().page(bare).body(Format.TEXT)
+    assert b"gpuslice_pod_labels" not in page
+    left_out = parse(Exposition(dcgm_names="only").page(full).body(Format.TEXT), Format.TEXT)
+    assert series(left_out) == []
+
+
+def test_json_has_labels_under_their_own_names(full):
+    """JSON can spell any name, so that none is changed there; CSV has the containers only."""
+    assert snapshot_json(full)["pods"] == [
+        {
+            "namespace": "ml",
+            "pod": "nb-anna",
+            "pod_uid": "uid-nb-anna",
+            "labels": {"app.kubernetes.io/name": "notebook", "team": "vision"},
+        },
+        {"namespace": "ml", "pod": "train-0", "pod_uid": "uid-train-0", "labels": {"team": "nlp"}},
+    ]
+    assert snapshot_csv(full) == snapshot_csv(replace(full, pods=()))
+
+
+def test_label_strings_are_kept_while_the_pod_is_there(bare):
+    """The string of a pod's labels is spelt once, and forgotten when the pod is gone."""
+    exposition = Exposition()
+    before = replace(bare, pods=(pod(("team", "vision")),))
+    exposition.page(bare).body(Format.TEXT)
+    alone = exposition.cached_labels()
+    exposition.page(before).body(Format.TEXT)
+    assert exposition.cached_labels() == alone + 1
+    for _ in range(2):
+        exposition.page(bare).body(Format.TEXT)
+    assert exposition.cached_labels() == alone

@@ -1,0 +1,201 @@
+"""An API server as far as nodes and pods go: it lists and watches, over real HTTP."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+from kubernetes_asyncio.client import Configuration
+
+NODE = "gpu-node-07"
+PARTIAL = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1,application/json"
+
+
+class Kept:
+    """One collection. A test puts objects in, and sets what is refused, forgotten or never answered.
+
+    ``silent`` lets everything wait, ``refuse`` answers everything, ``refuse_watch`` only watches, by a
+    status; ``expired`` answers the next watch with an error event, as a server does that has forgotten what
+    changed since. ``asked`` are the queries so far; ``accepts`` what must come as Accept, by a format.
+    """
+
+    def __init__(self, versions: Iterator[int], accepts: str) -> None:
+        self.objects: dict[str, dict[str, Any]] = {}
+        self.silent = False
+        self.refuse = 0
+        self.refuse_watch = 0
+        self.expired = False
+        self.asked: list[dict[str, str]] = []
+        self.watching = asyncio.Event()
+        self._accepts = accepts
+        self._versions = versions
+        self._version = next(versions)
+        self._streams: list[asyncio.Queue[bytes | None]] = []
+
+    def put(self, about: dict[str, Any]) -> None:
+        """Make or replace an object, by its uid, and tell the watches."""
+        self._version = next(self._versions)
+        metadata = about["metadata"] | {"resourceVersion": str(self._version)}
+        kind = "MODIFIED" if metadata["uid"] in self.objects else "ADDED"
+        self.objects[metadata["uid"]] = about | {"metadata": metadata}
+        self.send(kind, self.objects[metadata["uid"]])
+
+    def delete(self, uid: str) -> None:
+        """Delete an object, and tell the watches."""
+        self._version = next(self._versions)
+        gone = self.objects.pop(uid)
+        self.send("DELETED", gone | {"metadata": gone["metadata"] | {"resourceVersion": str(self._version)}})
+
+    def bookmark(self) -> None:
+        """Tell the watches how far they are."""
+        self._version = next(self._versions)
+        self.send("BOOKMARK", {"metadata": {"resourceVersion": str(self._version)}})
+
+    def send(self, kind: str, about: Any) -> None:
+        """Tell the watches of an event."""
+        self.send_bytes(json.dumps({"type": kind, "object": about}).encode() + b"\n")
+
+    def send_bytes(self, sent: bytes) -> None:
+        """Send the watches whatever it is."""
+        for stream in self._streams:
+            stream.put_nowait(sent)
+
+    def end_watches(self) -> None:
+        """End all watches in good order, as a server does after the time that was asked for."""
+        for stream in self._streams:
+            stream.put_nowait(None)
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Answer a list or a watch."""
+        self.asked.append(dict(request.query))
+        watch = "watch" in request.query
+        if self.silent:
+            await asyncio.Event().wait()
+        status = self.refuse or (self.refuse_watch if watch else 0)
+        if status:
+            return web.json_response({"kind": "Status", "code": status}, status=status)
+        if request.headers["Accept"] != self._accepts.format("" if watch else "List"):
+            return web.Response(status=406)
+        if watch:
+            return await self._watch(request)
+        version = {"resourceVersion": str(self._version)}
+        return web.json_response({"metadata": version, "items": list(self.objects.values())})
+
+    async def _watch(self, request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await answer.prepare(request)
+        if self.expired:
+            self.expired = False
+            error = {"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}}
+            await answer.write(json.dumps(error).encode() + b"\n")
+            return answer
+        stream: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._streams.append(stream)
+        self.watching.set()
+        try:
+            while (sent := await stream.get()) is not None:
+                await answer.write(sent)
+        finally:
+            self._streams.remove(stream)
+            self.watching.clear()
+        return answer
+
+
+class Api:
+    """The server, with one node in it; ``tokens`` are what came as Authorization."""
+
+    def __init__(self) -> None:
+        self.nodes = Kept(count(100), PARTIAL)
+        self.pods = Kept(count(5000), "application/json")
+        self.tokens: list[str] = []
+        self._runner: web.AppRunner | None = None
+        self._port = 0
+        self.nodes.objects["node"] = _node({"kubernetes.io/os": "linux"}, "100")
+
+    @property
+    def url(self) -> str:
+        """Where the server is."""
+        return f"http://127.0.0.1:{self._port}"
+
+    async def configure(self) -> Configuration:
+        """Make the configuration of a client of this server."""
+        configuration = Configuration()
+        configuration.host = self.url
+        return configuration
+
+    def kubeconfig(self, path: Path) -> Path:
+        """Write a file by which a client finds this server."""
+        config = {
+            "current-context": "here",
+            "contexts": [{"name": "here", "context": {"cluster": "this", "user": "me"}}],
+            "clusters": [{"name": "this", "cluster": {"server": self.url}}],
+            "users": [{"name": "me", "user": {"token": "of-file"}}],
+        }
+        path.write_text(json.dumps(config))
+        return path
+
+    def label(self, **labels: str) -> None:
+        """Replace the node's labels, and tell the watches; in names, two underlines stand for a slash."""
+        self.nodes.put(
+            _node({name.replace("__", "/").replace("_", "."): text for name, text in labels.items()})
+        )
+
+    async def start(self) -> None:
+        """Listen, on the port of the last time if there was one."""
+        app = web.Application()
+        app.router.add_get("/api/v1/nodes", self._answer)
+        app.router.add_get("/api/v1/pods", self._answer)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.01)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", self._port).start()
+        self._port = self._runner.addresses[0][1]
+
+    async def stop(self) -> None:
+        """Close the listener and every connection."""
+        for kept in (self.nodes, self.pods):
+            kept.watching.clear()
+            kept.end_watches()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        self.tokens.append(request.headers.get("Authorization", ""))
+        return await (self.nodes if request.path.endswith("nodes") else self.pods).answer(request)
+
+
+def _node(labels: dict[str, str], version: str = "") -> dict[str, Any]:
+    metadata = {"name": NODE, "uid": "node", "resourceVersion": version, "labels": labels}
+    return {"kind": "PartialObjectMetadata", "metadata": metadata}
+
+
+def a_pod(name: str, uid: str = "", **metadata: Any) -> dict[str, Any]:
+    """Make a pod of one container that runs; its uid is made of its name."""
+    uid = uid or uid_of(name)
+    return {
+        "metadata": {"namespace": "ml", "name": name, "uid": uid, **metadata},
+        "spec": {"containers": [{"name": "main", "resources": {"limits": {"cpu": "2"}}}]},
+        "status": {
+            "phase": "Running",
+            "containerStatuses": [{"name": "main", "containerID": f"containerd://{uid[-1] * 64}"}],
+        },
+    }
+
+
+def uid_of(name: str) -> str:
+    """Make a uid of a name."""
+    return f"00000000-0000-0000-0000-{sum(map(ord, name)):012x}"
+
+
+@asynccontextmanager
+async def api_server() -> AsyncIterator[Api]:
+    """Run a server."""
+    api = Api()
+    await api.start()
+    try:
+        yield api
+    finally:
+        await api.stop()

@@ -1,0 +1,76 @@
+"""Followers of a real API server, and what they told."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from exporter.kubernetes.access import Configure, library
+from exporter.kubernetes.follower import Client, Follower, Pace
+from exporter.kubernetes.node import object_of, read_node
+from exporter.kubernetes.pods import pods_of, read_pod
+from tests.kubernetes.api import NODE
+
+QUICK = Pace(first_pause=0.02)
+
+
+class Told:
+    """The labels that were told, in order; None where they were not known any more."""
+
+    def __init__(self) -> None:
+        self.labels: list[dict[str, str] | None] = []
+
+    def __call__(self, nodes) -> None:
+        """Hear of a node."""
+        labels = None if nodes is None else [dict(node.labels) for node in nodes.values()]
+        self.labels.append(None if labels is None else dict(*labels))
+
+    async def until(self, told: Callable[[list], bool]) -> None:
+        """Wait until what was told so far is enough."""
+        await until(lambda: told(self.labels))
+
+
+async def until(done: Callable[[], bool], seconds: float = 5.0) -> None:
+    """Wait until something is so."""
+    async with asyncio.timeout(seconds):
+        while not done():  # noqa: ASYNC110 - what is waited for has no event
+            await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def running(follower: Follower, configure: Configure) -> AsyncIterator[Follower]:
+    """Follow while the body runs."""
+    task = asyncio.create_task(follower.run(Client(library(), configure)))
+    try:
+        yield follower
+        assert not task.done()
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+@asynccontextmanager
+async def following(configure: Configure, pace: Pace = QUICK) -> AsyncIterator[Told]:
+    """Follow the node while the body runs."""
+    told = Told()
+    async with running(Follower(object_of(NODE), read_node, told, pace), configure):
+        yield told
+
+
+@asynccontextmanager
+async def following_pods(configure: Configure, pace: Pace = QUICK) -> AsyncIterator[Follower]:
+    """Follow the node's pods while the body runs, from the time on when there is an answer or a failure."""
+    async with running(Follower(pods_of(NODE), read_pod, pace=pace), configure) as follower:
+        await until(lambda: follower.answered.is_set() or bool(follower.failure))
+        yield follower
+
+
+def names(follower: Follower) -> set[str]:
+    """Name the pods that are known."""
+    return {pod.name for pod in (follower.objects or {}).values()}
+
+
+def messages(records: Iterable[Any]) -> list[str]:
+    """Give what the log says, with the level of each line."""
+    return [f"{record.levelname} {record.getMessage()}" for record in records]

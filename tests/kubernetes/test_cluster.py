@@ -1,0 +1,164 @@
+"""Pods and node together: who asks, what is known, and what the first poll waits for."""
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from exporter.kubernetes import Cluster, access, cluster
+from exporter.kubernetes.access import Configure
+from exporter.model import NodeObject
+from tests.kubernetes.api import NODE, Api, a_pod, api_server, uid_of
+from tests.kubernetes.following import QUICK, until
+
+IN_POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[Api]:
+    """Run a server with one pod for one test."""
+    async with api_server() as server:
+        server.pods.put(a_pod("train"))
+        yield server
+
+
+@pytest.fixture
+def token(tmp_path: Path) -> Path:
+    """Make the token of a service account."""
+    (tmp_path / "token").write_text("token")
+    return tmp_path / "token"
+
+
+@asynccontextmanager
+async def started(configure: Configure | None, *told) -> AsyncIterator[Cluster]:
+    """Follow while the body runs, once the start is over."""
+    followed = Cluster(NODE, configure, *told, pace=QUICK)
+    await followed.start()
+    try:
+        yield followed
+    finally:
+        await followed.close()
+
+
+async def test_pods_and_node_are_known_after_the_start(api: Api) -> None:
+    """The first poll already has the pods, the node's object, and what its labels ask for."""
+    api.nodes.objects["node"]["metadata"]["annotations"] = {"hami.io/node-nvidia-register": "[]"}
+    labels = []
+    async with started(api.configure, labels.append) as found:
+        assert found.pods.pods.keys() == {uid_of("train")}
+        assert found.node == NodeObject(
+            labels={"kubernetes.io/os": "linux"}, annotations={"hami.io/node-nvidia-register": "[]"}
+        )
+        assert labels == [{"kubernetes.io/os": "linux"}]
+        assert found.failures == ()
+        await until(lambda: found.pods.live)
+
+
+async def test_who_is_not_to_ask_knows_nothing() -> None:
+    """Without a way to reach a server there is neither a task nor a wait."""
+    async with started(None) as found:
+        assert (found.pods, found.node, found.failures) == (None, None, ())
+
+
+async def test_a_start_does_not_wait_for_an_api_server_that_is_away(api: Api, monkeypatch) -> None:
+    """The first poll is held up for no more than a moment, and what comes later is known then."""
+    monkeypatch.setattr(cluster, "FIRST_SECONDS", 0.05)
+    api.nodes.refuse = api.pods.refuse = 500
+    async with started(api.configure) as found:
+        assert (found.pods, found.node) == (None, None)
+        api.nodes.refuse = api.pods.refuse = 0
+        await until(lambda: found.pods is not None and found.node is not None)
+
+
+async def test_a_start_does_not_wait_for_a_right_that_is_missing(api: Api) -> None:
+    """With the right to read nodes alone the labels are followed; the failure names what would mend it."""
+    api.pods.refuse = 403
+    began = time.monotonic()
+    async with started(api.configure) as found:
+        assert time.monotonic() - began < cluster.FIRST_SECONDS - 1
+        assert found.node is not None
+        assert found.pods is None
+        (failure,) = found.failures
+        assert "let the service account list and watch pods: deploy/components/kubernetes-api" in failure
+
+
+async def test_a_kubeconfig_leads_to_the_server(api: Api, tmp_path: Path) -> None:
+    """Outside a cluster the well-known file names server and token, and is not written to."""
+    path = api.kubeconfig(tmp_path / "config")
+    before = path.read_bytes()
+    async with started(access("auto", path)) as found:
+        assert found.pods.pods.keys() == {uid_of("train")}
+
+    assert set(api.tokens) == {"Bearer of-file"}
+    assert path.read_bytes() == before
+
+
+async def test_a_kubeconfig_that_cannot_be_used_says_so(tmp_path: Path, monkeypatch, caplog) -> None:
+    """A file that is missing is a failure like any other."""
+    monkeypatch.setattr(cluster, "FIRST_SECONDS", 0.1)
+    async with started(access("on", tmp_path / "none")) as found:
+        await until(lambda: len(found.failures) == 2)
+        await asyncio.sleep(0.1)
+
+    assert ["No such file" in record.message for record in caplog.records] == [True, True]
+
+
+async def test_outside_a_pod_the_log_says_so(caplog, monkeypatch) -> None:
+    """Asked for without a cluster around it, the exporter goes on without, and says so once of each."""
+    monkeypatch.setattr(cluster, "FIRST_SECONDS", 0.1)
+    for name in IN_POD:
+        monkeypatch.delenv(name, raising=False)
+    async with started(access("on")) as found:
+        await until(lambda: len(found.failures) == 2)
+        await asyncio.sleep(0.1)
+
+    assert ["Service host/port is not set" in record.message for record in caplog.records] == [True, True]
+
+
+def test_auto_asks_where_a_pod_has_all_that_it_takes(token: Path, monkeypatch) -> None:
+    """Token, address and client together, or a kubeconfig; off is off whatever there is."""
+    assert access("auto", environ=IN_POD, token=token) is not None
+    assert access("auto", environ=IN_POD, token=token.parent / "none") is None
+    for name in IN_POD:
+        assert access("auto", environ=IN_POD | {name: ""}, token=token) is None
+    assert access("auto", Path("config"), environ={}, token=token.parent / "none") is not None
+    assert access("on", environ={}, token=token.parent / "none") is not None
+    assert access("off", Path("config"), environ=IN_POD, token=token) is None
+    monkeypatch.setitem(sys.modules, "kubernetes_asyncio", None)
+    assert access("auto", environ=IN_POD, token=token) is None
+
+
+def _outcome(code: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+
+
+def test_without_the_extra_one_line_says_what_to_install() -> None:
+    """Where the client is not installed, the start is over at once; the failure is kept for the doctor."""
+    done = _outcome(
+        "import asyncio, sys\n"
+        "sys.modules['kubernetes_asyncio'] = None\n"
+        "from exporter.kubernetes import Cluster, access\n"
+        "async def main():\n"
+        "    cluster = Cluster('node', access('on'))\n"
+        "    await cluster.start()\n"
+        "    print(*cluster.failures)\n"
+        "    await cluster.close()\n"
+        "asyncio.run(main())\n"
+    )
+
+    assert done.stdout.count("install gpuslice-exporter[kubernetes]") == 1
+    assert done.stderr.count("install gpuslice-exporter[kubernetes]") == 1
+
+
+def test_the_client_is_not_imported_before_it_is_needed() -> None:
+    """Who does not ask the API pays nothing for the client."""
+    code = "import sys, exporter.sources; print([name for name in sys.modules if 'kubernetes_' in name])"
+
+    assert _outcome(code).stdout == "[]\n"

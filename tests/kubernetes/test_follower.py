@@ -1,0 +1,194 @@
+"""The object of one node is followed through whatever an API server does."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator
+
+import certifi
+import pytest
+from kubernetes_asyncio.client import Configuration
+from kubernetes_asyncio.config.incluster_config import InClusterConfigLoader
+
+from exporter.kubernetes import collection
+from exporter.kubernetes.follower import Pace
+from tests.kubernetes.api import NODE, Api, api_server
+from tests.kubernetes.following import following, messages, until
+
+ABOUT = f"the labels and annotations of node {NODE}"
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[Api]:
+    """Run a server for one test."""
+    async with api_server() as server:
+        yield server
+
+
+async def test_labels_are_told_at_once_and_as_they_change(api: Api) -> None:
+    """The labels of now come first, each change within a second, and nodes are asked for by name."""
+    async with following(api.configure) as told:
+        await told.until(lambda labels: labels == [{"kubernetes.io/os": "linux"}])
+        await api.nodes.watching.wait()
+        started = time.monotonic()
+        api.label(nvidia_com__mig_config_state="pending")
+        await told.until(lambda labels: labels[-1] == {"nvidia.com/mig.config.state": "pending"})
+        assert time.monotonic() - started < 1
+
+    first, second = api.nodes.asked
+    assert first == {"fieldSelector": f"metadata.name={NODE}"}
+    assert second == first | {
+        "watch": "True",
+        "resourceVersion": "100",
+        "allowWatchBookmarks": "True",
+        "timeoutSeconds": "240",
+    }
+
+
+async def test_a_watch_that_ends_is_taken_up_where_it_ended(api: Api, caplog) -> None:
+    """No second list is needed, bookmarks count, and the log stays empty."""
+    async with following(api.configure) as told:
+        await api.nodes.watching.wait()
+        api.label(a="1")
+        api.nodes.bookmark()
+        api.nodes.end_watches()
+        await told.until(lambda labels: labels[-1] == {"a": "1"})
+        await until(lambda: len(api.nodes.asked) == 3)
+        await api.nodes.watching.wait()
+        api.label(a="2")
+        await told.until(lambda labels: labels[-1] == {"a": "2"})
+
+    assert [query.get("resourceVersion") for query in api.nodes.asked] == [None, "100", "102"]
+    assert caplog.records == []
+
+
+async def test_what_the_server_has_forgotten_is_listed_anew(api: Api, caplog) -> None:
+    """After an expired version the labels come from a new list, without a word in the log."""
+    api.nodes.expired = True
+
+    async with following(api.configure) as told:
+        await told.until(lambda labels: len(labels) == 2)
+
+    assert told.labels == [{"kubernetes.io/os": "linux"}] * 2
+    assert ["watch" in query for query in api.nodes.asked[:3]] == [False, True, False]
+    assert caplog.records == []
+
+
+async def test_a_refused_version_is_listed_anew(api: Api) -> None:
+    """A server may refuse an expired version by its status as well."""
+    api.nodes.refuse_watch = 410
+
+    async with following(api.configure) as told:
+        await told.until(lambda labels: len(labels) == 3)
+
+
+@pytest.mark.parametrize("attribute", ["refuse", "refuse_watch"])
+async def test_a_missing_right_is_told_once(api: Api, caplog, attribute: str) -> None:
+    """Without the right to list, or to watch, one line says what to do, and granting it mends it."""
+    caplog.set_level(logging.INFO)
+    setattr(api.nodes, attribute, 403)
+
+    async with following(api.configure) as told:
+        await until(lambda: len(api.nodes.asked) > 4)
+        (record,) = caplog.records
+        assert f"{ABOUT} are not followed" in record.message
+        assert "let the service account list and watch nodes" in record.message
+        setattr(api.nodes, attribute, 0)
+        await api.nodes.watching.wait()
+        api.label(a="1")
+        await told.until(lambda labels: labels[-1:] == [{"a": "1"}])
+
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+
+
+async def test_a_server_that_does_not_answer_is_left_in_time(api: Api, caplog, monkeypatch) -> None:
+    """A connection that says nothing is given up, and the log says so in words."""
+    monkeypatch.setattr(collection, "LIST_SECONDS", 0.05)
+    api.nodes.silent = True
+    async with following(api.configure) as told:
+        await until(lambda: len(api.nodes.asked) > 1)
+        api.nodes.silent = False
+        await told.until(lambda labels: len(labels) == 1)
+
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warnings == [f"{ABOUT} are not followed: the API server does not answer in time"]
+
+
+async def test_a_server_that_was_away_is_found_again(api: Api, caplog) -> None:
+    """What changed meanwhile is told; the log has a line for each way of being away, and for the end."""
+    caplog.set_level(logging.INFO)
+
+    async with following(api.configure) as told:
+        await api.nodes.watching.wait()
+        await api.stop()
+        api.label(a="1")
+        await until(lambda: any("Cannot connect" in record.message for record in caplog.records))
+        await api.start()
+        await told.until(lambda labels: labels[-1] == {"a": "1"})
+        await api.nodes.watching.wait()
+        api.label(a="2")
+        await told.until(lambda labels: labels[-1] == {"a": "2"})
+
+    assert len(caplog.records) <= 3
+    assert messages(caplog.records)[-1] == f"INFO {ABOUT} are followed again"
+
+
+async def test_what_a_server_told_that_stays_away_is_forgotten(api: Api, caplog) -> None:
+    """After a while what was known is no reason any more, and the log says so."""
+    api.label(nvidia_com__mig_config_state="pending")
+
+    async with following(api.configure, Pace(first_pause=0.02, forget_after=0.3)) as told:
+        await api.nodes.watching.wait()
+        await api.stop()
+        await told.until(lambda labels: labels[-1] is None)
+
+    assert [labels for labels in told.labels if labels] == [{"nvidia.com/mig.config.state": "pending"}]
+    assert f"{ABOUT} are forgotten" in caplog.text
+
+
+async def test_quiet_objects_are_not_forgotten(api: Api) -> None:
+    """A watch in which only bookmarks come, or that is renewed, proves that nothing changed."""
+    async with following(api.configure, Pace(first_pause=0.02, forget_after=0.5)) as told:
+        await api.nodes.watching.wait()
+        for _ in range(7):
+            await asyncio.sleep(0.1)
+            api.nodes.bookmark()
+        api.nodes.end_watches()
+        await until(lambda: len(api.nodes.asked) == 3)
+
+    assert told.labels == [{"kubernetes.io/os": "linux"}]
+
+
+async def test_a_node_that_does_not_exist_has_no_labels(api: Api) -> None:
+    """A wrong name, or a node that is deleted, is no error; it asks for nothing."""
+    api.nodes.objects.clear()
+    async with following(api.configure) as told:
+        await told.until(lambda labels: labels == [{}])
+        await api.nodes.watching.wait()
+        api.label(a="1")
+        await told.until(lambda labels: labels[-1] == {"a": "1"})
+        api.nodes.delete("node")
+        await told.until(lambda labels: labels[-1] == {})
+
+
+async def test_a_token_that_was_replaced_is_read_anew(api: Api, tmp_path) -> None:
+    """A pod's token is a file; after the old token was refused the new one is sent."""
+    token = tmp_path / "token"
+    token.write_text("old")
+    api.nodes.refuse = 401
+
+    async def of_pod() -> Configuration:
+        configuration = Configuration()
+        environment = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "1"}
+        loader = InClusterConfigLoader(str(token), certifi.where(), environ=environment)
+        loader.load_and_set(configuration)
+        configuration.host = api.url
+        return configuration
+
+    async with following(of_pod) as told:
+        await until(lambda: "Bearer old" in api.tokens)
+        token.write_text("new")
+        api.nodes.refuse = 0
+        await told.until(lambda labels: len(labels) == 1)
+
+    assert api.tokens[-1] == "Bearer new"

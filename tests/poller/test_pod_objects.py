@@ -1,0 +1,149 @@
+"""Where names and objects of pods come from: the kubelet's Pods API, the Kubernetes API, the pod logs."""
+
+from pathlib import Path
+
+import pytest
+
+from exporter.commands.doctor_objects import object_checks
+from exporter.demo.scenario import Scenario
+from exporter.kubernetes import WatchedPods
+from exporter.model import PodDetails, PodIdentity
+from exporter.pod_names import KUBERNETES_API, PODS_API, NoNamesError, PodNames, merged
+from tests.demo.making import gpu, made, pod
+from tests.kubernetes.api import a_pod, api_server
+from tests.poller.bench import polled, rows, until
+
+GPU = "GPU-03f69c50-207a-2038-9b45-23cac89cb67a"
+ALLOCATED = {"hami.io/vgpu-devices-allocated": f"{GPU},NVIDIA,4000,30:;"}
+UID = "0e7c12f0-5a1d-4c62-9d3e-0a6f3c1b2d11"
+OTHER = "11111111-5a1d-4c62-9d3e-0a6f3c1b2d11"
+
+
+def shared(identity: str = "pod_logs") -> Scenario:
+    """Return a node of HAMi with one pod, of which it is told elsewhere what its share is."""
+    process = {"device": GPU, "memory": "1 GiB"}
+    train = pod("train", process, devices={"nvidia.com/gpu": [f"{GPU}-0"]}) | {"uid": UID}
+    return made(gpus=[gpu(uuid=GPU)], pods=[train], identity=identity)
+
+
+def known(name: str, uid: str, *, details: bool = False) -> PodIdentity:
+    """Make a pod, with an object or without."""
+    return PodIdentity(uid=uid, namespace="ml", name=name, details=PodDetails() if details else None)
+
+
+def checks_of(poller) -> dict:
+    """Return the doctor's checks of the last poll, by name."""
+    return {check.name: check for check in object_checks(poller.snapshot, poller.evidence)}
+
+
+async def test_a_share_that_only_the_kubernetes_api_tells_of(tmp_path: Path):
+    """On a node without the Pods API, the entitlement is that of the annotation from the first poll on."""
+    async with api_server() as api:
+        api.pods.put(a_pod("train", UID, annotations=ALLOCATED))
+        config = api.kubeconfig(tmp_path / "config")
+        async with polled(shared(), kubeconfig=config) as (node, poller):
+            await poller.first()
+            (row,) = rows(poller.snapshot, "train")
+            assert (row.memory_entitled, row.compute_entitled) == (4000 << 20, 0.3)
+            assert row.memory_used == 1 << 30
+            assert poller.snapshot.node.blind == {}
+            assert poller.evidence.node.labels == {"kubernetes.io/os": "linux"}
+            assert [(check.name, check.status) for check in checks_of(poller).values()] == [
+                ("pod objects", "OK")
+            ]
+            assert KUBERNETES_API in checks_of(poller)["pod objects"].found
+        assert api.pods.asked[0]["fieldSelector"] == f"spec.nodeName={node.name}"
+
+
+async def test_a_share_that_comes_while_the_exporter_runs(tmp_path: Path):
+    """What is written on a pod later is on the page with the next poll."""
+    async with api_server() as api:
+        api.pods.put(a_pod("train", UID))
+        config = api.kubeconfig(tmp_path / "config")
+        async with polled(shared(), kubeconfig=config) as (_, poller):
+            await poller.first()
+            assert [row.memory_entitled for row in rows(poller.snapshot, "train")] != [4000 << 20]
+            await api.pods.watching.wait()
+            api.pods.put(a_pod("train", UID, annotations=ALLOCATED))
+            told = poller._sources.cluster
+            await until(lambda: bool(told.pods.pods[UID].details.annotations), within=5)
+            await poller.poll()
+            assert [row.memory_entitled for row in rows(poller.snapshot, "train")] == [4000 << 20]
+
+
+async def test_without_any_source_of_annotations_the_node_is_blind():
+    """The doctor names the system, what is lost, and the two ways to mend it."""
+    async with polled(shared(), kubernetes_api="off") as (_, poller):
+        await poller.first()
+        assert poller.snapshot.node.blind.keys() == {"hami"}
+        checks = checks_of(poller)
+        assert checks["pod objects"].status == "absent"
+        assert checks["sharing by hami"].status == "degraded"
+        assert checks["sharing by hami"].lost == poller.snapshot.node.blind["hami"]
+        for component in ("pods-api", "kubernetes-api"):
+            assert f"deploy/components/{component}" in checks["sharing by hami"].remedy
+
+
+async def test_a_right_that_is_missing_is_told_by_the_doctor(tmp_path: Path):
+    """The API server refuses the pods: the doctor says which right it takes; the logs still give names."""
+    async with api_server() as api:
+        api.pods.refuse = 403
+        config = api.kubeconfig(tmp_path / "config")
+        async with polled(shared(), kubeconfig=config) as (_, poller):
+            await poller.first()
+            check = checks_of(poller)["Kubernetes API"]
+            assert check.status == "degraded"
+            assert "let the service account list and watch pods" in check.found
+            assert [pod.name for pod in poller.evidence.workloads.pods.values()] == ["train"]
+
+
+async def test_the_pods_api_comes_first(tmp_path: Path):
+    """Where the kubelet has the objects, what the API server says of pods is not used."""
+    async with api_server() as api:
+        api.pods.put(a_pod("train", UID, annotations=ALLOCATED))
+        config = api.kubeconfig(tmp_path / "config")
+        async with polled(shared("pods_api"), kubeconfig=config) as (_, poller):
+            await poller.first()
+            assert poller.evidence.objects_from == PODS_API
+            assert PODS_API in checks_of(poller)["pod objects"].found
+            assert poller.evidence.workloads.pods[UID].details.annotations == {}
+
+
+async def test_pods_that_only_the_logs_know_are_told_of(tmp_path: Path):
+    """The doctor says of how many pods the Kubernetes API has not told yet."""
+    async with api_server() as api:
+        config = api.kubeconfig(tmp_path / "config")
+        async with polled(shared(), kubeconfig=config) as (_, poller):
+            await poller.first()
+            assert checks_of(poller)["pod objects"].found.endswith("but not of 1 of 1 pods")
+
+
+def test_a_pod_known_by_both_is_the_one_with_details():
+    """The object wins over the directory; a pod that the watch does not have yet is named by the logs."""
+    watched = WatchedPods({UID: known("train", UID, details=True)}, live=True)
+    found = merged(watched, [known("train", UID), known("infer", OTHER)])
+    assert found == {UID: known("train", UID, details=True), OTHER: known("infer", OTHER)}
+
+
+@pytest.mark.parametrize(("live", "uid"), [(True, UID), (False, OTHER)])
+def test_of_two_pods_with_one_name_the_newer_source_has_it(live: bool, uid: str):
+    """Logs outlive their pod, and a watch that is cut off does not hear of the next one."""
+    watched = WatchedPods({UID: known("train-0", UID, details=True)}, live)
+    assert merged(watched, [known("train-0", OTHER)]).keys() == {uid}
+
+
+async def test_without_logs_the_watch_is_enough(tmp_path: Path):
+    """A directory that cannot be listed costs the pods that only it would name."""
+    watched = WatchedPods({UID: known("train", UID, details=True)}, live=True)
+    names = PodNames(tmp_path / "none.sock", tmp_path / "none", 0.5, lambda: watched)
+    assert await names.read() == watched.pods
+    assert names.objects_from == KUBERNETES_API
+    names.close()
+
+
+async def test_without_any_source_there_are_no_names(tmp_path: Path):
+    """The error says what to mount."""
+    names = PodNames(tmp_path / "none.sock", tmp_path / "none", 0.5)
+    with pytest.raises(NoNamesError, match="--pod-logs"):
+        await names.read()
+    names.close()

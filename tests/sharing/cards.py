@@ -1,0 +1,62 @@
+"""Small nodes of systems whose ids are amounts, for the tests of these."""
+
+from collections.abc import Mapping
+from itertools import count
+
+from exporter.model import Allocation, Holdings, OfferedDevice
+from exporter.sharing import Objections
+from tests.attribution.build import UUID, gpu
+from tests.sharing.build import OTHER_UUID, container, numbered, resolve
+
+MIB = 1 << 20
+# No id of one container is ever another's.
+_NUMBERS = count()
+
+
+def two_cards():
+    """Return two GPUs of 16 GiB: the driver's first is /dev/nvidia1, the second /dev/nvidia0."""
+    return [numbered(0, 1, UUID), numbered(1, 0, OTHER_UUID)]
+
+
+def one_card():
+    """Return a node with one GPU of 16 GiB."""
+    return [gpu()]
+
+
+def has(pod, amounts: Mapping[str, int], name="main") -> list[Allocation]:
+    """Give a container so many ids of each resource."""
+    return [
+        Allocation(container(pod, name), resource, f"id-{next(_NUMBERS)}")
+        for resource, amount in amounts.items()
+        for _ in range(amount)
+    ]
+
+
+def offers(amounts: Mapping[str, int], spelled="id-{}") -> list[OfferedDevice]:
+    """Offer so many ids of each resource."""
+    return [
+        OfferedDevice(resource, spelled.format(number))
+        for resource, amount in amounts.items()
+        for number in range(amount)
+    ]
+
+
+def shares(holdings: Holdings, pod, name="main") -> dict[str, tuple[int | None, float | None]]:
+    """Return the entitlements of a container by the uuid of the card: bytes, and shares of the card.
+
+    Of several resources on one card, the others must add nothing to what the first states.
+    """
+    found: dict[str, list] = {}
+    for each in holdings.holdings:
+        if each.holder == container(pod, name):
+            found.setdefault(each.device.uuid, []).append((each.memory_entitled, each.compute_entitled))
+    for stated in found.values():
+        assert stated.count((0, 0.0)) == len(stated) - 1, stated
+    return {uuid: next(pair for pair in stated if pair != (0, 0.0)) for uuid, stated in found.items()}
+
+
+def counted(gpus, allocated, **facts) -> tuple[Holdings, dict[str, int]]:
+    """Resolve a node, and return what was objected to beside it."""
+    objections = Objections()
+    found = resolve(gpus, allocated, objections=objections, **facts)
+    return found, dict(objections.counts)

@@ -1,0 +1,54 @@
+"""Baidu's cGPU: only what is certain, which is who holds the only GPU."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.model import Allocation, ContainerRef
+from tests.attribution.build import UUID, gpu, held, mig, mig_gpu
+from tests.sharing.build import numbered, only, resolve
+
+CARDS = "baidu.com/t4_16g_cgpu"
+
+
+def parts(cards="1", memory=("m1", "m2")):
+    """Return a card with percents of compute and GiB of memory."""
+    return [
+        *held("a", cards, resource=CARDS),
+        *held("a", "c1", resource=f"{CARDS}_core"),
+        *held("a", *memory, resource=f"{CARDS}_memory"),
+    ]
+
+
+def test_the_only_gpu_is_the_one_that_is_held():
+    """The resources beside it are no further holdings; no limit is stated."""
+    found = resolve(gpu(), parts())
+    holding = only(found)
+    assert (holding.device.uuid, holding.resource, holding.slices) == (UUID, CARDS, 1)
+    assert (holding.memory_entitled, holding.compute_entitled) == (None, None)
+    assert (holding.sharing, holding.isolation, found.unresolved) == ("baidu-cgpu", "", {})
+
+
+def test_memory_alone_is_held_too():
+    """Whichever resources a container has, it has a part of that GPU."""
+    found = resolve(gpu(), held("a", "m1", resource=f"{CARDS}_memory_percent"))
+    assert only(found).resource == f"{CARDS}_memory_percent"
+
+
+@pytest.mark.parametrize(
+    "node", [[gpu(), numbered(1, 1)], [mig_gpu([mig()])], []], ids=["two", "cut", "none"]
+)
+def test_of_several_gpus_none_is_guessed(node):
+    """Also where an id looks like one: what ids mean is not published."""
+    found = resolve(node, parts(UUID))
+    assert (found.holdings, found.unresolved) == ((), {CARDS: 1})
+
+
+@given(st.lists(st.tuples(st.sampled_from([CARDS, f"{CARDS}_core", "baidu.com/rdma"]), st.text(max_size=9))))
+def test_whatever_ids_are_nothing_raises(ids):
+    """They are held or unresolved, or of something that is no GPU."""
+    allocated = [Allocation(ContainerRef("ml", "a", "main"), *each) for each in ids]
+    for node in ([gpu()], [gpu(), numbered(1, 1)]):
+        found = resolve(node, allocated)
+        assert not set(found.unresolved) - {CARDS, f"{CARDS}_core"}
+        assert sum(each.slices for each in found.holdings) <= len(set(ids))

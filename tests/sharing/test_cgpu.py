@@ -1,0 +1,163 @@
+"""cGPU: whoever has an instance in the kernel module holds what that says; others are gpushare's."""
+
+import json
+
+import pytest
+
+from exporter.model import ContainerFile, DeviceUse, Meter, PodIdentity, SystemFiles
+from exporter.sharing import Objections
+from tests.attribution.build import GIB, UUID, held
+from tests.sharing.build import OTHER_UUID, container, numbered, only, pod, pods, resolve
+from tests.sharing.test_gpushare import ALLOCATION, CORES, MEMORY, allocated, indexed, offers, units
+
+NODE = [numbered(0, 1, UUID), numbered(1, 0)]
+SHORT, ID = "ab" * 6, "ab" * 32
+CORE_SHARES = "gpushare.alibabacloud.com/core-percentage"
+
+
+def instance(*devices: DeviceUse, container_id=SHORT) -> ContainerFile:
+    """Return what the module says of a container."""
+    return ContainerFile(container_id=container_id, devices=devices)
+
+
+def loaded(*containers: ContainerFile) -> dict[str, SystemFiles]:
+    """Return the procfs of a node with the module."""
+    return {"cgpu": SystemFiles(containers=containers, names={"version": "0.8.8"})}
+
+
+def use(minor="0", limit=2 * GIB, used=GIB, compute=None) -> DeviceUse:
+    """Return an instance on a GPU."""
+    return DeviceUse(device=minor, memory_limit=limit, memory_used=used, compute_limit=compute)
+
+
+def node(annotations=None, *devices, count=4, ids=(), objections=None, **more):
+    """Resolve a node on which pod a has units, with an instance of these devices."""
+    return resolve(
+        NODE,
+        units("a", count) + list(ids),
+        offers(16, UUID, OTHER_UUID),
+        files=loaded(instance(*(devices or (use(),)))),
+        pods=pods(pod("a", annotations, container_ids={ID: "main"}, **more)),
+        objections=objections,
+    )
+
+
+def test_the_kernel_tells_holder_limit_and_use():
+    """Its directory is the minor of the GPU; the compute of a container it does not meter."""
+    holding = only(node(allocated({"0": {"0": 4}})))
+    assert holding.device.uuid == OTHER_UUID
+    assert (holding.resource, holding.slices, holding.memory_entitled) == (MEMORY, 4, 2 * GIB)
+    assert (holding.sharing, holding.isolation) == ("cgpu", "hard")
+    assert (holding.meter, holding.compute_entitled) == (
+        Meter(source="cgpu", memory=GIB, memory_only=True),
+        None,
+    )
+
+
+def test_the_kernel_goes_before_the_annotation():
+    """What it has made is so, whether or not the plugin has confirmed it, and wherever it was planned."""
+    assert only(node(allocated({"0": {"1": 4}}, assigned="false"))).device.uuid == OTHER_UUID
+    assert only(node(indexed("1"))).device.uuid == OTHER_UUID
+
+
+def test_names_and_ids_of_containers_are_enough():
+    """Without the pods' objects, the kernel alone tells."""
+    bare = PodIdentity(uid="u", namespace="ml", name="a", container_ids={ID: "main"})
+    found = resolve(NODE, units("a", 4), files=loaded(instance(use())), pods={"u": bare})
+    assert (only(found).device.uuid, only(found).slices) == (OTHER_UUID, 4)
+    assert only(found).meter == Meter(source="cgpu", memory=GIB, memory_only=True)
+
+
+def test_a_container_has_the_same_of_several_gpus():
+    """The label aliyun.com/gpu-count splits what was asked for in equal parts; else the annotation tells."""
+    devices = (use("0"), use("1"))
+    both = node(None, *devices, labels={"aliyun.com/gpu-count": "2"})
+    assert [(each.device.uuid, each.slices) for each in both.holdings] == [(OTHER_UUID, 2), (UUID, 2)][::-1]
+    told = node(allocated({"0": {"0": 1, "1": 3}}), *devices)
+    assert [(each.device.uuid, each.slices) for each in told.holdings] == [(UUID, 3), (OTHER_UUID, 1)]
+
+
+def test_percents_of_compute_go_before_the_share_of_the_policy():
+    """Both are shares of the whole GPU; ids of the percents need no place of their own."""
+    assert only(node(None, use(compute=0.25))).compute_entitled == 0.25
+    told = allocated({"0": {"0": 4}}, **{CORE_SHARES: '{"0":{"0":30}}'})
+    ids = held("a", "core-0", resource=CORES)
+    found = node(told, use(compute=0.25), ids=ids)
+    assert (only(found).compute_entitled, found.unresolved) == (0.3, {})
+
+
+def test_what_the_kernel_does_not_say_is_not_known():
+    """Without its sum of memory there is no meter: the processes are added up."""
+    holding = only(node(None, use(limit=None, used=None)))
+    assert (holding.memory_entitled, holding.meter) == (None, None)
+
+
+def test_a_container_without_an_instance_is_of_gpushare():
+    """Isolation can be turned off, for a pod or a node."""
+    known = pods(
+        pod("a", indexed("0"), container_ids={ID: "main"}),
+        pod("b", indexed("0"), container_ids={"cd" * 32: "main"}),
+    )
+    found = resolve(
+        NODE,
+        units("a", 4) + units("b", 2, OTHER_UUID),
+        offers(16, UUID, OTHER_UUID),
+        files=loaded(instance(use())),
+        pods=known,
+    )
+    assert [(each.holder.pod, each.sharing, each.isolation) for each in found.holdings] == [
+        ("a", "cgpu", "hard"),
+        ("b", "gpushare", "none"),
+    ]
+    assert {each.sharing for each in found.devices.values()} == {"cgpu"}
+    assert {key.uuid: each.slices[0].allocated for key, each in found.devices.items()} == {
+        UUID: 0,
+        OTHER_UUID: 6,
+    }
+
+
+@pytest.mark.parametrize("files", [{}, {"cgpu": SystemFiles()}], ids=["not read", "not loaded"])
+def test_without_the_module_all_is_gpushare(files):
+    """Also the GPUs that nobody has a part of."""
+    known = pods(pod("a", indexed("0"), container_ids={ID: "main"}))
+    found = resolve(NODE, units("a", 4), offers(16, UUID, OTHER_UUID), files=files, pods=known)
+    assert {each.sharing for each in found.devices.values()} == {"gpushare"}
+    assert only(found).sharing == "gpushare"
+
+
+def test_an_instance_of_nobody_here_holds_nothing():
+    """Containers are started outside Kubernetes too; and one that the kubelet gave no units has none."""
+    known = pods(pod("a", container_ids={ID: "main"}))
+    found = resolve(
+        NODE, (), files=loaded(instance(use()), instance(use(), container_id="12" * 6)), pods=known
+    )
+    assert (found.holdings, found.unresolved) == ((), {})
+
+
+def test_two_containers_of_one_pod_have_their_own():
+    """Each is found by its id."""
+    other = "12" * 32
+    known = pods(pod("a", containers=("x", "y"), container_ids={ID: "x", other: "y"}))
+    files = loaded(instance(use(used=1)), instance(use(used=2), container_id=other[:12]))
+    ids = units("a", 1, main="x") + units("a", 1, OTHER_UUID, main="y")
+    found = resolve(NODE, ids, files=files, pods=known)
+    assert [(each.holder.container, each.meter.memory) for each in found.holdings] == [("x", 1), ("y", 2)]
+
+
+def test_a_gpu_that_is_not_here_is_unresolved():
+    """The kernel has a GPU that the driver lost."""
+    found = node(None, use("5"))
+    assert (found.unresolved, found.unresolved_holders) == ({MEMORY: 4}, {container("a")})
+
+
+def test_over_commit_shows():
+    """Limits are as they were set, also where they are more than there is."""
+    assert only(node(None, use(limit=64 * GIB))).memory_entitled == 64 * GIB
+
+
+def test_a_bad_annotation_costs_only_what_it_would_have_told():
+    """It is objected to once, though both systems look at it."""
+    objections = Objections()
+    found = node({ALLOCATION: "{", CORE_SHARES: json.dumps([])}, objections=objections)
+    assert (only(found).slices, only(found).memory_entitled) == (4, 2 * GIB)
+    assert objections.counts == {"gpushare_annotation": 2}

@@ -1,0 +1,471 @@
+"""Resource claims (DRA): which device a name means, who has it alone or with others, and what is promised."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.model import (
+    ClaimedDevice,
+    ContainerFile,
+    DeviceKey,
+    DeviceUse,
+    GpuIdentity,
+    GpuReading,
+    Holdings,
+    Meter,
+    PodIdentity,
+    SliceCount,
+    SystemFiles,
+)
+from exporter.sharing import Objections
+from exporter.sharing.claims import claim_uid
+from exporter.sharing.dra import DRIVER, Place, parse_name
+from exporter.sharing.dra_amd import DRIVER as AMD
+from exporter.sharing.dra_hami import DRIVER as HAMI
+from exporter.sharing.files.dra_checkpoint import Checkpoint, Prepared
+from tests.attribution.build import GIB, MIG, UUID, gpu, memory, mig, mig_gpu, process
+from tests.sharing.build import OTHER_UUID, container, only, resolve, where
+
+UID = "11111111-2222-3333-4444-555555555555"
+OTHER_UID = "11111111-2222-3333-4444-666666666666"
+OTHER_MIG = "MIG-00000000-0000-0000-0000-00000000000c"
+
+
+def numbered(minor=0, uuid=UUID, **more) -> GpuReading:
+    """Return a whole GPU of a minor, which is not its index."""
+    return gpu(uuid=uuid, identity=GpuIdentity(uuid=uuid, index=7 - minor, minor=minor), **more)
+
+
+def cut(*instances, minor=0) -> GpuReading:
+    """Return a GPU of a minor that is cut."""
+    return mig_gpu(instances, identity=GpuIdentity(uuid=UUID, index=3, minor=minor))
+
+
+def placed(profile, start, size, **more):
+    """Return a MIG device with its place."""
+    return mig(gi_profile=profile, gi_start=start, gi_size=size, **more)
+
+
+def claimed(pod, device, *, claim="", uid=UID, driver=DRIVER, name="main", **more) -> ClaimedDevice:
+    """Return a device that a container has by a claim, which is its own when not named."""
+    return ClaimedDevice(
+        holder=container(pod, name),
+        driver=driver,
+        pool="node-1",
+        device=device,
+        claim_namespace="ml",
+        claim=claim or f"of-{pod}",
+        cdi=(f"k8s.{driver}/claim={uid}-{device}",),
+        **more,
+    )
+
+
+def noted(*entries) -> Checkpoint:
+    """Return a checkpoint of (uid, device, what is known)."""
+    found: dict[tuple[str, str], tuple[Prepared, ...]] = {}
+    for uid, device, prepared in entries:
+        found[uid, device] = (*found.get((uid, device), ()), prepared)
+    return Checkpoint(prepared=found)
+
+
+def holders(found: Holdings) -> dict[str, tuple[int | None, float | None, str, str]]:
+    """Return what each pod is entitled to, and how it shares."""
+    return {
+        each.holder.pod: (each.memory_entitled, each.compute_entitled, each.sharing, each.isolation)
+        for each in found.holdings
+    }
+
+
+# Where not said otherwise: kubernetes-sigs/dra-driver-nvidia-gpu, at the place or release that is named.
+NAMES = [
+    pytest.param("gpu-0", Place(0), id="device_state_test.go"),
+    pytest.param("gpu-15", Place(15), id="deviceinfo.go GpuInfo.CanonicalName"),
+    pytest.param("gpu-1-mig-1g6gb-14-0", Place(1, 14, 0), id="mig.go, A30"),
+    pytest.param("gpu-2-mig-1g24gb-19-0", Place(2, 19, 0), id="partitions.go"),
+    pytest.param("gpu-1-mig-2g47gb-14-0", Place(1, 14, 0), id="device_state.go"),
+    pytest.param("gpu-0-mig-1g12gb-me-20-6", Place(0, 20, 6), id="mig.go toRFC1123Compliant of 1g.12gb+me"),
+    pytest.param("gpu-0-mig-1g12gb-me-all-21-6", Place(0, 21, 6), id="a profile of more words"),
+    pytest.param("gpu-1-mig-19-4-1", Place(1, 19, 4, 1), id="demo/specs/extended-resources, v25.8.1"),
+    pytest.param("gpu-0-mig-9-4-4", Place(0, 9, 4, 4), id="v25.3.0 deviceinfo.go"),
+    pytest.param("gpu-vfio-0", None, id="deviceinfo.go VfioDeviceInfo"),
+    pytest.param("gpu-0-mig-1g.5gb-0", None, id="no name of a release"),
+    pytest.param("gpu-٣", None, id="other digits"),
+    pytest.param("gpu-1234567890", None, id="too long"),
+]
+
+
+@pytest.mark.parametrize(("name", "place"), NAMES)
+def test_names(name, place):
+    """A name says the minor and, of a MIG device, where it lies; both forms are told apart."""
+    assert parse_name(name) == place
+
+
+@given(st.text(max_size=60) | st.from_regex(r"gpu-[0-9]+(-mig-[0-9a-z.-]*)?", fullmatch=True))
+def test_any_name(name):
+    """Whatever a device is called, it is a place, or it is objected to and counts as unresolved."""
+    objections = Objections()
+    found = resolve(numbered(), claims=[claimed("a", name)], objections=objections)
+    assert len(found.holdings) + found.unresolved.get(DRIVER, 0) == 1
+
+
+def test_a_whole_gpu():
+    """The number in the name is the minor; its one holder has all of it."""
+    gpus = [numbered(0), numbered(1, OTHER_UUID)]
+    found = resolve(gpus, claims=[claimed("a", "gpu-1")])
+    held = only(found)
+    assert (held.device, held.resource, held.slices) == (DeviceKey(OTHER_UUID), DRIVER, 1)
+    assert holders(found) == {"a": (16 * GIB, 1.0, "exclusive", "hard")}
+    device = found.devices[DeviceKey(OTHER_UUID)]
+    assert (device.sharing, device.exclusive) == ("exclusive", True)
+    assert device.slices == (SliceCount(DRIVER, None, 1),)
+    assert found.devices[DeviceKey(UUID)].sharing == "none"
+
+
+@pytest.mark.parametrize("name", ["gpu-0-mig-3g20gb-9-4", "gpu-0-mig-9-4-4"])
+def test_a_mig_device(name):
+    """It is found by where it lies, in both forms of the name, and is its holder's own."""
+    here = placed(9, 4, 4, uuid=OTHER_MIG, gi=1)
+    found = resolve(cut(placed(9, 0, 4, uuid=MIG, gi=2), here), claims=[claimed("a", name)])
+    assert where(found) == {"a": [DeviceKey(UUID, OTHER_MIG)]}
+    assert holders(found) == {"a": (5 * GIB, 3 / 7, "mig", "hard")}
+
+
+def test_a_name_of_the_old_form_is_not_misread():
+    """In gpu-0-mig-19-4-1 the profile is 19 and the place 4: profile 4 at 1 is another device."""
+    other = placed(4, 1, 1, uuid=OTHER_MIG, gi=2)
+    found = resolve(cut(placed(19, 4, 1), other), claims=[claimed("a", "gpu-0-mig-19-4-1")])
+    assert where(found) == {"a": [DeviceKey(UUID, MIG)]}
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        placed(9, 0, 4),
+        placed(19, 4, 1),
+        placed(None, None, None),
+        placed(9, 4, 2, uuid=OTHER_MIG),
+    ],
+)
+def test_a_mig_device_that_is_not_there(device):
+    """Another profile, another place, or a place that is not told: nobody is said to hold it."""
+    found = resolve(cut(device), claims=[claimed("a", "gpu-0-mig-9-4-4")])
+    assert (found.holdings, found.unresolved) == ((), {DRIVER: 1})
+    assert found.unresolved_holders == {container("a")}
+
+
+def test_compute_instances_in_one_place_are_told_by_the_notes():
+    """Several devices lie in one GPU instance: the driver's notes say which of them is meant."""
+    halves = [placed(9, 4, 4, uuid=uuid, ci=ci) for ci, uuid in enumerate([MIG, OTHER_MIG])]
+    name = "gpu-0-mig-3g20gb-9-4"
+    assert resolve(cut(*halves), claims=[claimed("a", name)]).holdings == ()
+    files = {"dra": noted((UID, name, Prepared(uuid=OTHER_MIG)))}
+    found = resolve(cut(*halves), claims=[claimed("a", name)], files=files)
+    assert where(found) == {"a": [DeviceKey(UUID, OTHER_MIG)]}
+
+
+def test_the_notes_help_where_nvml_does_not_tell():
+    """Without a minor, or the place of a MIG device, the driver's notes say by the claim's uid what it is."""
+    name = "gpu-0-mig-1g5gb-19-4"
+    files = {"dra": noted((UID, name, Prepared(uuid=MIG)), (OTHER_UID, name, Prepared(uuid=OTHER_MIG)))}
+    found = resolve(cut(mig()), claims=[claimed("a", name)], files=files)
+    assert where(found) == {"a": [DeviceKey(UUID, MIG)]}
+    unnumbered = gpu(identity=GpuIdentity(uuid=UUID, index=0))
+    files = {"dra": noted((UID, "gpu-5", Prepared(uuid=UUID)))}
+    assert where(resolve(unnumbered, claims=[claimed("a", "gpu-5")], files=files)) == {"a": [DeviceKey(UUID)]}
+
+
+def test_what_nvml_says_is_newer_than_the_notes():
+    """A MIG device that was made anew has another uuid than the notes, and the same place."""
+    name = "gpu-0-mig-1g5gb-19-4"
+    files = {"dra": noted((UID, name, Prepared(uuid="MIG-gone")))}
+    found = resolve(cut(placed(19, 4, 1)), claims=[claimed("a", name)], files=files)
+    assert where(found) == {"a": [DeviceKey(UUID, MIG)]}
+
+
+def test_a_gpu_that_is_passed_through():
+    """It is held, and cannot be seen; that is no mistake of anybody."""
+    objections = Objections()
+    found = resolve(numbered(), claims=[claimed("vm", "gpu-vfio-1")], objections=objections)
+    assert (found.holdings, found.unresolved) == ((), {DRIVER: 1})
+    assert not objections.counts
+
+
+def test_a_name_that_the_driver_does_not_give():
+    """It is objected to, counts as unresolved, and costs nobody else."""
+    objections = Objections()
+    claims = [claimed("a", "gpu-zero"), claimed("b", "gpu-0")]
+    found = resolve(numbered(), claims=claims, objections=objections)
+    assert (list(where(found)), found.unresolved) == (["b"], {DRIVER: 1})
+    assert objections.counts == {"dra_id": 1}
+
+
+@pytest.mark.parametrize("driver", ["compute-domain.nvidia.com", "dra.net", ""])
+def test_claims_of_other_drivers(driver):
+    """A channel of a compute domain is no GPU, whatever it is called; nor is a network card."""
+    found = resolve(numbered(), claims=[claimed("a", "gpu-0", driver=driver)])
+    assert (found.holdings, found.unresolved) == ((), {})
+
+
+def test_several_devices_of_one_claim():
+    """A container has all devices of its claim, each once."""
+    gpus = [numbered(0), numbered(1, OTHER_UUID)]
+    found = resolve(gpus, claims=[claimed("a", f"gpu-{minor}") for minor in (0, 1, 9)])
+    assert where(found) == {"a": [DeviceKey(UUID), DeviceKey(OTHER_UUID)]}
+    assert found.unresolved == {DRIVER: 1}
+
+
+def test_one_claim_of_two_pods():
+    """Nothing keeps them apart, and each is told half of the device: both together have one."""
+    claims = [claimed(pod, "gpu-0", claim="shared") for pod in ("a", "b")]
+    found = resolve(numbered(), claims=claims)
+    half = (8 * GIB, 0.5, "dra", "none")
+    assert holders(found) == {"a": half, "b": half}
+    device = found.devices[DeviceKey(UUID)]
+    assert (device.sharing, device.isolation, device.exclusive) == ("dra", "none", False)
+    assert device.slices == (SliceCount(DRIVER, None, 2),)
+
+
+def test_one_claim_of_two_containers():
+    """Containers of one pod share a claim as pods do."""
+    claims = [claimed("a", "gpu-0-mig-3g20gb-9-4", name=name) for name in ("main", "aside", "third")]
+    found = resolve(cut(placed(9, 4, 4)), claims=claims)
+    assert [(each.memory_entitled, each.compute_entitled) for each in found.holdings] == [
+        (5 * GIB // 3, 1 / 7)
+    ] * 3
+
+
+def test_no_more_is_promised_than_there_is():
+    """However many containers share a claim, their parts make at most one device."""
+    for count in range(1, 9):
+        claims = [claimed(f"p{n}", "gpu-0", claim="shared") for n in range(count)]
+        held = resolve(numbered(memory=memory(0, 16 * GIB + 7)), claims=claims).holdings
+        assert len(held) == count
+        assert sum(each.memory_entitled for each in held) <= 16 * GIB + 7
+        assert sum(each.compute_entitled for each in held) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [{"compute_mode": "exclusive_process"}, {"processes": (process(5, kind="mps"),)}],
+    ids=["compute mode", "clients"],
+)
+def test_mps_on_a_claim(state):
+    """MPS shows in the compute mode and by its clients; one container with it has the device alone."""
+    claims = [claimed(pod, "gpu-0", claim="shared") for pod in ("a", "b")]
+    found = resolve(numbered(**state), claims=claims)
+    assert holders(found)["a"] == (8 * GIB, 0.5, "mps", "soft")
+    assert holders(resolve(numbered(**state), claims=claims[:1]))["a"][2] == "exclusive"
+
+
+def test_mps_on_a_mig_device():
+    """The clients stand in the list of the MIG device; the mode of the GPU says nothing of it."""
+    claims = [claimed(pod, "gpu-0-mig-3g20gb-9-4", claim="shared") for pod in ("a", "b")]
+    served = placed(9, 4, 4, processes=[process(5, kind="mps")])
+    assert resolve(cut(served), claims=claims).devices[DeviceKey(UUID, MIG)].sharing == "mps"
+    bare = resolve(cut(placed(9, 4, 4)), claims=claims)
+    assert bare.devices[DeviceKey(UUID, MIG)].sharing == "dra"
+
+
+def test_shares_of_which_nothing_is_stated():
+    """Claims with shares of one device share it, even one alone; what they may take is not known."""
+    claims = [claimed(pod, "gpu-0", share_id=pod) for pod in ("a", "b")]
+    unknown = (None, None, "dra", "none")
+    assert holders(resolve(numbered(), claims=claims)) == {"a": unknown, "b": unknown}
+    alone = resolve(numbered(), claims=claims[:1])
+    assert holders(alone) == {"a": unknown}
+    assert not alone.devices[DeviceKey(UUID)].exclusive
+
+
+def test_shares_that_the_driver_notes():
+    """What a claim takes of the memory is its holder's, or that of all its containers together."""
+    claims = [
+        claimed("a", "gpu-0", share_id="a"),
+        claimed("b", "gpu-0", share_id="b", claim="shared", uid=OTHER_UID),
+        claimed("c", "gpu-0", share_id="b", claim="shared", uid=OTHER_UID),
+    ]
+    files = {
+        "dra": noted(
+            (UID, "gpu-0", Prepared(share_id="a", memory=10 * GIB)),
+            (OTHER_UID, "gpu-0", Prepared(share_id="b", memory=12 * GIB)),
+        )
+    }
+    found = holders(resolve(numbered(), claims=claims, files=files))
+    assert {pod: each[:2] for pod, each in found.items()} == {
+        "a": (10 * GIB, None),
+        "b": (6 * GIB, None),
+        "c": (6 * GIB, None),
+    }
+
+
+def test_several_shares_of_one_container():
+    """They are several slices; where one of them states nothing, the whole is not known."""
+    claims = [claimed("a", "gpu-0", share_id=share) for share in ("x", "y")]
+    entries = [(UID, "gpu-0", Prepared(share_id=share, memory=GIB)) for share in ("x", "y")]
+    held = only(resolve(numbered(), claims=claims, files={"dra": noted(*entries)}))
+    assert (held.slices, held.memory_entitled) == (2, 2 * GIB)
+    held = only(resolve(numbered(), claims=claims, files={"dra": noted(entries[0])}))
+    assert held.memory_entitled is None
+
+
+def test_our_own_claim_holds_nothing():
+    """An exporter that was let in by a claim of the administrator has no device; others have theirs."""
+    claims = [claimed("exporter", "gpu-0"), claimed("a", "gpu-0"), claimed("exporter", "gpu-9")]
+    # A source that knows only names: no containers, no object of the pod.
+    own = {"uid-own": PodIdentity(uid="uid-own", namespace="ml", name="exporter")}
+    found = resolve(numbered(), claims=claims, pods=own, own_uid="uid-own")
+    assert holders(found) == {"a": (16 * GIB, 1.0, "exclusive", "hard")}
+    assert found.unresolved == {}
+    elsewhere = {"uid-own": replace(own["uid-own"], namespace="monitoring")}
+    assert "exporter" in holders(resolve(numbered(), claims=claims, pods=elsewhere, own_uid="uid-own"))
+
+
+def test_another_monitor_that_the_driver_notes():
+    """A claim of the administrator holds nothing, whoever has it."""
+    files = {"dra": noted((OTHER_UID, "gpu-0", Prepared(admin=True)), (UID, "gpu-0", Prepared(uuid=UUID)))}
+    claims = [claimed("dcgm", "gpu-0", uid=OTHER_UID), claimed("a", "gpu-0")]
+    found = resolve(numbered(), claims=claims, files=files)
+    assert holders(found) == {"a": (16 * GIB, 1.0, "exclusive", "hard")}
+
+
+def test_another_monitor_of_which_nothing_is_noted():
+    """One of two claims of a whole device must be the administrator's: neither is promised anything."""
+    found = resolve(numbered(), claims=[claimed("dcgm", "gpu-0"), claimed("a", "gpu-0")])
+    unknown = (None, None, "dra", "none")
+    assert holders(found) == {"dcgm": unknown, "a": unknown}
+
+
+@pytest.mark.parametrize(
+    ("names", "uid"),
+    [
+        pytest.param([f"k8s.gpu.nvidia.com/claim={UID}-gpu-0"], UID, id="cdi.go GetClaimDeviceName"),
+        pytest.param(
+            [f"k8s.gpu.nvidia.com/claim={OTHER_UID}-gpu-1", f"k8s.gpu.nvidia.com/claim={UID}-gpu-0"],
+            UID,
+            id="the kubelet adds the names of other devices",
+        ),
+        pytest.param(
+            [f"k8s.gpu.nvidia.com/claim={OTHER_UID}-gpu-0", f"k8s.gpu.nvidia.com/claim={UID}-gpu-0"],
+            "",
+            id="two claims",
+        ),
+        pytest.param([f"k8s.other/claim={UID}-gpu-0"], "", id="another driver"),
+        pytest.param([f"k8s.gpu.nvidia.com/claim={UID}-hami-gpu-0"], "", id="the end of another name"),
+        pytest.param(["k8s.gpu.nvidia.com/claim=x-gpu-0", "", "gpu-0"], "", id="no uid"),
+        pytest.param([], "", id="none"),
+    ],
+)
+def test_the_uid_of_a_claim(names, uid):
+    """It stands in the CDI name that is about this very device."""
+    assert claim_uid(replace(claimed("a", "gpu-0"), cdi=tuple(names))) == uid
+
+
+def test_hami_by_the_notes_of_its_driver():
+    """What the claim states is what its library enforces; a GPU has room for more holders."""
+    files = {
+        "hami-dra": noted((UID, "hami-gpu-1", Prepared(share_id="x", memory=4 * GIB, compute=0.3))),
+        "hami": SystemFiles(
+            containers=(
+                ContainerFile(
+                    claim_uid=UID,
+                    devices=(
+                        DeviceUse(
+                            device=OTHER_UUID,
+                            memory_limit=4 * GIB,
+                            compute_limit=0.3,
+                            memory_used=GIB,
+                            compute_used=0.2,
+                        ),
+                    ),
+                ),
+            )
+        ),
+    }
+    claims = [claimed("a", "hami-gpu-1", driver=HAMI, share_id="x")]
+    gpus = [numbered(0), numbered(1, OTHER_UUID)]
+    found = resolve(gpus, claims=claims, files=files)
+    held = only(found)
+    assert (held.device, held.resource) == (DeviceKey(OTHER_UUID), HAMI)
+    assert (held.memory_entitled, held.compute_entitled) == (4 * GIB, 0.3)
+    assert held.meter == Meter(source="hami", memory=GIB, compute=0.2)
+    device = found.devices[DeviceKey(OTHER_UUID)]
+    assert (device.sharing, device.isolation, device.exclusive) == ("hami-dra", "soft", False)
+    # Without the driver's notes, the limits in the cache count.
+    again = only(resolve(gpus, claims=claims, files={"hami": files["hami"]}))
+    assert (again.memory_entitled, again.compute_entitled) == (4 * GIB, 0.3)
+    # Without either the holder is known, and no more.
+    bare = only(resolve(gpus, claims=claims))
+    assert (bare.memory_entitled, bare.compute_entitled, bare.meter) == (None, None, None)
+
+
+def test_a_hami_claim_of_two_containers():
+    """Limits and cache are those of both together: each has half, and neither is metered by it."""
+    use = DeviceUse(device=UUID, memory_limit=4 * GIB, memory_used=GIB, compute_used=0.2)
+    files = {"hami": SystemFiles(containers=(ContainerFile(claim_uid=UID, devices=(use,)),))}
+    claims = [claimed(pod, "hami-gpu-0", driver=HAMI, claim="shared") for pod in ("a", "b")]
+    found = resolve(numbered(), claims=claims, files=files)
+    assert [(each.memory_entitled, each.compute_entitled, each.meter) for each in found.holdings] == [
+        (2 * GIB, None, None)
+    ] * 2
+
+
+def test_hami_claims_over_commit():
+    """More may be stated than there is, and that shows."""
+    uids = {"a": UID, "b": OTHER_UID}
+    claims = [claimed(pod, "hami-gpu-0", driver=HAMI, uid=uid) for pod, uid in uids.items()]
+    entries = [(uid, "hami-gpu-0", Prepared(memory=12 * GIB)) for uid in uids.values()]
+    found = resolve(numbered(), claims=claims, files={"hami-dra": noted(*entries)})
+    assert sum(each.memory_entitled for each in found.holdings) == 24 * GIB
+
+
+@pytest.mark.parametrize("name", ["gpu-0", "hami-gpu-0-1", "hami-gpu-", "hami-gpu-7"])
+def test_hami_names_that_mean_nothing_here(name):
+    """A name that is none is objected to; one of a GPU that is not here is not. Both are unresolved."""
+    objections = Objections()
+    found = resolve(numbered(), claims=[claimed("a", name, driver=HAMI)], objections=objections)
+    assert (found.holdings, found.unresolved) == ((), {HAMI: 1})
+    assert objections.counts == ({} if name == "hami-gpu-7" else {"hami_dra_id": 1})
+
+
+def amd_node() -> list[GpuReading]:
+    """Return a whole GPU of AMD and one in partitions."""
+    whole = GpuIdentity(uuid="GPU-1", index=0, vendor="amd", render_minor=128)
+    parted = GpuIdentity(uuid="GPU-2", index=1, vendor="amd", render_minor=136)
+    parts = [
+        mig(uuid=uuid, slices=1, gi=gi, render_minor=136 + gi)
+        for gi, uuid in enumerate(["0000:19:00.0", "amdgpu_xcp_1"])
+    ]
+    return [
+        gpu(uuid="GPU-1", identity=whole),
+        replace(mig_gpu(parts, identity=parted), mig_slices=2),
+    ]
+
+
+def test_amd_by_the_render_node():
+    """ROCm/k8s-gpu-dra-driver names devices by card and render node; partitions have some of their own."""
+    claims = [
+        claimed("whole", "gpu-1-128", driver=AMD),
+        claimed("first", "gpu-2-136", driver=AMD),
+        claimed("second", "gpu-10-137", driver=AMD),
+        claimed("gone", "gpu-11-138", driver=AMD),
+    ]
+    found = resolve(amd_node(), claims=claims)
+    assert where(found) == {
+        "whole": [DeviceKey("GPU-1")],
+        "first": [DeviceKey("GPU-2", "0000:19:00.0")],
+        "second": [DeviceKey("GPU-2", "amdgpu_xcp_1")],
+    }
+    assert holders(found) == {
+        "whole": (16 * GIB, 1.0, "exclusive", "hard"),
+        "first": (5 * GIB, 0.5, "amd-partition", "hard"),
+        "second": (5 * GIB, 0.5, "amd-partition", "hard"),
+    }
+    assert found.unresolved == {AMD: 1}
+
+
+def test_an_amd_claim_of_two_pods():
+    """example/example-multiple-pod-share.yaml: both have the GPU, and nothing keeps them apart."""
+    claims = [claimed(pod, "gpu-1-128", driver=AMD, claim="shared") for pod in ("a", "b")]
+    half = (8 * GIB, 0.5, "dra", "none")
+    assert holders(resolve(amd_node(), claims=claims)) == {"a": half, "b": half}

@@ -1,0 +1,271 @@
+"""The checkpoint of DRA drivers: what it says in each version, and that no other bytes do any harm."""
+
+import contextlib
+import json
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.sharing import Roots
+from exporter.sharing.files import dra_checkpoint
+from exporter.sharing.files.dra_checkpoint import Prepared, decode, read_checkpoint
+from exporter.sharing.files.reading import UnusableError
+
+DRIVER = "gpu.nvidia.com"
+CLAIM = "11111111-2222-3333-4444-555555555555"
+GPU_UUID = "GPU-4404041a-04cf-1ccf-9e70-f139a9b1e23c"
+MIG_UUID = "MIG-30d00c09-8a98-59b8-8c1a-1d64b4ec3ad2"
+
+
+def device(name, share_id=None):
+    """Write the driver's record of a device that it gave to the kubelet."""
+    told = {"Requests": ["gpu"], "PoolName": "node-1", "DeviceName": name, "CDIDeviceIDs": [f"x={name}"]}
+    return told if share_id is None else told | {"ShareID": share_id}
+
+
+def claim(prepared=(), results=()):
+    """Write one claim: what is prepared, and what the scheduler gave it."""
+    status = {"allocation": {"devices": {"results": list(results)}}} if results else {}
+    return {
+        "checkpointState": "PrepareCompleted",
+        "status": status,
+        "preparedDevices": [{"devices": list(prepared), "configState": {}}],
+    }
+
+
+def result(name, driver=DRIVER, **more):
+    """Write what the scheduler gave of one device."""
+    return {"request": "gpu", "driver": driver, "pool": "node-1", "device": name} | more
+
+
+def content(claims, version="v2"):
+    """Write a checkpoint, with the older version beside the newer one where there is one."""
+    versions = {"v2": {"checksum": 1, "preparedClaims": claims}} if version == "v2" else {}
+    return json.dumps({"checksum": 2, "v1": {"preparedClaims": claims}} | versions).encode()
+
+
+def decoded(claims, version="v2", tmp="checkpoint.json"):
+    """Return what a checkpoint says, which has nothing to object to."""
+    found = decode(content(claims, version), DRIVER, tmp)
+    assert found.problems == ()
+    return found.prepared
+
+
+GPU = {"gpu": {"info": {"uuid": GPU_UUID}, "device": device("gpu-0")}, "mig": None}
+# cmd/gpu-kubelet-plugin/prepared.go: before 25.12 a MIG device had an info, since then what it is now.
+OLD_MIG = {"gpu": None, "mig": {"info": {"uuid": MIG_UUID}, "device": device("gpu-0-mig-19-4-1")}}
+NEW_MIG = {
+    "gpu": None,
+    "mig": {
+        "concrete": {
+            "parentMinor": 0,
+            "giId": 7,
+            "ciId": 0,
+            "migUUID": MIG_UUID,
+            "parentUUID": GPU_UUID,
+        },
+        "device": device("gpu-0-mig-1g5gb-19-4"),
+    },
+}
+# Project-HAMi/k8s-dra-driver cmd/hami-kubelet-plugin/prepared.go
+HAMI = {"hami-gpu": {"info": {"uuid": GPU_UUID}, "device": device("hami-gpu-0", "share-a")}, "gpu": None}
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+@pytest.mark.parametrize(
+    ("prepared", "name", "uuid", "share_id"),
+    [
+        pytest.param(GPU, "gpu-0", GPU_UUID, "", id="whole"),
+        pytest.param(OLD_MIG, "gpu-0-mig-19-4-1", MIG_UUID, "", id="mig until 25.8"),
+        pytest.param(NEW_MIG, "gpu-0-mig-1g5gb-19-4", MIG_UUID, "", id="mig since 25.12"),
+        pytest.param(HAMI, "hami-gpu-0", GPU_UUID, "share-a", id="hami"),
+    ],
+)
+def test_the_uuid_of_what_is_prepared(version, prepared, name, uuid, share_id):
+    """Every kind of device has its uuid, in the words of each release, in both versions of the file."""
+    found = decoded({CLAIM: claim([prepared])}, version)
+    assert found == {(CLAIM, name): (Prepared(share_id=share_id, uuid=uuid),)}
+
+
+def test_the_newer_version_counts():
+    """Where both are there, the older one may leave out what it cannot say."""
+    document = json.loads(content({CLAIM: claim([GPU])}))
+    document["v1"]["preparedClaims"] = {}
+    found = decode(json.dumps(document).encode(), DRIVER, "x").prepared
+    assert set(found) == {(CLAIM, "gpu-0")}
+
+
+def test_what_a_claim_takes_of_a_shared_device():
+    """Memory in bytes, compute in shares of the GPU; what takes nothing of it has no limit."""
+    results = [
+        result("gpu-0", shareID="a", consumedCapacity={"memory": "10Gi", "shares": "1"}),
+        result("gpu-0", shareID="b", consumedCapacity={"memory": "0", "cores": "40"}),
+        result("gpu-0", driver="other.example.com", shareID="c", consumedCapacity={"memory": "1Gi"}),
+    ]
+    found = decode(content({CLAIM: claim([], results)}), DRIVER, "x")
+    assert found.prepared == {
+        (CLAIM, "gpu-0"): (
+            Prepared(share_id="a", memory=10 << 30),
+            Prepared(share_id="b", compute=0.4),
+        )
+    }
+    assert found.find(CLAIM, "gpu-0", "b") == Prepared(share_id="b", compute=0.4)
+    assert found.find(CLAIM, "gpu-0", "c") is None
+    assert found.find(CLAIM, "gpu-0", "") is None
+
+
+def test_a_kubelet_that_does_not_say_which_share():
+    """Before 1.35 the kubelet told no shares: where a claim has a single one of a device, it is meant."""
+    found = decode(content({CLAIM: claim([HAMI])}), DRIVER, "x")
+    assert found.find(CLAIM, "hami-gpu-0", "") == Prepared(share_id="share-a", uuid=GPU_UUID)
+
+
+def test_admin_access():
+    """A claim that has a device to look at says so."""
+    found = decoded({CLAIM: claim([GPU], [result("gpu-0", adminAccess=True)])})
+    assert found == {(CLAIM, "gpu-0"): (Prepared(uuid=GPU_UUID, admin=True),)}
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        None,
+        [],
+        "text",
+        {"status": []},
+        {"status": {"allocation": {"devices": {"results": {}}}}},
+        {"status": {"allocation": {"devices": {"results": [1]}}}},
+        {"status": {"allocation": {"devices": {"results": [{"driver": DRIVER, "device": 1}]}}}},
+        {"status": {"allocation": {"devices": {"results": [result("gpu-0", shareID={})]}}}},
+        {"preparedDevices": {"devices": []}},
+        {"preparedDevices": [{"devices": [{"gpu": "GPU-1"}]}]},
+        {"preparedDevices": [{"devices": [{"gpu": {"info": {"uuid": 1}, "device": device("gpu-0")}}]}]},
+    ],
+)
+def test_a_broken_claim_costs_itself(broken):
+    """The others are known, and it is named."""
+    found = decode(content({"broken": broken, CLAIM: claim([GPU])}), DRIVER, "/x")
+    assert set(found.prepared) == {(CLAIM, "gpu-0")}
+    assert [each.about for each in found.problems] == ["/x: broken"]
+
+
+@pytest.mark.parametrize("uuid", ["", "GPU-", "../../etc", "GPU-" + "a" * 100, "GPU-a b"])
+def test_a_uuid_that_is_none(uuid):
+    """What no GPU is called is not prepared."""
+    assert decoded({CLAIM: claim([{"gpu": {"info": {"uuid": uuid}, "device": device("gpu-0")}}])}) == {}
+
+
+@pytest.mark.parametrize("amount", ["-1", "1_000", "٣", "1e400", "nan", "9" * 5000, "1.5Gi", " 1"])
+def test_amounts_that_are_none(amount):
+    """Only whole numbers of a reasonable length are amounts."""
+    results = [result("gpu-0", consumedCapacity={"memory": amount, "cores": amount})]
+    assert decoded({CLAIM: claim([], results)}) == {(CLAIM, "gpu-0"): (Prepared(),)}
+
+
+WHOLE = content({CLAIM: claim([GPU, NEW_MIG], [result("gpu-0", consumedCapacity={"memory": "1Gi"})])})
+HOSTILE = [
+    b"",
+    b"null",
+    b"[]",
+    b'{"v1": {"preparedClaims": []}}',
+    b'{"v2": {"preparedClaims": 5}}',
+    b"[" * 100_000,
+    b'{"v2":' * 50_000,
+    b"\xff\xfe{",
+    b'{"v1": {"preparedClaims": {"a": ' + b"9" * 5000 + b"}}}",
+    WHOLE[:-1],
+    WHOLE[: len(WHOLE) // 2],
+]
+
+
+@pytest.mark.parametrize("hostile", HOSTILE, ids=range(len(HOSTILE)))
+def test_what_is_no_checkpoint_says_nothing(tmp_path, hostile):
+    """A file that is cut short, or is something else, is a problem of that file and nothing more."""
+    found = read_checkpoint(roots(tmp_path, hostile), DRIVER)
+    assert found.prepared == {}
+    assert len(found.problems) == 1
+    assert "checkpoint.json" in found.problems[0].about
+
+
+def test_a_checkpoint_without_claims():
+    """A driver that has prepared nothing, or never anything, has nothing to tell."""
+    for version in ("v1", "v2"):
+        assert decoded({}, version) == {}
+    assert decode(b'{"checksum": 0}', DRIVER, "x").prepared == {}
+    assert decode(b'{"v1": null, "v2": {"preparedClaims": null}}', DRIVER, "x").prepared == {}
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes(found: bytes):
+    """No bytes do more than to be refused."""
+    with contextlib.suppress(UnusableError):
+        assert decode(found, DRIVER, "x").prepared == {}
+
+
+WORDS = [
+    *("status", "allocation", "devices", "results", "driver", "device", "consumedCapacity", "memory"),
+    *("preparedDevices", "gpu", "info", "uuid", "adminAccess", "DeviceName", "concrete"),
+]
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(WORDS),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=25,
+)
+
+
+@given(JSON)
+def test_any_claim(found):
+    """Whatever stands in the place of a claim, the one beside it is known."""
+    told = decode(content({"odd": found, CLAIM: claim([GPU])}), DRIVER, "x").prepared
+    assert told[CLAIM, "gpu-0"] == (Prepared(uuid=GPU_UUID),)
+
+
+def roots(tmp_path, written=None) -> Roots:
+    """Make the roots of a node, whose driver has written that."""
+    folder = tmp_path / "plugins" / DRIVER
+    if written is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "checkpoint.json").write_bytes(written)
+    names = ("hami", "hami_vnpu", "cgpu", "vcuda", "vgpu_manager", "mps", "run", "kubelet")
+    return Roots(**dict.fromkeys(names, tmp_path))
+
+
+def test_no_driver(tmp_path):
+    """Where there is no such driver nothing is known, and that is no problem."""
+    assert read_checkpoint(roots(tmp_path), DRIVER).problems == ()
+    (tmp_path / "plugins").write_text("")
+    assert read_checkpoint(roots(tmp_path), DRIVER).problems == ()
+
+
+def test_a_checkpoint_from_the_disk(tmp_path):
+    """The file is found where the driver keeps it."""
+    assert (CLAIM, "gpu-0") in read_checkpoint(roots(tmp_path, WHOLE), DRIVER).prepared
+
+
+def test_a_file_that_is_too_large(tmp_path):
+    """No more is read than a checkpoint can have."""
+    where = roots(tmp_path, b"")
+    os.truncate(tmp_path / "plugins" / DRIVER / "checkpoint.json", dra_checkpoint.MOST_BYTES + 1)
+    [problem] = read_checkpoint(where, DRIVER).problems
+    assert "more than a checkpoint has" in problem.text
+
+
+def test_what_is_no_file(tmp_path):
+    """A pipe in its place is not waited for, and a link is not followed."""
+    where = roots(tmp_path, b"")
+    path = tmp_path / "plugins" / DRIVER / "checkpoint.json"
+    path.unlink()
+    os.mkfifo(path)
+    assert len(read_checkpoint(where, DRIVER).problems) == 1
+    path.unlink()
+    path.symlink_to("/etc/passwd")
+    assert len(read_checkpoint(where, DRIVER).problems) == 1

@@ -1,0 +1,351 @@
+"""gpushare and its rebrands: whose units are of which GPU, by the annotations of pods."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.model import GpuIdentity, OfferedDevice
+from exporter.sharing import Objections, gpushare_text
+from tests.attribution.build import GIB, UUID, gpu, held, memory, mig, mig_gpu
+from tests.sharing.build import OTHER_UUID, container, numbered, only, pod, pods, resolve
+
+MEMORY, RAINBOND = "aliyun.com/gpu-mem", "rainbond.com/gpu-mem"
+CORES = "aliyun.com/gpu-core.percentage"
+ALLOCATION = "scheduler.framework.gpushare.allocation"
+MIB = 1 << 20
+# Minors that are not the indices: GPU 0 is /dev/nvidia1.
+NODE = [numbered(0, 1, UUID), numbered(1, 0)]
+
+
+def units(name, count, uuid=UUID, resource=MEMORY, main="main"):
+    """Return what a container holds: units whose ids name a GPU, whichever it was given."""
+    return held(name, *(f"{uuid}-_-{n}" for n in range(count)), container=main, resource=resource)
+
+
+def offers(count, *uuids, resource=MEMORY):
+    """Return what the plugin offers: so many units of each GPU."""
+    return [OfferedDevice(resource, f"{uuid}-_-{n}") for uuid in uuids for n in range(count)]
+
+
+def indexed(index="0", assigned="true", dev="16", prefix="ALIYUN_COM"):
+    """Return the older annotations."""
+    told = {"IDX": index, "ASSIGNED": assigned, "DEV": dev}
+    return {f"{prefix}_GPU_MEM_{key}": text for key, text in told.items() if text is not None}
+
+
+def allocated(shares, assigned="true", **more):
+    """Return the newer annotations."""
+    return {ALLOCATION: json.dumps(shares), "scheduler.framework.gpushare.assigned": assigned, **more}
+
+
+def node(annotations, *, gpus=None, resource=MEMORY, offered=None, objections=None):
+    """Resolve a node on which pod a holds three units."""
+    return resolve(
+        gpus or NODE,
+        units("a", 3, resource=resource),
+        offered=offers(16, UUID, OTHER_UUID, resource=resource) if offered is None else offered,
+        pods=pods(pod("a", annotations)),
+        objections=objections,
+    )
+
+
+def test_the_annotation_tells_the_gpu_by_its_minor():
+    """The ids name GPU 0 and the annotation /dev/nvidia0, which is GPU 1."""
+    holding = only(node(indexed("0")))
+    assert holding.device.uuid == OTHER_UUID
+    assert (holding.slices, holding.memory_entitled, holding.compute_entitled) == (3, 3 * GIB, None)
+    assert (holding.sharing, holding.isolation, holding.resource) == ("gpushare", "none", MEMORY)
+
+
+@pytest.mark.parametrize(
+    ("dev", "total", "unit"),
+    [
+        ("15", 15360 * MIB, GIB),
+        ("22", 23028 * MIB, GIB),
+        ("140", 143771 * MIB, GIB),
+        ("15360", 15360 * MIB, MIB),
+        ("80", 15360 * MIB, GIB),
+        ("15360", 81559 * MIB, MIB),
+    ],
+    ids=["T4", "A10", "H200", "T4 by the MiB", "T4 behind an A100", "A100 behind a T4, by the MiB"],
+)
+def test_a_unit_is_what_comes_nearest_to_the_size_of_the_gpu(dev: str, total: int, unit: int):
+    """gpushare-device-plugin pkg/gpu/nvidia/nvidia.go counts every GPU as the first, in GiB or MiB."""
+    gpus = [numbered(0, 0, UUID, memory=memory(0, total))]
+    assert only(node(indexed("0", dev=dev), gpus=gpus)).memory_entitled == 3 * unit
+
+
+@pytest.mark.parametrize(("units_of_gpu", "total"), [(0, GIB), (16, None), (16, 0), (500_000_000, GIB)])
+def test_an_unknown_unit_is_no_entitlement(units_of_gpu: int, total: int | None):
+    """Neither GiB nor MiB makes sense of it."""
+    assert gpushare_text.unit_bytes(units_of_gpu, total) is None
+
+
+def test_without_the_size_of_a_gpu_its_offered_units_tell_the_unit():
+    """The scheduler's annotation may be missing: the plugin offers as many units as it counted."""
+    assert only(node(indexed("0", dev=None))).memory_entitled == 3 * GIB
+    assert only(node(indexed("0", dev=None), offered=())).memory_entitled is None
+    assert only(node(indexed("0", dev="x"))).memory_entitled == 3 * GIB
+
+
+def test_without_the_memory_of_the_gpu_nothing_is_entitled():
+    """A lost GPU keeps its holder; what a unit was is not known."""
+    gpus = [numbered(0, 1, UUID), numbered(1, 0, memory=None)]
+    assert only(node(indexed("0"), gpus=gpus)).memory_entitled is None
+
+
+@pytest.mark.parametrize(
+    ("resource", "prefix"),
+    [
+        ("rainbond.com/gpu-mem", "RAINBOND_COM"),
+        ("cerit.io/gpu-mem", "CERIT_IO"),
+        ("gpu-share.com/gpu-mem", "GPU_SHARE_COM"),
+        ("ucloud.cn/gpu-mem", "UCLOUD_CN"),
+        ("shared-gpu/gpu-mem", "SHARED"),
+    ],
+)
+def test_plugins_made_from_it_are_told_by_the_shape_of_their_annotations(resource: str, prefix: str):
+    """Their names are those of their makers; one does not follow from its domain."""
+    holding = only(node(indexed("0", prefix=prefix), resource=resource))
+    assert (holding.device.uuid, holding.resource, holding.memory_entitled) == (OTHER_UUID, resource, 3 * GIB)
+
+
+def test_of_two_annotations_the_one_of_the_domain_counts():
+    """A pod may have been moved from one plugin to the other."""
+    both = indexed("0", prefix="RAINBOND_COM") | indexed("1")
+    assert only(node(both, resource=RAINBOND)).device.uuid == OTHER_UUID
+    assert only(node(both)).device.uuid == UUID
+    found = node(both, resource="cerit.io/gpu-mem")
+    assert (found.holdings, found.unresolved) == ((), {"cerit.io/gpu-mem": 3})
+
+
+def test_containers_of_a_pod_have_the_units_they_hold():
+    """The pod has one GPU, each container its own number of units; what finished is not listed."""
+    holdings = resolve(
+        NODE,
+        units("a", 2, main="x") + units("a", 1, OTHER_UUID, main="y"),
+        pods=pods(pod("a", indexed("1"), containers=("x", "y"), init=("setup",))),
+    ).holdings
+    assert [(each.holder.container, each.slices, each.memory_entitled) for each in holdings] == [
+        ("x", 2, 2 * GIB),
+        ("y", 1, GIB),
+    ]
+
+
+def test_the_newer_annotation_tells_several_gpus_of_a_container():
+    """kubeflow/arena and ACK's scheduler write container, minor, units; init containers do not count."""
+    told = allocated({"0": {"0": 1, "1": 2}, "1": {"0": 4}, "2": {"1": 0}})
+    holdings = resolve(
+        NODE,
+        units("a", 3, main="x") + units("a", 4, main="y") + units("a", 1, main="z"),
+        offers(16, UUID, OTHER_UUID),
+        pods=pods(pod("a", told, containers=("x", "y", "z"), init=("setup",))),
+    )
+    assert [(each.device.uuid, each.holder.container, each.slices) for each in holdings.holdings] == [
+        (UUID, "x", 2),
+        (OTHER_UUID, "x", 1),
+        (OTHER_UUID, "y", 4),
+    ]
+    assert [each.memory_entitled for each in holdings.holdings] == [2 * GIB, GIB, 4 * GIB]
+    assert holdings.unresolved == {MEMORY: 1}
+
+
+def test_the_newer_annotation_goes_before_the_older():
+    """cmd/inspect/nodeinfo.go asks for the index only where there is no allocation."""
+    assert only(node(allocated({"0": {"1": 3}}) | indexed("0"))).device.uuid == UUID
+    assert only(node({ALLOCATION: ""} | indexed("0"))).device.uuid == OTHER_UUID
+
+
+def test_each_gpu_may_have_its_own_number_of_units():
+    """What the scheduler says of the GPU goes before what the plugin offers."""
+    more = {"gpushare.alibabacloud.com/device-resource": '{"1": 16384}'}
+    assert only(node(allocated({"0": {"1": 3}}, **more))).memory_entitled == 3 * MIB
+
+
+def test_the_third_form_is_read_like_the_second():
+    """It has an annotation that confirms it, too."""
+    told = {"gpushare.alibabacloud.com/gpumemory": '{"0":{"1":3}}'}
+    assert node(told).unresolved == {MEMORY: 3}
+    told["gpushare.alibabacloud.com/assigned"] = "true"
+    assert only(node(told)).device.uuid == UUID
+
+
+def test_percents_of_compute_are_shares_of_the_gpu():
+    """Ids of that resource need no place of their own; a share of another GPU is not this one's."""
+    told = allocated({"0": {"1": 3}}, **{"gpushare.alibabacloud.com/core-percentage": '{"0":{"1":30}}'})
+    ids = units("a", 3) + held("a", "core-1", "core-2", resource=CORES)
+    found = resolve(NODE, ids, offers(16, UUID, OTHER_UUID), pods=pods(pod("a", told)))
+    assert (only(found).compute_entitled, found.unresolved) == (0.3, {})
+    told["gpushare.alibabacloud.com/core-percentage"] = '{"0":{"0":30}}'
+    assert only(node(told)).compute_entitled is None
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        indexed("0", assigned="false"),
+        indexed("0", assigned=None),
+        indexed("-1"),
+        allocated({"0": {"1": 3}}, assigned="false"),
+        allocated({"7": {"1": 3}}),
+        {},
+    ],
+    ids=["an intent", "never confirmed", "no GPU had room", "newer intent", "another container", "nothing"],
+)
+def test_units_that_no_annotation_places_are_unresolved(annotations):
+    """Their holder is known to hold something; nothing is wrong with what was written."""
+    objections = Objections()
+    found = node(annotations, objections=objections)
+    assert (found.holdings, found.unresolved) == ((), {MEMORY: 3})
+    assert found.unresolved_holders == {container("a")}
+    assert not objections.counts
+
+
+def test_an_intent_without_units_holds_nothing():
+    """So it is before the pod starts, and with pods that are over."""
+    waiting = pods(pod("a", indexed("0", "false")), pod("b", indexed("0"), phase="Succeeded"))
+    found = resolve(NODE, (), offers(16, UUID, OTHER_UUID), pods=waiting)
+    assert (found.holdings, found.unresolved) == ((), {})
+
+
+def test_a_gpu_that_is_not_here_is_unresolved():
+    """The annotation names a minor that no GPU has, or one that is cut."""
+    assert node(indexed("5")).unresolved == {MEMORY: 3}
+    cut = mig_gpu([mig()], identity=GpuIdentity(uuid="GPU-cut", index=2, minor=2, model="A100"))
+    assert node(indexed("2"), gpus=[*NODE, cut]).unresolved == {MEMORY: 3}
+
+
+def test_an_allocation_of_more_than_the_kubelet_gave_is_objected_to():
+    """Nobody is shown with units, however many, that he does not have."""
+    objections = Objections()
+    found = node(allocated({"0": {"7": 2_000_000_000}}), objections=objections)
+    assert (found.holdings, found.unresolved) == ((), {MEMORY: 3})
+    assert objections.counts["gpushare_annotation"] == 1
+
+
+@pytest.mark.parametrize("known", [pods(pod("a")), None], ids=["no annotation", "no pods"])
+def test_the_only_gpu_of_a_node_needs_no_annotation(known):
+    """The plugin asks for none there (allocate.go); neither do we."""
+    found = resolve(gpu(), units("a", 3), offers(16, UUID), pods=known)
+    assert (only(found).device.uuid, only(found).memory_entitled) == (UUID, 3 * GIB)
+    assert found.blind == {}
+
+
+def test_a_gpu_is_not_the_only_one_where_another_is_offered_or_there():
+    """Then an annotation would say which is meant."""
+    assert resolve(gpu(), units("a", 1), offers(16, UUID, "GPU-lost")).unresolved == {MEMORY: 1}
+    assert resolve(NODE, units("a", 1), offers(16, UUID)).unresolved == {MEMORY: 1}
+    assert resolve(mig_gpu([mig()]), units("a", 1), offers(16, UUID)).unresolved == {MEMORY: 1}
+
+
+def test_without_the_pods_it_is_said_what_is_not_known():
+    """The holders count as unresolved, and the system as blind."""
+    found = resolve(NODE, units("a", 2))
+    assert found.blind == {"gpushare": "which GPU a container has"}
+    assert (found.holdings, found.unresolved) == ((), {MEMORY: 2})
+
+
+def test_over_commit_shows():
+    """Two pods were given more than the GPU has."""
+    known = pods(pod("a", indexed("0")), pod("b", indexed("0")))
+    found = resolve(NODE, units("a", 12) + units("b", 12, OTHER_UUID), pods=known)
+    assert sum(each.memory_entitled for each in found.holdings) == 24 * GIB
+
+
+def test_units_count_as_slices_of_the_gpu_that_they_are_offered_with():
+    """Held are those that annotations place there."""
+    found = node(indexed("0"))
+    counts = {key.uuid: each.slices for key, each in found.devices.items()}
+    assert {uuid: [tuple(each) for each in slices] for uuid, slices in counts.items()} == {
+        UUID: [(MEMORY, 16, 0)],
+        OTHER_UUID: [(MEMORY, 16, 3)],
+    }
+    assert {each.sharing for each in found.devices.values()} == {"gpushare"}
+
+
+def test_unlike_gpus_are_not_said_to_have_so_many_units():
+    """Each is offered with those of the first GPU."""
+    large = numbered(1, 0, memory=memory(0, 80 * GIB))
+    identity = GpuIdentity(uuid=OTHER_UUID, index=1, minor=0, model="A100")
+    found = node(indexed("0"), gpus=[NODE[0], type(large)(identity=identity, memory=large.memory)])
+    assert [each.slices[0].offered for each in found.devices.values()] == [None, None]
+    assert only(found).memory_entitled == 3 * GIB
+
+
+@pytest.mark.parametrize("index", ["", "x", "1_0", " 1", "+1", "-2", "01", "1,0", "٣", "9" * 5000, "0x1"])
+def test_an_index_that_is_no_number_is_objected_to(index: str):
+    """Python would read some of them."""
+    objections = Objections()
+    assert node(indexed(index), objections=objections).unresolved == {MEMORY: 3}
+    assert objections.counts == {"gpushare_annotation": 1}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        "1",
+        "null",
+        "[" * 20_000,
+        '{"0":' * 20_000,
+        f'{{"0":{{"1":{"9" * 5000}}}}}',
+        " " * 70_000 + "{}",
+    ],
+    ids=["cut", "a list", "a number", "null", "deep", "deeper", "long number", "long"],
+)
+def test_an_allocation_that_is_no_object_is_objected_to(text: str):
+    """It costs its pod's place and nothing else."""
+    objections = Objections()
+    told = allocated({}) | {ALLOCATION: text}
+    known = pods(pod("a", told), pod("b", indexed("1")))
+    found = resolve(NODE, units("a", 2) + units("b", 1, OTHER_UUID), pods=known, objections=objections)
+    assert [each.holder.pod for each in found.holdings] == ["b"]
+    assert (found.unresolved, objections.counts) == ({MEMORY: 2}, {"gpushare_annotation": 1})
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "1",
+        "[]",
+        '{"1": "3"}',
+        '{"1": 1.5}',
+        '{"1": NaN}',
+        '{"1": true}',
+        '{"1": -1}',
+        '{"x": 1}',
+        '{"1": 1e99}',
+    ],
+)
+def test_a_bad_entry_of_an_allocation_costs_only_its_container(entry: str):
+    """The other containers of the pod have their places."""
+    found = gpushare_text.parse_allocation(f'{{"0": {entry}, "1": {{"0": 4}}}}')
+    assert found.shares == {1: {0: 4}}
+    assert len(found.faults) == 1
+
+
+@given(
+    st.text(max_size=200)
+    | st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=3), inner),
+    ).map(json.dumps)
+)
+def test_whatever_an_annotation_says_the_node_is_told(text: str):
+    """Nothing raises; units are placed or unresolved."""
+    keys = [
+        ALLOCATION,
+        "ALIYUN_COM_GPU_MEM_IDX",
+        "ALIYUN_COM_GPU_MEM_DEV",
+        "gpushare.alibabacloud.com/core-percentage",
+        "gpushare.alibabacloud.com/device-resource",
+    ]
+    good = indexed("0") | allocated({"0": {"1": 3}})
+    for key in keys:
+        found = node(good | {key: text})
+        assert sum(each.slices for each in found.holdings) + sum(found.unresolved.values()) > 0
+    found = node(dict.fromkeys(keys, text))
+    assert (found.holdings, found.unresolved) == ((), {MEMORY: 3})

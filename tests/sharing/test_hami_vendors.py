@@ -1,0 +1,471 @@
+"""HAMi's devices of other makers: what its annotations say of them, in the words of its own tests."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from exporter.model import (
+    Allocation,
+    ContainerFile,
+    DeviceKey,
+    DeviceUse,
+    GpuIdentity,
+    NodeObject,
+    OfferedDevice,
+    SystemFiles,
+)
+from exporter.sharing import SYSTEMS, Objections
+from exporter.sharing.hami_node import Registered, registered
+from exporter.sharing.hami_vendor import HamiVendor
+from exporter.sharing.hami_vendors import HAMI_VENDORS, HamiAscend
+from tests.attribution.build import GIB, UUID, gpu
+from tests.sharing.build import container, only, pod, pods, resolve
+
+MIB = 1 << 20
+NPU = "npu-die-0001"
+ASCEND = "huawei.com/Ascend910A"
+TOLD = "hami.io/Ascend910A-devices-allocated"
+
+
+def held(name, **by_resource):
+    """Return so many ids of each resource, held by pod ``name``."""
+    return [
+        Allocation(container(name), resource, f"{resource}-id-{number}")
+        for resource, count in by_resource.items()
+        for number in range(count)
+    ]
+
+
+def given_to(annotations, resources, **more):
+    """Resolve a node with one pod that has these annotations, and ids of these resources."""
+    facts = {"pods": pods(pod("a", annotations)), "gpus": [], "allocated": held("a", **resources)} | more
+    return resolve(facts.pop("gpus"), facts.pop("allocated"), **facts)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "resources", "device", "memory", "compute"),
+    [
+        pytest.param(
+            {"hami.io/cambricon-mlu-devices-allocated": "node-cambricon-mlu-3,MLU,256000,1:;"},
+            {"cambricon.com/vmlu": 1, "cambricon.com/mlu.smlu.vmemory": 3},
+            ("hami-cambricon", "cambricon", "node-cambricon-mlu-3", "MLU", 3),
+            256000,
+            0.01,
+            id="Project-HAMi/HAMi pkg/device/cambricon/device_test.go",
+        ),
+        pytest.param(
+            {"hami.io/dcu-devices-allocated": "test1,DCU,2048,1:;"},
+            {"hygon.com/dcunum": 1},
+            ("hami-hygon", "hygon", "test1", "DCU", 0),
+            2048,
+            0.01,
+            id="Project-HAMi/HAMi pkg/device/hygon/device_test.go",
+        ),
+        pytest.param(
+            {"hami.io/MR-V100-devices-allocated": "k8s-gpu-iluvatar-0,MR-V100,0,0:;"},
+            {"iluvatar.ai/MR-V100-vgpu": 1},
+            ("hami-iluvatar", "iluvatar", "k8s-gpu-iluvatar-0", "MR-V100", 0),
+            None,
+            None,
+            id="Project-HAMi/HAMi pkg/device/iluvatar/device_test.go",
+        ),
+        pytest.param(
+            {"hami.io/iluvatar-vgpu-devices-allocated": "i-0,Iluvatar,16384,50:;"},
+            {"iluvatar.ai/vgpu": 1},
+            ("hami-iluvatar", "iluvatar", "i-0", "Iluvatar", 0),
+            16384,
+            0.5,
+            id="iluvatar, older key",
+        ),
+        pytest.param(
+            {"hami.io/mthreads-vgpu-devices-allocated": "n-mthreads-1,Mthreads,1000,4:;"},
+            {"mthreads.com/vgpu": 1},
+            ("hami-mthreads", "mthreads", "n-mthreads-1", "Mthreads", 1),
+            1000,
+            0.25,
+            id="Project-HAMi/HAMi pkg/device/mthreads/device_test.go, of 16 cores",
+        ),
+        pytest.param(
+            {"hami.io/metax-gpu-devices-allocated": "n-metax-0,Metax-GPU,65536,100:;"},
+            {"metax-tech.com/gpu": 1},
+            ("hami-metax", "metax", "n-metax-0", "Metax-GPU", 0),
+            None,
+            1.0,
+            id="metax, whole, whose memory is a fixed number",
+        ),
+        pytest.param(
+            {"hami.io/metax-sgpu-devices-allocated": "GPU-m1,Metax-SGPU,4096,25:;"},
+            {"metax-tech.com/sgpu": 1},
+            ("hami-metax", "metax", "GPU-m1", "Metax-SGPU", 0),
+            4096,
+            0.25,
+            id="metax, a part",
+        ),
+        pytest.param(
+            {"hami.io/enflame-gcu-devices-allocated": "testnode-GCU-0,GCU,0,0:;"},
+            {"enflame.com/gcu": 1},
+            ("hami-enflame", "enflame", "testnode-GCU-0", "GCU", 0),
+            None,
+            1.0,
+            id="Project-HAMi/HAMi pkg/device/enflame/gcu_test.go",
+        ),
+        pytest.param(
+            {"hami.io/enflame-vgpu-devices-allocated": "n-enflame-drs-2,Enflame,8192,17:;"},
+            {"enflame.com/drs-gcu": 1},
+            ("hami-enflame", "enflame", "n-enflame-drs-2", "Enflame", 2),
+            8192,
+            0.17,
+            id="enflame, a profile",
+        ),
+        pytest.param(
+            {"hami.io/kunlun-allocated": "n-kunlun-4,kunlun,98304,100:;"},
+            {"kunlunxin.com/xpu": 1},
+            ("hami-kunlun", "kunlunxin", "n-kunlun-4", "kunlun", 4),
+            None,
+            1.0,
+            id="kunlun, whole, whose memory is a fixed number",
+        ),
+        pytest.param(
+            {"hami.io/xpu-devices-allocated": "x-1,XPU,24576,25:;"},
+            {"kunlunxin.com/vxpu": 1},
+            ("hami-kunlun", "kunlunxin", "x-1", "XPU", 1),
+            24576,
+            0.25,
+            id="kunlun, a part",
+        ),
+        pytest.param(
+            {"hami.io/Biren-devices-allocated": "b0,Biren,0,0:;"},
+            {"birentech.com/gpu": 1},
+            ("hami-biren", "biren", "b0", "Biren", 0),
+            None,
+            None,
+            id="biren",
+        ),
+        pytest.param(
+            {"hami.io/Vastai-devices-allocated": "v0,Vastai,0,0:;"},
+            {"vastaitech.com/va": 1},
+            ("hami-vastai", "vastai", "v0", "Vastai", 0),
+            None,
+            None,
+            id="vastai",
+        ),
+        pytest.param(
+            {"hami.io/Ascend910A-devices-allocated": "device-0,Ascend,8738,1:;"},
+            {ASCEND: 1},
+            ("hami-ascend", "huawei", "device-0", "Ascend", 0),
+            8738,
+            None,
+            id="Project-HAMi/HAMi pkg/device/ascend/device_test.go, cores of a template mean nothing",
+        ),
+    ],
+)
+def test_a_device_is_held_as_the_annotation_says(annotation, resources, device, memory, compute):
+    """Holder, device, memory in MiB and compute of every vendor; the device is shown as not ours."""
+    found = given_to(annotation, resources)
+    holding = only(found)
+    sharing, vendor, uuid, model, index = device
+    assert holding.holder == container("a")
+    assert holding.device == DeviceKey(uuid)
+    assert (holding.sharing, holding.slices, holding.meter) == (sharing, 1, None)
+    assert holding.memory_entitled == (None if memory is None else memory * MIB)
+    assert holding.compute_entitled == compute
+    assert found.foreign == (GpuIdentity(uuid=uuid, index=index, model=model, vendor=vendor),)
+    assert found.devices[DeviceKey(uuid)].sharing == sharing
+    assert found.unresolved == {}
+
+
+def test_amounts_of_memory_and_cores_are_not_counted_as_devices():
+    """Of a container with ids of memory and cores too, the devices alone are slices."""
+    found = given_to(
+        {"hami.io/cambricon-mlu-devices-allocated": "m-0,MLU,512,2:;"},
+        {"cambricon.com/vmlu": 1, "cambricon.com/mlu.smlu.vmemory": 2, "cambricon.com/mlu.smlu.vcore": 2},
+    )
+    assert (only(found).resource, only(found).slices, found.unresolved) == ("cambricon.com/vmlu", 1, {})
+
+
+def test_containers_and_devices_are_told_apart():
+    """Two containers, one with two devices, with and without an init container before them."""
+    text = ";d-0,DCU,100,10:d-1,DCU,200,20:;d-1,DCU,300,30:;"
+    for init, annotation in ((("setup",), text), ((), text[1:])):
+        one = pod("a", {"hami.io/dcu-devices-allocated": annotation}, containers=("x", "y"), init=init)
+        ids = [(container("a", "x"), "x-1"), (container("a", "x"), "x-2"), (container("a", "y"), "y-1")]
+        allocated = [Allocation(holder, "hygon.com/dcunum", each) for holder, each in ids]
+        found = resolve([], allocated, pods=pods(one))
+        told = {(each.holder.container, each.device.uuid): each.memory_entitled for each in found.holdings}
+        assert told == {("x", "d-0"): 100 * MIB, ("x", "d-1"): 200 * MIB, ("y", "d-1"): 300 * MIB}
+        assert {count.allocated for count in found.devices[DeviceKey("d-1")].slices} == {2}
+
+
+def test_a_device_twice_is_one_holding():
+    """What a container has twice of one device is added up."""
+    found = given_to(
+        {"hami.io/dcu-devices-allocated": "d-0,DCU,100,10:d-0,DCU,200,20:;"}, {"hygon.com/dcunum": 2}
+    )
+    holding = only(found)
+    assert (holding.slices, holding.memory_entitled) == (2, 300 * MIB)
+    assert holding.compute_entitled == pytest.approx(0.3)
+
+
+def test_over_commit_shows():
+    """More than a device can have is shown as it is."""
+    found = resolve(
+        [],
+        held("a", **{"hygon.com/dcunum": 1}) + held("b", **{"hygon.com/dcunum": 1}),
+        pods=pods(
+            *(pod(name, {"hami.io/dcu-devices-allocated": "d-0,DCU,65536,80:;"}) for name in ("a", "b"))
+        ),
+    )
+    assert sum(each.compute_entitled for each in found.holdings) == pytest.approx(1.6)
+    assert [each.memory_entitled for each in found.holdings] == [64 * GIB] * 2
+
+
+def test_what_is_planned_is_not_held():
+    """An annotation without ids of the kubelet, or only of devices to allocate, gives nothing."""
+    planned = {"hami.io/dcu-devices-to-allocate": "d-0,DCU,100,10:;"}
+    assert given_to({"hami.io/dcu-devices-allocated": "d-0,DCU,100,10:;"}, {}).holdings == ()
+    found = given_to(planned, {"hygon.com/dcunum": 1})
+    assert (found.holdings, found.unresolved) == ((), {"hygon.com/dcunum": 1})
+
+
+def test_without_annotation_ids_of_hami_are_unresolved_and_others_passed_over():
+    """Resources that other plugins have too mean nothing without HAMi's word."""
+    own = given_to({}, {"hygon.com/dcunum": 2})
+    assert (own.unresolved, own.unresolved_holders) == ({"hygon.com/dcunum": 2}, {container("a")})
+    assert given_to({}, {"cambricon.com/mlu": 1, "metax-tech.com/gpu": 1}).unresolved == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("uuid,type,100:;", id="Project-HAMi/HAMi pkg/device/devices_test.go"),
+        pytest.param("d-0,DCU,-1,5:;", id="negative"),
+        pytest.param("d-0,DCU,1_000,5:;", id="underscore"),
+        pytest.param("d-0,DCU," + "9" * 5000 + ",5:;", id="endless"),
+        pytest.param("d 0,DCU,10,5:;", id="space in the name"),
+        pytest.param("x" * 300 + ",DCU,10,5:;", id="long name"),
+        pytest.param(f"{UUID},DCU,10,5:;", id="a GPU of NVIDIA's"),
+        pytest.param("d-0,DCU,1,1:d-1,DCU,1,1:d-2,DCU,1,1:;", id="more devices than ids"),
+    ],
+)
+def test_a_bad_annotation_costs_its_pod_alone(text):
+    """It is counted once, its pod's ids are unresolved, and the other pod has what it has."""
+    objections = Objections()
+    bad = pod("bad", {"hami.io/dcu-devices-allocated": text})
+    good = pod("good", {"hami.io/dcu-devices-allocated": "d-9,DCU,100,10:;"})
+    allocated = held("bad", **{"hygon.com/dcunum": 1}) + held("good", **{"hygon.com/dcunum": 1})
+    for _ in range(2):
+        found = resolve([gpu()], allocated, pods=pods(bad, good), objections=objections)
+        assert (only(found).holder, only(found).device.uuid) == (container("good"), "d-9")
+        assert found.unresolved == {"hygon.com/dcunum": 1}
+        assert found.unresolved_holders == {container("bad")}
+        assert found.devices[DeviceKey(UUID)].sharing == "none"
+    assert objections.counts == {"hami_hygon_annotation": 1}
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(max_size=60), st.sampled_from(["", "d-0,DCU,1,1:", ";"]))
+def test_any_text_is_read_or_refused(text, before):
+    """Whatever an annotation says, it raises nothing and gives no more devices than there are ids."""
+    found = given_to({"hami.io/dcu-devices-allocated": before + text}, {"hygon.com/dcunum": 2})
+    assert sum(each.slices for each in found.holdings) + sum(found.unresolved.values()) <= 2
+
+
+@pytest.mark.parametrize(
+    ("mask", "offered", "compute"),
+    [
+        pytest.param(1, (2, 4), 0.5, id="the first of two cores"),
+        pytest.param(2, (2, 4), 0.5, id="the second"),
+        pytest.param(3, (2, 4), 1.0, id="both"),
+        pytest.param(3, (2, 16), 0.25, id="two of eight"),
+        pytest.param(0, (2, 4), None, id="none told"),
+        pytest.param(3, (2, 2), None, id="more than there are"),
+        pytest.param(1, (0, 0), None, id="not told how many there are"),
+        pytest.param(1, (2, 3), None, id="not as many on each"),
+    ],
+)
+def test_cores_of_neuron_are_bits(mask, offered, compute):
+    """The number is a mask; how many cores a device has is what is offered of both (awsneuron/device.go)."""
+    counts = zip(("neuron", "neuroncore"), offered, strict=True)
+    found = given_to(
+        {"hami.io/aws-neuron-devices-allocated": f"n-AWSNeuron-1,AWSNeuron,0,{mask}:;"},
+        {"aws.amazon.com/neuroncore": 1},
+        offered=[
+            OfferedDevice(f"aws.amazon.com/{name}", str(n)) for name, count in counts for n in range(count)
+        ],
+    )
+    assert (only(found).compute_entitled, only(found).memory_entitled) == (compute, None)
+
+
+def test_the_last_device_of_neuron_needs_no_colon():
+    """As Project-HAMi/HAMi pkg/device/awsneuron/device_test.go has it."""
+    found = given_to(
+        {"hami.io/aws-neuron-devices-allocated": "test1,AWSNeuron,0,2:test2,AWSNeuron,0,3;"},
+        {"aws.amazon.com/neuron": 2},
+    )
+    assert [each.device.uuid for each in found.holdings] == ["test1", "test2"]
+
+
+def amd(address="00000000:19:00.0"):
+    """Return a GPU of AMD's."""
+    identity = GpuIdentity(uuid="GPU-amd-1", index=0, model="MI300X", vendor="amd", pci_bus_id=address)
+    return gpu(identity=identity, uuid="GPU-amd-1")
+
+
+@pytest.mark.parametrize(
+    ("name", "device_id"),
+    [("GPU-amd-1", "any-0"), ("some-die", "0000:19:00.0")],
+    ids=["by name", "by the address that is its only id"],
+)
+def test_a_gpu_of_amds_is_found(name, device_id):
+    """Its compute units count against those that the plugin registered (docs/develop/amd-vgpu.md)."""
+    node = NodeObject(
+        annotations={"hami.io/node-amd-register": json.dumps([{"id": name, "count": 10, "devcore": 304}])}
+    )
+    found = resolve(
+        [amd()],
+        [Allocation(container("a"), "amd.com/gpu", device_id)],
+        pods=pods(pod("a", {"hami.io/amd-devices-allocated": f"{name},AMD Instinct MI300X,16384,76:;"})),
+        node=node,
+    )
+    holding = only(found)
+    assert (holding.device.uuid, holding.sharing, holding.isolation) == ("GPU-amd-1", "hami-amd", "soft")
+    assert (holding.memory_entitled, holding.compute_entitled) == (16 * GIB, 0.25)
+    assert found.foreign == ()
+
+
+def test_a_gpu_of_amds_that_is_not_here_is_unresolved():
+    """We have a driver for it: it should be here."""
+    found = given_to({"hami.io/amd-devices-allocated": "x,AMD,1,1:;"}, {"amd.com/gpu": 1}, gpus=[amd()])
+    assert (found.holdings, found.unresolved) == ((), {"amd.com/gpu": 1})
+
+
+def test_without_hamis_word_amds_plugin_tells():
+    """A pod without HAMi's annotation has what its ids say."""
+    found = resolve([amd()], [Allocation(container("a"), "amd.com/gpu", "0000:19:00.0")], pods=pods(pod("a")))
+    assert (only(found).sharing, only(found).compute_entitled) == ("exclusive", 1.0)
+
+
+def ascend(told, *, mode=None, listed=None, registered_cores=30, **facts):
+    """Resolve a node with one pod that has this annotation for an Ascend 910A."""
+    annotations = {TOLD: told}
+    annotations |= {} if mode is None else {"huawei.com/vnpu-mode": mode}
+    annotations |= (
+        {} if listed is None else {ASCEND: listed if isinstance(listed, str) else json.dumps(listed)}
+    )
+    devices = [{"id": NPU, "index": 5, "count": 10, "devmem": 32768, "devcore": registered_cores}]
+    node = NodeObject(annotations={"hami.io/node-register-Ascend910A": json.dumps(devices)})
+    return given_to(annotations, {ASCEND: told.count(",Ascend")}, node=node, **facts)
+
+
+@pytest.mark.parametrize(
+    ("mode", "template", "cores", "compute", "kept_apart"),
+    [
+        pytest.param(
+            None, "vir08", 1, 8 / 30, ("hard", False), id="a template, pkg/device/ascend/device_test.go"
+        ),
+        pytest.param(None, "vir05_1c_16g", 0, 5 / 30, ("hard", False), id="a template of the 910B"),
+        pytest.param(None, "", 0, 1.0, ("hard", True), id="the whole NPU"),
+        pytest.param(None, "lemon", 0, None, ("hard", False), id="a template of another name"),
+        pytest.param("hami-core", None, 30, 0.3, ("soft", False), id="the library"),
+        pytest.param("hami-core", None, 0, None, ("soft", False), id="the library without a limit"),
+    ],
+)
+def test_npus_are_divided_by_the_driver_or_by_a_library(mode, template, cores, compute, kept_apart):
+    """A template says how many AI cores of those that the node registered; the library counts percent."""
+    listed = [{"UUID": NPU, "memory": 8738} | ({} if template is None else {"temp": template})]
+    found = ascend(f"{NPU},Ascend910A,8738,{cores}:;", mode=mode, listed=listed)
+    holding = only(found)
+    assert holding.compute_entitled == compute
+    assert (holding.isolation, found.devices[holding.device].exclusive) == kept_apart
+    assert holding.memory_entitled == 8738 * MIB
+    assert found.foreign[0].index == 5
+
+
+@pytest.mark.parametrize("listed", ["{", "[1]", "{}", "[" * 100_000, "x" * 70_000])
+def test_a_bad_list_of_templates_costs_compute_alone(listed):
+    """The memory stands elsewhere."""
+    objections = Objections()
+    found = ascend(f"{NPU},Ascend910A,8738,0:;", listed=listed, objections=objections)
+    assert (only(found).memory_entitled, only(found).compute_entitled) == (8738 * MIB, None)
+    assert objections.counts == {"hami_ascend_annotation": 1}
+
+
+def test_the_librarys_note_is_the_meter_of_a_container_with_one_npu():
+    """Of several NPUs it does not say which has what; under the driver's division there is no library."""
+    use = DeviceUse(device="", memory_limit=8 * GIB, memory_used=3 * GIB)
+    file = ContainerFile(pod_uid="uid-a", container="main", devices=(use,))
+    files = {"hami-ascend": SystemFiles(containers=(file,))}
+    one, two = f"{NPU},Ascend910A,8192,30:;", f"{NPU},Ascend910A,8192,30:npu-die-2,Ascend910A,8192,30:;"
+    meter = only(ascend(one, mode="hami-core", files=files)).meter
+    assert meter is not None
+    assert (meter.source, meter.memory, meter.compute) == ("hami-vnpu", 3 * GIB, None)
+    assert [each.meter for each in ascend(two, mode="hami-core", files=files).holdings] == [None, None]
+    assert only(ascend(one, files=files)).meter is None
+    empty = {"hami-ascend": SystemFiles(containers=(ContainerFile(pod_uid="uid-a", container="main"),))}
+    assert only(ascend(one, mode="hami-core", files=empty)).meter is None
+
+
+def test_npus_are_offered_in_slices():
+    """An id is the NPU's and a number; Huawei's own ids mean nothing here."""
+    offered = [OfferedDevice(ASCEND, f"{NPU}-{number}") for number in range(4)]
+    offered += [OfferedDevice(ASCEND, "Ascend910-3")]
+    found = ascend(f"{NPU},Ascend910A,8192,0:;", offered=offered)
+    assert [(each.offered, each.allocated) for each in found.devices[DeviceKey(NPU)].slices] == [(4, 1)]
+    assert resolve([], [Allocation(container("a"), ASCEND, "Ascend910-3")]).unresolved == {}
+
+
+def test_without_pods_npus_are_held_by_nobody_known():
+    """HAMi is blind then, and says so; the ids are unresolved."""
+    found = resolve([], [Allocation(container("a"), ASCEND, f"{NPU}-2")])
+    assert (found.holdings, found.unresolved) == ((), {ASCEND: 1})
+    assert found.blind == {"hami-ascend": HamiAscend.blind_without_pods}
+
+
+@pytest.mark.parametrize(
+    ("text", "devices"),
+    [
+        pytest.param('[{"id":"a","index":2,"devcore":20}]', {"a": Registered(2, 20)}, id="json"),
+        pytest.param('[{"id":"a"}]', {"a": Registered(0, None)}, id="go leaves out zeros"),
+        pytest.param('[{"id":"a","index":-1,"devcore":1.5}]', {"a": Registered(0, None)}, id="wrong types"),
+        pytest.param('[{"id":1},2,null,{}]', {}, id="no devices"),
+        pytest.param(
+            "DCU-a,4,32768,100,DCU,0,true:DCU-b,4,32768,100,DCU,0,true:",
+            {"DCU-a": Registered(0, 100), "DCU-b": Registered(1, 100)},
+            id="older form, devices_test.go",
+        ),
+        pytest.param("a,10,7680,100,T,0,true,7,hami-core:", {"a": Registered(7, 100)}, id="with an index"),
+        pytest.param("a,10,7680,x,T,0,true:", {"a": Registered(0, None)}, id="no number"),
+        pytest.param("a,b:", {}, id="too short"),
+        pytest.param("[" * 100_000, {}, id="deep"),
+        pytest.param('{"a": 1}', {}, id="no list"),
+    ],
+)
+def test_what_nodes_register_is_read(text, devices):
+    """Both forms of the list; what is wrong in it is not known."""
+    key = HamiAscend.registers
+    node = NodeObject(annotations={"hami.io/node-register-Ascend910A": text, "other": '[{"id":"b"}]'})
+    assert registered(node, key) == devices
+    assert registered(None, key) == {}
+
+
+def test_no_resource_is_of_two_vendors():
+    """An id is asked of one of them alone, and none has the resources of NVIDIA."""
+    resources = [
+        *(
+            "huawei.com/Ascend910B4-1",
+            "huawei.com/Ascend310P-memory",
+            "cambricon.com/vmlu",
+            "hygon.com/dcunum",
+        ),
+        *("iluvatar.ai/MR-V100.vMem", "mthreads.com/sgpu-core", "metax-tech.com/sgpu", "enflame.com/gcu"),
+        *("kunlunxin.com/vxpu-memory", "birentech.com/gpu", "vastaitech.com/va", "aws.amazon.com/neuron"),
+        "amd.com/gpumem",
+    ]
+    vendors = [system for system in HAMI_VENDORS if issubclass(system, HamiVendor)]
+    assert len(vendors) == 12
+    for resource in resources:
+        assert sum(system.resources.fullmatch(resource) is not None for system in vendors) == 1, resource
+    assert not any(system.resources.fullmatch("nvidia.com/gpu") for system in vendors)
+    assert set(HAMI_VENDORS) <= set(SYSTEMS)

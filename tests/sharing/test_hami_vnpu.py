@@ -1,0 +1,152 @@
+"""The files of HAMi's library for Ascend NPUs, made here as its structures declare them."""
+
+import ctypes
+import os
+from ctypes import c_int32, c_uint32, c_uint64
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from exporter.model import ContainerFile, DeviceUse
+from exporter.sharing import Roots
+from exporter.sharing.files.hami_vnpu import read_vnpu
+
+GIB = 1 << 30
+
+
+class Report(ctypes.Structure):
+    """LocalWorkerReport of Project-HAMi/hami-vnpu-core crates/limiter/src/shmem/mod.rs."""
+
+    _fields_ = (*((name, c_uint64) for name in "abc"), ("occupied", c_uint32), ("pid", c_int32))
+
+
+class Slot(ctypes.Structure):
+    """ProcessSlot of the same file."""
+
+    _fields_ = (("pid", c_int32), ("host_pid", c_int32), ("hbm", c_uint64 * 8), ("active", c_uint32))
+
+
+class Region(ctypes.Structure):
+    """LocalContainerShmem of the same file."""
+
+    _fields_ = (
+        *((name, c_uint64) for name in ("limit", "used", "priority")),
+        ("state", c_uint32),
+        *((name, c_uint64) for name in ("batch", "tokens")),
+        *((name, c_uint32) for name in ("workers", "reported")),
+        ("reports", Report * 32),
+        ("procs", Slot * 64),
+    )
+
+
+def roots(tmp_path):
+    """Return roots of which only that of NPUs is there."""
+    fields = dict.fromkeys(Roots.__dataclass_fields__, tmp_path / "nowhere")
+    return Roots(**(fields | {"hami_vnpu": tmp_path}))
+
+
+def put(tmp_path, content, folder="uid-1_main"):
+    """Write the file of one container."""
+    path = tmp_path / "containers" / folder / "vnpu_local_shmem"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(bytes(content))
+    return path
+
+
+def region(*processes, limit=16 * GIB):
+    """Return a region whose processes use so much of each NPU; None for a slot that is free again."""
+    made = Region(limit=limit, used=99)
+    for place, used in enumerate(processes):
+        made.procs[place].pid = 7
+        made.procs[place].active = used is not None
+        for device, size in enumerate(used or [5 * GIB]):
+            made.procs[place].hbm[device] = size
+    return made
+
+
+def test_the_structures_have_the_offsets_of_the_monitor():
+    """As Project-HAMi/ascend-device-plugin internal/monitor/registry.go reads them."""
+    assert (Region.limit.offset, Region.used.offset, Region.priority.offset) == (0, 8, 16)
+    assert (Region.workers.offset, Region.reports.offset, Region.procs.offset) == (48, 56, 1080)
+    assert (Slot.hbm.offset, Slot.active.offset, ctypes.sizeof(Slot)) == (8, 72, 80)
+
+
+@pytest.mark.parametrize(
+    ("made", "limit", "used"),
+    [
+        pytest.param(region([GIB]), 16 * GIB, GIB, id="one process"),
+        pytest.param(region([GIB], None, [2 * GIB]), 16 * GIB, 3 * GIB, id="a free slot between two"),
+        pytest.param(region([0, 0, GIB]), 16 * GIB, GIB, id="any number that the NPU has in the container"),
+        pytest.param(region(), 16 * GIB, 0, id="no process"),
+        pytest.param(region([GIB], limit=0), None, GIB, id="no limit"),
+        pytest.param(bytes(region([GIB], [GIB]))[:1160], 16 * GIB, GIB, id="room for one process"),
+    ],
+)
+def test_a_file_tells_limit_and_use(made, limit, used, tmp_path):
+    """Use is the sum over the processes that are there."""
+    put(tmp_path, made)
+    device = DeviceUse(device="", memory_limit=limit, memory_used=used)
+    found = read_vnpu(roots(tmp_path))
+    assert found.containers == (ContainerFile(pod_uid="uid-1", container="main", devices=(device,)),)
+    assert found.problems == ()
+
+
+def test_a_file_that_nobody_has_begun_has_no_devices(tmp_path):
+    """All zeros: the container has not started."""
+    put(tmp_path, bytes(6200))
+    assert read_vnpu(roots(tmp_path)).containers[0].devices == ()
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        pytest.param(b"", "0 bytes", id="empty"),
+        pytest.param(bytes(1159), "1159 bytes", id="no room for a process"),
+        pytest.param(b"\xff" * 6200, "more bytes than any device", id="all ones"),
+        pytest.param(region([1 << 51]), "more bytes than any device", id="absurd use"),
+    ],
+)
+def test_a_bad_file_costs_only_itself(content, text, tmp_path):
+    """It is said what is wrong; the file beside it is read."""
+    bad = put(tmp_path, content, "uid-bad_main")
+    put(tmp_path, region([GIB]))
+    found = read_vnpu(roots(tmp_path))
+    assert [each.pod_uid for each in found.containers] == ["uid-1"]
+    assert [(each.reason, each.about) for each in found.problems] == [("file", str(bad))]
+    assert text in found.problems[0].text
+
+
+def test_what_is_no_file_is_not_followed(tmp_path):
+    """A pipe or a link in place of the file is a problem; a folder without one is none."""
+    put(tmp_path, region([GIB]), "uid-1_main")
+    for name, make in (
+        ("uid-2_main", os.mkfifo),
+        ("uid-3_main", lambda path: path.symlink_to("/proc/self/mem")),
+    ):
+        (tmp_path / "containers" / name).mkdir()
+        make(tmp_path / "containers" / name / "vnpu_local_shmem")
+    (tmp_path / "containers/uid-4_main").mkdir()
+    (tmp_path / "containers/stray").write_text("")
+    found = read_vnpu(roots(tmp_path))
+    assert [each.pod_uid for each in found.containers] == ["uid-1"]
+    assert len(found.problems) == 2
+
+
+def test_without_hami_there_is_nothing(tmp_path):
+    """On a node without such NPUs nothing is found, and nothing is wrong."""
+    found = read_vnpu(roots(tmp_path / "nowhere"))
+    assert (found.containers, found.problems) == ((), ())
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.binary(max_size=2000), size=st.sampled_from([0, 1080, 1160, 6200, 9000]))
+def test_any_bytes_are_read_or_refused(data, size, tmp_path_factory):
+    """Whatever a file holds, what it says is sound or it is refused."""
+    folder = tmp_path_factory.mktemp("vnpu")
+    put(folder, data.ljust(size, b"\0")[:size])
+    found = read_vnpu(roots(folder))
+    assert len(found.containers) + len(found.problems) == 1
+    for each in (device for file in found.containers for device in file.devices):
+        assert each.memory_used is not None
+        assert 0 <= each.memory_used <= 1 << 50

@@ -1,0 +1,330 @@
+"""KAI-Scheduler: who has which fraction of the GPUs that reservation pods hold."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.attribution import attribute
+from exporter.model import DeviceKey, Holding, SliceCount
+from exporter.sharing import NodeFacts, Objections, resolve_holdings
+from exporter.sharing.reservation import fraction as read_fraction
+from exporter.sharing.reservation import mebibytes
+from tests.attribution.build import GIB, UUID, gpu, held, process, whole, workloads
+from tests.attribution.build import row as row_of
+from tests.sharing.build import OTHER_UUID, allocations, container, numbered, only, pod, pods, resolve, where
+from tests.sharing.reservations import GROUP, OTHER_GROUP, fraction, reservation, reserved
+
+MIB = 1 << 20
+KEY, OTHER = DeviceKey(UUID), DeviceKey(OTHER_UUID)
+OTHER_NAME = "gpu-reservation-node-1-m4vq9"
+LONG = "0." + "1" * 400
+
+
+def shared(*found, gpus=None, allocated=None, offered=None, **facts):
+    """Resolve a node with a GPU of 16 GiB, which is reserved, and these pods."""
+    everything = pods(reservation(), *found)
+    ids = reserved() if allocated is None else allocated
+    return resolve(gpus or gpu(), ids, whole() if offered is None else offered, pods=everything, **facts)
+
+
+def test_a_fraction_is_a_part_of_memory_and_compute():
+    """The pod of the group has its part of the reserved GPU, and nothing keeps it from more."""
+    holdings = shared(fraction("a"))
+    assert only(holdings) == Holding(
+        holder=container("a"),
+        device=KEY,
+        resource="nvidia.com/gpu",
+        slices=1,
+        memory_entitled=8 * GIB,
+        compute_entitled=0.5,
+        sharing="kai",
+        isolation="none",
+    )
+    assert holdings.unresolved == {}
+    assert holdings.blind == {}
+
+
+def test_into_how_many_fractions_a_gpu_is_cut_nobody_says():
+    """A reserved GPU has as many slices as there are fractions, and no number of those that are left."""
+    holdings = shared(fraction("a"), fraction("b", {"gpu-fraction": "0.25"}))
+    assert holdings.devices[KEY].slices == (SliceCount("nvidia.com/gpu", None, 2),)
+    assert not holdings.devices[KEY].exclusive
+
+
+def test_mebibytes_are_counted_as_a_part_of_the_memory():
+    """NVIDIA/KAI-Scheduler pkg/podgroupcontroller/controllers/resources/fraction_test.go: 2000 of 4000."""
+    small = gpu(memory=replace(gpu().memory, total=4000 * MIB))
+    found = only(shared(fraction("a", {"gpu-memory": "2000"}), gpus=small))
+    assert (found.memory_entitled, found.compute_entitled) == (2000 * MIB, 0.5)
+
+
+def test_a_fraction_counts_where_memory_is_asked_for_too():
+    """Like the scheduler, which reads the fraction last."""
+    found = only(shared(fraction("a", {"gpu-fraction": "0.25", "gpu-memory": "2000"})))
+    assert (found.memory_entitled, found.compute_entitled) == (4 * GIB, 0.25)
+
+
+def test_without_the_size_of_the_memory_only_what_is_said_is_known():
+    """A fraction is then no number of bytes, and MiB are no part of the GPU."""
+    by_part = only(shared(fraction("a"), gpus=gpu(memory=None)))
+    by_memory = only(shared(fraction("a", {"gpu-memory": "1000"}), gpus=gpu(memory=None)))
+    assert (by_part.memory_entitled, by_part.compute_entitled) == (None, 0.5)
+    assert (by_memory.memory_entitled, by_memory.compute_entitled) == (1000 * MIB, None)
+
+
+def test_more_than_the_gpu_has_is_shown():
+    """Nothing is capped where fractions add up to more than one."""
+    holdings = shared(fraction("a", {"gpu-fraction": "0.8"}), fraction("b", {"gpu-fraction": "0.8"}))
+    assert sum(each.compute_entitled for each in holdings.holdings) == pytest.approx(1.6)
+
+
+def test_the_annotation_names_the_container():
+    """docs/gpu-sharing: gpu-fraction-container-name, of init containers as well; else the first."""
+    asked = {"gpu-fraction": "0.5", "gpu-fraction-container-name": "gpu-workload"}
+    two = {"containers": ("proxy", "gpu-workload"), "init": ("setup",)}
+    by_init = asked | {"gpu-fraction-container-name": "setup"}
+    assert only(shared(fraction("a", asked, **two))).holder.container == "gpu-workload"
+    assert only(shared(fraction("a", by_init, **two))).holder.container == "setup"
+    assert only(shared(fraction("a", **two))).holder.container == "proxy"
+
+
+def test_a_container_that_is_not_there_is_objected_to():
+    """The first one counts then."""
+    objections = Objections()
+    asked = {"gpu-fraction": "0.5", "gpu-fraction-container-name": "nobody"}
+    assert only(shared(fraction("a", asked), objections=objections)).holder == container("a")
+    assert objections.counts == {"kai_annotation": 1}
+
+
+def test_a_fraction_of_several_gpus():
+    """A label for each group: pkg/binder/binding/resourcereservation/resource_reservation_test.go."""
+    labels = {f"runai-gpu-group/{group}": group for group in (GROUP, OTHER_GROUP)}
+    both = pod("a", {"gpu-fraction": "0.5", "gpu-fraction-num-devices": "2"}, labels=labels)
+    second = reservation(OTHER_GROUP, OTHER_UUID, OTHER_NAME)
+    objections = Objections()
+    holdings = shared(
+        both,
+        second,
+        gpus=[gpu(), numbered(1, 1)],
+        allocated=[*reserved(), *reserved(OTHER_UUID, OTHER_NAME)],
+        offered=[*whole(), *whole(OTHER_UUID)],
+        objections=objections,
+    )
+    assert where(holdings) == {"a": [KEY, OTHER]}
+    assert {each.compute_entitled for each in holdings.holdings} == {0.5}
+    assert not objections.counts
+
+
+@pytest.mark.parametrize("told", ["a3", "3", "-1", "0", "9" * 5000])
+def test_a_number_of_devices_that_is_not_that_of_the_groups_is_objected_to(told):
+    """pkg/nodescaleadjuster: "a3" must fail. The groups say what is held all the same."""
+    objections = Objections()
+    asked = {"gpu-fraction": "0.5", "gpu-fraction-num-devices": told}
+    assert where(shared(fraction("a", asked), objections=objections)) == {"a": [KEY]}
+    assert objections.counts == {"kai_annotation": 1}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "memory", "part"),
+    [
+        ({"gpu-fraction": "0.4"}, None, 0.4),  # podgroupcontroller/controllers/status_updater_test.go
+        ({"gpu-fraction": ".5"}, None, 0.5),
+        ({"gpu-fraction": "5e-1"}, None, 0.5),
+        ({"gpu-fraction": "1"}, None, 1.0),
+        ({"gpu-memory": "1000"}, 1000 * MIB, None),  # the same
+    ],
+)
+def test_what_is_asked_for_is_read(annotations, memory, part):
+    """As the scheduler reads it."""
+    for name, text in annotations.items():
+        value = read_fraction(text) if name == "gpu-fraction" else mebibytes(text)
+        assert value == (memory if part is None else pytest.approx(part))
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        {"gpu-fraction": "abc"},  # pkg/nodescaleadjuster
+        {"gpu-memory": "b4f"},  # the same
+        {"gpu-fraction": "0"},  # gpu_request_validator_test.go
+        {"gpu-fraction": "1.5"},  # the same
+        {"gpu-fraction": "-0.5"},  # the same
+        {"gpu-memory": "0"},  # the same
+        {"gpu-fraction": ""},
+        {"gpu-fraction": "NaN"},
+        {"gpu-fraction": "inf"},
+        {"gpu-fraction": "1/2"},
+        {"gpu-fraction": "0_1"},
+        {"gpu-fraction": " 0.5"},
+        {"gpu-fraction": "\u0660.\u0665"},
+        {"gpu-fraction": LONG},
+        {"gpu-fraction": "1e-999999999"},
+        {"gpu-memory": "9" * 5000},
+        {"gpu-memory": "1_000"},
+        {"gpu-memory": "2Gi"},
+        {"gpu-memory": "-5"},
+    ],
+)
+def test_what_cannot_be_read_is_objected_to(annotations):
+    """The pod holds a part of the GPU; how much, is not known. Its neighbour is told."""
+    objections = Objections()
+    holdings = shared(fraction("a", annotations), fraction("b"), objections=objections)
+    entitled = {each.holder.pod: (each.memory_entitled, each.compute_entitled) for each in holdings.holdings}
+    assert entitled == {"a": (None, None), "b": (8 * GIB, 0.5)}
+    assert objections.counts == {"kai_annotation": 1}
+
+
+def test_a_pod_that_is_not_bound_has_nothing():
+    """An annotation without a group is what the pod would like to have."""
+    holdings = shared(fraction("a", group=""), fraction("b", phase="Succeeded"))
+    assert holdings.holdings == ()
+    assert holdings.unresolved == {}
+
+
+def test_a_pod_that_was_given_something_else_has_no_fraction():
+    """A label that was left behind does not make one."""
+    regular = fraction("a", {"received-resource-type": "Regular"})
+    assert shared(regular).holdings == ()
+
+
+def test_a_reservation_without_fractions_holds_nothing():
+    """It has no use for the GPU, and goes when its last fraction has gone."""
+    holdings = shared()
+    assert holdings.holdings == ()
+    assert holdings.unresolved == {}
+
+
+def test_a_fraction_without_a_reservation_is_unresolved():
+    """Which GPU its group has, nobody says then."""
+    holdings = resolve(gpu(), [], whole(), pods=pods(fraction("a")))
+    assert holdings.holdings == ()
+    assert holdings.unresolved == {"nvidia.com/gpu": 1}
+    assert holdings.unresolved_holders == {container("a")}
+
+
+def test_a_gpu_that_is_not_here_is_unresolved():
+    """The reservation's id counts once, for the fraction that has it."""
+    holdings = shared(fraction("a"), gpus=numbered(0, 0))
+    assert holdings.holdings == ()
+    assert holdings.unresolved == {"nvidia.com/gpu": 1}
+
+
+def test_the_kubelet_comes_before_the_annotation():
+    """The id is what the reservation really has."""
+    told = reservation(told=OTHER_UUID)
+    gpus = [gpu(), numbered(1, 1)]
+    holdings = resolve(gpus, reserved(), whole(), pods=pods(told, fraction("a")))
+    assert where(holdings) == {"a": [KEY]}
+
+
+@pytest.mark.parametrize(("told", "found"), [(OTHER_UUID, OTHER), ("1", OTHER), ("0", KEY)])
+def test_the_annotation_tells_where_the_kubelet_does_not(told, found):
+    """A UUID, and in older releases the index, which is no minor."""
+    gpus = [gpu(identity=replace(gpu().identity, minor=1)), numbered(1, 0)]
+    holdings = resolve(gpus, [], whole(), pods=pods(reservation(told=told), fraction("a")))
+    assert where(holdings) == {"a": [found]}
+
+
+@pytest.mark.parametrize(("told", "objected"), [("-1", 0), ("", 0), (None, 0), ("card0", 1), ("9" * 5000, 1)])
+def test_an_annotation_that_names_no_gpu_leaves_the_fraction_unresolved(told, objected):
+    """Before a reservation knows its GPU that is no mistake; other words are."""
+    objections = Objections()
+    everything = pods(reservation(told=told), fraction("a"))
+    holdings = resolve(gpu(), [], whole(), objections, pods=everything)
+    assert holdings.unresolved == {"nvidia.com/gpu": 1}
+    assert objections.counts.total() == objected
+
+
+def test_two_reservations_that_contradict_tell_nothing():
+    """Which of the GPUs the group has cannot be said."""
+    second = reservation(GROUP, OTHER_UUID, OTHER_NAME)
+    allocated = [*reserved(), *reserved(OTHER_UUID, OTHER_NAME)]
+    holdings = shared(fraction("a"), second, gpus=[gpu(), numbered(1, 1)], allocated=allocated)
+    assert holdings.holdings == ()
+    assert holdings.unresolved == {"nvidia.com/gpu": 1}
+
+
+def test_without_the_pods_objects_it_is_not_known_who_shares():
+    """The reservation is no holder: its GPU counts as unresolved, and that is said."""
+    holdings = resolve(gpu(), reserved(), whole())
+    assert holdings.holdings == ()
+    assert holdings.unresolved == {"nvidia.com/gpu": 1}
+    assert list(holdings.blind) == ["kai"]
+
+
+def test_with_names_alone_nothing_more_is_known():
+    """A source of names without objects tells no labels."""
+    nameless = [replace(each, details=None) for each in (reservation(), fraction("a"))]
+    holdings = resolve(gpu(), reserved(), whole(), pods=pods(*nameless))
+    assert holdings.holdings == ()
+    assert holdings.unresolved == {"nvidia.com/gpu": 1}
+    assert list(holdings.blind) == ["kai"]
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        reservation(where=("kai-resource-reservation", "trainer")),
+        reservation(labels={}),
+        reservation(where=("team-a", "resource-reservation")),
+    ],
+    ids=["container", "label", "namespace"],
+)
+def test_what_only_looks_like_a_reservation_holds_its_gpu(found):
+    """Namespace, label and container must fit, or somebody share the GPU: nobody hides what he holds."""
+    allocated = reserved(where=(found.namespace, found.containers[0]))
+    holdings = resolve(gpu(), allocated, whole(), pods=pods(found))
+    assert where(holdings) == {found.name: [KEY]}
+    assert only(holdings).sharing == "exclusive"
+
+
+def test_reservations_may_be_kept_in_a_namespace_of_another_name():
+    """There, the pod that shares the GPU tells them."""
+    elsewhere = ("gpu-reservations", "resource-reservation")
+    everything = pods(reservation(where=elsewhere), fraction("a"))
+    holdings = resolve(gpu(), reserved(where=elsewhere), whole(), pods=everything)
+    assert where(holdings) == {"a": [KEY]}
+
+
+def test_other_pods_are_told_as_ever():
+    """A pod with a GPU of its own holds it beside the fractions of another."""
+    gpus, allocated = [gpu(), numbered(1, 1)], [*reserved(), *held("b", OTHER_UUID)]
+    holdings = shared(fraction("a"), pod("b"), gpus=gpus, allocated=allocated)
+    assert {each.holder.pod: each.sharing for each in holdings.holdings} == {"a": "kai", "b": "exclusive"}
+
+
+def test_a_shared_gpu_counts_once():
+    """What its fractions are entitled to and use adds up to the GPU, and the reservation has no row."""
+    card = gpu([process(1, 2 * GIB), process(2, 3 * GIB)], {1: 20, 2: 30}, used=6 * GIB)
+    found = pods(reservation(), fraction("a"), fraction("b"))
+    holdings = resolve_holdings([card], allocations(reserved(), whole()), NodeFacts(pods=found))
+    seen = workloads({1: "a", 2: "b"})
+    joined = attribute([card], holdings, seen)
+    assert {each.holder.pod for each in joined.containers} == {"a", "b"}
+    assert (row_of(joined, "a").memory_used, row_of(joined, "b").memory_used) == (2 * GIB, 3 * GIB)
+    assert sum(each.memory_entitled or 0 for each in joined.containers) == card.memory.total
+    assert joined.gpus[0].unattributed_memory == GIB
+    assert joined.inconsistent == ()
+
+
+texts = st.text(max_size=40) | st.from_regex(r"[0-9.eE+-]{0,30}", fullmatch=True)
+
+
+@given(
+    st.dictionaries(st.sampled_from(["gpu-fraction", "gpu-memory", "received-resource-type"]), texts), texts
+)
+def test_no_text_stops_the_others(annotations, told):
+    """Whatever annotations say, each fraction is held or unresolved, and its neighbour is told."""
+    found = pods(
+        reservation(told=told),
+        fraction("a", annotations),
+        reservation(OTHER_GROUP, OTHER_UUID, OTHER_NAME),
+        fraction("b", group=OTHER_GROUP),
+    )
+    holdings = resolve([gpu(), numbered(1, 1)], reserved(OTHER_UUID, OTHER_NAME), whole(), pods=found)
+    assert where(holdings)["b"] == [OTHER]
+    for each in holdings.holdings:
+        assert each.memory_entitled is None or each.memory_entitled >= 0
+        assert each.compute_entitled is None or each.compute_entitled > 0

@@ -1,0 +1,374 @@
+"""Koordinator: who has which part of which GPU, by the annotations of its scheduler."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.attribution import attribute
+from exporter.model import (
+    ContainerFile,
+    ContainerRef,
+    ContainerSpec,
+    DeviceKey,
+    DeviceUse,
+    Holding,
+    Meter,
+    NodeObject,
+    SliceCount,
+    SystemFiles,
+)
+from exporter.sharing import NodeFacts, Objections, resolve_holdings
+from exporter.sharing.koordinator_text import Amount, Given, asking, parse_allocated, split
+from tests.attribution.build import GIB, UUID, gpu, held, mig, mig_gpu, process, whole, workloads
+from tests.attribution.build import row as row_of
+from tests.sharing.build import OTHER_UUID, allocations, container, numbered, only, pod, pods, resolve, where
+
+KEY, OTHER = DeviceKey(UUID), DeviceKey(OTHER_UUID)
+ANNOTATION = "scheduling.koordinator.sh/device-allocated"
+# koordinator-sh/koordinator pkg/koordlet/runtimehooks/hooks/gpu/gpu_test.go
+SHARED = (
+    '{"gpu":[{"minor":1,"resources":{"koordinator.sh/gpu-core":"50","koordinator.sh/gpu-memory":"16Gi",'
+    '"koordinator.sh/gpu-memory-ratio":"50"}}]}'
+)
+HAMI_CORE = {"koordinator.sh/gpu-isolation-provider": "HAMi-core"}
+CORE, MEMORY, RATIO = (f"koordinator.sh/gpu-{name}" for name in ("core", "memory", "memory-ratio"))
+HALF = {CORE: "50", RATIO: "50"}
+
+
+def given_gpus(*gpus) -> str:
+    """Return an annotation: pairs of a minor and its resources."""
+    return json.dumps({"gpu": [{"minor": minor, "resources": resources} for minor, resources in gpus]})
+
+
+def on(name, *gpus, text=None, **more):
+    """Return a pod that was given these parts of GPUs."""
+    return pod(name, {ANNOTATION: given_gpus(*gpus) if text is None else text}, **more)
+
+
+def seen(*found, gpus=None, allocated=(), offered=(), objections=None, **facts):
+    """Resolve a node with one GPU of 16 GiB, which is minor 0, and these pods."""
+    return resolve(gpus or gpu(), allocated, offered, objections, pods=pods(*found), **facts)
+
+
+def cached(*uses, name="main") -> dict[str, SystemFiles]:
+    """Return the cache that HAMi's library keeps of a container of pod a."""
+    return {"hami": SystemFiles(containers=(ContainerFile(pod_uid="uid-a", container=name, devices=uses),))}
+
+
+def test_a_pod_has_what_its_annotation_says():
+    """The kubelet knows nothing of it, and nothing enforces it."""
+    holdings = seen(on("a", (0, {CORE: "50", MEMORY: "6Gi", RATIO: "38"})))
+    assert only(holdings) == Holding(
+        holder=container("a"),
+        device=KEY,
+        resource="koordinator.sh/gpu",
+        slices=1,
+        memory_entitled=6 * GIB,
+        compute_entitled=0.5,
+        sharing="koordinator",
+        isolation="none",
+    )
+    assert holdings.devices[KEY].slices == (SliceCount("koordinator.sh/gpu", None, 1),)
+    assert holdings.unresolved == {}
+
+
+def test_the_library_of_hami_enforces_it_where_a_label_asks_for_it():
+    """Its pods are isolated softly, beside others that are not."""
+    holdings = seen(on("a", (0, HALF), labels=HAMI_CORE), on("b", (0, HALF)))
+    assert {each.holder.pod: each.isolation for each in holdings.holdings} == {"a": "soft", "b": "none"}
+    assert {each.sharing for each in holdings.holdings} == {"koordinator"}
+
+
+def test_a_minor_is_no_index():
+    """The annotation names /dev/nvidia<minor>."""
+    gpus = [numbered(0, 1), gpu(identity=numbered(1, 0, UUID).identity)]
+    assert where(seen(on("a", (0, HALF)), on("b", (1, HALF)), gpus=gpus)) == {"a": [KEY], "b": [OTHER]}
+
+
+def test_a_uuid_says_more_than_a_minor():
+    """An id that is none, such as a PCI address, says nothing."""
+    by_uuid = json.dumps({"gpu": [{"minor": 7, "id": UUID}]})
+    by_bus = '{"gpu":[{"minor":0,"id":"0000:08.00.0"}]}'  # apis/extension/device_share_test.go
+    assert where(seen(on("a", text=by_uuid), on("b", text=by_bus))) == {"a": [KEY], "b": [KEY]}
+
+
+def test_several_gpus_are_held_each():
+    """pkg/koordlet/runtimehooks/hooks/gpu/gpu_test.go: two minors; of no more is known than that."""
+    two = on("a", text='{"gpu": [{"minor": 0},{"minor": 1}]}')
+    holdings = seen(two, gpus=[gpu(), numbered(1, 1)])
+    assert where(holdings) == {"a": [KEY, OTHER]}
+    assert {(each.memory_entitled, each.compute_entitled) for each in holdings.holdings} == {(None, None)}
+
+
+def test_a_pod_with_other_devices_has_no_gpu():
+    """The same file: FPGAs are none."""
+    holdings = seen(on("a", text='{"fpga": [{"minor": 0},{"minor": 1}]}'), pod("b"))
+    assert holdings.holdings == ()
+    assert holdings.unresolved == {}
+
+
+def test_a_whole_gpu_is_its_pods_alone():
+    """Where it is given to one pod as a whole, until a second one has a part of it."""
+    all_of_it = {CORE: "100", MEMORY: "16Gi", RATIO: "100"}
+    assert seen(on("a", (0, all_of_it))).devices[KEY].exclusive
+    assert not seen(on("a", (0, all_of_it)), on("b", (0, HALF))).devices[KEY].exclusive
+    assert not seen(on("a", (0, HALF))).devices[KEY].exclusive
+
+
+def test_a_ratio_is_one_of_the_gpus_memory():
+    """Where bytes are not told."""
+    assert only(seen(on("a", (0, {RATIO: "25"})))).memory_entitled == 4 * GIB
+    assert only(seen(on("a", (0, {RATIO: "25"})), gpus=gpu(memory=None))).memory_entitled is None
+
+
+def test_cores_that_are_not_told_are_not_known():
+    """A pod that asked for memory only has no share of compute."""
+    assert only(seen(on("a", (0, {MEMORY: "4Gi"})))).compute_entitled is None
+    assert only(seen(on("a", (0, {MEMORY: "4Gi", CORE: "0"})))).compute_entitled is None
+
+
+def test_more_than_there_is_is_shown():
+    """What two pods were given may be more than the GPU."""
+    holdings = seen(on("a", (0, {CORE: "80", RATIO: "80"})), on("b", (0, {CORE: "80", RATIO: "80"})))
+    assert sum(each.compute_entitled for each in holdings.holdings) == pytest.approx(1.6)
+
+
+def test_a_gpu_that_is_not_here_is_unresolved():
+    """No minor of this node, or a GPU that is cut."""
+    assert seen(on("a", (5, HALF))).unresolved == {"koordinator.sh/gpu": 1}
+    assert seen(on("a", (0, HALF)), gpus=mig_gpu([mig()])).unresolved == {"koordinator.sh/gpu": 1}
+
+
+def test_the_minor_of_an_npu_is_none_of_a_gpu():
+    """Koordinator numbers the devices of every vendor, and the node says whose they are."""
+    node = NodeObject(labels={"node.koordinator.sh/gpu-vendor": "huawei"})
+    assert seen(on("a", (0, HALF)), node=node).holdings == ()
+    ours = NodeObject(labels={"node.koordinator.sh/gpu-vendor": "nvidia"})
+    assert where(seen(on("a", (0, HALF)), node=ours)) == {"a": [KEY]}
+
+
+def test_what_the_kubelet_tells_of_such_a_pod_does_not_count_again():
+    """Koordinator's proxy of pod-resources lists its GPUs in the first container."""
+    found = [on("a", (0, HALF), containers=("main", "log")), pod("b")]
+    gpus, allocated = [gpu(), numbered(1, 1)], [*held("a", UUID), *held("b", OTHER_UUID)]
+    holdings = seen(*found, gpus=gpus, allocated=allocated, offered=[*whole(), *whole(OTHER_UUID)])
+    assert {each.holder.pod: each.sharing for each in holdings.holdings} == {
+        "a": "koordinator",
+        "b": "exclusive",
+    }
+    assert len(holdings.holdings) == 2
+
+
+def test_pods_that_are_over_have_nothing():
+    """Their annotations stay."""
+    assert seen(on("a", (0, HALF), phase="Succeeded"), on("b", (0, HALF), phase="Failed")).holdings == ()
+
+
+def test_without_the_pods_objects_nothing_is_known():
+    """Where the node says that Koordinator is at work, that is said."""
+    node = NodeObject(labels={"node.koordinator.sh/gpu-vendor": "nvidia"})
+    assert list(resolve(gpu(), node=node).blind) == ["koordinator"]
+    assert resolve(gpu()).blind == {}
+    assert seen(on("a", (0, HALF)), node=node).blind == {}
+
+
+def test_the_one_container_that_asks_has_the_gpu():
+    """Also where it is not the first, or asks for NVIDIA's resource."""
+    for limits in ({CORE: 50}, {"kubernetes.io/gpu-memory-ratio": 50}, {"nvidia.com/gpu": 1}):
+        found = on("a", (0, HALF), containers=("proxy", "main"), limits={"main": limits})
+        assert only(seen(found)).holder == container("a")
+
+
+def test_a_container_of_init_has_it_only_where_no_other_asks():
+    """What one of them has, it gives back."""
+    limits = {"setup": {CORE: 50}, "main": {CORE: 50}}
+    both = on("a", (0, HALF), init=("setup",), limits=limits)
+    alone = on("a", (0, HALF), init=("setup",), limits={"setup": {CORE: 50}})
+    assert only(seen(both)).holder.container == "main"
+    assert only(seen(alone)).holder.container == "setup"
+
+
+def test_limits_part_a_gpu_between_containers():
+    """Where they add up to what the pod was given."""
+    limits = {"x": {CORE: 20, RATIO: 25}, "y": {CORE: 30, RATIO: 25}}
+    found = on("a", (0, HALF), containers=("x", "y", "z"), limits=limits)
+    entitled = {
+        each.holder.container: (each.memory_entitled, each.compute_entitled) for each in seen(found).holdings
+    }
+    assert entitled == {"x": (4 * GIB, 0.2), "y": (4 * GIB, 0.3)}
+
+
+def test_limits_may_be_bytes():
+    """One that asks for memory only has no share of compute."""
+    limits = {"x": {CORE: 50, MEMORY: 4 * GIB}, "y": {MEMORY: 2 * GIB}}
+    found = on("a", (0, {CORE: "50", MEMORY: "6Gi", RATIO: "38"}), containers=("x", "y"), limits=limits)
+    entitled = {
+        each.holder.container: (each.memory_entitled, each.compute_entitled) for each in seen(found).holdings
+    }
+    assert entitled == {"x": (4 * GIB, 0.5), "y": (2 * GIB, None)}
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"x": {CORE: 10, RATIO: 10}, "y": {CORE: 10, RATIO: 10}},
+        {"x": {CORE: 25}, "y": {CORE: 25}},
+        {},
+    ],
+    ids=["too little", "no memory", "none"],
+)
+def test_where_it_does_not_add_up_the_pod_has_it(limits):
+    """Which of its containers has what is then not known; what the pod as a whole has is."""
+    found = on("a", (0, HALF), containers=("x", "y"), limits=limits)
+    held_by_pod = only(seen(found))
+    assert held_by_pod.holder == ContainerRef("ml", "a", "")
+    assert (held_by_pod.memory_entitled, held_by_pod.compute_entitled) == (8 * GIB, 0.5)
+
+
+def test_of_several_gpus_it_is_not_told_which_container_has_which():
+    """All of them see all."""
+    limits = {"x": {CORE: 100, RATIO: 100}, "y": {CORE: 100, RATIO: 100}}
+    all_of_it = {CORE: "100", RATIO: "100"}
+    found = on("a", (0, all_of_it), (1, all_of_it), containers=("x", "y"), limits=limits)
+    holdings = seen(found, gpus=[gpu(), numbered(1, 1)])
+    assert {(each.holder.container, each.device) for each in holdings.holdings} == {("", KEY), ("", OTHER)}
+
+
+def test_the_library_meters_the_pods_that_have_it():
+    """By the UUID, of which it keeps forty characters."""
+    files = cached(DeviceUse(device=UUID[:40], memory_used=GIB, compute_used=0.2))
+    found = only(seen(on("a", (0, HALF), labels=HAMI_CORE), files=files))
+    assert found.meter == Meter(source="hami", memory=GIB, compute=0.2)
+    assert only(seen(on("a", (0, HALF)), files=files)).meter is None
+
+
+@pytest.mark.parametrize(
+    "files",
+    [{}, cached(DeviceUse(device=OTHER_UUID, memory_used=1)), cached(DeviceUse(device=UUID), name="other")],
+    ids=["none", "of another GPU", "of another container"],
+)
+def test_without_its_cache_there_is_no_meter(files):
+    """The processes tell then."""
+    assert only(seen(on("a", (0, HALF), labels=HAMI_CORE), files=files)).meter is None
+
+
+def test_entitlements_and_use_add_up():
+    """Two pods on a GPU have their own rows, and the rest is nobody's."""
+    card = gpu([process(1, 2 * GIB), process(2, 3 * GIB)], {1: 20, 2: 30}, used=6 * GIB)
+    found = pods(on("a", (0, HALF)), on("b", (0, HALF)))
+    holdings = resolve_holdings([card], allocations(), NodeFacts(pods=found))
+    joined = attribute([card], holdings, workloads({1: "a", 2: "b"}))
+    assert (row_of(joined, "a").memory_used, row_of(joined, "b").memory_used) == (2 * GIB, 3 * GIB)
+    assert joined.gpus[0].unattributed_memory == GIB
+    assert sum(each.memory_entitled for each in joined.containers) == 16 * GIB
+
+
+def test_annotations_are_read():
+    """pkg/koordlet/runtimehooks/hooks/gpu/gpu_test.go, apis/extension/device_share.go: texts or numbers."""
+    assert parse_allocated(SHARED) == (Given(1, "", Amount(50, 16 * GIB, 50)),)
+    numbers = given_gpus((0, {CORE: 100, RATIO: 100}))
+    assert parse_allocated(numbers) == (Given(0, "", Amount(100, None, 100)),)
+    assert parse_allocated('{"gpu":null,"rdma":[{"minor":0}]}') == ()
+
+
+def test_older_names_are_read():
+    """apis/extension/deprecated.go."""
+    text = given_gpus((0, {"kubernetes.io/gpu-core": "50", "kubernetes.io/gpu-memory": "8Gi"}))
+    assert parse_allocated(text) == (Given(0, "", Amount(50, 8 * GIB, None)),)
+
+
+def test_resources_of_others_are_passed_over():
+    """Whatever they say."""
+    assert parse_allocated(given_gpus((0, {"huawei.com/npu-core": "x"}))) == (Given(0, "", Amount()),)
+
+
+def test_all_ways_to_ask_are_known():
+    """pkg/scheduler/plugins/deviceshare/utils.go: which resource stands for how much of what."""
+    ways = {"koordinator.sh/gpu": 50, "nvidia.com/gpu": 2, "cpu.example/gpu": 1}
+    specs = [ContainerSpec(name=name, limits={name: amount}) for name, amount in ways.items()]
+    assert [each.name for each in asking(specs)] == ["koordinator.sh/gpu", "nvidia.com/gpu"]
+    assert split(Amount(250, None, 250), asking(specs)) == [Amount(50, None, 50), Amount(200, None, 200)]
+
+
+BAD = [
+    "incorrect-device-allocation",  # apis/extension/device_share_test.go
+    "[]",
+    "null",
+    SHARED[:-1],
+    "[" * 20000,
+    '{"gpu":' * 5000,
+    '{"gpu":{}}',
+    '{"gpu":["x"]}',
+    '{"gpu":[null]}',
+    '{"gpu":[{}]}',
+    '{"gpu":[{"minor":"0"}]}',
+    '{"gpu":[{"minor":true}]}',
+    '{"gpu":[{"minor":-1}]}',
+    '{"gpu":[{"minor":0.0}]}',
+    '{"gpu":[{"minor":99999999999}]}',
+    '{"gpu":[{"minor":' + "9" * 5000 + "}]}",
+    '{"gpu":[{"minor":0,"id":7}]}',
+    '{"gpu":[{"minor":0,"resources":["x"]}]}',
+    *(
+        json.dumps({"gpu": [{"minor": 0, "resources": {name: value}}]})
+        for name, value in (
+            (CORE, "-50"),
+            (CORE, "NaN"),
+            (CORE, "5_0"),
+            (CORE, 0.5),
+            (CORE, None),
+            (CORE, True),
+            (CORE, [50]),
+            (MEMORY, "1e99"),
+            (MEMORY, "9" * 5000),
+            (MEMORY, 1 << 70),
+            (RATIO, float("nan")),
+        )
+    ),
+    SHARED + " " * 70000,
+]
+
+
+@pytest.mark.parametrize("text", BAD, ids=range(len(BAD)))
+def test_an_annotation_that_cannot_be_read_costs_only_its_pod(text):
+    """It is objected to, and the next pod has its part."""
+    objections = Objections()
+    holdings = seen(on("a", text=text), on("b", (0, HALF)), objections=objections)
+    assert where(holdings) == {"b": [KEY]}
+    assert objections.counts == {"koordinator_annotation": 1}
+
+
+def test_a_pod_whose_annotation_cannot_be_read_keeps_its_ids():
+    """What the kubelet says of it counts then."""
+    assert where(seen(on("a", text="x"), allocated=held("a", UUID), offered=whole())) == {"a": [KEY]}
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
+    max_leaves=8,
+)
+entries = st.fixed_dictionaries(
+    {},
+    optional={
+        "minor": json_values,
+        "id": json_values,
+        "resources": st.dictionaries(st.sampled_from([CORE, MEMORY]), json_values),
+    },
+)
+texts = st.text(max_size=60) | (
+    json_values | st.fixed_dictionaries({"gpu": st.lists(entries, max_size=3)})
+).map(json.dumps)
+
+
+@given(texts)
+def test_any_text_is_read_or_refused(text):
+    """Nothing else than ValueError comes of a hostile annotation, and no amount is below zero."""
+    try:
+        found = parse_allocated(text)
+    except ValueError:
+        return
+    assert all(each.minor >= 0 for each in found)
+    assert all(amount is None or amount > 0 for each in found for amount in each.amount)

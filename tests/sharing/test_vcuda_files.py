@@ -1,0 +1,327 @@
+"""gpu-manager's files: what they say, and what cannot be used of them.
+
+The structure is that of tkestack/vcuda-controller include/hijack.h, as tkestack/gpu-manager
+pkg/services/virtual-manager/manager.go writes it; the sizes were told by a compiler.
+"""
+
+import json
+import os
+import struct
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.model import ContainerFile, DeviceUse
+from exporter.sharing.files.reading import UnusableError
+from exporter.sharing.files.vcuda import MOST_PIDS, decode_checkpoint, decode_config, read_vcuda
+from exporter.sharing.system import Roots
+
+UID = "65c1ad5c-9b1c-4b0c-9b1c-5c1ad65c1ad5"
+ID = "c" * 64
+MIB = 1 << 20
+
+
+def config(container="main", **more) -> bytes:
+    """Write a vcuda.config as C does: fields in their order, 8 bytes aligned; ``order`` is that of bytes."""
+    values = {"memory": 1 << 30, "percent": 30, "enable": 1, "bus_id": b"", "width": 16, "order": "<"} | more
+    name = container.encode() if isinstance(container, str) else container
+    fields = f"{values['order']}48si4044s4096s{values['width']}sQiiiii4x"
+    limits = (values["memory"], values["percent"], 1, 535, 161, values["enable"])
+    return struct.pack(fields, UID.encode(), 0, b"", name, values["bus_id"], *limits)
+
+
+def read_bytes(content: bytes):
+    """Decode a config that stands in memory."""
+    return decode_config(lambda length, offset: content[offset : offset + length], len(content))
+
+
+def roots(path: Path) -> Roots:
+    """Put gpu-manager's root below a path, and all else where nothing is."""
+    nothing = path / "nothing"
+    names = ("hami", "hami_vnpu", "cgpu", "vgpu_manager", "mps", "run", "kubelet")
+    return Roots(**dict.fromkeys(names, nothing), vcuda=path / "gpu-manager/vm")
+
+
+def put(path: Path, name=ID, content=None, pids=(), uid=UID) -> Path:
+    """Write the folder of one container."""
+    folder = path / "gpu-manager/vm" / uid / name
+    folder.mkdir(parents=True)
+    (folder / "vcuda.config").write_bytes(config() if content is None else content)
+    if pids is not None:
+        (folder / "pids.config").write_bytes(struct.pack(f"<{len(pids)}i", *pids))
+    return folder
+
+
+def checkpoint(path: Path, told) -> None:
+    """Write gpu-manager's record of cards."""
+    folder = path / "gpu-manager/checkpoint"
+    folder.mkdir(parents=True)
+    (folder / "gpumanager_internal_checkpoint").write_text(
+        told if isinstance(told, str) else json.dumps(told), encoding="utf-8"
+    )
+
+
+@pytest.mark.parametrize("width", [16, 32])
+def test_both_layouts_are_told_apart_by_their_size(width):
+    """8240 bytes with 16 for the address of the card, 8256 with 32: what follows moves."""
+    content = config(width=width, bus_id=b"0000:0F:00.0", memory=768 * MIB, percent=20)
+    assert len(content) == 8224 + width
+    told = read_bytes(content)
+    assert told.container == "main"
+    assert told.use == DeviceUse(device="0000:0F:00.0", memory_limit=768 * MIB, compute_limit=0.2)
+
+
+def test_limits_that_are_not_in_force_are_none():
+    """From a hundred percent on the manager writes enable 0, and the library limits neither."""
+    assert read_bytes(config(percent=100, enable=0)).use == DeviceUse(device="")
+
+
+def test_an_enabled_limit_of_nothing_is_none():
+    """No block of memory was asked for: there is no limit of zero bytes."""
+    assert read_bytes(config(memory=0, percent=0)).use == DeviceUse(device="")
+
+
+@pytest.mark.parametrize(
+    ("name", "container"),
+    [
+        ("main", "main"),
+        ("k8s_main_pod_ml_uid_0", "main"),
+        ("/k8s_main_pod_ml_uid_0", "main"),
+        ("", ""),
+        ("Not A Name", ""),
+        ("-", ""),
+    ],
+)
+def test_a_container_is_named_by_itself_or_by_docker(name, container):
+    """gpu-manager pkg/utils/util.go MakeContainerNamePrefix: old ones get docker's name of the container."""
+    assert read_bytes(config(name)).container == container
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"x",
+        config()[:-1],
+        config() + b"\0",
+        config()[:4096],
+        b"\xff" * 8240,
+        config(b"\xff\xfe"),
+        config(bus_id=b"rm -rf /"),
+        config(memory=1 << 63),
+        config(percent=-1),
+        config(enable=2),
+        # Written by a machine that puts the large end first.
+        config(order=">"),
+    ],
+)
+def test_what_no_gpu_manager_writes_is_unusable(content):
+    """Wrong sizes, other byte orders, no text: refused with a reason."""
+    with pytest.raises(UnusableError):
+        read_bytes(content)
+
+
+@given(st.binary(max_size=80), st.sampled_from([8240, 8256]), st.integers(0, 8239))
+def test_any_bytes_are_a_config_or_unusable(some, size, offset):
+    """Whatever stands in a file of the right size: there is an answer, and limits are limits."""
+    content = (bytes(offset) + some).ljust(size, b"\0")[:size]
+    try:
+        told = read_bytes(content)
+    except UnusableError:
+        return
+    assert told.use.memory_limit is None or 0 < told.use.memory_limit <= 1 << 50
+    assert told.use.compute_limit is None or told.use.compute_limit > 0
+
+
+def test_folders_are_named_by_the_id_or_the_name(tmp_path):
+    """Old libraries have a folder by the container's name, others by its id."""
+    put(tmp_path, ID, config("server"), pids=(4001, 4002))
+    put(tmp_path, "sidecar", config("sidecar", memory=0, percent=100, enable=0), pids=(4003,))
+    # The socket of the library lies beside the folders.
+    (tmp_path / "gpu-manager/vm" / UID / "vcuda.sock").touch()
+    found = read_vcuda(roots(tmp_path))
+    use = DeviceUse(device="", memory_limit=1 << 30, compute_limit=0.3)
+    assert set(found.containers) == {
+        ContainerFile(pod_uid=UID, container="server", container_id=ID, devices=(use,), pids=(4001, 4002)),
+        ContainerFile(pod_uid=UID, container="sidecar", devices=(DeviceUse(device=""),), pids=(4003,)),
+    }
+    assert not found.problems
+
+
+def test_a_container_without_a_name_is_known_by_its_id(tmp_path):
+    """What is in the folder of an id is that container's, though its name is not written."""
+    put(tmp_path, ID, config(""))
+    (file,) = read_vcuda(roots(tmp_path)).containers
+    assert (file.container, file.container_id) == ("", ID)
+
+
+def test_of_a_container_that_was_restarted_the_newest_folder_counts(tmp_path):
+    """The folder of the one before stays until its pod goes; its pids are nobody's any more."""
+    old, new = put(tmp_path, "a" * 64, pids=(1001,)), put(tmp_path, "b" * 64, pids=(1002,))
+    os.utime(old / "vcuda.config", (1000, 1000))
+    os.utime(new / "vcuda.config", (2000, 2000))
+    (file,) = read_vcuda(roots(tmp_path)).containers
+    assert (file.container_id, file.pids) == ("b" * 64, (1002,))
+
+
+def test_nothing_there_says_nothing(tmp_path):
+    """A node without gpu-manager has no files, and no problems."""
+    found = read_vcuda(roots(tmp_path))
+    assert (found.containers, found.problems) == ((), ())
+
+
+def test_what_is_just_being_written_is_no_problem(tmp_path):
+    """The manager cuts a file before it writes it: an empty one says nothing yet."""
+    put(tmp_path, "a" * 64, b"")
+    put(tmp_path, "b" * 64, config("other"), pids=None)
+    found = read_vcuda(roots(tmp_path))
+    (file,) = found.containers
+    assert (file.container, file.pids) == ("other", None)
+    assert not found.problems
+
+
+@pytest.mark.parametrize(
+    ("content", "pids"),
+    [
+        (b"", None),
+        (b"\x01\x02\x03", None),
+        (struct.pack("<2i", 4001, 4002)[:7], (4001,)),
+        (struct.pack("<4i", 0, -1, 1, 4001), (4001,)),
+        (struct.pack("<i", 4001) * (MOST_PIDS + 100), (4001,) * MOST_PIDS),
+    ],
+)
+def test_pids_are_those_that_can_be_of_a_container(tmp_path, content, pids):
+    """A torn list has the whole numbers of it, and no list is read without end."""
+    folder = put(tmp_path)
+    (folder / "pids.config").write_bytes(content)
+    (file,) = read_vcuda(roots(tmp_path)).containers
+    assert file.pids == pids
+
+
+def test_a_bad_file_costs_only_itself(tmp_path):
+    """Beside it the others are read, and each bad one is told by its path."""
+    put(tmp_path, "a" * 64, b"junk")
+    put(tmp_path, "b" * 64, config("good"))
+    odd = tmp_path / "gpu-manager/vm" / UID / ("d" * 64)
+    odd.mkdir()
+    os.mkfifo(odd / "vcuda.config")
+    link = tmp_path / "gpu-manager/vm" / UID / ("e" * 64)
+    link.mkdir()
+    (link / "vcuda.config").symlink_to("/dev/zero")
+    found = read_vcuda(roots(tmp_path))
+    assert [file.container for file in found.containers] == ["good"]
+    assert [problem.reason for problem in found.problems] == ["file"] * 3
+    assert {Path(problem.about).name for problem in found.problems} == {"a" * 64, "d" * 64, "e" * 64}
+
+
+def test_what_is_no_pod_is_passed_over(tmp_path):
+    """Only folders that are named by the uid of a pod are looked into."""
+    for uid in ("lost+found", "..data", UID.upper()):
+        put(tmp_path, uid=uid)
+    assert read_vcuda(roots(tmp_path)).containers == ()
+
+
+def test_a_root_that_is_a_file_says_nothing(tmp_path):
+    """Somebody else's file under that name is no reason to fail."""
+    (tmp_path / "gpu-manager").mkdir()
+    (tmp_path / "gpu-manager/vm").write_text("")
+    assert read_vcuda(roots(tmp_path)).containers == ()
+
+
+def test_cards_are_told_by_the_record_of_all(tmp_path):
+    """tkestack/gpu-manager cache.go: PodGPUMapping has the device files, percents and bytes of containers.
+
+    Containers with whole cards never start the library, and have no folder.
+    """
+    put(tmp_path, ID, config("server"), pids=(4001,))
+    checkpoint(
+        tmp_path,
+        {
+            "PodGPUMapping": {
+                UID: {
+                    "server": {"Devices": ["/dev/nvidia1"], "Cores": 30, "Memory": 1 << 30},
+                    "trainer": {"Devices": ["/dev/nvidia3", "/dev/nvidia2"], "Cores": 200, "Memory": 0},
+                }
+            }
+        },
+    )
+    found = read_vcuda(roots(tmp_path))
+    server, trainer = sorted(found.containers, key=lambda file: file.container)
+    assert server.pids == (4001,)
+    assert server.devices == (DeviceUse(device="1", memory_limit=1 << 30, compute_limit=0.3),)
+    assert trainer == ContainerFile(
+        pod_uid=UID, container="trainer", devices=(DeviceUse(device="2"), DeviceUse(device="3"))
+    )
+    assert not found.problems
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        None,
+        7,
+        [],
+        {},
+        {"Devices": []},
+        {"Devices": None, "Cores": 30, "Memory": 1},
+        {"Devices": "/dev/nvidia0"},
+        {"Devices": ["/dev/nvidiactl"]},
+        {"Devices": ["/dev/nvidia0", 5]},
+        {"Devices": ["/dev/nvidia99999"]},
+        {"Devices": ["/dev/nvidia0"] * 65},
+    ],
+)
+def test_a_bad_entry_costs_only_itself(tmp_path, entry):
+    """The other container of the same pod is told, and the bad one is named."""
+    good = {"Devices": ["/dev/nvidia0"], "Cores": 10, "Memory": 1 << 28}
+    checkpoint(tmp_path, {"PodGPUMapping": {UID: {"bad": entry, "good": good}}})
+    found = read_vcuda(roots(tmp_path))
+    assert [file.container for file in found.containers] == ["good"]
+    (problem,) = found.problems
+    assert problem.about.endswith(f"{UID}/bad")
+
+
+@pytest.mark.parametrize(
+    ("cores", "memory"), [("30", "1"), (-5, -1), (30.5, 1.5), (None, None), (10**30, 1 << 60), (True, [])]
+)
+def test_limits_in_a_record_are_numbers_or_none(cores, memory):
+    """A card is told also where its limits make no sense."""
+    entry = {"Devices": ["/dev/nvidia0"], "Cores": cores, "Memory": memory}
+    given, wrong = decode_checkpoint(json.dumps({"PodGPUMapping": {UID: {"main": entry}}}))
+    ((use,),) = given.values()
+    assert (use.device, use.memory_limit) == ("0", None)
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        "{}",
+        '{"PodGPUMapping": []}',
+        "[" * 100_000,
+        '{"PodGPUMapping": ' + "9" * 5000 + "}",
+        '{"a": NaN}',
+        "\0",
+    ],
+)
+def test_a_record_that_cannot_be_read_is_told(tmp_path, text):
+    """The folders are read all the same, and the record is named once."""
+    put(tmp_path, ID, config("server"))
+    checkpoint(tmp_path, text)
+    found = read_vcuda(roots(tmp_path))
+    assert [file.container for file in found.containers] == ["server"]
+    (problem,) = found.problems
+    assert problem.about.endswith("gpumanager_internal_checkpoint")
+
+
+@given(st.recursive(st.none() | st.integers() | st.text(max_size=8), lambda each: st.lists(each, max_size=3)))
+def test_any_mapping_is_read_or_refused(value):
+    """Whatever a program of the same name may keep there does not raise."""
+    given, wrong = decode_checkpoint(json.dumps({"PodGPUMapping": {"pod": {"main": value}, "other": value}}))
+    assert given == {}
+    assert wrong == ["pod/main"]

@@ -1,0 +1,55 @@
+"""Devices that no driver of ours reads, on the page, as text and in the sums."""
+
+from exporter.formats import snapshot_text
+from exporter.web.views_scene import Scene
+from exporter.web.views_totals import cards
+from tests.web.views_reading import NOW, draw, scenario
+
+NPU = "a1f04d3b-5c27-4e19-9a1e-70c3b2d8e602"
+MLU = "mixed-npu-1-cambricon-mlu-0"
+
+
+def test_a_device_that_is_not_read_says_so_and_names_its_holders() -> None:
+    """It is no lost GPU: nothing is wrong, and nothing is known but who holds it."""
+    page = draw(scenario("hami-vendors"))
+
+    npu = page.one(id=f"gpu-{NPU}")
+    assert "GPU huawei-1" in npu.text
+    assert "not read by this exporter" in npu.text
+    assert "hami-ascend" in npu.text
+    assert "vision/ detect-0" in npu.text
+    assert "2 of 10 slices held" in npu.text
+    assert not npu.all(of="bar")
+    assert "is-note" in npu.one(of="problem").classes
+    assert "does not answer" not in page.text
+    assert "not answering" not in page.text
+
+
+def test_its_holders_lead_to_it() -> None:
+    """Each row of the table points at the device, whose place has a name of its own."""
+    page = draw(scenario("hami-vendors"))
+
+    targets = {link.attributes.get("href") for link in page.all("a")}
+    assert {f"#gpu-{NPU}", f"#gpu-{MLU}", "#gpu-0"} <= targets
+
+
+def test_what_is_not_read_adds_to_no_sum() -> None:
+    """The memory and compute of the node are those of its GPUs that are read."""
+    told = {card.name: card for card in cards(Scene(scenario("hami-vendors"), NOW + 30, 300))}
+
+    assert (told["Memory"].figure.text, told["Memory"].of) == ("2.2 GiB used", "of 22.5")
+    assert [text for _, text in told["Memory"].bars] == ["3.9 GiB held", "used"]
+    assert (told["Compute"].figure.text, told["Compute"].of) == ("0.18 GPUs used", "of 1")
+    assert told["Look at"].figure.text == "nothing"
+
+
+def test_text_says_that_it_is_not_read() -> None:
+    """The line names its maker, and sums are complete."""
+    text = snapshot_text(scenario("hami-vendors"), now=NOW)
+
+    assert (
+        "huawei 1 · Ascend910B3 · hami-ascend · not read by this exporter · slices 2 held of 10 · 2 holders\n"
+        in text
+    )
+    assert "memory 3.9 GiB held" in text
+    assert "not answering" not in text
