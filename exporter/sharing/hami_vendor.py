@@ -67,6 +67,10 @@ class HamiVendor(System):
         self._read: dict[str, Parts | None] = {}
         self.registered: Mapping[str, Registered] = registered(view.facts.node, self.registers)
 
+    def knows(self, resource: str) -> bool:
+        """Whether a resource is of HAMi's for this maker."""
+        return self.own.fullmatch(resource) is not None
+
     def owns(self, resource: str, _device_id: str) -> bool:
         """Whether only HAMi has this resource."""
         return self.own.fullmatch(resource) is not None

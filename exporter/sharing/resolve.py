@@ -54,7 +54,8 @@ def resolve(allocations: Allocations, systems: Sequence[System]) -> Resolved:
 
 def _asked(allocations: Allocations, systems: Sequence[System]) -> dict[str, list[System]]:
     """Choose the systems to ask for the ids of each resource: a plugin may offer tens of thousands."""
-    resources = {each.resource for each in (*(allocations.offered or ()), *allocations.allocated)}
+    resources = {each.resource for each in allocations.offered or ()}
+    resources |= {each.resource for each in allocations.allocated}
     return {resource: [system for system in systems if system.knows(resource)] for resource in resources}
 
 

@@ -71,7 +71,8 @@ async def test_every_scenario_runs_and_keeps_its_sums(name: str):
                 assert 0 <= device.unattributed <= device.memory_used
                 assert device.memory_used + device.memory_reserved <= device.memory_total
                 assert device.sm_percent is None or 0 <= device.sm_percent <= 100
-            assert sum(truth.unresolved.values()) == 0
+            # Ids that only count are nowhere until it is said on which card they are.
+            assert not [resource for resource in truth.unresolved if resource.startswith("nvidia.com/")]
         assert node.time == 180
 
 

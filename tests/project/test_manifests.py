@@ -28,6 +28,7 @@ FILES = {
     "vgpu-manager": ("vgpu_manager_root", {"/etc/vgpu-manager"}),
     "mps": ("mps_root", {"/run/nvidia/mps"}),
     "runai": ("run_root", {"/runai"}),
+    "hami-dra": ("kubelet_root", {"/var/lib/kubelet/plugins/hami-core-gpu.project-hami.io"}),
     "dra": ("kubelet_root", {"/var/lib/kubelet/plugins/gpu.nvidia.com"}),
 }
 READABLE_FROM_HOST |= {(name,): READABLE_FROM_HOST[()] | paths for name, (_, paths) in FILES.items()}
