@@ -45,14 +45,15 @@ class _Drawing:
 
     def _head(self) -> Iterator[_Line]:
         node, driver = self._snapshot.node, self._snapshot.node.driver
-        models = Counter(gpu.identity.model or "unknown model" for gpu in self._snapshot.gpus)
-        named = ", ".join(f"{count} {TIMES} {printable(model)}" for model, count in models.items())
+        named = self._models(foreign=False)
+        others = self._models(foreign=True)
         vendors = {gpu.identity.vendor for gpu in self._snapshot.gpus}
         cuda = f"CUDA {printable((driver and driver.cuda_version) or UNKNOWN)}"
         yield " · ".join(
             (
                 printable(node.name),
                 plural(node.gpu_count, "GPU") + (f" ({named})" if named else ""),
+                *((others,) if others else ()),
                 f"driver {printable((driver and driver.driver_version) or UNKNOWN)}",
                 *(() if vendors == {"amd"} else (cuda,)),
                 f"read {duration(self._now - self._snapshot.timestamp)} ago",
@@ -66,6 +67,12 @@ class _Drawing:
             yield f"No numbers of single processes: {printable(reason)}"
         yield ""
 
+    def _models(self, *, foreign: bool) -> str:
+        """Count models: those that are read, which are the node's GPUs, or those of other makers."""
+        gpus = [gpu for gpu in self._snapshot.gpus if gpu.foreign == foreign]
+        models = Counter(gpu.identity.model or "unknown model" for gpu in gpus)
+        return ", ".join(f"{count} {TIMES} {printable(model)}" for model, count in models.items())
+
     def _devices(self) -> Iterator[_Line]:
         if self._rows:
             yield _HEADINGS
@@ -75,7 +82,8 @@ class _Drawing:
             for key in self._keys_of(gpu.identity.uuid):
                 yield mig_line(key, self._migs.get(key))
                 yield from self._holders(key)
-            yield unattributed_line(gpu)
+            if not gpu.foreign:
+                yield unattributed_line(gpu)
             yield ""
         yield from self._elsewhere()
 
@@ -111,7 +119,7 @@ class _Drawing:
         return STATE_WORDS[state] + (f" ({duration(quiet_for)})" if quiet_for is not None else "")
 
     def _total(self) -> Iterator[_Line]:
-        if self._snapshot.gpus:
+        if not all(gpu.foreign for gpu in self._snapshot.gpus):
             yield total_line(self._snapshot)
 
     def _failures(self) -> Iterator[_Line]:

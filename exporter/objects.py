@@ -7,7 +7,7 @@ from collections.abc import Mapping
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 LONGEST_ANNOTATION = 1 << 16
 # A sum of container limits of extended resources is a whole number; large ones have a suffix.
-_QUANTITY = re.compile(r"([0-9]{1,18})(k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
+_QUANTITY = re.compile(r"([0-9]{1,18})(?:[eE]([0-9]{1,2})|(k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei))?")
 _SUFFIXES = {"": 1} | {
     suffix: base**power
     for base, suffixes in ((1000, "k M G T P E"), (1024, "Ki Mi Gi Ti Pi Ei"))
@@ -18,7 +18,10 @@ _SUFFIXES = {"": 1} | {
 def quantity(text: str) -> int | None:
     """Read a quantity of Kubernetes that is a whole number (``2``, ``16Gi``); None for any other."""
     match = _QUANTITY.fullmatch(text)
-    return int(match[1]) * _SUFFIXES[match[2] or ""] if match else None
+    if match is None:
+        return None
+    number, exponent, suffix = match.groups()
+    return int(number) * (10 ** int(exponent or 0)) * _SUFFIXES[suffix or ""]
 
 
 def extended_resources(limits: Mapping[str, str]) -> dict[str, int]:

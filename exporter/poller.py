@@ -25,8 +25,9 @@ from exporter.model import (
     Workloads,
 )
 from exporter.settings import Settings
-from exporter.sharing import HostDevices
+from exporter.sharing import HostDevices, without_use
 from exporter.sources import Sources, source_deadline
+from exporter.worker import Worker
 
 __all__ = ["Evidence", "Poller"]
 
@@ -78,6 +79,7 @@ class Poller:
         if sources.jobs is not None:
             self._jobs = Collector(JOBS, sources.jobs.read, deadline)
         self._assembly = Assembly(settings, demo=demo)
+        self._join = Worker("join")
         self._broken = False
         self.evidence = Evidence()
         self.snapshot = self._assembly.first(wall())
@@ -104,7 +106,9 @@ class Poller:
         await asyncio.gather(self._devices.collect(), self._allocations.collect(), self._names.collect())
         await asyncio.gather(*(collector.collect() for collector in self._later()))
         self.evidence = self._gather()
-        self.snapshot = self._assembly.snapshot(self.evidence, self._health(), now, self._wall())
+        evidence, health, wall = self.evidence, self._health(), self._wall()
+        # A node may offer so many ids that pages would wait for them.
+        self.snapshot = await self._join.run(lambda: self._assembly.snapshot(evidence, health, now, wall))
         return self.snapshot
 
     async def close(self) -> None:
@@ -112,6 +116,7 @@ class Poller:
         for collector in self._others():
             await collector.cancel()
         await self._devices.cancel()
+        self._join.stop()
         await self._sources.close()
 
     @property
@@ -197,12 +202,17 @@ class Poller:
             workloads=self._workloads(gpus),
             host_devices=self._host_devices.fresh_value(self.settings.stale_after),
             node=self._sources.node,
-            files=(self._files.value or {}) if not self._files.failure else {},
+            files=self._shown_files(),
             own_uid=self._sources.own_uid,
             objects_from=self._sources.names.objects_from,
             unfollowed=self._sources.cluster.failures,
             jobs=self._jobs.fresh_value(self.settings.stale_after) if self._jobs is not None else None,
         )
+
+    def _shown_files(self) -> Mapping[str, SystemFiles]:
+        """Return what the files say: limits for as long as they are fresh, and use of this poll only."""
+        found = self._files.fresh_value(self.settings.stale_after) or {}
+        return without_use(found) if self._files.failure else found
 
     def _fresh_allocations(self) -> Allocations | None:
         """Return the mapping unless it is stale by its own age.

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from exporter.model import Allocation, ClaimedDevice, ContainerRef, OfferedDevice
-from podresources.messages import AllocatableResourcesResponse, ListPodResourcesResponse
+from podresources.messages import AllocatableResourcesResponse, DynamicResource, ListPodResourcesResponse
 
 _Names = tuple[str, str, str]
 # Driver, pool, device, namespace and name of the claim, share: what tells two claimed devices apart.
@@ -58,9 +58,10 @@ def _distinct(devices: Iterable[Any]) -> set[tuple[str, str]]:
     return {(entry.resource_name, device_id) for entry in devices for device_id in entry.device_ids}
 
 
-def _claim(found: dict[_Claimed, set[str]], resources: Iterable[Any]) -> None:
+def _claim(found: dict[_Claimed, set[str]], resources: Iterable[bytes]) -> None:
     """Gather the devices of claims; kubelets have been seen to list one thousands of times."""
-    for claim in resources:
+    for encoded in set(resources):
+        claim = DynamicResource.FromString(encoded)
         for each in claim.claim_resources:
             device = (
                 each.driver_name,

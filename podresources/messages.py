@@ -51,7 +51,8 @@ _POD_RESOURCES: _Table = {
     "ContainerResources": (
         ("name", 1, "string"),
         ("devices", 2, "ContainerDevices*"),
-        ("dynamic_resources", 5, "DynamicResource*"),
+        # Kubelets may list one claim a hundred thousand times; entries that are the same are read once.
+        ("dynamic_resources", 5, "bytes*"),
     ),
     "PodResources": (
         ("name", 1, "string"),

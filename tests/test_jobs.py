@@ -117,6 +117,12 @@ def test_a_crowded_directory_is_read_within_bounds(tmp_path):
     assert len(written(tmp_path, files).jobs) == MOST_NAMES
 
 
+def test_files_of_others_do_not_crowd_out_those_of_devices(tmp_path):
+    """However many other names somebody has put there, those of devices are found."""
+    others = {f"job-{number}": "" for number in range(MOST_NAMES + 50)}
+    assert written(tmp_path, {**others, "2.5": "4711"}).jobs == {(2, 5): ("4711",)}
+
+
 @given(content=st.binary(max_size=200))
 def test_any_content_is_jobs_or_a_problem(tmp_path_factory, content):
     """No content raises; what comes out is lines of printable text, each once."""

@@ -1,6 +1,7 @@
 """The rows of one device: every container that holds it, uses it, or both."""
 
 from collections import defaultdict
+from operator import attrgetter
 
 from exporter.attribution.meters import with_meters
 from exporter.attribution.owners import Owned, owners
@@ -35,13 +36,15 @@ class DeviceJoin:
             uses = use_by_process(device, held, owned, self._workloads.pods is not None)
         else:
             uses = use_without_processes(device, held)
+        used = device.memory.used if device.memory is not None else None
         return [
             self._row(device, ref, use, owned.pod_uids.get(ref))
-            for ref, use in with_meters(uses, held).items()
+            for ref, use in with_meters(uses, held, used).items()
         ]
 
     def _row(self, device: Device, ref: ContainerRef, use: Use, uid: str | None) -> ContainerRow:
-        held = self.held(device.key).get(ref, [])
+        # What counts the slices stands first.
+        held = sorted(self.held(device.key).get(ref, []), key=attrgetter("beside"))
         return ContainerRow(
             holder=ref,
             device=device.key,
@@ -65,14 +68,17 @@ class DeviceJoin:
     def _slices(self, key: DeviceKey, ref: ContainerRef, held: list[Holding]) -> int | None:
         """Rule 7: 0 slices says that nothing is held here, which must be known, not just unseen.
 
+        What is held in several units counts in the first.
+
         The kubelet lists neither init nor ephemeral containers: beside a holder of the same pod, a
         container may well hold the device.
         """
         if held:
-            return sum(holding.slices for holding in held)
+            return sum(holding.slices for holding in held if not holding.beside)
         pod = (ref.namespace, ref.pod)
         pod_holds = any(pod == (other.namespace, other.pod) for other in self.held(key))
         unsure = not self.holdings.known or pod in self._unresolved_pods or pod_holds
+        unsure = unsure or key in self.holdings.unplaced
         return None if unsure else 0
 
 

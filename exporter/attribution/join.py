@@ -1,6 +1,6 @@
 """One GPU after the other: its devices, its holders, its users, and the rest that is nobody's."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from exporter.attribution import compute
@@ -175,13 +175,17 @@ class _Join:
     def _sharing(self, key: DeviceKey) -> DeviceSharing:
         return self._holdings.devices.get(key, UNKNOWN_SHARING)
 
-    def _holder_count(self, keys: Iterable[DeviceKey]) -> int | None:
-        if not self._holdings.known:
+    def _are_known(self, keys: Iterable[DeviceKey]) -> bool:
+        """Whether everyone who holds these devices is known."""
+        return self._holdings.known and self._holdings.unplaced.isdisjoint(keys)
+
+    def _holder_count(self, keys: Collection[DeviceKey]) -> int | None:
+        if not self._are_known(keys):
             return None
         return len({holder for key in keys for holder in self._devices.held(key)})
 
-    def _memory_entitled(self, keys: Iterable[DeviceKey]) -> int | None:
-        if not self._holdings.known:
+    def _memory_entitled(self, keys: Collection[DeviceKey]) -> int | None:
+        if not self._are_known(keys):
             return None
         held = [holding for key in keys for part in self._devices.held(key).values() for holding in part]
         return total([holding.memory_entitled for holding in held])

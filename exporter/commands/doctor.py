@@ -1,6 +1,6 @@
 """``doctor``: what can be read on this node, what is lost where it cannot, and how to mend it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from exporter.commands.doctor_groups import group_checks
 from exporter.commands.doctor_objects import object_checks
@@ -79,6 +79,7 @@ def _driver(snapshot: Snapshot, health: CollectorHealth, settings: Settings) -> 
 
 RELEASED_REMEDY = "wait until who asked for it has done its work, or see docs/deploy.md: release windows"
 VISIBLE_REMEDY = "make all GPUs visible to this process (NVIDIA_VISIBLE_DEVICES=all)"
+SYSTEM_REMEDY = "see in the pods' annotations whether the sharing system says which GPUs it gave them"
 
 
 def _gpu(row: GpuRow) -> Check:
@@ -172,8 +173,15 @@ def _resolution(snapshot: Snapshot) -> Check:
         "degraded",
         f"{found} match no visible device",
         "the holders of these ids",
-        AMD_REMEDY if all(resource.startswith("amd.com/") for resource in unresolved) else VISIBLE_REMEDY,
+        _resolution_remedy(unresolved),
     )
+
+
+def _resolution_remedy(resources: Iterable[str]) -> str:
+    vendors = {resource.partition("/")[0] for resource in resources}
+    if vendors == {"amd.com"}:
+        return AMD_REMEDY
+    return VISIBLE_REMEDY if "nvidia.com" in vendors else SYSTEM_REMEDY
 
 
 def _process_view(health: CollectorHealth, settings: Settings) -> Check:

@@ -11,6 +11,7 @@ from exporter.demo.check_gpu import check_gpu, check_layout
 from exporter.demo.check_vgpu import check_vgpus
 from exporter.demo.codec import fail
 from exporter.demo.devices import keys
+from exporter.demo.kept import KEEPERS, NUMBERED
 from exporter.demo.load import Curve, peak
 from exporter.demo.nvml_codes import code_of
 from exporter.demo.nvml_table import FUNCTIONS
@@ -32,6 +33,13 @@ from exporter.demo.schema_pods import Pod, Process
 _DNS_NAME = re.compile(r"[a-z0-9](?:[-.a-z0-9]*[a-z0-9])?")
 _UID = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
+_KEPT = {
+    "pod_uid": _UID,
+    "container": _DNS_NAME,
+    "container_id": re.compile(r"[0-9a-f]{12,64}"),
+    "claim_uid": _UID,
+}
+_NUMBER, _DEVICE = re.compile("[0-9]{1,4}"), re.compile("[0-9A-Za-z:./-]{0,90}")
 
 
 def check(scenario: Scenario) -> None:
@@ -48,6 +56,7 @@ def check(scenario: Scenario) -> None:
     for path, process in _processes(scenario):
         _check_process(scenario, process, path)
     _check_memory(scenario)
+    _check_kept(scenario)
     for place, fault in enumerate(scenario.faults):
         _check_fault(scenario, fault, f"faults[{place}]")
 
@@ -87,6 +96,21 @@ def _check_names(pod: Pod, path: str) -> None:
         for which, claim in enumerate(container.claims):
             _matches(_UID, claim.uid, f"{path}.containers[{place}].claims[{which}].uid")
     _once("name", ((f"{path}.containers[{n}]", each.name) for n, each in enumerate(pod.containers)))
+
+
+def _check_kept(scenario: Scenario) -> None:
+    """Names in files become names of files here, too."""
+    for system, files in scenario.kept.items():
+        if system not in KEEPERS:
+            fail("kept", f"{system} is no system with files; there are {', '.join(sorted(KEEPERS))}")
+        for place, file in enumerate(files):
+            path = f"kept.{system}[{place}]"
+            for field, pattern in _KEPT.items():
+                if getattr(file, field):
+                    _matches(pattern, getattr(file, field), f"{path}.{field}")
+            for which, use in enumerate(file.devices):
+                kind = _NUMBER if system in NUMBERED else _DEVICE
+                _matches(kind, use.device, f"{path}.devices[{which}].device")
 
 
 def _matches(pattern: re.Pattern[str], value: str, path: str) -> None:

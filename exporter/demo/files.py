@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from exporter.demo import files_cgpu, files_hami, files_runai, files_vcuda, files_vgpu_manager, files_vnpu
+from exporter.demo.kept import KEEPERS
 from exporter.demo.machine import GpuState, ProcessState
 from exporter.demo.metered import Metered, Writer
 from exporter.demo.present import Present
@@ -30,10 +31,15 @@ class SharingFiles:
         self._root = root
         self._written = Written()
         self._there: set[Path] = set()
+        self._kept = {
+            path: content
+            for system, files in scenario.kept.items()
+            for path, content in KEEPERS[system](files).items()
+        }
 
     def step(self, now: Present, gpus: tuple[GpuState, ...]) -> None:
         """Bring the files to ``now``."""
-        found: dict[str, str | bytes] = {**self._scenario.files}
+        found: dict[str, str | bytes] = {**self._scenario.files, **self._kept}
         for metered in _metered(now, gpus):
             found |= WRITERS[metered.meter.kind](metered)
         wanted = {self._root / path: content for path, content in found.items()}

@@ -170,7 +170,7 @@ def _entries(devices: Iterable[KubeletDevices]) -> list[Any]:
     return entries
 
 
-def _claims(claims: tuple[Claim, ...]) -> list[Any]:
+def _claims(claims: tuple[Claim, ...]) -> list[bytes]:
     """Write the devices of each claim; like the real one, each with the CDI names of those before it too."""
     found = []
     for namespace, name in dict.fromkeys((claim.namespace, claim.name) for claim in claims):
@@ -186,7 +186,7 @@ def _claims(claims: tuple[Claim, ...]) -> list[Any]:
                     device_name=claim.device,
                     share_id=claim.share_id,
                 )
-        found.append(entry)
+        found.append(entry.SerializeToString())
     return found
 
 

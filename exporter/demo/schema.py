@@ -13,6 +13,7 @@ from exporter.demo.schema_amd import AmdGpu
 from exporter.demo.schema_faults import Fault
 from exporter.demo.schema_gpu import Gpu, Node
 from exporter.demo.schema_pods import Offer, Pod, Process
+from exporter.model import ContainerFile
 
 CgroupStyle = Literal["systemd", "cgroupfs", "cgroupfs-v1", "crio", "relative"]
 IdentitySource = Literal["pods_api", "pod_logs", "none"]
@@ -23,7 +24,8 @@ ApiVersion = Literal["v1", "v1alpha1"]
 class Scenario:
     """A whole node. ``missing_functions`` are NVML functions that an old driver does not have.
 
-    ``files`` are further files of the node with their text, by their paths below its root.
+    ``files`` are further files of the node with their text, by their paths below its root. ``kept`` is what
+    the files of sharing systems say, by system, where they stand still as in a recording.
     """
 
     name: str
@@ -40,4 +42,5 @@ class Scenario:
     pods: tuple[Pod, ...] = ()
     host_processes: tuple[Process, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
+    kept: Mapping[str, tuple[ContainerFile, ...]] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()

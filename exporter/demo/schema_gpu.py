@@ -15,13 +15,16 @@ MIB = SIZES["MiB"]
 class Node:
     """The machine and its driver. ``cuda_version`` is as the driver says it: 12040 is 12.4.
 
-    An empty ``driver_version`` is a machine on which the kernel module is not loaded.
+    An empty ``driver_version`` is a machine on which the kernel module is not loaded. ``labels`` and
+    ``annotations`` are what a recording tells of the node's object; nothing on a fake node shows them.
     """
 
     name: str
     driver_version: str = ""
     nvml_version: str = ""
     cuda_version: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

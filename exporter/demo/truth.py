@@ -75,7 +75,7 @@ def tell(now: Present, gpus: tuple[GpuState, ...]) -> Truth:
 def _held(now: Present) -> tuple[dict[tuple[ContainerRef, DeviceKey], int], dict[str, int]]:
     held: dict[tuple[ContainerRef, DeviceKey], int] = {}
     unresolved: dict[str, int] = {}
-    by_uuid = {key.mig_uuid or key.uuid: key for key, _, _ in keys(now.gpus)}
+    by_uuid = {key.mig_uuid or key.uuid: key for key, _, _ in keys((*now.gpus, *now.amd))}
     for pod, container in _all_containers(now.pods):
         for share in container.shares or ():
             held[_reference(pod, container), by_uuid.get(share.device, DeviceKey(share.device))] = (

@@ -66,6 +66,8 @@ async def _of_kubeconfig(path: Path) -> "Configuration":
     _look_at(path)
     # By default the client writes tokens that it has renewed into the file.
     await config.load_kube_config(str(path), client_configuration=configuration, persist_config=False)
+    # Files with a token mostly end in a line feed, which no header may hold.
+    configuration.api_key = {name: value.strip() for name, value in configuration.api_key.items()}
     return configuration
 
 

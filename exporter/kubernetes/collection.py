@@ -1,20 +1,22 @@
 """A collection of the Kubernetes API, as far as it is about one node: listed, and watched."""
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
 from exporter.kubernetes.errors import ApiError, ExpiredError, TooLongError
+from exporter.kubernetes.listing import LONGEST_OBJECT, Listing
 from exporter.kubernetes.values import mapping, text
 
 WATCH_SECONDS: Final = 240
 LIST_SECONDS: Final = 10.0
-# What etcd stores of one object is 1.5 MiB at most, which as JSON is somewhat more.
-LONGEST_EVENT: Final = 4 << 20
-LONGEST_LIST: Final = 64 << 20
+# The brackets of an event around its object take some bytes.
+LONGEST_EVENT: Final = LONGEST_OBJECT + 1024
+# Whoever may make pods may annotate each with a quarter of a mebibyte.
+LONGEST_LIST: Final = 256 << 20
 _GRACE_SECONDS: Final = 10
 
 
@@ -49,19 +51,23 @@ class Collection:
         self._api = api
         self._query = query
 
-    async def list(self, *, fresh: bool) -> tuple[list[Any], str]:
-        """Return the objects, and the version of the collection; ``fresh`` asks for what is stored now."""
+    async def list(self, take: Callable[[Mapping[str, Any]], None], *, fresh: bool) -> str:
+        """Give each object to ``take``, {} for one that cannot be read, and return the collection's version.
+
+        ``fresh`` asks for what is stored now. Raises NoListError where the answer is no whole list.
+        """
         # Many nodes ask for their pods: from the server's memory that is cheap, from etcd it is all pods.
         cached = {"resource_version": "0"} if self._query.cached and not fresh else {}
         async with await self._ask("List", LIST_SECONDS, **cached) as answer:
             self._check(answer.status)
-            body = bytearray()
-            async for chunk in answer.content.iter_any():
-                body += chunk
-                if len(body) > LONGEST_LIST:
+            listing, length = Listing(), 0
+            async for piece in answer.content.iter_any():
+                length += len(piece)
+                if length > LONGEST_LIST:
                     raise TooLongError(f"the list of {self._query.about} is longer than {LONGEST_LIST} bytes")
-        found = json.loads(body)
-        return found.get("items") or [], found["metadata"]["resourceVersion"]
+                for each in listing.feed(piece):
+                    take(_json(each or b""))
+        return listing.version()
 
     @asynccontextmanager
     async def watch(self, version: str) -> AsyncIterator[AsyncIterator[Event | None]]:
@@ -120,7 +126,7 @@ async def lines(chunks: AsyncIterator[bytes], longest: int) -> AsyncIterator[byt
 
 
 def _json(line: bytes) -> dict[str, Any]:
-    """Parse one event; {} for what is none, or is nested beyond measure."""
+    """Parse an event or an object; {} for what is none, or is nested beyond measure."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):

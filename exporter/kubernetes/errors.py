@@ -19,5 +19,9 @@ class ExpiredError(Exception):
     """The server no longer knows what changed since the version that was asked for."""
 
 
+class NoListError(Exception):
+    """What the server answers is not the list of objects that it was asked for, or not all of it."""
+
+
 class TooLongError(Exception):
     """A list is longer than anything that can be of one node."""

@@ -76,8 +76,7 @@ class Follower(Generic[T]):
         try:
             while True:
                 await self._connection(client)
-                await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))  # noqa: S311
-                self._pause = min(2 * self._pause, LONGEST_PAUSE)
+                await self._rest()
         finally:
             self._forget_nothing()
 
@@ -93,7 +92,9 @@ class Follower(Generic[T]):
                         await self._follow(collection)
                     # What a server has at hand may itself be older than what it can tell the changes of.
                     self._fresh = True
-                    await asyncio.sleep(self._pace.first_pause)
+                    self.live = False
+                    # A server that forgets each version at once would be asked for all objects each time.
+                    await self._rest()
         except TimeoutError:
             self._failed("the API server does not answer in time")
         except Exception as error:  # noqa: BLE001 - whatever a client meets, the exporter goes on without it
@@ -103,8 +104,7 @@ class Follower(Generic[T]):
 
     async def _follow(self, collection: Collection) -> None:
         """List once, then watch, each watch from where the last one ended; raises ExpiredError and others."""
-        items, version = await collection.list(fresh=self._fresh)
-        self._listed(items)
+        version = await self._list(collection)
         while True:
             # That a watch was granted proves that what is known holds, but not yet that it will last.
             async with collection.watch(version) as events:
@@ -121,12 +121,25 @@ class Follower(Generic[T]):
             self._recovered()
             await asyncio.sleep(self._pace.first_pause)
 
-    def _listed(self, items: list[Any]) -> None:
-        found = {_uid(each): self._record(each) for each in items if isinstance(each, dict)}
-        self.objects = {uid: record for uid, record in found.items() if record is not None}
+    async def _list(self, collection: Collection) -> str:
+        """Learn of all objects, and return the version that they are of."""
+        found: dict[str, T] = {}
+
+        def take(about: Mapping[str, Any]) -> None:
+            if (record := self._record(about)) is not None:
+                found[_uid(about)] = record
+
+        version = await collection.list(take, fresh=self._fresh)
+        self.objects = found
         self._heard()
-        self._changed(self.objects)
+        self._changed(found)
         self.answered.set()
+        return version
+
+    async def _rest(self) -> None:
+        """Sleep, and longer the next time unless things are well in between."""
+        await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))  # noqa: S311
+        self._pause = min(2 * self._pause, LONGEST_PAUSE)
 
     def _happened(self, event: Event) -> None:
         if self.objects is None or event.kind == "BOOKMARK":

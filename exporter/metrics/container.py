@@ -39,7 +39,8 @@ CONTAINER: tuple[AnyFamily, ...] = (
         "gpuslice_container_slices",
         "gauge",
         "container",
-        "Slices of this device that the container holds; 0: it uses the device without holding any of it.",
+        "Slices of this device that the container holds, of the resource that its info names first; 0: it "
+        "uses the device without holding any of it.",
         lambda row: row.slices,
     ),
     Family(

@@ -29,7 +29,8 @@ class Holding:
 
     ``slices`` counts distinct device ids. ``memory_entitled`` is in bytes, ``compute_entitled`` in shares
     of the whole physical GPU; None where the sharing system or the kubelet does not tell. ``sharing`` and
-    ``isolation`` are those of the system that gave it; "" where they are the device's.
+    ``isolation`` are those of the system that gave it; "" where they are the device's. ``beside``: another
+    holding of the same container counts its slices of the device, in another unit.
     """
 
     holder: ContainerRef
@@ -41,6 +42,7 @@ class Holding:
     meter: Meter | None = None
     sharing: str = ""
     isolation: str = ""
+    beside: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +65,8 @@ class Holdings:
     ``known`` is False while the kubelet has never answered: nobody can then be said to hold nothing.
     ``unresolved`` counts the allocated ids that match no visible device, by resource;
     ``unresolved_holders`` are the containers that hold one. ``foreign`` are devices that are held here and
-    that no driver of ours reads, in stable order. ``blind`` says, by system that is at work here, what is not
+    that no driver of ours reads, in stable order. ``unplaced`` are devices with holders that are not known.
+    ``blind`` says, by system that is at work here, what is not
     known for want of the pods' annotations.
     """
 
@@ -73,4 +76,5 @@ class Holdings:
     unresolved: Mapping[str, int] = field(default_factory=dict)
     unresolved_holders: frozenset[ContainerRef] = frozenset()
     foreign: tuple[GpuIdentity, ...] = ()
+    unplaced: frozenset[DeviceKey] = frozenset()
     blind: Mapping[str, str] = field(default_factory=dict)

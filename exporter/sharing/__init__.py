@@ -3,7 +3,8 @@
 Each family of sharing systems has a file of its own and a place in ``SYSTEMS``.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from exporter.model import Allocations, DeviceSharing, FileProblem, GpuReading, Holdings, SystemFiles
 from exporter.sharing.amd import Amd
@@ -45,10 +46,12 @@ __all__ = [
     "Objections",
     "Roots",
     "host_devices",
+    "made",
     "read_files",
     "resolve_holdings",
     "vgpu_rows",
     "with_pids",
+    "without_use",
 ]
 
 SYSTEMS: tuple[type[System], ...] = (
@@ -86,12 +89,39 @@ def read_files(roots: Roots) -> dict[str, SystemFiles]:
     return {system.name: _files_of(system, roots) for system in SYSTEMS if system.read is not None}
 
 
+def without_use(files: Mapping[str, SystemFiles]) -> dict[str, SystemFiles]:
+    """Keep what files said of limits and names in an earlier poll, and nothing of use."""
+    return {
+        name: replace(
+            each,
+            containers=tuple(
+                replace(
+                    file,
+                    devices=tuple(replace(use, memory_used=None, compute_used=None) for use in file.devices),
+                    pids=None,
+                )
+                for file in each.containers
+            ),
+        )
+        for name, each in files.items()
+    }
+
+
 def _files_of(system: type[System], roots: Roots) -> SystemFiles:
     try:
         return system.read(roots) if system.read is not None else SystemFiles()
     except Exception as error:  # noqa: BLE001 - whatever one system's files do, the others are read
         problem = FileProblem(reason="files", about=f"the files of {system.name}", text=repr(error))
         return SystemFiles(problems=(problem,))
+
+
+def made(view: View, systems: Iterable[type[System]] = SYSTEMS) -> Iterator[System]:
+    """Make the systems look at a node."""
+    for system in systems:
+        try:
+            yield system(view)
+        except Exception as error:  # noqa: BLE001 - whatever one system meets, the others are told
+            view.object_to(system.name, "failure", f"all of {system.name}", repr(error))
 
 
 def resolve_holdings(
@@ -112,7 +142,7 @@ def resolve_holdings(
     for name, files in view.facts.files.items():
         for problem in files.problems:
             view.object_to(name, problem.reason, problem.about, problem.text)
-    holdings = holdings_of(view, [system(view) for system in SYSTEMS])
+    holdings = holdings_of(view, list(made(view)))
     if objections is not None:
         objections.turn(view.problems)
     return holdings

@@ -1,15 +1,29 @@
-"""Baidu's cGPU: ``baidu.com/t4_16g_cgpu``, with percents of compute and GiB in resources beside it.
+"""Baidu's cGPU: ``baidu.com/t4_16g_cgpu`` counts cards, and resources beside it say how much of them.
 
-What its ids mean is not published: a holder is shown where the node has one GPU only, and none of its limits.
+``_core`` is in percent of a card, ``_memory`` in GiB and ``_memory_percent`` in percent, of all that a
+container has; whoever asks for none of them has whole cards. Who asks for memory only is not limited in
+compute. Which card an id means is not published: a holder is shown where the node has one GPU only.
 """
 
 import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
+from exporter.model import ContainerRef
 from exporter.sharing.inventory import Device
 from exporter.sharing.system import Claim, Grant, Granted, System
 
-GPUS = re.compile(r"baidu\.com/[a-z0-9_.-]+_cgpu")
-PARTS = re.compile(r"(baidu\.com/[a-z0-9_.-]+_cgpu)_(?:core|memory|memory_percent)")
+GIBIBYTE = 1 << 30
+RESOURCE = re.compile(r"(baidu\.com/[a-z0-9_.-]+_cgpu)(?:_(core|memory|memory_percent))?")
+PARTS = ("core", "memory", "memory_percent")
+
+
+class Entitled(NamedTuple):
+    """Bytes, a share of the GPU, and whether it is the holder's alone."""
+
+    memory: int | None = None
+    compute: float | None = None
+    exclusive: bool = False
 
 
 class Baidu(System):
@@ -17,6 +31,7 @@ class Baidu(System):
 
     name = "baidu-cgpu"
     isolation = ""
+    notes = (RESOURCE,)
 
     def knows(self, resource: str) -> bool:
         """Whether a resource is Baidu's."""
@@ -24,7 +39,7 @@ class Baidu(System):
 
     def owns(self, resource: str, _device_id: str) -> bool:
         """Say that these resources are nobody else's."""
-        return GPUS.fullmatch(resource) is not None or PARTS.fullmatch(resource) is not None
+        return RESOURCE.fullmatch(resource) is not None
 
     def claim(self, resource: str, device_id: str) -> Claim | None:
         """Know an id as Baidu's."""
@@ -34,16 +49,53 @@ class Baidu(System):
         """Give the only GPU to whoever has a part of one; on other nodes the GPU is not known."""
         grants: list[Grant] = []
         settled = set()
-        only = self._only()
-        for holder, by_resource in self.view.held.items():
-            for resource, ids in by_resource.items():
-                part = PARTS.fullmatch(resource)
-                if part is not None and part[1] in by_resource:
-                    settled.add((holder, resource))
-                elif self.owns(resource, ""):
-                    grants.append(Grant(holder=holder, resource=resource, device=only, slices=len(ids)))
-                    settled.add((holder, resource))
+        for holder, held in self.view.held.items():
+            for cards, mine in self._mine(held).items():
+                settled |= {(holder, resource) for resource in mine}
+                grants.append(self._grant(holder, cards, {resource: held[resource] for resource in mine}))
         return Granted(grants=tuple(grants), settled=frozenset(settled))
+
+    def _mine(self, held: Iterable[str]) -> dict[str, list[str]]:
+        """Return the resources of each kind of card, the cards before what there is beside them."""
+        mine: dict[str, list[str]] = {}
+        for resource in sorted(held):
+            found = RESOURCE.fullmatch(resource)
+            if found is not None:
+                mine.setdefault(found[1], []).append(resource)
+        return mine
+
+    def _grant(self, holder: ContainerRef, cards: str, held: Mapping[str, frozenset[str]]) -> Grant:
+        device, resource = self._only(), next(iter(held))
+        entitled = self._entitled(holder, cards, held, device)
+        return Grant(
+            holder=holder,
+            resource=resource,
+            device=device,
+            slices=len(held[resource]),
+            memory_entitled=entitled.memory,
+            compute_entitled=entitled.compute,
+            exclusive=entitled.exclusive,
+        )
+
+    def _entitled(
+        self, holder: ContainerRef, cards: str, held: Mapping[str, frozenset[str]], device: Device | None
+    ) -> Entitled:
+        """State what a container asked for: by its ids, or by its limits where there are no ids of that."""
+        details = self.view.details(holder)
+        specs = details.containers if details is not None else ()
+        limits = next((spec.limits for spec in specs if spec.name == holder.container), None)
+        asked = {
+            part: len(held.get(f"{cards}_{part}", ())) or (limits or {}).get(f"{cards}_{part}", 0)
+            for part in PARTS
+        }
+        total = device.gpu.memory.total if device is not None and device.gpu.memory is not None else None
+        if not any(asked.values()):
+            # Without the limits nobody knows whether there is more to it than the cards.
+            return Entitled(total, 1.0, exclusive=True) if limits is not None else Entitled()
+        memory = asked["memory"] * GIBIBYTE or None
+        if memory is None and total is not None:
+            memory = total * asked["memory_percent"] // 100 or None
+        return Entitled(memory, asked["core"] / 100 or None)
 
     def _only(self) -> Device | None:
         devices = self.view.inventory.devices

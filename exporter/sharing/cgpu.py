@@ -9,7 +9,7 @@ from typing import ClassVar
 from exporter.model import DeviceUse, Meter
 from exporter.sharing.files.cgpu import read_instances
 from exporter.sharing.gpushare import ALLOCATIONS, Gpushare, Part
-from exporter.sharing.system import Claim, Grant, Read
+from exporter.sharing.system import Grant, Read
 
 
 class Cgpu(Gpushare):
@@ -20,10 +20,10 @@ class Cgpu(Gpushare):
     blind_without_pods = ""
     read: ClassVar[Read | None] = staticmethod(read_instances)
 
-    def claim(self, resource: str, device_id: str) -> Claim | None:
-        """Find the GPU that a unit is offered with, where the kernel module is loaded."""
+    def knows(self, _resource: str) -> bool:
+        """Whether the kernel module is loaded."""
         files = self.view.facts.files.get(self.name)
-        return super().claim(resource, device_id) if files is not None and files.names else None
+        return files is not None and bool(files.names)
 
     def _of(self, part: Part) -> tuple[Grant, ...]:
         file = self.view.file(self.name, part.holder)

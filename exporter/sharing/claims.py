@@ -27,7 +27,7 @@ from exporter.model import (
 )
 from exporter.sharing.files.dra_checkpoint import Checkpoint, Prepared
 from exporter.sharing.inventory import Device
-from exporter.sharing.system import Grant, Granted, System
+from exporter.sharing.system import Grant, Granted, System, words_of
 from exporter.sharing.view import View
 from exporter.sums import total
 
@@ -77,6 +77,7 @@ class ClaimSystem(System):
     """The devices of one DRA driver; ``names`` matches what it calls them."""
 
     driver: ClassVar[str] = ""
+    words = words_of("gpu mig vfio hami")
     names: ClassVar[re.Pattern[str]]
 
     def __init__(self, view: View) -> None:

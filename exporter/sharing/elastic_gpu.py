@@ -18,6 +18,7 @@ class ElasticGpu(CardSystem):
     """The shares of one poll. From a hundred percent on there are whole cards only."""
 
     name = "elastic-gpu"
+    notes = (re.compile(f"{re.escape(ASSUMED)}|{re.escape(CARDS)}(?P<name>.+)"),)
     cores = ("elasticgpu.io/gpu-core", "elasticgpu.com/gpu-core")
     memories = ("elasticgpu.io/gpu-memory", "elasticgpu.com/gpu-memory")
     blind_without_pods = "which GPU a container has"

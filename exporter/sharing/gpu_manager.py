@@ -8,6 +8,7 @@ tell the cards.
 ``tencent.com/vcuda-core-limit`` is how far a container may go while others leave room, and no entitlement.
 """
 
+import re
 from typing import ClassVar
 
 from exporter.model import ContainerRef
@@ -27,6 +28,7 @@ class GpuManager(CardSystem):
 
     name = "gpu-manager"
     isolation = "soft"
+    notes = (re.compile(f"{re.escape(ASSIGNED)}|{re.escape(CARDS)}[0-9]{{1,9}}"),)
     cores = (CORE,)
     memories = (MEMORY,)
     blind_without_pods = "which GPU a container has, where gpu-manager's own files do not tell"

@@ -11,13 +11,13 @@ Whoever took the plugin over has given the resource, and the annotations, names 
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import NamedTuple
 
 from exporter.model import ContainerRef, DeviceSharing, SliceCount
 from exporter.sharing import gpushare_text
 from exporter.sharing.inventory import Device
-from exporter.sharing.system import Claim, Grant, Granted, System
-from exporter.sharing.view import View
+from exporter.sharing.system import Claim, Grant, Granted, System, whole_keys
 
 MEMORY = "aliyun.com/gpu-mem"
 COMPUTE = re.compile(r"aliyun\.com/gpu-core\.[a-z]+")
@@ -45,19 +45,32 @@ class Gpushare(System):
 
     name = "gpushare"
     isolation = "none"
+    notes = (
+        whole_keys(*(key for keys in ALLOCATIONS for key in keys), CORES, UNITS_OF_GPUS),
+        re.compile("[A-Z0-9_]{1,80}_GPU_MEM_(?:IDX|DEV|ASSIGNED)"),
+    )
     blind_without_pods = "which GPU a container has"
 
-    def __init__(self, view: View) -> None:
-        super().__init__(view)
-        offered = [each for each in view.allocations.offered or () if ID.fullmatch(each.device_id)]
-        self._offered = Counter((each.resource, _uuid(each.device_id)) for each in offered)
-        held = {_uuid(each.device_id) for each in view.allocations.allocated if ID.fullmatch(each.device_id)}
-        named = {uuid: view.inventory.by_uuid(uuid) for uuid in {uuid for _, uuid in self._offered} | held}
-        self._models = {device.gpu.identity.model for device in named.values() if device is not None}
-        gpus = {
-            device.key.uuid for device in view.inventory.devices if device.gpu.identity.vendor == "nvidia"
-        }
-        self._only = next(iter(named.values())) if len(named) == 1 and gpus == set(named) else None
+    @cached_property
+    def _offered(self) -> Counter[tuple[str, str]]:
+        """Count the units that are offered, by resource and UUID: a plugin may offer tens of thousands."""
+        offered = self.view.allocations.offered or ()
+        found = ((each.resource, ID.fullmatch(each.device_id)) for each in offered)
+        return Counter((resource, match[1]) for resource, match in found if match is not None)
+
+    @cached_property
+    def _named(self) -> Mapping[str, Device | None]:
+        """Find the GPUs that ids name, by UUID."""
+        held = (ID.fullmatch(each.device_id) for each in self.view.allocations.allocated)
+        uuids = {uuid for _, uuid in self._offered} | {match[1] for match in held if match is not None}
+        return {uuid: self.view.inventory.by_uuid(uuid) for uuid in uuids}
+
+    @cached_property
+    def _only(self) -> Device | None:
+        """Find the GPU of a node that has no other, where there is nothing to tell of it."""
+        devices = self.view.inventory.devices
+        gpus = {device.key.uuid for device in devices if device.gpu.identity.vendor == "nvidia"}
+        return next(iter(self._named.values())) if len(gpus) == 1 and gpus == set(self._named) else None
 
     def owns(self, resource: str, device_id: str) -> bool:
         """Say that units of memory are of this system, whatever their resource is called."""
@@ -77,8 +90,8 @@ class Gpushare(System):
         self, _device: Device, slices: tuple[SliceCount, ...], _replicated: bool, _offered_known: bool
     ) -> DeviceSharing:
         """Tell the units; every GPU is offered with those of the first, which unlike ones do not have."""
-        unlike = len(self._models) > 1
-        counted = tuple(each._replace(offered=None) for each in slices) if unlike else slices
+        models = {device.gpu.identity.model for device in self._named.values() if device is not None}
+        counted = tuple(each._replace(offered=None) for each in slices) if len(models) > 1 else slices
         return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=counted)
 
     def grants(self) -> Granted:
@@ -202,7 +215,3 @@ class Gpushare(System):
     def _object(self, holder: ContainerRef, key: str, why: object) -> None:
         # They are gpushare's annotations also where cGPU looks at them.
         self.view.object_to(Gpushare.name, "annotation", f"{holder.namespace}/{holder.pod}: {key}", str(why))
-
-
-def _uuid(device_id: str) -> str:
-    return device_id.rpartition("-_-")[0]

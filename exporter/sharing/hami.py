@@ -13,11 +13,14 @@ from exporter.sharing.files.hami_cache import read_hami
 from exporter.sharing.hami_base import HAMI_KEYS, LibvgpuSystem
 from exporter.sharing.hami_text import HamiDevice, MigAllocation, parse_mig_allocations
 from exporter.sharing.inventory import Device
-from exporter.sharing.system import Read
+from exporter.sharing.system import Read, whole_keys, words_of
 from exporter.sharing.view import View
 from exporter.sharing.volcano_vgpu import PREFIX as VOLCANO
 
 MIG_KEY = "hami.io/vgpu-mig-allocations"
+WORDS = words_of("NVIDIA containerIndex deviceIndex gpuUUID profile placement start size migUUID") | words_of(
+    "gpuInstanceID computeInstanceID"
+)
 
 
 class Hami(LibvgpuSystem):
@@ -26,6 +29,8 @@ class Hami(LibvgpuSystem):
     name = "hami"
     blind_without_pods = "what HAMi's containers are entitled to, and for certain on which GPUs"
     keys = HAMI_KEYS
+    notes = (whole_keys(*HAMI_KEYS, MIG_KEY),)
+    words = WORDS
     read: ClassVar[Read | None] = staticmethod(read_hami)
 
     def __init__(self, view: View) -> None:

@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 from exporter.model import ContainerRef, DeviceSharing, Meter, SliceCount
 from exporter.sharing.files.hami_vnpu import read_vnpu
 from exporter.sharing.hami_node import Registered
-from exporter.sharing.hami_vendor import HamiVendor, Kind, Told
+from exporter.sharing.hami_vendor import WORDS, HamiVendor, Kind, Told
 from exporter.sharing.inventory import Device
-from exporter.sharing.system import Claim, Read, foreign
+from exporter.sharing.system import Claim, Read, foreign, whole_keys, words_of
 from exporter.sharing.view import View
 
 MODE = "huawei.com/vnpu-mode"
@@ -33,10 +33,12 @@ class HamiAscend(HamiVendor):
     name = "hami-ascend"
     maker = "huawei"
     blind_without_pods = "which containers have which part of which NPU"
-    kinds = (Kind(re.compile(r"hami\.io/Ascend[^/]+-devices-allocated")),)
+    kinds = (Kind(re.compile(r"hami\.io/(?:Ascend[^/]+|ascend(?:310p)?)-devices-allocated")),)
     resources = re.compile(r"huawei\.com/Ascend.+")
     counting = re.compile(r"huawei\.com/Ascend(?!.*-(?:memory|core)$).+")
     own = counting
+    notes = (whole_keys(MODE),)
+    words = WORDS | words_of("UUID temp vir memory hami")
     registers = re.compile(r"hami\.io/node-register-Ascend[^/]+")
     read: ClassVar[Read | None] = staticmethod(read_vnpu)
 

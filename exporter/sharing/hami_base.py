@@ -25,7 +25,7 @@ from exporter.model import (
     SliceCount,
 )
 from exporter.sharing.device_id import parse_device_id
-from exporter.sharing.hami_text import HamiDevice, by_container, parse_allocation
+from exporter.sharing.hami_text import HamiDevice, Segments, by_container, parse_allocation
 from exporter.sharing.inventory import Device
 from exporter.sharing.system import Claim, Grant, Granted, System
 from exporter.sharing.view import View
@@ -50,7 +50,10 @@ class Part(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What the annotation of a pod says, by container; ``filed`` is under which container its cache is."""
+    """What the annotation of a pod says, by container.
+
+    ``filed`` is under which container its cache is, where that is another one.
+    """
 
     devices: Mapping[str, tuple[HamiDevice, ...]]
     filed: Mapping[str, str]
@@ -76,6 +79,10 @@ class LibvgpuSystem(System):
     def named(self, resource: str) -> bool:
         """Whether slices of this resource are this system's, where no annotation says whose."""
         raise NotImplementedError
+
+    def knows(self, resource: str) -> bool:
+        """Whether slices of a resource may be this system's."""
+        return self.named(resource)
 
     def owns(self, resource: str, device_id: str) -> bool:
         """Whether an id is a slice of a GPU, under a resource that is not another system's."""
@@ -183,10 +190,9 @@ class LibvgpuSystem(System):
         return Meter(source=CACHE, memory=use.memory_used, compute=use.compute_used)
 
     def _file(self, holder: ContainerRef) -> ContainerFile | None:
-        """Return the cache of a container, which old plugins put under the name of another one."""
+        """Return the cache of a container, which some plugins put under the name of another one."""
         filed = self._told_of(holder).filed.get(holder.container, holder.container)
-        found = self.view.file(CACHE, holder)
-        return found if found is not None else self.view.file(CACHE, replace(holder, container=filed))
+        return self.view.file(CACHE, replace(holder, container=filed))
 
     def _told_of(self, holder: ContainerRef) -> Told:
         """Return what the annotation of a pod says; nothing where it has none that can be read."""
@@ -207,10 +213,28 @@ class LibvgpuSystem(System):
             self.view.object_to(self.name, "annotation", f"{pod.namespace}/{pod.name}: {key}", str(error))
             return NOTHING
         devices = by_container(segments, details.containers, lambda each: self._asks(pod, each))
+        return Told(devices, self._filed(pod, details, segments, tuple(devices)))
+
+    def _filed(
+        self, pod: PodIdentity, details: PodDetails, segments: Segments, holders: tuple[str, ...]
+    ) -> dict[str, str]:
+        """Tell whose name the cache of each container has, where not all caches have the names of holders.
+
+        Then the plugin took the place of a segment for that of a container: without init containers until
+        2.8, with them since 2.9.
+        """
+        files = self.view.facts.files.get(CACHE)
+        here = {file.container for file in (files.containers if files else ()) if file.pod_uid == pod.uid}
+        if here <= set(holders):
+            return {}
+        places = [place for place, given in enumerate(segments) if given]
+        names = [each.name for each in details.containers]
         main = [each.name for each in details.containers if not each.init]
-        places = [place for place, given in enumerate(segments) if given and place < len(main)]
-        filed = {name: main[place] for name, place in zip(devices, places, strict=False)}
-        return Told(devices, {name: other for name, other in filed.items() if other not in devices})
+        for order in (main, names):
+            filed = [order[place] for place in places if place < len(order)]
+            if len(filed) == len(holders) and here <= set(filed):
+                return dict(zip(holders, filed, strict=True))
+        return {}
 
     def _asks(self, pod: PodIdentity, container: ContainerSpec) -> bool:
         held = self.view.held.get(ContainerRef(pod.namespace, pod.name, container.name), {})

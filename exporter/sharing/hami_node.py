@@ -13,10 +13,14 @@ NUMBER = re.compile(r"[0-9]{1,6}")
 
 
 class Registered(NamedTuple):
-    """A device as its plugin registered it; ``cores`` is None where it does not tell how many it has."""
+    """A device as its plugin registered it; ``cores`` is None where it does not tell how many it has.
+
+    ``address`` is its PCI address, "" where the plugin does not tell it.
+    """
 
     number: int
     cores: int | None
+    address: str = ""
 
 
 def registered(node: NodeObject | None, key: re.Pattern[str]) -> dict[str, Registered]:
@@ -61,8 +65,10 @@ def _is_device(item: Any) -> bool:
 
 def _device(item: dict[str, Any]) -> Registered:
     """Go leaves out an index of 0."""
-    index, cores = item.get("index", 0), item.get("devcore")
+    index, cores, more = item.get("index", 0), item.get("devcore"), item.get("custominfo")
+    address = more.get("pciBDF") if isinstance(more, dict) else None
     return Registered(
         number=index if type(index) is int and 0 <= index <= MOST else 0,
         cores=cores if type(cores) is int and 0 < cores <= MOST else None,
+        address=address if isinstance(address, str) else "",
     )

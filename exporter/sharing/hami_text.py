@@ -74,18 +74,21 @@ def by_container(
 ) -> dict[str, tuple[HamiDevice, ...]]:
     """Return the devices of each container that has some; ``containers`` stand init first.
 
-    Where there are as many segments as containers (with init or without), they stand in the same order. Older
-    releases left out some of the containers that have nothing: then what is not empty belongs, in order, to
-    the containers that ask.
+    Where there are as many segments as containers (with init or without), they stand in the same order. Some
+    releases left out segments of containers that have nothing, and put one too many behind others: where
+    that order would give devices to who does not ask, and none to who does, what is not empty belongs, in
+    order, to the containers that ask.
     """
     main = [each for each in containers if not each.init]
-    if len(segments) in {len(containers), len(main)}:
-        meant = containers if len(segments) == len(containers) else main
-        given: Sequence[tuple[HamiDevice, ...]] = segments
-    else:
-        meant = [each for each in main if asks(each)]
-        given = [devices for devices in segments if devices]
-    return {each.name: devices for each, devices in zip(meant, given, strict=False) if devices}
+    for meant in (containers, main):
+        aligned = {each.name: devices for each, devices in zip(meant, segments, strict=False) if devices}
+        asking = {each.name for each in meant if asks(each)}
+        if len(meant) == len(segments) and (aligned.keys() <= asking or asking <= aligned.keys()):
+            return aligned
+    given = [devices for devices in segments if devices]
+    all_asking = [each.name for each in containers if asks(each)]
+    main_asking = [each.name for each in main if asks(each)]
+    return dict(zip(all_asking if len(all_asking) == len(given) else main_asking, given, strict=False))
 
 
 def parse_mig_allocations(text: str) -> tuple[MigAllocation, ...]:

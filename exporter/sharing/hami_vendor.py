@@ -14,14 +14,19 @@ from exporter.model import ContainerRef, ContainerSpec, DeviceSharing, Meter, Po
 from exporter.sharing.hami_node import Registered, registered
 from exporter.sharing.hami_text import HamiDevice, by_container, parse_allocation
 from exporter.sharing.inventory import Device
-from exporter.sharing.system import Claim, Grant, Granted, System, foreign
+from exporter.sharing.system import Claim, Grant, Granted, System, first_match, foreign, words_of
 from exporter.sharing.view import View
 from exporter.sums import total
 
 MEBIBYTE = 1 << 20
 NEVER = re.compile(r"(?!)")
 NAME = re.compile(r"[!-~]{1,128}")
-NUMBERED = re.compile(r".+-([0-9]{1,3})")
+# The first are those of the registers of nodes.
+WORDS = words_of("id index count devmem devcore type numa mode health devicevendor") | words_of(
+    "MLU DCU XPU GCU SGPU Metax Iluvatar Mthreads Enflame Biren Vastai AWSNeuron AMD cambricon mlu mem core"
+    " enflame drs gcu kunlun xpu"
+)
+NUMBERED = re.compile(r".+[-_]([0-9]{1,3})")
 
 
 class Kind(NamedTuple):
@@ -55,12 +60,20 @@ class HamiVendor(System):
     """
 
     isolation = ""
+    blind_without_pods = "which containers have which part of which device"
     maker: ClassVar[str] = ""
     kinds: ClassVar[tuple[Kind, ...]] = ()
     resources: ClassVar[re.Pattern[str]] = NEVER
     counting: ClassVar[re.Pattern[str]] = NEVER
     own: ClassVar[re.Pattern[str]] = NEVER
     registers: ClassVar[re.Pattern[str]] = NEVER
+    words = WORDS
+
+    @classmethod
+    def reads(cls, key: str) -> re.Match[str] | None:
+        """Match also what the kinds, the resources and the registers are known by."""
+        own = (*(kind.key for kind in cls.kinds), cls.resources, cls.registers)
+        return super().reads(key) or first_match(own, key)
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
@@ -85,12 +98,16 @@ class HamiVendor(System):
         settled: set[tuple[ContainerRef, str]] = set()
         for holder, held in self.view.held.items():
             mine = {resource: ids for resource, ids in held.items() if self.resources.fullmatch(resource)}
-            details = self.view.details(holder) if mine else None
+            details = self.view.details(holder) if self.is_told(frozenset().union(*mine.values())) else None
             found = list(self._of_holder(holder, details, mine)) if details is not None else []
             grants += _joined(found)
             if found:
                 settled |= {(holder, resource) for resource in mine}
         return Granted(grants=tuple(grants), settled=frozenset(settled))
+
+    def is_told(self, ids: frozenset[str]) -> bool:
+        """Whether annotations say what a container with these ids has."""
+        return bool(ids)
 
     def sharing(
         self, _device: Device, slices: tuple[SliceCount, ...], _replicated: bool, _offered_known: bool
@@ -98,7 +115,7 @@ class HamiVendor(System):
         """Tell the system; what keeps holders apart is the vendor's, and not known of most."""
         return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=slices)
 
-    def device(self, told: Told, _ids: frozenset[str]) -> Device | None:
+    def device(self, told: Told) -> Device | None:
         """Make the device of an annotation, None for what can be none of this vendor."""
         uuid = told.device.uuid
         if self.view.inventory.by_uuid(uuid) is not None or not NAME.fullmatch(uuid):
@@ -140,19 +157,22 @@ class HamiVendor(System):
                 self.view.object_to(self.name, "annotation", about, text)
             yield Grant(holder=holder, resource=resource, device=None, slices=len(ids))
             return
+        # Where ids count cores or slices of a device, there are as many of each.
+        each, rest = divmod(len(ids), len(parts)) if parts else (0, 0)
         for part in parts:
             yield Grant(
                 holder=holder,
                 resource=resource,
-                device=self._found(holder, part, ids),
+                device=self._found(holder, part),
+                slices=each if each and not rest else 1,
                 memory_entitled=self.memory(part),
                 compute_entitled=self.compute(holder, part),
                 meter=self.meter(holder, len(parts)),
                 exclusive=self.exclusive(part, holder),
             )
 
-    def _found(self, holder: ContainerRef, told: Told, ids: frozenset[str]) -> Device | None:
-        device = self.device(told, ids)
+    def _found(self, holder: ContainerRef, told: Told) -> Device | None:
+        device = self.device(told)
         if device is None:
             about = f"{holder.namespace}/{holder.pod}/{holder.container}: {told.key}"
             text = f"{told.device.uuid[:60]!r} is no {self.maker} device of this node"

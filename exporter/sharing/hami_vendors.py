@@ -5,14 +5,17 @@ else is said.
 """
 
 import re
+from typing import ClassVar
 
 from exporter.model import ContainerRef
-from exporter.sharing.amd import PCI_ADDRESS
+from exporter.sharing.hami_amd import HamiAmd
 from exporter.sharing.hami_ascend import HamiAscend
-from exporter.sharing.hami_vendor import HamiVendor, Kind, Told
-from exporter.sharing.inventory import Device, pci_address
-from exporter.sharing.system import System
+from exporter.sharing.hami_vendor import WORDS, HamiVendor, Kind, Told
+from exporter.sharing.system import System, whole_keys, words_of
 from exporter.sharing.view import View
+
+METAX_POLICY = "metax-tech.com/sgpu-qos-policy"
+NEURON, NEURON_CORE = "aws.amazon.com/neuron", "aws.amazon.com/neuroncore"
 
 
 def _key(word: str) -> re.Pattern[str]:
@@ -62,10 +65,15 @@ class HamiMthreads(HamiVendor):
 
 
 class HamiMetax(HamiVendor):
-    """MetaX' GPUs, whole or in parts. The memory that is noted of a whole one is a fixed number."""
+    """MetaX' GPUs, whole or in parts. The memory that is noted of a whole one is a fixed number.
+
+    Compute is not limited where the policy of the pod is ``best-effort``, unless it has the GPU to itself.
+    """
 
     name = "hami-metax"
     maker = "metax"
+    notes = (whole_keys(METAX_POLICY),)
+    words = WORDS | words_of("best effort")
     kinds = (
         Kind(_key("metax-gpu-devices-allocated"), whole=True),
         Kind(_key("metax-sgpu-devices-allocated")),
@@ -73,9 +81,18 @@ class HamiMetax(HamiVendor):
     resources = re.compile(r"metax-tech\.com/(gpu|sgpu|vcore|vmemory)")
     counting = re.compile(r"metax-tech\.com/s?gpu")
 
+    def compute(self, holder: ContainerRef, told: Told) -> float | None:
+        """Return the share, if the pod's policy enforces one."""
+        share, details = super().compute(holder, told), self.view.details(holder)
+        policy = details.annotations.get(METAX_POLICY) if details is not None else None
+        return None if policy == "best-effort" and share != 1 else share
+
 
 class HamiEnflame(HamiVendor):
-    """Enflame's GCUs, whole or in slices after profiles. The amounts noted of a whole one are fixed."""
+    """Enflame's GCUs, whole or in slices after profiles. The amounts noted of a whole one are fixed.
+
+    Before HAMi 2.10 slices were not after profiles, and what is noted of their memory is percent.
+    """
 
     name = "hami-enflame"
     maker = "enflame"
@@ -84,7 +101,12 @@ class HamiEnflame(HamiVendor):
         Kind(_key("enflame-vgpu-devices-allocated")),
     )
     resources = re.compile(r"enflame\.com/.+")
-    counting = re.compile(r"enflame\.com/(drs-)?gcu")
+    counting = re.compile(r"enflame\.com/((drs|shared)-)?gcu")
+    profiled: ClassVar[re.Pattern[str]] = re.compile(r".*-enflame-drs-[0-9]+")
+
+    def memory(self, told: Told) -> int | None:
+        """Return the memory of a profile in bytes; how much a percent is, nobody says."""
+        return super().memory(told) if self.profiled.fullmatch(told.device.uuid) else None
 
 
 class HamiKunlun(HamiVendor):
@@ -136,46 +158,19 @@ class HamiNeuron(HamiVendor):
     def __init__(self, view: View) -> None:
         super().__init__(view)
         offered = [each.resource for each in view.allocations.offered or ()]
-        devices, cores = (offered.count(f"aws.amazon.com/{each}") for each in ("neuron", "neuroncore"))
+        devices, cores = offered.count(NEURON), offered.count(NEURON_CORE)
         self._each = cores // devices if devices and cores % devices == 0 else 0
 
-    def compute(self, _holder: ContainerRef, told: Told) -> float | None:
-        """Count the bits."""
+    def compute(self, holder: ContainerRef, told: Told) -> float | None:
+        """Count the bits, of which there are two at most; who asked for whole devices has them whole."""
+        if self.exclusive(told, holder):
+            return 1.0
         cores = told.device.cores.bit_count()
         return cores / self._each if 0 < cores <= self._each else None
 
-
-class HamiAmd(HamiVendor):
-    """AMD's GPUs in parts: a library limits the memory, a mask the compute units, whose number is noted."""
-
-    name = "hami-amd"
-    isolation = "soft"
-    maker = "amd"
-    kinds = (Kind(_key("amd-devices-allocated")),)
-    resources = re.compile(r"amd\.com/gpu(mem|cores)?")
-    counting = re.compile(r"amd\.com/gpu")
-    registers = _key("node-amd-register")
-
-    def device(self, told: Told, ids: frozenset[str]) -> Device | None:
-        """Find the GPU by its name, or by the PCI address that is the only id of its holder."""
-        inventory = self.view.inventory
-        named = inventory.by_uuid(told.device.uuid)
-        if named is not None:
-            return named if named.gpu.identity.vendor == self.maker else None
-        addresses = [each for each in ids if PCI_ADDRESS.fullmatch(each)] if len(ids) == 1 else []
-        found = (each for each in inventory.devices for address in addresses if self._is_at(each, address))
-        return next(found, None)
-
-    def compute(self, _holder: ContainerRef, told: Told) -> float | None:
-        """State the compute units as a share of those that the plugin registered."""
-        listed = self.registered.get(told.device.uuid)
-        known = listed is not None and listed.cores is not None and told.device.cores > 0
-        return told.device.cores / listed.cores if known and listed and listed.cores else None
-
-    def _is_at(self, device: Device, address: str) -> bool:
-        identity = device.gpu.identity
-        whole = device.mig is None and identity.vendor == self.maker
-        return whole and pci_address(identity.pci_bus_id) == pci_address(address)
+    def exclusive(self, _told: Told, holder: ContainerRef) -> bool:
+        """Whether the container asked for whole devices."""
+        return NEURON_CORE not in self.view.held.get(holder, {})
 
 
 HAMI_VENDORS: tuple[type[System], ...] = (

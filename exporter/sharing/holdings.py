@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from exporter.model import DeviceKey, DeviceSharing, GpuIdentity, Holding, Holdings, SliceCount
+from exporter.model import ContainerRef, DeviceKey, DeviceSharing, GpuIdentity, Holding, Holdings, SliceCount
 from exporter.sharing.inventory import Device
 from exporter.sharing.resolve import Resolved, own_counts, resolve, slice_counts
-from exporter.sharing.system import Grant, System
+from exporter.sharing.system import Grant, System, guarded
 from exporter.sharing.view import View
 
 
@@ -22,7 +22,12 @@ def holdings_of(view: View, systems: Sequence[System]) -> Holdings:
         unresolved=_unresolved(resolved),
         unresolved_holders=frozenset(resolved.unresolved_holders),
         foreign=tuple(node.foreign()),
-        blind={system.name: system.blind_without_pods for system in systems if system.blind()},
+        unplaced=frozenset(resolved.unplaced),
+        blind={
+            system.name: system.blind_without_pods
+            for system in systems
+            if guarded(system, system.blind, otherwise=False)
+        },
     )
 
 
@@ -60,13 +65,23 @@ class _Node:
         for (key, resource, holder), ids in self._resolved.held.items():
             system = self._resolved.owners[key, resource]
             sharing = self._sharing(key, system)
-            held = system.holding(self.devices[key], sharing, resource, holder, len(ids))
-            yield replace(held, sharing=sharing.sharing, isolation=sharing.isolation)
+            yield replace(
+                self._by_ids(system, key, resource, holder, len(ids)),
+                sharing=sharing.sharing,
+                isolation=sharing.isolation,
+            )
 
     def foreign(self) -> Iterable[GpuIdentity]:
         """List the devices that are held here though no driver of ours reads them."""
         unread = {key: device for key, device in self.devices.items() if key not in self._known}
         return (unread[key].gpu.identity for key in sorted(unread))
+
+    def _by_ids(
+        self, system: System, key: DeviceKey, resource: str, holder: ContainerRef, count: int
+    ) -> Holding:
+        device, sharing = self.devices[key], self._sharing(key, system)
+        bare = System.holding(system, device, sharing, resource, holder, count)
+        return guarded(system, lambda: system.holding(device, sharing, resource, holder, count), bare)
 
     def _granted(self, system: System, device: Device, grant: Grant) -> Holding:
         sharing = self._sharing(device.key, system)
@@ -78,6 +93,7 @@ class _Node:
             memory_entitled=grant.memory_entitled,
             compute_entitled=grant.compute_entitled,
             meter=grant.meter,
+            beside=grant.beside,
             sharing=sharing.sharing,
             isolation=sharing.isolation,
         )
@@ -85,8 +101,13 @@ class _Node:
     def _sharing(self, key: DeviceKey, system: System) -> DeviceSharing:
         if (key, system) not in self._shared:
             slices = own_counts(self._resolved, key, system, self._slices.get(key, ()))
-            replicated = key in self._resolved.replicated
-            told = system.sharing(self.devices[key], slices, replicated, self._offered_known)
+            replicated = (key, system) in self._resolved.replicated
+            device = self.devices[key]
+            told = guarded(
+                system,
+                lambda: system.sharing(device, slices, replicated, self._offered_known),
+                DeviceSharing(slices=slices),
+            )
             self._shared[key, system] = replace(told, exclusive=told.exclusive or self._is_exclusive(key))
         return self._shared[key, system]
 

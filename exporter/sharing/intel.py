@@ -9,7 +9,7 @@ from collections import Counter
 
 from exporter.model import ContainerRef, DeviceSharing, SliceCount
 from exporter.sharing.inventory import Device
-from exporter.sharing.system import Claim, Grant, Granted, System, foreign
+from exporter.sharing.system import Claim, Grant, Granted, System, foreign, words_of
 from exporter.sharing.view import View
 
 RESOURCES = re.compile(r"gpu\.intel\.com/(?:i915|xe|dxg)")
@@ -24,6 +24,7 @@ class Intel(System):
     name = "intel"
     vendor = "intel"
     isolation = "none"
+    words = words_of("card all")
 
     def __init__(self, view: View) -> None:
         super().__init__(view)

@@ -20,8 +20,13 @@ class Inventory:
     """All devices of one poll. A GPU in MIG mode is no device itself: its MIG devices are."""
 
     def __init__(self, gpus: Iterable[GpuReading]) -> None:
-        self.devices = tuple(device for gpu in gpus for device in _devices(gpu))
+        found = tuple(gpus)
+        self.gpu_uuids = frozenset(gpu.identity.uuid for gpu in found)
+        self.devices = tuple(device for gpu in found for device in _devices(gpu))
+        self.keys = frozenset(device.key for device in self.devices)
         self._by_uuid = {device.key.mig_uuid or device.key.uuid: device for device in self.devices}
+        self._by_minor = _numbered((each.gpu.identity.minor, each) for each in self._whole())
+        self._by_index = _numbered((each.gpu.identity.index, each) for each in self._whole())
 
     def by_uuid(self, uuid: str) -> Device | None:
         """Return the device of a UUID, which is spelled as the driver does."""
@@ -29,11 +34,11 @@ class Inventory:
 
     def by_minor(self, minor: int) -> Device | None:
         """Return the GPU without MIG that is /dev/nvidia<minor>."""
-        return _one(each for each in self._whole() if each.gpu.identity.minor == minor)
+        return self._by_minor.get(minor)
 
     def by_index(self, index: int) -> Device | None:
         """Return the GPU without MIG of an index of NVML, which is not its minor on every node."""
-        return _one(each for each in self._whole() if each.gpu.identity.index == index)
+        return self._by_index.get(index)
 
     def by_bus_id(self, bus_id: str) -> Device | None:
         """Return the GPU without MIG of a PCI address in any usual spelling."""
@@ -55,6 +60,15 @@ def pci_address(text: str) -> str:
     """Spell a PCI address as sysfs does (``0000:3b:00.0``): the driver's domain has eight digits."""
     domain, _, rest = text.lower().partition(":")
     return f"{domain.lstrip('0'):0>4}:{rest}"
+
+
+def _numbered(devices: Iterable[tuple[int | None, Device]]) -> dict[int, Device]:
+    """Find devices by their number, where no other one has it."""
+    found: dict[int, list[Device]] = {}
+    for number, device in devices:
+        if number is not None:
+            found.setdefault(number, []).append(device)
+    return {number: same[0] for number, same in found.items() if len(same) == 1}
 
 
 def _one(devices: Iterable[Device]) -> Device | None:

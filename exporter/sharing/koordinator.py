@@ -17,8 +17,17 @@ from exporter.model import (
     SliceCount,
 )
 from exporter.sharing.inventory import Device
-from exporter.sharing.koordinator_text import ALL, WHOLE, Amount, Given, asking, parse_allocated, split
-from exporter.sharing.system import Grant, Granted, System
+from exporter.sharing.koordinator_text import (
+    ALL,
+    LIMITS,
+    WHOLE,
+    Amount,
+    Given,
+    asking,
+    parse_allocated,
+    split,
+)
+from exporter.sharing.system import Grant, Granted, System, whole_keys, words_of
 
 RESOURCE = "koordinator.sh/gpu"
 ALLOCATED = "scheduling.koordinator.sh/device-allocated"
@@ -34,6 +43,8 @@ class Koordinator(System):
 
     name = "koordinator"
     isolation = "none"
+    notes = (whole_keys(ALLOCATED, PROVIDER, VENDOR, *LIMITS),)
+    words = words_of("gpu minor resources koordinator sh kubernetes io core memory ratio id rdma HAMi nvidia")
     blind_without_pods = "which containers have GPUs by Koordinator"
     libvgpu: ClassVar[bool] = False
 
@@ -45,10 +56,12 @@ class Koordinator(System):
             details = pod.details
             if details is None or self.libvgpu != (details.labels.get(PROVIDER) == HAMI_CORE):
                 continue
-            given = self._given(pod, details)
-            grants += self._of_pod(pod, details, given)
-            names = (each.name for each in details.containers if given)
-            settled |= {(ContainerRef(pod.namespace, pod.name, name), WHOLE) for name in names}
+            told = list(self._of_pod(pod, details, self._given(pod, details)))
+            grants += told
+            # Whoever makes a pod may write its annotations: one that names no GPU of this node hides none.
+            if any(each.device is not None for each in told):
+                names = (each.name for each in details.containers)
+                settled |= {(ContainerRef(pod.namespace, pod.name, name), WHOLE) for name in names}
         return Granted(grants=tuple(grants), settled=frozenset(settled))
 
     def sharing(

@@ -16,6 +16,10 @@ LONGEST = 1 << 16
 PREFIXES = ("koordinator.sh/", "kubernetes.io/")
 """Of Koordinator's resources, those of before it had a domain of its own last."""
 WHOLE = "nvidia.com/gpu"
+LIMITS = (
+    WHOLE,
+    *(f"{prefix}gpu{part}" for prefix in PREFIXES for part in ("", "-core", "-memory", "-memory-ratio")),
+)
 ALL = 100
 MOST = 1 << 62
 
@@ -47,7 +51,10 @@ def parse_allocated(text: str) -> tuple[Given, ...]:
     gpus = told.get("gpu")
     if not isinstance(gpus, list | None):
         raise ValueError("gpu is no list")  # noqa: TRY004 - as above
-    return tuple(map(_given, gpus or ()))
+    found = tuple(map(_given, gpus or ()))
+    if len({each.minor for each in found}) < len(found):
+        raise ValueError("a GPU is given twice")
+    return found
 
 
 def asking(containers: Sequence[ContainerSpec]) -> list[ContainerSpec]:

@@ -23,6 +23,7 @@ class Mgpu(CardSystem):
 
     name = "mgpu"
     isolation = "hard"
+    notes = (re.compile(f"{re.escape(ASSUMED)}|{re.escape(CARDS)}(?P<name>.+)"),)
     cores = (f"{PREFIX}mgpu-core",)
     memories = (f"{PREFIX}mgpu-memory",)
     spreads = True

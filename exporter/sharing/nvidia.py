@@ -13,8 +13,8 @@ from exporter.model import ContainerRef, DeviceSharing, Holding, SliceCount
 from exporter.sharing.device_id import parse_device_id
 from exporter.sharing.files.mps import read_daemons
 from exporter.sharing.inventory import Device
-from exporter.sharing.nvidia_strategy import Strategies, Strategy
-from exporter.sharing.system import Claim, Read, System
+from exporter.sharing.nvidia_strategy import LABELS, Strategies, Strategy
+from exporter.sharing.system import Claim, Read, System, words_of
 from exporter.sharing.view import View
 
 RESOURCES = re.compile(r"nvidia\.com/(gpu|mig-[^/]+?)(\.shared)?")
@@ -54,6 +54,8 @@ class Nvidia(System):
 
     name = "nvidia"
     vendor = "nvidia"
+    notes = LABELS
+    words = words_of("GPU MIG nvidia gi vgpu mps time slicing sharing none")
     read: ClassVar[Read | None] = staticmethod(read_daemons)
 
     def __init__(self, view: View) -> None:

@@ -13,6 +13,7 @@ from typing import Literal
 
 from exporter.sharing.device_id import GKE, parse_device_id
 from exporter.sharing.inventory import Device
+from exporter.sharing.system import whole_keys
 from exporter.sharing.view import View
 
 Strategy = Literal["mps", "time-slicing", ""]
@@ -25,6 +26,10 @@ GKE_REPLICAS = "cloud.google.com/gke-max-shared-clients-per-gpu"
 STRATEGIES: Mapping[str, Strategy] = {"mps": "mps", "time-slicing": "time-slicing", "none": "", "": ""}
 GKE_STRATEGIES: Mapping[str, Strategy] = {"mps": "mps", "time-sharing": "time-slicing", "": ""}
 NUMBER = re.compile(r"[0-9]{1,9}")
+LABELS = (
+    whole_keys(GKE_STRATEGY, GKE_REPLICAS),
+    re.compile(r"nvidia\.com/[A-Za-z0-9._-]+\.(?:sharing-strategy|replicas)"),
+)
 
 
 class Strategies:

@@ -8,9 +8,10 @@ import re
 
 from exporter.model import ContainerRef, DeviceSharing, SliceCount
 from exporter.sharing.inventory import Device
-from exporter.sharing.system import Claim, Granted, System
+from exporter.sharing.system import Claim, Granted, System, words_of
 from exporter.sharing.view import View
 
+MARK = "__"
 ID = re.compile(r"(GPU-[^/:]{1,64})__[0-9]{1,9}")
 PLUGIN = "nvshare-device-plugin"
 REPLICA_MARK = "::"
@@ -21,12 +22,15 @@ class Nvshare(System):
 
     name = "nvshare"
     isolation = "none"
+    words = words_of(PLUGIN)
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
         known = [each.device_id for each in view.allocations.allocated]
         known += [each.device_id for each in view.allocations.offered or ()]
-        self._shared = {match[1] for device_id in known if (match := ID.fullmatch(device_id))}
+        # Other plugins have tens of thousands of ids.
+        own = (device_id for device_id in known if MARK in device_id)
+        self._shared = {match[1] for device_id in own if (match := ID.fullmatch(device_id))}
 
     def owns(self, _resource: str, device_id: str) -> bool:
         """Say that an id with two underscores is of this system."""
@@ -61,4 +65,6 @@ class Nvshare(System):
 
 
 def _uuid(device_id: str) -> str:
-    return device_id.partition(REPLICA_MARK)[0]
+    """Return the UUID in an id of NVIDIA's plugin, "" in one with more parts, which is another's."""
+    uuid, _, replica = device_id.partition(REPLICA_MARK)
+    return "" if REPLICA_MARK in replica else uuid

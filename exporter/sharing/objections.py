@@ -23,15 +23,19 @@ class Objections:
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        self._standing: frozenset[Problem] = frozenset()
+        self._standing: frozenset[tuple[str, str]] = frozenset()
 
     def turn(self, problems: Iterable[Problem]) -> None:
-        """Take the problems of one poll: those that are new count, and the first of them are logged."""
-        found = frozenset(problems)
-        fresh = sorted(found - self._standing)
+        """Take the problems of one poll: those that are new count, and the first of them are logged.
+
+        A thing that is bad in another way than before is no new one: whoever writes it might change it for
+        every poll.
+        """
+        found = sorted(frozenset(problems))
+        fresh = [problem for problem in found if (problem.reason, problem.about) not in self._standing]
         self.counts.update(problem.reason for problem in fresh)
         for problem in fresh[:MOST_LINES]:
             log.warning("%s is left out: %s", problem.about, problem.text)
         if len(fresh) > MOST_LINES:
             log.warning("%d more things are left out that cannot be read", len(fresh) - MOST_LINES)
-        self._standing = found
+        self._standing = frozenset((problem.reason, problem.about) for problem in found)

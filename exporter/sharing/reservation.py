@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple
 from exporter.model import ContainerRef, DeviceSharing, Meter, PodDetails, PodIdentity, SliceCount
 from exporter.sharing.device_id import parse_device_id
 from exporter.sharing.inventory import Device
-from exporter.sharing.system import Grant, Granted, System
+from exporter.sharing.system import Grant, Granted, System, whole_keys
 from exporter.sharing.view import View
 
 RESOURCE = "nvidia.com/gpu"
@@ -76,6 +76,11 @@ class Reservations(System):
     """What the two have in common. ``of_runai`` says whose reservations a class is about."""
 
     of_runai: ClassVar[bool]
+    notes: ClassVar[tuple[re.Pattern[str], ...]] = (
+        whole_keys(RESERVED, FRACTION, MEMORY, COUNT, CONTAINER, RECEIVED),
+        re.compile(f"{GROUP}(?:/(?P<name>.+))?"),
+    )
+    words = frozenset({"Fraction", *CONTAINERS, *NAMESPACES})
     blind_without_pods = "which containers share the GPUs that reservation pods hold"
 
     def __init__(self, view: View) -> None:
@@ -158,7 +163,10 @@ class Reservations(System):
         """Count the GPUs that are reserved for containers that cannot be known."""
         for holder in holders:
             for resource, ids in self.view.held[holder].items():
-                yield Grant(holder=holder, resource=resource, device=None, slices=len(ids))
+                for device_id in ids:
+                    named = parse_device_id(device_id)
+                    device = self.view.inventory.find(named) if named is not None else None
+                    yield Grant(holder=holder, resource=resource, device=device, for_unknown=True)
 
     def _has(self, group: str, details: PodDetails) -> bool:
         """Whether a group is this system's; without a reservation, its pod's annotations say so."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from exporter.model import Allocation, Allocations, ContainerRef, DeviceKey, SliceCount
 from exporter.sharing.inventory import Device
-from exporter.sharing.system import Claim, Grant, System
+from exporter.sharing.system import Claim, Grant, Granted, System, guarded
 
 
 @dataclass(slots=True)
@@ -14,7 +14,7 @@ class Resolved:
     """What is told of one poll.
 
     ``missing`` counts what is granted of devices that are not here. ``owners`` is whose a resource is on a
-    device, the first to tell counting.
+    device, the first to tell counting. ``unplaced`` are devices with holders that are not known.
     """
 
     offered: dict[tuple[DeviceKey, str], set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -22,12 +22,13 @@ class Resolved:
         default_factory=lambda: defaultdict(set)
     )
     grants: list[tuple[System, Device, Grant]] = field(default_factory=list)
-    replicated: set[DeviceKey] = field(default_factory=set)
+    replicated: set[tuple[DeviceKey, System]] = field(default_factory=set)
     unresolved: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     missing: Counter[str] = field(default_factory=Counter)
     unresolved_holders: set[ContainerRef] = field(default_factory=set)
     owners: dict[tuple[DeviceKey, str], System] = field(default_factory=dict)
     settled: set[tuple[ContainerRef, str]] = field(default_factory=set)
+    unplaced: set[DeviceKey] = field(default_factory=set)
 
     def systems(self, device: DeviceKey) -> list[System]:
         """Return the systems that have a part in a device, in the order of their first word on it."""
@@ -89,21 +90,30 @@ def own_counts(
 
 def _take_grants(resolved: Resolved, system: System) -> None:
     """Take what a system knows of containers that no system before it has settled."""
-    try:
-        granted = system.grants()
-    except Exception as error:  # noqa: BLE001 - whatever one system meets, the others are told
-        system.view.object_to(system.name, "failure", f"all of {system.name}", repr(error))
-        return
+    granted = guarded(system, system.grants, Granted())
     for grant in granted.grants:
         if (grant.holder, grant.resource) in resolved.settled:
             continue
-        if grant.device is None:
-            resolved.missing[grant.resource] += grant.slices
-            resolved.unresolved_holders.add(grant.holder)
-        else:
-            resolved.grants.append((system, grant.device, grant))
-            resolved.owners.setdefault((grant.device.key, grant.resource), system)
+        device = grant.device
+        if device is not None and not _is_its_uuid(system, device):
+            system.view.object_to(system.name, "device", device.key.uuid, "is the UUID of a GPU that is cut")
+            device = None
+        if device is not None:
+            resolved.owners.setdefault((device.key, grant.resource), system)
+        if device is not None and not grant.for_unknown:
+            resolved.grants.append((system, device, grant))
+            continue
+        resolved.missing[grant.resource] += grant.slices
+        resolved.unresolved_holders.add(grant.holder)
+        if device is not None:
+            resolved.unplaced.add(device.key)
     resolved.settled |= granted.settled
+
+
+def _is_its_uuid(system: System, device: Device) -> bool:
+    """Whether a device's name is its own: one that no driver reads may be called like a GPU that is cut."""
+    inventory = system.view.inventory
+    return device.key in inventory.keys or device.key.uuid not in inventory.gpu_uuids
 
 
 def _resolve_allocation(resolved: Resolved, systems: Sequence[System], allocation: Allocation) -> None:
@@ -122,7 +132,7 @@ def _claim(systems: Sequence[System], resource: str, device_id: str) -> tuple[Sy
     """Return the system that knows the device; else one that only knows the id as its own."""
     own: tuple[System | None, Claim] = None, Claim()
     for system in systems:
-        claim = system.claim(resource, device_id)
+        claim = _of(system, resource, device_id)
         if claim is not None and claim.device is not None:
             return system, claim
         if claim is not None and own[0] is None:
@@ -130,7 +140,11 @@ def _claim(systems: Sequence[System], resource: str, device_id: str) -> tuple[Sy
     return own
 
 
+def _of(system: System, resource: str, device_id: str) -> Claim | None:
+    return guarded(system, lambda: system.claim(resource, device_id), None)
+
+
 def _note(resolved: Resolved, device: Device, resource: str, system: System, claim: Claim) -> None:
     resolved.owners.setdefault((device.key, resource), system)
     if claim.replica:
-        resolved.replicated.add(device.key)
+        resolved.replicated.add((device.key, system))

@@ -12,10 +12,11 @@ from exporter.model import DeviceSharing, DeviceUse, Meter, PodDetails, PodIdent
 from exporter.sharing.files.runai import read_runai
 from exporter.sharing.inventory import Device
 from exporter.sharing.reservation import Reservations, Share, detailed, fraction, mebibytes
-from exporter.sharing.runai_mig import MigDevice, Place, is_mig, mig_device, mig_mapping
-from exporter.sharing.system import Grant, Granted, Read
+from exporter.sharing.runai_mig import WORDS, MigDevice, Place, is_mig, mig_device, mig_mapping
+from exporter.sharing.system import Grant, Granted, Read, whole_keys
 
 ALLOCATED, ALLOCATED_MEMORY = "runai-allocated-gpus", "runai-allocated-gpu-memory"
+ALLOCATIONS = (ALLOCATED, ALLOCATED_MEMORY, "runai-allocated-mig-gpus")
 MIG_DEVICE, MIG_MAPPING = "runai-mig-device", "run.ai/mig-mapping"
 
 
@@ -25,6 +26,8 @@ class Runai(Reservations):
     name = "runai"
     isolation = ""
     of_runai = True
+    notes = (*Reservations.notes, whole_keys(*ALLOCATIONS, MIG_DEVICE, MIG_MAPPING))
+    words = Reservations.words | WORDS
     read: ClassVar[Read | None] = staticmethod(read_runai)
 
     def grants(self) -> Granted:

@@ -12,7 +12,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from exporter.sharing.system import words_of
+
 LONGEST = 1 << 16
+WORDS = words_of("name position deviceUUID device uuid instanceid gpuinstanceid gpuindex") | words_of(
+    "gpuamount gputype nvidia com mig MIG"
+)
 _RESOURCE = re.compile(r"nvidia\.com/mig-[a-z0-9.+-]{1,60}")
 _NUMBER = re.compile(r"[0-9]{1,4}")
 _UUID = re.compile(r"MIG-[0-9A-Za-z/-]{1,80}")

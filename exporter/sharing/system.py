@@ -1,9 +1,10 @@
 """What every sharing system has to tell: who has what of which device, and what keeps holders apart."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from exporter.model import (
     ContainerRef,
@@ -35,6 +36,7 @@ class Roots:
 
 
 Read = Callable[[Roots], SystemFiles]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ class Grant:
     ``device`` is None for one that should be here and is not, and one made by ``foreign`` where no driver of
     ours reads it. ``slices`` counts what the container has of ``resource`` on this device, as ids would.
     Entitlements are those of ``Holding``. ``exclusive``: nobody else can have a part of the device.
+    ``beside``: another grant of the same container counts its slices of the device, in another unit.
+    ``for_unknown``: the holder keeps the device for somebody who is not known.
     """
 
     holder: ContainerRef
@@ -67,6 +71,8 @@ class Grant:
     compute_entitled: float | None = None
     meter: Meter | None = None
     exclusive: bool = False
+    beside: bool = False
+    for_unknown: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,10 +87,34 @@ class Granted:
     settled: frozenset[tuple[ContainerRef, str]] = frozenset()
 
 
+def whole_keys(*names: str) -> re.Pattern[str]:
+    """Match each of these keys."""
+    return re.compile("|".join(map(re.escape, names)))
+
+
+def words_of(text: str) -> frozenset[str]:
+    """Return the words of a text."""
+    return frozenset(text.split())
+
+
+def first_match(patterns: Iterable[re.Pattern[str]], text: str) -> re.Match[str] | None:
+    """Return the first match of a whole text."""
+    return next((found for each in patterns if (found := each.fullmatch(text)) is not None), None)
+
+
 def foreign(vendor: str, uuid: str, model: str, index: int = 0) -> Device:
     """Make a device that no driver of ours reads, of which only this is known."""
     identity = GpuIdentity(uuid=uuid, index=index, model=model, vendor=vendor)
     return Device(DeviceKey(uuid), GpuReading(identity=identity))
+
+
+def guarded(system: "System", ask: Callable[[], T], otherwise: T) -> T:
+    """Ask a system something; whatever it meets, the others are told, and it has no say in this."""
+    try:
+        return ask()
+    except Exception as error:  # noqa: BLE001 - as said
+        system.view.object_to(system.name, "failure", f"all of {system.name}", repr(error))
+        return otherwise
 
 
 class System:
@@ -94,6 +124,11 @@ class System:
     A device that no id and no grant names is told by the system of its ``vendor``. ``blind_without_pods``
     says what is not known without the annotations of pods, "" where none are needed. ``read``
     reads the files that the system keeps on the node; it is called in a thread, and answers in ``View.file``.
+
+    What a recording keeps of a node: ``notes`` match the keys of the annotations and labels, and the names of
+    the limits, that the system looks at; what a group ``name`` matches in them is somebody's name. ``words``
+    are the words of its own that stand in such texts and in its ids, and its own names of namespaces and
+    containers: they say nothing about who uses the node.
     """
 
     name: ClassVar[str] = ""
@@ -101,6 +136,13 @@ class System:
     isolation: ClassVar[str] = "none"
     blind_without_pods: ClassVar[str] = ""
     read: ClassVar[Read | None] = None
+    notes: ClassVar[tuple[re.Pattern[str], ...]] = ()
+    words: ClassVar[frozenset[str]] = frozenset()
+
+    @classmethod
+    def reads(cls, key: str) -> re.Match[str] | None:
+        """Match the key of an annotation or a label, or the name of a limit, that this system looks at."""
+        return first_match(cls.notes, key)
 
     def __init__(self, view: View) -> None:
         self.view = view

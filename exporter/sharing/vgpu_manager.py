@@ -2,8 +2,9 @@
 
 The plugin writes what each container really got into an annotation of the pod, by container:
 ``main[0_GPU-..._30_4096];other[]``, the number of the device, its UUID, percent and MiB. What the scheduler
-had planned stands in another annotation and is not read. The kubelet's ids (``GPU-...::3``) only count: they
-need not be those of the GPU that was planned. What containers use is what their processes use.
+had planned stands in another annotation and is not read. The kubelet's ids (``GPU-...::3``, and until spring
+2026 ``0:GPU-...:3``) only count: they need not be those of the GPU that was planned. What containers use is
+what their processes use.
 """
 
 import re
@@ -18,9 +19,10 @@ from exporter.sums import total
 
 # The domain of resources and annotations is nvidia.com unless the installation has another.
 RESOURCE = re.compile(r"([a-z0-9.-]{1,253})/vgpu-number")
-ID = re.compile(r"(GPU-[0-9A-Za-z-]{1,64})::[0-9]{1,6}")
+ID = re.compile(r"([0-9]{1,4}:)?(?P<uuid>GPU-[0-9A-Za-z-]{1,64})(?(1):|::)[0-9]{1,6}")
 CONTAINER = re.compile(r"([^\[\];]{1,253})\[([^\[\]]*)\]")
 DEVICE = re.compile(r"[0-9]{1,4}_([^_,]{1,96})_([0-9]{1,5})_([0-9]{1,9})")
+GIVEN = "real-allocated"
 LONGEST = 256 * 1024
 MEBIBYTE = 1 << 20
 
@@ -41,11 +43,16 @@ class VgpuManager(System):
 
     name = "vgpu-manager"
     isolation = "soft"
+    notes = (re.compile(rf"[a-z0-9.-]{{1,253}}/{GIVEN}"),)
     read: ClassVar[Read | None] = staticmethod(read_vgpu_manager)
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
         self._told: dict[tuple[str, str], Parts] = {}
+
+    def knows(self, resource: str) -> bool:
+        """Whether this is the resource that counts slices."""
+        return RESOURCE.fullmatch(resource) is not None
 
     def owns(self, resource: str, device_id: str) -> bool:
         """Whether an id is a slice of a GPU under the resource that counts them."""
@@ -56,7 +63,7 @@ class VgpuManager(System):
         found = ID.fullmatch(device_id) if RESOURCE.fullmatch(resource) else None
         if found is None:
             return None
-        return Claim(self.view.inventory.by_uuid(found[1]), replica=True, nominal=True)
+        return Claim(self.view.inventory.by_uuid(found["uuid"]), replica=True, nominal=True)
 
     def grants(self) -> Granted:
         """Tell what containers have by their annotation, else by their file."""
@@ -68,7 +75,7 @@ class VgpuManager(System):
                 if domain is None or not any(map(ID.fullmatch, ids)):
                     continue
                 file = self.view.file(self.name, holder)
-                parts = self._parts(holder, f"{domain[1]}/real-allocated", file)
+                parts = self._parts(holder, f"{domain[1]}/{GIVEN}", file)
                 if len(parts) > len(ids):
                     text = f"{len(parts)} devices for {len(ids)} {resource}"
                     about = f"{holder.namespace}/{holder.pod}/{holder.container}"

@@ -1,7 +1,7 @@
 """What the sharing systems look at: one poll's devices, ids, pods and files."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from exporter.model import (
@@ -46,12 +46,14 @@ class View:
     ) -> None:
         self.inventory = Inventory(gpus)
         self.facts = facts or NodeFacts()
-        self.allocations = _without_own_claims(allocations, self.facts)
         self.problems: list[Problem] = []
-        self.held = _held(allocations)
         pods = (self.facts.pods or {}).values()
         self.pods = tuple(sorted(filter(_is_live, pods), key=lambda pod: (pod.namespace, pod.name, pod.uid)))
         self._by_name = _by_name(self.pods)
+        over = {(pod.namespace, pod.name) for pod in pods if not _is_live(pod)}
+        over -= {(pod.namespace, pod.name) for pod in self.pods}
+        self.allocations = _of_live(_without_own_claims(allocations, self.facts), over)
+        self.held = _held(self.allocations)
 
     @property
     def details_known(self) -> bool:
@@ -61,7 +63,7 @@ class View:
 
     def pod(self, holder: ContainerRef) -> PodIdentity | None:
         """Return the pod of a container; None where it is not known, or where two have had its name."""
-        return self._by_name.get((holder.namespace, holder.pod))
+        return self._by_name.get(_name(holder))
 
     def details(self, holder: ContainerRef) -> PodDetails | None:
         """Return what the object of a container's pod says."""
@@ -85,8 +87,23 @@ def _without_own_claims(allocations: Allocations, facts: NodeFacts) -> Allocatio
     """Leave out the claims of our own pod, which may look at devices and holds none."""
     own = (facts.pods or {}).get(facts.own_uid)
     names = (own.namespace, own.name) if own is not None else None
-    kept = tuple(each for each in allocations.claims if (each.holder.namespace, each.holder.pod) != names)
+    kept = tuple(each for each in allocations.claims if _name(each.holder) != names)
     return allocations if len(kept) == len(allocations.claims) else replace(allocations, claims=kept)
+
+
+def _of_live(allocations: Allocations, over: Collection[tuple[str, str]]) -> Allocations:
+    """Leave out what pods had that are over: old kubelets list them until they are deleted."""
+    if not over:
+        return allocations
+    return replace(
+        allocations,
+        allocated=tuple(each for each in allocations.allocated if _name(each.holder) not in over),
+        claims=tuple(each for each in allocations.claims if _name(each.holder) not in over),
+    )
+
+
+def _name(holder: ContainerRef) -> tuple[str, str]:
+    return holder.namespace, holder.pod
 
 
 def _held(allocations: Allocations) -> dict[ContainerRef, dict[str, frozenset[str]]]:

@@ -14,6 +14,7 @@ import re
 from exporter.model import ContainerRef
 from exporter.sharing.cards import FULL, MEBIBYTE, TRUE, Cards, CardSystem, total_memory
 from exporter.sharing.inventory import Device
+from exporter.sharing.system import whole_keys
 from exporter.sharing.view import View
 
 MEMORY, NUMBER = "volcano.sh/gpu-memory", "volcano.sh/gpu-number"
@@ -25,6 +26,7 @@ class VolcanoGpushare(CardSystem):
     """The shares of one poll."""
 
     name = "volcano-gpushare"
+    notes = (whole_keys(CARDS, ASSIGNED),)
     cores = (NUMBER,)
     percent = FULL
     memories = (MEMORY,)

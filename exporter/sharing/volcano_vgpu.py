@@ -9,6 +9,7 @@ import re
 
 from exporter.sharing.hami_base import MEBIBYTE, VOLCANO_KEYS, LibvgpuSystem
 from exporter.sharing.hami_text import HamiDevice
+from exporter.sharing.system import whole_keys, words_of
 
 PREFIX = "volcano.sh/"
 REGISTER = "volcano.sh/node-vgpu-register"
@@ -23,6 +24,8 @@ class VolcanoVgpu(LibvgpuSystem):
     name = "volcano-vgpu"
     blind_without_pods = "what the containers of Volcano are entitled to, and for certain on which GPUs"
     keys = VOLCANO_KEYS
+    notes = (whole_keys(*VOLCANO_KEYS, REGISTER),)
+    words = words_of("NVIDIA")
     lenient = True
 
     def named(self, resource: str) -> bool:

@@ -28,9 +28,9 @@ def held_box(scene: Scene, device: Device, row: ContainerRow) -> Cell:
     )
 
 
-def empty_box(device: Device) -> Cell:
+def empty_box(scene: Scene, device: Device) -> Cell:
     """Draw a device on which no container is seen."""
-    look, note = _nobody(device)
+    look, note = _nobody(scene, device)
     memory, compute = device.pairs
     return Cell(
         caption=device.caption,
@@ -45,11 +45,11 @@ def empty_box(device: Device) -> Cell:
     )
 
 
-def _nobody(device: Device) -> tuple[str, str]:
+def _nobody(scene: Scene, device: Device) -> tuple[str, str]:
     if not device.holders_known:
         return "unknown", "holder not known"
     if not device.slices:
-        return "free", "not offered to pods"
+        return "free", "free" if scene.claimed else "not offered to pods"
     if any(count.allocated for count in device.slices):
         return "unknown", "held, by whom is not known"
     return "free", "free"

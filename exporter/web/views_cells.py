@@ -23,6 +23,8 @@ class Amounts(NamedTuple):
 class Device:
     """What a cell is drawn of: a whole GPU or a MIG device. ``share`` is its width, as a part of the GPU.
 
+    ``pooled``: several containers are meant to hold it, ``replicated``: in replicas that are all alike.
+
     ``memory`` is in bytes, ``compute`` in shares of the physical GPU; ``why_compute`` tells what keeps the
     device's use of compute from being known.
     """
@@ -32,6 +34,7 @@ class Device:
     share: float
     slices: tuple[SliceCount, ...]
     replicated: bool
+    pooled: bool
     holders_known: bool
     memory: Amounts
     compute: Amounts

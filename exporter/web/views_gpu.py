@@ -15,6 +15,7 @@ from exporter.web.views_topology import topology_rows
 _WATCHED = "None since this exporter was started."
 _UNWATCHED = "The driver does not report the events of this GPU: the node's kernel log has its XIDs."
 _UNWATCHED_AMD = "Events of AMD GPUs are not read: the node's kernel log has them."
+_UNWATCHED_FOREIGN = "Events of this device are not read by this exporter."
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ def gpu_context(scene: Scene, gpu: GpuRow) -> dict[str, Any]:
         "holders": [view for view, row in _holders(scene) if row == uuid],
         "events": event_views(scene, uuid),
         "no_events": _no_events(gpu),
-        "topology": topology_rows(scene),
+        "topology": () if gpu.foreign else topology_rows(scene),
         "groups": groups,
         "missing": [group for group in groups if group.why and answers(gpu)],
         "parts": [*_migs(scene, gpu), *_vgpus(scene, uuid)],
@@ -43,6 +44,8 @@ def gpu_context(scene: Scene, gpu: GpuRow) -> dict[str, Any]:
 
 
 def _no_events(gpu: GpuRow) -> str:
+    if gpu.foreign:
+        return _UNWATCHED_FOREIGN
     unwatched = _UNWATCHED_AMD if is_amd(gpu) else _UNWATCHED
     return _WATCHED if gpu.watched else unwatched
 

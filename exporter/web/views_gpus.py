@@ -4,25 +4,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from exporter.formats_words import TIMES, gibibytes, measure, total
+from exporter.formats_words import TIMES, gibibytes, measure, plural, total
 from exporter.model import ContainerRef, DeviceKey, GpuReading, GpuRow, MigRow
 from exporter.web.views_boxes import empty_box, held_box
 from exporter.web.views_cells import Amounts, Cell, Device, memory_amounts, percent
 from exporter.web.views_pools import pool
-from exporter.web.views_scene import Scene, anchor_of, answers, number_of
+from exporter.web.views_scene import Scene, anchor_of, answers, name_of
+from exporter.web.views_words import held_of_all, held_of_each, is_system, mode_word
 
-MODES = {
-    "exclusive": "exclusive",
-    "time-slicing": "time-sliced",
-    "mps": "MPS",
-    "mig": "MIG",
-    "mig-time-slicing": "MIG, time-sliced",
-    "vgpu": "vGPU",
-    "amd-partition": "partitioned",
-    "none": "not shared out",
-    "unknown": "sharing not known",
-}
 _REPLICATED = frozenset({"time-slicing", "mps"})
+_CUT = frozenset({"mig", "mig-time-slicing", "amd-partition"})
 _MIG_SILENT = "nothing meters compute inside MIG here"
 _PARTITION_SILENT = "nothing meters compute inside partitions here"
 _SILENT = "the driver does not tell how busy the GPU is"
@@ -31,7 +22,7 @@ _LOST = (
     "log; a GPU that fell off the bus comes back with a reset or a reboot of the node."
 )
 _RELEASED = "The driver is given up for a while, so nothing is read from this GPU."
-_FOREIGN = "This device is not read by this exporter: who holds it is known, and nothing else of it."
+_FOREIGN = "This device is not read by this exporter: only what its sharing system tells of it is known."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +32,7 @@ class GpuView:
     ``look`` is that of the problem: ``bad`` or ``note``. ``anchor`` names its place on the page.
     """
 
-    index: str
+    name: str
     anchor: str
     uuid: str
     model: str
@@ -68,7 +59,7 @@ def gpu_view(scene: Scene, gpu: GpuRow) -> GpuView:
     else:
         cells = _cells(scene, gpu, reading)
     return GpuView(
-        index=number_of(gpu),
+        name=name_of(gpu),
         anchor=anchor_of(gpu),
         uuid=gpu.identity.uuid,
         model=gpu.identity.model.removeprefix("NVIDIA ") or "model not known",
@@ -105,7 +96,7 @@ def _uncounted(gpu: GpuRow) -> str:
 
 
 def _mode(gpu: GpuRow) -> str:
-    word = MODES.get(gpu.sharing, gpu.sharing)
+    word = mode_word(gpu.sharing)
     if gpu.sharing not in _REPLICATED:
         return word
     return f"{word} {TIMES} {total((count.offered for count in gpu.slices), str)}"
@@ -125,8 +116,11 @@ def _slices(gpu: GpuRow) -> str:
         return "slices not known"
     if not gpu.slices:
         return "no slices offered"
-    held = sum(count.allocated for count in gpu.slices)
-    return f"{held} of {total((count.offered for count in gpu.slices), str)} slices held"
+    if len(gpu.slices) > 1 and gpu.sharing not in _CUT:
+        return f"{held_of_each(gpu.slices)} held"
+    if all(count.offered is None for count in gpu.slices):
+        return f"{plural(sum(count.allocated for count in gpu.slices), 'slice')} held"
+    return f"{held_of_all(gpu.slices)} slices held"
 
 
 def _jobs(scene: Scene, gpu: GpuRow) -> tuple[str, ...]:
@@ -151,9 +145,9 @@ def _cells(scene: Scene, gpu: GpuRow, reading: GpuReading) -> tuple[Cell, ...]:
 
 def _cell(scene: Scene, device: Device) -> Cell:
     rows = scene.rows(device.key)
-    if device.replicated or len(rows) > 1:
+    if device.pooled or len(rows) > 1:
         return pool(scene, device, rows)
-    return held_box(scene, device, rows[0]) if rows else empty_box(device)
+    return held_box(scene, device, rows[0]) if rows else empty_box(scene, device)
 
 
 def _whole(gpu: GpuRow, reading: GpuReading) -> Device:
@@ -164,6 +158,7 @@ def _whole(gpu: GpuRow, reading: GpuReading) -> Device:
         share=1.0,
         slices=gpu.slices,
         replicated=gpu.sharing in _REPLICATED,
+        pooled=gpu.sharing in _REPLICATED or is_system(gpu.sharing),
         holders_known=gpu.holders is not None,
         memory=memory_amounts(reading.memory, gpu.unattributed_memory),
         compute=Amounts(1, busy, gpu.unattributed_utilization),
@@ -196,6 +191,7 @@ def _mig(gpu: GpuRow, reading: GpuReading, mig: MigRow, devices: int) -> Device:
         share=share or 1 / devices,
         slices=mig.slices,
         replicated=offered > 1,
+        pooled=offered > 1,
         holders_known=gpu.holders is not None,
         memory=memory_amounts(mig.reading.memory, mig.unattributed_memory),
         compute=Amounts(share, mig.compute_used, mig.unattributed_utilization),

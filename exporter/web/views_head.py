@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from exporter.formats_words import TIMES, duration, plural
 from exporter.model import CollectorHealth, Snapshot
-from exporter.web.views_gpus import MODES
 from exporter.web.views_scene import Scene, answers
+from exporter.web.views_words import mode_word
 
 # Data older than this is called old: it is when the exporter itself, by default, stops showing it.
 OLD_SECONDS = 60.0
@@ -81,7 +81,5 @@ def _facts(snapshot: Snapshot) -> Iterator[str]:
         yield f"CUDA {driver.cuda_version}"
     if models:
         yield ", ".join(
-            dict.fromkeys(
-                MODES.get(gpu.sharing, gpu.sharing) for gpu in snapshot.gpus if answers(gpu) or gpu.foreign
-            )
+            dict.fromkeys(mode_word(gpu.sharing) for gpu in snapshot.gpus if answers(gpu) or gpu.foreign)
         )

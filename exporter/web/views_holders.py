@@ -2,17 +2,14 @@
 
 from dataclasses import dataclass
 
-from exporter.formats_words import TIMES, UNKNOWN, duration, total
+from exporter.formats_words import TIMES, UNKNOWN, duration, plural
 from exporter.model import ContainerRef, ContainerRow
 from exporter.states import STATE_WORDS
 from exporter.web.views_bars import Bar, Use, use_bar
 from exporter.web.views_scene import Figure, Pair, Scene, anchor_of, answers, number_of
+from exporter.web.views_words import ISOLATION, is_of_one_kind, isolation_word
 
-ISOLATION = {
-    "hard": "the hardware keeps its memory and compute apart from others",
-    "soft": "software limits each holder; they share the hardware",
-    "none": "nothing keeps the holders of this device apart; the entitlement is only a fair share",
-}
+_WHOLE = "whole GPU"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +55,7 @@ def _view(scene: Scene, row: ContainerRow) -> HolderView:
         uuid=row.device.mig_uuid or row.device.uuid,
         slice=_slice(scene, row),
         slice_title=row.resource,
-        isolation=row.isolation,
+        isolation=isolation_word(row.isolation),
         isolation_title=ISOLATION.get(row.isolation, ""),
         memory=memory,
         memory_bar=use_bar(str(memory), state, Use(row.memory_used, row.memory_entitled, whole)),
@@ -87,22 +84,29 @@ def _slice(scene: Scene, row: ContainerRow) -> Figure:
     if row.slices == 0:
         return Figure("holds nothing")
     profile = _profile(scene, row)
-    if row.isolation == "hard":
+    if row.isolation == "hard" and (profile != _WHOLE or row.sharing == "exclusive"):
         return Figure(profile if row.slices == 1 else f"{row.slices} {TIMES} {profile}")
-    share = f"{row.slices} of {_offered(scene, row)}"
-    return Figure(share if profile == "whole GPU" else f"{share} of {profile}")
+    share = _share(scene, row, row.slices)
+    return Figure(share if profile == _WHOLE else f"{share} of {profile}")
+
+
+def _share(scene: Scene, row: ContainerRow, slices: int) -> str:
+    if not is_of_one_kind(row):
+        return plural(slices, "unit")
+    offered = _offered(scene, row)
+    return plural(slices, "slice") if offered is None else f"{slices} of {offered}"
 
 
 def _profile(scene: Scene, row: ContainerRow) -> str:
     if row.sharing == "vgpu":
         return f"vGPU {row.resource.rpartition('/')[2].replace('_', ' ').removeprefix('NVIDIA ')}"
     if not row.device.mig_uuid:
-        return "whole GPU"
+        return _WHOLE
     mig = scene.migs.get(row.device)
     return (mig and mig.reading.profile) or "MIG device"
 
 
-def _offered(scene: Scene, row: ContainerRow) -> str:
+def _offered(scene: Scene, row: ContainerRow) -> int | None:
     mig, gpu = scene.migs.get(row.device), scene.gpus.get(row.device.uuid)
     counts = mig.slices if mig else gpu.slices if gpu and (answers(gpu) or gpu.foreign) else ()
-    return total((count.offered for count in counts if count.resource in row.resource.split(",")), str)
+    return next((count.offered for count in counts if count.resource == row.resource), None)

@@ -8,6 +8,7 @@ from exporter.formats_words import duration, plural
 from exporter.web.views_events import recent_faults
 from exporter.web.views_gpus import part_name
 from exporter.web.views_scene import Scene, answers
+from exporter.web.views_words import mode_word
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +115,8 @@ def _unresolved(scene: Scene) -> Iterator[Notice]:
     for resource, count in sorted(scene.snapshot.node.unresolved.items()):
         title = f"{plural(count, 'allocated device')} of {resource} cannot be found"
         text = (
-            "The kubelet gave out an id that matches no GPU that the driver lists: the GPU may be lost, or "
-            "was cut anew while a pod held a part of it."
+            "A pod has been given what leads to no GPU that the driver lists: the GPU may be lost or was cut "
+            "anew, or the sharing system has not said which GPU it chose."
         )
         yield Notice("bad", title, text)
 
@@ -123,7 +124,8 @@ def _unresolved(scene: Scene) -> Iterator[Notice]:
 def _blind(scene: Scene) -> Iterator[Notice]:
     for system, lost in sorted(scene.snapshot.node.blind.items()):
         text = f"It cannot be told {lost}. See docs/deploy.md: the objects of pods"
-        yield Notice("bad", f"{system} shares GPUs here, and the annotations of pods are not known", text)
+        title = f"{mode_word(system)} shares GPUs here, and the annotations of pods are not known"
+        yield Notice("bad", title, text)
 
 
 def _use(scene: Scene) -> Iterator[Notice]:

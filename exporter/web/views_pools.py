@@ -4,21 +4,24 @@ A replica has no memory of its own, and the picture does not pretend that it has
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, repeat
 
-from exporter.formats_words import TIMES, total
+from exporter.formats_words import TIMES, gibibytes, total
 from exporter.metrics import Number
 from exporter.model import ContainerRow
 from exporter.web.views_bars import UNATTRIBUTED, Part, bar
 from exporter.web.views_cells import Amounts, Cell, Device, Gauge, Key, Mark, percent
 from exporter.web.views_scene import Pair, Scene
+from exporter.web.views_words import held_of_each, is_of_one_kind
 
 # More marks than this are drawn as one run for each holder.
 _MOST_MARKS = 64
 # A bar over the whole width has room for about this many characters.
 _CHARACTERS = 110
 _LEAST_LABELLED = 0.02
+# Less than this part of a device is not worth a mark that it is free.
+_LEAST_FREE = 0.005
 
 
 def pool(scene: Scene, device: Device, rows: Sequence[ContainerRow]) -> Cell:
@@ -34,7 +37,7 @@ def pool(scene: Scene, device: Device, rows: Sequence[ContainerRow]) -> Cell:
         for key, row in zip(keys, rows, strict=True)
     ]
     return Cell(
-        caption=f"{device.caption} · {_offer(device)}",
+        caption=f"{device.caption} · {_offer(device, rows)}",
         title=", ".join(count.resource for count in device.slices),
         width=percent(device.share),
         look="held" if rows else "free",
@@ -56,7 +59,7 @@ def _key(scene: Scene, number: int, row: ContainerRow, rows: Iterable[ContainerR
         holder=row.holder,
         named=pods[row.holder.namespace, row.holder.pod] > 1,
         state=scene.state(row),
-        held=f"{TIMES}{row.slices}" if row.slices and row.slices > 1 else "",
+        held=f"{TIMES}{row.slices}" if row.slices and row.slices > 1 and is_of_one_kind(row) else "",
         memory=scene.memory(row),
         compute=scene.compute(row),
     )
@@ -80,19 +83,28 @@ def _gauge(name: str, parts: Iterable[Part], amounts: Amounts, pair: Pair) -> Ga
     return Gauge(name, bar(f"{name}: {pair}", stacked, amounts.whole, known=known), pair)
 
 
-def _offer(device: Device) -> str:
+def _offer(device: Device, rows: Sequence[ContainerRow]) -> str:
     if not device.slices:
         return "slices not known" if not device.holders_known else "not offered to pods"
+    if not device.replicated:
+        sizes = _entitled(device, rows)
+        given = f"{gibibytes(sum(sizes))} of {gibibytes(device.memory.whole)} GiB"
+        if sizes and len(device.slices) > 1:
+            return f"{given} held"
+        return f"{held_of_each(device.slices)} held{f', with {given}' if sizes else ''}"
     offered = total((count.offered for count in device.slices), str)
     held = sum(count.allocated for count in device.slices)
-    if not device.replicated:
-        return f"{held} of {offered} held"
     free = [None if count.offered is None else count.offered - count.allocated for count in device.slices]
     return f"{offered} replicas, {held} held, {total(free, str)} free"
 
 
 def _marks(device: Device, keys: Sequence[Key], rows: Sequence[ContainerRow]) -> tuple[Mark, ...]:
-    """Draw the replicas: those that are held with the number of the holder, the free ones after them."""
+    """Draw the replicas: those that are held with the number of the holder, the free ones after them.
+
+    Where each holder has memory of its own, marks are as wide as that and not as its number of slices.
+    """
+    if sizes := _entitled(device, rows):
+        return tuple(_sized_marks(device, keys, sizes))
     held = [(key, row.slices) for key, row in zip(keys, rows, strict=True) if row.slices]
     taken = sum(slices for _, slices in held)
     count = max(sum(count.offered or 0 for count in device.slices), taken)
@@ -101,6 +113,26 @@ def _marks(device: Device, keys: Sequence[Key], rows: Sequence[ContainerRow]) ->
     if count > _MOST_MARKS:
         return tuple(mark._replace(width=percent(slices / count)) for mark, slices in runs if slices)
     return tuple(chain.from_iterable(repeat(mark, slices) for mark, slices in runs))
+
+
+def _entitled(device: Device, rows: Sequence[ContainerRow]) -> list[int]:
+    """Return the memory that a sharing system gave each container, nothing where one's is not known."""
+    if device.replicated or not device.pooled or not device.memory.whole:
+        return []
+    sizes = [0 if row.slices == 0 else row.memory_entitled for row in rows if row.slices is not None]
+    known = [size for size in sizes if size is not None]
+    return known if len(known) == len(rows) else []
+
+
+def _sized_marks(device: Device, keys: Sequence[Key], sizes: Sequence[int]) -> Iterator[Mark]:
+    whole = max(device.memory.whole or 0, sum(sizes))
+    for key, size in zip(keys, sizes, strict=True):
+        if size:
+            mark = _mark(key, device.share * size / whole)
+            yield mark._replace(title=f"{mark.title}: {gibibytes(size)} GiB", width=percent(size / whole))
+    free = whole - sum(sizes)
+    if free > _LEAST_FREE * whole:
+        yield Mark("free", "", "", f"free: {gibibytes(free)} GiB", percent(free / whole))
 
 
 def _mark(key: Key, share: float) -> Mark:

@@ -7,6 +7,7 @@ from exporter.formats_words import UNKNOWN, decimal, gibibytes
 from exporter.metrics import Number
 from exporter.model import ContainerRow, DeviceKey, GpuRow, MigRow, Snapshot
 from exporter.states import HolderState, holder_state, idle_seconds
+from exporter.web.views_words import is_system
 
 _COMPUTE_DIGITS = 2
 
@@ -58,7 +59,12 @@ def anchor_of(gpu: GpuRow) -> str:
 def number_of(gpu: GpuRow) -> str:
     """Return what a device is called beside the others: its index, with its maker where that is not ours."""
     index = str(gpu.identity.index)
-    return f"{gpu.identity.vendor}-{index}" if gpu.foreign else index
+    return f"{gpu.identity.vendor} {index}" if gpu.foreign else index
+
+
+def name_of(gpu: GpuRow) -> str:
+    """Return what a device is called by itself."""
+    return number_of(gpu) if gpu.foreign else f"GPU {gpu.identity.index}"
 
 
 class Scene:
@@ -78,6 +84,8 @@ class Scene:
             if not health.success
         }
         self.released = snapshot.node.released if "nvml" in self.failing else ""
+        # Resources that pods claim have no domain before a slash, and are offered by no kubelet.
+        self.claimed = any(row.resource and "/" not in row.resource for row in snapshot.containers)
         self._idle_after = idle_after
         self._rows: dict[DeviceKey, list[ContainerRow]] = defaultdict(list)
         for row in snapshot.containers:
@@ -155,6 +163,8 @@ class Scene:
         if row.slices is None:
             reason = self.failing.get("podresources")
             return f"what it holds is not known: {reason}" if reason else "what it holds here is not known"
+        if is_system(row.sharing):
+            return "no limit of it is set or told"
         if silent := self._why_silent(row):
             return silent
         mig = self.migs.get(row.device)

@@ -17,6 +17,7 @@ _WORDING = {
     "idle-memory": "{} idle, holding {} GiB",
     "idle": "{} idle",
 }
+_UNREAD = "no device of this node is read by this exporter"
 Sizes = Sequence[Number | None]
 
 
@@ -52,21 +53,27 @@ def _slices(scene: Scene) -> Card:
         why = scene.failing.get("podresources", "the kubelet has not answered")
         return Card(name="Slices", figure=Figure(UNKNOWN, why), detail="what pods hold is not known")
     counts = list(chain.from_iterable(gpu.slices for gpu in gpus))
-    held = sum(count.allocated for count in counts)
-    free = [None if count.offered is None else max(count.offered - count.allocated, 0) for count in counts]
-    offered = [count.offered for count in counts]
+    counted = [count for count in counts if count.offered is not None]
+    held, of_counted = (sum(count.allocated for count in each) for each in (counts, counted))
+    offered = [count.offered for count in counted]
+    free = sum(max((count.offered or 0) - count.allocated, 0) for count in counted)
     holders = len({row.holder for row in scene.snapshot.containers if row.slices != 0})
+    by = f"by {plural(holders, 'container')}"
+    if not counted:
+        return Card(name="Slices", figure=Figure(f"{held} held"), detail=by)
     return Card(
         name="Slices",
-        figure=Figure(f"{held} held"),
-        of=f"of {total(offered, str)}",
-        detail=f"by {plural(holders, 'container')}",
-        bars=((_bar("slices held", "held", [held], offered), f"{total(free, str)} free"),),
+        figure=Figure(f"{of_counted} held"),
+        of=f"of {_known(offered)}",
+        detail=by if held == of_counted else f"{by}, with {held - of_counted} more of no fixed number",
+        bars=((_bar("slices held", "held", [of_counted], offered), f"{free} free"),),
     )
 
 
 def _memory(scene: Scene) -> Card:
     gpus = _read(scene)
+    if not gpus:
+        return Card(name="Memory", figure=Figure(UNKNOWN, _UNREAD))
     memories = [gpu.reading.memory if gpu.reading else None for gpu in gpus]
     used = [memory.used if memory else None for memory in memories]
     whole = [memory.total if memory else None for memory in memories]
@@ -85,6 +92,8 @@ def _memory(scene: Scene) -> Card:
 
 def _compute(scene: Scene) -> Card:
     gpus = _read(scene)
+    if not gpus:
+        return Card(name="Compute", figure=Figure(UNKNOWN, _UNREAD))
     held = [_held_compute(scene, gpu) for gpu in gpus]
     used = [_used_compute(scene, gpu) for gpu in gpus]
     whole = [1] * (scene.snapshot.node.gpu_count or len(gpus))

@@ -38,16 +38,15 @@ def read_jobs(directory: Path) -> JobFiles:
     """
     try:
         with os.scandir(directory) as entries:
-            names = sorted(entry.name for entry in islice(entries, MOST_NAMES))
+            devices = (match for entry in entries if (match := DEVICE.fullmatch(entry.name)))
+            found = sorted(islice(devices, MOST_NAMES), key=lambda match: match[0])
     except OSError as error:
         remedy = "mount it, or correct --job-mapping-dir"
         raise JobFilesError(f"cannot list {directory}: {error.strerror}; {remedy}") from error
     jobs: dict[tuple[int, int | None], tuple[str, ...]] = {}
     problems: list[FileProblem] = []
-    for name in names:
-        if (match := DEVICE.fullmatch(name)) is None:
-            continue
-        gpu, instance = match.groups()
+    for match in found:
+        name, (gpu, instance) = match[0], match.groups()
         try:
             jobs[int(gpu), None if instance is None else int(instance)] = _jobs(directory / name)
         except FileNotFoundError:

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from exporter.attribution import Attribution, attribute
 from exporter.model import Allocations, ContainerRef, Meter
 from exporter.sharing import resolve_holdings
@@ -48,6 +50,30 @@ def test_what_is_left_is_left_by_the_meter_s_figures():
     assert result.gpus[0].unattributed_memory == 8 * GIB - GIB - 3 * GIB
     assert result.gpus[0].unattributed_utilization == 0.15
     assert result.inconsistent == ()
+
+
+def test_a_meter_that_still_has_what_a_killed_process_had_is_not_believed():
+    """It is proven that the container has no process there, and the device does not use as much."""
+    left = {"a": Meter(source="hami", memory=6 * GIB, compute=0.9)}
+    reading = gpu([process(2, 3 * GIB)], {2: 20}, used=4 * GIB)
+    a = row(two(left, reading), "a")
+    assert (a.memory_used, a.compute_used, a.processes) == (0, 0, 0)
+    assert (a.memory_source, a.compute_source) == ("process", "process")
+
+
+@pytest.mark.parametrize(
+    ("reading", "who"),
+    [
+        (gpu([process(2, 3 * GIB)], {2: 20}, used=10 * GIB), workloads({2: "b"})),
+        (gpu([process(2, 3 * GIB)], {2: 20}, used=4 * GIB), workloads({}, lost=(2,))),
+        (gpu(None, None, used=4 * GIB), workloads()),
+    ],
+    ids=["the bytes are there", "a process of somebody unknown", "no list of processes"],
+)
+def test_a_meter_is_believed_as_long_as_it_can_be_right(reading, who):
+    """A driver may not list what a meter sees."""
+    a = row(two({"a": Meter(source="hami", memory=6 * GIB, compute=0.3)}, reading, who), "a")
+    assert (a.memory_used, a.compute_used, a.memory_source) == (6 * GIB, 0.3, "hami")
 
 
 def test_what_a_system_never_meters_is_told_by_the_processes():

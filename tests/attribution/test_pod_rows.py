@@ -4,14 +4,15 @@ from exporter.attribution import attribute
 from exporter.model import OfferedDevice
 from exporter.sharing import NodeFacts, resolve_holdings
 from tests.attribution.build import GIB, UUID, gpu, held, join, process, row, workloads
-
 from tests.sharing.build import allocations, pod, pods
 
 ANNOTATION = "scheduling.koordinator.sh/device-allocated"
-WHOLE = '{"gpu":[{"minor":0,"resources":{"koordinator.sh/gpu-core":"50","koordinator.sh/gpu-memory-ratio":"50"}}]}'
+HALF = '{"koordinator.sh/gpu-core":"50","koordinator.sh/gpu-memory-ratio":"50"}'
+WHOLE = f'{{"gpu":[{{"minor":0,"resources":{HALF}}}]}}'
 
 
 def joined(processes, in_pods, containers):
+    """Join a GPU of which a pod of two containers has half, by the annotation of the pod."""
     card = gpu(processes, {each.pid: 20 for each in processes}, used=4 * GIB)
     found = pods(pod("a", {ANNOTATION: WHOLE}, containers=("x", "y")))
     holdings = resolve_holdings([card], allocations(), NodeFacts(pods=found))

@@ -163,6 +163,13 @@ def test_ids_that_match_no_device(tmp_path):
     assert checks["device ids"]["found"] == "2 of nvidia.com/gpu match no visible device"
 
 
+def test_ids_of_a_system_that_has_not_said_which_gpu():
+    """No GPU is hidden where a sharing system has not told which one it gave."""
+    code, checks = judged("--scenario", "gpu-manager")
+    assert (code, checks["device ids"]["status"]) == (1, "degraded")
+    assert "annotations" in checks["device ids"]["remedy"]
+
+
 def test_partitions_that_kfd_does_not_tell(tmp_path):
     """They are no partitions that are well; what mends it is AMD's remedy."""
     tree = Tree(tmp_path)

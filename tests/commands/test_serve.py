@@ -93,7 +93,7 @@ def test_demo_without_a_name():
     with serving("demo", "--poll-interval", "200ms") as server:
         wait_until_ready(server)
         first = json.loads(server.get("api/v1/snapshot"))
-        assert len(first["gpus"]) == 8
+        assert len(first["gpus"]) == 12
         time.sleep(1)
         assert json.loads(server.get("api/v1/snapshot"))["sequence"] >= first["sequence"] + 3
         assert server.end()[0] == 0

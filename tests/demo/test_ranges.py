@@ -1,9 +1,11 @@
 """Ranges of ids in a scenario: what they stand for, and which are none."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from exporter.demo.codec import ScenarioError
-from exporter.demo.ranges import MOST, written_out
+from exporter.demo.ranges import MOST, folded, written_out
 
 
 @pytest.mark.parametrize(
@@ -27,3 +29,15 @@ def test_a_range_that_is_none_is_a_mistake(written):
     """Backwards, or longer than any node's list: named by its place in the scenario."""
     with pytest.raises(ScenarioError, match=r"offers\[0\]\.ids: .* is no range"):
         written_out((written,), "offers[0].ids")
+
+
+def test_ids_fold_to_ranges():
+    """Runs of three and more become one; what has no number, or a very long one, stays."""
+    ids = [*map(str, range(12)), "all", "0-00", "0-01", "0-02", "GPU-1-7", "GPU-1-8", "a12345678"]
+    assert folded(ids) == ("all", "a12345678", "{0..11}", "0-{00..02}", "GPU-1-7", "GPU-1-8")
+
+
+@given(st.sets(st.from_regex(r"(a|b-|)[0-9]{0,3}", fullmatch=True)))
+def test_folded_ids_are_the_same_ids(ids):
+    """Written out again they are those that were folded, each once."""
+    assert sorted(written_out(folded(sorted(ids)), "")) == sorted(ids)

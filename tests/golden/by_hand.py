@@ -2,9 +2,9 @@
 
 ``[[container]]`` and ``[[device]]`` are the rows that the page must have after 10 s, all of them and no
 others; ``[every.container]`` and ``[every.device]`` hold for each that does not say otherwise. ``gpu`` is
-the index of a GPU (or the name of a device that no driver of ours reads) and ``mig`` the place of an instance (or partition) in the scenario; a list of them, or of
-holders, makes a row for each. Memory is in bytes, or written as ``"1536 MiB"``; ``"absent"`` must not be on
-the page.
+the index of a GPU (or the name of a device that no driver of ours reads) and ``mig`` the place of an instance
+(or partition) in the scenario; a list of them, or of holders, makes a row for each. Memory is in bytes, or
+written as ``"1536 MiB"``; ``"absent"`` must not be on the page.
 
 Each ``reading`` is one number that a device itself has to say: its ``family`` and what matters of its further
 ``labels``, where ``{gpu:1}`` stands for the uuid of GPU 1. ``vgpu`` is the place of a vGPU in its GPU's list.

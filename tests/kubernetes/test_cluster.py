@@ -1,6 +1,7 @@
 """Pods and node together: who asks, what is known, and what the first poll waits for."""
 
 import asyncio
+import json
 import subprocess
 import sys
 import time
@@ -96,6 +97,20 @@ async def test_a_kubeconfig_leads_to_the_server(api: Api, tmp_path: Path) -> Non
 
     assert set(api.tokens) == {"Bearer of-file"}
     assert path.read_bytes() == before
+
+
+async def test_the_line_feed_after_a_token_is_no_part_of_it(api: Api, tmp_path: Path) -> None:
+    """A kubeconfig may name a file with the token, which mostly ends in a line feed."""
+    (tmp_path / "token").write_text("of-another-file\n")
+    path = api.kubeconfig(tmp_path / "config")
+    config = json.loads(path.read_text())
+    config["users"][0]["user"] = {"tokenFile": str(tmp_path / "token")}
+    path.write_text(json.dumps(config))
+
+    async with started(access("auto", path)) as found:
+        assert found.failures == ()
+
+    assert set(api.tokens) == {"Bearer of-another-file"}
 
 
 async def test_a_kubeconfig_that_cannot_be_used_says_so(tmp_path: Path, monkeypatch, caplog) -> None:

@@ -10,7 +10,7 @@ import pytest
 from kubernetes_asyncio.client import Configuration
 from kubernetes_asyncio.config.incluster_config import InClusterConfigLoader
 
-from exporter.kubernetes import collection
+from exporter.kubernetes import collection, follower
 from exporter.kubernetes.follower import Pace
 from tests.kubernetes.api import NODE, Api, api_server
 from tests.kubernetes.following import following, messages, until
@@ -80,6 +80,20 @@ async def test_a_refused_version_is_listed_anew(api: Api) -> None:
 
     async with following(api.configure) as told:
         await told.until(lambda labels: len(labels) == 3)
+
+
+async def test_a_server_that_forgets_each_version_is_asked_less_and_less(api: Api, monkeypatch) -> None:
+    """A list is dear for the server: what it forgets at once is not asked for at a steady pace."""
+    api.nodes.refuse_watch = 410
+    monkeypatch.setattr(follower, "LONGEST_PAUSE", 0.05)
+    times: list[float] = []
+
+    async with following(api.configure, Pace(first_pause=0.001)) as told:
+        for number in range(1, 9):
+            await told.until(lambda labels, number=number: len(labels) >= number)
+            times.append(time.monotonic())
+
+    assert times[-1] - times[-2] > 0.02
 
 
 @pytest.mark.parametrize("attribute", ["refuse", "refuse_watch"])

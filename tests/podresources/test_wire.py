@@ -4,6 +4,7 @@ import contextlib
 import random
 from dataclasses import replace
 
+import pytest
 from google.protobuf import descriptor_pool
 from hypothesis import given
 from hypothesis import strategies as st
@@ -85,11 +86,22 @@ def test_a_stuck_pod_with_thousands_of_entries() -> None:
     answer = messages.ListPodResourcesResponse()
     container = answer.pod_resources.add(namespace="ml", name="stuck").containers.add(name="main")
     for number in range(5000):
-        claim = container.dynamic_resources.add(claim_name="whole", claim_namespace="ml")
+        claim = messages.DynamicResource(claim_name="whole", claim_namespace="ml")
         names = [{"name": "a"}, {"name": f"b{number % 2}"}]
         claim.claim_resources.add(driver_name="gpu.nvidia.com", device_name="gpu-0", cdi_devices=names)
+        container.dynamic_resources.append(claim.SerializeToString())
     (found,) = fold.listed(answer.SerializeToString()).claims
     assert (found.device, found.cdi) == ("gpu-0", ("a", "b0", "b1"))
+
+
+def test_a_claim_that_is_no_message_is_no_answer() -> None:
+    """An entry that cannot be decoded makes the answer one that cannot, not one without the claim."""
+    answer = messages.ListPodResourcesResponse()
+    container = answer.pod_resources.add(namespace="ml", name="odd").containers.add(name="main")
+    for broken in (b"\xff", field(2, b"\xff")):
+        container.dynamic_resources[:] = [broken]
+        with pytest.raises(messages.DECODE_ERRORS):
+            fold.listed(answer.SerializeToString())
 
 
 def test_topology() -> None:
@@ -166,8 +178,9 @@ def test_folding_of_claims(claimed: list[tuple[str, ...]], rng: random.Random) -
     answer = messages.ListPodResourcesResponse()
     for namespace, pod, container, claim, device in again:
         listed = answer.pod_resources.add(namespace=namespace, name=pod).containers.add(name=container)
-        resource = listed.dynamic_resources.add(claim_name=claim, claim_namespace=namespace)
+        resource = messages.DynamicResource(claim_name=claim, claim_namespace=namespace)
         resource.claim_resources.add(driver_name="d", pool_name="p", device_name=device)
+        listed.dynamic_resources.append(resource.SerializeToString())
     want = sorted(
         {
             ClaimedDevice(ContainerRef(n, p, c), "d", "p", device, claim_namespace=n, claim=claim)

@@ -1,14 +1,15 @@
 """The regions of HAMi-core as its headers declare them, for caches made without the reader's offsets.
 
 Project-HAMi/HAMi-core src/multiprocess/multiprocess_memory_limit.h at 8b7cd78 ("0a"), 7a9c88b ("v0"),
-9b46404 ("1.1"), 94fff56 ("1.1-shifted") and 8f3a89c ("1.2").
+9b46404 ("1.1"), 94fff56 ("1.1-shifted"), 7970f7f ("1.1-between") and 8f3a89c ("1.2").
 """
 
 import ctypes
 from ctypes import c_char, c_int32, c_uint32, c_uint64
 
 MAGIC = 19920718
-NAMES = ("0a", "v0", "1.1", "1.1-shifted", "1.2")
+NAMES = ("0a", "v0", "1.1", "1.1-shifted", "1.1-between", "1.2")
+LOCKED_FIRST = ("1.1-shifted", "1.1-between")
 SEMAPHORE = ("semaphore", c_uint64 * 4)
 
 
@@ -29,12 +30,12 @@ def _slot(name):
     spare = 3 if name.startswith("1") else 0
     lock = [("seqlock", c_uint64)]
     fields = [("pid", c_int32), ("hostpid", c_int32)]
-    fields += lock if name == "1.1-shifted" else []
+    fields += lock if name in LOCKED_FIRST else []
     fields += [("used", _memory(spare) * 16), ("monitorused", c_uint64 * 16)]
     fields += [] if name == "0a" else [("device_util", _use(spare) * 16)]
     fields += [("status", c_int32)]
     fields += lock if name == "1.2" else []
-    unused = {"1.1": 3, "1.1-shifted": 2, "1.2": 2}.get(name, 0)
+    unused = {"1.1": 3, "1.1-shifted": 2, "1.1-between": 2, "1.2": 2}.get(name, 0)
     return _struct([*fields, ("unused", c_uint64 * unused)])
 
 
@@ -74,7 +75,7 @@ def join(made, hostpid, total=(), sm=(), status=1):
     made.proc_num += 1
     slot.pid, slot.hostpid, slot.status = 7, hostpid, status
     for place, used in enumerate(total):
-        slot.used[place].total = used
+        slot.used[place].total = slot.monitorused[place] = used
     for place, percent in enumerate(sm):
         slot.device_util[place].sm = percent
     return slot

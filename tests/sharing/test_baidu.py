@@ -1,12 +1,12 @@
-"""Baidu's cGPU: only what is certain, which is who holds the only GPU."""
+"""Baidu's cGPU: who holds the only GPU, and what of it, as the vendor documents its resources."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.model import Allocation, ContainerRef
-from tests.attribution.build import UUID, gpu, held, mig, mig_gpu
-from tests.sharing.build import numbered, only, resolve
+from tests.attribution.build import GIB, UUID, gpu, held, mig, mig_gpu
+from tests.sharing.build import numbered, only, pod, pods, resolve
 
 CARDS = "baidu.com/t4_16g_cgpu"
 
@@ -21,12 +21,34 @@ def parts(cards="1", memory=("m1", "m2")):
 
 
 def test_the_only_gpu_is_the_one_that_is_held():
-    """The resources beside it are no further holdings; no limit is stated."""
+    """The resources beside it are no further holdings: their numbers are percents and GiB."""
     found = resolve(gpu(), parts())
     holding = only(found)
     assert (holding.device.uuid, holding.resource, holding.slices) == (UUID, CARDS, 1)
-    assert (holding.memory_entitled, holding.compute_entitled) == (None, None)
+    assert (holding.memory_entitled, holding.compute_entitled) == (2 * GIB, 0.01)
     assert (holding.sharing, holding.isolation, found.unresolved) == ("baidu-cgpu", "", {})
+    assert not found.devices[holding.device].exclusive
+
+
+@pytest.mark.parametrize(
+    ("limits", "memory", "compute"),
+    [
+        pytest.param({}, gpu().memory.total, 1.0, id="a card alone is exclusive"),
+        pytest.param({"_memory": 10}, 10 * GIB, None, id="memory alone: compute is not limited"),
+        pytest.param({"_memory": 10, "_core": 50}, 10 * GIB, 0.5, id="both"),
+        pytest.param({"_memory_percent": 25}, gpu().memory.total // 4, None, id="percents of memory"),
+        pytest.param({"_core": 30}, None, 0.3, id="compute alone"),
+        pytest.param(None, None, None, id="limits not told"),
+    ],
+)
+def test_limits_tell_where_the_kubelet_has_no_ids(limits, memory, compute):
+    """The units are those of Baidu's documentation of CCE: percents of a card and GiB."""
+    asked = None if limits is None else {"main": {f"{CARDS}{name}": count for name, count in limits.items()}}
+    known = pods() if asked is None else pods(pod("a", limits=asked))
+    found = resolve(gpu(), held("a", "1", resource=CARDS), pods=known)
+    holding = only(found)
+    assert (holding.memory_entitled, holding.compute_entitled) == (memory, compute)
+    assert found.devices[holding.device].exclusive == (limits == {})
 
 
 def test_memory_alone_is_held_too():

@@ -4,23 +4,37 @@ import logging
 
 import pytest
 
+from exporter.attribution import attribute
 from exporter.model import (
     ContainerFile,
     ContainerRef,
+    DeviceUse,
     FileProblem,
     Meter,
     PodIdentity,
     SystemFiles,
 )
 from exporter.objects import LAST_APPLIED, extended_resources, kept_annotations, quantity
-from exporter.sharing import NodeFacts, Objections
+from exporter.sharing import NodeFacts, Objections, made, without_use
 from exporter.sharing.amd import Amd
 from exporter.sharing.holdings import holdings_of
 from exporter.sharing.nvidia import Nvidia
 from exporter.sharing.objections import MOST_LINES, Problem
 from exporter.sharing.system import Claim, Grant, Granted, System, foreign
 from exporter.sharing.view import View
-from tests.attribution.build import GIB, MIG, UUID, gpu, held, mig, mig_gpu, replicas
+from tests.attribution.build import (
+    GIB,
+    MIG,
+    UUID,
+    gpu,
+    held,
+    mig,
+    mig_gpu,
+    process,
+    replicas,
+    row,
+    workloads,
+)
 from tests.sharing.build import OTHER_UUID, allocations, container, numbered, pod, pods, resolve
 
 RESOURCE = "nvidia.com/gpu"
@@ -137,6 +151,66 @@ def test_a_system_that_fails_takes_no_other_down():
     found, view = holdings(told(raises=ValueError("x")), allocated=held("b", UUID))
     assert [each.holder.pod for each in found.holdings] == ["b"]
     assert [problem.reason for problem in view.problems] == ["told_failure"]
+
+
+@pytest.mark.parametrize("method", ["__init__", "owns", "claim", "sharing", "holding", "blind"])
+def test_whatever_one_system_meets_the_others_are_told(method: str):
+    """Its own word is missing then, and it is counted."""
+
+    def fails(*_: object) -> None:
+        raise ValueError("x")
+
+    broken = type("Broken", (System,), {"name": "broken", method: fails})
+    if method in ("sharing", "holding"):
+        broken.claim = lambda self, _resource, device_id: Claim(self.view.inventory.by_uuid(device_id))
+    objections = Objections()
+    view = View((gpu(), numbered(1, 1)), allocations(held("b", UUID)))
+    found = holdings_of(view, list(made(view, (broken, Nvidia, Amd))))
+    objections.turn(view.problems)
+    assert [each.holder.pod for each in found.holdings] == ["b"]
+    assert objections.counts == {"broken_failure": 1}
+
+
+def test_a_device_that_is_kept_for_somebody_unknown_is_neither_free_nor_held():
+    """How many hold it, and what of it, is not known; nor that its user holds nothing of it."""
+    word = told(grant(holder="reserve", for_unknown=True), settled=[(container("reserve"), RESOURCE)])
+    found, _ = holdings(word, allocated=held("reserve", UUID), gpus=[gpu([process(1)])])
+    assert (found.holdings, found.unresolved) == ((), {RESOURCE: 1})
+    assert [key.uuid for key in found.unplaced] == [UUID]
+    result = attribute([gpu([process(1)])], found, workloads({1: "user"}))
+    assert (result.gpus[0].holders, result.gpus[0].memory_entitled) == (None, None)
+    assert row(result, "user").slices is None
+
+
+def test_what_is_held_in_two_units_counts_in_the_first():
+    """Percents and blocks of memory are no sum."""
+    word = told(
+        grant(resource="x.io/memory", slices=24, beside=True, memory_entitled=0),
+        grant(resource="x.io/percent", slices=30, memory_entitled=GIB),
+    )
+    found, _ = holdings(word)
+    shown = row(attribute([gpu()], found, workloads()), "a")
+    assert (shown.resource, shown.slices) == ("x.io/percent,x.io/memory", 30)
+    assert shown.memory_entitled == GIB
+
+
+def test_a_device_that_no_driver_reads_takes_no_name_of_a_gpu():
+    """A GPU that is cut has a name, too, though nobody holds it as a whole."""
+    npu = foreign("ascend", UUID, "Ascend910B")
+    word = told(Grant(holder=container("a"), resource="x.io/npu", device=npu))
+    found, view = holdings(word, gpus=[mig_gpu([mig()])])
+    assert (found.foreign, found.unresolved) == ((), {"x.io/npu": 1})
+    assert [problem.reason for problem in view.problems] == ["told_device"]
+
+
+def test_of_an_earlier_reading_limits_stay_and_use_does_not():
+    """A file that could not be read in time is not read as if its container had done the same again."""
+    use = DeviceUse(device=UUID, memory_limit=1, compute_limit=0.5, memory_used=2, compute_used=0.25)
+    file = ContainerFile(pod_uid="u", container="main", devices=(use,), pids=(1,))
+    kept = without_use({"x": SystemFiles(containers=(file,), names={"a": "b"})})["x"]
+    assert kept.names == {"a": "b"}
+    assert kept.containers[0].pids is None
+    assert kept.containers[0].devices == (DeviceUse(device=UUID, memory_limit=1, compute_limit=0.5),)
 
 
 def test_a_device_that_no_driver_reads_is_shown_as_held():
@@ -275,6 +349,7 @@ def test_problems_of_files_are_counted_with_those_of_annotations():
         ("2", 2),
         ("16Gi", 16 << 30),
         ("2k", 2000),
+        ("4e9", 4_000_000_000),
         ("1500m", None),
         ("1.5", None),
         ("-1", None),

@@ -481,5 +481,5 @@ def test_whatever_is_written_nothing_breaks(allocated, of_a, of_b, uses, is_cut)
     places = [(each.device, each.holder, each.resource) for each in holdings.holdings]
     assert len(places) == len(set(places))
     assert all(each.memory_entitled is None or each.memory_entitled > 0 for each in holdings.holdings)
-    assert set(objections.counts) <= {"hami_annotation"}
+    assert set(objections.counts) <= {"hami_annotation", "volcano_vgpu_annotation"}
     assert {each.holder for each in holdings.holdings} <= {each.holder for each in allocated}

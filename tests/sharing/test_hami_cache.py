@@ -1,4 +1,4 @@
-"""The caches of HAMi's library: all five layouts, whatever a container may have written into its own."""
+"""The caches of HAMi's library: all layouts, whatever a container may have written into its own."""
 
 import os
 import re
@@ -20,7 +20,8 @@ from tests.sharing.hami_regions import MAGIC, NAMES, begun, content, join, regio
 
 GIB = 1 << 30
 MIB = 1 << 20
-SIZES = {"0a": 804681, "v0": 1197897, "1.1": 2008953, "1.1-shifted": 2008985, "1.2": 2008953}
+SIZES = {"0a": 804681, "v0": 1197897, "1.1": 2008953, "1.1-shifted": 2008985}
+SIZES |= {"1.1-between": 2008953, "1.2": 2008953}
 UUID = "GPU-03f69c50-207a-2038-9b45-23cac89cb67a"
 OTHER = "GPU-8dcd427f-483b-b48f-d7e5-75fb19a52b76"
 HEADER = """
@@ -54,6 +55,7 @@ DEFINED = {
     "v0": {"USE": NEW["USE"]},
     "1.1": NEW,
     "1.1-shifted": NEW | {"BEGIN": "sem_t q;", "SLOT_BEGIN": "uint64_t l;", "SLOT_END": "uint64_t e[2];"},
+    "1.1-between": NEW | {"SLOT_BEGIN": "uint64_t l;", "SLOT_END": "uint64_t e[2];"},
     "1.2": NEW | {"SLOT_END": "uint64_t l, e[2];", "END": "uint64_t t; sem_t q;"},
 }
 
@@ -390,6 +392,7 @@ def test_folders_name_their_containers(tmp_path):
     assert [(each.pod_uid, each.container, each.claim_uid) for each in found.containers] == [
         ("0f6e7d5c-1111", "main_two", ""),
         ("uid-3", "gpu", ""),
+        ("uid-4", "empty", ""),
         ("", "", "77aa-bb"),
     ]
     assert found.problems == ()

@@ -14,6 +14,7 @@ from exporter.model import (
     GpuIdentity,
     NodeObject,
     OfferedDevice,
+    SliceCount,
     SystemFiles,
 )
 from exporter.sharing import SYSTEMS, Objections
@@ -27,6 +28,7 @@ MIB = 1 << 20
 NPU = "npu-die-0001"
 ASCEND = "huawei.com/Ascend910A"
 TOLD = "hami.io/Ascend910A-devices-allocated"
+AMD = "GPU-8e1bb56457addd1b"
 
 
 def held(name, **by_resource):
@@ -120,6 +122,14 @@ def given_to(annotations, resources, **more):
             id="enflame, a profile",
         ),
         pytest.param(
+            {"hami.io/enflame-vgpu-devices-allocated": "n-enflame-1,Enflame,50,0:;"},
+            {"enflame.com/shared-gcu": 1},
+            ("hami-enflame", "enflame", "n-enflame-1", "Enflame", 1),
+            None,
+            None,
+            id="enflame, percent, HAMi v2.9.0 pkg/device/enflame/device.go",
+        ),
+        pytest.param(
             {"hami.io/kunlun-allocated": "n-kunlun-4,kunlun,98304,100:;"},
             {"kunlunxin.com/xpu": 1},
             ("hami-kunlun", "kunlunxin", "n-kunlun-4", "kunlun", 4),
@@ -136,12 +146,12 @@ def given_to(annotations, resources, **more):
             id="kunlun, a part",
         ),
         pytest.param(
-            {"hami.io/Biren-devices-allocated": "b0,Biren,0,0:;"},
+            {"hami.io/Biren-devices-allocated": "card_2,Biren,0,0:;"},
             {"birentech.com/gpu": 1},
-            ("hami-biren", "biren", "b0", "Biren", 0),
+            ("hami-biren", "biren", "card_2", "Biren", 2),
             None,
             None,
-            id="biren",
+            id="Project-HAMi/biren-device-plugin pkg/brgpu/runc.go",
         ),
         pytest.param(
             {"hami.io/Vastai-devices-allocated": "v0,Vastai,0,0:;"},
@@ -298,6 +308,84 @@ def test_cores_of_neuron_are_bits(mask, offered, compute):
     assert (only(found).compute_entitled, only(found).memory_entitled) == (compute, None)
 
 
+def test_whole_devices_of_neuron_are_whole_however_many_cores_they_have():
+    """Of one device with eight cores HAMi's mask has two bits (awsneuron/device.go, addCoreUsage)."""
+    found = given_to(
+        {"hami.io/aws-neuron-devices-allocated": "n-AWSNeuron-0,AWSNeuron,0,3:;"},
+        {"aws.amazon.com/neuron": 1},
+        offered=[OfferedDevice("aws.amazon.com/neuron", "0")]
+        + [OfferedDevice("aws.amazon.com/neuroncore", str(n)) for n in range(8)],
+    )
+    assert only(found).compute_entitled == 1.0
+    assert found.devices[only(found).device].exclusive
+
+
+@pytest.mark.parametrize(
+    ("annotation", "resources", "slices"),
+    [
+        pytest.param(
+            {"hami.io/aws-neuron-devices-allocated": "a,AWSNeuron,0,3:b,AWSNeuron,0,3:;"},
+            {"aws.amazon.com/neuroncore": 4},
+            [2, 2],
+            id="two cores of each device",
+        ),
+        pytest.param(
+            {"hami.io/enflame-vgpu-devices-allocated": "n-enflame-drs-0,Enflame,24576,50:;"},
+            {"enflame.com/drs-gcu": 3},
+            [3],
+            id="a profile of three slices",
+        ),
+        pytest.param(
+            {"hami.io/xpu-devices-allocated": "a,XPU,24576,25:b,XPU,24576,25:;"},
+            {"kunlunxin.com/vxpu": 3},
+            [1, 1],
+            id="ids that do not come out even",
+        ),
+    ],
+)
+def test_ids_that_count_parts_of_a_device_are_its_slices(annotation, resources, slices):
+    """What is allocated of a resource is as many as the kubelet gave out."""
+    assert [each.slices for each in given_to(annotation, resources).holdings] == slices
+
+
+@pytest.mark.parametrize(
+    ("policy", "cores", "compute"),
+    [
+        pytest.param("fixed-share", 60, 0.6, id="never more than the share"),
+        pytest.param("burst-share", 60, 0.6, id="more while others leave it"),
+        pytest.param(
+            "best-effort", 60, None, id="not limited, examples/metax/sgpu/allocate_specific_qos.yaml"
+        ),
+        pytest.param(
+            "best-effort", 100, 1.0, id="the GPU alone, examples/metax/sgpu/allocate_exclusive.yaml"
+        ),
+        pytest.param(None, 0, None, id="online, examples/metax/sgpu/online.yaml"),
+    ],
+)
+def test_the_policy_of_metax_says_whether_compute_is_limited(policy, cores, compute):
+    """The scheduler counts the share of each pod, which best-effort does not enforce."""
+    found = given_to(
+        {"hami.io/metax-sgpu-devices-allocated": f"GPU-123,Metax-SGPU,4096,{cores}:;"}
+        | ({} if policy is None else {"metax-tech.com/sgpu-qos-policy": policy}),
+        {"metax-tech.com/sgpu": 1},
+    )
+    assert (only(found).compute_entitled, only(found).memory_entitled) == (compute, 4 * GIB)
+
+
+def test_hamis_own_resources_without_pods_make_it_blind():
+    """Doctor then says what is not known."""
+    allocated = [
+        Allocation(container("a"), resource, "x")
+        for resource in (
+            "hygon.com/dcunum",
+            "iluvatar.ai/MR-V100-vgpu",
+            "kunlunxin.com/vxpu",
+            "birentech.com/gpu",
+        )
+    ]
+    assert resolve([], allocated).blind.keys() == {"hami-hygon", "hami-iluvatar", "hami-kunlun"}
+
+
 def test_the_last_device_of_neuron_needs_no_colon():
     """As Project-HAMi/HAMi pkg/device/awsneuron/device_test.go has it."""
     found = given_to(
@@ -307,44 +395,81 @@ def test_the_last_device_of_neuron_needs_no_colon():
     assert [each.device.uuid for each in found.holdings] == ["test1", "test2"]
 
 
-def amd(address="00000000:19:00.0"):
+def amd(address="00000000:19:00.0", uuid=AMD):
     """Return a GPU of AMD's."""
-    identity = GpuIdentity(uuid="GPU-amd-1", index=0, model="MI300X", vendor="amd", pci_bus_id=address)
-    return gpu(identity=identity, uuid="GPU-amd-1")
+    identity = GpuIdentity(uuid=uuid, index=0, model="MI300X", vendor="amd", pci_bus_id=address)
+    return gpu(identity=identity, uuid=uuid)
+
+
+def on_amd(name, *ids, listed=None, gpus=(), offered=(), cores=76):
+    """Resolve a node whose pod has one GPU by HAMi's annotation; ``listed`` is what the plugin noted."""
+    registered_devices = [{"id": name, "index": 0, "count": 10, "devcore": 304} | (listed or {})]
+    node = NodeObject(annotations={"hami.io/node-amd-register": json.dumps(registered_devices)})
+    told = {"hami.io/amd-devices-allocated": f"{name},AMD Instinct MI300X VF,16384,{cores}:;"}
+    return resolve(
+        list(gpus) or [amd()],
+        [Allocation(container("a"), "amd.com/gpu", each) for each in ids],
+        [OfferedDevice("amd.com/gpu", each) for each in (*ids, *offered)],
+        pods=pods(pod("a", told)),
+        node=None if listed is None else node,
+    )
+
+
+SMI = "8eff74b5-0000-1000-801b-b56457addd1b"
+OTHER_SLICE = "0000:43:00.0#1"
 
 
 @pytest.mark.parametrize(
-    ("name", "device_id"),
-    [("GPU-amd-1", "any-0"), ("some-die", "0000:19:00.0")],
-    ids=["by name", "by the address that is its only id"],
+    ("name", "listed", "offered", "compute"),
+    [
+        pytest.param("a", {"custominfo": {"pciBDF": "0000:19:00.0"}}, [OTHER_SLICE], 0.25, id="address"),
+        pytest.param(SMI, None, [OTHER_SLICE], None, id="AMD SMI, Project-HAMi/amd-device-plugin README.md"),
+        pytest.param("8e0074a1-0000-1000-801b-b56457addd1b", {}, [OTHER_SLICE], 0.25, id="AMD SMI, newer"),
+        pytest.param("GPU-8e1bb56457addd1b", {}, [OTHER_SLICE], 0.25, id="ROCm"),
+        pytest.param("anything", {}, [], 0.25, id="the only one of the plugin"),
+    ],
 )
-def test_a_gpu_of_amds_is_found(name, device_id):
-    """Its compute units count against those that the plugin registered (docs/develop/amd-vgpu.md)."""
-    node = NodeObject(
-        annotations={"hami.io/node-amd-register": json.dumps([{"id": name, "count": 10, "devcore": 304}])}
-    )
-    found = resolve(
-        [amd()],
-        [Allocation(container("a"), "amd.com/gpu", device_id)],
-        pods=pods(pod("a", {"hami.io/amd-devices-allocated": f"{name},AMD Instinct MI300X,16384,76:;"})),
-        node=node,
-    )
+def test_a_gpu_of_amds_is_found(name, listed, offered, compute):
+    """Its compute units count against those that the plugin noted (docs/develop/amd-vgpu.md)."""
+    found = on_amd(name, "0000:19:00.0#7", listed=listed, offered=offered)
     holding = only(found)
-    assert (holding.device.uuid, holding.sharing, holding.isolation) == ("GPU-amd-1", "hami-amd", "soft")
-    assert (holding.memory_entitled, holding.compute_entitled) == (16 * GIB, 0.25)
-    assert found.foreign == ()
+    assert (holding.device.uuid, holding.sharing, holding.isolation) == (AMD, "hami-amd", "soft")
+    assert (holding.memory_entitled, holding.compute_entitled) == (16 * GIB, compute)
+    assert (holding.slices, found.foreign, found.unresolved) == (1, (), {})
+    assert found.devices[DeviceKey(AMD)].slices == (SliceCount("amd.com/gpu", 1, 1),)
+
+
+def test_the_annotation_counts_not_the_address_in_the_id():
+    """The kubelet chooses ids, the scheduler GPUs; the plugin follows the scheduler."""
+    other = amd("00000000:43:00.0", "GPU-00000000000000aa")
+    found = on_amd(SMI, OTHER_SLICE, gpus=[amd(), other], offered=["0000:19:00.0#0"])
+    assert only(found).device.uuid == AMD
 
 
 def test_a_gpu_of_amds_that_is_not_here_is_unresolved():
     """We have a driver for it: it should be here."""
-    found = given_to({"hami.io/amd-devices-allocated": "x,AMD,1,1:;"}, {"amd.com/gpu": 1}, gpus=[amd()])
+    for name in ("x", "8eff74b5-0000-1000-801b-000000000000"):
+        found = on_amd(name, "0000:19:00.0#0", offered=[OTHER_SLICE])
+        assert (found.holdings, found.unresolved) == ((), {"amd.com/gpu": 1})
+    assert on_amd(UUID, "0000:19:00.0#0", gpus=[gpu(), amd()]).unresolved == {"amd.com/gpu": 1}
+
+
+def test_without_pods_hami_on_amd_is_blind():
+    """A slice is offered with a GPU, which its holder need not have."""
+    found = resolve([amd()], [Allocation(container("a"), "amd.com/gpu", "0000:19:00.0#3")])
     assert (found.holdings, found.unresolved) == ((), {"amd.com/gpu": 1})
+    assert found.blind.keys() == {"hami-amd"}
 
 
-def test_without_hamis_word_amds_plugin_tells():
-    """A pod without HAMi's annotation has what its ids say."""
-    found = resolve([amd()], [Allocation(container("a"), "amd.com/gpu", "0000:19:00.0")], pods=pods(pod("a")))
+def test_amds_own_plugin_gives_out_whole_gpus_whatever_hami_notes():
+    """HAMi before 2.10 noted a node's name and the memory of another model (pkg/device/amd/device.go)."""
+    found = resolve(
+        [amd()],
+        [Allocation(container("a"), "amd.com/gpu", "0000:19:00.0")],
+        pods=pods(pod("a", {"hami.io/amd-devices-allocated": "node-AMD-0,AMD,192000,0:;"})),
+    )
     assert (only(found).sharing, only(found).compute_entitled) == ("exclusive", 1.0)
+    assert only(found).memory_entitled == amd().memory.total
 
 
 def ascend(told, *, mode=None, listed=None, registered_cores=30, **facts):
@@ -427,6 +552,16 @@ def test_without_pods_npus_are_held_by_nobody_known():
     ("text", "devices"),
     [
         pytest.param('[{"id":"a","index":2,"devcore":20}]', {"a": Registered(2, 20)}, id="json"),
+        pytest.param(
+            '[{"id":"a","devcore":304,"custominfo":{"pciBDF":"0000:83:00.0"}}]',
+            {"a": Registered(0, 304, "0000:83:00.0")},
+            id="with an address, Project-HAMi/amd-device-plugin README.md",
+        ),
+        pytest.param(
+            '[{"id":"a","custominfo":[]},{"id":"b","custominfo":{"pciBDF":1}}]',
+            {"a": Registered(0, None), "b": Registered(0, None)},
+            id="no address",
+        ),
         pytest.param('[{"id":"a"}]', {"a": Registered(0, None)}, id="go leaves out zeros"),
         pytest.param('[{"id":"a","index":-1,"devcore":1.5}]', {"a": Registered(0, None)}, id="wrong types"),
         pytest.param('[{"id":1},2,null,{}]', {}, id="no devices"),

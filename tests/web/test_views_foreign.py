@@ -1,9 +1,11 @@
 """Devices that no driver of ours reads, on the page, as text and in the sums."""
 
 from exporter.formats import snapshot_text
+from exporter.formats_words import TIMES
+from exporter.web.views import gpu_page
 from exporter.web.views_scene import Scene
 from exporter.web.views_totals import cards
-from tests.web.views_reading import NOW, draw, scenario
+from tests.web.views_reading import NOW, draw, read, scenario
 
 NPU = "a1f04d3b-5c27-4e19-9a1e-70c3b2d8e602"
 MLU = "mixed-npu-1-cambricon-mlu-0"
@@ -14,11 +16,9 @@ def test_a_device_that_is_not_read_says_so_and_names_its_holders() -> None:
     page = draw(scenario("hami-vendors"))
 
     npu = page.one(id=f"gpu-{NPU}")
-    assert "GPU huawei-1" in npu.text
+    assert npu.text.startswith("huawei 1 HAMi Ascend910B3 2 of 10 slices held")
     assert "not read by this exporter" in npu.text
-    assert "hami-ascend" in npu.text
     assert "vision/ detect-0" in npu.text
-    assert "2 of 10 slices held" in npu.text
     assert not npu.all(of="bar")
     assert "is-note" in npu.one(of="problem").classes
     assert "does not answer" not in page.text
@@ -51,5 +51,24 @@ def test_text_says_that_it_is_not_read() -> None:
         "huawei 1 · Ascend910B3 · hami-ascend · not read by this exporter · slices 2 held of 10 · 2 holders\n"
         in text
     )
+    assert f"1 GPU (1 {TIMES} NVIDIA L4) · 2 {TIMES} Ascend910B3, 1 {TIMES} MLU · driver" in text
+    assert text.count("unattributed") == 1
     assert "memory 3.9 GiB held" in text
     assert "not answering" not in text
+
+
+def test_text_adds_nothing_up_where_no_device_is_read() -> None:
+    """A node of nothing but other makers' devices has no total, and not one of zeros."""
+    text = snapshot_text(scenario("intel-shared"), now=NOW)
+
+    assert "intel 1 · Intel GPU" in text
+    assert "Total" not in text
+
+
+def test_its_page_tells_nothing_of_events_and_links() -> None:
+    """XIDs and topology are of GPUs that are read."""
+    html = gpu_page(scenario("hami-vendors"), NPU, now=NOW + 30)
+    page = read(html or "")
+
+    assert "Events of this device are not read" in page.one(id="events").text
+    assert not page.all(id="topology")

@@ -19,7 +19,7 @@ from exporter.model import (
 )
 from exporter.web.views import gpu_page
 from exporter.web.views_readings import write
-from exporter.web.views_scene import number_of
+from exporter.web.views_scene import name_of
 from tests.exposition.everything import MIG_READINGS, READINGS
 from tests.web.views_reading import NOW, UUID, gpu, holder, mig, read, scenario, snapshot
 from tests.web.views_reading import draw as node
@@ -54,7 +54,7 @@ def test_every_gpu_of_every_scenario_has_a_page(name) -> None:
         page = draw(shown, row.identity.uuid)
         ids = [element.attributes["id"] for element in page.all() if "id" in element.attributes]
         assert len(ids) == len(set(ids))
-        assert f"GPU {number_of(row)}" in page.one("h1").text
+        assert page.one("h1").text.endswith(f" · {name_of(row)}")
         for element in page.all():
             assert element.tag not in {"script", "style", "iframe", "object", "embed", "base", "form"}
             assert "style" not in element.attributes

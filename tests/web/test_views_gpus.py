@@ -180,7 +180,7 @@ def test_the_whole_is_drawn_in_every_scenario() -> None:
     """Each GPU of the large node has its row, in order."""
     rows = draw(scenario("showcase")).all("section", of="gpu")
 
-    assert [row.attributes["id"] for row in rows] == [f"gpu-{index}" for index in range(8)]
+    assert [row.attributes["id"] for row in rows] == [f"gpu-{index}" for index in range(12)]
 
 
 def test_idle_holders_say_for_how_long() -> None:

@@ -54,7 +54,7 @@ def test_a_system_that_nobody_tells_of_is_named() -> None:
     """Sharing by annotations that are not known is said once, with what is lost."""
     health = draw(snapshot(node={"blind": {"hami": "which GPU a container has"}})).one(id="health")
 
-    assert "hami shares GPUs here" in health.text
+    assert "HAMi shares GPUs here" in health.text
     assert "It cannot be told which GPU a container has." in health.text
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from exporter.model import ContainerFile, DeviceUse, FileProblem, SystemFiles
 from exporter.sharing.files.hami_layout import DEVICES, MAGIC, MAJOR, SLOTS, UUID_SIZE, Layout, layouts_of
-from exporter.sharing.files.reading import Pread, UnusableError, names, opened, problem
+from exporter.sharing.files.reading import Pread, UnusableError, listed, opened, problem
 from exporter.sharing.system import Roots
 
 MOST_CONTAINERS = 4096
@@ -41,8 +41,12 @@ class Content:
 
 
 def read_hami(roots: Roots) -> SystemFiles:
-    """Read the caches of all containers and claims; a folder that is not there has none."""
-    found = tuple(chain(_containers(roots.hami / "containers"), _claims(roots.hami / "claims")))
+    """Read the caches of all containers and claims; a folder that is not there has none.
+
+    Volcano's plugin puts its folder of containers one deeper than HAMi's.
+    """
+    folders = (roots.hami / "containers", roots.hami / "vgpu/containers")
+    found = tuple(chain(*map(_containers, folders), _claims(roots.hami / "claims")))
     return SystemFiles(
         containers=tuple(each for each in found if isinstance(each, ContainerFile)),
         problems=tuple(each for each in found if isinstance(each, FileProblem)),
@@ -64,10 +68,12 @@ def decode(pread: Pread, size: int) -> Content:
         return Content()
     if magic != MAGIC:
         raise UnusableError(f"begins with {magic}, not with {MAGIC}")
-    layout = next((each for each in fitting if each.minor in (None, minor)), None)
-    if layout is None or (layout.minor is not None and major != MAJOR):
+    known = [each for each in fitting if each.minor is None or (major, each.minor) == (MAJOR, minor)]
+    if not known:
         raise UnusableError(f"has version {major}.{minor}, which is not known")
-    return _Cache(pread, layout).content()
+    caches = (_Cache(pread, each) for each in known)
+    first = next(caches)
+    return next((cache for cache in chain([first], caches) if cache.is_in_use), first).content()
 
 
 class _Cache:
@@ -78,11 +84,17 @@ class _Cache:
         self._header = pread(layout.slots, 0)
         self._count = min(_COUNT.unpack_from(self._header, layout.device_count)[0], DEVICES)
         self._problems: list[str] = []
+        self._live = list(self._slots()) if self._count else []
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether any process has a slot."""
+        return bool(self._live)
 
     def content(self) -> Content:
         """Put together what it says."""
-        slots = list(self._slots()) if self._count else []
-        live = [slot for slot in slots if slot is not None]
+        live = [self._settled(*slot) for slot in self._live]
+        settled = all(self._is_settled(slot) for slot in live)
         pids = [_PROCESS.unpack_from(slot)[1] for slot in live]
         memory_limits = self._limits(self._layout.memory_limits)
         compute_limits = self._limits(self._layout.compute_limits)
@@ -92,34 +104,35 @@ class _Cache:
                 device=uuid,
                 memory_limit=self._bytes(memory_limits[place], f"the limit of {uuid}") or None,
                 compute_limit=compute_limits[place] / 100 if 0 < compute_limits[place] < 100 else None,
-                memory_used=self._memory(live, place, uuid) if len(live) == len(slots) else None,
+                memory_used=self._memory(live, place, uuid) if settled else None,
                 compute_used=self._compute(live, place, uuid) if watched else None,
             )
             for place, uuid in self._uuids()
         ]
-        known = len(live) == len(slots) and all(pid > 0 for pid in pids)
+        known = settled and all(pid > 0 for pid in pids)
         return Content(tuple(devices), tuple(pids) if known else None, tuple(self._problems))
 
-    def _slots(self) -> Iterator[bytes | None]:
-        """Yield the slots of live processes, None for one whose writer is never done."""
+    def _slots(self) -> Iterator[tuple[bytes, int]]:
+        """Yield the slots of live processes with their offsets."""
         layout = self._layout
         size = layout.slot_size
         count = max(0, min(_SIGNED.unpack(self._pread(_SIGNED.size, layout.slot_count))[0], SLOTS))
         block = self._pread(count * size, layout.slots)
-        for place in range(count):
-            slot = block[place * size : (place + 1) * size]
-            if _SIGNED.unpack_from(slot, layout.status)[0]:
-                yield self._settled(slot, layout.slots + place * size)
+        statuses = struct.iter_unpack(f"<{layout.status}xi{size - layout.status - _SIGNED.size}x", block)
+        for place, (status,) in enumerate(statuses):
+            if status:
+                yield block[place * size : (place + 1) * size], layout.slots + place * size
 
-    def _settled(self, slot: bytes, offset: int) -> bytes | None:
-        """Read a slot again that was being written."""
-        if self._layout.seqlock is None:
-            return slot
-        for _ in range(TRIES):
-            if _COUNT.unpack_from(slot, self._layout.seqlock)[0] % 2 == 0:
-                return slot
-            slot = self._pread(self._layout.slot_size, offset)
-        return None
+    def _settled(self, slot: bytes, offset: int) -> bytes:
+        """Read a slot again while it is being written, a few times at most."""
+        tries = TRIES
+        while tries and not self._is_settled(slot):
+            slot, tries = self._pread(self._layout.slot_size, offset), tries - 1
+        return slot
+
+    def _is_settled(self, slot: bytes) -> bool:
+        seqlock = self._layout.seqlock
+        return seqlock is None or _COUNT.unpack_from(slot, seqlock)[0] % 2 == 0
 
     def _uuids(self) -> Iterator[tuple[int, str]]:
         """Yield the devices with their places; a place without a name is not in use yet."""
@@ -154,22 +167,33 @@ class _Cache:
         return None
 
     def _compute(self, live: Sequence[bytes], place: int, uuid: str) -> float | None:
-        """Add up what processes use; that of one whose pid on the host is not known is never measured."""
+        """Add up what processes use, where all those on the device were measured."""
         layout = self._layout
         if layout.sm is None:
             return None
-        offset = layout.total + place * layout.used_size
-        if any(_PROCESS.unpack_from(slot)[1] <= 0 and any(slot[offset : offset + 8]) for slot in live):
+        offset = layout.sm + place * layout.sm_size
+        used: list[int] = [_COUNT.unpack_from(slot, offset)[0] for slot in live]
+        if not all(percent or self._is_idle(slot, place) for percent, slot in zip(used, live, strict=True)):
             return None
-        used: list[int] = [_COUNT.unpack_from(slot, layout.sm + place * layout.sm_size)[0] for slot in live]
         if any(percent > 100 for percent in used):
             self._problems.append(f"a process uses more than all of {uuid}")
             return None
         return sum(used) / 100
 
+    def _is_idle(self, slot: bytes, place: int) -> bool:
+        """Whether a share of 0 was measured of a process.
+
+        The library's watcher does so by the pid on the host, and notes what memory it saw as well. It sets
+        both to 0 before it looks, many times a second.
+        """
+        layout = self._layout
+        total = _COUNT.unpack_from(slot, layout.total + place * layout.used_size)[0]
+        seen = _COUNT.unpack_from(slot, layout.seen + place * _COUNT.size)[0]
+        return not total or (seen > 0 and _PROCESS.unpack_from(slot)[1] > 0)
+
 
 def _containers(folder: Path) -> Iterator[ContainerFile | FileProblem]:
-    for name in _listed(folder, MOST_CONTAINERS):
+    for name in listed(folder, MOST_CONTAINERS):
         if isinstance(name, FileProblem):
             yield name
         elif owner := _FOLDER.fullmatch(name):
@@ -177,29 +201,25 @@ def _containers(folder: Path) -> Iterator[ContainerFile | FileProblem]:
 
 
 def _claims(folder: Path) -> Iterator[ContainerFile | FileProblem]:
-    for name in _listed(folder, MOST_CONTAINERS):
+    for name in listed(folder, MOST_CONTAINERS):
         if isinstance(name, FileProblem):
             yield name
         else:
             yield from _in_folder(f"{folder}/{name}", claim_uid=name)
 
 
-def _listed(folder: Path | str, most: int) -> Sequence[str | FileProblem]:
-    try:
-        return names(folder, most)
-    except OSError as error:
-        return [problem(folder, error)]
-
-
 def _in_folder(folder: str, **owner: str) -> Iterator[ContainerFile | FileProblem]:
-    """Read the one cache of a folder, if there is one."""
-    listed = _listed(folder, MOST_FILES)
-    caches = [name for name in listed if isinstance(name, str) and name.endswith(".cache")]
-    yield from (each for each in listed if isinstance(each, FileProblem))
+    """Read the one cache of a folder; one without a cache yet says whose it is, and no more."""
+    found = list(listed(folder, MOST_FILES))
+    caches = [name for name in found if isinstance(name, str) and name.endswith(".cache")]
+    problems = [each for each in found if isinstance(each, FileProblem)]
+    yield from problems
     if len(caches) > 1:
         yield problem(folder, f"holds {len(caches)} caches, of which one is expected")
     elif caches:
         yield from _of_cache(f"{folder}/{caches[0]}", owner)
+    elif not problems:
+        yield ContainerFile(devices=(), pids=None, **owner)
 
 
 def _of_cache(path: str, owner: dict[str, str]) -> Iterator[ContainerFile | FileProblem]:

@@ -1,8 +1,9 @@
 """Where things stand in the caches that HAMi's library libvgpu maps into its processes.
 
-There have been five layouts, all of them little-endian, for 64 bits. Offsets are in bytes; those of a slot
-count from the beginning of the slot. The size of the file says which layout it has, and where two have the
-same, the minor version does. A running container keeps the layout that it began with, whatever is installed.
+There have been five layouts in releases, all of them little-endian, for 64 bits, and one more between two of
+them. Offsets are in bytes; those of a slot count from the beginning of the slot. The size of the file says
+which layout it has, and where several have the same, the minor version does, or else where its slots say that
+they are in use. A running container keeps the layout that it began with, whatever is installed.
 """
 
 from dataclasses import dataclass, replace
@@ -18,7 +19,8 @@ UUID_SIZE = 96
 class Layout:
     """One layout. ``minor`` and ``seqlock`` are None where there is none, ``sm`` where no use is kept.
 
-    ``total`` and ``sm`` are those of the first device, ``used_size`` and ``sm_size`` lie between devices.
+    ``total``, ``seen`` and ``sm`` are those of the first device, ``used_size`` and ``sm_size`` lie between
+    devices. ``seen`` is the memory that the library's watcher saw, in 8 bytes for each device.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Layout:
     slot_count: int
     total: int
     used_size: int
+    seen: int
     sm: int | None
     sm_size: int
     status: int
@@ -52,6 +55,7 @@ _OLDEST = Layout(
     slot_count=804664,
     total=40,
     used_size=40,
+    seen=648,
     sm=None,
     sm_size=0,
     status=776,
@@ -73,6 +77,7 @@ _FIRST = Layout(
     slot_count=2008896,
     total=40,
     used_size=64,
+    seen=1032,
     sm=1176,
     sm_size=48,
     status=1928,
@@ -90,13 +95,16 @@ _SHIFTED = replace(
     slots=1888,
     slot_count=2008928,
     total=48,
+    seen=1040,
     sm=1184,
     status=1936,
     seqlock=8,
 )
+# No release has it, but whoever built the library in early 2026: the slots of the one under the head of 1.1.
+_BETWEEN = replace(_FIRST, name="1.1-between", total=48, seen=1040, sm=1184, status=1936, seqlock=8)
 _SECOND = replace(_FIRST, name="1.2", minor=2, seqlock=1936)
 
-LAYOUTS = (_OLDEST, _UNVERSIONED, _FIRST, _SHIFTED, _SECOND)
+LAYOUTS = (_OLDEST, _UNVERSIONED, _FIRST, _SHIFTED, _BETWEEN, _SECOND)
 
 
 def layouts_of(file_size: int) -> tuple[Layout, ...]:

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterator
 
 from exporter.model import ContainerFile, DeviceUse, FileProblem, SystemFiles
-from exporter.sharing.files.reading import UnusableError, names, opened, problem
+from exporter.sharing.files.reading import UnusableError, listed, opened, problem
 from exporter.sharing.system import Roots
 
 NAME = "vnpu_local_shmem"
@@ -23,11 +23,7 @@ _SLOT = struct.Struct("<ii8QIi")
 
 def read_vnpu(roots: Roots) -> SystemFiles:
     """Read the files of all containers; a folder that is not there has none."""
-    folder = roots.hami_vnpu / "containers"
-    try:
-        found = list(_containers(str(folder)))
-    except OSError as error:
-        return SystemFiles(problems=(problem(folder, error),))
+    found = list(_containers(f"{roots.hami_vnpu}/containers"))
     return SystemFiles(
         containers=tuple(each for each in found if isinstance(each, ContainerFile)),
         problems=tuple(each for each in found if isinstance(each, FileProblem)),
@@ -35,7 +31,10 @@ def read_vnpu(roots: Roots) -> SystemFiles:
 
 
 def _containers(folder: str) -> Iterator[ContainerFile | FileProblem]:
-    for name in names(folder, MOST_CONTAINERS):
+    for name in listed(folder, MOST_CONTAINERS):
+        if isinstance(name, FileProblem):
+            yield name
+            continue
         pod, _, container = name.partition("_")
         if pod and container:
             yield from _of_container(f"{folder}/{name}/{NAME}", pod, container)

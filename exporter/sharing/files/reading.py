@@ -40,6 +40,18 @@ def names(folder: str | Path, most: int) -> list[str]:
         return []
 
 
+def listed(folder: str | Path, most: int) -> Iterator[str | FileProblem]:
+    """Yield the names in a folder, ``most`` at the most; what is not read of it is a problem."""
+    try:
+        found = names(folder, most + 1)
+    except OSError as error:
+        yield problem(folder, error)
+        return
+    yield from found[:most]
+    if len(found) > most:
+        yield problem(folder, f"holds more than {most} names, of which the rest is not read")
+
+
 def _printable(text: object) -> str:
     return str(text).encode(errors="backslashreplace").decode()
 

@@ -68,13 +68,10 @@ def read_vcuda(roots: Roots) -> SystemFiles:
     problems: list[FileProblem] = []
     given = _given(roots.vcuda.parent / CHECKPOINT, problems)
     newest: dict[tuple[str, str], _Folder] = {}
-    try:
-        for folder in _folders(roots.vcuda, problems):
-            # A container that was started anew leaves the folder of the one before.
-            key = folder.file.pod_uid, folder.file.container or folder.file.container_id
-            newest[key] = max(newest.get(key, folder), folder, key=lambda each: each.changed)
-    except OSError as error:
-        problems.append(problem(roots.vcuda, error.strerror))
+    for folder in _folders(roots.vcuda, problems):
+        # A container that was started anew leaves the folder of the one before.
+        key = folder.file.pod_uid, folder.file.container or folder.file.container_id
+        newest[key] = max(newest.get(key, folder), folder, key=lambda each: each.changed)
     found = [
         replace(each.file, devices=given.get((each.file.pod_uid, each.file.container), each.file.devices))
         for each in newest.values()
@@ -170,10 +167,8 @@ def _cards(entry: Any) -> tuple[DeviceUse, ...]:
 
 
 def _folders(root: Path, problems: list[FileProblem]) -> Iterator[_Folder]:
-    for uid in names(root, MOST_PODS):
-        if not _POD.fullmatch(uid):
-            continue
-        for name in names(root / uid, MOST_FOLDERS):
+    for uid in filter(_POD.fullmatch, _listed(root, MOST_PODS, problems)):
+        for name in _listed(root / uid, MOST_FOLDERS, problems):
             path = root / uid / name
             try:
                 folder = _folder(path, uid, name)
@@ -184,6 +179,14 @@ def _folders(root: Path, problems: list[FileProblem]) -> Iterator[_Folder]:
                 continue
             if folder is not None:
                 yield folder
+
+
+def _listed(folder: Path, most: int, problems: list[FileProblem]) -> list[str]:
+    try:
+        return names(folder, most)
+    except OSError as error:
+        problems.append(problem(folder, error.strerror))
+        return []
 
 
 def _folder(path: Path, uid: str, name: str) -> _Folder | None:

@@ -1,19 +1,22 @@
 """The files in which vgpu-manager's plugin writes the limits of each container: ``<uid>_<name>/config``.
 
 A file is 8192 bytes: a head of 512, then 16 devices of 128, by their numbers on the node. A device begins
-with a counter that is odd while it is written. Numbers are little-endian.
+with a counter that is odd while it is written. Numbers are little-endian. Until summer 2026 files had neither
+a number to know them by nor counters, were written once, and tell by their size how their devices lie.
 """
 
 import re
 import struct
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from exporter.model import ContainerFile, DeviceUse, FileProblem, SystemFiles
-from exporter.sharing.files.reading import UnusableError, names, opened, problem
+from exporter.sharing.files.reading import Pread, UnusableError, listed, opened, problem
 from exporter.sharing.system import Roots
 
 NAME = "config/vgpu.config"
+# Where the first releases had it.
+OLD_NAME = "vgpu.config"
 MAGIC, LAYOUT, SIZE = 0x56474346, 1, 8192
 MOST_CONTAINERS = 4096
 MOST_BYTES = 1 << 50
@@ -24,15 +27,27 @@ TRIES = 4
 _HEAD = struct.Struct("<IIII")
 # The counter, the name, the limit of memory and what of it is real, then percent and switches.
 _DEVICE = struct.Struct("<II48sQQ7i28x")
+
+
+class _Old(NamedTuple):
+    """How a device of an old file lies: its size, and where in it the percent stand, in bytes."""
+
+    size: int
+    percent: int
+
+
+_OLD_BEGIN = 248
+_OLD = {
+    1536: _Old(80, 56),
+    **dict.fromkeys((1664, 1672, 2440), _Old(88, 64)),
+    **dict.fromkeys((1800, 1848), _Old(96, 64)),
+}
 _UUID = re.compile(rb"(GPU|MIG)-[0-9A-Za-z/-]{1,42}")
 
 
 def read_vgpu_manager(roots: Roots) -> SystemFiles:
     """Read the files of all containers; a folder that is not there has none."""
-    try:
-        found = list(_containers(str(roots.vgpu_manager)))
-    except OSError as error:
-        return SystemFiles(problems=(problem(roots.vgpu_manager, error),))
+    found = list(_containers(str(roots.vgpu_manager)))
     return SystemFiles(
         containers=tuple(each for each in found if isinstance(each, ContainerFile)),
         problems=tuple(each for each in found if isinstance(each, FileProblem)),
@@ -40,25 +55,33 @@ def read_vgpu_manager(roots: Roots) -> SystemFiles:
 
 
 def _containers(folder: str) -> Iterator[ContainerFile | FileProblem]:
-    for name in names(folder, MOST_CONTAINERS):
+    for name in listed(folder, MOST_CONTAINERS):
+        if isinstance(name, FileProblem):
+            yield name
+            continue
         pod, _, container = name.partition("_")
         if pod and container:
-            yield from _of_container(f"{folder}/{name}/{NAME}", pod, container)
+            yield from _of_container(f"{folder}/{name}", pod, container)
 
 
-def _of_container(path: str, pod: str, container: str) -> Iterator[ContainerFile | FileProblem]:
-    try:
-        devices = tuple(_devices(path))
-    except (FileNotFoundError, NotADirectoryError):
+def _of_container(folder: str, pod: str, container: str) -> Iterator[ContainerFile | FileProblem]:
+    for path in (f"{folder}/{NAME}", f"{folder}/{OLD_NAME}"):
+        try:
+            devices = tuple(_devices(path))
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except (OSError, UnusableError) as error:
+            yield problem(path, error)
+            return
+        yield ContainerFile(pod_uid=pod, container=container, devices=devices)
         return
-    except (OSError, UnusableError) as error:
-        yield problem(path, error)
-        return
-    yield ContainerFile(pod_uid=pod, container=container, devices=devices)
 
 
 def _devices(path: str) -> Iterator[DeviceUse]:
     with opened(path) as (size, pread):
+        if size in _OLD:
+            yield from _old_devices(pread, _OLD[size])
+            return
         if size != SIZE:
             raise UnusableError(f"has {size} bytes, not {SIZE}")
         magic, layout, region, count = _HEAD.unpack(pread(_HEAD.size, 0))
@@ -77,8 +100,20 @@ def _devices(path: str) -> Iterator[DeviceUse]:
                 yield _device(device)
 
 
+def _old_devices(pread: Pread, old: _Old) -> Iterator[DeviceUse]:
+    """Yield the devices that have a name; behind the percent stand a softer limit and a switch."""
+    device = struct.Struct(f"<48sQ{old.percent - 56}xi4xi{old.size - old.percent - 12}x")
+    for name, memory, percent, limited in device.iter_unpack(pread(DEVICES * device.size, _OLD_BEGIN)):
+        if name[:1] != b"\0":
+            yield _use(name, memory, percent, limited)
+
+
 def _device(device: tuple[Any, ...]) -> DeviceUse:
     _, _, name, memory, _, percent, _, limited, _, _, _, _ = device
+    return _use(name, memory, percent, limited)
+
+
+def _use(name: bytes, memory: int, percent: int, limited: int) -> DeviceUse:
     uuid = name.partition(b"\0")[0]
     if not _UUID.fullmatch(uuid) or memory > MOST_BYTES:
         raise UnusableError(f"has a device {uuid!r} of {memory} bytes")

@@ -1,0 +1,217 @@
+"""Texts of sharing systems in a recording: what is masked in them, what stays, and what never leaves."""
+
+import base64
+import json
+from collections.abc import Mapping
+
+import pytest
+
+from exporter.commands.record import scenario as recorded_from
+from exporter.commands.record_mask import Mask
+from exporter.commands.record_pods import notes
+from exporter.demo import catalog
+from exporter.demo.scenario import dump, parse
+from exporter.model import (
+    Allocation,
+    Allocations,
+    ContainerRef,
+    ContainerSpec,
+    NodeObject,
+    PodDetails,
+    PodIdentity,
+    Workloads,
+)
+from exporter.poller import Evidence
+from exporter.sharing import SYSTEMS, NodeFacts, resolve_holdings
+from tests.poller.bench import polled
+
+GPU = "GPU-4cf8db2d-06c0-7d70-1a51-e59b25b2c16c"
+MIG = "MIG-5e2d0a1b-8c74-5f3e-a1b2-0c9d8e7f6a5b"
+FIRST, SECOND = (f"00000000-0000-4000-8000-00000000000{n}" for n in (1, 2))
+NAMES = ("trainer", "side")
+
+
+@pytest.mark.parametrize(
+    ("original", "masked"),
+    [
+        (f"{GPU},NVIDIA,3000,30:;", f"GPU-{FIRST},NVIDIA,3000,30:;"),
+        (f"{GPU}[0-0],NVIDIA,40192,0:;", f"GPU-{FIRST}[0-0],NVIDIA,40192,0:;"),
+        (
+            f"trainer[0_{GPU}_40_8192];side[1_{GPU}_0_2048]",
+            f"container-1[0_GPU-{FIRST}_40_8192];container-2[1_GPU-{FIRST}_0_2048]",
+        ),
+        (
+            f'[{{"containerIndex":0,"gpuUUID":"{GPU}","profile":"3g.20gb","migUUID":"{MIG}"}}]',
+            f'[{{"containerIndex":0,"gpuUUID":"GPU-{FIRST}","profile":"3g.20gb","migUUID":"MIG-{SECOND}"}}]',
+        ),
+        (
+            '{"gpu":[{"minor":1,"resources":{"koordinator.sh/gpu-memory":"11514Mi"}}],'
+            '"rdma":[{"id":"0000:af:00.0"}]}',
+            '{"gpu":[{"minor":1,"resources":{"koordinator.sh/gpu-memory":"11514Mi"}}],'
+            '"rdma":[{"id":"0000:af:00.0"}]}',
+        ),
+        ('{"0":{"1":8}}', '{"0":{"1":8}}'),
+        ("paris-7-cambricon-mlu-0,MLU,6144,25:;", "node-1-cambricon-mlu-0,MLU,6144,25:;"),
+        ("0.25", "0.25"),
+        ("trainer", "container-1"),
+        # A group that somebody has named, and a text that no scheduler wrote.
+        ("team-anna", "word1-word2"),
+        ("hunter2 is the pässword", "word1 word2 word3 word4"),
+    ],
+)
+def test_texts(original: str, masked: str):
+    """UUIDs, containers and the node get other names, and so does every word that no system has."""
+    mask = Mask()
+    assert mask.text(original, NAMES, "paris-7") == masked
+    assert mask.text(original, NAMES, "paris-7") == masked
+    assert Mask(on=False).text(original, NAMES, "paris-7") == original
+
+
+@pytest.mark.parametrize(
+    ("original", "masked"),
+    [
+        (f"{GPU}-_-3", f"GPU-{FIRST}-_-3"),
+        (f"{GPU}::10::0", f"GPU-{FIRST}::10::0"),
+        (f"{GPU}__3", f"GPU-{FIRST}__3"),
+        ("card0-3", "card0-3"),
+        ("0000:3b:00.0", "0000:3b:00.0"),
+        ("0-00", "0-00"),
+        (f"{GPU}-anna", "device-1"),
+        ("GPU-anna", "device-1"),
+    ],
+)
+def test_device_ids(original: str, masked: str):
+    """Whatever a system writes around a UUID stays; an id with anybody's word in it is replaced whole."""
+    assert Mask().device_id(original) == masked
+
+
+def test_what_is_in_base64_is_masked_inside():
+    """run:ai's mapping of MIG devices is still one."""
+    original = base64.b64encode(json.dumps({"0": [{"position": 4, "device_uuid": MIG}]}).encode()).decode()
+    found = json.loads(base64.b64decode(Mask().text(original)))
+    assert found == {"0": [{"position": 4, "device_uuid": f"MIG-{FIRST}"}]}
+
+
+def test_ids_of_containers_and_their_beginnings():
+    """A file that has the first digits of an id only still belongs to its container."""
+    mask, whole = Mask(), "0f2a6d1e51e6" + "ab" * 26
+    assert mask.container_id(whole)[:12] == mask.container_id(whole[:12])
+    assert len(mask.container_id(whole)) == len(whole)
+    assert mask.container_id("ffffffffffff") != mask.container_id(whole[:12])
+    assert mask.container_id("") == ""
+
+
+def test_keys():
+    """A name in a key is masked as elsewhere; keys that no system looks at are gone."""
+    mask = Mask()
+    texts = {
+        "elasticgpu.io/container-trainer": "0",
+        "vke.volcengine.com/gpu-index-container-1": "1",
+        "runai-gpu-group/team-anna": "team-anna",
+        "hami.io/vgpu-devices-allocated": "",
+        "kubectl.kubernetes.io/last-applied-configuration": "secret",
+        "anna.example/hami.io/vgpu-devices-allocated": "secret",
+    }
+    assert notes(texts, lambda text: mask.text(text, NAMES)) == {
+        "elasticgpu.io/container-container-1": "0",
+        "vke.volcengine.com/gpu-index-container-1": "1",
+        "runai-gpu-group/word1-word2": "word1-word2",
+        "hami.io/vgpu-devices-allocated": "",
+    }
+
+
+def test_secrets_never_leave():
+    """Annotations, labels and limits that are nobody's business are not there; broken ones keep no word."""
+    holder = ContainerRef("anna-space", "anna-pod", "anna-main")
+    details = PodDetails(
+        labels={"owner": "anna-label", "runai-gpu-group": "anna-group"},
+        annotations={
+            "acme.example/token": "anna-token",
+            "hami.io/vgpu-devices-allocated": f"anna-password,{GPU},oops",
+            "gpu-fraction-container-name": "anna-main",
+        },
+        containers=(
+            ContainerSpec(name="anna-main", limits={"acme.example/anna-hsm": 1, "nvidia.com/gpu": 1}),
+        ),
+        phase="Running",
+    )
+    uid = "0f2a6d1e-51e6-4b3f-9f43-0a4cf2d0a111"
+    pod = PodIdentity(uid=uid, namespace=holder.namespace, name=holder.pod, details=details)
+    evidence = Evidence(
+        allocations=Allocations(
+            allocated=(Allocation(holder, "nvidia.com/gpu", f"{GPU}-0"),),
+            offered=(),
+            api_version="v1",
+            read_at=0.0,
+        ),
+        workloads=Workloads(places={}, pods={uid: pod}, process_view=True),
+        node=NodeObject(
+            labels={"anna.example/rack": "anna-rack", "nvidia.com/gpu.replicas": "4"},
+            annotations={"volcano.sh/node-vgpu-register": f"{GPU},10,15360,100,NVIDIA-anna,0,true:"},
+        ),
+    )
+
+    text = dump(recorded_from(evidence, "anna-node", Mask()))
+
+    assert "anna" not in text
+    recorded = parse(text)
+    (container,) = recorded.pods[0].containers
+    assert container.limits == {"nvidia.com/gpu": 1}
+    assert recorded.pods[0].annotations["gpu-fraction-container-name"] == container.name
+    assert recorded.node.labels == {"nvidia.com/gpu.replicas": "4"}
+    (register,) = recorded.node.annotations.values()
+    assert register == f"GPU-{FIRST},10,15360,100,NVIDIA-word1,0,true:" or FIRST not in register
+
+
+class Watched(Mapping[str, str]):
+    """Annotations or labels that note which of them are looked at."""
+
+    def __init__(self, texts: Mapping[str, str], seen: set[str]) -> None:
+        self._texts, self._seen = texts, seen
+
+    def __getitem__(self, key: str) -> str:
+        text = self._texts[key]
+        self._seen.add(key)
+        return text
+
+    def __iter__(self):
+        return iter(self._texts)
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+
+@pytest.mark.parametrize("name", catalog.names())
+async def test_whatever_a_system_looks_at_is_recorded(name: str):
+    """No system reads an annotation, a label or a limit that it does not say it reads."""
+    async with polled(catalog.load(name)) as (_, poller):
+        await poller.poll()
+        found, seen = poller.evidence, set()
+    pods = {uid: watched(pod, seen) for uid, pod in (found.workloads.pods or {}).items()}
+    resolve_holdings(found.gpus, found.allocations, NodeFacts(pods=pods, files=found.files))
+    resources = {each.resource for each in found.allocations.allocated}
+    assert {key for key in seen - resources if not any(system.reads(key) for system in SYSTEMS)} == set()
+
+
+def watched(pod: PodIdentity, seen: set[str]) -> PodIdentity:
+    """Return the pod with texts that note what is looked at."""
+    details = pod.details
+    if details is None:
+        return pod
+    specs = (
+        ContainerSpec(name=each.name, init=each.init, limits=Watched(each.limits, seen))
+        for each in details.containers
+    )
+    return PodIdentity(
+        uid=pod.uid,
+        namespace=pod.namespace,
+        name=pod.name,
+        containers=pod.containers,
+        container_ids=pod.container_ids,
+        details=PodDetails(
+            labels=Watched(details.labels, seen),
+            annotations=Watched(details.annotations, seen),
+            containers=tuple(specs),
+            phase=details.phase,
+        ),
+    )

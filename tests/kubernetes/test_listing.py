@@ -1,0 +1,103 @@
+"""Lists of objects that are taken apart while they come in."""
+
+import json
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.kubernetes.errors import NoListError, TooLongError
+from exporter.kubernetes.listing import LONGEST_FRAME, LONGEST_OBJECT, Listing
+
+TEXTS = st.text(st.sampled_from('ab"\\{}[]:,/\né\U0001f680'), max_size=12)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS | st.just("items"), inner, max_size=3),
+    max_leaves=8,
+)
+OBJECTS = st.lists(st.dictionaries(TEXTS | st.just("items"), VALUES, max_size=4), max_size=4)
+
+
+def taken(answer: bytes, *, pieces: int = 1 << 16) -> tuple[list[bytes | None], str]:
+    """Feed an answer in pieces of so many bytes; give the objects and the version."""
+    listing = Listing()
+    found = [each for at in range(0, len(answer), pieces) for each in listing.feed(answer[at : at + pieces])]
+    return found, listing.version()
+
+
+@given(OBJECTS, VALUES, st.integers(1, 40), st.booleans(), st.booleans())
+def test_objects_are_those_of_the_list_however_it_is_cut(objects, extra, pieces, ascii_only, last) -> None:
+    """Any list of records gives the records that a parser of the whole finds, whatever stands around them."""
+    metadata = {"metadata": {"resourceVersion": "7", "items": extra}}
+    items = {"items": objects}
+    text = json.dumps((metadata | items) if last else (items | metadata), ensure_ascii=ascii_only)
+
+    found, version = taken(text.encode(), pieces=pieces)
+
+    assert [json.loads(each) for each in found] == objects
+    assert version == "7"
+
+
+@given(st.binary(max_size=200), st.integers(1, 9))
+def test_whatever_comes_is_a_list_or_is_said_to_be_none(answer: bytes, pieces: int) -> None:
+    """Bytes that are no list of objects raise what the log can tell, and nothing else."""
+    with pytest.raises((NoListError, TooLongError)):
+        taken(b"x" + answer, pieces=pieces)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"<html>please log in</html>",
+        b'{"items":[]}',
+        b'{"metadata":{},"items":[]}',
+        b'{"metadata":{"resourceVersion":5},"items":[]}',
+        b'{"metadata":[],"items":[]}',
+        b'{"metadata":{"resourceVersion":"5"},"items":{"a":1}}',
+        b'{"metadata":{"resourceVersion":"5"},"items":[{"a":1}',
+        b'{"metadata":{"resourceVersion":"5"},"items":[{"a":"1',
+        b"[" * 60_000,
+    ],
+)
+def test_what_is_no_whole_list_is_refused(answer: bytes) -> None:
+    """A list without a version, one that ends half-way, and other things are not taken for an empty list."""
+    with pytest.raises(NoListError):
+        taken(answer)
+
+
+@pytest.mark.parametrize("items", [b"", b',"items":null', b',"items":[]', b',"items":[1,"x",null,2]'])
+def test_a_list_may_be_empty(items: bytes) -> None:
+    """What is no record is no object."""
+    assert taken(b'{"metadata":{"resourceVersion":"5"}' + items + b"}") == ([], "5")
+
+
+def test_a_broken_object_costs_only_itself() -> None:
+    """Whatever is between the brackets of one object, the next begins where it ends."""
+    broken = b'{"metadata":{"resourceVersion":"5"},"items":[{"a":1},{"b" 2,,},{"c":3}]}'
+
+    assert taken(broken) == ([b'{"a":1}', b'{"b" 2,,}', b'{"c":3}'], "5")
+
+
+def test_an_object_that_is_too_long_is_left_out_and_not_kept() -> None:
+    """No more is kept of a list than one object of the greatest length."""
+    listing = Listing()
+    piece = b"x" * (1 << 16)
+    tracemalloc.start()
+    assert list(listing.feed(b'{"metadata":{"resourceVersion":"5"},"items":[{"a":"')) == []
+    for _ in range(2 * LONGEST_OBJECT // len(piece)):
+        assert list(listing.feed(piece)) == []
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert list(listing.feed(b'"},{"a":1}]}')) == [None, b'{"a":1}']
+    assert peak < 2 * LONGEST_OBJECT
+
+
+def test_something_else_without_end_is_refused() -> None:
+    """What stands around the objects is bounded too."""
+    with pytest.raises(TooLongError):
+        list(Listing().feed(b'{"kind":"' + b"x" * LONGEST_FRAME))

@@ -1,0 +1,317 @@
+"""What clusters with HAMi were found to have, as their users and its headers tell, and what is said of it."""
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.model import (
+    ContainerFile,
+    ContainerSpec,
+    DeviceUse,
+    Meter,
+    OfferedDevice,
+    SliceCount,
+    SystemFiles,
+)
+from exporter.sharing import Roots
+from exporter.sharing.files import hami_cache, hami_vnpu, vgpu_manager
+from exporter.sharing.files.hami_cache import Content, decode
+from exporter.sharing.files.reading import listed
+from exporter.sharing.hami_text import by_container, parse_allocation
+from tests.attribution.build import UUID, gpu, held
+from tests.sharing.build import OTHER_UUID, container, numbered, only, pod, pods, resolve
+from tests.sharing.hami_regions import begun, content, join
+
+KEY = "hami.io/vgpu-devices-allocated"
+GPUS = [gpu(), numbered(1, 1)]
+ASKS = {"nvidia.com/gpu": 1}
+GIB, MIB = 1 << 30, 1 << 20
+
+
+def of(data: bytes) -> Content:
+    """Decode a cache held in memory."""
+    return decode(lambda length, offset: data[offset : offset + length], len(data))
+
+
+def caches(pod_name, **memory):
+    """Return the caches of a pod by the container that names each, with what that uses of the first GPU."""
+    return {
+        "hami": SystemFiles(
+            containers=tuple(
+                ContainerFile(
+                    pod_uid=f"uid-{pod_name}",
+                    container=name,
+                    devices=(DeviceUse(device=UUID, memory_used=used),) if used is not None else (),
+                )
+                for name, used in memory.items()
+            )
+        )
+    }
+
+
+def metered(told, ids, files):
+    """Return what each container of a pod is metered to use, by its name."""
+    holdings = resolve(GPUS, ids, (), pods=pods(told), files=files)
+    return {each.holder.container: each.meter and each.meter.memory for each in holdings.holdings}
+
+
+def entitled(told, ids):
+    """Return the MiB that each container is entitled to, by its name and the place of its GPU."""
+    holdings = resolve(GPUS, ids, (), pods=pods(told)).holdings
+    return {
+        (each.holder.container, each.device.uuid): (each.memory_entitled or 0) // MIB for each in holdings
+    }
+
+
+def test_a_segment_too_many_gives_nobody_what_another_asked_for():
+    """HAMi 2.5 (its issue 991): the second of five containers asks, and the first segment is its own."""
+    text = f"{UUID},NVIDIA,1000,0:;;,,0,0:;,,0,0:;,,0,0:;"
+    names = tuple(f"qos-pod-{place}" for place in range(1, 6))
+    told = pod("p", {KEY: text}, containers=names, limits={"qos-pod-2": {"nvidia.com/vgpu": 1}})
+    ids = held("p", f"{OTHER_UUID}-0", container="qos-pod-2", resource="nvidia.com/vgpu")
+
+    assert entitled(told, ids) == {("qos-pod-2", UUID): 1000}
+
+
+def test_an_init_container_that_asks_is_not_taken_for_another():
+    """HAMi 2.10 (its issue 2899) leaves out those that ask for nothing, and keeps those that ask."""
+    told = pod(
+        "p",
+        {KEY: f"{OTHER_UUID},NVIDIA,500,0:;{UUID},NVIDIA,2500,25:;"},
+        init=("network", "warm-up"),
+        limits={"warm-up": ASKS, "main": ASKS},
+    )
+
+    assert entitled(told, held("p", f"{UUID}-0")) == {("main", UUID): 2500}
+
+
+RELEASES = ("4pd", "2.4", "2.5", "2.7", "2.9", "2.10")
+
+
+def written(release, init, main):
+    """Write the segments of a pod as a release does; ``init`` and ``main`` say who asks."""
+    texts = [f"{name},NVIDIA,1,1:" if asks else "" for name, asks in (*init, *main)]
+    if release == "2.9":
+        return texts
+    before, texts = texts[: len(init)], texts[len(init) :]
+    if release == "2.10":
+        return [*filter(None, before), *texts]
+    if release == "2.7":
+        return texts
+    first = next(place for place, text in enumerate(texts) if text)
+    others = "" if release == "2.4" else ",,0,0:"
+    seen = [text or others for text in texts[first:]]
+    return [*seen[:1], "", *seen[1:]] if release == "2.5" else seen
+
+
+@given(
+    st.sampled_from(RELEASES),
+    st.lists(st.booleans(), max_size=3),
+    st.lists(st.booleans(), min_size=1, max_size=5).filter(any),
+)
+def test_whatever_asks_every_release_is_read(release, init, main):
+    """Each container that asks has what it was given, init containers where the release knows of them."""
+    told = [(f"i{place}", asks and release in {"2.9", "2.10"}) for place, asks in enumerate(init)]
+    own = [(f"m{place}", asks) for place, asks in enumerate(main)]
+    text = ";".join(written(release, told, own)) + ("" if release == "4pd" else ";")
+    specs = [
+        ContainerSpec(name=name, init=name[0] == "i", limits=ASKS if asks else {})
+        for name, asks in (*told, *own)
+    ]
+
+    found = by_container(parse_allocation(text), specs, lambda each: bool(each.limits))
+
+    asking = {name for name, asks in (*told, *own) if asks}
+    assert {name: [each.uuid for each in devices] for name, devices in found.items()} == {
+        name: [name] for name in asking
+    }
+
+
+def test_a_cache_under_the_name_of_an_init_container_is_found():
+    """HAMi 2.10 (its issue 3079) takes the place of a segment for that of a container, init first."""
+    told = pod("p", {KEY: f"{UUID},NVIDIA,4000,50:;"}, init=("linkerd-init", "linkerd-proxy"))
+    files = caches("p", **{"linkerd-init": 7 * MIB})
+
+    holding = only(resolve(GPUS, held("p", f"{UUID}-0"), (), pods=pods(told), files=files))
+
+    assert (holding.holder, holding.meter) == (container("p"), Meter(source="hami", memory=7 * MIB))
+
+
+@pytest.mark.parametrize(
+    ("init", "containers"), [(("prepare",), ("a", "b")), ((), ("prepare", "a", "b"))], ids=["2.10", "2.4"]
+)
+def test_no_container_takes_the_cache_of_the_next(init, containers):
+    """Where the first cache has the name of one that asks for nothing, every cache is the next one's."""
+    told = pod(
+        "p",
+        {KEY: f"{UUID},NVIDIA,2500,25:;{UUID},NVIDIA,2500,25:;"},
+        init=init,
+        containers=containers,
+        limits={"a": ASKS, "b": ASKS},
+    )
+    ids = held("p", f"{UUID}-0", container="a") + held("p", f"{UUID}-1", container="b")
+
+    assert metered(told, ids, caches("p", prepare=MIB, a=2 * MIB)) == {"a": MIB, "b": 2 * MIB}
+    assert metered(told, ids, caches("p", prepare=None, a=2 * MIB)) == {"a": None, "b": 2 * MIB}
+    assert metered(told, ids, caches("p", a=MIB, b=2 * MIB)) == {"a": MIB, "b": 2 * MIB}
+
+
+def test_caches_of_names_that_nothing_explains_stay_with_their_names():
+    """A cache of a container that no order of the segments leads to changes nothing for the others."""
+    told = pod("p", {KEY: f"{UUID},NVIDIA,2500,25:;"})
+
+    assert metered(told, held("p", f"{UUID}-0"), caches("p", main=MIB, gone=5 * MIB)) == {"main": MIB}
+
+
+@pytest.mark.parametrize("name", ["v0", "1.1", "1.1-shifted", "1.1-between", "1.2"])
+def test_a_share_that_was_not_measured_yet_is_no_zero(name):
+    """The library's watcher first sets what it saw to 0, and then looks."""
+    made = begun(name, [UUID])
+    slot = join(made, 5, [GIB], [0])
+    assert of(content(made)).devices[0].compute_used == 0.0
+    slot.monitorused[0] = 0
+    told = of(content(made)).devices[0]
+    assert (told.memory_used, told.compute_used) == (GIB, None)
+
+
+def test_a_process_without_memory_on_a_device_computes_nothing_there():
+    """A process of several devices that has no context on one of them is idle there."""
+    made = begun("1.2", [UUID, OTHER_UUID])
+    join(made, 5, [GIB, 0], [40, 0])
+    assert [each.compute_used for each in of(content(made)).devices] == [0.4, 0.0]
+
+
+def test_a_writer_that_died_costs_the_memory_and_not_the_share():
+    """The counter of a slot is about memory: what its process computes is in the sum all the same."""
+    made = begun("1.2", [UUID])
+    join(made, 5, [GIB], [10])
+    join(made, 6, [GIB], [30]).seqlock = 7
+    told = of(content(made)).devices[0]
+    assert (told.memory_used, told.compute_used) == (None, 0.4)
+
+
+def test_a_build_between_two_releases_is_not_read_as_idle():
+    """Its size and version are those of 1.1, and its slots say at another place that they are in use."""
+    made = begun("1.1-between", [UUID], [4 * GIB], [30])
+    join(made, 5, [GIB], [10])
+    told = of(content(made))
+    assert told.devices == (
+        DeviceUse(device=UUID, memory_limit=4 * GIB, compute_limit=0.3, memory_used=GIB, compute_used=0.1),
+    )
+    assert told.pids == (5,)
+
+
+def test_memory_that_fell_below_nothing_is_not_known():
+    """What a process freed of others' memory makes its sum wrap around (issue 1181 of HAMi)."""
+    made = begun("1.2", [UUID])
+    join(made, 5, [2**64 - 1845493760], [10])
+    told = of(content(made))
+    assert (told.devices[0].memory_used, told.devices[0].compute_used) == (None, 0.1)
+    assert len(told.problems) == 1
+
+
+@pytest.mark.parametrize("folder", ["containers", "vgpu/containers"], ids=["hami", "volcano"])
+def test_caches_are_found_where_either_plugin_puts_them(folder, tmp_path):
+    """Project-HAMi/volcano-vgpu-device-plugin pkg/plugin/server.go adds a folder to where HAMi's root is."""
+    made = begun("1.2", [UUID])
+    join(made, 5, [GIB], [10])
+    path = tmp_path / folder / "uid-p_main" / "x.cache"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content(made))
+    fields = dict.fromkeys(Roots.__dataclass_fields__, tmp_path / "nowhere")
+
+    found = hami_cache.read_hami(Roots(**(fields | {"hami": tmp_path})))
+
+    assert [(each.pod_uid, each.devices[0].memory_used) for each in found.containers] == [("uid-p", GIB)]
+    assert found.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("module", "read", "folder"),
+    [
+        (hami_cache, hami_cache.read_hami, "containers"),
+        (hami_vnpu, hami_vnpu.read_vnpu, "containers"),
+        (vgpu_manager, vgpu_manager.read_vgpu_manager, "."),
+    ],
+    ids=["hami", "hami-vnpu", "vgpu-manager"],
+)
+def test_what_is_not_read_of_a_folder_is_told(module, read, folder, tmp_path, monkeypatch):
+    """Of more folders than are read some are missed, and not in silence."""
+    monkeypatch.setattr(module, "MOST_CONTAINERS", 3)
+    for place in range(4):
+        (tmp_path / folder / f"uid{place}_c").mkdir(parents=True)
+    fields = dict.fromkeys(Roots.__dataclass_fields__, tmp_path / "nowhere")
+    roots = Roots(**(fields | dict.fromkeys(("hami", "hami_vnpu", "vgpu_manager"), tmp_path)))
+
+    found = read(roots)
+
+    assert [each.text for each in found.problems] == [
+        "holds more than 3 names, of which the rest is not read"
+    ]
+
+
+def test_as_many_names_as_are_read_are_no_problem(tmp_path):
+    """A folder with just so many is read whole."""
+    for name in "cab":
+        (tmp_path / name).touch()
+    assert list(listed(tmp_path, 3)) == ["a", "b", "c"]
+    assert list(listed(tmp_path / "nowhere", 3)) == []
+
+
+@pytest.mark.parametrize(
+    ("size", "each", "percent", "name"),
+    [
+        (1536, 80, 56, "vgpu.config"),
+        (1664, 88, 64, "config/vgpu.config"),
+        (1672, 88, 64, "config/vgpu.config"),
+        (2440, 88, 64, "config/vgpu.config"),
+        (1800, 96, 64, "config/vgpu.config"),
+        (1848, 96, 64, "config/vgpu.config"),
+    ],
+    ids=["0.2", "0.4", "6ca6882", "51d9530", "a76a753", "8a363cb"],
+)
+def test_files_of_older_plugins_tell_limits_too(size, each, percent, name, tmp_path):
+    """Offsets of coldzerofear/vgpu-manager library/include/hook.h at each revision, as gcc lays it out."""
+    data = bytearray(size)
+    for place, (uuid, cores, limited) in {0: (UUID, 30, 1), 2: (OTHER_UUID, 20, 0)}.items():
+        begin = 248 + place * each
+        struct.pack_into("<48sQ", data, begin, uuid.encode(), 4 * GIB)
+        struct.pack_into("<iii", data, begin + percent, cores, 90, limited)
+    path = tmp_path / "uid-p_main" / name
+    path.parent.mkdir(parents=True)
+    path.write_bytes(data)
+    fields = dict.fromkeys(Roots.__dataclass_fields__, tmp_path / "nowhere")
+
+    found = vgpu_manager.read_vgpu_manager(Roots(**(fields | {"vgpu_manager": tmp_path})))
+
+    assert found.problems == ()
+    assert found.containers == (
+        ContainerFile(
+            pod_uid="uid-p",
+            container="main",
+            devices=(
+                DeviceUse(device=UUID, memory_limit=4 * GIB, compute_limit=0.3),
+                DeviceUse(device=OTHER_UUID, memory_limit=4 * GIB),
+            ),
+        ),
+    )
+
+
+def test_ids_of_the_released_vgpu_manager_are_known():
+    """Up to v0.4.1 an id is ``<index>:<UUID>:<n>`` (its pkg/deviceplugin/vnumber_plugin.go)."""
+    told = pod("p", {"nvidia.com/real-allocated": f"main[0_{UUID}_30_4096]"})
+    number, cores = "nvidia.com/vgpu-number", "nvidia.com/vgpu-cores"
+    ids = held("p", f"1:{OTHER_UUID}:3", resource=number) + held("p", "vcore-0-1", resource=cores)
+    offered = [OfferedDevice(number, f"0:{UUID}:{place}") for place in range(10)]
+
+    holdings = resolve(GPUS, ids, offered, pods=pods(told))
+
+    holding = only(holdings)
+    assert (holding.device.uuid, holding.sharing) == (UUID, "vgpu-manager")
+    assert (holding.memory_entitled, holding.compute_entitled) == (4 * GIB, 0.3)
+    assert holdings.devices[holding.device].slices == (SliceCount(number, 10, 1),)
+    assert holdings.unresolved == {}
+    assert resolve(GPUS, held("p", f"0:{UUID}::3", resource=number), ()).unresolved == {}
+    assert resolve(GPUS, held("p", f"0:{UUID}:3", resource=number), ()).unresolved == {number: 1}

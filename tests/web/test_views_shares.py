@@ -1,0 +1,157 @@
+"""GPUs that a sharing system cuts into parts of any size, on the page."""
+
+from dataclasses import replace
+
+import pytest
+
+from exporter.formats_words import TIMES, UNKNOWN
+from exporter.model import DeviceKey, SliceCount
+from exporter.web.views_words import mode_word
+from tests.web.test_views_gpus import growth, widths
+from tests.web.views_reading import GIB, draw, gpu, holder, mig, scenario, snapshot
+
+UNITS = (SliceCount("aliyun.com/gpu-mem", 16, 6),)
+
+
+def part(name, **facts):
+    """Return a container with a part of 4 GiB and a quarter of a GPU that HAMi gave it."""
+    values = {"sharing": "hami", "isolation": "soft", "memory_entitled": 4 * GIB, "compute_entitled": 0.25}
+    return holder(name, **(values | {"memory_used": 2 * GIB} | facts))
+
+
+def slices(page) -> list[str]:
+    """Return what the table says that each holder has."""
+    return [row.all("td")[3].text for row in page.one("section", id="holders").one("tbody").all("tr")]
+
+
+def captions(page) -> list[str]:
+    """Return the line above each device."""
+    return [line.text for line in page.all("p", of="caption")]
+
+
+def test_marks_are_as_wide_as_the_memory_that_was_given() -> None:
+    """Many small units are no boxes: a holder has one, as wide as its memory, and the rest is free."""
+    one = gpu(sharing="gpushare", slices=UNITS)
+    rows = [part("a", slices=4, sharing="gpushare"), part("b", slices=2, memory_entitled=2 * GIB)]
+
+    page = draw(snapshot([one], rows))
+
+    marks = page.one("ol").all("li")
+    assert [mark.text for mark in marks] == ["1 a", "2 b", ""]
+    assert [growth(mark) for mark in marks] == [25, 12, 62]
+    assert "m-free" in marks[-1].classes
+    assert captions(page) == ["whole GPU · 6 of 16 held, with 6.0 of 16.0 GiB"]
+
+
+def test_one_holder_of_a_part_does_not_fill_the_gpu() -> None:
+    """What one container has of a shared GPU is drawn on the whole of it."""
+    page = draw(snapshot([gpu(sharing="hami", slices=(SliceCount("nvidia.com/gpu", 10, 1),))], [part("a")]))
+
+    memory = page.one(id="gpu-0").all("svg", of="bar")[0]
+    assert widths(memory) == [12.5, 6.25]
+    assert [growth(mark) for mark in page.one("ol").all("li")] == [25, 75]
+
+
+def test_more_memory_may_be_given_than_there_is() -> None:
+    """Parts that add up to more than the GPU leave nothing free, and the sum says how much it is."""
+    page = draw(snapshot([gpu(sharing="hami")], [part(name, memory_entitled=10 * GIB) for name in "ab"]))
+
+    assert [growth(mark) for mark in page.one("ol").all("li")] == [50, 50]
+    assert captions(page) == ["whole GPU · 1 of 1 held, with 20.0 of 16.0 GiB"]
+
+
+def test_parts_of_unknown_size_are_marked_by_their_number() -> None:
+    """Where a system does not tell a holder's memory, marks are slices and no sum is made."""
+    one = gpu(sharing="nvshare", slices=(SliceCount("nvshare.com/gpu", 4, 1),))
+
+    page = draw(snapshot([one], [part("a", memory_entitled=None)]))
+
+    assert len(page.one("ol").all("li")) == 4
+    assert captions(page) == ["whole GPU · 1 of 4 held"]
+
+
+def test_slices_that_nobody_counts_beforehand_have_no_total() -> None:
+    """Where a GPU is cut as pods ask for it, what is held is told without a dash for what is offered."""
+    fractions = gpu(sharing="kai", slices=(SliceCount("nvidia.com/gpu", None, 2),))
+    page = draw(snapshot([fractions, gpu(1)], [part("a"), part("b"), holder("whole", "GPU-1")]))
+
+    card = page.all(of="card")[0].text
+    assert card.startswith("Slices 1 held of 1 by 3 containers, with 2 more of no fixed number")
+    assert slices(page) == ["1 slice", "1 slice", "whole GPU"]
+    assert captions(page)[0] == "whole GPU · 2 held, with 8.0 of 16.0 GiB"
+    assert "2 slices held" in page.one(id="gpu-0").text
+
+
+def test_units_of_several_resources_are_not_added_up() -> None:
+    """A GPU that is given out in percents and in blocks of memory says each, and its holders no part."""
+    counts = (SliceCount("tencent.com/vcuda-core", 100, 30), SliceCount("tencent.com/vcuda-memory", None, 8))
+    row = part("a", slices=38, resource="tencent.com/vcuda-core,tencent.com/vcuda-memory")
+    page = draw(snapshot([gpu(sharing="gpu-manager", slices=counts)], [row]))
+
+    assert slices(page) == ["38 units"]
+    assert captions(page) == ["whole GPU · 4.0 of 16.0 GiB held"]
+    assert "30 of 100 vcuda-core, 8 vcuda-memory held" in page.one(id="gpu-0").text
+    assert f"{TIMES}38" not in page.text
+
+
+def test_a_part_that_the_kernel_keeps_is_no_whole_gpu() -> None:
+    """Hard isolation alone makes no whole GPU of ten units."""
+    one = gpu(sharing="cgpu", slices=UNITS)
+    row = part("a", sharing="cgpu", isolation="hard", slices=6, resource="aliyun.com/gpu-mem")
+
+    assert slices(draw(snapshot([one], [row]))) == ["6 of 16"]
+
+
+def test_isolation_that_nobody_tells_is_a_dash_with_its_reason() -> None:
+    """A system that does not say what keeps its holders apart leaves no empty cell."""
+    page = draw(snapshot([gpu(sharing="runai")], [part("a", isolation="")]))
+
+    cell = page.one("tbody").all("td")[4]
+    assert cell.text == UNKNOWN
+    assert "not known" in cell.one("abbr").attributes["title"]
+
+
+def test_a_compute_limit_that_is_not_set_is_not_blamed_on_the_kubelet() -> None:
+    """The reason for a missing entitlement is that of the system that gave the part."""
+    page = draw(snapshot([gpu(sharing="hami")], [part("a", compute_entitled=None)]))
+
+    dash = page.one("tbody").all("td")[-1].one("abbr")
+    assert dash.attributes["title"] == "not known: no limit of it is set or told"
+
+
+def test_claimed_devices_are_free_without_an_offer() -> None:
+    """Where pods claim devices, a MIG device that nobody has is free: no kubelet offers it."""
+    cut = gpu(sharing="mig", mig_enabled=True, mig_slices=4, slices=())
+    parts = [mig("a"), replace(mig("b"), slices=(), holders=0)]
+    texts = []
+    for resource in ("gpu.nvidia.com", "nvidia.com/mig-2g.5gb"):
+        row = holder("a", DeviceKey("GPU-0", "a"), resource=resource, sharing="mig")
+        texts.append(draw(snapshot([cut], [row], parts)).one("p", of="nobody").text)
+
+    assert texts == ["free", "not offered to pods"]
+
+
+def test_a_node_of_devices_that_are_not_read_has_no_sums() -> None:
+    """Nothing was added up, so that nothing is called 0."""
+    told = {card.all("h2")[0].text: card for card in draw(scenario("intel-shared")).all(of="card")}
+
+    for name in ("Memory", "Compute"):
+        assert told[name].one(of="figure").text == UNKNOWN
+        assert "is read" in told[name].one("abbr").attributes["title"]
+
+
+@pytest.mark.parametrize(
+    ("sharing", "word"),
+    [
+        ("hami", "HAMi"),
+        ("hami-ascend", "HAMi"),
+        ("cgpu", "cGPU"),
+        ("kai", "KAI fractions"),
+        ("gpushare", "gpushare"),
+        ("time-slicing", "time-sliced"),
+        ("a-system-to-come", "a-system-to-come"),
+    ],
+)
+def test_ways_of_sharing_have_names_for_people(sharing, word) -> None:
+    """The page calls a system what it is called elsewhere, and one that it does not know by its label."""
+    assert mode_word(sharing) == word
