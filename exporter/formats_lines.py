@@ -79,7 +79,7 @@ def unattributed_line(gpu: GpuRow) -> str:
 def _slices(counts: tuple[SliceCount, ...]) -> str:
     if not counts:
         return f"slices {UNKNOWN}"
-    held = sum(count.allocated for count in counts)
+    held = total((count.allocated for count in counts), str)
     return f"slices {held} held of {total((count.offered for count in counts), str)}"
 
 

@@ -8,7 +8,7 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 LONGEST_ANNOTATION = 1 << 16
 # A sum of container limits of extended resources is a whole number; large ones have a suffix.
 _QUANTITY = re.compile(r"([0-9]{1,18})(?:[eE]([0-9]{1,2})|(k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei))?")
-_SUFFIXES = {"": 1} | {
+_SUFFIXES: dict[str, int] = {"": 1} | {
     suffix: base**power
     for base, suffixes in ((1000, "k M G T P E"), (1024, "Ki Mi Gi Ti Pi Ei"))
     for power, suffix in enumerate(suffixes.split(), start=1)
@@ -21,7 +21,9 @@ def quantity(text: str) -> int | None:
     if match is None:
         return None
     number, exponent, suffix = match.groups()
-    return int(number) * (10 ** int(exponent or 0)) * _SUFFIXES[suffix or ""]
+    if exponent is not None:
+        return int(number + "0" * int(exponent))
+    return int(number) * _SUFFIXES[suffix or ""]
 
 
 def extended_resources(limits: Mapping[str, str]) -> dict[str, int]:

@@ -231,7 +231,11 @@ def _add_up(counts: Iterable[tuple[SliceCount, ...]]) -> tuple[SliceCount, ...]:
         for count in of_device:
             by_resource.setdefault(count.resource, []).append(count)
     return tuple(
-        SliceCount(resource, total([count.offered for count in same]), sum(count.allocated for count in same))
+        SliceCount(
+            resource,
+            total([count.offered for count in same]),
+            total([count.allocated for count in same]),
+        )
         for resource, same in sorted(by_resource.items())
     )
 

@@ -28,11 +28,15 @@ class DeviceKey(NamedTuple):
 
 
 class SliceCount(NamedTuple):
-    """Slices of one resource on a device. ``offered`` is None where the kubelet cannot tell."""
+    """Slices of one resource on a device.
+
+    ``offered`` is None where the kubelet cannot tell, ``allocated`` where somebody holds some of the resource
+    and nobody says on which device.
+    """
 
     resource: str
     offered: int | None
-    allocated: int
+    allocated: int | None
 
 
 READ_VENDORS = frozenset({"nvidia", "amd"})

@@ -13,7 +13,7 @@ from exporter.sharing.view import View
 
 def holdings_of(view: View, systems: Sequence[System]) -> Holdings:
     """Return every holding of the node, as the systems tell them in their order."""
-    resolved = resolve(view.allocations, systems)
+    resolved = resolve(view.allocations, systems, view.inventory.cards())
     node = _Node(view, systems, resolved)
     return Holdings(
         known=True,
@@ -63,7 +63,7 @@ class _Node:
         for system, device, grant in self._resolved.grants:
             yield self._granted(system, device, grant)
         for (key, resource, holder), ids in self._resolved.held.items():
-            system = self._resolved.owners[key, resource]
+            system = self._resolved.told_by[key, resource, holder]
             sharing = self._sharing(key, system)
             yield replace(
                 self._by_ids(system, key, resource, holder, len(ids)),

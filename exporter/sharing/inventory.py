@@ -45,6 +45,10 @@ class Inventory:
         wanted = pci_address(bus_id)
         return _one(each for each in self._whole() if pci_address(each.gpu.identity.pci_bus_id) == wanted)
 
+    def cards(self) -> frozenset[DeviceKey]:
+        """Return the GPUs of NVIDIA that are not cut: what plugins give out parts of."""
+        return frozenset(each.key for each in self._whole())
+
     def _whole(self) -> Iterator[Device]:
         """List the whole GPUs of NVIDIA, which these numbers are about."""
         return (each for each in self.devices if each.mig is None and each.gpu.identity.vendor == "nvidia")

@@ -1,8 +1,9 @@
 """Grants and the kubelet's ids sorted by the device that they are about, whichever system they come from."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from exporter.model import Allocation, Allocations, ContainerRef, DeviceKey, SliceCount
 from exporter.sharing.inventory import Device
@@ -13,8 +14,9 @@ from exporter.sharing.system import Claim, Grant, Granted, System, guarded
 class Resolved:
     """What is told of one poll.
 
-    ``missing`` counts what is granted of devices that are not here. ``owners`` is whose a resource is on a
-    device, the first to tell counting. ``unplaced`` are devices with holders that are not known.
+    ``missing`` counts what is granted of devices that are not here. ``owners`` are the systems that have a
+    resource on a device, in order of their first word; ``told_by`` says whose a held id is. ``unplaced`` are
+    devices with holders that are not known, ``nowhere`` the resources of which some is held on one of them.
     """
 
     offered: dict[tuple[DeviceKey, str], set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -26,38 +28,70 @@ class Resolved:
     unresolved: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     missing: Counter[str] = field(default_factory=Counter)
     unresolved_holders: set[ContainerRef] = field(default_factory=set)
-    owners: dict[tuple[DeviceKey, str], System] = field(default_factory=dict)
+    told_by: dict[tuple[DeviceKey, str, ContainerRef], System] = field(default_factory=dict)
+    owners: dict[tuple[DeviceKey, str], dict[System, None]] = field(default_factory=lambda: defaultdict(dict))
     settled: set[tuple[ContainerRef, str]] = field(default_factory=set)
     unplaced: set[DeviceKey] = field(default_factory=set)
+    nowhere: set[str] = field(default_factory=set)
 
     def systems(self, device: DeviceKey) -> list[System]:
         """Return the systems that have a part in a device, in the order of their first word on it."""
-        return list(dict.fromkeys(system for (key, _), system in self.owners.items() if key == device))
+        told = (systems for (key, _), systems in self.owners.items() if key == device)
+        return list(dict.fromkeys(chain.from_iterable(told)))
 
 
-def resolve(allocations: Allocations, systems: Sequence[System]) -> Resolved:
-    """Find the device of every grant and of every id that no grant is about."""
+def resolve(
+    allocations: Allocations, systems: Sequence[System], devices: Collection[DeviceKey] = ()
+) -> Resolved:
+    """Find the device of every grant and of every id that no grant is about.
+
+    An id that may be of any device that offers its resource may be of any of ``devices`` where none does.
+    """
     resolved = Resolved()
     for system in systems:
         _take_grants(resolved, system)
-    # In one order, because of two systems the first to tell has the word on a resource of a device.
-    asked = _asked(allocations, systems)
+    claims = _Claims(allocations, systems)
+    # In one order, because of two systems the first to tell has the word on a device.
     for offer in sorted(allocations.offered or ()):
-        owner, claim = _claim(asked[offer.resource], offer.resource, offer.device_id)
+        owner, claim = claims.of(offer.resource, offer.device_id)
         if owner is not None and claim.device is not None:
             resolved.offered[claim.device.key, offer.resource].add(offer.device_id)
             _note(resolved, claim.device, offer.resource, owner, claim)
     for allocation in sorted(allocations.allocated):
         if (allocation.holder, allocation.resource) not in resolved.settled:
-            _resolve_allocation(resolved, asked[allocation.resource], allocation)
+            _resolve_allocation(resolved, claims, allocation)
+    taken = {device.key for _, device, grant in resolved.grants if grant.exclusive}
+    for resource in resolved.nowhere:
+        offering = {device for device, offered in resolved.offered if offered == resource}
+        resolved.unplaced |= (offering or set(devices)) - taken
     return resolved
 
 
-def _asked(allocations: Allocations, systems: Sequence[System]) -> dict[str, list[System]]:
-    """Choose the systems to ask for the ids of each resource: a plugin may offer tens of thousands."""
-    resources = {each.resource for each in allocations.offered or ()}
-    resources |= {each.resource for each in allocations.allocated}
-    return {resource: [system for system in systems if system.knows(resource)] for resource in resources}
+class _Claims:
+    """Whose the ids are. A plugin may offer tens of thousands: each is asked about once."""
+
+    def __init__(self, allocations: Allocations, systems: Sequence[System]) -> None:
+        resources = {each.resource for each in allocations.offered or ()}
+        resources |= {each.resource for each in allocations.allocated}
+        self._asked = {name: [system for system in systems if system.knows(name)] for name in resources}
+        self._known: dict[tuple[str, str], tuple[System | None, Claim]] = {}
+
+    def of(self, resource: str, device_id: str) -> tuple[System | None, Claim]:
+        """Return the system that knows the device; else one that only knows the id as its own."""
+        known = self._known.get((resource, device_id))
+        if known is None:
+            known = self._known[resource, device_id] = self._claim(resource, device_id)
+        return known
+
+    def _claim(self, resource: str, device_id: str) -> tuple[System | None, Claim]:
+        own: tuple[System | None, Claim] = None, Claim()
+        for system in self._asked[resource]:
+            claim = _of(system, resource, device_id)
+            if claim is not None and claim.device is not None:
+                return system, claim
+            if claim is not None and own[0] is None:
+                own = system, claim
+        return own
 
 
 def slice_counts(resolved: Resolved, offered_known: bool) -> dict[DeviceKey, tuple[SliceCount, ...]]:
@@ -76,7 +110,9 @@ def slice_counts(resolved: Resolved, offered_known: bool) -> dict[DeviceKey, tup
     for device, resource in sorted(resolved.offered.keys() | allocated.keys()):
         told = offered_known and resource in in_slices
         offered = len(resolved.offered.get((device, resource), ())) if told else None
-        count = SliceCount(resource, offered, allocated.get((device, resource), 0))
+        doubtful = resource in resolved.nowhere and device in resolved.unplaced
+        held_here = None if doubtful else allocated.get((device, resource), 0)
+        count = SliceCount(resource, offered, held_here)
         counts[device] = (*counts.get(device, ()), count)
     return counts
 
@@ -85,7 +121,7 @@ def own_counts(
     resolved: Resolved, device: DeviceKey, system: System, counts: Iterable[SliceCount]
 ) -> tuple[SliceCount, ...]:
     """Keep the counts of those resources that are a system's own on a device."""
-    return tuple(each for each in counts if resolved.owners.get((device, each.resource)) is system)
+    return tuple(each for each in counts if system in resolved.owners.get((device, each.resource), ()))
 
 
 def _take_grants(resolved: Resolved, system: System) -> None:
@@ -99,7 +135,7 @@ def _take_grants(resolved: Resolved, system: System) -> None:
             system.view.object_to(system.name, "device", device.key.uuid, "is the UUID of a GPU that is cut")
             device = None
         if device is not None:
-            resolved.owners.setdefault((device.key, grant.resource), system)
+            resolved.owners[device.key, grant.resource][system] = None
         if device is not None and not grant.for_unknown:
             resolved.grants.append((system, device, grant))
             continue
@@ -116,35 +152,31 @@ def _is_its_uuid(system: System, device: Device) -> bool:
     return device.key in inventory.keys or device.key.uuid not in inventory.gpu_uuids
 
 
-def _resolve_allocation(resolved: Resolved, systems: Sequence[System], allocation: Allocation) -> None:
-    system, claim = _claim(systems, allocation.resource, allocation.device_id)
+def _resolve_allocation(resolved: Resolved, claims: _Claims, allocation: Allocation) -> None:
+    system, claim = claims.of(allocation.resource, allocation.device_id)
     if system is None:
         return
     if claim.device is None or claim.nominal:
         resolved.unresolved[allocation.resource].add(allocation.device_id)
         resolved.unresolved_holders.add(allocation.holder)
+        if claim.nominal:
+            resolved.nowhere.add(allocation.resource)
         return
-    resolved.held[claim.device.key, allocation.resource, allocation.holder].add(allocation.device_id)
+    held = claim.device.key, allocation.resource, allocation.holder
+    resolved.held[held].add(allocation.device_id)
+    resolved.told_by[held] = system
     _note(resolved, claim.device, allocation.resource, system, claim)
 
 
-def _claim(systems: Sequence[System], resource: str, device_id: str) -> tuple[System | None, Claim]:
-    """Return the system that knows the device; else one that only knows the id as its own."""
-    own: tuple[System | None, Claim] = None, Claim()
-    for system in systems:
-        claim = _of(system, resource, device_id)
-        if claim is not None and claim.device is not None:
-            return system, claim
-        if claim is not None and own[0] is None:
-            own = system, claim
-    return own
-
-
 def _of(system: System, resource: str, device_id: str) -> Claim | None:
-    return guarded(system, lambda: system.claim(resource, device_id), None)
+    try:
+        return system.claim(resource, device_id)
+    except Exception as error:  # noqa: BLE001 - whatever one system meets, the others are told
+        system.fails(error)
+        return None
 
 
 def _note(resolved: Resolved, device: Device, resource: str, system: System, claim: Claim) -> None:
-    resolved.owners.setdefault((device.key, resource), system)
+    resolved.owners[device.key, resource][system] = None
     if claim.replica:
         resolved.replicated.add((device.key, system))

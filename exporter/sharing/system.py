@@ -113,7 +113,7 @@ def guarded(system: "System", ask: Callable[[], T], otherwise: T) -> T:
     try:
         return ask()
     except Exception as error:  # noqa: BLE001 - as said
-        system.view.object_to(system.name, "failure", f"all of {system.name}", repr(error))
+        system.fails(error)
         return otherwise
 
 
@@ -146,6 +146,10 @@ class System:
 
     def __init__(self, view: View) -> None:
         self.view = view
+
+    def fails(self, error: Exception) -> None:
+        """Note that this system cannot be asked."""
+        self.view.object_to(self.name, "failure", f"all of {self.name}", repr(error))
 
     def knows(self, _resource: str) -> bool:
         """Whether ids of a resource may be this system's; where they cannot, it is not asked for each."""

@@ -50,7 +50,7 @@ def _nobody(scene: Scene, device: Device) -> tuple[str, str]:
         return "unknown", "holder not known"
     if not device.slices:
         return "free", "free" if scene.claimed else "not offered to pods"
-    if any(count.allocated for count in device.slices):
+    if any(count.allocated != 0 for count in device.slices):
         return "unknown", "held, by whom is not known"
     return "free", "free"
 

@@ -119,7 +119,7 @@ def _slices(gpu: GpuRow) -> str:
     if len(gpu.slices) > 1 and gpu.sharing not in _CUT:
         return f"{held_of_each(gpu.slices)} held"
     if all(count.offered is None for count in gpu.slices):
-        return f"{plural(sum(count.allocated for count in gpu.slices), 'slice')} held"
+        return f"{plural(sum(count.allocated or 0 for count in gpu.slices), 'slice')} held"
     return f"{held_of_all(gpu.slices)} slices held"
 
 

@@ -9,7 +9,7 @@ from itertools import chain, repeat
 
 from exporter.formats_words import TIMES, gibibytes, total
 from exporter.metrics import Number
-from exporter.model import ContainerRow
+from exporter.model import ContainerRow, SliceCount
 from exporter.web.views_bars import UNATTRIBUTED, Part, bar
 from exporter.web.views_cells import Amounts, Cell, Device, Gauge, Key, Mark, percent
 from exporter.web.views_scene import Pair, Scene
@@ -93,9 +93,15 @@ def _offer(device: Device, rows: Sequence[ContainerRow]) -> str:
             return f"{given} held"
         return f"{held_of_each(device.slices)} held{f', with {given}' if sizes else ''}"
     offered = total((count.offered for count in device.slices), str)
-    held = sum(count.allocated for count in device.slices)
-    free = [None if count.offered is None else count.offered - count.allocated for count in device.slices]
+    held = total((count.allocated for count in device.slices), str)
+    free = [_free(count) for count in device.slices]
     return f"{offered} replicas, {held} held, {total(free, str)} free"
+
+
+def _free(count: SliceCount) -> int | None:
+    if count.offered is None or count.allocated is None:
+        return None
+    return count.offered - count.allocated
 
 
 def _marks(device: Device, keys: Sequence[Key], rows: Sequence[ContainerRow]) -> tuple[Mark, ...]:

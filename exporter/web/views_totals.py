@@ -54,9 +54,10 @@ def _slices(scene: Scene) -> Card:
         return Card(name="Slices", figure=Figure(UNKNOWN, why), detail="what pods hold is not known")
     counts = list(chain.from_iterable(gpu.slices for gpu in gpus))
     counted = [count for count in counts if count.offered is not None]
-    held, of_counted = (sum(count.allocated for count in each) for each in (counts, counted))
+    held, of_counted = (sum(count.allocated or 0 for count in each) for each in (counts, counted))
     offered = [count.offered for count in counted]
-    free = sum(max((count.offered or 0) - count.allocated, 0) for count in counted)
+    told = [count for count in counted if count.allocated is not None]
+    free = sum(max((count.offered or 0) - (count.allocated or 0), 0) for count in told)
     holders = len({row.holder for row in scene.snapshot.containers if row.slices != 0})
     by = f"by {plural(holders, 'container')}"
     if not counted:

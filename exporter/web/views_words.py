@@ -67,7 +67,7 @@ def is_of_one_kind(row: ContainerRow) -> bool:
 
 def held_of_all(counts: Sequence[SliceCount], noun: str = "") -> str:
     """Write what is held of all that is offered, alone where nobody says how much that is."""
-    held = str(sum(count.allocated for count in counts))
+    held = total((count.allocated for count in counts), str)
     offered = total((count.offered for count in counts), str)
     words = (held, *(() if offered == UNKNOWN else ("of", offered)), noun)
     return " ".join(filter(None, words))

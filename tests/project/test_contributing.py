@@ -50,6 +50,12 @@ def test_what_cannot_be_read_is_objected_to(acme: type[System]):
     ]
 
 
+def test_its_annotation_is_recorded(acme: type[System]):
+    """It says which annotation it reads, and reads no other."""
+    assert acme.reads("acme.io/gpu")
+    assert not acme.reads("acme.io/gpu-token")
+
+
 def test_it_is_blind_without_annotations(acme: type[System]):
     """Then it says what is not known."""
     view = node(None)

@@ -11,7 +11,9 @@ from exporter.model import (
     DeviceUse,
     FileProblem,
     Meter,
+    OfferedDevice,
     PodIdentity,
+    SliceCount,
     SystemFiles,
 )
 from exporter.objects import LAST_APPLIED, extended_resources, kept_annotations, quantity
@@ -231,11 +233,33 @@ def test_an_id_that_is_offered_with_a_gpu_need_not_be_held_there():
         def claim(self, _resource: str, device_id: str) -> Claim | None:
             return Claim(self.view.inventory.by_uuid(device_id.partition("#")[0]), True, True)
 
-    offered = replicas(0) + [type(replicas(1)[0])("x.io/mem", f"{UUID}#{n}") for n in range(3)]
+    offered = [OfferedDevice("x.io/mem", f"{UUID}#{n}") for n in range(3)]
     found, _ = holdings(Nominal, allocated=held("a", f"{UUID}#1", resource="x.io/mem"), offered=offered)
     assert found.holdings == ()
     assert found.unresolved == {"x.io/mem": 1}
     assert {key.uuid: each.sharing for key, each in found.devices.items()}[UUID] == "nominal"
+
+
+@pytest.mark.parametrize(
+    ("offered", "unknown"), [([f"{UUID}#{n}" for n in range(3)], {UUID}), ([], {UUID, OTHER_UUID})]
+)
+def test_what_is_held_nobody_says_where_is_not_none_of_any_device(offered: list[str], unknown: set[str]):
+    """It may be on each device that offers it, or on any where none does: what they give out is not known."""
+
+    class Nominal(System):
+        name = "nominal"
+
+        def claim(self, _resource: str, device_id: str) -> Claim | None:
+            found = self.view.inventory.by_uuid(device_id.partition("#")[0])
+            return Claim(found, replica=True, nominal=True)
+
+    offers = [OfferedDevice("x.io/mem", device_id) for device_id in offered]
+    found, _ = holdings(Nominal, allocated=held("a", "part-1", resource="x.io/mem"), offered=offers)
+    result = attribute([gpu(), numbered(1, 1)], found, workloads())
+    assert {each.identity.uuid for each in result.gpus if each.holders is None} == unknown
+    assert {each.identity.uuid for each in result.gpus if each.memory_entitled is None} == unknown
+    counts = {key.uuid: each.slices for key, each in found.devices.items() if each.slices}
+    assert counts == ({UUID: (SliceCount("x.io/mem", 3, None),)} if offered else {})
 
 
 def test_a_meter_comes_with_its_holding():
