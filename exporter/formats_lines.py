@@ -26,7 +26,8 @@ def gpu_line(gpu: GpuRow, released: str = "") -> str:
         printable(gpu.sharing),
     ]
     if gpu.foreign:
-        parts[0] = f"{printable(gpu.identity.vendor)} {gpu.identity.index}"
+        number = str(gpu.identity.index) if gpu.identity.index >= 0 else gpu.identity.uuid
+        parts[0] = f"{printable(gpu.identity.vendor)} {printable(number)}"
         held = (_slices(gpu.slices), plural(gpu.holders, "holder"))
         return " · ".join([*parts, "not read by this exporter", *held])
     if reading is None or not reading.up:

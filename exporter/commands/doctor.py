@@ -86,7 +86,8 @@ def _gpu(row: GpuRow) -> Check:
     name = f"GPU {row.identity.index}"
     reading = row.reading
     if row.foreign:
-        name = f"{row.identity.vendor} {row.identity.index}"
+        number = row.identity.index if row.identity.index >= 0 else row.identity.uuid
+        name = f"{row.identity.vendor} {number}"
         found = f"{row.identity.model}, {row.sharing}: who holds it is known, it is not read by this exporter"
         return Check(name, "absent", found)
     if reading is None or not reading.up:

@@ -166,5 +166,5 @@ class Sweeper:
 
 
 def _cuda(number: int | None) -> str | None:
-    """Spell the driver's 12040 as people do: 12.4."""
-    return None if number is None else f"{number // 1000}.{number % 1000 // 10}"
+    """Spell the driver's 12040 as people do: 12.4; 0 is no version."""
+    return None if not number else f"{number // 1000}.{number % 1000 // 10}"

@@ -40,7 +40,7 @@ def _info(row: GpuRow) -> Iterator[Labelled]:
     minor = "" if gpu.minor is None else str(gpu.minor)
     yield (
         (
-            str(gpu.index),
+            str(gpu.index) if gpu.index >= 0 else "",
             f"nvidia{minor}" if minor else "",
             minor,
             gpu.model,

@@ -60,7 +60,8 @@ class DeviceProcess:
 class GpuIdentity:
     """What never changes about a physical GPU while the driver is loaded.
 
-    ``index`` is the order of NVML (of the cards, for AMD), ``minor`` the N of /dev/nvidiaN; the two differ on
+    ``index`` is the order of NVML (of the cards, for AMD), below 0 for a device of which nobody tells it,
+    ``minor`` the N of /dev/nvidiaN; the two differ on
     some nodes. ``uuid`` of an AMD GPU is ``GPU-`` and its unique id, as ROCm writes it, ``render_minor`` the
     N of its /dev/dri/renderDN.
     """

@@ -64,7 +64,7 @@ class HamiAscend(HamiVendor):
         found = ID.fullmatch(device_id)
         uuid = found[1] if found is not None else ""
         listed = self.registered.get(uuid)
-        index = listed.number if listed is not None else 0
+        index = listed.number if listed is not None else None
         device = foreign(self.maker, uuid, resource.partition("/")[2], index)
         return Claim(device, replica=True, nominal=True)
 

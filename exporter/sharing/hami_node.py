@@ -18,7 +18,7 @@ class Registered(NamedTuple):
     ``address`` is its PCI address, "" where the plugin does not tell it.
     """
 
-    number: int
+    number: int | None
     cores: int | None
     address: str = ""
 
@@ -68,7 +68,7 @@ def _device(item: dict[str, Any]) -> Registered:
     index, cores, more = item.get("index", 0), item.get("devcore"), item.get("custominfo")
     address = more.get("pciBDF") if isinstance(more, dict) else None
     return Registered(
-        number=index if type(index) is int and 0 <= index <= MOST else 0,
+        number=index if type(index) is int and 0 <= index <= MOST else None,
         cores=cores if type(cores) is int and 0 < cores <= MOST else None,
         address=address if isinstance(address, str) else "",
     )

@@ -122,7 +122,7 @@ class HamiVendor(System):
             return None
         number = NUMBERED.fullmatch(uuid)
         listed = self.registered.get(uuid)
-        index = listed.number if listed is not None else int(number[1]) if number is not None else 0
+        index = listed.number if listed is not None else int(number[1]) if number is not None else None
         return foreign(self.maker, uuid, told.device.type, index)
 
     def memory(self, told: Told) -> int | None:

@@ -37,6 +37,7 @@ class Roots:
 
 Read = Callable[[Roots], SystemFiles]
 T = TypeVar("T")
+NOBODY_TELLS = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +103,10 @@ def first_match(patterns: Iterable[re.Pattern[str]], text: str) -> re.Match[str]
     return next((found for each in patterns if (found := each.fullmatch(text)) is not None), None)
 
 
-def foreign(vendor: str, uuid: str, model: str, index: int = 0) -> Device:
+def foreign(vendor: str, uuid: str, model: str, index: int | None = None) -> Device:
     """Make a device that no driver of ours reads, of which only this is known."""
-    identity = GpuIdentity(uuid=uuid, index=index, model=model, vendor=vendor)
+    place = NOBODY_TELLS if index is None else index
+    identity = GpuIdentity(uuid=uuid, index=place, model=model, vendor=vendor)
     return Device(DeviceKey(uuid), GpuReading(identity=identity))
 
 

@@ -58,7 +58,7 @@ def anchor_of(gpu: GpuRow) -> str:
 
 def number_of(gpu: GpuRow) -> str:
     """Return what a device is called beside the others: its index, with its maker where that is not ours."""
-    index = str(gpu.identity.index)
+    index = str(gpu.identity.index) if gpu.identity.index >= 0 else gpu.identity.uuid
     return f"{gpu.identity.vendor} {index}" if gpu.foreign else index
 
 

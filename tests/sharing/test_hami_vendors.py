@@ -60,7 +60,7 @@ def given_to(annotations, resources, **more):
         pytest.param(
             {"hami.io/dcu-devices-allocated": "test1,DCU,2048,1:;"},
             {"hygon.com/dcunum": 1},
-            ("hami-hygon", "hygon", "test1", "DCU", 0),
+            ("hami-hygon", "hygon", "test1", "DCU", -1),
             2048,
             0.01,
             id="Project-HAMi/HAMi pkg/device/hygon/device_test.go",
@@ -100,7 +100,7 @@ def given_to(annotations, resources, **more):
         pytest.param(
             {"hami.io/metax-sgpu-devices-allocated": "GPU-m1,Metax-SGPU,4096,25:;"},
             {"metax-tech.com/sgpu": 1},
-            ("hami-metax", "metax", "GPU-m1", "Metax-SGPU", 0),
+            ("hami-metax", "metax", "GPU-m1", "Metax-SGPU", -1),
             4096,
             0.25,
             id="metax, a part",
@@ -156,7 +156,7 @@ def given_to(annotations, resources, **more):
         pytest.param(
             {"hami.io/Vastai-devices-allocated": "v0,Vastai,0,0:;"},
             {"vastaitech.com/va": 1},
-            ("hami-vastai", "vastai", "v0", "Vastai", 0),
+            ("hami-vastai", "vastai", "v0", "Vastai", -1),
             None,
             None,
             id="vastai",
@@ -563,7 +563,7 @@ def test_without_pods_npus_are_held_by_nobody_known():
             id="no address",
         ),
         pytest.param('[{"id":"a"}]', {"a": Registered(0, None)}, id="go leaves out zeros"),
-        pytest.param('[{"id":"a","index":-1,"devcore":1.5}]', {"a": Registered(0, None)}, id="wrong types"),
+        pytest.param('[{"id":"a","index":-1,"devcore":1.5}]', {"a": Registered(None, None)}, id="wrong types"),
         pytest.param('[{"id":1},2,null,{}]', {}, id="no devices"),
         pytest.param(
             "DCU-a,4,32768,100,DCU,0,true:DCU-b,4,32768,100,DCU,0,true:",
