@@ -563,7 +563,9 @@ def test_without_pods_npus_are_held_by_nobody_known():
             id="no address",
         ),
         pytest.param('[{"id":"a"}]', {"a": Registered(0, None)}, id="go leaves out zeros"),
-        pytest.param('[{"id":"a","index":-1,"devcore":1.5}]', {"a": Registered(None, None)}, id="wrong types"),
+        pytest.param(
+            '[{"id":"a","index":-1,"devcore":1.5}]', {"a": Registered(None, None)}, id="wrong types"
+        ),
         pytest.param('[{"id":1},2,null,{}]', {}, id="no devices"),
         pytest.param(
             "DCU-a,4,32768,100,DCU,0,true:DCU-b,4,32768,100,DCU,0,true:",
