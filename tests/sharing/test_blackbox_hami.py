@@ -16,7 +16,7 @@ from exporter.model import (
     SystemFiles,
 )
 from exporter.sharing import Roots
-from exporter.sharing.files import hami_cache, hami_vnpu, vgpu_manager
+from exporter.sharing.files import hami_cache, hami_vnpu, reading, vgpu_manager
 from exporter.sharing.files.hami_cache import Content, decode
 from exporter.sharing.files.reading import listed
 from exporter.sharing.hami_text import by_container, parse_allocation
@@ -229,17 +229,17 @@ def test_caches_are_found_where_either_plugin_puts_them(folder, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("module", "read", "folder"),
+    ("read", "folder"),
     [
-        (hami_cache, hami_cache.read_hami, "containers"),
-        (hami_vnpu, hami_vnpu.read_vnpu, "containers"),
-        (vgpu_manager, vgpu_manager.read_vgpu_manager, "."),
+        (hami_cache.read_hami, "containers"),
+        (hami_vnpu.read_vnpu, "containers"),
+        (vgpu_manager.read_vgpu_manager, "."),
     ],
     ids=["hami", "hami-vnpu", "vgpu-manager"],
 )
-def test_what_is_not_read_of_a_folder_is_told(module, read, folder, tmp_path, monkeypatch):
+def test_what_is_not_read_of_a_folder_is_told(read, folder, tmp_path, monkeypatch):
     """Of more folders than are read some are missed, and not in silence."""
-    monkeypatch.setattr(module, "MOST_CONTAINERS", 3)
+    monkeypatch.setattr(reading, "MOST_CONTAINERS", 3)
     for place in range(4):
         (tmp_path / folder / f"uid{place}_c").mkdir(parents=True)
     fields = dict.fromkeys(Roots.__dataclass_fields__, tmp_path / "nowhere")

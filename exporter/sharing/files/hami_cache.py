@@ -12,10 +12,18 @@ from pathlib import Path
 
 from exporter.model import ContainerFile, DeviceUse, FileProblem, SystemFiles
 from exporter.sharing.files.hami_layout import DEVICES, MAGIC, MAJOR, SLOTS, UUID_SIZE, Layout, layouts_of
-from exporter.sharing.files.reading import Pread, UnusableError, listed, opened, problem
+from exporter.sharing.files.reading import (
+    MOST_CONTAINERS,
+    Pread,
+    UnusableError,
+    gathered,
+    listed,
+    of_containers,
+    opened,
+    problem,
+)
 from exporter.sharing.system import Roots
 
-MOST_CONTAINERS = 4096
 # Beside the cache a folder holds the library and its lock; a container may put more there.
 MOST_FILES = 64
 MOST_BYTES = 1 << 50
@@ -28,7 +36,6 @@ _COUNT = struct.Struct("<Q")
 _SIGNED = struct.Struct("<i")
 _EACH = struct.Struct(f"<{DEVICES}Q")
 _UUID = re.compile(rb"(GPU|MIG)-[0-9A-Za-z/-]{1,80}")
-_FOLDER = re.compile(r"([^_]+)_(.+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +53,8 @@ def read_hami(roots: Roots) -> SystemFiles:
     Volcano's plugin puts its folder of containers one deeper than HAMi's.
     """
     folders = (roots.hami / "containers", roots.hami / "vgpu/containers")
-    found = tuple(chain(*map(_containers, folders), _claims(roots.hami / "claims")))
-    return SystemFiles(
-        containers=tuple(each for each in found if isinstance(each, ContainerFile)),
-        problems=tuple(each for each in found if isinstance(each, FileProblem)),
-    )
+    found = (of_containers(folder, _of_container) for folder in folders)
+    return gathered(chain(*found, _claims(roots.hami / "claims")))
 
 
 def decode(pread: Pread, size: int) -> Content:
@@ -192,12 +196,8 @@ class _Cache:
         return not total or (seen > 0 and _PROCESS.unpack_from(slot)[1] > 0)
 
 
-def _containers(folder: Path) -> Iterator[ContainerFile | FileProblem]:
-    for name in listed(folder, MOST_CONTAINERS):
-        if isinstance(name, FileProblem):
-            yield name
-        elif owner := _FOLDER.fullmatch(name):
-            yield from _in_folder(f"{folder}/{name}", pod_uid=owner[1], container=owner[2])
+def _of_container(folder: str, pod: str, container: str) -> Iterator[ContainerFile | FileProblem]:
+    return _in_folder(folder, pod_uid=pod, container=container)
 
 
 def _claims(folder: Path) -> Iterator[ContainerFile | FileProblem]:

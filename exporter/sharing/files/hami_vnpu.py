@@ -8,11 +8,10 @@ import struct
 from collections.abc import Iterator
 
 from exporter.model import ContainerFile, DeviceUse, FileProblem, SystemFiles
-from exporter.sharing.files.reading import UnusableError, listed, opened, problem
+from exporter.sharing.files.reading import UnusableError, gathered, of_containers, opened, problem
 from exporter.sharing.system import Roots
 
 NAME = "vnpu_local_shmem"
-MOST_CONTAINERS = 4096
 SLOTS_BEGIN, SLOT_SIZE, MOST_SLOTS = 1080, 80, 64
 MOST_BYTES = 1 << 50
 
@@ -23,24 +22,11 @@ _SLOT = struct.Struct("<ii8QIi")
 
 def read_vnpu(roots: Roots) -> SystemFiles:
     """Read the files of all containers; a folder that is not there has none."""
-    found = list(_containers(f"{roots.hami_vnpu}/containers"))
-    return SystemFiles(
-        containers=tuple(each for each in found if isinstance(each, ContainerFile)),
-        problems=tuple(each for each in found if isinstance(each, FileProblem)),
-    )
+    return gathered(of_containers(f"{roots.hami_vnpu}/containers", _of_container))
 
 
-def _containers(folder: str) -> Iterator[ContainerFile | FileProblem]:
-    for name in listed(folder, MOST_CONTAINERS):
-        if isinstance(name, FileProblem):
-            yield name
-            continue
-        pod, _, container = name.partition("_")
-        if pod and container:
-            yield from _of_container(f"{folder}/{name}/{NAME}", pod, container)
-
-
-def _of_container(path: str, pod: str, container: str) -> Iterator[ContainerFile | FileProblem]:
+def _of_container(folder: str, pod: str, container: str) -> Iterator[ContainerFile | FileProblem]:
+    path = f"{folder}/{NAME}"
     try:
         devices = _devices(path)
     except (FileNotFoundError, NotADirectoryError):

@@ -6,16 +6,20 @@ without a bound, followed out of its folder, or waited for.
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
-from exporter.model import FileProblem
+from exporter.model import ContainerFile, FileProblem, SystemFiles
 
 Pread = Callable[[int, int], bytes]
 """Reads so many bytes from an offset on; raises UnusableError where the file has fewer."""
 
+OfContainer = Callable[[str, str, str], Iterable[ContainerFile | FileProblem]]
+"""Reads the folder of one container, given the uid of its pod and its name."""
+
+MOST_CONTAINERS = 4096
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
@@ -26,6 +30,26 @@ class UnusableError(Exception):
 def problem(about: str | Path, text: object) -> FileProblem:
     """State what is wrong with a file, whose name may be any bytes."""
     return FileProblem(reason="file", about=_printable(about), text=_printable(text))
+
+
+def gathered(found: Iterable[ContainerFile | FileProblem]) -> SystemFiles:
+    """Put together what was found of all containers."""
+    each = tuple(found)
+    return SystemFiles(
+        containers=tuple(file for file in each if isinstance(file, ContainerFile)),
+        problems=tuple(failed for failed in each if isinstance(failed, FileProblem)),
+    )
+
+
+def of_containers(folder: str | Path, read: OfContainer) -> Iterator[ContainerFile | FileProblem]:
+    """Read the folder of each container that is named ``<uid of the pod>_<container>``."""
+    for name in listed(folder, MOST_CONTAINERS):
+        if isinstance(name, FileProblem):
+            yield name
+            continue
+        pod, _, container = name.partition("_")
+        if pod and container:
+            yield from read(f"{folder}/{name}", pod, container)
 
 
 def names(folder: str | Path, most: int) -> list[str]:

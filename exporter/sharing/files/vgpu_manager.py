@@ -11,14 +11,13 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from exporter.model import ContainerFile, DeviceUse, FileProblem, SystemFiles
-from exporter.sharing.files.reading import Pread, UnusableError, listed, opened, problem
+from exporter.sharing.files.reading import Pread, UnusableError, gathered, of_containers, opened, problem
 from exporter.sharing.system import Roots
 
 NAME = "config/vgpu.config"
 # Where the first releases had it.
 OLD_NAME = "vgpu.config"
 MAGIC, LAYOUT, SIZE = 0x56474346, 1, 8192
-MOST_CONTAINERS = 4096
 MOST_BYTES = 1 << 50
 DEVICES_BEGIN, DEVICES, DEVICE_SIZE = 512, 16, 128
 REGION = DEVICES_BEGIN + DEVICES * DEVICE_SIZE
@@ -47,21 +46,7 @@ _UUID = re.compile(rb"(GPU|MIG)-[0-9A-Za-z/-]{1,42}")
 
 def read_vgpu_manager(roots: Roots) -> SystemFiles:
     """Read the files of all containers; a folder that is not there has none."""
-    found = list(_containers(str(roots.vgpu_manager)))
-    return SystemFiles(
-        containers=tuple(each for each in found if isinstance(each, ContainerFile)),
-        problems=tuple(each for each in found if isinstance(each, FileProblem)),
-    )
-
-
-def _containers(folder: str) -> Iterator[ContainerFile | FileProblem]:
-    for name in listed(folder, MOST_CONTAINERS):
-        if isinstance(name, FileProblem):
-            yield name
-            continue
-        pod, _, container = name.partition("_")
-        if pod and container:
-            yield from _of_container(f"{folder}/{name}", pod, container)
+    return gathered(of_containers(roots.vgpu_manager, _of_container))
 
 
 def _of_container(folder: str, pod: str, container: str) -> Iterator[ContainerFile | FileProblem]:
