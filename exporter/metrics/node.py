@@ -46,9 +46,19 @@ NODE: tuple[AnyFamily, ...] = (
         "gpuslice_allocations_unresolved",
         "gauge",
         "node",
-        "Allocated device ids that match no visible device, by resource.",
+        "Allocated device ids that match no visible device, or of which nobody says which they mean, by "
+        "resource.",
         ("resource",),
         lambda snapshot: (((resource,), count) for resource, count in snapshot.node.unresolved.items()),
+    ),
+    LabelledFamily(
+        "gpuslice_sharing_blind",
+        "gauge",
+        "node",
+        "1 for each sharing system at work here whose holders or entitlements are not known for want of the "
+        "pods' annotations: see doctor.",
+        ("system",),
+        lambda snapshot: (((system,), 1) for system in snapshot.node.blind),
     ),
     Family(
         "gpuslice_allocations_timestamp_seconds",

@@ -5,12 +5,15 @@ A pod's annotation ``hami.io/vgpu-devices-allocated`` says what each of its cont
 kubelet's ids are slices of the whole GPU there too.
 """
 
+import re
+from functools import cached_property
 from typing import ClassVar
 
-from exporter.model import ContainerRef, PodDetails, PodIdentity
+from exporter.model import ContainerRef, DeviceSharing, PodDetails, PodIdentity, SliceCount
 from exporter.sharing.device_id import DeviceId
 from exporter.sharing.files.hami_cache import read_hami
 from exporter.sharing.hami_base import HAMI_KEYS, LibvgpuSystem
+from exporter.sharing.hami_node import Registered, registered
 from exporter.sharing.hami_text import HamiDevice, MigAllocation, parse_mig_allocations
 from exporter.sharing.inventory import Device
 from exporter.sharing.system import Read, whole_keys, words_of
@@ -18,6 +21,7 @@ from exporter.sharing.view import View
 from exporter.sharing.volcano_vgpu import PREFIX as VOLCANO
 
 MIG_KEY = "hami.io/vgpu-mig-allocations"
+REGISTER = re.compile("hami.io/node-nvidia-register")
 WORDS = words_of("NVIDIA containerIndex deviceIndex gpuUUID profile placement start size migUUID") | words_of(
     "gpuInstanceID computeInstanceID"
 )
@@ -29,13 +33,31 @@ class Hami(LibvgpuSystem):
     name = "hami"
     blind_without_pods = "what HAMi's containers are entitled to, and for certain on which GPUs"
     keys = HAMI_KEYS
-    notes = (whole_keys(*HAMI_KEYS, MIG_KEY),)
+    notes = (whole_keys(*HAMI_KEYS, MIG_KEY, REGISTER.pattern),)
     words = WORDS
     read: ClassVar[Read | None] = staticmethod(read_hami)
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
         self._made: dict[str, dict[tuple[int, int], MigAllocation]] = {}
+
+    def sharing(
+        self, device: Device, slices: tuple[SliceCount, ...], replicated: bool, offered_known: bool
+    ) -> DeviceSharing:
+        """Tell the slices of a GPU by what the node registered, where the kubelet does not tell its offer."""
+        told = self._registered.get(device.key.uuid) if device.mig is None and not offered_known else None
+        if told is not None and len(slices) == 1:
+            slices = (slices[0]._replace(offered=told.slices),)
+        return super().sharing(device, slices, replicated, offered_known)
+
+    @cached_property
+    def _registered(self) -> dict[str, Registered]:
+        node = self.view.facts.node
+        found = registered(node, REGISTER)
+        text = node.annotations.get(REGISTER.pattern, "") if node is not None else ""
+        if text and not found:
+            self.view.object_to(self.name, "node", REGISTER.pattern, "is no list of devices")
+        return found
 
     def named(self, resource: str) -> bool:
         """Whether slices of this resource are HAMi's: all that are not Volcano's."""

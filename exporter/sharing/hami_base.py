@@ -107,14 +107,14 @@ class LibvgpuSystem(System):
         """Tell what containers have by their annotations, else by their caches."""
         grants: list[Grant] = []
         settled: set[tuple[ContainerRef, str]] = set()
-        for holder, resource, ids in self._holders:
+        for holder, resources, ids in self._holders:
             told = list(self._parts(holder, ids))
             grants += [
-                _grant(holder, resource, parts, self._meter(holder, parts[0].device))
+                _grant(holder, resources[0], parts, self._meter(holder, parts[0].device))
                 for parts in _joined(told)
             ]
             if told:
-                settled.add((holder, resource))
+                settled |= {(holder, resource) for resource in resources}
         return Granted(grants=tuple(grants), settled=frozenset(settled))
 
     def memory(self, device: HamiDevice) -> int | None:
@@ -132,18 +132,18 @@ class LibvgpuSystem(System):
         return inside[0] if len(inside) == 1 else inventory.by_uuid(device.uuid)
 
     @cached_property
-    def _holders(self) -> list[tuple[ContainerRef, str, frozenset[str]]]:
-        """List the containers with ids of this system's, which any resource may have."""
-        return [
-            (holder, resource, ids)
-            for holder, held in sorted(self.view.held.items())
-            for resource, ids in sorted(held.items())
-            if self._is_ours(holder, resource, ids)
-        ]
+    def _holders(self) -> list[tuple[ContainerRef, tuple[str, ...], frozenset[str]]]:
+        """List the containers with ids of this system's, which any resources may have, and all these ids."""
+        found: list[tuple[ContainerRef, tuple[str, ...], frozenset[str]]] = []
+        for holder, held in sorted(self.view.held.items()):
+            own = {name: ids for name, ids in sorted(held.items()) if self._is_ours(holder, name, ids)}
+            if own:
+                found.append((holder, tuple(own), frozenset().union(*own.values())))
+        return found
 
     @cached_property
     def _resources(self) -> set[str]:
-        return {resource for _, resource, _ in self._holders}
+        return {resource for _, resources, _ in self._holders for resource in resources}
 
     def _is_ours(self, holder: ContainerRef, resource: str, ids: Iterable[str]) -> bool:
         details = self.view.details(holder)

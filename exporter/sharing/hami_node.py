@@ -15,12 +15,14 @@ NUMBER = re.compile(r"[0-9]{1,6}")
 class Registered(NamedTuple):
     """A device as its plugin registered it; ``cores`` is None where it does not tell how many it has.
 
-    ``address`` is its PCI address, "" where the plugin does not tell it.
+    ``address`` is its PCI address, "" where the plugin does not tell it, ``slices`` into how many it is
+    given out. Memory is not read: it may be scaled.
     """
 
     number: int | None
     cores: int | None
     address: str = ""
+    slices: int | None = None
 
 
 def registered(node: NodeObject | None, key: re.Pattern[str]) -> dict[str, Registered]:
@@ -49,7 +51,11 @@ def _of_text(text: str) -> dict[str, Registered]:
     """Read the older form; a device that does not tell its index is the one of its place."""
     records = [record.split(",") for record in text[:LONGEST].split(":")[:MOST_DEVICES]]
     return {
-        record[0]: Registered(_number(record[7:8], place), _number(record[3:4], 0) or None)
+        record[0]: Registered(
+            number=_number(record[7:8], place),
+            cores=_number(record[3:4], 0) or None,
+            slices=_number(record[1:2], 0) or None,
+        )
         for place, record in enumerate(records)
         if len(record) in {7, 8, 9}
     }
@@ -65,10 +71,15 @@ def _is_device(item: Any) -> bool:
 
 def _device(item: dict[str, Any]) -> Registered:
     """Go leaves out an index of 0."""
-    index, cores, more = item.get("index", 0), item.get("devcore"), item.get("custominfo")
+    index, more = item.get("index", 0), item.get("custominfo")
     address = more.get("pciBDF") if isinstance(more, dict) else None
     return Registered(
         number=index if type(index) is int and 0 <= index <= MOST else None,
-        cores=cores if type(cores) is int and 0 < cores <= MOST else None,
+        cores=_positive(item.get("devcore")),
         address=address if isinstance(address, str) else "",
+        slices=_positive(item.get("count")),
     )
+
+
+def _positive(value: Any) -> int | None:
+    return value if type(value) is int and 0 < value <= MOST else None

@@ -156,6 +156,7 @@ def full() -> Snapshot:
             process_view=True,
             allocations_read_at=NOW - 2,
             unresolved={"nvidia.com/gpu": 1},
+            blind={"gpushare": "which GPU a container has"},
             nvml_errors={
                 ("GPU-shared", "nvmlDeviceGetPowerUsage", "Unknown"): 4,
                 ("", "nvmlInit", "Timeout"): 1,

@@ -31,7 +31,7 @@ BASE_UNITS = ("_bytes", "_ratio", "_watts", "_joules", "_celsius", "_hertz", "_s
 COUNTS = re.compile(
     r"_(up|slices|allocated|holders|processes|multiprocessors|success|view|unresolved|released)$|_v?gpus$"
     r"|_(generation|width)(_max)?$|_nvlinks(_active)?$|_(labels|rows|banks|pages|pending|failure|engines|sessions)$"
-    r"|_(enabled|active|state|mode|action|watched|licensed)$"
+    r"|_(enabled|active|state|mode|action|watched|licensed|blind)$"
 )
 
 each_family = pytest.mark.parametrize("family", ALL, ids=lambda family: family.name)

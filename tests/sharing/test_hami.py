@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -403,6 +404,46 @@ def test_what_was_registered_for_a_node_is_not_what_it_has():
     holding = only(resolve(GPUS, held("train", f"{UUID}-4"), slices(), node=node))
 
     assert (holding.memory_entitled, holding.compute_entitled) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'[{{"id":"{UUID}","count":10,"devmem":32768,"devcore":200,"type":"NVIDIA-T4","health":true}}]',
+        f"{UUID},10,32768,200,NVIDIA-Tesla T4,0,true,0,hami-core:",
+        f"{UUID},10,32768,200,NVIDIA-Tesla T4,0,true:",
+    ],
+    ids=[
+        "since 2.5, docs/develop/protocol.md",
+        "pkg/device/devices_test.go",
+        "pkg/device/devices_test.go, older",
+    ],
+)
+def test_the_node_tells_how_many_slices_there_are_where_the_kubelet_does_not(text: str):
+    """What it offers is believed before that; the sizes that are registered are never read."""
+    node = NodeObject(annotations={"hami.io/node-nvidia-register": text})
+    for offered, count in ((None, 10), (slices(count=4), 4)):
+        found = resolve(gpu(), held("a", f"{UUID}-0"), offered, node=node)
+        assert [each.offered for each in found.devices[DeviceKey(UUID)].slices] == [count]
+        assert only(found).memory_entitled is None
+
+
+@pytest.mark.parametrize("text", ["[", "[1", "nothing", '{"id":1}'])
+def test_a_register_that_cannot_be_read_is_counted(text: str):
+    """Then the number of slices is not known."""
+    objections = Objections()
+    node = NodeObject(annotations={"hami.io/node-nvidia-register": text})
+    found = resolve(gpu(), held("a", f"{UUID}-0"), None, node=node, objections=objections)
+    assert [each.offered for each in found.devices[DeviceKey(UUID)].slices] == [None]
+    assert objections.counts == {"hami_node": 1}
+
+
+def test_an_annotation_is_not_held_once_for_each_resource_with_slices():
+    """A container with ids under two names has what its annotation says, and no more."""
+    ids = held("a", f"{UUID}-0", resource="nvidia.com/gpu") + held("a", f"{UUID}-1", resource="x.io/vgpu")
+    text = f"{UUID},NVIDIA,1000,30:{UUID},NVIDIA,1000,30:;"
+    holding = only(resolve(gpu(), ids, slices(), pods=pods(pod("a", {KEY: text}))))
+    assert (holding.memory_entitled, holding.compute_entitled) == (2000 << 20, 0.6)
 
 
 def test_files_that_cannot_be_read_are_counted():

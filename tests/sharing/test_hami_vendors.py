@@ -569,11 +569,13 @@ def test_without_pods_npus_are_held_by_nobody_known():
         pytest.param('[{"id":1},2,null,{}]', {}, id="no devices"),
         pytest.param(
             "DCU-a,4,32768,100,DCU,0,true:DCU-b,4,32768,100,DCU,0,true:",
-            {"DCU-a": Registered(0, 100), "DCU-b": Registered(1, 100)},
+            {"DCU-a": Registered(0, 100, "", 4), "DCU-b": Registered(1, 100, "", 4)},
             id="older form, devices_test.go",
         ),
-        pytest.param("a,10,7680,100,T,0,true,7,hami-core:", {"a": Registered(7, 100)}, id="with an index"),
-        pytest.param("a,10,7680,x,T,0,true:", {"a": Registered(0, None)}, id="no number"),
+        pytest.param(
+            "a,10,7680,100,T,0,true,7,hami-core:", {"a": Registered(7, 100, "", 10)}, id="with an index"
+        ),
+        pytest.param("a,10,7680,x,T,0,true:", {"a": Registered(0, None, "", 10)}, id="no number"),
         pytest.param("a,b:", {}, id="too short"),
         pytest.param("[" * 100_000, {}, id="deep"),
         pytest.param('{"a": 1}', {}, id="no list"),
