@@ -56,6 +56,9 @@ AMD_REMEDY = "run as root on the host, or privileged in a pod: deploy/components
 
 
 def _driver(snapshot: Snapshot, health: CollectorHealth, settings: Settings) -> Check:
+    others_only = snapshot.gpus and all(gpu.foreign for gpu in snapshot.gpus)
+    if others_only and not (settings.sys_root / "module/nvidia").exists():
+        return Check("driver", "absent", "no GPU of NVIDIA's is here; devices of other makers are not read")
     driver = snapshot.node.driver
     if health.success and driver is not None:
         others = sum(gpu.identity.vendor == "amd" for gpu in snapshot.gpus)

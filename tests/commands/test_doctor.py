@@ -19,6 +19,8 @@ NODES = {
     "a100-mig-mixed": (0, {}),
     "gke": (3, {"processes": "missing", "pod names": "missing"}),
     "h100-exclusive": (0, {}),
+    "hami-hygon": (0, {}),
+    "cgpu": (0, {}),
     "no-gpu": (3, {"driver": "missing"}),
     "old-driver": (1, {"pod-resources": "degraded", "pod names": "degraded"}),
     "showcase": (0, {}),
