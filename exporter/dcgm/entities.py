@@ -159,11 +159,12 @@ def _instances(migs: tuple[MigRow, ...]) -> dict[str, dict[int, _Instance]]:
 
 
 def _holders(snapshot: Snapshot) -> dict[_Owner, set[ContainerRef]]:
-    """Who holds each GPU (by uuid) and each GPU instance (by uuid and number)."""
+    """Who holds each GPU (by uuid) and each GPU instance (by uuid and number), where all are known."""
     owners: dict[DeviceKey, _Owner] = {
-        DeviceKey(gpu.identity.uuid): gpu.identity.uuid for gpu in snapshot.gpus
+        DeviceKey(gpu.identity.uuid): gpu.identity.uuid for gpu in snapshot.gpus if gpu.holders is not None
     }
-    owners |= {mig.device: (mig.device.uuid, mig.reading.gi) for mig in snapshot.migs}
+    told = (mig for mig in snapshot.migs if mig.holders is not None)
+    owners |= {mig.device: (mig.device.uuid, mig.reading.gi) for mig in told}
     holders: dict[_Owner, set[ContainerRef]] = defaultdict(set)
     for row in snapshot.containers:
         # Virtual machines outside Kubernetes may have other vGPUs of the same GPU.

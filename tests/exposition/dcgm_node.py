@@ -180,13 +180,14 @@ def _gpu(
         pci_bus_id=f"00000000:{index:02X}:00.0",
         vendor=vendor,
     )
-    return GpuRow(identity=identity, reading=GpuReading(identity=identity, **reading), **row)
+    return GpuRow(identity=identity, reading=GpuReading(identity=identity, **reading), holders=1, **row)
 
 
 def _mig(name: str, gi: int, profile: str, reading: dict[str, Any], *, ci: int = 0) -> MigRow:
     return MigRow(
         device=DeviceKey("GPU-cut", f"MIG-{name}"),
         reading=MigReading(uuid=f"MIG-{name}", gi=gi, ci=ci, profile=profile, **reading),
+        holders=1,
     )
 
 

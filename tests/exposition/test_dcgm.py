@@ -108,6 +108,14 @@ def test_a_device_names_a_container_only_where_exactly_one_holds_it(full, values
     assert _pods(alone) == {None: 2, "nb-anna": 1}
 
 
+def test_a_device_names_nobody_while_not_all_its_holders_are_known(full, values) -> None:
+    """Somebody else may hold it too, of whom nobody says where what he holds is."""
+    gpus = tuple(replace(row, holders=None) for row in full.gpus)
+    migs = tuple(replace(row, holders=None) for row in full.migs)
+    found = values(replace(full, gpus=gpus, migs=migs, containers=full.containers[:1]))
+    assert _pods(found["DCGM_FI_DEV_FB_USED"]) == {None: 3}
+
+
 def test_a_holder_of_a_mig_device_that_is_not_seen_is_not_named_on_its_gpu(full, values, container) -> None:
     """What cannot be placed is not blamed on the GPU as a whole."""
     row: ContainerRow = container("lost", DeviceKey("GPU-mig", "MIG-gone"))
