@@ -43,7 +43,7 @@ class Baidu(System):
 
     def claim(self, resource: str, device_id: str) -> Claim | None:
         """Know an id as Baidu's."""
-        return Claim() if self.owns(resource, device_id) else None
+        return Claim(nominal=True) if self.owns(resource, device_id) else None
 
     def grants(self) -> Granted:
         """Give the only GPU to whoever has a part of one; on other nodes the GPU is not known."""

@@ -84,7 +84,7 @@ class Gpushare(System):
         """Find the GPU that a unit is offered with."""
         if (match := ID.fullmatch(device_id)) is not None:
             return Claim(self.view.inventory.by_uuid(match[1]), replica=True, nominal=True)
-        return Claim() if resource == MEMORY or COMPUTE.fullmatch(resource) else None
+        return Claim(nominal=True) if resource == MEMORY or COMPUTE.fullmatch(resource) else None
 
     def sharing(
         self, _device: Device, slices: tuple[SliceCount, ...], _replicated: bool, _offered_known: bool

@@ -349,3 +349,11 @@ def test_whatever_an_annotation_says_the_node_is_told(text: str):
         assert sum(each.slices for each in found.holdings) + sum(found.unresolved.values()) > 0
     found = node(dict.fromkeys(keys, text))
     assert (found.holdings, found.unresolved) == ((), {MEMORY: 3})
+
+
+@pytest.mark.parametrize("device_id", [f"{UUID}-_-3", "some-other-spelling"])
+def test_units_of_nobody_knows_which_gpu_leave_no_gpu_without_holders(device_id: str):
+    """Without annotations every GPU that they could be of has holders that are not known."""
+    found = resolve([gpu(), numbered(1, 1)], held("a", device_id, resource="aliyun.com/gpu-mem"))
+    assert found.unresolved == {"aliyun.com/gpu-mem": 1}
+    assert {key.uuid for key in found.unplaced} == {UUID, OTHER_UUID}
