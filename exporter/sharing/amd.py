@@ -51,14 +51,13 @@ class Amd(System):
         self, device: Device, _sharing: DeviceSharing, resource: str, holder: ContainerRef, slices: int
     ) -> Holding:
         """State the whole device: all memory of it, and its share of the GPU's compute units."""
-        reading = device.mig if device.mig is not None else device.gpu
         return Holding(
             holder=holder,
             device=device.key,
             resource=resource,
             slices=slices,
-            memory_entitled=reading.memory.total if reading.memory is not None else None,
-            compute_entitled=_compute(device),
+            memory_entitled=device.memory,
+            compute_entitled=device.compute,
         )
 
 
@@ -73,11 +72,3 @@ def _bus_id(device_id: str) -> str:
     """Spell a PCI address as readings do; "" for any other id."""
     match = PCI_ADDRESS.fullmatch(device_id)
     return f"{match[1].upper():0>8}:{match[2].upper()}:{match[3].upper()}.{match[4]}" if match else ""
-
-
-def _compute(device: Device) -> float | None:
-    if device.mig is None:
-        return 1.0
-    if device.mig.compute_slices is None or not device.gpu.mig_slices:
-        return None
-    return device.mig.compute_slices / device.gpu.mig_slices

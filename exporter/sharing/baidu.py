@@ -88,7 +88,7 @@ class Baidu(System):
             part: len(held.get(f"{cards}_{part}", ())) or (limits or {}).get(f"{cards}_{part}", 0)
             for part in PARTS
         }
-        total = device.gpu.memory.total if device is not None and device.gpu.memory is not None else None
+        total = device.memory if device is not None else None
         if not any(asked.values()):
             # Without the limits nobody knows whether there is more to it than the cards.
             return Entitled(total, 1.0, exclusive=True) if limits is not None else Entitled()

@@ -121,7 +121,7 @@ class CardSystem(System):
 
     def only_card(self) -> Cards:
         """Return the one card of a node that has no other."""
-        whole = whole_cards(self)
+        whole = list(self.view.inventory.whole())
         return (whole[0],) if len(whole) == 1 else ()
 
     def _amounts(self, held: Mapping[str, frozenset[str]]) -> Amounts | None:
@@ -177,7 +177,7 @@ def hundreds(system: System, resources: tuple[str, ...]) -> dict[str, Device]:
 
     Which ids these are means nothing; that every card has a hundred is what they are made for.
     """
-    cards = whole_cards(system)
+    cards = list(system.view.inventory.whole())
     offered = system.view.allocations.offered or ()
     ids = sorted({each.device_id for each in offered if each.resource in resources})
     if len(ids) != FULL * len(cards):
@@ -185,15 +185,9 @@ def hundreds(system: System, resources: tuple[str, ...]) -> dict[str, Device]:
     return {device_id: cards[place // FULL] for place, device_id in enumerate(ids)}
 
 
-def whole_cards(system: System) -> list[Device]:
-    """List the GPUs of NVIDIA that are not cut."""
-    devices = system.view.inventory.devices
-    return [each for each in devices if each.mig is None and each.gpu.identity.vendor == "nvidia"]
-
-
 def total_memory(card: Device | None) -> int | None:
     """Return the memory of a card, None where it is not known."""
-    return card.gpu.memory.total if card is not None and card.gpu.memory is not None else None
+    return card.memory if card is not None else None
 
 
 def number_of(details: PodDetails, name: str) -> str:

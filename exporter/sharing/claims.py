@@ -130,7 +130,7 @@ class ClaimSystem(System):
         claims = {(claim.claim_namespace, claim.claim) for claim in part.claims}
         if len(claims) > 1 and not part.alone:
             return Entitled()
-        return _equal_part(_whole(part.device), len(part.holders))
+        return _equal_part(Entitled(part.device.memory, part.device.compute), len(part.holders))
 
     def entitled_by_shares(self, part: Part, holder: ContainerRef) -> Entitled:
         """Add up what the container's shares may take, as far as the driver notes it."""
@@ -197,17 +197,6 @@ def claim_uid(claim: ClaimedDevice) -> str:
 
 def _ticket(claim: ClaimedDevice) -> tuple[str, str, str]:
     return claim.claim_namespace, claim.claim, claim.share_id
-
-
-def _whole(device: Device) -> Entitled:
-    """Return all of a device: its memory, and its share of the compute of the GPU."""
-    reading = device.mig if device.mig is not None else device.gpu
-    shared = device.mig is not None and device.mig.memory_shared
-    memory = reading.memory.total if reading.memory is not None and not shared else None
-    if device.mig is None:
-        return Entitled(memory, 1.0)
-    slices, of = device.mig.compute_slices, device.gpu.mig_slices
-    return Entitled(memory, slices / of if slices is not None and of else None)
 
 
 def _equal_part(all_of_it: Entitled, holders: int) -> Entitled:

@@ -177,7 +177,7 @@ class Gpushare(System):
             self._number(part.holder, key, gpushare_text.parse_number),
             self._offered[part.resource, device.key.uuid],
         )
-        total = device.gpu.memory.total if device.gpu.memory is not None else None
+        total = device.memory
         return gpushare_text.unit_bytes(next(filter(None, counts), 0), total)
 
     def _number(self, holder: ContainerRef, key: str, parse: Callable[[str], int]) -> int:

@@ -184,7 +184,7 @@ class LibvgpuSystem(System):
 
     def _meter(self, holder: ContainerRef, device: Device | None) -> Meter | None:
         file = self._file(holder)
-        use = _use(file.devices, device) if file is not None and device is not None else None
+        use = use_of(file.devices, device) if file is not None and device is not None else None
         if use is None:
             return None
         return Meter(source=CACHE, memory=use.memory_used, compute=use.compute_used)
@@ -242,13 +242,10 @@ class LibvgpuSystem(System):
 
 
 def _whole(device: Device | None) -> Part:
-    """Return all of a MIG device; compute instances that share their memory have none of their own."""
-    if device is None or device.mig is None:
-        return Part(device, None, None)
-    memory = device.mig.memory if not device.mig.memory_shared else None
-    slices, of = device.mig.compute_slices, device.gpu.mig_slices
-    compute = slices / of if slices is not None and of else None
-    return Part(device, memory.total if memory is not None else None, compute)
+    """Return all of a MIG device."""
+    if device is None:
+        return Part(None, None, None)
+    return Part(device, device.memory, device.compute)
 
 
 def _seen(
@@ -290,6 +287,7 @@ def _grant(holder: ContainerRef, resource: str, parts: Sequence[Part], meter: Me
     )
 
 
-def _use(uses: Iterable[DeviceUse], device: Device) -> DeviceUse | None:
+def use_of(uses: Iterable[DeviceUse], device: Device) -> DeviceUse | None:
+    """Return what libvgpu counted of a device, of whose name it keeps a part."""
     name = (device.key.mig_uuid or device.key.uuid)[:NAME_LENGTH]
     return next((use for use in uses if use.device[:NAME_LENGTH] == name), None)

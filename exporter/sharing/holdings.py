@@ -46,14 +46,15 @@ class _Node:
         self._offered_known = view.allocations.offered is not None
         self._slices = slice_counts(resolved, self._offered_known)
         self._by_vendor = {system.vendor: system for system in reversed(systems)}
-        granted = {device.key: device for _, device, _ in resolved.grants}
-        self.devices = granted | {device.key: device for device in view.inventory.devices}
+        self.devices = resolved.devices | {device.key: device for device in view.inventory.devices}
         self._shared: dict[tuple[DeviceKey, System], DeviceSharing] = {}
 
     def sharing_of_device(self, key: DeviceKey) -> DeviceSharing:
         """Tell how a device is shared: as the first of its systems says, else as that of its vendor."""
         vendor = self.devices[key].gpu.identity.vendor
-        system = next(iter(self._resolved.systems(key)), None) or self._by_vendor[vendor]
+        system = next(iter(self._resolved.systems(key)), None) or self._by_vendor.get(vendor)
+        if system is None:
+            return DeviceSharing(slices=self._slices.get(key, ()))
         told = self._sharing(key, system)
         extra = [each for each in self._slices.get(key, ()) if _resource_missing(each, told)]
         return replace(told, slices=tuple(sorted((*told.slices, *extra)))) if extra else told

@@ -15,6 +15,22 @@ class Device:
     gpu: GpuReading
     mig: MigReading | None = None
 
+    @property
+    def memory(self) -> int | None:
+        """All memory of the device in bytes; None of what shares its memory with others, or does not tell."""
+        if self.mig is not None and self.mig.memory_shared:
+            return None
+        reading = self.mig if self.mig is not None else self.gpu
+        return reading.memory.total if reading.memory is not None else None
+
+    @property
+    def compute(self) -> float | None:
+        """The share of the physical GPU's compute that the device is, None where that is not told."""
+        if self.mig is None:
+            return 1.0
+        slices, of = self.mig.compute_slices, self.gpu.mig_slices
+        return slices / of if slices is not None and of else None
+
 
 class Inventory:
     """All devices of one poll. A GPU in MIG mode is no device itself: its MIG devices are."""
@@ -25,8 +41,8 @@ class Inventory:
         self.devices = tuple(device for gpu in found for device in _devices(gpu))
         self.keys = frozenset(device.key for device in self.devices)
         self._by_uuid = {device.key.mig_uuid or device.key.uuid: device for device in self.devices}
-        self._by_minor = _numbered((each.gpu.identity.minor, each) for each in self._whole())
-        self._by_index = _numbered((each.gpu.identity.index, each) for each in self._whole())
+        self._by_minor = _numbered((each.gpu.identity.minor, each) for each in self.whole())
+        self._by_index = _numbered((each.gpu.identity.index, each) for each in self.whole())
 
     def by_uuid(self, uuid: str) -> Device | None:
         """Return the device of a UUID, which is spelled as the driver does."""
@@ -43,14 +59,14 @@ class Inventory:
     def by_bus_id(self, bus_id: str) -> Device | None:
         """Return the GPU without MIG of a PCI address in any usual spelling."""
         wanted = pci_address(bus_id)
-        return _one(each for each in self._whole() if pci_address(each.gpu.identity.pci_bus_id) == wanted)
+        return _one(each for each in self.whole() if pci_address(each.gpu.identity.pci_bus_id) == wanted)
 
     def cards(self) -> frozenset[DeviceKey]:
         """Return the GPUs of NVIDIA that are not cut: what plugins give out parts of."""
-        return frozenset(each.key for each in self._whole())
+        return frozenset(each.key for each in self.whole())
 
-    def _whole(self) -> Iterator[Device]:
-        """List the whole GPUs of NVIDIA, which these numbers are about."""
+    def whole(self) -> Iterator[Device]:
+        """List the GPUs of NVIDIA that are not cut, which these numbers are about."""
         return (each for each in self.devices if each.mig is None and each.gpu.identity.vendor == "nvidia")
 
     def find(self, device_id: DeviceId) -> Device | None:

@@ -16,6 +16,7 @@ from exporter.model import (
     PodIdentity,
     SliceCount,
 )
+from exporter.sharing.hami_base import CACHE, use_of
 from exporter.sharing.inventory import Device
 from exporter.sharing.koordinator_text import (
     ALL,
@@ -33,9 +34,6 @@ RESOURCE = "koordinator.sh/gpu"
 ALLOCATED = "scheduling.koordinator.sh/device-allocated"
 PROVIDER, HAMI_CORE = "koordinator.sh/gpu-isolation-provider", "HAMi-core"
 VENDOR = "node.koordinator.sh/gpu-vendor"
-CACHE = "hami"
-# How much of a name libvgpu keeps of a device.
-NAME_LENGTH = 40
 
 
 class Koordinator(System):
@@ -100,8 +98,9 @@ class Koordinator(System):
 
     def _grant(self, holder: ContainerRef, device: Device | None, amount: Amount) -> Grant:
         memory = amount.memory
-        if memory is None and amount.ratio is not None and device is not None and device.gpu.memory:
-            memory = device.gpu.memory.total * amount.ratio // ALL
+        whole = device.memory if device is not None else None
+        if memory is None and amount.ratio is not None and whole is not None:
+            memory = whole * amount.ratio // ALL
         return Grant(
             holder=holder,
             resource=RESOURCE,
@@ -123,11 +122,8 @@ class Koordinator(System):
     def _meter(self, holder: ContainerRef, device: Device | None) -> Meter | None:
         """Return what libvgpu counted, where it is in the container."""
         file = self.view.file(CACHE, holder) if self.libvgpu else None
-        if file is None or device is None:
-            return None
-        name = device.key.uuid[:NAME_LENGTH]
-        uses = [use for use in file.devices if use.device[:NAME_LENGTH] == name]
-        return Meter(source=CACHE, memory=uses[0].memory_used, compute=uses[0].compute_used) if uses else None
+        use = use_of(file.devices, device) if file is not None and device is not None else None
+        return None if use is None else Meter(source=CACHE, memory=use.memory_used, compute=use.compute_used)
 
 
 class KoordinatorHamiCore(Koordinator):

@@ -121,11 +121,9 @@ class Nvidia(System):
         return next((count.offered for count in sharing.slices if count.resource == resource), None)
 
     def _memory(self, device: Device, sharing: DeviceSharing, resource: str, share: Share) -> int | None:
-        reading = device.mig if device.mig is not None else device.gpu
-        shared = device.mig is not None and device.mig.memory_shared
-        if reading.memory is None or shared:
+        total = device.memory
+        if total is None:
             return None
-        total = reading.memory.total
         if sharing.sharing != "mps":
             return total * share.slices // share.replicas
         # NVIDIA's daemon has one limit for all clients; GKE's plugin gives each container its own.

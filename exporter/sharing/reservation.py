@@ -51,7 +51,7 @@ class Share(NamedTuple):
 
     def on(self, device: Device) -> tuple[int | None, float | None]:
         """Return bytes and compute; one is worked out from the other where only that is said."""
-        total = device.gpu.memory.total if device.gpu.memory is not None else None
+        total = device.memory
         memory, part = self.memory, self.part
         if total and memory is None and part is not None:
             memory = int(total * part)

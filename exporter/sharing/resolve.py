@@ -14,15 +14,17 @@ from exporter.sharing.system import Claim, Grant, Granted, System, guarded
 class Resolved:
     """What is told of one poll.
 
-    ``missing`` counts what is granted of devices that are not here. ``owners`` are the systems that have a
-    resource on a device, in order of their first word; ``told_by`` says whose a held id is. ``unplaced`` are
-    devices with holders that are not known, ``nowhere`` the resources of which some is held on one of them.
+    ``devices`` are those that are held, ``missing`` counts what is granted of devices that are not here.
+    ``owners`` are the systems that have a resource on a device, in order of their first word; ``told_by``
+    says whose a held id is. ``unplaced`` are devices with holders that are not known, ``nowhere`` the
+    resources of which some is held on one of them.
     """
 
     offered: dict[tuple[DeviceKey, str], set[str]] = field(default_factory=lambda: defaultdict(set))
     held: dict[tuple[DeviceKey, str, ContainerRef], set[str]] = field(
         default_factory=lambda: defaultdict(set)
     )
+    devices: dict[DeviceKey, Device] = field(default_factory=dict)
     grants: list[tuple[System, Device, Grant]] = field(default_factory=list)
     replicated: set[tuple[DeviceKey, System]] = field(default_factory=set)
     unresolved: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -73,7 +75,7 @@ class _Claims:
     def __init__(self, allocations: Allocations, systems: Sequence[System]) -> None:
         resources = {each.resource for each in allocations.offered or ()}
         resources |= {each.resource for each in allocations.allocated}
-        self._asked = {name: [system for system in systems if system.knows(name)] for name in resources}
+        self._asked = {name: [system for system in systems if _knows(system, name)] for name in resources}
         self._known: dict[tuple[str, str], tuple[System | None, Claim]] = {}
 
     def of(self, resource: str, device_id: str) -> tuple[System | None, Claim]:
@@ -138,6 +140,7 @@ def _take_grants(resolved: Resolved, system: System) -> None:
             resolved.owners[device.key, grant.resource][system] = None
         if device is not None and not grant.for_unknown:
             resolved.grants.append((system, device, grant))
+            resolved.devices[device.key] = device
             continue
         resolved.missing[grant.resource] += grant.slices
         resolved.unresolved_holders.add(grant.holder)
@@ -165,7 +168,12 @@ def _resolve_allocation(resolved: Resolved, claims: _Claims, allocation: Allocat
     held = claim.device.key, allocation.resource, allocation.holder
     resolved.held[held].add(allocation.device_id)
     resolved.told_by[held] = system
+    resolved.devices[claim.device.key] = claim.device
     _note(resolved, claim.device, allocation.resource, system, claim)
+
+
+def _knows(system: System, resource: str) -> bool:
+    return guarded(system, lambda: system.knows(resource), otherwise=False)
 
 
 def _of(system: System, resource: str, device_id: str) -> Claim | None:

@@ -73,13 +73,12 @@ class Runai(Reservations):
             holder, device = self.container(pod, details), self._device(told)
             if any(map(is_mig, self.view.held.get(holder, ()))):
                 continue
-            memory, compute = _entitled(device) if device is not None else (None, None)
             yield Grant(
                 holder=holder,
                 resource=told.resource,
                 device=device,
-                memory_entitled=memory,
-                compute_entitled=compute,
+                memory_entitled=device.memory if device is not None else None,
+                compute_entitled=device.compute if device is not None else None,
                 exclusive=True,
             )
 
@@ -105,10 +104,3 @@ class Runai(Reservations):
         except ValueError as error:
             self.view.object_to(self.name, "node", MIG_MAPPING, str(error))
             return {}
-
-
-def _entitled(device: Device) -> tuple[int | None, float | None]:
-    mig, slices = device.mig, device.gpu.mig_slices
-    own = mig.memory if mig is not None and not mig.memory_shared else None
-    compute = mig.compute_slices / slices if mig is not None and mig.compute_slices and slices else None
-    return own.total if own is not None else None, compute

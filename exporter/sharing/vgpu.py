@@ -149,11 +149,9 @@ def _names(vgpu: VgpuReading) -> set[str]:
 
 def _compute_entitled(device: Device, held: int) -> float | None:
     """Return the share of a GPU instance that is the holder's alone, None on engines that take turns."""
-    mig, gpu = device.mig, device.gpu
-    if mig is None or mig.compute_slices is None or not gpu.mig_slices:
-        return None
-    alone = held == sum(vgpu.gi == mig.gi for vgpu in gpu.vgpus or ())
-    return mig.compute_slices / gpu.mig_slices if alone else None
+    mig = device.mig
+    alone = mig is not None and held == sum(vgpu.gi == mig.gi for vgpu in device.gpu.vgpus or ())
+    return device.compute if alone else None
 
 
 def _meter(vgpus: list[VgpuReading | None]) -> Meter:

@@ -1,6 +1,7 @@
 """Devices and allocations for the tests of sharing, beside those of the join."""
 
 from dataclasses import replace
+from pathlib import Path
 
 from exporter.model import (
     Allocation,
@@ -16,7 +17,7 @@ from exporter.model import (
     PodDetails,
     PodIdentity,
 )
-from exporter.sharing import NodeFacts, resolve_holdings
+from exporter.sharing import NodeFacts, Roots, resolve_holdings
 from tests.attribution.build import gpu
 
 OTHER_UUID = "GPU-00000000-0000-0000-0000-0000000000ff"
@@ -96,3 +97,8 @@ def only(holdings: Holdings) -> Holding:
 def container(pod, name="main") -> ContainerRef:
     """Name a container."""
     return ContainerRef("ml", pod, name)
+
+
+def roots_at(**places) -> Roots:
+    """Return where files of other programs are; those that are not named are nowhere."""
+    return Roots(**(dict.fromkeys(Roots.__dataclass_fields__, Path("/nonexistent")) | places))

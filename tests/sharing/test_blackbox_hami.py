@@ -15,13 +15,12 @@ from exporter.model import (
     SliceCount,
     SystemFiles,
 )
-from exporter.sharing import Roots
 from exporter.sharing.files import hami_cache, hami_vnpu, reading, vgpu_manager
 from exporter.sharing.files.hami_cache import Content, decode
 from exporter.sharing.files.reading import listed
 from exporter.sharing.hami_text import by_container, parse_allocation
 from tests.attribution.build import UUID, gpu, held
-from tests.sharing.build import OTHER_UUID, container, numbered, only, pod, pods, resolve
+from tests.sharing.build import OTHER_UUID, container, numbered, only, pod, pods, resolve, roots_at
 from tests.sharing.hami_regions import begun, content, join
 
 KEY = "hami.io/vgpu-devices-allocated"
@@ -220,9 +219,8 @@ def test_caches_are_found_where_either_plugin_puts_them(folder, tmp_path):
     path = tmp_path / folder / "uid-p_main" / "x.cache"
     path.parent.mkdir(parents=True)
     path.write_bytes(content(made))
-    fields = dict.fromkeys(Roots.__dataclass_fields__, tmp_path / "nowhere")
 
-    found = hami_cache.read_hami(Roots(**(fields | {"hami": tmp_path})))
+    found = hami_cache.read_hami(roots_at(hami=tmp_path))
 
     assert [(each.pod_uid, each.devices[0].memory_used) for each in found.containers] == [("uid-p", GIB)]
     assert found.problems == ()
@@ -242,8 +240,7 @@ def test_what_is_not_read_of_a_folder_is_told(read, folder, tmp_path, monkeypatc
     monkeypatch.setattr(reading, "MOST_CONTAINERS", 3)
     for place in range(4):
         (tmp_path / folder / f"uid{place}_c").mkdir(parents=True)
-    fields = dict.fromkeys(Roots.__dataclass_fields__, tmp_path / "nowhere")
-    roots = Roots(**(fields | dict.fromkeys(("hami", "hami_vnpu", "vgpu_manager"), tmp_path)))
+    roots = roots_at(hami=tmp_path, hami_vnpu=tmp_path, vgpu_manager=tmp_path)
 
     found = read(roots)
 
@@ -282,9 +279,8 @@ def test_files_of_older_plugins_tell_limits_too(size, each, percent, name, tmp_p
     path = tmp_path / "uid-p_main" / name
     path.parent.mkdir(parents=True)
     path.write_bytes(data)
-    fields = dict.fromkeys(Roots.__dataclass_fields__, tmp_path / "nowhere")
 
-    found = vgpu_manager.read_vgpu_manager(Roots(**(fields | {"vgpu_manager": tmp_path})))
+    found = vgpu_manager.read_vgpu_manager(roots_at(vgpu_manager=tmp_path))
 
     assert found.problems == ()
     assert found.containers == (

@@ -1,35 +1,19 @@
 """What a review of all systems together found: one bad part costs itself, and nothing is counted twice."""
 
 import logging
-from pathlib import Path
 
 from exporter.model import Allocation, ContainerRef
-from exporter.sharing import Objections, Roots
+from exporter.sharing import Objections
 from exporter.sharing.files.vcuda import read_vcuda
 from exporter.sharing.objections import MOST_LINES, Problem
 from tests.attribution.build import UUID, gpu
-from tests.sharing.build import pod, pods, resolve
+from tests.sharing.build import pod, pods, resolve, roots_at
 
 POD, OTHER = ("00000000-0000-0000-0000-00000000000a", "00000000-0000-0000-0000-00000000000b")
 ONE_GPU_TWICE = (
     '{"gpu":[{"minor":0,"resources":{"koordinator.sh/gpu-core":"100"}},'
     '{"minor":0,"resources":{"koordinator.sh/gpu-core":"100"}}]}'
 )
-
-
-def roots(vcuda: Path) -> Roots:
-    """Return roots of which only gpu-manager's exists."""
-    nowhere = vcuda / "nowhere"
-    return Roots(
-        hami=nowhere,
-        hami_vnpu=nowhere,
-        cgpu=nowhere,
-        vcuda=vcuda,
-        vgpu_manager=nowhere,
-        mps=nowhere,
-        run=nowhere,
-        kubelet=nowhere,
-    )
 
 
 def test_a_thing_that_changes_how_it_is_bad_counts_once_while_it_is_bad(caplog):
@@ -60,7 +44,7 @@ def test_a_folder_of_a_pod_that_cannot_be_listed_costs_that_pod_only(tmp_path):
     folder = tmp_path / OTHER / "main"
     folder.mkdir(parents=True)
     (folder / "vcuda.config").write_bytes(bytes(8240))
-    found = read_vcuda(roots(tmp_path))
+    found = read_vcuda(roots_at(vcuda=tmp_path))
     assert [each.pod_uid for each in found.containers] == [OTHER]
     assert [each.about for each in found.problems] == [str(tmp_path / POD)]
 

@@ -155,7 +155,7 @@ def test_a_system_that_fails_takes_no_other_down():
     assert [problem.reason for problem in view.problems] == ["told_failure"]
 
 
-@pytest.mark.parametrize("method", ["__init__", "owns", "claim", "sharing", "holding", "blind"])
+@pytest.mark.parametrize("method", ["__init__", "knows", "owns", "claim", "sharing", "holding", "blind"])
 def test_whatever_one_system_meets_the_others_are_told(method: str):
     """Its own word is missing then, and it is counted."""
 
@@ -171,6 +171,35 @@ def test_whatever_one_system_meets_the_others_are_told(method: str):
     objections.turn(view.problems)
     assert [each.holder.pod for each in found.holdings] == ["b"]
     assert objections.counts == {"broken_failure": 1}
+
+
+def test_without_the_system_of_a_vendor_its_devices_are_of_no_known_mode():
+    """What the others tell of them stands."""
+
+    class Broken(Nvidia):
+        def __init__(self, _view: View) -> None:
+            raise ValueError("x")
+
+    view = View((gpu(), numbered(1, 1)), allocations(held("b", UUID)))
+    found = holdings_of(view, list(made(view, (told(grant(device=OTHER_UUID)), Broken, Amd))))
+    assert {key.uuid: each.sharing for key, each in found.devices.items()} == {
+        UUID: "unknown",
+        OTHER_UUID: "told",
+    }
+
+
+def test_an_id_of_a_device_that_no_driver_reads_is_held_without_a_grant():
+    """A system may only know what an id means, or fail to tell more."""
+
+    class Cards(System):
+        name = "cards"
+
+        def claim(self, resource: str, device_id: str) -> Claim | None:
+            return Claim(foreign("maker", device_id, "Card")) if resource == "x.io/card" else None
+
+    found, _ = holdings(Cards, allocated=held("a", "card0", resource="x.io/card"))
+    assert [identity.uuid for identity in found.foreign] == ["card0"]
+    assert [each.device.uuid for each in found.holdings] == ["card0"]
 
 
 def test_a_device_that_is_kept_for_somebody_unknown_is_neither_free_nor_held():

@@ -19,9 +19,9 @@ from exporter.model import (
     SliceCount,
     SystemFiles,
 )
-from exporter.sharing import Objections, Roots, read_files
+from exporter.sharing import Objections, read_files
 from tests.attribution.build import GIB, MIG, UUID, gpu, held, mig, mig_gpu
-from tests.sharing.build import OTHER_UUID, container, numbered, only, pod, pods, resolve, where
+from tests.sharing.build import OTHER_UUID, container, numbered, only, pod, pods, resolve, roots_at, where
 
 KEY = "hami.io/vgpu-devices-allocated"
 MIG_KEY = "hami.io/vgpu-mig-allocations"
@@ -458,12 +458,11 @@ def test_files_that_cannot_be_read_are_counted():
 
 def test_caches_are_read_where_hami_keeps_them(tmp_path):
     """The system reads the folder of HAMi's plugin."""
-    nowhere = dict.fromkeys(Roots.__dataclass_fields__, tmp_path / "nowhere")
     folder = tmp_path / "containers" / "uid-train_main"
     folder.mkdir(parents=True)
     (folder / "x.cache").write_bytes(b"short")
 
-    found = read_files(Roots(**(nowhere | {"hami": tmp_path})))
+    found = read_files(roots_at(hami=tmp_path))
 
     assert [Path(problem.about).name for problem in found["hami"].problems] == ["x.cache"]
 

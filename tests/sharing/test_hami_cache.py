@@ -16,6 +16,7 @@ from exporter.sharing import Roots
 from exporter.sharing.files.hami_cache import Content, decode, read_hami
 from exporter.sharing.files.hami_layout import LAYOUTS
 from exporter.sharing.files.reading import UnusableError
+from tests.sharing.build import roots_at
 from tests.sharing.hami_regions import MAGIC, NAMES, begun, content, join, region
 
 GIB = 1 << 30
@@ -74,8 +75,7 @@ def of(data: bytes) -> Content:
 
 def roots(tmp_path: Path) -> Roots:
     """Return roots of which only HAMi's is there."""
-    fields = dict.fromkeys(Roots.__dataclass_fields__, tmp_path / "nowhere")
-    return Roots(**(fields | {"hami": tmp_path}))
+    return roots_at(hami=tmp_path)
 
 
 def put(tmp_path: Path, folder: str, data: bytes, name="5c1e.cache") -> Path:

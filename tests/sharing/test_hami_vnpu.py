@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.model import ContainerFile, DeviceUse
-from exporter.sharing import Roots
 from exporter.sharing.files.hami_vnpu import read_vnpu
+from tests.sharing.build import roots_at
 
 GIB = 1 << 30
 
@@ -42,8 +42,7 @@ class Region(ctypes.Structure):
 
 def roots(tmp_path):
     """Return roots of which only that of NPUs is there."""
-    fields = dict.fromkeys(Roots.__dataclass_fields__, tmp_path / "nowhere")
-    return Roots(**(fields | {"hami_vnpu": tmp_path}))
+    return roots_at(hami_vnpu=tmp_path)
 
 
 def put(tmp_path, content, folder="uid-1_main"):

@@ -10,7 +10,7 @@ from exporter.sharing import Objections
 from exporter.sharing.files.mps import MOST, read_daemons
 from exporter.sharing.system import Roots
 from tests.attribution.build import GIB, MIG, UUID, gpu, held, memory, mig, mig_gpu, process, replicas, whole
-from tests.sharing.build import OTHER_UUID, numbered, only, resolve
+from tests.sharing.build import OTHER_UUID, numbered, only, resolve, roots_at
 
 GPU = "nvidia.com/gpu"
 GKE_ID = "nvidia0/vgpu0"
@@ -251,17 +251,7 @@ def test_a_label_that_ids_deny_tells_no_share(text, ids, counted):
 
 def roots(root: Path) -> Roots:
     """Return roots of which only that of MPS is looked at."""
-    nowhere = Path("/nonexistent")
-    return Roots(
-        hami=nowhere,
-        hami_vnpu=nowhere,
-        cgpu=nowhere,
-        vcuda=nowhere,
-        vgpu_manager=nowhere,
-        mps=root,
-        run=nowhere,
-        kubelet=nowhere,
-    )
+    return roots_at(mps=root)
 
 
 def started(root: Path, resource: str) -> Path:

@@ -1,7 +1,6 @@
 """The files in which run:ai keeps what pods use."""
 
 import os
-from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -10,14 +9,14 @@ from hypothesis import strategies as st
 from exporter.model import ContainerFile, DeviceUse, SystemFiles
 from exporter.sharing.files.runai import read_runai
 from exporter.sharing.system import Roots
+from tests.sharing.build import roots_at
 
 UID = "a801b3c7-b9be-4830-821c-2456cad2234f"
 
 
 def roots(path) -> Roots:
     """Return the places of all systems' files, run:ai's being ``path``."""
-    names = Roots.__dataclass_fields__
-    return replace(Roots(**dict.fromkeys(names, path / "none")), run=path)
+    return roots_at(run=path)
 
 
 def written(root, uid=UID, index="0", **files):

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.model import Allocation, ContainerFile, DeviceUse, OfferedDevice, SliceCount, SystemFiles
-from exporter.sharing import Objections, Roots
+from exporter.sharing import Objections
 from exporter.sharing.files.vgpu_manager import read_vgpu_manager
 from exporter.sharing.vgpu_manager import Part, parse_claims
 from tests.attribution.build import GIB, UUID, gpu
-from tests.sharing.build import OTHER_UUID, container, numbered, only, pod, pods, resolve
+from tests.sharing.build import OTHER_UUID, container, numbered, only, pod, pods, resolve, roots_at
 
 MIB = 1 << 20
 NUMBER = "nvidia.com/vgpu-number"
@@ -69,8 +69,7 @@ ONE = {"uuid": UUID.encode(), "total": 4 * GIB, "hard": 30, "core_limit": 1}
 
 def roots(tmp_path):
     """Return roots of which only vgpu-manager's is there."""
-    fields = dict.fromkeys(Roots.__dataclass_fields__, tmp_path / "nowhere")
-    return Roots(**(fields | {"vgpu_manager": tmp_path}))
+    return roots_at(vgpu_manager=tmp_path)
 
 
 def put(tmp_path, content, folder="uid-a_main"):
