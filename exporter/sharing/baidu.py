@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from exporter.model import ContainerRef
 from exporter.sharing.inventory import Device
-from exporter.sharing.system import Claim, Grant, Granted, System
+from exporter.sharing.system import Grant, Granted, System
 
 GIBIBYTE = 1 << 30
 RESOURCE = re.compile(r"(baidu\.com/[a-z0-9_.-]+_cgpu)(?:_(core|memory|memory_percent))?")
@@ -41,18 +41,18 @@ class Baidu(System):
         """Say that these resources are nobody else's."""
         return RESOURCE.fullmatch(resource) is not None
 
-    def claim(self, resource: str, device_id: str) -> Claim | None:
-        """Know an id as Baidu's."""
-        return Claim(nominal=True) if self.owns(resource, device_id) else None
-
     def grants(self) -> Granted:
         """Give the only GPU to whoever has a part of one; on other nodes the GPU is not known."""
+        device = self._only()
+        if device is None:
+            return Granted()
         grants: list[Grant] = []
         settled = set()
         for holder, held in self.view.held.items():
             for cards, mine in self._mine(held).items():
                 settled |= {(holder, resource) for resource in mine}
-                grants.append(self._grant(holder, cards, {resource: held[resource] for resource in mine}))
+                parts = {resource: held[resource] for resource in mine}
+                grants.append(self._grant(holder, cards, parts, device))
         return Granted(grants=tuple(grants), settled=frozenset(settled))
 
     def _mine(self, held: Iterable[str]) -> dict[str, list[str]]:
@@ -64,8 +64,10 @@ class Baidu(System):
                 mine.setdefault(found[1], []).append(resource)
         return mine
 
-    def _grant(self, holder: ContainerRef, cards: str, held: Mapping[str, frozenset[str]]) -> Grant:
-        device, resource = self._only(), next(iter(held))
+    def _grant(
+        self, holder: ContainerRef, cards: str, held: Mapping[str, frozenset[str]], device: Device
+    ) -> Grant:
+        resource = next(iter(held))
         entitled = self._entitled(holder, cards, held, device)
         return Grant(
             holder=holder,
@@ -78,7 +80,7 @@ class Baidu(System):
         )
 
     def _entitled(
-        self, holder: ContainerRef, cards: str, held: Mapping[str, frozenset[str]], device: Device | None
+        self, holder: ContainerRef, cards: str, held: Mapping[str, frozenset[str]], device: Device
     ) -> Entitled:
         """State what a container asked for: by its ids, or by its limits where there are no ids of that."""
         details = self.view.details(holder)
@@ -88,7 +90,7 @@ class Baidu(System):
             part: len(held.get(f"{cards}_{part}", ())) or (limits or {}).get(f"{cards}_{part}", 0)
             for part in PARTS
         }
-        total = device.memory if device is not None else None
+        total = device.memory
         if not any(asked.values()):
             # Without the limits nobody knows whether there is more to it than the cards.
             return Entitled(total, 1.0, exclusive=True) if limits is not None else Entitled()
@@ -98,6 +100,5 @@ class Baidu(System):
         return Entitled(memory, asked["core"] / 100 or None)
 
     def _only(self) -> Device | None:
-        devices = self.view.inventory.devices
-        whole = [each for each in devices if each.mig is None and each.gpu.identity.vendor == "nvidia"]
-        return whole[0] if len(whole) == len(devices) == 1 else None
+        inventory = self.view.inventory
+        return next(inventory.whole(), None) if len(inventory.devices) == 1 else None

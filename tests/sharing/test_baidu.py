@@ -61,9 +61,12 @@ def test_memory_alone_is_held_too():
     "node", [[gpu(), numbered(1, 1)], [mig_gpu([mig()])], []], ids=["two", "cut", "none"]
 )
 def test_of_several_gpus_none_is_guessed(node):
-    """Also where an id looks like one: what ids mean is not published."""
+    """Also where an id looks like one: what ids mean is not published. Nor is any free of holders then."""
     found = resolve(node, parts(UUID))
-    assert (found.holdings, found.unresolved) == ((), {CARDS: 1})
+    assert found.holdings == ()
+    assert found.unresolved == {CARDS: 1, f"{CARDS}_core": 1, f"{CARDS}_memory": 2}
+    whole = {each.identity.uuid for each in node if not each.mig_enabled}
+    assert {key.uuid for key in found.unplaced} == whole
 
 
 @given(st.lists(st.tuples(st.sampled_from([CARDS, f"{CARDS}_core", "baidu.com/rdma"]), st.text(max_size=9))))
