@@ -79,7 +79,7 @@ class _Claims:
         self._known: dict[tuple[str, str], tuple[System | None, Claim]] = {}
 
     def of(self, resource: str, device_id: str) -> tuple[System | None, Claim]:
-        """Return the system that knows the device; else one that only knows the id as its own."""
+        """Return the system that is sure of the id or knows its device; else one that only claims it."""
         known = self._known.get((resource, device_id))
         if known is None:
             known = self._known[resource, device_id] = self._claim(resource, device_id)
@@ -89,7 +89,7 @@ class _Claims:
         own: tuple[System | None, Claim] = None, Claim()
         for system in self._asked[resource]:
             claim = _of(system, resource, device_id)
-            if claim is not None and claim.device is not None:
+            if claim is not None and (claim.device is not None or claim.nominal):
                 return system, claim
             if claim is not None and own[0] is None:
                 own = system, claim

@@ -44,8 +44,8 @@ NOBODY_TELLS = -1
 class Claim:
     """An id that is a system's own: the device that it names, None where that device is not here.
 
-    ``replica``: the id is one of several on the same device. ``nominal``: it is offered with that device,
-    but which device its holder has, it does not say.
+    ``replica``: the id is one of several on the same device. ``nominal``: it is nobody else's, and offered
+    with that device if with any, but which device its holder has, it does not say.
     """
 
     device: Device | None = None
