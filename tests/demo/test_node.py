@@ -24,7 +24,9 @@ def by_hand() -> float:
 
 async def listed(node: FakeNode, within: float = 5.0) -> dict[tuple[str, str], set[str]]:
     """Return what the kubelet's socket lists: (pod, resource) → ids."""
-    async with grpc.aio.insecure_channel(f"unix:{node.paths.pod_resources_socket}") as channel:
+    # A pool of its own: else a new channel waits as long as the last one would have, after it had failed.
+    alone = [("grpc.use_local_subchannel_pool", 1)]
+    async with grpc.aio.insecure_channel(f"unix:{node.paths.pod_resources_socket}", alone) as channel:
         call = channel.unary_unary("/v1.PodResourcesLister/List")
         answer = messages.ListPodResourcesResponse.FromString(await call(b"", timeout=within))
     return {
