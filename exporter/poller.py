@@ -81,8 +81,13 @@ class Poller:
         self._assembly = Assembly(settings, demo=demo)
         self._join = Worker("join")
         self._broken = False
+        self._readers: list[Callable[[Snapshot], None]] = []
         self.evidence = Evidence()
         self.snapshot = self._assembly.first(wall())
+
+    def subscribe(self, reader: Callable[[Snapshot], None]) -> None:
+        """Hand each snapshot to ``reader`` as soon as it is published, on the event loop."""
+        self._readers.append(reader)
 
     async def first(self) -> None:
         """Poll for the first time; a node where this fails is served all the same."""
@@ -108,8 +113,17 @@ class Poller:
         self.evidence = self._gather()
         evidence, health, wall = self.evidence, self._health(), self._wall()
         # A node may offer so many ids that pages would wait for them.
-        self.snapshot = await self._join.run(lambda: self._assembly.snapshot(evidence, health, now, wall))
+        self._publish(await self._join.run(lambda: self._assembly.snapshot(evidence, health, now, wall)))
         return self.snapshot
+
+    def _publish(self, snapshot: Snapshot) -> None:
+        """Show a snapshot. A reader that fails keeps it from nobody else."""
+        self.snapshot = snapshot
+        for reader in self._readers:
+            try:
+                reader(snapshot)
+            except Exception:
+                log.exception("a reader of snapshots fails")
 
     async def close(self) -> None:
         """Leave reads that are still under way behind and shut the driver down."""
@@ -138,7 +152,7 @@ class Poller:
     def _expire(self) -> None:
         """Empty a page that is too old, and no longer claim that anything on it is well."""
         if self._wall() - self.snapshot.timestamp > self.settings.stale_after:
-            self.snapshot = self._assembly.empty(self.snapshot.timestamp, self._health(), BROKEN)
+            self._publish(self._assembly.empty(self.snapshot.timestamp, self._health(), BROKEN))
 
     async def _wait(self, due: float) -> bool:
         """Sleep until the next poll; return True when something has happened that cannot wait for it.

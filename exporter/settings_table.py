@@ -68,6 +68,31 @@ class Settings:
             "How long the last good answer of a failing source is shown; at least the poll interval.",
         )
     )
+    idle_after: float = field(
+        metadata=option(
+            duration("1s", "168h"),
+            "10m",
+            "How long a holder must not have computed to be called idle, on the page and in its twins.",
+        )
+    )
+    history: float = field(
+        metadata=option(
+            duration("5m", "168h"),
+            "6h",
+            "How much of the past the page keeps in memory for its timelines; the older, the coarser.",
+        )
+    )
+    prometheus_url: str | None = field(
+        metadata=option(
+            URL,
+            None,
+            "Root of a Prometheus that scrapes the nodes: it gives the page of this node longer timelines,"
+            " and `hub` and `inspect` their cluster.",
+        )
+    )
+    prometheus_token_file: Path | None = field(
+        metadata=option(PATH, None, "File with a bearer token for that Prometheus.")
+    )
     nvml_library: Path | None = field(
         metadata=option(PATH, None, "The driver's libnvidia-ml.so.1, where the usual places do not have it.")
     )

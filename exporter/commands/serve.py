@@ -9,13 +9,16 @@ from collections.abc import Callable
 
 from exporter.collector import DEADLINE
 from exporter.commands.node import Node
+from exporter.doctor import examine
 from exporter.exposition import Exposition
+from exporter.history.ring import History
 from exporter.model import Snapshot
 from exporter.poller import Poller
 from exporter.release import Release
 from exporter.sources import Sources
 from exporter.web import Server, make_app
 from exporter.web.pages import Pages
+from exporter.web.site import Site
 
 log = logging.getLogger(__name__)
 # A driver that hangs must not keep the program from ending.
@@ -32,8 +35,7 @@ async def serve(node: Node, announce: Callable[[str], None]) -> None:
     _follow_signals(sources.release)
     poller = Poller(settings, sources, demo=node.fake is not None)
     exposition = Exposition(dcgm_names=settings.dcgm_names, hostname_label=settings.dcgm_hostname_label)
-    pages = Pages(lambda: poller.snapshot, exposition)
-    server = Server(make_app(pages, lambda: poller.restart_reason), settings.listen)
+    server = Server(make_app(_site(poller, exposition)), settings.listen)
     url = await server.start()
     polling = asyncio.create_task(_poll(poller))
     announce(url)
@@ -43,6 +45,18 @@ async def serve(node: Node, announce: Callable[[str], None]) -> None:
         await server.stop()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(poller.close(), CLOSE_SECONDS)
+
+
+def _site(poller: Poller, exposition: Exposition) -> Site:
+    settings = poller.settings
+    history = History(settings.history, settings.poll_interval)
+    poller.subscribe(history.record)
+    return Site(
+        pages=Pages(lambda: poller.snapshot, exposition, idle_after=settings.idle_after),
+        restart_reason=lambda: poller.restart_reason,
+        report=lambda: examine(poller.snapshot, poller.evidence, settings),
+        past=history,
+    )
 
 
 async def _until_stopped(polling: "asyncio.Task[None]") -> None:

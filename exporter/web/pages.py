@@ -8,23 +8,35 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 from exporter.exposition import Exposition, Format, Page
-from exporter.formats import snapshot_json
+from exporter.formats import snapshot_csv, snapshot_json, snapshot_text
 from exporter.model import Snapshot
-from exporter.web.views import gpu_page, node_page
+from exporter.web.drawing import Drawing
+from exporter.web.html import page
+from exporter.web.places import Place
+from exporter.web.views.pages import gpu_drawing, node_drawing
+from exporter.web.views.scene import Scene
 
-Key = tuple[str, ...]
+Made = TypeVar("Made")
 
 
 class Pages:
-    """The pages of the newest snapshot; ``current`` returns the snapshot to show."""
+    """The pages of the newest snapshot; ``current`` returns the snapshot to show.
 
-    def __init__(self, current: Callable[[], Snapshot], exposition: Exposition) -> None:
+    A holder is idle after ``idle_after`` seconds without compute.
+    """
+
+    def __init__(
+        self, current: Callable[[], Snapshot], exposition: Exposition, *, idle_after: float = 600.0
+    ) -> None:
         self._current = current
         self._exposition = exposition
+        self._idle_after = idle_after
         self._page = exposition.page(current())
-        self._made: dict[Key, asyncio.Task[bytes]] = {}
+        self._made: dict[tuple[Any, ...], asyncio.Task[Any]] = {}
+        self._second = 0
 
     @property
     def snapshot(self) -> Snapshot:
@@ -37,34 +49,49 @@ class Pages:
         if page.ready(fmt, zipped=zipped):
             return page.gzipped(fmt) if zipped else page.body(fmt)
         make = page.gzipped if zipped else page.body
-        return await self._once(("metrics", str(fmt), str(zipped)), lambda: make(fmt))
+        return await self._once(("metrics", fmt, zipped), lambda: make(fmt))
 
     async def snapshot_json(self) -> bytes:
         """Give the snapshot as JSON."""
         snapshot = self.snapshot
         return await self._once(("json",), lambda: json.dumps(snapshot_json(snapshot)).encode())
 
-    async def node_html(self) -> bytes:
-        """Give the page of the node. It tells ages, so it is made again in every second it is asked for."""
-        snapshot, now = self.snapshot, time.time()
-        return await self._once(self._aging("node", now), lambda: node_page(snapshot, now=now).encode())
+    async def snapshot_csv(self) -> bytes:
+        """Give the containers as CSV."""
+        snapshot = self.snapshot
+        return await self._once(("csv",), lambda: snapshot_csv(snapshot).encode())
 
-    async def gpu_html(self, uuid: str) -> bytes | None:
-        """Give the page of one GPU, None where there is no such GPU; it ages as that of the node does."""
-        snapshot, now = self.snapshot, time.time()
-        if all(gpu.identity.uuid != uuid for gpu in snapshot.gpus):
+    async def snapshot_text(self) -> bytes:
+        """Give the node as text for a terminal."""
+        snapshot, now, idle_after = self.snapshot, time.time(), self._idle_after
+        key = (self._aging(now), "text")
+        return await self._once(key, lambda: snapshot_text(snapshot, now=now, idle_after=idle_after).encode())
+
+    async def drawing(self, place: Place) -> Drawing | None:
+        """Draw a page, None where what it is of is not there; it tells ages, so it lasts for a second."""
+        scene_of, now = self.snapshot, time.time()
+
+        def draw() -> Drawing | None:
+            scene = Scene(scene_of, now=now, idle_after=self._idle_after, root=place.root, query=place.query)
+            return node_drawing(scene) if place.kind == "node" else gpu_drawing(scene, place.names[0])
+
+        return await self._once((self._aging(now), place), draw)
+
+    async def html(self, place: Place) -> bytes | None:
+        """Give a page as HTML, None where what it is of is not there."""
+        drawing = await self.drawing(place)
+        if drawing is None:
             return None
+        key = (self._aging(time.time()), place, "html")
+        return await self._once(key, lambda: page(drawing, place.root).encode())
 
-        def draw() -> bytes:
-            return (gpu_page(snapshot, uuid, now=now) or "").encode()
-
-        return await self._once((*self._aging("gpu", now), uuid), draw)
-
-    def _aging(self, kind: str, now: float) -> Key:
-        """Make the key of a page that tells ages, and forget those of earlier seconds."""
-        key = (kind, str(int(now)))
-        self._made = {old: made for old, made in self._made.items() if old[0] != kind or old[:2] == key}
-        return key
+    def _aging(self, now: float) -> int:
+        """Forget what tells ages as of earlier seconds; return this one."""
+        second = int(now)
+        if second != self._second:
+            self._second = second
+            self._made = {key: made for key, made in self._made.items() if not isinstance(key[0], int)}
+        return second
 
     def _fresh_page(self) -> Page:
         current = self._current()
@@ -73,15 +100,16 @@ class Pages:
             self._made = {}
         return self._page
 
-    async def _once(self, key: Key, make: Callable[[], bytes]) -> bytes:
+    async def _once(self, key: tuple[Any, ...], make: Callable[[], Made]) -> Made:
         task = self._made.get(key)
         if task is None:
             task = self._made[key] = asyncio.ensure_future(asyncio.to_thread(make))
             task.add_done_callback(lambda done: self._forget_failed(key, done))
         # One reader that goes away must not take the page from the others.
-        return await asyncio.shield(task)
+        made: Made = await asyncio.shield(task)
+        return made
 
-    def _forget_failed(self, key: Key, task: "asyncio.Task[bytes]") -> None:
+    def _forget_failed(self, key: tuple[Any, ...], task: "asyncio.Task[Any]") -> None:
         """Have what could not be made tried again by the next who asks."""
         failed = task.cancelled() or task.exception() is not None
         if failed and self._made.get(key) is task:

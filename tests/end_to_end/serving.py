@@ -9,12 +9,13 @@ from aiohttp import ClientSession
 
 from exporter.demo.node import FakeNode
 from exporter.demo.schema import Scenario
-from exporter.exposition import Exposition
+from exporter.doctor import examine
+from exporter.history.ring import History
 from exporter.poller import Poller
 from exporter.settings import ListenAddress, load_settings
 from exporter.sources import Sources
 from exporter.web import Server, make_app
-from exporter.web.pages import Pages
+from tests.site import site_of
 
 PROMETHEUS_3 = (
     "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
@@ -58,8 +59,15 @@ async def serving(scenario: Scenario, *, deadline: float | None = None) -> Async
             clock=lambda: node.time,
             wall=time.time,
         )
-        pages = Pages(lambda: poller.snapshot, Exposition())
-        server = Server(make_app(pages, lambda: poller.restart_reason), ListenAddress("127.0.0.1", 0))
+        history = History(settings.history, settings.poll_interval)
+        poller.subscribe(history.record)
+        site = site_of(
+            lambda: poller.snapshot,
+            lambda: poller.restart_reason,
+            lambda: examine(poller.snapshot, poller.evidence, settings),
+            history,
+        )
+        server = Server(make_app(site), ListenAddress("127.0.0.1", 0))
         url = await server.start()
         try:
             unsaid = ("Accept", "Accept-Encoding")

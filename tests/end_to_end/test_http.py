@@ -16,12 +16,11 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from exporter.demo import catalog
 from exporter.demo.schema_faults import NvmlError
-from exporter.exposition import Exposition
 from exporter.settings import ListenAddress
 from exporter.web import ListenError, Server
 from exporter.web.app import STATIC, make_app
-from exporter.web.pages import Pages
 from tests.end_to_end.serving import OPENMETRICS, PROMETHEUS_3, TEXT, Served, serving
+from tests.site import site_of
 
 SCENARIO = "t4-timeslicing"
 GPU = catalog.load(SCENARIO).gpus[0].uuid
@@ -263,7 +262,7 @@ async def test_the_page_shows_the_node(served: Served) -> None:
 async def test_a_taken_address_is_named(served: Served) -> None:
     """Where another program listens, the error names the address and the remedy."""
     port = urlsplit(served.url).port or 0
-    app = make_app(Pages(lambda: served.poller.snapshot, Exposition()), lambda: None)
+    app = make_app(site_of(lambda: served.poller.snapshot))
 
     with pytest.raises(ListenError, match=rf"cannot listen on 127\.0\.0\.1:{port}: .*--listen"):
         await Server(app, ListenAddress("127.0.0.1", port)).start()

@@ -8,13 +8,12 @@ from aiohttp import ClientSession
 
 from exporter.demo import catalog
 from exporter.demo.schema_faults import NvmlError, NvmlHang
-from exporter.exposition import Exposition
 from exporter.model import SliceCount
 from exporter.settings import ListenAddress
 from exporter.web import Server, make_app
-from exporter.web.pages import Pages
 from tests.demo.making import gpu, instance, made, pod
 from tests.poller.bench import QUICK, failing, health, holders, polled, rows, running, until
+from tests.site import site_of
 
 DEADLINE = 0.2
 
@@ -86,8 +85,8 @@ async def test_the_page_answers_while_the_driver_hangs():
     async with polled(hanging(device=0), deadline=DEADLINE, **QUICK) as (node, poller):
         await poller.poll()
         await node.step(10)
-        pages = Pages(lambda: poller.snapshot, Exposition(dcgm_names="on", hostname_label="Hostname"))
-        server = Server(make_app(pages, lambda: poller.restart_reason), ListenAddress("127.0.0.1", 0))
+        site = site_of(lambda: poller.snapshot, lambda: poller.restart_reason)
+        server = Server(make_app(site), ListenAddress("127.0.0.1", 0))
         url = await server.start()
         async with running(poller), ClientSession(url) as session:
             await asyncio.sleep(DEADLINE)

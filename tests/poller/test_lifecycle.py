@@ -21,10 +21,10 @@ from exporter.poller import Poller
 from exporter.settings import ListenAddress
 from exporter.sources import Sources
 from exporter.web import Server, make_app
-from exporter.web.pages import Pages
 from tests.demo.making import gpu, instance, made, pod
 from tests.golden.page import Page
 from tests.poller.bench import QUICK, failing, health, holders, polled, rows, running, settings_of, until
+from tests.site import site_of
 
 FAULT, OVER = 10, 20
 XID = 0x8
@@ -130,8 +130,8 @@ def assert_all_given_back(node: FakeNode) -> None:
 
 async def liveness(poller: Poller) -> tuple[int, str]:
     """Ask whether the process should be restarted."""
-    pages = Pages(lambda: poller.snapshot, Exposition())
-    server = Server(make_app(pages, lambda: poller.restart_reason), ListenAddress("127.0.0.1", 0))
+    site = site_of(lambda: poller.snapshot, lambda: poller.restart_reason)
+    server = Server(make_app(site), ListenAddress("127.0.0.1", 0))
     url = await server.start()
     try:
         async with ClientSession() as session, session.get(f"{url}-/healthy") as answer:

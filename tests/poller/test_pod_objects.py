@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.commands.doctor_objects import object_checks
 from exporter.demo.scenario import Scenario
+from exporter.doctor.objects import object_checks
 from exporter.kubernetes import WatchedPods
 from exporter.model import PodDetails, PodIdentity
 from exporter.pod_names import KUBERNETES_API, PODS_API, NoNamesError, PodNames, merged

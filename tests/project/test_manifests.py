@@ -8,9 +8,11 @@ from pathlib import Path
 import kubernetes_validate
 import pytest
 
+from exporter.model import NodeRow, Snapshot
 from exporter.settings import Settings, load_settings, settings_markdown
 from exporter.web import make_app
 from tests.project.manifests import COMPONENTS, DEPLOY, in_order, only, pod_spec, renderings, sum_up
+from tests.site import site_of
 
 ROOT = DEPLOY.parent
 VARIANTS = [(), *((component,) for component in COMPONENTS), ("nvidia-runtime", "mig-monitor", "pods-api")]
@@ -169,7 +171,7 @@ def test_the_environment_is_what_something_reads() -> None:
 def test_probes_ask_for_routes_of_the_program() -> None:
     """Each probe asks the port that is listened on by default for a path that exists."""
     container = _container(sum_up())
-    app = make_app(None, lambda: None)
+    app = make_app(site_of(lambda: Snapshot(timestamp=0.0, sequence=0, node=NodeRow(name="node"))))
     routes = {route.resource.canonical for route in app.router.routes()}
     probes = [container[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness", "readiness")]
     (port,) = container["ports"]

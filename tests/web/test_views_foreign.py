@@ -2,10 +2,9 @@
 
 from exporter.formats import snapshot_text
 from exporter.formats_words import TIMES
-from exporter.web.views import gpu_page
-from exporter.web.views_scene import Scene
-from exporter.web.views_totals import cards
-from tests.web.views_reading import NOW, draw, read, scenario
+from exporter.web.views.scene import Scene
+from exporter.web.views.totals import cards
+from tests.web.views_reading import NOW, draw, gpu_page, read, scenario
 
 NPU = "a1f04d3b-5c27-4e19-9a1e-70c3b2d8e602"
 MLU = "mixed-npu-1-cambricon-mlu-0"
@@ -30,12 +29,13 @@ def test_its_holders_lead_to_it() -> None:
     page = draw(scenario("hami-vendors"))
 
     targets = {link.attributes.get("href") for link in page.all("a")}
-    assert {f"#gpu-{NPU}", f"#gpu-{MLU}", "#gpu-0"} <= targets
+    gpus = {target for target in targets if target.startswith("gpu/")}
+    assert {f"gpu/{NPU}", f"gpu/{MLU}"} < gpus
 
 
 def test_what_is_not_read_adds_to_no_sum() -> None:
     """The memory and compute of the node are those of its GPUs that are read."""
-    told = {card.name: card for card in cards(Scene(scenario("hami-vendors"), NOW + 30, 300))}
+    told = {card.name: card for card in cards(Scene(scenario("hami-vendors"), now=NOW + 30, idle_after=300))}
 
     assert (told["Memory"].figure.text, told["Memory"].of) == ("2.2 GiB used", "of 22.5")
     assert [text for _, text in told["Memory"].bars] == ["3.9 held", "used"]

@@ -17,11 +17,10 @@ from exporter.model import (
     VgpuReading,
     VgpuRow,
 )
-from exporter.web.views import gpu_page
-from exporter.web.views_readings import write
-from exporter.web.views_scene import name_of
+from exporter.web.views.readings import write
+from exporter.web.views.scene import name_of
 from tests.exposition.everything import MIG_READINGS, READINGS
-from tests.web.views_reading import NOW, UUID, gpu, holder, mig, read, scenario, snapshot
+from tests.web.views_reading import NOW, UUID, gpu, gpu_page, holder, mig, read, scenario, snapshot
 from tests.web.views_reading import draw as node
 
 HOSTILE = '"><img src=x onerror=alert(1)>'

@@ -8,13 +8,11 @@ import aiohttp
 import pytest
 
 from exporter.demo.catalog import names
-from exporter.exposition import Exposition
 from exporter.model import ContainerRef
 from exporter.settings import load_settings
 from exporter.web import Server, make_app
-from exporter.web.pages import Pages
-from exporter.web.views import node_page
-from tests.web.views_reading import NOW, draw, gpu, holder, mig, read, scenario, snapshot
+from tests.site import site_of
+from tests.web.views_reading import NOW, draw, gpu, holder, mig, node_page, read, scenario, snapshot
 
 STATIC = Path(__file__).parents[2] / "exporter/web/static"
 HOSTILE = (
@@ -80,9 +78,8 @@ def test_everything_on_screen_has_a_word_for_those_who_do_not_see_it(page) -> No
 async def test_every_link_leads_somewhere() -> None:
     """What the page names is served by the same program, below whatever path the page is at."""
     shown = snapshot([gpu()], [holder("a")])
-    pages = Pages(lambda: shown, Exposition())
     listen = load_settings({"listen": "127.0.0.1:0"}, {}).listen
-    server = Server(make_app(pages, lambda: None), listen)
+    server = Server(make_app(site_of(lambda: shown)), listen)
     url = await server.start()
     try:
         async with aiohttp.ClientSession(raise_for_status=True) as session:

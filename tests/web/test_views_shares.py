@@ -6,7 +6,7 @@ import pytest
 
 from exporter.formats_words import TIMES, UNKNOWN
 from exporter.model import DeviceKey, SliceCount
-from exporter.web.views_words import mode_word
+from exporter.web.views.words import mode_word
 from tests.web.test_views_gpus import growth, widths
 from tests.web.views_reading import GIB, draw, gpu, holder, mig, scenario, snapshot
 

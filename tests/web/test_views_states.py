@@ -10,6 +10,7 @@ from exporter.formats_words import UNKNOWN
 from exporter.model import ContainerRow, GpuIdentity, GpuReading, GpuRow, MigReading, MigRow, SliceCount
 from exporter.web import pages as pages_module
 from exporter.web.pages import Pages
+from exporter.web.places import Place
 from tests.web.views_reading import GIB, NOW, draw, gpu, holder, mig, scenario, snapshot
 
 
@@ -159,7 +160,7 @@ async def test_the_age_grows_while_no_poll_comes(monkeypatch) -> None:
     texts = []
     for age in (1, 90):
         monkeypatch.setattr(pages_module.time, "time", lambda age=age: NOW + age)
-        texts.append((await pages.node_html()).decode())
+        texts.append((await pages.html(Place())).decode())
 
     assert "polled 1 s ago" in texts[0]
     assert "polled 1 min ago" in texts[1]

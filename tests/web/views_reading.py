@@ -26,7 +26,9 @@ from exporter.model import (
 from exporter.poller import Poller
 from exporter.settings import load_settings
 from exporter.sources import Sources
-from exporter.web.views import node_page
+from exporter.web.html import page
+from exporter.web.views.pages import gpu_drawing, node_drawing
+from exporter.web.views.scene import Scene
 
 GIB = 1 << 30
 NOW = 1_700_000_000.0
@@ -64,9 +66,14 @@ class Element:
     @property
     def text(self) -> str:
         """All visible text below it, with single spaces."""
-        shown = [child for child in self.children if isinstance(child, str) or child.tag != "title"]
+        shown = [child for child in self.children if isinstance(child, str) or child.is_seen]
         parts = [child if isinstance(child, str) else child.text for child in shown]
         return " ".join(" ".join(parts).split())
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether it is on the page, and not only in a tooltip."""
+        return self.tag != "title" and "hidden" not in self.attributes
 
     @property
     def classes(self) -> set:
@@ -77,7 +84,7 @@ class Element:
         """Find the elements below with that tag, class ``of``, and attributes."""
         found = []
         for child in self.children:
-            if isinstance(child, Element):
+            if isinstance(child, Element) and "hidden" not in child.attributes:
                 alike = all(child.attributes.get(name) == value for name, value in attributes.items())
                 if tag in (None, child.tag) and (of is None or of in child.classes) and alike:
                     found.append(child)
@@ -123,7 +130,18 @@ def read(html) -> Element:
 
 def draw(snapshot, **options) -> Element:
     """Render the page of a snapshot, as it is looked at three seconds after the poll, and parse it."""
-    return read(node_page(snapshot, **{"now": snapshot.timestamp + 3, **options}))
+    return read(node_page(snapshot, **options))
+
+
+def node_page(snapshot, **options) -> str:
+    """Render the page of a snapshot."""
+    return page(node_drawing(Scene(snapshot, **{"now": snapshot.timestamp + 3, **options})), "")
+
+
+def gpu_page(snapshot, uuid, **options) -> str | None:
+    """Render the page of one of its GPUs."""
+    drawing = gpu_drawing(Scene(snapshot, **{"now": snapshot.timestamp + 3, "root": "../", **options}), uuid)
+    return None if drawing is None else page(drawing, "../")
 
 
 def gpu(index=0, sharing="exclusive", *, used=8 * GIB, model="NVIDIA L4", **facts) -> GpuRow:

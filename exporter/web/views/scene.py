@@ -7,7 +7,8 @@ from exporter.formats_words import UNKNOWN, decimal, gibibytes
 from exporter.metrics import Number
 from exporter.model import ContainerRow, DeviceKey, GpuRow, MigRow, Snapshot
 from exporter.states import HolderState, holder_state, idle_seconds
-from exporter.web.views_words import is_system
+from exporter.web.query import Query
+from exporter.web.views.words import is_system
 
 _COMPUTE_DIGITS = 2
 
@@ -70,12 +71,23 @@ def name_of(gpu: GpuRow) -> str:
 class Scene:
     """One snapshot, looked at at Unix time ``now``; a holder is idle after ``idle_after`` seconds.
 
-    Holders are judged as of the poll: what they have done since then is not known.
+    Holders are judged as of the poll: what they have done since then is not known. ``root`` leads from the
+    page to that of the node, and ``query`` is what the page was asked for beyond its name.
     """
 
-    def __init__(self, snapshot: Snapshot, now: float, idle_after: float) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        *,
+        now: float,
+        idle_after: float = 600.0,
+        root: str = "",
+        query: Query | None = None,
+    ) -> None:
         self.snapshot = snapshot
         self.now = now
+        self.root = root
+        self.query = query or Query()
         self.gpus: dict[str, GpuRow] = {gpu.identity.uuid: gpu for gpu in snapshot.gpus}
         self.migs: dict[DeviceKey, MigRow] = {mig.device: mig for mig in snapshot.migs}
         self.failing = {

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from exporter.model import GpuRow
-from exporter.web.views_events import event_views
-from exporter.web.views_gpus import gpu_view, is_amd, part_name
-from exporter.web.views_holders import holder_views
-from exporter.web.views_readings import ReadingGroup, gpu_readings, mig_readings, vgpu_readings
-from exporter.web.views_scene import Scene, answers
-from exporter.web.views_topology import topology_rows
+from exporter.web.views.events import event_views
+from exporter.web.views.gpus import gpu_view, is_amd, part_name
+from exporter.web.views.holders import holder_views
+from exporter.web.views.readings import ReadingGroup, gpu_readings, mig_readings, vgpu_readings
+from exporter.web.views.scene import Scene, answers
+from exporter.web.views.topology import topology_rows
 
 _WATCHED = "None since this exporter was started."
 _UNWATCHED = "The driver does not report the events of this GPU: the node's kernel log has its XIDs."

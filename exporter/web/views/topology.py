@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from exporter.formats_words import UNKNOWN
 from exporter.model import GpuRow, Topology
-from exporter.web.views_scene import Scene
+from exporter.web.views.scene import Scene
 
 LINKS = {
     "X": "the GPU itself",

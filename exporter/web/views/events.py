@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from exporter.formats_words import duration, plural
 from exporter.model import ContainerRef, EventRow
-from exporter.web.views_scene import Scene
+from exporter.web.views.scene import Scene
 from exporter.xids import explain
 
 # An event stays on the page of the node for so long, on that of its GPU as long as it is kept.

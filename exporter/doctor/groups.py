@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from exporter.commands.doctor_report import Check
 from exporter.metrics import GPU, GROUPS, MIG, AnyFamily, Family, Group
 from exporter.model import GpuRow, MigRow, Snapshot
+from exporter.report import Check
 
 # What is told by checks of its own.
 OTHERS = frozenset({"core", "sharing"})

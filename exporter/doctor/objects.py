@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from exporter.commands.doctor_report import Check
+from exporter.assembly import Evidence
 from exporter.model import Snapshot
-from exporter.poller import Evidence
+from exporter.report import Check
 
 OBJECTS_REMEDY = (
     "mount the kubelet's Pods API (Kubernetes 1.37 or later: deploy/components/pods-api), or let the exporter"

@@ -10,10 +10,10 @@ from itertools import chain, repeat
 from exporter.formats_words import TIMES, gibibytes, total
 from exporter.metrics import Number
 from exporter.model import ContainerRow, SliceCount
-from exporter.web.views_bars import UNATTRIBUTED, Part, bar
-from exporter.web.views_cells import Amounts, Cell, Device, Gauge, Key, Mark, percent
-from exporter.web.views_scene import Pair, Scene
-from exporter.web.views_words import held_of_each, is_of_one_kind
+from exporter.web.views.bars import UNATTRIBUTED, Part, bar
+from exporter.web.views.cells import Amounts, Cell, Device, Gauge, Key, Mark, percent
+from exporter.web.views.scene import Pair, Scene
+from exporter.web.views.words import held_of_each, is_of_one_kind
 
 # More marks than this are drawn as one run for each holder.
 _MOST_MARKS = 64
@@ -26,7 +26,8 @@ _LEAST_FREE = 0.005
 
 def pool(scene: Scene, device: Device, rows: Sequence[ContainerRow]) -> Cell:
     """Draw a device with all the containers that hold or use it."""
-    keys = tuple(_key(scene, number, row, rows) for number, row in enumerate(rows, 1))
+    pods = Counter((row.holder.namespace, row.holder.pod) for row in rows)
+    keys = tuple(_key(scene, number, row, pods) for number, row in enumerate(rows, 1))
     memory, compute = device.pairs
     memory_parts = [
         _part(device.share, key, key.memory, row.memory_used, device.memory.whole)
@@ -52,8 +53,7 @@ def pool(scene: Scene, device: Device, rows: Sequence[ContainerRow]) -> Cell:
     )
 
 
-def _key(scene: Scene, number: int, row: ContainerRow, rows: Iterable[ContainerRow]) -> Key:
-    pods = Counter((other.holder.namespace, other.holder.pod) for other in rows)
+def _key(scene: Scene, number: int, row: ContainerRow, pods: Counter[tuple[str, str]]) -> Key:
     return Key(
         number=number,
         holder=row.holder,

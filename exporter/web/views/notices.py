@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from exporter.formats_words import duration, plural
-from exporter.web.views_events import recent_faults
-from exporter.web.views_gpus import part_name
-from exporter.web.views_scene import Scene, answers
-from exporter.web.views_words import mode_word
+from exporter.web.views.events import recent_faults
+from exporter.web.views.gpus import part_name
+from exporter.web.views.scene import Scene, answers
+from exporter.web.views.words import mode_word
 
 
 @dataclass(frozen=True, slots=True)

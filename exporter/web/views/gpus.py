@@ -6,11 +6,11 @@ from itertools import chain
 
 from exporter.formats_words import TIMES, gibibytes, measure, plural, total
 from exporter.model import ContainerRef, DeviceKey, GpuReading, GpuRow, MigRow
-from exporter.web.views_boxes import empty_box, held_box
-from exporter.web.views_cells import Amounts, Cell, Device, memory_amounts, percent
-from exporter.web.views_pools import pool
-from exporter.web.views_scene import Scene, anchor_of, answers, name_of
-from exporter.web.views_words import held_of_all, held_of_each, is_system, mode_word
+from exporter.web.views.boxes import empty_box, held_box
+from exporter.web.views.cells import Amounts, Cell, Device, memory_amounts, percent
+from exporter.web.views.pools import pool
+from exporter.web.views.scene import Scene, anchor_of, answers, name_of
+from exporter.web.views.words import held_of_all, held_of_each, is_system, mode_word
 
 _REPLICATED = frozenset({"time-slicing", "mps"})
 _CUT = frozenset({"mig", "mig-time-slicing", "amd-partition"})

@@ -2,9 +2,9 @@
 
 from exporter.formats_words import duration
 from exporter.model import ContainerRow
-from exporter.web.views_bars import UNATTRIBUTED, Part, Use, bar, use_bar
-from exporter.web.views_cells import Amounts, Cell, Device, Gauge, percent
-from exporter.web.views_scene import Pair, Scene
+from exporter.web.views.bars import UNATTRIBUTED, Part, Use, bar, use_bar
+from exporter.web.views.cells import Amounts, Cell, Device, Gauge, percent
+from exporter.web.views.scene import Pair, Scene
 
 
 def held_box(scene: Scene, device: Device, row: ContainerRow) -> Cell:

@@ -1,28 +1,33 @@
 """The table of holders: one row per container and device, in the order of the snapshot."""
 
 from dataclasses import dataclass
+from hashlib import blake2b
 
 from exporter.formats_words import TIMES, UNKNOWN, duration, plural
 from exporter.model import ContainerRef, ContainerRow
 from exporter.states import STATE_WORDS
-from exporter.web.views_bars import Bar, Use, use_bar
-from exporter.web.views_scene import Figure, Pair, Scene, anchor_of, answers, number_of
-from exporter.web.views_words import ISOLATION, is_of_one_kind, isolation_word
+from exporter.web.views.bars import Bar, Use, use_bar
+from exporter.web.views.scene import Figure, Pair, Scene, answers, number_of
+from exporter.web.views.words import ISOLATION, is_of_one_kind, isolation_word
 
 _WHOLE = "whole GPU"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HolderView:
-    """A row of the table. ``gpu`` is the number of the GPU, "" where the driver does not list it."""
+    """A row of the table; ``id`` is that of its element.
 
+    ``gpu`` is the number of the GPU, "" where the driver does not list it.
+    """
+
+    id: str
     holder: ContainerRef
     state: str
     state_word: str
     why_state: str
     idle_for: Figure
     gpu: str
-    anchor: str
+    gpu_uuid: str
     uuid: str
     slice: Figure
     slice_title: str
@@ -32,6 +37,13 @@ class HolderView:
     memory_bar: Bar
     compute: Pair
     compute_bar: Bar
+
+
+def row_id(row: ContainerRow) -> str:
+    """Name the element of a row: the same for as long as the container has the device."""
+    ref = row.holder
+    name = "\0".join((ref.namespace, ref.pod, ref.container, *row.device))
+    return f"h-{blake2b(name.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}"
 
 
 def holder_views(scene: Scene) -> list[HolderView]:
@@ -45,13 +57,14 @@ def _view(scene: Scene, row: ContainerRow) -> HolderView:
     memory, compute = scene.memory(row), scene.compute(row)
     whole = _device_memory(scene, row)
     return HolderView(
+        id=row_id(row),
         holder=row.holder,
         state=state,
         state_word=STATE_WORDS[state],
         why_state=scene.why_compute(row) if state == "unknown" else "",
         idle_for=_idle_for(scene, row),
         gpu="" if gpu is None else number_of(gpu),
-        anchor="" if gpu is None else anchor_of(gpu),
+        gpu_uuid=row.device.uuid,
         uuid=row.device.mig_uuid or row.device.uuid,
         slice=_slice(scene, row),
         slice_title=row.resource,

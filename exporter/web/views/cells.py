@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from exporter.metrics import Number
 from exporter.model import ContainerRef, DeviceKey, Memory, SliceCount
-from exporter.web.views_bars import Bar
-from exporter.web.views_scene import Pair, compute_pair, memory_pair
+from exporter.web.views.bars import Bar
+from exporter.web.views.scene import Pair, compute_pair, memory_pair
 
 _SILENT = "the driver does not tell"
 

@@ -1,0 +1,5 @@
+"""The doctor: judges what the last poll had of each source, and reads nothing by itself."""
+
+from exporter.doctor.checks import examine
+
+__all__ = ["examine"]

@@ -1,0 +1,80 @@
+"""The nouns of history: one stretch of time, and what was known of things in it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+FIELDS: Mapping[str, tuple[str, ...]] = {
+    "container": (
+        "memory_used_bytes",
+        "memory_entitled_bytes",
+        "compute_used_ratio",
+        "compute_entitled_ratio",
+    ),
+    "gpu": (
+        "memory_used_bytes",
+        "utilization_ratio",
+        "unattributed_memory_bytes",
+        "unattributed_utilization_ratio",
+        "power_watts",
+        "temperature_celsius",
+    ),
+    "mig": ("memory_used_bytes", "unattributed_memory_bytes", "unattributed_utilization_ratio"),
+}
+"""What is kept of each level, by the names that the table of series gives its fields."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What to tell of: of one GPU, of one container or pod, or everything where nothing is named.
+
+    ``holder`` is (namespace, pod, container), where a container "" means that of any name. No ``levels``
+    means all of them.
+    """
+
+    levels: frozenset[str] = frozenset()
+    uuid: str = ""
+    holder: tuple[str, str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Track:
+    """One thing through the time: ``labels`` are its identity (by the names of the labels of its level).
+
+    ``values`` has, by the names of FIELDS, one number per step, None where nothing was known.
+    """
+
+    level: Literal["container", "gpu", "mig"]
+    labels: Mapping[str, str]
+    values: Mapping[str, Sequence[float | None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """A stretch of time in ``count`` steps of ``step`` seconds; the first begins at Unix time ``start``.
+
+    A value is the mean of what was known in its step. ``note`` says what a reader should know of it, such as
+    why a part is missing; "" where there is nothing to say.
+    """
+
+    start: float
+    step: float
+    count: int
+    source: Literal["memory", "prometheus"]
+    tracks: Sequence[Track] = field(default_factory=tuple)
+    note: str = ""
+
+
+class NotKeptError(Exception):
+    """So much of the past is not kept; the text says how much is."""
+
+
+class PastReader(Protocol):
+    """Something that can tell of the past."""
+
+    async def read(self, *, span: float, end: float | None, points: int, wanted: Wanted) -> Past:
+        """Tell of ``span`` seconds up to Unix time ``end`` (None: now) in at most ``points`` steps.
+
+        Raises NotKeptError where that cannot be told.
+        """
+        ...

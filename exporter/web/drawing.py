@@ -1,0 +1,40 @@
+"""A page in pieces, so that an open page can be told what has changed instead of everything."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """One page as it looks at one moment.
+
+    ``layout`` is the template that the pieces stand in, and ``title`` that of the window. ``pieces`` maps ids
+    of elements to their HTML, from their opening to their closing tag. ``lists`` maps ids of elements whose
+    children come and go to the ids of these children, in their order; the children are among the pieces.
+    ``facts`` is what the layout is filled with besides, and what stays as it is while the page is open.
+    """
+
+    layout: str
+    title: str
+    pieces: Mapping[str, str]
+    lists: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What has to be put in place of what an open page has; children that are in no list are to go."""
+
+    title: str
+    pieces: Mapping[str, str]
+    lists: Mapping[str, tuple[str, ...]]
+
+
+def change(old: Drawing | None, new: Drawing) -> Change:
+    """Tell what is new; everything is where the old drawing is not known."""
+    if old is None:
+        return Change(new.title, new.pieces, new.lists)
+    pieces = {name: html for name, html in new.pieces.items() if old.pieces.get(name) != html}
+    lists = {name: children for name, children in new.lists.items() if old.lists.get(name) != children}
+    return Change(new.title, pieces, lists)

@@ -1,0 +1,25 @@
+"""The site of a node in tests, with a history of its own."""
+
+from collections.abc import Callable
+
+from exporter.exposition import Exposition
+from exporter.history.ring import History
+from exporter.model import Snapshot
+from exporter.report import Report
+from exporter.web.pages import Pages
+from exporter.web.site import Site
+
+
+def site_of(
+    current: Callable[[], Snapshot],
+    restart_reason: Callable[[], str | None] = lambda: None,
+    report: Callable[[], Report] = lambda: Report("node", ()),
+    past: History | None = None,
+) -> Site:
+    """Make the site of the snapshot that ``current`` returns."""
+    return Site(
+        pages=Pages(current, Exposition()),
+        restart_reason=restart_reason,
+        report=report,
+        past=past or History(6 * 3600, 5),
+    )
