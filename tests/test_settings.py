@@ -76,6 +76,7 @@ BAD_VALUES = {
     "idle_after": ["never", "8d", "0s"],
     "history": ["never", "1m", "999h"],
     "prometheus_url": ["prometheus:9090", "ftp://prometheus"],
+    "prometheus_token_file": ["a\0b"],
     "nvml_library": ["a\0b"],
     "kubelet_root": ["\0"],
     "pod_resources_socket": ["\0"],

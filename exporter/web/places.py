@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from typing import Literal
+from urllib.parse import quote
 
 from exporter.web.query import Query
 
@@ -13,6 +14,12 @@ class Place:
     kind: Literal["node", "gpu", "holder", "doctor"] = "node"
     names: tuple[str, ...] = ()
     query: Query = field(default_factory=Query)
+
+    @property
+    def path(self) -> str:
+        """The way from the page of the node to this one."""
+        parts = () if self.kind == "node" else (self.kind, *self.names)
+        return "/".join(quote(part, safe="") for part in parts)
 
     @property
     def root(self) -> str:
