@@ -13,7 +13,10 @@ COPY exporter exporter
 COPY podresources podresources
 # The environment has no pip of its own; the image's installs into it.
 RUN python -m venv --without-pip /opt/gpuslice \
-    && python -m pip --python /opt/gpuslice install --no-cache-dir --disable-pip-version-check ".${EXTRAS:+[$EXTRAS]}"
+    && python -m pip --python /opt/gpuslice install --no-cache-dir --disable-pip-version-check ".${EXTRAS:+[$EXTRAS]}" \
+    # The page takes one of plotly's three copies of its JavaScript; the others are for notebooks, 10 MB.
+    && rm -rf /opt/gpuslice/lib/python3.*/site-packages/plotly/labextension \
+        /opt/gpuslice/lib/python3.*/site-packages/plotly/package_data/widgetbundle.js
 
 FROM ${PYTHON_IMAGE}
 ARG VERSION=0.1.0

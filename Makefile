@@ -4,7 +4,7 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint docs bench image clean
+.PHONY: help demo test lint docs screenshots bench image clean
 
 # The interpreter that the virtual environment is made with: python3 where it is new enough, else the
 # newest one on PATH that is.
@@ -24,7 +24,7 @@ RUNTIME := $(VENV)/.installed-runtime
 DEV := $(VENV)/.installed-dev
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 
 demo: $(RUNTIME) ## serve a fake GPU node on this machine; SCENARIO=name chooses which
 	@exec $(BIN)/gpuslice-exporter demo --scenario '$(SCENARIO)'
@@ -46,6 +46,9 @@ docs: $(RUNTIME) ## write the reference pages from the tables in the code
 		> docs/settings.md
 	$(BIN)/python -c 'from exporter.xids import xids_markdown; print(xids_markdown(), end="")' \
 		> docs/xids.md
+
+screenshots: $(DEV) ## take the pictures of the pages for the README
+	$(BIN)/python scripts/screenshots
 
 bench: $(DEV) ## run the benchmarks
 	@set -e; for benchmark in benchmarks/*.py; do echo "== $$benchmark"; $(BIN)/python "$$benchmark"; done

@@ -25,6 +25,7 @@ from exporter.model import (
     Workloads,
 )
 from exporter.pod_rows import pod_rows
+from exporter.process_rows import process_rows
 from exporter.rates import ClockEvents, NvlinkRates
 from exporter.settings import Settings
 from exporter.sharing import HostDevices, NodeFacts, Objections, resolve_holdings, vgpu_rows, with_pids
@@ -106,6 +107,7 @@ class Assembly:
         attribution = self._ledger.advance(attribution, elapsed, covered, timestamp, unsure)
         recent = found.hardware.recent if found.hardware is not None else ()
         jobs = self._jobs(found)
+        processes, left_out = process_rows(attribution.processes)
         self._events = event_rows(recent, self._events, (*self._containers, *attribution.containers))
         self._containers = attribution.containers
         return Snapshot(
@@ -117,6 +119,8 @@ class Assembly:
             vgpus=vgpu_rows(found.gpus, found.allocations, found.host_devices),
             containers=attribution.containers,
             pods=pod_rows(attribution.containers, workloads, self._settings.pod_labels),
+            processes=processes,
+            processes_left_out=left_out,
             events=self._events,
             collectors=tuple(map(self._with_objections, collectors)),
             demo=self._demo,

@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -18,11 +18,13 @@ from exporter.commands.serve import serve
 from exporter.commands.snapshot import FORMATS, snapshot
 from exporter.metrics_docs import metrics_markdown
 from exporter.settings import Settings, SettingsError, add_options, load_settings
+from exporter.settings_parse import duration
 from exporter.web import ListenError
 
 USAGE_ERROR = 2
 DEFAULT_COMMAND = "serve"
-TELLING_COMMANDS = frozenset({"snapshot", "doctor", "record"})
+INSPECT = "inspect"
+TELLING_COMMANDS = frozenset({"snapshot", "doctor", "record", INSPECT})
 DEMO_SCENARIO = "showcase"
 
 
@@ -42,6 +44,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except KeyboardInterrupt:
         return 130
+
+
+def kubectl_main() -> int:
+    """Be the plugin of kubectl: without one of the commands, inspect the cluster."""
+    argv = sys.argv[1:]
+    return main(argv if argv and argv[0] in {*COMMANDS, "--version"} else [INSPECT, *argv])
 
 
 def _log_level(command: str, settings: Settings) -> str:
@@ -96,6 +104,24 @@ async def _record(arguments: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
+async def _hub(arguments: argparse.Namespace, settings: Settings) -> int:
+    from exporter.commands.hub import HubOptions, hub  # noqa: PLC0415 - not for the daemon
+
+    options = HubOptions(
+        refresh=arguments.refresh, window=arguments.window, node_url_template=arguments.node_url_template
+    )
+    await hub(settings, options, lambda url: logging.getLogger("exporter").info("serving %s", url))
+    return 0
+
+
+async def _inspect(arguments: argparse.Namespace, settings: Settings) -> int:
+    from exporter.commands.inspect import inspect_cluster  # noqa: PLC0415 - not for the daemon
+
+    return await inspect_cluster(
+        settings, arguments.nodes, output=arguments.output, details=arguments.details
+    )
+
+
 async def _metrics(_arguments: argparse.Namespace, _settings: Settings) -> int:
     sys.stdout.write(metrics_markdown())
     return 0
@@ -113,6 +139,8 @@ COMMANDS = {
     "doctor": _doctor,
     "record": _record,
     "metrics": _metrics,
+    "hub": _hub,
+    INSPECT: _inspect,
 }
 
 
@@ -178,6 +206,56 @@ def _record_options(parser: argparse.ArgumentParser) -> None:
     _add_scenario(parser)
 
 
+def _duration(shortest: str, longest: str) -> Callable[[str], float]:
+    kind = duration(shortest, longest)
+
+    def parse(text: str) -> float:
+        try:
+            seconds: float = kind.parse(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not {kind.allowed}") from None
+        return seconds
+
+    return parse
+
+
+def _hub_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--refresh",
+        type=_duration("1s", "1h"),
+        default=30.0,
+        metavar="DURATION",
+        help="time between two looks at the cluster. Default: 30s",
+    )
+    parser.add_argument(
+        "--window",
+        type=_duration("1m", "720h"),
+        default=86400.0,
+        metavar="DURATION",
+        help="how far back GPU-hours are added up. Default: 24h",
+    )
+    parser.add_argument(
+        "--node-url-template",
+        default="http://{instance}/",
+        metavar="URL",
+        help="the page of a node, with {instance}, {node}, {cluster} and {job} in braces. "
+        "Default: http://{instance}/",
+    )
+
+
+def _inspect_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("nodes", nargs="*", metavar="NODE", help="only these nodes. Default: all")
+    parser.add_argument(
+        "--details", action="store_true", help="show every container that holds or uses a GPU"
+    )
+    parser.add_argument("--output", "-o", choices=("text", "json"), default="text", help="Default: text")
+    parser.epilog = (
+        "It asks the Prometheus that scrapes the nodes: --prometheus-url or GPUSLICE_PROMETHEUS_URL. To "
+        "reach one inside the cluster: kubectl -n monitoring port-forward svc/prometheus-operated 9090, and "
+        "then --prometheus-url http://localhost:9090"
+    )
+
+
 HELP = {
     "serve": "poll this node and serve the page and /metrics (the default)",
     "demo": "the same on a fake node",
@@ -186,10 +264,14 @@ HELP = {
     "exit code 0: all well, 1: something degraded, 3: something missing",
     "record": "write a scenario of this node, with UUIDs, serials and names masked",
     "metrics": "print the table of all series as Markdown",
+    "hub": "serve the page of the whole cluster, from what a Prometheus knows of its nodes",
+    INSPECT: "print the GPUs of the cluster and what is held and used of them, as a Prometheus knows it",
 }
 OPTIONS = {
     "demo": _demo_options,
     "snapshot": _snapshot_options,
     "doctor": _doctor_options,
     "record": _record_options,
+    "hub": _hub_options,
+    INSPECT: _inspect_options,
 }

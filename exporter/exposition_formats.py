@@ -50,6 +50,11 @@ def choose_format(accept: str) -> Format:
     return best
 
 
+def media_quality(accept: str, name: str) -> float:
+    """Tell how much an Accept header wants a type that it names in full; 0 where it does not name it."""
+    return max((choice.quality for choice in _choices(accept) if choice.name == name), default=0.0)
+
+
 def accepts_gzip(accept_encoding: str) -> bool:
     """Tell by an Accept-Encoding header whether the client takes gzip; without one it does not."""
     qualities = {choice.name: choice.quality for choice in _choices(accept_encoding)}

@@ -30,7 +30,7 @@ from exporter.metrics import (
     field_name,
 )
 from exporter.metrics.vgpu import VGPU
-from exporter.model import EventRow, PodRow, Snapshot
+from exporter.model import EventRow, PodRow, ProcessRow, Snapshot
 from exporter.xids import explain
 
 __all__ = ["snapshot_csv", "snapshot_json", "snapshot_text"]
@@ -42,7 +42,8 @@ def snapshot_json(snapshot: Snapshot) -> dict[str, Any]:
     """Give the snapshot as plain data of JSON: lists of objects by level; what is not known is null.
 
     Identity (labels and info series) is text; a family with labels of its own is an object keyed by their
-    values, outermost first. Events stand with the containers that they hit, oldest first.
+    values, outermost first. Events stand with the containers that they hit, oldest first. Processes have the
+    names that their owners gave them.
     """
     (node,) = _records("node", NODE, snapshot)
     health = zip(_records("collector", COLLECTOR, snapshot), snapshot.collectors, strict=True)
@@ -56,6 +57,8 @@ def snapshot_json(snapshot: Snapshot) -> dict[str, Any]:
         "vgpus": list(_records("vgpu", VGPU, snapshot)),
         "containers": list(_records("container", CONTAINER, snapshot)),
         "pods": [_pod(row) for row in snapshot.pods],
+        "processes": [_process(row) for row in snapshot.processes],
+        "processes_left_out": snapshot.processes_left_out,
         "events": [_event(row) for row in snapshot.events],
         "collectors": [record | {"message": row.message} for record, row in health],
     }
@@ -77,6 +80,24 @@ def snapshot_csv(snapshot: Snapshot) -> str:
 def _pod(row: PodRow) -> dict[str, Any]:
     """Give a pod with its labels under the names that they have there."""
     return {"namespace": row.namespace, "pod": row.name, "pod_uid": row.uid, "labels": dict(row.labels)}
+
+
+def _process(row: ProcessRow) -> dict[str, Any]:
+    """Give a process; a container that cannot be told from others of its pod is null."""
+    holder = row.holder
+    return {
+        "uuid": row.device.uuid,
+        "mig_uuid": row.device.mig_uuid or None,
+        "pid": row.pid,
+        "command": row.command,
+        "kinds": sorted(row.kinds),
+        "place": row.place,
+        "namespace": holder.namespace if holder else None,
+        "pod": holder.pod if holder else None,
+        "container": (holder.container or None) if holder else None,
+        "memory_used_bytes": row.memory,
+        "compute_used_ratio": _finite(row.compute),
+    }
 
 
 def _event(row: EventRow) -> dict[str, Any]:

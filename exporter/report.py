@@ -32,7 +32,7 @@ class Report:
     @property
     def exit_code(self) -> int:
         """0 when all is well, 1 when something is degraded, 3 when something is missing."""
-        return max(EXIT_CODES[check.status] for check in self.checks)
+        return max((EXIT_CODES[check.status] for check in self.checks), default=0)
 
     def as_dict(self) -> dict[str, Any]:
         """Give the report as plain data of JSON."""

@@ -16,6 +16,8 @@ import yaml
 
 _ADDRESS = re.compile(r"(?:\[(?P<v6>[^\]]*)\]|(?P<host>[A-Za-z0-9._-]*)):(?P<port>[0-9]{1,5})")
 _DURATION = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<unit>ms|s|m|h|)")
+_PREFIX = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~-]+)+")
+_ORIGIN = re.compile(r"https?://[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::(?P<port>[0-9]{1,5}))?")
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "": 1}
 _NULL = "tag:yaml.org,2002:null"
 
@@ -112,6 +114,21 @@ def _parse_url(text: str) -> str:
     return text
 
 
+def _parse_prefix(text: str) -> str:
+    prefix = text.removesuffix("/")
+    if not _PREFIX.fullmatch(prefix):
+        raise ValueError
+    return prefix
+
+
+def _parse_ancestor(text: str) -> str:
+    match = _ORIGIN.fullmatch(text)
+    # It becomes part of a policy, where a semicolon or a space would begin something else.
+    if text != "self" and (match is None or not 0 < int(match["port"] or 443) <= 65535):
+        raise ValueError
+    return text
+
+
 def _parse_switch(text: str) -> bool:
     if text not in ("on", "off"):
         raise ValueError
@@ -133,6 +150,8 @@ PATH = Kind(_parse_path, "a path", "PATH")
 ABSOLUTE_PATH = Kind(_parse_absolute_path, "an absolute path", "PATH")
 SWITCH = Kind(_parse_switch, "one of on, off", "on|off")
 URL = Kind(_parse_url, "a URL such as http://localhost:9400/metrics", "URL")
+PREFIX = Kind(_parse_prefix, "a path such as /gpuslice", "PREFIX")
+ANCESTOR = Kind(_parse_ancestor, "self, or an origin such as https://grafana.example.com", "ORIGIN")
 PATTERN = Kind(_parse_pattern, "a regular expression", "REGEX")
 
 

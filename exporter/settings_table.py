@@ -8,9 +8,11 @@ from typing import Literal
 from exporter.settings_parse import (
     ABSOLUTE_PATH,
     ADDRESS,
+    ANCESTOR,
     NAME,
     PATH,
     PATTERN,
+    PREFIX,
     SWITCH,
     URL,
     Kind,
@@ -50,6 +52,23 @@ class Settings:
         metadata=option(ABSOLUTE_PATH, None, "YAML file with any of the other options.")
     )
     listen: ListenAddress = field(metadata=option(ADDRESS, ":9836", "Address of the page and of /metrics."))
+    route_prefix: str | None = field(
+        metadata=option(
+            PREFIX,
+            None,
+            "Path below which everything is served too, for a proxy that passes its path on. One that strips"
+            " it needs nothing: the page has relative links only.",
+        )
+    )
+    frame_ancestors: tuple[str, ...] = field(
+        metadata=option(
+            ANCESTOR,
+            None,
+            "Whose pages may show this one in a frame; nobody's else. In the environment, commas separate"
+            " several.",
+            repeatable=True,
+        )
+    )
     node_name: str = field(
         metadata=option(
             NAME,
@@ -92,6 +111,11 @@ class Settings:
     )
     prometheus_token_file: Path | None = field(
         metadata=option(PATH, None, "File with a bearer token for that Prometheus.")
+    )
+    prometheus_ca_file: Path | None = field(
+        metadata=option(
+            PATH, None, "File with the certificates to trust of that Prometheus, instead of the system's."
+        )
     )
     nvml_library: Path | None = field(
         metadata=option(PATH, None, "The driver's libnvidia-ml.so.1, where the usual places do not have it.")

@@ -5,13 +5,16 @@ from typing import Literal, TypeAlias
 
 from exporter.model import ContainerRow
 
-HolderState: TypeAlias = Literal["active", "idle", "idle-memory", "over-share", "unheld", "unknown"]
+HolderState: TypeAlias = Literal[
+    "active", "idle", "idle-memory", "over-share", "over-notional", "unheld", "unknown"
+]
 
 STATE_WORDS: Mapping[HolderState, str] = {
     "active": "active",
     "idle": "idle",
     "idle-memory": "idle, holding memory",
     "over-share": "over its share",
+    "over-notional": "over its notional share",
     "unheld": "uses without holding",
     "unknown": "unknown",
 }
@@ -24,16 +27,20 @@ _COMPUTE_RESOLUTION = 0.01
 def holder_state(row: ContainerRow, now: float, idle_after: float = 600.0) -> HolderState:
     """Judge a holder at Unix time ``now``; it is idle after ``idle_after`` seconds without compute.
 
-    Use without a slice comes first, then use beyond the share; ``unknown`` where its compute cannot be
-    measured. A holder that has not been quiet for long enough yet is active.
+    Use without a slice comes first, then use beyond a share that somebody enforces; ``unknown`` where its
+    compute cannot be measured. A holder that has not been quiet for long enough yet is active. A share that
+    nobody enforces is notional: compute that others leave is there to be used, so only memory beyond it,
+    which others then lack, is told, and of a holder that is not idle.
     """
     if row.slices == 0:
         return "unheld"
-    if _over_share(row):
+    enforced = row.isolation != "none"
+    if enforced and (_over_memory(row) or _over_compute(row)):
         return "over-share"
-    if row.compute_used:
-        return "active"
-    return _quiet_state(row, idle_seconds(row, now), idle_after)
+    state = "active" if row.compute_used else _quiet_state(row, idle_seconds(row, now), idle_after)
+    if not enforced and state in ("active", "unknown") and _over_memory(row):
+        return "over-notional"
+    return state
 
 
 def idle_seconds(row: ContainerRow, now: float) -> float | None:
@@ -51,15 +58,17 @@ def _quiet_state(row: ContainerRow, quiet_for: float | None, idle_after: float) 
     return "idle-memory" if row.memory_used else "idle"
 
 
-def _over_share(row: ContainerRow) -> bool:
-    memory = (
+def _over_memory(row: ContainerRow) -> bool:
+    return (
         row.memory_used is not None
         and row.memory_entitled is not None
         and row.memory_used > row.memory_entitled
     )
-    compute = (
+
+
+def _over_compute(row: ContainerRow) -> bool:
+    return (
         row.compute_used is not None
         and row.compute_entitled is not None
         and row.compute_used - row.compute_entitled > _COMPUTE_RESOLUTION
     )
-    return memory or compute

@@ -8,6 +8,7 @@ from exporter.model import Snapshot
 from exporter.report import Report
 from exporter.web.pages import Pages
 from exporter.web.site import Site
+from exporter.web.sparklines import Sparklines
 
 
 def site_of(
@@ -17,9 +18,11 @@ def site_of(
     past: History | None = None,
 ) -> Site:
     """Make the site of the snapshot that ``current`` returns."""
+    history = past or History(6 * 3600, 5)
     return Site(
         pages=Pages(current, Exposition()),
         restart_reason=restart_reason,
         report=report,
-        past=past or History(6 * 3600, 5),
+        past=history,
+        sparkline=Sparklines(history).of,
     )

@@ -23,6 +23,8 @@ IN_FILE = [name for name in NAMES if name != "config"]
 # Per option: what a user writes, and what it means.
 VALUES = {
     "listen": ("127.0.0.1:9999", ListenAddress("127.0.0.1", 9999)),
+    "route_prefix": ("/gpuslice", "/gpuslice"),
+    "frame_ancestors": ("https://grafana.example.com:3000", ("https://grafana.example.com:3000",)),
     "node_name": ("gpu-7", "gpu-7"),
     "poll_interval": ("500ms", 0.5),
     "stale_after": ("2m", 120.0),
@@ -30,6 +32,7 @@ VALUES = {
     "history": ("12h", 43200.0),
     "prometheus_url": ("https://prometheus.monitoring:9090", "https://prometheus.monitoring:9090"),
     "prometheus_token_file": ("/var/run/token", Path("/var/run/token")),
+    "prometheus_ca_file": ("/var/run/ca.crt", Path("/var/run/ca.crt")),
     "nvml_library": ("/run/nvidia/libnvidia-ml.so.1", Path("/run/nvidia/libnvidia-ml.so.1")),
     "kubelet_root": ("/var/snap/kubelet", Path("/var/snap/kubelet")),
     "pod_resources_socket": ("/run/a.sock", Path("/run/a.sock")),
@@ -70,6 +73,36 @@ BAD_VALUES = {
         "a b:1",
         "unix:/run/s",
     ],
+    "route_prefix": [
+        "gpuslice",
+        "/",
+        "//a",
+        "/a//b",
+        "/a/../b",
+        "/..",
+        "/a b",
+        "/a?b",
+        "/a%2fb",
+        "/ä",
+        "http://a",
+    ],
+    "frame_ancestors": [
+        "none",
+        "*",
+        "'self'",
+        "grafana",
+        "https://",
+        "https://*.a",
+        "https://a/",
+        "https://a;script-src",
+        "https://a b",
+        "https://a:0",
+        "https://a:65536",
+        "https://u@a",
+        "ftp://a",
+        "https://a\nb",
+        "self self",
+    ],
     "node_name": ["a\tb", "a\udcff"],
     "poll_interval": ["soon", "-1s", "0", "50ms", "0.05", "2h", "61m", "1e3", "nan", "5 parsecs", "٣s", "5S"],
     "stale_after": ["never", "25h", "10ms"],
@@ -77,6 +110,7 @@ BAD_VALUES = {
     "history": ["never", "1m", "999h"],
     "prometheus_url": ["prometheus:9090", "ftp://prometheus"],
     "prometheus_token_file": ["a\0b"],
+    "prometheus_ca_file": ["a\0b"],
     "nvml_library": ["a\0b"],
     "kubelet_root": ["\0"],
     "pod_resources_socket": ["\0"],
@@ -166,6 +200,8 @@ def test_defaults():
     assert load_settings({}, {}) == Settings(
         config=None,
         listen=ListenAddress(None, 9836),
+        route_prefix=None,
+        frame_ancestors=(),
         node_name=socket.gethostname(),
         poll_interval=5.0,
         stale_after=60.0,
@@ -173,6 +209,7 @@ def test_defaults():
         history=21600.0,
         prometheus_url=None,
         prometheus_token_file=None,
+        prometheus_ca_file=None,
         nvml_library=None,
         kubelet_root=Path("/var/lib/kubelet"),
         pod_resources_socket=Path("/var/lib/kubelet/pod-resources/kubelet.sock"),
@@ -352,6 +389,19 @@ def test_repeated_option_from_all_sources(config):
     file = config("resource-pattern: ['a.*', 'b{1}']\n")
     assert load_settings({}, file).resource_pattern == patterns
     assert load_settings({}, config("resource-pattern: []\n")).resource_pattern == ()
+
+
+def test_a_prefix_may_end_in_a_slash():
+    """A path is the same with a slash at its end, as other programs have it."""
+    assert load_settings(parse("--route-prefix", "/nodes/gpuslice/"), {}).route_prefix == "/nodes/gpuslice"
+
+
+def test_several_may_frame_the_page():
+    """This site and origins beside it can be given together, with ports or without."""
+    argv = parse("--frame-ancestors", "self", "--frame-ancestors", "http://grafana:3000")
+    assert load_settings(argv, {}).frame_ancestors == ("self", "http://grafana:3000")
+    ours = load_settings({}, {"GPUSLICE_FRAME_ANCESTORS": "self,https://a.b-c.example"})
+    assert ours.frame_ancestors == ("self", "https://a.b-c.example")
 
 
 def test_comma_is_part_of_the_pattern_in_flag_and_file(config):

@@ -5,16 +5,21 @@ from operator import attrgetter
 
 from exporter.attribution.meters import with_meters
 from exporter.attribution.owners import Owned, owners
+from exporter.attribution.processes import process_rows
 from exporter.attribution.use import Device, Use, use_by_process, use_without_processes
-from exporter.model import ContainerRef, ContainerRow, DeviceKey, Holding, Holdings, Workloads
+from exporter.model import ContainerRef, ContainerRow, DeviceKey, Holding, Holdings, ProcessRow, Workloads
 from exporter.sums import total
 
 
 class DeviceJoin:
-    """Joins one poll's holdings and processes, device by device."""
+    """Joins one poll's holdings and processes, device by device.
+
+    ``processes`` are those of the devices whose rows were made; none without a view of processes.
+    """
 
     def __init__(self, holdings: Holdings, workloads: Workloads) -> None:
         self.holdings = holdings
+        self.processes: list[ProcessRow] = []
         self._workloads = workloads
         self._uids = _uids_by_name(workloads)
         self._held: dict[DeviceKey, dict[ContainerRef, list[Holding]]] = {}
@@ -34,6 +39,7 @@ class DeviceJoin:
         if self._workloads.process_view and device.processes is not None:
             owned = owners(device.processes, held, self._workloads)
             uses = use_by_process(device, held, owned, self._workloads.pods is not None)
+            self.processes += process_rows(device, owned, self._workloads)
         else:
             uses = use_without_processes(device, held)
         used = device.memory.used if device.memory is not None else None

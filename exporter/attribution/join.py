@@ -16,6 +16,7 @@ from exporter.model import (
     Holdings,
     MigReading,
     MigRow,
+    ProcessRow,
     SliceCount,
     Workloads,
 )
@@ -31,12 +32,16 @@ AMD = "amd"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribution:
-    """The rows of one poll; ``inconsistent``: (uuid, mig_uuid, quantity) whose parts exceed the whole."""
+    """The rows of one poll; ``inconsistent``: (uuid, mig_uuid, quantity) whose parts exceed the whole.
+
+    ``processes`` stand in no order.
+    """
 
     gpus: tuple[GpuRow, ...]
     migs: tuple[MigRow, ...]
     containers: tuple[ContainerRow, ...]
     inconsistent: tuple[tuple[str, str, str], ...]
+    processes: tuple[ProcessRow, ...] = ()
 
 
 def attribute(
@@ -57,6 +62,7 @@ def attribute(
         migs=tuple(join.migs),
         containers=tuple(sorted(join.containers, key=lambda row: (row.holder, row.device))),
         inconsistent=tuple(join.inconsistent),
+        processes=tuple(join.processes),
     )
 
 
@@ -74,6 +80,10 @@ class _Join:
         self.inconsistent: list[tuple[str, str, str]] = []
         self._holdings = holdings
         self._devices = DeviceJoin(holdings, workloads)
+
+    @property
+    def processes(self) -> list[ProcessRow]:
+        return self._devices.processes
 
     def gpu(self, gpu: GpuReading) -> GpuRow:
         if not gpu.mig_enabled:

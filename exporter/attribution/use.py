@@ -92,6 +92,14 @@ def use_by_process(
     return _with_device_compute(device, refs, owned, found)
 
 
+def compute_of(device: Device, process: DeviceProcess) -> float | None:
+    """Return what one process uses, as a share of the physical GPU; None where its container's is no zero."""
+    percent = _percent(device.utilization, [process])
+    if percent is None or (percent == 0 and _booked_on_server(device)):
+        return None
+    return percent / 100
+
+
 def _sum(device: Device, processes: list[DeviceProcess]) -> Use:
     memory = total([process.memory for process in processes])
     percent = _percent(device.utilization, processes)

@@ -24,6 +24,8 @@ from exporter.model import (
 from exporter.model.hardware import ProcessKind
 
 Peers = dict[str, dict[str, PeerLink]]
+# What a process is called says what its owner does.
+COMMAND = "process"
 KINDS: tuple[ProcessKind, ...] = ("mps", "compute", "graphics")
 
 
@@ -134,6 +136,7 @@ def processes_of(gpu: GpuReading, mask: Mask) -> Iterator[tuple[int, schema_pods
 def _process(process: DeviceProcess, device: str, percent: int) -> schema_pods.Process:
     return schema_pods.Process(
         pid=process.pid,
+        command=COMMAND,
         device=device,
         memory=process.memory,
         kind=next(kind for kind in KINDS if kind in process.kinds),

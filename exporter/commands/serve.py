@@ -9,20 +9,26 @@ from collections.abc import Callable
 
 from exporter.collector import DEADLINE
 from exporter.commands.node import Node
-from exporter.doctor import examine
+from exporter.doctor import Doctor
 from exporter.exposition import Exposition
 from exporter.history.ring import History
+from exporter.history.spans import spans_of
 from exporter.model import Snapshot
 from exporter.poller import Poller
+from exporter.prometheus import LongerHistory, Prometheus, PrometheusHistory
 from exporter.release import Release
 from exporter.sources import Sources
 from exporter.web import Server, make_app
 from exporter.web.pages import Pages
 from exporter.web.site import Site
+from exporter.web.sparklines import Sparklines
+from exporter.web.ticker import Ticker
 
 log = logging.getLogger(__name__)
 # A driver that hangs must not keep the program from ending.
 CLOSE_SECONDS = 1.0
+# A person waits for a timeline.
+PAST_SECONDS = 5.0
 
 
 async def serve(node: Node, announce: Callable[[str], None]) -> None:
@@ -35,7 +41,14 @@ async def serve(node: Node, announce: Callable[[str], None]) -> None:
     _follow_signals(sources.release)
     poller = Poller(settings, sources, demo=node.fake is not None)
     exposition = Exposition(dcgm_names=settings.dcgm_names, hostname_label=settings.dcgm_hostname_label)
-    server = Server(make_app(_site(poller, exposition)), settings.listen)
+    history = _history(poller)
+    past = _past(poller, history)
+    app = make_app(
+        _site(poller, exposition, past, history),
+        prefix=settings.route_prefix or "",
+        frame_ancestors=settings.frame_ancestors,
+    )
+    server = Server(app, settings.listen)
     url = await server.start()
     polling = asyncio.create_task(_poll(poller))
     announce(url)
@@ -43,19 +56,52 @@ async def serve(node: Node, announce: Callable[[str], None]) -> None:
         await _until_stopped(polling)
     finally:
         await server.stop()
+        await past.close()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(poller.close(), CLOSE_SECONDS)
 
 
-def _site(poller: Poller, exposition: Exposition) -> Site:
-    settings = poller.settings
-    history = History(settings.history, settings.poll_interval)
+def _history(poller: Poller) -> History:
+    """Keep the last hours in memory."""
+    history = History(poller.settings.history, poller.settings.poll_interval)
     poller.subscribe(history.record)
+    return history
+
+
+def _past(poller: Poller, history: History) -> LongerHistory:
+    """Tell of the past from memory; what was before it a Prometheus tells, where one is named."""
+    settings = poller.settings
+    far = None
+    if settings.prometheus_url is not None:
+        prometheus = Prometheus(
+            settings.prometheus_url,
+            token_file=settings.prometheus_token_file,
+            ca_file=settings.prometheus_ca_file,
+            deadline=PAST_SECONDS,
+        )
+        far = PrometheusHistory(prometheus, lambda: poller.snapshot)
+    return LongerHistory(history, far, kept=history.kept)
+
+
+def _site(poller: Poller, exposition: Exposition, past: LongerHistory, history: History) -> Site:
+    settings = poller.settings
+    doctor = Doctor(lambda: poller.evidence, settings)
+    poller.subscribe(doctor.record)
+    ticker = Ticker()
+    poller.subscribe(ticker.tick)
     return Site(
-        pages=Pages(lambda: poller.snapshot, exposition, idle_after=settings.idle_after),
+        pages=Pages(
+            lambda: poller.snapshot,
+            exposition,
+            idle_after=settings.idle_after,
+            interval=settings.poll_interval,
+        ),
         restart_reason=lambda: poller.restart_reason,
-        report=lambda: examine(poller.snapshot, poller.evidence, settings),
-        past=history,
+        report=doctor.report,
+        past=past,
+        sparkline=Sparklines(history).of,
+        spans=spans_of(settings.history, longer=settings.prometheus_url is not None),
+        ticker=ticker,
     )
 
 

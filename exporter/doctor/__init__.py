@@ -1,5 +1,6 @@
 """The doctor: judges what the last poll had of each source, and reads nothing by itself."""
 
 from exporter.doctor.checks import examine
+from exporter.doctor.doctor import Doctor
 
-__all__ = ["examine"]
+__all__ = ["Doctor", "examine"]

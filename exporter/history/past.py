@@ -12,6 +12,7 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
         "compute_entitled_ratio",
     ),
     "gpu": (
+        "memory_total_bytes",
         "memory_used_bytes",
         "utilization_ratio",
         "unattributed_memory_bytes",

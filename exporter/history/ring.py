@@ -1,19 +1,235 @@
 """The ring: the last hours of a node in memory of a fixed size."""
 
-from exporter.history.past import Past, Wanted
+import asyncio
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal, NamedTuple, cast
+
+from exporter.history.past import FIELDS, NotKeptError, Past, Track, Wanted
+from exporter.history.plan import Plan, means, plan
+from exporter.history.readings import Key, readings
+from exporter.history.tiers import Cells, Lane, tiers_of
+from exporter.metrics import LEVEL_LABELS, Number
 from exporter.model import Snapshot
+
+BUDGET = 24_000_000
+"""Bytes that all series together may take."""
+# What a series takes beside its cells, as tracemalloc counts it.
+_OVERHEAD = 2600
+_CELL_BYTES = 4
+# An answer of more numbers than this has fewer steps: each takes 32 bytes while it is written.
+_MOST_NUMBERS = 1 << 20
+# A poll that is later than this leaves a gap.
+_LATE = 1.5
+
+
+class _Copied(NamedTuple):
+    key: Key
+    cells: list[Cells]
+
+
+class _Series:
+    """One thing in all tiers. ``seen`` is the Unix time of its last reading."""
+
+    __slots__ = ("lanes", "seen")
+
+    def __init__(self, lanes: tuple[Lane, ...], seen: float) -> None:
+        self.lanes = lanes
+        self.seen = seen
+
+    def put(self, at: float, slots: Iterable[int], values: list[Number | None], bridged: bool) -> None:
+        self.seen = at
+        for lane, slot in zip(self.lanes, slots, strict=True):
+            lane.put(slot, values, bridged)
 
 
 class History:
-    """Keeps ``kept`` seconds of the snapshots that come every ``step`` seconds."""
+    """Keeps ``kept`` seconds of the snapshots that come every ``step`` seconds, in at most ``budget`` bytes.
 
-    def __init__(self, kept: float, step: float) -> None:
+    The event loop writes, threads read. ``wall`` tells Unix time.
+    """
+
+    def __init__(
+        self, kept: float, step: float, *, budget: int = BUDGET, wall: Callable[[], float] = time.time
+    ) -> None:
         self._kept = kept
-        self._step = step
+        self._wall = wall
+        self._tiers = tiers_of(kept, step)
+        self._budget = budget
+        slots = sum(tier.slots for tier in self._tiers)
+        self._costs: Mapping[str, int] = {
+            level: len(fields) * slots * _CELL_BYTES + _OVERHEAD for level, fields in FIELDS.items()
+        }
+        # In the order of their last readings.
+        self._series: OrderedDict[Key, _Series] = OrderedDict()
+        self._used = 0
+        self._refused = 0
+        self._newest = 0.0
+        self._lock = threading.Lock()
+
+    @property
+    def kept(self) -> float:
+        """How many seconds are kept."""
+        return self._kept
 
     def record(self, snapshot: Snapshot) -> None:
-        """Add what a snapshot says."""
+        """Add what a snapshot says; one from before the first poll says nothing."""
+        if snapshot.sequence == 0:
+            return
+        rows = dict(readings(snapshot))
+        with self._lock:
+            self._record(snapshot.timestamp, rows)
 
     async def read(self, *, span: float, end: float | None, points: int, wanted: Wanted) -> Past:
-        """Tell of the last ``span`` seconds."""
-        raise NotImplementedError
+        """Tell of ``span`` seconds up to ``end``, in a thread."""
+        return await asyncio.to_thread(self.tell, span=span, end=end, points=points, wanted=wanted)
+
+    def tell(self, *, span: float, end: float | None, points: int, wanted: Wanted) -> Past:
+        """Tell of ``span`` seconds up to ``end`` in at most ``points`` steps; raises NotKeptError."""
+        now = self._wall()
+        end = now if end is None else min(end, now)
+        if end - span < now - self._kept - self._tiers[-1].step:
+            raise NotKeptError(f"{span_text(self._kept)} are kept in memory (--history)")
+        # All of them are of one moment, or their sum would not hold.
+        with self._lock:
+            chosen = [key for key in self._series if _is_wanted(key, wanted)]
+            most = _most_points(chosen)
+            steps = plan(self._tiers, now=now, end=end, span=span, points=min(points, most))
+            copied = self._copy(chosen, steps)
+            refused = self._refused
+        return Past(
+            start=steps.start,
+            step=steps.step,
+            count=steps.steps,
+            source="memory",
+            tracks=tuple(_track(series, steps.each) for series in copied),
+            note=_note(refused, points > most),
+        )
+
+    def now(self) -> float:
+        """Tell the Unix time that the past is before."""
+        return self._wall()
+
+    def over(self, *, now: float, span: float, points: int, shift: int) -> Plan:
+        """Plan to read the last ``span`` seconds in steps that are over; they begin ``shift`` slots later."""
+        steps = plan(self._tiers, now=now, end=now, span=span, points=points)
+        shift %= steps.each
+        newest = (self._tiers[steps.tier].slot(now) - shift) // steps.each * steps.each + shift
+        return steps._replace(first=newest - steps.steps * steps.each)
+
+    def values(self, key: Key, field: str, steps: Plan) -> list[float | None]:
+        """Read one field of one series as planned; nothing but None where there is no such series."""
+        with self._lock:
+            series = self._series.get(key)
+            cells = None if series is None else series.lanes[steps.tier].window(steps.first, steps.stop)
+        if cells is None:
+            return [None] * steps.steps
+        return means(cells[FIELDS[key.level].index(field)], steps.each)
+
+    def _record(self, at: float, rows: Mapping[Key, list[Number | None]]) -> None:
+        if at < self._newest:
+            self._cut(at)
+        slots = [tier.slot(at) for tier in self._tiers]
+        bridged = at - self._newest <= _LATE * self._tiers[0].step
+        self._newest = at
+        added = []
+        for key, values in rows.items():
+            series = self._series.get(key)
+            if series is None:
+                added.append((key, values))
+            else:
+                self._series.move_to_end(key)
+                series.put(at, slots, values, bridged)
+        self._forget(at - self._kept)
+        self._refused = sum(not self._add(key, at, slots, values) for key, values in added)
+
+    def _cut(self, at: float) -> None:
+        """Forget what the clock, before it was set back, said would be later than now."""
+        slots = [tier.slot(at) for tier in self._tiers]
+        for series in self._series.values():
+            series.seen = min(series.seen, at)
+            for lane, slot in zip(series.lanes, slots, strict=True):
+                lane.cut(slot)
+
+    def _forget(self, before: float) -> None:
+        while self._series and next(iter(self._series.values())).seen < before:
+            self._drop_oldest()
+
+    def _add(self, key: Key, at: float, slots: list[int], values: list[Number | None]) -> bool:
+        """Begin a series, if need be in the place of what ended the longest ago; say if it fits."""
+        cost = self._costs[key.level]
+        while self._used + cost > self._budget:
+            if not self._series or next(iter(self._series.values())).seen >= at:
+                return False
+            self._drop_oldest()
+        lanes = tuple(
+            Lane(len(values), tier.slots, slot) for tier, slot in zip(self._tiers, slots, strict=True)
+        )
+        series = self._series[key] = _Series(lanes, at)
+        series.put(at, slots, values, bridged=False)
+        self._used += cost
+        return True
+
+    def _drop_oldest(self) -> None:
+        key, _ = self._series.popitem(last=False)
+        self._used -= self._costs[key.level]
+
+    def _copy(self, chosen: list[Key], steps: Plan) -> list[_Copied]:
+        lanes = ((key, self._series[key].lanes[steps.tier]) for key in chosen)
+        return [
+            _Copied(key, lane.window(steps.first, steps.stop))
+            for key, lane in lanes
+            if lane.first < steps.stop and lane.last >= steps.first
+        ]
+
+
+def span_text(seconds: float) -> str:
+    """Write a length of time as the settings take it: 1h, 90m, 45s."""
+    for unit, length in (("h", 3600), ("m", 60)):
+        if seconds >= length and seconds % length == 0:
+            return f"{seconds / length:g} {unit}"
+    return f"{seconds:g} s"
+
+
+def _is_wanted(key: Key, wanted: Wanted) -> bool:
+    if wanted.levels and key.level not in wanted.levels:
+        return False
+    labels = _labels(key)
+    if wanted.uuid and labels["uuid"] != wanted.uuid:
+        return False
+    if wanted.holder is None:
+        return True
+    namespace, pod, container = wanted.holder
+    return (
+        key.level == "container"
+        and (labels["namespace"], labels["pod"]) == (namespace, pod)
+        and container in ("", labels["container"])
+    )
+
+
+def _labels(key: Key) -> dict[str, str]:
+    return dict(zip(LEVEL_LABELS[key.level], key.values, strict=False))
+
+
+def _most_points(keys: Iterable[Key]) -> int:
+    fields = sum(len(FIELDS[key.level]) for key in keys)
+    return max(1, _MOST_NUMBERS // max(1, fields))
+
+
+def _track(series: _Copied, each: int) -> Track:
+    level = series.key.level
+    values = {name: means(cells, each) for name, cells in zip(FIELDS[level], series.cells, strict=True)}
+    # The ring has series of these levels only.
+    known = cast("Literal['container', 'gpu', 'mig']", level)
+    return Track(level=known, labels=_labels(series.key), values=values)
+
+
+def _note(refused: int, shortened: bool) -> str:
+    notes = []
+    if refused:
+        notes.append(f"{refused} containers or devices are not kept: the memory for history is full")
+    if shortened:
+        notes.append("the steps are longer than asked for: ask for fewer series to have shorter ones")
+    return "; ".join(notes)

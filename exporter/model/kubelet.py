@@ -114,13 +114,15 @@ class ProcessPlace:
     """Where a process runs.
 
     ``known`` False: it could not be found out (gone, unreadable, or a reused pid). With ``known`` True
-    and ``pod_uid`` None it runs in no pod. ``container_id`` is 64 hex digits.
+    and ``pod_uid`` None it runs in no pod. ``container_id`` is 64 hex digits. ``command`` is the kernel's
+    short name of the process, None where that could not be read; the process may choose it.
     """
 
     pid: int
     known: bool
     pod_uid: str | None = None
     container_id: str | None = None
+    command: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ Units are base units: bytes, seconds, joules, and ratios where 1 is a whole phys
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from exporter.model.hardware import (
     Cost,
@@ -15,6 +15,7 @@ from exporter.model.hardware import (
     GpuIdentity,
     GpuReading,
     MigReading,
+    ProcessKind,
 )
 from exporter.model.kubelet import ContainerRef
 from exporter.model.readings import ClockEvent, VgpuReading
@@ -155,6 +156,29 @@ class PodRow:
     labels: tuple[tuple[str, str], ...]
 
 
+ProcessWhere = Literal["pod", "host", "unknown"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessRow:
+    """A process with a context on a device; one with contexts on several devices has a row for each.
+
+    ``command`` is the kernel's short name of it, which its owner can choose; None where it could not be read.
+    ``place`` says whether it runs in a pod, in none, or cannot be placed. ``holder`` is None where that pod
+    has no known name, and has no ``container`` where the pod's containers cannot be told apart. ``memory`` is
+    in bytes, ``compute`` its used share of the whole physical GPU.
+    """
+
+    device: DeviceKey
+    pid: int
+    command: str | None = None
+    kinds: frozenset[ProcessKind] = frozenset()
+    holder: ContainerRef | None = None
+    memory: int | None = None
+    compute: float | None = None
+    place: ProcessWhere = "unknown"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventRow:
     """An event of a device with the containers that held the device when it was noticed."""
@@ -206,7 +230,9 @@ class NodeRow:
 class Snapshot:
     """Everything one poll found, in stable order. ``timestamp`` is Unix time in seconds.
 
-    ``pods`` are those with labels to show; ``events`` are the newest, oldest first.
+    ``pods`` are those with labels to show; ``events`` are the newest, oldest first. ``processes`` are those
+    of the devices, none where the host's cannot be seen; ``processes_left_out`` counts those that were too
+    many to be kept.
     """
 
     timestamp: float
@@ -217,6 +243,8 @@ class Snapshot:
     vgpus: tuple[VgpuRow, ...] = ()
     containers: tuple[ContainerRow, ...] = ()
     pods: tuple[PodRow, ...] = ()
+    processes: tuple[ProcessRow, ...] = ()
+    processes_left_out: int = 0
     events: tuple[EventRow, ...] = ()
     collectors: tuple[CollectorHealth, ...] = ()
     demo: bool = False

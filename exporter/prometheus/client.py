@@ -1,54 +1,57 @@
 """A client of Prometheus's HTTP API: instant and range queries, each within a deadline."""
 
 import asyncio
-import json
-import math
-from collections.abc import Iterator, Mapping
+import base64
+import ssl
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Final
+from urllib.parse import SplitResult, unquote, urlsplit
 
-from aiohttp import ClientError, ClientSession, ClientTimeout
+from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector
 
-DEADLINE = 10.0
+from exporter import __version__
+from exporter.dcgm_scrape.resolver import WorkerResolver
+from exporter.prometheus.answers import Answer, Range, Sample, read_matrix, read_vector
+from exporter.prometheus.errors import PrometheusError, why_unreachable
+from exporter.worker import Worker
+
+DEADLINE: Final = 10.0
 # A fleet's answer is some MiB; more than this is a query that somebody should look at.
-MOST_BYTES = 64 << 20
-
-
-class PrometheusError(Exception):
-    """Prometheus did not answer, or not with a result; the text says why, without the URL."""
-
-
-class Sample(NamedTuple):
-    """A sample of an instant query."""
-
-    labels: Mapping[str, str]
-    value: float
-
-
-class Range(NamedTuple):
-    """A series of a range query: (Unix time, value), in order of time; NaN is left out."""
-
-    labels: Mapping[str, str]
-    points: tuple[tuple[float, float], ...]
+MOST_BYTES: Final = 64 << 20
+_CHUNK: Final = 1 << 16
 
 
 class Prometheus:
     """Asks the server at ``url`` (its root, as its own page has it). Read-only.
 
-    ``token_file`` has a bearer token, read anew for each question, since tokens are replaced.
+    A name and password in the URL are sent as such, unless ``token_file`` has a bearer token. That file, and
+    ``ca_file`` with the certificates to trust instead of the system's, are read anew as they are replaced.
     """
 
-    def __init__(self, url: str, *, token_file: Path | None = None, deadline: float = DEADLINE) -> None:
-        self._url = url.rstrip("/")
+    def __init__(
+        self,
+        url: str,
+        *,
+        token_file: Path | None = None,
+        ca_file: Path | None = None,
+        deadline: float = DEADLINE,
+    ) -> None:
+        parts = urlsplit(url)
+        self._root = parts._replace(netloc=parts.netloc.rpartition("@")[2], fragment="")
+        self._login = _login(parts)
         self._token_file = token_file
+        self._ca_file = ca_file
         self._deadline = deadline
+        self._trusted: tuple[int, ssl.SSLContext] | None = None
         self._session: ClientSession | None = None
+        self._names = Worker("prometheus-names")
 
     async def query(self, expression: str, at: float | None = None) -> list[Sample]:
         """Evaluate an expression now, or at a Unix time; raises PrometheusError."""
         parameters = {"query": expression} | ({} if at is None else {"time": f"{at:.3f}"})
-        found = await self._ask("query", parameters, "vector")
-        return [Sample(labels, value) for labels, each in found for _, value in _points([each["value"]])]
+        answer = await self._ask("query", parameters)
+        return await asyncio.to_thread(read_vector, answer)
 
     async def query_range(self, expression: str, *, start: float, end: float, step: float) -> list[Range]:
         """Evaluate an expression at each step from ``start`` to ``end``, both included."""
@@ -58,66 +61,86 @@ class Prometheus:
             "end": f"{end:.3f}",
             "step": f"{step:.3f}",
         }
-        found = await self._ask("query_range", parameters, "matrix")
-        return [Range(labels, tuple(_points(each["values"]))) for labels, each in found]
+        answer = await self._ask("query_range", parameters)
+        return await asyncio.to_thread(read_matrix, answer)
 
     async def close(self) -> None:
-        """Close connections that are kept."""
+        """Close connections that are kept; nothing can be asked any more."""
+        self._names.stop()
         if self._session is not None:
             await self._session.close()
 
-    async def _ask(
-        self, path: str, parameters: Mapping[str, str], kind: str
-    ) -> list[tuple[Mapping[str, str], Any]]:
+    async def _ask(self, path: str, parameters: Mapping[str, str]) -> Answer:
+        headers, trusted = self._headers(), self._trust()
         try:
             async with asyncio.timeout(self._deadline):
-                status, body = await self._post(path, parameters)
+                return await self._post(path, parameters, headers, trusted)
         except TimeoutError:
             raise PrometheusError(f"Prometheus did not answer within {self._deadline:g} s") from None
         except (ClientError, OSError, ValueError) as error:
-            raise PrometheusError(f"Prometheus cannot be asked: {_reason(error)}") from None
-        return _result(status, body, kind)
+            # Without what caused it, which may have the URL and its password in it.
+            raise PrometheusError(f"Prometheus cannot be asked: {why_unreachable(error)}") from None
 
-    async def _post(self, path: str, parameters: Mapping[str, str]) -> tuple[int, bytes]:
-        # A form has no limit of length, as a URL has.
+    async def _post(
+        self,
+        path: str,
+        parameters: Mapping[str, str],
+        headers: Mapping[str, str],
+        trusted: ssl.SSLContext | bool,
+    ) -> Answer:
         if self._session is None:
-            self._session = ClientSession(timeout=ClientTimeout(total=None))
-        url = f"{self._url}/api/v1/{path}"
-        async with self._session.post(url, data=parameters, headers=self._headers()) as answer:
-            parts, size = [], 0
-            async for part in answer.content.iter_chunked(1 << 16):
-                size += len(part)
-                if size > MOST_BYTES:
+            self._session = ClientSession(
+                connector=TCPConnector(resolver=WorkerResolver(self._names)),
+                timeout=ClientTimeout(total=None),
+                headers={"User-Agent": f"gpuslice-exporter/{__version__}"},
+            )
+        url = self._root._replace(path=f"{self._root.path.rstrip('/')}/api/v1/{path}").geturl()
+        # A form has no limit of length, as a URL has. A token is for one host: no redirect is followed.
+        async with self._session.post(
+            url, data=parameters, headers=headers, ssl=trusted, allow_redirects=False
+        ) as answer:
+            body = bytearray()
+            async for part in answer.content.iter_chunked(_CHUNK):
+                body += part
+                if len(body) > MOST_BYTES:
                     raise PrometheusError(f"an answer of Prometheus is larger than {MOST_BYTES >> 20} MiB")
-                parts.append(part)
-            return answer.status, b"".join(parts)
+            return Answer(answer.status, bytes(body), answer.headers.get("Location", ""))
 
     def _headers(self) -> dict[str, str]:
         if self._token_file is None:
-            return {}
-        return {"Authorization": f"Bearer {self._token_file.read_text().strip()}"}
+            return {"Authorization": self._login} if self._login else {}
+        try:
+            token = self._token_file.read_text().strip()
+        except (OSError, ValueError) as error:
+            raise PrometheusError(_unreadable("--prometheus-token-file", self._token_file, error)) from None
+        if not token or not (token.isascii() and token.isprintable()):
+            raise PrometheusError(f"--prometheus-token-file: {str(self._token_file)!r} has no token in it")
+        return {"Authorization": f"Bearer {token}"}
+
+    def _trust(self) -> ssl.SSLContext | bool:
+        if self._ca_file is None:
+            return True
+        try:
+            changed = self._ca_file.stat().st_mtime_ns
+            if self._trusted is None or self._trusted[0] != changed:
+                self._trusted = changed, ssl.create_default_context(cafile=str(self._ca_file))
+        except ssl.SSLError:
+            raise PrometheusError(
+                f"--prometheus-ca-file: {str(self._ca_file)!r} has no certificate in PEM form"
+            ) from None
+        except OSError as error:
+            raise PrometheusError(_unreadable("--prometheus-ca-file", self._ca_file, error)) from None
+        return self._trusted[1]
 
 
-def _result(status: int, body: bytes, kind: str) -> list[tuple[Mapping[str, str], Any]]:
-    try:
-        answer = json.loads(body)
-        if answer["status"] != "success":
-            raise PrometheusError(f"Prometheus refuses a query: {str(answer.get('error'))[:200]}")
-        if answer["data"]["resultType"] != kind:
-            raise PrometheusError(f"Prometheus answers with a {answer['data']['resultType']}, not a {kind}")
-        return [(each["metric"], each) for each in answer["data"]["result"]]
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise PrometheusError(f"what answers is no Prometheus (HTTP status {status})") from None
+def _login(parts: SplitResult) -> str:
+    """Give the header of a name and password in a URL, "" where there are none."""
+    if parts.username is None:
+        return ""
+    login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return f"Basic {base64.b64encode(login.encode()).decode()}"
 
 
-def _points(pairs: list[Any]) -> Iterator[tuple[float, float]]:
-    for at, text in pairs:
-        value = float(text)
-        if not math.isnan(value):
-            yield float(at), value
-
-
-def _reason(error: Exception) -> str:
-    """Name an error without its URL, which may have a password in it."""
-    number = getattr(error, "strerror", None)
-    return number or type(error).__name__
+def _unreadable(option: str, path: Path, error: Exception) -> str:
+    why = (isinstance(error, OSError) and error.strerror) or "it is not text"
+    return f"{option}: cannot read {str(path)!r}: {why}"

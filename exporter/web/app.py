@@ -1,41 +1,59 @@
 """The routes. GET and HEAD only: no request can change anything."""
 
-from collections.abc import Awaitable, Callable
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 
 from aiohttp import web
 
-from exporter.web import machine, screens
+from exporter.web import assets, live, machine, openapi, past, screens, stream
+from exporter.web.errors import answer_errors
+from exporter.web.hub import Hub
+from exporter.web.responses import ZIPPER, Zipper
+from exporter.web.security import secure
 from exporter.web.site import Site
 
-STATIC = Path(__file__).parent / "static"
-SECURITY_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-}
-# What one request may send: nothing, beyond its headers.
-MAX_BODY = 1024
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+def make_app(site: Site, *, prefix: str = "", frame_ancestors: Sequence[str] = ()) -> web.Application:
+    """Build the application; it is served below the path ``prefix`` too, such as ``/gpuslice``.
 
-
-def make_app(site: Site) -> web.Application:
-    """Build the application."""
-    app = web.Application(middlewares=[_secure], client_max_size=MAX_BODY)
-    app.add_routes(screens.routes(site))
-    app.add_routes(machine.routes(site))
-    app.router.add_static("/static", STATIC)
+    ``frame_ancestors`` are the origins whose pages may frame it.
+    """
+    hub = Hub(site.ticker)
+    shared = [*openapi.routes(), *assets.routes()]
+    streams = [*live.routes(site.pages, hub), *stream.routes(site.pages, hub)]
+    app = build_app(
+        [*screens.routes(site), *machine.routes(site), *past.routes(site), *shared, *streams],
+        prefix=prefix,
+        frame_ancestors=frame_ancestors,
+    )
+    app.on_shutdown.append(hub.close)
     return app
 
 
-@web.middleware
-async def _secure(request: web.Request, handler: Handler) -> web.StreamResponse:
-    try:
-        response = await handler(request)
-    except web.HTTPException as error:
-        error.headers.update(SECURITY_HEADERS)
-        raise
-    response.headers.update(SECURITY_HEADERS)
-    return response
+def build_app(
+    routes: Sequence[web.RouteDef], *, prefix: str = "", frame_ancestors: Sequence[str] = ()
+) -> web.Application:
+    """Build an application of these routes that has the manners of this one."""
+    app = web.Application()
+    app[ZIPPER] = Zipper()
+    secure(app, frame_ancestors)
+    answer_errors(app, prefix)
+    # What is below comes before the others, because the prefix may look like one of their paths.
+    app.add_routes(_below(prefix, routes) if prefix else ())
+    app.add_routes(routes)
+    app.add_routes([_into(prefix)] if prefix else ())
+    return app
+
+
+def _below(prefix: str, routes: Iterable[web.RouteDef]) -> list[web.RouteDef]:
+    return [web.route(route.method, prefix + route.path, route.handler, **route.kwargs) for route in routes]
+
+
+def _into(prefix: str) -> web.RouteDef:
+    """Lead into the folder of that name, relatively: a proxy may have put a path of its own before it."""
+    folder = f"{prefix.rpartition('/')[2]}/"
+
+    async def lead(request: web.Request) -> web.Response:
+        query = request.rel_url.raw_query_string
+        return web.Response(status=307, headers={"Location": f"{folder}?{query}" if query else folder})
+
+    return web.get(prefix, lead)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +20,22 @@ class Drawing:
     pieces: Mapping[str, str]
     lists: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Opened(NamedTuple):
+    """What a page has to know in a browser to stay up to date.
+
+    ``live`` is the address of its stream, relative to the page. ``tag`` names the snapshot that it shows, and
+    ``timestamp`` is that snapshot's Unix time; ``now`` is the server's clock. A new one comes every
+    ``interval`` seconds. ``version`` is that of what made the page.
+    """
+
+    live: str
+    tag: str
+    timestamp: float
+    now: float
+    interval: float
+    version: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,12 @@ from markupsafe import Markup
 
 from exporter import __version__
 from exporter.formats_words import printable
-from exporter.web.drawing import Drawing
+from exporter.web import assets
+from exporter.web.drawing import Drawing, Opened
 from exporter.web.views import markup
 
+# Nearly all of a page; leaving it out first is several times as fast as looking at each character.
+_USUAL = bytes((ord("\n"), *range(0x20, 0x7F)))
 _UNSEEN = re.compile(r"[^\n\x20-\x7e]")
 
 
@@ -21,25 +24,37 @@ def piece(template: str, name: str, *parts: Any) -> str:
     return seen(str(_macro(template, name)(*parts)))
 
 
-def page(drawing: Drawing, root: str) -> str:
-    """Write a whole page; ``root`` leads from it to the page of the node, so that any sub-path will do."""
+def page(drawing: Drawing, root: str, opened: Opened | None = None) -> str:
+    """Write a whole page; ``root`` leads from it to the page of the node, so that any sub-path will do.
+
+    Without ``opened`` it stays as it is.
+    """
     text = (
         environment()
         .get_template(drawing.layout)
         .render(
             drawing=drawing,
             root=root,
+            opened=opened,
             version=__version__,
             piece=lambda name: Markup(drawing.pieces[name]),  # noqa: S704 - written by piece()
+            children=lambda name: Markup("\n".join([drawing.pieces[child] for child in drawing.lists[name]])),  # noqa: S704
             **drawing.facts,
         )
     )
     return seen(text)
 
 
+def error_page(status: int, phrase: str, sentence: str, root: str) -> str:
+    """Write the page that says why there is none; ``root`` leads to the page of the node."""
+    template = environment().get_template("error.html")
+    return seen(template.render(status=status, phrase=phrase, sentence=sentence, root=root))
+
+
 def seen(html: str) -> str:
     """Show control and bidi characters, which could hide or turn a name around, as escapes."""
-    if html.replace("\n", "").isprintable():
+    unusual = html.encode("utf-8", "surrogatepass").translate(None, _USUAL)
+    if unusual.decode("utf-8", "surrogatepass").isprintable():
         return html
     return _UNSEEN.sub(lambda found: printable(found.group()), html)
 
@@ -55,6 +70,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.globals |= {name: getattr(markup, name) for name in markup.__all__}
+    made.globals |= {"asset": assets.asset, "modules": assets.modules}
     return made
 
 

@@ -7,41 +7,79 @@ result.
 import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
+
+from markupsafe import Markup
 
 from exporter.exposition import Exposition, Format, Page
 from exporter.formats import snapshot_csv, snapshot_json, snapshot_text
-from exporter.model import Snapshot
-from exporter.web.drawing import Drawing
+from exporter.model import ContainerRow, Snapshot
+from exporter.web.drawing import Drawing, Opened
 from exporter.web.html import page
 from exporter.web.places import Place
-from exporter.web.views.pages import gpu_drawing, node_drawing
+from exporter.web.version import VERSION
+from exporter.web.views.pages import gpu_drawing, holder_drawing, node_drawing
 from exporter.web.views.scene import Scene
 
 Made = TypeVar("Made")
+Draw = Callable[[Scene, tuple[str, ...]], Drawing | None]
+DRAWN: Mapping[str, Draw] = {
+    "node": lambda scene, _names: node_drawing(scene),
+    "gpu": lambda scene, names: gpu_drawing(scene, *names),
+    "holder": lambda scene, names: holder_drawing(scene, *names),
+}
+"""How each kind of page is drawn, from what it is of (``Place.names``); None where that is not there."""
 
 
 class Pages:
     """The pages of the newest snapshot; ``current`` returns the snapshot to show.
 
-    A holder is idle after ``idle_after`` seconds without compute.
+    A holder is idle after ``idle_after`` seconds without compute. A new snapshot comes every ``interval``
+    seconds.
     """
 
     def __init__(
-        self, current: Callable[[], Snapshot], exposition: Exposition, *, idle_after: float = 600.0
+        self,
+        current: Callable[[], Snapshot],
+        exposition: Exposition,
+        *,
+        idle_after: float = 600.0,
+        interval: float = 5.0,
     ) -> None:
         self._current = current
         self._exposition = exposition
         self._idle_after = idle_after
+        self._interval = interval
         self._page = exposition.page(current())
+        self._tag = _tag(self._page.snapshot)
+        self._drawn = dict(DRAWN)
+        self._spans: tuple[str, ...] = ()
+        self._sparkline: Callable[[ContainerRow], Markup] | None = None
         self._made: dict[tuple[Any, ...], asyncio.Task[Any]] = {}
         self._second = 0
+
+    def draws(self, kind: str, draw: Draw) -> None:
+        """Have a kind of page drawn of more than a snapshot: ``draw`` knows where to get the rest."""
+        self._drawn[kind] = draw
+
+    def looks_back(
+        self, spans: tuple[str, ...], sparkline: Callable[[ContainerRow], Markup] | None = None
+    ) -> None:
+        """Have pages offer timelines over these spans, and draw each holder's last hour in its row."""
+        self._spans = spans
+        self._sparkline = sparkline
 
     @property
     def snapshot(self) -> Snapshot:
         """The snapshot that the pages show."""
         return self._fresh_page().snapshot
+
+    @property
+    def tag(self) -> str:
+        """A name for this snapshot that no other has, not even one of this node's next exporter."""
+        self._fresh_page()
+        return self._tag
 
     async def metrics(self, fmt: Format, zipped: bool) -> bytes:
         """Give the page of metrics in one format."""
@@ -50,6 +88,11 @@ class Pages:
             return page.gzipped(fmt) if zipped else page.body(fmt)
         make = page.gzipped if zipped else page.body
         return await self._once(("metrics", fmt, zipped), lambda: make(fmt))
+
+    async def document(self) -> dict[str, Any]:
+        """Give the snapshot as plain data of JSON, which nobody may change."""
+        snapshot = self.snapshot
+        return await self._once(("document",), lambda: snapshot_json(snapshot))
 
     async def snapshot_json(self) -> bytes:
         """Give the snapshot as JSON."""
@@ -72,18 +115,38 @@ class Pages:
         scene_of, now = self.snapshot, time.time()
 
         def draw() -> Drawing | None:
-            scene = Scene(scene_of, now=now, idle_after=self._idle_after, root=place.root, query=place.query)
-            return node_drawing(scene) if place.kind == "node" else gpu_drawing(scene, place.names[0])
+            scene = Scene(
+                scene_of,
+                now=now,
+                idle_after=self._idle_after,
+                root=place.root,
+                query=place.query,
+                spans=self._spans,
+                sparkline=self._sparkline,
+            )
+            return self._drawn[place.kind](scene, place.names)
 
         return await self._once((self._aging(now), place), draw)
 
     async def html(self, place: Place) -> bytes | None:
         """Give a page as HTML, None where what it is of is not there."""
+        opened = self._opened(place, time.time())
         drawing = await self.drawing(place)
         if drawing is None:
             return None
-        key = (self._aging(time.time()), place, "html")
-        return await self._once(key, lambda: page(drawing, place.root).encode())
+        # Drawing takes a while, in which there may be a new snapshot; this one is kept under its own name.
+        key = (self._aging(time.time()), place, "html", opened.tag)
+        return await self._once(key, lambda: page(drawing, place.root, opened).encode())
+
+    def _opened(self, place: Place, now: float) -> Opened:
+        return Opened(
+            live=f"{place.root}live/{place.path}",
+            tag=self.tag,
+            timestamp=self.snapshot.timestamp,
+            now=now,
+            interval=self._interval,
+            version=VERSION,
+        )
 
     def _aging(self, now: float) -> int:
         """Forget what tells ages as of earlier seconds; return this one."""
@@ -97,6 +160,7 @@ class Pages:
         current = self._current()
         if self._page.snapshot is not current:
             self._page = self._exposition.page(current)
+            self._tag = _tag(current)
             self._made = {}
         return self._page
 
@@ -114,3 +178,8 @@ class Pages:
         failed = task.cancelled() or task.exception() is not None
         if failed and self._made.get(key) is task:
             del self._made[key]
+
+
+def _tag(snapshot: Snapshot) -> str:
+    """Name a snapshot; the poller may publish two with the same sequence, and counts from 1 each time."""
+    return f"{snapshot.sequence}-{time.time_ns():x}"

@@ -2,25 +2,68 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from urllib.parse import urlencode
+
+LONGEST = 200
+"""More characters of a parameter than this are not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """The part of the URL after the question mark; "" is what a page shows by itself.
+    """The part of the URL after the question mark; "" and () are what a page shows by itself.
 
-    ``text`` are the words of the filter. ``sort`` is the key of a column, after a minus where the largest
-    stand first. ``span`` is the range of the timelines, such as ``1h``.
+    ``text`` are the words of the filter; ``namespace``, ``gpu`` (its number) and ``state`` narrow it further.
+    ``sort`` is the key of a column, after a minus where the largest stand first. ``columns`` are the keys of
+    those that are shown. ``span`` is the range of the timelines, such as ``1h``.
     """
 
     text: str = ""
+    namespace: str = ""
+    gpu: str = ""
+    state: str = ""
     sort: str = ""
+    columns: tuple[str, ...] = ()
     span: str = ""
+
+    @property
+    def filters(self) -> bool:
+        """Whether some rows may be left out."""
+        return bool(self.text or self.namespace or self.gpu or self.state)
+
+    @property
+    def url(self) -> str:
+        """The query as a relative URL, in one spelling: what is as by itself leaves no trace."""
+        pairs = (
+            ("q", self.text),
+            ("namespace", self.namespace),
+            ("gpu", self.gpu),
+            ("state", self.state),
+            ("sort", self.sort),
+            ("columns", ",".join(self.columns)),
+            ("range", self.span),
+        )
+        told = [(name, value) for name, value in pairs if value]
+        return f"?{urlencode(told, safe=':,', errors='replace')}"
 
 
 def read_query(parameters: Mapping[str, str]) -> Query:
-    """Read the parameters of a URL. What is not known is left out: a link from elsewhere still works."""
+    """Read the parameters of a URL. What is not known is left out: a link from elsewhere still works.
+
+    ``columns`` may stand there several times, as a form writes it; of others the first one counts.
+    """
+    first: dict[str, str] = {}
+    columns: list[str] = []
+    for name, value in parameters.items():
+        if name == "columns":
+            columns += filter(None, value[:LONGEST].split(","))
+        else:
+            first.setdefault(name, value[:LONGEST].strip())
     return Query(
-        text=parameters.get("q", "").strip(),
-        sort=parameters.get("sort", ""),
-        span=parameters.get("range", ""),
+        text=first.get("q", ""),
+        namespace=first.get("namespace", ""),
+        gpu=first.get("gpu", ""),
+        state=first.get("state", ""),
+        sort=first.get("sort", ""),
+        columns=tuple(dict.fromkeys(columns))[:LONGEST],
+        span=first.get("range", ""),
     )

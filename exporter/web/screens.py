@@ -2,15 +2,24 @@
 
 from aiohttp import web
 
+from exporter.web.errors import prefers_html
 from exporter.web.places import Place
 from exporter.web.query import read_query
+from exporter.web.responses import reply
 from exporter.web.site import Site
+from exporter.web.views.pages import doctor_drawing
 
 
 def routes(site: Site) -> list[web.RouteDef]:
     """List the routes of pages."""
+    site.pages.draws("doctor", lambda scene, _names: doctor_drawing(scene, site.report()))
     screens = _Screens(site)
-    return [web.get("/", screens.node), web.get("/gpu/{uuid}", screens.gpu)]
+    return [
+        web.get("/", screens.node),
+        web.get("/gpu/{uuid}", screens.gpu),
+        web.get("/doctor", screens.doctor),
+        web.get("/holder/{namespace}/{pod}/{container:[^/]*}", screens.holder),
+    ]
 
 
 class _Screens:
@@ -18,14 +27,28 @@ class _Screens:
         self._site = site
 
     async def node(self, request: web.Request) -> web.Response:
-        return await self._answer(Place("node", (), read_query(request.query)))
+        """Show the node: to browsers as a page, to programs such as curl as text."""
+        vary = "Accept, Accept-Encoding"
+        if prefers_html(request):
+            return await self._answer(request, Place("node", (), read_query(request.query)), vary)
+        body = await self._site.pages.snapshot_text()
+        return await reply(request, body, "text/plain; charset=utf-8", vary=vary)
 
     async def gpu(self, request: web.Request) -> web.Response:
-        return await self._answer(Place("gpu", (request.match_info["uuid"],), read_query(request.query)))
+        place = Place("gpu", (request.match_info["uuid"],), read_query(request.query))
+        return await self._answer(request, place)
 
-    async def _answer(self, place: Place) -> web.Response:
+    async def holder(self, request: web.Request) -> web.Response:
+        names = tuple(request.match_info[name] for name in ("namespace", "pod", "container"))
+        return await self._answer(request, Place("holder", names, read_query(request.query)))
+
+    async def doctor(self, request: web.Request) -> web.Response:
+        return await self._answer(request, Place("doctor", (), read_query(request.query)))
+
+    async def _answer(
+        self, request: web.Request, place: Place, vary: str = "Accept-Encoding"
+    ) -> web.Response:
         body = await self._site.pages.html(place)
         if body is None:
-            raise web.HTTPNotFound(text=f"no such {place.kind}; the page of the node lists those there are\n")
-        headers = {"Cache-Control": "no-cache"}
-        return web.Response(body=body, content_type="text/html", charset="utf-8", headers=headers)
+            raise web.HTTPNotFound(text=f"No such {place.kind}; the page of the node lists those there are.")
+        return await reply(request, body, "text/html; charset=utf-8", vary=vary)

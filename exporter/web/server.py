@@ -8,6 +8,8 @@ from exporter.settings import ListenAddress
 
 # Requests that are being answered when the program ends get this long.
 SHUTDOWN_SECONDS = 0.5
+# The rest of a request that was refused for its body is waited for so long, so that the answer is read.
+LINGER_SECONDS = 0.5
 
 
 class ListenError(Exception):
@@ -19,7 +21,9 @@ class Server:
 
     def __init__(self, app: web.Application, listen: ListenAddress) -> None:
         self._listen = listen
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
+        self._runner = web.AppRunner(
+            app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS, lingering_time=LINGER_SECONDS
+        )
 
     async def start(self) -> str:
         """Listen, and return the URL of the page; raises ListenError."""

@@ -16,13 +16,16 @@ from exporter.workloads.cgroup import CgroupPlace, is_root, parse_cgroup
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _STATE, _START = 0, 19  # fields 3 and 22 of proc(5), counted from behind the command name
+# The kernel keeps so many bytes of a command name; only its own threads have longer ones.
+_COMMAND_BYTES = 15
 
 
 class _Stat(NamedTuple):
-    """``start`` in clock ticks since boot; ``dead`` for a zombie."""
+    """``start`` in clock ticks since boot; ``dead`` for a zombie; ``command`` None for one without a name."""
 
     start: int
     dead: bool
+    command: str | None
 
 
 class _Seen(NamedTuple):
@@ -68,15 +71,17 @@ class ProcessTable:
         # cgroup v1 moves a zombie to the root, which says nothing of where it ran.
         if not text.strip() or after is None or (after.dead and is_root(text)):
             return before.place if before and before.start == stat.start else unknown
-        return self._remember(pid, stat.start, parse_cgroup(text))
+        return self._remember(pid, after, parse_cgroup(text))
 
-    def _remember(self, pid: int, start: int, found: CgroupPlace) -> ProcessPlace:
+    def _remember(self, pid: int, stat: _Stat, found: CgroupPlace) -> ProcessPlace:
         if found.own_pod and self._own_pod_uid is None:
             # It is in a pod, and of which one is not known.
             return ProcessPlace(pid=pid, known=False)
         pod_uid = self._own_pod_uid if found.own_pod else found.pod_uid
-        place = ProcessPlace(pid=pid, known=True, pod_uid=pod_uid, container_id=found.container_id)
-        self._seen[pid] = _Seen(start, place)
+        place = ProcessPlace(
+            pid=pid, known=True, pod_uid=pod_uid, container_id=found.container_id, command=stat.command
+        )
+        self._seen[pid] = _Seen(stat.start, place)
         return place
 
 
@@ -117,10 +122,16 @@ def _is_live(proc_root: Path) -> bool:
 def _read_stat(proc_root: Path, pid: int) -> _Stat | None:
     try:
         # A command name may hold blanks, brackets and line feeds; behind its last bracket are only numbers.
-        fields = (proc_root / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
-        return _Stat(int(fields[_START]), fields[_STATE] in (b"Z", b"X"))
+        before, _, behind = (proc_root / str(pid) / "stat").read_bytes().rpartition(b")")
+        fields = behind.split()
+        return _Stat(int(fields[_START]), fields[_STATE] in (b"Z", b"X"), _command(before))
     except (OSError, ValueError, IndexError):
         return None
+
+
+def _command(text: bytes) -> str | None:
+    """Give the name behind the first bracket: the same text that ``comm`` has, without one more read."""
+    return text.partition(b"(")[2][:_COMMAND_BYTES].decode("utf-8", "replace") or None
 
 
 def _read_cgroup(proc_root: Path, pid: int) -> str:

@@ -36,7 +36,9 @@ def identities(scenario: Scenario) -> tuple[set[str], set[str]]:
     numbers |= {pod.uid for pod in scenario.pods}
     numbers |= {container.container_id for pod in scenario.pods for container in pod.containers}
     names = {pod.namespace for pod in scenario.pods} | {pod.name for pod in scenario.pods}
-    names |= {container.name for pod in scenario.pods for container in pod.containers}
+    containers = [container for pod in scenario.pods for container in pod.containers]
+    names |= {container.name for container in containers}
+    names |= {process.command for container in containers for process in container.processes}
     return numbers, names | {scenario.node.name}
 
 

@@ -94,11 +94,16 @@ class Prometheus:
 
 
 @contextmanager
-def prometheus(folder: Path, jobs: Mapping[str, str]) -> Iterator[Prometheus]:
-    """Run Prometheus with a job for each name and URL, scraped every second; it writes to ``folder`` only."""
+def prometheus(
+    folder: Path, jobs: Mapping[str, str], *, port: int = 0, scrape: Mapping[str, Any] | None = None
+) -> Iterator[Prometheus]:
+    """Run Prometheus with a job for each name and URL, scraped every second; it writes to ``folder`` only.
+
+    ``scrape`` is what its jobs have set besides.
+    """
     config = folder / "prometheus.json"
-    config.write_text(json.dumps(_configuration(jobs)))
-    port = free_port()
+    config.write_text(json.dumps(_configuration(jobs, scrape or {})))
+    port = port or free_port()
     command = [
         program("prometheus"),
         f"--config.file={config}",
@@ -116,7 +121,7 @@ def prometheus(folder: Path, jobs: Mapping[str, str]) -> Iterator[Prometheus]:
             process.wait(PATIENCE)
 
 
-def _configuration(jobs: Mapping[str, str]) -> dict[str, Any]:
+def _configuration(jobs: Mapping[str, str], scrape: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
         "scrape_configs": [
@@ -124,6 +129,7 @@ def _configuration(jobs: Mapping[str, str]) -> dict[str, Any]:
                 "job_name": name,
                 "metrics_path": urlsplit(url).path,
                 "static_configs": [{"targets": [urlsplit(url).netloc]}],
+                **scrape,
             }
             for name, url in jobs.items()
         ],

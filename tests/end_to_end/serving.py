@@ -9,7 +9,7 @@ from aiohttp import ClientSession
 
 from exporter.demo.node import FakeNode
 from exporter.demo.schema import Scenario
-from exporter.doctor import examine
+from exporter.doctor import Doctor
 from exporter.history.ring import History
 from exporter.poller import Poller
 from exporter.settings import ListenAddress, load_settings
@@ -61,12 +61,15 @@ async def serving(scenario: Scenario, *, deadline: float | None = None) -> Async
         )
         history = History(settings.history, settings.poll_interval)
         poller.subscribe(history.record)
+        doctor = Doctor(lambda: poller.evidence, settings)
+        poller.subscribe(doctor.record)
         site = site_of(
             lambda: poller.snapshot,
             lambda: poller.restart_reason,
-            lambda: examine(poller.snapshot, poller.evidence, settings),
+            doctor.report,
             history,
         )
+        poller.subscribe(site.ticker.tick)
         server = Server(make_app(site), ListenAddress("127.0.0.1", 0))
         url = await server.start()
         try:

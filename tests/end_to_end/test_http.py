@@ -3,7 +3,6 @@
 import asyncio
 import gzip
 import json
-import mimetypes
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
@@ -18,13 +17,23 @@ from exporter.demo import catalog
 from exporter.demo.schema_faults import NvmlError
 from exporter.settings import ListenAddress
 from exporter.web import ListenError, Server
-from exporter.web.app import STATIC, make_app
+from exporter.web.app import make_app
+from exporter.web.assets import asset
 from tests.end_to_end.serving import OPENMETRICS, PROMETHEUS_3, TEXT, Served, serving
 from tests.site import site_of
 
 SCENARIO = "t4-timeslicing"
 GPU = catalog.load(SCENARIO).gpus[0].uuid
-ROUTES = ("/", f"/gpu/{GPU}", "/metrics", "/api/v1/snapshot", "/-/healthy", "/-/ready", "/static/page.css")
+ROUTES = (
+    "/",
+    f"/gpu/{GPU}",
+    "/metrics",
+    "/api/v1/snapshot",
+    "/-/healthy",
+    "/-/ready",
+    f"/{asset('app.css')}",
+)
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 CONTENT_TYPES = {
     "": "text/plain; version=0.0.4; charset=utf-8",
     "*/*": "text/plain; version=0.0.4; charset=utf-8",
@@ -100,7 +109,7 @@ async def test_every_answer_has_the_security_headers(served: Served, path: str) 
     """Whatever is asked for, the answer tells browsers to trust nothing in it."""
     response, _ = await _get(served, path)
 
-    assert response.status == (200 if path in ROUTES else 403 if path == "/static/" else 404)
+    assert response.status == (200 if path in ROUTES else 404)
     _assert_secure(response)
 
 
@@ -164,41 +173,6 @@ def _no_constant(name: str) -> Any:
     raise AssertionError(f"{name} is no JSON")
 
 
-@pytest.mark.parametrize("path", sorted(path.name for path in STATIC.iterdir()))
-async def test_static_files_are_served(served: Served, path: str) -> None:
-    """Each file that the page refers to comes as it lies there, with its type."""
-    response, body = await _get(served, f"/static/{path}")
-
-    assert body == (STATIC / path).read_bytes()
-    assert response.headers["Content-Type"].startswith(
-        mimetypes.guess_type(path)[0] or "nothing is known of it"
-    )
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/static/../app.py",
-        "/static/..%2fapp.py",
-        "/static/%2e%2e/app.py",
-        "/static/%2e%2e%2fapp.py",
-        "/static//etc/passwd",
-        "/static/%2fetc/passwd",
-        "/static/..%5capp.py",
-        "/../../../../etc/passwd",
-        "//etc/passwd",
-        "/static/page.css%00",
-    ],
-)
-async def test_no_path_leads_out_of_the_static_files(served: Served, path: str) -> None:
-    """A path that climbs or starts anew finds nothing, however it is spelt."""
-    answer = await _raw(served, f"GET {path} HTTP/1.1")
-
-    assert answer.split()[1] in {b"403", b"404"}
-    assert b"import" not in answer
-    assert b"root:" not in answer
-
-
 async def test_garbage_is_answered_and_nothing_breaks(served: Served) -> None:
     """A request that is none is refused, and the next one is served."""
     answer = await _raw(served, "\x16\x03\x01 nonsense")
@@ -250,13 +224,93 @@ async def test_unhealthy_only_while_a_restart_helps() -> None:
     _assert_secure(answers[1][0])
 
 
-async def test_the_page_shows_the_node(served: Served) -> None:
-    """The page is HTML that is never kept, and names the node."""
-    response, body = await _get(served, "/")
+@pytest.mark.parametrize("accept", [BROWSER, "text/html", "text/plain;q=0.5, text/html;q=0.5"])
+async def test_browsers_get_the_page(served: Served, accept: str) -> None:
+    """To who names HTML the node is a page, asked for anew each time, compressed where that is taken."""
+    response, body = await _get(served, "/", Accept=accept)
+    zipped, smaller = await _get(served, "/", Accept=accept, Accept_Encoding="gzip, br")
 
     assert response.headers["Content-Type"] == "text/html; charset=utf-8"
     assert response.headers["Cache-Control"] == "no-cache"
+    assert response.headers["Vary"] == "Accept, Accept-Encoding"
     assert served.node.name in body.decode()
+    assert zipped.headers["Content-Encoding"] == "gzip"
+    assert gzip.decompress(smaller).startswith(b"<!DOCTYPE html>")
+    assert int(zipped.headers["Content-Length"]) == len(smaller) < len(body) / 3
+
+
+@pytest.mark.parametrize("accept", ["", "*/*", "text/plain", "text/html;q=0", "text/html;q=0.1, text/plain"])
+async def test_programs_get_the_node_as_text(served: Served, accept: str) -> None:
+    """Curl and the like get the table that the command line prints, at the same address."""
+    response, body = await _get(served, "/", Accept=accept)
+
+    assert response.headers["Content-Type"] == "text/plain; charset=utf-8"
+    assert response.headers["Vary"] == "Accept, Accept-Encoding"
+    text = body.decode()
+    assert text.startswith(f"{served.node.name} ")
+    assert "HOLDER" in text
+    assert "<" not in text.replace("<0.1", "")
+
+
+@pytest.mark.parametrize("path", ["/api/v1/snapshot", "/api/v1/openapi.json"])
+async def test_each_encoding_has_a_tag_of_its_own(served: Served, path: str) -> None:
+    """A tag is good for the encoding that it came with; lists, weak tags and the star are understood."""
+    plain, _ = await _get(served, path, Accept_Encoding="identity")
+    zipped, _ = await _get(served, path, Accept_Encoding="gzip")
+    tags = plain.headers["ETag"], zipped.headers["ETag"]
+
+    assert tags[0] != tags[1]
+    for known, encoding, status in (
+        (tags[0], "identity", 304),
+        (tags[0], "gzip", 200),
+        (tags[1], "gzip", 304),
+        (tags[1], "identity", 200),
+        (f'"other", {tags[1]}', "gzip", 304),
+        (f"W/{tags[0]}", "identity", 304),
+        ("*", "gzip", 304),
+        ('"other"', "gzip", 200),
+        ("nonsense", "gzip", 200),
+    ):
+        response, _ = await _get(served, path, Accept_Encoding=encoding, If_None_Match=known)
+        assert response.status == status, (known, encoding)
+
+
+@pytest.mark.parametrize(
+    ("accept", "query", "content_type"),
+    [
+        ("*/*", "", "application/json"),
+        (BROWSER, "", "application/json"),
+        ("text/csv", "", "text/csv"),
+        ("text/plain", "", "text/plain"),
+        ("text/plain;q=0.5, text/csv;q=0.7, application/json;q=0.6", "", "text/csv"),
+        ("text/csv", "?format=json", "application/json"),
+        ("*/*", "?format=csv", "text/csv"),
+        ("*/*", "?format=text", "text/plain"),
+        ("*/*", "?format=", "application/json"),
+    ],
+)
+async def test_the_snapshot_has_twins(served: Served, accept: str, query: str, content_type: str) -> None:
+    """What the URL names wins over what Accept does; CSV comes as a file with the name of the node."""
+    response, body = await _get(served, f"/api/v1/snapshot{query}", Accept=accept)
+
+    assert response.headers["Content-Type"] == f"{content_type}; charset=utf-8"
+    assert response.headers["Vary"] == "Accept, Accept-Encoding"
+    saved = f'attachment; filename="gpuslice-{served.node.name}.csv"'
+    assert response.headers.get("Content-Disposition") == (saved if content_type == "text/csv" else None)
+    text = body.decode()
+    starts = {
+        "application/json": "{",
+        "text/csv": "namespace,pod,container,uuid",
+        "text/plain": served.node.name,
+    }
+    assert text.startswith(starts[content_type])
+
+
+async def test_what_is_no_format_is_refused(served: Served) -> None:
+    """A format that there is none of is 400, and those that there are, are named."""
+    response, body = await _get(served, "/api/v1/snapshot?format=xml")
+
+    assert (response.status, body) == (400, b"The format is none of json, csv, text.\n")
 
 
 async def test_a_taken_address_is_named(served: Served) -> None:

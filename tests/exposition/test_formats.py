@@ -9,7 +9,7 @@ import pytest
 
 from exporter.formats import snapshot_csv, snapshot_json
 from exporter.metrics import CONTAINER, FAMILIES, Family, field_name
-from exporter.model import ContainerRef, DeviceEvent, EventRow
+from exporter.model import ContainerRef, DeviceEvent, DeviceKey, EventRow, ProcessRow
 
 LISTS = {
     "gpu": "gpus",
@@ -51,6 +51,43 @@ def test_json_values_are_those_of_the_page(full) -> None:
     assert found["node"]["nvml_errors_total"][""] == {"nvmlInit": {"Timeout": 1}}
     assert found["collectors"][1]["message"].startswith("The kubelet did not answer")
     assert found["collectors"][1]["errors_total"] == {"timeout": 3}
+
+
+def test_json_has_the_processes_with_whose_they_are(full) -> None:
+    """A process stands with its container, one of the host with nobody; what is not known is null."""
+    rows = (
+        ProcessRow(
+            device=DeviceKey("GPU-a", "MIG-a"),
+            pid=7,
+            command="vllm\x1b",
+            kinds=frozenset({"compute", "graphics"}),
+            holder=ContainerRef("ml", "train", ""),
+            memory=1 << 30,
+            compute=0.25,
+            place="pod",
+        ),
+        ProcessRow(device=DeviceKey("GPU-a"), pid=9, place="host"),
+    )
+    found = snapshot_json(replace(full, processes=rows, processes_left_out=3))
+
+    assert found["processes_left_out"] == 3
+    assert found["processes"] == [
+        {
+            "uuid": "GPU-a",
+            "mig_uuid": "MIG-a",
+            "pid": 7,
+            "command": "vllm\x1b",
+            "kinds": ["compute", "graphics"],
+            "place": "pod",
+            "namespace": "ml",
+            "pod": "train",
+            "container": None,
+            "memory_used_bytes": 1 << 30,
+            "compute_used_ratio": 0.25,
+        },
+        dict.fromkeys(found["processes"][0]) | {"uuid": "GPU-a", "pid": 9, "kinds": [], "place": "host"},
+    ]
+    assert "\x1b" not in json.dumps(found)
 
 
 def test_json_has_null_for_what_is_not_known(bare) -> None:

@@ -29,6 +29,23 @@ def _quiet(seconds: float) -> Totals:
             {"memory_used": 11, "memory_entitled": 10, "compute_used": 0.0, "totals": _quiet(9000)},
         ),
         ("over-share", {"compute_used": 0.5, "compute_entitled": 0.1}),
+        ("over-share", {"memory_used": 11, "memory_entitled": 10, "isolation": ""}),
+        ("over-notional", {"memory_used": 11, "memory_entitled": 10, "isolation": "none"}),
+        (
+            "over-notional",
+            {"memory_used": 11, "memory_entitled": 10, "compute_used": None, "isolation": "none"},
+        ),
+        (
+            "idle-memory",
+            {
+                "memory_used": 11,
+                "memory_entitled": 10,
+                "compute_used": 0.0,
+                "totals": _quiet(9000),
+                "isolation": "none",
+            },
+        ),
+        ("active", {"compute_used": 0.5, "compute_entitled": 0.1, "isolation": "none"}),
         ("active", {"compute_used": 0.34, "compute_entitled": 1 / 3}),
         ("active", {"compute_used": 0.5, "compute_entitled": None, "memory_entitled": None}),
         ("unheld", {"slices": 0}),
@@ -41,12 +58,21 @@ def _quiet(seconds: float) -> Totals:
 )
 def test_the_state_is_what_the_numbers_say(container, state, facts) -> None:
     """Use without a slice goes first, then use beyond the share, then activity, as far as it is measured."""
-    assert holder_state(container("x", DEVICE, **facts), NOW, idle_after=600) == state
+    row = container("x", DEVICE, **({"isolation": "hard"} | facts))
+    assert holder_state(row, NOW, idle_after=600) == state
 
 
 def test_every_state_has_its_words() -> None:
     """A person reads words, not codes."""
-    assert set(STATE_WORDS) == {"active", "idle", "idle-memory", "over-share", "unheld", "unknown"}
+    assert set(STATE_WORDS) == {
+        "active",
+        "idle",
+        "idle-memory",
+        "over-share",
+        "over-notional",
+        "unheld",
+        "unknown",
+    }
 
 
 def test_idle_time_is_unknown_without_a_measurement(container) -> None:

@@ -56,8 +56,8 @@ def test_slices_that_are_not_cut_are_shown() -> None:
     cells = draw(snapshot([cut], migs=[mig("a", slices=3, held=0)])).one(id="gpu-0").all(of="cell")
 
     assert [growth(cell) for cell in cells] == [43, 57]
-    assert "4 of 7 slices" in cells[1].text
-    assert "not cut into parts" in cells[1].text
+    assert "4 of 7 slices free" in cells[1].text
+    assert "not cut" in cells[1].text
 
 
 def test_replicas_share_one_pool_of_memory_and_one_of_compute() -> None:
@@ -67,9 +67,9 @@ def test_replicas_share_one_pool_of_memory_and_one_of_compute() -> None:
     cell = draw(snapshot([one], [shared("a"), shared("b")])).one(id="gpu-0").one(of="cell")
 
     memory, compute = cell.all("svg", of="bar")
-    assert looks(memory) == ["over-share", "over-share", "unattributed"]
+    assert looks(memory) == ["active", "active", "unattributed"]
     assert widths(memory) == [12.5, 12.5, 6.25]
-    assert looks(compute) == ["over-share", "over-share"]
+    assert looks(compute) == ["active", "active"]
     assert [mark.text for mark in cell.one("ol").all("li")] == ["1 a", "2 b", "", ""]
 
 

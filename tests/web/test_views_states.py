@@ -7,7 +7,17 @@ import pytest
 
 from exporter.exposition import Exposition
 from exporter.formats_words import UNKNOWN
-from exporter.model import ContainerRow, GpuIdentity, GpuReading, GpuRow, MigReading, MigRow, SliceCount
+from exporter.model import (
+    ContainerRow,
+    DeviceEvent,
+    EventRow,
+    GpuIdentity,
+    GpuReading,
+    GpuRow,
+    MigReading,
+    MigRow,
+    SliceCount,
+)
 from exporter.web import pages as pages_module
 from exporter.web.pages import Pages
 from exporter.web.places import Place
@@ -100,11 +110,11 @@ def test_no_pods_is_said_in_words() -> None:
 
 
 def test_without_the_pid_namespace_of_the_host_the_remedy_is_told() -> None:
-    """The reason of the process view stands in the health section, once, beside doctor."""
+    """The reason of the process view stands in the health section, once, with the way to doctor."""
     page = draw(scenario("gke"))
 
     assert page.one(id="health").text.count("set hostPID: true") == 1
-    assert "gpuslice-exporter doctor" in page.one(id="health").text
+    assert "doctor" in {link.attributes["href"] for link in page.one(id="health").all("a")}
 
 
 def test_allocations_without_a_device_are_told() -> None:
@@ -207,17 +217,83 @@ def test_states_have_a_word_an_icon_and_a_colour() -> None:
     rows = [
         holder("a"),
         holder("b", memory_used=20 * GIB),
-        holder("c", slices=0),
-        holder("d", compute_used=None),
+        holder("c", memory_used=20 * GIB, isolation="none"),
+        holder("d", slices=0),
+        holder("e", compute_used=None),
     ]
 
     cells = draw(snapshot([gpu()], rows)).one("tbody").all("td", of="state")
 
-    words = ["active", "over its share", "uses without holding", "unknown"]
-    looks = ["active", "over-share", "unheld", "unknown"]
+    words = ["active", "over its share", "over its notional share", "uses without holding", "unknown"]
+    looks = ["active", "over-share", "over-notional", "unheld", "unknown"]
     assert [cell.text for cell in cells] == words
     assert [cell.one("use").attributes["href"] for cell in cells] == [f"#i-{look}" for look in looks]
     assert all(f"c-{look}" in cell.classes for look, cell in zip(looks, cells, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("facts", "degraded"),
+    [
+        ({}, False),
+        ({"failing": {"identity": "x"}}, True),
+        ({"node": {"process_view": False}}, True),
+        ({"node": {"blind": {"hami": "x"}}}, True),
+        ({"node": {"released": "of the file x"}, "failing": {"nvml": "given up"}}, False),
+    ],
+)
+def test_the_head_leads_to_the_doctor_and_marks_it(facts, degraded) -> None:
+    """The link is always there; it stands out while something is not seen that could be."""
+    link = draw(snapshot([gpu()], [holder("a")], **facts)).one(of="sources").one("a")
+
+    assert link.attributes["href"] == "doctor"
+    assert link.text == ("something is degraded" if degraded else "doctor")
+
+
+def test_the_worst_is_said_first() -> None:
+    """Notes stand below what is wrong, so that the first lines are those to act on."""
+    page = draw(scenario("sick-gpus"))
+    looks = ["is-bad" in line.classes for line in page.one(id="health").all("li")]
+
+    assert looks == sorted(looks, reverse=True)
+    assert any(looks)
+    assert not all(looks)
+
+
+def test_many_notices_leave_room_for_the_gpus() -> None:
+    """The first six are there at once; the others open with a click, also without script."""
+    unresolved = {f"acme.io/{number}": 1 for number in range(9)}
+    health = draw(snapshot([gpu()], node={"unresolved": unresolved})).one(id="health")
+
+    assert len(health.all("li")) == 9
+    assert len(health.one("details").all("li")) == 3
+    assert health.one("summary").text == "3 more"
+
+
+def test_a_notice_leads_to_the_gpu_that_it_is_of() -> None:
+    """What is wrong with a GPU has a link to its page, with all that is known of it."""
+    lost = gpu(1, reading=None)
+    (link,) = draw(snapshot([gpu(), lost], [holder("a")])).one(id="health").all("a")
+
+    assert link.attributes["href"] == "gpu/GPU-1"
+
+
+def test_the_pods_that_a_fault_may_have_hit_are_named() -> None:
+    """Some by name, and how many more there are."""
+    refs = tuple(holder(f"p{number}").holder for number in range(6))
+    fault = EventRow(event=DeviceEvent(at=NOW - 60, kind="xid", uuid="GPU-0", xid=31), holders=refs)
+
+    text = draw(snapshot([gpu()], events=(fault,))).one(id="health").text
+
+    assert "XID 31 on GPU 0, 1 min ago." in text
+    assert "It was held by ml/p0, ml/p1, ml/p2 and 3 others, which may all have been hit." in text
+
+
+def test_gpus_that_nobody_offers_and_nobody_holds_are_not_called_broken() -> None:
+    """Where pods claim devices no plug-in offers them, so that both readings of an empty table are told."""
+    panel = draw(snapshot([gpu(sharing="none", slices=(), holders=0)])).one(id="holders").text
+
+    assert "No pod holds a GPU" in panel
+    assert "DRA" in panel
 
 
 def test_the_totals_add_up() -> None:

@@ -21,9 +21,9 @@ IN_OTHER_POD = f"/kubepods/burstable/pod{OTHER_UID}/{OTHER_ID}"
 SIBLING = f"/../cri-containerd-{ID}.scope"
 
 
-def placed(pid: int = 100) -> ProcessPlace:
+def placed(pid: int = 100, command: str | None = "python") -> ProcessPlace:
     """Give the place of a process in the pod under test."""
-    return ProcessPlace(pid=pid, known=True, pod_uid=UID, container_id=ID)
+    return ProcessPlace(pid=pid, known=True, pod_uid=UID, container_id=ID, command=command)
 
 
 def unknown(pid: int = 100) -> ProcessPlace:
@@ -40,7 +40,8 @@ def test_process_is_placed(tmp_path):
 def test_process_of_the_host_is_known_to_be_in_no_pod(tmp_path):
     """A process outside all pods is known, which is more than unknown."""
     write_process(tmp_path, 100, "/system.slice/nvidia-persistenced.service")
-    assert {100: ProcessPlace(pid=100, known=True)} == ProcessTable(tmp_path).read(dict.fromkeys([100], 20.0))
+    expected = ProcessPlace(pid=100, known=True, command="python")
+    assert {100: expected} == ProcessTable(tmp_path).read(dict.fromkeys([100], 20.0))
 
 
 def test_each_pid_is_answered_once(tmp_path):
@@ -54,10 +55,10 @@ def test_each_pid_is_answered_once(tmp_path):
     "comm", ["a b", "a) S 1 (b", "))))", "((", "", "x) Z 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1", "a\nb"]
 )
 def test_command_name_cannot_shift_the_fields(tmp_path, comm):
-    """A command name with blanks, brackets and line feeds changes neither start time nor state."""
+    """A command name with blanks, brackets and line feeds is kept; start time and state stay as they are."""
     write_process(tmp_path, 100, IN_POD, start=30.0, comm=comm)
     table = ProcessTable(tmp_path)
-    assert {100: placed()} == table.read(dict.fromkeys([100], 30.0))
+    assert {100: placed(command=comm[:15] or None)} == table.read(dict.fromkeys([100], 30.0))
     assert {100: unknown()} == table.read(dict.fromkeys([100], 29.0))
 
 
@@ -176,6 +177,32 @@ def test_zombie_keeps_the_place_it_ran_in(tmp_path):
     assert {100: placed()} == table.read(dict.fromkeys([100], 25.0))
 
 
+def test_a_process_that_renames_itself_is_told_by_its_new_name(tmp_path):
+    """The name is read with the start time, each time: a server that is started as python says what it is."""
+    write_process(tmp_path, 100, IN_POD)
+    table = ProcessTable(tmp_path)
+    table.read(dict.fromkeys([100], 20.0))
+    write_stat(tmp_path, 100, comm="VLLM::EngineCore")
+    assert table.read(dict.fromkeys([100], 20.0))[100].command == "VLLM::EngineCor"
+
+
+def test_a_reused_pid_has_no_name_of_the_one_before(tmp_path):
+    """What started after the driver was asked is another process, whose name says nothing of the first."""
+    write_process(tmp_path, 100, IN_POD, comm="train")
+    table = ProcessTable(tmp_path)
+    assert table.read({100: 20.0})[100].command == "train"
+    write_process(tmp_path, 100, IN_POD, start=50.0, comm="other")
+    assert table.read({100: 20.0})[100].command is None
+
+
+def test_a_name_that_is_no_text_and_one_without_end_are_bounded(tmp_path):
+    """Bytes that are no UTF-8 are replaced, and a name of the kernel's own threads is cut."""
+    write_process(tmp_path, 100, IN_POD)
+    stat = tmp_path / "100/stat"
+    stat.write_bytes(stat.read_bytes().replace(b"python", b"\xff\xfe" + b"k" * 64))
+    assert ProcessTable(tmp_path).read({100: None})[100].command == "\N{REPLACEMENT CHARACTER}" * 2 + "k" * 13
+
+
 def test_process_follows_its_cgroup(tmp_path):
     """A process that is moved to another cgroup is placed there at the next read."""
     write_process(tmp_path, 100, IN_POD)
@@ -189,7 +216,7 @@ def test_process_follows_its_cgroup(tmp_path):
 def test_sibling_is_in_the_own_pod_as_far_as_that_is_known(tmp_path, own):
     """A container of the own pod gets the own uid; without it, it is in a pod, and which is not known."""
     write_process(tmp_path, 100, SIBLING)
-    expected = ProcessPlace(pid=100, known=True, pod_uid=own, container_id=ID) if own else unknown()
+    expected = placed() if own else unknown()
     assert {100: expected} == ProcessTable(tmp_path, own_pod_uid=own).read(dict.fromkeys([100], 20.0))
 
 

@@ -1,8 +1,6 @@
 """Geometry of the bars: what is drawn where, in percent of the track, and in which state's look."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from exporter.metrics import Number
@@ -34,8 +32,7 @@ class Use(NamedTuple):
     whole: Number | None
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(NamedTuple):
     """A part at its place; ``x`` and ``width`` are percent of the track."""
 
     part: Part
@@ -43,8 +40,7 @@ class Segment:
     width: float
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
+class Bar(NamedTuple):
     """A track with segments. ``tick`` marks the entitlement where the use goes past it.
 
     ``dashed``: the track is no entitlement, only the device's size. ``text`` says all of it in words.
@@ -74,10 +70,12 @@ def bar(
     if not track:
         return Bar(text, (_unmeasured(0.0, text),), dashed=dashed)
     full = max(track, used)
-    ends = list(accumulate((_FULL * part.size / full for part in shown), initial=0.0))
-    segments = [_segment(part, x, end) for part, (x, end) in zip(shown, pairwise(ends), strict=True)]
-    if not known and ends[-1] < _FULL:
-        segments.append(_unmeasured(ends[-1], text))
+    segments, end = [], 0.0
+    for part in shown:
+        x, end = end, end + _FULL * part.size / full
+        segments.append(_segment(part, x, end))
+    if not known and end < _FULL:
+        segments.append(_unmeasured(end, text))
     return Bar(text, tuple(segments), _FULL * track / full if used > track else None, dashed)
 
 
@@ -87,7 +85,7 @@ def use_bar(text: str, state: str, use: Use, rest: Number | None = None) -> Bar:
     ``rest`` is what no known container uses of the device.
     """
     known = use.used is not None
-    parts = [Part(state, use.used or 0, text), Part("unattributed", rest or 0, UNATTRIBUTED)] if known else []
+    parts = [Part(state, use.used or 0, text), Part("unattributed", rest or 0, UNATTRIBUTED)] if known else ()
     track = use.whole if use.entitled is None else use.entitled
     return bar(text, parts, track, known=known, dashed=use.entitled is None)
 

@@ -76,8 +76,7 @@ class Gauge(NamedTuple):
     pair: Pair
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
+class Key(NamedTuple):
     """A line of the list under a pool. ``number`` is the holder's on the marks and in the bars.
 
     ``named``: its container is told too, since its pod has another one here.
@@ -97,7 +96,8 @@ class Cell:
     """One device, drawn. ``width`` is in percent of the GPU.
 
     ``look`` is held, free, unknown, missing or uncut. A box has a ``holder`` with its ``state``, or only a
-    ``note``; a pool has ``marks`` and ``keys``, and what is nobody's in ``rest``.
+    ``note``; a pool has ``marks`` and ``keys``, and what is nobody's in ``rest``. ``others`` counts
+    the holders that have no key, because the page of the GPU ``uuid`` lists them all.
     """
 
     caption: str
@@ -110,7 +110,17 @@ class Cell:
     marks: tuple[Mark, ...] = ()
     gauges: tuple[Gauge, ...] = ()
     keys: tuple[Key, ...] = ()
+    others: int = 0
+    uuid: str = ""
     rest: tuple[Pair, Pair] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Memory slices of a GPU that lie beside each other, ``size`` of them, with what is drawn on them."""
+
+    size: int
+    cells: tuple[Cell, ...]
 
 
 def memory_amounts(memory: Memory | None, rest: int | None) -> Amounts:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from exporter.formats_words import duration, plural
-from exporter.model import ContainerRef, EventRow
+from exporter.model import ContainerRef, EventRow, GpuRow
 from exporter.web.views.scene import Scene
 from exporter.xids import explain
 
@@ -51,9 +51,16 @@ def event_views(scene: Scene, uuid: str) -> list[EventView]:
     return [_view(scene, row) for row in rows[: -_SHOWN - 1 : -1]]
 
 
+def hits_of(scene: Scene, ref: ContainerRef) -> list[tuple[EventRow, EventView]]:
+    """Give the newest events of devices that a container held at the time, the newest first."""
+    rows = [row for row in scene.snapshot.events if ref in row.holders]
+    return [(row, _view(scene, row)) for row in rows[: -_SHOWN - 1 : -1]]
+
+
 class Fault(NamedTuple):
     """A fault of the last hour: ``name`` says what and where, ``text`` what it means and whom it hit."""
 
+    gpu: GpuRow
     look: str
     name: str
     ago: str
@@ -72,9 +79,8 @@ def recent_faults(scene: Scene) -> Iterator[Fault]:
             continue
         told.add(kind)
         where = f"GPU {gpu.identity.index}{f' ({view.device})' if view.device else ''}"
-        yield Fault(
-            view.look, f"{view.name} on {where}", view.ago, f"{view.meaning} {view.action} {_hit(row)}"
-        )
+        text = " ".join(filter(None, (view.meaning, view.action, _hit(row))))
+        yield Fault(gpu, view.look, f"{view.name} on {where}", view.ago, text)
 
 
 def _matters(row: EventRow) -> bool:
@@ -89,8 +95,12 @@ def _hit(row: EventRow) -> str:
     pods = list(dict.fromkeys(f"{ref.namespace}/{ref.pod}" for ref in row.holders))
     if not pods:
         return "No pod is known to have held it then."
-    more = f" and {plural(len(pods) - _NAMED, 'other')}" if len(pods) > _NAMED else ""
-    return f"It was held by {', '.join(pods[:_NAMED])}{more}."
+    if len(pods) == 1:
+        return f"It was held by {pods[0]}."
+    if len(pods) > _NAMED + 1:
+        pods[_NAMED:] = [plural(len(pods) - _NAMED, "other")]
+    *first, last = pods
+    return f"It was held by {', '.join(first)} and {last}, which may all have been hit."
 
 
 def _view(scene: Scene, row: EventRow) -> EventView:

@@ -6,8 +6,9 @@ from typing import Any
 
 from exporter.model import GpuRow
 from exporter.web.views.events import event_views
-from exporter.web.views.gpus import gpu_view, is_amd, part_name
-from exporter.web.views.holders import holder_views
+from exporter.web.views.gpus import gpu_view
+from exporter.web.views.parts import is_amd, part_name
+from exporter.web.views.processes import processes_of_gpu
 from exporter.web.views.readings import ReadingGroup, gpu_readings, mig_readings, vgpu_readings
 from exporter.web.views.scene import Scene, answers
 from exporter.web.views.topology import topology_rows
@@ -33,7 +34,7 @@ def gpu_context(scene: Scene, gpu: GpuRow) -> dict[str, Any]:
     groups = gpu_readings(gpu)
     return {
         "gpu": gpu_view(scene, gpu),
-        "holders": [view for view, row in _holders(scene) if row == uuid],
+        "processes": processes_of_gpu(scene, gpu),
         "events": event_views(scene, uuid),
         "no_events": _no_events(gpu),
         "topology": () if gpu.foreign else topology_rows(scene),
@@ -63,8 +64,3 @@ def _vgpus(scene: Scene, uuid: str) -> Iterator[PartView]:
         if row.uuid == uuid:
             name = row.reading.type_name or ""
             yield PartView(f"vGPU {name.removeprefix('NVIDIA ')}", row.reading.uuid, vgpu_readings(row))
-
-
-def _holders(scene: Scene) -> list[tuple[Any, str]]:
-    rows = scene.snapshot.containers
-    return [(view, row.device.uuid) for view, row in zip(holder_views(scene), rows, strict=True)]

@@ -1,21 +1,17 @@
 """One row of the page per GPU: what it is, how it is cut, and the cells of its devices."""
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 from exporter.formats_words import TIMES, gibibytes, measure, plural, total
-from exporter.model import ContainerRef, DeviceKey, GpuReading, GpuRow, MigRow
-from exporter.web.views.boxes import empty_box, held_box
-from exporter.web.views.cells import Amounts, Cell, Device, memory_amounts, percent
-from exporter.web.views.pools import pool
+from exporter.model import ContainerRef, DeviceKey, GpuReading, GpuRow
+from exporter.web.views.cells import Amounts, Cell, Device, Stretch, memory_amounts
+from exporter.web.views.parts import Picture, device_cell, is_amd, picture
 from exporter.web.views.scene import Scene, anchor_of, answers, name_of
 from exporter.web.views.words import held_of_all, held_of_each, is_system, mode_word
 
 _REPLICATED = frozenset({"time-slicing", "mps"})
 _CUT = frozenset({"mig", "mig-time-slicing", "amd-partition"})
-_MIG_SILENT = "nothing meters compute inside MIG here"
-_PARTITION_SILENT = "nothing meters compute inside partitions here"
 _SILENT = "the driver does not tell how busy the GPU is"
 _LOST = (
     "This GPU does not answer, and nothing is known of its use. Look for {errors} in the node's kernel "
@@ -30,6 +26,8 @@ class GpuView:
     """A GPU on the page. ``problem`` stands in place of the picture where there is nothing to draw.
 
     ``look`` is that of the problem: ``bad`` or ``note``. ``anchor`` names its place on the page.
+    ``stretches`` are its cells where they lie on ``size`` memory slices, () where that is not told, and
+    ``stranded`` says what of a cut GPU is lost to the way it is cut.
     """
 
     name: str
@@ -41,6 +39,9 @@ class GpuView:
     slices: str
     jobs: tuple[str, ...] = ()
     cells: tuple[Cell, ...] = ()
+    stretches: tuple[Stretch, ...] = ()
+    size: int = 0
+    stranded: str = ""
     problem: str = ""
     look: str = "bad"
     holders: tuple[ContainerRef, ...] = ()
@@ -49,7 +50,7 @@ class GpuView:
 def gpu_view(scene: Scene, gpu: GpuRow) -> GpuView:
     """Draw one GPU."""
     reading = gpu.reading
-    cells: tuple[Cell, ...] = ()
+    drawn = Picture(())
     problem = ""
     released = scene.is_released(gpu)
     if reading is None or not answers(gpu):
@@ -57,7 +58,7 @@ def gpu_view(scene: Scene, gpu: GpuRow) -> GpuView:
     elif reading.mig_enabled and reading.mig is None:
         problem = _uncounted(gpu)
     else:
-        cells = _cells(scene, gpu, reading)
+        drawn = _picture(scene, gpu, reading)
     return GpuView(
         name=name_of(gpu),
         anchor=anchor_of(gpu),
@@ -67,7 +68,10 @@ def gpu_view(scene: Scene, gpu: GpuRow) -> GpuView:
         facts=_facts(reading) if not problem or answers(gpu) else (),
         slices=_slices(gpu),
         jobs=_jobs(scene, gpu),
-        cells=cells,
+        cells=drawn.cells,
+        stretches=drawn.stretches,
+        size=drawn.size,
+        stranded=drawn.stranded,
         problem=problem,
         look="note" if released or gpu.foreign else "bad",
         holders=_holders(scene, gpu) if problem else (),
@@ -78,11 +82,6 @@ def _why_empty(gpu: GpuRow, released: bool) -> str:
     if gpu.foreign:
         return _FOREIGN
     return _RELEASED if released else _LOST.format(errors=_errors(gpu))
-
-
-def is_amd(gpu: GpuRow) -> bool:
-    """Whether it is a GPU of AMD's, which has partitions and no XID errors."""
-    return gpu.identity.vendor == "amd"
 
 
 def _errors(gpu: GpuRow) -> str:
@@ -130,24 +129,14 @@ def _jobs(scene: Scene, gpu: GpuRow) -> tuple[str, ...]:
 
 
 def _holders(scene: Scene, gpu: GpuRow) -> tuple[ContainerRef, ...]:
-    rows = [row for row in scene.snapshot.containers if row.device.uuid == gpu.identity.uuid]
+    rows = scene.rows_of(gpu.identity.uuid)
     return tuple(dict.fromkeys(row.holder for row in rows))
 
 
-def _cells(scene: Scene, gpu: GpuRow, reading: GpuReading) -> tuple[Cell, ...]:
-    if not reading.mig_enabled:
-        return (_cell(scene, _whole(gpu, reading)),)
-    keys = scene.devices_of(gpu.identity.uuid)
-    cells = [_mig_cell(scene, gpu, reading, key, len(keys)) for key in keys]
-    made = [scene.migs[key].reading.compute_slices if key in scene.migs else None for key in keys]
-    return (*cells, *_uncut(gpu, reading, made))
-
-
-def _cell(scene: Scene, device: Device) -> Cell:
-    rows = scene.rows(device.key)
-    if device.pooled or len(rows) > 1:
-        return pool(scene, device, rows)
-    return held_box(scene, device, rows[0]) if rows else empty_box(scene, device)
+def _picture(scene: Scene, gpu: GpuRow, reading: GpuReading) -> Picture:
+    if reading.mig_enabled:
+        return picture(scene, gpu, reading)
+    return Picture((device_cell(scene, _whole(gpu, reading)),))
 
 
 def _whole(gpu: GpuRow, reading: GpuReading) -> Device:
@@ -164,58 +153,3 @@ def _whole(gpu: GpuRow, reading: GpuReading) -> Device:
         compute=Amounts(1, busy, gpu.unattributed_utilization),
         why_compute=_SILENT,
     )
-
-
-def _mig_cell(scene: Scene, gpu: GpuRow, reading: GpuReading, key: DeviceKey, devices: int) -> Cell:
-    mig = scene.migs.get(key)
-    if mig is None:
-        return Cell(
-            caption=part_name(key),
-            title=key.mig_uuid,
-            width=percent(1 / devices),
-            look="missing",
-            note="not seen by the driver",
-            holder=scene.rows(key)[0].holder,
-            state="unknown",
-        )
-    return _cell(scene, _mig(gpu, reading, mig, devices))
-
-
-def _mig(gpu: GpuRow, reading: GpuReading, mig: MigRow, devices: int) -> Device:
-    slices, of = mig.reading.compute_slices, reading.mig_slices
-    share = slices / of if slices and of else None
-    offered = sum(count.offered or 0 for count in mig.slices)
-    return Device(
-        key=mig.device,
-        caption=mig.reading.profile or part_name(mig.device),
-        share=share or 1 / devices,
-        slices=mig.slices,
-        replicated=offered > 1,
-        pooled=offered > 1,
-        holders_known=gpu.holders is not None,
-        memory=memory_amounts(mig.reading.memory, mig.unattributed_memory),
-        compute=Amounts(share, mig.compute_used, mig.unattributed_utilization),
-        why_compute=_PARTITION_SILENT if is_amd(gpu) else _MIG_SILENT,
-    )
-
-
-def part_name(key: DeviceKey) -> str:
-    """Name what a GPU is cut into: MIG devices, or the partitions of an AMD GPU."""
-    return "MIG device" if key.mig_uuid.startswith("MIG-") else "partition"
-
-
-def _uncut(gpu: GpuRow, reading: GpuReading, made: Sequence[int | None]) -> Iterator[Cell]:
-    """Show the compute slices of which no MIG device has been made."""
-    known = [slices for slices in made if slices is not None]
-    whole = reading.mig_slices
-    if len(known) < len(made) or (made and whole is None):
-        return
-    left = (whole or 1) - sum(known)
-    if left > 0:
-        yield Cell(
-            caption=f"{left} of {whole} slices" if made else "whole GPU",
-            title=gpu.identity.uuid,
-            width=percent(left / (whole or 1)),
-            look="uncut",
-            note="not cut into parts",
-        )

@@ -36,14 +36,20 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The first lines of the page. ``old``: the last poll is longer ago than it should be."""
+    """The first lines of the page. ``old``: the last poll is longer ago than it should be.
+
+    ``modes`` are the ways of sharing; ``doctor`` is the way to what is ``degraded`` and how to mend it.
+    """
 
     node: str
+    modes: tuple[str, ...]
     facts: tuple[str, ...]
     polled: str
     polled_at: str
     old: bool
     sources: tuple[Source, ...]
+    doctor: str
+    degraded: bool
 
 
 def head(scene: Scene) -> Head:
@@ -52,12 +58,23 @@ def head(scene: Scene) -> Head:
     age = max(scene.now - snapshot.timestamp, 0.0)
     return Head(
         node=snapshot.node.name,
+        modes=_modes(snapshot),
         facts=tuple(_facts(snapshot)),
         polled=f"polled {duration(age)} ago" if snapshot.sequence else "not polled yet",
         polled_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(snapshot.timestamp)),
         old=age > OLD_SECONDS,
         sources=tuple(_source(scene, health) for health in snapshot.collectors),
+        doctor=f"{scene.root}doctor",
+        degraded=_degraded(scene),
     )
+
+
+def _degraded(scene: Scene) -> bool:
+    """Whether something is not seen here that could be."""
+    node = scene.snapshot.node
+    blind = bool(scene.snapshot.gpus) and not node.process_view
+    failing = scene.failing.keys() - ({"nvml"} if scene.released else set())
+    return bool(scene.snapshot.sequence and (failing or blind or node.blind))
 
 
 def _source(scene: Scene, health: CollectorHealth) -> Source:
@@ -69,9 +86,10 @@ def _source(scene: Scene, health: CollectorHealth) -> Source:
 
 
 def _facts(snapshot: Snapshot) -> Iterator[str]:
-    models = Counter(gpu.identity.model or "GPU of unknown model" for gpu in snapshot.gpus)
+    models = Counter(gpu.identity.model.removeprefix("NVIDIA ") for gpu in snapshot.gpus)
     if models:
-        yield ", ".join(f"{count} {TIMES} {model}" for model, count in models.items())
+        named = (f"{count} {TIMES} {model or 'GPU of unknown model'}" for model, count in models.items())
+        yield ", ".join(named)
     elif snapshot.node.gpu_count is not None:
         yield plural(snapshot.node.gpu_count, "GPU")
     driver = snapshot.node.driver
@@ -79,7 +97,8 @@ def _facts(snapshot: Snapshot) -> Iterator[str]:
         yield f"driver {driver.driver_version}"
     if driver is not None and driver.cuda_version:
         yield f"CUDA {driver.cuda_version}"
-    if models:
-        yield ", ".join(
-            dict.fromkeys(mode_word(gpu.sharing) for gpu in snapshot.gpus if answers(gpu) or gpu.foreign)
-        )
+
+
+def _modes(snapshot: Snapshot) -> tuple[str, ...]:
+    shown = (gpu for gpu in snapshot.gpus if answers(gpu) or gpu.foreign)
+    return tuple(dict.fromkeys(mode_word(gpu.sharing) for gpu in shown))

@@ -1,125 +1,157 @@
-"""The table of holders: one row per container and device, in the order of the snapshot."""
+"""The table of holders: one row per container and device, in the order of the snapshot if not sorted."""
 
-from dataclasses import dataclass
-from hashlib import blake2b
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from exporter.formats_words import TIMES, UNKNOWN, duration, plural
-from exporter.model import ContainerRef, ContainerRow
+from exporter.formats_words import plural
+from exporter.model import ContainerRow
 from exporter.states import STATE_WORDS
-from exporter.web.views.bars import Bar, Use, use_bar
-from exporter.web.views.scene import Figure, Pair, Scene, answers, number_of
-from exporter.web.views.words import ISOLATION, is_of_one_kind, isolation_word
+from exporter.web.html import piece, seen
+from exporter.web.query import LONGEST, Query
+from exporter.web.views.columns import HOLDER, Column, columns, defaults, in_order
+from exporter.web.views.filters import Choice, choices, chosen
+from exporter.web.views.rows import Line, line_of, row_id
+from exporter.web.views.scene import Scene
 
-_WHOLE = "whole GPU"
+_TABLE = "#holders"
+
+
+class Heading(NamedTuple):
+    """The head of a column; ``sorted`` is the value of ``aria-sort``. ``href`` sorts by it, "" cannot."""
+
+    key: str
+    name: str
+    title: str
+    href: str
+    sorted: str
+
+
+class Box(NamedTuple):
+    """A column that can be chosen."""
+
+    key: str
+    name: str
+    chosen: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HolderView:
-    """A row of the table; ``id`` is that of its element.
+class Form:
+    """What can be asked of the table, and what has been. ``kept`` is of the query what is not in the form."""
 
-    ``gpu`` is the number of the GPU, "" where the driver does not list it.
-    """
-
-    id: str
-    holder: ContainerRef
-    state: str
-    state_word: str
-    why_state: str
-    idle_for: Figure
-    gpu: str
-    gpu_uuid: str
-    uuid: str
-    slice: Figure
-    slice_title: str
-    isolation: str
-    isolation_title: str
-    memory: Pair
-    memory_bar: Bar
-    compute: Pair
-    compute_bar: Bar
+    text: str
+    longest: int
+    choices: Sequence[Choice]
+    boxes: Sequence[Box]
+    kept: Mapping[str, str]
+    defaults: str
 
 
-def row_id(row: ContainerRow) -> str:
-    """Name the element of a row: the same for as long as the container has the device."""
-    ref = row.holder
-    name = "\0".join((ref.namespace, ref.pod, ref.container, *row.device))
-    return f"h-{blake2b(name.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    """How many rows there are, and ``shown`` where some are left out; ``all_href`` leads to all of them."""
+
+    total: str
+    shown: int | None
+    all_href: str
+    notes: Sequence[str]
 
 
-def holder_views(scene: Scene) -> list[HolderView]:
-    """Make the rows of the table."""
-    return [_view(scene, row) for row in scene.snapshot.containers]
+class Table(NamedTuple):
+    """The table in pieces by the ids of elements, and the ids of its rows in their order."""
+
+    pieces: Mapping[str, str]
+    rows: tuple[str, ...]
 
 
-def _view(scene: Scene, row: ContainerRow) -> HolderView:
-    state = scene.state(row)
-    gpu = scene.gpus.get(row.device.uuid)
-    memory, compute = scene.memory(row), scene.compute(row)
-    whole = _device_memory(scene, row)
-    return HolderView(
-        id=row_id(row),
-        holder=row.holder,
-        state=state,
-        state_word=STATE_WORDS[state],
-        why_state=scene.why_compute(row) if state == "unknown" else "",
-        idle_for=_idle_for(scene, row),
-        gpu="" if gpu is None else number_of(gpu),
-        gpu_uuid=row.device.uuid,
-        uuid=row.device.mig_uuid or row.device.uuid,
-        slice=_slice(scene, row),
-        slice_title=row.resource,
-        isolation=isolation_word(row.isolation),
-        isolation_title=ISOLATION.get(row.isolation, ""),
-        memory=memory,
-        memory_bar=use_bar(str(memory), state, Use(row.memory_used, row.memory_entitled, whole)),
-        compute=compute,
-        compute_bar=use_bar(str(compute), state, Use(row.compute_used, row.compute_entitled, 1)),
+def holder_table(scene: Scene, containers: Sequence[ContainerRow]) -> Table:
+    """Draw the table of some containers, as the query wants it."""
+    there = columns(scene)
+    query, notes = _understood(scene.query, there)
+    lines = [line_of(scene, row) for row in containers]
+    shown = chosen(lines, query) if query.filters else lines
+    column = next((column for column in there if column.key == query.sort.removeprefix("-")), None)
+    if column and column.rank:
+        shown = in_order(shown, column.rank, falling=query.sort.startswith("-"))
+    wanted = {HOLDER, *(query.columns or defaults())}
+    drawn = [column for column in there if column.key in wanted]
+    every = f"{replace(query, text='', namespace='', gpu='', state='').url}{_TABLE}"
+    count = Count(
+        total=plural(len(lines), "holder"),
+        shown=len(shown) if query.filters else None,
+        all_href=every,
+        notes=notes,
+    )
+    rows = _rows(shown, drawn)
+    pieces = {
+        "holders-form": piece(
+            "pieces/holders.html", "form_of", _form(lines, query, there) if lines else None
+        ),
+        "holders-count": piece("pieces/holders.html", "count_of", count),
+        "holders-head": piece("pieces/holders.html", "head_of", [_heading(query, each) for each in drawn]),
+        "holders-unmatched": piece(
+            "pieces/holders.html", "unmatched_of", count if lines and not shown else None
+        ),
+    }
+    return Table({**pieces, **rows}, tuple(rows))
+
+
+def _rows(lines: Sequence[Line], drawn: Sequence[Column]) -> dict[str, str]:
+    writers = [column.write for column in drawn]
+    rows = {}
+    for line in lines:
+        name = row_id(line.row.holder, line.row.device)
+        cells = "\n".join([write(line) for write in writers])
+        rows[name] = seen(f'<tr id="{name}">\n{cells}\n</tr>')
+    return rows
+
+
+def _understood(query: Query, there: Sequence[Column]) -> tuple[Query, list[str]]:
+    """Leave out of a query what there is not, and say so."""
+    sortable = {column.key for column in there if column.rank}
+    keys = {column.key for column in there}
+    asked = set(query.columns)
+    wanted = tuple(column.key for column in there if column.key in asked and column.key != HOLDER)
+    known = replace(
+        query,
+        sort=query.sort if query.sort.removeprefix("-") in sortable else "",
+        columns=() if wanted == tuple(key for key in defaults() if key in keys) else wanted,
+        state=query.state if query.state in STATE_WORDS else "",
+    )
+    return known, list(_notes(query, known, [key for key in query.columns if key not in keys | {"hour"}]))
+
+
+def _notes(query: Query, known: Query, strange: Sequence[str]) -> Iterator[str]:
+    if query.sort != known.sort:
+        yield f"It cannot be sorted by “{query.sort.removeprefix('-')}”."
+    if strange:
+        names = ", ".join(f"“{key}”" for key in strange)
+        yield f"There {'is no column' if len(strange) == 1 else 'are no columns'} {names}."
+    if query.state != known.state:
+        yield f"There is no state “{query.state}”."
+    if len(query.text) == LONGEST:
+        yield f"Only the first {LONGEST} characters of the filter count."
+
+
+def _form(lines: Sequence[Line], query: Query, there: Sequence[Column]) -> Form:
+    wanted = query.columns or defaults()
+    boxes = [Box(column.key, column.name, column.key in wanted) for column in there if column.key != HOLDER]
+    kept = {"sort": query.sort, "range": query.span}
+    return Form(
+        text=query.text,
+        longest=LONGEST,
+        choices=choices(lines, query),
+        boxes=boxes,
+        kept={name: value for name, value in kept.items() if value},
+        defaults=",".join(box.key for box in boxes if box.key in defaults()),
     )
 
 
-def _device_memory(scene: Scene, row: ContainerRow) -> int | None:
-    mig, gpu = scene.migs.get(row.device), scene.gpus.get(row.device.uuid)
-    if mig is not None:
-        return mig.reading.memory.total if mig.reading.memory else None
-    return gpu.reading.memory.total if gpu and gpu.reading and gpu.reading.memory else None
-
-
-def _idle_for(scene: Scene, row: ContainerRow) -> Figure:
-    if row.compute_used is None:
-        return Figure(UNKNOWN, scene.why_compute(row))
-    quiet_for = scene.idle_for(row)
-    return Figure("" if quiet_for is None else duration(quiet_for))
-
-
-def _slice(scene: Scene, row: ContainerRow) -> Figure:
-    if row.slices is None:
-        return Figure(UNKNOWN, scene.memory(row).whole.why or "what it holds here is not known")
-    if row.slices == 0:
-        return Figure("holds nothing")
-    profile = _profile(scene, row)
-    if row.isolation == "hard" and (profile != _WHOLE or row.sharing == "exclusive"):
-        return Figure(profile if row.slices == 1 else f"{row.slices} {TIMES} {profile}")
-    share = _share(scene, row, row.slices)
-    return Figure(share if profile == _WHOLE else f"{share} of {profile}")
-
-
-def _share(scene: Scene, row: ContainerRow, slices: int) -> str:
-    if not is_of_one_kind(row):
-        return plural(slices, "unit")
-    offered = _offered(scene, row)
-    return plural(slices, "slice") if offered is None else f"{slices} of {offered}"
-
-
-def _profile(scene: Scene, row: ContainerRow) -> str:
-    if row.sharing == "vgpu":
-        return f"vGPU {row.resource.rpartition('/')[2].replace('_', ' ').removeprefix('NVIDIA ')}"
-    if not row.device.mig_uuid:
-        return _WHOLE
-    mig = scene.migs.get(row.device)
-    return (mig and mig.reading.profile) or "MIG device"
-
-
-def _offered(scene: Scene, row: ContainerRow) -> int | None:
-    mig, gpu = scene.migs.get(row.device), scene.gpus.get(row.device.uuid)
-    counts = mig.slices if mig else gpu.slices if gpu and (answers(gpu) or gpu.foreign) else ()
-    return next((count.offered for count in counts if count.resource == row.resource), None)
+def _heading(query: Query, column: Column) -> Heading:
+    rising, falling = column.key, f"-{column.key}"
+    first, second = (falling, rising) if column.falling else (rising, falling)
+    following = {"": first, first: second, second: ""}
+    now = query.sort if query.sort in following else ""
+    href = f"{replace(query, sort=following[now]).url}{_TABLE}" if column.rank else ""
+    sort = {rising: "ascending", falling: "descending"}.get(now, "")
+    return Heading(column.key, column.name, column.title, href, sort)

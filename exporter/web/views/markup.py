@@ -1,16 +1,23 @@
 """Marks that stand on pages over and over, written by hand since a large page has thousands of them."""
 
+from collections.abc import Iterable
+from functools import lru_cache
+from urllib.parse import quote
+
 from markupsafe import Markup, escape
 
 from exporter.model import ContainerRef
 from exporter.web.views.bars import Bar, Segment
+from exporter.web.views.cells import Key, Mark
 from exporter.web.views.scene import Figure, Pair
 
-__all__ = ["bar", "figure", "holder", "icon", "pair"]
+__all__ = ["bar", "figure", "holder", "holder_link", "icon", "key", "marks", "pair"]
 
+_KEPT = 4096
 _PATTERNED = frozenset({"idle-memory", "unattributed", "unmeasured"})
 
 
+@lru_cache(_KEPT)
 def icon(name: str) -> Markup:
     """Draw the mark of a state; ``name`` is one of ours, never from outside."""
     return Markup(f'<svg class="icon c-{name}" aria-hidden="true"><use href="#i-{name}"/></svg>')  # noqa: S704
@@ -26,7 +33,7 @@ def figure(value: Figure) -> Markup:
 
 def pair(value: Pair) -> Markup:
     """Write a use beside what it is a part of."""
-    whole = f"{figure(value.whole)} {escape(value.unit)}"
+    whole = f"{figure(value.whole)} {value.unit}"
     return Markup(f'{figure(value.used)}<span class="of"> / {whole}</span>')  # noqa: S704
 
 
@@ -34,6 +41,37 @@ def holder(ref: ContainerRef) -> Markup:
     """Write the name of a pod."""
     namespace, pod = escape(ref.namespace), escape(ref.pod)
     return Markup(f'<span class="ns">{namespace}/</span><span class="pod">{pod}</span>')  # noqa: S704
+
+
+@lru_cache(_KEPT)
+def holder_link(ref: ContainerRef, root: str) -> Markup:
+    """Write the name of a pod as a link to the page of its container; ``root`` leads to that of the node."""
+    parts = (ref.namespace, ref.pod, ref.container)
+    path = "/".join(quote(part, safe="", errors="replace") for part in parts)
+    return Markup(f'<a class="who" href="{root}holder/{path}">{holder(ref)}</a>')  # noqa: S704 - quoted
+
+
+def marks(drawn: Iterable[Mark]) -> Markup:
+    """Draw the replicas of a pool."""
+    return Markup("".join(map(_mark, drawn)))  # noqa: S704 - names are escaped
+
+
+@lru_cache(_KEPT)
+def _mark(drawn: Mark) -> str:
+    name = f' <span class="long">{escape(drawn.name)}</span>' if drawn.name else ""
+    look = f"g{drawn.width} m-{drawn.look}"
+    return f'<li class="{look}" title="{escape(drawn.title)}">{drawn.label}{name}</li>'
+
+
+def key(drawn: Key, root: str) -> Markup:
+    """Write a line of the list under a pool."""
+    ref = drawn.holder
+    container = f'<span class="ns">/{escape(ref.container or "?")}</span>' if drawn.named else ""
+    held = f' <span class="held">{drawn.held}</span>' if drawn.held else ""
+    used = f"{figure(drawn.memory.used)} GiB · {figure(drawn.compute.used)} GPU"
+    number = f'<span class="number m-{drawn.state}">{drawn.number}</span>{icon(drawn.state)}'
+    who = f'<span class="who">{holder_link(ref, root)}{container}</span>'
+    return Markup(f'<li>{number}{who}{held} <span class="used">{used}</span></li>')  # noqa: S704
 
 
 def bar(drawn: Bar, silent: bool = False) -> Markup:

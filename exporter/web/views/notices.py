@@ -3,30 +3,40 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
+from urllib.parse import quote
 
 from exporter.formats_words import duration, plural
+from exporter.model import GpuRow
 from exporter.web.views.events import recent_faults
-from exporter.web.views.gpus import part_name
+from exporter.web.views.parts import part_name
 from exporter.web.views.scene import Scene, answers
 from exporter.web.views.words import mode_word
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something that a person should know. ``look`` is ``bad`` or ``note``."""
+    """Something that a person should know. ``look`` is ``bad`` or ``note``.
+
+    ``href`` leads to where more is told of it, "" where there is nothing more.
+    """
 
     look: str
     title: str
     text: str
+    href: str = ""
+    link: str = "What to do"
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """What stands in place of something that there is nothing of: why, and what to do."""
+    """What stands in place of something that there is nothing of: why, and what to do.
+
+    ``doctor`` is the way to its page, "" where it has nothing to say about this.
+    """
 
     title: str
     text: str
-    doctor: bool = True
+    doctor: str = ""
     demo: bool = False
 
 
@@ -42,12 +52,17 @@ def notices(scene: Scene) -> list[Notice]:
         _blind(scene),
         _use(scene),
     )
-    return [replace(notice, text=_sentence(notice.text)) for notice in said]
+    told = [replace(notice, text=_sentence(notice.text)) for notice in said]
+    return sorted(told, key=lambda notice: notice.look != "bad")
 
 
 def _sentence(text: str) -> str:
     """Let a message of the log stand as a sentence."""
     return f"{text[:1].upper()}{text[1:].removesuffix('.')}."
+
+
+def _doctor(scene: Scene) -> str:
+    return f"{scene.root}doctor"
 
 
 def _driver(scene: Scene) -> Iterator[Notice]:
@@ -63,7 +78,7 @@ def _driver(scene: Scene) -> Iterator[Notice]:
         return
     seen = any(answers(gpu) for gpu in scene.snapshot.gpus if gpu.identity.vendor == "nvidia")
     title = f"The driver does not answer{'; the GPUs are shown as they were last seen' if seen else ''}"
-    yield Notice("bad", title, scene.failing["nvml"])
+    yield Notice("bad", title, scene.failing["nvml"], _doctor(scene))
 
 
 def _lost(scene: Scene) -> Iterator[Notice]:
@@ -72,7 +87,13 @@ def _lost(scene: Scene) -> Iterator[Notice]:
             rows = [row for row in scene.snapshot.containers if row.device.uuid == gpu.identity.uuid]
             pods = dict.fromkeys(f"{row.holder.namespace}/{row.holder.pod}" for row in rows)
             held = f"It is held by {', '.join(pods)}." if pods else "No pod is known to hold it."
-            yield Notice("bad", f"GPU {gpu.identity.index} does not answer", held)
+            yield Notice(
+                "bad", f"GPU {gpu.identity.index} does not answer", held, _page(scene, gpu), "Its page"
+            )
+
+
+def _page(scene: Scene, gpu: GpuRow) -> str:
+    return f"{scene.root}gpu/{quote(gpu.identity.uuid, safe='')}"
 
 
 def _needs(scene: Scene) -> Iterator[Notice]:
@@ -84,20 +105,20 @@ def _needs(scene: Scene) -> Iterator[Notice]:
         name = f"GPU {gpu.identity.index}"
         if reading.recovery_action not in (None, "none"):
             action = reading.recovery_action.replace("_", " ")
-            yield Notice(
-                "bad", f"{name} asks for a recovery: {action}", "Drain it first. See its page for why."
-            )
+            title = f"{name} asks for a recovery: {action}"
+            yield Notice("bad", title, "Drain it first", _page(scene, gpu), "Why")
         if reading.repairs is not None and reading.repairs.row_remap_failure:
             text = "A faulty row of its memory could not be replaced. The board is to be exchanged."
-            yield Notice("bad", f"{name} has no spare memory left", text)
+            yield Notice("bad", f"{name} has no spare memory left", text, _page(scene, gpu), "Its page")
         elif reading.repairs is not None and reading.repairs.row_remap_pending:
             text = "A faulty row of its memory is replaced when it is reset."
-            yield Notice("note", f"{name} waits for a reset", text)
+            yield Notice("note", f"{name} waits for a reset", text, _page(scene, gpu), "Its page")
 
 
 def _faults(scene: Scene) -> Iterator[Notice]:
     for fault in recent_faults(scene):
-        yield Notice(fault.look, f"{fault.name}, {fault.ago} ago", fault.text)
+        page = f"{_page(scene, fault.gpu)}#events"
+        yield Notice(fault.look, f"{fault.name}, {fault.ago} ago", fault.text, page, "All events")
 
 
 def _kubelet(scene: Scene) -> Iterator[Notice]:
@@ -108,7 +129,7 @@ def _kubelet(scene: Scene) -> Iterator[Notice]:
         title = "Who holds what is not known, because the kubelet does not answer"
     else:
         title = f"The kubelet does not answer; holders are those of {duration(scene.now - read_at)} ago"
-    yield Notice("bad", title, scene.failing["podresources"])
+    yield Notice("bad", title, scene.failing["podresources"], _doctor(scene))
 
 
 def _unresolved(scene: Scene) -> Iterator[Notice]:
@@ -118,14 +139,14 @@ def _unresolved(scene: Scene) -> Iterator[Notice]:
             "A pod has been given what leads to no GPU that the driver lists: the GPU may be lost or was cut "
             "anew, or the sharing system has not said which GPU it chose."
         )
-        yield Notice("bad", title, text)
+        yield Notice("bad", title, text, _doctor(scene))
 
 
 def _blind(scene: Scene) -> Iterator[Notice]:
     for system, lost in sorted(scene.snapshot.node.blind.items()):
         text = f"It cannot be told {lost}. See docs/deploy.md: the objects of pods"
         title = f"{mode_word(system)} shares GPUs here, and the annotations of pods are not known"
-        yield Notice("bad", title, text)
+        yield Notice("bad", title, text, _doctor(scene))
 
 
 def _use(scene: Scene) -> Iterator[Notice]:
@@ -134,14 +155,16 @@ def _use(scene: Scene) -> Iterator[Notice]:
     if not node.process_view and scene.snapshot.sequence and scene.snapshot.gpus:
         others.add("processes")
         reason = node.process_view_reason or "the processes of the host cannot be seen; set hostPID: true"
-        yield Notice("bad", "What each container uses is not known where a device is shared", reason)
+        title = "What each container uses is not known where a device is shared"
+        yield Notice("bad", title, reason, _doctor(scene))
     titles = {
         "processes": "Processes cannot be placed in pods",
         "identity": "Processes cannot be given to pods by name",
     }
     for name, message in scene.failing.items():
         if name not in others:
-            yield Notice("bad", titles.get(name, f"The source {name} fails"), message)
+            title = titles.get(name, f"The source {name} fails")
+            yield Notice("bad", title, message, _doctor(scene))
     parts = [row.device for row in scene.snapshot.containers if row.compute_used is None]
     if any(part_name(device) == "MIG device" for device in parts if device.mig_uuid):
         text = "Nothing on this node meters compute inside MIG; it is hatched here. Memory is measured."
@@ -157,22 +180,21 @@ def missing_gpus(scene: Scene) -> Panel | None:
         text = (
             "Opening the driver can take half a minute on a node whose GPUs were idle. Load this page again."
         )
-        return Panel("The first poll is under way", text, doctor=False)
+        return Panel("The first poll is under way", text)
     if scene.released:
         text = f"{_sentence(scene.failing['nvml'])} Its GPUs are here again when it is."
-        return Panel("No GPU is looked at", text, doctor=False)
+        return Panel("No GPU is looked at", text)
     if "nvml" in scene.failing:
-        return Panel(
-            "No GPU can be seen: the driver does not answer", _sentence(scene.failing["nvml"]), demo=True
-        )
+        title = "No GPU can be seen: the driver does not answer"
+        return Panel(title, _sentence(scene.failing["nvml"]), _doctor(scene), demo=True)
     if snapshot.node.gpu_count is None:
         text = "The last readings were too old to show. Look at the log of this exporter."
-        return Panel("Nothing fresh is known of the GPUs", text)
+        return Panel("Nothing fresh is known of the GPUs", text, _doctor(scene))
     text = (
         "The driver runs and lists none. On a GPU node, look at whether this container is given the GPUs: "
         "NVIDIA_VISIBLE_DEVICES=all, and the runtime class of NVIDIA where the cluster has one."
     )
-    return Panel("This node has no GPU", text, demo=True)
+    return Panel("This node has no GPU", text, _doctor(scene), demo=True)
 
 
 def missing_holders(scene: Scene) -> Panel | None:
@@ -185,9 +207,12 @@ def missing_holders(scene: Scene) -> Panel | None:
         if snapshot.node.allocations_read_at is not None:
             silent = "the kubelet answers, but what the GPUs are cut into is not known"
         reason = scene.failing.get("podresources", silent)
-        return Panel("Who holds the GPUs is not known", _sentence(reason))
+        return Panel("Who holds the GPUs is not known", _sentence(reason), _doctor(scene))
     if any(gpu.slices for gpu in snapshot.gpus):
         text = "All slices are free. A pod that is given one is here with the next poll."
-        return Panel("No pod holds or uses a GPU", text, doctor=False)
-    text = "The kubelet offers no slice of these GPUs to pods. Look at whether the device plugin runs here."
-    return Panel("No pod can hold a GPU yet", text)
+        return Panel("No pod holds or uses a GPU", text)
+    text = (
+        "The kubelet offers none of these GPUs to pods. That is as it should be where pods claim them (DRA); "
+        "elsewhere look at whether the device plugin runs here."
+    )
+    return Panel("No pod holds a GPU", text, _doctor(scene))

@@ -1,24 +1,28 @@
 """The pages as drawings, made of a snapshot by pure functions: no script is needed to read them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from exporter.model import GpuRow
+from exporter.model import ContainerRef, GpuRow
+from exporter.report import Report
 from exporter.web.drawing import Drawing
 from exporter.web.html import piece
+from exporter.web.views.doctor import doctor_view
 from exporter.web.views.gpu import gpu_context
 from exporter.web.views.gpus import gpu_view
 from exporter.web.views.head import head
-from exporter.web.views.holders import HolderView, holder_views
+from exporter.web.views.holder import holder_page
+from exporter.web.views.holders import holder_table
 from exporter.web.views.notices import missing_gpus, missing_holders, notices
 from exporter.web.views.scene import Scene, anchor_of
+from exporter.web.views.timeline import timeline_view
 from exporter.web.views.totals import cards
 
 
 def node_drawing(scene: Scene) -> Drawing:
     """Draw the node."""
     gpus = {f"gpu-{anchor_of(gpu)}": _gpu(scene, gpu) for gpu in scene.snapshot.gpus}
-    rows = _rows(scene, holder_views(scene))
+    table = holder_table(scene, scene.snapshot.containers)
     shown = head(scene)
     return _drawing(
         scene,
@@ -31,10 +35,11 @@ def node_drawing(scene: Scene) -> Drawing:
             "health": piece("pieces/node.html", "health", notices(scene)),
             "gpus-none": piece("pieces/node.html", "panel", "gpus-none", missing_gpus(scene)),
             "holders-none": piece("pieces/node.html", "panel", "holders-none", missing_holders(scene)),
+            "timeline": _timeline(scene, "node"),
             **gpus,
-            **rows,
+            **table.pieces,
         },
-        {"gpus": tuple(gpus), "holder-rows": tuple(rows)},
+        {"gpus": tuple(gpus), "holder-rows": table.rows},
     )
 
 
@@ -44,7 +49,7 @@ def gpu_drawing(scene: Scene, uuid: str) -> Drawing | None:
     if gpu is None:
         return None
     parts = gpu_context(scene, gpu)
-    rows = _rows(scene, parts["holders"])
+    table = holder_table(scene, [row for row in scene.snapshot.containers if row.device.uuid == uuid])
     shown = head(scene)
     return _drawing(
         scene,
@@ -55,14 +60,64 @@ def gpu_drawing(scene: Scene, uuid: str) -> Drawing | None:
             "status": piece("pieces/head.html", "status_of", shown),
             "gpu": piece("pieces/gpu.html", "gpu_row", parts["gpu"], scene.root, "gpu", False),
             "holders-none": piece("pieces/node.html", "panel", "holders-none", None),
-            "events": piece("pieces/readings.html", "events_of", parts["events"], parts["no_events"]),
+            "timeline": _timeline(scene, "gpu", uuid),
+            "processes": piece("pieces/processes.html", "processes_of", parts["processes"], scene.root),
+            "events": piece(
+                "pieces/readings.html", "events_of", parts["events"], parts["no_events"], scene.root
+            ),
             "topology": piece("pieces/readings.html", "topology_of", parts["gpu"], parts["topology"]),
             "readings": piece(
                 "pieces/readings.html", "readings_of", parts["groups"], parts["parts"], parts["missing"]
             ),
-            **rows,
+            **table.pieces,
         },
-        {"holder-rows": tuple(rows)},
+        {"holder-rows": table.rows},
+    )
+
+
+def holder_drawing(scene: Scene, namespace: str, pod: str, container: str) -> Drawing | None:
+    """Draw one holder; None where no such container holds or uses a device."""
+    found = holder_page(scene, ContainerRef(namespace, pod, container))
+    if found is None:
+        return None
+    devices = {
+        device.id: piece("pieces/holder.html", "device_of", device, scene.root) for device in found.devices
+    }
+    shown = head(scene)
+    return _drawing(
+        scene,
+        "holder.html",
+        f"{namespace}/{pod} · {shown.node}",
+        {
+            "name": piece("pieces/holder.html", "name_of_holder", shown, found, scene.root),
+            "status": piece("pieces/head.html", "status_of", shown),
+            "answers": piece("pieces/holder.html", "answers_of", found.answers),
+            "timeline": _timeline(scene, "holder", namespace, pod, container),
+            "processes": piece("pieces/processes.html", "processes_of", found.processes, scene.root, True),
+            "events": piece("pieces/holder.html", "hits_of", found.hits),
+            **devices,
+        },
+        {"devices": tuple(devices)},
+    )
+
+
+def doctor_drawing(scene: Scene, report: Report) -> Drawing:
+    """Draw what is missing or degraded, and how to mend it."""
+    shown, view = head(scene), doctor_view(report)
+    return _drawing(
+        scene,
+        "doctor.html",
+        f"Doctor · {shown.node}",
+        {
+            "name": piece("pieces/doctor.html", "name_of_doctor", shown, scene.root),
+            "status": piece("pieces/head.html", "status_of", shown),
+            "summary": piece("pieces/doctor.html", "summary_of", view.summary, scene.root),
+            "mend": piece("pieces/doctor.html", "ailments", view.ailing),
+            "well": piece("pieces/doctor.html", "well", view.well),
+            "lacking-name": piece("pieces/doctor.html", "lacking_name", view.lacking),
+            "lacking-list": piece("pieces/doctor.html", "lacking_list", view.lacking),
+        },
+        {},
     )
 
 
@@ -70,8 +125,8 @@ def _gpu(scene: Scene, gpu: GpuRow) -> str:
     return piece("pieces/gpu.html", "gpu_row", gpu_view(scene, gpu), scene.root)
 
 
-def _rows(scene: Scene, views: Iterable[HolderView]) -> dict[str, str]:
-    return {view.id: piece("pieces/holders.html", "holder_row", view, scene.root) for view in views}
+def _timeline(scene: Scene, kind: str, *names: str) -> str:
+    return piece("pieces/timeline.html", "timeline_of", timeline_view(scene, kind, *names), scene.root)
 
 
 def _drawing(

@@ -1,7 +1,10 @@
 """A snapshot as a person looks at it: rows by device, states of holders, and why a number is missing."""
 
 from collections import defaultdict
+from collections.abc import Callable
 from typing import NamedTuple
+
+from markupsafe import Markup
 
 from exporter.formats_words import UNKNOWN, decimal, gibibytes
 from exporter.metrics import Number
@@ -72,10 +75,12 @@ class Scene:
     """One snapshot, looked at at Unix time ``now``; a holder is idle after ``idle_after`` seconds.
 
     Holders are judged as of the poll: what they have done since then is not known. ``root`` leads from the
-    page to that of the node, and ``query`` is what the page was asked for beyond its name.
+    page to that of the node, and ``query`` is what the page was asked for beyond its name. ``spans``
+    are those that timelines are offered over. ``sparkline`` draws the last hour of a container, None where no
+    history is kept.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - by keyword: what pages differ in
         self,
         snapshot: Snapshot,
         *,
@@ -83,11 +88,15 @@ class Scene:
         idle_after: float = 600.0,
         root: str = "",
         query: Query | None = None,
+        spans: tuple[str, ...] = (),
+        sparkline: Callable[[ContainerRow], Markup] | None = None,
     ) -> None:
         self.snapshot = snapshot
         self.now = now
         self.root = root
         self.query = query or Query()
+        self.spans = spans
+        self.sparkline = sparkline
         self.gpus: dict[str, GpuRow] = {gpu.identity.uuid: gpu for gpu in snapshot.gpus}
         self.migs: dict[DeviceKey, MigRow] = {mig.device: mig for mig in snapshot.migs}
         self.failing = {
@@ -100,12 +109,24 @@ class Scene:
         self.claimed = any(row.resource and "/" not in row.resource for row in snapshot.containers)
         self._idle_after = idle_after
         self._rows: dict[DeviceKey, list[ContainerRow]] = defaultdict(list)
+        self._of_gpu: dict[str, list[ContainerRow]] = defaultdict(list)
+        # Pods of which a device has a row for no container in particular.
+        self._merged: set[tuple[DeviceKey, str, str]] = set()
         for row in snapshot.containers:
             self._rows[row.device].append(row)
+            self._of_gpu[row.device.uuid].append(row)
+            if not row.holder.container:
+                self._merged.add((row.device, row.holder.namespace, row.holder.pod))
+        # Several parts of a page ask for it. The rows live as long as the snapshot, and so do their ids.
+        self._states = {id(row): self._judge(row) for row in snapshot.containers}
 
     def rows(self, key: DeviceKey) -> list[ContainerRow]:
         """Return the containers on one device."""
         return self._rows.get(key, [])
+
+    def rows_of(self, uuid: str) -> list[ContainerRow]:
+        """Return the containers on a GPU and on all that it is cut into."""
+        return self._of_gpu.get(uuid, [])
 
     def devices_of(self, uuid: str) -> list[DeviceKey]:
         """Return the MIG devices of a GPU, then those that containers hold though they are not seen now."""
@@ -113,6 +134,9 @@ class Scene:
 
     def state(self, row: ContainerRow) -> HolderState:
         """Judge a holder."""
+        return self._states.get(id(row)) or self._judge(row)
+
+    def _judge(self, row: ContainerRow) -> HolderState:
         return holder_state(row, self.snapshot.timestamp, self._idle_after)
 
     def idle_for(self, row: ContainerRow) -> float | None:
@@ -122,17 +146,29 @@ class Scene:
 
     def memory(self, row: ContainerRow) -> Pair:
         """Write a container's memory, with reasons for what is missing."""
-        why = self._why_used(row) or "the driver does not say how much its processes take"
-        return memory_pair(row.memory_used, why, row.memory_entitled, self._why_entitled(row))
+        return memory_pair(
+            row.memory_used,
+            "" if row.memory_used is not None else self.why_memory(row),
+            row.memory_entitled,
+            "" if row.memory_entitled is not None else self.why_entitled(row),
+        )
 
     def compute(self, row: ContainerRow) -> Pair:
         """Write a container's compute, with reasons for what is missing."""
-        why = self.why_compute(row)
-        return compute_pair(row.compute_used, why, row.compute_entitled, self._why_entitled(row))
+        return compute_pair(
+            row.compute_used,
+            "" if row.compute_used is not None else self.why_compute(row),
+            row.compute_entitled,
+            "" if row.compute_entitled is not None else self.why_entitled(row),
+        )
+
+    def why_memory(self, row: ContainerRow) -> str:
+        """Tell why a container's memory could not be measured."""
+        return self.why_processes(row) or "the driver does not say how much its processes take"
 
     def why_compute(self, row: ContainerRow) -> str:
         """Tell why a container's compute could not be measured."""
-        if reason := self._why_used(row):
+        if reason := self.why_processes(row):
             return reason
         if row.device.mig_uuid:
             return "no driver meters compute per process inside MIG"
@@ -140,7 +176,8 @@ class Scene:
             return "the MPS server computes in its clients' name, so it cannot be told who does"
         return "the driver does not say how much its processes compute"
 
-    def _why_used(self, row: ContainerRow) -> str:
+    def why_processes(self, row: ContainerRow) -> str:
+        """Tell what keeps a container's processes from being seen, "" where they are."""
         node = self.snapshot.node
         if silent := self._why_silent(row):
             return silent
@@ -163,13 +200,10 @@ class Scene:
         return "the driver is given up" if self.is_released(gpu) else "the GPU does not answer"
 
     def _is_merged(self, row: ContainerRow) -> bool:
-        pod = (row.holder.namespace, row.holder.pod)
-        return any(
-            not other.holder.container and pod == (other.holder.namespace, other.holder.pod)
-            for other in self.rows(row.device)
-        )
+        return (row.device, row.holder.namespace, row.holder.pod) in self._merged
 
-    def _why_entitled(self, row: ContainerRow) -> str:
+    def why_entitled(self, row: ContainerRow) -> str:
+        """Tell why nobody knows what a container is entitled to."""
         if row.slices == 0:
             return "it holds nothing here"
         if row.slices is None:

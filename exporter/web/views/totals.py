@@ -9,6 +9,7 @@ from exporter.metrics import Number
 from exporter.model import ContainerRow, GpuRow
 from exporter.web.views.bars import Bar, Part, bar
 from exporter.web.views.events import Fault, recent_faults
+from exporter.web.views.held import held_of_node
 from exporter.web.views.scene import Figure, Scene, answers, number_of
 
 _WORDING = {
@@ -16,6 +17,7 @@ _WORDING = {
     "unheld": "{} without a slice",
     "idle-memory": "{} idle, holding {} GiB",
     "idle": "{} idle",
+    "over-notional": "{} over a notional share",
 }
 _UNREAD = "no device of this node is read by this exporter"
 Sizes = Sequence[Number | None]
@@ -52,22 +54,16 @@ def _slices(scene: Scene) -> Card:
     if all(gpu.holders is None for gpu in gpus):
         why = scene.failing.get("podresources", "the kubelet has not answered")
         return Card(name="Slices", figure=Figure(UNKNOWN, why), detail="what pods hold is not known")
-    counts = list(chain.from_iterable(gpu.slices for gpu in gpus))
-    counted = [count for count in counts if count.offered is not None]
-    held, of_counted = (sum(count.allocated or 0 for count in each) for each in (counts, counted))
-    offered = [count.offered for count in counted]
-    told = [count for count in counted if count.allocated is not None]
-    free = sum(max((count.offered or 0) - (count.allocated or 0), 0) for count in told)
-    holders = len({row.holder for row in scene.snapshot.containers if row.slices != 0})
-    by = f"by {plural(holders, 'container')}"
-    if not counted:
-        return Card(name="Slices", figure=Figure(f"{held} held"), detail=by)
+    holders = {row.holder for row in scene.snapshot.containers if row.slices != 0}
+    held, offered, unit, details = held_of_node(gpus, len(holders))
+    told = offered is not None
+    free = f"{max((offered or 0) - held, 0)} free"
     return Card(
         name="Slices",
-        figure=Figure(f"{of_counted} held"),
-        of=f"of {_known(offered)}",
-        detail=by if held == of_counted else f"{by}, with {held - of_counted} more of no fixed number",
-        bars=((_bar("slices held", "held", [of_counted], offered), f"{free} free"),),
+        figure=Figure(f"{held} held"),
+        of=" ".join(filter(None, ("of", str(offered), unit))) if told else "",
+        detail=" · ".join(details),
+        bars=((_bar("slices held", "held", [held], [offered]), free),) if told else (),
     )
 
 
@@ -86,7 +82,7 @@ def _memory(scene: Scene) -> Card:
         of=f"of {total(whole, gibibytes)}",
         bars=(
             (_bar("memory held", "held", held, whole, unknown), f"{total(held, gibibytes)} held"),
-            (_bar("memory used", "used", used, whole), "used"),
+            (_bar("memory used", "used", used, whole), _of_held(used, held)),
         ),
     )
 
@@ -110,7 +106,7 @@ def _compute(scene: Scene) -> Card:
             ),
             (
                 _bar("compute used", "used", all_used, whole, [_gap(sizes) for sizes in used]),
-                "used",
+                _of_held(all_used, all_held),
             ),
         ),
     )
@@ -121,18 +117,14 @@ def _read(scene: Scene) -> list[GpuRow]:
     return [gpu for gpu in scene.snapshot.gpus if not gpu.foreign]
 
 
-def _rows(scene: Scene, gpu: GpuRow) -> list[ContainerRow]:
-    return [row for row in scene.snapshot.containers if row.device.uuid == gpu.identity.uuid]
-
-
 def _held_compute(scene: Scene, gpu: GpuRow) -> list[Number | None]:
     if gpu.holders is None:
         return [None]
-    return [row.compute_entitled for row in _rows(scene, gpu) if row.slices != 0]
+    return [row.compute_entitled for row in scene.rows_of(gpu.identity.uuid) if row.slices != 0]
 
 
 def _used_compute(scene: Scene, gpu: GpuRow) -> list[Number | None]:
-    return [*(row.compute_used for row in _rows(scene, gpu)), gpu.unattributed_utilization]
+    return [*(row.compute_used for row in scene.rows_of(gpu.identity.uuid)), gpu.unattributed_utilization]
 
 
 def _gap(sizes: Sizes) -> Number:
@@ -143,6 +135,13 @@ def _gap(sizes: Sizes) -> Number:
 
 def _hundredths(value: Number) -> str:
     return decimal(value, 2)
+
+
+def _of_held(used: Sizes, held: Sizes) -> str:
+    """Tell how much of what is held is used, where both are known in full."""
+    if None in used or None in held or not _known(held):
+        return "used"
+    return f"used, {_known(used) / _known(held):.0%} of held"
 
 
 def _figure(values: Sizes, write: Callable[[Number], str], unit: str) -> Figure:
@@ -194,7 +193,7 @@ def _holder_findings(scene: Scene) -> Iterator[Finding]:
     for state, words in _WORDING.items():
         if rows := by_state.get(state):
             size = total((row.memory_used for row in rows), gibibytes)
-            yield Finding(state, words.format(len(rows), size), "#holders")
+            yield Finding(state, words.format(len(rows), size), f"?state={state}#holders")
 
 
 def _gpu_findings(scene: Scene) -> Iterator[Finding]:

@@ -4,6 +4,18 @@ from collections.abc import Sequence
 
 from exporter.formats_words import UNKNOWN, total
 from exporter.model import ContainerRow, SliceCount
+from exporter.states import HolderState
+
+URGENCY: Sequence[HolderState] = (
+    "over-share",
+    "unheld",
+    "over-notional",
+    "idle-memory",
+    "idle",
+    "active",
+    "unknown",
+)
+"""The states, those to look at first before the others."""
 
 # The ways of sharing that the vendors' own plug-ins bring; all others are the names of sharing systems.
 _OWN_MODES = {

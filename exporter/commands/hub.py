@@ -1,0 +1,85 @@
+"""``hub``: the page of the cluster, from what a Prometheus knows of its nodes, until told to stop."""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from exporter.fleet.links import NodeLinks, TemplateError
+from exporter.fleet.metrics import hub_registry
+from exporter.fleet.read import Aim
+from exporter.fleet.watch import Watch
+from exporter.prometheus import Prometheus
+from exporter.settings import Settings, SettingsError
+from exporter.web import Server
+from exporter.web.cluster import Cluster, make_hub_app
+from exporter.web.fleet_pages import FleetPages
+from exporter.web.ticker import Ticker
+
+# Questions of a large cluster take Prometheus a while.
+DEADLINE = 60.0
+# So many intervals without an answer, and what was known before is too old to show.
+STALE_INTERVALS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubOptions:
+    """What only the hub is told: seconds from look to look, those of GPU-hours, and the URL of a node."""
+
+    refresh: float
+    window: float
+    node_url_template: str
+
+
+def prometheus_of(settings: Settings, deadline: float = DEADLINE) -> Prometheus:
+    """Make the client of the Prometheus that the settings name; raises SettingsError without one."""
+    if settings.prometheus_url is None:
+        raise SettingsError(
+            "no Prometheus is given: set --prometheus-url or GPUSLICE_PROMETHEUS_URL to one that scrapes the "
+            "nodes, such as http://localhost:9090 with: "
+            "kubectl -n monitoring port-forward svc/prometheus-operated 9090"
+        )
+    return Prometheus(settings.prometheus_url, token_file=settings.prometheus_token_file, deadline=deadline)
+
+
+async def hub(settings: Settings, options: HubOptions, announce: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or SIGINT. ``announce`` is called with the URL once it answers.
+
+    Raises SettingsError for what cannot be used, and ListenError.
+    """
+    try:
+        links = NodeLinks(options.node_url_template)
+    except TemplateError as error:
+        raise SettingsError(f"--node-url-template: {error}") from None
+    prometheus = prometheus_of(settings)
+    watch = Watch(
+        prometheus,
+        Aim(settings.idle_after, options.window),
+        interval=options.refresh,
+        stale_after=STALE_INTERVALS * options.refresh,
+    )
+    ticker = Ticker()
+    pages = FleetPages(lambda: watch.look, links, interval=options.refresh, idle_after=settings.idle_after)
+    server = Server(make_hub_app(Cluster(pages, ticker, hub_registry(lambda: watch.look))), settings.listen)
+    url = await server.start()
+    looking = asyncio.create_task(watch.run(ticker.tick))
+    announce(url)
+    try:
+        await _until_stopped(looking)
+    finally:
+        await server.stop()
+        await prometheus.close()
+
+
+async def _until_stopped(looking: "asyncio.Task[None]") -> None:
+    """Wait for the signal to stop; looking that ends by itself raises what ended it."""
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    stopping = asyncio.create_task(stopped.wait())
+    await asyncio.wait({looking, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    looking.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await looking

@@ -1,0 +1,35 @@
+"""``inspect``: the cluster in a terminal, as a Prometheus knows it."""
+
+import json
+import sys
+from collections.abc import Sequence
+
+from exporter.commands.hub import prometheus_of
+from exporter.fleet.inspection import UnknownNodeError, inspect, inspection_json, inspection_text
+from exporter.fleet.read import NoExporterError
+from exporter.prometheus import PrometheusError
+from exporter.settings import Settings
+
+OUTPUTS = ("text", "json")
+FAILED = 1
+
+
+async def inspect_cluster(settings: Settings, names: Sequence[str], *, output: str, details: bool) -> int:
+    """Print these nodes, or all, and return the exit code: 1 where they cannot be told of.
+
+    Raises SettingsError without a Prometheus.
+    """
+    prometheus = prometheus_of(settings)
+    try:
+        found = await inspect(prometheus, names, details=details, idle_after=settings.idle_after)
+    except (PrometheusError, NoExporterError, UnknownNodeError) as error:
+        sys.stderr.write(f"gpuslice-exporter: {error}\n")
+        return FAILED
+    finally:
+        await prometheus.close()
+    if output == "json":
+        sys.stdout.write(json.dumps(inspection_json(found, details=details), indent=2) + "\n")
+    else:
+        sys.stdout.write(inspection_text(found, details=details))
+    sys.stdout.flush()
+    return 0

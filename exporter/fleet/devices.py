@@ -1,0 +1,204 @@
+"""The GPUs of some nodes, and who holds them: what ``inspect`` shows."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from exporter.fleet.amounts import UNTOLD, Amount
+from exporter.fleet.asking import Answers, target_of
+from exporter.fleet.expressions import HOLDINGS, ROWS, SHARES, SNAPSHOT, TARGET, by_device, of
+from exporter.fleet.model import Target
+from exporter.fleet.targets import Scraped, holder_of
+from exporter.model import ContainerRow, DeviceKey, Totals
+from exporter.prometheus import Sample
+from exporter.states import HolderState, holder_state, idle_seconds
+
+_GPU, _CONTAINER = "gpuslice_gpu_", "gpuslice_container_"
+_UP, _INFO = "GPUs", "names of GPUs"
+_FIGURES = {
+    "memory": f"{_GPU}memory_total_bytes",
+    "memory held": f"{_GPU}memory_entitled_bytes",
+    "memory used": f"{_GPU}memory_used_bytes",
+    "compute of nobody": f"{_GPU}unattributed_utilization_ratio",
+    "holders": f"{_GPU}holders",
+    "slices held": f"{_GPU}slices_allocated",
+    "slices offered": f"{_GPU}slices",
+}
+_SUMS = {"compute held": SHARES["compute_held"], "compute used": SHARES["compute_used"]}
+_COUNTS = {**_SUMS, "containers": ROWS, "holdings": HOLDINGS}
+_ROW = {
+    "slices": "slices",
+    "memory_entitled": "memory_entitled_bytes",
+    "memory_used": "memory_used_bytes",
+    "compute_entitled": "compute_entitled_ratio",
+    "compute_used": "compute_used_ratio",
+    "last_active": "last_active_timestamp_seconds",
+}
+_HOLDERS = "names of holders"
+_OF_HOLDER = "{} of holders"
+
+_Place: TypeAlias = tuple[Target, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """A container on a device, its state, and for how many seconds it has been idle where it is."""
+
+    row: ContainerRow
+    state: HolderState
+    idle_for: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """One GPU; ``up`` is None where the exporter does not read it. ``holders`` are there on request."""
+
+    uuid: str
+    index: str
+    model: str
+    sharing: str
+    up: bool | None
+    slices_held: Amount
+    slices_offered: Amount
+    memory_total: Amount
+    memory_held: Amount
+    memory_used: Amount
+    compute_held: Amount
+    compute_used: Amount
+    holders: tuple[Holder, ...] = ()
+
+
+def questions(instances: Iterable[str], *, details: bool) -> dict[str, str]:
+    """Ask for the GPUs of targets at these addresses, with their holders for ``details``."""
+    instances = set(instances)
+    if not instances:
+        return {}
+    among = f" and on ({TARGET}) {of(SNAPSHOT, 'instance', instances)}"
+    asked = {_UP: f"{_GPU}up{among}", _INFO: f"{_GPU}info{among}"}
+    for name, rows in (_FIGURES | _SUMS).items():
+        asked[f"sum of {name}"] = by_device("sum", rows + among)
+    for name, rows in _COUNTS.items():
+        asked[f"count of {name}"] = by_device("count", rows + among)
+    if details:
+        asked[_HOLDERS] = f"{ROWS}{among}"
+        for name, family in _ROW.items():
+            asked[_OF_HOLDER.format(name)] = f"{_CONTAINER}{family}{among}"
+    return asked
+
+
+def read_gpus(answers: Answers, node: Scraped, at: float, idle_after: float) -> Iterator[Gpu]:
+    """Describe the GPUs of a node in the order of their indexes; ``at`` is the Unix time of the answers."""
+    figures = _Figures(answers)
+    up = {(target_of(sample), _uuid(sample)): sample.value == 1 for sample in answers.samples(_UP)}
+    holders = _holders(answers, node, at, idle_after)
+    mine = [sample for sample in answers.samples(_INFO) if target_of(sample) == node.target]
+    for sample in sorted(mine, key=_index):
+        place = (node.target, _uuid(sample))
+        yield _gpu(sample, up.get(place), figures, place, tuple(holders.get(place[1], ())))
+
+
+def _gpu(
+    info: Sample, up: bool | None, figures: "_Figures", place: _Place, holders: tuple[Holder, ...]
+) -> Gpu:
+    rows, holdings = figures.count("containers", place), figures.count("holdings", place)
+    holders_known = figures.single("holders", place).known > 0
+    nobody = figures.single("compute of nobody", place)
+    return Gpu(
+        uuid=place[1],
+        index=info.labels.get("gpu", ""),
+        model=info.labels.get("model", ""),
+        sharing=info.labels.get("sharing", ""),
+        up=up,
+        slices_held=figures.single("slices held", place),
+        slices_offered=figures.single("slices offered", place),
+        memory_total=figures.single("memory", place),
+        memory_held=figures.single("memory held", place),
+        memory_used=figures.single("memory used", place),
+        compute_held=figures.several("compute held", place, holdings) if holders_known else UNTOLD,
+        compute_used=figures.several("compute used", place, rows) + nobody,
+        holders=holders,
+    )
+
+
+class _Figures:
+    """The figures of GPUs, by target and uuid."""
+
+    def __init__(self, answers: Answers) -> None:
+        names = [f"sum of {name}" for name in (_FIGURES | _SUMS)] + [f"count of {name}" for name in _COUNTS]
+        self._tables: Mapping[str, Mapping[_Place, float]] = {
+            name: {(target_of(sample), _uuid(sample)): sample.value for sample in answers.samples(name)}
+            for name in names
+        }
+        self._failed = answers.problems
+
+    def count(self, name: str, place: _Place) -> int:
+        """Count rows."""
+        return int(self._tables[f"count of {name}"].get(place, 0))
+
+    def single(self, name: str, place: _Place) -> Amount:
+        """Give a figure that is there or not."""
+        value = self._tables[f"sum of {name}"].get(place)
+        return UNTOLD if value is None else Amount(value, 1)
+
+    def several(self, name: str, place: _Place, expected: int) -> Amount:
+        """Give a sum over so many rows."""
+        if self._failed.keys() & {f"sum of {name}", f"count of {name}"}:
+            return UNTOLD
+        known = self.count(name, place)
+        return Amount(self._tables[f"sum of {name}"].get(place, 0.0), known, max(expected - known, 0))
+
+
+def _holders(answers: Answers, node: Scraped, at: float, idle_after: float) -> Mapping[str, list[Holder]]:
+    tables = {
+        name: {_identity(sample): sample.value for sample in answers.samples(_OF_HOLDER.format(name))}
+        for name in _ROW
+    }
+    found: dict[str, list[Holder]] = defaultdict(list)
+    for sample in answers.samples(_HOLDERS):
+        if target_of(sample) != node.target:
+            continue
+        key = _identity(sample)
+        row = _row(sample, {name: table.get(key) for name, table in tables.items()}, node)
+        quiet = idle_seconds(row, at)
+        state = holder_state(row, at, idle_after)
+        found[row.device.uuid].append(
+            Holder(row=row, state=state, idle_for=quiet if state.startswith("idle") else None)
+        )
+    return found
+
+
+def _row(sample: Sample, values: Mapping[str, float | None], node: Scraped) -> ContainerRow:
+    labels, last_active = sample.labels, values["last_active"]
+    return ContainerRow(
+        holder=holder_of(sample, node.own),
+        device=DeviceKey(_uuid(sample), labels.get("mig_uuid", "")),
+        resource=labels.get("resource", ""),
+        sharing=labels.get("sharing", ""),
+        isolation=labels.get("isolation", ""),
+        slices=_whole(values["slices"]),
+        memory_entitled=_whole(values["memory_entitled"]),
+        memory_used=_whole(values["memory_used"]),
+        compute_entitled=values["compute_entitled"],
+        compute_used=values["compute_used"],
+        totals=Totals(first_seen=last_active or 0.0, last_active=last_active),
+    )
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)
+
+
+def _uuid(sample: Sample) -> str:
+    return sample.labels.get("uuid", "")
+
+
+def _identity(sample: Sample) -> tuple[str, ...]:
+    names = ("namespace", "pod", "container")
+    labels = (*names, *(f"exported_{name}" for name in names), "uuid", "mig_uuid")
+    return (*target_of(sample), *(sample.labels.get(name, "") for name in labels))
+
+
+def _index(sample: Sample) -> tuple[float, str]:
+    index = sample.labels.get("gpu", "")
+    return (float(index) if index.isdecimal() else float("inf"), _uuid(sample))

@@ -1,0 +1,132 @@
+"""The expressions that a Prometheus is asked. Sums are made there, so that few numbers travel.
+
+A target is told apart by its labels ``cluster`` (which Prometheus has where it sees several), ``job`` and
+``instance``. Two of them may give the same node: two jobs scrape one exporter, or its pod was replaced and
+the series of the old one are still there. Of each node only the target with the newest snapshot counts.
+
+Where a target has labels of its own that are called as ours are, ours arrive as ``exported_…`` (unless labels
+are honoured): sums keep both, and who reads them prefers the latter.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+TARGET = "cluster, job, instance"
+DEVICE = f"{TARGET}, uuid"
+# What may have been there before now: a target that is gone for longer is taken for one that left.
+SEEN = "15m"
+# A target that Prometheus still asks, in vain, is remembered by what it said at one of these times ago.
+REMEMBERED = ("1h", "3h", "12h", "1d", "3d", "7d")
+_NAMESPACE = "namespace, exported_namespace"
+
+SNAPSHOT = "gpuslice_snapshot_timestamp_seconds"
+NODE_INFO = "gpuslice_node_info"
+CLOCK = "vector(time())"
+
+_NAMED = f'label_replace({NODE_INFO}, "node", "$1", "exported_node", "(.+)")'
+_NODES = f"max by ({TARGET}, node) ({_NAMED})"
+NEWEST = f"topk by (cluster, node) (1, {SNAPSHOT} * on ({TARGET}) group_left (node) {_NODES})"
+"""For each node the one target that counts."""
+
+_OLD = " or ".join(f"{NODE_INFO} offset {ago}" for ago in REMEMBERED)
+KNOWN = (
+    f"max by ({TARGET}, node, exported_node, namespace, pod, container) "
+    f"(last_over_time({NODE_INFO}[{SEEN}]) or (({_OLD}) and on ({TARGET}) (up == 0)))"
+)
+"""The targets that answer, or did until lately, or are asked in vain; with labels of their own."""
+
+LAST = f"max by ({TARGET}) (last_over_time({SNAPSHOT}[{SEEN}]))"
+UP = f"max by ({TARGET}) (up and on ({TARGET}) {KNOWN})"
+
+ALL = f"count({SNAPSHOT})"
+"""How many targets tell of nodes, of each node perhaps several."""
+
+FOREIGN = f"(gpuslice_gpu_info unless on ({DEVICE}) gpuslice_gpu_up)"
+"""Devices of other makers, of which only the holders are known: they add to no sum."""
+
+_INFO = "ignoring (resource, sharing, pod_uid, isolation, memory_source, compute_source, model)"
+_CONTAINER = "gpuslice_container_"
+ROWS = f"{_CONTAINER}info"
+HOLDINGS = f"({ROWS} unless {_INFO} ({_CONTAINER}slices == 0))"
+
+ANY_FOREIGN = f"count({FOREIGN})"
+
+SHARES = {
+    f"{quantity}_{what}": expression
+    for quantity, unit in (("memory", "bytes"), ("compute", "ratio"))
+    for what, expression in (
+        ("held", f"{_CONTAINER}{quantity}_entitled_{unit}"),
+        ("used", f"{_CONTAINER}{quantity}_used_{unit}"),
+        (
+            "wasted",
+            f"clamp_min({_CONTAINER}{quantity}_entitled_{unit} - {_CONTAINER}{quantity}_used_{unit}, 0)",
+        ),
+    )
+}
+"""What containers hold, use and waste, row by row; where a part is not known there is no row."""
+
+
+class Narrow(NamedTuple):
+    """What has to be left out of sums. Both cost Prometheus much, and most clusters need neither.
+
+    ``foreign``: there are devices of other makers. ``several``: a node is told of by several targets.
+    """
+
+    foreign: bool = True
+    several: bool = True
+
+    def own(self, rows: str) -> str:
+        """Leave out what is on devices of other makers."""
+        return f"({rows} unless on ({DEVICE}) {FOREIGN})" if self.foreign else f"({rows})"
+
+    def newest(self, rows: str) -> str:
+        """Leave out all but the targets that count."""
+        return f"({rows} and on ({TARGET}) {NEWEST})" if self.several else f"({rows})"
+
+    def by_namespace(self, function: str, rows: str) -> str:
+        """Sum or count for each namespace of the cluster."""
+        return f"{function} by ({_NAMESPACE}) ({self.newest(self.own(rows))})"
+
+    def idle(self, idle_after: float) -> str:
+        """Give the seconds of those that hold a device and have not computed on it for so long.
+
+        Where compute is not measured nobody is called idle.
+        """
+        quiet = f"(time() - {_CONTAINER}last_active_timestamp_seconds >= {idle_after:g})"
+        # Since its last poll nobody has looked, however long ago that is.
+        still = f"({_CONTAINER}compute_used_ratio == 0)"
+        return self.newest(self.own(f"({quiet} and {still} unless ({_CONTAINER}slices == 0))"))
+
+
+def by_target(function: str, rows: str) -> str:
+    """Sum or count for each target."""
+    return f"{function} by ({TARGET}) ({rows})"
+
+
+def by_device(function: str, rows: str) -> str:
+    """Sum or count for each GPU of each target."""
+    return f"{function} by ({DEVICE}) ({rows})"
+
+
+def gpu_seconds(what: str, window: float) -> str:
+    """Give GPU-seconds ``held``, ``used``, or ``measured`` (held, where use is known) by namespace.
+
+    The parts of one job are added up, since a pod that was replaced left its part with another target; those
+    of several jobs are the same seconds told twice.
+    """
+    held, used = (
+        f"increase({_CONTAINER}{name}_gpu_seconds_total[{window:.0f}s])" for name in ("entitled", "used")
+    )
+    rows = {"held": held, "used": used, "measured": f"({held} and {used})"}[what]
+    for label in ("namespace", "pod", "container"):
+        rows = f'label_replace({rows}, "{label}", "$1", "exported_{label}", "(.+)")'
+    entity = "cluster, namespace, pod, container, uuid, mig_uuid"
+    return f"sum by (namespace) (max by ({entity}) (sum by (job, {entity}) ({rows})))"
+
+
+def of(metric: str, label: str, values: Iterable[str]) -> str:
+    """Select the series of a metric where a label has one of some values."""
+    pattern = "|".join(re.escape(value) for value in sorted(set(values)))
+    return f"{metric}{{{label}=~{json.dumps(pattern)}}}"

@@ -1,0 +1,192 @@
+"""What ``inspect`` prints: nodes with their GPUs, and who holds them, as text and as plain data of JSON."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from exporter.fleet import devices, nodes
+from exporter.fleet.asking import ask
+from exporter.fleet.devices import Gpu, Holder, read_gpus
+from exporter.fleet.formats import age_words, aligned, gpus, node_json, total_line, whole
+from exporter.fleet.model import Node
+from exporter.fleet.read import read_clock, read_targets_at
+from exporter.fleet.targets import Scraped, Targets
+from exporter.formats_words import TIMES, UNKNOWN, decimal, duration, gibibytes, printable
+from exporter.prometheus import Prometheus
+from exporter.states import STATE_WORDS
+
+_HEADINGS = (
+    "GPU",
+    "MODEL",
+    "SHARING",
+    "SLICES HELD",
+    "MEMORY HELD / TOTAL",
+    "MEMORY USED",
+    "COMPUTE HELD",
+    "COMPUTE USED",
+)
+_HOLDER_HEADINGS = ("HOLDER", "GPU", "SLICES", "MEMORY USED / HELD", "COMPUTE USED / HELD", "STATE")
+_NAMED = 20
+
+
+class UnknownNodeError(Exception):
+    """There is no node of that name; the text names those there are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """Nodes with their GPUs. ``problems`` names what could not be asked, and why."""
+
+    at: float
+    nodes: tuple[tuple[Node, tuple[Gpu, ...]], ...]
+    problems: tuple[tuple[str, str], ...] = ()
+
+
+async def inspect(
+    prometheus: Prometheus, names: Sequence[str], *, details: bool, idle_after: float
+) -> Inspection:
+    """Read these nodes, or all; raises PrometheusError, NoExporterError and UnknownNodeError."""
+    at = await read_clock(prometheus)
+    targets, narrow = await read_targets_at(prometheus, at)
+    wanted = _wanted(targets, names)
+    instances = {node.target.instance for node in wanted if not node.silent}
+    answers = await ask(prometheus, nodes.questions(narrow), at)
+    of_gpus = await ask(prometheus, devices.questions(instances, details=details), at)
+    return Inspection(
+        at=at,
+        nodes=tuple(
+            (node, tuple(read_gpus(of_gpus, scraped, at, idle_after)) if not node.silent else ())
+            for node, scraped in zip(nodes.read_nodes(answers, Targets(wanted)), wanted, strict=True)
+        ),
+        problems=tuple({**answers.problems, **of_gpus.problems}.items()),
+    )
+
+
+def _wanted(targets: Targets, names: Sequence[str]) -> Sequence[Scraped]:
+    if not names:
+        return targets.nodes
+    known = {name for node in targets.nodes for name in (str(node.key), node.key.name)}
+    missing = [name for name in names if name not in known]
+    if missing:
+        there = [printable(str(node.key)) for node in targets.nodes]
+        more = f" and {len(there) - _NAMED} more" if len(there) > _NAMED else ""
+        raise UnknownNodeError(
+            f"no node {printable(missing[0])!r}; there are {', '.join(there[:_NAMED])}{more}"
+        )
+    return [node for node in targets.nodes if {str(node.key), node.key.name} & set(names)]
+
+
+def inspection_text(inspection: Inspection, *, details: bool) -> str:
+    """Draw it for a terminal, a table for all GPUs and one for all holders, with the columns aligned."""
+    lines: list[str] = []
+    rows: list[tuple[str, ...]] = [("NODE", *_HEADINGS)]
+    for node, found in inspection.nodes:
+        rows += _node_rows(node, found)
+    lines += aligned(rows)
+    if details:
+        lines += ["", *_details(inspection)]
+    lines += ["", f"Total: {total_line(tuple(node for node, _ in inspection.nodes))}"]
+    lines += [f"! not known: {name}: {printable(error)}" for name, error in inspection.problems]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _node_rows(node: Node, found: Sequence[Gpu]) -> Iterator[tuple[str, ...]]:
+    name, rest = printable(str(node.key)), len(_HEADINGS) - 1
+    if node.silent:
+        yield (name, UNKNOWN, f"not answering for {age_words(node)}: {node.silent}", *("",) * (rest - 1))
+        return
+    if not found:
+        yield (name, node.gpus.text(whole), "no GPU is told of", *("",) * (rest - 1))
+    for place, gpu in enumerate(found):
+        yield ("" if place else name, *_gpu_row(gpu))
+
+
+def _gpu_row(gpu: Gpu) -> tuple[str, ...]:
+    slices = f"{gpu.slices_held.text(whole)} of {gpu.slices_offered.text(whole)}"
+    memory = f"{gpu.memory_held.text(gibibytes)} / {gpu.memory_total.text(gibibytes)} GiB"
+    state = " (not answering)" if gpu.up is False else ""
+    return (
+        printable(gpu.index or gpu.uuid),
+        printable(gpu.model or UNKNOWN) + state,
+        printable(gpu.sharing or UNKNOWN),
+        slices,
+        memory,
+        f"{gpu.memory_used.text(gibibytes)} GiB",
+        f"{gpu.compute_held.text(gpus)} GPU",
+        f"{gpu.compute_used.text(gpus)} GPU",
+    )
+
+
+def _details(inspection: Inspection) -> Iterator[str]:
+    rows: list[tuple[str, ...]] = [("NODE", *_HOLDER_HEADINGS)]
+    for node, found in inspection.nodes:
+        name = printable(str(node.key))
+        rows += [(name, *_holder_row(gpu, holder)) for gpu in found for holder in gpu.holders]
+    return aligned(rows) if len(rows) > 1 else iter(["No pod holds or uses a GPU that is known."])
+
+
+def _holder_row(gpu: Gpu, holder: Holder) -> tuple[str, ...]:
+    row = holder.row
+    ref = row.holder
+    if row.slices is None:
+        slices = UNKNOWN
+    else:
+        slices = f"{row.slices} {TIMES} {printable(row.resource or 'slice')}" if row.slices else "none"
+    idle = f" ({duration(holder.idle_for)})" if holder.idle_for is not None else ""
+    return (
+        printable(f"{ref.namespace}/{ref.pod}/{ref.container or '?'}"),
+        printable(gpu.index or gpu.uuid),
+        slices,
+        f"{gibibytes(row.memory_used)} / {gibibytes(row.memory_entitled)} GiB",
+        f"{decimal(row.compute_used, 2)} / {decimal(row.compute_entitled, 2)} GPU",
+        STATE_WORDS[holder.state] + idle,
+    )
+
+
+def inspection_json(inspection: Inspection, *, details: bool) -> dict[str, Any]:
+    """Give it as plain data of JSON; what is not known is null."""
+    return {
+        "timestamp": inspection.at,
+        "nodes": [
+            node_json(node) | {"devices": [_gpu(gpu, details) for gpu in found]}
+            for node, found in inspection.nodes
+        ],
+        "problems": [{"question": name, "error": error} for name, error in inspection.problems],
+    }
+
+
+def _gpu(gpu: Gpu, details: bool) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "uuid": gpu.uuid,
+        "gpu": gpu.index or None,
+        "model": gpu.model or None,
+        "sharing": gpu.sharing or None,
+        "up": gpu.up,
+        "slices_held": gpu.slices_held.as_dict(),
+        "slices_offered": gpu.slices_offered.as_dict(),
+        "memory_total_bytes": gpu.memory_total.as_dict(),
+        "memory_held_bytes": gpu.memory_held.as_dict(),
+        "memory_used_bytes": gpu.memory_used.as_dict(),
+        "compute_held_gpus": gpu.compute_held.as_dict(),
+        "compute_used_gpus": gpu.compute_used.as_dict(),
+    }
+    return told | ({"holders": [_holder(holder) for holder in gpu.holders]} if details else {})
+
+
+def _holder(holder: Holder) -> dict[str, Any]:
+    row = holder.row
+    return {
+        "namespace": row.holder.namespace,
+        "pod": row.holder.pod,
+        "container": row.holder.container or None,
+        "mig_uuid": row.device.mig_uuid or None,
+        "resource": row.resource or None,
+        "isolation": row.isolation or None,
+        "slices": row.slices,
+        "memory_entitled_bytes": row.memory_entitled,
+        "memory_used_bytes": row.memory_used,
+        "compute_entitled_ratio": row.compute_entitled,
+        "compute_used_ratio": row.compute_used,
+        "state": holder.state,
+        "idle_seconds": holder.idle_for,
+    }

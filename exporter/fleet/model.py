@@ -1,0 +1,130 @@
+"""The nouns of a cluster: nodes, namespaces, holders that are idle, GPUs that are sick, and their totals."""
+
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from exporter.fleet.amounts import UNTOLD, Amount, Share
+from exporter.model import ContainerRef
+
+
+class NodeKey(NamedTuple):
+    """A node: its name, and the cluster where a Prometheus with several labels its series so."""
+
+    cluster: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.cluster}/{self.name}" if self.cluster else self.name
+
+
+class Target(NamedTuple):
+    """What Prometheus scrapes: an exporter, by the labels that tell targets apart."""
+
+    cluster: str
+    job: str
+    instance: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One node as of its newest data.
+
+    ``age`` is that of this data in seconds, None where it is older than anything that was asked for.
+    ``silent`` tells why nothing is known now, "" where the node answers. ``models`` counts its GPUs by model.
+    ``released``: its driver is given up on purpose. Bytes and shares of physical GPUs.
+    """
+
+    key: NodeKey
+    target: Target
+    age: float | None
+    silent: str = ""
+    gpus: Amount = UNTOLD
+    models: tuple[tuple[str, int], ...] = ()
+    sharing: tuple[str, ...] = ()
+    slices_held: Amount = UNTOLD
+    slices_offered: Amount = UNTOLD
+    memory_total: Amount = UNTOLD
+    memory: Share = field(default_factory=Share)
+    compute: Share = field(default_factory=Share)
+    released: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Namespace:
+    """What the pods of one namespace hold and use; ``hours`` are GPU-hours over the window, where known."""
+
+    name: str
+    holders: int
+    memory: Share = field(default_factory=Share)
+    compute: Share = field(default_factory=Share)
+    hours: Share = field(default_factory=Share)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleHolder:
+    """A container that holds a device and has not computed on it for ``seconds``.
+
+    ``gpu`` is the index of the GPU on its node, "" where it is not told. None is not known.
+    """
+
+    node: NodeKey
+    holder: ContainerRef
+    uuid: str
+    mig_uuid: str
+    gpu: str
+    resource: str
+    seconds: float
+    memory_held: float | None
+    memory_used: float | None
+    compute_held: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SickGpu:
+    """A GPU that somebody should look at, and why, the worst first.
+
+    ``severity`` is ``bad`` where it cannot be relied on, ``note`` where it can.
+    """
+
+    node: NodeKey
+    uuid: str
+    gpu: str
+    model: str
+    severity: Literal["bad", "note"]
+    reasons: tuple[str, ...]
+
+
+class IdleTotals(NamedTuple):
+    """All idle holders of the cluster, also those that are too many to be listed; None is not known."""
+
+    holders: int | None = None
+    memory_used: float | None = None
+    compute_held: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """The cluster at Unix time ``at`` of Prometheus.
+
+    ``idle`` are the greatest idle holders in each order that they can be listed in. ``problems`` names what
+    could not be asked, and why; what stands on it is not known. ``window`` is that of GPU-hours, in seconds.
+    """
+
+    at: float
+    window: float
+    nodes: tuple[Node, ...] = ()
+    namespaces: tuple[Namespace, ...] = ()
+    idle: tuple[IdleHolder, ...] = ()
+    idle_totals: IdleTotals = field(default_factory=IdleTotals)
+    sick: tuple[SickGpu, ...] = ()
+    problems: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def answering(self) -> tuple[Node, ...]:
+        """The nodes of which something is known now."""
+        return tuple(node for node in self.nodes if not node.silent)
+
+    @property
+    def silent(self) -> tuple[Node, ...]:
+        """The nodes of which nothing is known now."""
+        return tuple(node for node in self.nodes if node.silent)

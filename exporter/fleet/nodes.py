@@ -1,0 +1,142 @@
+"""What is held and used on each node."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from exporter.fleet import expressions
+from exporter.fleet.amounts import UNTOLD, Amount, Share
+from exporter.fleet.asking import Answers, Figures
+from exporter.fleet.expressions import SHARES, Narrow, by_target
+from exporter.fleet.model import Node, Target
+from exporter.fleet.targets import Scraped, Targets
+
+_GPU = "gpuslice_gpu_"
+_MODELS = "models of GPUs"
+_OFFERED, _HELD = f"{_GPU}slices", f"{_GPU}slices_allocated"
+
+
+def questions(narrow: Narrow) -> dict[str, str]:
+    """Ask for the sums of each target."""
+    own = narrow.own
+    sums = {
+        "gpus": "gpuslice_gpus",
+        "slices offered": _OFFERED,
+        # Units of which nobody says how many there are add to no share.
+        "slices held": f"({_HELD} and {_OFFERED})",
+        "memory of GPUs": f"{_GPU}memory_total_bytes",
+        "memory used": f"{_GPU}memory_used_bytes",
+        "memory held": own(f"{_GPU}memory_entitled_bytes"),
+        "memory wasted": own(SHARES["memory_wasted"]),
+        "compute held": own(SHARES["compute_held"]),
+        "compute used": own(SHARES["compute_used"]),
+        "compute wasted": own(SHARES["compute_wasted"]),
+        "compute of nobody": f"{_GPU}unattributed_utilization_ratio",
+    }
+    counts = sums | {
+        "GPUs that are read": f"{_GPU}up",
+        "GPUs whose holders are known": own(f"{_GPU}holders"),
+        "containers": own(expressions.ROWS),
+        "holdings": own(expressions.HOLDINGS),
+    }
+    return {
+        **{f"sum of {name}": by_target("sum", rows) for name, rows in sums.items()},
+        **{f"count of {name}": by_target("count", rows) for name, rows in counts.items()},
+        _MODELS: "count by (cluster, job, instance, model, sharing) (gpuslice_gpu_info)",
+        "drivers given up": by_target("sum", "gpuslice_nvml_released"),
+    }
+
+
+def read_nodes(answers: Answers, targets: Targets) -> Iterator[Node]:
+    """Describe each node; of one that is silent nothing is known."""
+    figures = {name: answers.figures(name) for name in questions(Narrow()) if name != _MODELS}
+    models, sharing = _identities(answers)
+    for scraped in targets.nodes:
+        if scraped.silent:
+            yield _silent(scraped)
+        else:
+            target = scraped.target
+            yield _node(scraped, _Reading(figures, target), models[target], tuple(sharing[target]))
+
+
+def _silent(scraped: Scraped) -> Node:
+    return Node(key=scraped.key, target=scraped.target, age=scraped.age, silent=scraped.silent)
+
+
+def _identities(answers: Answers) -> tuple[dict[Target, dict[str, int]], dict[Target, dict[str, None]]]:
+    models: dict[Target, dict[str, int]] = defaultdict(dict)
+    sharing: dict[Target, dict[str, None]] = defaultdict(dict)
+    for sample in sorted(answers.samples(_MODELS), key=lambda each: -each.value):
+        target = Target(*(sample.labels.get(name, "") for name in Target._fields))
+        model, mode = sample.labels.get("model", ""), sample.labels.get("sharing", "")
+        models[target][model] = models[target].get(model, 0) + int(sample.value)
+        sharing[target][mode] = None
+    return models, sharing
+
+
+class _Reading:
+    """The figures of one target."""
+
+    def __init__(self, figures: Mapping[str, Figures | None], target: Target) -> None:
+        self._figures = figures
+        self._target = target
+
+    def count(self, name: str) -> int | None:
+        """Count rows; None where that could not be asked."""
+        found = self._figures[f"count of {name}"]
+        return None if found is None else int(found.get(self._target, 0))
+
+    def amount(self, name: str, expected: int | None) -> Amount:
+        """Give a sum over so many rows, of which some may not be there; None is any number of rows."""
+        sums, known = self._figures[f"sum of {name}"], self.count(name)
+        if sums is None or known is None or expected is None:
+            return UNTOLD
+        return Amount(sums.get(self._target, 0.0), known, max(expected - known, 0))
+
+    def told(self, name: str) -> Amount:
+        """Give a sum that is there as a whole or not at all."""
+        return self.amount(name, max(self.count(name) or 0, 1))
+
+    def figure(self, name: str) -> float | None:
+        """Give one figure."""
+        found = self._figures[name]
+        return None if found is None else found.get(self._target)
+
+
+def _node(scraped: Scraped, reading: _Reading, models: Mapping[str, int], sharing: tuple[str, ...]) -> Node:
+    gpus = reading.told("gpus")
+    read = reading.count("GPUs that are read")
+    # GPUs that the driver counts and that nothing is told of are not known either.
+    there = None if read is None or gpus.value is None else max(read, int(gpus.value))
+    unseen = _less(there, reading.count("GPUs whose holders are known"))
+    rows, holdings = reading.count("containers"), reading.count("holdings")
+    held = _plus(holdings, unseen)
+    return Node(
+        key=scraped.key,
+        target=scraped.target,
+        age=scraped.age,
+        gpus=gpus,
+        models=tuple(models.items()),
+        sharing=sharing,
+        slices_held=reading.amount("slices held", _plus(reading.count("slices held"), unseen)),
+        slices_offered=reading.amount("slices offered", _plus(reading.count("slices offered"), unseen)),
+        memory_total=reading.amount("memory of GPUs", there),
+        memory=Share(
+            held=reading.amount("memory held", there),
+            used=reading.amount("memory used", there),
+            wasted=reading.amount("memory wasted", held),
+        ),
+        compute=Share(
+            held=reading.amount("compute held", held),
+            used=reading.amount("compute used", rows) + reading.amount("compute of nobody", there),
+            wasted=reading.amount("compute wasted", held),
+        ),
+        released=bool(reading.figure("drivers given up")),
+    )
+
+
+def _plus(count: int | None, other: int | None) -> int | None:
+    return None if count is None or other is None else count + other
+
+
+def _less(count: int | None, other: int | None) -> int | None:
+    return None if count is None or other is None else max(count - other, 0)

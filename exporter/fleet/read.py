@@ -1,0 +1,97 @@
+"""Reading a cluster: all questions as of one moment, so that what is told of it fits together."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from exporter.fleet import expressions, holders, nodes, sickness, targets, tenants
+from exporter.fleet.asking import Answers, ask
+from exporter.fleet.expressions import Narrow
+from exporter.fleet.model import Fleet
+from exporter.fleet.targets import Targets, narrow_of, read_targets
+from exporter.prometheus import Prometheus, PrometheusError, Sample
+
+NO_HOURS = Answers({}, {})
+_INFO = "names of GPUs"
+
+
+class Aim(NamedTuple):
+    """What to look for: holders idle for ``idle_after`` seconds, and GPU-hours of the last ``window``."""
+
+    idle_after: float
+    window: float
+
+
+class NoExporterError(Exception):
+    """Prometheus answers, and has no series of this exporter."""
+
+
+async def read_clock(prometheus: Prometheus) -> float:
+    """Ask for the Unix time of Prometheus, which all other questions are asked as of."""
+    answer = await prometheus.query(expressions.CLOCK)
+    if not answer:
+        raise PrometheusError("Prometheus does not tell its time")
+    return answer[0].value
+
+
+async def read_targets_at(prometheus: Prometheus, at: float) -> tuple[Targets, Narrow]:
+    """Find the nodes, and what sums must leave out.
+
+    Raises PrometheusError where they cannot be told, and NoExporterError where there are none.
+    """
+    answers = await ask(prometheus, targets.QUESTIONS, at)
+    for name in targets.QUESTIONS:
+        if name in answers.problems:
+            raise PrometheusError(f"{name}: {answers.problems[name]}")
+    found = read_targets(answers, at)
+    if not found.nodes:
+        raise NoExporterError("this Prometheus has no series of gpuslice-exporter: does it scrape the nodes?")
+    return found, narrow_of(answers)
+
+
+async def read_hours(prometheus: Prometheus, at: float, window: float) -> Answers:
+    """Ask for GPU-hours, which is much work for Prometheus."""
+    return await ask(prometheus, tenants.hours_questions(window), at)
+
+
+async def read_fleet(prometheus: Prometheus, aim: Aim, hours: Answers = NO_HOURS) -> Fleet:
+    """Read the cluster; ``hours`` are those of read_hours, which may be older.
+
+    Raises PrometheusError where nothing can be told, and NoExporterError where there are no nodes. A question
+    that fails otherwise is among the problems.
+    """
+    at = await read_clock(prometheus)
+    found, narrow = await read_targets_at(prometheus, at)
+    questions = (
+        nodes.questions(narrow)
+        | tenants.questions(narrow)
+        | holders.questions(narrow, aim.idle_after)
+        | sickness.QUESTIONS
+    )
+    answers = await ask(prometheus, questions, at)
+    listed = holders.found(answers)
+    details = await ask(prometheus, holders.detail_questions(listed) | _names(answers, listed), at)
+    gpus, models = _gpu_names(details)
+    return Fleet(
+        at=at,
+        window=aim.window,
+        nodes=tuple(nodes.read_nodes(answers, found)),
+        namespaces=tuple(tenants.read_namespaces(answers, hours)),
+        idle=tuple(holders.read_idle(listed, details, found, gpus, at)),
+        idle_totals=holders.idle_totals(answers),
+        sick=tuple(sickness.read_sick(answers, found, gpus, models)),
+        problems=tuple({**answers.problems, **details.problems, **hours.problems}.items()),
+    )
+
+
+def _names(answers: Answers, listed: list[Sample]) -> dict[str, str]:
+    uuids = sickness.sick_uuids(answers) | {sample.labels.get("uuid", "") for sample in listed}
+    return {_INFO: expressions.of("gpuslice_gpu_info", "uuid", uuids)} if uuids else {}
+
+
+def _gpu_names(details: Answers) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Give the indexes and the models of GPUs by uuid."""
+    labels = [sample.labels for sample in details.samples(_INFO)]
+    return (
+        {each["uuid"]: each.get("gpu", "") for each in labels},
+        {each["uuid"]: each.get("model", "") for each in labels},
+    )

@@ -1,0 +1,99 @@
+"""What the pods of each namespace hold, use and waste."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from exporter.fleet import expressions
+from exporter.fleet.amounts import UNTOLD, Amount, Share
+from exporter.fleet.asking import Answers
+from exporter.fleet.expressions import SHARES, Narrow
+from exporter.fleet.model import Namespace
+from exporter.fleet.targets import namespace_of
+
+_SUM, _COUNT = "{} of namespaces", "number of {} of namespaces"
+_ROWS, _HOLDINGS = "containers of namespaces", "holdings of namespaces"
+_HOURS = "GPU-hours {}"
+_SECONDS = 3600.0
+# What an increase over a window is extrapolated by differs a little between two counters.
+_ALIKE = 0.999
+
+
+def questions(narrow: Narrow) -> dict[str, str]:
+    """Ask for the sums of each namespace."""
+    by_namespace = narrow.by_namespace
+    return {
+        _ROWS: by_namespace("count", expressions.ROWS),
+        _HOLDINGS: by_namespace("count", expressions.HOLDINGS),
+        **{_SUM.format(name): by_namespace("sum", rows) for name, rows in SHARES.items()},
+        **{_COUNT.format(name): by_namespace("count", rows) for name, rows in SHARES.items()},
+    }
+
+
+def hours_questions(window: float) -> dict[str, str]:
+    """Ask for GPU-hours over so many seconds; Prometheus reads every sample of them, so ask seldom."""
+    return {
+        _HOURS.format(what): expressions.gpu_seconds(what, window) for what in ("held", "used", "measured")
+    }
+
+
+def read_namespaces(answers: Answers, hours: Answers) -> Iterator[Namespace]:
+    """Describe each namespace, the one that wastes most compute first."""
+    tables = {name: _table(answers, name) for name in questions(Narrow())}
+    rows, holdings = tables[_ROWS] or {}, tables[_HOLDINGS]
+    spent = {what: _table(hours, _HOURS.format(what)) for what in ("held", "used", "measured")}
+    for name in sorted(rows):
+        of_all = int(rows[name])
+        held = None if holdings is None else int(holdings.get(name, 0))
+        shares = [
+            Share(
+                *(
+                    _amount(tables, f"{quantity}_{what}", name, of_all if what == "used" else held)
+                    for what in Share._fields
+                )
+            )
+            for quantity in ("memory", "compute")
+        ]
+        yield Namespace(
+            name=name,
+            holders=of_all if held is None else held,
+            memory=shares[0],
+            compute=shares[1],
+            hours=_hours(spent, name),
+        )
+
+
+_Table = dict[str, float] | None
+
+
+def _table(answers: Answers, name: str) -> _Table:
+    if name in answers.problems:
+        return None
+    table: dict[str, float] = defaultdict(float)
+    for sample in answers.samples(name):
+        table[namespace_of(sample)] += sample.value
+    return table
+
+
+def _amount(tables: dict[str, _Table], what: str, name: str, expected: int | None) -> Amount:
+    sums, counts = tables[_SUM.format(what)], tables[_COUNT.format(what)]
+    if sums is None or counts is None or expected is None:
+        return UNTOLD
+    known = int(counts.get(name, 0))
+    return Amount(sums.get(name, 0.0), known, max(expected - known, 0))
+
+
+def _hours(spent: dict[str, _Table], name: str) -> Share:
+    held, used, measured = (
+        None if table is None else table.get(name) for table in (spent[what] for what in spent)
+    )
+    if held is None:
+        return Share()
+    whole = Amount(held / _SECONDS, 1)
+    if used is None or measured is None:
+        return Share(held=whole)
+    missing = int(measured < held * _ALIKE)
+    return Share(
+        held=whole,
+        used=Amount(used / _SECONDS, 1, missing),
+        wasted=Amount(max(measured - used, 0.0) / _SECONDS, 1, missing),
+    )

@@ -1,0 +1,183 @@
+"""The past of this node's GPUs, asked of a Prometheus that has scraped them."""
+
+import asyncio
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from exporter.history.past import FIELDS, Past, Track, Wanted
+from exporter.model import Snapshot
+from exporter.prometheus.answers import Range
+from exporter.prometheus.client import Prometheus
+from exporter.prometheus.errors import PrometheusError
+from exporter.prometheus.queries import expression, identity, scraped_containers
+
+Level = Literal["container", "gpu", "mig"]
+_Field = tuple[Level, str]
+# Scrapes are up to a minute apart, and each step should have one.
+FINEST: Final = 60.0
+NOTHING: Final = "Prometheus has nothing of this in that time"
+NO_GPU: Final = "no GPU is known yet that Prometheus could be asked for"
+_LEVELS: Final[tuple[Level, ...]] = ("gpu", "mig", "container")
+# A Prometheus works on twenty queries at once by default, and others ask it too.
+_AT_ONCE: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Steps of ``step`` seconds from Unix time ``start`` on."""
+
+    start: float
+    step: float
+    count: int
+
+    @property
+    def end(self) -> float:
+        """The end of the last step."""
+        return self.start + self.count * self.step
+
+    def place(self, at: float) -> int:
+        """Give the place of the step that ends at a time, which need not be among ours."""
+        return round((at - self.start) / self.step) - 1
+
+
+def grid_of(span: float, end: float, points: int, finest: float) -> Grid:
+    """Lay steps over ``span`` seconds, at multiples of themselves, so that asking again asks for the same.
+
+    The last one may still be under way. Servers that keep answers keep those of such steps.
+    """
+    step = finest * max(math.ceil(span / max(points - 1, 1) / finest), 1)
+    count = min(math.ceil(span / step) + 1, points)
+    return Grid(math.ceil(end / step) * step - count * step, step, count)
+
+
+class PrometheusHistory:
+    """Reads the past of the GPUs in the snapshot that ``current`` returns, in steps of ``finest`` or longer.
+
+    Raises PrometheusError.
+    """
+
+    def __init__(
+        self,
+        prometheus: Prometheus,
+        current: Callable[[], Snapshot],
+        *,
+        finest: float = FINEST,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._prometheus = prometheus
+        self._current = current
+        self._finest = finest
+        self._wall = wall
+        self._free = asyncio.Semaphore(_AT_ONCE)
+
+    async def read(self, *, span: float, end: float | None, points: int, wanted: Wanted) -> Past:
+        """Tell of ``span`` seconds up to Unix time ``end`` (None: now) in at most ``points`` steps."""
+        grid = grid_of(span, self._wall() if end is None else end, points, self._finest)
+        uuids = _uuids(self._current(), wanted)
+        found, scraped = await self._ask(uuids, grid, wanted) if uuids else ({}, frozenset())
+        tracks = await asyncio.to_thread(_tracks, found, scraped, grid, wanted)
+        note = "" if tracks else NOTHING if uuids else NO_GPU
+        return Past(
+            start=grid.start, step=grid.step, count=grid.count, source="prometheus", tracks=tracks, note=note
+        )
+
+    async def close(self) -> None:
+        """Close the connections to Prometheus."""
+        await self._prometheus.close()
+
+    async def _ask(
+        self, uuids: Collection[str], grid: Grid, wanted: Wanted
+    ) -> tuple[Mapping[_Field, list[Range]], frozenset[str]]:
+        """Ask for every field at once, and by which names scrapes know the exporter's container."""
+        levels = _levels(wanted)
+        try:
+            async with asyncio.TaskGroup() as group:
+                asked = {
+                    (level, field): group.create_task(self._field(level, field, uuids, grid, wanted))
+                    for level in levels
+                    for field in FIELDS[level]
+                }
+                scraped = group.create_task(self._scraped(uuids, grid) if "container" in levels else _none())
+        except ExceptionGroup as errors:
+            known = errors.subgroup(PrometheusError)
+            if known is None:
+                raise
+            raise known.exceptions[0] from None
+        return {field: task.result() for field, task in asked.items()}, scraped.result()
+
+    async def _field(
+        self, level: Level, field: str, uuids: Collection[str], grid: Grid, wanted: Wanted
+    ) -> list[Range]:
+        pod = wanted.holder[1] if wanted.holder else ""
+        query = expression(level, field, uuids, grid.step, pod)
+        # A mean is that of the step before the time it is asked for.
+        start = grid.start + grid.step
+        async with self._free:
+            return await self._prometheus.query_range(query, start=start, end=grid.end, step=grid.step)
+
+    async def _scraped(self, uuids: Collection[str], grid: Grid) -> frozenset[str]:
+        async with self._free:
+            found = await self._prometheus.query(scraped_containers(uuids, grid.count * grid.step), grid.end)
+        return frozenset(sample.labels["container"] for sample in found if "container" in sample.labels)
+
+
+def _levels(wanted: Wanted) -> list[Level]:
+    """List the levels to tell of; those of a holder are its containers only."""
+    named = [level for level in _LEVELS if not wanted.levels or level in wanted.levels]
+    return [level for level in named if wanted.holder is None or level == "container"]
+
+
+async def _none() -> frozenset[str]:
+    return frozenset()
+
+
+def _uuids(snapshot: Snapshot, wanted: Wanted) -> list[str]:
+    """List the GPUs to ask for; what other makers call theirs need not be a name of its own in a cluster."""
+    known = [gpu.identity.uuid for gpu in snapshot.gpus if not gpu.foreign]
+    return [uuid for uuid in known if wanted.uuid in ("", uuid)]
+
+
+def _tracks(
+    found: Mapping[_Field, Iterable[Range]], scraped: Collection[str], grid: Grid, wanted: Wanted
+) -> tuple[Track, ...]:
+    """Put series of the same thing together, whatever their scrape called it."""
+    things: dict[tuple[Level, tuple[tuple[str, str], ...]], dict[str, list[Range]]] = {}
+    for (level, field), ranges in found.items():
+        for each in ranges:
+            labels = identity(level, each.labels, scraped)
+            if level != "container" or _is_wanted(labels, wanted):
+                fields = things.setdefault((level, tuple(labels.items())), defaultdict(list))
+                fields[field].append(each)
+    return tuple(
+        Track(
+            level=level,
+            labels=dict(labels),
+            values={field: _values(fields.get(field, ()), grid) for field in FIELDS[level]},
+        )
+        for (level, labels), fields in sorted(things.items(), key=lambda thing: thing[0])
+    )
+
+
+def _is_wanted(labels: Mapping[str, str], wanted: Wanted) -> bool:
+    if wanted.holder is None:
+        return True
+    namespace, pod, container = wanted.holder
+    return (labels["namespace"], labels["pod"]) == (namespace, pod) and container in ("", labels["container"])
+
+
+def _values(ranges: Iterable[Range], grid: Grid) -> list[float | None]:
+    """Give the mean of what several series say at each step."""
+    values: list[float | None] = [None] * grid.count
+    told = [0] * grid.count
+    for each in ranges:
+        for at, value in each.points:
+            place = grid.place(at)
+            if 0 <= place < grid.count:
+                told[place] += 1
+                before = values[place]
+                values[place] = value if before is None else before + (value - before) / told[place]
+    return values

@@ -1,0 +1,97 @@
+"""Sparklines: what a holder has computed in the last hour, as a small picture in its row of the table.
+
+A step in which nothing is known stays empty. A picture lasts until its newest step is over; not those of all
+holders are over at the same moment, so that no page has to draw all of them.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+from zlib import crc32
+
+from markupsafe import Markup
+
+from exporter.formats_words import decimal
+from exporter.history.readings import Key, key_of
+from exporter.history.ring import History
+from exporter.model import ContainerRow
+
+SPAN = 3600.0
+STEPS = 24
+_WIDTH, _HEIGHT = 96, 20
+_FIELD = "compute_used_ratio"
+# Less than a hundredth of a GPU looks like nothing.
+_LEAST_TOP = 0.01
+# More than any node has holders.
+_MOST_KEPT = 4096
+_NOTHING = Markup(  # noqa: S704 - numbers only
+    f'<svg class="spark" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="not known">'
+    "<title>not known</title></svg>"
+)
+
+
+class _Picture(NamedTuple):
+    """A drawing, which shows all there is until Unix time ``until``, at most ``step`` seconds away."""
+
+    markup: Markup
+    entitled: float | None
+    until: float
+    step: float
+
+
+class Sparklines:
+    """Draws the holders of a history; a drawing is kept until it would look different."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._kept: OrderedDict[Key, _Picture] = OrderedDict()
+
+    def of(self, row: ContainerRow) -> Markup:
+        """Draw a holder; empty where nothing of the hour is known."""
+        key, now = key_of(row), self._history.now()
+        kept = self._kept.get(key)
+        if kept and kept.entitled == row.compute_entitled and kept.until - kept.step <= now < kept.until:
+            return kept.markup
+        # Text has another hash in each process.
+        shift = crc32("/".join(key.values).encode("utf-8", "replace"))
+        steps = self._history.over(now=now, span=SPAN, points=STEPS, shift=shift)
+        values = self._history.values(key, _FIELD, steps)
+        drawn = _Picture(
+            draw(values, row.compute_entitled), row.compute_entitled, steps.end + steps.step, steps.step
+        )
+        self._kept[key] = drawn
+        while len(self._kept) > _MOST_KEPT:
+            self._kept.popitem(last=False)
+        return drawn.markup
+
+
+def draw(values: Sequence[float | None], entitled: float | None) -> Markup:
+    """Draw shares of a GPU as a line in steps, and below or above it what the holder is entitled to."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return _NOTHING
+    top = max(*known, entitled or 0.0, _LEAST_TOP)
+    said = f"compute of the last hour: at most {decimal(max(known), 2)} GPU"
+    share = ""
+    if entitled is not None:
+        said += f", entitled to {decimal(entitled, 2)}"
+        share = f'<path class="spark-share" d="M0 {_height(entitled, top)}H{_WIDTH}"/>'
+    line = "".join(_line(values, top))
+    return Markup(  # noqa: S704 - numbers only
+        f'<svg class="spark" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{said}">'
+        f'<title>{said}</title>{share}<path class="spark-used" d="{line}"/></svg>'
+    )
+
+
+def _line(values: Sequence[float | None], top: float) -> Iterator[str]:
+    wide = _WIDTH / len(values)
+    before: float | None = None
+    for index, value in enumerate(values):
+        if value is not None:
+            height = _height(value, top)
+            yield f"M{index * wide:g} {height}h{wide:g}" if before is None else f"V{height}h{wide:g}"
+        before = value
+
+
+def _height(value: float, top: float) -> str:
+    return f"{1 + (1 - value / top) * (_HEIGHT - 2):.1f}"

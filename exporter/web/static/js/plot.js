@@ -1,0 +1,98 @@
+/**
+ * Draws figures with Plotly, in the colours of the page and the time of its reader: the server knows neither.
+ * Plotly itself is large, and loaded when the first figure is to be drawn.
+ */
+
+const SMALL = 11;
+// Of what is drawn, of the times below it, and of a line of its legend, in pixels.
+const PLOT_HEIGHT = 210;
+const PANELS_HEIGHT = 340;
+const TICKS = 30;
+const LINE_HEIGHT = 19.5;
+// Of a letter and of what stands before a name in a legend, in pixels.
+const LETTER = 6.2;
+const SWATCH = 46;
+const BESIDE = 64;
+
+let loading = null;
+
+/**
+ * Loads Plotly from an address of this site, once; after a failure it may be tried again.
+ * @param {string} address
+ * @returns {Promise<object>}
+ */
+export function plotly(address) {
+  loading ??= new Promise((resolve, reject) => {
+    const script = document.createElement("script");
+    script.src = address;
+    script.onload = () => (window.Plotly ? resolve(window.Plotly) : reject(new Error("plotly.min.js is broken")));
+    script.onerror = () => {
+      loading = null;
+      script.remove();
+      reject(new Error("plotly.min.js cannot be loaded"));
+    };
+    document.head.append(script);
+  });
+  return loading;
+}
+
+/**
+ * Puts a figure of the server into a figure for this page: its colours, the reader's time, and room for names.
+ * @param {{data: object[], layout: object}} figure
+ * @param {number} width of the place for it, in pixels
+ * @returns {{data: object[], layout: object}}
+ */
+export function dressed(figure, width) {
+  const { data, layout } = structuredClone(figure);
+  const colour = colours();
+  const shift = zoneShift(layout.xaxis.range[1]);
+  for (const trace of data) {
+    trace.x0 += shift;
+    if (trace.meta !== "text") continue;
+    trace.line.color = colour.text;
+    if (trace.marker) trace.marker.color = colour.text;
+  }
+  layout.xaxis.range = layout.xaxis.range.map((time) => time + shift);
+  for (const [name, axis] of Object.entries(layout)) {
+    if (/^[xy]axis/.test(name)) Object.assign(axis, { gridcolor: colour.line, linecolor: colour.line, zerolinecolor: colour.line });
+  }
+  const below = TICKS + legendLines(data, width) * LINE_HEIGHT;
+  return {
+    data,
+    layout: {
+      ...layout,
+      height: (layout.yaxis3 ? PANELS_HEIGHT : PLOT_HEIGHT) + below,
+      margin: { ...layout.margin, b: below },
+      legend: { ...layout.legend, maxheight: 1 },
+      paper_bgcolor: "rgba(0,0,0,0)",
+      plot_bgcolor: "rgba(0,0,0,0)",
+      font: { family: getComputedStyle(document.body).fontFamily, size: SMALL, color: colour.soft },
+      hoverlabel: { ...layout.hoverlabel, bgcolor: colour.card, bordercolor: colour.line, font: { color: colour.text, size: SMALL } },
+    },
+  };
+}
+
+function colours() {
+  const names = ["text", "soft", "line", "card"];
+  // A variable may stand for one colour of two; an element that wears it has one.
+  const wearer = document.body.appendChild(document.createElement("span"));
+  const found = names.map((name) => {
+    wearer.style.color = `var(--${name})`;
+    return [name, getComputedStyle(wearer).color];
+  });
+  wearer.remove();
+  return Object.fromEntries(found);
+}
+
+/** Plotly writes times as those of UTC: they are moved by what the reader's clock is ahead at the newest. */
+function zoneShift(time) {
+  return -new Date(time).getTimezoneOffset() * 60_000;
+}
+
+/** Names take as many lines as they need: a legend that scrolls cannot be printed. */
+function legendLines(data, width) {
+  const names = data.filter((trace) => trace.showlegend !== false).map((trace) => trace.name);
+  // All names of a legend have the room of the longest.
+  const widest = Math.max(...names.map((name) => name.length)) * LETTER + SWATCH;
+  return Math.ceil(names.length / Math.max(1, Math.floor((width - BESIDE) / widest)));
+}

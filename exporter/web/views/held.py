@@ -1,0 +1,68 @@
+"""The first total: how much of what pods can be given is held, without adding units of different systems."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from exporter.formats_words import plural
+from exporter.model import GpuRow, SliceCount
+from exporter.web.views.words import held_of_all, is_system, mode_word
+
+_OWN = "slices"
+
+
+class Held(NamedTuple):
+    """``held`` units, of ``offered`` where that is known (None), and what else there is to say of it."""
+
+    held: int
+    offered: int | None
+    unit: str
+    details: tuple[str, ...]
+
+
+def held_of_node(gpus: Sequence[GpuRow], containers: int) -> Held:
+    """Count slices where most GPUs are shared by their vendors' plug-ins, units of the only system, or GPUs.
+
+    What is given out besides is told beside it, each in its own unit.
+    """
+    systems = dict(_by_system(gpus))
+    by = f"by {plural(containers, 'container')}"
+    owned = sum(bool(gpu.slices) and not is_system(gpu.sharing) for gpu in gpus)
+    if 2 * owned > len(gpus) or systems.keys() <= {_OWN}:
+        return _counted(systems.pop(_OWN, ()), "", (by, *_told(systems)))
+    (only,) = systems.values() if len(systems) == 1 else ((),)
+    resources = {count.resource for count in only}
+    if len(resources) == 1 and any(count.allocated for count in only):
+        return _counted(only, "", (f"of {resources.pop()}", by))
+    held = sum(bool(gpu.holders) for gpu in gpus)
+    return Held(held, len(gpus), "GPUs" if len(gpus) > 1 else "GPU", (by, *_told(systems)))
+
+
+def _by_system(gpus: Sequence[GpuRow]) -> Iterator[tuple[str, tuple[SliceCount, ...]]]:
+    found: dict[str, list[SliceCount]] = {}
+    for gpu in gpus:
+        if gpu.slices:
+            system = mode_word(gpu.sharing) if is_system(gpu.sharing) else _OWN
+            found.setdefault(system, []).extend(gpu.slices)
+    return ((system, tuple(counts)) for system, counts in found.items())
+
+
+def _counted(counts: Sequence[SliceCount], unit: str, details: tuple[str, ...]) -> Held:
+    fixed = [count for count in counts if count.offered is not None]
+    rest = sum(count.allocated or 0 for count in counts if count.offered is None)
+    if not fixed:
+        return Held(rest, None, unit, details)
+    more = (f"{rest} more of no fixed number",) if rest else ()
+    held = sum(count.allocated or 0 for count in fixed)
+    return Held(held, sum(count.offered or 0 for count in fixed), unit, (*details, *more))
+
+
+def _told(systems: dict[str, tuple[SliceCount, ...]]) -> Iterator[str]:
+    for system, counts in systems.items():
+        ordered = sorted(counts, key=lambda count: count.resource)
+        by_resource = [tuple(group) for _, group in groupby(ordered, lambda count: count.resource)]
+        some = [group for group in by_resource if any(count.allocated for count in group)]
+        if some:
+            nouns = [group[0].resource.rpartition("/")[2] if len(some) > 1 else "" for group in some]
+            parts = (held_of_all(group, noun) for group, noun in zip(some, nouns, strict=True))
+            yield f"{system} {', '.join(parts)}"

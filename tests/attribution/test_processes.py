@@ -1,0 +1,133 @@
+"""The rows of processes: whose each is, what it uses, and that they agree with the rows of containers."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+
+from exporter.model import ContainerRef, DeviceKey, ProcessPlace, ProcessRow
+from exporter.process_rows import process_rows
+from exporter.sums import total
+from tests.attribution.build import (
+    GIB,
+    MIG,
+    UUID,
+    gpu,
+    held,
+    join,
+    mig,
+    mig_gpu,
+    process,
+    replicas,
+    whole,
+    workloads,
+)
+from tests.attribution.test_laws import nodes, run
+
+
+def by_pid(result) -> dict[int, ProcessRow]:
+    """Return the rows of processes by pid."""
+    return {row.pid: row for row in result.processes}
+
+
+def test_each_process_has_its_owner_and_its_part():
+    """Memory and compute of a process are its own, as a share of the physical GPU."""
+    reading = gpu([process(1, 2 * GIB), process(2, GIB), process(9, GIB)], {1: 30})
+    who = workloads({1: "a", 2: "a"}, outside=[9])
+    rows = by_pid(join(reading, held("a", UUID), whole(), who))
+
+    ref = ContainerRef("ml", "a", "main")
+    assert [(rows[pid].holder, rows[pid].place) for pid in (1, 2, 9)] == [
+        (ref, "pod"),
+        (ref, "pod"),
+        (None, "host"),
+    ]
+    assert [(rows[pid].memory, rows[pid].compute) for pid in (1, 2)] == [(2 * GIB, 0.3), (GIB, 0.0)]
+
+
+def test_a_process_that_cannot_be_placed_is_listed_without_an_owner():
+    """Neither a pod without a name nor an unreadable process is anybody's, and the two are told apart."""
+    who = workloads({1: "a", 2: "x", 3: "y"}, lost=[4], named=["a"])
+    rows = by_pid(join(gpu([process(pid) for pid in (1, 2, 3, 4)], {}), held("a", UUID), whole(), who))
+
+    assert [(rows[pid].holder, rows[pid].place) for pid in (2, 3, 4)] == [
+        (None, "pod"),
+        (None, "pod"),
+        (None, "unknown"),
+    ]
+
+
+def test_command_names_come_with_the_place_and_not_without():
+    """A name that was read of another process with the same pid would be a lie."""
+    places = {
+        1: ProcessPlace(pid=1, known=True, command="Xorg"),
+        2: ProcessPlace(pid=2, known=False, command="other"),
+    }
+    who = replace(workloads(), places=places)
+    rows = by_pid(join(gpu([process(1), process(2), process(3)], {}), (), whole(), who))
+
+    assert [rows[pid].command for pid in (1, 2, 3)] == ["Xorg", None, None]
+
+
+@pytest.mark.parametrize("reading", [gpu([process(1)], {}), gpu(None)])
+def test_without_a_view_of_processes_there_are_no_rows(reading):
+    """Pids that may mean somebody else's processes are not shown, and neither is what nobody listed."""
+    view = reading.processes is None
+    result = join(reading, held("a", UUID), whole(), workloads({1: "a"}, view=view))
+
+    assert result.processes == ()
+
+
+def test_processes_inside_mig_stand_on_their_mig_device_without_compute():
+    """Where nothing meters processes their compute is not known, which is no zero."""
+    result = join(mig_gpu([mig([process(1)])]), held("a", MIG), whole(MIG), workloads({1: "a"}))
+
+    (row,) = result.processes
+    assert row.device == DeviceKey(UUID, MIG)
+    assert row.compute is None
+
+
+def test_a_busy_mps_server_leaves_the_compute_of_idle_clients_unknown():
+    """The driver may book a client's work on the server: its zero is none, as on the row of its container."""
+    reading = gpu([process(1, kind="mps"), process(9, 0)], {9: 55}, compute_mode="exclusive_process")
+    result = join(reading, held("a", f"{UUID}::0"), replicas(2), workloads({1: "a"}, outside=[9]))
+    rows = by_pid(result)
+
+    assert result.containers[0].compute_used is None
+    assert (rows[1].compute, rows[9].compute) == (None, 0.55)
+
+
+@given(nodes())
+def test_the_processes_of_a_holder_add_up_to_what_it_uses(node):
+    """Where a container's figures are sums over processes, they are the sums of the rows."""
+    result = run(*node)
+    for row in result.containers:
+        own = [each for each in result.processes if (each.holder, each.device) == (row.holder, row.device)]
+        if row.processes is not None:
+            assert len(own) == row.processes
+        if row.memory_source == "process":
+            assert row.memory_used == total([each.memory for each in own])
+        if row.compute_source == "process":
+            assert row.compute_used == pytest.approx(total([each.compute for each in own]))
+
+
+@given(nodes())
+def test_each_process_stands_on_a_device_once(node):
+    """Every process of the driver's lists has one row per device, where processes can be seen at all."""
+    gpus, _, _, who, _ = node
+    result = run(*node)
+    listed = [(UUID, "", p.pid) for g in gpus for p in g.processes or ()]
+    listed += [(UUID, m.uuid, p.pid) for g in gpus for m in g.mig or () for p in m.processes]
+    rows = [(*row.device, row.pid) for row in result.processes]
+    assert sorted(rows) == (sorted(listed) if who.process_view else [])
+
+
+def test_too_many_processes_leave_the_largest_and_say_how_many_are_missing():
+    """A node with thousands of contexts shows those that matter, in stable order."""
+    found = [ProcessRow(device=DeviceKey(UUID), pid=pid, memory=pid) for pid in range(1, 11)]
+
+    rows, left_out = process_rows(reversed(found), most=4)
+
+    assert [row.pid for row in rows] == [7, 8, 9, 10]
+    assert left_out == 6
+    assert process_rows(found) == (tuple(found), 0)

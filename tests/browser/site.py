@@ -1,0 +1,122 @@
+"""Looking at pages in a real browser, with an eye on all that must never happen in one."""
+
+import os
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Error, Page, Request
+
+from exporter.demo.catalog import load
+from tests.end_to_end.serving import Served, serving
+
+WIDE = {"width": 1400, "height": 900}
+PHONE = {"width": 380, "height": 800}
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+# Listened for in the page: what a policy forbids is only seen there.
+_REPORT_VIOLATIONS = """
+document.addEventListener("securitypolicyviolation", (event) =>
+  console.error(`forbidden by the policy: ${event.violatedDirective} ${event.blockedURI}`));
+"""
+
+
+def chromium() -> str:
+    """Give the path of a browser; without one, skip, but fail in CI."""
+    path = next(filter(None, map(shutil.which, _BROWSERS)), None)
+    if path is None and os.environ.get("CI") == "true":
+        pytest.fail("no chromium is on PATH; CI must have it (Debian: apt-get install chromium)")
+    return path or pytest.skip("no chromium is on PATH")
+
+
+@dataclass
+class Watch:
+    """What went wrong in the pages of a context whose server is at ``url``; ``requests`` is all it asked for.
+
+    ``expected`` are words of findings that a test means to cause, such as those of a server that goes away.
+    """
+
+    url: str
+    findings: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+    expected: tuple[str, ...] = ()
+
+    async def follow(self, context: BrowserContext) -> None:
+        """Listen to all pages of a context, those to come too."""
+        await context.add_init_script(_REPORT_VIOLATIONS)
+        context.on("console", self._heard)
+        context.on("weberror", lambda error: self.findings.append(f"page error: {error.error}"))
+        context.on("request", self._asked)
+        context.on("requestfailed", self._failed)
+        context.on(
+            "response",
+            lambda answer: (
+                self.findings.append(f"{answer.status} for {answer.url}") if answer.status >= 400 else None
+            ),
+        )
+
+    def check(self) -> None:
+        """Fail where anything was found that is not expected."""
+        found = [each for each in self.findings if not any(word in each for word in self.expected)]
+        assert not found, "\n".join(found)
+
+    def _heard(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.findings.append(f"console {message.type}: {message.text} at {message.location.get('url')}")
+
+    def _asked(self, request: Request) -> None:
+        self.requests.append(request.url)
+        if urlsplit(request.url).netloc != urlsplit(self.url).netloc:
+            self.findings.append(f"a request to another origin: {request.url}")
+
+    def _failed(self, request: Request) -> None:
+        # A stream, or what is under way when a page is left, ends so and is no fault.
+        if request.failure != "net::ERR_ABORTED":
+            self.findings.append(f"{request.url} failed: {request.failure}")
+
+
+@asynccontextmanager
+async def looking(browser: Browser, url: str, **options: Any) -> AsyncIterator[tuple[Page, Watch]]:
+    """Open a window on the site at ``url``; what it finds fails the test at the end.
+
+    ``options`` are those of a context: viewport, color_scheme, java_script_enabled, ...
+    """
+    context = await browser.new_context(**({"viewport": WIDE, "base_url": f"{url}/"} | options))
+    # Where script is off the browser fetches modules for nothing, and blames the policy.
+    expected = () if options.get("java_script_enabled", True) else ("failed: csp",)
+    watch = Watch(url, expected=expected)
+    await watch.follow(context)
+    try:
+        page = await context.new_page()
+        page.set_default_timeout(20_000)
+        yield page, watch
+    finally:
+        await context.close()
+    watch.check()
+
+
+@asynccontextmanager
+async def node_of(scenario: str, *seconds: float) -> AsyncIterator[Served]:
+    """Serve a scenario in this process, polled at these seconds; nothing is polled by itself after that."""
+    async with serving(load(scenario)) as served:
+        for second in seconds or (0.0, 15.0, 30.0):
+            await served.poll(second)
+        yield served
+
+
+async def overflow(page: Page) -> int:
+    """Tell by how many pixels the page is wider than its window."""
+    width: int = await page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+    return width
+
+
+async def follow(page: Page, place: str) -> None:
+    """Follow the first link on the page of the node to a page of that kind: gpu, holder or doctor."""
+    try:
+        await page.locator(f"a[href^='{place}']").first.click(timeout=3000)
+        await page.wait_for_url(f"**/{place}**", timeout=10_000)
+    except Error:
+        pytest.fail(f"no link leads to a page of kind {place}")

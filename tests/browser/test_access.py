@@ -1,0 +1,112 @@
+"""The pages for everyone: what axe-core finds, and whether the keyboard gets everywhere."""
+
+import pytest
+from axe_playwright_python.async_playwright import Axe
+
+from tests.browser.site import PHONE, WIDE, follow, looking, node_of
+
+# Each has a sort of picture, notice or empty state that the others lack.
+DIFFERENT = (
+    "showcase",
+    "a100-mig-mixed",
+    "t4-timeslicing",
+    "sick-gpus",
+    "lost-gpu",
+    "gke",
+    "no-gpu",
+    "hami-vendors",
+    "elastic-gpu",
+    "vgpu-host",
+    "mi300x-cpx",
+    "dra",
+)
+SERIOUS = frozenset({"serious", "critical"})
+# What a person can reach with the tabulator, in the order of the page; those in closed details are not.
+_REACHABLE = """() => [...document.querySelectorAll(
+    "a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex='0']")]
+  .filter((each) => !each.disabled && each.checkVisibility({ visibilityProperty: true })).length"""
+_MARK = """() => {
+  const at = document.activeElement;
+  if (at === document.body || "reached" in at.dataset) return null;
+  at.dataset.reached = "";
+  const style = getComputedStyle(at);
+  return { seen: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2,
+           what: at.outerHTML.slice(0, 120) };
+}"""
+
+
+async def faults(page) -> list[str]:
+    """Ask axe-core what is seriously wrong with a page."""
+    found = (await Axe().run(page)).response["violations"]
+    return [
+        f"{rule['id']}: {node['html'][:160]} {node['failureSummary'][-200:]}"
+        for rule in found
+        if rule["impact"] in SERIOUS
+        for node in rule["nodes"]
+    ]
+
+
+@pytest.mark.parametrize("scenario", DIFFERENT)
+async def test_axe_finds_nothing_serious_on_a_node(browser, scenario) -> None:
+    """In light and dark, on a wide screen and on a phone."""
+    async with node_of(scenario) as served:
+        for scheme, size in (("light", WIDE), ("dark", PHONE)):
+            async with looking(browser, served.url, color_scheme=scheme, viewport=size) as (page, _):
+                await page.goto("./")
+                assert await faults(page) == [], scheme
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("place", ["gpu", "holder", "doctor"])
+async def test_axe_finds_nothing_serious_on_the_other_pages(browser, place, scheme) -> None:
+    """The same holds for one GPU, one holder, and what is degraded."""
+    async with (
+        node_of("showcase") as served,
+        looking(browser, served.url, color_scheme=scheme) as (page, _),
+    ):
+        await page.goto("./")
+        await follow(page, place)
+        assert await faults(page) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_axe_finds_nothing_serious_on_a_wide_screen_in_the_other_light(browser, scheme) -> None:
+    """The largest page, with every state of a holder on it, in both lights and both sizes."""
+    async with node_of("showcase", 0.0, 1.0, 700.0) as served:
+        for size in (WIDE, PHONE):
+            async with looking(browser, served.url, color_scheme=scheme, viewport=size) as (page, _):
+                await page.goto("./")
+                assert await faults(page) == []
+
+
+@pytest.mark.parametrize("script", [True, False])
+async def test_the_keyboard_reaches_everything(browser, script) -> None:
+    """From link to link and field to field, each is seen to have the focus, and none holds it."""
+    async with (
+        node_of("l40s") as served,
+        looking(browser, served.url, java_script_enabled=script) as (page, _),
+    ):
+        await page.goto("./")
+        if script:
+            await page.locator("#pause").wait_for()
+        wanted = await page.evaluate(_REACHABLE)
+        reached = []
+        for _ in range(wanted + 5):
+            await page.keyboard.press("Tab")
+            at = await page.evaluate(_MARK)
+            if at is None:
+                break
+            reached.append(at)
+        assert len(reached) == wanted
+        assert [each["what"] for each in reached if not each["seen"]] == []
+
+
+async def test_the_first_key_leads_past_the_head(browser) -> None:
+    """The first thing to reach is the link to the content, which is seen as long as it has the focus."""
+    async with node_of("l40s") as served, looking(browser, served.url) as (page, _):
+        await page.goto("./")
+        await page.keyboard.press("Tab")
+        skip = page.locator(".skip")
+        assert (await skip.bounding_box())["y"] >= 0
+        await page.keyboard.press("Enter")
+        assert await page.evaluate("document.activeElement.id") == "main"

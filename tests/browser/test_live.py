@@ -1,0 +1,290 @@
+"""An open page in a real browser: it follows the node, leaves the reader's place alone, and never lies."""
+
+import re
+from contextlib import asynccontextmanager
+
+import pytest
+from playwright.async_api import expect
+
+from exporter.settings import ListenAddress
+from exporter.web import Server, make_app
+from exporter.web.places import Place
+from exporter.web.version import VERSION
+from tests.browser.site import looking, node_of
+from tests.site import site_of
+from tests.web.views_reading import gpu, holder, snapshot
+
+# What a test that stops the server means to see.
+CUT_OFF = ("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET", "ERR_EMPTY")
+STREAM = re.compile(r"/live/")
+MARK = "element => { element.mark = 'same' }"
+MARKED = "element => element.mark"
+SECONDS = 1000
+
+
+class Node:
+    """A node whose snapshot the test chooses; its server stops and starts again on the same port."""
+
+    def __init__(self) -> None:
+        self.sequence = 0
+        self.port = 0
+        self.show()
+        self.server = None
+
+    def show(self, *pods, **options) -> None:
+        """Publish a snapshot with these pods."""
+        self.sequence += 1
+        facts = {"sequence": self.sequence, "timestamp": 1_700_000_000.0 + self.sequence} | options
+        self.snapshot = snapshot([gpu(0)], [holder(pod) for pod in pods], **facts)
+        if self.sequence > 1 and self.server is not None:
+            self.site.ticker.tick(self.snapshot)
+
+    async def start(self) -> str:
+        """Serve; another exporter begins each time."""
+        self.site = site_of(lambda: self.snapshot)
+        self.server = Server(make_app(self.site), ListenAddress("127.0.0.1", self.port))
+        url = await self.server.start()
+        self.port = int(url.rpartition(":")[2].removesuffix("/"))
+        return url.removesuffix("/")
+
+    async def stop(self) -> None:
+        """Stop serving."""
+        await self.server.stop()
+
+
+@asynccontextmanager
+async def node(*pods):
+    """Serve a node with these pods."""
+    made = Node()
+    made.show(*pods)
+    url = await made.start()
+    try:
+        yield made, url
+    finally:
+        await made.stop()
+
+
+@asynccontextmanager
+async def opened(browser, url, path="", **options):
+    """Open a page, and wait until its stream is there."""
+    async with looking(browser, url, **options) as (page, watch):
+        async with page.expect_response(STREAM):
+            await page.goto(f"{url}/{path}")
+        yield page, watch
+
+
+def rows(page):
+    """Find the rows of holders."""
+    return page.locator("#holder-rows > tr")
+
+
+async def test_what_changes_on_the_node_changes_on_the_page(browser) -> None:
+    """Rows come, change and go where the server has them, without a new page."""
+    async with node("pear") as (shown, url), opened(browser, url) as (page, _):
+        await page.evaluate("window.mark = 'same'")
+        await expect(rows(page)).to_have_count(1)
+        shown.show("apple", "pear", "plum")
+        await expect(rows(page)).to_have_count(3)
+        names = await rows(page).evaluate_all("rows => rows.map(row => row.id)")
+        drawn = (await shown.site.pages.drawing(Place())).lists["holder-rows"]
+        assert names == list(drawn)
+        shown.show()
+        await expect(rows(page)).to_have_count(0)
+        assert await page.evaluate("window.mark") == "same"
+
+
+async def test_a_page_that_has_followed_is_the_page_that_is_loaded(browser) -> None:
+    """After polls of a whole node, every piece on the open page is as on a page that is fetched then."""
+    async with node_of("showcase", 0) as served, opened(browser, served.url) as (page, _):
+        for second in (15, 30, 700):
+            await served.poll(second)
+        sequence = served.poller.snapshot.sequence
+        await expect(page.locator("body")).to_have_attribute("data-sequence", re.compile(f"^{sequence}-"))
+        differing = await page.evaluate(
+            """async () => {
+              const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+              const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+              const told = (root) => root.querySelectorAll("main [id], #name");
+              const ids = (root) => [...told(root)].map((element) => element.id).join();
+              if (ids(document) !== ids(fresh)) return `other elements: ${ids(document)} | ${ids(fresh)}`;
+              return [...told(fresh)].filter((element) => !element.querySelector("[data-keep]"))
+                .filter((element) => !document.getElementById(element.id).isEqualNode(element))
+                .map((element) => element.id).join();
+            }"""
+        )
+        assert differing == ""
+
+
+async def test_the_reader_keeps_focus_selection_and_what_is_open(browser) -> None:
+    """Elements stay the same ones: focus on a link, a row that changes, and details that were opened."""
+    async with node("apple", "pear") as (shown, url), opened(browser, url, "gpu/GPU-0") as (page, _):
+        details = page.locator("details").first
+        await details.locator("summary").click()
+        await rows(page).last.evaluate(MARK)
+        link = page.locator("#name a").first
+        await link.focus()
+        await page.evaluate("getSelection().selectAllChildren(document.querySelector('#name code'))")
+        shown.show("apple", "new", "pear")
+        await expect(rows(page)).to_have_count(3)
+
+        await expect(details).to_have_attribute("open", "")
+        await expect(link).to_be_focused()
+        assert await page.evaluate("getSelection().toString()") == "GPU-0"
+        kept = await rows(page).evaluate_all("rows => rows.filter(row => row.mark === 'same').length")
+        assert kept == 1
+
+
+async def test_pause_holds_the_page_and_resume_catches_up(browser) -> None:
+    """While paused nothing changes and the page says since when; afterwards it shows what was missed."""
+    async with node("apple") as (shown, url), opened(browser, url) as (page, _):
+        button, says = page.locator("#pause"), page.locator("#connection")
+        await button.click()
+        await expect(button).to_have_attribute("aria-pressed", "true")
+        await expect(button).to_have_text("Resume")
+        await expect(says).to_have_text(re.compile(r"^paused at \d\d:\d\d:\d\d$"))
+        before = await page.locator("body").get_attribute("data-sequence")
+        shown.show("apple", "pear")
+        shown.show("apple", "pear", "plum")
+        async with looking(browser, url) as (other, _):
+            await other.goto(url)
+            await expect(rows(other)).to_have_count(3)
+        await expect(rows(page)).to_have_count(1)
+        assert await page.locator("body").get_attribute("data-sequence") == before
+
+        await button.click()
+        await expect(rows(page)).to_have_count(3)
+        await expect(button).to_have_attribute("aria-pressed", "false")
+        await expect(says).to_have_text("")
+        shown.show()
+        await expect(rows(page)).to_have_count(0)
+
+
+async def test_a_lost_connection_is_told_and_mends_itself(browser) -> None:
+    """The page says that it is cut off and for how long, and goes on by itself when the server is back."""
+    async with node("apple") as (shown, url), opened(browser, url) as (page, watch):
+        watch.expected = CUT_OFF
+        await shown.stop()
+        await expect(page.locator("#connection")).to_have_text("disconnected")
+        await expect(page.locator("#connection-for")).to_have_text(re.compile(r"^\d+ s, retrying$"))
+        await expect(rows(page)).to_have_count(1)
+        shown.show("apple", "pear")
+        await shown.start()
+        await expect(rows(page)).to_have_count(2, timeout=60 * SECONDS)
+        await expect(page.locator("#connection")).to_have_text("", timeout=60 * SECONDS)
+        await expect(page.locator("#connection-for")).to_have_text("")
+
+
+async def test_the_age_grows_while_nothing_comes(browser) -> None:
+    """The page tells how old its data is by the server's clock, whatever that of the browser says."""
+    async with node("apple") as (shown, url), looking(browser, url) as (page, _):
+        await page.clock.install(time=0)
+        async with page.expect_response(STREAM):
+            await page.goto(url)
+        age = page.locator("#status time")
+        shown.show("pear", timestamp=await page.evaluate(SERVER_NOW))
+        await expect(age).to_have_text(re.compile(r"^polled [0-4] s ago$"))
+        await page.clock.fast_forward(100 * SECONDS)
+        await expect(age).to_have_text("polled 1 min ago")
+        await expect(page.locator("#status .age")).to_have_class(re.compile("old"))
+
+
+# The server's clock as the page was told of it, which is not the browser's.
+SERVER_NOW = "Number(document.body.dataset.now)"
+
+
+async def test_without_streams_the_page_is_fetched(browser) -> None:
+    """Behind a proxy that lets no stream through, the page still follows, and says how."""
+    async with node("apple") as (shown, url), looking(browser, url) as (page, watch):
+        watch.expected = ("503",)
+        await page.clock.install()
+        await page.route(STREAM, lambda route: route.fulfill(status=503))
+        await page.goto(url)
+        shown.show("apple", "pear")
+        await page.clock.run_for(20 * SECONDS)
+        await expect(page.locator("#connection")).to_have_text("No live stream; fetched every 10 s")
+        await expect(rows(page)).to_have_count(2)
+        shown.show()
+        await page.clock.run_for(12 * SECONDS)
+        await expect(rows(page)).to_have_count(0)
+        await expect(page.locator("#connection-for")).to_have_text("")
+
+
+async def test_what_has_gone_is_told(browser) -> None:
+    """The page of a GPU that is taken away keeps what it showed and says that it is no longer there."""
+    async with node("apple") as (shown, url), opened(browser, url, "gpu/GPU-0") as (page, _):
+        shown.snapshot = snapshot([], [], sequence=9)
+        shown.site.ticker.tick(shown.snapshot)
+        await expect(page.locator("#connection")).to_have_text(re.compile("^No longer there; "))
+        await expect(rows(page)).to_have_count(1)
+
+
+async def test_another_query_is_shown_in_place(browser) -> None:
+    """Following a query changes the address and the stream, not the page; the way back works too."""
+    async with node("apple", "pear") as (shown, url), opened(browser, url) as (page, _):
+        await page.evaluate("window.mark = 'same'")
+        module = await page.evaluate("[...document.querySelectorAll('[href*=\"live.js\"]')][0].href")
+        async with page.expect_response(re.compile(r"/live/\?q=pear&since=")):
+            await page.evaluate(f"import('{module}').then((live) => live.navigate('?q=pear'))")
+        await expect(rows(page)).to_have_count(1)
+        assert page.url.endswith("/?q=pear")
+        shown.show("apple", "pear", "pears")
+        await expect(rows(page)).to_have_count(2)
+        await page.go_back()
+        await expect(rows(page)).to_have_count(3)
+        assert await page.evaluate("window.mark") == "same"
+
+
+async def test_a_page_of_an_older_version_is_loaded_anew(browser) -> None:
+    """After an upgrade, pages that are open come with the scripts and styles of the new version."""
+    async with node("apple") as (_, url), looking(browser, url) as (page, _watch):
+
+        async def older(route) -> None:
+            answer = await route.fetch()
+            text = await answer.text()
+            await route.fulfill(response=answer, body=text.replace('data-version="', 'data-version="older '))
+
+        await page.route(f"{url}/", older, times=1)
+        await page.goto(url)
+        await expect(page.locator("body")).to_have_attribute("data-version", VERSION)
+
+
+async def test_a_page_that_nobody_looks_at_lets_its_stream_go(browser) -> None:
+    """A hidden tab takes no connection after a while, and has caught up when it is seen again."""
+    async with node("apple") as (shown, url), looking(browser, url) as (page, watch):
+        await page.clock.install()
+        async with page.expect_response(STREAM):
+            await page.goto(url)
+        await turn(page, hidden=True)
+        async with page.expect_event("requestfailed", of_stream):
+            await page.clock.run_for(21 * SECONDS)
+        shown.show("apple", "pear")
+        before = len(watch.requests)
+        await turn(page, hidden=False)
+        await expect(rows(page)).to_have_count(2)
+        assert [bool(STREAM.search(request)) for request in watch.requests[before:]] == [True]
+
+
+def of_stream(request) -> bool:
+    """Tell whether it is the stream that a request was for."""
+    return STREAM.search(request.url) is not None
+
+
+async def turn(page, *, hidden) -> None:
+    """Hide the page as another tab does, or show it again."""
+    await page.evaluate(
+        """hidden => {
+          Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
+          document.dispatchEvent(new Event("visibilitychange"));
+        }""",
+        hidden,
+    )
+
+
+@pytest.mark.parametrize("script", [True, False])
+async def test_the_button_is_there_with_script_only(browser, script) -> None:
+    """Without script there is nothing to press, and no word of a connection."""
+    async with node("apple") as (_, url), looking(browser, url, java_script_enabled=script) as (page, _watch):
+        await page.goto(url)
+
+        await expect(page.locator("#pause")).to_be_visible(visible=script)
+        await expect(page.locator(".connection")).to_be_hidden()

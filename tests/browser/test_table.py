@@ -1,0 +1,222 @@
+"""The table of holders in a browser: with script in place, without script by form and links."""
+
+from urllib.parse import urlsplit
+
+import pytest
+
+from exporter.demo.catalog import load
+from tests.browser.site import PHONE, looking, node_of, overflow
+from tests.end_to_end.serving import serving
+
+ROWS = "#holder-rows > tr"
+COUNT = "#holders-count"
+
+
+def asked(page) -> str:
+    """Return the query of the address that the window shows."""
+    return urlsplit(page.url).query
+
+
+async def names(page) -> list[str]:
+    """List the pods in the rows."""
+    return await page.locator(f"{ROWS} .pod").all_inner_texts()
+
+
+async def stays(page) -> None:
+    """Mark the window, so that a reload would be seen."""
+    await page.evaluate("window.stayed = true")
+
+
+async def stayed(page) -> bool:
+    """Whether the page has not been loaded anew since it was marked."""
+    return await page.evaluate("window.stayed === true")
+
+
+async def test_the_filter_is_heard_while_it_is_typed(browser) -> None:
+    """Rows go without a reload, the address tells what is shown, and the cursor stays in the field."""
+    async with node_of("showcase") as served, looking(browser, served.url) as (page, _):
+        await page.goto("./")
+        await page.locator("html[data-table]").wait_for()
+        await stays(page)
+        before = len(await names(page))
+
+        await page.keyboard.press("/")
+        await page.keyboard.type("ns:ml", delay=20)
+        await page.locator(COUNT, has_text="shown").wait_for()
+        await page.wait_for_url("**/?q=ns:ml#holders")
+
+        assert 0 < len(await names(page)) < before
+        assert set(await page.locator(f"{ROWS} th .ns").all_inner_texts()) == {"ml/"}
+        assert await page.evaluate("document.activeElement.id") == "holders-filter"
+        assert await page.input_value("#holders-filter") == "ns:ml"
+        assert await stayed(page)
+
+        await page.keyboard.press("Escape")
+        await page.wait_for_url("**/#holders")
+        await page.locator(f"{ROWS} >> nth={before - 1}").wait_for()
+        assert await page.input_value("#holders-filter") == ""
+        assert asked(page) == ""
+
+
+async def test_a_slash_is_a_letter_in_a_field(browser) -> None:
+    """The key that leads to the filter can still be typed into it."""
+    async with node_of("showcase") as served, looking(browser, served.url) as (page, _):
+        await page.goto("./")
+        await page.locator("html[data-table]").wait_for()
+
+        await page.keyboard.press("/")
+        await page.keyboard.type("ml/nb")
+
+        assert await page.input_value("#holders-filter") == "ml/nb"
+
+
+async def test_headings_sort_by_keyboard_and_keep_their_focus(browser) -> None:
+    """Enter on a heading sorts in place, says so, and a step back undoes it."""
+    async with node_of("showcase") as served, looking(browser, served.url) as (page, _):
+        await page.goto("./")
+        await page.locator("html[data-table]").wait_for()
+        await stays(page)
+        unsorted = await names(page)
+
+        await page.focus(".h-memory a")
+        await page.keyboard.press("Enter")
+        await page.locator('.h-memory[aria-sort="descending"]').wait_for()
+
+        assert asked(page) == "sort=-memory"
+        assert await names(page) != unsorted
+        assert await page.evaluate("document.activeElement.closest('th').className") == "h-memory"
+
+        await page.go_back()
+        await page.locator(".h-memory:not([aria-sort])").wait_for()
+        assert await names(page) == unsorted
+        assert await stayed(page)
+
+
+async def test_columns_are_chosen_in_place(browser) -> None:
+    """A box brings its column, the list of boxes stays open, and Escape closes it."""
+    async with node_of("showcase") as served, looking(browser, served.url) as (page, _):
+        await page.goto("./")
+        await page.locator("html[data-table]").wait_for()
+        await stays(page)
+
+        await page.click("#holders-columns summary")
+        await page.check("#holders-columns input[value=efficiency]")
+        await page.locator(".h-efficiency").wait_for()
+        assert "efficiency" in asked(page)
+        assert await page.locator("#holders-columns[open]").count() == 1
+
+        await page.uncheck("#holders-columns input[value=efficiency]")
+        await page.locator(".h-efficiency").wait_for(state="detached")
+        assert asked(page) == ""
+
+        await page.keyboard.press("Escape")
+        assert await page.locator("#holders-columns[open]").count() == 0
+        assert await stayed(page)
+
+
+async def test_a_finding_leads_to_its_rows_in_place(browser) -> None:
+    """A click in the totals filters the table and brings it into sight."""
+    async with node_of("showcase") as served, looking(browser, served.url) as (page, _):
+        await page.goto("./")
+        await page.locator("html[data-table]").wait_for()
+        await stays(page)
+
+        await page.click('#cards a[href^="?state=unheld"]')
+        await page.wait_for_url("**/?state=unheld#holders")
+        await page.locator(COUNT, has_text="shown").wait_for()
+
+        assert await page.locator(f"{ROWS} .state.c-unheld").count() == await page.locator(ROWS).count() > 0
+        assert await page.input_value("#holders-state") == "unheld"
+        await page.wait_for_function(
+            "() => { const row = document.querySelector('#holder-rows > tr').getBoundingClientRect();"
+            " return row.top > 0 && row.bottom <= innerHeight; }"
+        )
+        assert await stayed(page)
+
+
+async def test_rows_come_and_go_with_the_polls_as_filtered(browser) -> None:
+    """What a filter leaves out stays out when the node changes."""
+    async with serving(load("showcase")) as served:
+        await served.poll(0)
+        await served.poll(15)
+        async with looking(browser, served.url) as (page, _):
+            await page.goto("./?state=active")
+            await page.locator("html[data-table]").wait_for()
+            await stays(page)
+            first = await page.get_attribute("body", "data-sequence")
+            await served.poll(30)
+            await page.wait_for_function("was => document.body.dataset.sequence !== was", arg=first)
+
+            assert await page.locator(f"{ROWS} .state:not(.c-active)").count() == 0
+            assert await stayed(page)
+
+
+@pytest.mark.parametrize("width", [360, 380])
+async def test_on_a_phone_rows_are_cards(browser, width) -> None:
+    """Each value has its name beside it, and nothing has to be scrolled sideways."""
+    window = PHONE | {"width": width}
+    async with node_of("showcase") as served, looking(browser, served.url, viewport=window) as (page, _):
+        await page.goto("./")
+
+        row = page.locator(ROWS).first
+        assert await row.evaluate("row => getComputedStyle(row).display") == "block"
+        labels = await row.locator("td").evaluate_all(
+            "cells => cells.map((cell) => getComputedStyle(cell, '::before').content)"
+        )
+        assert '"Memory"' in labels
+        assert await overflow(page) == 0
+        assert await page.locator(".holders").evaluate("box => box.scrollWidth - box.clientWidth") == 0
+
+
+async def test_without_script_the_form_and_the_headings_do_it(browser) -> None:
+    """The same filter, order and columns by loading pages."""
+    async with (
+        node_of("showcase") as served,
+        looking(browser, served.url, java_script_enabled=False) as (page, _),
+    ):
+        await page.goto("./")
+        await page.fill("#holders-filter", "ns:ml")
+        await page.click("#holders-columns summary")
+        await page.check("#holders-columns input[value=age]")
+        await page.click("#holders-form .apply")
+        await page.locator(".h-age").wait_for()
+        assert set(await page.locator(f"{ROWS} th .ns").all_inner_texts()) == {"ml/"}
+
+        await page.click(".h-memory a")
+        await page.locator('.h-memory[aria-sort="descending"]').wait_for()
+        assert asked(page).startswith("q=ns:ml&sort=-memory&columns=")
+
+        await page.click(f"{COUNT} a")
+        await page.locator(COUNT, has_not_text="shown").wait_for()
+        assert asked(page).startswith("sort=-memory&columns=")
+
+
+@pytest.mark.parametrize("stored", ["light", "dark"])
+async def test_the_theme_that_was_chosen_is_there_from_the_first_paint(browser, stored) -> None:
+    """The button goes through the themes, says which it is, and the next page keeps it."""
+    async with (
+        node_of("showcase") as served,
+        looking(browser, served.url, color_scheme="light") as (page, _),
+    ):
+        await page.goto("./")
+        button = page.locator("#theme")
+        assert await button.inner_text() == "Theme: system"
+        while await button.inner_text() != f"Theme: {stored}":
+            await button.click()
+
+        await page.goto("./?state=active", wait_until="commit")
+        await page.locator("#theme:not([hidden])").wait_for()
+        assert await page.get_attribute("html", "data-theme") == stored
+        assert await button.inner_text() == f"Theme: {stored}"
+
+
+async def test_a_theme_can_be_chosen_where_nothing_may_be_stored(browser) -> None:
+    """Storage that is forbidden takes nothing down."""
+    async with node_of("showcase") as served, looking(browser, served.url) as (page, _):
+        await page.add_init_script(
+            "Object.defineProperty(window, 'localStorage', { get() { throw new Error('forbidden'); } })"
+        )
+        await page.goto("./")
+        await page.click("#theme")
+
+        assert await page.get_attribute("html", "data-theme") == "light"

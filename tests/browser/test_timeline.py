@@ -1,0 +1,140 @@
+"""Timelines in a real browser, under the policy of the real server: drawn, and honest when they fail."""
+
+import re
+
+import pytest
+
+from tests.browser.site import PHONE, looking, node_of, overflow
+
+PLOTS = ".plot .main-svg"
+
+
+async def shown(page) -> None:
+    """Scroll to the timelines and wait until the last of them is drawn."""
+    await page.locator("#timeline").scroll_into_view_if_needed()
+    await page.locator("#timeline-figures figure:last-child .main-svg").first.wait_for(state="attached")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_timelines_are_drawn_under_the_policy(browser, scheme) -> None:
+    """Bars of the holders stand where they belong, with a name and numbers in words; nothing is forbidden."""
+    async with (
+        node_of("t4-timeslicing") as served,
+        looking(browser, served.url, color_scheme=scheme) as (page, _),
+    ):
+        await page.goto("./")
+        await shown(page)
+        assert await page.locator("#timeline-memory .bars path").count() > 3
+        label = await page.locator("#timeline-memory .plot").get_attribute("aria-label")
+        assert re.match(r"Memory by holder\. Now [0-9.]+ GiB used of [0-9.]+ GiB entitled", label)
+        assert "History begins at" in await page.locator("#timeline-note").text_content()
+        # Plotly places its parts by its own styles: without them they would stand below each other.
+        place = await page.locator("#timeline-memory .plot").bounding_box()
+        for svg in await page.locator(f"#timeline-memory {PLOTS}").all():
+            assert abs((await svg.bounding_box())["y"] - place["y"]) < 2
+        font = await page.locator("#timeline-memory .xtick text").first.evaluate(
+            "(node) => getComputedStyle(node).fill"
+        )
+        assert font == await page.evaluate(
+            "Object.assign(document.body.appendChild(document.createElement('i')),"
+            " {className: 'ns'}) && getComputedStyle(document.querySelector('i.ns:last-child')).color"
+        )
+
+
+async def test_plotly_is_not_loaded_before_it_is_needed(browser) -> None:
+    """A reader who does not scroll down does not pay for it."""
+    async with (
+        node_of("showcase", 0.0) as served,
+        looking(browser, served.url, viewport={"width": 1400, "height": 300}) as (page, watch),
+    ):
+        await page.goto("./")
+        await page.wait_for_load_state("networkidle")
+        assert not [url for url in watch.requests if "plotly" in url or "/figures/" in url]
+        await shown(page)
+        assert len([url for url in watch.requests if "plotly" in url]) == 1
+
+
+async def test_another_range_is_drawn_in_place(browser) -> None:
+    """The link changes the address and the figures, and the way back leads back."""
+    async with node_of("t4-timeslicing") as served, looking(browser, served.url) as (page, watch):
+        await page.goto("./?q=ml")
+        await shown(page)
+        async with page.expect_response(re.compile(r"figures/node\?range=5m")):
+            await page.get_by_role("link", name="5 m", exact=True).click()
+        await page.wait_for_url("**/?q=ml&range=5m")
+        assert await page.locator(".ranges [aria-current]").text_content() == "5 m"
+        assert len([url for url in watch.requests if "plotly" in url]) == 1
+        async with page.expect_response(re.compile(r"figures/node\?range=1h")):
+            await page.go_back()
+
+
+async def test_a_failure_is_said_and_can_be_tried_again(browser) -> None:
+    """What the server says stands in place of the figures, until a retry draws them."""
+    async with node_of("t4-timeslicing") as served, looking(browser, served.url) as (page, watch):
+        watch.expected = ("figures/node", "status of 503")
+        await page.route(
+            "**/figures/node**", lambda route: route.fulfill(status=503, json={"error": "no luck"})
+        )
+        await page.goto("./")
+        await page.locator("#timeline").scroll_into_view_if_needed()
+        problem = page.locator(".timeline-problem")
+        await problem.wait_for()
+        assert "The timeline could not be loaded: no luck." in await problem.text_content()
+        await page.unroute("**/figures/node**")
+        await problem.get_by_role("button").click()
+        await shown(page)
+        assert await problem.count() == 0
+
+
+@pytest.mark.parametrize("kind", ["gpu", "holder"])
+async def test_each_page_has_timelines_of_its_own(browser, kind) -> None:
+    """Those of a GPU and of a holder tell of nobody else's."""
+    async with (
+        node_of("t4-timeslicing") as served,
+        looking(browser, served.url, viewport=PHONE) as (page, watch),
+    ):
+        row = served.poller.snapshot.containers[0]
+        holder = row.holder
+        path = (
+            f"gpu/{row.device.uuid}"
+            if kind == "gpu"
+            else f"holder/{holder.namespace}/{holder.pod}/{holder.container}"
+        )
+        await page.goto(path)
+        await shown(page)
+        assert [url for url in watch.requests if f"/figures/{path}?range=1h" in url]
+        assert await overflow(page) <= 0
+
+
+async def test_without_script_the_numbers_are_a_link_away(browser) -> None:
+    """The section says why nothing is drawn, and links to what would have been."""
+    async with (
+        node_of("t4-timeslicing") as served,
+        looking(browser, served.url, java_script_enabled=False) as (page, _),
+    ):
+        await page.goto("./?range=5m")
+        link = page.get_by_role("link", name="history as JSON")
+        assert await link.get_attribute("href") == "api/v1/history?range=5m"
+        assert (
+            await page.get_by_role("link", name="6 h", exact=True).get_attribute("href")
+            == "?range=6h#timeline"
+        )
+
+
+async def test_timelines_follow_the_page_and_its_theme(browser) -> None:
+    """They are fetched again at an update, once enough time has gone by, and drawn anew in a new theme."""
+    async with node_of("t4-timeslicing") as served, looking(browser, served.url) as (page, watch):
+        await page.goto("./")
+        await shown(page)
+        tick = page.locator("#timeline-memory .xtick text").first
+        light = await tick.evaluate("(node) => getComputedStyle(node).fill")
+        await page.emulate_media(color_scheme="dark")
+        fill = "getComputedStyle(document.querySelector('#timeline-memory .xtick text')).fill"
+        await page.wait_for_function(f"(light) => {fill} !== light", arg=light)
+        before = [url for url in watch.requests if "figures/" in url]
+        update = "document.dispatchEvent(new CustomEvent('gpuslice:update'))"
+        await page.evaluate(update)
+        later = "{ const now = Date.now; Date.now = () => now() + 60_000; }"
+        async with page.expect_response(re.compile("figures/node")):
+            await page.evaluate(f"{later} {update}")
+        assert [url for url in watch.requests if "figures/" in url] == [*before, before[-1]]

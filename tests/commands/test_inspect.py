@@ -1,0 +1,46 @@
+"""``inspect`` and ``hub`` without a Prometheus that can be asked."""
+
+import pytest
+
+from tests.commands.program import output_of, run
+
+
+@pytest.mark.parametrize("words", [("inspect",), ("hub",)])
+def test_without_a_prometheus_it_says_how_to_reach_one(words: tuple[str, ...]) -> None:
+    """One line with the option, the variable, and the command that opens a way into the cluster."""
+    done = run(*words)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    for part in ("--prometheus-url", "GPUSLICE_PROMETHEUS_URL", "port-forward"):
+        assert part in done.stderr
+
+
+def test_a_prometheus_that_is_away_is_one_line() -> None:
+    """It ends with code 1 and says why."""
+    done = run("inspect", "--prometheus-url", "http://127.0.0.1:1")
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("gpuslice-exporter: Prometheus cannot be asked")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--refresh", "0"), ("--window", "a day"), ("--node-url-template", "javascript:alert(1)")],
+)
+def test_the_hub_refuses_a_value_that_it_cannot_use(option: str, value: str) -> None:
+    """The option is named in one line, and the exit code is 2."""
+    done = run("hub", "--prometheus-url", "http://127.0.0.1:1", option, value)
+
+    assert done.returncode == 2
+    assert option in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_help_says_how_to_reach_a_prometheus() -> None:
+    """The help of inspect has the command that opens a way into the cluster."""
+    text = " ".join(output_of("inspect", "--help").split())
+
+    assert "kubectl -n monitoring port-forward" in text
+    assert "--details" in text

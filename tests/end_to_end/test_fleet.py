@@ -1,0 +1,303 @@
+"""The cluster as a real Prometheus knows it that scrapes fake nodes: sums, silence, and the hub's pages."""
+
+import asyncio
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from playwright.async_api import Page, async_playwright
+
+from exporter.fleet.model import Fleet
+from exporter.fleet.read import Aim, read_clock, read_fleet, read_hours
+from exporter.prometheus import Prometheus as Client
+from tests.browser.site import chromium
+from tests.commands.program import command, environment, run, serving
+from tests.end_to_end.programs import PATIENCE, Prometheus, demo, get, prometheus, until
+
+IDLE_AFTER = 2.0
+# One poll for all of the test, so that the nodes tell the same as Prometheus.
+ONCE = ("--poll-interval", "1h", "--stale-after", "2h")
+SCENARIOS = {"mixed": "showcase", "mig": "a100-mig-mixed", "sick": "sick-gpus"}
+LEAVING = "t4-timeslicing"
+OF_TARGET = {"namespace": "monitoring", "pod": "exporter-x", "container": "exporter", "node": "k8s-3"}
+RENAMING = {
+    "relabel_configs": [
+        {"source_labels": ["job"], "regex": "sick", "target_label": name, "replacement": value}
+        for name, value in OF_TARGET.items()
+    ]
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """The Prometheus, what it makes of the cluster, and the snapshots of the nodes that answer."""
+
+    server: Prometheus
+    fleet: Fleet
+    snapshots: list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Known]:
+    """Scrape three nodes, one by two jobs and one with labels that clash with ours; a fourth is killed."""
+    with ExitStack() as running:
+        urls = {name: running.enter_context(demo(scenario, *ONCE)) for name, scenario in SCENARIOS.items()}
+        leaving = ExitStack()
+        gone = leaving.enter_context(demo(LEAVING, "--poll-interval", "1s"))
+        pages = {name: f"{url}/metrics" for name, url in urls.items()}
+        jobs = pages | {"again": pages["mixed"], "leaving": f"{gone}/metrics"}
+        folder = tmp_path_factory.mktemp("prometheus")
+        with leaving:
+            server = running.enter_context(prometheus(folder, jobs, scrape=RENAMING))
+            scraped = "count_over_time(gpuslice_snapshot_timestamp_seconds[1m]) >= 3"
+            until(lambda: len(server.query(scraped)) == len(jobs), "each target was scraped three times")
+            until(lambda: server.query("time() - gpuslice_snapshot_timestamp_seconds > 4"), "some are idle")
+        until(lambda: 0.0 in server.query("up").values(), "Prometheus saw that one does not answer")
+        snapshots = [json.loads(get(f"{url}/api/v1/snapshot")[1]) for url in urls.values()]
+        yield Known(server=server, fleet=asyncio.run(_read(server.url)), snapshots=snapshots)
+
+
+async def _read(url: str) -> Fleet:
+    client = Client(url)
+    hours = await read_hours(client, await read_clock(client), 3600)
+    fleet = await read_fleet(client, Aim(IDLE_AFTER, 3600), hours)
+    await client.close()
+    return fleet
+
+
+def _sum(rows, field: str) -> Any:
+    return pytest.approx(sum(row[field] for row in rows if row[field] is not None))
+
+
+def test_every_question_is_answered(known: Known) -> None:
+    """A real Prometheus refuses none of them."""
+    assert known.fleet.problems == ()
+
+
+def test_each_node_is_there_once(known: Known) -> None:
+    """Two jobs on one node make one row, under the name that the node has itself; none is silent but one."""
+    names = [snapshot["node"]["node"] for snapshot in known.snapshots]
+
+    assert sorted(node.key.name for node in known.fleet.answering) == sorted(names)
+    assert len(known.fleet.silent) == 1
+
+
+def test_totals_are_the_sums_of_the_nodes(known: Known) -> None:
+    """Memory, compute, slices and GPUs of each node are what it tells of itself."""
+    nodes = {node.key.name: node for node in known.fleet.answering}
+    for snapshot in known.snapshots:
+        node = nodes[snapshot["node"]["node"]]
+        gpus, rows = snapshot["gpus"], snapshot["containers"]
+        assert node.gpus.value == snapshot["node"]["gpus"] == len(gpus)
+        assert node.memory_total.total == _sum(gpus, "memory_total_bytes")
+        assert node.memory.used.total == _sum(gpus, "memory_used_bytes")
+        assert node.memory.held.total == _sum(gpus, "memory_entitled_bytes")
+        assert node.compute.held.total == _sum(rows, "compute_entitled_ratio")
+        unattributed = _sum(gpus, "unattributed_utilization_ratio").expected
+        assert node.compute.used.total == pytest.approx(
+            _sum(rows, "compute_used_ratio").expected + unattributed
+        )
+        offered = sum(sum(filter(None, gpu["slices"].values())) for gpu in gpus)
+        assert node.slices_offered.value == offered
+
+
+def test_what_is_not_measured_is_told_as_missing(known: Known) -> None:
+    """Where the compute of rows is not known, the sum says so; where that of all is, it is known."""
+    nodes = {node.key.name: node for node in known.fleet.answering}
+    missing = {
+        snapshot["node"]["node"]: sum(row["compute_used_ratio"] is None for row in snapshot["containers"])
+        + sum(gpu["unattributed_utilization_ratio"] is None for gpu in snapshot["gpus"])
+        for snapshot in known.snapshots
+    }
+
+    assert any(missing.values())
+    assert {name: node.compute.used.missing for name, node in nodes.items()} == missing
+    assert nodes["dgx-a100-07"].compute.used.value is None
+
+
+def test_namespaces_are_those_of_the_tenants(known: Known) -> None:
+    """Their sums are those of the containers, and the exporter's own namespace is not among them."""
+    found = {each.name: each for each in known.fleet.namespaces}
+    rows = [row for snapshot in known.snapshots for row in snapshot["containers"]]
+
+    assert found.keys() == {row["namespace"] for row in rows}
+    for name, each in found.items():
+        mine = [row for row in rows if row["namespace"] == name]
+        assert each.memory.held.total == _sum(mine, "memory_entitled_bytes")
+        assert each.memory.used.total == _sum(mine, "memory_used_bytes")
+        assert each.compute.used.total == _sum(mine, "compute_used_ratio")
+        both = [row for row in mine if None not in (row["memory_entitled_bytes"], row["memory_used_bytes"])]
+        wasted = sum(max(row["memory_entitled_bytes"] - row["memory_used_bytes"], 0) for row in both)
+        assert each.memory.wasted.total == pytest.approx(wasted)
+        assert each.holders == sum(row["slices"] != 0 for row in mine)
+
+
+def test_a_killed_node_is_silent_and_not_zero(known: Known) -> None:
+    """It is on the list with the age of its last data, and nothing is known of it."""
+    (node,) = known.fleet.silent
+
+    assert node.silent == "its exporter does not answer"
+    assert node.age is not None
+    assert node.gpus.value is None
+    assert node.memory.used.value is None
+
+
+def test_gpu_hours_of_a_killed_node_are_not_lost(known: Known) -> None:
+    """What its tenants had held is in the increase of the counters, told once."""
+    client_side = known.server.query(
+        'sum by (namespace) (increase(gpuslice_container_entitled_gpu_seconds_total{job="leaving"}[1h]))'
+    )
+    held = asyncio.run(_hours(known.server.url))
+
+    assert client_side
+    for (namespace,), seconds in client_side.items():
+        assert held[namespace] >= 0.5 * seconds
+
+
+async def _hours(url: str) -> dict[str, float]:
+    client = Client(url)
+    answers = await read_hours(client, await read_clock(client), 3600)
+    await client.close()
+    return {sample.labels["namespace"]: sample.value for sample in answers.samples("GPU-hours held")}
+
+
+def test_idle_holders_are_those_of_the_nodes(known: Known) -> None:
+    """Who holds a device and was not seen computing on it, with what it holds."""
+    expected = {
+        (row["namespace"], row["pod"], row["container"]): row
+        for snapshot in known.snapshots
+        for row in snapshot["containers"]
+        if row["compute_used_ratio"] == 0 and row["slices"] != 0
+    }
+    found = {
+        (each.holder.namespace, each.holder.pod, each.holder.container): each for each in known.fleet.idle
+    }
+
+    assert expected
+    assert found.keys() == expected.keys()
+    for name, each in found.items():
+        assert each.memory_used == expected[name]["memory_used_bytes"]
+        assert each.memory_held == expected[name]["memory_entitled_bytes"]
+        assert each.seconds >= IDLE_AFTER
+    assert known.fleet.idle_totals.holders == len(expected)
+
+
+def test_sick_gpus_are_told_with_their_reasons(known: Known) -> None:
+    """The GPU that asks for a reset is on the list, by its index and with its node."""
+    reasons = {(gpu.node.name, gpu.gpu): gpu.reasons for gpu in known.fleet.sick}
+
+    assert "asks for a recovery: reset" in reasons["hgx-a100-sick", "2"]
+    assert {node for node, _ in reasons} == {"hgx-a100-sick"}
+
+
+def test_inspect_prints_the_cluster(known: Known) -> None:
+    """A row for each GPU, the silent node in words, and the total."""
+    done = run("inspect", "--prometheus-url", known.server.url)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    starts = [line.split()[0] for line in lines[1:] if line and not line.startswith(" ")]
+    assert starts == [*sorted(node.key.name for node in known.fleet.nodes), "Total:"]
+    assert "its exporter does not answer" in done.stdout
+    assert lines[-1].startswith("Total: 4 nodes (1 not answering) · ≥ 26 GPUs")
+
+
+def test_inspect_prints_one_node_with_details_as_json(known: Known) -> None:
+    """Only that node, each GPU with its holders, as the node tells them."""
+    snapshot = next(each for each in known.snapshots if each["node"]["node"] == "hgx-a100-sick")
+    done = run(
+        "inspect", "hgx-a100-sick", "--details", "-o", "json", GPUSLICE_PROMETHEUS_URL=known.server.url
+    )
+
+    (node,) = json.loads(done.stdout)["nodes"]
+    holders = {
+        (each["namespace"], each["pod"], each["memory_used_bytes"])
+        for gpu in node["devices"]
+        for each in gpu["holders"]
+    }
+    assert holders == {
+        (row["namespace"], row["pod"], row["memory_used_bytes"]) for row in snapshot["containers"]
+    }
+    used = [gpu["memory_used_bytes"]["value"] for gpu in node["devices"]]
+    assert used == [gpu["memory_used_bytes"] for gpu in snapshot["gpus"]]
+
+
+def test_inspect_names_the_nodes_there_are(known: Known) -> None:
+    """A node that is not known ends it with code 1 and one line."""
+    done = run("inspect", "nowhere", "--prometheus-url", known.server.url)
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("gpuslice-exporter: no node 'nowhere'; there are dgx-a100-07, gpu-node-1")
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_plugin_of_kubectl_inspects(known: Known) -> None:
+    """Without a command, the words of kubectl-gpuslice are those of inspect."""
+    start = [
+        command()[0],
+        "-c",
+        "import sys; from exporter.cli import kubectl_main; sys.exit(kubectl_main())",
+    ]
+    done = subprocess.run(
+        [*start, "gpu-node-1"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=environment(GPUSLICE_PROMETHEUS_URL=known.server.url),
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1].startswith("Total: 1 node ")
+
+
+def test_the_hub_serves_the_cluster(known: Known) -> None:
+    """The page, its twins, its own series and its stream, and a browser has no complaint."""
+    options = ("--prometheus-url", known.server.url, "--refresh", "1s", "--idle-after", "2s")
+    with serving("hub", *options) as hub:
+        until(lambda: hub.get("-/ready") == "ok\n", "the first look")
+        document = json.loads(hub.get("api/v1/fleet"))
+        assert document["fleet"]["totals"]["nodes_not_answering"] == 1
+        assert document["fleet"]["totals"]["gpus"] == {"value": 26.0, "complete": False}
+        assert "IDLE HOLDER" in hub.get("")
+        series = hub.get("metrics")
+        assert "gpuslice_hub_up 1.0" in series
+        assert "gpuslice_hub_nodes_silent 1.0" in series
+        asyncio.run(_browse(hub.url))
+        code, _ = hub.end()
+    assert code == 0
+
+
+async def _until(page: Page, condition: str) -> None:
+    """Ask the page until it is so; its policy forbids the browser's own way of waiting."""
+    for _ in range(int(PATIENCE / 0.1)):
+        if await page.evaluate(condition):
+            return
+        await asyncio.sleep(0.1)
+    pytest.fail(f"after {PATIENCE:.0f} s still not: {condition}")
+
+
+async def _browse(url: str) -> None:
+    complaints: list[str] = []
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        page = await browser.new_page(viewport={"width": 380, "height": 800})
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda line: complaints.append(line.text) if line.type == "error" else None)
+        foreign: list[str] = []
+        page.on("request", lambda asked: None if asked.url.startswith(url) else foreign.append(asked.url))
+        await page.goto(f"{url}fleet?nodes=name")
+        assert await page.locator("#nodes tbody tr").count() == 4
+        assert await page.evaluate("document.documentElement.scrollWidth") == 380
+        shown = await page.get_attribute("body", "data-sequence")
+        await _until(page, f"document.body.dataset.sequence !== {json.dumps(shown)}")
+        assert await page.locator("#nodes tbody tr").count() == 4
+        await page.locator("#idle th a", has_text="Memory").click()
+        await _until(page, "location.search.includes('idle=memory')")
+        await browser.close()
+    assert complaints == []
+    assert foreign == []

@@ -1,0 +1,150 @@
+"""The page of the cluster, drawn by hand-made looks."""
+
+import re
+
+import pytest
+
+from exporter.fleet.amounts import Amount, Share
+from exporter.fleet.links import NodeLinks
+from exporter.fleet.model import Fleet, IdleHolder, IdleTotals, Namespace, Node, NodeKey, SickGpu, Target
+from exporter.fleet.watch import Look
+from exporter.formats_words import UNKNOWN
+from exporter.model import ContainerRef
+from exporter.web.html import page
+from exporter.web.views.fleet import FleetScene, fleet_drawing
+from exporter.web.views.fleet_tables import SHOWN, Orders
+
+GIB = 1024.0**3
+HOSTILE = '<script>alert(1)</script>"\u202e\x1b'
+
+
+def _node(name: str, **known) -> Node:
+    told = {"gpus": Amount(2, 1), "memory_total": Amount(80 * GIB, 2)}
+    return Node(key=NodeKey("", name), target=Target("", "gpus", f"{name}:9836"), age=4.0, **(told | known))
+
+
+def _fleet(**known) -> Fleet:
+    return Fleet(at=1000.0, window=86400.0, **({"nodes": (_node("n1"),)} | known))
+
+
+def _html(look: Look, **orders: str) -> str:
+    scene = FleetScene(look, 1010.0, 30.0, 600.0, NodeLinks(), Orders(**orders))
+    return page(fleet_drawing(scene), "")
+
+
+def _of(fleet: Fleet, **orders: str) -> str:
+    return _html(Look(fleet=fleet, read_at=1000.0, looks=1), **orders)
+
+
+def _text(html: str) -> str:
+    return " ".join(re.sub(r"<[^>]+>", " ", html).split())
+
+
+def test_hostile_names_stay_text() -> None:
+    """Whatever a name of the cluster is, it adds no markup and turns no text around."""
+    node = _node(HOSTILE, models=((HOSTILE, 2),))
+    idle = IdleHolder(
+        node=node.key,
+        holder=ContainerRef(HOSTILE, HOSTILE, HOSTILE),
+        uuid=HOSTILE,
+        mig_uuid="",
+        gpu=HOSTILE,
+        resource=HOSTILE,
+        seconds=700.0,
+        memory_held=GIB,
+        memory_used=None,
+        compute_held=None,
+    )
+    sick = SickGpu(
+        node=node.key, uuid=HOSTILE, gpu=HOSTILE, model=HOSTILE, severity="bad", reasons=(HOSTILE,)
+    )
+    html = _of(
+        _fleet(
+            nodes=(node,),
+            namespaces=(Namespace(name=HOSTILE, holders=1),),
+            idle=(idle,),
+            idle_totals=IdleTotals(1, GIB, None),
+            sick=(sick,),
+            problems=((HOSTILE, HOSTILE),),
+        )
+    )
+
+    assert "<script>alert" not in html
+    assert not set(html) & {"\u202e", "\x1b"}
+    assert html.count("&lt;script&gt;") >= 10
+    assert set(re.findall(r'href="(\w+):', html)) == {"http"}
+
+
+def test_a_silent_node_is_not_an_empty_one() -> None:
+    """It has a row that says so, and the totals are marked as not complete."""
+    silent = Node(
+        key=NodeKey("", "n2"),
+        target=Target("", "gpus", "n2:1"),
+        age=120.0,
+        silent="its exporter does not answer",
+    )
+    html = _of(_fleet(nodes=(_node("n1"), silent)))
+
+    assert "not answering for 2 min: its exporter does not answer" in _text(html)
+    assert "of ≥ 80.0" in _text(html)
+    assert "1 silent node" in _text(html)
+
+
+def test_what_is_not_measured_is_a_dash() -> None:
+    """A namespace whose compute is not known has a dash with a reason, and a least figure where a part is."""
+    unknown = Namespace(name="mig", holders=2, compute=Share(held=Amount(1, 2)))
+    partly = Namespace(
+        name="mixed", holders=2, compute=Share(Amount(1, 2), Amount(0.25, 1, 1), Amount(0.5, 1, 1))
+    )
+    html = _of(_fleet(namespaces=(unknown, partly)))
+
+    assert f"{UNKNOWN} / 1.00 GPU" in _text(html)
+    assert "≥ 0.25 / 1.00 GPU" in _text(html)
+    assert "it is not measured there" in html
+
+
+def test_long_tables_end_and_say_so() -> None:
+    """More nodes than the page has rows for are counted."""
+    many = tuple(_node(f"n{number}") for number in range(SHOWN["nodes"] + 7))
+    html = _of(_fleet(nodes=many))
+
+    assert html.count('<th scope="row">') == SHOWN["nodes"]
+    assert "and 7 more" in _text(html)
+
+
+@pytest.mark.parametrize(
+    ("order", "first"), [("", "waster"), ("name", "a"), ("gpus", "large"), ("nonsense", "waster")]
+)
+def test_tables_stand_in_the_order_that_the_url_names(order: str, first: str) -> None:
+    """The order is made on the server; one that is not known is that of the table itself."""
+    waster = _node("waster", compute=Share(Amount(2, 2), Amount(0, 2), Amount(2, 2)))
+    html = _of(_fleet(nodes=(_node("a"), _node("large", gpus=Amount(8, 1)), waster)), nodes=order)
+
+    rows = re.findall(r'<th scope="row"><a href="http://(\w+):', html)
+    assert rows[0] == first
+    assert html.count('aria-sort="') == 2
+
+
+def test_no_prometheus_is_said_with_since_when() -> None:
+    """Before the first answer the page has no figures, and says why and for how long."""
+    html = _html(
+        Look(error="Prometheus cannot be asked: Connection refused", failing_since=710.0, looks=2, failures=2)
+    )
+
+    assert "Prometheus has not answered for 5 min. Prometheus cannot be asked: Connection refused" in _text(
+        html
+    )
+    assert "not read yet" in html
+
+
+def test_an_old_look_is_shown_as_old() -> None:
+    """What was known stays on the page, with its age and the error."""
+    look = Look(
+        fleet=_fleet(), read_at=700.0, error="Prometheus did not answer", failing_since=740.0, looks=9
+    )
+    html = _html(look)
+
+    assert "n1" in html
+    assert "read 5 min ago" in html
+    assert 'class="age old"' in html
+    assert "What is shown is from before." in _text(html)

@@ -1,0 +1,106 @@
+"""Which targets count, and whose a series is."""
+
+import pytest
+
+from exporter.fleet.asking import Answers
+from exporter.fleet.model import NodeKey, Target
+from exporter.fleet.targets import holder_of, namespace_of, read_targets
+from exporter.model import ContainerRef
+from exporter.prometheus import Sample
+
+AT = 1000.0
+OURS = {"namespace": "ml", "pod": "nb", "container": "main"}
+OF_TARGET = {"namespace": "monitoring", "pod": "exporter-x", "container": "exporter"}
+
+
+def _target(instance: str, job: str = "gpus", **labels: str) -> dict[str, str]:
+    return {"job": job, "instance": instance, **labels}
+
+
+def _answers(nodes, *, data=(), last=(), up=()) -> Answers:
+    return Answers(
+        {
+            "nodes": [Sample(labels, 1.0) for labels in nodes],
+            "data": [Sample(_target(instance), at) for instance, at in data],
+            "last data": [Sample(_target(instance), at) for instance, at in last],
+            "up": [Sample(_target(instance), value) for instance, value in up],
+        },
+        {},
+    )
+
+
+def test_a_pod_that_was_replaced_leaves_one_node() -> None:
+    """Of two targets of a node the one that answers counts."""
+    named = [_target("old:1", node="n1"), _target("new:1", node="n1")]
+    found = read_targets(_answers(named, data=[("new:1", 996)], last=[("old:1", 990), ("new:1", 996)]), AT)
+
+    assert [(node.target.instance, node.age, node.silent) for node in found.nodes] == [("new:1", 4, "")]
+
+
+@pytest.mark.parametrize(
+    ("up", "why"),
+    [
+        ([("a:1", 0)], "its exporter does not answer"),
+        ([], "it is no longer scraped"),
+        ([("a:1", 1)], "its exporter answers, and tells nothing"),
+    ],
+)
+def test_a_node_without_data_is_silent(up, why) -> None:
+    """It is there, with the reason and the age of the last data."""
+    found = read_targets(_answers([_target("a:1", node="n1")], last=[("a:1", 880)], up=up), AT)
+
+    assert [(node.key.name, node.age, node.silent) for node in found.nodes] == [("n1", 120, why)]
+    assert found.of(Sample(_target("a:1"), 1.0)) is None
+
+
+def test_a_nodes_own_name_comes_before_that_of_its_target() -> None:
+    """A target may have a label ``node`` of its own; ours is then ``exported_node``."""
+    found = read_targets(
+        _answers([_target("a:1", node="k8s-1", exported_node="ours")], data=[("a:1", 999)]), AT
+    )
+
+    assert [node.key for node in found.nodes] == [NodeKey("", "ours")]
+
+
+def test_nodes_of_several_clusters_are_told_apart() -> None:
+    """The same name, job and address in two clusters are two nodes, and both names are told."""
+    labels = [_target("a:1", node="n1", cluster=cluster) for cluster in ("east", "west")]
+    found = read_targets(_answers(labels), AT)
+
+    assert [str(node.key) for node in found.nodes] == ["east/n1", "west/n1"]
+    assert [node.target for node in found.nodes] == [Target(name, "gpus", "a:1") for name in ("east", "west")]
+
+
+@pytest.mark.parametrize(
+    ("labels", "own", "holder"),
+    [
+        (OURS, (), ("ml", "nb", "main")),
+        (OURS, tuple(OF_TARGET), ("ml", "nb", "main")),
+        (
+            {**OF_TARGET, **{f"exported_{name}": value for name, value in OURS.items()}},
+            tuple(OF_TARGET),
+            ("ml", "nb", "main"),
+        ),
+        ({**OF_TARGET, "exported_namespace": "ml", "exported_pod": "nb"}, tuple(OF_TARGET), ("ml", "nb", "")),
+        (
+            {"namespace": "monitoring", "exported_namespace": "ml", "pod": "nb", "container": "main"},
+            ("namespace",),
+            ("ml", "nb", "main"),
+        ),
+        ({"namespace": "ml", "pod": "nb"}, (), ("ml", "nb", "")),
+    ],
+    ids=[
+        "no labels of its own",
+        "honoured",
+        "renamed",
+        "renamed, container empty",
+        "only namespace",
+        "container empty",
+    ],
+)
+def test_a_holder_is_never_the_exporters_own_pod(labels, own, holder) -> None:
+    """Ours are found whether the scraper honours them, renames them, or drops one that is empty."""
+    sample = Sample(labels, 1.0)
+
+    assert holder_of(sample, frozenset(own)) == ContainerRef(*holder)
+    assert namespace_of(sample) == "ml"

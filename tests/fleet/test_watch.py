@@ -1,0 +1,103 @@
+"""Looking again and again at a Prometheus that fails in part, or is away."""
+
+from exporter.fleet.formats import fleet_json, fleet_text
+from exporter.fleet.read import Aim
+from exporter.fleet.watch import Watch
+from exporter.prometheus import Prometheus
+from tests.fleet.answering import Samples, answering, nodes, nothing
+
+AIM = Aim(600, 3600)
+
+
+class Clock:
+    """A clock that a test turns."""
+
+    now = 5000.0
+
+    def __call__(self) -> float:
+        """Tell the time."""
+        return self.now
+
+
+def _node(expression: str) -> Samples | str:
+    return nodes(expression, "n1") or []
+
+
+async def _looked(url: str, clock: Clock, *, times: int = 1) -> Watch:
+    prometheus = Prometheus(url, deadline=5)
+    watch = Watch(prometheus, AIM, interval=30, stale_after=600, clock=clock)
+    for _ in range(times):
+        await watch.refresh()
+    await prometheus.close()
+    return watch
+
+
+async def test_a_question_that_fails_costs_its_own_part() -> None:
+    """The rest is told, and the problem is named."""
+
+    def answer(expression: str) -> Samples | str:
+        if "memory_used_bytes" in expression and expression.startswith("sum by (cluster"):
+            return "query processing would load too many samples"
+        if expression.startswith("sum by (cluster") and "gpuslice_gpus" in expression:
+            return [({"job": "gpus", "instance": "n1:9836"}, 8.0)]
+        if expression.startswith("count by (cluster") and "gpuslice_gpus" in expression:
+            return [({"job": "gpus", "instance": "n1:9836"}, 1.0)]
+        return _node(expression)
+
+    with answering(answer) as url:
+        fleet = (await _looked(url, Clock())).look.fleet
+
+    assert fleet is not None
+    (node,) = fleet.nodes
+    assert node.gpus.value == 8
+    assert node.memory.used.value is None
+    assert {name for name, _ in fleet.problems} == {"sum of memory used", "sum of memory wasted"}
+    assert "too many samples" in fleet_text(fleet)
+    assert fleet_json(fleet)["nodes"][0]["memory_bytes"]["used"] == {"value": None, "complete": False}
+
+
+async def test_what_was_known_is_kept_while_prometheus_is_away() -> None:
+    """The last good look stays with its age, the error and since when, until it is stale."""
+    clock = Clock()
+    with answering(_node) as url:
+        prometheus = Prometheus(url, deadline=5)
+        watch = Watch(prometheus, AIM, interval=30, stale_after=600, clock=clock)
+        await watch.refresh()
+    clock.now += 60
+    await watch.refresh()
+    clock.now += 60
+    await watch.refresh()
+    look = watch.look
+    await prometheus.close()
+
+    assert look.fleet is not None
+    assert (look.read_at, look.failing_since) == (5000.0, 5060.0)
+    assert look.error.startswith("Prometheus")
+    assert (look.looks, look.failures) == (3, 2)
+    clock.now += 600
+    assert watch.look.fleet is None
+    assert watch.look.failing_since == 5060.0
+
+
+async def test_a_prometheus_without_exporters_is_no_empty_cluster() -> None:
+    """Nothing is said of a cluster whose nodes are not scraped."""
+    with answering(nothing) as url:
+        look = (await _looked(url, Clock())).look
+
+    assert look.fleet is None
+    assert "does it scrape the nodes?" in look.error
+
+
+async def test_gpu_hours_are_asked_seldom() -> None:
+    """They are much work, so that two looks ask for them once."""
+    asked = []
+
+    def answer(expression: str) -> Samples | str:
+        asked.append(expression)
+        return _node(expression)
+
+    with answering(answer) as url:
+        await _looked(url, Clock(), times=2)
+
+    assert sum("increase(" in expression for expression in asked) == 3
+    assert sum(expression.startswith("topk by") for expression in asked) == 2

@@ -1,0 +1,271 @@
+"""The ring of history: what is kept, what is not known, and what it may cost."""
+
+import math
+import threading
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.history import NotKeptError, Wanted
+from exporter.history.past import FIELDS
+from exporter.model import DeviceKey, MigReading, MigRow
+from tests.history.snapshots import EVERYTHING, GIB, START, UUID, Clocked, gpu, holder, snapshot
+
+STEP = 5.0
+VALUES = st.one_of(st.none(), st.floats(min_value=0, max_value=1e12))
+
+
+def test_what_was_polled_is_told_step_by_step() -> None:
+    """Each poll is one step, and a step without a poll is a gap."""
+    clocked = Clocked()
+    for place in (0, 1, 3):
+        clocked.memory(START + place * STEP, {"a": place * 1024})
+    past = clocked.tell(60)
+    assert (past.step, past.count, past.source, past.note) == (STEP, 12, "memory", "")
+    assert clocked.told("a", 60) == {START: 0, START + 5: 1024, START + 15: 3072}
+
+
+@given(st.lists(st.one_of(st.none(), VALUES), min_size=1, max_size=60), st.integers(1, 40))
+def test_a_step_is_the_mean_of_what_was_known_in_it(polls, points) -> None:
+    """However few steps are asked for, each is the mean of the polls in it that knew something."""
+    clocked = Clocked()
+    for place, value in enumerate(polls):
+        clocked.memory(START + place * STEP, {"a": value})
+    span = len(polls) * STEP
+    past = clocked.tell(span, points=points)
+    assert past.count <= points
+    assert past.count * past.step >= span
+    told = clocked.told("a", span, points=points)
+    for place in range(past.count):
+        begin = past.start + place * past.step
+        known = [
+            value
+            for number, value in enumerate(polls)
+            if value is not None and begin <= START + number * STEP < begin + past.step
+        ]
+        if past.step <= 6 * STEP:
+            expected = [pytest.approx(sum(known) / len(known), rel=1e-5, abs=1e-3)] if known else []
+            assert [value for at, value in told.items() if at == begin] == expected
+        else:
+            # Of several coarse slots, each counts the same, however much of it is known.
+            assert (begin in told) == bool(known)
+            assert not known or min(known) * 0.999 <= told[begin] <= max(known) * 1.001
+
+
+def test_what_is_old_is_kept_in_coarser_steps() -> None:
+    """Beyond the finest tier the mean of half a minute is left, and beyond what is kept nothing."""
+    clocked = Clocked(kept=6 * 3600)
+    for place in range(5000):
+        clocked.memory(START + place * STEP, {"a": place})
+    early = START + 5000 * STEP - 5 * 3600
+    told = clocked.told("a", 600, end=early, points=240)
+    assert clocked.tell(600, end=early).step == 30
+    assert len(told) == 20
+    for begin, value in told.items():
+        first = (begin - START) / STEP
+        assert value == pytest.approx(first + 2.5)
+    with pytest.raises(NotKeptError, match="6 h are kept"):
+        clocked.tell(7 * 3600)
+    with pytest.raises(NotKeptError, match="6 h are kept"):
+        clocked.tell(60, end=START)
+
+
+def test_polls_that_fall_beside_the_grid_leave_no_gap() -> None:
+    """A slot between two polls that came in time is filled, one after a poll that was missed is not."""
+    clocked = Clocked()
+    for at in (4.999, 10.001, 14.9, 20.1, 30.2):
+        clocked.memory(START + at, {"a": at * 1000})
+    told = clocked.told("a", 60)
+    assert sorted(told) == [START + at for at in (0, 5, 10, 15, 20, 30)]
+    assert told[START + 5] == pytest.approx(10001)
+
+
+def test_two_polls_in_one_step_are_averaged() -> None:
+    """A poll that came early does not put the one before out."""
+    clocked = Clocked()
+    clocked.memory(START, {"a": 10})
+    clocked.memory(START + 2, {"a": 20})
+    assert clocked.told("a", 60) == {START: 15}
+
+
+def test_unknown_is_neither_zero_nor_what_was_before() -> None:
+    """A value that was not known, or no finite number, is a gap between those that were."""
+    clocked = Clocked()
+    for place, value in enumerate((7, None, math.nan, math.inf, 0)):
+        clocked.memory(START + place * STEP, {"a": value})
+    assert clocked.told("a", 60) == {START: 7, START + 20: 0}
+
+
+def test_a_lost_gpu_is_a_gap() -> None:
+    """While a GPU does not answer nothing is told of it, and it comes back with what it says then."""
+    clocked = Clocked()
+    for place, up in enumerate((True, False, True)):
+        clocked.poll(START + place * STEP, gpus=[gpu(used=GIB, up=up, power_milliwatts=100_000)])
+    (track,) = clocked.tell(15).tracks
+    assert (track.level, track.labels) == ("gpu", {"uuid": UUID})
+    assert track.values["power_watts"] == [100, None, 100]
+    assert track.values["memory_used_bytes"] == [GIB, None, GIB]
+
+
+def test_snapshots_that_say_nothing_are_gaps() -> None:
+    """Neither the one from before the first poll nor one that was emptied adds or removes anything."""
+    clocked = Clocked()
+    clocked.history.record(snapshot(START, holder("a", memory_used=1), sequence=0))
+    assert clocked.tell(60).tracks == ()
+    clocked.memory(START, {"a": 1})
+    clocked.poll(START)
+    clocked.memory(START + 10, {"a": 2})
+    assert clocked.told("a", 60) == {START: 1, START + 10: 2}
+
+
+def test_labels_and_fields_are_those_of_the_table() -> None:
+    """MIG devices and their holders are told apart by both uuids, and all fields are there."""
+    clocked = Clocked()
+    mig = DeviceKey(UUID, "MIG-1")
+    rows = MigRow(device=mig, reading=MigReading(uuid="MIG-1", gi=1, ci=0), unattributed_memory=3)
+    one = snapshot(START, holder("a", device=mig, memory_used=5, compute_entitled=0.5), gpus=[gpu()])
+    clocked.history.record(replace(one, migs=(rows,)))
+    tracks = {track.level: track for track in clocked.tell(5).tracks}
+    assert {level: set(track.values) for level, track in tracks.items()} == {
+        level: set(fields) for level, fields in FIELDS.items()
+    }
+    identity = {"namespace": "ml", "pod": "a", "container": "main", "uuid": UUID, "mig_uuid": "MIG-1"}
+    assert tracks["container"].labels == identity
+    assert tracks["container"].values["compute_entitled_ratio"] == [0.5]
+    assert tracks["mig"].labels == {"uuid": UUID, "mig_uuid": "MIG-1"}
+    assert tracks["mig"].values["unattributed_memory_bytes"] == [3]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "pods"),
+    [
+        (EVERYTHING, {"a", "b"}),
+        (Wanted(levels=frozenset({"gpu"})), set()),
+        (Wanted(uuid="GPU-1"), {"b"}),
+        (Wanted(holder=("ml", "a", "main")), {"a"}),
+        (Wanted(holder=("ml", "a", "")), {"a"}),
+        (Wanted(holder=("ml", "a", "other")), set()),
+        (Wanted(holder=("other", "a", "")), set()),
+    ],
+)
+def test_only_what_is_wanted_is_told(wanted, pods) -> None:
+    """By level, by GPU, by container, or by pod."""
+    clocked = Clocked()
+    clocked.poll(START, holder("a", memory_used=1), holder("b", device=DeviceKey("GPU-1"), memory_used=2))
+    assert {track.labels["pod"] for track in clocked.tell(5, wanted=wanted).tracks} == pods
+
+
+def test_what_has_ended_is_told_until_it_is_too_old() -> None:
+    """A pod that went stays in the time it was there, and is forgotten after that."""
+    clocked = Clocked(kept=600)
+    clocked.memory(START, {"gone": 1, "stays": 1})
+    for place in range(1, 119):
+        clocked.memory(START + place * STEP, {"stays": 1})
+    assert clocked.told("gone", 600) == {START: 1}
+    assert clocked.told("gone", 300) == {}
+    clocked.memory(START + 121 * STEP, {"stays": 1})
+    assert [track.labels["pod"] for track in clocked.tell(600).tracks] == ["stays"]
+
+
+@given(st.integers(1, 100_000), st.integers(0, 50))
+def test_a_clock_that_is_set_back_shows_nothing_of_times_to_come(back, later) -> None:
+    """What was recorded under later times is forgotten, that of pods which have ended too."""
+    clocked = Clocked()
+    for place in range(20):
+        clocked.memory(START + place * STEP, {"a": 1, "ended": 1})
+    again = START + 95 - back
+    for place in range(later + 1):
+        clocked.memory(again + place * STEP, {"a": 2})
+    told = clocked.told("a", 3600, points=720)
+    assert told
+    assert all(at <= clocked.now for at in told)
+    begin = again // STEP * STEP
+    assert all((at >= begin) == (value == 2) for at, value in told.items())
+    assert all(at < begin for at in clocked.told("ended", 3600, points=720))
+
+
+@given(st.floats(min_value=0, max_value=4e9, allow_nan=False))
+def test_a_clock_that_is_set_forward_leaves_a_gap(ahead) -> None:
+    """Whatever it jumps, what is told of the time between is nothing."""
+    clocked = Clocked()
+    for place in range(10):
+        clocked.memory(START + place * STEP, {"a": 1})
+    late = START + 50 + ahead
+    clocked.memory(late, {"a": 2})
+    told = clocked.told("a", 3600, points=720)
+    assert told[max(told)] == pytest.approx(2 if ahead >= STEP else told[max(told)])
+    assert all(at < START + 55 or at > late - 2 * STEP for at in told)
+
+
+@given(st.lists(st.sets(st.integers(0, 30), max_size=8), min_size=1, max_size=30), st.integers(1, 8))
+def test_churn_never_takes_more_than_the_budget(polls, room) -> None:
+    """However pods come and go, there are no more series than room, and those that live are not put out."""
+    cost = 4 * 4 * 720 + 2600
+    clocked = Clocked(kept=3590, budget=cost * room)
+    kept: set[str] = set()
+    for place, pods in enumerate(polls):
+        names = {f"pod-{number}" for number in pods}
+        clocked.memory(START + place * STEP, dict.fromkeys(names, 1))
+        tracks = {track.labels["pod"] for track in clocked.tell(3590).tracks}
+        assert len(tracks) <= room
+        # Who is kept stays kept while it lives.
+        assert kept & names <= tracks
+        assert len(names & tracks) == min(len(names), room)
+        refused = len(names - tracks)
+        assert (f"{refused} containers or devices are not kept" in clocked.tell(3590).note) == bool(refused)
+        kept = tracks
+
+
+def test_who_ended_the_longest_ago_gives_way() -> None:
+    """Where it is full, a new series takes the place of the one that was seen last the longest ago."""
+    clocked = Clocked(kept=3590, budget=(4 * 4 * 720 + 2600) * 3)
+    clocked.memory(START, {"first": 1, "second": 1, "lives": 1})
+    clocked.memory(START + 5, {"second": 1, "lives": 1})
+    clocked.memory(START + 10, {"lives": 1, "new": 1})
+    assert {track.labels["pod"] for track in clocked.tell(3590).tracks} == {"second", "lives", "new"}
+
+
+def test_an_answer_that_would_be_huge_has_fewer_steps() -> None:
+    """Many series over many steps are told in longer ones, and a note says so."""
+    clocked = Clocked()
+    rows = [holder(f"pod-{number}", memory_used=number) for number in range(400)]
+    for place in range(3):
+        clocked.poll(START + place * STEP, *rows)
+    past = clocked.tell(3600, points=1440)
+    assert past.count * len(past.tracks) * 4 <= 1 << 20
+    assert "steps are longer" in past.note
+    assert clocked.tell(3600, points=240).note == ""
+
+
+def test_readers_in_threads_see_whole_polls() -> None:
+    """While polls are recorded, what several series say of a step is always of the same polls."""
+    clocked = Clocked()
+    clocked.memory(START, {"a": 1, "b": 1})
+    wrong = []
+    done = threading.Event()
+
+    def read() -> None:
+        while not done.is_set():
+            one, other = clocked.tell(3600).tracks
+            if one.values != other.values:
+                wrong.append((one, other))
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for place in range(1, 400):
+        clocked.memory(START + place, {"a": place, "b": place})
+    done.set()
+    for reader in readers:
+        reader.join()
+    assert not wrong
+
+
+async def test_reading_answers_as_telling_does() -> None:
+    """The reader of the pages gives what is told, without keeping the event loop."""
+    clocked = Clocked()
+    clocked.memory(START, {"a": 1})
+    past = await clocked.history.read(span=60, end=None, points=10, wanted=EVERYTHING)
+    assert past == clocked.tell(60, points=10)

@@ -1,0 +1,154 @@
+"""The past of a node as a real Prometheus has it, which scrapes the real program on a fake node."""
+
+from contextlib import asynccontextmanager
+
+import pytest
+
+from exporter.demo.catalog import load
+from exporter.history.past import FIELDS, Wanted
+from exporter.metrics import ENTITIES, FAMILIES, field_name
+from exporter.prometheus import Prometheus, PrometheusHistory
+from exporter.prometheus.history import grid_of
+from tests.end_to_end.programs import prometheus
+from tests.end_to_end.serving import serving
+from tests.prometheus.waiting import eventually
+
+# What a scrape of a pod has for its own, as an operator sets it up.
+TARGET = {"namespace": "monitoring", "pod": "gpuslice-x", "container": "exporter"}
+SCRAPES = {
+    "static": {},
+    "operator": {"relabel_configs": [{"target_label": name, "replacement": TARGET[name]} for name in TARGET]},
+    "honoured": {
+        "honor_labels": True,
+        "relabel_configs": [{"target_label": name, "replacement": TARGET[name]} for name in TARGET],
+    },
+    "pod only": {
+        "relabel_configs": [
+            {"target_label": name, "replacement": TARGET[name]} for name in ("namespace", "pod")
+        ]
+    },
+}
+
+
+def known(snapshot):
+    """Give what a snapshot says of each thing: {(level, labels): {field: value}}, without what is unknown."""
+    found = {}
+    for level, fields in FIELDS.items():
+        families = [family for family in FAMILIES if family.level == level and field_name(family) in fields]
+        for entity in ENTITIES[level](snapshot):
+            labels = tuple(sorted((k, v) for k, v in zip(entity.names, entity.values, strict=True) if v))
+            values = {field_name(family): family.value(entity.row) for family in families}
+            told = {name: value for name, value in values.items() if value is not None}
+            if told:
+                found[level, labels] = told
+    return found
+
+
+def newest(past):
+    """Give the last known value of each field of each track, in the form of ``known``."""
+    found = {}
+    for track in past.tracks:
+        labels = tuple(sorted((name, value) for name, value in track.labels.items() if value))
+        assert (track.level, labels) not in found
+        assert all(len(values) == past.count for values in track.values.values())
+        told = {
+            name: [value for value in values if value is not None][-1]
+            for name, values in track.values.items()
+            if any(value is not None for value in values)
+        }
+        found[track.level, labels] = told
+    return found
+
+
+@asynccontextmanager
+async def scraped(folder, scenario, scrape, jobs=1):
+    """Serve a node that a Prometheus scrapes by so many jobs, with a client of that."""
+    async with serving(load(scenario)) as node:
+        await node.poll(0)
+        await node.poll(15)
+        names = {f"job-{number}": f"{node.url}/metrics" for number in range(jobs)}
+        with prometheus(folder, names, scrape=scrape) as server:
+            client = Prometheus(server.url)
+            history = PrometheusHistory(client, lambda: node.poller.snapshot, finest=1.0)
+
+            async def ready():
+                found = await client.query("count(count_over_time(gpuslice_gpu_up[1m])) or vector(0)")
+                jobs_up = await client.query("count(up == 1) or vector(0)")
+                return found[0].value and jobs_up[0].value == jobs
+
+            await eventually(ready, "all jobs have scraped the node")
+            try:
+                yield node, history
+            finally:
+                await history.close()
+
+
+@pytest.mark.parametrize("name", SCRAPES)
+async def test_prometheus_tells_what_the_node_said(tmp_path, name):
+    """Every field of every thing comes back under our own labels, whatever the scrape does to them."""
+    async with scraped(tmp_path, "showcase", SCRAPES[name]) as (node, history):
+        past = await history.read(span=120, end=None, points=121, wanted=Wanted())
+        assert (past.source, past.note, past.step) == ("prometheus", "", 1.0)
+        expected, found = known(node.poller.snapshot), newest(past)
+        assert found.keys() == expected.keys()
+        for thing, values in expected.items():
+            assert found[thing] == pytest.approx(values, rel=1e-9)
+        # Nothing was known before the first scrape.
+        assert {values[0] for track in past.tracks for values in track.values.values()} == {None}
+
+
+async def test_two_jobs_double_nothing(tmp_path):
+    """A node that two jobs scrape has the memory of one."""
+    async with scraped(tmp_path, "a100-mig-mixed", SCRAPES["operator"], jobs=2) as (node, history):
+        past = await history.read(span=60, end=None, points=61, wanted=Wanted())
+        expected = known(node.poller.snapshot)
+        found = newest(past)
+        assert found.keys() == expected.keys()
+        assert all(found[thing] == pytest.approx(expected[thing], rel=1e-9) for thing in expected)
+
+
+async def test_a_part_of_it(tmp_path):
+    """Levels, a GPU and a holder can be asked for alone; a container of no name stands for all of a pod."""
+    async with scraped(tmp_path, "showcase", SCRAPES["operator"]) as (node, history):
+
+        async def told(**wanted):
+            past = await history.read(span=60, end=None, points=61, wanted=Wanted(**wanted))
+            return newest(past).keys()
+
+        everything = known(node.poller.snapshot).keys()
+        gpu = node.poller.snapshot.gpus[1].identity.uuid
+        row = node.poller.snapshot.containers[0].holder
+        assert await told(levels=frozenset({"gpu"})) == {thing for thing in everything if thing[0] == "gpu"}
+        assert await told(uuid=gpu) == {thing for thing in everything if ("uuid", gpu) in thing[1]}
+        of_pod = {
+            thing
+            for thing in everything
+            if thing[0] == "container" and {("namespace", row.namespace), ("pod", row.pod)} <= set(thing[1])
+        }
+        assert of_pod
+        assert await told(holder=(row.namespace, row.pod, "")) == of_pod
+        assert await told(holder=(row.namespace, row.pod, row.container)) <= of_pod
+        assert await told(holder=(row.namespace, row.pod, "another")) == set()
+        assert await told(holder=("another", row.pod, "")) == set()
+        assert await told(uuid="GPU-of-another-node") == set()
+
+
+@pytest.mark.parametrize(
+    ("span", "points", "step", "count"),
+    [
+        (86400, 289, 300, 289),
+        (86400, 240, 420, 207),
+        (604800, 289, 2100, 289),
+        (3600, 240, 60, 61),
+        (60, 1, 60, 1),
+    ],
+)
+def test_steps(span, points, step, count):
+    """Steps are whole minutes, no more than asked for, at multiples of themselves, up to the end."""
+    end = 1_700_000_123.4
+    grid = grid_of(span, end, points, 60.0)
+    assert (grid.step, grid.count) == (step, count)
+    assert grid.start % grid.step == 0
+    assert grid.end - grid.step < end <= grid.end
+    assert grid_of(span, end + 0.001, points, 60.0) == grid
+    assert [grid.place(grid.start + number * step) for number in (0, 1, count)] == [-1, 0, count - 1]

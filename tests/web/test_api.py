@@ -1,0 +1,204 @@
+"""The API is what its description says: checked by answers of many nodes."""
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession, web
+from jsonschema import Draft202012Validator
+from openapi_spec_validator import validate
+
+from exporter.demo import catalog
+from exporter.history.past import FIELDS
+from exporter.metrics import CONTAINER, FAMILIES, Family, field_name
+from exporter.web import make_app
+from exporter.web.openapi import OPERATIONS, document
+from tests.end_to_end.serving import Served, serving
+from tests.site import site_of
+
+SCENARIOS = (
+    "a100-mig-mixed",
+    "gke",
+    "h100-mixed",
+    "hami",
+    "mi300x-cpx",
+    "no-gpu",
+    "old-driver",
+    "showcase",
+    "sick-gpus",
+    "t4-timeslicing",
+    "vgpu-host",
+)
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Served]:
+    """Serve a node that was polled twice."""
+    async with serving(catalog.load("t4-timeslicing")) as running:
+        await running.poll(0)
+        await running.poll(5)
+        yield running
+
+
+def _closed() -> dict[str, Any]:
+    """Give the description with every object refusing fields that it does not name."""
+    described = document()
+    for schema in _schemas(described["components"]["schemas"]):
+        if "properties" in schema:
+            schema["additionalProperties"] = False
+    return described
+
+
+def _schemas(node: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(node, dict):
+        if isinstance(node.get("properties"), dict):
+            yield node
+        for child in node.values():
+            yield from _schemas(child)
+    elif isinstance(node, list):
+        for child in node:
+            yield from _schemas(child)
+
+
+def _faults(name: str, answer: Any) -> list[str]:
+    """Tell what of an answer is not as the schema of that name has it."""
+    schema = {"$ref": f"#/components/schemas/{name}", "components": _closed()["components"]}
+    Draft202012Validator.check_schema(schema)
+    faults = Draft202012Validator(schema).iter_errors(answer)
+    return [f"{fault.json_path}: {fault.message}" for fault in faults]
+
+
+async def _events(client: ClientSession, url: str) -> AsyncIterator[tuple[str, Any]]:
+    """Read the events of a stream with their data; comments and other lines are passed over."""
+    async with client.get(url) as stream:
+        name = ""
+        async for line in stream.content:
+            key, _, value = line.decode().rstrip("\n").partition(": ")
+            name = value if key == "event" else name
+            if key == "data":
+                yield name, json.loads(value)
+
+
+def test_the_description_is_valid() -> None:
+    """It is OpenAPI 3.1 by the rules of that, and every reference in it leads somewhere."""
+    validate(document())
+
+
+async def test_every_route_for_programs_is_described(served: Served) -> None:
+    """What the application answers to programs is in the description, and nothing else is."""
+    app: web.Application = make_app(site_of(lambda: served.poller.snapshot))
+    paths = {route.resource.canonical for route in app.router.routes()}
+
+    assert {path for path in paths if path.startswith(("/api/", "/-/", "/metrics"))} | {"/"} == set(
+        OPERATIONS
+    )
+
+
+async def test_the_description_is_served(served: Served) -> None:
+    """It comes as JSON from where it says that it is, and leads from there to the root."""
+    async with served.client.get(f"{served.url}/api/v1/openapi.json") as response:
+        described = await response.json()
+    (server,) = described["servers"]
+
+    assert described == json.loads(json.dumps(document()))
+    assert str(response.url.join(type(response.url)(f"{server['url']}/"))) == f"{served.url}/"
+
+
+@pytest.mark.parametrize("path", OPERATIONS)
+async def test_answers_have_a_type_that_is_described(served: Served, path: str) -> None:
+    """Whatever is asked for, the type of the answer is one of those that are described."""
+    for accept in ("*/*", *OPERATIONS[path].answers):
+        async with served.client.get(served.url + path, headers={"Accept": accept}) as response:
+            described = document()["paths"][path]["get"]["responses"][f"{response.status}"]
+            kinds = described["content"]
+            kind = response.headers["Content-Type"]
+            assert any(kind.startswith(known) for known in kinds), (path, accept, kind)
+            assert response.status == 200, path
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+async def test_answers_are_as_described(scenario: str) -> None:
+    """Every answer of many nodes has all the fields that are described, of their types, and no others."""
+    async with serving(catalog.load(scenario)) as served:
+        for second in (0, 5):
+            await served.poll(second)
+            for path, name in (
+                ("/api/v1/snapshot", "Snapshot"),
+                ("/api/v1/doctor", "Report"),
+                ("/api/v1/history?range=5m", "History"),
+            ):
+                async with served.client.get(served.url + path) as response:
+                    assert response.status == 200, (path, await response.text())
+                    assert _faults(name, await response.json()) == [], path
+
+
+async def test_events_of_the_stream_are_as_described(served: Served) -> None:
+    """It begins with a snapshot and goes on with what is new, each as its schema has it."""
+    events = _events(served.client, f"{served.url}/api/v1/stream")
+    name, snapshot = await anext(events)
+    assert name == "snapshot"
+    assert _faults("Snapshot", snapshot) == []
+    for second in (10, 15, 20):
+        await served.poll(second)
+        name, delta = await anext(events)
+        assert name == "delta"
+        assert _faults("Delta", delta) == []
+        assert delta["sequence"] == snapshot["sequence"] + (second - 5) // 5
+    await events.aclose()
+
+
+async def test_a_wrong_answer_would_be_noticed(served: Served) -> None:
+    """The schemas refuse a field too many, one too few, and one of another type."""
+    async with served.client.get(f"{served.url}/api/v1/snapshot") as response:
+        good = await response.json()
+    gpu = good["gpus"][0]
+
+    assert _faults("Gpu", gpu) == []
+    assert _faults("Gpu", {**gpu, "another": 1}) != []
+    assert _faults("Gpu", {name: value for name, value in gpu.items() if name != "up"}) != []
+    assert _faults("Gpu", {**gpu, "up": "yes"}) != []
+    assert _faults("Snapshot", {**good, "gpus": [*good["gpus"], {}]}) != []
+
+
+def test_fields_say_what_their_series_say() -> None:
+    """A field has the words of its series, names it, and tells its unit; none is left out."""
+    fields = document()["components"]["schemas"]["ContainerFields"]["properties"]
+    for family in CONTAINER:
+        if isinstance(family, Family):
+            field = fields[field_name(family)]
+            assert (field["description"], field["x-series"]) == (family.help, family.name)
+    units = {name: field.get("x-unit") for name, field in fields.items()}
+    assert units["memory_used_bytes"] == "bytes"
+    assert units["compute_used_ratio"] == "ratio"
+    assert units["used_gpu_seconds_total"] == "gpu_seconds"
+    assert units["processes"] is None
+    named = {schema.get("x-series") for schema in _all(document()["components"]["schemas"])}
+    missing = {family.name for family in FAMILIES if family.level != "pod"} - named
+    assert missing == set()
+
+
+def _all(node: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(node, dict):
+        yield node
+        for child in node.values():
+            yield from _all(child)
+
+
+@pytest.mark.parametrize("query", ["history?range=soon", "history?points=0", "snapshot?format=xml"])
+async def test_refusals_are_as_described(served: Served, query: str) -> None:
+    """What cannot be understood is 400, and says why in a document of its own schema to who names JSON."""
+    headers = {"Accept": "application/json"}
+    async with served.client.get(f"{served.url}/api/v1/{query}", headers=headers) as response:
+        assert response.status == 400
+        assert _faults("Error", await response.json()) == []
+
+
+def test_history_has_the_fields_that_are_kept() -> None:
+    """The series of each level have what is kept of it, one list each."""
+    series = document()["components"]["schemas"]["History"]["properties"]["series"]
+    levels = {item["properties"]["level"]["const"]: item for item in series["items"]["anyOf"]}
+
+    assert set(levels) == set(FIELDS)
+    for level, fields in FIELDS.items():
+        assert set(fields) <= set(levels[level]["required"])

@@ -1,0 +1,146 @@
+"""The doctor's page: what is missing or degraded first, what is lost, and how to mend it; and its JSON."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from exporter.demo.catalog import load
+from exporter.doctor import Doctor
+from exporter.report import Check, Report
+from exporter.web.html import page
+from exporter.web.views.doctor import doctor_view, words
+from exporter.web.views.pages import doctor_drawing
+from exporter.web.views.scene import Scene
+from tests.end_to_end.serving import serving
+from tests.web.views_reading import NOW, read, scenario
+
+MISSING = Check("driver", "missing", "no answer", "everything", "set hostPID: true")
+DEGRADED = Check("pod names", "degraded", "by name", "which container", "mount /var/log/pods")
+WELL = Check("GPU 0", "OK", "Tesla T4")
+ABSENT = Check("NVLink", "absent", "GPUs with NVLink")
+
+
+def drawn(*checks):
+    """Draw the page of these checks and read it."""
+    drawing = doctor_drawing(Scene(scenario("old-driver"), now=NOW), Report("node", checks))
+    return read(page(drawing, ""))
+
+
+@pytest.mark.parametrize(
+    ("checks", "title"),
+    [
+        ((WELL, ABSENT), "Everything here can be read"),
+        ((DEGRADED, WELL), "One thing is degraded: pod names."),
+        ((WELL, DEGRADED, MISSING), "One thing is missing: driver. One thing is degraded: pod names."),
+        ((DEGRADED, replace(DEGRADED, name="names")), "Two things are degraded: pod names and names."),
+        (
+            tuple(replace(MISSING, name=f"GPU {number}") for number in range(14)),
+            "14 things are missing: GPU 0, GPU 1, GPU 2 and 11 more.",
+        ),
+        ((), "The first poll is under way"),
+    ],
+)
+def test_the_summary(checks, title):
+    """One sentence at the top says what it comes to."""
+    assert drawn(*checks).one(id="summary").one("h2").text == title
+
+
+def test_what_is_wrong_comes_first():
+    """Missing stands before degraded, each in the order of the report, with a word and a mark for it."""
+    shown = drawn(WELL, DEGRADED, ABSENT, MISSING, replace(DEGRADED, name="names"))
+    ailments = shown.one(id="mend").all("article")
+    assert [each.one("h3").text for each in ailments] == [
+        "driver missing",
+        "pod names degraded",
+        "names degraded",
+    ]
+    assert [each.one("use").attributes["href"] for each in ailments][:2] == ["#i-missing", "#i-degraded"]
+    assert [each.text for each in ailments[0].all("dd")] == ["no answer", "everything", "set hostPID: true"]
+    assert shown.one(id="well").one("li").text == "GPU 0 Tesla T4"
+    assert shown.one(id="lacking").tag == "details"
+    assert shown.one(id="lacking-list").one("li").text == "NVLink GPUs with NVLink"
+
+
+def test_what_there_is_none_of_is_hidden():
+    """Its place is there all the same, for a live page to find."""
+    drawing = doctor_drawing(Scene(scenario("old-driver"), now=NOW), Report("node", (WELL,)))
+    hidden = {name for name, html in drawing.pieces.items() if " hidden" in html.partition(">")[0]}
+    assert hidden == {"mend", "lacking-name", "lacking-list"}
+    assert all(f'id="{name}"' in html.partition(">")[0] for name, html in drawing.pieces.items())
+
+
+@pytest.mark.parametrize(
+    ("text", "typed"),
+    [
+        ("set hostPID: true, or --proc-root to the host's /proc", ["hostPID: true", "--proc-root", "/proc"]),
+        ("mount /var/log/pods, or the directory of /a/b.sock", ["/var/log/pods", "/a/b.sock"]),
+        (
+            "deploy/components/amd, or NVIDIA_VISIBLE_DEVICES=all)",
+            ["deploy/components/amd", "NVIDIA_VISIBLE_DEVICES=all"],
+        ),
+        ("or set --kubernetes-api off", ["--kubernetes-api off"]),
+        ("see docs/deploy.md: the objects", ["docs/deploy.md"]),
+        ("counted in gpuslice_nvml_errors_total", ["gpuslice_nvml_errors_total"]),
+        ("one that has it: gpuslice-exporter demo", ["gpuslice-exporter demo"]),
+        ("(/sys/module/nvidia/version is not there)", ["/sys/module/nvidia/version"]),
+        ("GPU 0 answers 2/3 of XID 31 on PCIe; a kubelet from 1.23 on", []),
+    ],
+)
+def test_what_is_typed_is_marked(text, typed):
+    """Commands, flags, paths, variables and series stand out; no letter of the sentence is lost."""
+    parts = words(text)
+    assert [part.text for part in parts if part.typed] == typed
+    assert "".join(part.text for part in parts) == text
+
+
+def test_names_from_outside_stay_text():
+    """A message of the kubelet or a name is never markup, and nothing in it is hidden."""
+    hostile = "<script>alert(1)</script>\u202e/x/<b>"
+    drawing = doctor_drawing(
+        Scene(scenario("old-driver"), now=NOW), Report("n", (replace(MISSING, found=hostile, name=hostile),))
+    )
+    html = page(drawing, "")
+    assert "<script>alert" not in html
+    assert "<b>" not in html
+    assert "\u202e" not in html
+
+
+def test_all_checks_of_a_report_are_on_the_page():
+    """Nothing is left out, whatever its status."""
+    view = doctor_view(Report("node", (WELL, ABSENT, MISSING, DEGRADED)))
+    shown = [check.name for check in (*view.ailing, *view.well, *view.lacking)]
+    assert sorted(shown) == sorted(check.name for check in (WELL, ABSENT, MISSING, DEGRADED))
+
+
+async def test_page_and_json_over_http():
+    """Both judge the last poll; before the first there is a page that says so, and no JSON."""
+    async with serving(load("gke")) as node:
+        async with node.client.get(f"{node.url}/doctor") as answer:
+            assert (answer.status, "The first poll is under way" in await answer.text()) == (200, True)
+        async with node.client.get(f"{node.url}/api/v1/doctor") as answer:
+            assert answer.status == 503
+        await node.poll(0)
+        async with node.client.get(f"{node.url}/doctor") as answer:
+            text = await answer.text()
+        assert "Two things are missing: processes and pod names." in text
+        assert 'href="./"' in text
+        async with node.client.get(f"{node.url}/api/v1/doctor") as answer:
+            report = json.loads(await answer.read())
+            assert answer.content_type == "application/json"
+        unwell = {check["name"] for check in report["checks"] if check["status"] == "missing"}
+        assert (report["exit_code"], unwell) == (3, {"processes", "pod names"})
+
+
+async def test_a_report_is_made_once_per_poll():
+    """Ten readers of a poll share one report, and the next poll has another."""
+    async with serving(load("a10-mps")) as node:
+        doctor = Doctor(lambda: node.poller.evidence, node.poller.settings)
+        assert doctor.report().checks == ()
+        node.poller.subscribe(doctor.record)
+        await node.poll(0)
+        first = [doctor.report() for _ in range(10)]
+        await node.poll(5)
+        assert len({id(report) for report in first}) == 1
+        assert doctor.report() is not first[0]
+        assert doctor.report().checks[0] == first[0].checks[0]

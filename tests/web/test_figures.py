@@ -1,0 +1,226 @@
+"""Figures of the past: what Plotly takes, what adds up, and what is not known."""
+
+import json
+
+import plotly.graph_objects as go
+import pytest
+
+from exporter.history import Past, Track
+from exporter.web.figures import MOST_HOLDERS, holder_figures, node_figures
+from exporter.web.looks import COLOURS, in_order, looks
+
+GIB = 1 << 30
+COUNT = 4
+START, STEP = 1_700_000_100.0, 30.0
+UUID = "GPU-0"
+
+
+def column(value) -> list[float | None]:
+    """Have the same value in all steps, or take the list as it is."""
+    return value if isinstance(value, list) else [value] * COUNT
+
+
+def container(pod, memory=None, compute=None, entitled=None, uuid=UUID, **labels) -> Track:
+    """Make a container's track; numbers stand for all steps, memory is in GiB."""
+    sizes = [
+        [None if value is None else value * GIB for value in column(each)] for each in (memory, entitled)
+    ]
+    values = {
+        "memory_used_bytes": sizes[0],
+        "memory_entitled_bytes": sizes[1],
+        "compute_used_ratio": column(compute),
+        "compute_entitled_ratio": column(None),
+    }
+    identity = {"namespace": "ml", "pod": pod, "container": "main", "uuid": uuid, **labels}
+    return Track(level="container", labels=identity, values=values)
+
+
+def gpu(used=None, rest=None, uuid=UUID, total=40.0, **fields) -> Track:
+    """Make a GPU's track; memory is in GiB."""
+    sizes = [
+        [None if value is None else value * GIB for value in column(each)] for each in (total, used, rest)
+    ]
+    names = ("memory_total_bytes", "memory_used_bytes", "unattributed_memory_bytes")
+    others = ("utilization_ratio", "unattributed_utilization_ratio", "power_watts", "temperature_celsius")
+    values = dict(zip(names, sizes, strict=True)) | {name: column(fields.get(name)) for name in others}
+    return Track(level="gpu", labels={"uuid": uuid}, values=values)
+
+
+def figures(*tracks, draw=node_figures) -> dict[str, dict]:
+    """Draw tracks: figures by their ids, each held against Plotly's own schema."""
+    past = Past(start=START, step=STEP, count=COUNT, source="memory", tracks=tracks)
+    drawn = draw(past, {UUID: "GPU 0"})
+    for each in drawn:
+        go.Figure(each.figure)
+        json.dumps(each.figure, allow_nan=False)
+    return {each.id: each.figure | {"summary": each.summary} for each in drawn}
+
+
+def traces(figure) -> dict[str, list]:
+    """Give the values of traces by their names."""
+    return {trace["name"]: trace["y"] for trace in figure["data"]}
+
+
+def test_the_stack_is_the_sum_of_what_is_used() -> None:
+    """Holders, others and unattributed add up to all that the tracks say, step by step."""
+    pods = [container(f"pod-{number:02}", memory=float(number + 1)) for number in range(15)]
+    figure = figures(*pods, gpu(used=122.0, rest=2.0))["memory"]
+    bars = [trace for trace in figure["data"] if trace["type"] == "bar"]
+    assert len(bars) == MOST_HOLDERS + 2
+    assert traces(figure)["5 others"] == [15.0] * COUNT
+    assert [sum(step) for step in zip(*(bar["y"] for bar in bars), strict=True)] == [122.0] * COUNT
+
+
+def test_the_largest_are_shown_in_an_order_that_does_not_change_with_them() -> None:
+    """Holders stand by name, whoever is larger."""
+    before = figures(container("a", 1.0), container("b", 2.0))["memory"]
+    after = figures(container("b", 1.0), container("a", 2.0))["memory"]
+    assert list(traces(before)) == list(traces(after)) == ["ml/a main", "ml/b main"]
+
+
+def test_a_container_on_two_devices_is_one_holder() -> None:
+    """What it uses on both is one part of the stack."""
+    figure = figures(container("a", 1.0), container("a", 2.0, uuid="GPU-1"))["memory"]
+    assert traces(figure) == {"ml/a main": [3.0] * COUNT}
+
+
+def test_what_is_not_known_is_no_zero() -> None:
+    """Steps without a value have none in the figure, and are hatched where all of a device is missing."""
+    gap = [1.0, None, 1.0, 1.0]
+    drawn = traces(
+        figures(
+            container("a", gap), gpu(used=gap, rest=[0.0, None, 0.0, 0.0], total=[40.0, None, 40.0, 40.0])
+        )["memory"]
+    )
+    assert drawn["ml/a main"] == gap
+    assert drawn["not known"] == [None, 1, None, None]
+    assert drawn["on the devices"] == [40.0, None, 40.0, 40.0]
+    assert "used, not known by whom" not in drawn
+
+
+def test_the_time_before_history_and_the_step_that_has_just_begun_are_not_hatched() -> None:
+    """Nothing is missing from what has not been yet."""
+    values = [None, None, 1.0, None]
+    figure = figures(container("a", values), gpu(used=values, total=values))["memory"]
+    assert "not known" not in traces(figure)
+
+
+def test_a_gpu_that_is_lost_for_a_while_hatches_the_node() -> None:
+    """What the others use is shown, with the mark that it is not all, and no total is claimed."""
+    lost = [5.0, None, 5.0, 5.0]
+    other = gpu(used=lost, rest=[5.0, None, 5.0, 5.0], total=[40.0, None, 40.0, 40.0], uuid="GPU-1")
+    figure = figures(container("a", 1.0), gpu(used=1.0, rest=0.0), other)["memory"]
+    assert traces(figure)["not known"] == [None, 1, None, None]
+    assert traces(figure)["unattributed"] == [5.0, 0.0, 5.0, 5.0]
+    assert traces(figure)["on the devices"] == [80.0, None, 80.0, 80.0]
+
+
+def test_use_that_cannot_be_told_apart_is_shown_as_such() -> None:
+    """What the known holders leave of a device's use is neither theirs nor nothing."""
+    figure = figures(container("a", 1.0), container("b", None), gpu(used=5.0, rest=None))["memory"]
+    assert traces(figure)["used, not known by whom"] == [4.0] * COUNT
+    assert "unattributed" not in traces(figure)
+    assert "The memory of ml/b main is not known." in figure["summary"]
+
+
+def test_entitlement_is_a_line_in_steps_beside_the_stack() -> None:
+    """Allocation through time, against use: the sum over holders, with gaps where it is not known."""
+    figure = figures(container("a", 1.0, entitled=[8.0, 8.0, None, 4.0]), container("b", 1.0, entitled=2.0))[
+        "memory"
+    ]
+    line = next(trace for trace in figure["data"] if trace["name"] == "entitled")
+    assert (line["y"], line["line"]["shape"], line["connectgaps"]) == ([10.0, 10.0, 2.0, 6.0], "hvh", False)
+    assert figure["summary"].startswith("Now 2.0 GiB used of 6.0 GiB entitled.")
+
+
+def test_compute_is_measured_in_gpus() -> None:
+    """The whole is one for each GPU that answers."""
+    figure = figures(
+        container("a", compute=0.25),
+        gpu(used=1.0, utilization_ratio=0.5, unattributed_utilization_ratio=0.25),
+    )["compute"]
+    assert traces(figure) == {
+        "ml/a main": [0.25] * COUNT,
+        "unattributed": [0.25] * COUNT,
+        "on the devices": [1.0] * COUNT,
+    }
+    assert figure["layout"]["yaxis"]["title"]["text"] == "GPUs"
+
+
+def test_devices_have_a_panel_for_each_quantity() -> None:
+    """Utilization in percent, watts and degrees, each on its axis; the legend names a GPU once."""
+    figure = figures(
+        gpu(used=1.0, utilization_ratio=0.5, power_watts=200.0, temperature_celsius=[50.0, None, 52.0, 54.0])
+    )["devices"]
+    panels = [(trace["yaxis"], trace["y"], trace["showlegend"]) for trace in figure["data"]]
+    assert panels == [
+        ("y", [50.0] * COUNT, True),
+        ("y2", [200.0] * COUNT, False),
+        ("y3", [50.0, None, 52.0, 54.0], False),
+    ]
+    assert all(trace["connectgaps"] is False for trace in figure["data"])
+    assert figure["summary"] == "Now, over 1 GPU: busy 50 %, power 200 W, temperature 54 °C."
+
+
+def test_a_value_between_gaps_can_be_seen() -> None:
+    """A line needs two points, so one alone is a dot."""
+    figure = figures(gpu(used=1.0, power_watts=[1.0, 2.0, None, 3.0]))["devices"]
+    power = figure["data"][1]
+    assert (power["mode"], power["marker"]["size"]) == ("lines+markers", [0, 0, 0, 5])
+
+
+def test_a_holder_is_drawn_device_by_device() -> None:
+    """What it uses of each device, by the name of the device, against what it is entitled to."""
+    drawn = figures(container("a", 1.0, 0.5, entitled=8.0), draw=holder_figures)
+    assert traces(drawn["memory"]) == {"GPU 0": [1.0] * COUNT, "entitled": [8.0] * COUNT}
+    assert list(drawn) == ["memory", "compute"]
+
+
+def test_hostile_names_stay_text() -> None:
+    """Tags, entities and control characters in a name are shown, and do nothing."""
+    figure = figures(container('<a href="https://x.example">&lt;b\x1b\u202e', 1.0))["memory"]
+    (name,) = traces(figure)
+    assert name == 'ml/&lt;a href="https://x.example"&gt;&amp;lt;b\\x1b\\u202e main'
+    assert "%{" not in figure["data"][0]["hovertemplate"].removeprefix("%{y:.2f}")
+
+
+def test_nothing_moves_and_no_colour_of_the_page_is_claimed() -> None:
+    """Figures have neither animation nor template, nor colours of text or background."""
+    figure = figures(container("a", 1.0), gpu(used=1.0))["memory"]
+    assert not {"template", "font", "paper_bgcolor", "plot_bgcolor", "transition"} & figure["layout"].keys()
+    assert figure["layout"]["xaxis"]["range"] == [START * 1000, (START + COUNT * STEP) * 1000]
+    assert {(trace["x0"], trace["dx"]) for trace in figure["data"]} == {
+        ((START + STEP / 2) * 1000, STEP * 1000)
+    }
+
+
+def test_without_anything_there_are_no_lines() -> None:
+    """A past of nothing is drawn as nothing, and said so."""
+    drawn = figures()
+    assert all(figure["data"] == [] for figure in drawn.values())
+    assert drawn["devices"]["summary"] == "Now nothing is known of the devices."
+
+
+@pytest.mark.parametrize("card", ["#ffffff", "#161b22"])
+@pytest.mark.parametrize("colour", COLOURS)
+def test_colours_stand_out_in_light_and_dark(colour, card) -> None:
+    """Each differs from the card behind it by a contrast of 3, as WCAG asks of graphics."""
+    lighter, darker = sorted((_luminance(colour), _luminance(card)), reverse=True)
+    assert (lighter + 0.05) / (darker + 0.05) >= 3
+
+
+def _luminance(colour) -> float:
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def test_looks_belong_to_names() -> None:
+    """A name keeps its look whoever else is there, as long as nobody before it has that; no two share one."""
+    names = [f"ml/pod-{number}" for number in range(20)]
+    all_of_them = looks(names)
+    assert len(set(all_of_them.values())) == len(names)
+    assert looks(names[:1])[names[0]] == looks([names[0]])[names[0]]
+    alone = {name: looks([name])[name] for name in names}
+    assert sum(all_of_them[name] == alone[name] for name in names) >= len(names) / 2
+    assert len({look.colour + look.dash for look in in_order(names).values()}) == len(names)

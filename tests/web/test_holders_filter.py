@@ -1,0 +1,98 @@
+"""Which holders the table shows: words, lists, and what nothing matches."""
+
+import pytest
+
+from exporter.web.query import LONGEST, Query
+from exporter.web.views.filters import Word, words_of
+from tests.web.holders_reading import asked, pods
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("ml/anna", ["anna"]),
+        ("ANNA", ["anna"]),
+        ("jupyter", ["anna"]),
+        ("ns:qa", ["bench"]),
+        ("pod:b", ["bench", "web"]),
+        ("container:jup", ["anna"]),
+        ("gpu:1", ["bench", "web"]),
+        ("gpu:13", ["train 0", "old"]),
+        ("gpu:gpu-13", ["train 0", "old"]),
+        ("gpu:m-1", []),
+        ("state:idle", ["old"]),
+        ("state:over", ["web"]),
+        ("slice:2g", ["train 0"]),
+        ("sharing:mig", ["train 0"]),
+        ("sharing:hami", ["web"]),
+        ("isolation:soft", ["web"]),
+        ("gpu:1 -web", ["bench"]),
+        ("-ns:ml", ["bench"]),
+        ('"train 0"', ["train 0"]),
+        ('pod:"n 0"', ["train 0"]),
+        ('"gpu:1"', []),
+        ("colour:red", []),
+        ("ml idle", ["old"]),
+    ],
+)
+def test_words_narrow_the_table(text, shown) -> None:
+    """Each word has to match, in what it names or anywhere; a minus turns it around."""
+    assert pods(asked(Query(text=text).url)) == shown
+
+
+def test_what_is_between_quotes_is_one_word() -> None:
+    """Quotes keep spaces together, an open one lasts to the end, and empty ones are nothing."""
+    assert words_of('ns:"a b" -"c d" "" "e f') == [
+        Word("ns", "a b", out=False),
+        Word("", "c d", out=True),
+        Word("", "e f", out=False),
+    ]
+
+
+def test_a_minus_or_a_key_alone_is_text() -> None:
+    """What has nothing to exclude or to look for is looked for as it is."""
+    assert words_of("- ns:") == [Word("", "-", out=False), Word("", "ns:", out=False)]
+
+
+def test_the_lists_narrow_it_too() -> None:
+    """Namespace, GPU and state are chosen from what there is, each with how often it is there."""
+    section = asked("?namespace=ml&gpu=13&state=idle-memory")
+
+    assert pods(section) == ["old"]
+    assert section.one(id="holders-count").one("p").text == "5 holders, 1 shown"
+    options = {choice.attributes["name"]: choice.all("option") for choice in section.all("select")}
+    assert [option.text for option in options["namespace"]] == ["every namespace", "ml (4)", "qa (1)"]
+    assert [option.text for option in options["gpu"]] == ["every GPU", "GPU 0 (1)", "GPU 1 (2)", "GPU 13 (2)"]
+    assert [option.attributes["value"] for option in options["state"]] == [
+        "",
+        "over-share",
+        "unheld",
+        "idle-memory",
+        "active",
+        "unknown",
+    ]
+    picked = [each.text for some in options.values() for each in some if "selected" in each.attributes]
+    assert picked == ["ml (4)", "GPU 13 (2)", "idle, holding memory (1)"]
+
+
+def test_what_is_chosen_stays_chosen_when_nobody_is_it_any_more() -> None:
+    """A list never says that all are shown while some are left out."""
+    section = asked("?namespace=gone")
+
+    (picked,) = [option for option in section.all("option") if "selected" in option.attributes]
+    assert picked.text == "gone (0)"
+
+
+def test_what_nothing_matches_says_so_and_leads_back() -> None:
+    """An empty table is a sentence with a link that clears the filter, and only that."""
+    section = asked("?q=nobody&sort=-memory&range=6h")
+
+    panel = section.one(id="holders-unmatched")
+    assert panel.text == "No holder matches this filter. Show all 5 holders"
+    assert panel.one("a").attributes["href"] == "?sort=-memory&range=6h#holders"
+    assert not section.all("table")
+
+
+def test_a_filter_that_is_too_long_is_said_to_be_cut() -> None:
+    """Nobody wonders why the end of a filter has no effect."""
+    assert str(LONGEST) in asked(f"?q={'x' * 5000}").one("p", of="remark").text

@@ -1,0 +1,80 @@
+"""What is kept for a moment: made once, no more than there is room for, and nothing that failed."""
+
+import asyncio
+
+import pytest
+
+from exporter.web import kept
+from exporter.web.kept import Kept
+
+
+async def test_those_who_ask_together_wait_for_one_answer() -> None:
+    """One is made for all, and another once it is too old."""
+    made = []
+
+    async def make() -> bytes:
+        await asyncio.sleep(0.01)
+        made.append(1)
+        return b"body"
+
+    things = Kept()
+    assert await asyncio.gather(*(things.get("key", 0.05, make) for _ in range(5))) == [b"body"] * 5
+    assert len(made) == 1
+    while len(made) == 1:
+        await things.get("key", 0.05, make)
+        await asyncio.sleep(0.01)
+    assert len(made) == 2
+
+
+async def test_what_failed_is_tried_again() -> None:
+    """An error reaches all who wait for it, and nobody after them."""
+
+    async def fail() -> bytes:
+        raise ValueError("no")
+
+    async def make() -> bytes:
+        return b"body"
+
+    things = Kept()
+    told = await asyncio.gather(*(things.get("key", 60, fail) for _ in range(2)), return_exceptions=True)
+    assert [str(each) for each in told] == ["no", "no"]
+    assert await things.get("key", 60, make) == b"body"
+
+
+@pytest.mark.parametrize("size", [10, kept.MOST_BYTES // 4])
+async def test_there_is_a_bound_on_what_is_kept(size) -> None:
+    """The oldest go first, by number and by size, and are made again when asked for."""
+    made = []
+
+    def maker(key):
+        async def make() -> bytes:
+            made.append(key)
+            return bytes(size)
+
+        return make
+
+    things = Kept()
+    for key in range(kept.MOST_THINGS + 6):
+        await things.get(key, 60, maker(key))
+    newest = kept.MOST_THINGS + 5
+    await things.get(newest, 60, maker(newest))
+    assert made.count(newest) == 1
+    await things.get(0, 60, maker(0))
+    assert made.count(0) == 2
+
+
+async def test_only_a_few_are_made_at_once() -> None:
+    """Others wait for their turn, so that many questions do not take all of the machine."""
+    running, most = 0, 0
+
+    async def make() -> bytes:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.01)
+        running -= 1
+        return b""
+
+    things = Kept()
+    await asyncio.gather(*(things.get(key, 60, make) for key in range(10)))
+    assert most == kept.AT_ONCE

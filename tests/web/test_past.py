@@ -1,0 +1,181 @@
+"""History and figures over HTTP: real requests to a real server, with a history of a known past."""
+
+import gzip
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import ClientSession
+
+from exporter.history.past import FIELDS
+from exporter.history.ring import History
+from exporter.metrics import LEVEL_LABELS
+from exporter.settings import ListenAddress
+from exporter.web import Server, make_app
+from tests.history.snapshots import GIB, UUID, gpu, holder, snapshot
+from tests.site import site_of
+
+
+@asynccontextmanager
+async def past_of(*snapshots) -> AsyncIterator[tuple[ClientSession, History]]:
+    """Serve a history of these snapshots."""
+    history = History(6 * 3600, 5)
+    for each in snapshots:
+        history.record(each)
+    site = site_of(lambda: snapshots[-1], past=history)
+    server = Server(make_app(site), ListenAddress("127.0.0.1", 0))
+    url = await server.start()
+    try:
+        async with ClientSession(
+            base_url=url, auto_decompress=False, skip_auto_headers=["Accept-Encoding"]
+        ) as client:
+            yield client, history
+    finally:
+        await server.stop()
+
+
+def polls(count=3, pods=("a",)) -> list:
+    """Make polls of the last seconds, each with pods of 1 GiB on a GPU of which 2 GiB are used."""
+    now = time.time()
+    row = gpu(used=2 * GIB, unattributed_memory=GIB, power_milliwatts=200_500)
+    return [
+        snapshot(
+            now - 5 * (count - place - 1),
+            *(holder(pod, memory_used=GIB, compute_used=0.123456789) for pod in pods),
+            gpus=[row],
+            sequence=place + 1,
+        )
+        for place in range(count)
+    ]
+
+
+async def test_history_has_the_shape_that_is_documented() -> None:
+    """Steps that add up, labels of the level, and a column for each field."""
+    async with past_of(*polls()) as (client, _), client.get("/api/v1/history?range=5m") as answer:
+        assert answer.status == 200
+        assert answer.content_type == "application/json"
+        told = json.loads(await answer.read())
+    assert set(told) == {"start", "end", "step", "count", "source", "note", "series"}
+    assert (told["step"], told["count"], told["source"], told["note"]) == (5, 60, "memory", "")
+    assert told["end"] == told["start"] + 300
+    assert told["start"] <= time.time() - 290
+    series = {each["level"]: each for each in told["series"]}
+    for level, each in series.items():
+        assert set(each) == {"level", *LEVEL_LABELS[level], *FIELDS[level]}
+        assert all(len(each[field]) == 60 for field in FIELDS[level])
+    assert series["container"]["mig_uuid"] is None
+    assert [value for value in series["container"]["memory_used_bytes"] if value is not None] == [GIB] * 3
+    assert {value for value in series["container"]["compute_used_ratio"] if value is not None} == {0.123457}
+    assert {value for value in series["gpu"]["power_watts"] if value is not None} == {200.5}
+
+
+async def test_what_is_asked_for_is_what_is_told() -> None:
+    """Levels, devices, holders, steps and the end can be chosen."""
+    async with past_of(*polls(pods=("a", "b"))) as (client, _):
+
+        async def asked(query) -> dict:
+            async with client.get(f"/api/v1/history?{query}") as answer:
+                assert answer.status == 200
+                return json.loads(await answer.read())
+
+        assert {each["level"] for each in (await asked("level=gpu"))["series"]} == {"gpu"}
+        assert len((await asked("level=gpu&level=container"))["series"]) == 3
+        assert (await asked("uuid=GPU-other"))["series"] == []
+        assert [each["pod"] for each in (await asked("namespace=ml&pod=b"))["series"]] == ["b"]
+        assert (await asked("namespace=ml&pod=b&container=other"))["series"] == []
+        assert (await asked("range=1h&points=12"))["count"] == 12
+        assert (await asked(f"range=1m&end={time.time() - 600}"))["series"] == []
+        assert (await asked("range=5m&unheard=of"))["count"] == 60
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("range=soon", "range: write a duration such as"),
+        ("range=", "range: write a duration such as"),
+        ("range=1s", "range: write a duration such as"),
+        ("range=999999d", "range: write a duration such as"),
+        ("range=7h", "range: 6 h are kept in memory (--history)"),
+        ("range=5m&end=1", "range: 6 h are kept in memory (--history)"),
+        ("end=tomorrow", "end: write a Unix time in seconds"),
+        ("end=nan", "end: write a Unix time in seconds"),
+        ("end=-1", "end: write a Unix time in seconds"),
+        ("points=0", "points: write a whole number from 1 to 1440"),
+        ("points=1441", "points: write a whole number from 1 to 1440"),
+        ("points=many", "points: write a whole number from 1 to 1440"),
+        ("level=pod", "level: write container, gpu, mig"),
+        ("pod=a", "namespace: a holder is named by namespace and pod"),
+        ("namespace=ml", "pod: a holder is named by namespace and pod"),
+        ("container=main", "container: write namespace and pod with it"),
+    ],
+)
+async def test_what_is_asked_wrongly_is_told_how_to_ask(query, said) -> None:
+    """The answer is 400, names the parameter and says what it takes."""
+    async with past_of(*polls()) as (client, _), client.get(f"/api/v1/history?{query}") as answer:
+        assert answer.status == 400
+        assert json.loads(await answer.read())["error"].startswith(said)
+
+
+async def test_history_is_compressed_and_not_sent_twice() -> None:
+    """Who takes gzip gets it, and who has the answer already gets 304."""
+    async with past_of(*polls(pods=[f"pod-{number}" for number in range(30)])) as (client, _):
+        end = time.time()
+        path = f"/api/v1/history?range=1h&end={end}"
+        async with client.get(path, headers={"Accept-Encoding": "gzip"}) as answer:
+            assert answer.headers["Content-Encoding"] == "gzip"
+            tag = answer.headers["ETag"]
+            assert len(json.loads(gzip.decompress(await answer.read()))["series"]) == 31
+        headers = {"Accept-Encoding": "gzip", "If-None-Match": tag}
+        async with client.get(path, headers=headers) as answer:
+            assert answer.status == 304
+
+
+@pytest.mark.parametrize(
+    ("path", "ids"),
+    [
+        ("figures/node", ["memory", "compute", "devices"]),
+        (f"figures/gpu/{UUID}", ["memory", "compute", "devices"]),
+        ("figures/holder/ml/a/main", ["memory", "compute"]),
+        ("figures/holder/ml/a/", ["memory", "compute"]),
+    ],
+)
+async def test_figures_are_served_for_each_kind_of_page(path, ids) -> None:
+    """With what is needed to draw them, and the moment at which history begins."""
+    known = polls()
+    async with past_of(*known) as (client, _), client.get(f"/{path}?range=5m") as answer:
+        assert answer.status == 200
+        told = json.loads(await answer.read())
+    assert [figure["id"] for figure in told["figures"]] == ids
+    assert told["begins"] == known[0].timestamp // 5 * 5
+    assert told["config"] == {"displayModeBar": False, "displaylogo": False, "responsive": True}
+    bars = [trace for trace in told["figures"][0]["figure"]["data"] if trace["type"] == "bar"]
+    assert all(sum(value is not None for value in trace["y"]) == 3 for trace in bars)
+
+
+async def test_figures_of_what_nobody_knows_are_none() -> None:
+    """A GPU or a holder that is not there has no figures, and the answer says nothing else."""
+    async with past_of(*polls()) as (client, _):
+        for path in ("/figures/gpu/GPU-9", "/figures/holder/ml/other/main"):
+            async with client.get(path) as answer:
+                told = json.loads(await answer.read())
+                assert (answer.status, told["figures"], told["begins"]) == (200, [], None)
+        async with client.get("/figures/node?range=1") as answer:
+            assert answer.status == 400
+
+
+async def test_what_is_new_is_told_soon() -> None:
+    """An answer is kept for a second at most."""
+    async with past_of(*polls()) as (client, history):
+        path = "/api/v1/history?level=container"
+
+        async def pods() -> set[str]:
+            async with client.get(path) as answer:
+                return {each["pod"] for each in json.loads(await answer.read())["series"]}
+
+        assert await pods() == {"a"}
+        history.record(snapshot(time.time(), holder("new", memory_used=1), sequence=9))
+        deadline = time.monotonic() + 20
+        while "new" not in await pods():
+            assert time.monotonic() < deadline

@@ -1,0 +1,51 @@
+"""The query of a page, as it stands in its URL."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from multidict import MultiDict
+from yarl import URL
+
+from exporter.web.query import LONGEST, Query, read_query
+
+WORDS = st.text(max_size=LONGEST).map(str.strip)
+KEYS = st.lists(st.sampled_from(["state", "gpu", "memory", "age"]), unique=True).map(tuple)
+
+
+def test_what_is_as_by_itself_leaves_no_trace() -> None:
+    """The address of a page without wishes has no parameter, also after an empty form was sent."""
+    assert Query().url == "?"
+    assert read_query(MultiDict({"q": " ", "namespace": "", "sort": "", "range": ""})) == Query()
+
+
+def test_the_spelling_is_short() -> None:
+    """Colons, commas and spaces of a filter stay legible, and the parameters have one order."""
+    query = Query(columns=("state", "gpu"), text="ns:ml -dev", sort="-memory", span="1h")
+
+    assert query.url == "?q=ns:ml+-dev&sort=-memory&columns=state,gpu&range=1h"
+
+
+@given(WORDS, WORDS, WORDS, KEYS)
+def test_a_query_is_read_back_as_it_was_written(text, namespace, gpu, columns) -> None:
+    """Whatever is asked for, the link to it asks for the same."""
+    query = Query(text=text, namespace=namespace, gpu=gpu, state="idle", sort="-age", columns=columns)
+
+    assert read_query(URL(f"/{query.url}").query) == query
+
+
+def test_boxes_of_a_form_are_columns() -> None:
+    """A form repeats the parameter for each box; each column counts once."""
+    parameters = MultiDict([("columns", "gpu"), ("columns", "age,gpu"), ("columns", "")])
+
+    assert read_query(parameters).columns == ("gpu", "age")
+
+
+def test_a_parameter_has_a_greatest_length() -> None:
+    """What is longer is cut off, and nothing of the rest is kept."""
+    query = read_query({"q": "x" * 10_000, "namespace": "y" * 10_000, "columns": "z" * 10_000})
+
+    assert {len(query.text), len(query.namespace), len(query.columns[0])} == {LONGEST}
+
+
+def test_a_name_that_is_no_text_can_be_linked_to() -> None:
+    """Halves of characters do not keep a page from being written."""
+    assert Query(namespace="\udc80").url == "?namespace=%3F"

@@ -1,0 +1,86 @@
+"""Bodies that are compressed: each once, whoever asks for it."""
+
+import asyncio
+import gzip
+import os
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import ClientSession, web
+
+from exporter.settings import ListenAddress
+from exporter.web import Server
+from exporter.web.app import build_app
+from exporter.web.responses import KEPT, WORTH_ZIPPING, ZIPPED_AT_ONCE, Zipper, compress, digest, reply
+
+SIZES = (1, WORTH_ZIPPING - 1, WORTH_ZIPPING, ZIPPED_AT_ONCE, ZIPPED_AT_ONCE + 1, 2_000_000)
+
+
+@pytest.fixture
+async def url() -> AsyncIterator[str]:
+    """Serve bodies of the sizes that their paths say."""
+
+    async def body(request: web.Request) -> web.Response:
+        return await reply(request, b"x" * int(request.match_info["size"]), "text/plain; charset=utf-8")
+
+    server = Server(build_app([web.get("/{size}", body)]), ListenAddress("127.0.0.1", 0))
+    yield await server.start()
+    await server.stop()
+
+
+@pytest.mark.parametrize("size", [ZIPPED_AT_ONCE // 2, ZIPPED_AT_ONCE * 20])
+async def test_a_body_is_compressed_once(size: int) -> None:
+    """Those who ask at the same time and those who ask later get the very same bytes."""
+    zipper, body = Zipper(), os.urandom(size)
+    tag = digest(body)
+    first = await asyncio.gather(*(zipper.zipped(tag, body) for _ in range(5)))
+    later = await zipper.zipped(tag, body)
+
+    assert gzip.decompress(later) == body
+    assert all(each is later for each in first)
+
+
+async def test_only_the_newest_bodies_are_kept() -> None:
+    """Old ones are let go of, so that pages that change each second do not fill the memory."""
+    zipper = Zipper()
+    oldest = await zipper.zipped("oldest", b"body")
+    for number in range(KEPT):
+        await zipper.zipped(f"{number}", b"body")
+
+    assert await zipper.zipped("oldest", b"body") is not oldest
+
+
+async def test_a_reader_who_goes_away_does_not_take_the_body_along() -> None:
+    """One who is cancelled while a body is compressed leaves it to the others."""
+    zipper, body = Zipper(), os.urandom(1_000_000)
+    leaving = asyncio.ensure_future(zipper.zipped("tag", body))
+    staying = asyncio.ensure_future(zipper.zipped("tag", body))
+    await asyncio.sleep(0)
+    leaving.cancel()
+
+    assert gzip.decompress(await staying) == body
+
+
+def test_the_same_body_gives_the_same_bytes() -> None:
+    """No time and no chance gets into what is compressed, so that its tag stays true."""
+    body = os.urandom(1000)
+    assert compress(body) == compress(body)
+    assert digest(body) != digest(body + b"x")
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_lengths_are_those_of_what_is_sent(url: str, size: int) -> None:
+    """Of any size, GET sends what HEAD announces, compressed where that is worth it."""
+    headers = {"Accept-Encoding": "gzip"}
+    async with ClientSession(auto_decompress=False) as client:
+        async with client.get(f"{url}{size}", headers=headers) as got:
+            body = await got.read()
+        async with client.head(f"{url}{size}", headers=headers) as head:
+            assert await head.read() == b""
+    zipped = got.headers.get("Content-Encoding") == "gzip"
+
+    assert zipped == (size >= WORTH_ZIPPING)
+    assert (gzip.decompress(body) if zipped else body) == b"x" * size
+    for name in ("Content-Length", "ETag", "Vary", "Content-Type"):
+        assert head.headers[name] == got.headers[name]
+    assert head.headers["Content-Length"] == str(len(body))

@@ -1,0 +1,147 @@
+"""The stream for programs: applying its deltas gives exactly the document of the snapshot."""
+
+import json
+from copy import deepcopy
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from exporter.demo.catalog import load
+from exporter.metrics import LEVEL_LABELS
+from exporter.web.deltas import LEVELS, delta
+from tests.end_to_end.serving import serving
+from tests.web.following import following
+
+SCENARIOS = ("showcase", "t4-timeslicing", "a100-mig-mixed", "sick-gpus", "gke")
+
+
+def apply(document, told) -> dict:
+    """Do what the description of the stream says, on a copy."""
+    new = deepcopy(document)
+    for name, value in told.items():
+        if name == "node":
+            new["node"] |= value
+        elif name in LEVELS and isinstance(value, dict):
+            new[name] = _apply_rows(LEVEL_LABELS[LEVELS[name]], new[name], value)
+        else:
+            new[name] = value
+    return new
+
+
+def _apply_rows(labels, rows, told) -> list:
+    def key(row) -> tuple:
+        return tuple(row[label] for label in labels)
+
+    known = {key(row): row for row in rows}
+    for row in told["gone"]:
+        del known[key(row)]
+    for row in told["changed"]:
+        known[key(row)] = known.get(key(row), {}) | row
+    return [known[key(row)] for row in told["order"]] if "order" in told else list(known.values())
+
+
+VALUES = (
+    st.none() | st.booleans() | st.integers(0, 2) | st.sampled_from(["", "a"]) | st.lists(st.integers(0, 1))
+)
+FIELDS = st.fixed_dictionaries({"used": VALUES, "by_kind": st.dictionaries(st.sampled_from("xy"), VALUES)})
+
+
+def rows_of(level) -> st.SearchStrategy:
+    """Make rows, which now and then cannot be told apart."""
+    names = st.sampled_from(["a", "b", "c", None])
+    return st.lists(
+        st.builds(dict.__or__, st.fixed_dictionaries(dict.fromkeys(LEVEL_LABELS[level], names)), FIELDS)
+    )
+
+
+DOCUMENTS = st.fixed_dictionaries(
+    {
+        "sequence": st.integers(0, 2),
+        "timestamp": st.floats(0, 2),
+        "demo": st.booleans(),
+        "node": FIELDS,
+        "events": st.lists(FIELDS, max_size=2),
+        **{name: rows_of(level) for name, level in LEVELS.items()},
+    }
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(DOCUMENTS, DOCUMENTS)
+def test_a_delta_leads_from_any_document_to_any_other(old, new) -> None:
+    """Rows come, go, change, change places, or cannot be told apart: the new document comes out."""
+    told = json.loads(json.dumps(delta(old, new)))
+
+    assert apply(old, told) == new
+
+
+@settings(max_examples=20, deadline=None)
+@given(DOCUMENTS)
+def test_what_is_as_it_was_is_not_told(document) -> None:
+    """Between two documents that are the same there is the name of the newer alone."""
+    assert delta(document, deepcopy(document)) == {
+        "sequence": document["sequence"],
+        "timestamp": document["timestamp"],
+    }
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+async def test_whoever_follows_has_the_document_of_now(scenario) -> None:
+    """After each poll of a node, the deltas have led to what /api/v1/snapshot says."""
+    async with serving(load(scenario)) as served:
+        await served.poll(0)
+        async with following(served.client, f"{served.url}/api/v1/stream") as follower:
+            event = await follower.next()
+            assert event.name == "snapshot"
+            document = event.data
+            for second in (5, 10, 300, 900, 905):
+                await served.poll(second)
+                event = await follower.next()
+                assert event.name == "delta"
+                assert len(event.raw) < len(json.dumps(document))
+                document = apply(document, event.data)
+                async with served.client.get(f"{served.url}/api/v1/snapshot") as response:
+                    assert document == json.loads(await response.read())
+
+
+async def test_rows_that_stay_the_same_are_not_told() -> None:
+    """A delta names the rows that have changed, with the fields that have, and their labels."""
+    async with serving(load("showcase")) as served:
+        await served.poll(0)
+        async with following(served.client, f"{served.url}/api/v1/stream") as follower:
+            before = (await follower.next()).data
+            await served.poll(5)
+            told = (await follower.next()).data
+
+    for name, level in LEVELS.items():
+        for row in told.get(name, {"changed": ()})["changed"]:
+            labels = {label: row[label] for label in LEVEL_LABELS[level]}
+            (known,) = [each for each in before[name] if labels.items() <= each.items()]
+            assert row.keys() - labels.keys()
+            assert all(known[field] != value for field, value in row.items() if field not in labels)
+    assert "pods" not in told
+
+
+async def test_a_program_that_comes_back_gets_what_it_has_missed() -> None:
+    """With the id of its last event it gets nothing, one delta, or everything, and all get the same bytes."""
+    async with serving(load("t4-timeslicing")) as served:
+        await served.poll(0)
+        url = f"{served.url}/api/v1/stream"
+        async with following(served.client, url) as staying:
+            first = await staying.next()
+            await served.poll(5)
+            second = await staying.next()
+            async with following(served.client, url, Last_Event_ID=first.id) as back:
+                step = await back.next()
+            async with following(served.client, url, Last_Event_ID=second.id) as back:
+                await served.poll(10)
+                third = await back.next()
+                assert third.raw == (await staying.next()).raw
+            async with following(served.client, url, Last_Event_ID=first.id) as back:
+                everything = await back.next()
+
+    assert step.raw == second.raw
+    assert third.name == "delta"
+    assert (everything.name, everything.id) == ("snapshot", third.id)
+    assert everything.data == apply(apply(first.data, second.data), third.data)

@@ -1,0 +1,274 @@
+"""The page of one holder: what it holds and uses, whether it is used, and who is beside it."""
+
+from dataclasses import replace
+
+import pytest
+
+from exporter.demo.catalog import names
+from exporter.model import ContainerRef, DeviceEvent, DeviceKey, EventRow, Memory, ProcessRow, Totals
+from exporter.web.html import page
+from exporter.web.views.pages import holder_drawing
+from exporter.web.views.scene import Scene
+from tests.web.views_reading import GIB, NOW, UUID, gpu, holder, mig, read, scenario, snapshot
+
+ROOT = "../../../"
+HOSTILE = '"><img src=x onerror=alert(1)>'
+
+
+def draw(shown, *names, **options):
+    """Draw and parse the page of a container, three seconds after the poll; None where there is none."""
+    scene = Scene(shown, **({"now": shown.timestamp + 3, "root": ROOT} | options))
+    drawing = holder_drawing(scene, *(names or ("ml", "train", "main")))
+    return None if drawing is None else read(page(drawing, ROOT))
+
+
+def answers(shown, *names) -> list[str]:
+    """Return what is answered to the three questions."""
+    return [
+        " ".join(line.text for line in answer.all("p"))
+        for answer in draw(shown, *names).one("section", id="answers").all("div")
+    ]
+
+
+def life(shown) -> dict[str, str]:
+    """Return what adds up over a holder's life, by name."""
+    lines = draw(shown).one("dl", of="life").all("div")
+    return {line.one("dt").text: line.one("dd").text for line in lines}
+
+
+def shared(name="train", device=UUID, **facts):
+    """Return a container that holds a replica of which nothing enforces the share."""
+    values = {
+        "sharing": "time-slicing",
+        "isolation": "none",
+        "memory_entitled": 4 * GIB,
+        "compute_entitled": 0.25,
+    }
+    return holder(name, device, **(values | {"memory_used": 2 * GIB, "compute_used": 0.2} | facts))
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_holder_of_every_scenario_has_a_page(name) -> None:
+    """Elements nest, ids are unique, links are relative, and each of its devices stands there once."""
+    shown = scenario(name)
+    for ref in {row.holder for row in shown.containers}:
+        drawn = draw(shown, ref.namespace, ref.pod, ref.container)
+        ids = [element.attributes["id"] for element in drawn.all() if "id" in element.attributes]
+        assert len(ids) == len(set(ids))
+        assert ref.pod in drawn.one("h1").text
+        assert len(drawn.all("section", of="on")) == sum(row.holder == ref for row in shown.containers)
+        for element in drawn.all():
+            address = element.attributes.get("href") or ""
+            assert address.startswith(("#", "?", "../../../")) or not address
+
+
+def test_a_holder_that_is_gone_has_no_page() -> None:
+    """Neither another container nor another pod stands in for it."""
+    shown = snapshot([gpu()], [holder("train")])
+
+    assert draw(shown, "ml", "train", "main") is not None
+    assert draw(shown, "ml", "train", "other") is None
+    assert draw(shown, "ml", "train", "") is None
+    assert draw(shown, "ml", "gone", "main") is None
+
+
+def test_a_pod_whose_containers_cannot_be_told_apart_has_a_page() -> None:
+    """Its name has no container, and its links end in a slash."""
+    row = replace(holder("train"), holder=ContainerRef("ml", "train", ""))
+    beside = shared("other")
+
+    assert "any container" in draw(snapshot([gpu()], [row]), "ml", "train", "").one("h1").text
+    links = draw(snapshot([gpu()], [row, beside]), "ml", "other", "main").one(of="beside").all("a")
+    assert [link.attributes["href"] for link in links] == [f"{ROOT}holder/ml/train/"]
+
+
+@pytest.mark.parametrize(
+    ("facts", "told"),
+    [
+        ({}, "Yes: it uses 0.60 of the 1.00 GPU it is entitled to."),
+        ({"compute_entitled": 0.25}, "Yes: it uses 0.60 of a GPU now, beyond its share of 0.25."),
+        (
+            {"compute_used": 0.0},
+            "Not at this moment: it last computed 1 min ago, and keeps 7.0 GiB of memory.",
+        ),
+        (
+            {"compute_used": 0.0, "totals": Totals(first_seen=NOW - 9000, last_active=NOW - 7200)},
+            "No: it has not computed for 2 h 0 min, and keeps 7.0 GiB of memory.",
+        ),
+        (
+            {"compute_used": 0.0, "totals": Totals(first_seen=NOW - 7200, last_active=NOW - 7200)},
+            "No: it has not computed in the 2 h 0 min that it has been seen, and keeps 7.0 GiB of memory.",
+        ),
+        (
+            {"compute_used": None, "processes": 2},
+            "That is not known here: the driver does not say how much its processes compute. It has 2",
+        ),
+        (
+            {"slices": 0, "compute_entitled": None},
+            "It holds no slice of this device, and is on it all the same.",
+        ),
+    ],
+)
+def test_whether_a_slice_is_used_is_said_in_a_sentence(facts, told) -> None:
+    """Used, used beyond it, quiet, idle, never used, not known and without a slice: each is told apart."""
+    assert answers(snapshot([gpu()], [holder("train", **facts)]))[0].startswith(told)
+
+
+def test_where_nothing_enforces_shares_the_neighbours_explain_the_memory() -> None:
+    """What it has beyond its share, who has most of the rest, and what is left for all."""
+    rows = [shared(memory_used=5 * GIB), shared("small"), shared("thief", memory_used=6 * GIB)]
+    board = gpu(memory=Memory(total=16 * GIB, used=14 * GIB, free=2 * GIB))
+
+    assert answers(snapshot([board], rows))[1] == (
+        "It uses 5.0 GiB of a share of 4.0 GiB that nothing enforces. "
+        "Its 2 neighbours use 8.0 GiB, the largest of them ml/thief with 6.0 GiB, beyond its share of 4.0. "
+        "2.0 of the device's 16.0 GiB are free for whoever asks first."
+    )
+
+
+@pytest.mark.parametrize(
+    ("facts", "told"),
+    [
+        ({"isolation": "hard"}, "It uses 7.0 of 16.0 GiB that nobody else can take."),
+        (
+            {"isolation": "hard", "memory_used": 16 * GIB - 1},
+            "Only <0.1 GiB are left: the next allocation",
+        ),
+        ({"isolation": "soft", "sharing": "hami"}, "of the 16.0 GiB that HAMi lets it have. Beyond"),
+        ({"isolation": "soft", "memory_used": 17 * GIB}, "1.0 GiB more: the limit does not hold it back."),
+        ({"memory_used": None}, "How much it uses is not known here: the driver does not say"),
+        ({"memory_entitled": None, "slices": 0}, "no share to hold that against: it holds nothing here."),
+    ],
+)
+def test_the_memory_that_is_left_depends_on_what_enforces_it(facts, told) -> None:
+    """Of its own, limited by software, not known, and without any share."""
+    assert told in answers(snapshot([gpu()], [holder("train", **facts)]))[1]
+
+
+def test_several_devices_are_answered_together_and_what_stands_out_by_itself() -> None:
+    """A sum, then the devices that are idle or full, in the order of the GPUs."""
+    quiet = Totals(first_seen=NOW - 9000, last_active=NOW - 7200)
+    rows = [
+        holder("train", "GPU-1", compute_used=0.0, totals=quiet),
+        holder("train"),
+        holder("train", "GPU-2", memory_used=None),
+    ]
+    shown = snapshot([gpu(), gpu(1), gpu(2)], rows)
+    used, memory, _ = answers(shown)
+
+    assert used.startswith(
+        "On 3 devices it uses 1.20 of the 3.00 GPUs it is entitled to. GPU 1: whole GPU. No:"
+    )
+    assert memory.startswith(
+        "On 3 devices it uses ≥ 14.0 of the 48.0 GiB it is entitled to. GPU 2: whole GPU."
+    )
+    sections = draw(shown).all("section", of="on")
+    assert [each.one("h3").text[:5] for each in sections] == ["GPU 0", "GPU 1", "GPU 2"]
+
+
+def test_a_fault_that_hit_it_is_told_with_its_meaning() -> None:
+    """The newest stands in the answer, all of them in a table; those of others stand on other pages."""
+    hit, other = (ContainerRef("ml", pod, "main") for pod in ("train", "other"))
+    events = tuple(
+        EventRow(event=DeviceEvent(at=NOW - ago, uuid=UUID, kind="xid", xid=code), holders=(ref,))
+        for ago, code, ref in ((500, 13, hit), (120, 31, hit), (60, 79, other))
+    )
+    shown = snapshot([gpu(watched=True)], [holder("train")], events=events)
+
+    assert answers(shown)[2].startswith("XID 31, 2 min ago, while it was on the device. ")
+    assert [row.all("td")[1].text for row in draw(shown).one(id="events").one("tbody").all("tr")] == [
+        "XID 31",
+        "XID 13",
+    ]
+    assert "None that the driver has reported" in answers(replace(shown, events=()))[2]
+    unwatched = snapshot([gpu()], [holder("train")])
+    assert answers(unwatched)[2].startswith("Nobody reports the events of its device here")
+
+
+def test_a_lost_gpu_is_the_first_thing_to_be_told() -> None:
+    """A holder of a GPU that does not answer has no numbers, and is told why."""
+    shown = snapshot([gpu(up=False)], [holder("train", memory_used=None, compute_used=None)])
+
+    assert answers(shown)[2].startswith("GPU 0 does not answer.")
+    assert "the GPU does not answer" in answers(shown)[0]
+
+
+def test_sums_over_its_life_are_shown_and_what_is_not_known_is_a_dash() -> None:
+    """GPU time held and used, their ratio, and energy, in units of people."""
+    totals = Totals(
+        first_seen=NOW - 7200, entitled_gpu_seconds=7200.0, used_gpu_seconds=1800.0, energy_joules=720_000.0
+    )
+    known = life(snapshot([gpu()], [holder("train", totals=totals, processes=2)]))
+    unknown = life(snapshot([gpu()], [holder("train", compute_used=None, totals=Totals(first_seen=NOW))]))
+
+    assert known == {
+        "GPU time held": "2.0 GPU hours",
+        "GPU time used": "30.0 GPU minutes",
+        "efficiency": "25 %",
+        "energy": "0.20 kWh",
+        "processes": "2",
+    }
+    assert set(unknown.values()) == {"–"}  # noqa: RUF001 - the dash of what is not known
+
+
+def test_it_is_told_where_the_numbers_come_from() -> None:
+    """Processes, a device as a whole and a system's own meter are called by their names."""
+    facts = {"memory_source": "hami", "compute_source": "process"}
+    lines = draw(snapshot([gpu()], [holder("train", **facts)])).all("p", of="source")
+
+    assert [line.text for line in lines] == [
+        "by the meter of HAMi",
+        "summed over its processes, as the driver tells them",
+    ]
+
+
+def test_who_is_on_the_same_device_is_named_with_a_link() -> None:
+    """Neighbours are those of the same MIG device or GPU, and not of the others."""
+    cut = gpu(1, sharing="mig", mig_enabled=True, mig_slices=7)
+    part, other = DeviceKey("GPU-1", "MIG-a"), DeviceKey("GPU-1", "MIG-b")
+    migs = [mig(key.mig_uuid, gpu_uuid="GPU-1") for key in (part, other)]
+    rows = [shared(device=part), shared("near", part), shared("far", other), shared("away")]
+    beside = draw(snapshot([gpu(), cut], rows, migs)).one(of="beside")
+
+    assert [link.text for link in beside.all("a")] == ["ml/ near"]
+    assert beside.one("a").attributes["href"] == f"{ROOT}holder/ml/near/main"
+
+
+def test_its_processes_are_those_of_its_container() -> None:
+    """Processes of a neighbour do not count, and what cannot be seen says why and what to do."""
+    mine, other = (ContainerRef("ml", pod, "main") for pod in ("train", "other"))
+    processes = tuple(
+        ProcessRow(device=DeviceKey(UUID), pid=pid, holder=ref, command="vllm", place="pod")
+        for pid, ref in ((1, mine), (2, other))
+    )
+    shown = snapshot([gpu()], [holder("train")], processes=processes)
+    blind = snapshot(
+        [gpu()], [holder("train")], node={"process_view": False, "process_view_reason": "set hostPID: true"}
+    )
+
+    assert [row.all("td")[0].text for row in draw(shown).one(id="processes").one("tbody").all("tr")] == ["1"]
+    assert "cannot be known here: set hostPID: true." in draw(blind).one(id="processes").text
+
+
+def test_names_stay_text_and_links_quote_them() -> None:
+    """Whatever a pod is called, nothing of it becomes an element or leaves its part of a link."""
+    rows = [shared(), shared(f"{HOSTILE}/../?#")]
+    shown = snapshot([gpu()], rows)
+    link = draw(shown).one(of="beside").one("a").attributes["href"]
+
+    assert not draw(shown).all("img")
+    assert not draw(shown, "ml", f"{HOSTILE}/../?#", "main").all("img")
+    assert link.count("/") == ROOT.count("/") + len(("holder", "ml", "pod"))
+    assert not {"?", "#", '"', "<"} & set(link)
+
+
+def test_pieces_keep_their_names_from_poll_to_poll() -> None:
+    """A live page finds every piece again: only texts change while the holder keeps its devices."""
+    first = snapshot([gpu()], [holder("train")])
+    later = replace(first, timestamp=NOW + 5, containers=(holder("train", compute_used=0.1),))
+    drawn = [
+        holder_drawing(Scene(each, now=NOW + 5, root=ROOT), "ml", "train", "main") for each in (first, later)
+    ]
+
+    assert drawn[0].pieces.keys() == drawn[1].pieces.keys()
+    assert drawn[0].lists == drawn[1].lists

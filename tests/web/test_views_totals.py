@@ -1,0 +1,108 @@
+"""The four totals: what is held in which unit, how much of it is used, and where a finding leads."""
+
+import pytest
+
+from exporter.model import Memory, SliceCount, Totals
+from tests.web.views_reading import GIB, NOW, draw, gpu, holder, scenario, snapshot
+
+
+def card(page, name):
+    """Return the total with that name."""
+    return next(card for card in page.all(of="card") if card.one("h2").text == name)
+
+
+def units(resource, offered, held):
+    """Return the units of one resource on a GPU."""
+    return {"slices": (SliceCount(resource, offered, held),)}
+
+
+def test_slices_of_all_ways_to_cut_are_counted_together() -> None:
+    """Whole GPUs, replicas and MIG devices are what a pod can be given one of."""
+    shared = gpu(1, "time-slicing", **units("nvidia.com/gpu", 10, 4))
+    slices = card(draw(snapshot([gpu(), shared], [holder("a")])), "Slices")
+
+    assert slices.one(of="figure").text == "5 held of 11"
+    assert "6 free" in slices.text
+    assert slices.one(of="detail").text == "by 1 container"
+
+
+def test_units_of_a_system_are_told_beside_the_slices() -> None:
+    """A gibibyte that a system gives out is no slice, and is not added to those."""
+    rows = [gpu(), gpu(1), gpu(2, "cgpu", **units("aliyun.com/gpu-mem", 22, 16))]
+    slices = card(draw(snapshot(rows, [holder("a")])), "Slices")
+
+    assert slices.one(of="figure").text == "2 held of 2"
+    assert slices.one(of="detail").text == "by 1 container · cGPU 16 of 22"
+
+
+def test_a_node_of_one_system_is_counted_in_its_unit() -> None:
+    """The resource says what is counted."""
+    rows = [gpu(at, "cgpu", **units("aliyun.com/gpu-mem", 22, 16)) for at in range(2)]
+    slices = card(draw(snapshot(rows, [holder("a")])), "Slices")
+
+    assert slices.one(of="figure").text == "32 held of 44"
+    assert slices.one(of="detail").text == "of aliyun.com/gpu-mem · by 1 container"
+
+
+def test_where_units_have_nothing_in_common_gpus_are_counted() -> None:
+    """What is given out of each is told in its own unit; units of which none is given out are left out."""
+    both = (SliceCount("acme.io/core", 100, 40), SliceCount("acme.io/memory", 30, 6))
+    rows = [gpu(0, "acme", slices=both), gpu(1, "acme", slices=both, holders=0)]
+    slices = card(draw(snapshot(rows, [holder("a")])), "Slices")
+
+    assert slices.one(of="figure").text == "1 held of 2 GPUs"
+    assert slices.one(of="detail").text == "by 1 container · acme 80 of 200 core, 12 of 60 memory"
+
+
+def test_slices_of_no_fixed_number_have_no_whole() -> None:
+    """Where pods claim what they like, there is no share of it to draw."""
+    slices = card(draw(snapshot([gpu(**units("gpu.nvidia.com", None, 1))], [holder("a")])), "Slices")
+
+    assert slices.one(of="figure").text == "1 held"
+    assert not slices.all("svg")
+
+
+@pytest.mark.parametrize("name", ["showcase", "kai", "elastic-gpu", "volcano-gpushare", "qgpu", "dra"])
+def test_no_node_is_said_to_be_held_by_more_than_there_is(name) -> None:
+    """What is held is at most what is offered, and something where containers hold."""
+    snapshot = scenario(name)
+    figure = card(draw(snapshot), "Slices").one(of="figure").text
+    held, _, offered = figure.partition(" held")
+
+    if held != "\N{EN DASH}":
+        assert int(held) > 0
+        assert not offered or int(held) <= int(offered.split()[1])
+
+
+def test_what_is_held_and_not_used_is_seen_at_once() -> None:
+    """Beside the bars stands what part of the held is used, unless some of either is not known."""
+    known = card(draw(snapshot([gpu(used=4 * GIB)], [holder("a")])), "Memory")
+    unknown = card(draw(snapshot([gpu(used=4 * GIB), gpu(1, memory_entitled=None)])), "Memory")
+
+    assert "used, 25% of held" in known.text
+    assert "of held" not in unknown.text
+
+
+def test_more_memory_than_is_held_is_not_hidden() -> None:
+    """Use by those who hold nothing counts as use, so that it can be more than all that is held."""
+    full = gpu(memory_entitled=4 * GIB, memory=Memory(total=16 * GIB, used=8 * GIB, free=8 * GIB))
+
+    assert "used, 200% of held" in card(draw(snapshot([full], [holder("a")])), "Memory").text
+
+
+def test_a_finding_leads_to_the_holders_that_it_counts() -> None:
+    """Each state has a link to the table with just those rows."""
+    rows = [
+        holder("a", memory_used=20 * GIB),
+        holder("b", memory_used=20 * GIB, isolation="none"),
+        holder("c", slices=0),
+        holder("d", compute_used=0.0, totals=Totals(first_seen=NOW - 9999, last_active=NOW - 9000)),
+    ]
+    found = card(draw(snapshot([gpu()], rows)), "Look at").all("a")
+
+    assert {link.attributes["href"]: link.text for link in found} == {
+        "?state=over-share#holders": "1 over its share",
+        "?state=over-notional#holders": "1 over a notional share",
+        "?state=unheld#holders": "1 without a slice",
+        "?state=idle-memory#holders": "1 idle, holding 7.0 GiB",
+    }
