@@ -32,9 +32,9 @@ from exporter.model import (
     NodeRow,
     Snapshot,
 )
-from exporter.web.figures import node_figures
-from exporter.web.past import history_json
-from exporter.web.sparklines import Sparklines
+from exporter.web.timelines.figures import node_figures
+from exporter.web.timelines.routes import history_json
+from exporter.web.timelines.sparklines import Sparklines
 
 _KEPT, _STEP, _START = 6 * 3600.0, 5.0, 1.7e9
 _ROUNDS = 7

@@ -45,8 +45,8 @@ from exporter.web import Server, make_app
 from exporter.web.html import page
 from exporter.web.pages import Pages
 from exporter.web.site import Site
-from exporter.web.sparklines import STEPS
-from exporter.web.sparklines import draw as drawn
+from exporter.web.timelines.sparklines import STEPS
+from exporter.web.timelines.sparklines import draw as drawn
 from exporter.web.views.pages import node_drawing
 from exporter.web.views.scene import Scene
 

@@ -8,7 +8,7 @@ from exporter.model import Snapshot
 from exporter.report import Report
 from exporter.web.pages import Pages
 from exporter.web.site import Site
-from exporter.web.sparklines import Sparklines
+from exporter.web.timelines.sparklines import Sparklines
 
 
 def site_of(

@@ -13,9 +13,9 @@ from exporter.fleet.watch import Watch
 from exporter.prometheus import Prometheus
 from exporter.settings import Settings, SettingsError
 from exporter.web import Server
-from exporter.web.cluster import Cluster, make_hub_app
-from exporter.web.fleet_pages import FleetPages
-from exporter.web.ticker import Ticker
+from exporter.web.cluster.pages import FleetPages
+from exporter.web.cluster.routes import Cluster, make_hub_app
+from exporter.web.streams.ticker import Ticker
 
 # Questions of a large cluster take Prometheus a while.
 DEADLINE = 60.0

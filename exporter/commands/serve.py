@@ -21,8 +21,8 @@ from exporter.sources import Sources
 from exporter.web import Server, make_app
 from exporter.web.pages import Pages
 from exporter.web.site import Site
-from exporter.web.sparklines import Sparklines
-from exporter.web.ticker import Ticker
+from exporter.web.streams.ticker import Ticker
+from exporter.web.timelines.sparklines import Sparklines
 
 log = logging.getLogger(__name__)
 # A driver that hangs must not keep the program from ending.

@@ -4,12 +4,16 @@ from collections.abc import Iterable, Sequence
 
 from aiohttp import web
 
-from exporter.web import assets, live, machine, openapi, past, screens, stream
-from exporter.web.errors import answer_errors
-from exporter.web.hub import Hub
-from exporter.web.responses import ZIPPER, Zipper
-from exporter.web.security import secure
+from exporter.web import screens
+from exporter.web.api import machine, openapi
+from exporter.web.serving import assets
+from exporter.web.serving.errors import answer_errors
+from exporter.web.serving.responses import ZIPPER, Zipper
+from exporter.web.serving.security import secure
 from exporter.web.site import Site
+from exporter.web.streams import live, stream
+from exporter.web.streams.hub import Hub
+from exporter.web.timelines import routes as past
 
 
 def make_app(site: Site, *, prefix: str = "", frame_ancestors: Sequence[str] = ()) -> web.Application:

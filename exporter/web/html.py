@@ -10,8 +10,8 @@ from markupsafe import Markup
 
 from exporter import __version__
 from exporter.formats_words import printable
-from exporter.web import assets
 from exporter.web.drawing import Drawing, Opened
+from exporter.web.serving import assets
 from exporter.web.views import markup
 
 # Nearly all of a page; leaving it out first is several times as fast as looking at each character.

@@ -18,7 +18,7 @@ from exporter.model import ContainerRow, Snapshot
 from exporter.web.drawing import Drawing, Opened
 from exporter.web.html import page
 from exporter.web.places import Place
-from exporter.web.version import VERSION
+from exporter.web.serving.version import VERSION
 from exporter.web.views.pages import gpu_drawing, holder_drawing, node_drawing
 from exporter.web.views.scene import Scene
 

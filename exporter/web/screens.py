@@ -2,10 +2,10 @@
 
 from aiohttp import web
 
-from exporter.web.errors import prefers_html
 from exporter.web.places import Place
 from exporter.web.query import read_query
-from exporter.web.responses import reply
+from exporter.web.serving.errors import prefers_html
+from exporter.web.serving.responses import reply
 from exporter.web.site import Site
 from exporter.web.views.pages import doctor_drawing
 

@@ -9,7 +9,7 @@ from exporter.history import PastReader
 from exporter.model import ContainerRow
 from exporter.report import Report
 from exporter.web.pages import Pages
-from exporter.web.ticker import Ticker
+from exporter.web.streams.ticker import Ticker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from playwright.async_api import expect
 from exporter.settings import ListenAddress
 from exporter.web import Server, make_app
 from exporter.web.places import Place
-from exporter.web.version import VERSION
+from exporter.web.serving.version import VERSION
 from tests.browser.site import looking, node_of
 from tests.site import site_of
 from tests.web.views_reading import gpu, holder, snapshot

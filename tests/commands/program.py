@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT = 60
@@ -67,8 +67,9 @@ class Serving:
         self.url = self._wait_for_url()
 
     def get(self, path: str, within: float = 10) -> str:
-        """Return the body of a page."""
-        with urlopen(self.url + path, timeout=within) as answer:  # noqa: S310 - our own address
+        """Return the body of a page, as a browser asks for it."""
+        asked = Request(self.url + path, headers={"Accept": "text/html, */*;q=0.1"})  # noqa: S310 - ours
+        with urlopen(asked, timeout=within) as answer:  # noqa: S310 - as above
             assert answer.status == 200
             return answer.read().decode()
 

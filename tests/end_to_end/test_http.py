@@ -18,7 +18,7 @@ from exporter.demo.schema_faults import NvmlError
 from exporter.settings import ListenAddress
 from exporter.web import ListenError, Server
 from exporter.web.app import make_app
-from exporter.web.assets import asset
+from exporter.web.serving.assets import asset
 from tests.end_to_end.serving import OPENMETRICS, PROMETHEUS_3, TEXT, Served, serving
 from tests.site import site_of
 

@@ -11,8 +11,8 @@ from exporter.fleet.watch import Look
 from exporter.formats_words import UNKNOWN
 from exporter.model import ContainerRef
 from exporter.web.html import page
-from exporter.web.views.fleet import FleetScene, fleet_drawing
-from exporter.web.views.fleet_tables import SHOWN, Orders
+from exporter.web.views.fleet.page import FleetScene, fleet_drawing
+from exporter.web.views.fleet.tables import SHOWN, Orders
 
 GIB = 1024.0**3
 HOSTILE = '<script>alert(1)</script>"\u202e\x1b'

@@ -95,7 +95,8 @@ def test_the_image_runs_the_program_on_its_port() -> None:
     """The entry point is the project's script, as root, and the port that it listens on is declared."""
     final = _stages()[-1]
 
-    assert [json.loads(rest) for rest in _rests(final, "ENTRYPOINT")] == [list(PROJECT["scripts"])]
+    assert [json.loads(rest) for rest in _rests(final, "ENTRYPOINT")] == [["gpuslice-exporter"]]
+    assert "gpuslice-exporter" in PROJECT["scripts"]
     assert _rests(final, "USER") == ["0:0"]
     assert _rests(final, "EXPOSE") == [str(load_settings({}, {}).listen.port)]
 

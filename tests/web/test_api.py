@@ -13,7 +13,7 @@ from exporter.demo import catalog
 from exporter.history.past import FIELDS
 from exporter.metrics import CONTAINER, FAMILIES, Family, field_name
 from exporter.web import make_app
-from exporter.web.openapi import OPERATIONS, document
+from exporter.web.api.openapi import OPERATIONS, document
 from tests.end_to_end.serving import Served, serving
 from tests.site import site_of
 

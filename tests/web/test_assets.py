@@ -14,7 +14,7 @@ import pytest
 from aiohttp import ClientResponse
 
 from exporter.demo import catalog
-from exporter.web.assets import FOR_EVER, PLOTLY, STATIC, asset, bundle, library, modules, read_bundle
+from exporter.web.serving.assets import FOR_EVER, PLOTLY, STATIC, asset, bundle, library, modules, read_bundle
 from tests.end_to_end.serving import Served, serving
 
 SCENARIO = "t4-timeslicing"
@@ -38,6 +38,8 @@ def other_plotly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     package.mkdir()
     (package / "__init__.py").touch()
     monkeypatch.syspath_prepend(str(tmp_path))
+    # Another test may have imported the installed one.
+    monkeypatch.delitem(sys.modules, "plotly", raising=False)
     library.cache_clear()
     yield
     library.cache_clear()
@@ -192,7 +194,8 @@ async def test_without_plotly_there_is_a_clear_answer(served: Served) -> None:
 def test_the_package_plotly_is_not_imported() -> None:
     """Finding its JavaScript costs no import of its thousands of modules."""
     code = (
-        "import sys; from exporter.web.assets import asset; assert '/plotly' in asset('plotly.min.js');"
+        "import sys; from exporter.web.serving.assets import asset; "
+        "assert '/plotly' in asset('plotly.min.js');"
         "print(sum(name.split('.')[0] == 'plotly' for name in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -6,8 +6,8 @@ import plotly.graph_objects as go
 import pytest
 
 from exporter.history import Past, Track
-from exporter.web.figures import MOST_HOLDERS, holder_figures, node_figures
-from exporter.web.looks import COLOURS, in_order, looks
+from exporter.web.timelines.figures import MOST_HOLDERS, holder_figures, node_figures
+from exporter.web.timelines.looks import COLOURS, in_order, looks
 
 GIB = 1 << 30
 COUNT = 4

@@ -3,7 +3,7 @@
 import pytest
 
 from exporter.web.query import LONGEST, Query
-from exporter.web.views.filters import Word, words_of
+from exporter.web.views.table.filters import Word, words_of
 from tests.web.holders_reading import asked, pods
 
 

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from exporter.formats_words import UNKNOWN
 from exporter.model import ContainerRef, SliceCount, Totals
 from exporter.web.query import Query
-from exporter.web.views.columns import COLUMNS
+from exporter.web.views.table.columns import COLUMNS
 from tests.web.holders_reading import NODE, ROWS, asked, pods
 from tests.web.views_reading import GIB, NOW, draw, gpu, gpu_page, holder, read, snapshot
 

@@ -10,9 +10,9 @@ from aiohttp import ClientSession, web
 from exporter.settings import ListenAddress
 from exporter.web import Server
 from exporter.web.app import build_app
-from exporter.web.hub import Hub
-from exporter.web.sse import Message, event, text
-from exporter.web.ticker import Ticker
+from exporter.web.streams.hub import Hub
+from exporter.web.streams.sse import Message, event, text
+from exporter.web.streams.ticker import Ticker
 from tests.web.following import PATIENCE, following
 from tests.web.views_reading import snapshot
 

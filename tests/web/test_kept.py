@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from exporter.web import kept
-from exporter.web.kept import Kept
+from exporter.web.timelines import kept
+from exporter.web.timelines.kept import Kept
 
 
 async def test_those_who_ask_together_wait_for_one_answer() -> None:

@@ -11,7 +11,7 @@ from exporter.demo.catalog import load
 from exporter.settings import ListenAddress
 from exporter.web import Server, make_app
 from exporter.web import pages as pages_module
-from exporter.web.version import VERSION
+from exporter.web.serving.version import VERSION
 from tests.end_to_end.serving import serving
 from tests.site import site_of
 from tests.web.following import following

@@ -16,7 +16,7 @@ from exporter.demo import catalog
 from exporter.settings import ListenAddress
 from exporter.web import Server, make_app
 from exporter.web.app import build_app
-from exporter.web.security import security_headers
+from exporter.web.serving.security import security_headers
 from tests.end_to_end.serving import Served, serving
 from tests.site import site_of
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from exporter.demo.catalog import load
 from exporter.metrics import LEVEL_LABELS
-from exporter.web.deltas import LEVELS, delta
+from exporter.web.streams.deltas import LEVELS, delta
 from tests.end_to_end.serving import serving
 from tests.web.following import following
 

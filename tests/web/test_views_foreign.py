@@ -38,7 +38,7 @@ def test_what_is_not_read_adds_to_no_sum() -> None:
     told = {card.name: card for card in cards(Scene(scenario("hami-vendors"), now=NOW + 30, idle_after=300))}
 
     assert (told["Memory"].figure.text, told["Memory"].of) == ("2.2 GiB used", "of 22.5")
-    assert [text for _, text in told["Memory"].bars] == ["3.9 held", "used"]
+    assert [text for _, text in told["Memory"].bars] == ["3.9 held", "used, 56% of held"]
     assert (told["Compute"].figure.text, told["Compute"].of) == ("0.18 GPUs used", "of 1")
     assert told["Look at"].figure.text == "nothing"
 

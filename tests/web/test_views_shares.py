@@ -76,7 +76,7 @@ def test_slices_that_nobody_counts_beforehand_have_no_total() -> None:
     page = draw(snapshot([fractions, gpu(1)], [part("a"), part("b"), holder("whole", "GPU-1")]))
 
     card = page.all(of="card")[0].text
-    assert card.startswith("Slices 1 held of 1 by 3 containers, with 2 more of no fixed number")
+    assert card.startswith("Slices 2 held of 2 GPUs 0 free by 3 containers · KAI fractions 2 · slices 1 of 1")
     assert slices(page) == ["1 slice", "1 slice", "whole GPU"]
     assert captions(page)[0] == "whole GPU · 2 held, with 8.0 of 16.0 GiB"
     assert "2 slices held" in page.one(id="gpu-0").text
@@ -128,7 +128,7 @@ def test_claimed_devices_are_free_without_an_offer() -> None:
         row = holder("a", DeviceKey("GPU-0", "a"), resource=resource, sharing="mig")
         texts.append(draw(snapshot([cut], [row], parts)).one("p", of="nobody").text)
 
-    assert texts == ["free", "not offered to pods"]
+    assert texts == ["free", "held by nobody"]
 
 
 def test_a_node_of_devices_that_are_not_read_has_no_sums() -> None:

@@ -8,8 +8,8 @@ from exporter.formats_words import decimal, duration, gibibytes, total
 from exporter.model import ContainerRow, Memory
 from exporter.states import idle_seconds
 from exporter.web.views.events import EventView
-from exporter.web.views.rows import efficiency_of
 from exporter.web.views.scene import Scene, answers, name_of
+from exporter.web.views.table.rows import efficiency_of
 from exporter.web.views.words import mode_word
 
 # With less than this part of what it may have left, the next allocation is likely to fail.

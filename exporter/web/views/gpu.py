@@ -6,8 +6,8 @@ from typing import Any
 
 from exporter.model import GpuRow
 from exporter.web.views.events import event_views
-from exporter.web.views.gpus import gpu_view
-from exporter.web.views.parts import is_amd, part_name
+from exporter.web.views.picture.gpus import gpu_view
+from exporter.web.views.picture.parts import is_amd, part_name
 from exporter.web.views.processes import processes_of_gpu
 from exporter.web.views.readings import ReadingGroup, gpu_readings, mig_readings, vgpu_readings
 from exporter.web.views.scene import Scene, answers

@@ -9,13 +9,13 @@ from exporter.formats_words import UNKNOWN, decimal, duration, gibibytes
 from exporter.model import ContainerRef, ContainerRow, Totals
 from exporter.states import STATE_WORDS
 from exporter.web.views.answers import Answer, answers_of, device_memory, never_computed
-from exporter.web.views.bars import UNATTRIBUTED, Use, use_bar
-from exporter.web.views.cells import Gauge
 from exporter.web.views.events import EventView, hits_of
+from exporter.web.views.picture.bars import UNATTRIBUTED, Use, use_bar
+from exporter.web.views.picture.cells import Gauge
 from exporter.web.views.processes import ProcessTable, place_of, processes_of_holder
-from exporter.web.views.rows import efficiency_of, row_id
 from exporter.web.views.scene import Figure, Pair, Scene, name_of
-from exporter.web.views.slices import slice_of
+from exporter.web.views.table.rows import efficiency_of, row_id
+from exporter.web.views.table.slices import slice_of
 from exporter.web.views.words import ISOLATION, isolation_word, mode_word
 
 _MINUTE, _HOUR, _KILOJOULE, _KILOWATT_HOUR = 60.0, 3600.0, 1000.0, 3_600_000.0

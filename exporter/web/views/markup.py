@@ -7,8 +7,8 @@ from urllib.parse import quote
 from markupsafe import Markup, escape
 
 from exporter.model import ContainerRef
-from exporter.web.views.bars import Bar, Segment
-from exporter.web.views.cells import Key, Mark
+from exporter.web.views.picture.bars import Bar, Segment
+from exporter.web.views.picture.cells import Key, Mark
 from exporter.web.views.scene import Figure, Pair
 
 __all__ = ["bar", "figure", "holder", "holder_link", "icon", "key", "marks", "pair"]

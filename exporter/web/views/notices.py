@@ -8,7 +8,7 @@ from urllib.parse import quote
 from exporter.formats_words import duration, plural
 from exporter.model import GpuRow
 from exporter.web.views.events import recent_faults
-from exporter.web.views.parts import part_name
+from exporter.web.views.picture.parts import part_name
 from exporter.web.views.scene import Scene, answers
 from exporter.web.views.words import mode_word
 

@@ -9,12 +9,12 @@ from exporter.web.drawing import Drawing
 from exporter.web.html import piece
 from exporter.web.views.doctor import doctor_view
 from exporter.web.views.gpu import gpu_context
-from exporter.web.views.gpus import gpu_view
 from exporter.web.views.head import head
 from exporter.web.views.holder import holder_page
-from exporter.web.views.holders import holder_table
 from exporter.web.views.notices import missing_gpus, missing_holders, notices
+from exporter.web.views.picture.gpus import gpu_view
 from exporter.web.views.scene import Scene, anchor_of
+from exporter.web.views.table.holders import holder_table
 from exporter.web.views.timeline import timeline_view
 from exporter.web.views.totals import cards
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from exporter.formats_words import UNKNOWN, decimal, gibibytes
 from exporter.model import ContainerRef, DeviceKey, GpuReading, GpuRow, ProcessRow
 from exporter.process_rows import process_rows
-from exporter.web.views.parts import part_name
+from exporter.web.views.picture.parts import part_name
 from exporter.web.views.scene import Figure, Scene, answers, name_of
 
 # A page shows no more than this; the JSON of the snapshot has the others.

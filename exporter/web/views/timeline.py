@@ -8,7 +8,7 @@ from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
 from exporter.history.spans import span_seconds
-from exporter.web.assets import library
+from exporter.web.serving.assets import library
 from exporter.web.views.scene import Scene
 
 DEFAULT = "1h"

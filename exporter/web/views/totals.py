@@ -7,9 +7,9 @@ from itertools import chain
 from exporter.formats_words import UNKNOWN, decimal, gibibytes, plural, total
 from exporter.metrics import Number
 from exporter.model import ContainerRow, GpuRow
-from exporter.web.views.bars import Bar, Part, bar
 from exporter.web.views.events import Fault, recent_faults
 from exporter.web.views.held import held_of_node
+from exporter.web.views.picture.bars import Bar, Part, bar
 from exporter.web.views.scene import Figure, Scene, answers, number_of
 
 _WORDING = {

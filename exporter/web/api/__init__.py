@@ -1,0 +1,1 @@
+"""What programs ask for: metrics, the snapshot and its twins, health, and the description of it all."""

@@ -1,0 +1,84 @@
+"""What programs ask for: metrics, the API, and how the program itself is doing."""
+
+import asyncio
+import json
+
+from aiohttp import web
+
+from exporter.exposition import accepts_gzip, choose_format
+from exporter.exposition_formats import media_quality
+from exporter.web.serving.responses import reply
+from exporter.web.site import Site
+
+JSON = "application/json; charset=utf-8"
+# The forms of a snapshot: how an Accept header names them, and the type that they have.
+FORMS = {"json": JSON, "csv": "text/csv; charset=utf-8", "text": "text/plain; charset=utf-8"}
+
+
+def routes(site: Site) -> list[web.RouteDef]:
+    """List the routes for programs."""
+    machine = _Machine(site)
+    return [
+        web.get("/metrics", machine.metrics),
+        web.get("/api/v1/snapshot", machine.snapshot),
+        web.get("/api/v1/doctor", machine.doctor),
+        web.get("/-/healthy", machine.healthy),
+        web.get("/-/ready", machine.ready),
+    ]
+
+
+class _Machine:
+    def __init__(self, site: Site) -> None:
+        self._pages = site.pages
+        self._restart_reason = site.restart_reason
+        self._report = site.report
+
+    async def metrics(self, request: web.Request) -> web.Response:
+        fmt = choose_format(request.headers.get("Accept", ""))
+        zipped = accepts_gzip(request.headers.get("Accept-Encoding", ""))
+        headers = {"Content-Type": fmt.content_type, "Vary": "Accept, Accept-Encoding"}
+        if zipped:
+            headers["Content-Encoding"] = "gzip"
+        return web.Response(body=await self._pages.metrics(fmt, zipped), headers=headers)
+
+    async def snapshot(self, request: web.Request) -> web.Response:
+        """Hand out the snapshot in the form that the URL names, else in the one that is accepted."""
+        form = request.query.get("format") or _accepted_form(request.headers.get("Accept", ""))
+        if form not in FORMS:
+            raise web.HTTPBadRequest(text=f"The format is none of {', '.join(FORMS)}.")
+        pages, headers = self._pages, {}
+        make = {"json": pages.snapshot_json, "csv": pages.snapshot_csv, "text": pages.snapshot_text}[form]
+        if form == "csv":
+            name = _file_name(pages.snapshot.node.name)
+            headers["Content-Disposition"] = f'attachment; filename="gpuslice-{name}.csv"'
+        return await reply(
+            request, await make(), FORMS[form], vary="Accept, Accept-Encoding", headers=headers
+        )
+
+    async def doctor(self, request: web.Request) -> web.Response:
+        """Hand out what ``doctor --json`` prints, judged by the last poll."""
+        report = await asyncio.to_thread(self._report)
+        if not report.checks:
+            raise web.HTTPServiceUnavailable(text="Nothing is polled yet.")
+        return await reply(request, json.dumps(report.as_dict()).encode(), JSON)
+
+    async def healthy(self, _request: web.Request) -> web.Response:
+        """Fail only where a restart helps: the kubelet then restarts the container."""
+        reason = self._restart_reason()
+        return web.Response(status=503 if reason else 200, text=f"{reason or 'ok'}\n")
+
+    async def ready(self, _request: web.Request) -> web.Response:
+        """Say whether the first poll is done; a node where it found nothing must still be scraped."""
+        done = self._pages.snapshot.sequence > 0
+        return web.Response(status=200 if done else 503, text="ok\n" if done else "before the first poll\n")
+
+
+def _accepted_form(accept: str) -> str:
+    """Choose by an Accept header; JSON where the others are not named or not wanted more."""
+    wanted = {form: media_quality(accept, kind.partition(";")[0]) for form, kind in FORMS.items()}
+    return max(wanted, key=lambda form: wanted[form])
+
+
+def _file_name(name: str) -> str:
+    """Leave of a name what no file system and no header minds."""
+    return "".join(char if char.isascii() and (char.isalnum() or char in "-_.") else "_" for char in name)

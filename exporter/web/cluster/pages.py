@@ -1,0 +1,107 @@
+"""The page of a cluster, made once for each look at it, or each second where it tells ages."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from exporter.fleet.formats import fleet_json, fleet_text
+from exporter.fleet.links import NodeLinks
+from exporter.fleet.watch import Look
+from exporter.web.drawing import Drawing, Opened
+from exporter.web.html import page
+from exporter.web.serving.version import VERSION
+from exporter.web.views.fleet.page import FleetScene, fleet_drawing
+from exporter.web.views.fleet.tables import Orders
+
+# Orders of all tables together; those that somebody makes up are more.
+_KEPT = 64
+
+
+class FleetPages:
+    """The page of the newest look; ``current`` returns it, and a new one comes every ``interval`` seconds."""
+
+    def __init__(
+        self, current: Callable[[], Look], links: NodeLinks, *, interval: float, idle_after: float
+    ) -> None:
+        self._current = current
+        self._links = links
+        self._interval = interval
+        self._idle_after = idle_after
+        self._made: dict[tuple[Any, ...], asyncio.Task[Any]] = {}
+
+    @property
+    def look(self) -> Look:
+        """The look that is shown."""
+        return self._current()
+
+    @property
+    def tag(self) -> str:
+        """A name for this look, which that of no other hub is."""
+        look = self.look
+        return f"{look.looks}-{look.read_at or 0:.3f}-{'' if look.fleet else 'nothing'}"
+
+    async def drawing(self, orders: Orders) -> Drawing:
+        """Draw the page."""
+        scene = self._scene(orders)
+        made: Drawing = await self._once((orders, int(scene.now)), lambda: fleet_drawing(scene))
+        return made
+
+    async def html(self, orders: Orders) -> bytes:
+        """Give the page as HTML."""
+        look = self.look
+        opened = Opened(
+            live="live/fleet",
+            tag=self.tag,
+            timestamp=look.read_at or 0.0,
+            now=time.time(),
+            interval=self._interval,
+            version=VERSION,
+        )
+        drawing = await self.drawing(orders)
+        key = ("html", orders, opened.tag, int(opened.now))
+        made: bytes = await self._once(key, lambda: page(drawing, "", opened).encode())
+        return made
+
+    async def text(self) -> bytes:
+        """Give the cluster as text for a terminal; without a look at it, why there is none."""
+        look = self.look
+        if look.fleet is None:
+            return f"{look.error or 'the first look at the cluster is under way'}\n".encode()
+        before = f"! Prometheus cannot be asked now: {look.error}\n\n" if look.error else ""
+        fleet = look.fleet
+
+        def write() -> bytes:
+            return (before + fleet_text(fleet)).encode()
+
+        made: bytes = await self._once(("text", self.tag), write)
+        return made
+
+    async def document(self) -> bytes:
+        """Give the cluster as JSON: ``fleet`` is null without a look at it."""
+        look = self.look
+        made: bytes = await self._once(("json", self.tag), lambda: json.dumps(look_json(look)).encode())
+        return made
+
+    def _scene(self, orders: Orders) -> FleetScene:
+        return FleetScene(self.look, time.time(), self._interval, self._idle_after, self._links, orders)
+
+    async def _once(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        task = self._made.get(key)
+        if task is None or (task.done() and (task.cancelled() or task.exception())):
+            while len(self._made) >= _KEPT:
+                del self._made[next(iter(self._made))]
+            task = self._made[key] = asyncio.ensure_future(asyncio.to_thread(make))
+        # One reader that goes away must not take the page from the others.
+        return await asyncio.shield(task)
+
+
+def look_json(look: Look) -> dict[str, Any]:
+    """Give a look as plain data of JSON."""
+    return {
+        "read_at": look.read_at,
+        "error": look.error or None,
+        "failing_since": look.failing_since,
+        "fleet": None if look.fleet is None else fleet_json(look.fleet),
+    }

@@ -1,0 +1,1 @@
+"""How answers leave: files with hashed names, headers, compression, errors, the listener."""

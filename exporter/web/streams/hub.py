@@ -1,0 +1,157 @@
+"""Streams of events that many clients follow: what is told is made once per snapshot for all of them.
+
+A client that is behind has no queue. It is told the step from the snapshot before where that is what it has,
+and else everything at once, as soon as it can take it.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from exporter.exposition import accepts_gzip
+from exporter.web.streams.channel import Channel, Subject
+from exporter.web.streams.sse import HEADERS, START, Message, event
+from exporter.web.streams.ticker import Ticker
+
+log = logging.getLogger(__name__)
+MOST_STREAMS = 500
+# Proxies close what is silent for a minute, some for half of one.
+BEAT_SECONDS = 15.0
+# A client that takes longer for one event is not there any more, or cannot keep up.
+PATIENCE_SECONDS = 30.0
+RETRY_AFTER_SECONDS = 30
+# More than this is never handed to a connection before the client has taken what was before.
+PORTION = 64 * 1024
+GONE = event("gone", {})
+"""What is sent before the end when the subject is not there any more."""
+
+Send = Callable[[Message], Awaitable[None]]
+
+
+class Hub:
+    """Keeps up to ``most`` streams and hands to each what is new about its subject."""
+
+    def __init__(
+        self,
+        ticker: Ticker,
+        *,
+        most: int = MOST_STREAMS,
+        beat: float = BEAT_SECONDS,
+        patience: float = PATIENCE_SECONDS,
+    ) -> None:
+        self._ticker = ticker
+        self._most = most
+        self._beat = beat
+        self._patience = patience
+        self._channels: dict[Subject, Channel] = {}
+        self._pump: asyncio.Task[None] | None = None
+        self._closed = False
+        self.streams = 0
+        """How many clients follow now."""
+
+    async def answer(self, request: web.Request, subject: Subject) -> web.StreamResponse:
+        """Stream what happens to a subject until the client or the subject goes, or the server stops."""
+        if self._closed or self.streams >= self._most:
+            retry = {"Retry-After": str(RETRY_AFTER_SECONDS), "Cache-Control": "no-store"}
+            raise web.HTTPServiceUnavailable(text="too many streams are open here\n", headers=retry)
+        self.streams += 1
+        channel = self._channels.setdefault(subject, Channel(subject))
+        channel.followers += 1
+        try:
+            await channel.refresh()
+            if channel.newest is None:
+                raise web.HTTPNotFound(text="what this stream would be about is not there\n")
+            if request.method == "HEAD":
+                return web.Response(headers=HEADERS)
+            return await self._stream(request, channel)
+        finally:
+            self._leave(channel)
+
+    async def close(self, _app: web.Application) -> None:
+        """End all streams at once, so that nobody waits for them when the server stops."""
+        self._closed = True
+        if self._pump is not None:
+            self._pump.cancel()
+        for channel in self._channels.values():
+            channel.ring()
+
+    def _leave(self, channel: Channel) -> None:
+        self.streams -= 1
+        channel.followers -= 1
+        if not channel.followers and self._channels.get(channel.subject) is channel:
+            del self._channels[channel.subject]
+
+    async def _stream(self, request: web.Request, channel: Channel) -> web.StreamResponse:
+        zipped = accepts_gzip(request.headers.get("Accept-Encoding", ""))
+        response = web.StreamResponse(headers=HEADERS)
+        if zipped:
+            response.headers["Content-Encoding"] = "gzip"
+        await response.prepare(request)
+        if self._pump is None:
+            self._pump = asyncio.create_task(self._run(), name="streams")
+        send = self._sender(request, response, zipped)
+        since = request.headers.get("Last-Event-ID", "") or request.query.get("since", "")
+        try:
+            await send(START)
+            await self._follow(channel, send, since)
+        except TimeoutError:
+            # What it has not taken goes with the connection.
+            if request.transport is not None:
+                request.transport.abort()
+        except ConnectionError:
+            log.debug("a reader of events went away")
+        return response
+
+    async def _follow(self, channel: Channel, send: Send, at: str) -> None:
+        await send(channel.subject.greeting(time.time()))
+        while not self._closed:
+            bell, newest = channel.bell, channel.newest
+            if newest is None:
+                await send(GONE)
+                return
+            if newest.tag != at:
+                await send(newest.step_from(at) or await newest.whole())
+                at = newest.tag
+                continue
+            await bell.wait()
+            if channel.newest is newest and not self._closed:
+                await send(channel.subject.beat)
+
+    def _sender(self, request: web.Request, response: web.StreamResponse, zipped: bool) -> Send:
+        async def send(message: Message) -> None:
+            body = memoryview(message.zipped if zipped else message.plain)
+            async with asyncio.timeout(self._patience):
+                for start in range(0, len(body), PORTION):
+                    await response.write(body[start : start + PORTION])
+            if request.transport is None or request.transport.is_closing():
+                raise ConnectionResetError
+
+        return send
+
+    async def _run(self) -> None:
+        """Bring every channel up to date with each snapshot, and let them be heard in between."""
+        seen = self._ticker.count
+        while True:
+            try:
+                async with asyncio.timeout(self._beat):
+                    seen = await self._ticker.after(seen)
+            except TimeoutError:
+                for channel in tuple(self._channels.values()):
+                    channel.ring()
+                continue
+            for channel in tuple(self._channels.values()):
+                await self._refresh(channel)
+
+    async def _refresh(self, channel: Channel) -> None:
+        """Bring a channel up to date; where that fails its pages grow old, and all others go on."""
+        try:
+            await channel.refresh()
+        except Exception:
+            if not channel.failing:
+                log.exception("a page cannot be drawn; those who have it open are not told of changes")
+            channel.failing = True
+        else:
+            channel.failing = False

@@ -1,0 +1,1 @@
+"""History over HTTP: as JSON for programs, as figures and sparklines for the pages."""

@@ -1,0 +1,273 @@
+"""Timelines as Plotly takes them: plain dictionaries of the shape of plotly.graph_objects, and no template.
+
+Each step is a bar as wide as itself, and the bars of holders stand on each other: unlike an area, which joins
+its points, a step in which nothing is known stays empty, and is hatched. Text and background have no colours
+here: a page has its own. Times are Unix milliseconds.
+"""
+
+import html
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from exporter.formats_words import printable
+from exporter.history.past import Past, Track
+from exporter.web.timelines.captions import Panel, devices_caption, stack_caption
+from exporter.web.timelines.looks import GREY, Look, in_order, looks
+from exporter.web.timelines.stacks import COMPUTE, MEMORY, Quantity, Stack, Values, added_up, any_known, stack
+
+MOST_HOLDERS = 10
+CONFIG: Mapping[str, Any] = {"displayModeBar": False, "displaylogo": False, "responsive": True}
+"""What Plotly is started with."""
+_UNATTRIBUTED = Look(GREY, ".", "solid")
+_UNTOLD = Look(GREY, "/", "solid")
+_PANELS = (
+    Panel("utilization_ratio", "busy", "%", 0.01),
+    Panel("power_watts", "power", "W", 1.0),
+    Panel("temperature_celsius", "temperature", "°C", 1.0),
+)
+_BETWEEN = 0.07
+_DAY = 86400.0
+
+
+class Drawn(NamedTuple):
+    """A figure under its title; ``summary`` says its newest numbers in words."""
+
+    id: str
+    title: str
+    summary: str
+    figure: dict[str, Any]
+
+
+def holder_name(track: Track) -> str:
+    """Name the holder of a track of a container."""
+    labels = track.labels
+    return f"{labels['namespace']}/{labels['pod']} {labels['container']}".rstrip()
+
+
+def node_figures(past: Past, names: Mapping[str, str]) -> list[Drawn]:
+    """Draw holders and devices; ``names`` says what devices are called, by their uuids."""
+    return [*_by(past, holder_name, "holder"), _devices(past, names)]
+
+
+def holder_figures(past: Past, names: Mapping[str, str]) -> list[Drawn]:
+    """Draw what a holder uses, device by device, against what it is entitled to."""
+    return _by(past, lambda track: _device_name(track, names), "device")
+
+
+def _device_name(track: Track, names: Mapping[str, str]) -> str:
+    uuid = track.labels.get("mig_uuid") or track.labels["uuid"]
+    return names.get(uuid, uuid)
+
+
+def _by(past: Past, name: Callable[[Track], str], by: str) -> list[Drawn]:
+    """Draw memory and compute, with one look for the same name in both."""
+    stacks = [(quantity, _shortened(stack(past, quantity, name))) for quantity in (MEMORY, COMPUTE)]
+    shown = looks(each for _, made in stacks for each in made.stack.parts)
+    return [
+        Drawn(
+            quantity.name,
+            f"{quantity.name.capitalize()} by {by}",
+            stack_caption(made.stack, made.others, quantity),
+            _figure(
+                past, [*_bars(past, made, quantity, shown), *_lines(past, made.stack, quantity)], quantity
+            ),
+        )
+        for quantity, made in stacks
+    ]
+
+
+class _Shortened(NamedTuple):
+    """A stack with its largest parts; the others, of which there are ``many``, are added up."""
+
+    stack: Stack
+    others: Values
+    many: int
+
+
+def _shortened(made: Stack) -> _Shortened:
+    largest = sorted(made.parts, key=lambda name: (-sum(filter(None, made.parts[name])), name))
+    # One alone takes no more room than "1 other".
+    kept = largest if len(largest) <= MOST_HOLDERS + 1 else largest[:MOST_HOLDERS]
+    rest = [made.parts[name] for name in largest[len(kept) :]]
+    parts = {name: made.parts[name] for name in sorted(kept)}
+    return _Shortened(replace(made, parts=parts), added_up(rest, len(made.gaps)), len(rest))
+
+
+def _bars(
+    past: Past, made: _Shortened, quantity: Quantity, shown: Mapping[str, Look]
+) -> list[dict[str, Any]]:
+    parts = made.stack
+    layers = [(name, values, shown[name]) for name, values in parts.parts.items()]
+    layers += [
+        (f"{made.many} others", made.others, Look(GREY, "", "solid")),
+        ("unattributed", parts.unattributed, _UNATTRIBUTED),
+        ("used, not known by whom", parts.untold, _UNTOLD),
+    ]
+    bars = [_bar(past, *layer, quantity) for layer in layers if any_known(layer[1])]
+    return [*bars, *_hatched(past, parts.gaps)]
+
+
+def _bar(past: Past, name: str, values: Values, look: Look, quantity: Quantity) -> dict[str, Any]:
+    return {
+        "type": "bar",
+        "name": text(name),
+        **_steps(past),
+        "y": _scaled(values, quantity.scale, quantity.digits),
+        "width": past.step * 1000,
+        "marker": {"color": look.colour, "line": {"width": 0}, "pattern": _pattern(look)},
+        "hovertemplate": f"%{{y:.2f}} {quantity.unit}",
+    }
+
+
+def _pattern(look: Look) -> dict[str, Any]:
+    over = {"fgcolor": "#fff", "fgopacity": 0.4} if look.pattern else {}
+    return {
+        "shape": look.pattern,
+        "size": 8,
+        "solidity": 0.2,
+        "fillmode": "replace",
+        "bgcolor": look.colour,
+        **over,
+    }
+
+
+def _hatched(past: Past, gaps: Sequence[bool]) -> list[dict[str, Any]]:
+    """Hatch steps of which something is not known, once anything is; the newest may still have to come."""
+    begin = next((index for index, gap in enumerate(gaps) if not gap), past.count)
+    marked = [1 if gap and begin < index < past.count - 1 else None for index, gap in enumerate(gaps)]
+    if not any(marked):
+        return []
+    pattern = {"shape": "/", "size": 7, "solidity": 0.2, "fillmode": "replace", "fgcolor": GREY}
+    return [
+        {
+            "type": "bar",
+            "name": "not known",
+            **_steps(past),
+            "y": marked,
+            "yaxis": "y2",
+            "width": past.step * 1000,
+            "marker": {"color": "rgba(0,0,0,0)", "line": {"width": 0}, "pattern": pattern},
+            "hovertemplate": "in part or all",
+        }
+    ]
+
+
+def _lines(past: Past, parts: Stack, quantity: Quantity) -> list[dict[str, Any]]:
+    lines = (("entitled", parts.entitled, "solid"), ("on the devices", parts.total, "dot"))
+    return [
+        {
+            "type": "scatter",
+            **_dots(values),
+            "name": name,
+            **_steps(past),
+            "y": _scaled(values, quantity.scale, quantity.digits),
+            "line": {"shape": "hvh", "width": 2, "dash": dash},
+            "connectgaps": False,
+            "hovertemplate": f"%{{y:.2f}} {quantity.unit}",
+            # The page gives it the colour of its text.
+            "meta": "text",
+        }
+        for name, values, dash in lines
+        if any_known(values)
+    ]
+
+
+def _figure(past: Past, data: list[dict[str, Any]], quantity: Quantity) -> dict[str, Any]:
+    layout = _layout(past)
+    layout["yaxis"] = {"title": {"text": quantity.unit}, "rangemode": "tozero", "fixedrange": True}
+    layout["yaxis2"] = {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True}
+    return {"data": data, "layout": layout | {"barmode": "stack", "bargap": 0}}
+
+
+def _devices(past: Past, names: Mapping[str, str]) -> Drawn:
+    """Draw what the GPUs do, one panel for each quantity."""
+    gpus = [track for track in past.tracks if track.level == "gpu"]
+    gpus.sort(key=lambda gpu: (len(_device_name(gpu, names)), _device_name(gpu, names)))
+    shown = in_order(_device_name(gpu, names) for gpu in gpus)
+    data, layout = [], _layout(past)
+    height = (1 + _BETWEEN) / len(_PANELS)
+    for number, panel in enumerate(_PANELS):
+        axis = "" if number == 0 else str(number + 1)
+        bottom = 1 - (number + 1) * height + _BETWEEN
+        layout[f"yaxis{axis}"] = {
+            "title": {"text": panel.unit},
+            "domain": [max(0.0, round(bottom, 4)), round(bottom + height - _BETWEEN, 4)],
+            "rangemode": "tozero",
+            "fixedrange": True,
+        }
+        for gpu in gpus:
+            name = _device_name(gpu, names)
+            line = _line(past, panel, name, gpu.values[panel.field])
+            look = {"color": shown[name].colour, "width": 1.5, "dash": shown[name].dash}
+            data.append(line | {"line": look, "yaxis": f"y{axis}", "showlegend": number == 0})
+    layout["xaxis"]["anchor"] = f"y{len(_PANELS)}"
+    return Drawn(
+        "devices",
+        "Devices: busy, power, temperature",
+        devices_caption(gpus, _PANELS),
+        {"data": data, "layout": layout},
+    )
+
+
+def _line(past: Past, panel: Panel, name: str, values: Values) -> dict[str, Any]:
+    line: dict[str, Any] = {
+        "type": "scatter",
+        "name": text(name),
+        "legendgroup": text(name),
+        **_steps(past),
+        "y": _scaled(values, panel.scale, 1),
+        "connectgaps": False,
+        "hovertemplate": f"{panel.title} %{{y:.0f}} {panel.unit}",
+    }
+    return line | _dots(values)
+
+
+def _dots(values: Values) -> dict[str, Any]:
+    """Have points between gaps drawn as dots: a line needs two."""
+    padded = [None, *values, None]
+    alone = [before is None and after is None for before, after in zip(padded, padded[2:], strict=False)]
+    if not any(lonely and value is not None for lonely, value in zip(alone, values, strict=True)):
+        return {"mode": "lines"}
+    sizes = [5 if lonely else 0 for lonely in alone]
+    return {"mode": "lines+markers", "marker": {"size": sizes, "line": {"width": 0}}}
+
+
+def _layout(past: Past) -> dict[str, Any]:
+    begin = past.start * 1000
+    return {
+        "autosize": True,
+        "dragmode": False,
+        "hovermode": "x unified",
+        "hoverlabel": {"namelength": -1},
+        "legend": {
+            "orientation": "h",
+            "traceorder": "normal",
+            "yref": "container",
+            "y": 0,
+            "yanchor": "bottom",
+        },
+        "margin": {"l": 52, "r": 12, "t": 8, "b": 32},
+        "showlegend": True,
+        "xaxis": {
+            "type": "date",
+            "range": [begin, begin + past.count * past.step * 1000],
+            "tickformat": "%H:%M" if past.count * past.step <= _DAY else "%d %b %H:%M",
+            "hoverformat": "%d %b %H:%M:%S",
+            "fixedrange": True,
+        },
+    }
+
+
+def _steps(past: Past) -> dict[str, Any]:
+    """Place values in the middle of their steps."""
+    return {"x0": (past.start + past.step / 2) * 1000, "dx": past.step * 1000}
+
+
+def _scaled(values: Values, scale: float, digits: int) -> list[float | None]:
+    return [None if value is None else round(value / scale, digits) for value in values]
+
+
+def text(name: str) -> str:
+    """Have Plotly, which reads tags and entities in names, show a name as it is."""
+    return html.escape(printable(name), quote=False)

@@ -1,0 +1,158 @@
+"""The routes of what was: history for programs, and figures for the timelines of the pages."""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from aiohttp import web
+
+from exporter.history import NotKeptError, Past, Track, Wanted
+from exporter.metrics import LEVEL_LABELS
+from exporter.model import Snapshot
+from exporter.web.serving.responses import reply
+from exporter.web.site import Site
+from exporter.web.timelines.figures import CONFIG, Drawn, holder_figures, node_figures
+from exporter.web.timelines.kept import Kept
+from exporter.web.timelines.query import BadValueError, asked_span, read_ask
+from exporter.web.timelines.stacks import first_known
+from exporter.web.views.scene import name_of
+
+FIGURE_POINTS = 120
+_HISTORY_SECONDS = 1.0
+_FIGURE_SECONDS = 10.0
+_JSON = "application/json; charset=utf-8"
+# Digits after the point, by how the name of a field ends: a cell of memory has seven digits in all.
+_DIGITS: Mapping[str, int | None] = {"bytes": None, "ratio": 6}
+_Draw = Callable[[Past, Mapping[str, str]], list[Drawn]]
+
+
+def routes(site: Site) -> list[web.RouteDef]:
+    """List the routes of the past."""
+    past = _Past(site)
+    site.pages.looks_back(site.spans, site.sparkline)
+    return [
+        web.get("/api/v1/history", past.history),
+        web.get("/figures/node", past.node),
+        web.get("/figures/gpu/{uuid}", past.gpu),
+        web.get("/figures/holder/{namespace}/{pod}/{container:[^/]*}", past.holder),
+    ]
+
+
+class _Past:
+    def __init__(self, site: Site) -> None:
+        self._reader = site.past
+        self._pages = site.pages
+        self._kept = Kept()
+
+    async def history(self, request: web.Request) -> web.Response:
+        """Answer with the past as columns, one number or null for each step.
+
+        ``{"start", "end", "step", "count", "source", "note", "series": [...]}``: ``count`` steps of ``step``
+        seconds from Unix time ``start`` to ``end``, of which the last need not be over. ``source`` is
+        ``memory`` or ``prometheus``; ``note`` is what a reader should know, "" where there is nothing. Each
+        series has its ``level``, the labels of this level (null where it has none), and a list of ``count``
+        for each field of ``exporter.history.past.FIELDS``, whose names and units are those of the table.
+        A value is the mean of what was known in its step.
+        """
+
+        async def make() -> bytes:
+            past = await self._reader.read(span=ask.span, end=ask.end, points=ask.points, wanted=ask.wanted)
+            return await asyncio.to_thread(history_json, past)
+
+        try:
+            ask = read_ask(request.query)
+            body = await self._kept.get(("history", ask), _HISTORY_SECONDS, make)
+        except (BadValueError, NotKeptError) as error:
+            return _refusal(error)
+        return await reply(request, body, _JSON)
+
+    async def node(self, request: web.Request) -> web.Response:
+        """Answer with the figures of the node."""
+        return await self._figures(request, Wanted(levels=frozenset({"container", "gpu"})), node_figures)
+
+    async def gpu(self, request: web.Request) -> web.Response:
+        """Answer with the figures of one GPU."""
+        uuid = request.match_info["uuid"]
+        return await self._figures(
+            request, Wanted(levels=frozenset({"container", "gpu"}), uuid=uuid), node_figures
+        )
+
+    async def holder(self, request: web.Request) -> web.Response:
+        """Answer with the figures of one holder."""
+        of = request.match_info
+        wanted = Wanted(levels=frozenset({"container"}), holder=(of["namespace"], of["pod"], of["container"]))
+        return await self._figures(request, wanted, holder_figures)
+
+    async def _figures(self, request: web.Request, wanted: Wanted, draw: _Draw) -> web.Response:
+        async def make() -> bytes:
+            past = await self._reader.read(span=span, end=None, points=FIGURE_POINTS, wanted=wanted)
+            names = device_names(self._pages.snapshot)
+            return await asyncio.to_thread(figures_json, past, names, draw)
+
+        try:
+            span = asked_span(request.query)
+            fresh = min(_FIGURE_SECONDS, max(1.0, span / FIGURE_POINTS / 3))
+            body = await self._kept.get(("figures", wanted, span), fresh, make)
+        except (BadValueError, NotKeptError) as error:
+            return _refusal(error)
+        return await reply(request, body, _JSON)
+
+
+def history_json(past: Past) -> bytes:
+    """Write the past as JSON."""
+    head = {
+        "start": past.start,
+        "end": past.start + past.count * past.step,
+        "step": past.step,
+        "count": past.count,
+        "source": past.source,
+        "note": past.note,
+    }
+    # Series by series: written at once, a large answer would keep the interpreter from everybody else.
+    series = ",".join(json.dumps(_series(track), separators=(",", ":")) for track in past.tracks)
+    return f'{json.dumps(head)[:-1]}, "series": [{series}]}}'.encode()
+
+
+def figures_json(past: Past, names: Mapping[str, str], draw: _Draw) -> bytes:
+    """Write figures as JSON: ``begins`` is the Unix time of the first step of which anything is known."""
+    known = first_known(past)
+    document = {
+        "start": past.start,
+        "end": past.start + past.count * past.step,
+        "step": past.step,
+        "source": past.source,
+        "note": past.note,
+        "begins": None if known is None else past.start + known * past.step,
+        "config": CONFIG,
+        "figures": [drawn._asdict() for drawn in draw(past, names)] if past.tracks else [],
+    }
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def device_names(snapshot: Snapshot) -> dict[str, str]:
+    """Say what GPUs and MIG devices are called, by their uuids."""
+    names = {gpu.identity.uuid: name_of(gpu) for gpu in snapshot.gpus}
+    of_migs = {
+        mig.device.mig_uuid: " ".join(
+            filter(None, (names.get(mig.device.uuid), mig.reading.profile, f"({mig.device.mig_uuid[:12]})"))
+        )
+        for mig in snapshot.migs
+    }
+    return names | of_migs
+
+
+def _series(track: Track) -> dict[str, Any]:
+    labels = {name: track.labels.get(name) for name in LEVEL_LABELS[track.level]}
+    columns = {field: _rounded(field, values) for field, values in track.values.items()}
+    return {"level": track.level, **labels, **columns}
+
+
+def _rounded(field: str, values: Iterable[float | None]) -> list[float | None]:
+    digits = _DIGITS.get(field.rpartition("_")[2], 3)
+    return [None if value is None else round(value, digits) for value in values]
+
+
+def _refusal(error: Exception) -> web.Response:
+    text = str(error) if isinstance(error, BadValueError) else f"range: {error}"
+    return web.json_response({"error": text}, status=400)

@@ -1,0 +1,1 @@
+"""The page of the cluster: totals and tables, made of what a Prometheus told."""

@@ -1,0 +1,213 @@
+"""The page of a cluster as a drawing, made of the last look at it."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from exporter.fleet.amounts import Amount, Share, total, total_share
+from exporter.fleet.formats import gpus, whole
+from exporter.fleet.links import NodeLinks
+from exporter.fleet.model import Fleet
+from exporter.fleet.watch import Look
+from exporter.formats_words import duration, gibibytes, plural
+from exporter.web.drawing import Drawing
+from exporter.web.html import piece
+from exporter.web.views.fleet.rows import Table
+from exporter.web.views.fleet.tables import (
+    Orders,
+    Places,
+    amount,
+    idle_table,
+    namespace_table,
+    node_table,
+    sick_table,
+    size_bar,
+)
+from exporter.web.views.picture.bars import Bar
+from exporter.web.views.scene import Figure
+from exporter.web.views.totals import Card, Finding
+
+_PIECES = "pieces/fleet.html"
+_EMPTY = Table((), (), 0)
+
+
+class FleetScene(NamedTuple):
+    """A look at the cluster as of Unix time ``now``; a holder is idle after ``idle_after`` seconds."""
+
+    look: Look
+    now: float
+    interval: float
+    idle_after: float
+    links: NodeLinks
+    orders: Orders
+
+
+class Status(NamedTuple):
+    """How fresh the page is."""
+
+    text: str
+    at: str
+    old: bool
+
+
+class FleetNotice(NamedTuple):
+    """Something that a person should know. ``look`` is ``bad`` or ``note``."""
+
+    look: str
+    title: str
+    text: str
+
+
+def fleet_drawing(scene: FleetScene) -> Drawing:
+    """Draw the cluster; without a look at it, why there is none."""
+    fleet = scene.look.fleet
+    tables = _tables(fleet, scene) if fleet else {}
+    idle_words = duration(scene.idle_after)
+    return Drawing(
+        layout="fleet.html",
+        title="GPU slices of the cluster",
+        pieces={
+            "name": piece(_PIECES, "name_of", _facts(fleet)),
+            "status": piece(_PIECES, "status_of", _status(scene)),
+            "cards": piece("pieces/node.html", "cards_of", list(_cards(fleet)) if fleet else ()),
+            "notices": piece(_PIECES, "notices_of", list(_notices(scene))),
+            "sick": piece(_PIECES, "sick_of", tables.get("sick", _EMPTY)),
+            "idle": piece(_PIECES, "idle_of", tables.get("idle", _EMPTY), idle_words, fleet is not None),
+            "nodes": piece(_PIECES, "nodes_of", tables.get("nodes", _EMPTY)),
+            "namespaces": piece(_PIECES, "namespaces_of", tables.get("namespaces", _EMPTY)),
+        },
+        facts={"demo": False},
+    )
+
+
+def _tables(fleet: Fleet, scene: FleetScene) -> dict[str, Table]:
+    places = Places(fleet, scene.links)
+    return {
+        "nodes": node_table(fleet, places, scene.orders),
+        "namespaces": namespace_table(fleet, scene.orders),
+        "idle": idle_table(fleet, places, scene.orders),
+        "sick": sick_table(fleet, places),
+    }
+
+
+def _facts(fleet: Fleet | None) -> tuple[str, ...]:
+    if fleet is None:
+        return ()
+    silent = len(fleet.silent)
+    return (
+        plural(len(fleet.nodes), "node"),
+        *((f"{silent} not answering",) if silent else ()),
+        f"{total(node.gpus for node in fleet.nodes).text(whole)} GPUs",
+        plural(len(fleet.namespaces), "namespace"),
+    )
+
+
+def _status(scene: FleetScene) -> Status:
+    look = scene.look
+    if look.read_at is None:
+        return Status("not read yet", "", old=bool(look.error))
+    age = max(scene.now - look.read_at, 0.0)
+    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(look.read_at))
+    return Status(f"read {duration(age)} ago", at, old=bool(look.error) or age > 3 * scene.interval)
+
+
+def _notices(scene: FleetScene) -> Iterator[FleetNotice]:
+    look = scene.look
+    if look.error:
+        since = scene.now - (look.failing_since or scene.now)
+        kept = "What is shown is from before." if look.fleet else "Nothing is known of the cluster now."
+        yield FleetNotice(
+            "bad", f"Prometheus has not answered for {duration(since)}", f"{look.error}. {kept}"
+        )
+    elif look.fleet is None:
+        yield FleetNotice("note", "The first look at the cluster is under way", "It takes some seconds.")
+    if look.fleet is not None:
+        for name, error in look.fleet.problems:
+            yield FleetNotice("bad", f"Not known: {name}", error)
+
+
+def _cards(fleet: Fleet) -> Iterator[Card]:
+    nodes = fleet.nodes
+    memory = total_share(node.memory for node in nodes)
+    compute = total_share(node.compute for node in nodes)
+    held, offered = (
+        total(getattr(node, name) for node in nodes) for name in ("slices_held", "slices_offered")
+    )
+    holders = sum(each.holders for each in fleet.namespaces)
+    yield Card(
+        name="Slices",
+        figure=_labelled(held, whole, "held"),
+        of=f"of {offered.text(whole)}",
+        bars=((size_bar("slices held", "held", held, offered.value), _free(held, offered)),),
+        detail=f"by {plural(holders, 'holder')} in {plural(len(fleet.namespaces), 'namespace')}",
+    )
+    size = total(node.memory_total for node in nodes)
+    yield Card(
+        name="Memory",
+        figure=_labelled(memory.used, gibibytes, "GiB used"),
+        of=f"of {size.text(gibibytes)}",
+        bars=_bars(memory, size, f"{memory.held.text(gibibytes)} held"),
+        detail=f"{memory.wasted.text(gibibytes)} GiB held and not used",
+    )
+    count = total(node.gpus for node in nodes)
+    yield Card(
+        name="Compute",
+        figure=_labelled(compute.used, gpus, "GPUs used"),
+        of=f"of {count.text(whole)}",
+        bars=_bars(compute, count, f"{compute.held.text(gpus)} held"),
+        detail=f"{compute.wasted.text(gpus)} GPUs held and not used",
+    )
+    yield _attention(fleet)
+
+
+def _bars(share: Share, size: Amount, held: str) -> tuple[tuple[Bar, str], ...]:
+    return (
+        (size_bar("held", "held", share.held, size.value), held),
+        (size_bar("used", "used", share.used, size.value), "used"),
+    )
+
+
+def _labelled(value: Amount, write: Callable[[float], str], unit: str) -> Figure:
+    figure = amount(value, write)
+    return figure if figure.why else Figure(f"{figure.text} {unit}")
+
+
+def _free(held: Amount, offered: Amount) -> str:
+    if held.value is None or offered.value is None:
+        return ""
+    mark = "≥ " if held.missing or offered.missing else ""
+    return f"{mark}{max(offered.value - held.value, 0):.0f} free"
+
+
+def _attention(fleet: Fleet) -> Card:
+    silent, bad = len(fleet.silent), [gpu for gpu in fleet.sick if gpu.severity == "bad"]
+    idle = fleet.idle_totals
+    nouns = [
+        plural(count, noun)
+        for count, noun in (
+            (silent, "silent node"),
+            (len(bad), "sick GPU"),
+            (idle.holders or 0, "idle holder"),
+        )
+        if count
+    ]
+    return Card(
+        name="Look at",
+        figure=Figure(nouns[0] if nouns else "nothing"),
+        of="".join(f"and {noun} " for noun in nouns[1:]),
+        findings=tuple(_findings(fleet, len(bad))),
+        detail="" if idle.holders is not None else "who is idle could not be asked",
+    )
+
+
+def _findings(fleet: Fleet, bad: int) -> Iterator[Finding]:
+    idle = fleet.idle_totals
+    if fleet.silent:
+        yield Finding("bad", f"{plural(len(fleet.silent), 'node')} not answering", "#nodes")
+    if bad:
+        yield Finding("bad", f"{plural(bad, 'GPU')} not to be relied on", "#sick")
+    if idle.holders:
+        size = gibibytes(idle.memory_used)
+        yield Finding("idle-memory", f"{idle.holders} idle, holding {size} GiB", "#idle")
+    if idle.compute_held:
+        yield Finding("idle", f"{gpus(idle.compute_held)} GPUs held by them", "#idle")

@@ -1,0 +1,204 @@
+"""A device that is given out in replicas: a pool, with all its holders stacked in the same two bars.
+
+A replica has no memory of its own, and the picture does not pretend that it has. Of a pool with many holders
+the page of the node tells those to look at first; the page of the GPU tells all.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, groupby, repeat
+from typing import NamedTuple
+
+from exporter.formats_words import TIMES, gibibytes, plural, total
+from exporter.metrics import Number
+from exporter.model import ContainerRow, SliceCount
+from exporter.states import HolderState
+from exporter.web.views.picture.bars import UNATTRIBUTED, Part, bar
+from exporter.web.views.picture.cells import Amounts, Cell, Device, Gauge, Key, Mark, percent
+from exporter.web.views.scene import Pair, Scene
+from exporter.web.views.words import URGENCY, held_of_each, is_of_one_kind
+
+# More marks than this are drawn as one run for each holder.
+_MOST_MARKS = 64
+# Where there are more holders than these, some are parts of the bars with a name, and fewer are listed.
+_MANY = 16
+_MOST_NAMED = 24
+_MOST_LISTED = 12
+_URGENT = {state: place for place, state in enumerate(URGENCY)}
+# A bar over the whole width has room for about this many characters.
+_CHARACTERS = 110
+_LEAST_LABELLED = 0.02
+# Less than this part of a device is not worth a mark that it is free.
+_LEAST_FREE = 0.005
+
+
+class _Share(NamedTuple):
+    """A holder in the pool. Its memory and compute are told where it is named in the bars.
+
+    ``listed``: it is named below them too.
+    """
+
+    number: int
+    row: ContainerRow
+    state: HolderState
+    told: tuple[Pair, Pair] | None
+    listed: bool
+
+
+def pool(scene: Scene, device: Device, rows: Sequence[ContainerRow]) -> Cell:
+    """Draw a device with all the containers that hold or use it."""
+    shares = _shares(scene, rows)
+    pods = Counter((row.holder.namespace, row.holder.pod) for row in rows)
+    keys = tuple(_key(share, share.told, pods) for share in shares if share.listed and share.told)
+    memory, compute = device.pairs
+    of_memory = [_part(device, share, share.row.memory_used, 0) for share in shares]
+    of_compute = [_part(device, share, share.row.compute_used, 1) for share in shares]
+    return Cell(
+        caption=f"{device.caption} · {_offer(device, rows)}",
+        title=", ".join(count.resource for count in device.slices),
+        width=percent(device.share),
+        look="held" if rows else "free",
+        note="who holds it is not known",
+        marks=_marks(device, shares),
+        gauges=(
+            _gauge("memory", of_memory, device.memory, memory),
+            _gauge("compute", of_compute, device.compute, compute),
+        ),
+        keys=keys,
+        others=len(shares) - len(keys),
+        uuid=device.key.uuid,
+        rest=device.rests,
+    )
+
+
+def _shares(scene: Scene, rows: Sequence[ContainerRow]) -> list[_Share]:
+    """Choose the holders to tell of: all where they are few, or where this is the page of their GPU."""
+    states = [scene.state(row) for row in rows]
+    order: Sequence[int] = range(len(rows))
+    named = listed = set(order)
+    if not scene.root and len(rows) > _MANY:
+        first = sorted(order, key=lambda at: (_URGENT[states[at]], -(rows[at].memory_used or 0)))
+        named, listed = set(first[:_MOST_NAMED]), set(first[:_MOST_LISTED])
+    return [
+        _Share(
+            at + 1,
+            row,
+            states[at],
+            (scene.memory(row), scene.compute(row)) if at in named else None,
+            at in listed,
+        )
+        for at, row in enumerate(rows)
+    ]
+
+
+def _key(share: _Share, told: tuple[Pair, Pair], pods: Counter[tuple[str, str]]) -> Key:
+    row = share.row
+    return Key(
+        number=share.number,
+        holder=row.holder,
+        named=pods[row.holder.namespace, row.holder.pod] > 1,
+        state=share.state,
+        held=f"{TIMES}{row.slices}" if row.slices and row.slices > 1 and is_of_one_kind(row) else "",
+        memory=told[0],
+        compute=told[1],
+    )
+
+
+def _part(device: Device, share: _Share, used: Number | None, which: int) -> Part:
+    """Draw the use of memory (``which`` 0) or compute (1)."""
+    size = used or 0
+    if share.told is None:
+        return Part(share.state, size, "")
+    whole = (device.memory, device.compute)[which].whole
+    width = device.share * size / whole if whole else 0.0
+    holder = share.row.holder
+    return Part(
+        share.state,
+        size,
+        f"{holder.namespace}/{holder.pod}: {share.told[which]}",
+        str(share.number) if width > _LEAST_LABELLED else "",
+        holder.pod if _fits(holder.pod, width) else "",
+    )
+
+
+def _together(parts: Iterable[Part]) -> Iterator[Part]:
+    """Draw as one what has no name, side by side and in the same state."""
+    for (look, title), run in groupby(parts, key=lambda part: (part.look, part.title)):
+        alike = list(run)
+        if title:
+            yield from alike
+        elif size := sum(part.size for part in alike):
+            yield Part(look, size, plural(len(alike), "other holder"))
+
+
+def _gauge(name: str, parts: Iterable[Part], amounts: Amounts, pair: Pair) -> Gauge:
+    stacked = [*_together(parts), Part("unattributed", amounts.rest or 0, UNATTRIBUTED)]
+    known = amounts.rest is not None
+    return Gauge(name, bar(f"{name}: {pair}", stacked, amounts.whole, known=known), pair)
+
+
+def _offer(device: Device, rows: Sequence[ContainerRow]) -> str:
+    if not device.slices:
+        return "slices not known" if not device.holders_known else "held by nobody"
+    if not device.replicated:
+        sizes = _entitled(device, rows)
+        given = f"{gibibytes(sum(sizes))} of {gibibytes(device.memory.whole)} GiB"
+        if sizes and len(device.slices) > 1:
+            return f"{given} held"
+        return f"{held_of_each(device.slices)} held{f', with {given}' if sizes else ''}"
+    offered = total((count.offered for count in device.slices), str)
+    held = total((count.allocated for count in device.slices), str)
+    free = [_free(count) for count in device.slices]
+    return f"{offered} replicas, {held} held, {total(free, str)} free"
+
+
+def _free(count: SliceCount) -> int | None:
+    if count.offered is None or count.allocated is None:
+        return None
+    return count.offered - count.allocated
+
+
+def _marks(device: Device, shares: Sequence[_Share]) -> tuple[Mark, ...]:
+    """Draw the replicas: those that are held with the number of the holder, the free ones after them.
+
+    Where each holder has memory of its own, marks are as wide as that and not as its number of slices.
+    """
+    if sizes := _entitled(device, [share.row for share in shares]):
+        return tuple(_sized_marks(device, shares, sizes))
+    held = [(share, share.row.slices) for share in shares if share.row.slices]
+    taken = sum(slices for _, slices in held)
+    count = max(sum(count.offered or 0 for count in device.slices), taken)
+    runs = [(_mark(share, device.share / count), slices) for share, slices in held]
+    runs.append((Mark("free", "", "", "free", 1), count - taken))
+    if count > _MOST_MARKS:
+        return tuple(mark._replace(width=percent(slices / count)) for mark, slices in runs if slices)
+    return tuple(chain.from_iterable(repeat(mark, slices) for mark, slices in runs))
+
+
+def _entitled(device: Device, rows: Sequence[ContainerRow]) -> list[int]:
+    """Return the memory that a sharing system gave each container, nothing where one's is not known."""
+    if device.replicated or not device.pooled or not device.memory.whole:
+        return []
+    sizes = [0 if row.slices == 0 else row.memory_entitled for row in rows if row.slices is not None]
+    known = [size for size in sizes if size is not None]
+    return known if len(known) == len(rows) else []
+
+
+def _sized_marks(device: Device, shares: Sequence[_Share], sizes: Sequence[int]) -> Iterator[Mark]:
+    whole = max(device.memory.whole or 0, sum(sizes))
+    for share, size in zip(shares, sizes, strict=True):
+        if size:
+            mark = _mark(share, device.share * size / whole)
+            yield mark._replace(title=f"{mark.title}: {gibibytes(size)} GiB", width=percent(size / whole))
+    free = whole - sum(sizes)
+    if free > _LEAST_FREE * whole:
+        yield Mark("free", "", "", f"free: {gibibytes(free)} GiB", percent(free / whole))
+
+
+def _mark(share: _Share, width: float) -> Mark:
+    pod = share.row.holder.pod
+    return Mark(share.state, str(share.number), pod if _fits(pod, width) else "", pod, 1)
+
+
+def _fits(name: str, share: float) -> bool:
+    return len(name) + 4 < _CHARACTERS * share

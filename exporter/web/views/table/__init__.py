@@ -1,0 +1,1 @@
+"""The table of holders: columns, order, filter, and its rows as HTML."""

@@ -1,0 +1,261 @@
+"""The cells of the table of holders, written by hand: a large node has thousands of them.
+
+Each function writes one cell from its opening to its closing tag. What many rows have alike is written once
+and kept: the same text always gives the same cell.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from hashlib import blake2b
+from typing import NamedTuple
+from urllib.parse import quote
+
+from markupsafe import escape
+
+from exporter.formats_words import UNKNOWN, decimal, duration, gibibytes
+from exporter.metrics import Number
+from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuRow
+from exporter.states import STATE_WORDS, HolderState
+from exporter.web.views import markup
+from exporter.web.views.picture.bars import Use, use_bar
+from exporter.web.views.scene import Figure, Scene, number_of
+from exporter.web.views.table.slices import slice_of
+from exporter.web.views.words import ISOLATION, isolation_word, mode_word
+
+_KEPT = 4096
+_NEVER_MEASURED = "nothing is used of it that could be measured"
+_UNSEEN = "it has not been seen for long enough"
+
+
+class Line(NamedTuple):
+    """A row of the table to be written; ``gpu`` is None where the driver does not list it."""
+
+    scene: Scene
+    row: ContainerRow
+    state: HolderState
+    gpu: GpuRow | None
+
+
+def line_of(scene: Scene, row: ContainerRow) -> Line:
+    """Judge a row."""
+    return Line(scene, row, scene.state(row), scene.gpus.get(row.device.uuid))
+
+
+@lru_cache(_KEPT)
+def row_id(ref: ContainerRef, device: DeviceKey) -> str:
+    """Name the element of a row: the same for as long as the container has the device."""
+    name = "\0".join((ref.namespace, ref.pod, ref.container, *device))
+    return f"h-{blake2b(name.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}"
+
+
+def holder(line: Line) -> str:
+    """Write who it is, with a link to its page."""
+    return _holder(line.row.holder, line.scene.root)
+
+
+@lru_cache(_KEPT)
+def _holder(ref: ContainerRef, root: str) -> str:
+    if ref.container:
+        container = f'<span class="ct">{escape(ref.container)}</span>'
+    else:
+        container = (
+            '<abbr class="ct" title="the containers of this pod cannot be told apart">any container</abbr>'
+        )
+    return f'<th scope="row">{markup.holder_link(ref, root)} {container}</th>'
+
+
+def state(line: Line) -> str:
+    """Write the state, with a reason where it is not known."""
+    return _state(line.state, line.scene.why_compute(line.row) if line.state == "unknown" else "")
+
+
+@lru_cache(_KEPT)
+def _state(name: HolderState, why: str) -> str:
+    word = f'<abbr title="{escape(why)}">{STATE_WORDS[name]}</abbr>' if why else STATE_WORDS[name]
+    return f'<td data-label="State" class="state c-{name}">{markup.icon(name)}{word}</td>'
+
+
+def idle(line: Line) -> str:
+    """Write for how long it has been idle; a cell without text is of a holder that is not."""
+    if line.row.compute_used is None:
+        return _plain("Idle for", _unknown(line.scene.why_compute(line.row)))
+    quiet_for = line.scene.idle_for(line.row)
+    return '<td data-label="Idle for"></td>' if quiet_for is None else _plain("Idle for", duration(quiet_for))
+
+
+def gpu(line: Line) -> str:
+    """Write the number of the GPU, with a link to its page."""
+    return _gpu(line.row.device, "" if line.gpu is None else number_of(line.gpu), line.scene.root)
+
+
+@lru_cache(_KEPT)
+def _gpu(device: DeviceKey, number: str, root: str) -> str:
+    uuid = escape(device.mig_uuid or device.uuid)
+    if number:
+        path = quote(device.uuid, safe="", errors="replace")
+        shown = f'<a href="{root}gpu/{path}">{escape(number)}</a>'
+    else:
+        shown = f'<abbr class="unknown" title="the driver does not list {uuid}">{UNKNOWN}</abbr>'
+    return f'<td data-label="GPU" class="end" title="{uuid}">{shown}</td>'
+
+
+def part(line: Line) -> str:
+    """Write what it holds."""
+    return _part(slice_of(line.scene, line.row), line.row.resource)
+
+
+@lru_cache(_KEPT)
+def _part(held: Figure, resource: str) -> str:
+    return f'<td data-label="Slice" title="{escape(resource)}">{markup.figure(held)}</td>'
+
+
+@lru_cache(_KEPT)
+def _sharing(sharing: str) -> str:
+    return _plain("Sharing", str(escape(mode_word(sharing))))
+
+
+def sharing(line: Line) -> str:
+    """Write how the device is shared."""
+    return _sharing(line.row.sharing)
+
+
+def isolation(line: Line) -> str:
+    """Write what keeps it apart from others."""
+    return _isolation(line.row.isolation)
+
+
+@lru_cache(_KEPT)
+def _isolation(name: str) -> str:
+    word, title = escape(isolation_word(name)), escape(ISOLATION.get(name, ""))
+    return _plain("Isolation", f'<abbr title="{title}">{word}</abbr>')
+
+
+def memory(line: Line) -> str:
+    """Write the memory that it uses beside what it is entitled to."""
+    scene, row, _, _ = line
+    used = _amount(row.memory_used, gibibytes, scene.why_memory, row)
+    whole = _amount(row.memory_entitled, gibibytes, scene.why_entitled, row)
+    drawn = _use(line, row.memory_used, row.memory_entitled, _device_memory)
+    return f'<td data-label="Memory" class="measure">{drawn}{used}<span class="of"> / {whole} GiB</span></td>'
+
+
+def compute(line: Line) -> str:
+    """Write the compute that it uses beside what it is entitled to."""
+    scene, row, _, _ = line
+    used = _amount(row.compute_used, _hundredths, scene.why_compute, row)
+    whole = _amount(row.compute_entitled, _hundredths, scene.why_entitled, row)
+    drawn = _use(line, row.compute_used, row.compute_entitled, _one)
+    return (
+        f'<td data-label="Compute" class="measure">{drawn}{used}<span class="of"> / {whole} GPU</span></td>'
+    )
+
+
+def efficiency(line: Line) -> str:
+    """Write which part of the compute that it was entitled to it has used since it was first seen."""
+    share = efficiency_of(line.row)
+    if share is None:
+        return _end("Efficiency", _unknown(_why_no_efficiency(line)))
+    return _end("Efficiency", _little(f"{decimal(100 * share, 0)} %"))
+
+
+def efficiency_of(row: ContainerRow) -> float | None:
+    """Divide the compute that a container has used in its life by what it was entitled to."""
+    totals = row.totals
+    if totals is None or totals.used_gpu_seconds is None or not totals.entitled_gpu_seconds:
+        return None
+    return totals.used_gpu_seconds / totals.entitled_gpu_seconds
+
+
+def _why_no_efficiency(line: Line) -> str:
+    row, totals = line.row, line.row.totals
+    if row.compute_entitled is None:
+        return line.scene.why_entitled(row)
+    if row.compute_used is None:
+        return line.scene.why_compute(row)
+    return _UNSEEN if totals is None or totals.used_gpu_seconds is not None else _NEVER_MEASURED
+
+
+def hour(line: Line) -> str:
+    """Draw its last hour."""
+    drawn = line.scene.sparkline(line.row) if line.scene.sparkline else ""
+    return f'<td data-label="Last hour" class="hour">{drawn}</td>'
+
+
+def processes(line: Line) -> str:
+    """Write how many processes it has on the device."""
+    count = line.row.processes
+    return _end("Processes", str(count) if count is not None else _unknown(line.scene.why_memory(line.row)))
+
+
+def age(line: Line) -> str:
+    """Write for how long it has been seen."""
+    seconds = age_of(line)
+    return _plain("Age", _unknown(_UNSEEN) if seconds is None else duration(seconds))
+
+
+def age_of(line: Line) -> float | None:
+    """Tell for how many seconds a container has been seen on the device."""
+    totals = line.row.totals
+    return None if totals is None else max(line.scene.snapshot.timestamp - totals.first_seen, 0.0)
+
+
+def _plain(label: str, text: str) -> str:
+    return f'<td data-label="{label}">{text}</td>'
+
+
+def _end(label: str, text: str) -> str:
+    return f'<td data-label="{label}" class="end">{text}</td>'
+
+
+@lru_cache(_KEPT)
+def _unknown(why: str) -> str:
+    return str(markup.figure(Figure(UNKNOWN, why)))
+
+
+def _amount(
+    value: Number | None,
+    write: Callable[[Number | None], str],
+    why: Callable[[ContainerRow], str],
+    row: ContainerRow,
+) -> str:
+    return _unknown(why(row)) if value is None else _little(write(value))
+
+
+def _little(number: str) -> str:
+    return number.replace("<", "&lt;")
+
+
+def _hundredths(value: Number | None) -> str:
+    return decimal(value, 2)
+
+
+def _use(
+    line: Line,
+    used: Number | None,
+    entitled: Number | None,
+    whole: Callable[[Line], Number | None],
+) -> str:
+    """Draw a use on its track, whose size only matters beside the use."""
+    track = whole(line) if entitled is None else entitled
+    if used is None or not track:
+        return _bar(line.state, None, entitled is None)
+    share = used / track
+    # A little use is still seen.
+    return _bar(line.state, round(share, 3) or (share and 0.001), entitled is None)
+
+
+@lru_cache(_KEPT)
+def _bar(look: str, share: float | None, dashed: bool) -> str:
+    return str(markup.bar(use_bar("", look, Use(share, None if dashed else 1, 1)), silent=True))
+
+
+def _one(_line: Line) -> int:
+    return 1
+
+
+def _device_memory(line: Line) -> int | None:
+    mig = line.scene.migs.get(line.row.device)
+    if mig is not None:
+        return mig.reading.memory.total if mig.reading.memory else None
+    reading = line.gpu.reading if line.gpu else None
+    return reading.memory.total if reading and reading.memory else None
