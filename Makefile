@@ -4,7 +4,7 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint docs screenshots bench image clean
+.PHONY: help demo test coverage lint docs screenshots bench image clean
 
 # The interpreter that the virtual environment is made with: python3 where it is new enough, else the
 # newest one on PATH that is.
@@ -29,7 +29,11 @@ help: ## list the targets
 demo: $(RUNTIME) ## serve a fake GPU node on this machine; SCENARIO=name chooses which
 	@exec $(BIN)/gpuslice-exporter demo --scenario '$(SCENARIO)'
 
-test: lint ## lint, then run all tests with coverage
+test: lint ## lint, then run all tests
+	@scripts/install-tools
+	$(BIN)/python -m pytest --numprocesses=auto --dist=loadfile
+
+coverage: $(DEV) ## run all tests, and show what they do not reach; takes twice as long
 	@scripts/install-tools
 	$(BIN)/python -m pytest --numprocesses=auto --dist=loadfile --cov --cov-report=term
 

@@ -43,7 +43,7 @@ class Evidence:
     ``files`` are those of sharing systems, by system; ``own_uid`` is the uid of our own pod, "" in none.
     ``objects_from`` is the source of the labels and annotations of pods, "" where there is none, and
     ``unfollowed`` says why the Kubernetes API does not tell what it was asked for.
-    ``jobs`` are asked for by a setting.
+    ``jobs`` are asked for by a setting. ``nvidia_module`` is whether the kernel has that driver's module.
     """
 
     gpus: tuple[GpuReading, ...] = ()
@@ -57,6 +57,7 @@ class Evidence:
     objects_from: str = ""
     unfollowed: tuple[str, ...] = ()
     jobs: JobFiles | None = None
+    nvidia_module: bool = False
 
 
 class Assembly:

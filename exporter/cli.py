@@ -225,7 +225,7 @@ def _hub_options(parser: argparse.ArgumentParser) -> None:
         type=_duration("1s", "1h"),
         default=30.0,
         metavar="DURATION",
-        help="time between two looks at the cluster. Default: 30s",
+        help="time between two looks at the cluster, or more where a look takes long. Default: 30s",
     )
     parser.add_argument(
         "--window",

@@ -114,8 +114,10 @@ class _Drawing:
             )
 
     def _state(self, row: ContainerRow) -> str:
-        state = holder_state(row, self._now, self._idle_after)
-        quiet_for = idle_seconds(row, self._now) if state.startswith("idle") else None
+        # As of the poll: what a holder has done since then is not known.
+        then = self._snapshot.timestamp
+        state = holder_state(row, then, self._idle_after)
+        quiet_for = idle_seconds(row, then) if state.startswith("idle") else None
         return STATE_WORDS[state] + (f" ({duration(quiet_for)})" if quiet_for is not None else "")
 
     def _total(self) -> Iterator[_Line]:

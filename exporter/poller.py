@@ -82,6 +82,7 @@ class Poller:
         self._join = Worker("join")
         self._broken = False
         self._readers: list[Callable[[Snapshot], None]] = []
+        self._failing: set[Callable[[Snapshot], None]] = set()
         self.evidence = Evidence()
         self.snapshot = self._assembly.first(wall())
 
@@ -110,7 +111,7 @@ class Poller:
         now = self._clock()
         await asyncio.gather(self._devices.collect(), self._allocations.collect(), self._names.collect())
         await asyncio.gather(*(collector.collect() for collector in self._later()))
-        self.evidence = self._gather()
+        self.evidence = self._gather(await self._join.run(self._sources.nvidia_module))
         evidence, health, wall = self.evidence, self._health(), self._wall()
         # A node may offer so many ids that pages would wait for them.
         self._publish(await self._join.run(lambda: self._assembly.snapshot(evidence, health, now, wall)))
@@ -123,7 +124,11 @@ class Poller:
             try:
                 reader(snapshot)
             except Exception:
-                log.exception("a reader of snapshots fails")
+                if reader not in self._failing:
+                    log.exception("a reader of snapshots fails; it is told of the next all the same")
+                self._failing.add(reader)
+            else:
+                self._failing.discard(reader)
 
     async def close(self) -> None:
         """Leave reads that are still under way behind and shut the driver down."""
@@ -207,7 +212,7 @@ class Poller:
         devices = self._host_devices.health
         return (*self._devices.health(), *listed, *(() if devices.success else (devices,)))
 
-    def _gather(self) -> Evidence:
+    def _gather(self, nvidia_module: bool) -> Evidence:
         gpus = self._devices.gpus()
         return Evidence(
             gpus=gpus,
@@ -221,6 +226,7 @@ class Poller:
             objects_from=self._sources.names.objects_from,
             unfollowed=self._sources.cluster.failures,
             jobs=self._jobs.fresh_value(self.settings.stale_after) if self._jobs is not None else None,
+            nvidia_module=nvidia_module,
         )
 
     def _shown_files(self) -> Mapping[str, SystemFiles]:

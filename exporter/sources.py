@@ -1,6 +1,7 @@
 """The sources of a node as the settings name them, and what it takes to read each."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import time
@@ -28,6 +29,7 @@ log = logging.getLogger(__name__)
 RECHECK_VIEW_SECONDS = 60.0
 SHORTEST_DEADLINE = 2.0
 LONGEST_DEADLINE = 10.0
+NVIDIA_MODULE = "module/nvidia/version"
 
 
 class NoProcessViewError(Exception):
@@ -88,12 +90,19 @@ class Sources:
         self.host_devices = HostDeviceTable(settings.sys_root)
         self.files = SharingFiles(_roots(settings))
         self.jobs = None if settings.job_mapping_dir is None else Jobs(settings.job_mapping_dir)
+        self._nvidia_module = settings.sys_root / NVIDIA_MODULE
         self.own_uid = os.environ.get("POD_UID") or ""
 
     @property
     def node(self) -> NodeObject | None:
         """What the API server says of the node's object, None where it is not asked or silent."""
         return self.cluster.node
+
+    def nvidia_module(self) -> bool:
+        """Look whether the kernel has the module of NVIDIA's driver, for any thread."""
+        with contextlib.suppress(OSError):
+            return self._nvidia_module.exists()
+        return False
 
     async def start(self) -> None:
         """Ask whether the driver is wanted by somebody else, which the first poll has to know."""

@@ -19,8 +19,6 @@ from exporter.web.streams.ticker import Ticker
 
 # Questions of a large cluster take Prometheus a while.
 DEADLINE = 60.0
-# So many intervals without an answer, and what was known before is too old to show.
-STALE_INTERVALS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,14 +51,9 @@ async def hub(settings: Settings, options: HubOptions, announce: Callable[[str],
     except TemplateError as error:
         raise SettingsError(f"--node-url-template: {error}") from None
     prometheus = prometheus_of(settings)
-    watch = Watch(
-        prometheus,
-        Aim(settings.idle_after, options.window),
-        interval=options.refresh,
-        stale_after=STALE_INTERVALS * options.refresh,
-    )
+    watch = Watch(prometheus, Aim(settings.idle_after, options.window), interval=options.refresh)
     ticker = Ticker()
-    pages = FleetPages(lambda: watch.look, links, interval=options.refresh, idle_after=settings.idle_after)
+    pages = FleetPages(lambda: watch.look, links, idle_after=settings.idle_after)
     server = Server(make_hub_app(Cluster(pages, ticker, hub_registry(lambda: watch.look))), settings.listen)
     url = await server.start()
     looking = asyncio.create_task(watch.run(ticker.tick))

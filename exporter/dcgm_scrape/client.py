@@ -12,7 +12,7 @@ import aiohttp
 
 from exporter.dcgm_scrape.errors import DcgmError
 from exporter.dcgm_scrape.page import DcgmReading, read_page
-from exporter.dcgm_scrape.resolver import WorkerResolver
+from exporter.resolver import WorkerResolver
 from exporter.worker import Worker
 
 log = logging.getLogger(__name__)

@@ -8,6 +8,7 @@ from exporter.doctor.objects import object_checks
 from exporter.model import CollectorHealth, GpuRow, Snapshot
 from exporter.report import Check, Report
 from exporter.settings import Settings
+from exporter.sources import NVIDIA_MODULE
 
 
 def examine(snapshot: Snapshot, evidence: Evidence, settings: Settings) -> Report:
@@ -17,7 +18,7 @@ def examine(snapshot: Snapshot, evidence: Evidence, settings: Settings) -> Repor
 
 def _checks(snapshot: Snapshot, evidence: Evidence, settings: Settings) -> Iterator[Check]:
     health = {collector.name: collector for collector in snapshot.collectors}
-    yield from _drivers(snapshot, health, settings)
+    yield from _drivers(snapshot, health, evidence, settings)
     yield from (_gpu(row) for row in snapshot.gpus)
     yield from (_mig(row) for row in snapshot.gpus if row.reading and row.reading.mig_enabled)
     yield from group_checks(snapshot)
@@ -30,11 +31,11 @@ def _checks(snapshot: Snapshot, evidence: Evidence, settings: Settings) -> Itera
 
 
 def _drivers(
-    snapshot: Snapshot, health: Mapping[str, CollectorHealth], settings: Settings
+    snapshot: Snapshot, health: Mapping[str, CollectorHealth], evidence: Evidence, settings: Settings
 ) -> Iterator[Check]:
     """Judge the drivers of the vendors that have hardware here, and a dcgm-exporter where one is named."""
     if "nvml" in health:
-        yield _driver(snapshot, health["nvml"], settings)
+        yield _driver(snapshot, health["nvml"], evidence, settings)
     if "amd" in health:
         cards = [gpu for gpu in snapshot.gpus if gpu.identity.vendor == "amd"]
         found = health["amd"].message or f"{_count(len(cards), 'AMD GPU')} in {settings.sys_root}"
@@ -52,9 +53,9 @@ def _drivers(
 AMD_REMEDY = "run as root on the host, or privileged in a pod: deploy/components/amd"
 
 
-def _driver(snapshot: Snapshot, health: CollectorHealth, settings: Settings) -> Check:
+def _driver(snapshot: Snapshot, health: CollectorHealth, evidence: Evidence, settings: Settings) -> Check:
     others_only = snapshot.gpus and all(gpu.foreign for gpu in snapshot.gpus)
-    if others_only and not (settings.sys_root / "module/nvidia").exists():
+    if others_only and not evidence.nvidia_module:
         return Check("driver", "absent", "no GPU of NVIDIA's is here; devices of other makers are not read")
     driver = snapshot.node.driver
     if health.success and driver is not None:
@@ -66,8 +67,8 @@ def _driver(snapshot: Snapshot, health: CollectorHealth, settings: Settings) -> 
         return Check("driver", "missing", found, "everything about GPUs", VISIBLE_REMEDY)
     if snapshot.node.released:
         return Check("driver", "missing", health.message, "the readings of all GPUs", RELEASED_REMEDY)
-    module = settings.sys_root / "module/nvidia/version"
-    loaded = "the kernel module is loaded" if module.exists() else f"no kernel module ({module} is not there)"
+    missing = f"no kernel module ({settings.sys_root / NVIDIA_MODULE} is not there)"
+    loaded = "the kernel module is loaded" if evidence.nvidia_module else missing
     return Check(
         "driver",
         "missing",

@@ -1,13 +1,13 @@
 """The GPUs of some nodes, and who holds them: what ``inspect`` shows."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from exporter.fleet.amounts import UNTOLD, Amount
 from exporter.fleet.asking import Answers, target_of
-from exporter.fleet.expressions import HOLDINGS, ROWS, SHARES, SNAPSHOT, TARGET, by_device, of
+from exporter.fleet.expressions import ROWS, SHARES, SNAPSHOT, TARGET, UNHELD, by_device, of
 from exporter.fleet.model import Target
 from exporter.fleet.targets import Scraped, holder_of
 from exporter.model import ContainerRow, DeviceKey, Totals
@@ -26,7 +26,7 @@ _FIGURES = {
     "slices offered": f"{_GPU}slices",
 }
 _SUMS = {"compute held": SHARES["compute_held"], "compute used": SHARES["compute_used"]}
-_COUNTS = {**_SUMS, "containers": ROWS, "holdings": HOLDINGS}
+_COUNTS = {**_SUMS, "containers": ROWS, "containers without a slice": UNHELD}
 _ROW = {
     "slices": "slices",
     "memory_entitled": "memory_entitled_bytes",
@@ -69,12 +69,11 @@ class Gpu:
     holders: tuple[Holder, ...] = ()
 
 
-def questions(instances: Iterable[str], *, details: bool) -> dict[str, str]:
-    """Ask for the GPUs of targets at these addresses, with their holders for ``details``."""
-    instances = set(instances)
-    if not instances:
+def questions(instances: Collection[str] | None, *, details: bool) -> dict[str, str]:
+    """Ask for the GPUs of targets at these addresses (None: at all), with their holders for ``details``."""
+    if instances is not None and not instances:
         return {}
-    among = f" and on ({TARGET}) {of(SNAPSHOT, 'instance', instances)}"
+    among = "" if instances is None else f" and on ({TARGET}) {of(SNAPSHOT, 'instance', instances)}"
     asked = {_UP: f"{_GPU}up{among}", _INFO: f"{_GPU}info{among}"}
     for name, rows in (_FIGURES | _SUMS).items():
         asked[f"sum of {name}"] = by_device("sum", rows + among)
@@ -101,7 +100,8 @@ def read_gpus(answers: Answers, node: Scraped, at: float, idle_after: float) -> 
 def _gpu(
     info: Sample, up: bool | None, figures: "_Figures", place: _Place, holders: tuple[Holder, ...]
 ) -> Gpu:
-    rows, holdings = figures.count("containers", place), figures.count("holdings", place)
+    rows, unheld = (figures.count(name, place) for name in ("containers", "containers without a slice"))
+    held = None if rows is None or unheld is None else rows - unheld
     holders_known = figures.single("holders", place).known > 0
     nobody = figures.single("compute of nobody", place)
     return Gpu(
@@ -115,7 +115,7 @@ def _gpu(
         memory_total=figures.single("memory", place),
         memory_held=figures.single("memory held", place),
         memory_used=figures.single("memory used", place),
-        compute_held=figures.several("compute held", place, holdings) if holders_known else UNTOLD,
+        compute_held=figures.several("compute held", place, held) if holders_known else UNTOLD,
         compute_used=figures.several("compute used", place, rows) + nobody,
         holders=holders,
     )
@@ -132,20 +132,21 @@ class _Figures:
         }
         self._failed = answers.problems
 
-    def count(self, name: str, place: _Place) -> int:
-        """Count rows."""
-        return int(self._tables[f"count of {name}"].get(place, 0))
+    def count(self, name: str, place: _Place) -> int | None:
+        """Count rows; None where that could not be asked."""
+        asked = f"count of {name}"
+        return None if asked in self._failed else int(self._tables[asked].get(place, 0))
 
     def single(self, name: str, place: _Place) -> Amount:
         """Give a figure that is there or not."""
         value = self._tables[f"sum of {name}"].get(place)
         return UNTOLD if value is None else Amount(value, 1)
 
-    def several(self, name: str, place: _Place, expected: int) -> Amount:
-        """Give a sum over so many rows."""
-        if self._failed.keys() & {f"sum of {name}", f"count of {name}"}:
-            return UNTOLD
+    def several(self, name: str, place: _Place, expected: int | None) -> Amount:
+        """Give a sum over so many rows, of which some may not be there."""
         known = self.count(name, place)
+        if known is None or expected is None or f"sum of {name}" in self._failed:
+            return UNTOLD
         return Amount(self._tables[f"sum of {name}"].get(place, 0.0), known, max(expected - known, 0))
 
 

@@ -46,10 +46,10 @@ ALL = f"count({SNAPSHOT})"
 FOREIGN = f"(gpuslice_gpu_info unless on ({DEVICE}) gpuslice_gpu_up)"
 """Devices of other makers, of which only the holders are known: they add to no sum."""
 
-_INFO = "ignoring (resource, sharing, pod_uid, isolation, memory_source, compute_source, model)"
 _CONTAINER = "gpuslice_container_"
 ROWS = f"{_CONTAINER}info"
-HOLDINGS = f"({ROWS} unless {_INFO} ({_CONTAINER}slices == 0))"
+UNHELD = f"({_CONTAINER}slices == 0)"
+"""The rows of containers that use a device and hold nothing of it."""
 
 ANY_FOREIGN = f"count({FOREIGN})"
 
@@ -66,6 +66,13 @@ SHARES = {
     )
 }
 """What containers hold, use and waste, row by row; where a part is not known there is no row."""
+
+COUNTED = SHARES | {
+    # The same rows, without reckoning with each of them.
+    f"{quantity}_wasted": f"({SHARES[f'{quantity}_held']} and {SHARES[f'{quantity}_used']})"
+    for quantity in ("memory", "compute")
+}
+"""What to count to know of how many containers that is known."""
 
 
 class Narrow(NamedTuple):
@@ -89,15 +96,18 @@ class Narrow(NamedTuple):
         """Sum or count for each namespace of the cluster."""
         return f"{function} by ({_NAMESPACE}) ({self.newest(self.own(rows))})"
 
-    def idle(self, idle_after: float) -> str:
-        """Give the seconds of those that hold a device and have not computed on it for so long.
+    def idle(self, idle_after: float, rows: str = "") -> str:
+        """Give rows of those who hold a device and have not computed on it for so many seconds.
 
-        Where compute is not measured nobody is called idle.
+        Without ``rows`` these are the times at which they last computed. Where compute is not measured
+        nobody is called idle.
         """
-        quiet = f"(time() - {_CONTAINER}last_active_timestamp_seconds >= {idle_after:g})"
+        quiet = f"({_CONTAINER}last_active_timestamp_seconds <= (time() - {idle_after:g}))"
         # Since its last poll nobody has looked, however long ago that is.
         still = f"({_CONTAINER}compute_used_ratio == 0)"
-        return self.newest(self.own(f"({quiet} and {still} unless ({_CONTAINER}slices == 0))"))
+        # The longer a chain is, the dearer: what few rows are left of comes first.
+        found = f"{rows} and {still} and {quiet}" if rows else f"{quiet} and {still}"
+        return self.newest(self.own(f"({found} unless {UNHELD})"))
 
 
 def by_target(function: str, rows: str) -> str:

@@ -132,13 +132,19 @@ def total_line(nodes: tuple[Node, ...]) -> str:
     return " · ".join(
         (
             f"{plural(len(nodes), 'node')}{_silent(nodes)}",
-            f"{total(n.gpus for n in nodes).text(whole)} GPUs",
+            gpu_count(nodes),
             f"slices {held.text(whole)} held of {offered.text(whole)}",
             f"memory {memory.held.text(gibibytes)} GiB held",
             f"{memory.used.text(gibibytes)} GiB used of {size} GiB",
             f"compute {compute.held.text(gpus)} GPUs held, {compute.used.text(gpus)} GPUs used",
         )
     )
+
+
+def gpu_count(nodes: tuple[Node, ...]) -> str:
+    """Write how many GPUs nodes have together."""
+    count = total(node.gpus for node in nodes).text(whole)
+    return f"{count} GPU" if count == "1" else f"{count} GPUs"
 
 
 def _silent(nodes: tuple[Node, ...]) -> str:
@@ -190,7 +196,7 @@ def _nodes(fleet: Fleet) -> Iterator[str]:
 
 
 def _namespaces(fleet: Fleet) -> Iterator[str]:
-    rows = [("NAMESPACE", "HOLDERS", "MEMORY USED / HELD", "WASTED", "COMPUTE USED / HELD", "WASTED")]
+    rows = [("NAMESPACE", "HOLDERS", "MEMORY USED / HELD", "UNUSED", "COMPUTE USED / HELD", "UNUSED")]
     rows += [
         (
             printable(each.name),

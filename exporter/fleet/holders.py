@@ -22,14 +22,14 @@ def questions(narrow: Narrow, idle_after: float) -> dict[str, str]:
     """Ask who has been idle for so many seconds: how many, and the greatest in each order."""
     rows = narrow.idle(idle_after)
     memory, compute = (
-        f"{_CONTAINER}memory_used_bytes and {rows}",
-        f"{_CONTAINER}compute_entitled_ratio and {rows}",
+        narrow.idle(idle_after, f"{_CONTAINER}{name}")
+        for name in ("memory_used_bytes", "compute_entitled_ratio")
     )
     return {
         _COUNT: f"count({rows})",
         _SUM: f"sum({memory})",
         _COMPUTE_SUM: f"sum({compute})",
-        _LONGEST: f"topk({LISTED}, {rows})",
+        _LONGEST: f"bottomk({LISTED}, {rows})",
         _MEMORY: f"topk({LISTED}, {memory})",
         _COMPUTE: f"topk({LISTED}, {compute})",
     }
@@ -50,11 +50,13 @@ def detail_questions(samples: Sequence[Sample]) -> dict[str, str]:
 
 
 def idle_totals(answers: Answers) -> IdleTotals:
-    """Add all up, also those that are not listed."""
-    count = _single(answers, _COUNT)
-    return IdleTotals(
-        None if count is None else int(count), _single(answers, _SUM), _single(answers, _COMPUTE_SUM)
-    )
+    """Add all up, also those that are not listed; a sum over holders of whom none tells it is not known."""
+    if _COUNT in answers.problems:
+        return IdleTotals()
+    holders = int(_single(answers, _COUNT) or 0)
+    nothing = None if holders else 0.0
+    sums = (_single(answers, name) for name in (_SUM, _COMPUTE_SUM))
+    return IdleTotals(holders, *(nothing if value is None else value for value in sums))
 
 
 def read_idle(
@@ -93,7 +95,5 @@ def _identity(sample: Sample) -> tuple[str, ...]:
 
 
 def _single(answers: Answers, name: str) -> float | None:
-    """Give the only figure of an answer; that of nothing is 0."""
-    if name in answers.problems:
-        return None
-    return sum((sample.value for sample in answers.samples(name)), 0.0)
+    """Give the only figure of an answer, None where there is none."""
+    return next((sample.value for sample in answers.samples(name)), None)

@@ -49,7 +49,8 @@ async def inspect(
     at = await read_clock(prometheus)
     targets, narrow = await read_targets_at(prometheus, at)
     wanted = _wanted(targets, names)
-    instances = {node.target.instance for node in wanted if not node.silent}
+    # To name all of them would only make the questions long.
+    instances = {node.target.instance for node in wanted if not node.silent} if names else None
     answers = await ask(prometheus, nodes.questions(narrow), at)
     of_gpus = await ask(prometheus, devices.questions(instances, details=details), at)
     return Inspection(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from exporter.fleet import expressions
 from exporter.fleet.amounts import UNTOLD, Amount, Share
 from exporter.fleet.asking import Answers, Figures
-from exporter.fleet.expressions import SHARES, Narrow, by_target
+from exporter.fleet.expressions import COUNTED, SHARES, Narrow, by_target
 from exporter.fleet.model import Node, Target
 from exporter.fleet.targets import Scraped, Targets
 
@@ -35,8 +35,10 @@ def questions(narrow: Narrow) -> dict[str, str]:
     counts = sums | {
         "GPUs that are read": f"{_GPU}up",
         "GPUs whose holders are known": own(f"{_GPU}holders"),
+        "memory wasted": own(COUNTED["memory_wasted"]),
+        "compute wasted": own(COUNTED["compute_wasted"]),
         "containers": own(expressions.ROWS),
-        "holdings": own(expressions.HOLDINGS),
+        "containers without a slice": own(expressions.UNHELD),
     }
     return {
         **{f"sum of {name}": by_target("sum", rows) for name, rows in sums.items()},
@@ -108,8 +110,8 @@ def _node(scraped: Scraped, reading: _Reading, models: Mapping[str, int], sharin
     # GPUs that the driver counts and that nothing is told of are not known either.
     there = None if read is None or gpus.value is None else max(read, int(gpus.value))
     unseen = _less(there, reading.count("GPUs whose holders are known"))
-    rows, holdings = reading.count("containers"), reading.count("holdings")
-    held = _plus(holdings, unseen)
+    rows = reading.count("containers")
+    held = _plus(_less(rows, reading.count("containers without a slice")), unseen)
     return Node(
         key=scraped.key,
         target=scraped.target,

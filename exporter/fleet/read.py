@@ -1,5 +1,6 @@
 """Reading a cluster: all questions as of one moment, so that what is told of it fits together."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -71,16 +72,21 @@ async def read_fleet(prometheus: Prometheus, aim: Aim, hours: Answers = NO_HOURS
     listed = holders.found(answers)
     details = await ask(prometheus, holders.detail_questions(listed) | _names(answers, listed), at)
     gpus, models = _gpu_names(details)
-    return Fleet(
-        at=at,
-        window=aim.window,
-        nodes=tuple(nodes.read_nodes(answers, found)),
-        namespaces=tuple(tenants.read_namespaces(answers, hours)),
-        idle=tuple(holders.read_idle(listed, details, found, gpus, at)),
-        idle_totals=holders.idle_totals(answers),
-        sick=tuple(sickness.read_sick(answers, found, gpus, models)),
-        problems=tuple({**answers.problems, **details.problems, **hours.problems}.items()),
-    )
+
+    def put_together() -> Fleet:
+        return Fleet(
+            at=at,
+            window=aim.window,
+            nodes=tuple(nodes.read_nodes(answers, found)),
+            namespaces=tuple(tenants.read_namespaces(answers, hours)),
+            idle=tuple(holders.read_idle(listed, details, found, gpus, at)),
+            idle_totals=holders.idle_totals(answers),
+            sick=tuple(sickness.read_sick(answers, found, gpus, models)),
+            problems=tuple({**answers.problems, **details.problems, **hours.problems}.items()),
+        )
+
+    # Of a large cluster that is too much work for the event loop.
+    return await asyncio.to_thread(put_together)
 
 
 def _names(answers: Answers, listed: list[Sample]) -> dict[str, str]:

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from exporter.fleet import expressions
 from exporter.fleet.amounts import UNTOLD, Amount, Share
 from exporter.fleet.asking import Answers
-from exporter.fleet.expressions import SHARES, Narrow
+from exporter.fleet.expressions import COUNTED, SHARES, Narrow
 from exporter.fleet.model import Namespace
 from exporter.fleet.targets import namespace_of
 
 _SUM, _COUNT = "{} of namespaces", "number of {} of namespaces"
-_ROWS, _HOLDINGS = "containers of namespaces", "holdings of namespaces"
+_ROWS, _UNHELD = "containers of namespaces", "containers without a slice of namespaces"
 _HOURS = "GPU-hours {}"
 _SECONDS = 3600.0
 # What an increase over a window is extrapolated by differs a little between two counters.
@@ -23,9 +23,9 @@ def questions(narrow: Narrow) -> dict[str, str]:
     by_namespace = narrow.by_namespace
     return {
         _ROWS: by_namespace("count", expressions.ROWS),
-        _HOLDINGS: by_namespace("count", expressions.HOLDINGS),
+        _UNHELD: by_namespace("count", expressions.UNHELD),
         **{_SUM.format(name): by_namespace("sum", rows) for name, rows in SHARES.items()},
-        **{_COUNT.format(name): by_namespace("count", rows) for name, rows in SHARES.items()},
+        **{_COUNT.format(name): by_namespace("count", rows) for name, rows in COUNTED.items()},
     }
 
 
@@ -39,11 +39,11 @@ def hours_questions(window: float) -> dict[str, str]:
 def read_namespaces(answers: Answers, hours: Answers) -> Iterator[Namespace]:
     """Describe each namespace, the one that wastes most compute first."""
     tables = {name: _table(answers, name) for name in questions(Narrow())}
-    rows, holdings = tables[_ROWS] or {}, tables[_HOLDINGS]
+    rows, unheld = tables[_ROWS] or {}, tables[_UNHELD]
     spent = {what: _table(hours, _HOURS.format(what)) for what in ("held", "used", "measured")}
     for name in sorted(rows):
         of_all = int(rows[name])
-        held = None if holdings is None else int(holdings.get(name, 0))
+        held = None if unheld is None else of_all - int(unheld.get(name, 0))
         shares = [
             Share(
                 *(

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from exporter.fleet.model import Fleet
 from exporter.fleet.read import NO_HOURS, Aim, NoExporterError, read_clock, read_fleet, read_hours
@@ -13,6 +13,9 @@ from exporter.prometheus import Prometheus, PrometheusError
 log = logging.getLogger(__name__)
 # GPU-hours over a day change little, and to ask for them is much work for Prometheus.
 HOURS_EVERY = 300.0
+# After a look Prometheus is left to others for so many times as long as the look took.
+_REST = 3.0
+_STALE_INTERVALS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +24,7 @@ class Look:
 
     ``read_at`` is the Unix time of that here. ``error`` says why the newest look failed, "" where it did not,
     ``failing_since`` is the Unix time of the first of those that failed. ``seconds`` is how long the newest
-    took; ``looks`` and ``failures`` count.
+    took, ``interval`` those until the next; ``looks`` and ``failures`` count.
     """
 
     fleet: Fleet | None = None
@@ -29,12 +32,16 @@ class Look:
     error: str = ""
     failing_since: float | None = None
     seconds: float | None = None
+    interval: float = 0.0
     looks: int = 0
     failures: int = 0
 
 
 class Watch:
-    """Looks at the cluster every ``interval`` seconds. What is older than ``stale_after`` is not shown."""
+    """Looks at the cluster every ``interval`` seconds, or more seldom where a look takes long.
+
+    What many looks in a row have not renewed is not shown.
+    """
 
     def __init__(
         self,
@@ -42,15 +49,13 @@ class Watch:
         aim: Aim,
         *,
         interval: float,
-        stale_after: float,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._prometheus = prometheus
         self._interval = interval
-        self._stale_after = stale_after
         self._aim = aim
         self._clock = clock
-        self._look = Look()
+        self._look = Look(interval=interval)
         self._hours = NO_HOURS
         self._hours_at = 0.0
 
@@ -58,53 +63,53 @@ class Watch:
     def look(self) -> Look:
         """What is known now."""
         look = self._look
-        if look.read_at is None or self._clock() - look.read_at <= self._stale_after:
+        if look.read_at is None or self._clock() - look.read_at <= _STALE_INTERVALS * look.interval:
             return look
-        return Look(
-            error=look.error or "no newer answer has come",
-            failing_since=look.failing_since,
-            read_at=look.read_at,
-            seconds=look.seconds,
-            looks=look.looks,
-            failures=look.failures,
-        )
+        return replace(look, fleet=None, error=look.error or "no newer answer has come")
 
     async def run(self, told: Callable[[], None] = lambda: None) -> None:
         """Look for ever; ``told`` is called after each look."""
         while True:
             await self.refresh()
             told()
-            await asyncio.sleep(self._interval)
+            await asyncio.sleep(self._look.interval)
 
     async def refresh(self) -> None:
         """Look once; what fails is noted, and the last good look stays."""
         started = time.monotonic()
         before = self._look
+        looks = before.looks + 1
         try:
             await self._read_hours()
             fleet = await read_fleet(self._prometheus, self._aim, self._hours)
         except (PrometheusError, NoExporterError) as error:
             if not before.error:
                 log.warning("the cluster cannot be looked at: %s", error)
-            self._look = Look(
-                fleet=before.fleet,
-                read_at=before.read_at,
+            seconds = time.monotonic() - started
+            self._look = replace(
+                before,
                 error=str(error),
                 failing_since=before.failing_since or self._clock(),
-                seconds=time.monotonic() - started,
-                looks=before.looks + 1,
+                seconds=seconds,
+                interval=self._after(seconds),
+                looks=looks,
                 failures=before.failures + 1,
             )
             return
         if before.error:
             log.info("the cluster can be looked at again")
+        seconds = time.monotonic() - started
         self._look = Look(
             fleet=fleet,
             read_at=self._clock(),
-            seconds=time.monotonic() - started,
-            looks=before.looks + 1,
+            seconds=seconds,
+            interval=self._after(seconds),
+            looks=looks,
             failures=before.failures,
         )
+
+    def _after(self, seconds: float) -> float:
+        return max(self._interval, _REST * seconds)
 
     async def _read_hours(self) -> None:
         now = time.monotonic()

@@ -6,6 +6,9 @@ from typing import Any
 
 import pynvml
 
+# Bindings of driver 570 have version 2 of the record only, under the name of the newest.
+_FABRIC_INFO = getattr(pynvml, "c_nvmlGpuFabricInfo_v2_t", None) or pynvml.c_nvmlGpuFabricInfoV_t
+
 
 def _frame_buffer_usage(vgpu: int) -> int:
     """Return the bytes that the guest of a vGPU uses; the binding's own way keeps the lower 32 bits only."""
@@ -19,7 +22,7 @@ def _frame_buffer_usage(vgpu: int) -> int:
 
 def _fabric_info(device: Any) -> Any:
     """Return the record that the binding wants from its caller."""
-    info = pynvml.c_nvmlGpuFabricInfo_v2_t()
+    info = _FABRIC_INFO()
     pynvml.nvmlDeviceGetGpuFabricInfoV(device, byref(info))
     return info
 

@@ -23,6 +23,12 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     "mig": ("memory_used_bytes", "unattributed_memory_bytes", "unattributed_utilization_ratio"),
 }
 """What is kept of each level, by the names that the table of series gives its fields."""
+ADDED: Mapping[str, frozenset[str]] = {
+    "container": frozenset(FIELDS["container"]),
+    "gpu": frozenset({"unattributed_memory_bytes", "unattributed_utilization_ratio"}),
+    "mig": frozenset({"unattributed_memory_bytes", "unattributed_utilization_ratio"}),
+}
+"""What adds up to what a GPU uses, or is held of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,11 +37,16 @@ class Wanted:
 
     ``holder`` is (namespace, pod, container), where a container "" means that of any name. No ``levels``
     means all of them.
+
+    ``summing`` has the fields of ADDED told so that they add up to no more than their GPU uses, also where
+    holders come and go within a step: each for the part of the step in which it was known, of that in which
+    the GPU was.
     """
 
     levels: frozenset[str] = frozenset()
     uuid: str = ""
     holder: tuple[str, str, str] | None = None
+    summing: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +65,8 @@ class Track:
 class Past:
     """A stretch of time in ``count`` steps of ``step`` seconds; the first begins at Unix time ``start``.
 
-    A value is the mean of what was known in its step. ``note`` says what a reader should know of it, such as
-    why a part is missing; "" where there is nothing to say.
+    A value is the mean of what was known in its step (see ``Wanted.summing``). ``note`` says what a
+    reader should know of it, such as why a part is missing; "" where there is nothing to say.
     """
 
     start: float

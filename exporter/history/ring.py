@@ -4,13 +4,15 @@ import asyncio
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Literal, NamedTuple, cast
 
-from exporter.history.past import FIELDS, NotKeptError, Past, Track, Wanted
+from exporter.history.parts import shares, whole
+from exporter.history.past import ADDED, FIELDS, NotKeptError, Past, Track, Wanted
 from exporter.history.plan import Plan, means, plan
 from exporter.history.readings import Key, readings
-from exporter.history.tiers import Cells, Lane, tiers_of
+from exporter.history.tiers import Cells, Counts, Lane, tiers_of
 from exporter.metrics import LEVEL_LABELS, Number
 from exporter.model import Snapshot
 
@@ -18,7 +20,7 @@ BUDGET = 24_000_000
 """Bytes that all series together may take."""
 # What a series takes beside its cells, as tracemalloc counts it.
 _OVERHEAD = 2600
-_CELL_BYTES = 4
+_CELL_BYTES, _COUNT_BYTES = 4, 2
 # An answer of more numbers than this has fewer steps: each takes 32 bytes while it is written.
 _MOST_NUMBERS = 1 << 20
 # A poll that is later than this leaves a gap.
@@ -26,8 +28,11 @@ _LATE = 1.5
 
 
 class _Copied(NamedTuple):
+    """What is kept of a series; ``told``, of how many readings each cell is the mean, only for sums."""
+
     key: Key
     cells: list[Cells]
+    told: list[Counts]
 
 
 class _Series:
@@ -58,9 +63,9 @@ class History:
         self._wall = wall
         self._tiers = tiers_of(kept, step)
         self._budget = budget
-        slots = sum(tier.slots for tier in self._tiers)
+        cells = sum(tier.slots * (_CELL_BYTES + tier.counted * _COUNT_BYTES) for tier in self._tiers)
         self._costs: Mapping[str, int] = {
-            level: len(fields) * slots * _CELL_BYTES + _OVERHEAD for level, fields in FIELDS.items()
+            level: len(fields) * cells + _OVERHEAD for level, fields in FIELDS.items()
         }
         # In the order of their last readings.
         self._series: OrderedDict[Key, _Series] = OrderedDict()
@@ -97,14 +102,17 @@ class History:
             chosen = [key for key in self._series if _is_wanted(key, wanted)]
             most = _most_points(chosen)
             steps = plan(self._tiers, now=now, end=end, span=span, points=min(points, most))
-            copied = self._copy(chosen, steps)
+            copied = self._copy(chosen, steps, told=wanted.summing)
+            gpus = self._copy(self._gpus_of(chosen), steps, told=True) if wanted.summing else []
             refused = self._refused
+        seen = {series.key.values[0]: whole(series.told, steps.each) for series in gpus}
+        track = partial(_share, seen) if wanted.summing else _track
         return Past(
             start=steps.start,
             step=steps.step,
             count=steps.steps,
             source="memory",
-            tracks=tuple(_track(series, steps.each) for series in copied),
+            tracks=tuple(track(series, steps.each) for series in copied),
             note=_note(refused, points > most),
         )
 
@@ -132,8 +140,8 @@ class History:
         if at < self._newest:
             self._cut(at)
         slots = [tier.slot(at) for tier in self._tiers]
-        bridged = at - self._newest <= _LATE * self._tiers[0].step
-        self._newest = at
+        before, self._newest = self._newest, at
+        bridged = at - before <= _LATE * self._tiers[0].step
         added = []
         for key, values in rows.items():
             series = self._series.get(key)
@@ -141,7 +149,8 @@ class History:
                 added.append((key, values))
             else:
                 self._series.move_to_end(key)
-                series.put(at, slots, values, bridged)
+                # What was away for a poll was not there, whatever the grid.
+                series.put(at, slots, values, bridged and series.seen == before)
         self._forget(at - self._kept)
         self._refused = sum(not self._add(key, at, slots, values) for key, values in added)
 
@@ -165,7 +174,8 @@ class History:
                 return False
             self._drop_oldest()
         lanes = tuple(
-            Lane(len(values), tier.slots, slot) for tier, slot in zip(self._tiers, slots, strict=True)
+            Lane(len(values), tier.slots, slot, counted=tier.counted)
+            for tier, slot in zip(self._tiers, slots, strict=True)
         )
         series = self._series[key] = _Series(lanes, at)
         series.put(at, slots, values, bridged=False)
@@ -176,13 +186,21 @@ class History:
         key, _ = self._series.popitem(last=False)
         self._used -= self._costs[key.level]
 
-    def _copy(self, chosen: list[Key], steps: Plan) -> list[_Copied]:
+    def _copy(self, chosen: Iterable[Key], steps: Plan, *, told: bool) -> list[_Copied]:
         lanes = ((key, self._series[key].lanes[steps.tier]) for key in chosen)
         return [
-            _Copied(key, lane.window(steps.first, steps.stop))
+            _Copied(
+                key,
+                lane.window(steps.first, steps.stop),
+                lane.told(steps.first, steps.stop) if told else [],
+            )
             for key, lane in lanes
             if lane.first < steps.stop and lane.last >= steps.first
         ]
+
+    def _gpus_of(self, keys: Iterable[Key]) -> list[Key]:
+        gpus = {Key("gpu", (_labels(key)["uuid"],)) for key in keys}
+        return [gpu for gpu in gpus if gpu in self._series]
 
 
 def span_text(seconds: float) -> str:
@@ -219,11 +237,25 @@ def _most_points(keys: Iterable[Key]) -> int:
 
 
 def _track(series: _Copied, each: int) -> Track:
-    level = series.key.level
-    values = {name: means(cells, each) for name, cells in zip(FIELDS[level], series.cells, strict=True)}
+    return _named(series.key, [means(cells, each) for cells in series.cells])
+
+
+def _share(seen: Mapping[str, Sequence[int]], series: _Copied, each: int) -> Track:
+    """Tell of a series so that it adds up; ``seen`` is how many readings there are of a GPU in each step."""
+    fields, added = FIELDS[series.key.level], ADDED[series.key.level]
+    of_gpu = seen.get(_labels(series.key)["uuid"])
+    among = [of_gpu if name in added else None for name in fields]
+    values = [
+        shares(cells, told, each, of)
+        for cells, told, of in zip(series.cells, series.told, among, strict=True)
+    ]
+    return _named(series.key, values)
+
+
+def _named(key: Key, values: Sequence[list[float | None]]) -> Track:
     # The ring has series of these levels only.
-    known = cast("Literal['container', 'gpu', 'mig']", level)
-    return Track(level=known, labels=_labels(series.key), values=values)
+    level = cast("Literal['container', 'gpu', 'mig']", key.level)
+    return Track(level=level, labels=_labels(key), values=dict(zip(FIELDS[level], values, strict=True)))
 
 
 def _note(refused: int, shortened: bool) -> str:

@@ -11,9 +11,9 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector
 
 from exporter import __version__
-from exporter.dcgm_scrape.resolver import WorkerResolver
 from exporter.prometheus.answers import Answer, Range, Sample, read_matrix, read_vector
 from exporter.prometheus.errors import PrometheusError, why_unreachable
+from exporter.resolver import WorkerResolver
 from exporter.worker import Worker
 
 DEADLINE: Final = 10.0

@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from exporter.history.past import FIELDS, Past, Track, Wanted
+from exporter.history.past import ADDED, FIELDS, Past, Track, Wanted
 from exporter.model import Snapshot
 from exporter.prometheus.answers import Range
 from exporter.prometheus.client import Prometheus
 from exporter.prometheus.errors import PrometheusError
-from exporter.prometheus.queries import expression, identity, scraped_containers
+from exporter.prometheus.queries import expression, identity, scraped_containers, summing
 
 Level = Literal["container", "gpu", "mig"]
 _Field = tuple[Level, str]
@@ -113,7 +113,7 @@ class PrometheusHistory:
         self, level: Level, field: str, uuids: Collection[str], grid: Grid, wanted: Wanted
     ) -> list[Range]:
         pod = wanted.holder[1] if wanted.holder else ""
-        query = expression(level, field, uuids, grid.step, pod)
+        query = (summing if wanted.summing else expression)(level, field, uuids, grid.step, pod)
         # A mean is that of the step before the time it is asked for.
         start = grid.start + grid.step
         async with self._free:
@@ -156,7 +156,10 @@ def _tracks(
         Track(
             level=level,
             labels=dict(labels),
-            values={field: _values(fields.get(field, ()), grid) for field in FIELDS[level]},
+            values={
+                field: _values(fields.get(field, ()), grid, adding=wanted.summing and field in ADDED[level])
+                for field in FIELDS[level]
+            },
         )
         for (level, labels), fields in sorted(things.items(), key=lambda thing: thing[0])
     )
@@ -169,15 +172,12 @@ def _is_wanted(labels: Mapping[str, str], wanted: Wanted) -> bool:
     return (labels["namespace"], labels["pod"]) == (namespace, pod) and container in ("", labels["container"])
 
 
-def _values(ranges: Iterable[Range], grid: Grid) -> list[float | None]:
-    """Give the mean of what several series say at each step."""
-    values: list[float | None] = [None] * grid.count
-    told = [0] * grid.count
+def _values(ranges: Iterable[Range], grid: Grid, *, adding: bool) -> list[float | None]:
+    """Give the mean, or the sum, of what several series say at each step."""
+    found: list[list[float]] = [[] for _ in range(grid.count)]
     for each in ranges:
         for at, value in each.points:
             place = grid.place(at)
             if 0 <= place < grid.count:
-                told[place] += 1
-                before = values[place]
-                values[place] = value if before is None else before + (value - before) / told[place]
-    return values
+                found[place].append(value)
+    return [sum(values) / (1 if adding else len(values)) if values else None for values in found]

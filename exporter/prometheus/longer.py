@@ -22,6 +22,7 @@ _LONGEST_GOOD: Final = 60.0
 # Before the first poll no GPU is known to ask for, and a Prometheus may be just about to begin.
 _LONGEST_EMPTY: Final = 5.0
 _MOST_ANSWERS: Final = 8
+_MOST_AWAY: Final = 32
 
 
 class _Question(NamedTuple):
@@ -132,12 +133,16 @@ class LongerHistory:
             return
         answer.until = 0.0
         if isinstance(error, PrometheusError):
+            self._away.pop(asked.span, None)
             self._away[asked.span] = _Away(str(error), self._clock() + RETRY_AFTER)
+            # Programs may ask for any span; the one that failed the longest ago is forgotten.
+            for span in list(self._away)[:-_MOST_AWAY]:
+                del self._away[span]
 
     async def _shortened(self, asked: _Question, why: str) -> Past:
         """Tell what memory has of it; raises NotKeptError where that is nothing."""
         now = self._wall()
-        ago = 0.0 if asked.end is None else now - asked.end
+        ago = 0.0 if asked.end is None else max(0.0, now - asked.end)
         span = min(asked.span, self._kept - ago)
         try:
             past = await self._near.read(

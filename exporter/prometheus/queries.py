@@ -1,7 +1,9 @@
 """The queries of a node's past, and whose a series is that they find."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
+
+from exporter.history.past import ADDED
 
 # Labels that Prometheus sets on all it scrapes of a pod. Those of ours by these names are then called
 # exported_… where the scrape does not honour ours.
@@ -20,12 +22,21 @@ def expression(level: str, field: str, uuids: Collection[str], step: float, pod:
 
     Two scrape jobs, or an exporter whose pod was replaced, tell of the same thing twice: it is one series.
     """
-    choices = [""]
-    if level == "container" and pod:
-        choices = [f",{name}={quoted(pod)}" for name in ("pod", f"{_EXPORTED}pod")]
-    series = f"gpuslice_{level}_{field}{{uuid=~{_any_of(uuids)}"
-    means = " or ".join(f"avg_over_time({series}{choice}}}[{_span(step)}])" for choice in choices)
-    return f"avg by ({', '.join(_KEPT[level])}) ({means})"
+    return f"avg {_by(level)} ({_over('avg', _ranges(level, field, uuids, step, pod))})"
+
+
+def summing(level: str, field: str, uuids: Collection[str], step: float, pod: str = "") -> str:
+    """Ask for the same so that it adds up (see ``exporter.history.past.Wanted``).
+
+    What is added up is divided by all the time in which the GPU was known.
+    """
+    ranges = _ranges(level, field, uuids, step, pod)
+    sums = f"sum {_by(level)} ({_over('sum', ranges)})"
+    if field not in ADDED[level]:
+        return f"{sums} / sum {_by(level)} ({_over('count', ranges)})"
+    # It is 1 where the GPU is known, and 0 where it is not: who holds it is known all the same.
+    seen = _over("count" if "entitled" in field else "sum", _ranges("gpu", "up", uuids, step))
+    return f"{sums} / on (uuid) group_left () sum by (uuid) ({seen})"
 
 
 def scraped_containers(uuids: Collection[str], span: float) -> str:
@@ -52,6 +63,22 @@ def quoted(text: str) -> str:
     """Write a string of PromQL."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
+
+
+def _by(level: str) -> str:
+    return f"by ({', '.join(_KEPT[level])})"
+
+
+def _ranges(level: str, field: str, uuids: Collection[str], step: float, pod: str = "") -> list[str]:
+    choices = [""]
+    if level == "container" and pod:
+        choices = [f",{name}={quoted(pod)}" for name in ("pod", f"{_EXPORTED}pod")]
+    series = f"gpuslice_{level}_{field}{{uuid=~{_any_of(uuids)}"
+    return [f"{series}{choice}}}[{_span(step)}]" for choice in choices]
+
+
+def _over(what: str, ranges: Iterable[str]) -> str:
+    return " or ".join(f"{what}_over_time({each})" for each in ranges)
 
 
 def _any_of(uuids: Collection[str]) -> str:

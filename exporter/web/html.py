@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
+from itertools import chain
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -16,6 +18,8 @@ from exporter.web.views import markup
 
 # Nearly all of a page; leaving it out first is several times as fast as looking at each character.
 _USUAL = bytes((ord("\n"), *range(0x20, 0x7F)))
+# Stands where a piece goes, and in no text that has been looked at.
+_PLACE = Markup("\0")
 _UNSEEN = re.compile(r"[^\n\x20-\x7e]")
 
 
@@ -29,20 +33,29 @@ def page(drawing: Drawing, root: str, opened: Opened | None = None) -> str:
 
     Without ``opened`` it stays as it is.
     """
-    text = (
+    put: list[str] = []
+
+    def place(html: str) -> Markup:
+        put.append(html)
+        return _PLACE
+
+    pieces = drawing.pieces
+    layout = (
         environment()
         .get_template(drawing.layout)
         .render(
-            drawing=drawing,
+            drawing=replace(drawing, title=seen(drawing.title)),
             root=root,
             opened=opened,
             version=__version__,
-            piece=lambda name: Markup(drawing.pieces[name]),  # noqa: S704 - written by piece()
-            children=lambda name: Markup("\n".join([drawing.pieces[child] for child in drawing.lists[name]])),  # noqa: S704
+            piece=lambda name: place(pieces[name]),
+            children=lambda name: place("\n".join([pieces[child] for child in drawing.lists[name]])),
             **drawing.facts,
         )
     )
-    return seen(text)
+    # Pieces have been looked at when they were written, and are most of a page.
+    between = [seen(text) for text in layout.split(_PLACE)]
+    return "".join(chain.from_iterable(zip(between, (*put, ""), strict=True)))
 
 
 def error_page(status: int, phrase: str, sentence: str, root: str) -> str:

@@ -216,6 +216,11 @@ async def test_what_has_gone_is_told(browser) -> None:
         shown.site.ticker.tick(shown.snapshot)
         await expect(page.locator("#connection")).to_have_text(re.compile("^No longer there; "))
         await expect(rows(page)).to_have_count(1)
+        polled = "new Date(document.body.dataset.timestamp * 1000).toTimeString().slice(0, 8)"
+        told = f"No longer there; this is how it was at {await page.evaluate(polled)}"
+        await expect(page.locator("#connection")).to_have_text(told)
+        await page.clock.run_for(70 * SECONDS)
+        await expect(page.locator("#connection")).to_have_text(told)
 
 
 async def test_another_query_is_shown_in_place(browser) -> None:
@@ -232,6 +237,25 @@ async def test_another_query_is_shown_in_place(browser) -> None:
         await page.go_back()
         await expect(rows(page)).to_have_count(3)
         assert await page.evaluate("window.mark") == "same"
+
+
+async def test_a_way_back_that_fails_is_gone_in_the_end(browser) -> None:
+    """The address is that of the other page already, which is fetched until it comes."""
+    async with node("apple", "pear") as (_, url), looking(browser, url) as (page, watch):
+        watch.expected = ("ERR_FAILED",)
+        await page.clock.install()
+        async with page.expect_response(STREAM):
+            await page.goto(f"{url}/")
+        module = await page.evaluate("[...document.querySelectorAll('[href*=\"live.js\"]')][0].href")
+        await page.evaluate(f"import('{module}').then((live) => live.navigate('?q=pear'))")
+        await expect(rows(page)).to_have_count(1)
+        await page.route(f"{url}/", lambda route: route.abort())
+        await page.go_back()
+        await expect(page.locator("#connection")).to_have_text("disconnected")
+        await expect(rows(page)).to_have_count(1)
+        await page.unroute(f"{url}/")
+        await page.clock.run_for(90 * SECONDS)
+        await expect(rows(page)).to_have_count(2)
 
 
 async def test_a_page_of_an_older_version_is_loaded_anew(browser) -> None:

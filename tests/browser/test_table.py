@@ -1,12 +1,19 @@
 """The table of holders in a browser: with script in place, without script by form and links."""
 
+from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
 import pytest
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import expect
 
 from exporter.demo.catalog import load
+from exporter.settings import ListenAddress
+from exporter.web import Server, make_app
 from tests.browser.site import PHONE, looking, node_of, overflow
 from tests.end_to_end.serving import serving
+from tests.site import site_of
+from tests.web.views_reading import gpu, holder, snapshot
 
 ROWS = "#holder-rows > tr"
 COUNT = "#holders-count"
@@ -220,3 +227,52 @@ async def test_a_theme_can_be_chosen_where_nothing_may_be_stored(browser) -> Non
         await page.click("#theme")
 
         assert await page.get_attribute("html", "data-theme") == "light"
+
+
+@asynccontextmanager
+async def large_node():
+    """Serve a node of which most lies below any window."""
+    gpus = [gpu(index) for index in range(12)]
+    rows = [holder(f"pod-{place}", f"GPU-{place % 12}") for place in range(240)]
+    server = Server(make_app(site_of(lambda: snapshot(gpus, rows))), ListenAddress("127.0.0.1", 0))
+    try:
+        yield (await server.start()).removesuffix("/")
+    finally:
+        await server.stop()
+
+
+async def test_what_is_not_laid_out_yet_can_be_found_reached_and_read(browser) -> None:
+    """Rows far below the window wait, but a search, a link and a reader of screens get to them."""
+    laid_out = "row => row.checkVisibility({ contentVisibilityAuto: true })"
+    async with large_node() as url, looking(browser, url) as (page, _):
+        await page.goto("./")
+        last = page.locator(ROWS).last
+        assert not await last.evaluate(laid_out)
+
+        assert await page.evaluate("window.find('pod-239')")
+        await last.scroll_into_view_if_needed()
+        assert await last.evaluate(laid_out)
+
+        await page.goto("./#gpu-11")
+        await expect(page.locator("#gpu-11")).to_be_in_viewport()
+        await page.goto(f"./#{await last.get_attribute('id')}")
+        await expect(last).to_be_in_viewport()
+
+
+async def test_paper_has_all_of_a_large_node(browser) -> None:
+    """Nothing waits to be scrolled to in print."""
+    async with large_node() as url, looking(browser, url) as (page, _):
+        await page.goto("./")
+        await page.emulate_media(media="print")
+        waiting = await page.locator("#gpus > .gpu, .holders").evaluate_all(
+            "found => found.filter((each) => getComputedStyle(each).contentVisibility !== 'visible').length"
+        )
+        assert waiting == 0
+
+
+async def test_axe_finds_nothing_serious_on_a_large_node(browser) -> None:
+    """What is not laid out is not hidden from those who do not see the window."""
+    async with large_node() as url, looking(browser, url) as (page, _):
+        await page.goto("./")
+        found = (await Axe().run(page)).response["violations"]
+        assert [rule["id"] for rule in found if rule["impact"] in ("serious", "critical")] == []

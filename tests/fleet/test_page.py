@@ -28,7 +28,7 @@ def _fleet(**known) -> Fleet:
 
 
 def _html(look: Look, **orders: str) -> str:
-    scene = FleetScene(look, 1010.0, 30.0, 600.0, NodeLinks(), Orders(**orders))
+    scene = FleetScene(look, 1010.0, 600.0, NodeLinks(), Orders(**orders))
     return page(fleet_drawing(scene), "")
 
 
@@ -148,3 +148,18 @@ def test_an_old_look_is_shown_as_old() -> None:
     assert "read 5 min ago" in html
     assert 'class="age old"' in html
     assert "What is shown is from before." in _text(html)
+
+
+def test_the_page_says_from_what_age_on_it_is_old() -> None:
+    """That stands where the script finds it, with what was done: a look is no poll, and may be seldom."""
+    fleet = _fleet()
+    calm = _html(Look(fleet=fleet, read_at=900.0, looks=1, interval=60.0))
+    failing = _html(Look(fleet=fleet, read_at=1009.0, looks=2, failures=1, error="away", interval=60.0))
+
+    assert 'class="age fresh" data-done="read" data-old="180.0"' in calm
+    assert 'class="age old" data-done="read" data-old="0.0"' in failing
+
+
+def test_one_gpu_is_no_gpus() -> None:
+    """Counts agree with their nouns."""
+    assert "1 node · 1 GPU · 0 namespaces" in _text(_of(_fleet(nodes=(_node("n1", gpus=Amount(1, 1)),))))

@@ -1,6 +1,9 @@
 """Looking again and again at a Prometheus that fails in part, or is away."""
 
+import time
+
 from exporter.fleet.formats import fleet_json, fleet_text
+from exporter.fleet.model import IdleTotals
 from exporter.fleet.read import Aim
 from exporter.fleet.watch import Watch
 from exporter.prometheus import Prometheus
@@ -25,7 +28,7 @@ def _node(expression: str) -> Samples | str:
 
 async def _looked(url: str, clock: Clock, *, times: int = 1) -> Watch:
     prometheus = Prometheus(url, deadline=5)
-    watch = Watch(prometheus, AIM, interval=30, stale_after=600, clock=clock)
+    watch = Watch(prometheus, AIM, interval=30, clock=clock)
     for _ in range(times):
         await watch.refresh()
     await prometheus.close()
@@ -61,7 +64,7 @@ async def test_what_was_known_is_kept_while_prometheus_is_away() -> None:
     clock = Clock()
     with answering(_node) as url:
         prometheus = Prometheus(url, deadline=5)
-        watch = Watch(prometheus, AIM, interval=30, stale_after=600, clock=clock)
+        watch = Watch(prometheus, AIM, interval=30, clock=clock)
         await watch.refresh()
     clock.now += 60
     await watch.refresh()
@@ -77,6 +80,49 @@ async def test_what_was_known_is_kept_while_prometheus_is_away() -> None:
     clock.now += 600
     assert watch.look.fleet is None
     assert watch.look.failing_since == 5060.0
+
+
+async def test_a_slow_prometheus_is_asked_more_seldom() -> None:
+    """After a look it is left alone for longer than the look took, whatever interval was asked for."""
+
+    def answer(expression: str) -> Samples | str:
+        time.sleep(0.05)
+        return _node(expression)
+
+    with answering(answer) as url:
+        prometheus = Prometheus(url, deadline=5)
+        watch = Watch(prometheus, AIM, interval=0.01)
+        await watch.refresh()
+        await prometheus.close()
+
+    assert watch.look.seconds is not None
+    assert watch.look.interval == 3 * watch.look.seconds > 0.15
+
+
+async def test_memory_of_idle_holders_that_nobody_tells_is_not_zero() -> None:
+    """Their number and compute are known, and a sum over rows that are not there is not 0."""
+
+    def answer(expression: str) -> Samples | str:
+        if expression.startswith("count(") and "last_active" in expression:
+            return [({}, 2.0)]
+        if expression.startswith("sum(") and "compute_entitled" in expression:
+            return [({}, 0.5)]
+        return _node(expression)
+
+    with answering(answer) as url:
+        fleet = (await _looked(url, Clock())).look.fleet
+
+    assert fleet is not None
+    assert fleet.idle_totals == IdleTotals(2, None, 0.5)
+
+
+async def test_nobody_idle_holds_nothing() -> None:
+    """Where nobody is idle the sums are known: they are 0."""
+    with answering(_node) as url:
+        fleet = (await _looked(url, Clock())).look.fleet
+
+    assert fleet is not None
+    assert fleet.idle_totals == IdleTotals(0, 0, 0)
 
 
 async def test_a_prometheus_without_exporters_is_no_empty_cluster() -> None:

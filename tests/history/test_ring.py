@@ -14,7 +14,8 @@ from exporter.model import DeviceKey, MigReading, MigRow
 from tests.history.snapshots import EVERYTHING, GIB, START, UUID, Clocked, gpu, holder, snapshot
 
 STEP = 5.0
-VALUES = st.one_of(st.none(), st.floats(min_value=0, max_value=1e12))
+MIB = 1 << 20
+VALUES = st.one_of(st.none(), st.floats(min_value=0, max_value=2.0**40, width=32, allow_subnormal=False))
 
 
 def test_what_was_polled_is_told_step_by_step() -> None:
@@ -80,6 +81,68 @@ def test_polls_that_fall_beside_the_grid_leave_no_gap() -> None:
     told = clocked.told("a", 60)
     assert sorted(told) == [START + at for at in (0, 5, 10, 15, 20, 30)]
     assert told[START + 5] == pytest.approx(10001)
+
+
+@pytest.mark.parametrize("away", [range(4, 5), range(24, 30)])
+def test_who_was_away_while_others_were_polled_leaves_a_gap(away) -> None:
+    """A pod that is gone for one step, of either tier, was not there in it."""
+    clocked = Clocked(kept=6 * 3600)
+    for place in range(60):
+        clocked.memory(START + place * STEP, {"stays": 1} | ({} if place in away else {"a": 1}))
+    # The finer tier does not reach so far back when the clock has gone on.
+    clocked.now = START + (60 if len(away) == 1 else 1000) * STEP
+    step = len(away) * STEP
+    told = {name: clocked.told(name, 10 * step, end=START + 10 * step, points=10) for name in ("a", "stays")}
+    assert told["stays"].keys() - told["a"].keys() == {START + away.start * STEP}
+
+
+@given(
+    st.lists(
+        st.dictionaries(st.sampled_from("abc"), st.one_of(st.none(), st.integers(0, 10))),
+        min_size=1,
+        max_size=90,
+    ),
+    st.integers(1, 30),
+    st.integers(0, 1),
+)
+def test_what_is_told_for_sums_adds_up_to_what_the_gpu_used(polls, points, tier) -> None:
+    """However holders come, go and are not known within a step, all parts are no more than the whole."""
+    clocked = Clocked(kept=6 * 3600)
+    for place, uses in enumerate(polls):
+        known = sum(filter(None, uses.values()))
+        rest = None if None in uses.values() else 5 * MIB
+        row = gpu(used=known * MIB + 5 * MIB, unattributed_memory=rest)
+        rows = (holder(name, memory_used=None if used is None else used * MIB) for name, used in uses.items())
+        clocked.poll(START + place * STEP, *rows, gpus=[row])
+    end = clocked.now + STEP
+    clocked.now += tier * 3600
+    past = clocked.tell(len(polls) * STEP, end=end, points=points, wanted=Wanted(summing=True))
+    (whole,) = (track.values["memory_used_bytes"] for track in past.tracks if track.level == "gpu")
+    parts = [track.values["memory_used_bytes"] for track in past.tracks if track.level == "container"]
+    parts += [track.values["unattributed_memory_bytes"] for track in past.tracks if track.level == "gpu"]
+    for place, used in enumerate(whole):
+        known = sum(part[place] or 0 for part in parts)
+        assert known <= (used or 0) * 1.00001
+        begin = past.start + place * past.step
+        within = [
+            uses for number, uses in enumerate(polls) if begin <= START + number * STEP < begin + past.step
+        ]
+        if within and not any(None in uses.values() for uses in within):
+            assert known == pytest.approx(used)
+
+
+def test_one_who_follows_another_within_a_step_does_not_double_it() -> None:
+    """Two who had the whole GPU for a part of a step each have that part of it, of use and of share."""
+    clocked = Clocked()
+    for place in range(6):
+        row = holder("a" if place < 2 else "b", memory_used=3 * GIB, memory_entitled=3 * GIB)
+        clocked.poll(START + place * STEP, row, gpus=[gpu(used=3 * GIB, unattributed_memory=0)])
+    wanted = Wanted(summing=True)
+    assert clocked.told("a", 30, points=1, wanted=wanted) == {START: GIB}
+    assert clocked.told("b", 30, points=1, wanted=wanted, field="memory_entitled_bytes") == {START: 2 * GIB}
+    assert clocked.told("a", 30, points=1) == {START: 3 * GIB}
+    of_one = replace(wanted, holder=("ml", "a", "main"))
+    assert clocked.told("a", 30, points=1, wanted=of_one) == {START: GIB}
 
 
 def test_two_polls_in_one_step_are_averaged() -> None:

@@ -52,6 +52,24 @@ async def test_the_poll_for_a_returning_kubelet_does_not_put_off_the_one_that_is
             assert await until(lambda: poller.snapshot.sequence > early, within=5) < 1.5 + 1.0
 
 
+async def test_a_reader_that_fails_keeps_snapshots_from_nobody_and_is_named_once(caplog):
+    """The readers after it are told of each poll, and the log of the first failure of several."""
+    seen: list[int] = []
+    fails = iter((True, True, False, True))
+
+    def bad(_snapshot) -> None:
+        if next(fails):
+            raise ValueError("no")
+
+    async with polled(catalog.load("a10-mps")) as (_, poller):
+        poller.subscribe(bad)
+        poller.subscribe(lambda snapshot: seen.append(snapshot.sequence))
+        for _ in range(4):
+            await poller.poll()
+    assert seen == [1, 2, 3, 4]
+    assert caplog.text.count("ValueError: no") == 2
+
+
 async def test_a_mig_gpu_that_fails_for_one_poll_keeps_its_holders_and_their_sums():
     """Its MIG devices are still held: no holder is gone, no counter begins anew, nothing is unresolved."""
     scenario = catalog.load("a100-mig-mixed")

@@ -107,6 +107,34 @@ async def test_two_jobs_double_nothing(tmp_path):
         assert all(found[thing] == pytest.approx(expected[thing], rel=1e-9) for thing in expected)
 
 
+async def test_who_was_there_for_a_part_of_a_step_counts_for_that_part(tmp_path):
+    """What holders use adds up to what their GPU does, though one comes and another goes meanwhile."""
+    async with scraped(tmp_path, "h100-mixed", SCRAPES["operator"], jobs=2) as (node, history):
+        before = {row.holder for row in node.poller.snapshot.containers}
+
+        async def told():
+            past = await history.read(span=20, end=None, points=2, wanted=Wanted(summing=True))
+            return past, {track.labels["pod"] for track in past.tracks if track.level == "container"}
+
+        await node.poll(45)
+        (came,) = {row.holder.pod for row in node.poller.snapshot.containers if row.holder not in before}
+        await eventually(lambda: _has(told, came), "the pod that came is scraped")
+        await node.poll(100)
+        past, pods = await told()
+        assert came in pods
+        gpus = [track for track in past.tracks if track.level == "gpu"]
+        for gpu in gpus:
+            own = [track for track in past.tracks if track.labels["uuid"] == gpu.labels["uuid"]]
+            parts = [track.values["memory_used_bytes"] for track in own if track.level == "container"]
+            parts.append(gpu.values["unattributed_memory_bytes"])
+            for used, *each in zip(gpu.values["memory_used_bytes"], *parts, strict=True):
+                assert sum(filter(None, each)) == pytest.approx(used or 0, rel=1e-6)
+
+
+async def _has(told, pod):
+    return pod in (await told())[1]
+
+
 async def test_a_part_of_it(tmp_path):
     """Levels, a GPU and a holder can be asked for alone; a container of no name stands for all of a pod."""
     async with scraped(tmp_path, "showcase", SCRAPES["operator"]) as (node, history):

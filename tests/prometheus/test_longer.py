@@ -86,6 +86,27 @@ async def test_without_prometheus_a_longer_span_is_shortened(served):
         await node.read(HOUR, end=node.wall - DAY)
 
 
+async def test_an_end_in_the_future_is_now(served):
+    """A clock that is ahead of the node's gets all that memory has."""
+    node = Node(served, None)
+    past = await node.read(7 * DAY, end=node.wall + HOUR)
+    assert (past.source, past.step * past.count) == ("memory", 6 * HOUR)
+
+
+async def test_only_so_many_spans_are_remembered_as_failing(served):
+    """Whoever asks for many spans of a server that is away has the first forgotten, and asked again."""
+    async with answering(saying("<html>502</html>", 502)) as server:
+        node = Node(served, server.url)
+        for more in range(33):
+            await node.read(DAY + more * 60)
+        asked = len(server.paths)
+        await node.read(DAY + 32 * 60)
+        assert len(server.paths) == asked
+        await node.read(DAY)
+        assert len(server.paths) > asked
+        await node.longer.close()
+
+
 async def test_askers_share_an_answer(served):
     """However many pages are open, a question is asked once, and again when its last step has changed."""
     async with answering(telling) as server:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from exporter.prometheus.queries import expression, identity, quoted, scraped_containers
+from exporter.prometheus.queries import expression, identity, quoted, scraped_containers, summing
 
 OWN = {"namespace": "ml", "pod": "nb-0", "container": "jupyter", "uuid": "GPU-1", "mig_uuid": "MIG-1"}
 TARGET = {"namespace": "monitoring", "pod": "gpuslice-x", "container": "exporter"}
@@ -24,6 +24,20 @@ def test_one_pod_by_either_name():
     asked = expression("container", "memory_used_bytes", ["GPU-0"], 60, 'a"b')
     assert asked.count(" or ") == 1
     assert asked.count(r',pod="a\"b"}') == asked.count(r',exported_pod="a\"b"}') == 1
+
+
+def test_parts_of_each_step():
+    """What is added up is divided by the time in which the GPU was known, all else by its own."""
+    of = '{uuid=~"GPU-0"}[60000ms]'
+    seen = f"on (uuid) group_left () sum by (uuid) (sum_over_time(gpuslice_gpu_up{of}))"
+    rest = f"gpuslice_gpu_unattributed_memory_bytes{of}"
+    assert summing("gpu", "unattributed_memory_bytes", ["GPU-0"], 60) == (
+        f"sum by (uuid) (sum_over_time({rest})) / {seen}"
+    )
+    power = f"_over_time(gpuslice_gpu_power_watts{of})"
+    assert summing("gpu", "power_watts", ["GPU-0"], 60) == (
+        f"sum by (uuid) (sum{power}) / sum by (uuid) (count{power})"
+    )
 
 
 def test_names_are_no_patterns():

@@ -132,6 +132,20 @@ async def test_page_and_json_over_http():
         assert (report["exit_code"], unwell) == (3, {"processes", "pod names"})
 
 
+async def test_a_report_reads_nothing():
+    """It is of what the poll found: a module that is loaded after it is in the report of the next one."""
+    async with serving(load("no-gpu")) as node:
+        doctor = Doctor(lambda: node.poller.evidence, node.poller.settings)
+        node.poller.subscribe(doctor.record)
+        await node.poll(0)
+        version = node.poller.settings.sys_root / "module/nvidia/version"
+        version.parent.mkdir(parents=True)
+        version.touch()
+        assert "no kernel module" in doctor.report().checks[0].found
+        await node.poll(5)
+        assert "the kernel module is loaded" in doctor.report().checks[0].found
+
+
 async def test_a_report_is_made_once_per_poll():
     """Ten readers of a poll share one report, and the next poll has another."""
     async with serving(load("a10-mps")) as node:

@@ -7,7 +7,8 @@ import pytest
 
 from exporter.history import Past, Track
 from exporter.web.timelines.figures import MOST_HOLDERS, holder_figures, node_figures
-from exporter.web.timelines.looks import COLOURS, in_order, looks
+from exporter.web.timelines.looks import COLOURS, in_order, looks, shortest
+from exporter.web.timelines.spans import shown_from
 
 GIB = 1 << 30
 COUNT = 4
@@ -75,13 +76,13 @@ def test_the_largest_are_shown_in_an_order_that_does_not_change_with_them() -> N
     """Holders stand by name, whoever is larger."""
     before = figures(container("a", 1.0), container("b", 2.0))["memory"]
     after = figures(container("b", 1.0), container("a", 2.0))["memory"]
-    assert list(traces(before)) == list(traces(after)) == ["ml/a main", "ml/b main"]
+    assert list(traces(before)) == list(traces(after)) == ["a", "b"]
 
 
 def test_a_container_on_two_devices_is_one_holder() -> None:
     """What it uses on both is one part of the stack."""
     figure = figures(container("a", 1.0), container("a", 2.0, uuid="GPU-1"))["memory"]
-    assert traces(figure) == {"ml/a main": [3.0] * COUNT}
+    assert traces(figure) == {"a": [3.0] * COUNT}
 
 
 def test_what_is_not_known_is_no_zero() -> None:
@@ -92,7 +93,7 @@ def test_what_is_not_known_is_no_zero() -> None:
             container("a", gap), gpu(used=gap, rest=[0.0, None, 0.0, 0.0], total=[40.0, None, 40.0, 40.0])
         )["memory"]
     )
-    assert drawn["ml/a main"] == gap
+    assert drawn["a"] == gap
     assert drawn["not known"] == [None, 1, None, None]
     assert drawn["on the devices"] == [40.0, None, 40.0, 40.0]
     assert "used, not known by whom" not in drawn
@@ -120,7 +121,13 @@ def test_use_that_cannot_be_told_apart_is_shown_as_such() -> None:
     figure = figures(container("a", 1.0), container("b", None), gpu(used=5.0, rest=None))["memory"]
     assert traces(figure)["used, not known by whom"] == [4.0] * COUNT
     assert "unattributed" not in traces(figure)
-    assert "The memory of ml/b main is not known." in figure["summary"]
+    assert "The memory of b is not known." in figure["summary"]
+
+
+def test_use_that_is_known_for_a_part_of_a_step_only_leaves_the_rest_open() -> None:
+    """What neither holders nor the unattributed explain is used all the same; what rounding leaves is not."""
+    figure = figures(container("a", 1.0), gpu(used=[5.0, 5.0, 5.0, 5.00001], rest=[2.0, 4.0, 1.0, 4.0]))
+    assert traces(figure["memory"])["used, not known by whom"] == [2.0, None, 3.0, None]
 
 
 def test_entitlement_is_a_line_in_steps_beside_the_stack() -> None:
@@ -140,7 +147,7 @@ def test_compute_is_measured_in_gpus() -> None:
         gpu(used=1.0, utilization_ratio=0.5, unattributed_utilization_ratio=0.25),
     )["compute"]
     assert traces(figure) == {
-        "ml/a main": [0.25] * COUNT,
+        "a": [0.25] * COUNT,
         "unattributed": [0.25] * COUNT,
         "on the devices": [1.0] * COUNT,
     }
@@ -162,10 +169,21 @@ def test_devices_have_a_panel_for_each_quantity() -> None:
     assert figure["summary"] == "Now, over 1 GPU: busy 50 %, power 200 W, temperature 54 °C."
 
 
+def test_what_no_device_tells_has_no_panel() -> None:
+    """Where utilization is not known, as with MIG, the others share the room, and the title names them."""
+    past = Past(start=START, step=STEP, count=COUNT, source="memory", tracks=[gpu(power_watts=200.0)])
+    devices = node_figures(past, {UUID: "GPU 0"})[-1]
+
+    assert devices.title == "Devices: power"
+    assert [trace["yaxis"] for trace in devices.figure["data"]] == ["y"]
+    assert devices.figure["layout"]["yaxis"]["domain"] == [0.0, 1.0]
+    assert devices.figure["layout"]["xaxis"]["anchor"] == "y"
+
+
 def test_a_value_between_gaps_can_be_seen() -> None:
     """A line needs two points, so one alone is a dot."""
     figure = figures(gpu(used=1.0, power_watts=[1.0, 2.0, None, 3.0]))["devices"]
-    power = figure["data"][1]
+    (power,) = figure["data"]
     assert (power["mode"], power["marker"]["size"]) == ("lines+markers", [0, 0, 0, 5])
 
 
@@ -224,3 +242,61 @@ def test_looks_belong_to_names() -> None:
     alone = {name: looks([name])[name] for name in names}
     assert sum(all_of_them[name] == alone[name] for name in names) >= len(names) / 2
     assert len({look.colour + look.dash for look in in_order(names).values()}) == len(names)
+
+
+def test_legends_name_pods_and_the_pointer_tells_the_whole() -> None:
+    """A legend has the shortest name that is no other's; the whole one is told under the pointer."""
+    figure = figures(container("a", 1.0), container("a", 1.0, namespace="dev"), container("b", 2.0))["memory"]
+    by_name = {trace["name"]: trace for trace in figure["data"]}
+
+    assert list(by_name) == ["dev/a main", "ml/a main", "b"]
+    assert by_name["b"]["meta"] == "ml/b main"
+    assert by_name["b"]["hovertemplate"].endswith("<extra>%{meta}</extra>")
+    assert "b 2.0 GiB" in figure["summary"]
+
+
+def test_long_names_lose_their_middle() -> None:
+    """The end stays, since it tells the pods of a job apart, and two that would be the same stay whole."""
+    long, alike = (f"ml/{'pretrain-' * 6}{end} main" for end in ("0000000001", "0000000002"))
+    twins = [f"ml/{'pretrain-' * 2}{middle}{'-' * 30} main" for middle in "ab"]
+    short = shortest([long, alike, *twins])
+
+    assert short[long] == "pretrain-pretrain-p…0000000001"
+    assert short[alike].endswith("…0000000002")
+    assert [short[twin] for twin in twins] == [
+        "pretrain-pretrain-a…----------",
+        "pretrain-pretrain-b…----------",
+    ]
+    same = [f"ml/{'x' * 25}{middle}{'-' * 30} main" for middle in "ab"]
+    assert shortest(same) == {name: name for name in same}
+
+
+@pytest.mark.parametrize(
+    ("first", "source", "begins"),
+    [
+        (0, "memory", 0.0),
+        (60, "memory", 1800.0),
+        (115, "memory", 3300.0),
+        (119, "memory", 3300.0),
+        (None, "memory", 0.0),
+        (115, "prometheus", 0.0),
+    ],
+)
+def test_a_young_history_fills_its_figure(first, source, begins) -> None:
+    """Time before the first poll is left out, down to five minutes; a Prometheus is shown as it was asked."""
+    count, start = 120, 1_700_000_100.0 // 60 * 60
+    known = [1.0 if first is not None and place >= first else None for place in range(count)]
+    values = {"memory_used_bytes": known}
+    track = Track(level="mig", labels={"uuid": UUID}, values=values)
+    past = Past(start=start, step=STEP, count=count, source=source, tracks=[track])
+
+    assert shown_from(past) == start + begins
+
+
+def test_a_young_history_begins_at_a_whole_minute() -> None:
+    """The axis does not move with each step."""
+    track = Track(level="mig", labels={"uuid": UUID}, values={"power": [None, None, 1.0] + [1.0] * 117})
+    past = Past(start=START, step=STEP, count=120, source="memory", tracks=[track])
+
+    assert START < shown_from(past) <= START + 2 * STEP
+    assert shown_from(past) % 60 == 0

@@ -7,11 +7,15 @@ import pytest
 from markupsafe import Markup
 
 from exporter.formats_words import UNKNOWN
-from exporter.model import ContainerRef, SliceCount, Totals
+from exporter.model import ContainerRef, DeviceKey, SliceCount, Totals
 from exporter.web.query import Query
 from exporter.web.views.table.columns import COLUMNS
+from exporter.web.views.table.rows import row_id
 from tests.web.holders_reading import NODE, ROWS, asked, pods
 from tests.web.views_reading import GIB, NOW, draw, gpu, gpu_page, holder, read, snapshot
+
+# Two pods that were looked for among many: on the same device their rows have the same short name.
+_ALIKE = ("web-10290", "web-72623")
 
 
 def test_by_itself_it_shows_all_in_the_order_of_the_snapshot() -> None:
@@ -103,7 +107,7 @@ def test_every_column_has_as_many_cells_as_headings() -> None:
 
     (head,) = section.one("thead").all("tr")
     for row in section.one("tbody").all("tr"):
-        assert len(row.children) == len(head.children)
+        assert [cell.tag for cell in row.children] == ["th", *["td"] * (len(head.all("th")) - 1)]
         for cell in row.all("td"):
             assert cell.attributes["data-label"]
 
@@ -162,6 +166,38 @@ def test_the_last_hour_is_a_column_where_a_history_is_kept() -> None:
     cell = with_history.one("section", id="holders").one("td", of="hour")
     assert cell.one("title").children == ["a"]
     assert "Last hour" not in asked("?columns=hour", node).text
+
+
+def test_an_hour_of_which_nothing_is_known_is_a_dash_with_the_reason() -> None:
+    """No cell is empty: there is no history of a holder yet, or nothing tells what it computes."""
+    rows = [holder("a"), holder("b", compute_used=None, sharing="mps")]
+
+    page = draw(snapshot([gpu()], rows), sparkline=lambda _row: Markup())
+
+    cells = page.one("section", id="holders").all("td", of="hour")
+    assert [cell.text for cell in cells] == [UNKNOWN, UNKNOWN]
+    reasons = [cell.one("abbr").attributes["title"] for cell in cells]
+    assert "nothing of its last hour is kept yet" in reasons[0]
+    assert "MPS" in reasons[1]
+
+
+def test_rows_whose_short_names_are_alike_are_both_there() -> None:
+    """Nobody can hide a holder behind another one whose row has the same name."""
+    one, other = (ContainerRef("ml", pod, "main") for pod in _ALIKE)
+    assert row_id(one, DeviceKey("GPU-0")) == row_id(other, DeviceKey("GPU-0"))
+    node = snapshot([gpu()], [holder(ref.pod, holder=ref) for ref in (one, other)])
+
+    body = asked("", node).one("tbody")
+
+    assert pods(asked("", node)) == list(_ALIKE)
+    assert len({row.attributes["id"] for row in body.all("tr")}) == 2
+
+
+def test_what_hides_in_a_name_is_shown_in_its_row() -> None:
+    """One hostile name among many rows is written with escapes, and the others stay as they are."""
+    node = snapshot([gpu()], [holder("a"), holder("b\u202ec"), holder("d")])
+
+    assert pods(asked("", node)) == ["a", "b\\u202ec", "d"]
 
 
 def test_a_row_leads_to_its_holder() -> None:
@@ -224,5 +260,7 @@ def test_large_pools_are_told_in_part_on_the_page_of_the_node() -> None:
     bars = draw(node).one("section", of="gpu").all("svg", of="bar")
     assert all(24 <= len(bar.all("title")) <= 28 for bar in bars)
 
-    whole = read(gpu_page(node, "GPU-0"))
+    # Which page it is decides, and not where it lies.
+    assert "and 36 others" in draw(node, root="../").one("ul", of="keys").text
+    whole = read(gpu_page(node, "GPU-0", root=""))
     assert len([each for each in whole.one("ul", of="keys").all("li") if re.match(r"\d", each.text)]) == 48

@@ -214,6 +214,23 @@ async def test_silence_is_broken() -> None:
         assert "beat" in follower.comments
 
 
+async def test_what_is_published_while_the_first_stream_begins_is_told() -> None:
+    """The first client does not wait for the snapshot after it."""
+    async with serving() as (served, client):
+        look = served.one.look
+
+        async def overtaken():
+            served.one.look = look
+            told = await look()
+            served.one.state += 1
+            served.ticker.tick()
+            return told
+
+        served.one.look = overtaken
+        async with following(client, f"{served.url}/one?since=0") as follower:
+            assert (await follower.change()).data[:2] == [0, 1]
+
+
 async def test_what_cannot_be_told_costs_nobody_else_anything() -> None:
     """When the step of one subject fails, the others are told theirs, and the next may work again."""
     async with (

@@ -1,6 +1,7 @@
 """Streams of open pages over real HTTP: only what is new is told, and it leads to the page of now."""
 
 import re
+import time
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
@@ -128,6 +129,7 @@ async def test_a_page_that_is_up_to_date_hears_of_the_next_snapshot_only() -> No
 @pytest.mark.parametrize("since", ["", "?since=1-0", "?since=never%20was"])
 async def test_whoever_knows_another_snapshot_gets_everything(since) -> None:
     """A client that names no snapshot, or one that this exporter does not know, is sent the whole page."""
+    before = time.time() - 0.001
     async with showing() as (shown, client):
         page = await fetched(client, shown.url)
         async with following(client, f"{shown.url}live/{since}") as follower:
@@ -137,6 +139,7 @@ async def test_whoever_knows_another_snapshot_gets_everything(since) -> None:
         assert {"name", "status", "cards", "gpu-0"} < event.data["pieces"].keys()
         assert all(f'id="{name}"' in html for name, html in event.data["pieces"].items())
         assert event.data["timestamp"] == shown.snapshot.timestamp
+        assert before <= event.data["now"] <= time.time() + 0.001
 
 
 async def test_a_client_that_comes_back_gets_what_it_has_missed() -> None:

@@ -272,3 +272,52 @@ def test_pieces_keep_their_names_from_poll_to_poll() -> None:
 
     assert drawn[0].pieces.keys() == drawn[1].pieces.keys()
     assert drawn[0].lists == drawn[1].lists
+
+
+def test_a_device_that_it_only_uses_adds_nothing_to_what_it_is_entitled_to() -> None:
+    """That it holds nothing there is known, so that the sum over its devices is whole."""
+    elsewhere = holder("train", "GPU-1", slices=0, memory_entitled=None, compute_entitled=None)
+    used, memory, _ = answers(snapshot([gpu(), gpu(1)], [holder("train"), elsewhere]))
+
+    assert "On 2 devices it uses 1.20 of the 1.00 GPUs it is entitled to." in used
+    assert "On 2 devices it uses 14.0 of the 16.0 GiB it is entitled to." in memory
+
+
+def test_what_is_not_known_of_several_devices_is_said_in_words() -> None:
+    """No dash stands in a sentence."""
+    rows = [holder("train", f"GPU-{at}", compute_used=None, memory_used=None) for at in range(2)]
+    used, memory, _ = answers(snapshot([gpu(), gpu(1)], rows))
+
+    assert used.startswith("What it uses of its 2 devices is not known.")
+    assert memory.startswith("What it uses of its 2 devices is not known.")
+
+
+def test_a_neighbour_that_is_not_measured_is_said_to_be_so() -> None:
+    """The sentence has no dash for a number either."""
+    _, memory, _ = answers(snapshot([gpu()], [shared(), shared("other", memory_used=None)]))
+
+    assert "How much its neighbour uses is not known." in memory
+
+
+def test_no_process_inside_a_partition_is_said_to_be_inside_mig() -> None:
+    """AMD's GPUs are cut into partitions."""
+    part = DeviceKey(UUID, "partition-0")
+    used, _, _ = answers(snapshot([gpu()], [holder("train", part, compute_used=None)]))
+
+    assert "no driver meters compute per process inside partitions" in used
+
+
+def test_nobody_knows_when_it_last_computed_once_it_is_not_measured() -> None:
+    """What was measured once says nothing of the time since."""
+    row = holder("train", compute_used=None, memory_used=20 * GIB)
+    (device,) = draw(snapshot([gpu()], [row])).all("section", of="on")
+
+    assert "ago" not in device.one(of="about").text
+    assert "the driver does not say how much its processes compute" in device.one(of="about").text
+
+
+def test_what_nobody_uses_of_a_gpu_is_not_told_of_a_part_that_is_not_seen() -> None:
+    """The memory of the whole GPU is not that of a MIG device."""
+    row = holder("train", DeviceKey(UUID, "MIG-lost"))
+
+    assert "used by no known container" not in draw(snapshot([gpu()], [row])).one(of="beside").text

@@ -320,7 +320,7 @@ def test_what_to_look_at_is_counted_by_kind() -> None:
     assert texts == [
         "1 GPU not answering",
         "1 allocated without a device",
-        "1 over its share",
-        "1 without a slice",
+        "1 over its share ml/ b",
+        "1 without a slice ml/ a",
         "1 source failing",
     ]

@@ -70,8 +70,9 @@ def test_no_node_is_said_to_be_held_by_more_than_there_is(name) -> None:
     held, _, offered = figure.partition(" held")
 
     if held != "\N{EN DASH}":
-        assert int(held) > 0
-        assert not offered or int(held) <= int(offered.split()[1])
+        known = int(held.removeprefix("≥ "))
+        assert known > 0
+        assert not offered or known <= int(offered.split()[1])
 
 
 def test_what_is_held_and_not_used_is_seen_at_once() -> None:
@@ -83,11 +84,30 @@ def test_what_is_held_and_not_used_is_seen_at_once() -> None:
     assert "of held" not in unknown.text
 
 
+def test_what_may_be_held_is_not_free() -> None:
+    """Where somebody holds a resource and nobody says on which GPU, only the least is known."""
+    rows = [gpu(), gpu(1, **units("nvidia.com/gpu", 4, None))]
+    slices = card(draw(snapshot(rows, [holder("a")])), "Slices")
+
+    assert slices.one(of="figure").text == "≥ 1 held of 5"
+    assert "at most 4 free" in slices.text
+
+
+def test_why_holders_are_not_known_is_the_same_everywhere() -> None:
+    """A kubelet that answers is not said to be silent: it is the GPUs that are not told."""
+    shown = snapshot([gpu(holders=None)], node={"allocations_read_at": NOW})
+    page = draw(shown)
+    why = "he kubelet answers, but what the GPUs are cut into is not known"
+
+    assert why in card(page, "Slices").one("abbr").attributes["title"]
+    assert why in page.one(id="holders-none").text
+
+
 def test_more_memory_than_is_held_is_not_hidden() -> None:
     """Use by those who hold nothing counts as use, so that it can be more than all that is held."""
     full = gpu(memory_entitled=4 * GIB, memory=Memory(total=16 * GIB, used=8 * GIB, free=8 * GIB))
 
-    assert "used, 200% of held" in card(draw(snapshot([full], [holder("a")])), "Memory").text
+    assert "used, more than held" in card(draw(snapshot([full], [holder("a")])), "Memory").text
 
 
 def test_a_finding_leads_to_the_holders_that_it_counts() -> None:
@@ -98,7 +118,11 @@ def test_a_finding_leads_to_the_holders_that_it_counts() -> None:
         holder("c", slices=0),
         holder("d", compute_used=0.0, totals=Totals(first_seen=NOW - 9999, last_active=NOW - 9000)),
     ]
-    found = card(draw(snapshot([gpu()], rows)), "Look at").all("a")
+    found = [
+        link
+        for link in card(draw(snapshot([gpu()], rows)), "Look at").all("a")
+        if link.attributes["href"].startswith("?")
+    ]
 
     assert {link.attributes["href"]: link.text for link in found} == {
         "?state=over-share#holders": "1 over its share",
@@ -106,3 +130,39 @@ def test_a_finding_leads_to_the_holders_that_it_counts() -> None:
         "?state=unheld#holders": "1 without a slice",
         "?state=idle-memory#holders": "1 idle, holding 7.0 GiB",
     }
+
+
+def test_a_finding_names_the_first_of_its_holders() -> None:
+    """Those with most memory are links to their pages, and the others are counted."""
+    idle = {"compute_used": 0.0, "totals": Totals(first_seen=NOW - 9999, last_active=NOW - 9000)}
+    rows = [holder(pod, memory_used=size * GIB, **idle) for pod, size in (("a", 1), ("b", 3), ("c", 2))]
+    found = card(draw(snapshot([gpu()], rows)), "Look at")
+
+    assert [link.attributes["href"] for link in found.all(of="who")] == [
+        "holder/ml/b/main",
+        "holder/ml/c/main",
+    ]
+    assert "and 1 more" in found.one(of="whose").text
+
+
+def test_waste_is_added_up_holder_by_holder() -> None:
+    """What one takes too much of does not make up for what another leaves, nor does use without holding."""
+    rows = [
+        holder("a", memory_used=20 * GIB, compute_used=1.0),
+        holder("b", memory_used=10 * GIB, compute_used=0.75),
+        holder("c", slices=0, memory_entitled=None, compute_entitled=None),
+    ]
+    page = draw(snapshot([gpu()], rows))
+
+    assert card(page, "Memory").one(of="waste").text == "6.0 GiB held and not used"
+    assert card(page, "Compute").one(of="waste").text == "0.25 GPUs held and not used"
+
+
+def test_waste_that_is_not_known_is_not_zero() -> None:
+    """Of a holder that is not measured nothing is added, and where nobody is measured nothing is said."""
+    silent = holder("b", memory_used=None, compute_used=None)
+    page = draw(snapshot([gpu()], [holder("a"), silent]))
+    unknown = draw(snapshot([gpu()], [silent]))
+
+    assert card(page, "Memory").one(of="waste").text == "≥ 9.0 GiB held and not used"
+    assert not card(unknown, "Memory").all(of="waste")

@@ -20,14 +20,11 @@ _KEPT = 64
 
 
 class FleetPages:
-    """The page of the newest look; ``current`` returns it, and a new one comes every ``interval`` seconds."""
+    """The page of the newest look, which ``current`` returns."""
 
-    def __init__(
-        self, current: Callable[[], Look], links: NodeLinks, *, interval: float, idle_after: float
-    ) -> None:
+    def __init__(self, current: Callable[[], Look], links: NodeLinks, *, idle_after: float) -> None:
         self._current = current
         self._links = links
-        self._interval = interval
         self._idle_after = idle_after
         self._made: dict[tuple[Any, ...], asyncio.Task[Any]] = {}
 
@@ -56,7 +53,7 @@ class FleetPages:
             tag=self.tag,
             timestamp=look.read_at or 0.0,
             now=time.time(),
-            interval=self._interval,
+            interval=look.interval,
             version=VERSION,
         )
         drawing = await self.drawing(orders)
@@ -85,7 +82,7 @@ class FleetPages:
         return made
 
     def _scene(self, orders: Orders) -> FleetScene:
-        return FleetScene(self.look, time.time(), self._interval, self._idle_after, self._links, orders)
+        return FleetScene(self.look, time.time(), self._idle_after, self._links, orders)
 
     async def _once(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         task = self._made.get(key)

@@ -28,7 +28,6 @@ def security_headers(frame_ancestors: Sequence[str] = ()) -> Mapping[str, str]:
         "Content-Security-Policy": "; ".join(f"{name} {sources}" for name, sources in policy.items()),
         "X-Content-Type-Options": "nosniff",
         "Referrer-Policy": "no-referrer",
-        "Cross-Origin-Opener-Policy": "same-origin",
         "Cross-Origin-Resource-Policy": "same-origin",
         "Permissions-Policy": ", ".join(f"{name}=()" for name in _UNUSED),
         # Which versions of what answer here is told to nobody who does not ask /metrics.
@@ -46,7 +45,11 @@ def secure(app: web.Application, frame_ancestors: Sequence[str] = ()) -> None:
     """Put the headers on every answer of an application, just before it is sent: on streams too."""
     headers = security_headers(frame_ancestors)
 
-    async def add(_request: web.Request, response: web.StreamResponse) -> None:
+    async def add(request: web.Request, response: web.StreamResponse) -> None:
         response.headers.update(headers)
+        # Browsers heed this only over HTTPS and from their own machine, and complain about it elsewhere;
+        # where they heed it they also say how they fetch.
+        if "Sec-Fetch-Mode" in request.headers:
+            response.headers["Cross-Origin-Opener-Policy"] = "same-origin"
 
     app.on_response_prepare.append(add)

@@ -1,10 +1,14 @@
 """Starting and stopping the HTTP server."""
 
+import logging
 import os
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from exporter.settings import ListenAddress
+
+log = logging.getLogger(__name__)
 
 # Requests that are being answered when the program ends get this long.
 SHUTDOWN_SECONDS = 0.5
@@ -22,7 +26,11 @@ class Server:
     def __init__(self, app: web.Application, listen: ListenAddress) -> None:
         self._listen = listen
         self._runner = web.AppRunner(
-            app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS, lingering_time=LINGER_SECONDS
+            app,
+            access_log=None,
+            logger=_requests_log(),
+            shutdown_timeout=SHUTDOWN_SECONDS,
+            lingering_time=LINGER_SECONDS,
         )
 
     async def start(self) -> str:
@@ -46,3 +54,19 @@ class Server:
     async def stop(self) -> None:
         """Close the listener and all connections."""
         await self._runner.cleanup()
+
+
+def _requests_log() -> logging.Logger:
+    """Give the log of what goes wrong below the application, without what clients can fill it with."""
+    requests = logging.getLogger(f"{__name__}.requests")
+    requests.addFilter(_is_fault_of_ours)
+    return requests
+
+
+def _is_fault_of_ours(record: logging.LogRecord) -> bool:
+    """Tell whether it was not the client who broke HTTP; that is worth a line to who wants to see all."""
+    error = record.exc_info[1] if record.exc_info else None
+    if not isinstance(error, HttpProcessingError):
+        return True
+    log.debug("a request that is not HTTP: %r", error.message)
+    return False

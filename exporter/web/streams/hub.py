@@ -133,7 +133,8 @@ class Hub:
 
     async def _run(self) -> None:
         """Bring every channel up to date with each snapshot, and let them be heard in between."""
-        seen = self._ticker.count
+        # What was published while the first stream began is new to it.
+        seen = 0
         while True:
             try:
                 async with asyncio.timeout(self._beat):

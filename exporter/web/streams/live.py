@@ -4,14 +4,15 @@
 
 - ``hello`` at first: ``{"now": Unix time of the server, "version": of what made the page}``. A page of
   another version should be loaded anew.
-- ``change`` with each snapshot, whose name is its id: ``{"timestamp": Unix time of the poll, "title": …,
-  "pieces": {id: HTML of the element with that id}, "lists": {id: [ids of its children, in order]}}``. Only
-  what is new is told. A client that knows another snapshot than the one before gets everything: it says
-  which it knows by ``?since=`` or ``Last-Event-ID``.
+- ``change`` with each snapshot, whose name is its id: ``{"now": Unix time of the server, "timestamp": Unix
+  time of the poll, "title": …, "pieces": {id: HTML of the element with that id}, "lists": {id: [ids of its
+  children, in order]}}``. Only what is new is told. A client that knows another snapshot than the one before
+  gets everything: it says which it knows by ``?since=`` or ``Last-Event-ID``.
 - ``beat`` when there was nothing to tell for a while, and ``gone`` before the end when what the page is of
   is not there any more.
 """
 
+import time
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -76,6 +77,7 @@ _BEAT = event("beat", {})
 def _told(tag: str, old: Drawing | None, new: Drawn) -> Message:
     told = change(old, new.drawing)
     data = {
+        "now": round(time.time(), 3),
         "timestamp": new.timestamp,
         "title": seen(told.title),
         "pieces": dict(told.pieces),

@@ -1,9 +1,9 @@
 """The newest numbers of a figure in words: for those who do not see it, and for those in a hurry."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from exporter.formats_words import decimal, printable
+from exporter.formats_words import decimal, plural, printable
 from exporter.history.past import Track
 from exporter.web.timelines.stacks import Quantity, Stack, Values, added_up, latest
 
@@ -19,13 +19,13 @@ class Panel(NamedTuple):
     scale: float
 
 
-def stack_caption(made: Stack, others: Values, quantity: Quantity) -> str:
-    """Say how much is used of how much, and by whom most."""
+def stack_caption(made: Stack, others: Values, quantity: Quantity, called: Mapping[str, str]) -> str:
+    """Say how much is used of how much, and by whom most; ``called`` has short names."""
     rest = (others, made.unattributed, made.untold)
     used = latest(added_up([*made.parts.values(), *rest], len(made.gaps)))
-    sentences = [_used(used, made, quantity), _largest(made, quantity)]
+    sentences = [_used(used, made, quantity), _largest(made, quantity, called)]
     if made.unknown:
-        sentences.append(_unknown(made.unknown, quantity))
+        sentences.append(_unknown([called.get(name, name) for name in made.unknown], quantity))
     return " ".join(filter(None, sentences))
 
 
@@ -55,16 +55,19 @@ def _used(used: float | None, made: Stack, quantity: Quantity) -> str:
     return f"Now {_amount(used, quantity)} used{whole}."
 
 
-def _largest(made: Stack, quantity: Quantity) -> str:
+def _largest(made: Stack, quantity: Quantity, called: Mapping[str, str]) -> str:
     known = [(value, name) for name, values in made.parts.items() if (value := latest(values))]
     known.sort(key=lambda pair: (-pair[0], pair[1]))
-    named = [f"{printable(name)} {_amount(value, quantity)}" for value, name in known[:_MOST_NAMED]]
+    named = [
+        f"{printable(called.get(name, name))} {_amount(value, quantity)}"
+        for value, name in known[:_MOST_NAMED]
+    ]
     return f"Most: {', '.join(named)}." if len(known) > 1 else ""
 
 
 def _unknown(names: Sequence[str], quantity: Quantity) -> str:
     few = ", ".join(map(printable, names[:_MOST_NAMED]))
-    more = f" and {len(names) - _MOST_NAMED} others" if len(names) > _MOST_NAMED else ""
+    more = f" and {plural(len(names) - _MOST_NAMED, 'other')}" if len(names) > _MOST_NAMED else ""
     return f"The {quantity.name} of {few}{more} is not known."
 
 

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from exporter.formats_words import printable
 from exporter.history.past import Past, Track
 from exporter.web.timelines.captions import Panel, devices_caption, stack_caption
-from exporter.web.timelines.looks import GREY, Look, in_order, looks
+from exporter.web.timelines.looks import GREY, Look, in_order, looks, shortest
+from exporter.web.timelines.spans import shown_from
 from exporter.web.timelines.stacks import COMPUTE, MEMORY, Quantity, Stack, Values, added_up, any_known, stack
 
 MOST_HOLDERS = 10
@@ -28,6 +29,8 @@ _PANELS = (
 )
 _BETWEEN = 0.07
 _DAY = 86400.0
+# With more, times of which only hours and minutes are written would be told twice.
+_MOST_TICKS = 6
 
 
 class Drawn(NamedTuple):
@@ -64,13 +67,17 @@ def _by(past: Past, name: Callable[[Track], str], by: str) -> list[Drawn]:
     """Draw memory and compute, with one look for the same name in both."""
     stacks = [(quantity, _shortened(stack(past, quantity, name))) for quantity in (MEMORY, COMPUTE)]
     shown = looks(each for _, made in stacks for each in made.stack.parts)
+    everybody = {*shown, *(each for _, made in stacks for each in made.stack.unknown)}
+    called = shortest(everybody) if by == "holder" else {}
     return [
         Drawn(
             quantity.name,
             f"{quantity.name.capitalize()} by {by}",
-            stack_caption(made.stack, made.others, quantity),
+            stack_caption(made.stack, made.others, quantity, called),
             _figure(
-                past, [*_bars(past, made, quantity, shown), *_lines(past, made.stack, quantity)], quantity
+                past,
+                [*_bars(past, made, quantity, shown, called), *_lines(past, made.stack, quantity)],
+                quantity,
             ),
         )
         for quantity, made in stacks
@@ -95,17 +102,28 @@ def _shortened(made: Stack) -> _Shortened:
 
 
 def _bars(
-    past: Past, made: _Shortened, quantity: Quantity, shown: Mapping[str, Look]
+    past: Past, made: _Shortened, quantity: Quantity, shown: Mapping[str, Look], called: Mapping[str, str]
 ) -> list[dict[str, Any]]:
     parts = made.stack
-    layers = [(name, values, shown[name]) for name, values in parts.parts.items()]
-    layers += [
+    own = [
+        _bar(past, called.get(name, name), values, shown[name], quantity) | _whole(name, called, quantity)
+        for name, values in parts.parts.items()
+    ]
+    layers = [
         (f"{made.many} others", made.others, Look(GREY, "", "solid")),
         ("unattributed", parts.unattributed, _UNATTRIBUTED),
         ("used, not known by whom", parts.untold, _UNTOLD),
     ]
     bars = [_bar(past, *layer, quantity) for layer in layers if any_known(layer[1])]
-    return [*bars, *_hatched(past, parts.gaps)]
+    return [*own, *bars, *_hatched(past, parts.gaps)]
+
+
+def _whole(name: str, called: Mapping[str, str], quantity: Quantity) -> dict[str, Any]:
+    """Have the whole name told under the pointer where the legend has a shorter one."""
+    if called.get(name, name) == name:
+        return {}
+    # Not in the template itself, in which a name could have a meaning.
+    return {"meta": text(name), "hovertemplate": f"%{{y:.2f}} {quantity.unit}<extra>%{{meta}}</extra>"}
 
 
 def _bar(past: Past, name: str, values: Values, look: Look, quantity: Quantity) -> dict[str, Any]:
@@ -186,8 +204,9 @@ def _devices(past: Past, names: Mapping[str, str]) -> Drawn:
     gpus.sort(key=lambda gpu: (len(_device_name(gpu, names)), _device_name(gpu, names)))
     shown = in_order(_device_name(gpu, names) for gpu in gpus)
     data, layout = [], _layout(past)
-    height = (1 + _BETWEEN) / len(_PANELS)
-    for number, panel in enumerate(_PANELS):
+    panels = [panel for panel in _PANELS if any(any_known(gpu.values[panel.field]) for gpu in gpus)]
+    height = (1 + _BETWEEN) / max(1, len(panels))
+    for number, panel in enumerate(panels):
         axis = "" if number == 0 else str(number + 1)
         bottom = 1 - (number + 1) * height + _BETWEEN
         layout[f"yaxis{axis}"] = {
@@ -201,11 +220,11 @@ def _devices(past: Past, names: Mapping[str, str]) -> Drawn:
             line = _line(past, panel, name, gpu.values[panel.field])
             look = {"color": shown[name].colour, "width": 1.5, "dash": shown[name].dash}
             data.append(line | {"line": look, "yaxis": f"y{axis}", "showlegend": number == 0})
-    layout["xaxis"]["anchor"] = f"y{len(_PANELS)}"
+    layout["xaxis"]["anchor"] = f"y{len(panels)}" if len(panels) > 1 else "y"
     return Drawn(
         "devices",
-        "Devices: busy, power, temperature",
-        devices_caption(gpus, _PANELS),
+        f"Devices: {', '.join(panel.title for panel in panels)}" if panels else "Devices",
+        devices_caption(gpus, panels),
         {"data": data, "layout": layout},
     )
 
@@ -234,7 +253,7 @@ def _dots(values: Values) -> dict[str, Any]:
 
 
 def _layout(past: Past) -> dict[str, Any]:
-    begin = past.start * 1000
+    begin, end = shown_from(past), past.start + past.count * past.step
     return {
         "autosize": True,
         "dragmode": False,
@@ -251,8 +270,9 @@ def _layout(past: Past) -> dict[str, Any]:
         "showlegend": True,
         "xaxis": {
             "type": "date",
-            "range": [begin, begin + past.count * past.step * 1000],
-            "tickformat": "%H:%M" if past.count * past.step <= _DAY else "%d %b %H:%M",
+            "range": [begin * 1000, end * 1000],
+            "nticks": _MOST_TICKS,
+            "tickformat": "%H:%M" if end - begin <= _DAY else "%d %b %H:%M",
             "hoverformat": "%d %b %H:%M:%S",
             "fixedrange": True,
         },

@@ -3,6 +3,7 @@
 The colours can be told apart with any colour vision, and stand out from a light page and a dark one alike.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 from zlib import crc32
@@ -13,6 +14,9 @@ DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 GREY = "#808890"
 # Of the dashes, how many are easy to tell apart on a line that goes up and down.
 _EASY = 3
+# Of letters of a name, and of those at its end, which tell the pods of one job apart.
+_LONGEST = 30
+_END = 10
 
 
 class Look(NamedTuple):
@@ -50,3 +54,21 @@ def looks(names: Iterable[str]) -> dict[str, Look]:
         taken[place] = name
         found[name] = _LOOKS[place]
     return found
+
+
+def shortest(names: Iterable[str]) -> dict[str, str]:
+    """Give each "namespace/pod container" the name of its pod, or the whole where several share that.
+
+    A long name loses its middle, unless it would then be another's too.
+    """
+    short = {name: _pod(name) for name in names}
+    many = Counter(short.values())
+    return {name: each if many[each] == 1 else name for name, each in short.items()}
+
+
+def _pod(name: str) -> str:
+    pod, _, container = name.partition("/")[2].partition(" ")
+    # No name in Kubernetes has a space: this one is not what it seems to be.
+    if " " in container:
+        return name
+    return pod if len(pod) <= _LONGEST else f"{pod[: _LONGEST - _END - 1]}…{pod[-_END:]}"

@@ -24,6 +24,7 @@ _FIGURE_SECONDS = 10.0
 _JSON = "application/json; charset=utf-8"
 # Digits after the point, by how the name of a field ends: a cell of memory has seven digits in all.
 _DIGITS: Mapping[str, int | None] = {"bytes": None, "ratio": 6}
+_STACKED = frozenset({"container", "gpu"})
 _Draw = Callable[[Past, Mapping[str, str]], list[Drawn]]
 
 
@@ -69,19 +70,18 @@ class _Past:
 
     async def node(self, request: web.Request) -> web.Response:
         """Answer with the figures of the node."""
-        return await self._figures(request, Wanted(levels=frozenset({"container", "gpu"})), node_figures)
+        return await self._figures(request, Wanted(levels=_STACKED, summing=True), node_figures)
 
     async def gpu(self, request: web.Request) -> web.Response:
         """Answer with the figures of one GPU."""
         uuid = request.match_info["uuid"]
-        return await self._figures(
-            request, Wanted(levels=frozenset({"container", "gpu"}), uuid=uuid), node_figures
-        )
+        return await self._figures(request, Wanted(levels=_STACKED, uuid=uuid, summing=True), node_figures)
 
     async def holder(self, request: web.Request) -> web.Response:
         """Answer with the figures of one holder."""
         of = request.match_info
-        wanted = Wanted(levels=frozenset({"container"}), holder=(of["namespace"], of["pod"], of["container"]))
+        names = of["namespace"], of["pod"], of["container"]
+        wanted = Wanted(levels=frozenset({"container"}), holder=names, summing=True)
         return await self._figures(request, wanted, holder_figures)
 
     async def _figures(self, request: web.Request, wanted: Wanted, draw: _Draw) -> web.Response:

@@ -1,7 +1,8 @@
 """Sparklines: what a holder has computed in the last hour, as a small picture in its row of the table.
 
 A step in which nothing is known stays empty. A picture lasts until its newest step is over; not those of all
-holders are over at the same moment, so that no page has to draw all of them.
+holders are over at the same moment, so that no page has to draw all of them. Its size is in the styles, and
+its numbers are whole pixels: a page has hundreds of them.
 """
 
 from collections import OrderedDict
@@ -17,17 +18,14 @@ from exporter.history.ring import History
 from exporter.model import ContainerRow
 
 SPAN = 3600.0
-STEPS = 24
-_WIDTH, _HEIGHT = 96, 20
+STEPS = 20
+_WIDTH, _HEIGHT = 100, 20
 _FIELD = "compute_used_ratio"
 # Less than a hundredth of a GPU looks like nothing.
 _LEAST_TOP = 0.01
 # More than any node has holders.
 _MOST_KEPT = 4096
-_NOTHING = Markup(  # noqa: S704 - numbers only
-    f'<svg class="spark" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="not known">'
-    "<title>not known</title></svg>"
-)
+_NOTHING = Markup()
 
 
 class _Picture(NamedTuple):
@@ -66,7 +64,10 @@ class Sparklines:
 
 
 def draw(values: Sequence[float | None], entitled: float | None) -> Markup:
-    """Draw shares of a GPU as a line in steps, and below or above it what the holder is entitled to."""
+    """Draw shares of a GPU as a line in steps, and below or above it what the holder is entitled to.
+
+    Empty where nothing is known.
+    """
     known = [value for value in values if value is not None]
     if not known:
         return _NOTHING
@@ -77,21 +78,25 @@ def draw(values: Sequence[float | None], entitled: float | None) -> Markup:
         said += f", entitled to {decimal(entitled, 2)}"
         share = f'<path class="spark-share" d="M0 {_height(entitled, top)}H{_WIDTH}"/>'
     line = "".join(_line(values, top))
-    return Markup(  # noqa: S704 - numbers only
-        f'<svg class="spark" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{said}">'
-        f'<title>{said}</title>{share}<path class="spark-used" d="{line}"/></svg>'
-    )
+    drawn = f'<title>{said}</title>{share}<path class="spark-used" d="{line}"/>'
+    return Markup(f'<svg class="spark" role="img">{drawn}</svg>')  # noqa: S704 - numbers only
 
 
 def _line(values: Sequence[float | None], top: float) -> Iterator[str]:
     wide = _WIDTH / len(values)
-    before: float | None = None
+    before: int | None = None
     for index, value in enumerate(values):
-        if value is not None:
-            height = _height(value, top)
-            yield f"M{index * wide:g} {height}h{wide:g}" if before is None else f"V{height}h{wide:g}"
-        before = value
+        height = None if value is None else _height(value, top)
+        if height is not None:
+            if before is None:
+                yield f"M{index * wide:g} {height}"
+            elif height != before:
+                yield f"V{height}"
+            yield f"h{wide:g}"
+        before = height
 
 
-def _height(value: float, top: float) -> str:
-    return f"{1 + (1 - value / top) * (_HEIGHT - 2):.1f}"
+def _height(value: float, top: float) -> int:
+    """Return how many pixels below the upper edge a value lies; a little is seen to be more than nothing."""
+    up = round(value / top * (_HEIGHT - 2))
+    return _HEIGHT - 1 - (up or (1 if value else 0))

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from exporter.history.past import Past, Track
 
 Values = Sequence[float | None]
+# Cells have seven digits.
+_ROUNDING = 1e-5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,15 +127,21 @@ def first_known(past: Past) -> int | None:
 def _rest(
     gpu: Track, containers: Iterable[Track], quantity: Quantity, count: int
 ) -> tuple[list[float | None], list[float | None]]:
-    """Tell what of a GPU's use belongs to no container, and where that is not known, what is left over."""
+    """Tell what of a GPU's use belongs to no container, and what is left where that is not known."""
     own = [track.values[quantity.used] for track in containers if track.labels["uuid"] == gpu.labels["uuid"]]
     held = added_up(own, count)
     unattributed = list(gpu.values[quantity.unattributed])
-    untold: list[float | None] = [
-        max(0.0, used - (part or 0.0)) if used is not None and rest is None else None
+    untold = [
+        None if used is None else _left(used, part or 0.0, rest)
         for used, part, rest in zip(gpu.values[quantity.device], held, unattributed, strict=True)
     ]
     return unattributed, untold
+
+
+def _left(used: float, held: float, unattributed: float | None) -> float | None:
+    """Tell what is left of a use, None where nothing is that is not told by the rounding of the others."""
+    left = max(0.0, used - held - (unattributed or 0.0))
+    return left if unattributed is None or left > used * _ROUNDING else None
 
 
 def _seen(gpu: Track, count: int) -> list[float | None]:

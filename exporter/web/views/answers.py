@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from exporter.formats_words import decimal, duration, gibibytes, total
+from exporter.formats_words import UNKNOWN, decimal, duration, gibibytes, total
+from exporter.metrics import Number
 from exporter.model import ContainerRow, Memory
 from exporter.states import idle_seconds
 from exporter.web.views.events import EventView
@@ -143,8 +144,12 @@ def _device(scene: Scene, row: ContainerRow) -> Iterator[str]:
     others = [other for other in scene.rows(row.device) if other is not row]
     if others:
         told = total((other.memory_used for other in others), gibibytes)
-        noun = "neighbour uses" if len(others) == 1 else f"{len(others)} neighbours use"
-        yield f"Its {noun} {told} GiB{_largest(others)}."
+        one = len(others) == 1
+        if told == UNKNOWN:
+            yield f"How much its {'neighbour uses' if one else f'{len(others)} neighbours use'} is not known."
+        else:
+            noun = "neighbour uses" if one else f"{len(others)} neighbours use"
+            yield f"Its {noun} {told} GiB{_largest(others)}."
     memory = device_memory(scene, row)
     if memory is not None:
         free = f"{gibibytes(memory.free)} of the device's {gibibytes(memory.total)} GiB"
@@ -180,14 +185,30 @@ def device_memory(scene: Scene, row: ContainerRow) -> Memory | None:
 
 def _use_of_all(rows: Sequence[ContainerRow]) -> str:
     used = total((row.compute_used for row in rows), lambda value: decimal(value, 2))
-    entitled = total((row.compute_entitled for row in rows), lambda value: decimal(value, 2))
-    return f"On {len(rows)} devices it uses {used} of the {entitled} GPUs it is entitled to."
+    entitled = total(_held(rows, lambda row: row.compute_entitled), lambda value: decimal(value, 2))
+    return _of_all(len(rows), used, entitled, "GPUs")
 
 
 def _memory_of_all(rows: Sequence[ContainerRow]) -> str:
     used = total((row.memory_used for row in rows), gibibytes)
-    entitled = total((row.memory_entitled for row in rows), gibibytes)
-    return f"On {len(rows)} devices it uses {used} of the {entitled} GiB it is entitled to."
+    entitled = total(_held(rows, lambda row: row.memory_entitled), gibibytes)
+    return _of_all(len(rows), used, entitled, "GiB")
+
+
+def _held(
+    rows: Sequence[ContainerRow], size: Callable[[ContainerRow], Number | None]
+) -> Iterator[Number | None]:
+    """Give what it is entitled to where it holds something: elsewhere that is nothing, which is known."""
+    return (size(row) for row in rows if row.slices != 0)
+
+
+def _of_all(devices: int, used: str, entitled: str, unit: str) -> str:
+    where = f"On {devices} devices it uses"
+    if used == UNKNOWN:
+        return f"What it uses of its {devices} devices is not known."
+    if entitled == UNKNOWN:
+        return f"{where} {used} {unit}; what it is entitled to is not known."
+    return f"{where} {used} of the {entitled} {unit} it is entitled to."
 
 
 def _is_short(_scene: Scene, row: ContainerRow) -> bool:

@@ -36,7 +36,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The first lines of the page. ``old``: the last poll is longer ago than it should be.
+    """The first lines of the page. ``old``: the last poll is longer ago than ``old_after`` seconds.
 
     ``modes`` are the ways of sharing; ``doctor`` is the way to what is ``degraded`` and how to mend it.
     """
@@ -47,6 +47,7 @@ class Head:
     polled: str
     polled_at: str
     old: bool
+    old_after: float
     sources: tuple[Source, ...]
     doctor: str
     degraded: bool
@@ -63,6 +64,7 @@ def head(scene: Scene) -> Head:
         polled=f"polled {duration(age)} ago" if snapshot.sequence else "not polled yet",
         polled_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(snapshot.timestamp)),
         old=age > OLD_SECONDS,
+        old_after=OLD_SECONDS,
         sources=tuple(_source(scene, health) for health in snapshot.collectors),
         doctor=f"{scene.root}doctor",
         degraded=_degraded(scene),

@@ -12,12 +12,16 @@ _OWN = "slices"
 
 
 class Held(NamedTuple):
-    """``held`` units, of ``offered`` where that is known (None), and what else there is to say of it."""
+    """``held`` units, of ``offered`` where that is known (None), and what else there is to say of it.
+
+    ``least``: at least so many, since of some nobody knows whether they are held.
+    """
 
     held: int
     offered: int | None
     unit: str
     details: tuple[str, ...]
+    least: bool
 
 
 def held_of_node(gpus: Sequence[GpuRow], containers: int) -> Held:
@@ -35,7 +39,8 @@ def held_of_node(gpus: Sequence[GpuRow], containers: int) -> Held:
     if len(resources) == 1 and any(count.allocated for count in only):
         return _counted(only, "", (f"of {resources.pop()}", by))
     held = sum(bool(gpu.holders) for gpu in gpus)
-    return Held(held, len(gpus), "GPUs" if len(gpus) > 1 else "GPU", (by, *_told(systems)))
+    least = any(gpu.holders is None for gpu in gpus)
+    return Held(held, len(gpus), "GPUs" if len(gpus) > 1 else "GPU", (by, *_told(systems)), least)
 
 
 def _by_system(gpus: Sequence[GpuRow]) -> Iterator[tuple[str, tuple[SliceCount, ...]]]:
@@ -50,11 +55,12 @@ def _by_system(gpus: Sequence[GpuRow]) -> Iterator[tuple[str, tuple[SliceCount, 
 def _counted(counts: Sequence[SliceCount], unit: str, details: tuple[str, ...]) -> Held:
     fixed = [count for count in counts if count.offered is not None]
     rest = sum(count.allocated or 0 for count in counts if count.offered is None)
+    least = any(count.allocated is None for count in fixed or counts)
     if not fixed:
-        return Held(rest, None, unit, details)
+        return Held(rest, None, unit, details, least)
     more = (f"{rest} more of no fixed number",) if rest else ()
     held = sum(count.allocated or 0 for count in fixed)
-    return Held(held, sum(count.offered or 0 for count in fixed), unit, (*details, *more))
+    return Held(held, sum(count.offered or 0 for count in fixed), unit, (*details, *more), least)
 
 
 def _told(systems: dict[str, tuple[SliceCount, ...]]) -> Iterator[str]:

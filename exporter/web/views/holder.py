@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from exporter.formats_words import UNKNOWN, decimal, duration, gibibytes
-from exporter.model import ContainerRef, ContainerRow, Totals
+from exporter.model import ContainerRef, ContainerRow, GpuRow, MigRow, Totals
 from exporter.states import STATE_WORDS
 from exporter.web.views.answers import Answer, answers_of, device_memory, never_computed
 from exporter.web.views.events import EventView, hits_of
@@ -158,7 +158,7 @@ def _held(scene: Scene, row: ContainerRow) -> HeldView:
 
 
 def _since(scene: Scene, row: ContainerRow, state: str) -> str:
-    if state == "unknown":
+    if row.compute_used is None:
         return scene.why_compute(row)
     last = row.totals.last_active if row.totals is not None else None
     if last is None:
@@ -218,7 +218,7 @@ def _facts(scene: Scene, row: ContainerRow) -> Iterator[Fact]:
     )
     yield Fact(
         "processes",
-        _figure(row.processes, str, scene.why_memory(row)),
+        _figure(row.processes, str, scene.why_processes(row) or "the driver does not list them"),
         "with a context on the device",
     )
 
@@ -254,10 +254,10 @@ def _neighbours(scene: Scene, row: ContainerRow) -> Iterator[Neighbour]:
 
 def _rest(scene: Scene, row: ContainerRow) -> str:
     """Tell how much of the device's memory no known container uses, "" where that is nothing or not known."""
-    mig, gpu = scene.migs.get(row.device), scene.gpus.get(row.device.uuid)
-    rest = (
-        mig.unattributed_memory if mig is not None else gpu.unattributed_memory if gpu is not None else None
-    )
+    part: MigRow | GpuRow | None = scene.gpus.get(row.device.uuid)
+    if row.device.mig_uuid:
+        part = scene.migs.get(row.device)
+    rest = part.unattributed_memory if part is not None else None
     return f"{gibibytes(rest)} GiB are {UNATTRIBUTED}." if rest else ""
 
 

@@ -85,22 +85,21 @@ def bar(drawn: Bar, silent: bool = False) -> Markup:
 
 
 def _plain(drawn: Segment) -> str:
-    x = f' x="{drawn.x:.2f}%"' if drawn.x else ""
-    return f'<rect{x} width="{drawn.width:.2f}%" height="100%" class="{_fill(drawn.part.look)}/>'
+    x = f' x="{drawn.x:.1f}%"' if drawn.x else ""
+    return f'<rect{x} width="{drawn.width:.1f}%" height="100%" class="{_fill(drawn.part.look)}/>'
 
 
 def _labelled(drawn: Segment) -> str:
+    """Draw a segment with its title; one with a label is a drawing of its own, which cuts the label off."""
     part = drawn.part
-    gap = '<rect class="gap" width="1.5" height="100%"/>' if drawn.x else ""
-    text = ""
-    if part.label:
-        name = f'<tspan class="long" dx="5">{escape(part.name)}</tspan>' if part.name else ""
-        text = f'<text class="t-{part.look}" x="5" y="50%" dy=".36em">{escape(part.label)}{name}</text>'
-    place = f'x="{drawn.x:.2f}%" width="{drawn.width:.2f}%" height="100%"'
-    return (
-        f"<svg {place}><title>{escape(part.title)}</title>"
-        f'<rect width="100%" height="100%" class="{_fill(part.look)}/>{gap}{text}</svg>'
-    )
+    x = f' x="{drawn.x:.1f}%"' if drawn.x else ""
+    place = f'{x} width="{drawn.width:.1f}%" height="100%"'
+    fill, title = _fill(part.look), f"<title>{escape(part.title)}</title>"
+    if not part.label:
+        return f'<rect{place} class="{fill}>{title}</rect>'
+    name = f'<tspan class="long" dx="5">{escape(part.name)}</tspan>' if part.name else ""
+    text = f'<text class="t-{part.look}" x="5" y="50%" dy=".36em">{escape(part.label)}{name}</text>'
+    return f'<svg{place}>{title}<rect width="100%" height="100%" class="{fill}/>{text}</svg>'
 
 
 def _fill(look: str) -> str:

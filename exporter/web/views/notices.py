@@ -165,10 +165,14 @@ def _use(scene: Scene) -> Iterator[Notice]:
         if name not in others:
             title = titles.get(name, f"The source {name} fails")
             yield Notice("bad", title, message, _doctor(scene))
-    parts = [row.device for row in scene.snapshot.containers if row.compute_used is None]
-    if any(part_name(device) == "MIG device" for device in parts if device.mig_uuid):
-        text = "Nothing on this node meters compute inside MIG; it is hatched here. Memory is measured."
-        yield Notice("note", "Compute on MIG devices is not measured", text)
+    parts = [mig for mig in scene.snapshot.migs if part_name(mig.device) == "MIG device"]
+    silent = [mig for mig in parts if mig.compute_used is None and answers(scene.gpus.get(mig.device.uuid))]
+    if silent:
+        some = len(silent) < len(parts)
+        title = f"Compute on {'some ' if some else ''}MIG devices is not measured"
+        where = "some MIG devices of this node" if some else "MIG on this node"
+        text = f"Nothing meters compute inside {where}; it is hatched here. Memory is measured."
+        yield Notice("note", title, text)
 
 
 def missing_gpus(scene: Scene) -> Panel | None:
@@ -203,11 +207,7 @@ def missing_holders(scene: Scene) -> Panel | None:
     if snapshot.containers or not snapshot.gpus:
         return None
     if all(gpu.holders is None for gpu in snapshot.gpus):
-        silent = "the kubelet has not answered yet"
-        if snapshot.node.allocations_read_at is not None:
-            silent = "the kubelet answers, but what the GPUs are cut into is not known"
-        reason = scene.failing.get("podresources", silent)
-        return Panel("Who holds the GPUs is not known", _sentence(reason), _doctor(scene))
+        return Panel("Who holds the GPUs is not known", _sentence(scene.why_holders()), _doctor(scene))
     if any(gpu.slices for gpu in snapshot.gpus):
         text = "All slices are free. A pod that is given one is here with the next poll."
         return Panel("No pod holds or uses a GPU", text)

@@ -48,7 +48,7 @@ def gpu_drawing(scene: Scene, uuid: str) -> Drawing | None:
     gpu = scene.gpus.get(uuid)
     if gpu is None:
         return None
-    parts = gpu_context(scene, gpu)
+    parts = gpu_context(scene.in_full(), gpu)
     table = holder_table(scene, [row for row in scene.snapshot.containers if row.device.uuid == uuid])
     shown = head(scene)
     return _drawing(

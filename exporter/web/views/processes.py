@@ -8,7 +8,7 @@ from exporter.formats_words import UNKNOWN, decimal, gibibytes
 from exporter.model import ContainerRef, DeviceKey, GpuReading, GpuRow, ProcessRow
 from exporter.process_rows import process_rows
 from exporter.web.views.picture.parts import part_name
-from exporter.web.views.scene import Figure, Scene, answers, name_of
+from exporter.web.views.scene import Figure, Scene, answers, name_of, why_part
 
 # A page shows no more than this; the JSON of the snapshot has the others.
 MOST_SHOWN = 500
@@ -16,7 +16,6 @@ _KINDS = {"compute": "compute", "graphics": "graphics", "mps": "MPS client"}
 _NO_COMMAND = "its name could not be read"
 _NO_MEMORY = "the driver does not say how much it takes"
 _NO_COMPUTE = "the driver does not say how much it computes"
-_NO_COMPUTE_IN_MIG = "no driver meters compute per process inside MIG"
 _SERVER = "the MPS server computes in its clients' name"
 _HOST = "no pod: a process of the host"
 _NAMELESS = "a pod whose name is not known"
@@ -135,5 +134,5 @@ def _compute(row: ProcessRow) -> Figure:
     if row.compute is not None:
         return Figure(decimal(row.compute, 2))
     if row.device.mig_uuid:
-        return Figure(UNKNOWN, _NO_COMPUTE_IN_MIG)
+        return Figure(UNKNOWN, why_part(row.device))
     return Figure(UNKNOWN, _SERVER if "mps" in row.kinds else _NO_COMPUTE)

@@ -2,6 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Callable
+from copy import copy
+from functools import lru_cache
 from typing import NamedTuple
 
 from markupsafe import Markup
@@ -14,6 +16,7 @@ from exporter.web.query import Query
 from exporter.web.views.words import is_system
 
 _COMPUTE_DIGITS = 2
+_KEPT = 1024
 
 
 class Figure(NamedTuple):
@@ -37,17 +40,25 @@ class Pair(NamedTuple):
 
 def memory_pair(used: Number | None, why: str, whole: Number | None, why_whole: str) -> Pair:
     """Write bytes used of bytes; each ``why`` stands where its number is None."""
-    return Pair(_figure(used, gibibytes(used), why), _figure(whole, gibibytes(whole), why_whole), "GiB")
+    used_figure = Figure(UNKNOWN, why) if used is None else Figure(gibibytes(used))
+    return Pair(used_figure, _memory(whole, why_whole), "GiB")
 
 
 def compute_pair(used: Number | None, why: str, whole: Number | None, why_whole: str) -> Pair:
     """Write shares of a physical GPU; each ``why`` stands where its number is None."""
-    texts = decimal(used, _COMPUTE_DIGITS), decimal(whole, _COMPUTE_DIGITS)
-    return Pair(_figure(used, texts[0], why), _figure(whole, texts[1], why_whole), "GPU")
+    used_figure = Figure(UNKNOWN, why) if used is None else Figure(decimal(used, _COMPUTE_DIGITS))
+    return Pair(used_figure, _compute(whole, why_whole), "GPU")
 
 
-def _figure(value: Number | None, text: str, why: str) -> Figure:
-    return Figure(UNKNOWN, why) if value is None else Figure(text)
+# Many holders are entitled to the same.
+@lru_cache(_KEPT)
+def _memory(value: Number | None, why: str) -> Figure:
+    return Figure(UNKNOWN, why) if value is None else Figure(gibibytes(value))
+
+
+@lru_cache(_KEPT)
+def _compute(value: Number | None, why: str) -> Figure:
+    return Figure(UNKNOWN, why) if value is None else Figure(decimal(value, _COMPUTE_DIGITS))
 
 
 def answers(gpu: GpuRow | None) -> bool:
@@ -71,13 +82,19 @@ def name_of(gpu: GpuRow) -> str:
     return number_of(gpu) if gpu.foreign else f"GPU {gpu.identity.index}"
 
 
+def why_part(device: DeviceKey) -> str:
+    """Tell why it is not known how much a process computes on a part of a GPU."""
+    parts = "MIG" if device.mig_uuid.startswith("MIG-") else "partitions"
+    return f"no driver meters compute per process inside {parts}"
+
+
 class Scene:
     """One snapshot, looked at at Unix time ``now``; a holder is idle after ``idle_after`` seconds.
 
     Holders are judged as of the poll: what they have done since then is not known. ``root`` leads from the
     page to that of the node, and ``query`` is what the page was asked for beyond its name. ``spans``
     are those that timelines are offered over. ``sparkline`` draws the last hour of a container, None where no
-    history is kept.
+    history is kept. ``in_short``: of very many holders of one device only some are told.
     """
 
     def __init__(  # noqa: PLR0913 - by keyword: what pages differ in
@@ -97,6 +114,7 @@ class Scene:
         self.query = query or Query()
         self.spans = spans
         self.sparkline = sparkline
+        self.in_short = True
         self.gpus: dict[str, GpuRow] = {gpu.identity.uuid: gpu for gpu in snapshot.gpus}
         self.migs: dict[DeviceKey, MigRow] = {mig.device: mig for mig in snapshot.migs}
         self.failing = {
@@ -119,6 +137,12 @@ class Scene:
                 self._merged.add((row.device, row.holder.namespace, row.holder.pod))
         # Several parts of a page ask for it. The rows live as long as the snapshot, and so do their ids.
         self._states = {id(row): self._judge(row) for row in snapshot.containers}
+
+    def in_full(self) -> "Scene":
+        """Give the same scene for a page that tells of all holders."""
+        full = copy(self)
+        full.in_short = False
+        return full
 
     def rows(self, key: DeviceKey) -> list[ContainerRow]:
         """Return the containers on one device."""
@@ -171,7 +195,7 @@ class Scene:
         if reason := self.why_processes(row):
             return reason
         if row.device.mig_uuid:
-            return "no driver meters compute per process inside MIG"
+            return why_part(row.device)
         if row.sharing == "mps":
             return "the MPS server computes in its clients' name, so it cannot be told who does"
         return "the driver does not say how much its processes compute"
@@ -186,6 +210,13 @@ class Scene:
         if self._is_merged(row):
             return "its processes cannot be told from those of another container of its pod"
         return f"pod names are missing: {self.failing['identity']}" if "identity" in self.failing else ""
+
+    def why_holders(self) -> str:
+        """Tell why nobody knows who holds the GPUs."""
+        silent = "the kubelet has not answered yet"
+        if self.snapshot.node.allocations_read_at is not None:
+            silent = "the kubelet answers, but what the GPUs are cut into is not known"
+        return self.failing.get("podresources", silent)
 
     def is_released(self, gpu: GpuRow | None) -> bool:
         """Whether a GPU is not asked, because its driver is given up."""

@@ -1,12 +1,12 @@
 """The four totals: slices, memory, compute, and what to look at."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 from exporter.formats_words import UNKNOWN, decimal, gibibytes, plural, total
 from exporter.metrics import Number
-from exporter.model import ContainerRow, GpuRow
+from exporter.model import ContainerRef, ContainerRow, GpuRow
 from exporter.web.views.events import Fault, recent_faults
 from exporter.web.views.held import held_of_node
 from exporter.web.views.picture.bars import Bar, Part, bar
@@ -19,26 +19,33 @@ _WORDING = {
     "idle": "{} idle",
     "over-notional": "{} over a notional share",
 }
+_MOST_NAMED = 2
 _UNREAD = "no device of this node is read by this exporter"
 Sizes = Sequence[Number | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something to look at: the look of its state, and the place on the page where it is."""
+    """Something to look at: the look of its state, and the place on the page where it is.
+
+    ``holders`` are the first of those that are meant, and ``more`` counts the others.
+    """
 
     look: str
     text: str
     href: str
+    holders: tuple[ContainerRef, ...] = ()
+    more: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """A total: ``figure`` in large letters, ``of`` beside it, then details."""
+    """A total: ``figure`` in large letters, ``of`` beside it, then what is held in vain, and details."""
 
     name: str
     figure: Figure
     of: str = ""
+    waste: str = ""
     detail: str = ""
     bars: tuple[tuple[Bar, str], ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -52,18 +59,19 @@ def cards(scene: Scene) -> list[Card]:
 def _slices(scene: Scene) -> Card:
     gpus = scene.snapshot.gpus
     if all(gpu.holders is None for gpu in gpus):
-        why = scene.failing.get("podresources", "the kubelet has not answered")
+        why = scene.why_holders()
         return Card(name="Slices", figure=Figure(UNKNOWN, why), detail="what pods hold is not known")
     holders = {row.holder for row in scene.snapshot.containers if row.slices != 0}
-    held, offered, unit, details = held_of_node(gpus, len(holders))
+    held, offered, unit, details, least = held_of_node(gpus, len(holders))
     told = offered is not None
-    free = f"{max((offered or 0) - held, 0)} free"
+    free = f"{'at most ' if least else ''}{max((offered or 0) - held, 0)} free"
+    sizes = [held, None] if least else [held]
     return Card(
         name="Slices",
-        figure=Figure(f"{held} held"),
+        figure=Figure(f"{total(sizes, str)} held"),
         of=" ".join(filter(None, ("of", str(offered), unit))) if told else "",
         detail=" · ".join(details),
-        bars=((_bar("slices held", "held", [held], [offered]), free),) if told else (),
+        bars=((_bar("slices held", "held", sizes, [offered]), free),) if told else (),
     )
 
 
@@ -83,6 +91,9 @@ def _memory(scene: Scene) -> Card:
         bars=(
             (_bar("memory held", "held", held, whole, unknown), f"{total(held, gibibytes)} held"),
             (_bar("memory used", "used", used, whole), _of_held(used, held)),
+        ),
+        waste=_waste(
+            ((row.memory_entitled, row.memory_used) for row in _holding(scene, gpus)), gibibytes, "GiB"
         ),
     )
 
@@ -109,6 +120,9 @@ def _compute(scene: Scene) -> Card:
                 _of_held(all_used, all_held),
             ),
         ),
+        waste=_waste(
+            ((row.compute_entitled, row.compute_used) for row in _holding(scene, gpus)), _hundredths, "GPUs"
+        ),
     )
 
 
@@ -117,10 +131,23 @@ def _read(scene: Scene) -> list[GpuRow]:
     return [gpu for gpu in scene.snapshot.gpus if not gpu.foreign]
 
 
+def _holding(scene: Scene, gpus: Sequence[GpuRow]) -> list[ContainerRow]:
+    return [row for gpu in gpus for row in scene.rows_of(gpu.identity.uuid) if row.slices]
+
+
+def _waste(
+    pairs: Iterable[tuple[Number | None, Number | None]], write: Callable[[Number], str], unit: str
+) -> str:
+    """Add up what each holder leaves of its share: what one takes too much of is not another's to save."""
+    sizes = [None if held is None or used is None else max(held - used, 0) for held, used in pairs]
+    return (
+        f"{total(sizes, write)} {unit} held and not used" if any(size is not None for size in sizes) else ""
+    )
+
+
 def _held_compute(scene: Scene, gpu: GpuRow) -> list[Number | None]:
-    if gpu.holders is None:
-        return [None]
-    return [row.compute_entitled for row in scene.rows_of(gpu.identity.uuid) if row.slices != 0]
+    told = [row.compute_entitled for row in scene.rows_of(gpu.identity.uuid) if row.slices != 0]
+    return told if gpu.holders is not None else [*told, None]
 
 
 def _used_compute(scene: Scene, gpu: GpuRow) -> list[Number | None]:
@@ -141,7 +168,8 @@ def _of_held(used: Sizes, held: Sizes) -> str:
     """Tell how much of what is held is used, where both are known in full."""
     if None in used or None in held or not _known(held):
         return "used"
-    return f"used, {_known(used) / _known(held):.0%} of held"
+    share = _known(used) / _known(held)
+    return f"used, {share:.0%} of held" if share <= 1 else "used, more than held"
 
 
 def _figure(values: Sizes, write: Callable[[Number], str], unit: str) -> Figure:
@@ -150,7 +178,9 @@ def _figure(values: Sizes, write: Callable[[Number], str], unit: str) -> Figure:
 
 
 def _bar(name: str, look: str, sizes: Sizes, whole: Sizes, unknown: Sizes = ()) -> Bar:
-    parts = [Part(look, _known(sizes), name), Part("unmeasured", _known(unknown), "not known")]
+    # What is not known cannot be said to go beyond the whole.
+    gap = min(_known(unknown), max(_known(whole) - _known(sizes), 0))
+    parts = [Part(look, _known(sizes), name), Part("unmeasured", gap, "not known")]
     text = f"{name}: {'' if None not in sizes else 'at least '}"
     share = _known(sizes) / _known(whole) if _known(whole) else None
     return bar(f"{text}{UNKNOWN if share is None else f'{share:.0%}'} of the node", parts, _known(whole))
@@ -193,7 +223,11 @@ def _holder_findings(scene: Scene) -> Iterator[Finding]:
     for state, words in _WORDING.items():
         if rows := by_state.get(state):
             size = total((row.memory_used for row in rows), gibibytes)
-            yield Finding(state, words.format(len(rows), size), f"?state={state}#holders")
+            rows.sort(key=lambda row: -(row.memory_used or 0))
+            refs = tuple(dict.fromkeys(row.holder for row in rows))
+            shown = refs[:_MOST_NAMED]
+            text = words.format(len(rows), size)
+            yield Finding(state, text, f"?state={state}#holders", shown, len(refs) - len(shown))
 
 
 def _gpu_findings(scene: Scene) -> Iterator[Finding]:

@@ -1,7 +1,5 @@
 // Tells how old the data on the page is, by the server's clock, whether or not anything new arrives.
 
-// Data older than this stands out; the server draws it so, too.
-const OLD_SECONDS = 60;
 let ahead = 0;
 
 /** Sets the clock by the server's Unix time as it was at `at`, milliseconds of this browser. */
@@ -23,10 +21,12 @@ export function showAge() {
   const time = line?.querySelector("time");
   if (!time || !timestamp || sequence.startsWith("0-")) return;
   const age = Math.max(Date.now() / 1000 + ahead - Number(timestamp), 0);
-  const text = `polled ${duration(age)} ago`;
+  // The server says what was done, and from what age on it stands out.
+  const { done, old } = line.dataset;
+  const text = `${done} ${duration(age)} ago`;
   if (time.textContent !== text) time.textContent = text;
-  line.classList.toggle("old", age > OLD_SECONDS);
-  line.classList.toggle("fresh", age <= OLD_SECONDS);
+  line.classList.toggle("old", age > old);
+  line.classList.toggle("fresh", age <= old);
 }
 
 /** Writes seconds as the server does: with their two largest units. */

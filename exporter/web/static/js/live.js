@@ -24,6 +24,7 @@ let lostAt = 0;
 let paused = false;
 let loading = null;
 let shown = "";
+let current = false;
 
 /** Starts to keep this page up to date. */
 export function start() {
@@ -61,18 +62,24 @@ export async function navigate(url, { history = "push" } = {}) {
     }
     stop();
     if (history !== "none") window.history[`${history}State`](null, "", target);
-    shown = target.pathname + target.search;
     update(page);
     if (paused) sayPaused();
     else open();
     return true;
   } catch (error) {
-    if (!mine.signal.aborted) say("The server cannot be reached; this is the page from before.");
+    if (mine.signal.aborted) return false;
+    if (history === "none" && !paused) {
+      // The address is already that of the other page: it is fetched until it comes.
+      stop();
+      failures = Math.max(failures, 1);
+      lost();
+    } else say("The server cannot be reached; this is the page from before.");
     return false;
   }
 }
 
 function update(page) {
+  shown = location.pathname + location.search;
   applyPage(page);
   setClock(Number(page.body.dataset.now));
   tick();
@@ -97,6 +104,7 @@ function stop() {
 function hello({ now, version }) {
   failures = 0;
   lostAt = 0;
+  current = false;
   setClock(now);
   if (version === document.body.dataset.version) say("");
   else upgraded(version);
@@ -105,12 +113,16 @@ function hello({ now, version }) {
 
 function change(data, sequence) {
   applyChange(data, sequence);
+  // The first may have been written for others a while ago; those after it show whether a clock has jumped.
+  if (current) setClock(data.now);
+  current = true;
   tick();
 }
 
 /** Loads the page anew after an upgrade, unless that has been tried: two versions may answer in turns. */
 function upgraded(version) {
-  if (tried(version)) say("Another version of the exporter answers; reload the page to see it");
+  const who = version ? "Another version of the exporter" : "Something in the exporter's place";
+  if (tried(version)) say(`${who} answers; reload the page to see it`);
   else location.reload();
 }
 
@@ -128,7 +140,8 @@ function tried(version) {
 function gone() {
   stop();
   lostAt = 0;
-  say(`No longer there; this is how it was at ${timeOfDay(new Date())}`);
+  const polled = new Date(document.body.dataset.timestamp * 1000);
+  say(`No longer there; this is how it was at ${timeOfDay(polled)}`);
   later(lost, GONE_MS);
 }
 

@@ -6,7 +6,7 @@
 const SMALL = 11;
 // Of what is drawn, of the times below it, and of a line of its legend, in pixels.
 const PLOT_HEIGHT = 210;
-const PANELS_HEIGHT = 340;
+const PANEL_HEIGHT = 114;
 const TICKS = 30;
 const LINE_HEIGHT = 19.5;
 // Of a letter and of what stands before a name in a legend, in pixels.
@@ -25,12 +25,13 @@ export function plotly(address) {
   loading ??= new Promise((resolve, reject) => {
     const script = document.createElement("script");
     script.src = address;
-    script.onload = () => (window.Plotly ? resolve(window.Plotly) : reject(new Error("plotly.min.js is broken")));
-    script.onerror = () => {
+    const fail = (what) => {
       loading = null;
       script.remove();
-      reject(new Error("plotly.min.js cannot be loaded"));
+      reject(new Error(`plotly.min.js ${what}`));
     };
+    script.onload = () => (window.Plotly ? resolve(window.Plotly) : fail("is broken"));
+    script.onerror = () => fail("cannot be loaded");
     document.head.append(script);
   });
   return loading;
@@ -56,12 +57,13 @@ export function dressed(figure, width) {
   for (const [name, axis] of Object.entries(layout)) {
     if (/^[xy]axis/.test(name)) Object.assign(axis, { gridcolor: colour.line, linecolor: colour.line, zerolinecolor: colour.line });
   }
+  const panels = Number(layout.xaxis.anchor?.slice(1) || 1);
   const below = TICKS + legendLines(data, width) * LINE_HEIGHT;
   return {
     data,
     layout: {
       ...layout,
-      height: (layout.yaxis3 ? PANELS_HEIGHT : PLOT_HEIGHT) + below,
+      height: Math.max(PLOT_HEIGHT, panels * PANEL_HEIGHT) + below,
       margin: { ...layout.margin, b: below },
       legend: { ...layout.legend, maxheight: 1 },
       paper_bgcolor: "rgba(0,0,0,0)",

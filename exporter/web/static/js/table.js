@@ -56,7 +56,9 @@ function onSubmit(event) {
 
 function onChange(event) {
   const form = event.target.form;
-  if (form?.id === "holders-form" && event.target.type !== "search") follow(form);
+  if (form?.id !== "holders-form") return;
+  // A filter that is left is followed at once: an answer on its way may not know its last letters.
+  follow(form, event.target.type === "search" ? { history: "replace" } : {});
 }
 
 function onInput(event) {

@@ -89,7 +89,7 @@ async function fetched(address, signal) {
 }
 
 function redraw() {
-  if (shown && window.Plotly) draw(window.Plotly);
+  if (shown && window.Plotly && !document.querySelector(".timeline-problem")) draw(window.Plotly);
 }
 
 function draw(Plotly) {
@@ -154,6 +154,9 @@ function fail(error) {
   const parent = document.getElementById("timeline-figures");
   if (!parent) return;
   for (const plot of parent.querySelectorAll(".plot")) window.Plotly?.purge(plot);
+  const text = `The timeline could not be loaded: ${error.message}.`;
+  // Who listens hears it once, not with each try.
+  if (parent.querySelector(".timeline-problem")?.firstChild.data === text) return;
   const problem = document.createElement("p");
   problem.className = "timeline-problem";
   problem.setAttribute("role", "alert");
@@ -162,6 +165,6 @@ function fail(error) {
   retry.type = "button";
   retry.textContent = "Retry";
   retry.addEventListener("click", () => update(section()));
-  problem.append(`The timeline could not be loaded: ${error.message}.`, retry);
+  problem.append(text, retry);
   parent.replaceChildren(problem);
 }

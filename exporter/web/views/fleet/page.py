@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from exporter.fleet.amounts import Amount, Share, total, total_share
-from exporter.fleet.formats import gpus, whole
+from exporter.fleet.formats import gpu_count, gpus, whole
 from exporter.fleet.links import NodeLinks
 from exporter.fleet.model import Fleet
 from exporter.fleet.watch import Look
@@ -29,6 +29,7 @@ from exporter.web.views.totals import Card, Finding
 
 _PIECES = "pieces/fleet.html"
 _EMPTY = Table((), (), 0)
+_OLD_INTERVALS = 3
 
 
 class FleetScene(NamedTuple):
@@ -36,18 +37,18 @@ class FleetScene(NamedTuple):
 
     look: Look
     now: float
-    interval: float
     idle_after: float
     links: NodeLinks
     orders: Orders
 
 
 class Status(NamedTuple):
-    """How fresh the page is."""
+    """How fresh the page is: when the cluster was read, and from what age in seconds on that is ``old``."""
 
     text: str
     at: str
     old: bool
+    old_after: float = 0.0
 
 
 class FleetNotice(NamedTuple):
@@ -97,7 +98,7 @@ def _facts(fleet: Fleet | None) -> tuple[str, ...]:
     return (
         plural(len(fleet.nodes), "node"),
         *((f"{silent} not answering",) if silent else ()),
-        f"{total(node.gpus for node in fleet.nodes).text(whole)} GPUs",
+        gpu_count(fleet.nodes),
         plural(len(fleet.namespaces), "namespace"),
     )
 
@@ -108,7 +109,8 @@ def _status(scene: FleetScene) -> Status:
         return Status("not read yet", "", old=bool(look.error))
     age = max(scene.now - look.read_at, 0.0)
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(look.read_at))
-    return Status(f"read {duration(age)} ago", at, old=bool(look.error) or age > 3 * scene.interval)
+    old_after = 0.0 if look.error else _OLD_INTERVALS * look.interval
+    return Status(f"read {duration(age)} ago", at, age > old_after, old_after)
 
 
 def _notices(scene: FleetScene) -> Iterator[FleetNotice]:
@@ -147,7 +149,7 @@ def _cards(fleet: Fleet) -> Iterator[Card]:
         figure=_labelled(memory.used, gibibytes, "GiB used"),
         of=f"of {size.text(gibibytes)}",
         bars=_bars(memory, size, f"{memory.held.text(gibibytes)} held"),
-        detail=f"{memory.wasted.text(gibibytes)} GiB held and not used",
+        waste=f"{memory.wasted.text(gibibytes)} GiB held and not used",
     )
     count = total(node.gpus for node in nodes)
     yield Card(
@@ -155,7 +157,7 @@ def _cards(fleet: Fleet) -> Iterator[Card]:
         figure=_labelled(compute.used, gpus, "GPUs used"),
         of=f"of {count.text(whole)}",
         bars=_bars(compute, count, f"{compute.held.text(gpus)} held"),
-        detail=f"{compute.wasted.text(gpus)} GPUs held and not used",
+        waste=f"{compute.wasted.text(gpus)} GPUs held and not used",
     )
     yield _attention(fleet)
 

@@ -1,10 +1,11 @@
 """One row of the page per GPU: what it is, how it is cut, and the cells of its devices."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 
 from exporter.formats_words import TIMES, gibibytes, measure, plural, total
-from exporter.model import ContainerRef, DeviceKey, GpuReading, GpuRow
+from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuReading, GpuRow
 from exporter.web.views.picture.cells import Amounts, Cell, Device, Stretch, memory_amounts
 from exporter.web.views.picture.parts import Picture, device_cell, is_amd, picture
 from exporter.web.views.scene import Scene, anchor_of, answers, name_of
@@ -136,13 +137,21 @@ def _holders(scene: Scene, gpu: GpuRow) -> tuple[ContainerRef, ...]:
 def _picture(scene: Scene, gpu: GpuRow, reading: GpuReading) -> Picture:
     if reading.mig_enabled:
         return picture(scene, gpu, reading)
-    return Picture((device_cell(scene, _whole(gpu, reading)),))
+    return Picture((device_cell(scene, _whole(scene, gpu, reading)),))
 
 
-def _whole(gpu: GpuRow, reading: GpuReading) -> Device:
-    busy = None if reading.utilization_percent is None else reading.utilization_percent / 100
+def _computed(rows: Iterable[ContainerRow], gpu: GpuRow) -> float | None:
+    """Add up what a GPU computes: the driver measures the whole over another moment than its parts."""
+    if gpu.unattributed_utilization is None:
+        return None
+    known = sum(row.compute_used for row in rows if row.compute_used is not None)
+    return known + gpu.unattributed_utilization
+
+
+def _whole(scene: Scene, gpu: GpuRow, reading: GpuReading) -> Device:
+    key = DeviceKey(gpu.identity.uuid)
     return Device(
-        key=DeviceKey(gpu.identity.uuid),
+        key=key,
         caption="vGPUs" if gpu.sharing == "vgpu" else "whole GPU",
         share=1.0,
         slices=gpu.slices,
@@ -150,6 +159,6 @@ def _whole(gpu: GpuRow, reading: GpuReading) -> Device:
         pooled=gpu.sharing in _REPLICATED or is_system(gpu.sharing),
         holders_known=gpu.holders is not None,
         memory=memory_amounts(reading.memory, gpu.unattributed_memory),
-        compute=Amounts(1, busy, gpu.unattributed_utilization),
+        compute=Amounts(1, _computed(scene.rows(key), gpu), gpu.unattributed_utilization),
         why_compute=_SILENT,
     )

@@ -6,7 +6,7 @@ the page of the node tells those to look at first; the page of the GPU tells all
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, groupby, repeat
+from itertools import chain, repeat
 from typing import NamedTuple
 
 from exporter.formats_words import TIMES, gibibytes, plural, total
@@ -51,8 +51,8 @@ def pool(scene: Scene, device: Device, rows: Sequence[ContainerRow]) -> Cell:
     pods = Counter((row.holder.namespace, row.holder.pod) for row in rows)
     keys = tuple(_key(share, share.told, pods) for share in shares if share.listed and share.told)
     memory, compute = device.pairs
-    of_memory = [_part(device, share, share.row.memory_used, 0) for share in shares]
-    of_compute = [_part(device, share, share.row.compute_used, 1) for share in shares]
+    of_memory = [(share, share.row.memory_used or 0) for share in shares]
+    of_compute = [(share, share.row.compute_used or 0) for share in shares]
     return Cell(
         caption=f"{device.caption} · {_offer(device, rows)}",
         title=", ".join(count.resource for count in device.slices),
@@ -61,8 +61,8 @@ def pool(scene: Scene, device: Device, rows: Sequence[ContainerRow]) -> Cell:
         note="who holds it is not known",
         marks=_marks(device, shares),
         gauges=(
-            _gauge("memory", of_memory, device.memory, memory),
-            _gauge("compute", of_compute, device.compute, compute),
+            _gauge("memory", _parts(of_memory, device, 0), device.memory, memory),
+            _gauge("compute", _parts(of_compute, device, 1), device.compute, compute),
         ),
         keys=keys,
         others=len(shares) - len(keys),
@@ -72,11 +72,11 @@ def pool(scene: Scene, device: Device, rows: Sequence[ContainerRow]) -> Cell:
 
 
 def _shares(scene: Scene, rows: Sequence[ContainerRow]) -> list[_Share]:
-    """Choose the holders to tell of: all where they are few, or where this is the page of their GPU."""
+    """Choose the holders to tell of: all where they are few, or where the page tells all of them."""
     states = [scene.state(row) for row in rows]
     order: Sequence[int] = range(len(rows))
     named = listed = set(order)
-    if not scene.root and len(rows) > _MANY:
+    if scene.in_short and len(rows) > _MANY:
         first = sorted(order, key=lambda at: (_URGENT[states[at]], -(rows[at].memory_used or 0)))
         named, listed = set(first[:_MOST_NAMED]), set(first[:_MOST_LISTED])
     return [
@@ -104,35 +104,40 @@ def _key(share: _Share, told: tuple[Pair, Pair], pods: Counter[tuple[str, str]])
     )
 
 
-def _part(device: Device, share: _Share, used: Number | None, which: int) -> Part:
-    """Draw the use of memory (``which`` 0) or compute (1)."""
-    size = used or 0
-    if share.told is None:
-        return Part(share.state, size, "")
+def _parts(uses: Iterable[tuple[_Share, Number]], device: Device, which: int) -> Iterator[Part]:
+    """Draw the uses of memory (``which`` 0) or compute (1).
+
+    What has no name is drawn as one where it stands side by side in the same state.
+    """
     whole = (device.memory, device.compute)[which].whole
-    width = device.share * size / whole if whole else 0.0
+    look, others = "", 0
+    size: Number = 0
+    for share, used in uses:
+        if others and (share.told is not None or share.state != look):
+            yield Part(look, size, plural(others, "other holder"))
+            size = others = 0
+        if share.told is not None:
+            yield _named(share, share.told[which], used, device.share * used / whole if whole else 0.0)
+        else:
+            look, size, others = share.state, size + used, others + 1
+    if others:
+        yield Part(look, size, plural(others, "other holder"))
+
+
+def _named(share: _Share, told: Pair, used: Number, width: float) -> Part:
+    """Draw the use of one holder; ``width`` is its part of the width of the GPU."""
     holder = share.row.holder
     return Part(
         share.state,
-        size,
-        f"{holder.namespace}/{holder.pod}: {share.told[which]}",
+        used,
+        f"{holder.namespace}/{holder.pod}: {told}",
         str(share.number) if width > _LEAST_LABELLED else "",
         holder.pod if _fits(holder.pod, width) else "",
     )
 
 
-def _together(parts: Iterable[Part]) -> Iterator[Part]:
-    """Draw as one what has no name, side by side and in the same state."""
-    for (look, title), run in groupby(parts, key=lambda part: (part.look, part.title)):
-        alike = list(run)
-        if title:
-            yield from alike
-        elif size := sum(part.size for part in alike):
-            yield Part(look, size, plural(len(alike), "other holder"))
-
-
 def _gauge(name: str, parts: Iterable[Part], amounts: Amounts, pair: Pair) -> Gauge:
-    stacked = [*_together(parts), Part("unattributed", amounts.rest or 0, UNATTRIBUTED)]
+    stacked = [*parts, Part("unattributed", amounts.rest or 0, UNATTRIBUTED)]
     known = amounts.rest is not None
     return Gauge(name, bar(f"{name}: {pair}", stacked, amounts.whole, known=known), pair)
 

@@ -132,7 +132,7 @@ COLUMNS: Sequence[Column] = (
         lambda line: rows.efficiency_of(line.row),
         shown=False,
     ),
-    Column("hour", "Last hour", "compute, minute by minute", rows.hour, None),
+    Column("hour", "Last hour", "compute, in steps of some minutes", rows.hour, None),
     Column(
         "processes",
         "Processes",

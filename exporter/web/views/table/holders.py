@@ -98,11 +98,13 @@ def holder_table(scene: Scene, containers: Sequence[ContainerRow]) -> Table:
 
 def _rows(lines: Sequence[Line], drawn: Sequence[Column]) -> dict[str, str]:
     writers = [column.write for column in drawn]
-    rows = {}
+    rows: dict[str, str] = {}
     for line in lines:
         name = row_id(line.row.holder, line.row.device)
-        cells = "\n".join([write(line) for write in writers])
-        rows[name] = seen(f'<tr id="{name}">\n{cells}\n</tr>')
+        while name in rows:
+            name += "-"
+        cells = "".join([write(line) for write in writers])
+        rows[name] = seen(f'<tr id="{name}">{cells}</tr>')
     return rows
 
 

@@ -4,7 +4,6 @@ Each function writes one cell from its opening to its closing tag. What many row
 and kept: the same text always gives the same cell.
 """
 
-from collections.abc import Callable
 from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
@@ -25,6 +24,7 @@ from exporter.web.views.words import ISOLATION, isolation_word, mode_word
 _KEPT = 4096
 _NEVER_MEASURED = "nothing is used of it that could be measured"
 _UNSEEN = "it has not been seen for long enough"
+_NOT_KEPT = "nothing of its last hour is kept yet"
 
 
 class Line(NamedTuple):
@@ -41,27 +41,37 @@ def line_of(scene: Scene, row: ContainerRow) -> Line:
     return Line(scene, row, scene.state(row), scene.gpus.get(row.device.uuid))
 
 
-@lru_cache(_KEPT)
 def row_id(ref: ContainerRef, device: DeviceKey) -> str:
-    """Name the element of a row: the same for as long as the container has the device."""
-    name = "\0".join((ref.namespace, ref.pod, ref.container, *device))
-    return f"h-{blake2b(name.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}"
+    """Name the element of a row: the same for as long as the container has the device.
+
+    Names are short, because nothing else of a page is as hard to compress; two rows may have the same one.
+    """
+    return _row_id(ref.namespace, ref.pod, ref.container, *device)
+
+
+# Strings remember their hashes, and records do not.
+@lru_cache(_KEPT)
+def _row_id(*names: str) -> str:
+    name = "\0".join(names)
+    return f"h-{blake2b(name.encode('utf-8', 'surrogatepass'), digest_size=4).hexdigest()}"
 
 
 def holder(line: Line) -> str:
     """Write who it is, with a link to its page."""
-    return _holder(line.row.holder, line.scene.root)
+    ref = line.row.holder
+    return _holder(ref.namespace, ref.pod, ref.container, line.scene.root)
 
 
 @lru_cache(_KEPT)
-def _holder(ref: ContainerRef, root: str) -> str:
-    if ref.container:
-        container = f'<span class="ct">{escape(ref.container)}</span>'
+def _holder(namespace: str, pod: str, name: str, root: str) -> str:
+    if name:
+        container = f'<span class="ct">{escape(name)}</span>'
     else:
         container = (
             '<abbr class="ct" title="the containers of this pod cannot be told apart">any container</abbr>'
         )
-    return f'<th scope="row">{markup.holder_link(ref, root)} {container}</th>'
+    link = markup.holder_link(ContainerRef(namespace, pod, name), root)
+    return f'<th scope="row">{link} {container}</th>'
 
 
 def state(line: Line) -> str:
@@ -85,14 +95,15 @@ def idle(line: Line) -> str:
 
 def gpu(line: Line) -> str:
     """Write the number of the GPU, with a link to its page."""
-    return _gpu(line.row.device, "" if line.gpu is None else number_of(line.gpu), line.scene.root)
+    number = "" if line.gpu is None else number_of(line.gpu)
+    return _gpu(*line.row.device, number, line.scene.root)
 
 
 @lru_cache(_KEPT)
-def _gpu(device: DeviceKey, number: str, root: str) -> str:
-    uuid = escape(device.mig_uuid or device.uuid)
+def _gpu(gpu_uuid: str, mig_uuid: str, number: str, root: str) -> str:
+    uuid = escape(mig_uuid or gpu_uuid)
     if number:
-        path = quote(device.uuid, safe="", errors="replace")
+        path = quote(gpu_uuid, safe="", errors="replace")
         shown = f'<a href="{root}gpu/{path}">{escape(number)}</a>'
     else:
         shown = f'<abbr class="unknown" title="the driver does not list {uuid}">{UNKNOWN}</abbr>'
@@ -132,21 +143,25 @@ def _isolation(name: str) -> str:
 
 def memory(line: Line) -> str:
     """Write the memory that it uses beside what it is entitled to."""
-    scene, row, _, _ = line
-    used = _amount(row.memory_used, gibibytes, scene.why_memory, row)
-    whole = _amount(row.memory_entitled, gibibytes, scene.why_entitled, row)
-    drawn = _use(line, row.memory_used, row.memory_entitled, _device_memory)
-    return f'<td data-label="Memory" class="measure">{drawn}{used}<span class="of"> / {whole} GiB</span></td>'
+    row = line.row
+    used, held = row.memory_used, row.memory_entitled
+    amount = _unknown(line.scene.why_memory(row)) if used is None else _little(gibibytes(used))
+    whole = _unknown(line.scene.why_entitled(row)) if held is None else _gibibytes(held)
+    drawn = _use(line.state, used, held, _device_memory(line) if held is None else None)
+    return (
+        f'<td data-label="Memory" class="measure">{drawn}{amount}<span class="of"> / {whole} GiB</span></td>'
+    )
 
 
 def compute(line: Line) -> str:
     """Write the compute that it uses beside what it is entitled to."""
-    scene, row, _, _ = line
-    used = _amount(row.compute_used, _hundredths, scene.why_compute, row)
-    whole = _amount(row.compute_entitled, _hundredths, scene.why_entitled, row)
-    drawn = _use(line, row.compute_used, row.compute_entitled, _one)
+    row = line.row
+    used, held = row.compute_used, row.compute_entitled
+    amount = _unknown(line.scene.why_compute(row)) if used is None else _little(decimal(used, 2))
+    whole = _unknown(line.scene.why_entitled(row)) if held is None else _hundredths(held)
+    drawn = _use(line.state, used, held, 1)
     return (
-        f'<td data-label="Compute" class="measure">{drawn}{used}<span class="of"> / {whole} GPU</span></td>'
+        f'<td data-label="Compute" class="measure">{drawn}{amount}<span class="of"> / {whole} GPU</span></td>'
     )
 
 
@@ -176,8 +191,11 @@ def _why_no_efficiency(line: Line) -> str:
 
 
 def hour(line: Line) -> str:
-    """Draw its last hour."""
-    drawn = line.scene.sparkline(line.row) if line.scene.sparkline else ""
+    """Draw its last hour, or write a dash where nothing of it is known."""
+    scene, row = line.scene, line.row
+    drawn = scene.sparkline(row) if scene.sparkline else ""
+    if not drawn:
+        drawn = _unknown(_NOT_KEPT if row.compute_used is not None else scene.why_compute(row))
     return f'<td data-label="Last hour" class="hour">{drawn}</td>'
 
 
@@ -212,45 +230,34 @@ def _unknown(why: str) -> str:
     return str(markup.figure(Figure(UNKNOWN, why)))
 
 
-def _amount(
-    value: Number | None,
-    write: Callable[[Number | None], str],
-    why: Callable[[ContainerRow], str],
-    row: ContainerRow,
-) -> str:
-    return _unknown(why(row)) if value is None else _little(write(value))
-
-
 def _little(number: str) -> str:
     return number.replace("<", "&lt;")
 
 
-def _hundredths(value: Number | None) -> str:
-    return decimal(value, 2)
+# Many holders are entitled to the same.
+@lru_cache(_KEPT)
+def _gibibytes(value: Number) -> str:
+    return _little(gibibytes(value))
 
 
-def _use(
-    line: Line,
-    used: Number | None,
-    entitled: Number | None,
-    whole: Callable[[Line], Number | None],
-) -> str:
-    """Draw a use on its track, whose size only matters beside the use."""
-    track = whole(line) if entitled is None else entitled
+@lru_cache(_KEPT)
+def _hundredths(value: Number) -> str:
+    return _little(decimal(value, 2))
+
+
+def _use(state: HolderState, used: Number | None, entitled: Number | None, device: Number | None) -> str:
+    """Draw a use on its track, the entitlement or else the device, whose size only matters beside the use."""
+    track = device if entitled is None else entitled
     if used is None or not track:
-        return _bar(line.state, None, entitled is None)
+        return _bar(state, None, entitled is None)
     share = used / track
     # A little use is still seen.
-    return _bar(line.state, round(share, 3) or (share and 0.001), entitled is None)
+    return _bar(state, round(share, 3) or (share and 0.001), entitled is None)
 
 
 @lru_cache(_KEPT)
 def _bar(look: str, share: float | None, dashed: bool) -> str:
     return str(markup.bar(use_bar("", look, Use(share, None if dashed else 1, 1)), silent=True))
-
-
-def _one(_line: Line) -> int:
-    return 1
 
 
 def _device_memory(line: Line) -> int | None:

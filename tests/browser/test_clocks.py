@@ -1,0 +1,28 @@
+"""Clocks that are set anew while a page is open: the age of what it shows stays that of the data."""
+
+import re
+import time
+
+import pytest
+from playwright.async_api import expect
+
+from tests.browser.site import looking, node_of
+
+STREAM = re.compile(r"/live/")
+
+
+@pytest.mark.parametrize("hours", [3, -3])
+async def test_a_clock_that_jumps_is_known_with_the_next_polls(browser, hours) -> None:
+    """The clock of the browser jumps, which looks the same as one of the node that does; the age is right again."""
+    async with node_of("t4-timeslicing", 0) as served, looking(browser, served.url) as (page, _):
+        await page.clock.install()
+        async with page.expect_response(STREAM):
+            await page.goto("./")
+        await page.clock.set_system_time(time.time() + hours * 3600)
+        for second in (5, 10, 15):
+            await served.poll(second)
+            shown = re.compile(f"^{served.poller.snapshot.sequence}-")
+            await expect(page.locator("body")).to_have_attribute("data-sequence", shown)
+        await expect(page.locator("#status time")).to_have_text(re.compile(r"^polled [0-9] s ago$"))
+        await page.clock.fast_forward(100_000)
+        await expect(page.locator("#status time")).to_have_text("polled 1 min ago")

@@ -1,0 +1,37 @@
+"""A page at an address without HTTPS that is not the browser's own machine, as most nodes are reached."""
+
+import pytest
+from aiohttp import ClientSession
+
+from tests.browser.site import looking, node_of
+
+HEADER = "Cross-Origin-Opener-Policy"
+
+
+async def test_the_console_is_quiet_at_an_address_that_is_not_trusted(browser) -> None:
+    """What browsers heed only where they trust the address is not told elsewhere, where they complain of it."""
+    async with node_of("t4-timeslicing", 0) as served:
+        # This leads to the same server, but browsers do not count it as their own machine.
+        url = served.url.replace("127.0.0.1", "0.0.0.0")
+        async with looking(browser, url) as (page, _):
+            await page.goto("./")
+            assert await page.evaluate("window.isSecureContext") is False
+            assert await page.title()
+
+
+async def test_where_the_address_is_trusted_other_windows_get_no_hold_of_the_page(browser) -> None:
+    """A browser that says how it fetches trusts the address, and is told to keep the window apart."""
+    async with node_of("t4-timeslicing", 0) as served, looking(browser, served.url) as (page, _):
+        answer = await page.goto("./")
+        assert (await answer.all_headers())[HEADER.lower()] == "same-origin"
+
+
+@pytest.mark.parametrize("path", ["/", "/gpu/none", "/api/v1/snapshot"])
+async def test_programs_are_not_told_about_windows(path) -> None:
+    """A client that does not say how it fetches gets no header about windows."""
+    async with (
+        node_of("t4-timeslicing", 0) as served,
+        ClientSession() as client,
+        client.get(served.url + path) as response,
+    ):
+        assert HEADER not in response.headers

@@ -1,0 +1,245 @@
+"""The pictures of GPUs are true: who stands in them, how wide it is, and that it adds up."""
+
+import re
+from collections import Counter
+
+import pytest
+
+from tests.web.truth import GIB, SCENARIOS, gpu_of, linked, node, says, told, uuids
+from tests.web.truth_bars import bar_of, misdrawn
+
+# Memory and compute of a container and of a device, in the unit of the page with its digits.
+_GAUGES = {"memory": ("memory_used_bytes", "memory_entitled_bytes", GIB, 1)}
+_GAUGES["compute"] = ("compute_used_ratio", "compute_entitled_ratio", 1, 2)
+
+
+def scaled(value, unit) -> float | None:
+    """Bring a number into the unit of the page."""
+    return None if value is None else value / unit
+
+
+class Device:
+    """What /metrics says of a device: a GPU, or with a ``mig_uuid`` a part of one."""
+
+    def __init__(self, series, uuid, mig_uuid="") -> None:
+        self.series, self.uuid, self.mig_uuid = series, uuid, mig_uuid
+        self.keys = series.on(uuid, mig_uuid)
+
+    def whole(self, gauge) -> float | None:
+        """Tell its memory in bytes, or the share of the physical GPU's compute that it is."""
+        if gauge == "memory":
+            return self.series.device(self.uuid, self.mig_uuid, "memory_total_bytes")
+        if not self.mig_uuid:
+            return 1
+        slices = self.series.device(self.uuid, self.mig_uuid, "compute_slices")
+        of = sum(self.series.values("gpu_mig_compute_slices", uuid=self.uuid))
+        return slices / of if slices and of else None
+
+    def used(self, gauge) -> float | None:
+        """Tell what of it is used; compute of a part is only known as the sum of what is told of it."""
+        if gauge == "memory":
+            return self.series.device(self.uuid, self.mig_uuid, "memory_used_bytes")
+        if not self.mig_uuid:
+            return self.series.device(self.uuid, "", "utilization_ratio")
+        parts = [self.rest(gauge), *(self.series.of(key, "compute_used_ratio") for key in self.keys)]
+        return None if None in parts else sum(parts)
+
+    def rest(self, gauge) -> float | None:
+        """Tell what of it no known container uses."""
+        field = "unattributed_memory_bytes" if gauge == "memory" else "unattributed_utilization_ratio"
+        return self.series.device(self.uuid, self.mig_uuid, field)
+
+    @property
+    def profile(self) -> str:
+        """Name a part by its size."""
+        (info,) = self.series.all("mig_info", uuid=self.uuid, mig_uuid=self.mig_uuid)
+        return info.labels.get("profile", "")
+
+
+def pictures(name):
+    """Give the pictures of GPUs of a scenario, with their uuids: on the page of the node and on their own."""
+    for section in node(name).all("section", of="gpu"):
+        yield section.one("h3").attributes["title"], section
+    for uuid in uuids(name):
+        yield uuid, gpu_of(name, uuid).one("section", of="gpu")
+
+
+def devices(series, uuid) -> list[Device]:
+    """List what a GPU is cut into, or the GPU where that is nothing."""
+    parts = [sample.labels["mig_uuid"] for sample in series.all("mig_info", uuid=uuid)]
+    return [Device(series, uuid, part) for part in parts or [""]]
+
+
+def caption(cell) -> str:
+    """Return what a cell is called."""
+    first = cell.one("p", of="caption").children[0]
+    return first.split(" \N{MIDDLE DOT} ")[0].strip()
+
+
+def gauges(cell):
+    """Give the bars of a cell with their names and numbers."""
+    for gauge in cell.all("div", of="gauge"):
+        name = gauge.one("span", of="what").text
+        unit = "GiB" if name == "memory" else "GPU"
+        used, whole = re.fullmatch(rf"(\S+) / (\S+) {unit}", gauge.one("span", of="value").text).groups()
+        yield name, bar_of(gauge.one("svg", of="bar")), used, whole
+
+
+def of_cell(cell, among) -> list[Device]:
+    """Tell which of some devices a cell can be: the one with its holders, or all that are held by nobody."""
+    links = {linked(item) for item in (*cell.all("p", of="line"), *cell.all("li")) if item.all("a", of="who")}
+    if links:
+        return [device for device in among if links <= {key.holder for key in device.keys}]
+    empty = [device for device in among if not device.keys]
+    return [device for device in empty if not device.mig_uuid or device.profile in caption(cell)]
+
+
+def untrue_box(device, cell):
+    """Yield what of a box with one holder is not what is told of that holder."""
+    (key,) = device.keys
+    for name, bar, used, whole in gauges(cell):
+        field, limit, unit, digits = _GAUGES[name]
+        use, share = device.series.of(key, field), device.series.of(key, limit)
+        track = device.whole(name) if share is None else share
+        parts = [] if use is None else [use, device.rest(name) or 0]
+        fault = misdrawn(bar, parts, track, known=use is not None)
+        told_right = says(used, scaled(use, unit), digits) and says(whole, scaled(share, unit), digits)
+        if fault or not told_right or bar.dashed != (share is None):
+            yield f"{name} of {key}: {used} of {whole}, {fault or bar}"
+
+
+def untrue_device(device, cell):
+    """Yield what of a pool or of an empty box is not what is told of the device and of its holders."""
+    for name, bar, used, whole in gauges(cell):
+        field, _, unit, digits = _GAUGES[name]
+        size, rest = device.whole(name), device.rest(name)
+        uses = [device.series.of(key, field) for key in device.keys]
+        known = rest is not None or "is-free" in cell.classes
+        sizes = [*(use or 0 for use in uses), rest or 0]
+        fault = misdrawn_pool(bar, sizes, size or (None if device.keys else 1), known=known)
+        told_right = says(used, scaled(device.used(name), unit), digits)
+        if fault or not told_right or not says(whole, scaled(size, unit), digits):
+            yield f"{name} of {device.uuid} {device.mig_uuid}: {used} of {whole}, {fault or bar}"
+
+
+def misdrawn_pool(bar, sizes, track, *, known) -> str:
+    """Hold a stack against the sizes of its parts; small ones without a name may be drawn as one."""
+    together = [part for part in bar.parts if re.fullmatch(r"\d+ other holders?", part.title)]
+    if not together:
+        return misdrawn(bar, sizes, track, known=known)
+    full = max(track, sum(sizes))
+    least = [part for part in bar.parts if part.width > 0.6]
+    reach = max(part.x + part.width for part in least)
+    return "" if abs(reach - 100 * sum(sizes) / full) < 0.7 else f"{sum(sizes)} of {track}? {bar}"
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_cells_say_and_draw_what_their_devices_and_holders_use(name) -> None:
+    """A box is its holder's, a pool is the device's with its holders on each other and the rest on top."""
+    series = told(name)
+    for uuid, section in pictures(name):
+        for cell in section.all("div", of="cell"):
+            if not cell.all("div", of="gauge"):
+                continue
+            candidates = of_cell(cell, devices(series, uuid))
+            assert candidates, cell.text
+            boxed = bool(cell.all("p", of="line")) and bool(cell.all("a", of="who"))
+            untrue = untrue_box if boxed else untrue_device
+            faults = [list(untrue(device, cell)) for device in candidates]
+            assert [] in faults, faults
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_each_device_has_one_cell_as_wide_as_its_memory_is_of_the_gpu(name) -> None:
+    """No device is left out or there twice, and where places are told widths are parts of the memory."""
+    series = told(name)
+    for uuid, section in pictures(name):
+        if section.all("div", of="problem"):
+            continue
+        cells = [cell for cell in section.all("div", of="cell") if cell.all("div", of="gauge")]
+        among = devices(series, uuid)
+        assert len(cells) == len(among)
+        if not among[0].mig_uuid:
+            continue
+        assert Counter(map(caption, cells)) == Counter(device.profile for device in among)
+        sizes = {
+            device.profile: device.series.device(uuid, device.mig_uuid, "memory_slices") for device in among
+        }
+        for stretch in section.all("div", of="stretch"):
+            (grid,) = (
+                int(each[2:]) for each in section.one("div", of="cells").classes if each.startswith("of")
+            )
+            (wide,) = (int(each[1:]) for each in stretch.classes if re.fullmatch(r"s\d", each))
+            inside = [cell for cell in stretch.all("div", of="cell") if caption(cell) in sizes]
+            assert {sizes[caption(cell)] for cell in inside} <= {wide}
+            shares = [
+                device.whole("memory") for device in among if inside and device.profile == caption(inside[0])
+            ]
+            total = series.value("gpu_memory_total_bytes", uuid=uuid)
+            assert all(abs(share / total - wide / grid) < 0.06 for share in shares if share and total)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_lists_of_holders_say_what_each_uses(name) -> None:
+    """Under a pool stand its holders and the unattributed rest, with the numbers of their series."""
+    series = told(name)
+    for uuid, section in pictures(name):
+        for cell in section.all("div", of="cell"):
+            for line in (
+                line
+                for keys in cell.all("ul", of="keys")
+                for line in keys.all("li")
+                if line.all("span", of="used")
+            ):
+                memory, compute = re.fullmatch(
+                    r"(\S+) GiB \N{MIDDLE DOT} (\S+) GPU", line.one("span", of="used").text
+                ).groups()
+                among = of_cell(cell, devices(series, uuid))
+                assert any(is_line(device, line, memory, compute) for device in among), line.text
+
+
+def is_line(device, line, memory, compute) -> bool:
+    """Whether a line of the list under a pool has the numbers of a device."""
+    if not line.all("a", of="who"):
+        uses = [(device.rest("memory"), device.rest("compute"))]
+    else:
+        keys = [key for key in device.keys if key.holder == linked(line)]
+        uses = [tuple(device.series.of(key, _GAUGES[name][0]) for name in _GAUGES) for key in keys]
+    return any(says(memory, scaled(used, GIB), 1) and says(compute, share, 2) for used, share in uses)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_nothing_sums_to_more_than_the_device_has(name) -> None:
+    """In a picture of a device its use ends within it, and its holders with the rest are just its use."""
+    series = told(name)
+    for uuid in uuids(name):
+        for device in devices(series, uuid):
+            for gauge, (field, *_) in _GAUGES.items():
+                whole, used, rest = device.whole(gauge), device.used(gauge), device.rest(gauge)
+                uses = [series.of(key, field) for key in device.keys]
+                known = sum(use for use in uses if use is not None)
+                if None not in (whole, used):
+                    assert used <= whole * (1 + 1e-9)
+                if None not in (used, rest):
+                    assert known + rest == pytest.approx(used, abs=0.02 if gauge == "compute" else 0)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_facts_beside_a_picture_are_those_of_its_gpu(name) -> None:
+    """Heat, power, memory and slices held stand there as the series have them, or not at all."""
+    series = told(name)
+    for uuid, section in pictures(name):
+        about = section.one("div", of="about").text
+        facts = (
+            (r"(\S+) °C", series.value("gpu_temperature_celsius", uuid=uuid), 0),
+            (r"(\S+) W\b", series.value("gpu_power_watts", uuid=uuid), 0),
+            (r"(\S+) GiB$", scaled(series.value("gpu_memory_total_bytes", uuid=uuid), GIB), 1),
+        )
+        for pattern, value, digits in facts:
+            found = re.search(pattern, about.split(" jobs ")[0].split(" job ")[0])
+            assert (found is None) == (value is None), (pattern, about)
+            assert found is None or says(found[1], value, digits), (pattern, about, value)
+        held = re.search(r"(\d+) of (\d+) slices held", about)
+        if held:
+            assert int(held[1]) == sum(series.values("gpu_slices_allocated", uuid=uuid))
+            assert int(held[2]) == sum(series.values("gpu_slices", uuid=uuid))

@@ -1,0 +1,258 @@
+"""The pages of every scenario beside the page of metrics of the same snapshot, read apart from each other.
+
+Texts of a page are never compared with texts that the program writes: what a text claims is worked out here,
+and held against the samples as prometheus_client reads them. What no series tells is None.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from exporter.demo.catalog import names
+from exporter.exposition import Exposition, Format
+from exporter.web.html import page
+from exporter.web.query import Query
+from exporter.web.views.pages import holder_drawing
+from exporter.web.views.scene import Scene
+from tests.web.views_reading import Element, gpu_page, node_page, read, scenario
+
+SCENARIOS = names()
+GIB = 1 << 30
+UNKNOWN = "\N{EN DASH}"
+# Scenarios are as old as half a minute, so that some of their holders are idle by now.
+IDLE_AFTER = 20.0
+QUERY = Query(
+    columns=(
+        "state",
+        "idle",
+        "gpu",
+        "slice",
+        "sharing",
+        "isolation",
+        "memory",
+        "compute",
+        "efficiency",
+        "processes",
+        "age",
+    )
+)
+_SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
+
+
+class Key(NamedTuple):
+    """A container on a device, by its labels; ``mig_uuid`` is "" on a whole GPU."""
+
+    namespace: str
+    pod: str
+    container: str
+    uuid: str
+    mig_uuid: str
+
+    @property
+    def holder(self) -> tuple[str, str, str]:
+        """The container without the device."""
+        return self[:3]
+
+    @property
+    def device(self) -> str:
+        """The uuid that stands for the device on pages."""
+        return self.mig_uuid or self.uuid
+
+
+class Sample(NamedTuple):
+    """One line of a page of metrics."""
+
+    labels: dict
+    value: float
+
+
+class Series:
+    """A page of metrics; ``helps`` are the help texts of families by their names."""
+
+    def __init__(self, text) -> None:
+        self.samples: dict[str, list[Sample]] = {}
+        self.helps: dict[str, str] = {}
+        self.types: dict[str, str] = {}
+        self._values: dict[tuple, float] = {}
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                self.helps[sample.name] = family.documentation
+                self.types[sample.name] = family.type
+                self.samples.setdefault(sample.name, []).append(Sample(sample.labels, sample.value))
+                at = sample.name, frozenset(sample.labels.items())
+                assert at not in self._values, f"twice on the page: {sample}"
+                self._values[at] = sample.value
+
+    def value(self, family, **labels) -> float | None:
+        """Return the sample with exactly these labels; an empty one is the same as none."""
+        told = frozenset((name, value) for name, value in labels.items() if value)
+        return self._values.get((f"gpuslice_{family}", told))
+
+    def all(self, family, **labels) -> list[Sample]:
+        """List the samples that have these labels among theirs."""
+        found = self.samples.get(f"gpuslice_{family}", ())
+        return [sample for sample in found if labels.items() <= sample.labels.items()]
+
+    def values(self, family, **labels) -> list[float]:
+        """List the values of samples that have these labels among theirs."""
+        return [sample.value for sample in self.all(family, **labels)]
+
+    def of(self, key, field) -> float | None:
+        """Return a number of a container on a device."""
+        return self.value(f"container_{field}", **key._asdict())
+
+    def info(self, key) -> dict:
+        """Return what else is told of a container on a device."""
+        found = [
+            sample.labels
+            for sample in self.all("container_info", uuid=key.uuid, namespace=key.namespace, pod=key.pod)
+            if _key(sample.labels) == key
+        ]
+        (labels,) = found
+        return labels
+
+    @property
+    def containers(self) -> list[Key]:
+        """List the containers on devices."""
+        return [_key(sample.labels) for sample in self.all("container_info")]
+
+    def on(self, uuid, mig_uuid="") -> list[Key]:
+        """List the containers on a device."""
+        return [key for key in self.containers if (key.uuid, key.mig_uuid) == (uuid, mig_uuid)]
+
+    def device(self, uuid, mig_uuid, field) -> float | None:
+        """Return a number that GPUs and MIG devices have by the same name."""
+        if mig_uuid:
+            return self.value(f"mig_{field}", uuid=uuid, mig_uuid=mig_uuid)
+        return self.value(f"gpu_{field}", uuid=uuid)
+
+    @property
+    def timestamp(self) -> float:
+        """When it was read."""
+        (moment,) = self.values("snapshot_timestamp_seconds")
+        return moment
+
+    def state(self, key) -> str:
+        """Judge a container by its series, as the page of states in the documentation has it."""
+        used, entitled = self.of(key, "memory_used_bytes"), self.of(key, "memory_entitled_bytes")
+        computes, share = self.of(key, "compute_used_ratio"), self.of(key, "compute_entitled_ratio")
+        over_memory = None not in (used, entitled) and used > entitled
+        over_compute = None not in (computes, share) and computes > share + 0.01
+        notional = self.info(key).get("isolation") == "none"
+        quiet = self.quiet_for(key)
+        if self.of(key, "slices") == 0:
+            return "uses without holding"
+        if not notional and (over_memory or over_compute):
+            return "over its share"
+        if not computes and quiet is not None and quiet >= IDLE_AFTER:
+            return "idle, holding memory" if used else "idle"
+        if notional and over_memory:
+            return "over its notional share"
+        return "unknown" if not computes and quiet is None else "active"
+
+    def quiet_for(self, key) -> float | None:
+        """Tell for how long a container has not computed."""
+        last = self.of(key, "last_active_timestamp_seconds")
+        if last is None or self.of(key, "compute_used_ratio") is None:
+            return None
+        return max(self.timestamp - last, 0.0)
+
+    def efficiency(self, key) -> float | None:
+        """Divide the GPU-seconds that a container used by those that it held."""
+        used = self.of(key, "used_gpu_seconds_total")
+        held = self.of(key, "entitled_gpu_seconds_total")
+        return used / held if held and used is not None else None
+
+    @property
+    def foreign(self) -> set[str]:
+        """The devices of other makers, of which nothing but their holders is known."""
+        known = {"nvidia", "amd"}
+        return {
+            sample.labels["uuid"]
+            for sample in self.all("gpu_info")
+            if sample.labels.get("vendor", "nvidia") not in known
+        }
+
+
+def _key(labels) -> Key:
+    return Key(*(labels.get(name, "") for name in Key._fields))
+
+
+@cache
+def told(name) -> Series:
+    """Read the page of metrics of a scenario."""
+    return Series(Exposition().page(scenario(name)).body(Format.TEXT).decode())
+
+
+@cache
+def node(name) -> Element:
+    """Read the page of the node, with all columns."""
+    return read(node_page(scenario(name), idle_after=IDLE_AFTER, query=QUERY))
+
+
+@cache
+def gpu_of(name, uuid) -> Element:
+    """Read the page of a GPU, with all columns."""
+    return read(gpu_page(scenario(name), uuid, idle_after=IDLE_AFTER, query=QUERY))
+
+
+@cache
+def holder_of(name, holder) -> Element:
+    """Read the page of a container."""
+    shown = scenario(name)
+    scene = Scene(shown, now=shown.timestamp + 3, idle_after=IDLE_AFTER, root="../../../")
+    return read(page(holder_drawing(scene, *holder), scene.root))
+
+
+def uuids(name) -> list[str]:
+    """List the GPUs of which there are pages."""
+    return [gpu.identity.uuid for gpu in scenario(name).gpus]
+
+
+def holders(name) -> list[tuple[str, str, str]]:
+    """List the containers of which there are pages."""
+    return list(dict.fromkeys(key.holder for key in told(name).containers))
+
+
+def linked(element) -> tuple[str, ...]:
+    """Name the container that an element has the only link to."""
+    link = element.one("a", of="who")
+    return tuple(map(unquote, link.attributes["href"].rpartition("holder/")[2].split("/")))
+
+
+def rows(shown) -> Iterator[tuple[tuple[str, ...], str, dict[str, Element]]]:
+    """Give the rows of the table of holders: container, device, and cells by their columns."""
+    for row in (row for body in shown.all(id="holder-rows") for row in body.all("tr")):
+        cells = {cell.attributes["data-label"]: cell for cell in row.all("td")}
+        yield linked(row.one("th")), cells["GPU"].attributes["title"], cells
+
+
+def says(text, value, digits, *, least="") -> bool:
+    """Whether a text tells a number so rounded; a dash is None, ``<`` a little, and nothing else is 0.
+
+    A sum of which a part is missing has ``least`` before it.
+    """
+    if value is None:
+        return text == UNKNOWN
+    unit = 10.0**-digits
+    if text.startswith("<"):
+        return text == f"<{unit:.{digits}f}" and 0 < value < unit / 2
+    shape = rf"{least}(-?\d+\.\d{{{digits}}})" if digits else rf"{least}(-?\d+)"
+    found = re.fullmatch(shape, text)
+    # Half a unit is written either way.
+    return found is not None and abs(float(found[1]) - value) <= unit / 2 * (1 + 1e-6)
+
+
+def lasts(text, seconds) -> bool:
+    """Whether a text tells a time span in its two largest units."""
+    if seconds is None:
+        return text == UNKNOWN
+    parts = re.fullmatch(r"(\d+) (s|min|h|d)(?: (\d+) (min|h))?", text)
+    if parts is None:
+        return False
+    least = int(parts[1]) * _SECONDS[parts[2]] + int(parts[3] or 0) * _SECONDS.get(parts[4], 0)
+    return least <= seconds < least + _SECONDS[parts[4] or parts[2]]
