@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 """How long the page of a node takes to make, how large it is, and how soon it can be used in a browser.
 
-Run as ``python benchmarks/page.py [gpus [holders]]``: a node with so many GPUs in replicas, and holders on each
-with an hour of history, and the showcase. A page is made as the server does it, of another snapshot each time,
-in ms of a processor. The first load has styles, scripts and icon, but not what timelines need. In Chromium, if
-it is on the PATH, the page is opened until a filter can be typed, and gets a poll that changes all holders.
+Run as ``python benchmarks/page.py [gpus [holders]]``: so many GPUs in replicas and holders on each, and
+the showcase. A page is made as the server does it, of another snapshot each time, in ms of a processor. The first
+load is all but what timelines need. Chromium opens the page and gets a poll that changes all holders.
 """
 
 import asyncio

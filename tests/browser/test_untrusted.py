@@ -9,7 +9,7 @@ HEADER = "Cross-Origin-Opener-Policy"
 
 
 async def test_the_console_is_quiet_at_an_address_that_is_not_trusted(browser) -> None:
-    """What browsers heed only where they trust the address is not told elsewhere, where they complain of it."""
+    """What browsers heed only where they trust the address is not sent where they complain of it."""
     async with node_of("t4-timeslicing", 0) as served:
         # This leads to the same server, but browsers do not count it as their own machine.
         url = served.url.replace("127.0.0.1", "0.0.0.0")

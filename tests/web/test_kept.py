@@ -1,6 +1,7 @@
 """What is kept for a moment: made once, no more than there is room for, and nothing that failed."""
 
 import asyncio
+import tracemalloc
 
 import pytest
 
@@ -61,6 +62,23 @@ async def test_there_is_a_bound_on_what_is_kept(size) -> None:
     assert made.count(newest) == 1
     await things.get(0, 60, maker(0))
     assert made.count(0) == 2
+
+
+async def test_what_has_to_make_room_is_freed_at_once() -> None:
+    """However many are asked for, no more memory is taken than the bound, long before their time is over."""
+    size = kept.MOST_BYTES // 4
+
+    async def make() -> bytes:
+        return bytes(size)
+
+    things = Kept()
+    tracemalloc.start()
+    try:
+        for key in range(20):
+            await things.get(key, 60, make)
+        assert tracemalloc.get_traced_memory()[0] < kept.MOST_BYTES + size
+    finally:
+        tracemalloc.stop()
 
 
 async def test_only_a_few_are_made_at_once() -> None:

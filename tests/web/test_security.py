@@ -376,3 +376,14 @@ async def test_hostile_names_of_things_stay_out_of_headers() -> None:
             response, _ = await site.get("/api/v1/snapshot?format=csv")
             said = response.headers["Content-Disposition"]
             assert said == 'attachment; filename="gpuslice-a___x___..__.csv"'
+
+
+@pytest.mark.parametrize("line", ["GET /\xe9 HTTP/1.1", "GET / HTTP/9.9", f"GET /{'a' * 9000} HTTP/1.1"])
+async def test_what_is_not_http_does_not_fill_the_log(
+    site: Site, caplog: pytest.LogCaptureFixture, line: str
+) -> None:
+    """It is refused; a client that sends such things all day leaves no line in the log, and no traceback."""
+    with caplog.at_level(logging.INFO):
+        answer = await site.raw(line, "Host: x")
+    assert b" 400 Bad Request" in answer
+    assert caplog.records == []

@@ -1,6 +1,7 @@
 """Things that take long to make, kept for a moment, so that many who ask cost no more than one."""
 
 import asyncio
+import weakref
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 
@@ -38,7 +39,13 @@ class Kept:
             self._drop(key, task)
             return
         self._bound()
-        asyncio.get_running_loop().call_later(seconds, self._drop, key, task)
+        # The timer must not hold on to what has had to make room.
+        asyncio.get_running_loop().call_later(seconds, self._expire, key, weakref.ref(task))
+
+    def _expire(self, key: Hashable, made: "weakref.ref[asyncio.Task[bytes]]") -> None:
+        task = made()
+        if task is not None:
+            self._drop(key, task)
 
     def _drop(self, key: Hashable, task: "asyncio.Task[bytes]") -> None:
         if self._made.get(key) is task:
