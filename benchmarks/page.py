@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """How long the page of a node takes to make, how large it is, and how soon it can be used in a browser.
 
-Run as ``python benchmarks/page.py [gpus [holders]]``: so many GPUs in replicas and holders on each, and
-the showcase. A page is made as the server does it, of another snapshot each time, in ms of a processor. The first
-load is all but what timelines need. Chromium opens the page and gets a poll that changes all holders.
+Run as ``python benchmarks/page.py [gpus [holders]]``: GPUs with so many holders each, and the showcase.
+Each page is made as the server does it, of another snapshot, in ms of a processor. The first load is all but
+what timelines need. Chromium opens the page and gets a poll that changes all holders.
 """
 
 import asyncio
@@ -54,9 +54,8 @@ from exporter.web.timelines.sparklines import STEPS, Sparklines
 from exporter.web.views.pages import node_drawing
 from exporter.web.views.scene import Scene
 
-_ROUNDS = 60
-_HOUR, _STEP = 3600.0, 30.0
-_SPANS = ("5m", "1h", "6h")
+_ROUNDS, _HOUR, _STEP = 60, 3600.0, 30.0
+_SPANS = "5m", "1h", "6h"
 _OTHERS = 12
 _GIB = 1 << 30
 _WHOLE = 80 * _GIB

@@ -194,6 +194,16 @@ async def test_there_are_only_so_many_streams() -> None:
             assert (await follower.change()).name == "whole"
 
 
+async def test_only_so_many_things_are_drawn_for_streams() -> None:
+    """What nobody follows yet is refused when that many are, and what somebody does is not."""
+    async with serving(subjects=1, beat=MOMENT) as (served, client):
+        async with following(client, f"{served.url}/one"), following(client, f"{served.url}/one"):
+            assert (await client.get(f"{served.url}/other")).status == 503
+        await until(lambda: served.hub.streams == 0)
+        async with following(client, f"{served.url}/other") as follower:
+            assert (await follower.change()).name == "whole"
+
+
 async def test_streams_end_when_the_server_stops() -> None:
     """Nobody has to wait for clients that never go: their streams end properly."""
     async with serving() as (served, client), following(client, f"{served.url}/one") as follower:

@@ -18,6 +18,8 @@ from exporter.web.streams.ticker import Ticker
 
 log = logging.getLogger(__name__)
 MOST_STREAMS = 500
+# Each of them is drawn anew with each snapshot.
+MOST_SUBJECTS = 100
 # Proxies close what is silent for a minute, some for half of one.
 BEAT_SECONDS = 15.0
 # A client that takes longer for one event is not there any more, or cannot keep up.
@@ -32,18 +34,20 @@ Send = Callable[[Message], Awaitable[None]]
 
 
 class Hub:
-    """Keeps up to ``most`` streams and hands to each what is new about its subject."""
+    """Keeps up to ``most`` streams about ``subjects``, and hands to each what is new about its own."""
 
     def __init__(
         self,
         ticker: Ticker,
         *,
         most: int = MOST_STREAMS,
+        subjects: int = MOST_SUBJECTS,
         beat: float = BEAT_SECONDS,
         patience: float = PATIENCE_SECONDS,
     ) -> None:
         self._ticker = ticker
         self._most = most
+        self._subjects = subjects
         self._beat = beat
         self._patience = patience
         self._channels: dict[Subject, Channel] = {}
@@ -54,7 +58,7 @@ class Hub:
 
     async def answer(self, request: web.Request, subject: Subject) -> web.StreamResponse:
         """Stream what happens to a subject until the client or the subject goes, or the server stops."""
-        if self._closed or self.streams >= self._most:
+        if self._closed or self.streams >= self._most or self._is_one_too_many(subject):
             retry = {"Retry-After": str(RETRY_AFTER_SECONDS), "Cache-Control": "no-store"}
             raise web.HTTPServiceUnavailable(text="too many streams are open here\n", headers=retry)
         self.streams += 1
@@ -69,6 +73,10 @@ class Hub:
             return await self._stream(request, channel)
         finally:
             self._leave(channel)
+
+    def _is_one_too_many(self, subject: Subject) -> bool:
+        """Whether to follow this would be to make one thing more with each snapshot than is made at most."""
+        return subject not in self._channels and len(self._channels) >= self._subjects
 
     async def close(self, _app: web.Application) -> None:
         """End all streams at once, so that nobody waits for them when the server stops."""
@@ -89,12 +97,12 @@ class Hub:
         response = web.StreamResponse(headers=HEADERS)
         if zipped:
             response.headers["Content-Encoding"] = "gzip"
-        await response.prepare(request)
         if self._pump is None:
             self._pump = asyncio.create_task(self._run(), name="streams")
         send = self._sender(request, response, zipped)
         since = request.headers.get("Last-Event-ID", "") or request.query.get("since", "")
         try:
+            await response.prepare(request)
             await send(START)
             await self._follow(channel, send, since)
         except TimeoutError:
