@@ -156,7 +156,8 @@ class Poller:
 
     def _expire(self) -> None:
         """Empty a page that is too old, and no longer claim that anything on it is well."""
-        if self._wall() - self.snapshot.timestamp > self.settings.stale_after:
+        # A clock that is set back must not keep what is old for ever.
+        if abs(self._wall() - self.snapshot.timestamp) > self.settings.stale_after:
             self._publish(self._assembly.empty(self.snapshot.timestamp, self._health(), BROKEN))
 
     async def _wait(self, due: float) -> bool:

@@ -10,7 +10,6 @@ from exporter.fleet.read import NoExporterError
 from exporter.prometheus import PrometheusError
 from exporter.settings import Settings
 
-OUTPUTS = ("text", "json")
 FAILED = 1
 
 

@@ -18,7 +18,7 @@ from exporter.model import ContainerRow, Snapshot
 from exporter.web.drawing import Drawing, Opened
 from exporter.web.html import page
 from exporter.web.places import Place
-from exporter.web.serving.version import VERSION
+from exporter.web.serving.version import version
 from exporter.web.views.pages import gpu_drawing, holder_drawing, node_drawing
 from exporter.web.views.scene import Scene
 
@@ -145,7 +145,7 @@ class Pages:
             timestamp=self.snapshot.timestamp,
             now=now,
             interval=self._interval,
-            version=VERSION,
+            version=version(),
         )
 
     def _aging(self, now: float) -> int:

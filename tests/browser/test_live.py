@@ -9,7 +9,7 @@ from playwright.async_api import expect
 from exporter.settings import ListenAddress
 from exporter.web import Server, make_app
 from exporter.web.places import Place
-from exporter.web.serving.version import VERSION
+from exporter.web.serving.version import version
 from tests.browser.site import looking, node_of
 from tests.site import site_of
 from tests.web.views_reading import gpu, holder, snapshot
@@ -269,7 +269,7 @@ async def test_a_page_of_an_older_version_is_loaded_anew(browser) -> None:
 
         await page.route(f"{url}/", older, times=1)
         await page.goto(url)
-        await expect(page.locator("body")).to_have_attribute("data-version", VERSION)
+        await expect(page.locator("body")).to_have_attribute("data-version", version())
 
 
 async def test_a_page_that_nobody_looks_at_lets_its_stream_go(browser) -> None:

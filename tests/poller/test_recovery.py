@@ -6,6 +6,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from exporter.accounting import Coverage
 from exporter.demo import catalog
 from exporter.demo.schema_faults import KubeletDown, KubeletHang, NvmlError, NvmlHang
@@ -68,6 +70,19 @@ async def test_a_reader_that_fails_keeps_snapshots_from_nobody_and_is_named_once
             await poller.poll()
     assert seen == [1, 2, 3, 4]
     assert caplog.text.count("ValueError: no") == 2
+
+
+@pytest.mark.parametrize("jump", [3600, -3600])
+async def test_what_is_old_by_the_clock_goes_whichever_way_the_clock_was_set(jump: int):
+    """While polls fail, a page does not outlive its time because the clock went back."""
+    async with polled(catalog.load("a10-mps")) as (_, poller):
+        shown = await poller.poll()
+        assert shown.gpus
+
+        poller._wall = lambda: shown.timestamp + jump
+        poller._expire()
+
+        assert not poller.snapshot.gpus
 
 
 async def test_a_mig_gpu_that_fails_for_one_poll_keeps_its_holders_and_their_sums():

@@ -12,7 +12,7 @@ from exporter.demo.catalog import load
 from exporter.settings import ListenAddress
 from exporter.web import Server, make_app
 from exporter.web import pages as pages_module
-from exporter.web.serving.version import VERSION
+from exporter.web.serving.version import version
 from tests.end_to_end.serving import serving
 from tests.site import site_of
 from tests.web.following import following
@@ -116,8 +116,8 @@ async def test_a_page_that_is_up_to_date_hears_of_the_next_snapshot_only() -> No
             shown.show(snapshot([gpu()], [holder("a"), holder("b")], sequence=2))
             event = await follower.next()
 
-        assert (hello.name, hello.data["version"]) == ("hello", VERSION)
-        assert f'data-version="{VERSION}"' in page
+        assert (hello.name, hello.data["version"]) == ("hello", version())
+        assert f'data-version="{version()}"' in page
         assert event.name == "change"
         assert event.id != sequence_of(page)
         assert event.id.startswith("2-")

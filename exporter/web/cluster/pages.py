@@ -11,7 +11,7 @@ from exporter.fleet.links import NodeLinks
 from exporter.fleet.watch import Look
 from exporter.web.drawing import Drawing, Opened
 from exporter.web.html import page
-from exporter.web.serving.version import VERSION
+from exporter.web.serving.version import version
 from exporter.web.views.fleet.page import FleetScene, fleet_drawing
 from exporter.web.views.fleet.tables import Orders
 
@@ -54,7 +54,7 @@ class FleetPages:
             timestamp=look.read_at or 0.0,
             now=time.time(),
             interval=look.interval,
-            version=VERSION,
+            version=version(),
         )
         drawing = await self.drawing(orders)
         key = ("html", orders, opened.tag, int(opened.now))

@@ -15,7 +15,7 @@ from exporter.web.html import seen
 from exporter.web.serving import assets
 from exporter.web.serving.errors import prefers_html
 from exporter.web.serving.responses import reply
-from exporter.web.serving.version import VERSION
+from exporter.web.serving.version import version
 from exporter.web.streams.hub import Hub
 from exporter.web.streams.sse import Message, event
 from exporter.web.streams.ticker import Ticker
@@ -80,7 +80,7 @@ class OpenFleet:
 
     def greeting(self, now: float) -> Message:
         """Tell the server's clock and version."""
-        return event("hello", {"now": round(now, 3), "version": VERSION})
+        return event("hello", {"now": round(now, 3), "version": version()})
 
     def whole(self, tag: str, state: tuple[float, Drawing]) -> Message:
         """Write all of the page."""

@@ -18,7 +18,6 @@ from exporter.web.html import error_page
 log = logging.getLogger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-Middleware = Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]
 
 _METHODS = ("GET", "HEAD")
 _SENTENCES = {

@@ -3,5 +3,7 @@
 from exporter import __version__
 from exporter.web.serving.assets import bundle
 
-VERSION = f"{__version__} {bundle().hash}"
-"""The version of the program and the hash of its static files."""
+
+def version() -> str:
+    """Name the version of the program, with the hash of its static files."""
+    return f"{__version__} {bundle().hash}"

@@ -23,7 +23,7 @@ from exporter.web.html import seen
 from exporter.web.pages import Pages
 from exporter.web.places import Place
 from exporter.web.query import read_query
-from exporter.web.serving.version import VERSION
+from exporter.web.serving.version import version
 from exporter.web.streams.hub import Hub
 from exporter.web.streams.sse import Message, event
 
@@ -60,7 +60,7 @@ class OpenPage:
 
     def greeting(self, now: float) -> Message:
         """Tell the server's clock and version."""
-        return event("hello", {"now": round(now, 3), "version": VERSION})
+        return event("hello", {"now": round(now, 3), "version": version()})
 
     def whole(self, tag: str, state: Drawn) -> Message:
         """Write all of a page."""
