@@ -4,7 +4,7 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage lint docs screenshots bench image clean
+.PHONY: help demo test coverage lint docs rules dashboards screenshots bench image clean
 
 # The interpreter that the virtual environment is made with: python3 where it is new enough, else the
 # newest one on PATH that is.
@@ -50,6 +50,12 @@ docs: $(RUNTIME) ## write the reference pages from the tables in the code
 		> docs/settings.md
 	$(BIN)/python -c 'from exporter.xids import xids_markdown; print(xids_markdown(), end="")' \
 		> docs/xids.md
+
+rules: $(DEV) ## write the recording rules and alerts from the code in alerts/
+	$(BIN)/python -m alerts
+
+dashboards: $(DEV) ## write the dashboards from the code in dashboards/
+	$(BIN)/python -m dashboards
 
 screenshots: $(DEV) ## take the pictures of the pages for the README
 	$(BIN)/python scripts/screenshots

@@ -1,0 +1,1 @@
+"""The alerts, a module for each group."""

@@ -1,0 +1,100 @@
+"""Writing rules as Prometheus and its Operator read them."""
+
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import quote
+
+import yaml
+
+from alerts.grouping import alert_groups
+from alerts.model import Alert, Group, Link, Record
+from alerts.recording import Windows, recording_groups
+from alerts.thresholds import RulesSettings, Thresholds
+
+_MADE = (
+    "# Made from the code in alerts/ by `make rules`. Change that, or thresholds.toml, and make it again.\n"
+)
+RECORDING, ALERTS, OPERATOR = (
+    "rules/gpuslice-recording.yaml",
+    "rules/gpuslice-alerts.yaml",
+    "operator/gpuslice-rules.yaml",
+)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes text of several lines as such."""
+
+
+def _text(dumper: _Dumper, text: str) -> yaml.Node:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def rule_files(numbers: Thresholds) -> dict[str, str]:
+    """Make every file: its text by its path below alerts/."""
+    windows = Windows(
+        interval=numbers.rules.interval,
+        slow_interval=numbers.rules.slow_interval,
+        idle_after=numbers.sharing.idle_after,
+    )
+    recording = _groups(recording_groups(windows), numbers.rules)
+    alerts = _groups(alert_groups(numbers), numbers.rules)
+    return {
+        RECORDING: _written({"groups": recording}),
+        ALERTS: _written({"groups": alerts}),
+        OPERATOR: _written(_object([*recording, *alerts])),
+    }
+
+
+def _object(groups: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PrometheusRule",
+        "metadata": {"name": "gpuslice", "labels": {"app.kubernetes.io/name": "gpuslice-exporter"}},
+        "spec": {"groups": groups},
+    }
+
+
+def _groups(groups: Iterable[Group], settings: RulesSettings) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": group.name,
+            "interval": group.interval,
+            "rules": [
+                _alert(rule, settings) if isinstance(rule, Alert) else _record(rule) for rule in group.rules
+            ],
+        }
+        for group in groups
+    ]
+
+
+def _record(record: Record) -> dict[str, Any]:
+    return {"record": record.name, "expr": record.expr}
+
+
+def _alert(alert: Alert, settings: RulesSettings) -> dict[str, Any]:
+    annotations = {
+        "summary": alert.summary,
+        "description": alert.description,
+        "runbook_url": f"{settings.runbook_url}/{alert.full_name}.md",
+    }
+    if alert.dashboard is not None:
+        annotations["dashboard"] = _link(alert.dashboard, settings.grafana_url)
+    return {
+        "alert": alert.full_name,
+        "expr": alert.expr,
+        **({} if alert.hold is None else {"for": alert.hold}),
+        "labels": {"severity": alert.severity},
+        "annotations": annotations,
+    }
+
+
+def _link(link: Link, grafana: str) -> str:
+    chosen = "&".join(f"var-{quote(label)}={{{{ $labels.{label} | urlquery }}}}" for label in link.labels)
+    return f"{grafana}/d/{link.uid}" + (f"?{chosen}" if chosen else "")
+
+
+def _written(value: object) -> str:
+    return _MADE + yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=110, allow_unicode=True)
