@@ -4,7 +4,7 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage lint docs rules dashboards screenshots bench image clean
+.PHONY: help demo test coverage lint docs rules dashboards stack screenshots bench image clean
 
 # The interpreter that the virtual environment is made with: python3 where it is new enough, else the
 # newest one on PATH that is.
@@ -50,12 +50,17 @@ docs: $(RUNTIME) ## write the reference pages from the tables in the code
 		> docs/settings.md
 	$(BIN)/python -c 'from exporter.xids import xids_markdown; print(xids_markdown(), end="")' \
 		> docs/xids.md
+	$(BIN)/python -c 'from alerts.docs import alerts_markdown; from alerts.thresholds import load_thresholds; \
+		print(alerts_markdown(load_thresholds()), end="")' > docs/alerts.md
 
 rules: $(DEV) ## write the recording rules and alerts from the code in alerts/
 	$(BIN)/python -m alerts
 
 dashboards: $(DEV) ## write the dashboards from the code in dashboards/
 	$(BIN)/python -m dashboards
+
+stack: $(DEV) ## run nodes, Prometheus, Alertmanager, Grafana and the hub here; PORT=9100 sets the first port
+	@exec $(BIN)/python scripts/stack $(if $(PORT),--port $(PORT))
 
 screenshots: $(DEV) ## take the pictures of the pages for the README
 	$(BIN)/python scripts/screenshots

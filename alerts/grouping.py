@@ -4,19 +4,22 @@ from alerts.groups.capacity import capacity_alerts
 from alerts.groups.exporter import exporter_alerts
 from alerts.groups.hardware import hardware_alerts
 from alerts.groups.sharing import sharing_alerts
+from alerts.groups.sharing_daily import daily_alerts
 from alerts.model import Group
 from alerts.thresholds import Thresholds
 
 
 def alert_groups(numbers: Thresholds) -> tuple[Group, ...]:
     """Give the groups of alerts."""
+    often, seldom = numbers.rules.interval, numbers.rules.slow_interval
     found = {
-        "exporter": exporter_alerts(numbers.exporter),
-        "hardware": hardware_alerts(numbers.hardware),
-        "sharing": sharing_alerts(numbers.sharing),
-        "capacity": capacity_alerts(numbers.capacity),
+        "exporter": (often, exporter_alerts(numbers.exporter)),
+        "hardware": (often, hardware_alerts(numbers.hardware)),
+        "sharing": (often, sharing_alerts(numbers.sharing)),
+        "sharing-daily": (seldom, daily_alerts(numbers.sharing)),
+        "capacity": (often, capacity_alerts(numbers.capacity)),
     }
     return tuple(
-        Group(name=f"gpuslice-alerts-{name}", interval=numbers.rules.interval, rules=alerts)
-        for name, alerts in found.items()
+        Group(name=f"gpuslice-alerts-{name}", interval=interval, rules=alerts)
+        for name, (interval, alerts) in found.items()
     )

@@ -32,12 +32,13 @@ def on_gpu(expr: str) -> str:
 
 def of_holder(expr: str) -> str:
     """Add ``node``, ``gpu`` and ``model`` to rows of the records of containers."""
-    return f"(\n{_indented(expr)}\n)\n* on ({DEVICE}) group_left (node, gpu, model) {GPU_NAMES}"
+    return f"(\n{indented(expr)}\n)\n* on ({DEVICE}) group_left (node, gpu, model) {GPU_NAMES}"
 
 
 def _joined(expr: str, labels: str, added: str, names: str) -> str:
-    return f"max without ({OF_TARGET}) (\n{_indented(expr)}\n)\n* on ({labels}) group_left ({added}) {names}"
+    return f"max without ({OF_TARGET}) (\n{indented(expr)}\n)\n* on ({labels}) group_left ({added}) {names}"
 
 
-def _indented(text: str) -> str:
+def indented(text: str) -> str:
+    """Move every line to the right, as what stands in brackets."""
     return "\n".join(f"  {line}" for line in text.splitlines())

@@ -1,15 +1,51 @@
 """Pieces of the annotations that alerts have in common: templates of Prometheus."""
 
+import re
+from collections.abc import Iterable
+
 from alerts.promql import CONTAINER_SLICES
+from exporter.xids import XIDS
 
-GPU = "GPU {{ $labels.gpu }} ({{ $labels.model }}, {{ $labels.uuid }}) of node {{ $labels.node }}"
-HOLDER = "{{ $labels.namespace }}/{{ $labels.pod }}{{ with $labels.container }} ({{ . }}){{ end }}"
-
-PODS = (
-    "{{ range $i, $row := query (printf `group by (namespace, pod) ("
-    + CONTAINER_SLICES
-    + "{uuid=%q})` $labels.uuid) }}"
-    "{{ if $i }}, {{ end }}{{ $row.Labels.namespace }}/{{ $row.Labels.pod }}"
-    "{{ else }}no pod that is known{{ end }}"
+# One that was lost before it could tell more has its UUID only.
+GPU = (
+    "GPU{{ with $labels.gpu }} {{ . }}{{ end }} "
+    "({{ with $labels.model }}{{ . }}, {{ end }}{{ $labels.uuid }}) of node {{ $labels.node }}"
 )
+SHORT_GPU = "GPU {{ or $labels.gpu $labels.uuid }} of node {{ $labels.node }}"
+ON_MIG = "{{ with $labels.mig_uuid }}, MIG device {{ . }},{{ end }}"
+"""The MIG device of the alert, where it has one; follows GPU."""
+HOLDER = "{{ $labels.namespace }}/{{ $labels.pod }}{{ with $labels.container }} ({{ . }}){{ end }}"
+ROUNDED = "{{ $value | printf `%.0f` }}"
+PERCENT = "{{ $value | humanizePercentage }}"
+
+
+def _pods(rows: str, arguments: str) -> str:
+    """List the pods of some rows, sorted since a query gives them in any order: a template."""
+    return (
+        f"{{{{ range $i, $row := query (printf `group by (namespace, pod) ({rows})` {arguments}) "
+        "| sortByLabel `pod` | sortByLabel `namespace` }}"
+        "{{ if $i }}, {{ end }}{{ $row.Labels.namespace }}/{{ $row.Labels.pod }}"
+        "{{ else }}no pod that is known{{ end }}"
+    )
+
+
+PODS = _pods(f"{CONTAINER_SLICES}{{uuid=%q}}", "$labels.uuid")
 """The pods that hold or use the GPU of the alert."""
+
+_ON_DEVICE = f"{CONTAINER_SLICES}{{uuid=%[1]q,mig_uuid=~%[2]q}}"
+PODS_THEN = _pods(f"{_ON_DEVICE} @ %[3]f or {_ON_DEVICE}", '$labels.uuid (or $labels.mig_uuid ".*") $value')
+"""The pods that held or used the GPU, or its MIG device, at the time that is the alert's value, or do now."""
+
+
+def xid_meaning(codes: Iterable[int]) -> str:
+    """Give a template that says what the alert's XID means and what to do first, for these codes."""
+    said: dict[str, list[int]] = {}
+    for code in codes:
+        xid = XIDS[code]
+        # Engines of one sort are told apart by a number, which matters to nobody here.
+        said.setdefault(f"{re.sub(r' [0-9]+', '', xid.meaning)} {xid.action}", []).append(code)
+    cases = (
+        f"if eq $labels.xid {' '.join(f'`{code}`' for code in same)} }}}}{text}"
+        for text, same in said.items()
+    )
+    return "{{ " + "{{ else ".join(cases) + "{{ end }}"

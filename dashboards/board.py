@@ -2,19 +2,43 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
 from typing import Any, TypeAlias
 
-from grafana_foundation_sdk.builders import bargauge, dashboard, stat, table, text, timeseries
-from grafana_foundation_sdk.builders.dashboard import DatasourceVariable, QueryVariable, TextBoxVariable
+from grafana_foundation_sdk.builders import bargauge, dashboard, stat, statetimeline, table, text, timeseries
+from grafana_foundation_sdk.builders.dashboard import (
+    CustomVariable,
+    DatasourceVariable,
+    QueryVariable,
+    TextBoxVariable,
+)
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
-from grafana_foundation_sdk.models.dashboard import Dashboard, DashboardCursorSync, DashboardLinkType
+from grafana_foundation_sdk.models.dashboard import (
+    Dashboard,
+    DashboardCursorSync,
+    DashboardLinkType,
+    DataSourceRef,
+    RowPanel,
+)
 
 TAG = "gpuslice"
 # What Grafana 10.0 writes; later ones bring it to their own when they import it.
 SCHEMA = 38
 
-Panel: TypeAlias = timeseries.Panel | stat.Panel | bargauge.Panel | table.Panel | text.Panel
-Variable: TypeAlias = DatasourceVariable | QueryVariable | TextBoxVariable
+Panel: TypeAlias = (
+    timeseries.Panel | stat.Panel | bargauge.Panel | table.Panel | text.Panel | statetimeline.Panel
+)
+Variable: TypeAlias = DatasourceVariable | QueryVariable | TextBoxVariable | CustomVariable
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """A row that is closed until somebody opens it; one for each value of the variable called ``repeat``."""
+
+    title: str
+    panels: Sequence[Panel]
+    repeat: str | None = None
 
 
 def board(
@@ -22,7 +46,7 @@ def board(
     title: str,
     description: str,
     variables: Sequence[Variable],
-    rows: Sequence[tuple[str, Sequence[Panel]]],
+    rows: Sequence[tuple[str, Sequence[Panel]] | Folded],
 ) -> Dashboard:
     """Make a dashboard of rows: each a title and its panels, which are laid out from left to right."""
     made = (
@@ -34,6 +58,16 @@ def board(
         .timezone("browser")
         .time("now-6h", "now")
         .refresh("1m")
+        .annotation(
+            dashboard.AnnotationQuery()
+            .name("Annotations & Alerts")
+            .type("dashboard")
+            .built_in(1)
+            .datasource(DataSourceRef(type_val="grafana", uid="-- Grafana --"))
+            .enable(True)
+            .hide(True)
+            .icon_color("rgba(0, 211, 255, 1)")
+        )
         .tooltip(DashboardCursorSync.CROSSHAIR)
         .link(
             dashboard.DashboardLink("GPU slices")
@@ -46,14 +80,17 @@ def board(
     )
     for variable in variables:
         made.with_variable(variable)
-    for name, panels in rows:
+    for row in rows:
+        if isinstance(row, Folded):
+            made.with_row(_folded(row))
+            continue
+        name, panels = row
         made.with_row(dashboard.Row(name))
         for panel in panels:
             made.with_panel(panel)
     built = made.build()
     built.schema_version = SCHEMA
-    for number, made_panel in enumerate(built.panels or (), start=1):
-        made_panel.id_val = number
+    _number(built)
     return built
 
 
@@ -61,3 +98,22 @@ def written(made: Dashboard) -> str:
     """Write it as Grafana imports it."""
     value: Any = json.loads(JSONEncoder(sort_keys=True).encode(made))
     return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def _folded(row: Folded) -> dashboard.Row:
+    made = dashboard.Row(row.title).collapsed(True)
+    if row.repeat is not None:
+        made.repeat(row.repeat)
+    for panel in row.panels:
+        made.with_panel(panel)
+    return made
+
+
+def _number(built: Dashboard) -> None:
+    """Give each panel a number of its own, also those in rows that are closed."""
+    numbers = count(1)
+    for panel in built.panels or ():
+        panel.id_val = next(numbers)
+        if isinstance(panel, RowPanel):
+            for inner in panel.panels:
+                inner.id_val = next(numbers)

@@ -3,18 +3,29 @@
 A panel is 24 columns wide at most; ``span`` is its width, ``height`` its height in Grafana's rows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from grafana_foundation_sdk.builders import bargauge, common, dashboard, prometheus, stat, timeseries
+from grafana_foundation_sdk.builders import (
+    bargauge,
+    common,
+    dashboard,
+    prometheus,
+    stat,
+    statetimeline,
+    timeseries,
+)
 from grafana_foundation_sdk.models import common as options
 from grafana_foundation_sdk.models.dashboard import (
     DashboardSpecialValueMapOptions,
+    DynamicConfigValue,
     FieldColorModeId,
     SpecialValueMap,
     SpecialValueMatch,
     Threshold,
     ThresholdsMode,
+    ValueMap,
     ValueMappingResult,
 )
 
@@ -22,13 +33,37 @@ from dashboards.variables import DATASOURCE
 
 UNKNOWN = "unknown"
 
+# The same thing has the same colour on all dashboards.
+CAPACITY = "#8e8e8e"
+HELD = "blue"
+USED = "green"
+IDLE = "yellow"
+FREE = "super-light-blue"
+UNATTRIBUTED = "purple"
+GOOD = "green"
+WARNING = "orange"
+BAD = "red"
+NEUTRAL = "text"
+
+# What numbers stand for where each means something: by number its word and colour.
+Words: TypeAlias = Mapping[int, tuple[str, str]]
+YES_IS_GOOD: Words = {1: ("yes", GOOD), 0: ("no", BAD)}
+YES_IS_BAD: Words = {1: ("yes", BAD), 0: ("no", GOOD)}
+ON_OFF: Words = {1: ("on", NEUTRAL), 0: ("off", NEUTRAL)}
+
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query: its expression, and how its series are called (``{{label}}`` stands for a label's value)."""
+    """A query: its expression, and how its series are called (``{{label}}`` stands for a label's value).
+
+    ``colour`` is that of all its series, in a timeline; ``limit`` draws them as dashed lines that are not
+    stacked, as for what is there, or may not be passed.
+    """
 
     expr: str
     legend: str = "__auto"
+    colour: str | None = None
+    limit: bool = False
 
 
 def timeline(
@@ -37,10 +72,11 @@ def timeline(
     description: str,
     *queries: Query,
     stacked: bool = False,
+    top: float | None = None,
     span: int = 12,
     height: int = 8,
 ) -> timeseries.Panel:
-    """Draw series over time; what is not known is a gap."""
+    """Draw series over time; what is not known is a gap. The axis reaches up to ``top`` at least."""
     panel = (
         timeseries.Panel()
         .title(title)
@@ -54,6 +90,7 @@ def timeline(
         .span_nulls(False)
         .show_points(options.VisibilityMode.AUTO)
         .fill_opacity(40 if stacked else 8)
+        .color_scheme(dashboard.FieldColor().mode(FieldColorModeId.PALETTE_CLASSIC_BY_NAME))
         .tooltip(
             common.VizTooltipOptions()
             .mode(options.TooltipDisplayMode.MULTI)
@@ -69,6 +106,50 @@ def timeline(
     )
     if stacked:
         panel.stacking(common.StackingConfig().mode(options.StackingMode.NORMAL).group("A"))
+    if top is not None:
+        panel.axis_soft_max(top)
+    for place, query in enumerate(queries):
+        if properties := _drawn(query):
+            panel.override_by_query(_ref(place), properties)
+    for target in targets(queries):
+        panel.with_target(target.range())
+    return panel
+
+
+def states(
+    title: str,
+    description: str,
+    words: Words,
+    *queries: Query,
+    span: int = 12,
+    height: int = 8,
+) -> statetimeline.Panel:
+    """Draw a band for each series, coloured by what its values stand for; what is not known is a gap."""
+    panel = (
+        statetimeline.Panel()
+        .title(title)
+        .description(description)
+        .unit("none")
+        .datasource(DATASOURCE)
+        .span(span)
+        .height(height)
+        .no_value(UNKNOWN)
+        .mappings([wording(words)])
+        .color_scheme(dashboard.FieldColor().mode(FieldColorModeId.THRESHOLDS))
+        .thresholds(colours({0: NEUTRAL}))
+        .show_value(options.VisibilityMode.NEVER)
+        .merge_values(True)
+        .row_height(0.8)
+        .fill_opacity(70)
+        .line_width(0)
+        .tooltip(common.VizTooltipOptions().mode(options.TooltipDisplayMode.SINGLE))
+        .legend(
+            common.VizLegendOptions()
+            .display_mode(options.LegendDisplayMode.LIST)
+            .placement(options.LegendPlacement.BOTTOM)
+            .show_legend(True)
+        )
+    )
     for target in targets(queries):
         panel.with_target(target.range())
     return panel
@@ -80,11 +161,15 @@ def number(
     description: str,
     query: Query,
     *,
-    steps: dict[float, str] | None = None,
+    steps: Mapping[float, str] | None = None,
+    words: Words | None = None,
     span: int = 4,
     height: int = 4,
 ) -> stat.Panel:
-    """Show one number of now. ``steps`` gives colours from values on: {0: "green", 1: "red"}."""
+    """Show one number of now.
+
+    ``steps`` gives colours from values on: {0: GOOD, 1: BAD}; ``words`` what single values stand for.
+    """
     panel = (
         stat.Panel()
         .title(title)
@@ -94,12 +179,12 @@ def number(
         .span(span)
         .height(height)
         .no_value(UNKNOWN)
-        .mappings([_unknown()])
+        .mappings([_unknown(), wording(words)] if words else [_unknown()])
         .graph_mode(options.BigValueGraphMode.NONE)
         .color_mode(options.BigValueColorMode.VALUE)
         .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]).values(False).fields(""))
         .color_scheme(dashboard.FieldColor().mode(FieldColorModeId.THRESHOLDS))
-        .thresholds(colours(steps or {0: "text"}))
+        .thresholds(colours(steps or {0: NEUTRAL}))
     )
     for target in targets([query]):
         panel.with_target(target.instant())
@@ -132,7 +217,7 @@ def bars(
     return panel
 
 
-def colours(steps: dict[float, str]) -> dashboard.ThresholdsConfig:
+def colours(steps: Mapping[float, str]) -> dashboard.ThresholdsConfig:
     """Colour values from each of some on; the lowest step holds below it too."""
     (_, first), *others = sorted(steps.items())
     found = [
@@ -148,10 +233,37 @@ def targets(queries: Sequence[Query]) -> list[prometheus.Dataquery]:
         prometheus.Dataquery()
         .expr(query.expr)
         .legend_format(query.legend)
-        .ref_id(chr(ord("A") + place))
+        .ref_id(_ref(place))
         .datasource(DATASOURCE)
         for place, query in enumerate(queries)
     ]
+
+
+def wording(words: Words) -> ValueMap:
+    """Write values as words, each in its colour."""
+    return ValueMap(
+        options={
+            str(value): ValueMappingResult(text=text, color=colour, index=place)
+            for place, (value, (text, colour)) in enumerate(words.items())
+        }
+    )
+
+
+def _ref(place: int) -> str:
+    return chr(ord("A") + place)
+
+
+def _drawn(query: Query) -> list[DynamicConfigValue]:
+    found = []
+    if query.colour is not None:
+        found.append(DynamicConfigValue(id_val="color", value={"mode": "fixed", "fixedColor": query.colour}))
+    if query.limit:
+        found += [
+            DynamicConfigValue(id_val="custom.lineStyle", value={"fill": "dash", "dash": [6, 6]}),
+            DynamicConfigValue(id_val="custom.fillOpacity", value=0),
+            DynamicConfigValue(id_val="custom.stacking", value={"mode": "none", "group": "A"}),
+        ]
+    return found
 
 
 def _unknown() -> SpecialValueMap:

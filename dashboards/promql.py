@@ -4,28 +4,29 @@ Series carry what tells them apart and no more: the node stands on ``gpuslice_no
 of a GPU on ``gpuslice_gpu_info``. Queries join them by the labels of the target.
 """
 
+from collections.abc import Sequence
+
 TARGET = "cluster, job, instance"
 DEVICE = f"{TARGET}, uuid"
+HOLDER = f"{DEVICE}, mig_uuid, namespace, pod, container"
 
 CLUSTER = 'cluster=~"$cluster"'
-NAMESPACE = f'{CLUSTER}, namespace=~"$namespace"'
-POD = f'{NAMESPACE}, pod=~"$pod"'
-GPU = f'{CLUSTER}, uuid=~"$uuid"'
+POD = f'{CLUSTER}, namespace=~"$namespace", pod=~"$pod"'
+# Targets that are chosen nodes. It stands in every selector of dashboards about nodes and their GPUs: so a
+# Prometheus of a large fleet reads the series of few of its targets.
+ON_NODES = f'{CLUSTER}, instance=~"$instance"'
+ON_GPUS = f'{ON_NODES}, uuid=~"$uuid"'
 
-NODE_INFO = f'gpuslice_node_info{{{CLUSTER}, node=~"$node"}}'
-GPU_INFO = f"gpuslice_gpu_info{{{CLUSTER}}}"
 # Where the recording rules are loaded this is the empty string, which no series has as its job; else ".+".
 FALLBACK = 'job=~"$fallback"'
 
 
-def at_nodes(expr: str) -> str:
-    """Leave what is told by the chosen nodes, with the label ``node``."""
-    return f"({expr}) * on ({TARGET}) group_left (node) {NODE_INFO}"
+def node_names(selector: str) -> str:
+    """Give 1 for each target that is selected, with ``node``."""
+    return f"max by ({TARGET}, node) (gpuslice_node_info{{{selector}}})"
 
 
-def named(expr: str) -> str:
-    """Add ``gpu`` (the index) and ``model`` to what is told by GPU."""
-    return f"({expr}) * on ({DEVICE}) group_left (gpu, model) {GPU_INFO}"
+_NODES = node_names(f'{ON_NODES}, node=~"$node"')
 
 
 def either(record: str, raw: str) -> str:
@@ -34,3 +35,49 @@ def either(record: str, raw: str) -> str:
     ``raw`` has ``FALLBACK`` in each of its selectors, so that it costs nothing where the rules are loaded.
     """
     return f"{record} or ({raw})"
+
+
+def by_node(expr: str, *labels: str) -> str:
+    """Give what is told by chosen targets, by node and perhaps other labels, once for each node."""
+    return f"max by ({_by('node', *labels)}) (({expr}) * on ({TARGET}) group_left (node) {_NODES})"
+
+
+def by_gpu(expr: str, *labels: str, of_gpu: Sequence[str] = ()) -> str:
+    """Give what is told by GPU, by node, ``gpu`` (its index), uuid and perhaps other labels.
+
+    ``of_gpu`` are labels that the GPU has and the expression has not: ``model``, ``sharing``. A GPU that was
+    lost before it could tell its index is called by its uuid.
+    """
+    added = ", ".join(("node", "gpu", *of_gpu))
+    return (
+        f"max by ({_by('node', 'gpu', 'uuid', *of_gpu, *labels)}) "
+        f"(({expr}) * on ({DEVICE}) group_left ({added}) {gpu_names(ON_GPUS)})"
+    )
+
+
+def by_mig(expr: str, *labels: str) -> str:
+    """Give what is told by MIG device as ``by_gpu`` does, with its uuid, ``profile``, ``gi`` and ``ci``."""
+    devices = f"gpuslice_mig_info{{{ON_GPUS}}}"
+    joined = f"({expr}) * on ({DEVICE}, mig_uuid) group_left (profile, gi, ci) {devices}"
+    return by_gpu(joined, "mig_uuid", "profile", "gi", "ci", *labels)
+
+
+def _by(*labels: str) -> str:
+    return ", ".join(("cluster", *labels))
+
+
+def gpu_names(selector: str, nodes: str = _NODES) -> str:
+    """Give 1 for each GPU of ``nodes``: by DEVICE, ``node``, ``gpu``, ``model`` and ``sharing``."""
+    told = f"max by ({DEVICE}, gpu, model, sharing) (gpuslice_gpu_info{{{selector}}})"
+    asked = f"max by ({DEVICE}) (gpuslice_gpu_up{{{selector}}} * 0 + 1)"
+    untold = f'label_replace({asked}, "gpu", "$1", "uuid", "(.*)")'
+    return f"(({told} or on ({DEVICE}) {untold}) * on ({TARGET}) group_left (node) {nodes})"
+
+
+def own(rows: str, selector: str) -> str:
+    """Leave out devices of other makers, of which only the holders are known: they add to no sum.
+
+    They are told by uuid alone: what was counted until now may have been told by a target that is gone.
+    """
+    others = f"gpuslice_gpu_info{{{selector}}} unless on ({DEVICE}) gpuslice_gpu_up{{{selector}}}"
+    return f"({rows} unless on (cluster, uuid) ({others}))"

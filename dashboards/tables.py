@@ -1,13 +1,13 @@
 """Tables: rows of several queries put together, with columns in an order, and unknown as unknown."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from grafana_foundation_sdk.builders import common, table
 from grafana_foundation_sdk.models.dashboard import DataTransformerConfig, DynamicConfigValue
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
-from dashboards.panels import UNKNOWN, Query, targets
+from dashboards.panels import UNKNOWN, Query, Words, colours, targets, wording
 from dashboards.variables import DATASOURCE
 
 
@@ -15,8 +15,10 @@ from dashboards.variables import DATASOURCE
 class Column:
     """A column of a table: what it is called, and its unit where it is a number.
 
-    ``name`` is the name of a label, or ``Value #A`` for the value of the first query, ``Value #B`` for that of
-    the second, and so on. ``link`` is where a click leads: /d/<uid>?var-x=${__data.fields.<title>}.
+    ``name`` is the name of a label, or ``Value #A`` for the value of the first query, ``Value #B`` for that
+    of the second, and so on. ``link`` is where a click leads, see ``leads_to``. ``empty`` stands in a cell of
+    which nothing is known. A hidden column is there for links. ``words`` are what single values stand for,
+    ``steps`` the colours of the text from values on.
     """
 
     name: str
@@ -24,6 +26,20 @@ class Column:
     unit: str | None = None
     link: str | None = None
     width: int | None = None
+    empty: str = UNKNOWN
+    hidden: bool = False
+    words: Words | None = None
+    steps: Mapping[float, str] = field(default_factory=dict)
+
+
+def leads_to(uid: str, **variables: str) -> str:
+    """Make a link to a dashboard: each variable is set from the row's cell in the column of that one word.
+
+    The clusters, the source of data and the times stay as they were chosen.
+    """
+    kept = ("${__url_time_range}", "${datasource:queryparam}", "${cluster:queryparam}")
+    chosen = (f"var-{name}=${{__data.fields.{title}}}" for name, title in variables.items())
+    return f"/d/{uid}?{'&'.join((*kept, *chosen))}"
 
 
 def listing(
@@ -34,12 +50,17 @@ def listing(
     sort: str | None = None,
     span: int = 24,
     height: int = 10,
+    none: str = UNKNOWN,
 ) -> table.Panel:
     """List rows: those of several queries are put together where all their labels are the same.
 
-    So each query must leave the same labels. Only ``columns`` are shown, in their order; ``sort`` is the title
-    of the one whose largest values stand first. An empty cell was not known.
+    A query may leave more labels than others if it has one row where they have one. Only ``columns`` are
+    shown, in their order; ``sort`` is the title of the one whose largest values stand first. ``none`` is what
+    a table without rows says.
     """
+    if len(queries) == 1:
+        # Grafana numbers values only where there are several queries.
+        columns = [replace(column, name=column.name.removesuffix(" #A")) for column in columns]
     panel = (
         table.Panel()
         .title(title)
@@ -47,7 +68,7 @@ def listing(
         .datasource(DATASOURCE)
         .span(span)
         .height(height)
-        .no_value(UNKNOWN)
+        .no_value(none)
         .filterable(True)
         .with_transformation(_transformation("merge", {}))
         .with_transformation(
@@ -68,8 +89,7 @@ def listing(
         )
     )
     for column in columns:
-        if properties := _properties(column):
-            panel.override_by_name(column.title, properties)
+        panel.override_by_name(column.title, _properties(column))
     if sort is not None:
         panel.sort_by([common.TableSortByFieldState().display_name(sort).desc(True)])
     for target in targets(queries):
@@ -78,11 +98,20 @@ def listing(
 
 
 def _properties(column: Column) -> list[DynamicConfigValue]:
-    found = [DynamicConfigValue(id_val="noValue", value=UNKNOWN)]
+    found = [DynamicConfigValue(id_val="noValue", value=column.empty)]
     if column.unit is not None:
         found.append(DynamicConfigValue(id_val="unit", value=column.unit))
     if column.width is not None:
         found.append(DynamicConfigValue(id_val="custom.width", value=column.width))
+    if column.hidden:
+        found.append(DynamicConfigValue(id_val="custom.hidden", value=True))
+    if column.words is not None:
+        found.append(DynamicConfigValue(id_val="mappings", value=[wording(column.words)]))
+    if column.steps:
+        found.append(DynamicConfigValue(id_val="thresholds", value=colours(column.steps).build()))
+    if column.words is not None or column.steps:
+        found.append(DynamicConfigValue(id_val="color", value={"mode": "thresholds"}))
+        found.append(DynamicConfigValue(id_val="custom.cellOptions", value={"type": "color-text"}))
     if column.link is not None:
         link = {"title": f"Show {column.title}", "url": column.link, "targetBlank": False}
         found.append(DynamicConfigValue(id_val="links", value=[link]))

@@ -1,6 +1,11 @@
 """The variables that stand above the dashboards, each of which narrows those after it."""
 
-from grafana_foundation_sdk.builders.dashboard import DatasourceVariable, QueryVariable
+from grafana_foundation_sdk.builders.dashboard import (
+    CustomVariable,
+    DatasourceVariable,
+    QueryVariable,
+    TextBoxVariable,
+)
 from grafana_foundation_sdk.models.dashboard import (
     DataSourceRef,
     VariableHide,
@@ -9,9 +14,12 @@ from grafana_foundation_sdk.models.dashboard import (
     VariableSort,
 )
 
-from dashboards.promql import CLUSTER, DEVICE, TARGET
+from dashboards.promql import CLUSTER, ON_NODES, gpu_names
 
 DATASOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
+# After so long the recording rules call a holder idle, unless their thresholds were changed.
+IDLE_SECONDS = 3600
+PRICE = "2.5"
 
 
 def datasource() -> DatasourceVariable:
@@ -25,8 +33,18 @@ def cluster() -> QueryVariable:
 
 
 def node() -> QueryVariable:
-    """Choose nodes."""
-    return _chosen("node", "Node", f"label_values(gpuslice_node_info{{{CLUSTER}}}, node)")
+    """Choose nodes: one at first, for the GPUs of a whole fleet are too many to draw."""
+    return _offered("node", "Node", f"label_values(gpuslice_node_info{{{CLUSTER}}}, node)")
+
+
+def instance() -> QueryVariable:
+    """Find the targets that are the chosen nodes (hidden).
+
+    All of them stand in every query, so that it is narrowed where that is cheapest: in the selector. The GPUs
+    of the nodes would do as well, but are longer to write, and what tells of no GPU would not be narrowed.
+    """
+    query = f'label_values(gpuslice_node_info{{{CLUSTER}, node=~"$node"}}, instance)'
+    return _all(_offered("instance", "Targets", query)).hide(VariableHide.HIDE_VARIABLE)
 
 
 def namespace() -> QueryVariable:
@@ -41,14 +59,15 @@ def pod() -> QueryVariable:
 
 
 def gpu() -> QueryVariable:
-    """Choose GPUs of the chosen nodes: shown by node and index, told apart by uuid."""
-    rows = (
-        f"gpuslice_gpu_info{{{CLUSTER}}} * on ({TARGET}) group_left (node) "
-        f'max by ({TARGET}, node) (gpuslice_node_info{{{CLUSTER}, node=~"$node"}})'
-    )
-    rows = f'label_join(max by ({DEVICE}, node, gpu) ({rows}), "called", " GPU ", "node", "gpu")'
+    """Choose GPUs of the chosen nodes: shown by node and index, told apart by uuid.
+
+    All also takes those that the list does not know, for instance since they are gone by now.
+    """
+    rows = f'label_join({gpu_names(ON_NODES)}, "called", " GPU ", "node", "gpu")'
     query = _chosen("uuid", "GPU", f"query_result({rows})")
-    return query.regex('/called="(?<text>[^"]+)".*uuid="(?<value>[^"]+)"/')
+    return query.regex('/called="(?<text>[^"]+)".*uuid="(?<value>[^"]+)"/').sort(
+        VariableSort.ALPHABETICAL_ASC
+    )
 
 
 def fallback() -> QueryVariable:
@@ -60,13 +79,51 @@ def fallback() -> QueryVariable:
         .query(f"query_result({rows})")
         .regex('/found="([^"]+)"/')
         .datasource(DATASOURCE)
-        .refresh(VariableRefresh.ON_DASHBOARD_LOAD)
+        .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
         .hide(VariableHide.HIDE_VARIABLE)
+    )
+
+
+def idle() -> CustomVariable:
+    """Choose how long a holder must not have computed to be listed as idle, in seconds."""
+    times = {"10 min": 600, "1 h": IDLE_SECONDS, "6 h": 21600, "1 d": 86400, "7 d": 604800}
+    offered = [
+        VariableOption(text=text, value=str(seconds), selected=seconds == IDLE_SECONDS)
+        for text, seconds in times.items()
+    ]
+    return (
+        CustomVariable("idle")
+        .label("Idle for")
+        .values(", ".join(f"{option.text} : {option.value}" for option in offered))
+        .options(offered)
+        .current(next(option for option in offered if option.selected))
+    )
+
+
+def price() -> TextBoxVariable:
+    """Type the price of one GPU-hour, in any currency."""
+    asked = VariableOption(text=PRICE, value=PRICE, selected=True)
+    return (
+        TextBoxVariable("price")
+        .label("Price of a GPU-hour")
+        .default_value(PRICE)
+        .current(asked)
+        .options([asked])
     )
 
 
 def _chosen(name: str, label: str, query: str) -> QueryVariable:
     """Several can be chosen, and All, which also takes series without the label."""
+    return _all(_offered(name, label, query)).all_value(".*")
+
+
+def _all(made: QueryVariable) -> QueryVariable:
+    """Let all be chosen at once, which they are at first: as what they are, unless All has its own value."""
+    return made.include_all(True).current(VariableOption(text="All", value="$__all", selected=True))
+
+
+def _offered(name: str, label: str, query: str) -> QueryVariable:
+    """Several can be chosen; at first it is the first."""
     return (
         QueryVariable(name)
         .label(label)
@@ -75,7 +132,4 @@ def _chosen(name: str, label: str, query: str) -> QueryVariable:
         .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
         .sort(VariableSort.ALPHABETICAL_ASC)
         .multi(True)
-        .include_all(True)
-        .all_value(".*")
-        .current(VariableOption(text="All", value="$__all", selected=True))
     )

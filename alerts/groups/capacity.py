@@ -1,15 +1,14 @@
-"""Alerts of the group capacity."""
+"""Alerts of the group capacity: what is left to give out, and what was given out that is not there."""
 
-from dataclasses import dataclass
-
+from alerts.groups.capacity_licences import licence_alerts
+from alerts.groups.capacity_mig import mig_alerts
+from alerts.groups.capacity_numbers import CapacityThresholds
+from alerts.groups.capacity_slices import slice_alerts
 from alerts.model import Alert
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CapacityThresholds:
-    """The numbers of this group, as they stand under [capacity] in thresholds.toml."""
+__all__ = ["CapacityThresholds", "capacity_alerts"]
 
 
 def capacity_alerts(numbers: CapacityThresholds) -> tuple[Alert, ...]:
     """Give the alerts."""
-    return ()
+    return (*mig_alerts(numbers), *slice_alerts(numbers), *licence_alerts(numbers))

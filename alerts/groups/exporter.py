@@ -1,15 +1,14 @@
-"""Alerts of the group exporter."""
+"""Alerts of the group exporter: whether what the other alerts stand on can be believed."""
 
-from dataclasses import dataclass
-
+from alerts.groups.exporter_numbers import ExporterThresholds
+from alerts.groups.exporter_sources import source_alerts
+from alerts.groups.exporter_targets import target_alerts
+from alerts.groups.exporter_view import view_alerts
 from alerts.model import Alert
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExporterThresholds:
-    """The numbers of this group, as they stand under [exporter] in thresholds.toml."""
+__all__ = ["ExporterThresholds", "exporter_alerts"]
 
 
 def exporter_alerts(numbers: ExporterThresholds) -> tuple[Alert, ...]:
     """Give the alerts."""
-    return ()
+    return (*target_alerts(numbers), *source_alerts(numbers), *view_alerts(numbers))

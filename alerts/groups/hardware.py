@@ -1,15 +1,22 @@
-"""Alerts of the group hardware."""
+"""Alerts of the group hardware: GPUs that are gone, broken, hot, badly linked, or report errors."""
 
-from dataclasses import dataclass
-
+from alerts.groups.hardware_health import health_alerts
+from alerts.groups.hardware_links import link_alerts
+from alerts.groups.hardware_memory import memory_alerts
+from alerts.groups.hardware_numbers import HardwareThresholds
+from alerts.groups.hardware_presence import presence_alerts
+from alerts.groups.hardware_xid import xid_alerts
 from alerts.model import Alert
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HardwareThresholds:
-    """The numbers of this group, as they stand under [hardware] in thresholds.toml."""
+__all__ = ["HardwareThresholds", "hardware_alerts"]
 
 
 def hardware_alerts(numbers: HardwareThresholds) -> tuple[Alert, ...]:
     """Give the alerts."""
-    return ()
+    return (
+        *presence_alerts(numbers),
+        *xid_alerts(numbers),
+        *memory_alerts(numbers),
+        *health_alerts(numbers),
+        *link_alerts(numbers),
+    )

@@ -1,8 +1,12 @@
 """The recording rules: what alerts and dashboards stand on, reckoned once."""
 
 from alerts.model import Group
-from alerts.recording.containers import container_records, detail_records
-from alerts.recording.levels import gpu_records, level_records, namespace_records
+from alerts.recording.containers import container_records
+from alerts.recording.detail import detail_records
+from alerts.recording.gpus import gpu_records
+from alerts.recording.hours import hour_records
+from alerts.recording.isolation import isolation_records
+from alerts.recording.levels import level_records, namespace_records
 from alerts.recording.names import name_records
 from alerts.recording.windows import Windows
 
@@ -14,9 +18,14 @@ def recording_groups(windows: Windows) -> tuple[Group, ...]:
     often, seldom = windows.interval, windows.slow_interval
     return (
         Group(name="gpuslice-names", interval=often, rules=name_records()),
-        Group(name="gpuslice-containers", interval=often, rules=container_records()),
+        Group(
+            name="gpuslice-containers",
+            interval=often,
+            rules=(*container_records(windows), *isolation_records()),
+        ),
         Group(name="gpuslice-gpus", interval=often, rules=gpu_records()),
-        Group(name="gpuslice-levels", interval=often, rules=level_records(windows)),
-        Group(name="gpuslice-namespaces", interval=often, rules=namespace_records(windows)),
-        Group(name="gpuslice-detail", interval=seldom, rules=detail_records(windows)),
+        Group(name="gpuslice-levels", interval=often, rules=level_records()),
+        Group(name="gpuslice-namespaces", interval=often, rules=namespace_records()),
+        Group(name="gpuslice-hours", interval=seldom, rules=hour_records()),
+        Group(name="gpuslice-detail", interval=seldom, rules=detail_records()),
     )

@@ -4,69 +4,61 @@ Their labels are those of the exporter, whether Prometheus honours labels or not
 """
 
 from alerts.model import Record
-from alerts.promql import CONTAINER_SLICES, HOLDER
-from alerts.recording.windows import SHORT, Windows
+from alerts.promql import CONTAINER_SLICES
+from alerts.recording.labels import by_holder, now, still_there
+from alerts.recording.windows import SHORT, Windows, seconds
+
+UNITS = {"memory": "bytes", "compute": "gpus"}
+"""The quantities that are held and used, and their units; compute is in physical GPUs."""
 
 ROW = "container:gpuslice_"
-HELD = {"memory": f"{ROW}memory_held_bytes:max", "compute": f"{ROW}compute_held_gpus:max"}
-USED = {"memory": f"{ROW}memory_used_bytes:avg5m", "compute": f"{ROW}compute_used_gpus:avg5m"}
+HELD = {quantity: f"{ROW}{quantity}_held_{unit}:max" for quantity, unit in UNITS.items()}
+USED = {quantity: f"{ROW}{quantity}_used_{unit}:avg5m" for quantity, unit in UNITS.items()}
 LAST_ACTIVE = f"{ROW}last_active_timestamp_seconds:max"
-IDLE = f"{ROW}idle_compute_held_gpus:max"
-SECONDS = {what: f"{ROW}gpu_seconds_{what}:increase1h" for what in ("held", "used")}
-_SERIES = "gpuslice_container_"
-_ENTITLED = {"memory": f"{_SERIES}memory_entitled_bytes", "compute": f"{_SERIES}compute_entitled_ratio"}
-_MEASURED = {"memory": f"{_SERIES}memory_used_bytes", "compute": f"{_SERIES}compute_used_ratio"}
-_RENAMED = ("namespace", "pod", "container")
+IDLE = f"{ROW}idle:bool"
+SERIES = "gpuslice_container_"
+_ENTITLED = {"memory": f"{SERIES}memory_entitled_bytes", "compute": f"{SERIES}compute_entitled_ratio"}
+_MEASURED = {"memory": f"{SERIES}memory_used_bytes", "compute": f"{SERIES}compute_used_ratio"}
 
 
-def container_records() -> tuple[Record, ...]:
+def container_records(windows: Windows) -> tuple[Record, ...]:
     """Give what stands on single containers now."""
     return (
         Record(
             name=CONTAINER_SLICES,
-            expr=_rows(f"{_SERIES}slices"),
+            expr=by_holder(now(f"{SERIES}slices")),
             why="Slices that a container holds; 0: it uses the device without holding any of it.",
         ),
         Record(
             name=LAST_ACTIVE,
-            expr=_rows(f"{_SERIES}last_active_timestamp_seconds"),
+            expr=by_holder(now(f"{SERIES}last_active_timestamp_seconds")),
             why="When a container last computed; before that, when it was first seen.",
         ),
         *(
-            Record(name=HELD[quantity], expr=_rows(_ENTITLED[quantity]), why=f"Share of {quantity} held.")
-            for quantity in HELD
+            Record(
+                name=HELD[quantity],
+                expr=by_holder(now(_ENTITLED[quantity])),
+                why=f"What a container is entitled to of the {quantity}; absent where that is not known.",
+            )
+            for quantity in UNITS
         ),
         *(
             Record(
                 name=USED[quantity],
-                # A container that is gone must not count beside the one that took its place.
-                expr=_rows(_MEASURED[quantity], SHORT),
-                why=f"Share of {quantity} used, on average; absent where it cannot be measured.",
+                expr=by_holder(still_there("avg_over_time", _MEASURED[quantity], SHORT)),
+                why=f"What a container uses of the {quantity}, the mean of {SHORT}; absent where that is not "
+                "measured.",
             )
-            for quantity in USED
+            for quantity in UNITS
+        ),
+        Record(
+            name=IDLE,
+            expr=f"(\n"
+            f"  ({LAST_ACTIVE} <= bool (time() - {seconds(windows.idle_after):g}))\n"
+            f"  * ({USED['compute']} == bool 0)\n"
+            f")\n"
+            f"and ({CONTAINER_SLICES} > 0)",
+            why=f"1 for a holder that has not computed for {windows.idle_after}, 0 for one that has; absent "
+            "where its compute is not measured.",
         ),
     )
-
-
-def detail_records(windows: Windows) -> tuple[Record, ...]:
-    """Give efficiency by container and pod, which a very large fleet can do without."""
-    return ()
-
-
-def _rows(series: str, window: str | None = None) -> str:
-    """Give a family by holder, labels put right; with a window its mean, of rows that are still there."""
-    rows = " or ".join((_selected(series, 'exported_pod=""', window), _put_right(series, window)))
-    return f"max by ({HOLDER}) ({rows})"
-
-
-def _selected(series: str, matcher: str, window: str | None) -> str:
-    now = f"{series}{{{matcher}}}"
-    return now if window is None else f"(avg_over_time({now}[{window}]) and {now})"
-
-
-def _put_right(series: str, window: str | None) -> str:
-    """Give the rows whose labels Prometheus has renamed, under their own."""
-    rows = _selected(series, 'exported_pod!=""', window)
-    for label in _RENAMED:
-        rows = f'label_replace({rows}, "{label}", "$1", "exported_{label}", "(.*)")'
-    return rows

@@ -5,26 +5,35 @@ from alerts.promql import DEVICE, GPU_NAMES, NODE_NAMES, TARGET
 
 
 def name_records() -> tuple[Record, ...]:
-    """Give the records that every alert about a node or a GPU is joined with."""
+    """Give the records that every alert about a node or a GPU is joined with.
+
+    A join fails as a whole where one target or GPU has two names, so each has one at most.
+    """
     return (
         Record(
             name=NODE_NAMES,
             # Where a target has a label "node" of its own and labels are not honoured, ours was renamed.
-            expr=f"max by ({TARGET}, node) (\n"
-            '  label_replace(gpuslice_node_info, "node", "$1", "exported_node", "(.+)")\n)',
-            why="The node that a target is.",
+            expr=f"topk by ({TARGET}) (1,\n"
+            f"  max by ({TARGET}, node) (\n"
+            '    label_replace(gpuslice_node_info, "node", "$1", "exported_node", "(.+)")\n'
+            "  )\n"
+            ")",
+            why="1 for each target, with the node that it is.",
         ),
         Record(
             name=GPU_NAMES,
             # A GPU that was lost before it could tell its name is named by its uuid alone.
             expr=f"(\n"
-            f"  max by ({DEVICE}, gpu, model) (\n"
-            f"    gpuslice_gpu_info and on ({DEVICE}) gpuslice_gpu_up\n"
+            f"  topk by ({DEVICE}) (1,\n"
+            f"    max by ({DEVICE}, gpu, model) (\n"
+            f"      gpuslice_gpu_info and on ({DEVICE}) gpuslice_gpu_up\n"
+            f"    )\n"
             f"  )\n"
             f"  or on ({DEVICE})\n"
             f"  max by ({DEVICE}) (gpuslice_gpu_up * 0 + 1)\n"
             f")\n"
             f"* on ({TARGET}) group_left (node) {NODE_NAMES}",
-            why="The node, index and model of a GPU; none of devices of other makers, whose driver is not asked.",
+            why="1 for each GPU, with its node, index and model; none for devices of other makers, whose "
+            "driver is not asked.",
         ),
     )

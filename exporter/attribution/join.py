@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from exporter.attribution import compute
 from exporter.attribution.devices import DeviceJoin
+from exporter.attribution.placements import memory_slices
 from exporter.attribution.use import Device
 from exporter.model import (
     ContainerRow,
@@ -167,6 +168,7 @@ class _Join:
         listed = gpu.mig_complete or gpu.identity.vendor != AMD
         used_slices = _mig_slices(gpu)
         free_slices = None if used_slices is None or gpu.mig_slices is None else gpu.mig_slices - used_slices
+        memory = memory_slices(gpu)
         row = GpuRow(
             identity=gpu.identity,
             reading=gpu,
@@ -178,6 +180,9 @@ class _Join:
             unattributed_utilization=_utilization_rest(used, rows),
             mig_slices_used=used_slices,
             mig_slices_free=free_slices,
+            mig_memory_used=memory.used,
+            mig_memory_free=memory.free,
+            mig_memory_adjacent=memory.adjacent,
         )
         self._check_compute(whole, rows, ALL_THE_TIME)
         return row

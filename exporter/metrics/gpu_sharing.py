@@ -14,7 +14,7 @@ def job_info(level: Literal["gpu", "mig"], device: str) -> AnyFamily:
         "info",
         level,
         f"A job that a batch system runs on the {device}, by the files in --job-mapping-dir.",
-        ("job",),
+        ("hpc_job",),
         _jobs,
         several=True,
     )
@@ -27,6 +27,11 @@ def _jobs(row: GpuRow | MigRow) -> Iterator[Labelled]:
 def _mig_slices(row: GpuRow) -> Iterator[Labelled]:
     yield ("used",), row.mig_slices_used
     yield ("free",), row.mig_slices_free
+
+
+def _mig_memory(row: GpuRow) -> Iterator[Labelled]:
+    yield ("used",), row.mig_memory_used
+    yield ("free",), row.mig_memory_free
 
 
 GPU_SHARING: tuple[AnyFamily, ...] = (
@@ -63,6 +68,24 @@ GPU_SHARING: tuple[AnyFamily, ...] = (
         "Compute slices of a GPU in MIG mode: used by MIG devices, or free for new ones.",
         ("state",),
         _mig_slices,
+        group="sharing",
+    ),
+    LabelledFamily(
+        "gpuslice_gpu_mig_memory_slices",
+        "gauge",
+        "gpu",
+        "Memory slices of a GPU in MIG mode: used by MIG devices, or free for new ones; absent where the "
+        "driver does not tell the place of each.",
+        ("state",),
+        _mig_memory,
+        group="sharing",
+    ),
+    Family(
+        "gpuslice_gpu_mig_adjacent_free_memory_slices",
+        "gauge",
+        "gpu",
+        "Longest run of free memory slices of a GPU in MIG mode: a new GPU instance needs adjacent ones.",
+        lambda row: row.mig_memory_adjacent,
         group="sharing",
     ),
     Family(

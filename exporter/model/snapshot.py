@@ -111,7 +111,8 @@ class GpuRow:
     events are waited for, so that a code that is not among ``events`` did not occur. ``clock_events`` counts
     how often each reason began to hold the clocks back, as seen from poll to poll.
     ``nvlink_bytes_per_second`` is the traffic over all NVLinks, both directions, between the last two sweeps.
-    ``jobs`` are those that a batch system says it runs there.
+    ``jobs`` are those that a batch system says it runs there. ``mig_slices_…`` count compute slices,
+    ``mig_memory_…`` memory slices; ``mig_memory_adjacent`` is the longest run of free ones beside each other.
     """
 
     identity: GpuIdentity
@@ -125,6 +126,9 @@ class GpuRow:
     unattributed_energy_joules: float | None = None
     mig_slices_used: int | None = None
     mig_slices_free: int | None = None
+    mig_memory_used: int | None = None
+    mig_memory_free: int | None = None
+    mig_memory_adjacent: int | None = None
     watched: bool = False
     events: tuple[EventCount, ...] = ()
     clock_events: Mapping[ClockEvent, int] = field(default_factory=dict)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -95,14 +95,23 @@ class Prometheus:
 
 @contextmanager
 def prometheus(
-    folder: Path, jobs: Mapping[str, str], *, port: int = 0, scrape: Mapping[str, Any] | None = None
+    folder: Path,
+    jobs: Mapping[str, str],
+    *,
+    port: int = 0,
+    scrape: Mapping[str, Any] | None = None,
+    rules: Sequence[Path] = (),
+    alertmanager: str | None = None,
+    evaluation: str = "1s",
 ) -> Iterator[Prometheus]:
     """Run Prometheus with a job for each name and URL, scraped every second; it writes to ``folder`` only.
 
-    ``scrape`` is what its jobs have set besides.
+    ``scrape`` is what its jobs have set besides; with ``static_configs`` in it, they have targets and labels
+    of their own. The files of ``rules`` are evaluated every ``evaluation``, but for groups that say their own
+    interval; what fires is sent to the URL ``alertmanager``.
     """
     config = folder / "prometheus.json"
-    config.write_text(json.dumps(_configuration(jobs, scrape or {})))
+    config.write_text(json.dumps(_configuration(jobs, scrape or {}, rules, alertmanager, evaluation)))
     port = port or free_port()
     command = [
         program("prometheus"),
@@ -121,9 +130,20 @@ def prometheus(
             process.wait(PATIENCE)
 
 
-def _configuration(jobs: Mapping[str, str], scrape: Mapping[str, Any]) -> dict[str, Any]:
+def _configuration(
+    jobs: Mapping[str, str],
+    scrape: Mapping[str, Any],
+    rules: Sequence[Path],
+    alertmanager: str | None,
+    evaluation: str,
+) -> dict[str, Any]:
+    receivers = (
+        [] if alertmanager is None else [{"static_configs": [{"targets": [urlsplit(alertmanager).netloc]}]}]
+    )
     return {
-        "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
+        "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": evaluation},
+        "rule_files": [str(path.resolve()) for path in rules],
+        "alerting": {"alertmanagers": receivers},
         "scrape_configs": [
             {
                 "job_name": name,

@@ -38,6 +38,9 @@ MIG_A = DeviceKey("GPU-mig", "MIG-a")
 MIG_B = DeviceKey("GPU-mig", "MIG-b")
 
 
+MIG_MEMORY = {"mig_memory_used": 5, "mig_memory_free": 3, "mig_memory_adjacent": 2}
+
+
 def _gpu(uuid: str, index: int, minor: int, sharing: str, **facts) -> GpuRow:
     identity = GpuIdentity(
         uuid=uuid,
@@ -166,7 +169,7 @@ def full() -> Snapshot:
         ),
         gpus=(
             _gpu("GPU-shared", 0, 1, "time-slicing", jobs=("4711", "4712")),
-            _gpu("GPU-mig", 1, 0, "mig", mig_slices_used=6, mig_slices_free=1),
+            _gpu("GPU-mig", 1, 0, "mig", mig_slices_used=6, mig_slices_free=1, **MIG_MEMORY),
         ),
         migs=(replace(_mig(MIG_A, 1), jobs=("4713",)), _mig(MIG_B, 2)),
         vgpus=(

@@ -175,9 +175,9 @@ def test_every_job_of_a_device_is_on_its_info_series(full, values) -> None:
     found = values(full)
 
     assert [dict(labels) for labels in found["gpuslice_gpu_job_info"]] == [
-        {"uuid": "GPU-shared", "job": "4711"},
-        {"uuid": "GPU-shared", "job": "4712"},
+        {"uuid": "GPU-shared", "hpc_job": "4711"},
+        {"uuid": "GPU-shared", "hpc_job": "4712"},
     ]
     assert [dict(labels) for labels in found["gpuslice_mig_job_info"]] == [
-        {"uuid": "GPU-mig", "mig_uuid": "MIG-a", "job": "4713"}
+        {"uuid": "GPU-mig", "mig_uuid": "MIG-a", "hpc_job": "4713"}
     ]

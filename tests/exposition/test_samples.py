@@ -32,6 +32,8 @@ def _lines(snapshot, prefix: str) -> list[str]:
         'gpuslice_gpu_slices{uuid="GPU-shared",resource="nvidia.com/gpu.shared"} 10',
         'gpuslice_gpu_slices_allocated{uuid="GPU-shared",resource="nvidia.com/gpu.shared"} 2',
         'gpuslice_gpu_mig_compute_slices{uuid="GPU-mig",state="free"} 1',
+        'gpuslice_gpu_mig_memory_slices{uuid="GPU-mig",state="free"} 3',
+        'gpuslice_gpu_mig_adjacent_free_memory_slices{uuid="GPU-mig"} 2',
         'gpuslice_gpu_compute_mode_info{uuid="GPU-mig",compute_mode="default"} 1',
         'gpuslice_mig_info{uuid="GPU-mig",mig_uuid="MIG-a",gi="1",ci="0",profile="3g.20gb"} 1',
         'gpuslice_container_slices{namespace="ml",pod="nb-li",container="main",uuid="GPU-shared"} 1',

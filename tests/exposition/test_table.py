@@ -7,7 +7,7 @@ import pytest
 
 from exporter.dcgm import DCGM
 from exporter.exposition import Exposition, Format
-from exporter.metrics import FAMILIES, LEVEL_LABELS, Family, field_name
+from exporter.metrics import FAMILIES, LEVEL_LABELS, Family, LabelledFamily, field_name
 from exporter.selfmetrics import SelfMetrics
 
 ALL = (*FAMILIES, *DCGM)
@@ -77,6 +77,14 @@ def test_a_lost_gpu_says_nothing_but_its_name(full, family) -> None:
     if from_driver:
         assert not any(f"\n{family.name}{{" in text for text in texts)
     assert all('gpuslice_gpu_up{uuid="GPU-shared"} 0\n' in text for text in texts)
+
+
+def test_no_label_is_one_that_prometheus_gives_itself() -> None:
+    """No family has a label of the target: where labels are honoured it would take the target's place."""
+    labels = {label for family in ALL if isinstance(family, LabelledFamily) for label in family.labels}
+
+    assert labels
+    assert not labels & {"job", "instance", "cluster", "__name__", "le", "quantile"}
 
 
 def test_names_are_unique_and_apart_from_the_exporters_own() -> None:

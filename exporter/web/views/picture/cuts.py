@@ -6,9 +6,10 @@ compute slices has eight of memory, so that the last one can only be had togethe
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import groupby
 from typing import NamedTuple
 
+from exporter.attribution.placements import Span, free_spans, slices_of_memory
 from exporter.model import DeviceKey, GpuReading, MigReading, MigRow
 
 # The page has columns for GPUs of so many memory slices; others are drawn by their compute slices.
@@ -43,19 +44,15 @@ def cut(reading: GpuReading, rows: Sequence[MigRow]) -> Cut | None:
     """Lay out a GPU with these MIG devices; None where the driver does not tell where each of them lies."""
     if not reading.mig_slices or not rows:
         return None
-    size = _memory_slices(reading.mig_slices)
+    size = slices_of_memory(reading.mig_slices)
     instances = list(_instances(rows))
     told = [part for part in instances if part is not None]
-    if size not in GRIDS or len(told) < len(instances) or not _fits(told, size):
+    gaps = free_spans([Span(part.start, part.size) for part in told], size)
+    if size not in GRIDS or len(told) < len(instances) or gaps is None:
         return None
-    free = list(_free(told, size, reading.mig_slices))
+    free = [_free(gap, reading.mig_slices) for gap in gaps]
     parts = sorted((*told, *free), key=lambda part: part.start)
     return Cut(size, tuple(parts), _stranded(reading.mig_slices, told, free))
-
-
-def _memory_slices(compute_slices: int) -> int:
-    """Return how many memory slices a GPU has: memory is always halved."""
-    return 1 << (compute_slices - 1).bit_length()
 
 
 def _instances(rows: Sequence[MigRow]) -> Iterator[Part | None]:
@@ -72,22 +69,10 @@ def _instance(reading: MigReading, devices: tuple[DeviceKey, ...]) -> Part | Non
     return Part(start=reading.gi_start, size=reading.gi_size, slices=reading.instance_slices, devices=devices)
 
 
-def _fits(told: Iterable[Part], size: int) -> bool:
-    """Whether the places can all be true: on the GPU, and none on another."""
-    ordered = sorted(told, key=lambda part: part.start)
-    apart = all(one.start + one.size <= other.start for one, other in pairwise(ordered))
-    return apart and ordered[0].start >= 0 and ordered[-1].start + ordered[-1].size <= size
-
-
-def _free(told: Iterable[Part], size: int, compute_slices: int) -> Iterator[Part]:
-    """Give what lies free between the instances."""
-    start = 0
-    taken = [*((part.start, part.start + part.size) for part in told), (size, size)]
-    for begin, end in sorted(taken):
-        if begin > start:
-            slices = max(min(begin, compute_slices) - start, 0)
-            yield Part(start=start, size=begin - start, slices=slices)
-        start = end
+def _free(gap: Span, compute_slices: int) -> Part:
+    """Give what lies free, with the compute slices that can be cut of it."""
+    slices = max(min(gap.start + gap.size, compute_slices) - gap.start, 0)
+    return Part(start=gap.start, size=gap.size, slices=slices)
 
 
 def _stranded(compute_slices: int, told: Collection[Part], free: Iterable[Part]) -> int | None:

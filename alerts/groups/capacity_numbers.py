@@ -1,0 +1,21 @@
+"""The numbers of the alerts on capacity."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapacityThresholds:
+    """The numbers of this group, as they stand under [capacity] in thresholds.toml."""
+
+    mig_free_ratio: float
+    mig_adjacent_ratio: float
+    mig_fragmented_for: str
+    mig_unallocated_for: str
+    exhausted_for: str
+    overcommit_ratio: float
+    overcommitted_for: str
+    replica_mismatch_for: str
+    device_missing_for: str
+    unlicensed_for: str
+    licence_expires_within: str
+    licence_unchanged_for: str

@@ -1,0 +1,91 @@
+"""Alerts on slices and memory: given out to the last, given out twice, or not there any more."""
+
+from alerts.groups.capacity_numbers import CapacityThresholds
+from alerts.groups.devices import OF_DEVICE, on_device
+from alerts.model import FLEET_BOARD, GPU_BOARD, NODE_BOARD, Alert
+from alerts.promql import DEVICE, TARGET, on_gpu, on_node
+from alerts.wording import GPU, PERCENT, PODS, ROUNDED, SHORT_GPU
+
+_SLICES, _ALLOCATED = "gpuslice_gpu_slices", "gpuslice_gpu_slices_allocated"
+# Resources whose ids name devices. Elsewhere an id is a percent or so much memory, and one that matches no
+# device is one of which nobody has said yet where it is.
+_NAMING_DEVICES = "nvidia.com/(gpu|mig-).*|amd.com/.+|(gpu|mig).nvidia.com|gpu.amd.com"
+
+
+def slice_alerts(numbers: CapacityThresholds) -> tuple[Alert, ...]:
+    """Give the alerts."""
+    return (_exhausted(numbers), _overcommitted(numbers), _mismatch(numbers), _missing(numbers))
+
+
+def _exhausted(numbers: CapacityThresholds) -> Alert:
+    every = f"sum by (cluster, resource) (\n  max by (cluster, uuid, resource) ({_SLICES})\n) > 0"
+    # Of how many are given out may nothing be known; then nobody can say that nothing is left.
+    left = (
+        f"(({_SLICES} > {_ALLOCATED}) or (({_SLICES} > 0) unless {_ALLOCATED}))\n"
+        f"  unless on ({DEVICE}) gpuslice_gpu_up == 0"
+    )
+    return Alert(
+        name="CapacityExhausted",
+        expr=f"{every}\nunless on (cluster, resource) (\n  {left}\n)",
+        hold=numbers.exhausted_for,
+        severity="info",
+        summary="All {{ $labels.resource }} are given out"
+        "{{ with $labels.cluster }} in cluster {{ . }}{{ end }}",
+        description=f"Of the {ROUNDED} slices of {{{{ $labels.resource }}}}"
+        "{{ with $labels.cluster }} in cluster {{ . }}{{ end }} that exporters know none is left on a GPU "
+        "that works: a pod that asks for one waits. Look for idle holders, then for GPUs that are down.",
+        dashboard=FLEET_BOARD,
+    )
+
+
+def _overcommitted(numbers: CapacityThresholds) -> Alert:
+    share = "gpuslice_gpu_memory_entitled_bytes / gpuslice_gpu_memory_total_bytes"
+    return Alert(
+        name="MemoryOvercommitted",
+        expr=on_gpu(f"{share} > {numbers.overcommit_ratio:g}"),
+        hold=numbers.overcommitted_for,
+        severity="info",
+        summary=f"More memory of {SHORT_GPU} is promised than it has",
+        description=f"The pods on {GPU} may use {PERCENT} of its memory together: {PODS}. When they all do, "
+        "allocations fail, or spill over into the node's memory. Unless that is meant, lower their limits or "
+        "move one of them.",
+        dashboard=GPU_BOARD,
+    )
+
+
+def _mismatch(numbers: CapacityThresholds) -> Alert:
+    offered = f"{_SLICES}{{cluster=%q,job=%q,instance=%q,uuid=%q,resource=%q}}"
+    asked = f"printf `{offered}` $labels.cluster $labels.job $labels.instance $labels.uuid $labels.resource"
+    return Alert(
+        name="ReplicaMismatch",
+        expr=on_device(f"{_ALLOCATED} > {_SLICES}", "resource"),
+        hold=numbers.replica_mismatch_for,
+        severity="warning",
+        summary=f"More slices of {{{{ $labels.resource }}}} are held than offered: {OF_DEVICE}",
+        description=f"{ROUNDED} slices of {{{{ $labels.resource }}}} are held, and the device plugin offers "
+        f"{{{{ with query ({asked}) }}}}{{{{ . | first | value }}}}{{{{ end }}}}: {OF_DEVICE}. Pods on it: "
+        f"{PODS}. Mostly its configuration was changed while pods held slices of the old one; shares and "
+        "entitlements are wrong until these pods have been started again.",
+        dashboard=NODE_BOARD,
+    )
+
+
+def _missing(numbers: CapacityThresholds) -> Alert:
+    # Devices that nobody can see now, or of which nobody can tell, are not missing.
+    unseen = (
+        f"unless on ({TARGET}) gpuslice_sharing_blind == 1\n"
+        f'unless on ({TARGET}) gpuslice_collector_success{{collector=~"nvml|amd"}} == 0'
+    )
+    unresolved = f'gpuslice_allocations_unresolved{{resource=~"{_NAMING_DEVICES}"}}'
+    return Alert(
+        name="AllocatedDeviceMissing",
+        expr=on_node(f"{unresolved} > 0\n{unseen}"),
+        hold=numbers.device_missing_for,
+        severity="critical",
+        summary="Pods of node {{ $labels.node }} hold {{ $labels.resource }} that are not there",
+        description=f"{ROUNDED} of the {{{{ $labels.resource }}}} that the kubelet of node "
+        "{{ $labels.node }} has given to pods match no device that the driver shows: it was taken away, is "
+        "cut anew, or is hidden from the exporter. Who holds it computes no more. Compare the devices of the "
+        "pods (kubectl exec POD -- nvidia-smi -L) with those of the node, and start these pods again.",
+        dashboard=NODE_BOARD,
+    )

@@ -1,0 +1,121 @@
+"""Alerts on the sources of an exporter: one that fails, hangs or is slow, and polls that no longer happen."""
+
+from alerts.groups.exporter_numbers import ExporterThresholds
+from alerts.groups.exporter_targets import SNAPSHOT
+from alerts.model import NODE_BOARD, Alert
+from alerts.promql import TARGET, on_node
+from alerts.recording.windows import seconds
+
+_SUCCESS = "gpuslice_collector_success"
+_ERRORS = "gpuslice_collector_errors_total{cluster=%q,job=%q,instance=%q,collector=%q} > 0"
+_REASONS = (
+    f"{{{{ range $i, $row := query (printf `{_ERRORS}` $labels.cluster $labels.job $labels.instance "
+    "$labels.collector) | sortByLabel `reason` }}"
+    "{{ if $i }}, {{ end }}{{ $row.Labels.reason }} ({{ $row.Value | printf `%.0f` }} times)"
+    "{{ else }}none told{{ end }}"
+)
+"""Why the source of the alert has failed since the exporter's start."""
+
+
+def source_alerts(numbers: ExporterThresholds) -> tuple[Alert, ...]:
+    """Give the alerts."""
+    return (
+        _failing(numbers),
+        _stale(numbers),
+        _slow(numbers),
+        _no_poll(numbers),
+        _pod_resources(numbers),
+    )
+
+
+def _failing(numbers: ExporterThresholds) -> Alert:
+    # While somebody has asked for the driver, it is not read on purpose.
+    failing = (
+        f'{_SUCCESS}{{collector!~"podresources|nvml"}} == 0\n'
+        f"or\n"
+        f'({_SUCCESS}{{collector="nvml"}} == 0 unless on ({TARGET}) gpuslice_nvml_released == 1)'
+    )
+    return Alert(
+        name="CollectorFailing",
+        expr=on_node(failing),
+        hold=numbers.collector_failing_for,
+        severity="warning",
+        summary="Source {{ $labels.collector }} of node {{ $labels.node }} fails",
+        description="The exporter {{ $labels.instance }} of node {{ $labels.node }} cannot read its source "
+        f"{{{{ $labels.collector }}}}. Reasons since its start: {_REASONS}. What hangs on it is missing; run "
+        "gpuslice-exporter doctor in its pod for what that is and how to mend it.",
+        dashboard=NODE_BOARD,
+    )
+
+
+def _stale(numbers: ExporterThresholds) -> Alert:
+    # Held against the poll that tells it, and not against this clock, which may differ from the node's.
+    age = (
+        f"max by ({TARGET}) ({SNAPSHOT})\n"
+        f"- on ({TARGET}) group_right ()\n"
+        f"gpuslice_collector_last_success_timestamp_seconds"
+    )
+    return Alert(
+        name="CollectorStale",
+        expr=on_node(
+            f"({age}\n> {seconds(numbers.collector_stale_after):g})\n"
+            f"and on ({TARGET}, collector) {_SUCCESS} == 1"
+        ),
+        hold="1m",
+        severity="warning",
+        summary="Source {{ $labels.collector }} of node {{ $labels.node }} is not read any more",
+        description="The exporter {{ $labels.instance }} of node {{ $labels.node }} polls, calls its source "
+        "{{ $labels.collector }} well, and has had nothing new of it for "
+        "{{ $value | humanizeDuration }}: it hangs. Restart the pod, and report it with its log.",
+        dashboard=NODE_BOARD,
+    )
+
+
+def _slow(numbers: ExporterThresholds) -> Alert:
+    return Alert(
+        name="CollectorSlow",
+        expr=on_node(
+            f"gpuslice_collector_duration_seconds > {numbers.collector_slow_seconds:g}\n"
+            f"and on ({TARGET}, collector) {_SUCCESS} == 1"
+        ),
+        hold=numbers.collector_slow_for,
+        severity="warning",
+        summary="Source {{ $labels.collector }} of node {{ $labels.node }} is slow",
+        description="A pass of the source {{ $labels.collector }} takes {{ $value | humanizeDuration }} on "
+        "node {{ $labels.node }} (exporter {{ $labels.instance }}). Soon polls come late, and the source is "
+        "given up at its deadline. Look at the load of the node, and at what "
+        "gpuslice_nvml_call_seconds_total says of single groups.",
+        dashboard=NODE_BOARD,
+    )
+
+
+def _no_poll(numbers: ExporterThresholds) -> Alert:
+    return Alert(
+        name="SnapshotStale",
+        # Neither clock counts; and what was not there then has not stood still.
+        expr=on_node(f"{SNAPSHOT} == {SNAPSHOT} offset {numbers.snapshot_unchanged_for}"),
+        hold="1m",
+        severity="warning",
+        summary="The exporter of node {{ $labels.node }} does not poll any more",
+        description="The exporter {{ $labels.instance }} of node {{ $labels.node }} answers, and has not "
+        f"polled for more than {numbers.snapshot_unchanged_for}. What it says of its GPUs is old, then "
+        "nothing at all, and other alerts on this node cannot be believed. Look at its log; restart the pod.",
+        dashboard=NODE_BOARD,
+    )
+
+
+def _pod_resources(numbers: ExporterThresholds) -> Alert:
+    # Where GPUs cannot be read either, that has its own alert. A node may have none that are read at all.
+    blind = f'max by ({TARGET}) ({_SUCCESS}{{collector=~"nvml|amd"}}) == 0'
+    return Alert(
+        name="PodResourcesDown",
+        expr=on_node(f'{_SUCCESS}{{collector="podresources"}} == 0\nunless on ({TARGET}) (\n  {blind}\n)'),
+        hold=numbers.pod_resources_for,
+        severity="warning",
+        summary="Who holds the GPUs of node {{ $labels.node }} is not known",
+        description="The kubelet of node {{ $labels.node }} does not tell the exporter "
+        f"{{{{ $labels.instance }}}} who was given which GPU. Reasons since its start: {_REASONS}. "
+        "Holders, slices and entitlements are missing, and with them every alert on idle or greedy holders. "
+        "See whether the socket /var/lib/kubelet/pod-resources/kubelet.sock is there and mounted.",
+        dashboard=NODE_BOARD,
+    )

@@ -1,0 +1,131 @@
+"""Alerts on exporters that are not asked, do not answer, or are asked in a wrong way."""
+
+from alerts.groups.exporter_numbers import ExporterThresholds
+from alerts.model import FLEET_BOARD, NODE_BOARD, Alert
+from alerts.promql import NODE_NAMES, TARGET
+from alerts.wording import ROUNDED
+
+SNAPSHOT = "gpuslice_snapshot_timestamp_seconds"
+_BUILD = "gpuslice_build_info"
+# What kube-state-metrics makes of the resources of GPUs, MIG devices and partitions. Others of the same
+# makers are network cards, or GPUs that are passed through to virtual machines and have no driver here.
+_RESOURCES = "nvidia_com_(gpu|mig_).*|amd_com_gpu.*|amd_com_.*_nps[0-9]+"
+
+
+def target_alerts(numbers: ExporterThresholds) -> tuple[Alert, ...]:
+    """Give the alerts."""
+    return (
+        _absent(numbers),
+        _down(numbers),
+        _node_without(numbers),
+        _scraped_twice(numbers),
+        _labels_overwritten(numbers),
+    )
+
+
+def _absent(numbers: ExporterThresholds) -> Alert:
+    # A cluster among several that has gone silent, else that there has been none at all.
+    before = " or ".join(f"{SNAPSHOT} offset {ago}" for ago in ("1h", "6h", numbers.gone_after))
+    return Alert(
+        name="ExporterAbsent",
+        expr=f"(\n"
+        f"  group by (cluster) ({before})\n"
+        f"  unless on (cluster)\n"
+        f"  group by (cluster) ({SNAPSHOT})\n"
+        f")\n"
+        f"or on ()\n"
+        f"absent({SNAPSHOT})",
+        hold=numbers.absent_for,
+        severity="critical",
+        summary="No gpuslice-exporter answers{{ with $labels.cluster }} in cluster {{ . }}{{ end }}",
+        description="Prometheus has no series of any gpuslice-exporter"
+        "{{ with $labels.cluster }} in cluster {{ . }}{{ end }}: nothing is known of its GPUs, and no other "
+        "alert on them can fire. See whether the DaemonSet has pods and whether Prometheus lists them among "
+        "its targets.",
+        dashboard=FLEET_BOARD,
+    )
+
+
+def _down(numbers: ExporterThresholds) -> Alert:
+    down = "up == 0"
+    known = f"last_over_time({_BUILD}[1h]) or {_BUILD} offset {numbers.known_for}"
+    exporters_only = f"count by (cluster, job) ({_BUILD}) == count by (cluster, job) (up == 1)"
+    return Alert(
+        name="ExporterDown",
+        # A target that was an exporter, or one of a job in which all targets that answer are exporters.
+        expr=f"{down}\n"
+        f"and on ({TARGET}) (\n  {known}\n)\n"
+        f"or\n"
+        f"{down}\n"
+        f"and on (cluster, job) (\n  {exporters_only}\n)",
+        hold=numbers.down_for,
+        severity="warning",
+        summary="The exporter {{ $labels.instance }} does not answer",
+        description=f"Prometheus cannot scrape {{{{ $labels.instance }}}} of job {{{{ $labels.job }}}}"
+        f"{{{{ with $labels.pod }}}} (pod {{{{ . }}}}){{{{ end }}}}. {_last_node(numbers.known_for)} "
+        "Look at that pod and at what Prometheus says of the target.",
+    )
+
+
+def _last_node(known_for: str) -> str:
+    """Say which node the target of an alert was: a template."""
+    selected = f"{NODE_NAMES}{{cluster=%[1]q,job=%[2]q,instance=%[3]q}}"
+    query = f"last_over_time({selected}[1h]) or {selected} offset {known_for}"
+    asked = f"query (printf `{query}` $labels.cluster $labels.job $labels.instance)"
+    return (
+        f"{{{{ with {asked} }}}}It told of node {{{{ . | first | label `node` }}}}, of which nothing is "
+        "known now.{{ else }}Which node it is for is not known: it never said so, or too long ago.{{ end }}"
+    )
+
+
+def _node_without(numbers: ExporterThresholds) -> Alert:
+    capacity = (
+        f'label_replace(kube_node_status_capacity{{resource=~"{_RESOURCES}"}} > 0, '
+        '"node", "$1", "exported_node", "(.+)")'
+    )
+    return Alert(
+        name="NodeWithoutExporter",
+        expr=f"count by (cluster, node) (\n  {capacity}\n)\nunless on (cluster, node)\n{NODE_NAMES}",
+        hold=numbers.node_without_for,
+        severity="warning",
+        summary="Node {{ $labels.node }} has GPUs and no exporter that tells of it",
+        description="Kubernetes counts GPUs on node {{ $labels.node }}, and no gpuslice-exporter tells of "
+        "that node: who holds and uses them is not known. See whether the DaemonSet has a pod there "
+        "(node selector, taints), whether it runs, and whether it calls the node by the same name.",
+        dashboard=FLEET_BOARD,
+    )
+
+
+def _scraped_twice(numbers: ExporterThresholds) -> Alert:
+    told = f"{NODE_NAMES}{{cluster=%q,node=%q}}"
+    query = f'label_join({told}, "target", " of job ", "instance", "job")'
+    return Alert(
+        name="NodeScrapedTwice",
+        expr=f"count by (cluster, node) ({NODE_NAMES}) > 1",
+        hold=numbers.scraped_twice_for,
+        severity="warning",
+        summary=f"{ROUNDED} targets tell of node {{{{ $labels.node }}}}",
+        description="Node {{ $labels.node }} is told of by "
+        f"{{{{ range $i, $row := query (printf `{query}` $labels.cluster $labels.node) "
+        "| sortByLabel `target` }}"
+        "{{ if $i }} and {{ end }}{{ $row.Labels.target }}{{ end }}: sums over "
+        "single series count its GPUs and holders twice. Scrape each exporter once, and give each node a "
+        "name of its own; with several clusters, a label cluster.",
+        dashboard=NODE_BOARD,
+    )
+
+
+def _labels_overwritten(numbers: ExporterThresholds) -> Alert:
+    info = "gpuslice_container_info"
+    clashes = f'{info}{{exported_pod!=""}} or {info}{{exported_namespace!=""}}'
+    return Alert(
+        name="LabelsOverwritten",
+        expr=f"count by (cluster, job) (\n  {clashes}\n)",
+        hold=numbers.labels_overwritten_for,
+        severity="info",
+        summary="Job {{ $labels.job }} renames the labels of pods",
+        description=f"{ROUNDED} series of job {{{{ $labels.job }}}} name the exporter's own pod or "
+        "namespace, and those who hold a GPU as exported_pod and exported_namespace. These rules reckon with "
+        "that; other queries and dashboards charge everything to the exporter. Set honor_labels: true "
+        "(honorLabels in a ServiceMonitor or PodMonitor) for this job.",
+    )

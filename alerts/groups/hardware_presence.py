@@ -1,0 +1,87 @@
+"""Alerts on GPUs that are lost or missing, and on drivers that somebody holds."""
+
+from alerts.groups.hardware_numbers import HardwareThresholds
+from alerts.model import GPU_BOARD, NODE_BOARD, Alert
+from alerts.promql import GPU_NAMES, NODE_NAMES, TARGET, on_gpu, on_node
+from alerts.wording import GPU, PODS, SHORT_GPU
+
+# A GPU is counted once, whichever targets tell of it: an exporter that is replaced is two for a moment.
+_PRESENT = f"count by (cluster, node) (group by (cluster, node, uuid) ({GPU_NAMES}))"
+# What the driver counts; nothing while it does not answer, for then nobody knows.
+_COUNTED = f"max by (cluster, node) (gpuslice_gpus * on ({TARGET}) group_left (node) {NODE_NAMES})"
+
+
+def presence_alerts(numbers: HardwareThresholds) -> tuple[Alert, ...]:
+    """Give the alerts."""
+    return (_lost(numbers), _missing(numbers), _unidentified(numbers), _released(numbers))
+
+
+def _lost(numbers: HardwareThresholds) -> Alert:
+    return Alert(
+        name="GpuLost",
+        expr=on_gpu(f"gpuslice_gpu_up == 0 unless on ({TARGET}) gpuslice_nvml_released == 1"),
+        hold=numbers.lost_for,
+        severity="critical",
+        summary=f"{SHORT_GPU} does not answer",
+        description=f"{GPU} is lost, failing, or its driver does not answer. Pods on it: {PODS}. "
+        "They compute no more, or soon will not. Keep new pods off the node, then look for its XIDs.",
+        dashboard=GPU_BOARD,
+    )
+
+
+def _missing(numbers: HardwareThresholds) -> Alert:
+    before = f"max_over_time(({_PRESENT})[{numbers.remembered}:{numbers.remembered_step}])"
+    return Alert(
+        name="GpuMissing",
+        expr=f"{before}\n-\n(\n  {_PRESENT}\n  or\n  {_COUNTED} * 0\n)\n> 0",
+        hold=numbers.missing_for,
+        severity="critical",
+        summary="{{ $value }} GPU(s) of node {{ $labels.node }} are gone",
+        description=f"Node {{{{ $labels.node }}}} had {{{{ $value }}}} more GPU(s) within "
+        f"{numbers.remembered} than its driver tells of now. Gone: {_gone(numbers.remembered)}. "
+        "Unless somebody took them away, drain the node and look for them on its PCIe bus.",
+        dashboard=NODE_BOARD,
+    )
+
+
+def _gone(remembered: str) -> str:
+    """List the GPUs of the alert's node that were there and are not: a template."""
+    names = f"{GPU_NAMES}{{cluster=%[1]q,node=%[2]q}}"
+    query = (
+        f"max by (uuid, model, pci_bus_id) (last_over_time(gpuslice_gpu_info[{remembered}])) "
+        f"and on (uuid) (last_over_time({names}[{remembered}]) unless on (uuid) {names})"
+    )
+    return (
+        f"{{{{ range $i, $gpu := query (printf `{query}` $labels.cluster $labels.node) "
+        "| sortByLabel `uuid` }}"
+        "{{ if $i }}, {{ end }}{{ $gpu.Labels.uuid }} "
+        "({{ $gpu.Labels.model }} at {{ $gpu.Labels.pci_bus_id }}){{ else }}not known which{{ end }}"
+    )
+
+
+def _unidentified(numbers: HardwareThresholds) -> Alert:
+    return Alert(
+        name="GpuUnidentified",
+        expr=f"{_COUNTED}\n-\n(\n  {_PRESENT}\n  or\n  {_COUNTED} * 0\n)\n> 0",
+        hold=numbers.missing_for,
+        severity="warning",
+        summary="{{ $value }} GPU(s) of node {{ $labels.node }} do not tell who they are",
+        description="The driver of node {{ $labels.node }} counts {{ $value }} GPU(s) more than give a UUID: "
+        "they were lost before the exporter started, or it may not open them. Nothing is known of these "
+        "GPUs, nor who holds them. Look at nvidia-smi and the kernel's log on the node.",
+        dashboard=NODE_BOARD,
+    )
+
+
+def _released(numbers: HardwareThresholds) -> Alert:
+    return Alert(
+        name="DriverReleased",
+        expr=on_node("gpuslice_nvml_released == 1"),
+        hold=numbers.released_for,
+        severity="warning",
+        summary="The driver of node {{ $labels.node }} has been given up for long",
+        description=f"A release window has been open on node {{{{ $labels.node }}}} for more than "
+        f"{numbers.released_for}. Its GPUs are not watched in the meantime, and no alert says that one is "
+        "lost. Close the window when the work on the GPUs is done.",
+        dashboard=NODE_BOARD,
+    )

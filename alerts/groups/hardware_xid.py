@@ -1,0 +1,164 @@
+"""Alerts on XIDs: the errors that NVIDIA's driver reports by number.
+
+They stand on the time of the last error of a code, which is there from the first one on; a counter that
+starts with the first error does not rise by it. What an exporter told before it was restarted counts as
+well, and each code of a GPU is one alert, whichever targets tell of it. Its value is that time.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from alerts.groups.hardware_numbers import HardwareThresholds
+from alerts.model import GPU_BOARD, Alert, Severity
+from alerts.promql import DEVICE, GPU_NAMES, indented, on_gpu
+from alerts.recording.windows import seconds
+from alerts.wording import GPU, ON_MIG, PODS, PODS_THEN, ROUNDED, SHORT_GPU, xid_meaning
+from exporter.xids import XIDS, XidClass
+
+_LAST = "gpuslice_gpu_xid_last_timestamp_seconds"
+_TOTAL = "gpuslice_gpu_xid_errors_total"
+# The work of a process that was killed is removed, which happens at the end of many pods.
+_WORK_REMOVED = 45
+
+
+class _Kind(NamedTuple):
+    """What is said of a class of codes."""
+
+    name: str
+    severity: Severity
+    consequence: str
+    advice: str
+
+
+_KINDS: Mapping[XidClass, _Kind] = {
+    "reset": _Kind(
+        "XidNeedsReset", "critical", "it must be reset", "Keep new pods off it until it is reset."
+    ),
+    "reboot": _Kind(
+        "XidNeedsReboot",
+        "critical",
+        "the node must be restarted",
+        "Keep new pods off the node until it is restarted.",
+    ),
+    "hardware": _Kind(
+        "XidHardware",
+        "warning",
+        "its hardware wants attention",
+        "The GPU goes on working; see whether more comes.",
+    ),
+    "driver": _Kind("XidDriver", "info", "an error of the driver", "See whether it comes back."),
+}
+
+
+def xid_alerts(numbers: HardwareThresholds) -> tuple[Alert, ...]:
+    """Give the alerts."""
+    return (
+        _of_kind("reset", numbers.xid_repair_window),
+        _of_kind("reboot", numbers.xid_repair_window),
+        _of_kind("hardware", numbers.xid_window),
+        _of_kind("driver", numbers.xid_window),
+        _unknown(numbers.xid_window),
+        _application(numbers.xid_window),
+        _burst(numbers.xid_burst),
+    )
+
+
+def _of_kind(kind: XidClass, window: str) -> Alert:
+    codes = _codes(kind)
+    said = _KINDS[kind]
+    return Alert(
+        name=said.name,
+        expr=_named(_recent(_one_of(codes), window)),
+        severity=said.severity,
+        summary=f"XID {{{{ $labels.xid }}}} on {SHORT_GPU}: {said.consequence}",
+        description=_text(xid_meaning(codes), said.advice),
+        dashboard=GPU_BOARD,
+    )
+
+
+def _unknown(window: str) -> Alert:
+    explained = _codes("application", "driver", "hardware", "reset", "reboot", "notice")
+    return Alert(
+        name="XidUnknown",
+        expr=_named(_recent(_one_of(explained, without=True), window)),
+        severity="warning",
+        summary=f"XID {{{{ $labels.xid }}}} on {SHORT_GPU}: an error that is not known here",
+        description=_text(
+            "The table of codes does not explain this one; new drivers have new codes.",
+            "Read the kernel's log (NVRM: Xid) and NVIDIA's catalogue.",
+        ),
+        dashboard=GPU_BOARD,
+    )
+
+
+def _application(window: str) -> Alert:
+    codes = _of_applications()
+    shared = (
+        f"max by (cluster, uuid) (max_over_time(gpuslice_gpu_holders[{window}])) > 1\n"
+        f"or\nmax by (cluster, uuid, mig_uuid) (max_over_time(gpuslice_mig_holders[{window}])) > 1"
+    )
+    recent = _recent(_one_of(codes), window)
+    return Alert(
+        name="XidApplication",
+        expr=_named(f"{recent}\nand on (cluster, uuid, mig_uuid) (\n{indented(shared)}\n)"),
+        severity="warning",
+        summary=f"XID {{{{ $labels.xid }}}} on {SHORT_GPU}, which several pods share",
+        description=_text(
+            xid_meaning(codes),
+            "The fault is that of one of them, and may have ended the work of the others, as it does with "
+            "MPS. Look at the logs of all, and ask the owner of the one that faulted.",
+        ),
+        dashboard=GPU_BOARD,
+    )
+
+
+def _burst(many: float) -> Alert:
+    total = f"{_TOTAL}{{{_one_of(_of_applications())}}}"
+    # A code that came up within the hour rose from nothing, if the GPU was watched before.
+    new = f"({total} unless {total} offset 1h) and on ({DEVICE}) gpuslice_gpu_up offset 1h"
+    rise = f"(\n{indented(new)}\n)\nor\nincrease({total}[1h])"
+    return Alert(
+        name="XidApplicationBurst",
+        expr=on_gpu(f"sum without (xid, mig_uuid) (\n{indented(rise)}\n) >= {many:g}"),
+        severity="info",
+        summary=f"Processes on {SHORT_GPU} fault again and again",
+        description=f"{GPU} reported {ROUNDED} XIDs within an hour that processes cause. Pods on it: {PODS}. "
+        "Mostly one of them crashes and is started again: look at their restarts and logs. If programs fault "
+        "that run well elsewhere, suspect the GPU.",
+        dashboard=GPU_BOARD,
+    )
+
+
+def _codes(*kinds: XidClass) -> tuple[int, ...]:
+    return tuple(xid.code for xid in XIDS.values() if xid.kind in kinds)
+
+
+def _of_applications() -> Collection[int]:
+    return [code for code in _codes("application") if code != _WORK_REMOVED]
+
+
+def _one_of(codes: Iterable[int], *, without: bool = False) -> str:
+    """Write the matcher of codes, or of all others."""
+    return f'xid{"!~" if without else "=~"}"{"|".join(str(code) for code in codes)}"'
+
+
+def _recent(matcher: str, window: str) -> str:
+    """Give the time of the last error of each code, by GPU or MIG device, for a window after it."""
+    return (
+        f"max by (cluster, uuid, mig_uuid, xid) (\n  last_over_time({_LAST}{{{matcher}}}[{window}])\n)\n"
+        f"> time() - {seconds(window):g}"
+    )
+
+
+def _named(expr: str) -> str:
+    """Add what the GPU is called now, whichever target says so."""
+    names = f"topk by (cluster, uuid) (1, {GPU_NAMES})"
+    return f"(\n{indented(expr)}\n)\n* on (cluster, uuid) group_left (node, gpu, model) {names}"
+
+
+def _text(meaning: str, advice: str) -> str:
+    return (
+        f"{meaning} {GPU}{ON_MIG} reported XID {{{{ $labels.xid }}}} "
+        f"at {{{{ $value | humanizeTimestamp }}}}. "
+        f"Pods on it then or now: {PODS_THEN}. {advice} Every code: docs/xids.md."
+    )

@@ -1,0 +1,69 @@
+"""Alerts about what was held for a day and hardly used."""
+
+from alerts.groups.sharing_numbers import SharingThresholds
+from alerts.groups.sharing_words import PLACE, bytes_of_row
+from alerts.model import TENANT_BOARD, Alert
+from alerts.promql import of_holder
+from alerts.recording.containers import HELD, USED
+from alerts.recording.windows import seconds
+from alerts.wording import HOLDER, PERCENT, SHORT_GPU
+
+_HOUR = 3600
+_SECONDS = "namespace:gpuslice_gpu_seconds_"
+
+
+def daily_alerts(numbers: SharingThresholds) -> tuple[Alert, ...]:
+    """Give the alerts, which look back for longer than others and need not be evaluated as often."""
+    return (_namespace_waste(numbers), _underused(numbers))
+
+
+def _namespace_waste(numbers: SharingThresholds) -> Alert:
+    over, held_most = numbers.waste_over, numbers.waste_held_gpus * seconds(numbers.waste_over) / _HOUR
+    held, used = _gpu_hours("held_measured", over), _gpu_hours("used_entitled", over)
+    return Alert(
+        name="NamespaceWaste",
+        expr=f"{used} / ({held} >= {held_most:g}) < {numbers.waste_efficiency_ratio:g}\n"
+        f"and last_over_time({_SECONDS}held_measured:increase1h[1h] offset {over})\n"
+        "and namespace:gpuslice_holders:count > 0",
+        severity="info",
+        summary=f"Namespace {{{{ $labels.namespace }}}} used {PERCENT} of the GPUs that it held for {over}",
+        description=f"Of {_of_namespace(held)} GPU-hours that namespace {{{{ $labels.namespace }}}} held "
+        f"in the last {over} and whose use is measured, it used {_of_namespace(used)}, which is {PERCENT}. "
+        "See on its dashboard which of its pods hold most, and ask its owners for fewer or smaller slices.",
+        dashboard=TENANT_BOARD,
+    )
+
+
+def _gpu_hours(what: str, over: str) -> str:
+    """Add up what has been counted for each hour; a window that ends on the hour would have one too many."""
+    return f"(sum_over_time({_SECONDS}{what}:increase1h[{over}:1h] offset 1m) / {_HOUR})"
+
+
+def _of_namespace(hours: str) -> str:
+    """Give a figure of the namespace that the alert is about."""
+    asked = hours.replace("[", "{cluster=%q,namespace=%q}[")
+    return (
+        f"{{{{ with query (printf `{asked}` $labels.cluster $labels.namespace) }}}}"
+        '{{ . | first | value | printf "%.1f" }}{{ end }}'
+    )
+
+
+def _underused(numbers: SharingThresholds) -> Alert:
+    over, ratio = numbers.underused_over, numbers.underused_ratio
+    most = {quantity: f"max_over_time({record}[{over}])" for quantity, record in USED.items()}
+    return Alert(
+        name="SliceUnderused",
+        expr=of_holder(
+            f"{most['memory']} / ({HELD['memory']} > {numbers.underused_held_bytes:.0f}) < {ratio:g}\n"
+            f"and last_over_time({USED['memory']}[1h] offset {over})\n"
+            # Who does not compute at all is idle; who computes much needs the slice for that.
+            f"and {most['compute']} > 0\n"
+            f"unless {most['compute']} / {HELD['compute']} >= {ratio:g}"
+        ),
+        severity="info",
+        summary=f"{HOLDER} has used {PERCENT} of its memory on {SHORT_GPU} at most",
+        description=f"In the last {over}, {HOLDER} has never used more than {PERCENT} of the "
+        f"{bytes_of_row(HELD['memory'])} of memory that it holds of {PLACE}, nor much of its compute: a "
+        "smaller slice would do, such as a smaller MIG profile or a part of a shared GPU.",
+        dashboard=TENANT_BOARD,
+    )

@@ -1,0 +1,105 @@
+"""Alerts about devices that several containers hold: who crowds whom, and memory that runs out."""
+
+from itertools import pairwise
+
+from alerts.groups.sharing_holders import SHARED
+from alerts.groups.sharing_numbers import SharingThresholds
+from alerts.groups.sharing_words import OTHERS, PLACE, TIME, most_grown, share_of_row
+from alerts.model import NODE_BOARD, Alert
+from alerts.promql import CONTAINER_SLICES, DEVICE, of_holder, on_gpu
+from alerts.recording.containers import HELD, USED
+from alerts.recording.isolation import LIMITED
+from alerts.recording.windows import seconds
+from alerts.wording import HOLDER, PERCENT, PODS, SHORT_GPU
+
+_SLICE = f"{DEVICE}, mig_uuid"
+_COMPUTED = f'{USED["compute"]}{{mig_uuid=""}}'
+_ALL_COMPUTED = f"sum by ({DEVICE}) ({_COMPUTED})"
+_FREE = "(gpuslice_gpu_memory_free_bytes or gpuslice_mig_memory_free_bytes)"
+# Where every holder has a limit, and the device has room for all of them, nobody can take from another; and
+# whoever takes all of its own at once, as frameworks do, does no harm.
+_CONTENDED = (
+    f"(\n"
+    f"  {SHARED}\n"
+    f"  and on ({_SLICE}) (\n"
+    f"    {LIMITED} == 0\n"
+    f"    or ({CONTAINER_SLICES} > 0 unless {HELD['memory']})\n"
+    f"    or (\n"
+    f'      sum by ({_SLICE}) ({HELD["memory"]}{{mig_uuid=""}})\n'
+    f"      > on ({DEVICE}) group_left max by ({DEVICE}) (gpuslice_gpu_memory_total_bytes)\n"
+    f"    )\n"
+    f"  )\n"
+    f")"
+)
+
+
+def device_alerts(numbers: SharingThresholds) -> tuple[Alert, ...]:
+    """Give the alerts."""
+    return (_noisy_neighbour(numbers), _pressure(numbers), _will_exhaust(numbers))
+
+
+def _noisy_neighbour(numbers: SharingThresholds) -> Alert:
+    return Alert(
+        name="NoisyNeighbour",
+        expr=of_holder(
+            f"{_COMPUTED} / on ({DEVICE}) group_left {_ALL_COMPUTED} > {numbers.noisy_share_ratio:g}\n"
+            f"and on ({DEVICE}) {_ALL_COMPUTED} > {numbers.noisy_busy_ratio:g}\n"
+            f"and on ({DEVICE}) count by ({DEVICE}) ({_COMPUTED} > {numbers.noisy_neighbour_ratio:g}) > 1\n"
+            f"unless {HELD['compute']} >= {USED['compute']}"
+        ),
+        severity="info",
+        hold=numbers.noisy_for,
+        summary=f"{HOLDER} does {PERCENT} of what is computed on {SHORT_GPU}",
+        description=f"{HOLDER} does {PERCENT} of what is computed on {PLACE}, which is busy all the time "
+        f"and where others compute too; it is entitled to {share_of_row(HELD['compute'])} of the GPU. "
+        f"Others there may be slow because of it: {OTHERS}. Move one of them, or share the GPU in a way "
+        "that limits compute (MPS, MIG).",
+        dashboard=NODE_BOARD,
+    )
+
+
+def _pressure(numbers: SharingThresholds) -> Alert:
+    return Alert(
+        name="SharedMemoryPressure",
+        expr=f"{on_gpu(f'{_filled()} > {numbers.pressure_ratio:g}')}\nand on ({_SLICE}) {_CONTENDED}",
+        severity="warning",
+        hold=numbers.pressure_for,
+        summary=f"{PERCENT} of the memory of {SHORT_GPU} is used, and several containers share it",
+        description=f"{PERCENT} of the memory of {PLACE} is used, and those who share it are not all bound "
+        "by limits that fit into it: whoever asks for more next runs out of memory, no matter who has "
+        f"taken most. On this GPU are {PODS}. Move one of them, or make it allocate less.",
+        dashboard=NODE_BOARD,
+    )
+
+
+def _will_exhaust(numbers: SharingThresholds) -> Alert:
+    span = int(seconds(numbers.exhaust_span))
+    steps = seconds(numbers.exhaust_within) / span
+    used = [_used(f" offset {span * ago}s" if ago else "") for ago in range(4)]
+    # A model that is loaded is one step, which a line through all of the time would take for growth.
+    growth = "\n".join(f"and {now} - {before} > {_FREE} / {steps:g}" for now, before in pairwise(used))
+    return Alert(
+        name="SharedMemoryWillExhaust",
+        expr=on_gpu(
+            f"{_FREE} * {3 * span} / ({used[0]} - {used[3]})\n"
+            f"{growth}\n"
+            f"and {_filled()} > {numbers.exhaust_ratio:g}\n"
+            f"and {_filled()} <= {numbers.pressure_ratio:g}"
+        )
+        + f"\nand on ({_SLICE}) {_CONTENDED}",
+        severity="info",
+        summary=f"The memory of {SHORT_GPU} will be full in about {TIME}",
+        description=f"If it goes on as in the last {3 * span // 60} minutes, the memory of {PLACE} is full "
+        f"in about {TIME}, and whoever asks for more then runs out of memory. What grew most is the memory "
+        f"of {most_grown(USED['memory'], f'{3 * span}s')}. On this GPU are {PODS}.",
+        dashboard=NODE_BOARD,
+    )
+
+
+def _used(offset: str = "") -> str:
+    return f"(gpuslice_gpu_memory_used_bytes{offset} or gpuslice_mig_memory_used_bytes{offset})"
+
+
+def _filled() -> str:
+    """Give how full each device is of what can be used of it: what its driver keeps is neither."""
+    return f"{_used()} / ({_used()} + {_FREE})"

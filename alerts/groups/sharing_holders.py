@@ -1,0 +1,101 @@
+"""Alerts about single containers: what they hold in vain, or use beyond what is theirs."""
+
+from alerts.groups.sharing_numbers import SharingThresholds
+from alerts.groups.sharing_words import BYTES, OTHERS, PLACE, TIME, bytes_of_row
+from alerts.model import NODE_BOARD, TENANT_BOARD, Alert
+from alerts.promql import CONTAINER_SLICES, DEVICE, of_holder
+from alerts.recording.containers import HELD, IDLE, LAST_ACTIVE, USED
+from alerts.recording.isolation import LIMITED
+from alerts.wording import HOLDER, PERCENT, SHORT_GPU
+
+SHARED = f"count by ({DEVICE}, mig_uuid) ({CONTAINER_SLICES} > 0) > 1"
+"""The devices that several containers hold."""
+
+
+def holder_alerts(numbers: SharingThresholds) -> tuple[Alert, ...]:
+    """Give the alerts."""
+    return (
+        _idle(numbers),
+        _idle_holding_memory(numbers),
+        _over_fair_share(numbers),
+        _over_limit(numbers),
+        _use_without_holding(numbers),
+    )
+
+
+def _idle(numbers: SharingThresholds) -> Alert:
+    return Alert(
+        name="HolderIdle",
+        # Who keeps memory besides is told by the next alert, and not twice.
+        expr=of_holder(
+            f"(time() - {LAST_ACTIVE} and {IDLE} == 1)\n"
+            f"unless {USED['memory']} > {numbers.idle_memory_bytes:.0f}"
+        ),
+        severity="info",
+        summary=f"{HOLDER} has not computed on {SHORT_GPU} for {TIME}",
+        description=f"{HOLDER} holds a part of {PLACE} and has computed nothing on it for {TIME}; "
+        "meanwhile that part can be given to nobody else. If its work is done, delete the pod or scale it "
+        "down; if it waits for requests, a smaller slice may do.",
+        dashboard=TENANT_BOARD,
+    )
+
+
+def _idle_holding_memory(numbers: SharingThresholds) -> Alert:
+    return Alert(
+        name="HolderIdleHoldingMemory",
+        expr=of_holder(f"{USED['memory']} > {numbers.idle_memory_bytes:.0f}\nand {IDLE} == 1"),
+        severity="warning",
+        summary=f"{HOLDER} keeps {BYTES} of {SHORT_GPU} and does not compute",
+        description=f"{HOLDER} has computed nothing on {PLACE} for more than {numbers.idle_after}, and "
+        f"keeps {BYTES} of its memory. Memory comes back when the process that has it ends: stop what is "
+        "left over, such as the kernel of a notebook, or delete the pod.",
+        dashboard=TENANT_BOARD,
+    )
+
+
+def _over_fair_share(numbers: SharingThresholds) -> Alert:
+    return Alert(
+        name="OverFairShare",
+        expr=of_holder(
+            f"{USED['memory']} / {HELD['memory']} > {numbers.fair_share_ratio:g}\n"
+            f"and {LIMITED} == 0\n"
+            f"and on ({DEVICE}, mig_uuid) {SHARED}"
+        ),
+        severity="warning",
+        hold=numbers.fair_share_for,
+        summary=f"{HOLDER} uses {PERCENT} of its share of memory on {SHORT_GPU}",
+        description=f"{HOLDER} uses {bytes_of_row(USED['memory'])} of {PLACE}, where its share is "
+        f"{bytes_of_row(HELD['memory'])} and nothing enforces it. What it has beyond that, those who hold "
+        f"the rest cannot have: {OTHERS}. Let it allocate less, or give it more slices.",
+        dashboard=NODE_BOARD,
+    )
+
+
+def _over_limit(numbers: SharingThresholds) -> Alert:
+    return Alert(
+        name="OverLimit",
+        expr=of_holder(f"{USED['memory']} / {HELD['memory']} > {numbers.limit_ratio:g}\nand {LIMITED} == 1"),
+        severity="warning",
+        hold=numbers.limit_for,
+        summary=f"{HOLDER} uses {PERCENT} of its limit of memory on {SHORT_GPU}: the limit does not bind it",
+        description=f"{HOLDER} uses {bytes_of_row(USED['memory'])} of {PLACE}, where its limit is "
+        f"{bytes_of_row(HELD['memory'])}. What should enforce that does not, and others count on it: "
+        f"{OTHERS}. See whether the limiting library is loaded in the container, and how many processes it "
+        "has.",
+        dashboard=NODE_BOARD,
+    )
+
+
+def _use_without_holding(numbers: SharingThresholds) -> Alert:
+    return Alert(
+        name="UseWithoutHolding",
+        expr=of_holder(f"{USED['memory']} > {numbers.unheld_memory_bytes:.0f}\nand {CONTAINER_SLICES} == 0"),
+        severity="warning",
+        hold=numbers.unheld_for,
+        summary=f"{HOLDER} uses {BYTES} of {SHORT_GPU} without holding any of it",
+        description=f"{HOLDER} uses {BYTES} of {PLACE}, which nobody allocated to it: the scheduler does "
+        f"not know of it, and those who hold the device have less than they were promised: {OTHERS}. Let "
+        "it request a slice, or take the device from it (NVIDIA_VISIBLE_DEVICES, privileged mode, host "
+        "paths).",
+        dashboard=NODE_BOARD,
+    )

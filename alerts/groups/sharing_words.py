@@ -1,0 +1,54 @@
+"""Pieces of the annotations of alerts about sharing: templates of Prometheus."""
+
+from alerts.promql import CONTAINER_SLICES
+from alerts.wording import GPU
+
+PLACE = "{{ with $labels.mig_uuid }}MIG device {{ . }} of {{ end }}" + GPU
+
+_BYTES = "humanize1024 }}B"
+_SHARE = "humanizePercentage }}"
+TIME = "{{ $value | humanizeDuration }}"
+BYTES = "{{ $value | " + _BYTES
+
+_ON_DEVICE = "uuid=%q,mig_uuid=%q"
+_DEVICE = "$labels.uuid $labels.mig_uuid"
+_IN_POD = "namespace=%q,pod=%q"
+_POD = "$labels.namespace $labels.pod"
+
+
+def bytes_of_row(record: str) -> str:
+    """Give another figure of the row that the alert is about, a number of bytes."""
+    return _of_row(record, _BYTES)
+
+
+def share_of_row(record: str) -> str:
+    """Give another figure of the row that the alert is about, a share."""
+    return _of_row(record, _SHARE)
+
+
+def _of_row(record: str, shown: str) -> str:
+    asked = f"{record}{{{_IN_POD},container=%q,{_ON_DEVICE}}}"
+    return (
+        f"{{{{ with query (printf `{asked}` {_POD} $labels.container {_DEVICE}) }}}}"
+        "{{ . | first | value | " + shown + "{{ else }}an unknown part{{ end }}"
+    )
+
+
+_HELD_BY_OTHERS = f"{CONTAINER_SLICES}{{{_ON_DEVICE}}} > 0 unless {CONTAINER_SLICES}{{{_IN_POD}}}"
+OTHERS = (
+    f"{{{{ range $i, $row := query (printf `group by (namespace, pod) ({_HELD_BY_OTHERS})` {_DEVICE} {_POD})"
+    " | sortByLabel `pod` | sortByLabel `namespace` }}"
+    "{{ if $i }}, {{ end }}{{ $row.Labels.namespace }}/{{ $row.Labels.pod }}"
+    "{{ else }}no other pod{{ end }}"
+)
+"""The other pods that hold slices of the device of the alert."""
+
+
+def most_grown(record: str, over: str) -> str:
+    """Name the container on the device whose number of bytes grew most, and by how much."""
+    now = f"{record}{{{_ON_DEVICE}}}"
+    return (
+        f"{{{{ with query (printf `topk(1, {now} - {now} offset {over})` {_DEVICE} {_DEVICE}) }}}}"
+        "{{ with first . }}{{ .Labels.namespace }}/{{ .Labels.pod }} (by {{ .Value | " + _BYTES + "){{ end }}"
+        "{{ else }}nobody who is known{{ end }}"
+    )

@@ -1,0 +1,1 @@
+"""What benchmarks measure against where the real thing is too large for one machine."""

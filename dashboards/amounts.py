@@ -1,0 +1,155 @@
+"""What the fleet has, what is held and used of it, and what lies idle: recorded, or reckoned from the series.
+
+Amounts are told by level: by ``cluster``, ``namespace``, ``node`` or ``model``, each beside the cluster.
+"""
+
+from dataclasses import dataclass
+
+from dashboards.promql import CLUSTER, DEVICE, FALLBACK, TARGET, either, node_names, own
+
+GPUS = "suffix: GPUs"
+GPU_HOURS = "suffix: GPU-h"
+
+_LABELS = {
+    "cluster": "cluster",
+    "namespace": "cluster, namespace",
+    "node": "cluster, node",
+    "model": "cluster, model",
+}
+
+_RAW = f"{CLUSTER}, {FALLBACK}"
+_UP = f"gpuslice_gpu_up{{{_RAW}}}"
+_SLICES = f"gpuslice_container_slices{{{_RAW}}}"
+_LAST_ACTIVE = f"gpuslice_container_last_active_timestamp_seconds{{{_RAW}}}"
+_UNITS = {"memory": "bytes", "compute": "gpus"}
+_HELD = {
+    "memory": f"gpuslice_container_memory_entitled_bytes{{{_RAW}}}",
+    "compute": f"gpuslice_container_compute_entitled_ratio{{{_RAW}}}",
+}
+_USED = {
+    "memory": f"gpuslice_container_memory_used_bytes{{{_RAW}}}",
+    "compute": f"gpuslice_container_compute_used_ratio{{{_RAW}}}",
+}
+# 1 for a holder that is idle, 0 for one that is not, and none where its compute is not measured.
+_IDLE = f"(({_LAST_ACTIVE} <= bool (time() - $idle)) * ({_USED['compute']} == bool 0) and {_SLICES} > 0)"
+_NODES = node_names(_RAW)
+_MODELS = f"max by ({DEVICE}, model) (gpuslice_gpu_info{{{_RAW}}})"
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """An amount: what is recorded of it, without the name of the level, and the rows that it is the sum of.
+
+    ``held`` says that it is 0 where a GPU is known to be held by nobody.
+    """
+
+    record: str
+    rows: str
+    held: bool = False
+
+
+def _own(rows: str) -> str:
+    return own(rows, _RAW)
+
+
+GPUS_THERE = Amount("gpus:count", f"({_UP} * 0 + 1)")
+GPUS_UP = Amount("gpus_up:sum", _UP)
+MEMORY = Amount("memory_total_bytes:sum", f"gpuslice_gpu_memory_total_bytes{{{_RAW}}}")
+HOLDERS = Amount("holders:count", _own(f"({_SLICES} > bool 0)"), held=True)
+IDLE_HOLDERS = Amount("idle_holders:count", _own(_IDLE), held=True)
+HELD = {
+    quantity: Amount(f"{quantity}_held_{unit}:sum", _own(_HELD[quantity]), held=True)
+    for quantity, unit in _UNITS.items()
+}
+USED = {
+    quantity: Amount(f"{quantity}_used_{unit}:sum", _own(_USED[quantity]))
+    for quantity, unit in _UNITS.items()
+}
+IDLE = {
+    quantity: Amount(f"idle_{quantity}_held_{unit}:sum", _own(f"({_HELD[quantity]} * {_IDLE})"), held=True)
+    for quantity, unit in _UNITS.items()
+}
+_SECONDS_HELD, _SECONDS_USED = (
+    f"increase(gpuslice_container_{what}_gpu_seconds_total{{{_RAW}}}[1h])" for what in ("entitled", "used")
+)
+_SECONDS_HELD_MEASURED = Amount(
+    "gpu_seconds_held_measured:increase1h", _own(f"({_SECONDS_HELD} and {_SECONDS_USED})")
+)
+_SECONDS_USED_ENTITLED = Amount(
+    "gpu_seconds_used_entitled:increase1h", _own(f"({_SECONDS_USED} and {_SECONDS_HELD})")
+)
+# An efficiency is that of the rows of which both is known.
+_HELD_MEASURED = {
+    quantity: Amount(
+        f"{quantity}_held_measured_{unit}:sum", _own(f"({_HELD[quantity]} and {_USED[quantity]})")
+    )
+    for quantity, unit in _UNITS.items()
+}
+_USED_ENTITLED = {
+    quantity: Amount(
+        f"{quantity}_used_entitled_{unit}:sum", _own(f"({_USED[quantity]} and {_HELD[quantity]})")
+    )
+    for quantity, unit in _UNITS.items()
+}
+
+
+def by(level: str, amount: Amount) -> str:
+    """Give an amount by a level, and without its name: queries of one table must have the same labels."""
+    return f"max by ({_LABELS[level]}) ({_at(level, amount)})"
+
+
+def total(amount: Amount) -> str:
+    """Give an amount of all chosen clusters."""
+    return f"sum({_at('cluster', amount)})"
+
+
+def efficiency(level: str | None, quantity: str) -> str:
+    """Give used by held now, where both are known: by a level, or of all chosen clusters together."""
+    return _ratio(level, _USED_ENTITLED[quantity], _HELD_MEASURED[quantity])
+
+
+def efficiency_of_hour(level: str | None) -> str:
+    """Give GPU-seconds used by held within the last hour, likewise."""
+    return _ratio(level, _SECONDS_USED_ENTITLED, _SECONDS_HELD_MEASURED)
+
+
+def slices(what: str = "") -> str:
+    """Give slices by cluster and resource: those that there are, or those that are held (``_allocated``)."""
+    labels = "cluster, resource"
+    raw = f"sum by ({labels}) ({_own(f'gpuslice_gpu_slices{what}{{{_RAW}}}')})"
+    return f"max by ({labels}) ({either(f'cluster:gpuslice_slices{what}:sum{{{CLUSTER}}}', raw)})"
+
+
+def gpu_hours(what: str) -> str:
+    """Give the GPU-hours of the time shown by namespace: ``held``, or those ``used``.
+
+    Reading the counters of a large fleet over days is more than a Prometheus does. What was recorded every
+    minute is added up instead.
+    """
+    counter = {"held": "entitled", "used": "used"}[what]
+    increase = f"increase(gpuslice_container_{counter}_gpu_seconds_total{{{_RAW}}}[$__range])"
+    return either(
+        f"sum_over_time(namespace:gpuslice_compute_{what}_gpus:sum{{{CLUSTER}}}[$__range:1m]) / 60",
+        f"sum by ({_LABELS['namespace']}) ({_own(increase)}) / 3600",
+    )
+
+
+def _at(level: str, amount: Amount) -> str:
+    rows = amount.rows
+    if amount.held and level != "namespace":
+        rows = f"({rows} or on ({DEVICE}) (gpuslice_gpu_holders{{{_RAW}}} == 0))"
+    return either(f"{level}:gpuslice_{amount.record}{{{CLUSTER}}}", _summed(level, rows))
+
+
+def _summed(level: str, rows: str) -> str:
+    if level == "node":
+        rows = f"({rows}) * on ({TARGET}) group_left (node) {_NODES}"
+    elif level == "model":
+        rows = f"({rows}) * on ({DEVICE}) group_left (model) {_MODELS}"
+    return f"sum by ({_LABELS[level]}) ({rows})"
+
+
+def _ratio(level: str | None, used: Amount, held: Amount) -> str:
+    if level is None:
+        return f"{total(used)} / ({total(held)} > 0)"
+    return f"{by(level, used)} / ({by(level, held)} > 0)"

@@ -1,0 +1,179 @@
+"""The tables of who holds and wastes, and of what there is and what is free."""
+
+from dashboards import amounts
+from dashboards.amounts import by
+from dashboards.board import Panel
+from dashboards.fleet_rows import LISTED, held_by_idle, idle, memory_of_idle, with_names
+from dashboards.panels import IDLE, NEUTRAL, Query
+from dashboards.tables import Column, leads_to, listing
+
+_NODES_LISTED = 200
+_CLUSTER = Column(name="cluster", title="Cluster", empty="-")
+_TENANT = leads_to("gpuslice-tenant", namespace="Namespace")
+_NODE = leads_to("gpuslice-node", node="Node")
+
+
+def namespaces() -> Panel:
+    """List what each namespace holds and uses."""
+    return listing(
+        "By namespace",
+        "What the holders of each namespace are entitled to, and what they use of it. GPU-hours are of "
+        "the time shown: where the recording rules are loaded, of what they recorded in it. Efficiency "
+        "is of the last hour and of those holders of whom both held and used are known; sums are of "
+        "what is known.",
+        [
+            _CLUSTER,
+            Column(name="namespace", title="Namespace", link=_TENANT),
+            Column(name="Value #A", title="Holders", unit="none"),
+            Column(name="Value #B", title="Idle holders", unit="none", steps={0: NEUTRAL, 1: IDLE}),
+            Column(name="Value #C", title="GPUs held", unit="none"),
+            Column(name="Value #D", title="GPUs used", unit="none"),
+            Column(name="Value #E", title="Efficiency", unit="percentunit"),
+            Column(name="Value #F", title="GPU-hours held", unit="none"),
+            Column(name="Value #G", title="GPU-hours used", unit="none"),
+            Column(name="Value #H", title="Memory held", unit="bytes"),
+            Column(name="Value #I", title="Memory used", unit="bytes"),
+        ],
+        *(
+            Query(expr)
+            for expr in (
+                by("namespace", amounts.HOLDERS),
+                by("namespace", amounts.IDLE_HOLDERS),
+                by("namespace", amounts.HELD["compute"]),
+                by("namespace", amounts.USED["compute"]),
+                amounts.efficiency_of_hour("namespace"),
+                amounts.gpu_hours("held"),
+                amounts.gpu_hours("used"),
+                by("namespace", amounts.HELD["memory"]),
+                by("namespace", amounts.USED["memory"]),
+            )
+        ),
+        sort="GPUs held",
+    )
+
+
+def idle_holders() -> Panel:
+    """List the holders that are idle."""
+    labels = ("namespace", "pod", "container", "mig_uuid")
+    return listing(
+        "Longest idle holders",
+        f"Holders that have not computed for as long as is chosen above, the {LISTED} longest. One that "
+        "was never seen computing is idle since it was first seen. Where compute is not measured "
+        "nobody is idle.",
+        [
+            _CLUSTER,
+            Column(name="namespace", title="Namespace", link=_TENANT),
+            Column(
+                name="pod",
+                title="Pod",
+                link=leads_to("gpuslice-tenant", namespace="Namespace", pod="Pod"),
+            ),
+            Column(name="container", title="Container"),
+            Column(name="node", title="Node", link=_NODE),
+            Column(name="gpu", title="GPU", width=60),
+            Column(name="model", title="Model"),
+            Column(name="Value #A", title="Idle for", unit="s"),
+            Column(name="Value #B", title="GPUs held", unit="none"),
+            Column(name="Value #C", title="Memory held", unit="bytes"),
+            Column(name="Value #D", title="Memory used", unit="bytes"),
+        ],
+        *(
+            Query(with_names(rows, *labels))
+            for rows in (idle(), held_by_idle("compute"), held_by_idle("memory"), memory_of_idle())
+        ),
+        sort="Idle for",
+        none="none is idle",
+    )
+
+
+def free_slices() -> Panel:
+    """List the slices that can still be had."""
+    offered, held = amounts.slices(), amounts.slices("_allocated")
+    return listing(
+        "Free slices",
+        "Slices that device plugins offer, and those of them that containers hold, by resource. Slices "
+        "of a GPU that is down count as well.",
+        [
+            _CLUSTER,
+            Column(name="resource", title="Resource"),
+            Column(name="Value #A", title="Free", unit="none", width=70),
+            Column(name="Value #B", title="Held", unit="none", width=70),
+            Column(name="Value #C", title="Offered", unit="none", width=80),
+        ],
+        Query(f"{offered} - {held}"),
+        Query(held),
+        Query(offered),
+        sort="Free",
+        span=10,
+        height=8,
+    )
+
+
+def models() -> Panel:
+    """List what there is of each model."""
+    return listing(
+        "By model",
+        "GPUs of each model: how many there are, what of them is held and used, and the efficiency of "
+        "the last hour. Sums are of what is known.",
+        [
+            _CLUSTER,
+            Column(name="model", title="Model"),
+            *_held_and_used(),
+        ],
+        *_amounts("model"),
+        sort="GPUs",
+        span=14,
+        height=8,
+    )
+
+
+def nodes() -> Panel:
+    """List what each node has, and what is free."""
+    there, held = by("node", amounts.GPUS_THERE), by("node", amounts.HELD["compute"])
+    # Where what is held is not known, all of it may be.
+    most = f"topk({_NODES_LISTED}, {there} - {held} or {there} * 0)"
+    return listing(
+        "By node",
+        "What each node has, what is held and used of it, and what of it nobody holds: the "
+        f"{_NODES_LISTED} nodes with the most of that. Sums are of what is known.",
+        [
+            _CLUSTER,
+            Column(name="node", title="Node", link=_NODE),
+            *_held_and_used(),
+            Column(name="Value #F", title="GPUs free", unit="none"),
+            Column(name="Value #G", title="Memory", unit="bytes"),
+            Column(name="Value #H", title="Memory held", unit="bytes"),
+            Column(name="Value #I", title="Memory used", unit="bytes"),
+        ],
+        *(
+            Query(f"({query.expr}) and {most}")
+            for query in (
+                *_amounts("node"),
+                Query(f"{there} - {held}"),
+                Query(by("node", amounts.MEMORY)),
+                Query(by("node", amounts.HELD["memory"])),
+                Query(by("node", amounts.USED["memory"])),
+            )
+        ),
+        sort="GPUs free",
+    )
+
+
+def _held_and_used() -> list[Column]:
+    return [
+        Column(name="Value #A", title="GPUs", unit="none"),
+        Column(name="Value #B", title="GPUs up", unit="none"),
+        Column(name="Value #C", title="GPUs held", unit="none"),
+        Column(name="Value #D", title="GPUs used", unit="none"),
+        Column(name="Value #E", title="Efficiency", unit="percentunit"),
+    ]
+
+
+def _amounts(level: str) -> list[Query]:
+    return [
+        Query(by(level, amounts.GPUS_THERE)),
+        Query(by(level, amounts.GPUS_UP)),
+        Query(by(level, amounts.HELD["compute"])),
+        Query(by(level, amounts.USED["compute"])),
+        Query(amounts.efficiency_of_hour(level)),
+    ]

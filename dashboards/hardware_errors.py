@@ -1,0 +1,147 @@
+"""Errors of GPUs, and what is to be done about them."""
+
+from dashboards.board import Panel
+from dashboards.hardware_now import INDEX, NODE, UUID
+from dashboards.hardware_series import GPU
+from dashboards.panels import BAD, NEUTRAL, WARNING, YES_IS_BAD, Query, timeline
+from dashboards.promql import DEVICE, ON_GPUS, by_gpu, gpu_names
+from dashboards.shares import of_gpus
+from dashboards.tables import Column, listing
+
+
+def errors() -> tuple[Panel, ...]:
+    """Make the row."""
+    return (_xids(), _events(), _xid_rate(), _ecc_rate(), _ecc(), _repairs())
+
+
+def _xids() -> Panel:
+    last = f"gpuslice_gpu_xid_last_timestamp_seconds{{{ON_GPUS}}}"
+    count = f"gpuslice_gpu_xid_errors_total{{{ON_GPUS}}} > 0"
+    code = ("mig_uuid", "xid")
+    return listing(
+        "XID errors",
+        "The last error of each GPU and code, and how many since the exporter's start. What a code means "
+        "stands in docs/xids.md. Empty: there was none, or events are not waited for.",
+        [
+            NODE,
+            INDEX,
+            Column(name="mig_uuid", title="MIG device", empty="-"),
+            Column(name="xid", title="XID"),
+            Column(name="Value #A", title="Last", unit="dateTimeFromNow"),
+            Column(name="Value #B", title="How many", unit="none"),
+        ],
+        Query(by_gpu(f"{last} * 1000", *code)),
+        Query(by_gpu(count, *code)),
+        sort="Last",
+        span=12,
+        height=8,
+        none="none",
+    )
+
+
+def _events() -> Panel:
+    return listing(
+        "Other events",
+        "Events of GPUs since the exporter's start, such as storms of ECC errors or changes of MIG. Empty: "
+        "there was none, or events are not waited for.",
+        [NODE, INDEX, Column(name="event", title="Event"), Column(name="Value #A", title="How many")],
+        Query(by_gpu(f"gpuslice_gpu_events_total{{{ON_GPUS}}} > 0", "event")),
+        sort="How many",
+        span=12,
+        height=8,
+        none="none",
+    )
+
+
+def _xid_rate() -> Panel:
+    counted = f"gpuslice_gpu_xid_errors_total{{{ON_GPUS}}}"
+    # A code that had not been seen before has no earlier count that it could have grown from. One that was
+    # not scraped for a while is none of these.
+    new = f"{counted} unless max_over_time({counted}[1h] offset $__rate_interval)"
+    grew = f"(increase({counted}[$__rate_interval]) or {new}) > 0"
+    return timeline(
+        "XID errors over time",
+        "none",
+        "New errors by code, in about the time of a step. Codes that did not occur are left out.",
+        Query(by_gpu(grew, "xid", "mig_uuid"), f"{GPU} · XID {{{{xid}}}} {{{{mig_uuid}}}}"),
+    )
+
+
+def _ecc_rate() -> Panel:
+    errors = f'gpuslice_gpu_ecc_errors_total{{{ON_GPUS}, scope="volatile"}}'
+    return timeline(
+        "ECC errors over time",
+        "none",
+        "New errors by severity, in about the time of a step. Only GPUs with ECC tell.",
+        Query(by_gpu(f"increase({errors}[$__rate_interval])", "severity"), f"{GPU} · {{{{severity}}}}"),
+    )
+
+
+def _ecc() -> Panel:
+    columns = []
+    queries = []
+    found = f"gpuslice_gpu_ecc_location_errors_total{{{ON_GPUS}}}"
+    ailing = f"sum by ({DEVICE}, location) ({found}) > 0"
+    kinds = [
+        (severity, scope) for severity in ("corrected", "uncorrected") for scope in ("volatile", "aggregate")
+    ]
+    for place, (severity, scope) in enumerate(kinds):
+        since = "since the driver's start" if scope == "volatile" else "ever"
+        steps: dict[float, str] = {0: NEUTRAL, 1: BAD} if severity == "uncorrected" else {}
+        name = f"Value #{chr(ord('A') + place)}"
+        columns.append(Column(name=name, title=f"{severity.capitalize()} {since}", unit="none", steps=steps))
+        kind = f'severity="{severity}", scope="{scope}"'
+        # The sums of a GPU stand beside those of its memories, as a memory of their own.
+        sums = f'label_replace(gpuslice_gpu_ecc_errors_total{{{ON_GPUS}, {kind}}}, "location", "all", "", "")'
+        part = f"gpuslice_gpu_ecc_location_errors_total{{{ON_GPUS}, {kind}}}"
+        parts = f"({part} and on ({DEVICE}, location) {ailing})"
+        queries.append(Query(by_gpu(f"{sums} or {parts}", "location")))
+    return listing(
+        "ECC errors",
+        "Errors by the memory in which they were found; all: of the whole GPU. Memories without errors are "
+        "left out, and GPUs without ECC. Ever: since the board was made.",
+        [NODE, INDEX, Column(name="location", title="Memory"), *columns],
+        *queries,
+        height=8,
+    )
+
+
+def _repairs() -> Panel:
+    def counted(name: str, label: str, value: str) -> Query:
+        return Query(by_gpu(f'gpuslice_gpu_{name}{{{ON_GPUS}, {label}="{value}"}}'))
+
+    whole = f"max by (cluster, node, gpu, uuid) ({gpu_names(ON_GPUS)})"
+    told: dict[float, str] = {0: NEUTRAL, 1: WARNING}
+    return listing(
+        "Repairs of the memory",
+        "Rows replaced by spare ones (from Ampere on, not while cut by MIG), or pages taken out of use "
+        "(before), by cause; banks whose spare rows are used up; and what is to be done. Unknown: the GPU "
+        "does not repair so, or its driver does not tell.",
+        [
+            NODE,
+            INDEX,
+            Column(name="action", title="Needs"),
+            Column(name="Value #C", title="Row to be replaced at reset", words=YES_IS_BAD),
+            Column(name="Value #D", title="Row that could not be", words=YES_IS_BAD),
+            Column(name="Value #E", title="Rows, corrected", unit="none", steps=told),
+            Column(name="Value #F", title="Rows, uncorrected", unit="none", steps=told),
+            Column(name="Value #G", title="Banks with few rows left", unit="none", steps=told),
+            Column(name="Value #H", title="Banks with none", unit="none", steps={0: NEUTRAL, 1: BAD}),
+            Column(name="Value #I", title="Page to be retired", words=YES_IS_BAD),
+            Column(name="Value #J", title="Pages, single bit", unit="none", steps=told),
+            Column(name="Value #K", title="Pages, double bit", unit="none", steps=told),
+            UUID,
+        ],
+        Query(whole),
+        Query(by_gpu(f"gpuslice_gpu_recovery_action{{{ON_GPUS}}} == 1", "action")),
+        Query(of_gpus("gpu_row_remap_pending")),
+        Query(of_gpus("gpu_row_remap_failure")),
+        counted("remapped_rows", "severity", "corrected"),
+        counted("remapped_rows", "severity", "uncorrected"),
+        counted("row_remap_banks", "left", "low"),
+        counted("row_remap_banks", "left", "none"),
+        Query(of_gpus("gpu_retired_pages_pending")),
+        counted("retired_pages", "cause", "single_bit"),
+        counted("retired_pages", "cause", "double_bit"),
+        height=8,
+    )

@@ -1,0 +1,119 @@
+"""Clocks, power and heat: how fast GPUs run, and what holds them back."""
+
+from dashboards.board import Panel
+from dashboards.hardware_series import GPU, growth, of_gpu, rate
+from dashboards.panels import NEUTRAL, WARNING, Query, Words, states, timeline
+from dashboards.promql import ON_GPUS, by_gpu
+
+_HOLDS: Words = {1: ("holds the clocks", WARNING), 0: ("does not", NEUTRAL)}
+
+
+def clocks() -> tuple[Panel, ...]:
+    """Make the row of clocks."""
+    events = f'gpuslice_gpu_clock_event_active{{{ON_GPUS}, reason!="idle"}}'
+    ever = f"{events} and max_over_time({events}[$__range] @ end()) == 1"
+    return (
+        _clock("SM clock", "sm", "Clock of the multiprocessors"),
+        _clock("Memory clock", "memory", "Clock of the memory"),
+        states(
+            "What holds the clocks down",
+            "The reasons that held the clocks at some time of those shown; an idle GPU is not drawn. A power "
+            "cap is normal under load; heat and brakes are not. Without bands: none did, or it is not told, "
+            "as of AMD GPUs.",
+            _HOLDS,
+            Query(by_gpu(ever, "reason"), f"{GPU} · {{{{reason}}}}"),
+        ),
+        timeline(
+            "Time with clocks held down",
+            "percentunit",
+            "Share of time for which each reason held the clocks down, by the driver's own count. Reasons "
+            "that did not are left out. Not told of AMD GPUs.",
+            Query(
+                by_gpu(f"{growth('gpu_violation_seconds_total')} > 0", "reason"), f"{GPU} · {{{{reason}}}}"
+            ),
+            top=1,
+        ),
+    )
+
+
+def power() -> tuple[Panel, ...]:
+    """Make the row of power and energy."""
+    watts, limit = (f"gpuslice_gpu_{name}_watts{{{ON_GPUS}}}" for name in ("power", "power_limit"))
+    return (
+        timeline(
+            "Power",
+            "watt",
+            "Power that each GPU draws, and the limit in force (dashed). In a vGPU guest nothing is told.",
+            of_gpu("gpu_power_watts"),
+            of_gpu("gpu_power_limit_watts", what="limit", limit=True),
+        ),
+        timeline(
+            "Power of each GPU, of its limit",
+            "percentunit",
+            "At 100 % the limit holds the clocks down.",
+            Query(by_gpu(f"{watts} / {limit}"), GPU),
+            top=1,
+        ),
+        timeline(
+            "Energy in a second",
+            "watt",
+            "Mean power, by the GPU's counter of energy: it misses no peak. From Volta on.",
+            rate("gpu_energy_joules_total"),
+        ),
+        timeline(
+            "Power as metered further",
+            "watt",
+            "Average, instantaneous, of the whole module or of the memory: as far as the GPU meters it.",
+            of_gpu("gpu_power_part_watts", "part"),
+        ),
+    )
+
+
+def heat() -> tuple[Panel, ...]:
+    """Make the row of temperatures."""
+    return (
+        timeline(
+            "Temperature",
+            "celsius",
+            "Temperature of the core. The thresholds stand in the table of settings.",
+            of_gpu("gpu_temperature_celsius"),
+        ),
+        timeline(
+            "Degrees until slowdown",
+            "celsius",
+            "How much hotter the core may get until the GPU slows itself down: at 0 it does. From Ada on; "
+            "else by the threshold of slowdown, where it is told.",
+            Query(
+                by_gpu(
+                    f"gpuslice_gpu_temperature_limit_margin_celsius{{{ON_GPUS}}} or "
+                    f"max without (threshold) (gpuslice_gpu_temperature_threshold_celsius{{{ON_GPUS}, "
+                    f'threshold="slowdown"}}) - gpuslice_gpu_temperature_celsius{{{ON_GPUS}}}'
+                ),
+                GPU,
+            ),
+        ),
+        timeline(
+            "Temperature of the memory",
+            "celsius",
+            "Only of boards with HBM.",
+            of_gpu("gpu_memory_temperature_celsius"),
+        ),
+        timeline(
+            "Fan",
+            "percentunit",
+            "Speed of the fan, of its greatest. Not told of boards without one, as most in servers.",
+            of_gpu("gpu_fan_ratio"),
+            top=1,
+        ),
+    )
+
+
+def _clock(title: str, clock: str, what: str) -> Panel:
+    called = f'clock="{clock}"'
+    return timeline(
+        title,
+        "hertz",
+        f"{what}, and the highest it can have (dashed). Low on an idle GPU.",
+        Query(by_gpu(f"gpuslice_gpu_clock_hertz{{{ON_GPUS}, {called}}}"), GPU),
+        Query(by_gpu(f"gpuslice_gpu_clock_max_hertz{{{ON_GPUS}, {called}}}"), f"{GPU} · most", limit=True),
+    )

@@ -1,0 +1,155 @@
+"""The first glance at the hardware: which GPUs are well, and which are not."""
+
+from dashboards.board import Panel
+from dashboards.hardware_series import GPU
+from dashboards.panels import BAD, GOOD, NEUTRAL, WARNING, Query, number, states
+from dashboards.presence import ANSWERS, GPUS_LOST, GPUS_THERE, XID_CODES, answering, each
+from dashboards.promql import ON_GPUS, by_gpu
+from dashboards.shares import of_gpus
+from dashboards.tables import Column, leads_to, listing
+
+NODE = Column(name="node", title="Node", link=leads_to("gpuslice-node", node="Node"))
+INDEX = Column(name="gpu", title="GPU")
+UUID = Column(name="uuid", title="UUID")
+
+# Heat, or a signal of the board: the power limit and idleness also hold clocks, but in good order.
+_SLOWING = "software_thermal|hardware_thermal|hardware_slowdown|power_brake"
+_SLOWED = by_gpu(f'gpuslice_gpu_clock_event_active{{{ON_GPUS}, reason=~"{_SLOWING}"}}')
+_TO_REPAIR = " or ".join(
+    f"gpuslice_gpu_{series} == 1"
+    for series in (
+        f'recovery_action{{{ON_GPUS}, action!="none"}}',
+        *(
+            f"{name}{{{ON_GPUS}}}"
+            for name in ("row_remap_pending", "row_remap_failure", "retired_pages_pending")
+        ),
+    )
+)
+_REPAIRS_KNOWN = " or ".join(
+    f"gpuslice_gpu_{name}{{{ON_GPUS}}}"
+    for name in ("recovery_action", "row_remap_pending", "retired_pages_pending")
+)
+_UNCORRECTED = f'gpuslice_gpu_ecc_errors_total{{{ON_GPUS}, severity="uncorrected", scope="volatile"}}'
+
+
+def now() -> tuple[Panel, ...]:
+    """Make the numbers, and the table of GPUs."""
+    return (*_numbers(), _states(), _table())
+
+
+def _numbers() -> tuple[Panel, ...]:
+    watts, limit = (f"gpuslice_gpu_{name}_watts{{{ON_GPUS}}}" for name in ("power", "power_limit"))
+    return (
+        _number("GPUs", "none", "Devices of the chosen nodes, of any maker, lost ones included.", GPUS_THERE),
+        _number(
+            "GPUs not answering",
+            "none",
+            "GPUs that are lost or failing. Unknown while the driver is given up for a reset, and for "
+            "devices of other makers, whose driver is not asked.",
+            GPUS_LOST,
+            {0: GOOD, 1: BAD},
+        ),
+        _number(
+            "Hottest GPU",
+            "celsius",
+            "Temperature of the hottest core.",
+            f"max({of_gpus('gpu_temperature_celsius')})",
+        ),
+        _number(
+            "Power, of the limit",
+            "percentunit",
+            "Power that all GPUs draw, of what their limits allow together; of those that tell both.",
+            f"sum({by_gpu(f'{watts} and {limit}')}) / sum({by_gpu(f'{limit} and {watts}')})",
+        ),
+        _number(
+            "GPUs slowed down",
+            "none",
+            "GPUs whose clocks are held down now by heat or by a signal of the board. Not told of AMD GPUs.",
+            f"sum({_SLOWED})",
+            {0: GOOD, 1: WARNING},
+        ),
+        _number(
+            "Codes of XID errors",
+            "none",
+            "Codes of XID errors that GPUs had in the chosen time, counted by GPU. Unknown where events are "
+            "not waited for.",
+            XID_CODES,
+            {0: GOOD, 1: WARNING},
+        ),
+        _number(
+            "Uncorrected ECC errors",
+            "none",
+            "Errors of the memories that could not be corrected, since the drivers were loaded. Only GPUs "
+            "with ECC tell.",
+            f"sum({by_gpu(_UNCORRECTED)})",
+            {0: GOOD, 1: BAD},
+        ),
+        _number(
+            "GPUs to be repaired",
+            "none",
+            "GPUs that are to be reset, drained or exchanged: by the recovery action that the driver names, "
+            "or since memory is to be repaired or cannot be.",
+            f"count({by_gpu(_TO_REPAIR)}) or 0 * count({by_gpu(_REPAIRS_KNOWN)})",
+            {0: GOOD, 1: BAD},
+        ),
+    )
+
+
+def _number(
+    title: str, unit: str, description: str, expr: str, steps: dict[float, str] | None = None
+) -> Panel:
+    return number(title, unit, description, Query(expr), steps=steps, span=3)
+
+
+def _states() -> Panel:
+    return states(
+        "GPUs that answer",
+        "Whether a GPU could be read; not while it is lost or failing, or its driver is given up for a "
+        "reset. A gap: nobody tells.",
+        ANSWERS,
+        answering(GPU),
+        span=24,
+        height=6,
+    )
+
+
+def _table() -> Panel:
+    used, total = (f"gpuslice_gpu_memory_{name}_bytes{{{ON_GPUS}}}" for name in ("used", "total"))
+    watts, limit = (f"gpuslice_gpu_{name}_watts{{{ON_GPUS}}}" for name in ("power", "power_limit"))
+    links, up = (f"gpuslice_gpu_{name}{{{ON_GPUS}}}" for name in ("nvlinks", "nvlinks_active"))
+    return listing(
+        "GPUs now",
+        "A row for each device. GPUs that were lost before they had a name stand in one. Unknown: the GPU "
+        "does not tell, or is of another maker. Needs: what is to be done, as newer drivers tell.",
+        [
+            NODE,
+            INDEX,
+            Column(name="model", title="Model"),
+            Column(name="Value #B", title="Answers", words=ANSWERS),
+            Column(name="action", title="Needs"),
+            Column(name="Value #D", title="Utilization", unit="percentunit"),
+            Column(name="Value #E", title="Memory used", unit="percentunit"),
+            Column(name="Value #F", title="Power", unit="watt"),
+            Column(name="Value #G", title="Of the limit", unit="percentunit"),
+            Column(name="Value #H", title="Temperature", unit="celsius"),
+            Column(name="Value #I", title="Until slowdown", unit="celsius", steps={0: WARNING, 10: NEUTRAL}),
+            Column(name="Value #J", title="SM clock", unit="hertz"),
+            Column(name="Value #K", title="Slowed down", words={1: ("yes", WARNING), 0: ("no", NEUTRAL)}),
+            Column(name="Value #L", title="Uncorrected ECC", unit="none", steps={0: NEUTRAL, 1: BAD}),
+            Column(name="Value #M", title="NVLinks down", unit="none", steps={0: NEUTRAL, 1: WARNING}),
+            UUID,
+        ],
+        each("model"),
+        answering(),
+        Query(by_gpu(f"gpuslice_gpu_recovery_action{{{ON_GPUS}}} == 1", "action")),
+        Query(of_gpus("gpu_utilization_ratio")),
+        Query(by_gpu(f"{used} / {total}")),
+        Query(by_gpu(watts)),
+        Query(by_gpu(f"{watts} / {limit}")),
+        Query(of_gpus("gpu_temperature_celsius")),
+        Query(of_gpus("gpu_temperature_limit_margin_celsius")),
+        Query(by_gpu(f'gpuslice_gpu_clock_hertz{{{ON_GPUS}, clock="sm"}}')),
+        Query(_SLOWED),
+        Query(by_gpu(_UNCORRECTED)),
+        Query(by_gpu(f"{links} - {up}")),
+    )

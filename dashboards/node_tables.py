@@ -1,0 +1,233 @@
+"""The tables about a node: its holders, its GPUs, their slices and MIG devices."""
+
+from dashboards.board import Panel
+from dashboards.panels import Query, bars
+from dashboards.presence import ANSWERS, answering, each
+from dashboards.promql import DEVICE, ON_GPUS, by_gpu, by_mig, gpu_names
+from dashboards.shares import CHOSEN, CONTAINER, of_containers, of_gpus
+from dashboards.tables import Column, leads_to, listing
+
+_NODE = Column(name="node", title="Node")
+_GPU = Column(name="gpu", title="GPU", link=leads_to("gpuslice-hardware", node="Node", uuid="UUID"))
+_UUID = Column(name="uuid", title="UUID")
+_POD = Column(name="pod", title="Pod", link=leads_to("gpuslice-tenant", namespace="Namespace", pod="Pod"))
+
+
+def holders() -> tuple[Panel, ...]:
+    """Make the table of those who hold or use a device."""
+    info = ("resource", "sharing", "isolation", "memory_source", "compute_source")
+    quiet = f"time() - gpuslice_container_last_active_timestamp_seconds{{{CHOSEN}}}"
+    return (
+        listing(
+            "Who holds what",
+            "A row for each container and device that it holds or uses. 0 slices: it uses the device without "
+            "holding it. Held memory is a limit or, with time-slicing, a notional share; compute 100 % is a "
+            "whole GPU. Isolation hard: the share is kept; soft: by agreement; none: nothing keeps it. "
+            "Unknown: it cannot be measured here; the last columns say where numbers come from.",
+            [
+                _NODE,
+                _GPU,
+                Column(name="namespace", title="Namespace"),
+                _POD,
+                Column(name="container", title="Container"),
+                Column(name="resource", title="Resource", empty="none"),
+                Column(name="Value #B", title="Slices", unit="none"),
+                Column(name="Value #C", title="Memory held", unit="bytes"),
+                Column(name="Value #D", title="Memory used", unit="bytes"),
+                Column(name="Value #E", title="Compute held", unit="percentunit"),
+                Column(name="Value #F", title="Compute used", unit="percentunit"),
+                Column(name="Value #G", title="Processes", unit="none"),
+                Column(name="Value #H", title="Idle for", unit="s"),
+                Column(name="sharing", title="Sharing"),
+                Column(name="isolation", title="Isolation"),
+                Column(name="mig_uuid", title="MIG device", empty="-"),
+                Column(name="memory_source", title="Memory from"),
+                Column(name="compute_source", title="Compute from"),
+                Column(name="uuid", title="UUID", hidden=True),
+            ],
+            Query(of_containers("info", *info, own=False)),
+            Query(of_containers("slices", own=False)),
+            Query(of_containers("memory_entitled_bytes", own=False)),
+            Query(of_containers("memory_used_bytes", own=False)),
+            Query(of_containers("compute_entitled_ratio", own=False)),
+            Query(of_containers("compute_used_ratio", own=False)),
+            Query(of_containers("processes", own=False)),
+            Query(by_gpu(quiet, *CONTAINER, "mig_uuid")),
+            sort="Memory held",
+            height=12,
+        ),
+    )
+
+
+def gpus_and_slices() -> tuple[Panel, ...]:
+    """Make the tables of GPUs, and of what the device plugins offer of them."""
+    return (_gpus(), _slices(), _shares_held())
+
+
+def _gpus() -> Panel:
+    entitled = f"gpuslice_gpu_memory_entitled_bytes{{{ON_GPUS}}}"
+    return listing(
+        "Each GPU",
+        "A row for each device. GPUs that were lost before they had a name stand in one. Over 100 % held: "
+        "over-committed. Unknown: the GPU does not tell, or is of another maker; cut by MIG, it has no "
+        "utilization.",
+        [
+            _NODE,
+            _GPU,
+            Column(name="model", title="Model"),
+            Column(name="sharing", title="Sharing"),
+            Column(name="Value #B", title="Answers", words=ANSWERS),
+            Column(name="Value #C", title="Holders", unit="none"),
+            Column(name="Value #D", title="Memory held", unit="bytes"),
+            Column(name="Value #E", title="Held of all", unit="percentunit"),
+            Column(name="Value #F", title="Memory used", unit="bytes"),
+            Column(name="Value #G", title="Memory", unit="bytes"),
+            Column(name="Value #H", title="Memory of nobody known", unit="bytes"),
+            Column(name="Value #I", title="Utilization", unit="percentunit"),
+            Column(name="Value #J", title="Compute of nobody known", unit="percentunit"),
+            _UUID,
+        ],
+        each("model", "sharing"),
+        answering(),
+        Query(of_gpus("gpu_holders")),
+        Query(by_gpu(entitled)),
+        Query(by_gpu(f"{entitled} / gpuslice_gpu_memory_total_bytes{{{ON_GPUS}}}")),
+        Query(of_gpus("gpu_memory_used_bytes")),
+        Query(of_gpus("gpu_memory_total_bytes")),
+        Query(of_gpus("gpu_unattributed_memory_bytes")),
+        Query(of_gpus("gpu_utilization_ratio")),
+        Query(of_gpus("gpu_unattributed_utilization_ratio")),
+    )
+
+
+def _slices() -> Panel:
+    offered, held = (f"gpuslice_gpu_{name}{{{ON_GPUS}}}" for name in ("slices", "slices_allocated"))
+    return listing(
+        "Slices by resource",
+        "What the device plugins offer of each GPU, and what of it is held. Without a row: nothing is "
+        "offered, or the kubelet does not answer.",
+        [
+            _NODE,
+            _GPU,
+            Column(name="resource", title="Resource"),
+            Column(name="Value #A", title="Slices", unit="none"),
+            Column(name="Value #B", title="Held", unit="none"),
+            Column(name="Value #C", title="Free", unit="none"),
+            Column(name="uuid", title="UUID", hidden=True),
+        ],
+        Query(by_gpu(offered, "resource")),
+        Query(by_gpu(held, "resource")),
+        Query(by_gpu(f"{offered} - {held}", "resource")),
+        sort="Free",
+        span=12,
+    )
+
+
+def _shares_held() -> Panel:
+    held, offered = (f"gpuslice_gpu_{name}{{{ON_GPUS}}}" for name in ("slices_allocated", "slices"))
+    return bars(
+        "Slices held, of those offered",
+        "percentunit",
+        "Share of the slices of each GPU and resource that containers hold.",
+        Query(by_gpu(f"{held} / {offered}", "resource"), "{{node}} · GPU {{gpu}} · {{resource}}"),
+        height=10,
+    )
+
+
+def mig_devices() -> tuple[Panel, ...]:
+    """Make the table of MIG devices."""
+    device = f"{DEVICE}, mig_uuid"
+    holding = f'gpuslice_container_slices{{{CHOSEN}, mig_uuid!=""}} > 0'
+    # A row for each holder of a device, and one for a device that nobody holds.
+    holder = (
+        f"(max by ({device}, {', '.join(CONTAINER)}) ({holding}) "
+        f"or on ({device}) max by ({device}) (gpuslice_mig_info{{{ON_GPUS}}} * 0))"
+    )
+
+    def told(name: str) -> Query:
+        series = f"max by ({device}) (gpuslice_mig_{name}{{{ON_GPUS}}})"
+        return Query(by_mig(f"{holder} * 0 + on ({device}) group_left () {series}", *CONTAINER))
+
+    return (
+        listing(
+            "Devices",
+            "A row for each MIG device, or partition of an AMD GPU, and container that holds it. Memory is "
+            "unknown where compute instances share a GPU instance. SMs are compute units on AMD GPUs.",
+            [
+                _NODE,
+                _GPU,
+                Column(name="profile", title="Profile"),
+                Column(name="gi", title="GI"),
+                Column(name="ci", title="CI"),
+                Column(name="Value #B", title="Compute slices", unit="none"),
+                Column(name="Value #C", title="SMs", unit="none"),
+                Column(name="Value #D", title="Memory used", unit="bytes"),
+                Column(name="Value #E", title="Memory", unit="bytes"),
+                Column(name="Value #F", title="Memory of nobody known", unit="bytes"),
+                Column(name="namespace", title="Namespace", empty="-"),
+                Column(name="pod", title="Pod", empty="-"),
+                Column(name="container", title="Container", empty="-"),
+                Column(name="Value #A", title="Slices held", unit="none"),
+                Column(name="mig_uuid", title="MIG device"),
+                Column(name="uuid", title="UUID", hidden=True),
+            ],
+            Query(by_mig(holder, *CONTAINER)),
+            told("compute_slices"),
+            told("multiprocessors"),
+            told("memory_used_bytes"),
+            told("memory_total_bytes"),
+            told("unattributed_memory_bytes"),
+            height=12,
+        ),
+        _left_to_cut(),
+    )
+
+
+def _left_to_cut() -> Panel:
+    def told(kind: str, state: str) -> Query:
+        return Query(by_gpu(f'gpuslice_gpu_mig_{kind}_slices{{{ON_GPUS}, state="{state}"}}'))
+
+    return listing(
+        "What can still be cut",
+        "Slices of the GPUs in MIG mode that MIG devices take, and that are left for new ones. A new GPU "
+        "instance needs memory slices that are adjacent. Unknown: the driver does not tell where each lies.",
+        [
+            _NODE,
+            _GPU,
+            Column(name="Value #A", title="Compute slices used", unit="none"),
+            Column(name="Value #B", title="free", unit="none"),
+            Column(name="Value #C", title="Memory slices used", unit="none"),
+            Column(name="Value #D", title="free of memory", unit="none"),
+            Column(name="Value #E", title="of them adjacent", unit="none"),
+            Column(name="uuid", title="UUID", hidden=True),
+        ],
+        told("compute", "used"),
+        told("compute", "free"),
+        told("memory", "used"),
+        told("memory", "free"),
+        Query(of_gpus("gpu_mig_adjacent_free_memory_slices")),
+        height=8,
+        none="no GPU is in MIG mode",
+    )
+
+
+def jobs() -> tuple[Panel, ...]:
+    """Make the table of the jobs that a batch system runs beside Kubernetes."""
+    rows = " or ".join(f"gpuslice_{level}_job_info{{{ON_GPUS}}}" for level in ("gpu", "mig"))
+    rows = f"({rows}) * on ({DEVICE}) group_left (node, gpu) {gpu_names(ON_GPUS)}"
+    return (
+        listing(
+            "Batch jobs",
+            "Jobs that a batch system runs on GPUs or on their GPU instances, by the files in "
+            "--job-mapping-dir. Empty without that setting.",
+            [
+                _NODE,
+                _GPU,
+                Column(name="mig_uuid", title="MIG device", empty="-"),
+                Column(name="hpc_job", title="Job"),
+                Column(name="uuid", title="UUID", hidden=True),
+            ],
+            Query(f"max by (cluster, node, gpu, uuid, mig_uuid, hpc_job) ({rows})"),
+            none="none",
+        ),
+    )

@@ -1,0 +1,41 @@
+"""Which GPUs are there, and which of them answer: as queries.
+
+A GPU that is lost before the exporter could ask it anything has no uuid, so no series of its own: that it is
+there is known by the number of GPUs that the driver counts.
+"""
+
+from dashboards.panels import BAD, GOOD, Query, Words
+from dashboards.promql import ON_GPUS, ON_NODES, TARGET, by_gpu, by_node, gpu_names
+from dashboards.shares import of_gpus
+
+ANSWERS: Words = {1: ("answers", GOOD), 0: ("does not answer", BAD)}
+
+_RELEASED = f"gpuslice_nvml_released{{{ON_NODES}}} == 1"
+_COUNTED = f"max by ({TARGET}) (gpuslice_gpus{{{ON_NODES}}})"
+_ASKED = f"count by ({TARGET}) (gpuslice_gpu_up{{{ON_NODES}}})"
+_UNNAMED = by_node(f"{_COUNTED} - ({_ASKED} or {_COUNTED} * 0) unless on ({TARGET}) {_RELEASED}")
+_LOST = by_gpu(f"(1 - gpuslice_gpu_up{{{ON_GPUS}}}) unless on ({TARGET}) {_RELEASED}")
+# As if it were the index of one, in lists of GPUs.
+_UNNAMED_ROWS = f'label_replace({_UNNAMED} > 0, "gpu", "lost before it had a name", "", "")'
+
+GPUS_THERE = f"sum(group by (cluster, node, uuid) ({gpu_names(ON_GPUS)}) or {_UNNAMED})"
+"""Devices of any maker."""
+
+GPUS_LOST = f"sum({_LOST} or {_UNNAMED})"
+"""GPUs that do not answer; unknown while the driver is given up."""
+
+_HAD_XID = f"{of_gpus('gpu_xid_last_timestamp_seconds', 'mig_uuid', 'xid')} > time() - $__range_s"
+_WATCHED = by_gpu(f"gpuslice_gpu_events_watched{{{ON_GPUS}}} == 1")
+XID_CODES = f"count({_HAD_XID}) or 0 * sum({_WATCHED})"
+"""Codes of XID errors in the chosen time, by GPU and MIG device; unknown where events are not waited for."""
+
+
+def each(*labels: str) -> Query:
+    """Give 1 for each GPU with these labels of it, and a row of each node for those without a name."""
+    names = ", ".join(("cluster", "node", "gpu", "uuid", *labels))
+    return Query(f"max by ({names}) ({gpu_names(ON_GPUS)}) or {_UNNAMED_ROWS}")
+
+
+def answering(legend: str = "__auto") -> Query:
+    """Give whether each GPU answers; rows as of ``each``."""
+    return Query(f"{of_gpus('gpu_up')} or {_UNNAMED_ROWS} * 0", legend)

@@ -1,0 +1,62 @@
+"""The signs of a GPU that somebody should look at: those by which the fleet's page calls it sick."""
+
+from collections.abc import Iterator
+
+from dashboards.promql import CLUSTER, DEVICE, TARGET
+from exporter.xids import CLASSES, XIDS
+
+RECENT_SECONDS = 3600
+"""An XID is told for so long."""
+# A tenant's own fault makes no GPU sick.
+_HARMLESS = frozenset({"notice", "application"})
+
+
+def reasons() -> str:
+    """Give 1 for each GPU, by DEVICE, and ``reason`` to look at it."""
+    found = " or ".join(_labelled(*sign) for sign in (*_signs(), *_xids()))
+    return f"max by ({DEVICE}, reason) ({found}) * 0 + 1"
+
+
+def count() -> str:
+    """Count the GPUs with a reason: 0 where there are GPUs and none has one."""
+    found = f"count(count by ({DEVICE}) ({reasons()}))"
+    return f"{found} or count(gpuslice_gpu_up{{{CLUSTER}}}) * 0"
+
+
+def _labelled(rows: str, reason: str, source: str = "") -> str:
+    """Add the reason; ``$1`` in it is the value of the label ``source``."""
+    return f'label_replace({rows}, "reason", "{reason}", "{source}", "(.*)")'
+
+
+def _gpu(series: str, *matchers: str) -> str:
+    return f"gpuslice_gpu_{series}{{{', '.join((CLUSTER, *matchers))}}}"
+
+
+def _signs() -> Iterator[tuple[str, str] | tuple[str, str, str]]:
+    released = f"gpuslice_nvml_released{{{CLUSTER}}} == 1"
+    yield f"({_gpu('up')} == 0 unless on ({TARGET}) {released})", "does not answer"
+    action = _gpu("recovery_action", 'action!="none"')
+    yield f"{action} == 1", "asks for a recovery: $1", "action"
+    yield f"{_gpu('row_remap_failure')} == 1", "no spare memory left: exchange the board"
+    errors = _gpu("ecc_errors_total", 'severity="uncorrected"', 'scope="volatile"')
+    yield f"{errors} > 0", "uncorrected memory errors since the driver was loaded"
+    yield f"{_gpu('row_remap_pending')} == 1", "waits for a reset to replace a row of memory"
+    yield f"{_gpu('retired_pages_pending')} == 1", "waits for a reboot to retire a page of memory"
+    brake = _gpu("clock_event_active", 'reason=~"hardware_thermal|power_brake"')
+    yield f"{brake} == 1", "slowed down by its hardware: $1", "reason"
+
+
+def _xids() -> Iterator[tuple[str, str, str]]:
+    for kind in CLASSES:
+        if kind in _HARMLESS:
+            continue
+        # A code that is in no catalogue is as little known as one of which the catalogue says nothing.
+        matcher = (
+            f'xid=~"{_codes(kind)}"' if kind != "unknown" else f'xid!~"{_codes(*CLASSES.keys() - {kind})}"'
+        )
+        last = _gpu("xid_last_timestamp_seconds", matcher)
+        yield f"(time() - {last} < {RECENT_SECONDS})", f"XID $1 in the last hour ({kind})", "xid"
+
+
+def _codes(*kinds: str) -> str:
+    return "|".join(str(xid.code) for xid in XIDS.values() if xid.kind in kinds)

@@ -1,0 +1,174 @@
+"""The tables of tenants: their holders, what these cost, and what went wrong on their GPUs."""
+
+from dashboards import tenant_rows as rows
+from dashboards.board import Panel
+from dashboards.panels import Query
+from dashboards.tables import Column, leads_to, listing
+
+_LISTED = 20
+_PODS_LISTED = 100
+_NODE = leads_to("gpuslice-node", node="Node")
+_GPU = leads_to("gpuslice-hardware", node="Node", uuid="UUID")
+_WHO = (
+    Column(name="cluster", title="Cluster", empty="-"),
+    Column(name="namespace", title="Namespace"),
+    Column(name="pod", title="Pod", link=leads_to("gpuslice-tenant", namespace="Namespace", pod="Pod")),
+    Column(name="container", title="Container"),
+)
+_WHERE = (
+    Column(name="node", title="Node", link=_NODE),
+    Column(name="gpu", title="GPU", width=60, link=_GPU),
+    Column(name="uuid", title="UUID", hidden=True),
+)
+_MIG = Column(name="mig_uuid", title="MIG device", empty="-")
+
+
+def holders() -> Panel:
+    """List every holder, and who uses a device without holding it."""
+    compute_held, compute_used = rows.series("compute_entitled_ratio"), rows.series("compute_used_ratio")
+    memory_held, memory_used = rows.series("memory_entitled_bytes"), rows.series("memory_used_bytes")
+    return listing(
+        "All holders",
+        "Each container and device that it holds or uses (0 slices: it uses it and holds nothing of "
+        "it). What is unknown is not told by the driver or by what shares the device. Isolation says "
+        "whether the share is enforced: by hardware (hard), by software (soft), or not at all (none).",
+        [
+            *_WHO,
+            *_WHERE,
+            Column(name="model", title="Model"),
+            Column(name="resource", title="Resource", empty="-"),
+            Column(name="sharing", title="Sharing"),
+            Column(name="isolation", title="Isolation", width=80),
+            Column(name="Value #A", title="Slices", unit="none", width=70),
+            Column(name="Value #B", title="GPUs held", unit="none"),
+            Column(name="Value #C", title="GPUs used", unit="none"),
+            Column(name="Value #D", title="Efficiency", unit="percentunit"),
+            Column(name="Value #E", title="Memory held", unit="bytes"),
+            Column(name="Value #F", title="Memory used", unit="bytes"),
+            Column(name="Value #G", title="Idle for", unit="s"),
+            _MIG,
+        ],
+        *(
+            Query(rows.described(expr))
+            for expr in (
+                rows.series("slices"),
+                compute_held,
+                compute_used,
+                f"{compute_used} / ({compute_held} > 0)",
+                memory_held,
+                memory_used,
+                f"time() - {rows.series('last_active_timestamp_seconds')}",
+            )
+        ),
+        sort="GPUs held",
+        height=12,
+    )
+
+
+def idle_holders() -> Panel:
+    """List those that hold the most of what they do not use."""
+    held = rows.series("compute_entitled_ratio")
+    idle = f"({rows.idle()})"
+    # Those of whom it is not known what they hold come last.
+    most = f"topk({_LISTED}, {held} and {idle} or {idle} * 0)"
+    return listing(
+        "Largest idle holders",
+        f"Holders that have not computed for as long as is chosen above, the {_LISTED} that hold the "
+        "most compute. Where compute is not measured nobody is idle.",
+        [
+            *_WHO,
+            *_WHERE,
+            Column(name="Value #A", title="GPUs held", unit="none"),
+            Column(name="Value #B", title="Memory held", unit="bytes"),
+            Column(name="Value #C", title="Idle for", unit="s"),
+        ],
+        *(
+            Query(rows.described(expr))
+            for expr in (
+                f"{held} and {most}",
+                f"{rows.series('memory_entitled_bytes')} and {most}",
+                f"{idle} and {most}",
+            )
+        ),
+        sort="GPUs held",
+        span=14,
+        height=8,
+        none="none is idle",
+    )
+
+
+def over_share() -> Panel:
+    """List holders that use more than they are entitled to."""
+    return listing(
+        "Over their share",
+        "Holders that use more memory than they are entitled to, or over the last 5 minutes more "
+        f"compute, by more than {rows.OVER - 1:.0%}. Where nothing enforces a share, that is allowed "
+        "while nobody else wants it.",
+        [
+            *_WHO,
+            *_WHERE,
+            Column(name="quantity", title="Of", width=80),
+            Column(name="Value #A", title="Used of its share", unit="percentunit"),
+        ],
+        Query(rows.over_share()),
+        sort="Used of its share",
+        span=10,
+        height=8,
+        none="none uses more than its share",
+    )
+
+
+def gpu_hours_by_pod() -> Panel:
+    """List what pods have cost."""
+    by_pod = "cluster, namespace, pod"
+    held, used, unused, joules = (
+        f"sum by ({by_pod}) ({each})"
+        for each in (
+            rows.gpu_seconds("held"),
+            rows.gpu_seconds("used"),
+            rows.unused_gpu_seconds(),
+            rows.joules(),
+        )
+    )
+    most = f"topk({_PODS_LISTED}, {held})"
+    hours = rows.SECONDS_OF_HOUR
+    return listing(
+        "GPU-hours by pod",
+        "What pods have held and used in the time shown, also those that are gone by now: the "
+        f"{_PODS_LISTED} that have held the most. The cost is that of what was held.",
+        [
+            *_WHO[:3],
+            Column(name="Value #A", title="GPU-hours held", unit="none"),
+            Column(name="Value #B", title="GPU-hours used", unit="none"),
+            Column(name="Value #C", title="Not used", unit="none"),
+            Column(name="Value #D", title="Cost", unit="none"),
+            Column(name="Value #E", title="Energy", unit="kwatth"),
+        ],
+        Query(f"{most} / {hours}"),
+        Query(f"({used} and {most}) / {hours}"),
+        Query(f"({unused} and {most}) / {hours}"),
+        Query(rows.cost(f"{most} / {hours}")),
+        Query(f"({joules} and {most}) / {rows.JOULES_OF_KWH:g}"),
+        sort="GPU-hours held",
+        span=14,
+    )
+
+
+def xids() -> Panel:
+    """List errors of the GPUs that are held."""
+    return listing(
+        "XID errors on our GPUs",
+        "XID errors in the time shown on devices that are held now, with the last time of each code. "
+        "What a code means, and whose fault it is, stands in docs/xids.md.",
+        [
+            Column(name="cluster", title="Cluster", empty="-"),
+            *_WHERE,
+            Column(name="xid", title="XID", width=60),
+            Column(name="Value #A", title="Last", unit="dateTimeFromNow"),
+            _MIG,
+        ],
+        Query(rows.xids()),
+        sort="Last",
+        span=10,
+        none="none",
+    )

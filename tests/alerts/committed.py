@@ -1,0 +1,49 @@
+"""The rules as they are committed."""
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+UNITS = ROOT / "tests/alerts/units"
+FILES = (ROOT / "alerts/rules/gpuslice-recording.yaml", ROOT / "alerts/rules/gpuslice-alerts.yaml")
+NAME = re.compile(r"[a-z]+:gpuslice_[a-z0-9_]+:[a-z0-9_]+|\bgpuslice_[a-z0-9_]+")
+"""A recording rule or a metric, where it stands in an expression or a text."""
+
+
+class Rules(NamedTuple):
+    """``groups`` as they stand in the files; ``alerts`` and ``records`` (expressions) by name."""
+
+    groups: list[dict[str, Any]]
+    alerts: dict[str, dict[str, Any]]
+    records: dict[str, str]
+
+    def needed(self, alerts: Iterable[str]) -> set[str]:
+        """Name some alerts with the recording rules that they and their texts stand on, one on the other."""
+        found = {*alerts} & self.alerts.keys()
+        texts = [text for name in found for text in told(self.alerts[name])]
+        while texts:
+            new = {name for name in NAME.findall(texts.pop()) if name in self.records} - found
+            found |= new
+            texts += [self.records[name] for name in new]
+        return found
+
+
+def told(alert: dict[str, Any]) -> Iterator[str]:
+    """Give the expression of an alert and its annotations."""
+    yield alert["expr"]
+    yield from alert["annotations"].values()
+
+
+def committed_rules() -> Rules:
+    """Read the committed files."""
+    groups = [group for file in FILES for group in yaml.safe_load(file.read_text())["groups"]]
+    every = [rule for group in groups for rule in group["rules"]]
+    return Rules(
+        groups=groups,
+        alerts={rule["alert"]: rule for rule in every if "alert" in rule},
+        records={rule["record"]: rule["expr"] for rule in every if "record" in rule},
+    )

@@ -1,0 +1,232 @@
+"""The recording rules: units of promtool, the names that they read, and a real Prometheus with nodes."""
+
+import json
+import re
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alerts.recording import Windows, recording_groups
+from alerts.recording.table import record_table
+from alerts.thresholds import load_thresholds
+from alerts.write import RECORDING, rule_files
+from exporter.metrics import FAMILIES, LEVEL_LABELS
+from tests.end_to_end.programs import Prometheus, demo, free_port, get, program, prometheus, until
+
+UNITS = Path(__file__).parent / "units"
+DOCS = Path(__file__).parents[2] / "docs/recording-rules.md"
+RULES = [
+    rule
+    for group in recording_groups(Windows(interval="1m", slow_interval="5m", idle_after="1h"))
+    for rule in group.rules
+]
+SELECTED = re.compile(r"(?<![:\w])(gpuslice_\w+)(?:\{([^}]*)\})?")
+READ = re.compile(r"\b\w+:gpuslice_\w+:\w+")
+MATCHED = re.compile(r"(\w+)\s*[=!]")
+TARGET_LABELS = {"namespace", "pod", "container", "node"}
+
+SCENARIOS = {"shared": "t4-timeslicing", "mig": "a100-mig-mixed", "vendors": "hami-vendors"}
+# One poll for all of the test, so that the nodes tell the same as Prometheus.
+ONCE = ("--poll-interval", "1h", "--stale-after", "2h")
+OF_TARGET = {"namespace": "monitoring", "pod": "exporter-x", "container": "exporter", "node": "k8s-3"}
+CLUSTERS = ("clean", "clashing")
+
+
+@pytest.mark.parametrize("unit", sorted(UNITS.glob("recording-*.yaml")), ids=lambda path: path.stem)
+def test_the_records_are_what_the_units_say(unit: Path) -> None:
+    """Evaluated by promtool on the series of a unit, the rules give what it expects."""
+    done = subprocess.run(
+        [program("promtool"), "test", "rules", unit], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_series_that_is_selected_is_exported() -> None:
+    """Its name stands in the table of families, and so do the labels by which it is selected."""
+    labels = {family.name: {*LEVEL_LABELS[family.level], *family.labels} for family in FAMILIES}
+    selected = {found for rule in RULES for found in SELECTED.findall(rule.expr)}
+
+    assert len(selected) > 20
+    for name, matchers in selected:
+        asked = {label.removeprefix("exported_") for label in MATCHED.findall(matchers)}
+        assert asked <= labels[name] | TARGET_LABELS
+
+
+def test_every_record_that_is_read_is_made() -> None:
+    """No rule stands on a record that is not there, and none is made twice."""
+    made = Counter(rule.name for rule in RULES)
+    read = {name for rule in RULES for name in READ.findall(rule.expr)}
+
+    assert read
+    assert read <= made.keys()
+    assert made.most_common(1)[0][1] == 1
+
+
+def test_the_page_of_the_records_is_that_of_the_code() -> None:
+    """The table in docs/recording-rules.md is what the code makes."""
+    assert record_table() in DOCS.read_text()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """A Prometheus with the rules, and what the nodes say of themselves."""
+
+    server: Prometheus
+    snapshots: list[dict[str, Any]]
+
+    def values(self, record: str, cluster: str) -> dict[tuple[str, ...], float]:
+        """Give a record of a cluster by the values of its further labels."""
+        return self.server.query(f'sum without (cluster) ({record}{{cluster="{cluster}"}})')
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Known]:
+    """Scrape three nodes as two clusters: in one of them the labels of the targets clash with ours."""
+    folder = tmp_path_factory.mktemp("recording")
+    ports = {name: free_port() for name in SCENARIOS}
+    urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
+    jobs = {f"{name}-{cluster}": f"{url}/metrics" for cluster in CLUSTERS for name, url in urls.items()}
+    with ExitStack() as running, ThreadPoolExecutor() as at_once:
+        server = running.enter_context(prometheus(folder, jobs, scrape=_relabelled(), rules=[_rules(folder)]))
+        demos = [
+            demo(scenario, *ONCE, "--listen", f"127.0.0.1:{ports[name]}")
+            for name, scenario in SCENARIOS.items()
+        ]
+        list(at_once.map(running.enter_context, demos))
+        # Records stand on records of groups that are evaluated at another time.
+        settled = (
+            "min_over_time(cluster:gpuslice_gpus:count[6s]) == 13 and cluster:gpuslice_idle_holders:count > 0"
+        )
+        until(lambda: len(server.query(settled)) == len(CLUSTERS), "the records have settled")
+        yield Known(
+            server=server,
+            snapshots=[json.loads(get(f"{url}/api/v1/snapshot")[1]) for url in urls.values()],
+        )
+
+
+def _relabelled() -> dict[str, Any]:
+    clashing = [
+        {"source_labels": ["job"], "regex": ".*-clashing", "target_label": name, "replacement": value}
+        for name, value in OF_TARGET.items()
+    ]
+    cluster = {"source_labels": ["job"], "regex": ".*-(.*)", "target_label": "cluster"}
+    return {"relabel_configs": [cluster, *clashing]}
+
+
+def _rules(folder: Path) -> Path:
+    numbers = load_thresholds()
+    often = replace(
+        numbers,
+        rules=replace(numbers.rules, interval="1s", slow_interval="1s"),
+        sharing=replace(numbers.sharing, idle_after="1s"),
+    )
+    path = folder / "recording.yaml"
+    path.write_text(rule_files(often)[RECORDING])
+    return path
+
+
+Rows = list[dict[str, Any]]
+
+
+def _own(known: Known) -> list[tuple[str, Rows, Rows]]:
+    """Give each node with its GPUs whose driver is asked, and the rows of containers on those."""
+    found = []
+    for snapshot in known.snapshots:
+        gpus = [gpu for gpu in snapshot["gpus"] if gpu["up"] is not None]
+        uuids = {gpu["uuid"] for gpu in gpus}
+        rows = [row for row in snapshot["containers"] if row["uuid"] in uuids]
+        found.append((snapshot["node"]["node"], gpus, rows))
+    return found
+
+
+def _by(known: Known, level: str) -> dict[tuple[str, ...], Rows]:
+    """Sort the rows of containers by the node or namespace that they are of, or keep all together."""
+    groups: dict[tuple[str, ...], Rows] = {}
+    for node, _, rows in _own(known):
+        if level == "node":
+            groups[node,] = rows
+        for row in rows if level != "node" else ():
+            groups.setdefault((row["namespace"],) if level == "namespace" else (), []).append(row)
+    return groups
+
+
+def _known_sum(rows: Rows, field: str, *also: str) -> float | None:
+    values = [row[field] for row in rows if all(row[each] is not None for each in (field, *also))]
+    return sum(values) if values else None
+
+
+def _ratio(rows: Rows, used: str, held: str) -> float | None:
+    most = _known_sum(rows, held, used)
+    return _known_sum(rows, used, held) / most if most else None
+
+
+def _held(rows: Rows, field: str) -> float | None:
+    return _known_sum(rows, field) if any(row["slices"] for row in rows) else 0
+
+
+def _idle(rows: Rows) -> int | None:
+    if not any(row["slices"] for row in rows):
+        return 0
+    measured = [row for row in rows if row["slices"] and row["compute_used_ratio"] is not None]
+    return sum(row["compute_used_ratio"] == 0 for row in measured) if measured else None
+
+
+FIGURES = {
+    "gpuslice_holders:count": lambda rows: sum(bool(row["slices"]) for row in rows),
+    "gpuslice_idle_holders:count": _idle,
+    "gpuslice_memory_held_bytes:sum": lambda rows: _held(rows, "memory_entitled_bytes"),
+    "gpuslice_memory_used_bytes:sum": lambda rows: _known_sum(rows, "memory_used_bytes"),
+    "gpuslice_compute_held_gpus:sum": lambda rows: _held(rows, "compute_entitled_ratio"),
+    "gpuslice_compute_used_gpus:sum": lambda rows: _known_sum(rows, "compute_used_ratio"),
+    "gpuslice_memory_efficiency:ratio5m": lambda rows: _ratio(
+        rows, "memory_used_bytes", "memory_entitled_bytes"
+    ),
+    "gpuslice_compute_efficiency:ratio5m": lambda rows: _ratio(
+        rows, "compute_used_ratio", "compute_entitled_ratio"
+    ),
+}
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS)
+@pytest.mark.parametrize("level", ["node", "namespace", "cluster"])
+def test_the_records_are_the_sums_of_what_the_nodes_say(known: Known, level: str, cluster: str) -> None:
+    """By node, namespace and cluster, whether labels clash or not; what is not known of any row is absent."""
+    for record, figure in FIGURES.items():
+        reckoned = {key: figure(rows) for key, rows in _by(known, level).items()}
+        expected = {key: value for key, value in reckoned.items() if value is not None}
+
+        assert known.values(f"{level}:{record}", cluster) == pytest.approx(expected), record
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS)
+def test_the_records_of_gpus_are_those_of_the_nodes(known: Known, cluster: str) -> None:
+    """GPUs, those that were read, memory and slices of each node; other makers' devices are not counted."""
+    for node, gpus, _ in _own(known):
+        here = f'node="{node}", cluster="{cluster}"'
+        assert known.server.query(f"sum(node:gpuslice_gpus:count{{{here}}})") == {(): len(gpus)}
+        assert known.server.query(f"sum(node:gpuslice_gpus_up:sum{{{here}}})") == {(): len(gpus)}
+        total = sum(gpu["memory_total_bytes"] for gpu in gpus)
+        assert known.server.query(f"sum(node:gpuslice_memory_total_bytes:sum{{{here}}})") == {(): total}
+        for field in ("slices", "slices_allocated"):
+            counts: Counter[str] = Counter()
+            for gpu in gpus:
+                counts.update({resource: count or 0 for resource, count in gpu[field].items()})
+            found = known.server.query(f"sum by (resource) (node:gpuslice_{field}:sum{{{here}}})")
+            assert found == {(resource,): count for resource, count in counts.items()}
+
+
+def test_no_rule_fails(known: Known) -> None:
+    """Prometheus evaluated every rule without an error."""
+    groups = known.server.api("rules")["groups"]
+    rules = [rule for group in groups for rule in group["rules"]]
+
+    assert len(rules) == len(RULES)
+    assert {rule["name"]: rule["lastError"] for rule in rules if rule.get("lastError")} == {}

@@ -1,0 +1,82 @@
+"""The memory slices of a GPU in MIG mode, and what of them lies free side by side."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.attribution.placements import Span, free_spans
+from tests.attribution.build import gpu, join, mig, mig_gpu
+
+
+def cut(*places, **facts):
+    """Join a GPU whose instances lie at these (start, size); give used, free, and adjacent free slices."""
+    parts = [
+        mig(uuid=f"MIG-{name}", gi=name, gi_start=start, gi_size=size)
+        for name, (start, size) in enumerate(places)
+    ]
+    return counted(mig_gpu(parts, **facts))
+
+
+def counted(reading):
+    """Join a GPU; give its used, free, and adjacent free memory slices."""
+    (row,) = join(reading).gpus
+    return row.mig_memory_used, row.mig_memory_free, row.mig_memory_adjacent
+
+
+def test_free_slices_apart_from_each_other_are_no_run():
+    """Instances at 0, 2 and 5 leave five of eight slices, of which no more than two lie side by side."""
+    assert cut((0, 1), (2, 1), (5, 1)) == (3, 5, 2)
+
+
+def test_a_gpu_in_mig_mode_without_instances_is_free_as_a_whole():
+    """All eight memory slices of a GPU of seven compute slices can be had."""
+    assert cut() == (0, 8, 8)
+
+
+def test_a_full_gpu_has_no_free_run():
+    """That nothing is free was observed: it is 0, and not absent."""
+    assert cut((0, 4), (4, 4)) == (8, 0, 0)
+
+
+def test_compute_instances_of_one_gpu_instance_take_its_place_once():
+    """Two of one instance of four slices leave the other four."""
+    inside = {"gi": 1, "gi_start": 0, "gi_size": 4}
+    parts = [mig(uuid=f"MIG-{ci}", ci=ci, **inside) for ci in (0, 1)]
+    assert counted(mig_gpu(parts)) == (4, 4, 4)
+
+
+def test_a_gpu_of_four_compute_slices_has_four_of_memory():
+    """As an A30 has."""
+    part = mig(gi_start=1, gi_size=1)
+    assert counted(gpu(None, mig_enabled=True, mig_slices=4, mig=(part,))) == (1, 3, 2)
+
+
+@pytest.mark.parametrize(
+    "places", [[(None, None), (0, 1)], [(0, None)], [(0, 4), (2, 2)], [(6, 4)], [(-1, 2)]]
+)
+def test_places_that_are_not_told_or_cannot_be_true_leave_it_unknown(places):
+    """Nothing is called free because of an instance that nobody could place."""
+    assert cut(*places) == (None, None, None)
+
+
+@pytest.mark.parametrize("facts", [{"mig_complete": False}, {"up": False}])
+def test_parts_that_may_be_missing_leave_it_unknown(facts):
+    """What looks free may be taken by an instance that was not told."""
+    assert cut((0, 4), **facts) == (None, None, None)
+
+
+def test_a_gpu_without_mig_has_no_memory_slices():
+    """It has nothing to be cut while MIG is off."""
+    assert counted(gpu()) == (None, None, None)
+
+
+@given(st.sets(st.integers(0, 7)))
+def test_what_is_taken_and_what_lies_free_is_all_there_is(taken):
+    """Whatever is taken of eight slices, the free spans are the rest, and no two of them touch."""
+    found = free_spans([Span(start, 1) for start in taken], 8)
+
+    free = [place for span in found for place in range(span.start, span.start + span.size)]
+    assert sorted([*free, *taken]) == list(range(8))
+    assert all(one.start + one.size < other.start for one, other in pairwise(found))

@@ -1,0 +1,145 @@
+"""A Prometheus that has scraped fake nodes of many kinds, for dashboards to be drawn from.
+
+The nodes and the Prometheus that scrapes them end before anything is asked; what was stored is served by
+another one that does nothing else.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from alerts.thresholds import load_thresholds
+from alerts.write import ALERTS, RECORDING, rule_files
+from tests.end_to_end.programs import Prometheus, demo, free_port, prometheus, until
+
+SCENARIOS = Path(__file__).parents[2] / "exporter/demo/scenarios"
+JOB = "gpuslice-exporter"
+IDLE_SECONDS = 6
+"""After so long a holder is idle here: the nodes run for little longer."""
+RULES = f"""
+[rules]
+interval = "2s"
+slow_interval = "2s"
+[sharing]
+idle_after = "{IDLE_SECONDS}s"
+"""
+OF_EXPORTER = {"namespace": "monitoring", "pod": "exporter-x", "container": "exporter"}
+"""Labels of a target that clash with those of its series."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A fake node, and the labels that Prometheus gives it."""
+
+    scenario: str
+    labels: dict[str, str] = field(default_factory=dict)
+    options: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What was scraped. ``now`` is the time of the last rules; ``later`` is a full minute soon after it.
+
+    Grafana's subqueries go by full minutes, and see what was stored up to five minutes before.
+    """
+
+    server: Prometheus
+    now: float
+
+    @property
+    def later(self) -> float:
+        """Unix time."""
+        return self.now // 60 * 60 + 60
+
+
+def nodes(folder: Path) -> list[Node]:
+    """Choose the nodes: the fewest that fill every panel; the last of them is going to be silent."""
+    jobs = folder / "jobs"
+    jobs.mkdir()
+    (jobs / "1").write_text("4711\n")
+    (jobs / "7.1").write_text("4712\n")
+    return [
+        Node("showcase", {"cluster": "east"}),
+        Node(
+            "h100-mixed",
+            {"cluster": "east", **OF_EXPORTER},
+            ("--job-mapping-dir", str(jobs), "--pcie-throughput", "on"),
+        ),
+        Node(str(_sick(folder)), {"cluster": "west"}),
+        Node("vgpu-host"),
+        Node("mi300x-cpx"),
+        Node("hami-vendors", {"cluster": "east"}),
+        Node("elastic-gpu", {"cluster": "west"}, ("--kubernetes-api", "off")),
+        Node("nos", {"cluster": "west"}, ("--dcgm-names", "legacy")),
+        Node("vgpu-guest", {"cluster": "west"}),
+        Node("mig-timeslicing", {"cluster": "west"}),
+    ]
+
+
+def _sick(folder: Path) -> Path:
+    """Let all befall sick GPUs within seconds, and for good; they have fans, and encode what they draw."""
+    scenario = json.loads((SCENARIOS / "sick-gpus.json").read_text(encoding="utf-8"))
+    for gpu in scenario["gpus"]:
+        gpu["fan"] = 30
+    for fault in scenario["faults"]:
+        fault["at"] = 2 + fault["at"] // 6
+        if "for" in fault:
+            fault["for"] = 600
+    scenario["faults"].append({"kind": "kubelet_rate_limit", "at": 4, "for": 5})
+    (drawing,) = (pod for pod in scenario["pods"] if pod["name"] == "render")
+    drawing["containers"][0]["processes"][0]["streams"] = 2
+    path = folder / "sick.json"
+    path.write_text(json.dumps(scenario))
+    return path
+
+
+@contextmanager
+def scene(folder: Path) -> Iterator[Scene]:
+    """Scrape the nodes until all of it has happened, and serve what was stored."""
+    thresholds = folder / "thresholds.toml"
+    thresholds.write_text(RULES)
+    made = rule_files(load_thresholds(thresholds))
+    rules = [folder / "recording.yaml", folder / "alerts.yaml"]
+    rules[0].write_text(made[RECORDING])
+    # Alerts fire at once.
+    rules[1].write_text(re.sub(r"(?m)^ +for: .*\n", "", made[ALERTS]))
+    now = _scraped(folder, rules)
+    with prometheus(folder, {}) as server:
+        yield Scene(server, now)
+
+
+def _scraped(folder: Path, rules: Sequence[Path]) -> float:
+    chosen = nodes(folder)
+    addresses = [f"127.0.0.1:{free_port()}" for _ in chosen]
+    targets = [
+        {"targets": [address], "labels": node.labels} for address, node in zip(addresses, chosen, strict=True)
+    ]
+    scrape = {
+        "static_configs": targets,
+        "honor_labels": True,
+        "scrape_interval": "2s",
+        "scrape_timeout": "2s",
+    }
+    # Prometheus ends first, so that it does not see the nodes go.
+    with ExitStack() as running, ThreadPoolExecutor() as at_once, ExitStack() as scraping:
+        # It takes 5 s until it scrapes at all; the nodes start in the meantime.
+        jobs = {JOB: f"http://{addresses[0]}/metrics"}
+        server = scraping.enter_context(prometheus(folder, jobs, scrape=scrape, rules=rules))
+        stacks = [running] * (len(chosen) - 1) + [running.enter_context(ExitStack())]
+        demos = [
+            demo(node.scenario, "--poll-interval", "2s", "--listen", address, *node.options)
+            for address, node in zip(addresses, chosen, strict=True)
+        ]
+        list(at_once.map(lambda stack, each: stack.enter_context(each), stacks, demos))
+        until(lambda: len(server.query("sum_over_time(up[1m]) >= 5")) == len(chosen), "five scrapes of each")
+        until(lambda: server.query('gpuslice_gpu_up{cluster="west"} == 0'), "a GPU was lost")
+        stacks[-1].close()
+        until(lambda: server.query("cluster:gpuslice_idle_holders:count > 0"), "some holders are idle")
+        # For so long that all rules have seen it.
+        silent = f"count(max_over_time(up[6s]) == 0) == 1 and count(min_over_time(up[6s]) == 1) == {len(chosen) - 1}"
+        until(lambda: server.query(silent), "one node is silent, and no other")
+        return max(server.query("timestamp(cluster:gpuslice_gpus:count)").values())

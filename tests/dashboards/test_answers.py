@@ -1,0 +1,258 @@
+"""Every query of every dashboard, asked of a real Prometheus that has scraped nodes of many kinds."""
+
+import importlib
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import pytest
+
+from dashboards.write import board_files
+from tests.dashboards.expressions import parts
+from tests.dashboards.foreign import FOREIGN, choices, compared
+from tests.dashboards.grafana import ALL, Series, Variables, Window, ask, choose, panels
+from tests.dashboards.records import record_labels
+from tests.dashboards.scene import IDLE_SECONDS, Scene, scene
+from tests.end_to_end.programs import program
+
+FILES = {
+    path.removeprefix("json/gpuslice-").removesuffix(".json"): json.loads(text)
+    for path, text in board_files().items()
+}
+EMPTY_HERE = {"hardware": {"Other events"}}
+"""Panels for which no fake node has anything: their dashboards must say that they may be empty."""
+NEVER_SCRAPED = {
+    "gpuslice_gpu_encoder_active_ratio": "no fake GPU has a meter of its encoders",
+    "gpuslice_mig_encoder_active_ratio": "no fake GPU has a meter of its encoders",
+}
+"""Series that no fake node has: a query for them may be empty beside another one in its panel."""
+EVERYTHING = {"node": [ALL], "idle": [str(IDLE_SECONDS)]}
+BUSY, SICK = "gpu-node-1", "hgx-a100-sick"
+CHOICES = {
+    "node": ({"node": [BUSY]}, {"node": [SICK]}),
+    "hardware": ({"node": [BUSY]}, {"node": [SICK]}),
+    "tenant": ({"namespace": ["shop"], "pod": ["rank"]}, {"namespace": ["train"], "pod": ["llm-3"]}),
+    "fleet": ({"cluster": ["east"]}, {"cluster": ["west"]}),
+}
+Rows: TypeAlias = dict[tuple[tuple[str, str], ...], float]
+LEGEND = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+RECORD = re.compile(r"\b[a-z]+:gpuslice_\w+:\w+")
+AVERAGED = re.compile(r"used|efficiency|increase|rate")
+IDLE = re.compile(r"idle")
+
+each_board = pytest.mark.parametrize("name", FILES)
+
+
+class Answer(NamedTuple):
+    """What a query of a panel was answered."""
+
+    panel: Mapping[str, Any]
+    target: Mapping[str, Any]
+    series: Sequence[Series]
+
+    @property
+    def called(self) -> str:
+        """The panel and the query, for whoever reads that it failed."""
+        return f"{self.panel['title']} {self.target['refId']}"
+
+    @property
+    def labels(self) -> frozenset[str]:
+        """The labels that its series have, and those that it keeps of others."""
+        found = parts(self.target["expr"])
+        return found.labels | found.made | {label for series in self.series for label in series.labels}
+
+    @property
+    def rows(self) -> frozenset[tuple[tuple[str, str], ...]]:
+        """The labels of each series."""
+        return frozenset(tuple(sorted(series.labels.items())) for series in self.series)
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """Scrape the nodes once for all tests."""
+    program("prometheus")
+    with scene(tmp_path_factory.mktemp("scene")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def answers(seen: Scene) -> dict[str, list[Answer]]:
+    """Draw every dashboard with everything chosen."""
+    return {name: list(_drawn(name, _chosen(name, seen, EVERYTHING), seen)) for name in FILES}
+
+
+def _chosen(name: str, seen: Scene, chosen: Mapping[str, Sequence[str]]) -> Variables:
+    return choose(FILES[name], seen.server, Window(seen.later), EVERYTHING | chosen)
+
+
+def _drawn(name: str, variables: Variables, seen: Scene) -> Iterator[Answer]:
+    for panel in panels(FILES[name]):
+        for target in panel.get("targets") or ():
+            yield Answer(panel, target, ask(target, variables, seen.server))
+
+
+@each_board
+def test_no_panel_is_empty(answers, name) -> None:
+    """With everything chosen each query has an answer, but for what no fake node has."""
+    may_be_empty = getattr(importlib.import_module(f"dashboards.{name}"), "MAY_BE_EMPTY", {})
+    empty = [each for each in answers[name] if not each.series]
+    silent = [
+        each.called
+        for each in empty
+        if each.panel["title"] not in EMPTY_HERE.get(name, set())
+        and not {selector.name for selector in parts(each.target["expr"]).selectors} & NEVER_SCRAPED.keys()
+    ]
+    answered = {each.panel["title"] for each in answers[name] if each.series}
+    titles = {panel["title"] for panel in panels(FILES[name]) if panel.get("targets")}
+
+    assert not silent
+    assert titles - answered == EMPTY_HERE.get(name, set()) <= may_be_empty.keys()
+
+
+def test_what_is_never_scraped_is_not(seen) -> None:
+    """No series is excused that there is."""
+    for name in NEVER_SCRAPED:
+        assert not seen.server.api("query", query=name, time=str(seen.now))["result"], name
+
+
+@each_board
+def test_numbers_are_numbers(answers, name) -> None:
+    """No query divides by nothing: what is not known is absent, and neither NaN nor infinite."""
+    wrong = [
+        each.called
+        for each in answers[name]
+        for series in each.series
+        if not all(map(math.isfinite, series.values.values()))
+    ]
+
+    assert not wrong
+
+
+@each_board
+def test_legends_and_columns_are_labels(answers, name) -> None:
+    """What a legend or a column shows is a label that the series may have, or a value."""
+    for each in answers[name]:
+        shown = set(LEGEND.findall(each.target.get("legendFormat", "")))
+        assert shown <= each.labels, each.called
+    for panel in panels(FILES[name]):
+        if panel["type"] == "table":
+            own = [each for each in answers[name] if each.panel is panel]
+            values = {f"Value #{each.target['refId']}" for each in own} if len(own) > 1 else {"Value"}
+            (ordered,) = (step for step in panel["transformations"] if step["id"] == "organize")
+            columns = ordered["options"]["indexByName"].keys()
+            assert columns <= values | {label for each in own for label in each.labels}, panel["title"]
+
+
+@each_board
+def test_a_choice_shows_its_own_rows(seen, answers, name) -> None:
+    """Of whatever is told by node, pod or cluster, a choice shows all rows of its own, and no others."""
+    for chosen in CHOICES[name]:
+        drawn = _drawn(name, _chosen(name, seen, chosen), seen)
+        for whole, each in zip(answers[name], drawn, strict=True):
+            told = {(label, value) for label, (value,) in chosen.items()}
+            if all(chosen.keys() <= series.labels.keys() for series in whole.series):
+                own = {row for row in whole.rows if told <= set(row)}
+                # Of all together, a list of the largest has not all that a list of one's own has.
+                assert own <= each.rows if "topk" in whole.target["expr"] else own == each.rows, each.called
+                assert all(told <= set(row) for row in each.rows), each.called
+
+
+@each_board
+def test_no_series_is_drawn_twice(seen, name) -> None:
+    """Where one is chosen, the series of a query are told apart by their legends."""
+    for each in _drawn(name, _chosen(name, seen, CHOICES[name][0]), seen):
+        legend = each.target.get("legendFormat", "__auto")
+        if each.panel["type"] != "table" and legend != "__auto":
+            called = [_called(legend, series.labels) for series in each.series]
+            assert len(set(called)) == len(called), (each.called, sorted(called))
+
+
+def _called(legend: str, labels: Mapping[str, str]) -> str:
+    return LEGEND.sub(lambda found: labels.get(found[1], ""), legend)
+
+
+@each_board
+def test_variables_offer_something(seen, name) -> None:
+    """Every list has values, each once; the one that asks for the rules finds them."""
+    variables = _chosen(name, seen, EVERYTHING)
+    for called, offered in variables.offered.items():
+        assert bool(offered) == (called != "fallback"), called
+        assert len(set(offered)) == len(offered), called
+
+
+def _both_ways(seen: Scene) -> Iterator[tuple[tuple[str, str], str, Rows, Rows]]:
+    """Ask each query of the fleet that takes what was recorded, and ask it as if there were no rules."""
+    board = FILES["fleet"]
+    bare = json.loads(RECORD.sub("no:such:record", json.dumps(board)))
+    # What was recorded is as old as the last rules; a subquery goes by full minutes.
+    windows = {False: Window(seen.now), True: Window(seen.later)}
+    kept = {minutes: choose(board, seen.server, window, EVERYTHING) for minutes, window in windows.items()}
+    raw = {minutes: choose(bare, seen.server, window, EVERYTHING) for minutes, window in windows.items()}
+    assert [each.chosen["fallback"] for each in (*kept.values(), *raw.values())] == [
+        [""],
+        [""],
+        [".+"],
+        [".+"],
+    ]
+    for panel, other in zip(panels(board), panels(bare), strict=True):
+        for target, own in zip(panel.get("targets") or (), other.get("targets") or (), strict=True):
+            if RECORD.search(expr := target["expr"]):
+                minutes = ":1m]" in expr
+                recorded, reckoned = (
+                    {
+                        tuple(sorted(series.labels.items())): series.values[max(series.values)]
+                        for series in found
+                    }
+                    for found in (
+                        ask(target, kept[minutes], seen.server),
+                        ask(own, raw[minutes], seen.server),
+                    )
+                )
+                yield (panel["title"], target["refId"]), expr, recorded, reckoned
+
+
+def test_without_the_rules_the_fleet_has_the_same_rows(seen) -> None:
+    """What is reckoned from the series is told of the same clusters, nodes, models and namespaces."""
+    for called, expr, recorded, reckoned in _both_ways(seen):
+        assert recorded, called
+        assert reckoned, called
+        # Who has computed within five minutes is no idle holder to the rules, and all run here for less.
+        if not IDLE.search(expr):
+            # A namespace that holds nothing has a 0 by the rules, and no row without them.
+            zeros = {row for row, value in recorded.items() if value == 0}
+            assert recorded.keys() - zeros <= reckoned.keys() <= recorded.keys(), called
+
+
+def test_without_the_rules_the_fleet_has_the_same_amounts(seen) -> None:
+    """What is there and what is held is the same; what is used was averaged by the rules."""
+    compared = 0
+    for called, expr, recorded, reckoned in _both_ways(seen):
+        if not IDLE.search(expr) and not AVERAGED.search(expr):
+            assert {row: recorded[row] for row in reckoned} == pytest.approx(reckoned), called
+            compared += 1
+
+    assert compared > 10
+
+
+def test_records_have_the_labels_that_they_should(seen) -> None:
+    """What the dashboards may group records by is what the records have."""
+    found = seen.server.api("query", query='{__name__=~".+:gpuslice_.+:.+"}', time=str(seen.now))["result"]
+    assert found
+    for series in found:
+        name = series["metric"].pop("__name__")
+        assert series["metric"].keys() <= record_labels(name), name
+
+
+@pytest.mark.parametrize("dashboard", FOREIGN, ids=lambda dashboard: dashboard["source"])
+def test_dashboards_and_alerts_for_dcgm_have_data(seen, dashboard) -> None:
+    """Every query has an answer, and every alert something that it compares."""
+    chosen = list(choices(seen.server, Window(seen.now)))
+    silent = [
+        expression
+        for expression in dashboard["expressions"]
+        if not any(ask({"expr": compared(expression), "instant": True}, each, seen.server) for each in chosen)
+    ]
+
+    assert not silent

@@ -1,0 +1,233 @@
+"""From a fault on a fake node to a webhook: the rules in a real Prometheus, behind it a real Alertmanager."""
+
+import json
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alerts.thresholds import load_thresholds
+from alerts.write import ALERTS, RECORDING, rule_files
+from tests.end_to_end.alerting import Receiver, alertmanager, receiving
+from tests.end_to_end.programs import demo, free_port, prometheus, until
+
+RUNBOOKS, GRAFANA = "https://runbooks.example", "https://grafana.example"
+NUMBERS = f"""
+[rules]
+interval = "1s"
+slow_interval = "10s"
+runbook_url = "{RUNBOOKS}"
+grafana_url = "{GRAFANA}"
+
+[exporter]
+pod_resources_for = "1s"
+
+[hardware]
+lost_for = "1s"
+xid_repair_window = "8s"
+
+[sharing]
+idle_after = "3s"
+"""
+MODEL = "NVIDIA L4"
+UUIDS = [f"GPU-00000000-0000-0000-0000-00000000000{index}" for index in range(3)]
+# Alerts that stand on the series of one target say which.
+OF_SICK = {"job": "sick-node", "instance": "sick-node:9836"}
+# Seconds after the start of a node from which its faults last, and to which.
+FROM, TO = 3, 14
+XID = 48
+XID_ALERT, IDLE, LOST, KUBELET = NAMES = (
+    "GpuSliceXidNeedsReset",
+    "GpuSliceHolderIdle",
+    "GpuSliceGpuLost",
+    "GpuSlicePodResourcesDown",
+)
+# The exporter's own pod has the names that Kubernetes gives it, and no alert is about it.
+OF_TARGET = {"namespace": "monitoring", "pod": "exporter-x", "container": "exporter", "node": "k8s-3"}
+RENAMING = {
+    "relabel_configs": [
+        {"source_labels": ["job"], "target_label": "instance", "replacement": "$1:9836"},
+        *({"target_label": name, "replacement": value} for name, value in OF_TARGET.items()),
+    ]
+}
+
+
+def _gpu(index: int) -> dict[str, Any]:
+    return {
+        "uuid": UUIDS[index],
+        "model": MODEL,
+        "architecture": 8,
+        "memory_total": "23034 MiB",
+        "power_idle_mw": 13200,
+        "power_max_mw": 72000,
+        "clocks": {"sm_idle": 210, "sm_max": 2040, "memory": 6251, "video_max": 1770},
+    }
+
+
+def _pod(index: int, name: str, load: Mapping[str, object]) -> dict[str, Any]:
+    process = {"memory": "512 MiB", "load": load}
+    holds = {"nvidia.com/gpu": [f"{{gpu:{index}}}"]}
+    return {
+        "namespace": "ml",
+        "name": name,
+        "containers": [{"name": "main", "devices": holds, "processes": [process]}],
+    }
+
+
+def _node(name: str, pods: list[dict[str, Any]], faults: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "node": {
+            "name": name,
+            "driver_version": "550.90.07",
+            "nvml_version": "12.550.90.07",
+            "cuda_version": 12040,
+        },
+        "gpus": [_gpu(index) for index in range(len(pods))],
+        "offers": [{"resource": "nvidia.com/gpu", "of": "gpus"}],
+        "pods": pods,
+        "faults": faults,
+    }
+
+
+BUSY = {"high": 80}
+# Nothing until TO, and busy from then on.
+LATE = {"shape": "square", "high": 80, "period": 600, "phase": 600 - TO}
+SICK = _node(
+    "sick-node",
+    [_pod(0, "train", BUSY), _pod(1, "notebook", LATE), _pod(2, "serve", BUSY)],
+    [
+        {"kind": "xid", "at": FROM, "device": "{gpu:0}", "xid": XID},
+        {"kind": "nvml_error", "at": FROM, "for": TO - FROM, "device": "{gpu:2}", "code": "GPU_IS_LOST"},
+    ],
+)
+DEAF = _node("deaf-node", [], [{"kind": "kubelet_down", "at": FROM, "for": TO - FROM}])
+
+
+@pytest.fixture(scope="module")
+def receiver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
+    """Let each fault come and go once, until the webhook was told of both."""
+    folder = tmp_path_factory.mktemp("alerting")
+    ports = {node["name"]: free_port() for node in (SICK, DEAF)}
+    jobs = {name: f"http://127.0.0.1:{port}/metrics" for name, port in ports.items()}
+    with ExitStack() as running, ThreadPoolExecutor() as at_once:
+        told = running.enter_context(receiving())
+        to = running.enter_context(alertmanager(folder, told.url))
+        rules = prometheus(folder, jobs, scrape=RENAMING, rules=_rules(folder), alertmanager=to)
+        server = running.enter_context(rules)
+        # Prometheus takes 5 s until it scrapes at all; faults begin when it does.
+        until(lambda: len(server.query("up")) == len(jobs), "both nodes are scraped")
+        nodes = [demo(_scenario(folder, node), *_options(ports[node["name"]])) for node in (SICK, DEAF)]
+        list(at_once.map(running.enter_context, nodes))
+        until(lambda: told.heard(NAMES, "firing"), "the webhook was told of each fault")
+        until(lambda: told.heard(NAMES, "resolved"), "the webhook was told that each fault is over")
+        yield told
+
+
+def _rules(folder: Path) -> list[Path]:
+    numbers = folder / "thresholds.toml"
+    numbers.write_text(NUMBERS)
+    made = rule_files(load_thresholds(numbers))
+    paths = [folder / Path(name).name for name in (RECORDING, ALERTS)]
+    for path, name in zip(paths, (RECORDING, ALERTS), strict=True):
+        path.write_text(made[name])
+    return paths
+
+
+def _scenario(folder: Path, node: Mapping[str, Any]) -> str:
+    path = folder / f"{node['name']}.json"
+    path.write_text(json.dumps(node))
+    return str(path)
+
+
+def _options(port: int) -> tuple[str, ...]:
+    return ("--poll-interval", "1s", "--listen", f"127.0.0.1:{port}")
+
+
+def _told(receiver: Receiver, name: str) -> dict[str, Any]:
+    """Give the one alert of that name, which was told to be over as well, with the same labels."""
+    (fired,) = receiver.told(name, "firing")
+    (over,) = receiver.told(name, "resolved")
+    assert over["labels"] == fired["labels"]
+    assert over["endsAt"] > fired["startsAt"]
+    assert fired["annotations"]["runbook_url"] == f"{RUNBOOKS}/{name}.md"
+    return dict(fired)
+
+
+def test_an_xid_arrives_and_is_over_after_its_window(receiver: Receiver) -> None:
+    """It names the GPU, the code and what it means, and the pod that was hit."""
+    alert = _told(receiver, XID_ALERT)
+
+    assert alert["labels"] == {
+        "alertname": XID_ALERT,
+        "severity": "critical",
+        "node": "sick-node",
+        "gpu": "0",
+        "model": MODEL,
+        "uuid": UUIDS[0],
+        "xid": str(XID),
+    }
+    description = alert["annotations"]["description"]
+    assert "Memory had an error that cannot be corrected" in description
+    assert "ml/train" in description
+    assert "exporter-x" not in description
+    assert alert["annotations"]["dashboard"] == (
+        f"{GRAFANA}/d/gpuslice-hardware?var-cluster=&var-node=sick-node&var-uuid={UUIDS[0]}"
+    )
+
+
+def test_an_idle_holder_arrives_and_is_over_when_it_computes(receiver: Receiver) -> None:
+    """It names namespace, pod and container of the holder, not those of the exporter."""
+    alert = _told(receiver, IDLE)
+
+    assert alert["labels"] == {
+        **OF_SICK,
+        "alertname": IDLE,
+        "severity": "info",
+        "node": "sick-node",
+        "gpu": "1",
+        "model": MODEL,
+        "uuid": UUIDS[1],
+        "namespace": "ml",
+        "pod": "notebook",
+        "container": "main",
+    }
+    assert alert["annotations"]["summary"].startswith("ml/notebook (main) has not computed on GPU 1 ")
+    assert alert["annotations"]["dashboard"] == f"{GRAFANA}/d/gpuslice-tenant?var-cluster=&var-namespace=ml"
+
+
+def test_a_lost_gpu_arrives_and_is_over_when_it_is_back(receiver: Receiver) -> None:
+    """It names the GPU as it was called before, and the pod that sits on it."""
+    alert = _told(receiver, LOST)
+
+    assert alert["labels"] == {
+        **OF_SICK,
+        "alertname": LOST,
+        "severity": "critical",
+        "node": "sick-node",
+        "gpu": "2",
+        "model": MODEL,
+        "uuid": UUIDS[2],
+    }
+    assert "ml/serve" in alert["annotations"]["description"]
+    assert "ml/train" not in alert["annotations"]["description"]
+    assert "exporter-x" not in alert["annotations"]["description"]
+
+
+def test_a_kubelet_that_is_down_arrives_and_is_over_when_it_is_back(receiver: Receiver) -> None:
+    """It names the node, and not the one whose kubelet answers."""
+    alert = _told(receiver, KUBELET)
+
+    assert alert["labels"] == {
+        "job": "deaf-node",
+        "instance": "deaf-node:9836",
+        "alertname": KUBELET,
+        "severity": "warning",
+        "node": "deaf-node",
+        "collector": "podresources",
+    }
+    assert "deaf-node" in alert["annotations"]["summary"]
+    assert "var-node=deaf-node" in alert["annotations"]["dashboard"]

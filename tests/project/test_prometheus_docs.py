@@ -1,0 +1,289 @@
+"""docs/prometheus.md holds what it says: its configurations are taken, and its names and figures are ours."""
+
+import re
+import subprocess
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from alerts.thresholds import load_thresholds
+from alerts.write import ALERTS, RECORDING, rule_files
+from tests.end_to_end.programs import program
+from tests.golden.story import USUAL, golden
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/prometheus.md").read_text()
+BASE = ROOT / "deploy/base"
+CODE = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
+NAME = re.compile(r"\b(?:gpuslice|DCGM)_[A-Za-z0-9_]+\b(?!\()")
+KINDS = {"PodMonitor", "ServiceMonitor"}
+SCRAPED = {"job_name": "of-the-test", "static_configs": [{"targets": ["127.0.0.1:9836"]}]}
+# How far a board of the demo may be from the figures, as a part of them.
+NEAR = 0.1
+
+
+def blocks(language: str) -> list[str]:
+    """Give the page's blocks of code in a language."""
+    return [code for name, code in CODE.findall(PAGE) if name == language]
+
+
+def documents(*keys: str) -> list[Any]:
+    """Give the YAML that has one of these keys at its top."""
+    return [found for found in map(yaml.safe_load, blocks("yaml")) if found.keys() & set(keys)]
+
+
+@cache
+def rules() -> tuple[Mapping[str, Any], ...]:
+    """Give all rules, records and alerts."""
+    made = rule_files(load_thresholds())
+    groups = [group for name in (RECORDING, ALERTS) for group in yaml.safe_load(made[name])["groups"]]
+    return tuple(rule for group in groups for rule in group["rules"])
+
+
+def named(kind: str) -> set[str]:
+    """Give the names of all rules that are a "record" or an "alert"."""
+    return {rule[kind] for rule in rules() if kind in rule}
+
+
+def checked(*command: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a checking program; it must find nothing."""
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def test_every_block_of_yaml_is_checked_here() -> None:
+    """None is of a sort that the tests below do not know."""
+    known = configurations(), documents("kind"), documents("route"), documents("providers")
+
+    assert sum(map(len, known)) == len(blocks("yaml"))
+
+
+def configurations() -> list[Any]:
+    """Give each configuration of Prometheus; a part of one stands where it belongs."""
+    writing = [{**part, "scrape_configs": [SCRAPED]} for part in documents("remote_write")]
+    scraping = documents("metric_relabel_configs", "relabel_configs")
+    return [
+        *documents("scrape_configs"),
+        *writing,
+        *({"scrape_configs": [{**SCRAPED, **part}]} for part in scraping),
+    ]
+
+
+@pytest.mark.parametrize("configuration", configurations())
+def test_prometheus_takes_the_configuration(configuration: Any, tmp_path: Path) -> None:
+    """``promtool check config`` finds nothing wrong in it.
+
+    Debian builds it without discovery by Kubernetes, of which the next test looks at the words.
+    """
+    for job in configuration["scrape_configs"]:
+        job.pop("kubernetes_sd_configs", None)
+    written = tmp_path / "prometheus.yml"
+    written.write_text(yaml.safe_dump(configuration))
+
+    checked(program("promtool"), "check", "config", str(written))
+
+
+def test_pods_are_found_where_they_are_deployed() -> None:
+    """The scrape configuration looks for pods, in the namespace and with the label and port of the base."""
+    (job,) = documents("scrape_configs")[0]["scrape_configs"]
+    pods = yaml.safe_load((BASE / "daemonset.yaml").read_text())
+    container = pods["spec"]["template"]["spec"]["containers"][0]
+    name = pods["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/name"]
+
+    found = {"role": "pod", "namespaces": {"names": [pods["metadata"]["namespace"]]}}
+    assert job["kubernetes_sd_configs"] == [found]
+    assert job["relabel_configs"][0]["regex"] == f"{name};{container['ports'][0]['name']}"
+    assert job["honor_labels"] is True
+
+
+@pytest.mark.parametrize("query", blocks("promql"))
+def test_prometheus_takes_the_query(query: str, tmp_path: Path) -> None:
+    """It parses."""
+    written = tmp_path / "rules.yml"
+    group = {"name": "page", "rules": [{"record": "page:query:checked", "expr": query}]}
+    written.write_text(yaml.safe_dump({"groups": [group]}))
+
+    checked(program("promtool"), "check", "rules", str(written))
+
+
+@pytest.fixture(scope="module")
+def alertmanager(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Write the example of Alertmanager's configuration, and give its path."""
+    (found,) = documents("route")
+    written = tmp_path_factory.mktemp("alertmanager") / "alertmanager.yml"
+    written.write_text(yaml.safe_dump(found))
+    return str(written)
+
+
+def test_alertmanager_takes_its_configuration(alertmanager: str) -> None:
+    """``amtool check-config`` finds nothing wrong in it."""
+    checked(program("amtool"), "check-config", alertmanager)
+
+
+@pytest.mark.parametrize(
+    ("labels", "receiver"),
+    [
+        ("alertname=GpuSliceGpuLost severity=critical node=a uuid=b", "on-call"),
+        ("alertname=GpuSliceHolderIdle severity=info namespace=team-a-lab pod=b", "team-a"),
+        ("alertname=GpuSliceHolderIdle severity=info namespace=team-b pod=b", "digest"),
+        ("alertname=GpuSliceEccUncorrected severity=warning node=a uuid=b", "platform"),
+        ("alertname=Watchdog severity=critical", "platform"),
+    ],
+)
+def test_alerts_go_where_the_example_sends_them(alertmanager: str, labels: str, receiver: str) -> None:
+    """A tenant is told of its holders, somebody is called for what is critical, and waste is collected."""
+    route = ("config", "routes", "test", f"--config.file={alertmanager}", f"--verify.receivers={receiver}")
+
+    checked(program("amtool"), *route, *labels.split())
+
+
+def test_inhibition_names_alerts_that_there_are() -> None:
+    """Each matcher of alert names in the example meets at least one alert."""
+    (found,) = documents("route")
+    for rule in found["inhibit_rules"]:
+        for matcher in (*rule["source_matchers"], *rule["target_matchers"]):
+            pattern = matcher.split('"')[1]
+            assert any(re.fullmatch(pattern, name) for name in named("alert")), pattern
+
+
+@pytest.mark.parametrize("monitor", [each for each in documents("kind") if each["kind"] in KINDS])
+def test_monitors_choose_what_is_deployed(monitor: Any) -> None:
+    """Their labels and their port are those of the base, and labels of pods are kept apart."""
+    pods = yaml.safe_load((BASE / "daemonset.yaml").read_text())["spec"]["template"]
+    service = yaml.safe_load((BASE / "service.yaml").read_text())
+    chosen, ports = (
+        (pods["metadata"], pods["spec"]["containers"][0]["ports"])
+        if monitor["kind"] == "PodMonitor"
+        else (service["metadata"], service["spec"]["ports"])
+    )
+    (endpoint,) = monitor["spec"].get("podMetricsEndpoints") or monitor["spec"]["endpoints"]
+
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= chosen["labels"].items()
+    assert monitor["metadata"]["namespace"] == service["metadata"]["namespace"]
+    assert endpoint["port"] in {port["name"] for port in ports}
+    assert endpoint["honorLabels"] is True
+    dropped = endpoint["relabelings"][0]
+    assert dropped["action"] == "labeldrop"
+    assert all(re.fullmatch(dropped["regex"], label) for label in ("namespace", "pod", "container"))
+
+
+def test_names_of_series_and_alerts_exist() -> None:
+    """Each name on the page is in the reference, or is that of a rule."""
+    reference = set(NAME.findall((ROOT / "docs/metrics.md").read_text()))
+    text = re.sub(r"regex: .*", "", PAGE)
+    records = set(re.findall(r"\b[a-z_]+:gpuslice_\w+:\w+", text))
+    series = set(NAME.findall(re.sub(r"\b[a-z_]+:gpuslice_\w+:\w+", "", text)))
+    alerts = set(re.findall(r"`(GpuSlice\w+)`", text))
+
+    assert records <= named("record")
+    assert alerts <= named("alert")
+    assert {name for name in series if not name.endswith("_")} <= reference
+
+
+def drops() -> list[tuple[str, bool]]:
+    """Give the names that the page drops at the scrape, and whether dashboards are said to do without."""
+    (found,) = documents("metric_relabel_configs")
+    neither, no_rule = (each["regex"] for each in found["metric_relabel_configs"])
+    return [(neither, True), (no_rule, False)]
+
+
+@pytest.mark.parametrize(("regex", "by_dashboards"), drops())
+def test_what_may_be_dropped_is_not_asked_for(regex: str, by_dashboards: bool) -> None:
+    """There are such series; no rule stands on one, and no dashboard where the page says so."""
+    there = set(NAME.findall((ROOT / "docs/metrics.md").read_text()))
+    boards = " ".join(path.read_text() for path in (ROOT / "dashboards/json").glob("*.json"))
+    by_rules = set(NAME.findall(" ".join(rule["expr"] for rule in rules())))
+    asked = by_rules | (set(NAME.findall(boards)) if by_dashboards else set())
+
+    assert any(re.fullmatch(regex, name) for name in there)
+    assert not [name for name in asked if re.fullmatch(regex, name)]
+
+
+def test_remote_write_keeps_the_sums() -> None:
+    """The records that it keeps are all but those of single containers, pods and GPUs."""
+    (sums, _) = documents("remote_write")
+    regex = sums["remote_write"][0]["write_relabel_configs"][0]["regex"]
+    lost = {name for name in named("record") if not re.fullmatch(regex, name)}
+
+    assert {name.split(":")[0] for name in lost} == {"container", "pod", "gpu"}
+
+
+ROW = re.compile(r"^\| ([^|]+?) \| `([\w-]+)` \| (\d+) \| (\d+) \|$", re.MULTILINE)
+
+
+@cache
+def series(scenario: str) -> Mapping[str, tuple[float, float]]:
+    """Count a page's series by level, for each entity of it: ours and DCGM's."""
+    samples = [
+        (sample.name, sample.labels)
+        for family in text_string_to_metric_families(golden(scenario, USUAL).read_text())
+        for sample in family.samples
+    ]
+    counts = dict.fromkeys(("node", "GPU", "MIG device", "partition", "vGPU", "holder"), 0)
+    dcgm = dict.fromkeys(counts, 0)
+    for name, labels in samples:
+        if name.startswith("DCGM_"):
+            dcgm["MIG device" if "GPU_I_ID" in labels else "GPU"] += 1
+        else:
+            counts[_level(name, labels)] += 1
+    there = {
+        "node": 1,
+        "GPU": _number(samples, "gpuslice_gpu_info"),
+        "MIG device": _number(samples, "gpuslice_mig_info"),
+        "vGPU": _number(samples, "gpuslice_vgpu_info"),
+        "holder": _number(samples, "gpuslice_container_info"),
+    }
+    found = {level: (counts[level] / many, dcgm[level] / many) for level, many in there.items() if many}
+    return found | {"partition": found.get("MIG device", (0, 0))}
+
+
+def _number(samples: list[tuple[str, dict[str, str]]], info: str) -> int:
+    return sum(name == info for name, _ in samples)
+
+
+def _level(name: str, labels: Mapping[str, str]) -> str:
+    levels = {"container": "holder", "mig": "MIG device", "vgpu": "vGPU", "gpu": "GPU"}
+    level = levels.get(name.split("_")[1], "node")
+    return "GPU" if level == "node" and "uuid" in labels else level
+
+
+@pytest.mark.parametrize(("what", "scenario", "ours", "dcgm"), ROW.findall(PAGE))
+def test_figures_of_series_are_those_of_the_demo(what: str, scenario: str, ours: str, dcgm: str) -> None:
+    """Within a tenth of it."""
+    level = re.split(r": | in | of ", what)[0]
+
+    assert series(scenario)[level] == pytest.approx((int(ours), int(dcgm)), rel=NEAR)
+
+
+@pytest.mark.parametrize(
+    ("node", "parts"),
+    [
+        ("4 T4, each time-sliced by 10", {"GPU: T4": 4, "holder": 40}),
+        ("8 H100, whole", {"GPU: H100": 8, "holder": 8}),
+        (
+            "8 A100, each cut into 7",
+            {
+                "GPU: A100 in MIG mode": 8,
+                "MIG device: A100": 56,
+                "holder in MIG: A100, which has no meter": 56,
+            },
+        ),
+        (
+            "8 MI300X in CPX",
+            {"GPU: MI300X in CPX mode": 8, "partition: MI300X": 64, "holder of a partition: MI300X": 64},
+        ),
+    ],
+)
+def test_figures_of_nodes_are_the_sums(node: str, parts: dict[str, int]) -> None:
+    """What is said of whole nodes follows from the table above it."""
+    rows = {what: (int(ours), int(dcgm)) for what, _, ours, dcgm in ROW.findall(PAGE)}
+    ours = rows["node"][0] + sum(many * rows[what][0] for what, many in parts.items())
+    dcgm = sum(many * rows[what][1] for what, many in parts.items())
+
+    assert f"| {node} | {ours} | {ours + dcgm} |" in PAGE
