@@ -44,8 +44,8 @@ def _degraded(numbers: ExporterThresholds) -> Alert:
 def _unattributed(level: str, numbers: ExporterThresholds) -> str:
     used = f"(gpuslice_{level}_memory_used_bytes > {numbers.unattributed_used_bytes:.0f})"
     rest = f"gpuslice_{level}_unattributed_memory_bytes / {used} > {numbers.unattributed_ratio:g}"
-    # A batch system has said whose the rest is. Where labels are honoured, its job stands in place of ours.
-    labels = "cluster, instance, uuid" if level == "gpu" else "cluster, instance, uuid, mig_uuid"
+    # A batch system has said whose the rest is.
+    labels = DEVICE if level == "gpu" else f"{DEVICE}, mig_uuid"
     return f"({rest} unless on ({labels}) gpuslice_{level}_job_info)"
 
 
