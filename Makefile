@@ -43,15 +43,8 @@ lint: $(DEV) ## check style, types and the arrows between the packages
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-docs: $(RUNTIME) ## write the reference pages from the tables in the code
-	$(BIN)/python -c 'from exporter.metrics_docs import metrics_markdown; print(metrics_markdown(), end="")' \
-		> docs/metrics.md
-	$(BIN)/python -c 'from exporter.settings import settings_markdown; print(settings_markdown(), end="")' \
-		> docs/settings.md
-	$(BIN)/python -c 'from exporter.xids import xids_markdown; print(xids_markdown(), end="")' \
-		> docs/xids.md
-	$(BIN)/python -c 'from alerts.docs import alerts_markdown; from alerts.thresholds import load_thresholds; \
-		print(alerts_markdown(load_thresholds()), end="")' > docs/alerts.md
+docs: $(DEV) ## write the reference pages from the tables in the code
+	$(BIN)/python scripts/write-docs
 
 rules: $(DEV) ## write the recording rules and alerts from the code in alerts/
 	$(BIN)/python -m alerts

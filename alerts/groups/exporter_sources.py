@@ -29,9 +29,9 @@ def source_alerts(numbers: ExporterThresholds) -> tuple[Alert, ...]:
 
 
 def _failing(numbers: ExporterThresholds) -> Alert:
-    # While somebody has asked for the driver, it is not read on purpose.
+    # While somebody has asked for the driver, it is not read on purpose. The processes have their own alert.
     failing = (
-        f'{_SUCCESS}{{collector!~"podresources|nvml"}} == 0\n'
+        f'{_SUCCESS}{{collector!~"podresources|processes|nvml"}} == 0\n'
         f"or\n"
         f'({_SUCCESS}{{collector="nvml"}} == 0 unless on ({TARGET}) gpuslice_nvml_released == 1)'
     )

@@ -50,15 +50,20 @@ def _unattributed(level: str, numbers: ExporterThresholds) -> str:
 
 
 def _process_view(numbers: ExporterThresholds) -> Alert:
+    unreadable = 'gpuslice_collector_success{cluster=%q,job=%q,instance=%q,collector="processes"} == 0'
+    asked = f"printf `{unreadable}` $labels.cluster $labels.job $labels.instance"
     return Alert(
         name="ProcessViewMissing",
-        expr=on_node("gpuslice_process_view == 0"),
+        # Without a GPU that is read there are no processes to see.
+        expr=on_node(f"gpuslice_process_view == 0\nand on ({TARGET}) gpuslice_gpu_up"),
         hold=numbers.process_view_for,
         severity="warning",
         summary="The exporter of node {{ $labels.node }} does not see the node's processes",
         description="The exporter {{ $labels.instance }} of node {{ $labels.node }} cannot tell whose the "
-        "processes on its GPUs are: what a container uses of a device that it shares is missing. Give the "
-        "pod hostPID: true and the host's /proc; gpuslice-exporter doctor says what is in the way.",
+        "processes on its GPUs are: what a container uses of a device that it shares is missing. "
+        f"{{{{ with query ({asked}) }}}}Give the pod hostPID: true and the host's /proc{{{{ else }}}}"
+        "Its driver lists the processes of no device, as with some virtual GPUs, and with MIG for those who "
+        "may not monitor it{{ end }}; gpuslice-exporter doctor says what is in the way.",
         dashboard=NODE_BOARD,
     )
 

@@ -25,7 +25,9 @@ def _recovery(hold: str) -> Alert:
         hold=hold,
         severity="warning",
         summary=f"The driver asks for {{{{ $labels.action }}}} of {SHORT_GPU}",
-        description=f"{GPU} needs, as its driver says: {{{{ $labels.action }}}}. Pods on it: {PODS}. "
+        description=f"{GPU} needs, as its driver says: {{{{ $labels.action }}}}."
+        "{{ with query (printf `gpuslice_gpu_row_remap_pending{uuid=%q} == 1` $labels.uuid) }} Bad memory is "
+        f"taken out of use by that, and not before.{{{{ end }}}} Pods on it: {PODS}. "
         "Keep new pods off it and follow the runbook for that action.",
         dashboard=GPU_BOARD,
     )

@@ -2,7 +2,7 @@
 
 from alerts.groups.hardware_numbers import HardwareThresholds
 from alerts.model import GPU_BOARD, Alert
-from alerts.promql import on_gpu
+from alerts.promql import DEVICE, on_gpu
 from alerts.wording import GPU, PODS, ROUNDED, SHORT_GPU
 
 
@@ -66,7 +66,11 @@ def _remap_failure() -> Alert:
 def _repair_pending(hold: str) -> Alert:
     return Alert(
         name="RepairPending",
-        expr=on_gpu("gpuslice_gpu_row_remap_pending == 1\nor\ngpuslice_gpu_retired_pages_pending == 1"),
+        # Newer drivers ask for that reset themselves, which has its own alert.
+        expr=on_gpu(
+            "(gpuslice_gpu_row_remap_pending == 1 or gpuslice_gpu_retired_pages_pending == 1)\n"
+            f'unless on ({DEVICE}) gpuslice_gpu_recovery_action{{action!="none"}} == 1'
+        ),
         hold=hold,
         severity="warning",
         summary=f"{SHORT_GPU} waits for a reset to repair its memory",

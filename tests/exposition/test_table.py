@@ -42,17 +42,37 @@ def _text(snapshot) -> str:
     return Exposition().page(snapshot).body(Format.TEXT).decode()
 
 
+@pytest.fixture(scope="module")
+def known(full) -> str:
+    """Give the page of the node where everything is known."""
+    return _text(full)
+
+
+@pytest.fixture(scope="module")
+def unknown(bare) -> str:
+    """Give the page of the node that knows nothing."""
+    return _text(bare)
+
+
+@pytest.fixture(scope="module")
+def lost(full) -> set[str]:
+    """Give the pages of the full node whose GPUs are down, by their reading and without any."""
+    down = tuple(replace(gpu, reading=replace(gpu.reading, up=False)) for gpu in full.gpus)
+    gone = tuple(replace(gpu, reading=None) for gpu in full.gpus)
+    return {_text(replace(full, gpus=gpus, migs=())) for gpus in (down, gone)}
+
+
 @each_family
-def test_a_known_value_is_printed(full, family) -> None:
+def test_a_known_value_is_printed(known, family) -> None:
     """Every family has a sample where everything is known."""
-    assert re.search(rf"^{family.name}[ {{]", _text(full), re.MULTILINE)
+    assert re.search(rf"^{family.name}[ {{]", known, re.MULTILINE)
 
 
 @each_family
-def test_an_unknown_value_is_absent(bare, family) -> None:
+def test_an_unknown_value_is_absent(unknown, family) -> None:
     """A family without any known value prints nothing: no sample, no HELP, no TYPE."""
-    assert (family.name in OBSERVED) == (f" {family.name} " in _text(bare))
-    assert (family.name in OBSERVED) == bool(re.search(rf"^{family.name}[ {{]", _text(bare), re.MULTILINE))
+    assert (family.name in OBSERVED) == (f" {family.name} " in unknown)
+    assert (family.name in OBSERVED) == bool(re.search(rf"^{family.name}[ {{]", unknown, re.MULTILINE))
 
 
 def test_before_the_first_poll_no_process_view_is_claimed(bare) -> None:
@@ -61,13 +81,8 @@ def test_before_the_first_poll_no_process_view_is_claimed(bare) -> None:
 
 
 @each_family
-def test_a_lost_gpu_says_nothing_but_its_name(full, family) -> None:
+def test_a_lost_gpu_says_nothing_but_its_name(lost, family) -> None:
     """Of a GPU that does not answer only its identity, its being down and what is held on it are printed."""
-    lost = tuple(replace(gpu, reading=replace(gpu.reading, up=False)) for gpu in full.gpus)
-    gone = tuple(replace(gpu, reading=None) for gpu in full.gpus)
-
-    texts = {_text(replace(full, gpus=gpus, migs=())) for gpus in (lost, gone)}
-
     of_events = family.group == "events" or family.name.startswith(
         ("gpuslice_gpu_clock_events", "DCGM_EXP_CLOCK_EVENTS")
     )
@@ -75,8 +90,8 @@ def test_a_lost_gpu_says_nothing_but_its_name(full, family) -> None:
     told = family.name in beside or family.group == "sharing"
     from_driver = not of_events and (family.level == "dcgm" or (family.level == "gpu" and not told))
     if from_driver:
-        assert not any(f"\n{family.name}{{" in text for text in texts)
-    assert all('gpuslice_gpu_up{uuid="GPU-shared"} 0\n' in text for text in texts)
+        assert not any(f"\n{family.name}{{" in text for text in lost)
+    assert all('gpuslice_gpu_up{uuid="GPU-shared"} 0\n' in text for text in lost)
 
 
 def test_no_label_is_one_that_prometheus_gives_itself() -> None:

@@ -94,11 +94,11 @@ def test_a_python_without_venv_names_its_package(tmp_path, bare_path) -> None:
 
 
 def test_missing_tools_are_named_and_not_fatal_at_home(bare_path) -> None:
-    """Where promtool and a browser cannot be installed, tests go on, and it is said how to get them."""
+    """Where Prometheus, Alertmanager and a browser cannot be installed, tests go on, and it is said how to get them."""
     done = _run(ROOT / "scripts/install-tools", PATH=str(bare_path))
 
     assert done.returncode == 0
-    assert "sudo apt-get install prometheus chromium" in done.stderr
+    assert "sudo apt-get install prometheus prometheus-alertmanager chromium" in done.stderr
 
 
 def test_missing_tools_are_fatal_in_ci(bare_path) -> None:
@@ -106,4 +106,4 @@ def test_missing_tools_are_fatal_in_ci(bare_path) -> None:
     done = _run(ROOT / "scripts/install-tools", PATH=str(bare_path), CI="true")
 
     assert done.returncode == 1
-    assert "prometheus chromium" in done.stderr
+    assert "prometheus prometheus-alertmanager chromium" in done.stderr

@@ -6,7 +6,7 @@ and held against the samples as prometheus_client reads them. What no series tel
 
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, cached_property
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -107,22 +107,33 @@ class Series:
 
     def info(self, key) -> dict:
         """Return what else is told of a container on a device."""
-        found = [
-            sample.labels
-            for sample in self.all("container_info", uuid=key.uuid, namespace=key.namespace, pod=key.pod)
-            if _key(sample.labels) == key
-        ]
-        (labels,) = found
+        (labels,) = self._infos[key]
         return labels
 
     @property
     def containers(self) -> list[Key]:
         """List the containers on devices."""
-        return [_key(sample.labels) for sample in self.all("container_info")]
+        return [key for key, infos in self._infos.items() for _ in infos]
 
     def on(self, uuid, mig_uuid="") -> list[Key]:
         """List the containers on a device."""
-        return [key for key in self.containers if (key.uuid, key.mig_uuid) == (uuid, mig_uuid)]
+        return self._on.get((uuid, mig_uuid), [])
+
+    @cached_property
+    def _infos(self) -> dict[Key, list[dict]]:
+        """What is told of containers on devices, in the order of the page."""
+        found: dict[Key, list[dict]] = {}
+        for sample in self.all("container_info"):
+            found.setdefault(_key(sample.labels), []).append(sample.labels)
+        return found
+
+    @cached_property
+    def _on(self) -> dict[tuple[str, str], list[Key]]:
+        """The containers on each device."""
+        found: dict[tuple[str, str], list[Key]] = {}
+        for key in self.containers:
+            found.setdefault((key.uuid, key.mig_uuid), []).append(key)
+        return found
 
     def device(self, uuid, mig_uuid, field) -> float | None:
         """Return a number that GPUs and MIG devices have by the same name."""
