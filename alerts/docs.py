@@ -12,9 +12,7 @@ _INTRODUCTION = """\
 
 *Made from the code in `alerts/` by `make docs`.*
 
-The rules lie in `alerts/rules/` for Prometheus, and in `alerts/operator/` as one object for the Prometheus
-Operator: [prometheus.md](prometheus.md) says how to install them. Alerts stand on the recording rules, so
-take both files.
+How to install them: [prometheus.md](prometheus.md). Alerts stand on the recording rules, so load both files.
 
 Each alert says in its description what is wrong, where, whom it concerns and what to do next, and links to
 its runbook and mostly to a dashboard. What is not known is never alerted on as if it were 0: where a device
@@ -23,6 +21,25 @@ has no meter, or the exporter cannot see something, alerts that need it keep sil
 
 **critical**: somebody should come; work is lost or a device cannot be used. **warning**: somebody should
 look at it today. **info**: waste and advice, to be read at leisure.
+
+## Before the first alert
+
+What the commands in the runbooks need:
+
+- `runbook_url` and `grafana_url` of your own ([below](#other-numbers)): without the second, links to
+  dashboards begin at `/d/` and lead nowhere.
+- `kubectl gpuslice` on the `PATH`, and `GPUSLICE_PROMETHEUS_URL` set ([fleet.md](fleet.md#in-a-terminal)).
+- root on the node for `nvidia-smi`, `journalctl` and `fuser`. With the GPU Operator `nvidia-smi` may be in
+  the driver's pod only.
+
+Placeholders are the alert's labels, and are replaced together with their brackets: `<node>`, `<namespace>`,
+`<pod>` (the tenant's), `<gpu>` (its index, as `nvidia-smi -i` takes it), `<uuid>`, `<mig_uuid>`,
+`<instance>`, `<xid>`. The pod of the exporter is none of them:
+
+```console
+$ kubectl -n gpuslice get pods -o wide --field-selector spec.nodeName=<node>
+$ kubectl -n gpuslice port-forward <exporter-pod> 9836    # the page of the node: http://localhost:9836/
+```
 
 *holds* is how long it must be so before the alert fires; a dash means that the expression looks back by
 itself. *Slanted words* stand for the labels of the alert, an ellipsis for its figure.
@@ -39,9 +56,9 @@ _TITLES = {
 _REST = """\
 ## Other numbers
 
-Every number stands in `alerts/thresholds.toml`, with what it means; runbooks name those of their alert,
-such as `[sharing] idle_after`. Put those that you want otherwise into a file of your own and write the
-rules anew:
+Every number stands in [`alerts/thresholds.toml`](../alerts/thresholds.toml), with what it means; runbooks
+name those of their alert, such as `[sharing] idle_after`. Put those that you want otherwise into a file of
+your own, and write the rules anew in a checkout of this repository:
 
 ```toml
 # mine.toml
@@ -55,7 +72,8 @@ fair_share_ratio = 1.2
 ```
 
 ```console
-$ python -m alerts --thresholds mine.toml --output DIR
+$ make rules    # once: it makes .venv
+$ .venv/bin/python -m alerts --thresholds mine.toml --output DIR
 ```
 
 What is not in your file keeps its number. A key that does not exist is an error, so a file from an older
@@ -64,7 +82,8 @@ call idle.
 
 ## Labels
 
-All alerts have `severity`, and `cluster` where the targets have it. Besides they have what they are about:
+All alerts have `severity`, and `cluster` where the targets have it. Most have `job` and `instance`, the
+exporter that tells it; alerts on XIDs have not, since they outlive it. Besides they have what they are about:
 
 | alert about | labels |
 | --- | --- |
@@ -73,29 +92,35 @@ All alerts have `severity`, and `cluster` where the targets have it. Besides the
 | a container on a device | these, and `namespace`, `pod`, `container`: the tenant's, not the exporter's |
 | a namespace | `namespace` |
 
-A GPU that was lost before it could tell its name has `uuid` alone.
+A GPU that was lost before it could tell its name has `node` and `uuid`, and neither `gpu` nor `model`.
 
 ## Routing
 
 [prometheus.md](prometheus.md#alertmanager) has a whole configuration of Alertmanager: alerts with the
 `namespace` of a tenant go to its channel, critical ones to whoever is on call, those for information into a
-digest. What it leaves out:
+digest. It has these inhibitions:
 
-- An alert that explains others should inhibit them. Above all, what a GPU that does not answer has besides
-  is no news, but for what says why. And what somebody holds is old news while the exporter does not poll:
+```yaml
+inhibit_rules:
+  # Where no exporter is heard of, each node would say the same.
+  - source_matchers: ['alertname = "GpuSliceExporterAbsent"']
+    target_matchers: ['alertname =~ "GpuSlice(ExporterDown|NodeWithoutExporter)"']
+    equal: [cluster]
+  # What else is said of a GPU that does not answer is no news, but for what says why.
+  - source_matchers: ['alertname = "GpuSliceGpuLost"']
+    target_matchers:
+      - 'alertname =~ "GpuSlice.+"'
+      - 'alertname !~ "GpuSlice(GpuLost|Xid.+|RecoveryActionNeeded)"'
+    equal: [cluster, uuid]
+  # The repair that waits is done by the reset or restart that the error asks for.
+  - source_matchers: ['alertname =~ "GpuSliceXidNeeds(Reset|Reboot)"']
+    target_matchers: ['alertname = "GpuSliceRepairPending"']
+    equal: [cluster, uuid]
+```
 
-  ```yaml
-  inhibit_rules:
-    - source_matchers: ['alertname = "GpuSliceGpuLost"']
-      target_matchers: ['alertname =~ "GpuSlice.+"', 'alertname !~ "GpuSlice(GpuLost|XidNeeds.+)"']
-      equal: [cluster, uuid]
-    - source_matchers: ['alertname = "GpuSliceSnapshotStale"']
-      target_matchers: ['alertname =~ "GpuSlice(Holder|Over|Noisy|Shared|Use).+"']
-      equal: [cluster, node]
-  ```
-
-  Labels that both alerts lack count as equal, so name one in `equal` that the source always has, as `uuid`
-  here.
+- Do not inhibit XIDs by GpuLost: they are the reason of the loss. Nor RecoveryActionNeeded by an XID: the
+  driver may ask for more than the code does.
+- Labels that both alerts lack count as equal, so one in `equal` must be on every source, as `uuid` is here.
 - Some need no inhibition, since one takes the place of the other by itself: HolderIdleHoldingMemory that of
   HolderIdle, SharedMemoryPressure that of SharedMemoryWillExhaust.
 - Waste is often meant: a silence with `namespace="…"` and

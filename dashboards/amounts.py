@@ -5,12 +5,13 @@ Amounts are told by level: by ``cluster``, ``namespace``, ``node`` or ``model``,
 
 from dataclasses import dataclass
 
+from dashboards.clashes import unclashed
 from dashboards.promql import CLUSTER, DEVICE, FALLBACK, TARGET, either, node_names, own
 
 GPUS = "suffix: GPUs"
 GPU_HOURS = "suffix: GPU-h"
 
-_LABELS = {
+_LEVELS = {
     "cluster": "cluster",
     "namespace": "cluster, namespace",
     "node": "cluster, node",
@@ -40,12 +41,14 @@ _MODELS = f"max by ({DEVICE}, model) (gpuslice_gpu_info{{{_RAW}}})"
 class Amount:
     """An amount: what is recorded of it, without the name of the level, and the rows that it is the sum of.
 
-    ``held`` says that it is 0 where a GPU is known to be held by nobody.
+    ``held`` says that it is 0 where a GPU is known to be held by nobody, and ``zero`` is an amount without
+    which there is nothing of it: where that is 0 it is 0 as well.
     """
 
     record: str
     rows: str
     held: bool = False
+    zero: "Amount | None" = None
 
 
 def _own(rows: str) -> str:
@@ -56,9 +59,9 @@ GPUS_THERE = Amount("gpus:count", f"({_UP} * 0 + 1)")
 GPUS_UP = Amount("gpus_up:sum", _UP)
 MEMORY = Amount("memory_total_bytes:sum", f"gpuslice_gpu_memory_total_bytes{{{_RAW}}}")
 HOLDERS = Amount("holders:count", _own(f"({_SLICES} > bool 0)"), held=True)
-IDLE_HOLDERS = Amount("idle_holders:count", _own(_IDLE), held=True)
+IDLE_HOLDERS = Amount("idle_holders:count", _own(_IDLE), held=True, zero=HOLDERS)
 HELD = {
-    quantity: Amount(f"{quantity}_held_{unit}:sum", _own(_HELD[quantity]), held=True)
+    quantity: Amount(f"{quantity}_held_{unit}:sum", _own(_HELD[quantity]), held=True, zero=HOLDERS)
     for quantity, unit in _UNITS.items()
 }
 USED = {
@@ -66,7 +69,12 @@ USED = {
     for quantity, unit in _UNITS.items()
 }
 IDLE = {
-    quantity: Amount(f"idle_{quantity}_held_{unit}:sum", _own(f"({_HELD[quantity]} * {_IDLE})"), held=True)
+    quantity: Amount(
+        f"idle_{quantity}_held_{unit}:sum",
+        _own(f"({_HELD[quantity]} * {_IDLE})"),
+        held=True,
+        zero=IDLE_HOLDERS,
+    )
     for quantity, unit in _UNITS.items()
 }
 _SECONDS_HELD, _SECONDS_USED = (
@@ -95,7 +103,7 @@ _USED_ENTITLED = {
 
 def by(level: str, amount: Amount) -> str:
     """Give an amount by a level, and without its name: queries of one table must have the same labels."""
-    return f"max by ({_LABELS[level]}) ({_at(level, amount)})"
+    return f"max by ({_LEVELS[level]}) ({_at(level, amount)})"
 
 
 def total(amount: Amount) -> str:
@@ -130,15 +138,20 @@ def gpu_hours(what: str) -> str:
     increase = f"increase(gpuslice_container_{counter}_gpu_seconds_total{{{_RAW}}}[$__range])"
     return either(
         f"sum_over_time(namespace:gpuslice_compute_{what}_gpus:sum{{{CLUSTER}}}[$__range:1m]) / 60",
-        f"sum by ({_LABELS['namespace']}) ({_own(increase)}) / 3600",
+        f"{_summed('namespace', own(increase, _RAW, '$__range'))} / 3600",
     )
 
 
 def _at(level: str, amount: Amount) -> str:
+    return either(f"{level}:gpuslice_{amount.record}{{{CLUSTER}}}", _reckoned(level, amount))
+
+
+def _reckoned(level: str, amount: Amount) -> str:
     rows = amount.rows
     if amount.held and level != "namespace":
         rows = f"({rows} or on ({DEVICE}) (gpuslice_gpu_holders{{{_RAW}}} == 0))"
-    return either(f"{level}:gpuslice_{amount.record}{{{CLUSTER}}}", _summed(level, rows))
+    added = _summed(level, rows)
+    return added if amount.zero is None else f"{added} or ({_reckoned(level, amount.zero)}) == 0"
 
 
 def _summed(level: str, rows: str) -> str:
@@ -146,7 +159,9 @@ def _summed(level: str, rows: str) -> str:
         rows = f"({rows}) * on ({TARGET}) group_left (node) {_NODES}"
     elif level == "model":
         rows = f"({rows}) * on ({DEVICE}) group_left (model) {_MODELS}"
-    return f"sum by ({_LABELS[level]}) ({rows})"
+    elif level == "namespace":
+        rows = unclashed(f"sum by ({_LEVELS[level]}, exported_namespace) ({rows})", level)
+    return f"sum by ({_LEVELS[level]}) ({rows})"
 
 
 def _ratio(level: str | None, used: Amount, held: Amount) -> str:

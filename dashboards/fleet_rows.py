@@ -1,5 +1,6 @@
 """What the tables of the fleet list: idle holders, over-committed GPUs, exporters that are silent."""
 
+from dashboards.clashes import OF_HOLDERS, RENAMED, unclashed
 from dashboards.promql import CLUSTER, DEVICE, FALLBACK, HOLDER, TARGET, either, gpu_names, node_names
 
 LISTED = 50
@@ -16,7 +17,9 @@ _AGO = ("3h", "12h", "1d")
 def with_names(rows: str, *labels: str) -> str:
     """Name the node, GPU and model of rows told by DEVICE; ``labels`` are further ones to keep."""
     kept = ", ".join(("cluster", "node", "gpu", "model", "uuid", *labels))
-    return f"max by ({kept}) (({rows}) * on ({DEVICE}) group_left (node, gpu, model) ({_NAMES}))"
+    named = f"({rows}) * on ({DEVICE}) group_left (node, gpu, model) ({_NAMES})"
+    # Here few rows are left of all that there are.
+    return f"max by ({kept}) ({unclashed(named, *(label for label in OF_HOLDERS if label in labels))})"
 
 
 def idle() -> str:
@@ -66,13 +69,14 @@ def silent() -> str:
         f'label_replace(time() - ({failing}), "state", "cannot read $1", "collector", "(.*)")',
     )
     # An address may have been that of another node.
-    nodes = f"topk by ({TARGET}) (1, {_lately('gpuslice_node_info', 'node')})"
+    nodes = unclashed(_lately("gpuslice_node_info", "node", "exported_node"), "node")
+    nodes = f"topk by ({TARGET}) (1, {nodes})"
     named = f"({' or '.join(states)}) * on ({TARGET}) group_left (node) {nodes}"
     return f"topk({LISTED}, max by ({TARGET}, node, state) ({named}))"
 
 
 def _rows(record: str, series: str) -> str:
-    raw = f"max by ({HOLDER}) (gpuslice_container_{series}{{{_RAW}}})"
+    raw = f"max by ({HOLDER}, {RENAMED}) (gpuslice_container_{series}{{{_RAW}}})"
     return f"({either(f'container:gpuslice_{record}{{{CLUSTER}}}', raw)})"
 
 

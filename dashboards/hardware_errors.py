@@ -2,9 +2,8 @@
 
 from dashboards.board import Panel
 from dashboards.hardware_now import INDEX, NODE, UUID
-from dashboards.hardware_series import GPU
 from dashboards.panels import BAD, NEUTRAL, WARNING, YES_IS_BAD, Query, timeline
-from dashboards.promql import DEVICE, ON_GPUS, by_gpu, gpu_names
+from dashboards.promql import DEVICE, GPU, ON_GPUS, by_gpu, gpu_names
 from dashboards.shares import of_gpus
 from dashboards.tables import Column, listing
 

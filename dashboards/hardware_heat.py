@@ -1,9 +1,9 @@
 """Clocks, power and heat: how fast GPUs run, and what holds them back."""
 
 from dashboards.board import Panel
-from dashboards.hardware_series import GPU, growth, of_gpu, rate
+from dashboards.hardware_series import growth, of_gpu, rate
 from dashboards.panels import NEUTRAL, WARNING, Query, Words, states, timeline
-from dashboards.promql import ON_GPUS, by_gpu
+from dashboards.promql import GPU, ON_GPUS, by_gpu
 
 _HOLDS: Words = {1: ("holds the clocks", WARNING), 0: ("does not", NEUTRAL)}
 

@@ -1,10 +1,11 @@
 """What GPUs are, how they are set, and how they are cut: MIG devices, partitions and vGPUs."""
 
 from dashboards.board import Panel
+from dashboards.clashes import unclashed
 from dashboards.hardware_now import INDEX, NODE, UUID
-from dashboards.hardware_series import GPU, of_gpu
+from dashboards.hardware_series import of_gpu
 from dashboards.panels import ON_OFF, YES_IS_GOOD, Query, timeline
-from dashboards.promql import DEVICE, ON_GPUS, ON_NODES, TARGET, by_gpu, by_mig, gpu_names
+from dashboards.promql import DEVICE, GPU, ON_GPUS, ON_NODES, TARGET, by_gpu, by_mig, gpu_names
 from dashboards.shares import of_gpus
 from dashboards.tables import Column, listing
 
@@ -151,8 +152,8 @@ def virtual() -> tuple[Panel, ...]:
 
 
 def _vgpus() -> Panel:
-    def told(name: str, *labels: str) -> Query:
-        return Query(by_gpu(f"gpuslice_vgpu_{name}{{{ON_GPUS}}}", "vgpu_uuid", *labels))
+    def told(name: str) -> Query:
+        return Query(by_gpu(f"gpuslice_vgpu_{name}{{{ON_GPUS}}}", "vgpu_uuid"))
 
     return listing(
         "vGPUs of hosts",
@@ -172,13 +173,27 @@ def _vgpus() -> Panel:
             Column(name="mdev_uuid", title="Mediated device"),
             Column(name="vgpu_uuid", title="vGPU"),
         ],
-        told("info", "type", "vm_id", "namespace", "pod", "mdev_uuid"),
+        Query(by_gpu(_held_vgpus(), "vgpu_uuid", "type", "vm_id", "namespace", "pod", "mdev_uuid")),
         told("memory_used_bytes"),
         told("memory_total_bytes"),
         told("utilization_ratio"),
         told("licensed"),
         none="no vGPU runs here",
     )
+
+
+def _held_vgpus() -> str:
+    """Select the vGPUs, with the namespace and pod that hold them or none."""
+    info = f"gpuslice_vgpu_info{{{ON_GPUS}}}"
+    # The exporter's own pod holds none: these are labels of the target, where we left ours empty.
+    exporters = f"gpuslice_node_info{{{ON_NODES}}}"
+    own = f"{TARGET}, namespace, pod, exported_namespace, exported_pod"
+    same = f"on ({own}) max by ({own}) ({exporters})"
+    nobody = f"{info} and {same}"
+    for label in ("namespace", "pod"):
+        nobody = f'label_replace({nobody}, "{label}", "", "", "")'
+    held = unclashed(f"({info} unless {same})", "namespace", "pod")
+    return f"{held} or {nobody}"
 
 
 def _vgpu_use() -> tuple[Panel, ...]:

@@ -2,9 +2,9 @@
 
 from dashboards.board import Panel
 from dashboards.hardware_now import INDEX, NODE, UUID
-from dashboards.hardware_series import GPU, growth, of_gpu, traffic
+from dashboards.hardware_series import growth, of_gpu, traffic
 from dashboards.panels import NEUTRAL, WARNING, Query, bars, timeline
-from dashboards.promql import DEVICE, ON_GPUS, ON_NODES, TARGET, by_gpu, gpu_names
+from dashboards.promql import DEVICE, GPU, ON_GPUS, ON_NODES, TARGET, by_gpu, gpu_names
 from dashboards.shares import of_gpus
 from dashboards.tables import Column, listing
 

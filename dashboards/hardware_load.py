@@ -1,9 +1,9 @@
 """How busy GPUs are: by the driver, by their profiling meters, their memory and their engines for video."""
 
 from dashboards.board import Panel
-from dashboards.hardware_series import GPU, MIG, both, of_gpu, of_mig
+from dashboards.hardware_series import MIG, both, of_gpu, of_mig
 from dashboards.panels import Query, timeline
-from dashboards.promql import ON_GPUS, by_gpu, by_mig
+from dashboards.promql import GPU, ON_GPUS, by_gpu, by_mig
 
 _METER = (
     "As a share of the GPU or MIG device. From Hopper on (GPM); older GPUs with --dcgm-exporter-url. No "

@@ -1,10 +1,9 @@
 """The first glance at the hardware: which GPUs are well, and which are not."""
 
 from dashboards.board import Panel
-from dashboards.hardware_series import GPU
 from dashboards.panels import BAD, GOOD, NEUTRAL, WARNING, Query, number, states
 from dashboards.presence import ANSWERS, GPUS_LOST, GPUS_THERE, XID_CODES, answering, each
-from dashboards.promql import ON_GPUS, by_gpu
+from dashboards.promql import GPU, ON_GPUS, by_gpu
 from dashboards.shares import of_gpus
 from dashboards.tables import Column, leads_to, listing
 

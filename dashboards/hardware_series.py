@@ -1,10 +1,9 @@
 """Series of GPUs and MIG devices as lines of a panel: one for each, called by its node and index."""
 
 from dashboards.panels import Query
-from dashboards.promql import ON_GPUS, by_gpu, by_mig
+from dashboards.promql import GPU, ON_GPUS, by_gpu, by_mig
 from dashboards.shares import of_gpus
 
-GPU = "{{node}} · GPU {{gpu}}"
 MIG = f"{GPU} · {{{{profile}}}} {{{{gi}}}}/{{{{ci}}}}"
 
 

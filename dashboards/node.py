@@ -33,8 +33,7 @@ def node() -> Dashboard:
             variables.node(),
             variables.instance(),
             variables.gpu(),
-            variables.namespace(),
-            variables.pod(),
+            *variables.tenants(),
         ),
         (
             ("Now", now()),

@@ -3,7 +3,7 @@
 from dashboards.board import Panel
 from dashboards.panels import WARNING, YES_IS_GOOD, Query, states, timeline
 from dashboards.presence import ANSWERS, answering
-from dashboards.promql import ON_GPUS, ON_NODES, TARGET, by_gpu, by_node
+from dashboards.promql import GPU, NODE, ON_GPUS, ON_NODES, TARGET, by_gpu, by_node, chosen_nodes
 from dashboards.tables import Column, listing
 
 _NODE = Column(name="node", title="Node")
@@ -16,25 +16,22 @@ def health() -> tuple[Panel, ...]:
 
 def _answering() -> tuple[Panel, ...]:
     # A target that cannot be scraped no longer tells which node it is.
-    names = f'last_over_time(gpuslice_node_info{{{ON_NODES}, node=~"$node"}}[$__range])'
-    scraped = (
-        f"max by (cluster, node) (up{{{ON_NODES}}} * on ({TARGET}) group_left (node) "
-        f"max by ({TARGET}, node) ({names}))"
-    )
+    names = chosen_nodes(ON_NODES, "$__range")
+    scraped = f"max by (cluster, node) (up{{{ON_NODES}}} * on ({TARGET}) group_left (node) {names})"
     return (
         states(
             "Nodes and GPUs that answer",
             "Node: Prometheus could scrape the exporter. GPU: it could be read; not while it is lost or "
             "failing, or its driver is given up for a reset. A gap: nobody tells.",
             ANSWERS,
-            Query(scraped, "{{node}}"),
-            answering("{{node}} · GPU {{gpu}}"),
+            Query(scraped, NODE),
+            answering(GPU),
         ),
         states(
             "Sources of data",
             "Whether the last pass of each source succeeded. A gap: nobody tells.",
             ANSWERS,
-            Query(_of_node("collector_success", "collector"), "{{node}} · {{collector}}"),
+            Query(_of_node("collector_success", "collector"), f"{NODE} · {{{{collector}}}}"),
         ),
     )
 
@@ -45,16 +42,18 @@ def _sources() -> tuple[Panel, ...]:
             "How long sources take",
             "s",
             "How long the last pass of each source took.",
-            Query(_of_node("collector_duration_seconds", "collector"), "{{node}} · {{collector}}"),
+            Query(_of_node("collector_duration_seconds", "collector"), f"{NODE} · {{{{collector}}}}"),
         ),
         timeline(
             "How old the data is",
             "s",
             "Time since the last poll, since the kubelet last told the holders, and since each source last "
             "succeeded, as it was when it was scraped.",
-            Query(_age("snapshot_timestamp_seconds"), "{{node}} · poll"),
-            Query(_age("allocations_timestamp_seconds"), "{{node}} · kubelet's answer"),
-            Query(_age("collector_last_success_timestamp_seconds", "collector"), "{{node}} · {{collector}}"),
+            Query(_age("snapshot_timestamp_seconds"), f"{NODE} · poll"),
+            Query(_age("allocations_timestamp_seconds"), f"{NODE} · kubelet's answer"),
+            Query(
+                _age("collector_last_success_timestamp_seconds", "collector"), f"{NODE} · {{{{collector}}}}"
+            ),
         ),
     )
 
@@ -77,7 +76,7 @@ def _missing() -> tuple[Panel, ...]:
             "Whether the numbers of single processes, and so the use by container, can be trusted. Not where "
             "the host's processes cannot be seen.",
             YES_IS_GOOD,
-            Query(_of_node("process_view"), "{{node}}"),
+            Query(_of_node("process_view"), NODE),
             height=6,
         ),
         listing(
@@ -159,7 +158,7 @@ def _failures() -> tuple[Panel, ...]:
             "Share of time that calls into the driver take, by group of readings.",
             Query(
                 by_node(f"rate(gpuslice_nvml_call_seconds_total{{{ON_NODES}}}[$__rate_interval])", "group"),
-                "{{node}} · {{group}}",
+                f"{NODE} · {{{{group}}}}",
             ),
             stacked=True,
         ),
@@ -172,13 +171,13 @@ def _exporter() -> tuple[Panel, ...]:
             "Processor of the exporter",
             "percentunit",
             "Processor time that the exporter itself takes; 100 % is one core.",
-            Query(by_node(f"rate(process_cpu_seconds_total{{{ON_NODES}}}[$__rate_interval])"), "{{node}}"),
+            Query(by_node(f"rate(process_cpu_seconds_total{{{ON_NODES}}}[$__rate_interval])"), NODE),
         ),
         timeline(
             "Memory of the exporter",
             "bytes",
             "Resident memory of the exporter itself.",
-            Query(by_node(f"process_resident_memory_bytes{{{ON_NODES}}}"), "{{node}}"),
+            Query(by_node(f"process_resident_memory_bytes{{{ON_NODES}}}"), NODE),
         ),
     )
 

@@ -4,9 +4,8 @@ from dashboards.amounts import GPUS
 from dashboards.board import Panel
 from dashboards.panels import BAD, GOOD, HELD, NEUTRAL, UNATTRIBUTED, USED, WARNING, Query, number
 from dashboards.presence import GPUS_LOST, GPUS_THERE, XID_CODES
-from dashboards.promql import ON_GPUS, ON_NODES, by_gpu, by_node
+from dashboards.promql import ON_GPUS, ON_NODES, by_gpu, by_node, containers
 from dashboards.shares import (
-    CHOSEN,
     COMPUTE_HELD,
     COMPUTE_UNATTRIBUTED,
     COMPUTE_USED,
@@ -21,7 +20,7 @@ from dashboards.shares import (
 _KNOWN_ONLY = "What is not known adds nothing; unknown if nothing is known."
 # Nobody holds anything where the kubelet was asked and named no holder.
 _HOLDERS_KNOWN = f"0 * sum({of_gpus('gpu_holders')})"
-_HOLDING = by_gpu(f"gpuslice_container_slices{{{CHOSEN}}} > 0", *CONTAINER)
+_HOLDING = by_gpu(f"{containers('slices', ON_GPUS)} > 0", *CONTAINER)
 _OVERCOMMITTED = (
     f"gpuslice_gpu_memory_entitled_bytes{{{ON_GPUS}}} > bool gpuslice_gpu_memory_total_bytes{{{ON_GPUS}}}"
 )

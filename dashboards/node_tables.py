@@ -3,8 +3,8 @@
 from dashboards.board import Panel
 from dashboards.panels import Query, bars
 from dashboards.presence import ANSWERS, answering, each
-from dashboards.promql import DEVICE, ON_GPUS, by_gpu, by_mig, gpu_names
-from dashboards.shares import CHOSEN, CONTAINER, of_containers, of_gpus
+from dashboards.promql import DEVICE, GPU, ON_GPUS, by_gpu, by_mig, containers, gpu_names
+from dashboards.shares import CONTAINER, of_containers, of_gpus
 from dashboards.tables import Column, leads_to, listing
 
 _NODE = Column(name="node", title="Node")
@@ -16,7 +16,7 @@ _POD = Column(name="pod", title="Pod", link=leads_to("gpuslice-tenant", namespac
 def holders() -> tuple[Panel, ...]:
     """Make the table of those who hold or use a device."""
     info = ("resource", "sharing", "isolation", "memory_source", "compute_source")
-    quiet = f"time() - gpuslice_container_last_active_timestamp_seconds{{{CHOSEN}}}"
+    quiet = f"time() - {containers('last_active_timestamp_seconds', ON_GPUS)}"
     return (
         listing(
             "Who holds what",
@@ -129,7 +129,7 @@ def _shares_held() -> Panel:
         "Slices held, of those offered",
         "percentunit",
         "Share of the slices of each GPU and resource that containers hold.",
-        Query(by_gpu(f"{held} / {offered}", "resource"), "{{node}} · GPU {{gpu}} · {{resource}}"),
+        Query(by_gpu(f"{held} / {offered}", "resource"), f"{GPU} · {{{{resource}}}}"),
         height=10,
     )
 
@@ -137,7 +137,8 @@ def _shares_held() -> Panel:
 def mig_devices() -> tuple[Panel, ...]:
     """Make the table of MIG devices."""
     device = f"{DEVICE}, mig_uuid"
-    holding = f'gpuslice_container_slices{{{CHOSEN}, mig_uuid!=""}} > 0'
+    parts = f'{ON_GPUS}, mig_uuid!=""'
+    holding = f"{containers('slices', parts)} > 0"
     # A row for each holder of a device, and one for a device that nobody holds.
     holder = (
         f"(max by ({device}, {', '.join(CONTAINER)}) ({holding}) "

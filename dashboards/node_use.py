@@ -5,11 +5,9 @@ from dashboards.board import Panel
 from dashboards.panels import CAPACITY, HELD, UNATTRIBUTED, Query, bars, timeline
 from dashboards.promql import ON_GPUS, by_gpu
 from dashboards.shares import (
-    CHOSEN,
     COMPUTE_HELD,
     COMPUTE_UNATTRIBUTED,
     COMPUTE_USED,
-    CONTAINER,
     HOLDER,
     MEMORY_HELD,
     MEMORY_TOTAL,
@@ -48,7 +46,7 @@ def use() -> tuple[Panel, ...]:
             "watt",
             "The GPUs' power, shared out by use while containers compute, by entitlement while they idle. "
             "From Volta on, without vGPU guests.",
-            Query(by_container(grown("energy_joules_total")), HOLDER),
+            Query(by_container(grown("energy_joules_total", "rate", "$__rate_interval")), HOLDER),
             Query(
                 f"sum({by_gpu(f'rate(gpuslice_gpu_unattributed_energy_joules_total{_RECENT}')})",
                 _NOBODY,
@@ -60,7 +58,7 @@ def use() -> tuple[Panel, ...]:
             "Energy in the chosen time",
             "joule",
             "What each holder's part of the GPUs' energy adds up to, as far as it was scraped.",
-            Query(by_container(_energy()), HOLDER),
+            Query(by_container(grown("energy_joules_total", "increase", "$__range")), HOLDER),
         ),
     )
 
@@ -74,11 +72,6 @@ def use_of_gpu() -> tuple[Panel, ...]:
 
 
 _RECENT = f"{{{ON_GPUS}}}[$__rate_interval])"
-
-
-def _energy() -> str:
-    grew = f"increase(gpuslice_container_energy_joules_total{{{CHOSEN}}}[$__range])"
-    return by_gpu(grew, *CONTAINER, "mig_uuid")
 
 
 def _memory(title: str, what: str) -> Panel:

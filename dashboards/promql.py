@@ -6,27 +6,54 @@ of a GPU on ``gpuslice_gpu_info``. Queries join them by the labels of the target
 
 from collections.abc import Sequence
 
+from dashboards.clashes import of_holders, of_nodes, unclashed
+
 TARGET = "cluster, job, instance"
 DEVICE = f"{TARGET}, uuid"
 HOLDER = f"{DEVICE}, mig_uuid, namespace, pod, container"
 
 CLUSTER = 'cluster=~"$cluster"'
-POD = f'{CLUSTER}, namespace=~"$namespace", pod=~"$pod"'
 # Targets that are chosen nodes. It stands in every selector of dashboards about nodes and their GPUs: so a
 # Prometheus of a large fleet reads the series of few of its targets.
 ON_NODES = f'{CLUSTER}, instance=~"$instance"'
 ON_GPUS = f'{ON_NODES}, uuid=~"$uuid"'
 
+# How a node and a GPU are called in legends: names of nodes may be the same in two clusters.
+NODE = "{{cluster}} {{node}}"
+GPU = f"{NODE} · GPU {{{{gpu}}}}"
+
 # Where the recording rules are loaded this is the empty string, which no series has as its job; else ".+".
 FALLBACK = 'job=~"$fallback"'
 
 
-def node_names(selector: str) -> str:
-    """Give 1 for each target that is selected, with ``node``."""
-    return f"max by ({TARGET}, node) (gpuslice_node_info{{{selector}}})"
+def _node_info(selector: str, window: str | None) -> str:
+    series = f"gpuslice_node_info{{{selector}}}"
+    return series if window is None else f"last_over_time({series}[{window}])"
 
 
-_NODES = node_names(f'{ON_NODES}, node=~"$node"')
+def node_names(selector: str, window: str | None = None) -> str:
+    """Give 1 for each target that is selected, with ``node``; with a window, for all that told it within."""
+    return f"max by ({TARGET}, node) ({unclashed(_node_info(selector, window), 'node')})"
+
+
+def chosen_nodes(selector: str, window: str | None = None) -> str:
+    """Give the like of the chosen nodes."""
+    return f"max by ({TARGET}, node) {of_nodes(lambda chosen: _node_info(f'{selector}, {chosen}', window))}"
+
+
+_NODES = chosen_nodes(ON_NODES)
+
+
+def containers(name: str, selector: str) -> str:
+    """Give a series of containers of the chosen namespaces and pods, by our labels."""
+    return of_holders(lambda matchers: f"gpuslice_container_{name}{{{selector}, {matchers}}}")
+
+
+def containers_over(function: str, name: str, selector: str, window: str) -> str:
+    """Give what a function makes of the like over a window: ``rate``, ``increase``."""
+    return of_holders(
+        lambda chosen: f"{function}(gpuslice_container_{name}{{{selector}, {chosen}}}[{window}])"
+    )
 
 
 def either(record: str, raw: str) -> str:
@@ -74,10 +101,15 @@ def gpu_names(selector: str, nodes: str = _NODES) -> str:
     return f"(({told} or on ({DEVICE}) {untold}) * on ({TARGET}) group_left (node) {nodes})"
 
 
-def own(rows: str, selector: str) -> str:
+def own(rows: str, selector: str, window: str | None = None) -> str:
     """Leave out devices of other makers, of which only the holders are known: they add to no sum.
 
-    They are told by uuid alone: what was counted until now may have been told by a target that is gone.
+    They are told by uuid alone: what was counted until now may have been told by a target that is gone. With
+    a window those count that were seen within it: what was counted then may be of a device that is gone.
     """
-    others = f"gpuslice_gpu_info{{{selector}}} unless on ({DEVICE}) gpuslice_gpu_up{{{selector}}}"
+    told, asked = (
+        f"{series}{{{selector}}}" if window is None else f"last_over_time({series}{{{selector}}}[{window}])"
+        for series in ("gpuslice_gpu_info", "gpuslice_gpu_up")
+    )
+    others = f"{told} unless on ({DEVICE}) {asked}"
     return f"({rows} unless on (cluster, uuid) ({others}))"

@@ -1,12 +1,9 @@
 """What containers hold and use of the GPUs of the chosen nodes, as queries."""
 
-from dashboards.promql import DEVICE, ON_GPUS, by_gpu
-
-CHOSEN = f'{ON_GPUS}, namespace=~"$namespace", pod=~"$pod"'
-"""Selects the rows of the chosen holders."""
+from dashboards.promql import DEVICE, ON_GPUS, by_gpu, containers, containers_over
 
 CONTAINER = ("namespace", "pod", "container")
-HOLDER = "{{namespace}}/{{pod}} · {{container}}"
+HOLDER = "{{cluster}} {{namespace}}/{{pod}} · {{container}}"
 """How a container is called in legends."""
 
 _ASKED = f"gpuslice_gpu_up{{{ON_GPUS}}}"
@@ -17,7 +14,7 @@ def of_containers(name: str, *labels: str, own: bool = True) -> str:
 
     ``own`` leaves out devices of other makers, of which only the holders are known.
     """
-    rows = f"gpuslice_container_{name}{{{CHOSEN}}}"
+    rows = containers(name, ON_GPUS)
     if own:
         rows = f"{rows} and on ({DEVICE}) {_ASKED}"
     return by_gpu(rows, *CONTAINER, "mig_uuid", *labels)
@@ -28,10 +25,9 @@ def of_gpus(name: str, *labels: str) -> str:
     return by_gpu(f"gpuslice_{name}{{{ON_GPUS}}}", *labels)
 
 
-def grown(name: str, window: str = "$__rate_interval") -> str:
-    """Give how much a counter of containers grows in a second, by GPU and container."""
-    rows = f"rate(gpuslice_container_{name}{{{CHOSEN}}}[{window}])"
-    return by_gpu(rows, *CONTAINER, "mig_uuid")
+def grown(name: str, function: str, window: str) -> str:
+    """Give how a counter of containers grows (``rate``, ``increase``) in a window, by GPU and container."""
+    return by_gpu(containers_over(function, name, ON_GPUS, window), *CONTAINER, "mig_uuid")
 
 
 def by_container(rows: str) -> str:

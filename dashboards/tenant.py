@@ -26,8 +26,7 @@ def tenant() -> Dashboard:
         (
             variables.datasource(),
             variables.cluster(),
-            variables.namespace(),
-            variables.pod(),
+            *variables.tenants(),
             variables.idle(),
             variables.price(),
         ),
@@ -179,7 +178,10 @@ def _by_pod() -> tuple[Panel, ...]:
             title,
             unit,
             f"{what}: the {LARGEST} pods with the most at each time.",
-            Query(f"topk({LARGEST}, sum by (cluster, namespace, pod) ({each}))", "{{namespace}} · {{pod}}"),
+            Query(
+                f"topk({LARGEST}, sum by (cluster, namespace, pod) ({each}))",
+                "{{cluster}} {{namespace}} · {{pod}}",
+            ),
             stacked=True,
         )
         for title, unit, each, what in parts

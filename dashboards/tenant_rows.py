@@ -1,6 +1,15 @@
 """What the dashboard of tenants asks for: rows of the chosen pods, and their sums."""
 
-from dashboards.promql import CLUSTER, DEVICE, HOLDER, POD, gpu_names, node_names, own
+from dashboards.promql import (
+    CLUSTER,
+    DEVICE,
+    HOLDER,
+    containers,
+    containers_over,
+    gpu_names,
+    node_names,
+    own,
+)
 
 SECONDS_OF_HOUR = 3600
 JOULES_OF_KWH = 3.6e6
@@ -11,14 +20,14 @@ _USED = {"compute": "compute_used_ratio", "memory": "memory_used_bytes"}
 _COUNTERS = {"held": "entitled_gpu_seconds_total", "used": "used_gpu_seconds_total"}
 _NODES = node_names(CLUSTER)
 _DESCRIBED = "resource, sharing, isolation, model"
-_INFO = f"max by ({HOLDER}, {_DESCRIBED}) (gpuslice_container_info{{{POD}}})"
+_INFO = f"max by ({HOLDER}, {_DESCRIBED}) ({containers('info', CLUSTER)})"
 _PLACES = f"max by ({DEVICE}, node, gpu) ({gpu_names(CLUSTER, _NODES)})"
 _PLACED = "cluster, namespace, pod, container, uuid, mig_uuid, node, gpu"
 
 
 def series(name: str) -> str:
     """Select a family of series of containers, of the chosen pods."""
-    return f"gpuslice_container_{name}{{{POD}}}"
+    return containers(name, CLUSTER)
 
 
 def held(quantity: str) -> str:
@@ -51,7 +60,7 @@ def known_idle() -> str:
 
 def gpu_seconds(what: str) -> str:
     """Give the GPU-seconds of the time shown, ``held`` or ``used``, of pods that are gone as well."""
-    return own(f"increase({series(_COUNTERS[what])}[$__range])", CLUSTER)
+    return _grown(_COUNTERS[what])
 
 
 def unused_gpu_seconds() -> str:
@@ -61,23 +70,29 @@ def unused_gpu_seconds() -> str:
 
 def joules() -> str:
     """Give the energy of the time shown."""
-    return own(f"increase({series('energy_joules_total')}[$__range])", CLUSTER)
+    return _grown("energy_joules_total")
 
 
 def watts() -> str:
     """Give the power now, as the energy meters tell it."""
-    return own(f"rate({series('energy_joules_total')}[$__rate_interval])", CLUSTER)
+    return own(containers_over("rate", "energy_joules_total", CLUSTER, "$__rate_interval"), CLUSTER)
 
 
 def cost(gpu_hours: str) -> str:
     """Give what GPU-hours cost, and nothing if the price that was typed is no number.
 
     The text is taken as the bound of a histogram's bucket, since nothing else in PromQL reads numbers from
-    text; if it stood in the query itself, a comma in it would be an error of syntax.
+    text; if it stood in the query itself, a comma in it would be an error of syntax. Written for an address
+    numbers stay as they are, and a quotation mark does not end the text.
     """
-    bounds = (f'label_replace(vector(1), "le", "{bound}", "", "")' for bound in ("$price", "+Inf"))
+    typed = "${price:percentencode}"
+    bounds = (f'label_replace(vector(1), "le", "{bound}", "", "")' for bound in (typed, "+Inf"))
     price = f"histogram_quantile(1, {' or '.join(bounds)}) >= 0"
     return f"({gpu_hours}) * on () group_left () ({price})"
+
+
+def _grown(counter: str) -> str:
+    return own(containers_over("increase", counter, CLUSTER, "$__range"), CLUSTER, "$__range")
 
 
 def described(rows: str) -> str:
@@ -92,7 +107,8 @@ def described(rows: str) -> str:
 def over_share() -> str:
     """Give used by held where it is more, by ``quantity``: memory now, compute of the last 5 minutes."""
     memory = f"{series(_USED['memory'])} / ({series(_HELD['memory'])} > 0) > 1"
-    mean = f"(avg_over_time({series(_USED['compute'])}[5m]) and {series(_USED['compute'])})"
+    used = series(_USED["compute"])
+    mean = f"({containers_over('avg_over_time', _USED['compute'], CLUSTER, '5m')} and {used})"
     # Who uses its share to the full is now and then measured to use a little more.
     compute = f"{mean} / ({series(_HELD['compute'])} > 0) > {OVER}"
     rows = (

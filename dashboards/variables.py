@@ -14,12 +14,14 @@ from grafana_foundation_sdk.models.dashboard import (
     VariableSort,
 )
 
-from dashboards.promql import CLUSTER, ON_NODES, gpu_names
+from dashboards.promql import CLUSTER, ON_NODES, chosen_nodes, gpu_names, node_names
 
 DATASOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 # After so long the recording rules call a holder idle, unless their thresholds were changed.
 IDLE_SECONDS = 3600
 PRICE = "2.5"
+_RECORDED = "container:gpuslice_slices:max"
+_EXPORTED = "gpuslice_container_slices"
 
 
 def datasource() -> DatasourceVariable:
@@ -34,7 +36,7 @@ def cluster() -> QueryVariable:
 
 def node() -> QueryVariable:
     """Choose nodes: one at first, for the GPUs of a whole fleet are too many to draw."""
-    return _offered("node", "Node", f"label_values(gpuslice_node_info{{{CLUSTER}}}, node)")
+    return _asked("node", "Node", f"group by (node) ({node_names(CLUSTER, '$__range')})")
 
 
 def instance() -> QueryVariable:
@@ -43,19 +45,27 @@ def instance() -> QueryVariable:
     All of them stand in every query, so that it is narrowed where that is cheapest: in the selector. The GPUs
     of the nodes would do as well, but are longer to write, and what tells of no GPU would not be narrowed.
     """
-    query = f'label_values(gpuslice_node_info{{{CLUSTER}, node=~"$node"}}, instance)'
-    return _all(_offered("instance", "Targets", query)).hide(VariableHide.HIDE_VARIABLE)
+    nodes = chosen_nodes(CLUSTER, "$__range")
+    found = _asked("instance", "Targets", f"group by (instance) ({nodes})")
+    return _all(found).hide(VariableHide.HIDE_VARIABLE)
 
 
-def namespace() -> QueryVariable:
-    """Choose the namespaces of those who hold or use GPUs."""
-    return _chosen("namespace", "Namespace", f"label_values(gpuslice_container_info{{{CLUSTER}}}, namespace)")
+def tenants() -> tuple[QueryVariable, ...]:
+    """Choose the namespaces of those who hold or use GPUs, and pods of these, those that are gone by now too.
 
-
-def pod() -> QueryVariable:
-    """Choose pods of the chosen namespaces."""
-    selector = f'{CLUSTER}, namespace=~"$namespace"'
-    return _chosen("pod", "Pod", f"label_values(gpuslice_container_info{{{selector}}}, pod)")
+    Only lists of values of a label are cheap over any time, and those of two labels cannot be put into one.
+    Hidden variables say where to look: in the records, whose labels are ours; where the rules are not loaded
+    in the series, under the names that our labels have there. If they have several, those that were not
+    renamed are not listed; All takes them, and a cluster that is chosen shows its own.
+    """
+    pods = f'$rows{{{CLUSTER}, $namespace_label=~"$namespace"}}'
+    return (
+        _first("rows", "Rows of holders", _RECORDED, f"absent({_RECORDED}{{{CLUSTER}}})", _EXPORTED),
+        _label("namespace"),
+        _label("pod"),
+        _chosen("namespace", "Namespace", f"label_values($rows{{{CLUSTER}}}, $namespace_label)"),
+        _chosen("pod", "Pod", f"label_values({pods}, $pod_label)"),
+    )
 
 
 def gpu() -> QueryVariable:
@@ -63,25 +73,15 @@ def gpu() -> QueryVariable:
 
     All also takes those that the list does not know, for instance since they are gone by now.
     """
-    rows = f'label_join({gpu_names(ON_NODES)}, "called", " GPU ", "node", "gpu")'
+    rows = f'label_join({gpu_names(ON_NODES)}, "place", " ", "cluster", "node")'
+    rows = f'label_join({rows}, "called", " GPU ", "place", "gpu")'
     query = _chosen("uuid", "GPU", f"query_result({rows})")
-    return query.regex('/called="(?<text>[^"]+)".*uuid="(?<value>[^"]+)"/').sort(
-        VariableSort.ALPHABETICAL_ASC
-    )
+    return query.regex('/called=" ?(?<text>[^"]+)".*uuid="(?<value>[^"]+)"/')
 
 
 def fallback() -> QueryVariable:
     """Tell whether the recording rules are loaded: empty if they are, else ".+" (hidden)."""
-    rows = 'label_replace(absent(cluster:gpuslice_gpus:count), "found", ".+", "", "")'
-    return (
-        QueryVariable("fallback")
-        .label("Recording rules absent")
-        .query(f"query_result({rows})")
-        .regex('/found="([^"]+)"/')
-        .datasource(DATASOURCE)
-        .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
-        .hide(VariableHide.HIDE_VARIABLE)
-    )
+    return _hidden("fallback", "Recording rules absent", _found("absent(cluster:gpuslice_gpus:count)", ".+"))
 
 
 def idle() -> CustomVariable:
@@ -112,6 +112,36 @@ def price() -> TextBoxVariable:
     )
 
 
+def _label(name: str) -> QueryVariable:
+    """Tell how a label of ours is called in the rows of the chosen clusters (hidden)."""
+    renamed = f"exported_{name}"
+    clashing = f'group($rows{{{CLUSTER}, {renamed}!=""}})'
+    return _first(f"{name}_label", f"Label of the {name}", name, clashing, renamed)
+
+
+def _first(name: str, label: str, usual: str, condition: str, other: str) -> QueryVariable:
+    """Give ``other`` where a condition has a result, else what is usual (hidden)."""
+    return _hidden(name, label, f"{_found(condition, other)} or on () {_found('vector(1)', usual)}")
+
+
+def _found(rows: str, value: str) -> str:
+    return f'label_replace({rows}, "found", "{value}", "", "")'
+
+
+def _hidden(name: str, label: str, query: str) -> QueryVariable:
+    """Ask for rows that are told apart by ``found``."""
+    return (
+        _query(name, label, f"query_result({query})")
+        .regex('/found="([^"]+)"/')
+        .hide(VariableHide.HIDE_VARIABLE)
+    )
+
+
+def _asked(name: str, label: str, rows: str) -> QueryVariable:
+    """Several can be chosen of rows that have the variable's label alone."""
+    return _offered(name, label, f"query_result({rows})").regex(f'/{name}="([^"]+)"/')
+
+
 def _chosen(name: str, label: str, query: str) -> QueryVariable:
     """Several can be chosen, and All, which also takes series without the label."""
     return _all(_offered(name, label, query)).all_value(".*")
@@ -124,12 +154,14 @@ def _all(made: QueryVariable) -> QueryVariable:
 
 def _offered(name: str, label: str, query: str) -> QueryVariable:
     """Several can be chosen; at first it is the first."""
+    return _query(name, label, query).sort(VariableSort.ALPHABETICAL_ASC).multi(True)
+
+
+def _query(name: str, label: str, query: str) -> QueryVariable:
     return (
         QueryVariable(name)
         .label(label)
         .query(query)
         .datasource(DATASOURCE)
         .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
-        .sort(VariableSort.ALPHABETICAL_ASC)
-        .multi(True)
     )

@@ -42,8 +42,10 @@ def _failing(numbers: ExporterThresholds) -> Alert:
         severity="warning",
         summary="Source {{ $labels.collector }} of node {{ $labels.node }} fails",
         description="The exporter {{ $labels.instance }} of node {{ $labels.node }} cannot read its source "
-        f"{{{{ $labels.collector }}}}. Reasons since its start: {_REASONS}. What hangs on it is missing; run "
-        "gpuslice-exporter doctor in its pod for what that is and how to mend it.",
+        f"{{{{ $labels.collector }}}}. Reasons since its start: {_REASONS}. "
+        "{{ if match `^(nvml|amd)$` $labels.collector }}Its GPUs are not watched meanwhile{{ else }}"
+        "What hangs on it is missing{{ end }}. Run gpuslice-exporter doctor in its pod: it says what is lost "
+        "and how to mend it.",
         dashboard=NODE_BOARD,
     )
 
@@ -116,6 +118,7 @@ def _pod_resources(numbers: ExporterThresholds) -> Alert:
         description="The kubelet of node {{ $labels.node }} does not tell the exporter "
         f"{{{{ $labels.instance }}}} who was given which GPU. Reasons since its start: {_REASONS}. "
         "Holders, slices and entitlements are missing, and with them every alert on idle or greedy holders. "
-        "See whether the socket /var/lib/kubelet/pod-resources/kubelet.sock is there and mounted.",
+        "Look at the kubelet's log, and whether its socket "
+        "/var/lib/kubelet/pod-resources/kubelet.sock is there and mounted.",
         dashboard=NODE_BOARD,
     )

@@ -100,7 +100,9 @@ def _inconsistent(numbers: ExporterThresholds) -> Alert:
 
 def _nvml_errors(numbers: ExporterThresholds) -> Alert:
     window = numbers.nvml_errors_window
-    # A GPU that is lost or must be reset has its own alert, and goes on failing here for as long.
+    # A GPU that is lost or must be reset has its own alert, and goes on failing here for as long; a driver
+    # that cannot be read at all likewise.
+    driver = 'gpuslice_collector_success{collector="nvml"}'
     counted = f'increase(gpuslice_nvml_errors_total{{error!~"GpuIsLost|ResetRequired"}}[{window}])'
     query = (
         "topk(3, sum by (call) (increase(gpuslice_nvml_errors_total"
@@ -112,7 +114,8 @@ def _nvml_errors(numbers: ExporterThresholds) -> Alert:
         expr=on_device(
             f"sum by ({DEVICE}, error) ({counted}) > {numbers.nvml_errors:g}\n"
             f"unless on ({DEVICE}) min_over_time(gpuslice_gpu_up[{window}]) == 0\n"
-            f"unless on ({TARGET}) max_over_time(gpuslice_nvml_released[{window}]) == 1",
+            f"unless on ({TARGET}) max_over_time(gpuslice_nvml_released[{window}]) == 1\n"
+            f"unless on ({TARGET}) min_over_time({driver}[{window}]) == 0",
             "error",
         ),
         severity="warning",

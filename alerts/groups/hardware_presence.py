@@ -17,6 +17,8 @@ def presence_alerts(numbers: HardwareThresholds) -> tuple[Alert, ...]:
 
 
 def _lost(numbers: HardwareThresholds) -> Alert:
+    unread = 'gpuslice_collector_success{cluster=%q,job=%q,instance=%q,collector=~"nvml|amd"} == 0'
+    asked = f"printf `{unread}` $labels.cluster $labels.job $labels.instance"
     return Alert(
         name="GpuLost",
         expr=on_gpu(f"gpuslice_gpu_up == 0 unless on ({TARGET}) gpuslice_nvml_released == 1"),
@@ -24,7 +26,10 @@ def _lost(numbers: HardwareThresholds) -> Alert:
         severity="critical",
         summary=f"{SHORT_GPU} does not answer",
         description=f"{GPU} is lost, failing, or its driver does not answer. Pods on it: {PODS}. "
-        "They compute no more, or soon will not. Keep new pods off the node, then look for its XIDs.",
+        f"{{{{ with query ({asked}) }}}}No GPU of this node can be read now. That may be so for the exporter "
+        "alone while the pods are well: see first why, with GpuSliceCollectorFailing{{ else }}"
+        "What runs on it computes no more, or soon will not. Keep new pods off the node, then look for its "
+        "XIDs{{ end }}.",
         dashboard=GPU_BOARD,
     )
 
@@ -62,7 +67,9 @@ def _gone(remembered: str) -> str:
 def _unidentified(numbers: HardwareThresholds) -> Alert:
     return Alert(
         name="GpuUnidentified",
-        expr=f"{_COUNTED}\n-\n(\n  {_PRESENT}\n  or\n  {_COUNTED} * 0\n)\n> 0",
+        # One that did so before the exporter was restarted is missing, which is told with its name.
+        expr=f"{_COUNTED}\n-\n(\n  {_PRESENT}\n  or\n  {_COUNTED} * 0\n)\n> 0\n"
+        'unless on (cluster, node) ALERTS{alertname="GpuSliceGpuMissing"}',
         hold=numbers.missing_for,
         severity="warning",
         summary="{{ $value }} GPU(s) of node {{ $labels.node }} do not tell who they are",

@@ -33,8 +33,8 @@ def _idle(numbers: SharingThresholds) -> Alert:
         ),
         severity="info",
         summary=f"{HOLDER} has not computed on {SHORT_GPU} for {TIME}",
-        description=f"{HOLDER} holds a part of {PLACE} and has computed nothing on it for {TIME}; "
-        "meanwhile that part can be given to nobody else. If its work is done, delete the pod or scale it "
+        description=f"{HOLDER} holds {PLACE}, or a part of it, and has computed nothing on it for {TIME}; "
+        "meanwhile nobody else can be given that. If its work is done, delete the pod or scale it "
         "down; if it waits for requests, a smaller slice may do.",
         dashboard=TENANT_BOARD,
     )
@@ -79,9 +79,9 @@ def _over_limit(numbers: SharingThresholds) -> Alert:
         hold=numbers.limit_for,
         summary=f"{HOLDER} uses {PERCENT} of its limit of memory on {SHORT_GPU}: the limit does not bind it",
         description=f"{HOLDER} uses {bytes_of_row(USED['memory'])} of {PLACE}, where its limit is "
-        f"{bytes_of_row(HELD['memory'])}. What should enforce that does not, and others count on it: "
-        f"{OTHERS}. See whether the limiting library is loaded in the container, and how many processes it "
-        "has.",
+        f"{bytes_of_row(HELD['memory'])}. What should enforce that does not. Who else holds a part "
+        f"of the device: {OTHERS}. See whether the limiting library is loaded in the container, and how many "
+        "processes it has.",
         dashboard=NODE_BOARD,
     )
 
@@ -94,8 +94,8 @@ def _use_without_holding(numbers: SharingThresholds) -> Alert:
         hold=numbers.unheld_for,
         summary=f"{HOLDER} uses {BYTES} of {SHORT_GPU} without holding any of it",
         description=f"{HOLDER} uses {BYTES} of {PLACE}, which nobody allocated to it: the scheduler does "
-        f"not know of it, and those who hold the device have less than they were promised: {OTHERS}. Let "
-        "it request a slice, or take the device from it (NVIDIA_VISIBLE_DEVICES, privileged mode, host "
+        f"not know of it, and whoever holds the device has less than was promised. Who holds it: {OTHERS}. "
+        "Let it request a slice, or take the device from it (NVIDIA_VISIBLE_DEVICES, privileged mode, host "
         "paths).",
         dashboard=NODE_BOARD,
     )

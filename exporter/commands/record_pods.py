@@ -22,7 +22,7 @@ from exporter.model import (
 )
 from exporter.sharing import SYSTEMS, made
 from exporter.sharing.claims import claim_uid
-from exporter.sharing.holdings import holdings_of
+from exporter.sharing.holdings import holdings_from
 from exporter.sharing.nvidia import Nvidia, Resources
 from exporter.sharing.resolve import resolve
 from exporter.sharing.view import NodeFacts, View
@@ -43,7 +43,8 @@ class Found:
 
     def __init__(self, evidence: Evidence, facts: NodeFacts) -> None:
         self.view = View(evidence.gpus, evidence.allocations or NOTHING, facts)
-        resolved = resolve(self.view.allocations, list(made(self.view)))
+        systems = list(made(self.view))
+        resolved = resolve(self.view.allocations, systems, self.view.inventory.cards())
         self.told = {holder for holder, _ in resolved.settled}
         self.told |= {grant.holder for _, _, grant in resolved.grants}
         self.told |= {
@@ -55,7 +56,7 @@ class Found:
         self.resources |= resolved.unresolved.keys()
         self._nvidia = Resources(facts.patterns)
         self.held: dict[ContainerRef, list[Holding]] = defaultdict(list)
-        for holding in holdings_of(self.view, list(made(self.view))).holdings:
+        for holding in holdings_from(resolved, self.view, systems).holdings:
             self.held[holding.holder].append(holding)
 
     def concerns_gpus(self, resource: str, device_id: str = "") -> bool:

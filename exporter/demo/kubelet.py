@@ -11,7 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +93,7 @@ class FakeKubelet:
 
     async def start(self) -> None:
         """Serve in the running loop; OSError or RuntimeError where the sockets cannot be made."""
-        methods: dict[str, dict[str, Callable[[], Any]]] = {
+        methods: dict[str, dict[str, Callable[[], bytes]]] = {
             "v1": {"List": self._list, "GetAllocatableResources": self._allocatable},
             "v1alpha1": {"List": partial(self._list, claims=False)},
         }
@@ -108,7 +108,7 @@ class FakeKubelet:
         for server in servers:
             await server.stop(grace)
 
-    async def _serve(self, path: Path, services: Mapping[str, Mapping[str, Callable[[], Any]]]) -> None:
+    async def _serve(self, path: Path, services: Mapping[str, Mapping[str, Callable[[], bytes]]]) -> None:
         server = grpc.aio.server()
         for service, methods in services.items():
             handlers = {method: self._handler(method, answer) for method, answer in methods.items()}
@@ -121,13 +121,13 @@ class FakeKubelet:
         bound.replace(path)
         self._servers.append(server)
 
-    def _handler(self, method: str, answer: Callable[[], Any]) -> grpc.RpcMethodHandler:
+    def _handler(self, method: str, answer: Callable[[], bytes]) -> grpc.RpcMethodHandler:
         async def serve(_request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
             self.calls[method] += 1
             await self._misbehave(method, context)
             if method in self.garbage:
                 return _GARBAGE
-            return bytes(answer().SerializeToString()) + _padding(self.padding_bytes)
+            return answer() + _padding(self.padding_bytes)
 
         return grpc.unary_unary_rpc_method_handler(serve)
 
@@ -139,7 +139,7 @@ class FakeKubelet:
         if method in self.errors:
             await context.abort(*self.errors[method])
 
-    def _list(self, *, claims: bool = True) -> Any:
+    def _list(self, *, claims: bool = True) -> bytes:
         answer = messages.ListPodResourcesResponse()
         for pod in self.pods:
             if pod.resources_listed:
@@ -149,14 +149,28 @@ class FakeKubelet:
                         continue
                     told = listed.containers.add(name=container.name, devices=_entries(container.devices))
                     told.dynamic_resources.extend(_claims(container.claims if claims else ()))
-        return answer
+        return bytes(answer.SerializeToString())
 
-    def _allocatable(self) -> Any:
-        devices = [KubeletDevices(resource, (device_id,)) for resource, device_id in self.offered]
-        return messages.AllocatableResourcesResponse(devices=_entries(devices))
+    def _allocatable(self) -> bytes:
+        offers = _offers(tuple(self.offered))
+        return b"".join(random.sample(offers, len(offers)))
 
-    def _list_pods(self) -> Any:
-        return messages.ListPodsResponse(pods=[_pod(pod).SerializeToString() for pod in self.pods])
+    def _list_pods(self) -> bytes:
+        answer = messages.ListPodsResponse(pods=[_pod(pod).SerializeToString() for pod in self.pods])
+        return bytes(answer.SerializeToString())
+
+
+@lru_cache(maxsize=2)
+def _offers(offered: tuple[tuple[str, str], ...]) -> list[bytes]:
+    """Write an answer for each id, once while all stay: there may be tens of thousands.
+
+    Such answers put one after the other are one answer with all ids.
+    """
+    return [
+        bytes(messages.AllocatableResourcesResponse(devices=[entry]).SerializeToString())
+        for resource, device_id in offered
+        for entry in _entries([KubeletDevices(resource, (device_id,))])
+    ]
 
 
 def _entries(devices: Iterable[KubeletDevices]) -> list[Any]:

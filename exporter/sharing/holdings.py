@@ -13,7 +13,11 @@ from exporter.sharing.view import View
 
 def holdings_of(view: View, systems: Sequence[System]) -> Holdings:
     """Return every holding of the node, as the systems tell them in their order."""
-    resolved = resolve(view.allocations, systems, view.inventory.cards())
+    return holdings_from(resolve(view.allocations, systems, view.inventory.cards()), view, systems)
+
+
+def holdings_from(resolved: Resolved, view: View, systems: Sequence[System]) -> Holdings:
+    """Do the same with what the systems have told already."""
     node = _Node(view, systems, resolved)
     return Holdings(
         known=True,

@@ -6,7 +6,7 @@ import pytest
 
 from exporter import __version__
 from exporter.demo import catalog
-from tests.commands.program import output_of
+from tests.commands.program import output_of, run, run_anew
 
 METRICS_PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 
@@ -42,3 +42,20 @@ def test_help_of_a_command(command: str):
     text = output_of(command, "--help")
     assert "--poll-interval DURATION" in text
     assert "Also GPUSLICE_POLL_INTERVAL" in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--version",),
+        ("metrics",),
+        ("inspect",),
+        *((command, "--scenario", "no-gpu") for command in ("snapshot", "doctor", "record")),
+    ],
+    ids=" ".join,
+)
+def test_a_command_needs_nothing_imported_before_it(words: tuple[str, ...]):
+    """In a new interpreter a command does what it does in one that has all modules."""
+    anew, forked = run_anew(*words), run(*words)
+    assert (anew.returncode, anew.stderr) == (forked.returncode, forked.stderr)
+    assert anew.stdout.splitlines()[:1] == forked.stdout.splitlines()[:1]
