@@ -106,6 +106,10 @@ inhibit_rules:
   - source_matchers: ['alertname = "GpuSliceExporterAbsent"']
     target_matchers: ['alertname =~ "GpuSlice(ExporterDown|NodeWithoutExporter)"']
     equal: [cluster]
+  # A driver that is gone is a source that fails.
+  - source_matchers: ['alertname = "GpuSliceDriverGone"']
+    target_matchers: ['alertname = "GpuSliceCollectorFailing"', 'collector =~ "nvml|amd"']
+    equal: [cluster, node, collector]
   # What else is said of a GPU that does not answer is no news, but for what says why.
   - source_matchers: ['alertname = "GpuSliceGpuLost"']
     target_matchers:

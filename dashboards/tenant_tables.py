@@ -67,10 +67,9 @@ def holders() -> Panel:
 
 def idle_holders() -> Panel:
     """List those that hold the most of what they do not use."""
-    held = rows.series("compute_entitled_ratio")
-    idle = f"({rows.idle()})"
+    held, last = rows.series("compute_entitled_ratio"), rows.series("last_active_timestamp_seconds")
     # Those of whom it is not known what they hold come last.
-    most = f"topk({_LISTED}, {held} and {idle} or {idle} * 0)"
+    most = f"topk({_LISTED}, ({held} or {last} * 0) and {rows.idle()})"
     return listing(
         "Largest idle holders",
         f"Holders that have not computed for as long as is chosen above, the {_LISTED} that hold the "
@@ -87,7 +86,7 @@ def idle_holders() -> Panel:
             for expr in (
                 f"{held} and {most}",
                 f"{rows.series('memory_entitled_bytes')} and {most}",
-                f"{idle} and {most}",
+                f"time() - {last} and {most}",
             )
         ),
         sort="GPUs held",

@@ -86,7 +86,7 @@ def _missing(numbers: CapacityThresholds) -> Alert:
         description=f"{ROUNDED} of the {{{{ $labels.resource }}}} that the kubelet of node "
         "{{ $labels.node }} has given to pods match no device that the driver shows: it was lost or taken "
         "away, is cut anew, or is hidden from the exporter. Who holds it computes no more. Compare the "
-        "devices of the pods (kubectl exec POD -- nvidia-smi -L) with those of the node, and start these "
-        "pods again.",
+        "devices of the pods (kubectl -n <namespace> exec <pod> -- nvidia-smi -L) with those of the node, "
+        "and start these pods again: what they have not saved is lost.",
         dashboard=NODE_BOARD,
     )

@@ -13,7 +13,13 @@ _COUNTED = f"max by (cluster, node) (gpuslice_gpus * on ({TARGET}) group_left (n
 
 def presence_alerts(numbers: HardwareThresholds) -> tuple[Alert, ...]:
     """Give the alerts."""
-    return (_lost(numbers), _missing(numbers), _unidentified(numbers), _released(numbers))
+    return (
+        _lost(numbers),
+        _missing(numbers),
+        _driver_gone(numbers),
+        _unidentified(numbers),
+        _released(numbers),
+    )
 
 
 def _lost(numbers: HardwareThresholds) -> Alert:
@@ -45,6 +51,27 @@ def _missing(numbers: HardwareThresholds) -> Alert:
         description=f"Node {{{{ $labels.node }}}} had {{{{ $value }}}} more GPU(s) within "
         f"{numbers.remembered} than its driver tells of now. Gone: {_gone(numbers.remembered)}. "
         "Unless somebody took them away, drain the node and look for them on its PCIe bus.",
+        dashboard=NODE_BOARD,
+    )
+
+
+def _driver_gone(numbers: HardwareThresholds) -> Alert:
+    failing = (
+        f'gpuslice_collector_success{{collector=~"nvml|amd"}} == 0\n'
+        f"unless on ({TARGET}) gpuslice_nvml_released == 1"
+    )
+    before = f"max_over_time(({_PRESENT})[{numbers.remembered}:{numbers.remembered_step}])"
+    return Alert(
+        name="DriverGone",
+        # While GPUs are still told of, each of them is said to be lost.
+        expr=f"({on_node(failing)})\nand on (cluster, node) {before}\nunless on (cluster, node) {_PRESENT}",
+        hold=numbers.missing_for,
+        severity="critical",
+        summary="No GPU of node {{ $labels.node }} can be read any more",
+        description=f"Node {{{{ $labels.node }}}} had GPUs within {numbers.remembered}, and since its "
+        "exporter was started anew its source {{ $labels.collector }} fails: the driver is not loaded, does "
+        "not answer, or was upgraded under its users. "
+        f"Gone: {_gone(numbers.remembered)}. Keep new pods off the node, and load the driver or reboot.",
         dashboard=NODE_BOARD,
     )
 

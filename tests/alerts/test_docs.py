@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 from alerts.docs import alerts_markdown, said
 from alerts.grouping import alert_groups
@@ -49,6 +50,18 @@ def test_every_alert_stands_on_the_page() -> None:
 def test_a_summary_is_a_sentence_without_its_template(summary: str, sentence: str) -> None:
     """What is in braces becomes the name of a label, or an ellipsis."""
     assert said(summary) == sentence
+
+
+def test_both_pages_inhibit_alike() -> None:
+    """The whole configuration of docs/prometheus.md has the inhibitions that docs/alerts.md explains."""
+    rules = yaml.safe_load(example("yaml"))["inhibit_rules"]
+    blocks = re.findall(
+        r"^```yaml\n(.*?)^```$", (ROOT / "docs/prometheus.md").read_text(), re.DOTALL | re.MULTILINE
+    )
+    (whole,) = [block for block in map(yaml.safe_load, blocks) if "inhibit_rules" in block]
+
+    assert rules
+    assert whole["inhibit_rules"] == rules
 
 
 def test_alertmanager_takes_the_example(tmp_path: Path) -> None:

@@ -58,6 +58,10 @@ class Watch:
             ),
         )
 
+    def begin(self, url: str) -> None:
+        """Forget what was found, and go on with the site at ``url``."""
+        self.url, self.findings, self.requests = url, [], []
+
     def check(self) -> None:
         """Fail where anything was found that is not expected."""
         found = [each for each in self.findings if not any(word in each for word in self.expected)]
@@ -95,6 +99,22 @@ async def looking(browser: Browser, url: str, **options: Any) -> AsyncIterator[t
         yield page, watch
     finally:
         await context.close()
+    watch.check()
+
+
+@asynccontextmanager
+async def visiting(window: tuple[Page, Watch], url: str) -> AsyncIterator[tuple[Page, Watch]]:
+    """Open the first page of the site at ``url`` in a window that was elsewhere before, and leave it again.
+
+    A window of its own costs several times what a page does. What is found fails the test at the end.
+    """
+    page, watch = window
+    watch.begin(url)
+    try:
+        await page.goto(f"{url}/")
+        yield page, watch
+    finally:
+        await page.goto("about:blank")
     watch.check()
 
 

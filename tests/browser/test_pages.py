@@ -1,13 +1,16 @@
 """The pages in a real browser: quiet in every scenario, whole on small windows, on paper, without script."""
 
+from collections.abc import AsyncIterator
+
 import pytest
-from playwright.async_api import Page
+import pytest_asyncio
+from playwright.async_api import Browser, Page
 
 from exporter.demo.catalog import names
 from exporter.model import ContainerRef
 from exporter.settings import ListenAddress
 from exporter.web import Server, make_app
-from tests.browser.site import follow, looking, node_of, overflow
+from tests.browser.site import Watch, follow, looking, node_of, overflow, visiting
 from tests.site import site_of
 from tests.web.views_reading import gpu, holder, mig, snapshot
 
@@ -27,11 +30,17 @@ _MOVING = """[...document.querySelectorAll("*")].map((each) => getComputedStyle(
   .filter((style) => parseFloat(style.transitionDuration) > 0 || style.animationName !== "none").length"""
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def window(browser: Browser) -> AsyncIterator[tuple[Page, Watch]]:
+    """Give a window that goes from node to node."""
+    async with looking(browser, "") as opened:
+        yield opened
+
+
 @pytest.mark.parametrize("scenario", names())
-async def test_every_scenario_is_quiet_in_a_browser(browser, scenario) -> None:
+async def test_every_scenario_is_quiet_in_a_browser(window, scenario) -> None:
     """No error on the console, no failed request, none to elsewhere, nothing that the policy forbids."""
-    async with node_of(scenario) as served, looking(browser, served.url) as (page, watch):
-        await page.goto("./")
+    async with node_of(scenario) as served, visiting(window, served.url) as (page, watch):
         assert await page.title()
         assert watch.requests
 

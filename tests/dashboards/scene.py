@@ -32,8 +32,8 @@ slow_interval = "{ROUND}s"
 [sharing]
 idle_after = "{IDLE_SECONDS}s"
 """
-OF_EXPORTER = {"namespace": "monitoring", "pod": "exporter-x", "container": "exporter"}
-"""Labels of a target that clash with those of its series."""
+OF_EXPORTER = {"namespace": "monitoring", "pod": "exporter-x", "container": "exporter", "node": "k8s-1"}
+"""Labels of a target that clash with those of its series: they are not honoured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +68,10 @@ def nodes(folder: Path) -> list[Node]:
     (jobs / "1").write_text("4711\n")
     (jobs / "7.1").write_text("4712\n")
     return [
-        Node(_quiet(folder, "showcase"), {"cluster": "east"}),
+        Node(_quiet(folder, "showcase"), {"cluster": "east", **OF_EXPORTER}),
         Node(
             _quiet(folder, "h100-mixed"),
-            {"cluster": "east", **OF_EXPORTER},
+            {"cluster": "east"},
             ("--job-mapping-dir", str(jobs), "--pcie-throughput", "on"),
         ),
         Node(_sick(folder), {"cluster": "west"}),
@@ -139,7 +139,6 @@ def _scraped(folder: Path, rules: Sequence[Path]) -> float:
     ]
     scrape = {
         "static_configs": targets,
-        "honor_labels": True,
         "scrape_interval": "2s",
         "scrape_timeout": "2s",
     }

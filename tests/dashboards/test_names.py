@@ -29,6 +29,8 @@ OTHERS = {
     "process_start_time_seconds": TARGET,
 }
 """What Prometheus itself knows, and what the exporter tells of itself."""
+CLASHING = frozenset({"node", "namespace", "pod", "container"})
+"""Labels that targets often have as well: then ours may be renamed."""
 LEGEND = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
 each_board = pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
@@ -41,7 +43,8 @@ def _labels(name: str) -> frozenset[str]:
     if name in OTHERS:
         return frozenset(OTHERS[name])
     family = {family.name: family for family in FAMILIES}[name]
-    return TARGET | {*LEVEL_LABELS[family.level], *family.labels}
+    own = {*LEVEL_LABELS[family.level], *family.labels}
+    return TARGET | own | {f"exported_{label}" for label in CLASHING & own}
 
 
 def _queries(board: dict[str, Any]) -> Iterator[tuple[str, str, str]]:

@@ -94,7 +94,7 @@ def test_a_python_without_venv_names_its_package(tmp_path, bare_path) -> None:
 
 
 def test_missing_tools_are_named_and_not_fatal_at_home(bare_path) -> None:
-    """Where Prometheus, Alertmanager and a browser cannot be installed, tests go on, and it is said how to get them."""
+    """Where the programs cannot be installed, tests go on, and it is said how to get them."""
     done = _run(ROOT / "scripts/install-tools", PATH=str(bare_path))
 
     assert done.returncode == 0
