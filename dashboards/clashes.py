@@ -56,4 +56,5 @@ def _ways(*chosen: str) -> Iterator[str]:
 
 def _either(clear: str, clashing: Iterator[str], *labels: str) -> str:
     rows = "\n    or ".join(clashing)
-    return f"(\n  {clear}\n  or {unclashed(f'({rows})', *labels)}\n)"
+    # What is mostly empty stands first: Prometheus notes each row on the left of an "or", at every step.
+    return f"(\n  {unclashed(f'({rows})', *labels)}\n  or {clear}\n)"

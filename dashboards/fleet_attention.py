@@ -16,12 +16,13 @@ _NOT_CONCERNED = "-"
 
 def alerts() -> Panel:
     """List what fires."""
-    firing = f'ALERTS{{{CLUSTER}, alertname=~"GpuSlice.+", alertstate="firing"}}'
+    firing = f'ALERTS{{{CLUSTER}, alertname=~"GpuSlice.+", alertstate="firing", severity!="info"}}'
     labels = "severity, alertname, cluster, node, namespace"
     return listing(
         "Firing alerts",
-        "How many alerts of this exporter's rules fire, by what they concern. None is listed where the "
-        "alerting rules are not loaded.",
+        "How many alerts of this exporter's rules fire, by what they concern: critical ones first, then "
+        "warnings. Advice (severity info) is left out: the tables below tell of waste and of what is full. "
+        "None is listed where the alerting rules are not loaded.",
         [
             Column(name="severity", title="Severity", width=90),
             Column(name="alertname", title="Alert", width=260),
@@ -36,7 +37,7 @@ def alerts() -> Panel:
             Column(name="Value #A", title="Alerts", unit="none", width=80),
         ],
         Query(f"topk({2 * LISTED}, count by ({labels}) ({firing}))"),
-        sort="Alerts",
+        sort=("Severity", "Alert"),
         none="none fires",
         span=12,
         height=8,
@@ -77,13 +78,13 @@ def sick_gpus() -> Panel:
         [
             Column(name="cluster", title="Cluster", empty=_NOT_CONCERNED),
             Column(name="node", title="Node", link=_NODE),
-            Column(name="gpu", title="GPU", width=80, link=_GPU),
+            Column(name="gpu", title="GPU", width=60, link=_GPU),
             Column(name="model", title="Model"),
-            Column(name="reason", title="Reason"),
-            Column(name="uuid", title="UUID", link=_GPU),
+            Column(name="reason", title="Reason", width=340),
+            Column(name="uuid", title="UUID", hidden=True),
         ],
         Query(f"topk({4 * LISTED}, {rows})"),
-        sort="Node",
+        sort=("Cluster", "Node", "GPU"),
         none="none is sick",
         span=14,
         height=8,
@@ -101,8 +102,8 @@ def overcommitted() -> Panel:
             Column(name="cluster", title="Cluster", empty=_NOT_CONCERNED),
             Column(name="node", title="Node", link=_NODE),
             Column(name="gpu", title="GPU", width=60, link=_GPU),
-            Column(name="Value #A", title="Promised", unit="bytes", width=90),
-            Column(name="Value #B", title="There is", unit="bytes", width=90),
+            Column(name="Value #A", title="Promised", unit="bytes"),
+            Column(name="Value #B", title="There is", unit="bytes"),
             Column(name="uuid", title="UUID", hidden=True),
         ],
         Query(promised),

@@ -17,10 +17,11 @@ def namespaces() -> Panel:
     """List what each namespace holds and uses."""
     return listing(
         "By namespace",
-        "What the holders of each namespace are entitled to, and what they use of it. GPU-hours are of "
-        "the time shown: where the recording rules are loaded, of what they recorded in it. Efficiency "
-        "is of the last hour and of those holders of whom both held and used are known; sums are of "
-        "what is known.",
+        "What the holders of each namespace are entitled to, and what they use of it; sums are of what is "
+        "known. Efficiency is of the last hour and of those holders of whom both held and used are known. "
+        "GPU-hours are of the time shown, also of pods and nodes that are gone by now. Where the recording "
+        "rules are loaded they are added up from what these recorded minute by minute: what lasted less "
+        "than a minute may be missing, and so is the time before the rules were loaded.",
         [
             _CLUSTER,
             Column(name="namespace", title="Namespace", link=_TENANT),

@@ -85,7 +85,7 @@ def _ecc() -> Panel:
         (severity, scope) for severity in ("corrected", "uncorrected") for scope in ("volatile", "aggregate")
     ]
     for place, (severity, scope) in enumerate(kinds):
-        since = "since the driver's start" if scope == "volatile" else "ever"
+        since = "since load" if scope == "volatile" else "ever"
         steps: dict[float, str] = {0: NEUTRAL, 1: BAD} if severity == "uncorrected" else {}
         name = f"Value #{chr(ord('A') + place)}"
         columns.append(Column(name=name, title=f"{severity.capitalize()} {since}", unit="none", steps=steps))
@@ -98,9 +98,10 @@ def _ecc() -> Panel:
     return listing(
         "ECC errors",
         "Errors by the memory in which they were found; all: of the whole GPU. Memories without errors are "
-        "left out, and GPUs without ECC. Ever: since the board was made.",
+        "left out, and GPUs without ECC. Since load: of the driver. Ever: since the board was made.",
         [NODE, INDEX, Column(name="location", title="Memory"), *columns],
         *queries,
+        sort=("Node", "GPU", "Memory"),
         height=8,
     )
 
@@ -113,20 +114,21 @@ def _repairs() -> Panel:
     told: dict[float, str] = {0: NEUTRAL, 1: WARNING}
     return listing(
         "Repairs of the memory",
-        "Rows replaced by spare ones (from Ampere on, not while cut by MIG), or pages taken out of use "
-        "(before), by cause; banks whose spare rows are used up; and what is to be done. Unknown: the GPU "
-        "does not repair so, or its driver does not tell.",
+        "Rows that were remapped to spare ones (from Ampere on, not while cut by MIG), or pages that were "
+        "retired (before), by the error that led to it; those that wait for a reset or reboot; and banks "
+        "whose spare rows are used up. Needs: what is to be done. Unknown: the GPU does not repair so, or "
+        "its driver does not tell.",
         [
             NODE,
             INDEX,
             Column(name="action", title="Needs"),
-            Column(name="Value #C", title="Row to be replaced at reset", words=YES_IS_BAD),
-            Column(name="Value #D", title="Row that could not be", words=YES_IS_BAD),
+            Column(name="Value #C", title="Row remap pending", words=YES_IS_BAD),
+            Column(name="Value #D", title="Row remap failed", words=YES_IS_BAD),
             Column(name="Value #E", title="Rows, corrected", unit="none", steps=told),
             Column(name="Value #F", title="Rows, uncorrected", unit="none", steps=told),
-            Column(name="Value #G", title="Banks with few rows left", unit="none", steps=told),
-            Column(name="Value #H", title="Banks with none", unit="none", steps={0: NEUTRAL, 1: BAD}),
-            Column(name="Value #I", title="Page to be retired", words=YES_IS_BAD),
+            Column(name="Value #G", title="Banks, few spares", unit="none", steps=told),
+            Column(name="Value #H", title="Banks, no spares", unit="none", steps={0: NEUTRAL, 1: BAD}),
+            Column(name="Value #I", title="Page pending", words=YES_IS_BAD),
             Column(name="Value #J", title="Pages, single bit", unit="none", steps=told),
             Column(name="Value #K", title="Pages, double bit", unit="none", steps=told),
             UUID,
@@ -142,5 +144,6 @@ def _repairs() -> Panel:
         Query(of_gpus("gpu_retired_pages_pending")),
         counted("retired_pages", "cause", "single_bit"),
         counted("retired_pages", "cause", "double_bit"),
+        sort=("Node", "GPU"),
         height=8,
     )

@@ -8,7 +8,7 @@ from dashboards.shares import of_gpus
 from dashboards.tables import Column, leads_to, listing
 
 NODE = Column(name="node", title="Node", link=leads_to("gpuslice-node", node="Node"))
-INDEX = Column(name="gpu", title="GPU")
+INDEX = Column(name="gpu", title="GPU", width=60)
 UUID = Column(name="uuid", title="UUID")
 
 # Heat, or a signal of the board: the power limit and idleness also hold clocks, but in good order.
@@ -32,8 +32,8 @@ _UNCORRECTED = f'gpuslice_gpu_ecc_errors_total{{{ON_GPUS}, severity="uncorrected
 
 
 def now() -> tuple[Panel, ...]:
-    """Make the numbers, and the table of GPUs."""
-    return (*_numbers(), _states(), _table())
+    """Make the numbers, the table of GPUs, and which of them answered."""
+    return (*_numbers(), _table(), _states())
 
 
 def _numbers() -> tuple[Panel, ...]:
@@ -125,7 +125,7 @@ def _table() -> Panel:
             INDEX,
             Column(name="model", title="Model"),
             Column(name="Value #B", title="Answers", words=ANSWERS),
-            Column(name="action", title="Needs"),
+            Column(name="action", title="Needs", width=130),
             Column(name="Value #D", title="Utilization", unit="percentunit"),
             Column(name="Value #E", title="Memory used", unit="percentunit"),
             Column(name="Value #F", title="Power", unit="watt"),
@@ -151,4 +151,5 @@ def _table() -> Panel:
         Query(_SLOWED),
         Query(by_gpu(_UNCORRECTED)),
         Query(by_gpu(f"{links} - {up}")),
+        sort=("Node", "GPU"),
     )

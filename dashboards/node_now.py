@@ -96,14 +96,14 @@ def _shares() -> tuple[Panel, ...]:
             f"sum({MEMORY_TOTAL})",
         ),
         _short(
-            "Memory of no known holder",
+            "Unattributed memory",
             "bytes",
             f"Memory in use that belongs to no known container. {_KNOWN_ONLY}",
             f"sum({MEMORY_UNATTRIBUTED})",
             {0: UNATTRIBUTED},
         ),
         _short(
-            "Compute of no known holder",
+            "Unattributed compute",
             GPUS,
             f"Compute that belongs to no known container; 1 is a whole GPU. {_KNOWN_ONLY}",
             f"sum({COMPUTE_UNATTRIBUTED})",

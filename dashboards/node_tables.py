@@ -8,7 +8,7 @@ from dashboards.shares import CONTAINER, of_containers, of_gpus
 from dashboards.tables import Column, leads_to, listing
 
 _NODE = Column(name="node", title="Node")
-_GPU = Column(name="gpu", title="GPU", link=leads_to("gpuslice-hardware", node="Node", uuid="UUID"))
+_GPU = Column(name="gpu", title="GPU", width=60, link=leads_to("gpuslice-hardware", node="Node", uuid="UUID"))
 _UUID = Column(name="uuid", title="UUID")
 _POD = Column(name="pod", title="Pod", link=leads_to("gpuslice-tenant", namespace="Namespace", pod="Pod"))
 
@@ -38,8 +38,8 @@ def holders() -> tuple[Panel, ...]:
                 Column(name="Value #F", title="Compute used", unit="percentunit"),
                 Column(name="Value #G", title="Processes", unit="none"),
                 Column(name="Value #H", title="Idle for", unit="s"),
-                Column(name="sharing", title="Sharing"),
-                Column(name="isolation", title="Isolation"),
+                Column(name="sharing", title="Sharing", width=110),
+                Column(name="isolation", title="Isolation", width=90),
                 Column(name="mig_uuid", title="MIG device", empty="-"),
                 Column(name="memory_source", title="Memory from"),
                 Column(name="compute_source", title="Compute from"),
@@ -75,16 +75,16 @@ def _gpus() -> Panel:
             _NODE,
             _GPU,
             Column(name="model", title="Model"),
-            Column(name="sharing", title="Sharing"),
+            Column(name="sharing", title="Sharing", width=110),
             Column(name="Value #B", title="Answers", words=ANSWERS),
             Column(name="Value #C", title="Holders", unit="none"),
             Column(name="Value #D", title="Memory held", unit="bytes"),
             Column(name="Value #E", title="Held of all", unit="percentunit"),
             Column(name="Value #F", title="Memory used", unit="bytes"),
             Column(name="Value #G", title="Memory", unit="bytes"),
-            Column(name="Value #H", title="Memory of nobody known", unit="bytes"),
+            Column(name="Value #H", title="Unattributed memory", unit="bytes"),
             Column(name="Value #I", title="Utilization", unit="percentunit"),
-            Column(name="Value #J", title="Compute of nobody known", unit="percentunit"),
+            Column(name="Value #J", title="Unattributed compute", unit="percentunit"),
             _UUID,
         ],
         each("model", "sharing"),
@@ -97,6 +97,7 @@ def _gpus() -> Panel:
         Query(of_gpus("gpu_unattributed_memory_bytes")),
         Query(of_gpus("gpu_utilization_ratio")),
         Query(of_gpus("gpu_unattributed_utilization_ratio")),
+        sort=("Node", "GPU"),
     )
 
 
@@ -158,13 +159,13 @@ def mig_devices() -> tuple[Panel, ...]:
                 _NODE,
                 _GPU,
                 Column(name="profile", title="Profile"),
-                Column(name="gi", title="GI"),
-                Column(name="ci", title="CI"),
+                Column(name="gi", title="GI", width=60),
+                Column(name="ci", title="CI", width=60),
                 Column(name="Value #B", title="Compute slices", unit="none"),
                 Column(name="Value #C", title="SMs", unit="none"),
                 Column(name="Value #D", title="Memory used", unit="bytes"),
                 Column(name="Value #E", title="Memory", unit="bytes"),
-                Column(name="Value #F", title="Memory of nobody known", unit="bytes"),
+                Column(name="Value #F", title="Unattributed memory", unit="bytes"),
                 Column(name="namespace", title="Namespace", empty="-"),
                 Column(name="pod", title="Pod", empty="-"),
                 Column(name="container", title="Container", empty="-"),
@@ -178,6 +179,7 @@ def mig_devices() -> tuple[Panel, ...]:
             told("memory_used_bytes"),
             told("memory_total_bytes"),
             told("unattributed_memory_bytes"),
+            sort=("Node", "GPU", "GI", "CI"),
             height=12,
         ),
         _left_to_cut(),

@@ -18,7 +18,7 @@ from dashboards.shares import (
     of_gpus,
 )
 
-_NOBODY = "of no known holder"
+_NOBODY = "unattributed"
 
 
 def use() -> tuple[Panel, ...]:

@@ -164,7 +164,7 @@ def number(
     steps: Mapping[float, str] | None = None,
     words: Words | None = None,
     span: int = 4,
-    height: int = 4,
+    height: int = 3,
 ) -> stat.Panel:
     """Show one number of now.
 

@@ -17,8 +17,9 @@ class Column:
 
     ``name`` is the name of a label, or ``Value #A`` for the value of the first query, ``Value #B`` for that
     of the second, and so on. ``link`` is where a click leads, see ``leads_to``. ``empty`` stands in a cell of
-    which nothing is known. A hidden column is there for links. ``words`` are what single values stand for,
-    ``steps`` the colours of the text from values on.
+    which nothing is known. A number takes no more room than it needs, unless a ``width`` (in pixels) is
+    given; what is left goes to columns of text. A hidden column is there for links. ``words`` are what single
+    values stand for, ``steps`` the colours of the text from values on.
     """
 
     name: str
@@ -30,6 +31,10 @@ class Column:
     hidden: bool = False
     words: Words | None = None
     steps: Mapping[float, str] = field(default_factory=dict)
+
+
+# Of a letter of a heading; and of what is beside it: the edges, and the signs for order and filter.
+_LETTER, _BESIDE, _NARROWEST = 8, 36, 100
 
 
 def leads_to(uid: str, **variables: str) -> str:
@@ -47,7 +52,7 @@ def listing(
     description: str,
     columns: Sequence[Column],
     *queries: Query,
-    sort: str | None = None,
+    sort: str | Sequence[str] | None = None,
     span: int = 24,
     height: int = 10,
     none: str = UNKNOWN,
@@ -55,8 +60,8 @@ def listing(
     """List rows: those of several queries are put together where all their labels are the same.
 
     A query may leave more labels than others if it has one row where they have one. Only ``columns`` are
-    shown, in their order; ``sort`` is the title of the one whose largest values stand first. ``none`` is what
-    a table without rows says.
+    shown, in their order; ``sort`` is the title of the one whose largest values stand first, or the titles of
+    several by whose texts rows are put in order. ``none`` is what a table without rows says.
     """
     if len(queries) == 1:
         # Grafana numbers values only where there are several queries.
@@ -91,7 +96,8 @@ def listing(
     for column in columns:
         panel.override_by_name(column.title, _properties(column))
     if sort is not None:
-        panel.sort_by([common.TableSortByFieldState().display_name(sort).desc(True)])
+        titles = [sort] if (largest := isinstance(sort, str)) else sort
+        panel.sort_by([common.TableSortByFieldState().display_name(each).desc(largest) for each in titles])
     for target in targets(queries):
         panel.with_target(target.instant().format(PromQueryFormat.TABLE))
     return panel
@@ -101,8 +107,8 @@ def _properties(column: Column) -> list[DynamicConfigValue]:
     found = [DynamicConfigValue(id_val="noValue", value=column.empty)]
     if column.unit is not None:
         found.append(DynamicConfigValue(id_val="unit", value=column.unit))
-    if column.width is not None:
-        found.append(DynamicConfigValue(id_val="custom.width", value=column.width))
+    if (width := _width(column)) is not None:
+        found.append(DynamicConfigValue(id_val="custom.width", value=width))
     if column.hidden:
         found.append(DynamicConfigValue(id_val="custom.hidden", value=True))
     if column.words is not None:
@@ -116,6 +122,13 @@ def _properties(column: Column) -> list[DynamicConfigValue]:
         link = {"title": f"Show {column.title}", "url": column.link, "targetBlank": False}
         found.append(DynamicConfigValue(id_val="links", value=[link]))
     return found
+
+
+def _width(column: Column) -> int | None:
+    words = [text for text, _ in (column.words or {}).values()]
+    if column.width is not None or (column.unit in (None, "dateTimeFromNow") and not words):
+        return column.width
+    return max(_NARROWEST, _BESIDE + _LETTER * max(map(len, (column.title, *words))))
 
 
 def _transformation(kind: str, settings: object) -> DataTransformerConfig:

@@ -9,12 +9,12 @@ _LISTED = 20
 _PODS_LISTED = 100
 _NODE = leads_to("gpuslice-node", node="Node")
 _GPU = leads_to("gpuslice-hardware", node="Node", uuid="UUID")
-_WHO = (
-    Column(name="cluster", title="Cluster", empty="-"),
+_CLUSTER = Column(name="cluster", title="Cluster", empty="-")
+_POD = (
     Column(name="namespace", title="Namespace"),
     Column(name="pod", title="Pod", link=leads_to("gpuslice-tenant", namespace="Namespace", pod="Pod")),
-    Column(name="container", title="Container"),
 )
+_CONTAINER = Column(name="container", title="Container")
 _WHERE = (
     Column(name="node", title="Node", link=_NODE),
     Column(name="gpu", title="GPU", width=60, link=_GPU),
@@ -33,19 +33,21 @@ def holders() -> Panel:
         "it). What is unknown is not told by the driver or by what shares the device. Isolation says "
         "whether the share is enforced: by hardware (hard), by software (soft), or not at all (none).",
         [
-            *_WHO,
-            *_WHERE,
-            Column(name="model", title="Model"),
-            Column(name="resource", title="Resource", empty="-"),
-            Column(name="sharing", title="Sharing"),
-            Column(name="isolation", title="Isolation", width=80),
-            Column(name="Value #A", title="Slices", unit="none", width=70),
+            _CLUSTER,
+            *_POD,
+            _CONTAINER,
+            Column(name="Value #A", title="Slices", unit="none"),
             Column(name="Value #B", title="GPUs held", unit="none"),
             Column(name="Value #C", title="GPUs used", unit="none"),
             Column(name="Value #D", title="Efficiency", unit="percentunit"),
             Column(name="Value #E", title="Memory held", unit="bytes"),
             Column(name="Value #F", title="Memory used", unit="bytes"),
             Column(name="Value #G", title="Idle for", unit="s"),
+            *_WHERE,
+            Column(name="model", title="Model"),
+            Column(name="resource", title="Resource", empty="-"),
+            Column(name="sharing", title="Sharing", width=110),
+            Column(name="isolation", title="Isolation", width=90),
             _MIG,
         ],
         *(
@@ -75,11 +77,13 @@ def idle_holders() -> Panel:
         f"Holders that have not computed for as long as is chosen above, the {_LISTED} that hold the "
         "most compute. Where compute is not measured nobody is idle.",
         [
-            *_WHO,
-            *_WHERE,
+            *_POD,
             Column(name="Value #A", title="GPUs held", unit="none"),
             Column(name="Value #B", title="Memory held", unit="bytes"),
             Column(name="Value #C", title="Idle for", unit="s"),
+            _CONTAINER,
+            *_WHERE,
+            _CLUSTER,
         ],
         *(
             Query(rows.described(expr))
@@ -104,10 +108,12 @@ def over_share() -> Panel:
         f"compute, by more than {rows.OVER - 1:.0%}. Where nothing enforces a share, that is allowed "
         "while nobody else wants it.",
         [
-            *_WHO,
-            *_WHERE,
-            Column(name="quantity", title="Of", width=80),
+            *_POD,
+            Column(name="quantity", title="Of", width=90),
             Column(name="Value #A", title="Used of its share", unit="percentunit"),
+            _CONTAINER,
+            *_WHERE,
+            _CLUSTER,
         ],
         Query(rows.over_share()),
         sort="Used of its share",
@@ -136,7 +142,8 @@ def gpu_hours_by_pod() -> Panel:
         "What pods have held and used in the time shown, also those that are gone by now: the "
         f"{_PODS_LISTED} that have held the most. The cost is that of what was held.",
         [
-            *_WHO[:3],
+            _CLUSTER,
+            *_POD,
             Column(name="Value #A", title="GPU-hours held", unit="none"),
             Column(name="Value #B", title="GPU-hours used", unit="none"),
             Column(name="Value #C", title="Not used", unit="none"),
@@ -160,7 +167,7 @@ def xids() -> Panel:
         "XID errors in the time shown on devices that are held now, with the last time of each code. "
         "What a code means, and whose fault it is, stands in docs/xids.md.",
         [
-            Column(name="cluster", title="Cluster", empty="-"),
+            _CLUSTER,
             *_WHERE,
             Column(name="xid", title="XID", width=60),
             Column(name="Value #A", title="Last", unit="dateTimeFromNow"),

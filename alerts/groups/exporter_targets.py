@@ -125,7 +125,7 @@ def _labels_overwritten(numbers: ExporterThresholds) -> Alert:
         severity="info",
         summary="Job {{ $labels.job }} renames the labels of pods",
         description=f"{ROUNDED} series of job {{{{ $labels.job }}}} name the exporter's own pod or "
-        "namespace, and those who hold a GPU as exported_pod and exported_namespace. These rules reckon with "
-        "that; other queries and dashboards charge everything to the exporter. Set honor_labels: true "
+        "namespace, and those who hold a GPU as exported_pod and exported_namespace. Our rules and "
+        "dashboards reckon with that; others charge everything to the exporter. Set honor_labels: true "
         "(honorLabels in a ServiceMonitor or PodMonitor) for this job.",
     )

@@ -23,6 +23,8 @@ SCENARIOS = Path(__file__).parents[2] / "exporter/demo/scenarios"
 JOB = "gpuslice-exporter"
 IDLE_SECONDS = 6
 """After so long a holder is idle here: the nodes run for little longer."""
+SCRAPED = 2
+"""Seconds from one scrape of a node to the next."""
 ROUND = 2
 """Seconds from one evaluation of the rules to the next."""
 RULES = f"""
@@ -139,8 +141,8 @@ def _scraped(folder: Path, rules: Sequence[Path]) -> float:
     ]
     scrape = {
         "static_configs": targets,
-        "scrape_interval": "2s",
-        "scrape_timeout": "2s",
+        "scrape_interval": f"{SCRAPED}s",
+        "scrape_timeout": f"{SCRAPED}s",
     }
     # Prometheus ends first, so that it does not see the nodes go.
     with ExitStack() as running, ThreadPoolExecutor() as at_once, ExitStack() as scraping:
@@ -162,7 +164,17 @@ def _scraped(folder: Path, rules: Sequence[Path]) -> float:
         # Rules stand on rules, four deep at most; each is a round behind those that it stands on.
         seen = time.time() + 4 * ROUND
         until(lambda: _reckoned(server) > seen, "all rules have seen it")
-        return max(server.query("timestamp(cluster:gpuslice_gpus:count)").values())
+        now = max(server.query("timestamp(cluster:gpuslice_gpus:count)").values())
+        _wait_for_a_pause(server)
+        return now
+
+
+def _wait_for_a_pause(server: Prometheus) -> None:
+    """Wait for the longest pause between scrapes: one that is cut off is stored as one that failed."""
+    phases = sorted(at % SCRAPED for at in server.query("timestamp(up)").values())
+    pauses = zip(phases, (*phases[1:], phases[0] + SCRAPED), strict=True)
+    begin, end = max(pauses, key=lambda pause: pause[1] - pause[0])
+    time.sleep(((begin + end) / 2 - time.time()) % SCRAPED)
 
 
 def _reckoned(server: Prometheus) -> float:

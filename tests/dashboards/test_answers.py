@@ -1,27 +1,21 @@
 """Every query of every dashboard, asked of a real Prometheus that has scraped nodes of many kinds."""
 
 import importlib
-import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Iterator
 
 import pytest
 
-from dashboards.write import board_files
+from tests.dashboards.answers import EVERYTHING, FILES, LEGEND, Answer, both_ways, choice, drawn
 from tests.dashboards.expressions import parts
 from tests.dashboards.foreign import FOREIGN, choices, compared
-from tests.dashboards.grafana import ALL, Series, Variables, Window, ask, choose, panels
+from tests.dashboards.grafana import Window, ask, panels
 from tests.dashboards.records import record_labels
-from tests.dashboards.scene import IDLE_SECONDS, Scene, scene
+from tests.dashboards.scene import Scene, scene
 from tests.dashboards.twins import CLEAN, PARTLY, RENAMED, SCRAPED, twins
-from tests.end_to_end.programs import Prometheus, program
+from tests.end_to_end.programs import program
 
-FILES = {
-    path.removeprefix("json/gpuslice-").removesuffix(".json"): json.loads(text)
-    for path, text in board_files().items()
-}
 EMPTY_HERE = {"hardware": {"Other events"}}
 """Panels for which no fake node has anything: their dashboards must say that they may be empty."""
 NEVER_SCRAPED = {
@@ -29,7 +23,6 @@ NEVER_SCRAPED = {
     "gpuslice_mig_encoder_active_ratio": "no fake GPU has a meter of its encoders",
 }
 """Series that no fake node has: a query for them may be empty beside another one in its panel."""
-EVERYTHING = {"node": [ALL], "idle": [str(IDLE_SECONDS)]}
 BUSY, SICK = "gpu-node-1", "hgx-a100-sick"
 CHOICES = {
     "node": ({"node": [BUSY]}, {"node": [SICK]}),
@@ -37,39 +30,10 @@ CHOICES = {
     "tenant": ({"namespace": ["shop"], "pod": ["rank"]}, {"namespace": ["train"], "pod": ["llm-3"]}),
     "fleet": ({"cluster": ["east"]}, {"cluster": ["west"]}),
 }
-Rows: TypeAlias = dict[tuple[tuple[str, str], ...], float]
-OF_TARGET = {"cluster", "job", "instance"}
-LEGEND = re.compile(r"\{\{\s*(\w+)\s*\}\}")
-RECORD = re.compile(r"\b[a-z]+:gpuslice_\w+:\w+")
 AVERAGED = re.compile(r"used|efficiency|increase|rate")
 IDLE = re.compile(r"idle")
-MINUTES = ":1m]"
 
 each_board = pytest.mark.parametrize("name", FILES)
-
-
-class Answer(NamedTuple):
-    """What a query of a panel was answered."""
-
-    panel: Mapping[str, Any]
-    target: Mapping[str, Any]
-    series: Sequence[Series]
-
-    @property
-    def called(self) -> str:
-        """The panel and the query, for whoever reads that it failed."""
-        return f"{self.panel['title']} {self.target['refId']}"
-
-    @property
-    def labels(self) -> frozenset[str]:
-        """The labels that its series have, and those that it keeps of others."""
-        found = parts(self.target["expr"])
-        return found.labels | found.made | {label for series in self.series for label in series.labels}
-
-    @property
-    def rows(self) -> frozenset[tuple[tuple[str, str], ...]]:
-        """The labels of each series."""
-        return frozenset(tuple(sorted(series.labels.items())) for series in self.series)
 
 
 @pytest.fixture(scope="module")
@@ -90,17 +54,7 @@ def doubled(seen: Scene, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
 @pytest.fixture(scope="module")
 def answers(seen: Scene) -> dict[str, list[Answer]]:
     """Draw every dashboard with everything chosen."""
-    return {name: list(_drawn(name, _chosen(name, seen, EVERYTHING), seen)) for name in FILES}
-
-
-def _chosen(name: str, seen: Scene, chosen: Mapping[str, Sequence[str]]) -> Variables:
-    return choose(FILES[name], seen.server, Window(seen.later), EVERYTHING | chosen)
-
-
-def _drawn(name: str, variables: Variables, seen: Scene) -> Iterator[Answer]:
-    for panel in panels(FILES[name]):
-        for target in panel.get("targets") or ():
-            yield Answer(panel, target, ask(target, variables, seen.server))
+    return {name: list(drawn(name, seen, choice(name, seen, EVERYTHING))) for name in FILES}
 
 
 @each_board
@@ -159,8 +113,8 @@ def test_legends_and_columns_are_labels(answers, name) -> None:
 def test_a_choice_shows_its_own_rows(seen, answers, name) -> None:
     """Of whatever is told by node, pod or cluster, a choice shows all rows of its own, and no others."""
     for chosen in CHOICES[name]:
-        drawn = _drawn(name, _chosen(name, seen, chosen), seen)
-        for whole, each in zip(answers[name], drawn, strict=True):
+        found = drawn(name, seen, choice(name, seen, chosen))
+        for whole, each in zip(answers[name], found, strict=True):
             told = {(label, value) for label, (value,) in chosen.items()}
             if all(chosen.keys() <= series.labels.keys() for series in whole.series):
                 own = {row for row in whole.rows if told <= set(row)}
@@ -172,21 +126,14 @@ def test_a_choice_shows_its_own_rows(seen, answers, name) -> None:
 @each_board
 def test_no_series_is_drawn_twice(seen, name) -> None:
     """Where one is chosen, the series of a query are told apart by their legends."""
-    for each in _drawn(name, _chosen(name, seen, CHOICES[name][0]), seen):
-        legend = each.target.get("legendFormat", "__auto")
-        if each.panel["type"] != "table" and legend != "__auto":
-            called = [_called(legend, series.labels) for series in each.series]
-            assert len(set(called)) == len(called), (each.called, sorted(called))
-
-
-def _called(legend: str, labels: Mapping[str, str]) -> str:
-    return LEGEND.sub(lambda found: labels.get(found[1], ""), legend)
+    for each in drawn(name, seen, choice(name, seen, CHOICES[name][0])):
+        assert len(set(each.lines)) == len(each.lines), (each.called, each.lines)
 
 
 @each_board
 def test_variables_offer_something(seen, name) -> None:
     """Every list has values, each once; the one that asks for the rules finds them."""
-    variables = _chosen(name, seen, EVERYTHING)
+    variables = choice(name, seen, EVERYTHING)
     for called, offered in variables.offered.items():
         assert bool(offered) == (called != "fallback"), called
         assert len(set(offered)) == len(offered), called
@@ -196,39 +143,24 @@ def test_variables_offer_something(seen, name) -> None:
 def test_renamed_labels_change_no_answer(doubled, name) -> None:
     """Nodes whose labels were renamed are told of as if they were not, in every panel and every list."""
     clean, renamed, partly = (
-        _chosen(name, doubled, {"cluster": [cluster]}) for cluster in (CLEAN, RENAMED, PARTLY)
+        choice(name, doubled, {"cluster": [cluster]}) for cluster in (CLEAN, RENAMED, PARTLY)
     )
-    drawn = (_drawn(name, each, doubled) for each in (clean, renamed, partly))
+    asked = (drawn(name, doubled, each) for each in (clean, renamed, partly))
     told = 0
-    for expected, *found in zip(*drawn, strict=True):
+    for expected, *found in zip(*asked, strict=True):
         told += bool(expected.series)
         for each in found:
-            assert _untargeted(each) == _untargeted(expected), each.called
+            assert each.untargeted() == expected.untargeted(), each.called
 
     assert told > 30
     for called, offered in clean.offered.items():
         assert called.endswith("_label") or sorted(renamed.offered[called]) == sorted(offered), called
 
 
-def _untargeted(answer: Answer) -> object:
-    """Give the values by their labels, without those of the target; of the largest their values alone.
-
-    Which of those that are equally large is among them is left to chance.
-    """
-    if "topk" in answer.target["expr"]:
-        return pytest.approx(sorted(sum(series.values.values()) for series in answer.series))
-    return {
-        frozenset((label, value) for label, value in series.labels.items() if label not in OF_TARGET): (
-            pytest.approx(series.values)
-        )
-        for series in answer.series
-    }
-
-
-@pytest.mark.parametrize("typed", ['2"', "2\\", "2,5", "$1", "'", "{x}", "free", ""])
+@pytest.mark.parametrize("typed", ['2"', "2\\", "2,5", "$1", "'", "{x}", "free"])
 def test_a_price_that_is_no_number_costs_nothing_known(seen, typed) -> None:
     """Whatever is typed as the price is no error: what it would cost is unknown."""
-    chosen = _chosen("tenant", seen, {"price": [typed]})
+    chosen = choice("tenant", seen, {"price": [typed]})
     asked = [
         target
         for panel in panels(FILES["tenant"])
@@ -243,61 +175,27 @@ def test_a_price_that_is_no_number_costs_nothing_known(seen, typed) -> None:
 @each_board
 def test_clusters_are_told_apart(doubled, name) -> None:
     """Nodes and pods that are called the same in two clusters are not called the same in a panel."""
-    for each in _drawn(name, _chosen(name, doubled, {"node": [SCRAPED]}), doubled):
-        legend = each.target.get("legendFormat", "__auto")
-        if each.panel["type"] != "table" and legend != "__auto":
-            called = [_called(legend, series.labels) for series in each.series]
-            assert len(set(called)) == len(called), (each.called, sorted(called))
-
-
-def _both_ways(seen: Scene) -> Iterator[tuple[tuple[str, str], str, Rows, Rows]]:
-    """Ask each query of the fleet that takes what was recorded, and ask it as if there were no rules."""
-    board = FILES["fleet"]
-    bare = json.loads(RECORD.sub("no:such:record", json.dumps(board)))
-    # What was recorded is as old as the last rules; a subquery goes by full minutes.
-    windows = {False: Window(seen.now), True: Window(seen.later)}
-    kept = {minutes: choose(board, seen.server, window, EVERYTHING) for minutes, window in windows.items()}
-    raw = {minutes: choose(bare, seen.server, window, EVERYTHING) for minutes, window in windows.items()}
-    assert [each.chosen["fallback"] for each in (*kept.values(), *raw.values())] == [
-        [""],
-        [""],
-        [".+"],
-        [".+"],
-    ]
-    for panel, other in zip(panels(board), panels(bare), strict=True):
-        for target, own in zip(panel.get("targets") or (), other.get("targets") or (), strict=True):
-            if RECORD.search(expr := target["expr"]):
-                minutes = MINUTES in expr
-                recorded, reckoned = (
-                    {
-                        tuple(sorted(series.labels.items())): series.values[max(series.values)]
-                        for series in found
-                    }
-                    for found in (
-                        ask(target, kept[minutes], seen.server),
-                        ask(own, raw[minutes], seen.server),
-                    )
-                )
-                yield (panel["title"], target["refId"]), expr, recorded, reckoned
+    for each in drawn(name, doubled, choice(name, doubled, {"node": [SCRAPED]})):
+        assert len(set(each.lines)) == len(each.lines), (each.called, each.lines)
 
 
 def test_without_the_rules_the_fleet_has_the_same_rows(seen) -> None:
     """What is reckoned from the series is told of the same clusters, nodes, models and namespaces."""
-    for called, expr, recorded, reckoned in _both_ways(seen):
-        assert recorded, called
-        assert reckoned, called
+    for each in both_ways(seen):
+        assert each.recorded, each.called
+        assert each.reckoned, each.called
         # Who has computed within five minutes is no idle holder to the rules, and all run here for less.
         # A node that is gone is in sums over full minutes if it was there on one.
-        if not IDLE.search(expr) and MINUTES not in expr:
-            assert reckoned.keys() == recorded.keys(), called
+        if not IDLE.search(each.expr) and not each.by_minutes:
+            assert each.reckoned.keys() == each.recorded.keys(), each.called
 
 
 def test_without_the_rules_the_fleet_has_the_same_amounts(seen) -> None:
     """What is there and what is held is the same; what is used was averaged by the rules."""
     compared = 0
-    for called, expr, recorded, reckoned in _both_ways(seen):
-        if not IDLE.search(expr) and not AVERAGED.search(expr):
-            assert recorded == pytest.approx(reckoned), called
+    for each in both_ways(seen):
+        if not IDLE.search(each.expr) and not AVERAGED.search(each.expr):
+            assert each.recorded == pytest.approx(each.reckoned), each.called
             compared += 1
 
     assert compared > 10

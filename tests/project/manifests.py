@@ -5,7 +5,9 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
@@ -35,28 +37,30 @@ def sum_up(*components: str) -> list[Manifest]:
     return objects
 
 
-def kubectl(scratch: Path, *components: str) -> list[Manifest]:
+@cache
+def kubectl(*components: str) -> list[Manifest]:
     """Give what ``kubectl kustomize`` makes of the base with components, in a folder that is outside."""
+    with TemporaryDirectory() as scratch:
 
-    def relative(path: Path) -> str:
-        return os.path.relpath(path, scratch)
+        def relative(path: Path) -> str:
+            return os.path.relpath(path, scratch)
 
-    overlay = {
-        "resources": [relative(DEPLOY / "base")],
-        "components": [relative(DEPLOY / "components" / component) for component in components],
-    }
-    (scratch / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
-    made = subprocess.run(
-        ["kubectl", "kustomize", scratch], capture_output=True, text=True, check=True, timeout=60
-    )
+        overlay = {
+            "resources": [relative(DEPLOY / "base")],
+            "components": [relative(DEPLOY / "components" / component) for component in components],
+        }
+        (Path(scratch) / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
+        made = subprocess.run(
+            ["kubectl", "kustomize", scratch], capture_output=True, text=True, check=True, timeout=60
+        )
     return list(yaml.safe_load_all(made.stdout))
 
 
-def renderings(scratch: Path, *components: str) -> Iterator[list[Manifest]]:
+def renderings(*components: str) -> Iterator[list[Manifest]]:
     """Give the objects by each way that there is on this machine."""
     yield sum_up(*components)
     if shutil.which("kubectl"):
-        yield kubectl(scratch, *components)
+        yield copy.deepcopy(kubectl(*components))
 
 
 def only(objects: list[Manifest], kind: str) -> Manifest:
@@ -79,13 +83,19 @@ def in_order(value: Any) -> Any:
     return value
 
 
+@cache
+def _read(path: Path) -> list[Manifest]:
+    return list(yaml.safe_load_all(path.read_text()))
+
+
 def _kustomization(folder: Path) -> Manifest:
-    return yaml.safe_load((folder / "kustomization.yaml").read_text())
+    (found,) = copy.deepcopy(_read(folder / "kustomization.yaml"))
+    return found
 
 
 def _resources(folder: Path) -> Iterator[Manifest]:
     for name in _kustomization(folder).get("resources", ()):
-        yield from yaml.safe_load_all((folder / name).read_text())
+        yield from copy.deepcopy(_read(folder / name))
 
 
 def _target(objects: list[Manifest], entry: Manifest, patch: Any) -> Manifest:

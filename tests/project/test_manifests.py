@@ -46,19 +46,19 @@ def _defaults() -> Settings:
 
 
 @pytest.mark.parametrize("components", VARIANTS, ids="+".join)
-def test_kubectl_makes_the_same_of_the_files(tmp_path, components) -> None:
+def test_kubectl_makes_the_same_of_the_files(components) -> None:
     """Every way to render a variant gives the same objects."""
     expected = in_order(sum_up(*components))
 
-    for objects in renderings(tmp_path, *components):
+    for objects in renderings(*components):
         assert expected == in_order(objects)
 
 
 @pytest.mark.parametrize("version", [VERSIONS[0], VERSIONS[-1]])
 @pytest.mark.parametrize("components", VARIANTS, ids="+".join)
-def test_every_object_is_valid(tmp_path, components, version) -> None:
+def test_every_object_is_valid(components, version) -> None:
     """Kubernetes, old and new, knows every field of every object."""
-    for each in chain.from_iterable(renderings(tmp_path, *components)):
+    for each in chain.from_iterable(renderings(*components)):
         kubernetes_validate.validate(each, version, strict=True)
 
 
