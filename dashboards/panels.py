@@ -5,7 +5,7 @@ A panel is 24 columns wide at most; ``span`` is its width, ``height`` its height
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from grafana_foundation_sdk.builders import (
     bargauge,
@@ -32,6 +32,7 @@ from grafana_foundation_sdk.models.dashboard import (
 from dashboards.variables import DATASOURCE
 
 UNKNOWN = "unknown"
+Framed = TypeVar("Framed", timeseries.Panel, statetimeline.Panel, stat.Panel, bargauge.Panel)
 
 # The same thing has the same colour on all dashboards.
 CAPACITY = "#8e8e8e"
@@ -78,14 +79,9 @@ def timeline(
 ) -> timeseries.Panel:
     """Draw series over time; what is not known is a gap. The axis reaches up to ``top`` at least."""
     panel = (
-        timeseries.Panel()
-        .title(title)
-        .description(description)
-        .unit(unit)
-        .datasource(DATASOURCE)
+        _framed(timeseries.Panel(), title, unit, description)
         .span(span)
         .height(height)
-        .no_value(UNKNOWN)
         .min(0)
         .span_nulls(False)
         .show_points(options.VisibilityMode.AUTO)
@@ -126,14 +122,9 @@ def states(
 ) -> statetimeline.Panel:
     """Draw a band for each series, coloured by what its values stand for; what is not known is a gap."""
     panel = (
-        statetimeline.Panel()
-        .title(title)
-        .description(description)
-        .unit("none")
-        .datasource(DATASOURCE)
+        _framed(statetimeline.Panel(), title, "none", description)
         .span(span)
         .height(height)
-        .no_value(UNKNOWN)
         .mappings([wording(words)])
         .color_scheme(dashboard.FieldColor().mode(FieldColorModeId.THRESHOLDS))
         .thresholds(colours({0: NEUTRAL}))
@@ -171,14 +162,9 @@ def number(
     ``steps`` gives colours from values on: {0: GOOD, 1: BAD}; ``words`` what single values stand for.
     """
     panel = (
-        stat.Panel()
-        .title(title)
-        .description(description)
-        .unit(unit)
-        .datasource(DATASOURCE)
+        _framed(stat.Panel(), title, unit, description)
         .span(span)
         .height(height)
-        .no_value(UNKNOWN)
         .mappings([_unknown(), wording(words)] if words else [_unknown()])
         .graph_mode(options.BigValueGraphMode.NONE)
         .color_mode(options.BigValueColorMode.VALUE)
@@ -196,14 +182,9 @@ def bars(
 ) -> bargauge.Panel:
     """Show a bar for each series of now."""
     panel = (
-        bargauge.Panel()
-        .title(title)
-        .description(description)
-        .unit(unit)
-        .datasource(DATASOURCE)
+        _framed(bargauge.Panel(), title, unit, description)
         .span(span)
         .height(height)
-        .no_value(UNKNOWN)
         .min(0)
         .mappings([_unknown()])
         .display_mode(options.BarGaugeDisplayMode.BASIC)
@@ -247,6 +228,11 @@ def wording(words: Words) -> ValueMap:
             for place, (value, (text, colour)) in enumerate(words.items())
         }
     )
+
+
+def _framed(panel: Framed, title: str, unit: str, description: str) -> Framed:
+    """Give a panel what all have."""
+    return panel.title(title).description(description).unit(unit).datasource(DATASOURCE).no_value(UNKNOWN)
 
 
 def _ref(place: int) -> str:
