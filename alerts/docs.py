@@ -15,7 +15,7 @@ _INTRODUCTION = """\
 How to install them: [prometheus.md](prometheus.md). Alerts stand on the recording rules, so load both files.
 
 Each alert says in its description what is wrong, where, whom it concerns and what to do next, and links to
-its runbook and mostly to a dashboard. What is not known is never alerted on as if it were 0: where a device
+its runbook and to a dashboard. What is not known is never alerted on as if it were 0: where a device
 has no meter, or the exporter cannot see something, alerts that need it keep silent, and the group
 *exporter* says what is missing.
 

@@ -15,6 +15,14 @@ class Record:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A dashboard to look at; ``labels`` are those of the alert that choose what it shows."""
+
+    uid: str
+    labels: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
     """An alert.
@@ -22,8 +30,7 @@ class Alert:
     ``name`` is its name without the project's. ``expr`` leaves the labels that ``summary`` and
     ``description`` name, which are templates of Prometheus: what is wrong in one line, and where, who is
     concerned and what to do next. ``hold`` is how long the expression must be true ("5m"), None where its
-    first result counts. ``dashboard`` is the uid of the dashboard to look at, with the variables to set from
-    the alert's labels, by their names.
+    first result counts.
     """
 
     name: str
@@ -31,21 +38,13 @@ class Alert:
     severity: Severity
     summary: str
     description: str
+    dashboard: Link
     hold: str | None = None
-    dashboard: "Link | None" = None
 
     @property
     def full_name(self) -> str:
         """The name under which it fires, and of its runbook."""
         return f"GpuSlice{self.name}"
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """A dashboard to look at; ``labels`` are those of the alert that choose what it shows."""
-
-    uid: str
-    labels: tuple[str, ...] = ()
 
 
 NODE_BOARD = Link("gpuslice-node", ("cluster", "node"))

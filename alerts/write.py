@@ -79,9 +79,8 @@ def _alert(alert: Alert, settings: RulesSettings) -> dict[str, Any]:
         "summary": alert.summary,
         "description": alert.description,
         "runbook_url": f"{settings.runbook_url}/{alert.full_name}.md",
+        "dashboard": _link(alert.dashboard, settings.grafana_url),
     }
-    if alert.dashboard is not None:
-        annotations["dashboard"] = _link(alert.dashboard, settings.grafana_url)
     return {
         "alert": alert.full_name,
         "expr": alert.expr,

@@ -64,6 +64,7 @@ def _down(numbers: ExporterThresholds) -> Alert:
         description=f"Prometheus cannot scrape {{{{ $labels.instance }}}} of job {{{{ $labels.job }}}}"
         f"{{{{ with $labels.pod }}}} (pod {{{{ . }}}}){{{{ end }}}}. {_last_node(numbers.known_for)} "
         "Look at that pod and at what Prometheus says of the target.",
+        dashboard=FLEET_BOARD,
     )
 
 
@@ -128,4 +129,5 @@ def _labels_overwritten(numbers: ExporterThresholds) -> Alert:
         "namespace, and those who hold a GPU as exported_pod and exported_namespace. Our rules and "
         "dashboards reckon with that; others charge everything to the exporter. Set honor_labels: true "
         "(honorLabels in a ServiceMonitor or PodMonitor) for this job.",
+        dashboard=FLEET_BOARD,
     )
