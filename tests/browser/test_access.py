@@ -1,26 +1,10 @@
 """The pages for everyone: what axe-core finds, and whether the keyboard gets everywhere."""
 
 import pytest
-from axe_playwright_python.async_playwright import Axe
 
+from tests.browser.axe import faults
 from tests.browser.site import PHONE, WIDE, follow, looking, node_of
 
-# Each has a sort of picture, notice or empty state that the others lack.
-DIFFERENT = (
-    "showcase",
-    "a100-mig-mixed",
-    "t4-timeslicing",
-    "sick-gpus",
-    "lost-gpu",
-    "gke",
-    "no-gpu",
-    "hami-vendors",
-    "elastic-gpu",
-    "vgpu-host",
-    "mi300x-cpx",
-    "dra",
-)
-SERIOUS = frozenset({"serious", "critical"})
 # What a person can reach with the tabulator, in the order of the page; those in closed details are not.
 _REACHABLE = """() => [...document.querySelectorAll(
     "a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex='0']")]
@@ -33,27 +17,6 @@ _MARK = """() => {
   return { seen: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2,
            what: at.outerHTML.slice(0, 120) };
 }"""
-
-
-async def faults(page) -> list[str]:
-    """Ask axe-core what is seriously wrong with a page."""
-    found = (await Axe().run(page)).response["violations"]
-    return [
-        f"{rule['id']}: {node['html'][:160]} {node['failureSummary'][-200:]}"
-        for rule in found
-        if rule["impact"] in SERIOUS
-        for node in rule["nodes"]
-    ]
-
-
-@pytest.mark.parametrize("scenario", DIFFERENT)
-async def test_axe_finds_nothing_serious_on_a_node(browser, scenario) -> None:
-    """In light and dark, on a wide screen and on a phone."""
-    async with node_of(scenario) as served:
-        for scheme, size in (("light", WIDE), ("dark", PHONE)):
-            async with looking(browser, served.url, color_scheme=scheme, viewport=size) as (page, _):
-                await page.goto("./")
-                assert await faults(page) == [], scheme
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
