@@ -11,6 +11,9 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 import dashboards
+from alerts.recording.windows import seconds
+from alerts.thresholds import load_thresholds
+from dashboards.variables import IDLE_SECONDS
 from dashboards.write import BOARDS, board_files
 from tests.dashboards.grafana import panels
 
@@ -176,3 +179,8 @@ def test_what_may_be_empty_is_a_panel(make) -> None:
 
     assert excused.keys() <= titles
     assert all(excused.values())
+
+
+def test_dashboards_and_rules_call_the_same_idle() -> None:
+    """What is chosen at first on the dashboards is after how long the rules call a holder idle."""
+    assert seconds(load_thresholds().sharing.idle_after) == IDLE_SECONDS
