@@ -255,7 +255,7 @@ async def test_a_real_prometheus_is_killed_and_comes_back(tmp_path, served):
         return past if past.source == "prometheus" else None
 
     async def totals():
-        """Memory's sizes, once what Prometheus tells has any: a scrape may come between two of its answers."""
+        """Sizes of memory, once there are any: a scrape may come between two of the answers."""
         past = await told()
         tracks = past.tracks if past else ()
         return {size for track in tracks for size in track.values["memory_total_bytes"] if size is not None}
