@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.project.manifests import only, pod_spec, sum_up
+from tests.deploy.manifests import only, pod_spec, sum_up
 
 READ = {"node-labels": ["nodes"], "kubernetes-api": ["pods", "nodes"]}
 

@@ -11,7 +11,7 @@ import pytest
 from exporter.model import NodeRow, Snapshot
 from exporter.settings import Settings, load_settings, settings_markdown
 from exporter.web import make_app
-from tests.project.manifests import COMPONENTS, DEPLOY, in_order, only, pod_spec, renderings, sum_up
+from tests.deploy.manifests import COMPONENTS, DEPLOY, in_order, only, pod_spec, renderings, sum_up
 from tests.site import site_of
 
 ROOT = DEPLOY.parent
