@@ -16,7 +16,7 @@ from tests.end_to_end.serving import Served, serving
 
 WIDE = {"width": 1400, "height": 900}
 PHONE = {"width": 380, "height": 800}
-_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+_BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 # Listened for in the page: what a policy forbids is only seen there.
 _REPORT_VIOLATIONS = """
 document.addEventListener("securitypolicyviolation", (event) =>
