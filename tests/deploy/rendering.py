@@ -1,7 +1,11 @@
 """Renders deploy/ by the real kustomize and the real helm, and finds the parts that tests look at."""
 
+import copy
+import json
+import os
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
@@ -10,31 +14,40 @@ from tests.deploy.tools import ROOT, output
 
 DEPLOY = ROOT / "deploy"
 OVERLAYS = sorted(path.parent.name for path in DEPLOY.glob("overlays/*/kustomization.yaml"))
+COMPONENTS = sorted(path.parent.name for path in DEPLOY.glob("components/*/kustomization.yaml"))
 CHART = DEPLOY / "charts/gpuslice-exporter"
 
 Manifest = dict[str, Any]
 
-
-@cache
-def _built(folder: Path) -> str:
-    return output("kustomize", "build", folder)
+# Rules and dashboards are long: where PyYAML has libyaml they are read ten times as fast.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def overlay(name: str) -> list[Manifest]:
     """Give the objects of ``deploy/overlays/NAME``."""
-    return _objects(_built(DEPLOY / "overlays" / name))
+    return copy.deepcopy(_built(DEPLOY / "overlays" / name))
 
 
-@cache
-def _templated(values: tuple[Path, ...], settings: tuple[str, ...]) -> str:
-    files = [option for path in values for option in ("--values", path)]
-    chosen = [option for setting in settings for option in ("--set", setting)]
-    return output("helm", "template", "gpuslice", CHART, "--namespace", "gpuslice", *files, *chosen)
+def composed(*components: str, of: str = "base") -> list[Manifest]:
+    """Give the objects of the base, or of ``overlays/NAME``, with components, as an own overlay has them."""
+    return copy.deepcopy(_composed(components, of))
+
+
+def kustomized(own: Manifest) -> list[Manifest]:
+    """Give the objects of a kustomization whose paths are those of a folder beside ``deploy/``."""
+    with TemporaryDirectory() as scratch:
+
+        def here(paths: list[str]) -> list[str]:
+            return [os.path.relpath(DEPLOY / path, scratch) for path in paths]
+
+        related = {key: here(own.get(key, [])) for key in ("resources", "components")}
+        (Path(scratch) / "kustomization.yaml").write_text(json.dumps(own | related))
+        return objects_in(output("kustomize", "build", scratch))
 
 
 def chart(*values: Path, settings: tuple[str, ...] = ()) -> list[Manifest]:
     """Give the objects of the chart, a release in namespace ``gpuslice``, with values files and --set."""
-    return _objects(_templated(values, settings))
+    return copy.deepcopy(_templated(values, settings))
 
 
 def only(objects: list[Manifest], kind: str) -> Manifest:
@@ -43,5 +56,39 @@ def only(objects: list[Manifest], kind: str) -> Manifest:
     return found
 
 
-def _objects(text: str) -> list[Manifest]:
-    return [each for each in yaml.safe_load_all(text) if each]
+def pod_spec(objects: list[Manifest]) -> Manifest:
+    """Give the specification of the DaemonSet's pods."""
+    spec: Manifest = only(objects, "DaemonSet")["spec"]["template"]["spec"]
+    return spec
+
+
+def container(objects: list[Manifest]) -> Manifest:
+    """Give the one container of the DaemonSet's pods."""
+    found: Manifest
+    (found,) = pod_spec(objects)["containers"]
+    return found
+
+
+def objects_in(text: str) -> list[Manifest]:
+    """Read the objects of a file or of what a program prints."""
+    return [each for each in yaml.load_all(text, _LOADER) if each]
+
+
+@cache
+def _built(folder: Path) -> list[Manifest]:
+    return objects_in(output("kustomize", "build", folder))
+
+
+@cache
+def _composed(components: tuple[str, ...], of: str) -> list[Manifest]:
+    chosen = [f"../deploy/components/{name}" for name in components]
+    return kustomized({"resources": [f"../deploy/{of}"], "components": chosen})
+
+
+@cache
+def _templated(values: tuple[Path, ...], settings: tuple[str, ...]) -> list[Manifest]:
+    files = [option for path in values for option in ("--values", path)]
+    chosen = [option for setting in settings for option in ("--set", setting)]
+    return objects_in(
+        output("helm", "template", "gpuslice", CHART, "--namespace", "gpuslice", *files, *chosen)
+    )

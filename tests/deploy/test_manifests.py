@@ -1,22 +1,26 @@
-"""The manifests are valid, ask for no more than they need, and agree with the program."""
+"""The base and its components are valid, ask for no more than they need, and agree with the program."""
 
 import re
 import tomllib
-from itertools import chain
 from pathlib import Path
 
-import kubernetes_validate
 import pytest
 
 from exporter.model import NodeRow, Snapshot
 from exporter.settings import Settings, load_settings, settings_markdown
 from exporter.web import make_app
-from tests.deploy.manifests import COMPONENTS, DEPLOY, in_order, only, pod_spec, renderings, sum_up
+from tests.deploy.rendering import COMPONENTS, composed, container, only, pod_spec
+from tests.deploy.schemas import NEWEST, OLDEST, validate
+from tests.deploy.tools import ROOT
 from tests.site import site_of
 
-ROOT = DEPLOY.parent
-VARIANTS = [(), *((component,) for component in COMPONENTS), ("nvidia-runtime", "mig-monitor", "pods-api")]
-VERSIONS = kubernetes_validate.utils.all_versions()
+# A component that changes what another one brings is used after it.
+AFTER = {"client-certificates": ("web-config",)}
+VARIANTS = [
+    (),
+    *((*AFTER.get(component, ()), component) for component in COMPONENTS),
+    ("nvidia-runtime", "mig-monitor", "pods-api"),
+]
 READABLE_FROM_HOST = {
     (): {"/var/lib/kubelet/pod-resources", "/var/log/pods"},
     ("pods-api",): {"/var/lib/kubelet/pod-resources", "/var/log/pods", "/var/lib/kubelet/pods-api"},
@@ -36,55 +40,32 @@ FILES = {
 READABLE_FROM_HOST |= {(name,): READABLE_FROM_HOST[()] | paths for name, (_, paths) in FILES.items()}
 
 
-def _container(objects: list) -> dict:
-    (container,) = pod_spec(objects)["containers"]
-    return container
-
-
 def _defaults() -> Settings:
     return load_settings({}, {})
 
 
-@pytest.mark.parametrize("components", VARIANTS, ids="+".join)
-def test_kubectl_makes_the_same_of_the_files(components) -> None:
-    """Every way to render a variant gives the same objects."""
-    expected = in_order(sum_up(*components))
-
-    for objects in renderings(*components):
-        assert expected == in_order(objects)
-
-
-@pytest.mark.parametrize("version", [VERSIONS[0], VERSIONS[-1]])
+@pytest.mark.parametrize("version", [OLDEST, NEWEST])
 @pytest.mark.parametrize("components", VARIANTS, ids="+".join)
 def test_every_object_is_valid(components, version) -> None:
-    """Kubernetes, old and new, knows every field of every object."""
-    for each in chain.from_iterable(renderings(*components)):
-        kubernetes_validate.validate(each, version, strict=True)
-
-
-def test_the_validator_notices_a_misspelt_field() -> None:
-    """A field that Kubernetes does not have is no longer valid."""
-    daemon_set = only(sum_up(), "DaemonSet")
-    daemon_set["spec"]["template"]["spec"]["hostPid"] = True
-
-    with pytest.raises(kubernetes_validate.ValidationError):
-        kubernetes_validate.validate(daemon_set, VERSIONS[-1], strict=True)
+    """Kubernetes, old and new, and those who define the other kinds, know every field of every object."""
+    validate(composed(*components), version)
 
 
 def test_all_objects_lie_in_the_one_namespace() -> None:
     """What is namespaced names the namespace that the base makes, which admits pods on the host's pids."""
-    namespace, *rest = sum_up("gke")
+    objects = composed("gke", "prometheus-rules", "dashboards", "network-policy", "service-monitor")
+    namespace = only(objects, "Namespace")["metadata"]
+    others = [each["metadata"]["namespace"] for each in objects if each["kind"] != "Namespace"]
 
-    assert namespace["kind"] == "Namespace"
-    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "privileged"
-    assert {namespace["metadata"]["name"]} == {each["metadata"]["namespace"] for each in rest}
+    assert namespace["labels"]["pod-security.kubernetes.io/enforce"] == "privileged"
+    assert set(others) == {namespace["name"]}
 
 
 def test_the_container_is_root_without_rights() -> None:
     """The base gives the container no capability, no way to gain one, no writable root, no free syscalls."""
-    objects = sum_up()
+    objects = composed()
 
-    assert _container(objects)["securityContext"] == {
+    assert container(objects)["securityContext"] == {
         "privileged": False,
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
@@ -99,7 +80,7 @@ def test_the_container_is_root_without_rights() -> None:
 
 def test_only_the_pid_namespace_is_the_hosts() -> None:
     """The pod shares the node's pids, and neither its network nor its interprocess communication."""
-    spec = pod_spec(sum_up())
+    spec = pod_spec(composed())
 
     assert spec["hostPID"] is True
     assert not {"hostNetwork", "hostIPC", "initContainers", "ephemeralContainers"} & spec.keys()
@@ -107,7 +88,7 @@ def test_only_the_pid_namespace_is_the_hosts() -> None:
 
 def test_nothing_can_talk_to_the_api_server() -> None:
     """No token is mounted, and no role exists."""
-    objects = sum_up()
+    objects = composed()
 
     assert pod_spec(objects)["automountServiceAccountToken"] is False
     assert only(objects, "ServiceAccount")["automountServiceAccountToken"] is False
@@ -117,9 +98,9 @@ def test_nothing_can_talk_to_the_api_server() -> None:
 @pytest.mark.parametrize("components", READABLE_FROM_HOST, ids="+".join)
 def test_directories_of_the_host_are_mounted_read_only_where_they_are(components) -> None:
     """A volume is a directory that must exist, at the same path inside, and can only be read."""
-    objects = sum_up(*components)
+    objects = composed(*components)
     volumes = {each["name"]: each["hostPath"] for each in pod_spec(objects)["volumes"]}
-    mounts = {each["name"]: each for each in _container(objects)["volumeMounts"]}
+    mounts = {each["name"]: each for each in container(objects)["volumeMounts"]}
 
     assert {path["path"] for path in volumes.values()} == READABLE_FROM_HOST[components]
     assert {path["type"] for path in volumes.values()} == {"Directory"}
@@ -131,7 +112,7 @@ def test_directories_of_the_host_are_mounted_read_only_where_they_are(components
 def test_mounts_are_where_the_program_looks() -> None:
     """The defaults of the settings lie in the directories that are mounted."""
     settings = _defaults()
-    mounted = {each["mountPath"] for each in _container(sum_up("pods-api"))["volumeMounts"]}
+    mounted = {each["mountPath"] for each in container(composed("pods-api"))["volumeMounts"]}
 
     assert {
         str(settings.pod_resources_socket.parent),
@@ -151,7 +132,7 @@ def test_files_of_sharing_systems_are_where_the_program_looks(component) -> None
 
 def test_the_environment_is_what_something_reads() -> None:
     """Each variable is read: by the program, or by the NVIDIA container runtime."""
-    variables = {each["name"]: each for each in _container(sum_up("mig-monitor"))["env"]}
+    variables = {each["name"]: each for each in container(composed("mig-monitor"))["env"]}
     own = {name for name in variables if name.startswith("GPUSLICE_")}
 
     assert own <= set(re.findall(r"`(GPUSLICE_\w+)`", settings_markdown()))
@@ -170,11 +151,11 @@ def test_the_environment_is_what_something_reads() -> None:
 
 def test_probes_ask_for_routes_of_the_program() -> None:
     """Each probe asks the port that is listened on by default for a path that exists."""
-    container = _container(sum_up())
+    exporter = container(composed())
     app = make_app(site_of(lambda: Snapshot(timestamp=0.0, sequence=0, node=NodeRow(name="node"))))
     routes = {route.resource.canonical for route in app.router.routes()}
-    probes = [container[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness", "readiness")]
-    (port,) = container["ports"]
+    probes = [exporter[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness", "readiness")]
+    (port,) = exporter["ports"]
 
     assert [probe["path"] for probe in probes] == ["/-/healthy", "/-/healthy", "/-/ready"]
     assert {probe["path"] for probe in probes} <= routes
@@ -184,9 +165,9 @@ def test_probes_ask_for_routes_of_the_program() -> None:
 
 def test_prometheus_finds_every_node() -> None:
     """The headless service and the annotations lead to the container's port, node by node."""
-    objects = sum_up()
+    objects = composed()
     service, template = only(objects, "Service")["spec"], only(objects, "DaemonSet")["spec"]["template"]
-    (port,) = _container(objects)["ports"]
+    (port,) = container(objects)["ports"]
     (service_port,) = service["ports"]
 
     assert service["clusterIP"] == "None"
@@ -197,7 +178,7 @@ def test_prometheus_finds_every_node() -> None:
 
 def test_no_gpu_is_taken() -> None:
     """The exporter asks for a little CPU and memory, within a limit of memory, and for no GPU."""
-    resources = _container(sum_up())["resources"]
+    resources = container(composed())["resources"]
 
     assert resources["requests"].keys() == {"cpu", "memory"}
     assert resources["limits"].keys() == {"memory"}
@@ -207,12 +188,12 @@ def test_the_image_has_the_version_of_the_project() -> None:
     """The tag in the kustomization is the version in pyproject.toml."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
-    assert _container(sum_up())["image"] == f"{project['name']}:{project['version']}"
+    assert container(composed())["image"] == f"{project['name']}:{project['version']}"
 
 
 def test_the_driver_is_let_go_while_it_is_exchanged() -> None:
     """Whatever marks a node as one with a GPU, the pod leaves it while the GPU Operator pauses its own."""
-    affinity = pod_spec(sum_up())["affinity"]["nodeAffinity"]
+    affinity = pod_spec(composed())["affinity"]["nodeAffinity"]
     terms = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     pauses = [term["matchExpressions"][1] for term in terms]
 
@@ -227,39 +208,32 @@ def test_the_driver_is_let_go_while_it_is_exchanged() -> None:
 
 def test_the_nvidia_runtime_is_left_to_a_component() -> None:
     """The base names no runtime class, for a class that a cluster lacks keeps pods from being made."""
-    assert "runtimeClassName" not in pod_spec(sum_up())
-    assert pod_spec(sum_up("nvidia-runtime"))["runtimeClassName"] == "nvidia"
+    assert "runtimeClassName" not in pod_spec(composed())
+    assert pod_spec(composed("nvidia-runtime"))["runtimeClassName"] == "nvidia"
 
 
 def test_components_that_widen_rights_widen_only_these() -> None:
-    """Monitoring MIG adds one capability; GKE's device nodes and AMD's need a privileged container."""
-    context = {name: _container(sum_up(name))["securityContext"] for name in COMPONENTS}
+    """Monitoring MIG adds a capability, SELinux a type; device nodes of GKE and AMD need privileges."""
+    plain = container(composed())["securityContext"]
+    context = {name: container(composed(name))["securityContext"] for name in COMPONENTS}
+    privileged = {"privileged": True, "allowPrivilegeEscalation": True}
 
-    assert context["mig-monitor"]["capabilities"] == {"drop": ["ALL"], "add": ["SYS_ADMIN"]}
-    assert {name for name in COMPONENTS if context[name]["privileged"]} == {"amd", "gke"}
-    assert all(each["readOnlyRootFilesystem"] for each in context.values())
+    assert {name: each for name, each in context.items() if each != plain} == {
+        "amd": plain | privileged,
+        "gke": plain | privileged,
+        "mig-monitor": plain | {"capabilities": {"drop": ["ALL"], "add": ["SYS_ADMIN"]}},
+        "selinux-spc": plain | {"seLinuxOptions": {"type": "spc_t"}},
+    }
 
 
 def test_nodes_of_amd_are_added_to_those_of_the_base() -> None:
     """The component for AMD takes no node away: on a mixed cluster one DaemonSet serves both."""
 
     def terms(*components: str) -> list:
-        affinity = pod_spec(sum_up(*components))["affinity"]["nodeAffinity"]
+        affinity = pod_spec(composed(*components))["affinity"]["nodeAffinity"]
         return affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
 
     assert terms("amd")[: len(terms())] == terms()
     added = [rule["key"] for term in terms("amd")[len(terms()) :] for rule in term["matchExpressions"]]
     assert added
     assert all("amd" in key or "1002" in key for key in added)
-
-
-def test_the_page_on_deploying_names_what_exists() -> None:
-    """Every component is on the page, and every variable and flag on the page exists."""
-    page = (ROOT / "docs/deploy.md").read_text()
-    table = settings_markdown()
-
-    assert [name for name in COMPONENTS if f"components/{name}`" not in page] == []
-    assert set(re.findall(r"GPUSLICE_[A-Z_]+", page)) <= set(re.findall(r"GPUSLICE_[A-Z_]+", table))
-    assert all(
-        Path(ROOT, path).exists() for path in re.findall(r"`((?:deploy|docs|exporter)/[\w./-]+)`", page)
-    )

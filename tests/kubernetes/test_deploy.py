@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.deploy.manifests import only, pod_spec, sum_up
+from tests.deploy.rendering import composed, container, only, pod_spec
 
 READ = {"node-labels": ["nodes"], "kubernetes-api": ["pods", "nodes"]}
 
@@ -10,7 +10,7 @@ READ = {"node-labels": ["nodes"], "kubernetes-api": ["pods", "nodes"]}
 @pytest.mark.parametrize("component", READ)
 def test_what_is_followed_can_be_listed_and_watched_and_nothing_else(component: str) -> None:
     """The one role names two verbs on what the exporter follows, and is bound to its own account."""
-    objects = sum_up(component)
+    objects = composed(component)
     role, binding = only(objects, "ClusterRole"), only(objects, "ClusterRoleBinding")
     account = only(objects, "ServiceAccount")["metadata"]
 
@@ -29,10 +29,10 @@ def test_what_is_followed_can_be_listed_and_watched_and_nothing_else(component: 
 @pytest.mark.parametrize("component", READ)
 def test_the_token_is_mounted_and_made_use_of(component: str) -> None:
     """The pod gets its token, and the option that makes use of it is on; the base has neither."""
-    spec, base = pod_spec(sum_up(component)), pod_spec(sum_up())
-    (container,), (plain,) = spec["containers"], base["containers"]
-    added = [variable for variable in container["env"] if variable not in plain["env"]]
+    spec, base = pod_spec(composed(component)), pod_spec(composed())
+    own, plain = container(composed(component)), container(composed())
+    added = [variable for variable in own["env"] if variable not in plain["env"]]
 
     assert (base["automountServiceAccountToken"], spec["automountServiceAccountToken"]) == (False, True)
     assert added == [{"name": "GPUSLICE_KUBERNETES_API", "value": "on"}]
-    assert container["volumeMounts"] == plain["volumeMounts"]
+    assert own["volumeMounts"] == plain["volumeMounts"]

@@ -1,0 +1,76 @@
+"""The page on installing, docs/deploy.md, names what exists, and its examples build."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from exporter.settings import settings_markdown
+from tests.deploy.rendering import COMPONENTS, OVERLAYS, Manifest, container, kustomized, objects_in, only
+from tests.deploy.schemas import NEWEST, OLDEST, validate
+from tests.deploy.tools import ROOT
+
+PAGE = (ROOT / "docs/deploy.md").read_text()
+
+
+def _examples() -> list[Manifest]:
+    blocks = [objects_in(block)[0] for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
+    return [block for block in blocks if {"resources", "components", "patches"} & block.keys()]
+
+
+def test_every_overlay_and_component_is_on_the_page() -> None:
+    """Somebody who looks for a platform or a feature finds its name."""
+    assert [name for name in OVERLAYS if f"`overlays/{name}`" not in PAGE] == []
+    assert [name for name in COMPONENTS if f"`components/{name}`" not in PAGE] == []
+
+
+def test_the_page_names_nothing_that_does_not_exist() -> None:
+    """Overlays, components, variables and files on the page are there."""
+    assert set(re.findall(r"\boverlays/([\w-]+)", PAGE)) <= set(OVERLAYS)
+    assert set(re.findall(r"\bcomponents/([\w-]+)", PAGE)) <= set(COMPONENTS)
+    assert set(re.findall(r"GPUSLICE_[A-Z_]+", PAGE)) <= set(
+        re.findall(r"GPUSLICE_[A-Z_]+", settings_markdown())
+    )
+    assert [
+        path
+        for path in re.findall(r"`((?:deploy|docs|exporter)/[\w./-]+)`", PAGE)
+        if not (ROOT / path).exists()
+    ] == []
+
+
+def test_the_page_says_what_was_never_tried() -> None:
+    """No overlay was run on a real cluster, and the versions of Kubernetes are those that tests check."""
+    oldest, newest = (re.match(r"\d+\.\d+", version).group() for version in (OLDEST, NEWEST))
+
+    assert "**None of these was ever run on a real cluster.**" in PAGE
+    assert f"of Kubernetes {oldest} to {newest}" in PAGE
+
+
+@pytest.mark.parametrize("example", _examples(), ids="+".join)
+def test_an_example_builds_and_is_valid(example: Manifest) -> None:
+    """Saved in a folder of the clone it gives valid objects; a part of one does on the base."""
+    objects = kustomized({"resources": ["../deploy/base"], **example})
+
+    validate(objects)
+    for image in example.get("images", ()):
+        assert container(objects)["image"] == f"{image['newName']}:{image['newTag']}"
+
+
+def test_the_example_of_an_own_overlay_reaches_every_object() -> None:
+    """Prometheus's label is on all, dashboards go to Grafana's namespace, and the scrape is encrypted."""
+    (example,) = (each for each in _examples() if "labels" in each)
+    objects = kustomized(example)
+    namespaces = {
+        kind: {each["metadata"].get("namespace") for each in objects if each["kind"] == kind}
+        for kind in ("ConfigMap", "DaemonSet")
+    }
+
+    assert {each["metadata"]["labels"]["release"] for each in objects} == {"kube-prometheus-stack"}
+    assert namespaces == {"ConfigMap": {"monitoring"}, "DaemonSet": {"gpuslice"}}
+    assert only(objects, "PodMonitor")["spec"]["podMetricsEndpoints"][0]["scheme"] == "https"
+
+
+def test_every_folder_has_a_kustomization() -> None:
+    """No folder of overlays or components is one that nothing can use."""
+    for parent, names in {"overlays": OVERLAYS, "components": COMPONENTS}.items():
+        assert sorted(path.name for path in Path(ROOT / "deploy" / parent).iterdir()) == names
