@@ -4,7 +4,7 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage lint docs rules dashboards stack screenshots bench image clean
+.PHONY: help demo test coverage lint docs site rules dashboards stack screenshots bench image clean
 
 # The interpreter that the virtual environment is made with: python3 where it is new enough, else the
 # newest one on PATH that is.
@@ -45,6 +45,9 @@ lint: $(DEV) ## check style, types and the arrows between the packages
 
 docs: $(DEV) ## write the reference pages from the tables in the code
 	$(BIN)/python scripts/write-docs
+
+site: $(DEV) ## build the site of the documentation into build/site
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --nitpicky -c docs/site --doctree-dir build/doctrees . build/site
 
 rules: $(DEV) ## write the recording rules and alerts from the code in alerts/
 	$(BIN)/python -m alerts

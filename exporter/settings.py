@@ -61,10 +61,21 @@ def load_settings(argv_namespace: Mapping[str, object], environ: Mapping[str, st
     return settings
 
 
+_HEAD = """# Settings
+
+*Made from the table in `exporter/settings_table.py` by `make docs`.*
+
+Each option is a flag, a variable, and a key of the file that `--config` names. Where several say it, the flag counts
+before the variable, and that before the file.
+
+| Flag | Environment | YAML key | Default | Value | Meaning |
+|---|---|---|---|---|---|
+"""
+
+
 def settings_markdown() -> str:
-    """Give the table of all options as Markdown, one row per option, ending in a line feed."""
-    head = "| Flag | Environment | YAML key | Default | Value | Meaning |\n|---|---|---|---|---|---|\n"
-    return head + "".join(_markdown_row(name, row) for name, row in _OPTIONS.items())
+    """Give the page of all options as Markdown: a head, and a table with one row per option."""
+    return _HEAD + "".join(_markdown_row(name, row) for name, row in _OPTIONS.items())
 
 
 def _markdown_row(name: str, row: Option) -> str:
