@@ -4,6 +4,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Status = Literal["OK", "absent", "degraded", "missing"]
+# Where the documentation can be read: a path in the repository leads nowhere from within a pod.
+DOCUMENTATION = "https://github.com/gpuslice/gpuslice-exporter/blob/main/docs"
+TROUBLESHOOTING = f"{DOCUMENTATION}/troubleshooting.md"
 EXIT_CODES: dict[Status, int] = {"OK": 0, "absent": 0, "degraded": 1, "missing": 3}
 NAME_WIDTH = 29
 
@@ -12,7 +15,8 @@ NAME_WIDTH = 29
 class Check:
     """One line of the report. ``lost`` and ``remedy`` are "" where all is well.
 
-    ``absent`` is what this hardware, its mode or its driver does not have: nothing is wrong.
+    ``absent`` is what this hardware, its mode or its driver does not have: nothing is wrong. ``code`` names
+    the cause for good, "" where the status is OK: it is a heading of docs/troubleshooting.md.
     """
 
     name: str
@@ -20,6 +24,12 @@ class Check:
     found: str
     lost: str = ""
     remedy: str = ""
+    code: str = ""
+
+    @property
+    def url(self) -> str:
+        """Where its cause is explained, "" where the status is OK."""
+        return f"{TROUBLESHOOTING}#{self.code}" if self.code else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +46,7 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """Give the report as plain data of JSON."""
-        names = Check.__slots__
+        names = (*Check.__slots__, "url")
         checks = [{name: getattr(check, name) for name in names} for check in self.checks]
         return {"node": self.node, "exit_code": self.exit_code, "checks": checks}
 
@@ -47,4 +57,5 @@ class Report:
             lines.append(f"{check.status:<9} {check.name:<{NAME_WIDTH}} {check.found}")
             lines += [f"{'':<{NAME_WIDTH + 11}} lost: {check.lost}"] if check.lost else []
             lines += [f"{'':<{NAME_WIDTH + 11}} mend: {check.remedy}"] if check.remedy else []
+            lines += [f"{'':<{NAME_WIDTH + 11}} more: {check.url}"] if check.remedy else []
         return "\n".join(lines)

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from exporter.doctor.findings import gpus as finding
+from exporter.doctor.gpus import NOT_SUPPORTED
 from exporter.metrics import GPU, GROUPS, MIG, AnyFamily, Family, Group
 from exporter.model import GpuRow, MigRow, Snapshot
 from exporter.report import Check
@@ -10,8 +12,7 @@ from exporter.report import Check
 OTHERS = frozenset({"core", "sharing"})
 # Says of itself that there is nothing.
 ALWAYS_TOLD = frozenset({"gpuslice_gpu_events_watched"})
-NOT_SUPPORTED = "not supported"
-REMEDY = "run as root on the host; the calls that fail are counted in gpuslice_nvml_errors_total"
+DENIED = "NoPermission"
 
 
 def group_checks(snapshot: Snapshot) -> Iterator[Check]:
@@ -52,10 +53,12 @@ def _check(group: Group, rows: list[GpuRow], silent: list[GpuRow], reasons: Mapp
     if failing:
         errors = sorted({reasons[row.identity.index] for row in failing})
         lost = f"all or part of it on {_gpus(failing, rows)}: {'; '.join(errors)}"
-        return Check(group.title, "degraded", found, lost, REMEDY)
+        cause = finding.READINGS_DENIED if DENIED in errors else finding.READINGS_FAIL
+        return cause.check(group.title, found, lost=lost)
     if not silent:
         return Check(group.title, "OK", found)
-    return Check(group.title, "OK" if told else "absent", f"{found} (to be had: {group.where})")
+    text = f"{found} (to be had: {group.where})"
+    return Check(group.title, "OK", text) if told else finding.READINGS_NOT_HERE.check(group.title, text)
 
 
 def _reason(row: GpuRow, group: str) -> str:

@@ -1,27 +1,37 @@
 """The doctor's checks of what is known of pods beyond their names, and of what is lost without it."""
 
+import re
 from collections.abc import Iterator
+from typing import Final
 
 from exporter.assembly import Evidence
+from exporter.doctor.findings import Finding
+from exporter.doctor.findings import objects as found
 from exporter.model import Snapshot
 from exporter.report import Check
 
-OBJECTS_REMEDY = (
-    "mount the kubelet's Pods API (Kubernetes 1.37 or later: deploy/components/pods-api), or let the exporter"
-    " ask the API server: deploy/components/kubernetes-api"
+# What the reasons have in common, the one that explains the others first.
+_CAUSES: Final[tuple[tuple[re.Pattern[str], Finding], ...]] = (
+    (re.compile(r"client cannot be imported"), found.CLIENT_NOT_INSTALLED),
+    (re.compile(r"answers 401 "), found.API_TOKEN_REFUSED),
+    (re.compile(r"answers 403 "), found.API_FORBIDDEN),
+    (
+        re.compile(r"Service (?:host/port|token|certification)|kube-?config|No such file", re.IGNORECASE),
+        found.API_NOT_CONFIGURED,
+    ),
 )
-API_REMEDY = "see docs/deploy.md: the objects of pods; or set --kubernetes-api off"
 
 
 def object_checks(snapshot: Snapshot, evidence: Evidence) -> Iterator[Check]:
     """Judge the source of annotations, the Kubernetes API where it is asked, and systems that need either."""
     yield _objects(evidence)
     if evidence.unfollowed:
-        lost = "annotations and labels of this node or of its pods"
-        yield Check("Kubernetes API", "degraded", "; ".join(evidence.unfollowed), lost, API_REMEDY)
+        said = "; ".join(evidence.unfollowed)
+        causes = (cause for pattern, cause in _CAUSES if pattern.search(said))
+        yield next(causes, found.API_UNREACHABLE).check("Kubernetes API", said)
     for system, lost in sorted(snapshot.node.blind.items()):
-        found = "shares GPUs here by annotations of pods, which are not known"
-        yield Check(f"sharing by {system}", "degraded", found, lost, OBJECTS_REMEDY)
+        text = "shares GPUs here by annotations of pods, which are not known"
+        yield found.SHARING_BLIND.check(f"sharing by {system}", text, lost=lost)
 
 
 def _objects(evidence: Evidence) -> Check:
@@ -29,6 +39,6 @@ def _objects(evidence: Evidence) -> Check:
     pods = (evidence.workloads.pods if evidence.workloads is not None else None) or {}
     bare = sum(pod.details is None for pod in pods.values())
     if not evidence.objects_from:
-        return Check(name, "absent", "labels and annotations of pods are not known")
+        return found.POD_OBJECTS_UNKNOWN.check(name, "labels and annotations of pods are not known")
     missing = f", but not of {bare} of {len(pods)} pods" if bare else ""
     return Check(name, "OK", f"labels and annotations from {evidence.objects_from}{missing}")

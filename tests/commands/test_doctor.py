@@ -22,7 +22,7 @@ NODES = {
     "hami-hygon": (0, {}),
     "cgpu": (0, {}),
     "no-gpu": (3, {"driver": "missing"}),
-    "old-driver": (1, {"pod-resources": "degraded", "pod names": "degraded"}),
+    "old-driver": (1, {"pod-resources": "degraded"}),
     "showcase": (0, {}),
     "t4-timeslicing": (0, {}),
 }
@@ -90,13 +90,15 @@ def test_a_group_that_fails_is_an_ailment(tmp_path):
 
 
 def test_text():
-    """A person reads one line per check, with two more below one that is not well."""
+    """A person reads one line per check, with three more below one that is not well."""
     done = run("doctor", "--scenario", "old-driver")
     assert (done.returncode, done.stderr) == (1, "")
     lines = done.stdout.splitlines()
     assert lines[0] == "node volta-legacy-1"
     place = next(number for number, line in enumerate(lines) if line.startswith("degraded  pod-resources"))
-    assert [line.split(":")[0].strip() for line in lines[place + 1 : place + 3]] == ["lost", "mend"]
+    below = lines[place + 1 : place + 4]
+    assert [line.split(":")[0].strip() for line in below] == ["lost", "mend", "more"]
+    assert below[2].endswith("/docs/troubleshooting.md#offers-unknown")
     assert output_of("doctor", "--scenario", "a10-mps").count("\nOK        GPU") == 1
 
 
@@ -107,7 +109,8 @@ def test_a_machine_without_a_gpu(tmp_path):
     assert {checks[name]["status"] for name in ("driver", "pod-resources", "pod names")} == {"missing"}
     assert str(tmp_path / "libnvidia-ml.so.1") in checks["driver"]["found"]
     assert "no kernel module" in checks["driver"]["found"]
-    assert str(tmp_path / "kubelet/pod-resources/kubelet.sock") in checks["pod-resources"]["remedy"]
+    assert str(tmp_path / "kubelet/pod-resources/kubelet.sock") in checks["pod-resources"]["found"]
+    assert f"{tmp_path / 'kubelet/pod-resources'} (hostPath" in checks["pod-resources"]["remedy"]
     assert str(tmp_path / "pods") in checks["pod names"]["remedy"]
     # Without the kubelet's answer it is not known which ids were given out.
     assert "device ids" not in checks
@@ -166,10 +169,25 @@ def test_ids_that_match_no_device(tmp_path):
 
 
 def test_ids_of_a_system_that_has_not_said_which_gpu():
-    """No GPU is hidden where a sharing system has not told which one it gave."""
+    """No GPU is called hidden where a sharing system has not told which one it gave."""
     code, checks = judged("--scenario", "gpu-manager")
-    assert (code, checks["device ids"]["status"]) == (1, "degraded")
-    assert "annotations" in checks["device ids"]["remedy"]
+    assert (code, checks["device ids"]["status"]) == (1, "OK")
+    told = "10 of tencent.com/vcuda-core, 4 of tencent.com/vcuda-memory: nobody says which GPU they are of"
+    assert checks["ids of no GPU"]["found"] == told
+    assert "annotations" in checks["ids of no GPU"]["remedy"]
+
+
+def test_an_amd_node_with_nvidias_library_is_well():
+    """A library that answers and has no GPU is no fault where all GPUs are AMD's."""
+    code, checks = judged("--scenario", "amd-dra")
+    assert (code, checks["driver"]["status"], checks["driver"]["code"]) == (0, "absent", "no-nvidia-gpu")
+
+
+def test_lists_of_processes_that_the_hardware_lacks():
+    """That they are missing is said where the page says it, and no right is asked for in vain."""
+    code, checks = judged("--scenario", "mps-daemon")
+    assert (code, checks["GPU 0"]["status"]) == (0, "OK")
+    assert checks["processes"]["code"] == "process-lists-not-here"
 
 
 def test_partitions_that_kfd_does_not_tell(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 
 from exporter.demo.catalog import load
 from exporter.doctor import Doctor
-from exporter.report import Check, Report
+from exporter.report import TROUBLESHOOTING, Check, Report
 from exporter.web.html import page
 from exporter.web.views.doctor import doctor_view, words
 from exporter.web.views.pages import doctor_drawing
@@ -15,10 +15,12 @@ from exporter.web.views.scene import Scene
 from tests.end_to_end.serving import serving
 from tests.web.views_reading import NOW, read, scenario
 
-MISSING = Check("driver", "missing", "no answer", "everything", "set hostPID: true")
-DEGRADED = Check("pod names", "degraded", "by name", "which container", "mount /var/log/pods")
+MISSING = Check("driver", "missing", "no answer", "everything", "set hostPID: true", "driver-fails")
+DEGRADED = Check(
+    "pod names", "degraded", "by name", "which container", "mount /var/log/pods", "pod-names-of-others"
+)
 WELL = Check("GPU 0", "OK", "Tesla T4")
-ABSENT = Check("NVLink", "absent", "GPUs with NVLink")
+ABSENT = Check("NVLink", "absent", "GPUs with NVLink", code="readings-not-here")
 
 
 def drawn(*checks):
@@ -56,10 +58,22 @@ def test_what_is_wrong_comes_first():
         "names degraded",
     ]
     assert [each.one("use").attributes["href"] for each in ailments][:2] == ["#i-missing", "#i-degraded"]
-    assert [each.text for each in ailments[0].all("dd")] == ["no answer", "everything", "set hostPID: true"]
+    assert [each.text for each in ailments[0].all("dd")] == [
+        "no answer",
+        "everything",
+        "set hostPID: true",
+        "driver-fails",
+    ]
     assert shown.one(id="well").one("li").text == "GPU 0 Tesla T4"
     assert shown.one(id="lacking").tag == "details"
-    assert shown.one(id="lacking-list").one("li").text == "NVLink GPUs with NVLink"
+    assert shown.one(id="lacking-list").one("li").text == "NVLink GPUs with NVLink readings-not-here"
+
+
+def test_a_cause_leads_to_its_documentation():
+    """The code is a link to the heading of that name; what is well has none."""
+    shown = drawn(WELL, MISSING, ABSENT)
+    links = {link.text: link.attributes["href"] for link in shown.all("a", of="more")}
+    assert links == {check.code: f"{TROUBLESHOOTING}#{check.code}" for check in (MISSING, ABSENT)}
 
 
 def test_what_there_is_none_of_is_hidden():

@@ -283,6 +283,8 @@ def _report() -> Schema:
         "found": text("What was found."),
         "lost": text("What is not known for that reason; empty where all is well."),
         "remedy": text("How to mend it; empty where all is well."),
+        "code": text("Name of the cause, which does not change; empty where the status is OK."),
+        "url": text("Where the cause is explained; empty where the status is OK."),
     }
     return whole(
         {

@@ -26,7 +26,7 @@ _TYPED: Final = re.compile(
     r"|\b(?:deploy|docs)/[\w./-]*\w"
     r"|(?<![\w/:.])/[\w.@-]+(?:/[\w.@-]+)*\b"
     r"|\b[A-Z][A-Z0-9]*_[A-Z0-9_]+(?:=\w+)?"
-    r"|\bhostPID: true"
+    r"|\b(?:hostPID|runtimeClassName|runAsUser|automountServiceAccountToken): \w+"
 )
 _NUMBERS: Final = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten")
 _MOST_NAMES: Final = 4
@@ -41,7 +41,10 @@ class Words(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CheckView:
-    """One check. ``look`` names its mark and colour, ``word`` says the same."""
+    """One check. ``look`` names its mark and colour, ``word`` says the same.
+
+    ``code`` names the cause and ``url`` leads to what the documentation says of it, "" where all is well.
+    """
 
     name: str
     look: str
@@ -49,6 +52,8 @@ class CheckView:
     found: tuple[Words, ...]
     lost: tuple[Words, ...]
     remedy: tuple[Words, ...]
+    code: str
+    url: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +95,8 @@ def _view(check: Check) -> CheckView:
         found=words(check.found),
         lost=words(check.lost),
         remedy=words(check.remedy),
+        code=check.code,
+        url=check.url,
     )
 
 

@@ -1,0 +1,248 @@
+"""Nodes on which something is wrong, one for each thing that the doctor can find."""
+
+import contextlib
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from socket import AF_UNIX, socket
+from typing import Any
+
+from exporter.demo import catalog
+from exporter.demo.node import FakeNode
+from exporter.demo.scenario import Scenario
+from exporter.poller import Poller
+from tests.commands.doctor_bench import Sick
+from tests.demo.making import gpu, instance, made, pod
+from tests.hardware.amd.tree import Tree, unreadable
+from tests.kubernetes.api import api_server
+from tests.poller.bench import until
+
+GPU = "GPU-11111111-2222-4333-8444-555555555555"
+INIT = ("nvmlInitWithFlags", "nvmlInit_v2")
+PROCESSES = ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v3")
+MEMORY = ("nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetMemoryInfo")
+WAIT = "nvmlEventSetWait_v2"
+
+
+def one_gpu(*faults: dict[str, Any], **parts: Any) -> Scenario:
+    """Give a node of one GPU, which a pod holds and uses."""
+    train = pod("train", {"device": GPU, "memory": "1 GiB"}, devices={"nvidia.com/gpu": [GPU]})
+    usual = {"gpus": [gpu(uuid=GPU)], "pods": [train], "faults": faults, "identity": "pods_api"}
+    return made(**usual | parts)
+
+
+def failing(code: str, *functions: str, device: str | None = None) -> tuple[dict[str, Any], ...]:
+    """Let calls of the driver fail."""
+    fault = {"kind": "nvml_error", "code": code, "device": device}
+    return tuple(fault | {"function": each} for each in functions)
+
+
+def driver(code: str, **changes: Any) -> Sick:
+    """Give a node whose driver cannot be opened."""
+    return Sick(name="driver", scenario=one_gpu(*failing(code, *INIT), pods=[]), **changes)
+
+
+def kubelet(*faults: dict[str, Any], **changes: Any) -> Sick:
+    """Give a node whose kubelet does not tell who holds what."""
+    return Sick(name="pod-resources", scenario=one_gpu(*faults), **changes)
+
+
+def amd(name: str, root: Path, spoil: Callable[[Tree], object]) -> Sick:
+    """Give a node of AMD's GPUs, whose files lie below ``root``."""
+    settings = {"sys_root": root / "sys", "proc_root": root / "proc"}
+    return Sick(name=name, scenario=made(gpus=[]), settings=settings, spoil=lambda _node: spoil(Tree(root)))
+
+
+def _dead(path: Path) -> None:
+    """Leave the socket of a program that has ended."""
+    with socket(AF_UNIX) as bound:
+        bound.bind(str(path))
+
+
+def _mig(*faults: dict[str, Any]) -> Scenario:
+    cut = gpu(uuid=GPU, architecture=7, mig={"instances": [instance(7, 0)]})
+    return one_gpu(*faults, gpus=[cut], pods=[])
+
+
+async def _given_up(node: FakeNode, poller: Poller) -> None:
+    """Ask for the driver while a call into it hangs."""
+    await until(lambda: node.nvml.calls[WAIT, ""] == 1, within=5)
+    poller._sources.release.give_up()
+    await poller.poll()
+
+
+async def _unplugged(_node: FakeNode, poller: Poller) -> None:
+    """Take the files of a card away while it is known."""
+    for name in ("vendor", "device", "unique_id", "gpu_busy_percent", "mem_info_vram_total"):
+        for path in poller.settings.sys_root.rglob(name):
+            if path.is_file():
+                unreadable(path)
+    await poller.poll()
+
+
+async def _later(node: FakeNode, poller: Poller) -> None:
+    """Poll again when a second has passed."""
+    await node.step(1)
+    await poller.poll()
+
+
+def _no_processes(node: FakeNode) -> None:
+    for each in node.paths.proc_root.iterdir():
+        if each.name.isdecimal() and each.name not in ("1", str(os.getpid())):
+            shutil.rmtree(each)
+
+
+def _empty(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.mkdir()
+
+
+def _damaged(node: FakeNode) -> None:
+    for cache in node.paths.hami_root.rglob("*.cache"):
+        cache.write_bytes(b"no cache")
+
+
+def _unidentified() -> Scenario:
+    """Give a node of two GPUs, of which the second does not say who it is."""
+    second = "GPU-22222222-2222-4333-8444-555555555555"
+    boards = [gpu(uuid=GPU), gpu(uuid=second)]
+    return one_gpu(*failing("NO_PERMISSION", "nvmlDeviceGetUUID", device=second), gpus=boards)
+
+
+def _two_containers() -> Scenario:
+    """Give a pod of which two containers have a replica of the same GPU each, known by its name only."""
+    both = [
+        {
+            "name": name,
+            "processes": [{"device": GPU, "memory": "1 GiB"}],
+            "devices": {"nvidia.com/gpu": [f"{GPU}::{number}"]},
+        }
+        for number, name in enumerate(("one", "other"))
+    ]
+    return one_gpu(pods=[{"namespace": "ml", "name": "train", "containers": both}], identity="pod_logs")
+
+
+def _hidden() -> Scenario:
+    other = "GPU-99999999-2222-4333-8444-555555555555"
+    return one_gpu(pods=[pod("train", devices={"nvidia.com/gpu": [other]})])
+
+
+def nodes(tmp_path: Path) -> Mapping[str, Sick]:
+    """List the nodes, by the code of what is wrong with each."""
+    nothing = tmp_path / "nothing"
+    # In MIG mode and with a hanging call the scenarios differ; the rest is one GPU that works.
+    return {
+        "library-not-mounted": Sick(
+            name="driver", scenario=one_gpu(pods=[]), settings={"nvml_library": None}
+        ),
+        "library-unusable": Sick(
+            name="driver", scenario=one_gpu(pods=[]), settings={"nvml_library": nothing / "libnvidia-ml.so.1"}
+        ),
+        "driver-not-installed": Sick(
+            name="driver", scenario=one_gpu(pods=[]), settings={"nvml_library": None}, module=False
+        ),
+        "library-too-old": driver("FUNCTION_NOT_FOUND"),
+        "driver-not-loaded": driver("DRIVER_NOT_LOADED", module=False),
+        "device-nodes-missing": driver("DRIVER_NOT_LOADED"),
+        "device-nodes-revoked": driver("UNKNOWN"),
+        "driver-mismatch": driver("LIB_RM_VERSION_MISMATCH"),
+        "driver-denies": driver("NO_PERMISSION"),
+        "driver-fails": driver("GPU_IS_LOST"),
+        "driver-hangs": Sick(
+            name="driver", scenario=one_gpu({"kind": "nvml_hang", "function": INIT[0]}, pods=[]), within=0.3
+        ),
+        "driver-not-released": Sick(
+            name="driver", scenario=one_gpu({"kind": "nvml_hang", "function": WAIT}), also=_given_up
+        ),
+        "no-gpu-visible": Sick(name="driver", scenario=one_gpu(gpus=[], pods=[])),
+        "gpu-unidentified": Sick(name="driver", scenario=_unidentified()),
+        "dcgm-silent": Sick(
+            name="dcgm-exporter",
+            scenario=one_gpu(),
+            settings={"dcgm_exporter_url": "http://127.0.0.1:9/metrics"},
+        ),
+        "driver-released": Sick(name="driver", scenario=one_gpu(), settings={"release_file": tmp_path}),
+        "gpu-behind-driver": Sick(
+            name="GPU 0", scenario=one_gpu({"kind": "driver_reload", "at": 1}), also=_later
+        ),
+        "gpu-hangs": Sick(
+            name="GPU 0",
+            scenario=one_gpu({"kind": "nvml_hang", "device": GPU, "at": 1}),
+            settings={"stale_after": 0.4},
+            within=0.5,
+            also=_later,
+        ),
+        "gpu-lost": Sick(
+            name="GPU 0", scenario=one_gpu(*failing("GPU_IS_LOST", MEMORY[0], device=GPU)), within=5
+        ),
+        "gpu-needs-reset": Sick(
+            name="GPU 0",
+            scenario=one_gpu({"kind": "nvml_error", "code": "RESET_REQUIRED", "device": GPU, "at": 1}),
+            also=_later,
+        ),
+        "gpu-unread": Sick(name="GPU 0", scenario=one_gpu(*failing("UNKNOWN", *MEMORY, device=GPU))),
+        "mig-unread": Sick(
+            name="GPU 0 MIG", scenario=_mig(*failing("NO_PERMISSION", "nvmlDeviceGetMigDeviceHandleByIndex"))
+        ),
+        "readings-denied": Sick(
+            name="BAR1", scenario=one_gpu(*failing("NO_PERMISSION", "nvmlDeviceGetBAR1MemoryInfo"))
+        ),
+        "readings-fail": Sick(
+            name="BAR1", scenario=one_gpu(*failing("UNKNOWN", "nvmlDeviceGetBAR1MemoryInfo"))
+        ),
+        "kubelet-socket-absent": kubelet(settings={"pod_resources_socket": nothing / "kubelet.sock"}),
+        "kubelet-down": kubelet(
+            settings={"pod_resources_socket": tmp_path / "dead.sock"},
+            spoil=lambda _node: _dead(tmp_path / "dead.sock"),
+        ),
+        "kubelet-slow": kubelet({"kind": "kubelet_hang"}, within=0.3),
+        "kubelet-busy": kubelet({"kind": "kubelet_rate_limit"}),
+        "ids-hidden": Sick(name="device ids", scenario=_hidden()),
+        "ids-unplaced": Sick(name="ids of no GPU", scenario=catalog.load("elastic-gpu")),
+        "host-pid-missing": Sick(name="processes", scenario=catalog.load("gke")),
+        "proc-root-wrong": Sick(name="processes", scenario=one_gpu(), settings={"proc_root": tmp_path}),
+        "processes-hidden": Sick(name="processes", scenario=one_gpu(), spoil=_no_processes),
+        "process-lists-fail": Sick(name="processes", scenario=one_gpu(*failing("UNKNOWN", *PROCESSES))),
+        "pod-names-missing": Sick(
+            name="pod names", scenario=one_gpu(identity="pod_logs"), settings={"pod_logs": nothing}
+        ),
+        "pod-names-of-others": Sick(
+            name="pod names", scenario=one_gpu(identity="pod_logs"), spoil=lambda n: _empty(n.paths.pod_logs)
+        ),
+        "container-ids-unknown": Sick(name="pod names", scenario=_two_containers()),
+        "api-not-configured": Sick(
+            name="Kubernetes API", scenario=one_gpu(), settings={"kubernetes_api": "on"}
+        ),
+        "sharing-blind": Sick(
+            name="sharing by hami", scenario=replace(catalog.load("hami"), identity="pod_logs")
+        ),
+        "files-not-here": Sick(
+            name="files of hami", scenario=catalog.load("hami"), settings={"hami_root": nothing}
+        ),
+        "files-unreadable": Sick(name="files of hami", scenario=catalog.load("hami"), spoil=_damaged),
+        "jobs-unreadable": Sick(
+            name="jobs of a batch system", scenario=one_gpu(), settings={"job_mapping_dir": nothing}
+        ),
+        "amd-lost": replace(amd("GPU 0", tmp_path / "amd", Tree.card), also=_unplugged),
+        "amd-suspended": amd(
+            "GPU 0", tmp_path / "amd", lambda tree: tree.card(power__runtime_status="suspended")
+        ),
+        "amd-unread": amd("GPU 0 partitions", tmp_path / "amd", _partitions),
+    }
+
+
+def _partitions(tree: Tree) -> None:
+    tree.partitions(8)
+    for number in range(3, 9):
+        unreadable(tree.kfd / f"topology/nodes/{number}/gpu_id")
+
+
+@contextlib.asynccontextmanager
+async def refusing(tmp_path: Path, status: int) -> AsyncIterator[Sick]:
+    """Give a node whose API server refuses everything with that status."""
+    async with api_server() as api:
+        api.pods.refuse = status
+        found = {"kubeconfig": api.kubeconfig(tmp_path / "config")}
+        yield Sick(name="Kubernetes API", scenario=one_gpu(), settings=found)
