@@ -4,7 +4,7 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage lint docs site rules dashboards stack screenshots bench image clean
+.PHONY: help demo test coverage lint docs site rules dashboards chart stack screenshots bench image clean
 
 # The interpreter that the virtual environment is made with: python3 where it is new enough, else the
 # newest one on PATH that is.
@@ -54,6 +54,9 @@ rules: $(DEV) ## write the recording rules and alerts from the code in alerts/
 
 dashboards: $(DEV) ## write the dashboards from the code in dashboards/
 	$(BIN)/python -m dashboards
+
+chart: $(DEV) ## write the chart's schema, table of values, rules and dashboards; after rules and dashboards
+	$(BIN)/python -m deploy.charts
 
 stack: $(DEV) ## run nodes, Prometheus, Alertmanager, Grafana and the hub here; PORT=9100 sets the first port
 	@exec $(BIN)/python scripts/stack $(if $(PORT),--port $(PORT))

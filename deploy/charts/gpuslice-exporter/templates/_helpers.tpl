@@ -1,0 +1,230 @@
+{{- define "gpuslice.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{/* A release called gpuslice need not say it twice. 52 characters leave room for what is put behind the name. */}}
+{{- define "gpuslice.fullname" -}}
+{{- $name := default .Chart.Name .Values.nameOverride }}
+{{- $own := printf "%s-%s" .Release.Name $name }}
+{{- if contains $name .Release.Name }}
+{{- $own = .Release.Name }}
+{{- else if hasPrefix (printf "%s-" .Release.Name) $name }}
+{{- $own = $name }}
+{{- end }}
+{{- default $own .Values.fullnameOverride | trunc 52 | trimSuffix "-" }}
+{{- end }}
+
+{{/* For objects without a namespace: releases of one name in two namespaces must not meet. */}}
+{{- define "gpuslice.clusterName" -}}
+{{- printf "%s-%s" .Release.Namespace (include "gpuslice.fullname" .) }}
+{{- end }}
+
+{{- define "gpuslice.serviceAccount" -}}
+{{- default (include "gpuslice.fullname" .) .Values.serviceAccount.name }}
+{{- end }}
+
+{{- define "gpuslice.hubName" -}}
+{{- include "gpuslice.fullname" . }}-hub
+{{- end }}
+
+{{/* Selectors can never be changed: nothing that a user sets later may stand here. */}}
+{{- define "gpuslice.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "gpuslice.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "gpuslice.hubSelectorLabels" -}}
+app.kubernetes.io/name: {{ include "gpuslice.name" . | trunc 59 }}-hub
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "gpuslice.releaseLabels" -}}
+app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | trunc 63 | trimSuffix "-" | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "gpuslice.labels" -}}
+{{ include "gpuslice.selectorLabels" . }}
+{{ include "gpuslice.releaseLabels" . }}
+{{- end }}
+
+{{- define "gpuslice.hubLabels" -}}
+{{ include "gpuslice.hubSelectorLabels" . }}
+{{ include "gpuslice.releaseLabels" . }}
+{{- end }}
+
+{{- define "gpuslice.image" -}}
+{{- with .Values.image }}
+{{- if .digest }}
+{{- printf "%s@%s" .repository .digest }}
+{{- else }}
+{{- printf "%s:%s" .repository (.tag | default $.Chart.AppVersion) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/*
+A value of `config` as the program reads it. YAML takes on and off for true and false; several values are separated
+by commas in the environment, so that none may contain one.
+Takes: option, value.
+*/}}
+{{- define "gpuslice.optionText" -}}
+{{- if kindIs "bool" .value }}
+{{- .value | ternary "on" "off" }}
+{{- else if kindIs "slice" .value }}
+{{- range .value }}
+{{- if contains "," . }}
+{{- fail (printf "%s: %q contains a comma, which separates values in the environment: give it by extraArgs: [\"--%s=%s\"]" $.option . ($.option | splitList "." | last) .) }}
+{{- end }}
+{{- end }}
+{{- join "," .value }}
+{{- else }}
+{{- toString .value }}
+{{- end }}
+{{- end }}
+
+{{/* The options of a `config` as environment variables. Takes: path (how the values name it), config. */}}
+{{- define "gpuslice.optionsEnv" -}}
+{{- range $key, $value := .config }}
+{{- if not (kindIs "invalid" $value) }}
+- name: GPUSLICE_{{ $key | upper | replace "-" "_" }}
+  value: {{ include "gpuslice.optionText" (dict "option" (printf "%s.%s" $.path $key) "value" $value) | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The port of `config.listen`. Takes a `config`. */}}
+{{- define "gpuslice.port" -}}
+{{- .listen | default ":9836" | splitList ":" | last }}
+{{- end }}
+
+{{- define "gpuslice.webConfigSecret" -}}
+{{- with .Values.webConfig }}
+{{- if .existingSecret }}
+{{- .existingSecret }}
+{{- else if .content }}
+{{- include "gpuslice.fullname" $ }}-web
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* http or https. Takes a `webConfig`. */}}
+{{- define "gpuslice.scheme" -}}
+{{- if .content }}
+{{- $tls := .content.tls_server_config | default dict }}
+{{- empty (or $tls.cert_file $tls.cert) | ternary "http" "https" }}
+{{- else if .existingSecret }}
+{{- .scheme }}
+{{- else -}}
+http
+{{- end }}
+{{- end }}
+
+{{/* "true" where a client without a certificate is turned away, which the kubelet is. Takes a `webConfig`. */}}
+{{- define "gpuslice.clientCertificates" -}}
+{{- if .content }}
+{{- eq (dig "tls_server_config" "client_auth_type" "" .content) "RequireAndVerifyClientCert" }}
+{{- else if .existingSecret }}
+{{- .clientCertificates }}
+{{- end }}
+{{- end }}
+
+{{/* What a probe does. Takes: path, port, web (a `webConfig`). */}}
+{{- define "gpuslice.probe" -}}
+{{- if eq (include "gpuslice.clientCertificates" .web) "true" -}}
+tcpSocket:
+  port: {{ .port }}
+{{- else -}}
+httpGet:
+  path: {{ .path }}
+  port: {{ .port }}
+  {{- if eq (include "gpuslice.scheme" .web) "https" }}
+  scheme: HTTPS
+  {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Name and path of each directory of the node that is mounted at the same place, in order. */}}
+{{- define "gpuslice.directories" -}}
+{{- $below := "/var/lib/kubelet" }}
+pod-resources: {{ $below }}/pod-resources
+pod-logs: /var/log/pods
+{{- if .Values.podsApi.enabled }}
+pods-api: {{ $below }}/pods-api
+{{- end }}
+{{- with .Values.driverRoot }}
+driver: {{ . }}
+{{- end }}
+{{- with .Values.sharing }}
+{{- if .hami.enabled }}
+hami: /usr/local/vgpu
+{{- end }}
+{{- if .hamiVnpu.enabled }}
+hami-vnpu: /usr/local/hami-vnpu-core
+{{- end }}
+{{- if .hamiDra.enabled }}
+hami-dra: {{ $below }}/plugins/hami-core-gpu.project-hami.io
+{{- end }}
+{{- if .gpuManager.enabled }}
+gpu-manager: /etc/gpu-manager/vm
+gpu-manager-checkpoint: /etc/gpu-manager/checkpoint
+{{- end }}
+{{- if .vgpuManager.enabled }}
+vgpu-manager: /etc/vgpu-manager
+{{- end }}
+{{- if .mps.enabled }}
+mps: /run/nvidia/mps
+{{- end }}
+{{- if .runai.enabled }}
+runai: /runai
+{{- end }}
+{{- if .dra.enabled }}
+dra: {{ $below }}/plugins/gpu.nvidia.com
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The container's securityContext with what features ask for. */}}
+{{- define "gpuslice.securityContext" -}}
+{{- $context := deepCopy .Values.securityContext }}
+{{- if .Values.privileged }}
+{{- /* Kubernetes refuses a privileged container that is not allowed to escalate. */}}
+{{- $context = merge (dict "privileged" true "allowPrivilegeEscalation" true) $context }}
+{{- end }}
+{{- if .Values.migMonitor.enabled }}
+{{- $capabilities := $context.capabilities | default dict }}
+{{- $added := append ($capabilities.add | default list) "SYS_ADMIN" | uniq }}
+{{- $context = merge (dict "capabilities" (dict "add" $added)) $context }}
+{{- end }}
+{{- toYaml $context }}
+{{- end }}
+
+{{- define "gpuslice.affinity" -}}
+{{- if .Values.affinity }}
+{{- toYaml .Values.affinity }}
+{{- else }}
+{{- $pause := dict "key" "nvidia.com/gpu.deploy.dcgm-exporter" "operator" "NotIn" "values" (list "paused-for-driver-upgrade" "paused-for-mig-change") }}
+{{- $terms := list }}
+{{- range $key, $value := .Values.gpuNodes }}
+{{- $mark := dict "key" $key "operator" "In" "values" (list $value) }}
+{{- if eq $value "*" }}
+{{- $mark = dict "key" $key "operator" "Exists" }}
+{{- end }}
+{{- $terms = append $terms (dict "matchExpressions" (list $mark $pause)) }}
+{{- end }}
+{{- if .Values.amd.enabled }}
+{{- range list "amd-gpu" "pci-1002.present" "pci-1200_1002.present" "pci-0380_1002.present" }}
+{{- $mark := dict "key" (printf "feature.node.kubernetes.io/%s" .) "operator" "In" "values" (list "true") }}
+{{- $terms = append $terms (dict "matchExpressions" (list $mark)) }}
+{{- end }}
+{{- end -}}
+nodeAffinity:
+  requiredDuringSchedulingIgnoredDuringExecution:
+    nodeSelectorTerms:
+      {{- toYaml $terms | nindent 6 }}
+{{- end }}
+{{- end }}

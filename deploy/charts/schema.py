@@ -1,0 +1,249 @@
+"""The schema of the values: types from the defaults, texts from the comments, and the rest from this table.
+
+Helm matches patterns as Go does, which knows no look-ahead.
+"""
+
+from dataclasses import fields
+from typing import Any
+
+from deploy.charts.kubernetes import (
+    NAMED,
+    PEERS,
+    POD_SECURITY_CONTEXT,
+    PROBE,
+    RESOURCES,
+    SECURITY_CONTEXT,
+    TOLERATIONS,
+    closed,
+    list_of,
+    one_of,
+    text,
+)
+from deploy.charts.values import Value
+from exporter.settings_parse import ADDRESS, ANCESTOR, PREFIX, SWITCH, URL
+from exporter.settings_table import Option, Settings
+from exporter.web.access.web_config import (
+    CIPHERS_12,
+    CIPHERS_13,
+    CURVES,
+    HEADERS,
+    IF_GIVEN,
+    NO_CERTIFICATE,
+    REQUIRED,
+    VERSIONS,
+)
+
+Schema = dict[str, Any]
+
+_TYPES: dict[type, Schema] = {
+    bool: {"type": "boolean"},
+    int: {"type": "integer", "minimum": 0},
+    str: {"type": "string"},
+    list: {"type": "array", "items": {"type": "object"}},
+    dict: {"type": "object"},
+}
+_TEXTS: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
+# What selectors stand on, which nothing may overwrite.
+_LABELS: Schema = {
+    **_TEXTS,
+    "properties": {"app.kubernetes.io/name": False, "app.kubernetes.io/instance": False},
+}
+_PORT: Schema = {"type": "integer", "minimum": 1, "maximum": 65535}
+_URL = text(r"^(https?://\S+)?$")
+_TIME = r"([0-9]+(ms|[smhdwy]))+"
+_DURATION: Schema = {"type": ["string", "number"], "pattern": r"^[0-9]+(\.[0-9]+)?(ms|s|m|h)?$", "minimum": 0}
+_NAME = text(r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$")
+_ENV: Schema = list_of({"type": "object", "properties": {"name": text()}, "required": ["name"]})
+# A change of an alert stands in the schema once, not once for each.
+_ALERT: Schema = {"$ref": "#/definitions/alert"}
+_DEFINITIONS: Schema = {
+    "alert": closed(severity=text("."), labels=_TEXTS, annotations=_TEXTS, **{"for": text(rf"^{_TIME}$")})
+}
+# The options that the hub reads, but for those that have a value of their own.
+HUB_OPTIONS = (
+    "listen",
+    "idle_after",
+    "prometheus_token_file",
+    "prometheus_ca_file",
+    "log_level",
+    "log_format",
+)
+# YAML makes booleans of on and off where they are not quoted.
+_BOOLEANS = {"on": True, "off": False}
+
+
+def values_schema(values: list[Value], alerts: list[str]) -> Schema:
+    """Make the schema of all values; ``alerts`` are the names that rules may have."""
+    special = _special(alerts)
+    root = closed()
+    root["properties"] |= {
+        "global": {"type": "object", "description": "Values of a chart that depends on this one."},
+        "enabled": {
+            "type": "boolean",
+            "description": "Read by such a chart, as the condition; not by this one.",
+        },
+    }
+    for value in values:
+        *groups, name = value.path.split(".")
+        place = root
+        for group in groups:
+            place = place["properties"].setdefault(group, closed())
+        schema = special.pop(value.path, None) or _TYPES[type(value.default)]
+        place["properties"][name] = {"description": value.text, **schema}
+    if special:
+        message = f"no such values: {', '.join(special)}"
+        raise ValueError(message)
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "Values of gpuslice-exporter",
+        "definitions": _DEFINITIONS,
+        **root,
+    }
+
+
+def option_schema(option: Option) -> Schema:
+    """Make the schema of an option of the program, as its YAML key takes it."""
+    one = _kind_schema(option)
+    several = {"anyOf": [one, list_of(one)]} if option.repeatable else one
+    default = option.shown if option.shown == "none" else option.shown.strip("`")
+    return {"description": f"{option.help} Default: {default}.".replace("`", ""), **several}
+
+
+def _kind_schema(option: Option) -> Schema:
+    kind = option.kind
+    if kind is SWITCH or "|" in kind.metavar:
+        names = kind.metavar.split("|")
+        return {"enum": [*names, *(_BOOLEANS[name] for name in names if name in _BOOLEANS)]}
+    if kind.metavar == "DURATION":
+        return _DURATION
+    patterns = {
+        id(ADDRESS): r"^(\[[^\]]*\]|[A-Za-z0-9._-]*):[0-9]{1,5}$",
+        id(PREFIX): r"^(/[A-Za-z0-9._~-]+)+/?$",
+        id(ANCESTOR): r"^(self|https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?)$",
+        id(URL): r"^https?://\S+$",
+    }
+    return text(patterns.get(id(kind), r"."))
+
+
+def _config(*names: str) -> Schema:
+    options = {row.name: row.metadata["option"] for row in fields(Settings) if row.name in names}
+    return closed(**{name.replace("_", "-"): option_schema(option) for name, option in options.items()})
+
+
+def _special(alerts: list[str]) -> dict[str, Schema]:
+    return {
+        "commonLabels": _LABELS,
+        "image.repository": text(r"^([A-Za-z0-9.-]+(:[0-9]+)?/)?[a-z0-9._/-]+$"),
+        "image.tag": text(r"^([A-Za-z0-9_][A-Za-z0-9._-]{0,127})?$"),
+        "image.digest": text(r"^(sha256:[0-9a-f]{64})?$"),
+        "image.pullPolicy": one_of("Always", "IfNotPresent", "Never"),
+        "imagePullSecrets": NAMED,
+        "config": _config(*(row.name for row in fields(Settings) if row.name != "config")),
+        "kubeletRoot": text(r"^/.*[^/]$"),
+        "driverRoot": text(r"^(/.*[^/])?$"),
+        "webConfig.content": _web_config(),
+        "webConfig.scheme": one_of("http", "https"),
+        "gpuNodes": {
+            "type": "object",
+            "additionalProperties": {"type": ["string", "null"], "pattern": "."},
+            "minProperties": 1,
+        },
+        "nodeSelector": _TEXTS,
+        "tolerations": TOLERATIONS,
+        "updateStrategy": closed(
+            ("type",), type=one_of("RollingUpdate", "OnDelete"), rollingUpdate={"type": "object"}
+        ),
+        "resources": RESOURCES,
+        "podSecurityContext": POD_SECURITY_CONTEXT,
+        "securityContext": SECURITY_CONTEXT,
+        **dict.fromkeys(("startupProbe", "livenessProbe", "readinessProbe"), PROBE),
+        "podLabels": _LABELS,
+        "podAnnotations": _TEXTS,
+        "annotations": _TEXTS,
+        "extraArgs": list_of(text()),
+        "extraEnv": _ENV,
+        "service.port": _PORT,
+        "service.labels": _LABELS,
+        "service.annotations": _TEXTS,
+        "serviceAccount.name": _NAME,
+        "serviceAccount.annotations": _TEXTS,
+        **_monitor("podMonitor"),
+        **_monitor("serviceMonitor"),
+        **_rules(alerts),
+        "dashboards.namespace": _NAME,
+        "dashboards.labels": _LABELS,
+        "dashboards.annotations": _TEXTS,
+        "networkPolicy.from": PEERS,
+        "networkPolicy.egress": list_of(closed(to=PEERS, ports=list_of({"type": "object"}))),
+        **_hub(),
+    }
+
+
+def _web_config() -> Schema:
+    """Make the schema of a file of --web-config; the program itself says more when it reads one."""
+    names = list_of(text())
+    texts = ("cert", "cert_file", "key", "key_file", "client_ca", "client_ca_file")
+    tls = closed(
+        **dict.fromkeys(texts, text()),
+        client_auth_type=one_of(NO_CERTIFICATE, IF_GIVEN, REQUIRED),
+        client_allowed_sans=names,
+        min_version=one_of(*VERSIONS),
+        max_version=one_of(*VERSIONS),
+        cipher_suites=list_of(one_of(*CIPHERS_12, *CIPHERS_13)),
+        curve_preferences=list_of(one_of(*CURVES)),
+        prefer_server_cipher_suites={"type": "boolean"},
+    )
+    headers = closed(**{name: text() for name in HEADERS})
+    return closed(
+        tls_server_config=tls,
+        http_server_config=closed(http2={"type": "boolean"}, headers=headers),
+        basic_auth_users={"type": "object", "additionalProperties": text(r"^\$2[aby]\$")},
+        rate_limit=closed(interval=text(), burst={"type": "integer", "minimum": 0}),
+    )
+
+
+def _monitor(name: str) -> dict[str, Schema]:
+    time = text(rf"^({_TIME})?$")
+    return {
+        **_operator(name),
+        f"{name}.interval": time,
+        f"{name}.scrapeTimeout": time,
+        f"{name}.attachMetadata": closed(node={"type": "boolean"}),
+    }
+
+
+def _operator(name: str) -> dict[str, Schema]:
+    return {f"{name}.namespace": _NAME, f"{name}.labels": _LABELS, f"{name}.annotations": _TEXTS}
+
+
+def _rules(alerts: list[str]) -> dict[str, Schema]:
+    return {
+        **_operator("prometheusRule"),
+        "prometheusRule.disabled": list_of(one_of(*alerts)),
+        "prometheusRule.overrides": closed(**dict.fromkeys(alerts, _ALERT)),
+        "prometheusRule.alertLabels": _TEXTS,
+        "prometheusRule.alertAnnotations": _TEXTS,
+        "prometheusRule.runbookUrl": _URL,
+        "prometheusRule.grafanaUrl": _URL,
+    }
+
+
+def _hub() -> dict[str, Schema]:
+    return {
+        "hub.prometheusUrl": _URL,
+        "hub.refresh": _DURATION,
+        "hub.window": _DURATION,
+        "hub.config": _config(*HUB_OPTIONS),
+        "hub.webConfig.scheme": one_of("http", "https"),
+        "hub.resources": RESOURCES,
+        "hub.podSecurityContext": POD_SECURITY_CONTEXT,
+        "hub.securityContext": SECURITY_CONTEXT,
+        "hub.nodeSelector": _TEXTS,
+        "hub.tolerations": TOLERATIONS,
+        "hub.podLabels": _LABELS,
+        "hub.podAnnotations": _TEXTS,
+        "hub.extraEnv": _ENV,
+        "hub.service.type": one_of("ClusterIP", "NodePort", "LoadBalancer"),
+        "hub.service.port": _PORT,
+        "hub.service.annotations": _TEXTS,
+    }

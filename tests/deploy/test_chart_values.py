@@ -1,0 +1,231 @@
+"""What values mean: each option of the program is reached, and what cannot be meant is refused by name."""
+
+import json
+import re
+import shlex
+from dataclasses import fields
+
+import jsonschema
+import pytest
+
+from deploy.charts.schema import HUB_OPTIONS
+from deploy.charts.values import read_values
+from exporter.cli import _parse
+from exporter.settings import ListenAddress, Settings, load_settings
+from tests.deploy.charts import CHART, chart, environment, named, refusal
+from tests.deploy.rendering import container
+from tests.deploy.tools import ROOT
+from tests.test_settings import VALUES
+
+SCHEMA = json.loads((CHART / "values.schema.json").read_text())
+OPTIONS = [row.name for row in fields(Settings) if row.name != "config"]
+# Where the samples of the settings could not be reached by probes.
+SAMPLES = VALUES | {"listen": (":9999", ListenAddress(None, 9999))}
+# The hub has values of its own for these.
+HUB_VALUES = {"prometheus_url", "web_config"}
+
+
+def _key(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def test_every_option_is_a_key_of_the_values() -> None:
+    """The schema names each option of the program that a file of settings may have, and no other."""
+    assert list(SCHEMA["properties"]["config"]["properties"]) == [_key(name) for name in OPTIONS]
+
+
+def test_every_option_reaches_the_program() -> None:
+    """From the environment of the container the program reads what was asked for in the values."""
+    samples = {_key(name): written for name, (written, _) in SAMPLES.items()}
+    variables = environment(container(chart(values={"config": samples})))
+    settings = load_settings({}, variables)
+
+    assert SAMPLES.keys() == set(OPTIONS)
+    assert {name: getattr(settings, name) for name in OPTIONS} == {
+        name: meant for name, (_, meant) in SAMPLES.items()
+    }
+
+
+def test_values_need_no_quotes() -> None:
+    """Switches that YAML takes for booleans, numbers and lists mean what their writer means."""
+    config = {
+        "kubernetes-api": True,
+        "dcgm-names": False,
+        "pcie-throughput": True,
+        "poll-interval": 2,
+        "stale-after": 1e2,
+        "history": "12h",
+        "pod-labels": ["team", "tier-.*"],
+    }
+    settings = load_settings({}, environment(container(chart(values={"config": config}))))
+
+    assert (settings.kubernetes_api, settings.dcgm_names, settings.pcie_throughput) == ("on", "off", True)
+    assert (settings.poll_interval, settings.stale_after, settings.history) == (2, 100, 43200)
+    assert [pattern.pattern for pattern in settings.pod_labels] == ["team", "tier-.*"]
+
+
+def test_further_arguments_reach_the_program() -> None:
+    """What the environment cannot hold, such as a pattern with a comma, is an argument."""
+    rendered = container(chart(values={"extraArgs": ["--resource-pattern=a{1,2}", "--log-level=debug"]}))
+    settings = load_settings(vars(_parse(rendered["args"])), {})
+
+    assert settings.log_level == "debug"
+    assert [pattern.pattern for pattern in settings.resource_pattern] == ["a{1,2}"]
+
+
+def test_the_hub_reads_what_it_is_told() -> None:
+    """Command, flags and options of the hub are understood by the program; all that it reads can be set."""
+    samples = {name: SAMPLES[name] for name in HUB_OPTIONS}
+    hub = {"enabled": True, "prometheusUrl": "http://p:9090", "refresh": "1m", "window": 3600}
+    config = {_key(name): written for name, (written, _) in samples.items()}
+    deployment = named(chart(values={"hub": hub | {"config": config}}), "Deployment", "-hub")
+    (rendered,) = deployment["spec"]["template"]["spec"]["containers"]
+    flags = _parse(rendered["args"])
+    settings = load_settings(vars(flags), environment(rendered))
+
+    assert (flags.command, flags.refresh, flags.window) == ("hub", 60, 3600)
+    assert flags.node_url_template == "http://{instance}/"
+    assert settings.prometheus_url == "http://p:9090"
+    assert {name: getattr(settings, name) for name in samples} == {
+        name: meant for name, (_, meant) in samples.items()
+    }
+    read = set(re.findall(r"\bsettings\.(\w+)", (ROOT / "exporter/commands/hub.py").read_text()))
+    assert read | {"log_level", "log_format"} == {*HUB_OPTIONS, *HUB_VALUES}
+
+
+def test_the_schema_is_strict_and_says_what_each_value_is() -> None:
+    """It is draft 7, knows every value and no other, and describes each as values.yaml does."""
+    jsonschema.Draft7Validator.check_schema(SCHEMA)
+    described = {}
+
+    def walk(schema: dict, path: str) -> None:
+        for name, child in schema["properties"].items():
+            if "description" in child:
+                described[f"{path}{name}"] = child["description"]
+            else:
+                assert child["additionalProperties"] is False
+                walk(child, f"{path}{name}.")
+
+    walk(SCHEMA, "")
+    assert SCHEMA["additionalProperties"] is False
+    assert {name: text for name, text in described.items() if name not in {"global", "enabled"}} == {
+        value.path: value.text for value in read_values(CHART / "values.yaml")
+    }
+
+
+def test_a_value_without_a_description_is_noticed(tmp_path) -> None:
+    """What nobody describes cannot get into the chart."""
+    (tmp_path / "values.yaml").write_text("# -- This is described.\none: 1\n\n# A comment.\ntwo: 2\n")
+
+    with pytest.raises(ValueError, match="line 5: two needs a description"):
+        read_values(tmp_path / "values.yaml")
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"hosPID": True}, ["hosPID"]),
+        ({"config": {"pol-interval": "5s"}}, ["/config", "pol-interval"]),
+        ({"config": {"poll_interval": "5s"}}, ["/config", "poll_interval"]),
+        ({"config": {"poll-interval": "soon"}}, ["/config/poll-interval", "soon"]),
+        ({"config": {"log-level": "loud"}}, ["/config/log-level", "debug"]),
+        ({"config": {"config": "/etc/x.yaml"}}, ["/config", "'config'"]),
+        ({"hub": {"config": {"poll-interval": "5s"}}}, ["/hub/config", "poll-interval"]),
+        ({"image": {"repository": "r.example/x:1"}}, ["/image/repository"]),
+        ({"image": {"tag": 1.0}}, ["/image/tag", "want string"]),
+        ({"image": {"digest": "abc"}}, ["/image/digest"]),
+        ({"kubeletRoot": "/var/lib/kubelet/"}, ["/kubeletRoot"]),
+        ({"sharing": {"hamy": {"enabled": True}}}, ["/sharing", "hamy"]),
+        ({"securityContext": {"privilege": True}}, ["/securityContext", "privilege"]),
+        ({"podLabels": {"app.kubernetes.io/name": "x"}}, ["/podLabels/app.kubernetes.io~1name"]),
+        ({"prometheusRule": {"disabled": ["GpuSliceFoo"]}}, ["/prometheusRule/disabled/0"]),
+        (
+            {"prometheusRule": {"overrides": {"GpuSliceFoo": {}}}},
+            ["/prometheusRule/overrides", "GpuSliceFoo"],
+        ),
+        ({"podMonitor": {"interval": "often"}}, ["/podMonitor/interval"]),
+        ({"webConfig": {"content": {"tls_server_config": {"cert": 1}}}}, ["/tls_server_config/cert"]),
+        ({"webConfig": {"content": {"basic_auth": {}}}}, ["/webConfig/content", "basic_auth"]),
+    ],
+    ids=str,
+)
+def test_a_wrong_value_is_named(values, named) -> None:
+    """A key that does not exist and a value of the wrong sort are refused, with the path to them."""
+    text = refusal(values)
+
+    assert [word for word in named if word not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("values", "remedy"),
+    [
+        ({"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": True}}, "Enable one of them"),
+        ({"hub": {"enabled": True}}, "hub.prometheusUrl"),
+        ({"serviceAccount": {"create": False}}, "serviceAccount.name"),
+        ({"amd": {"enabled": True}}, "Set privileged to true"),
+        (
+            {"kubernetesApi": {"enabled": True}, "config": {"kubernetes-api": "off"}},
+            "leave config.kubernetes-api",
+        ),
+        ({"webConfig": {"existingSecret": "a", "content": {"rate_limit": {}}}}, "use one of them"),
+        (
+            {"webConfig": {"existingSecret": "a"}, "config": {"web-config": "/a"}},
+            "leave config.web-config out",
+        ),
+        ({"resourceQuota": {"enabled": True}, "priorityClassName": ""}, "priorityClassName"),
+        ({"networkPolicy": {"enabled": True}, "kubernetesApi": {"enabled": True}}, "networkPolicy.egress"),
+        (
+            {"networkPolicy": {"enabled": True}, "config": {"prometheus-url": "http://p"}},
+            "networkPolicy.egress",
+        ),
+        ({"config": {"listen": "127.0.0.1:9836"}}, "Give a port alone"),
+        ({"hub": {"config": {"listen": "localhost:1"}}}, "hub.config.listen is localhost:1"),
+        ({"config": {"resource-pattern": ["a{1,2}"]}}, 'extraArgs: ["--resource-pattern=a{1,2}"]'),
+        (
+            {"config": {"log-level": "debug"}, "extraEnv": [{"name": "GPUSLICE_LOG_LEVEL", "value": "info"}]},
+            "config.log-level: use one of them",
+        ),
+        ({"prometheusRule": {"enabled": True, "alertsFile": "groups: 1"}}, "prometheusRule.alertsFile"),
+        ({"prometheusRule": {"enabled": True, "recordingFile": "- ["}}, "prometheusRule.recordingFile"),
+    ],
+    ids=str,
+)
+def test_what_cannot_work_together_says_what_to_do(values, remedy) -> None:
+    """Combinations that would fail in the cluster fail in helm, with the remedy."""
+    assert remedy in refusal(values)
+
+
+def test_the_readme_shows_files_and_values_that_exist() -> None:
+    """Its table of examples names all of them, and its commands set values that there are."""
+    text = (CHART / "README.md").read_text()
+    listed = {
+        name
+        for line in text.splitlines()
+        if line.startswith("| `")
+        for name in re.findall(r"`([\w-]+)\.yaml`", line)
+    }
+    commands = shlex.split(" ".join(re.findall(r"--set(?:-file)? \S+", text)))
+    keys = {word.partition("=")[0] for word in commands if not word.startswith("--")}
+
+    assert listed == {path.stem for path in CHART.glob("examples/*.yaml")}
+    assert keys <= {value.path for value in read_values(CHART / "values.yaml")}
+    assert keys
+
+
+def test_the_links_of_the_readme_lead_somewhere() -> None:
+    """Each names a file of the project, and a heading that is in it."""
+    links = re.findall(r"\]\(([^)#:]+)(?:#([^)]+))?\)", (CHART / "README.md").read_text())
+    missing = [path for path, _ in links if not (CHART / path).exists()]
+    lost = [
+        (path, anchor)
+        for path, anchor in links
+        if anchor and anchor not in _anchors((CHART / path).read_text())
+    ]
+
+    assert links
+    assert (missing, lost) == ([], [])
+
+
+def _anchors(text: str) -> set[str]:
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}
