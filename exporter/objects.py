@@ -5,7 +5,8 @@ from collections.abc import Mapping
 
 # kubectl's copy of the whole object; managers write as much in others.
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-LONGEST_ANNOTATION = 1 << 16
+# So much of one object is kept; Kubernetes itself lets an object have four times as much.
+MOST_ANNOTATIONS = 1 << 16
 # A sum of container limits of extended resources is a whole number; large ones have a suffix.
 _QUANTITY = re.compile(r"([0-9]{1,18})(?:[eE]([0-9]{1,2})|(k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei))?")
 _SUFFIXES: dict[str, int] = {"": 1} | {
@@ -33,9 +34,14 @@ def extended_resources(limits: Mapping[str, str]) -> dict[str, int]:
 
 
 def kept_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
-    """Leave out what is far too long to be about a GPU."""
-    return {
-        name: text
-        for name, text in annotations.items()
-        if name != LAST_APPLIED and len(text) <= LONGEST_ANNOTATION
-    }
+    """Leave out what is far too long to be about a GPU: of too many the longest.
+
+    Whoever may make pods may fill the annotations of each, and those of all pods are kept at once.
+    """
+    kept, room = set[str](), MOST_ANNOTATIONS
+    for name in sorted(annotations.keys() - {LAST_APPLIED}, key=lambda name: (len(annotations[name]), name)):
+        room -= len(name) + len(annotations[name])
+        if room < 0:
+            break
+        kept.add(name)
+    return {name: text for name, text in annotations.items() if name in kept}

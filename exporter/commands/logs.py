@@ -19,9 +19,20 @@ class _JsonFormatter(logging.Formatter):
         return json.dumps(entry)
 
 
+class _TextFormatter(logging.Formatter):
+    """A message has one line: what is named in it may be called by a tenant, line feeds and all."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the method of the library
+        """Write what is not printable as Python does."""
+        text = super().formatMessage(record)
+        return "".join(
+            each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+        )
+
+
 def set_up_logging(level: str, form: str) -> None:
     """Send everything from ``level`` on to standard error, replacing what was set up before."""
     handler = logging.StreamHandler()
-    text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+    text = _TextFormatter("%(asctime)s %(levelname)s %(message)s")
     handler.setFormatter(_JsonFormatter() if form == "json" else text)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

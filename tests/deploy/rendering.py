@@ -1,4 +1,4 @@
-"""Renders deploy/ by the real kustomize and the real helm, and finds the parts that tests look at."""
+"""Renders deploy/ by the real kustomize, and finds the parts that tests look at."""
 
 import copy
 import json
@@ -15,7 +15,6 @@ from tests.deploy.tools import ROOT, output
 DEPLOY = ROOT / "deploy"
 OVERLAYS = sorted(path.parent.name for path in DEPLOY.glob("overlays/*/kustomization.yaml"))
 COMPONENTS = sorted(path.parent.name for path in DEPLOY.glob("components/*/kustomization.yaml"))
-CHART = DEPLOY / "charts/gpuslice-exporter"
 
 Manifest = dict[str, Any]
 
@@ -43,11 +42,6 @@ def kustomized(own: Manifest) -> list[Manifest]:
         related = {key: here(own.get(key, [])) for key in ("resources", "components")}
         (Path(scratch) / "kustomization.yaml").write_text(json.dumps(own | related))
         return objects_in(output("kustomize", "build", scratch))
-
-
-def chart(*values: Path, settings: tuple[str, ...] = ()) -> list[Manifest]:
-    """Give the objects of the chart, a release in namespace ``gpuslice``, with values files and --set."""
-    return copy.deepcopy(_templated(values, settings))
 
 
 def only(objects: list[Manifest], kind: str) -> Manifest:
@@ -83,12 +77,3 @@ def _built(folder: Path) -> list[Manifest]:
 def _composed(components: tuple[str, ...], of: str) -> list[Manifest]:
     chosen = [f"../deploy/components/{name}" for name in components]
     return kustomized({"resources": [f"../deploy/{of}"], "components": chosen})
-
-
-@cache
-def _templated(values: tuple[Path, ...], settings: tuple[str, ...]) -> list[Manifest]:
-    files = [option for path in values for option in ("--values", path)]
-    chosen = [option for setting in settings for option in ("--set", setting)]
-    return objects_in(
-        output("helm", "template", "gpuslice", CHART, "--namespace", "gpuslice", *files, *chosen)
-    )

@@ -14,7 +14,7 @@ from exporter.kubernetes.follower import MOST_OBJECTIONS, Pace
 from exporter.kubernetes.node import read_node
 from exporter.kubernetes.pods import by_uid, read_pod
 from exporter.model import ContainerSpec, NodeObject
-from exporter.objects import LAST_APPLIED, LONGEST_ANNOTATION
+from exporter.objects import LAST_APPLIED, MOST_ANNOTATIONS
 from tests.kubernetes.api import NODE, Api, a_pod, api_server, uid_of
 from tests.kubernetes.following import following_pods, messages, names, until
 
@@ -192,7 +192,7 @@ async def test_lines_are_found_however_they_are_cut() -> None:
 def test_what_is_kept_of_a_pod() -> None:
     """Names, labels, annotations that are no copies, limits of extended resources, ids of all containers."""
     pod = a_pod("train", labels={"app": "x"}, annotations={LAST_APPLIED: "{}", "gpu": "0", "n": 1})
-    pod["metadata"]["annotations"]["huge"] = "x" * (LONGEST_ANNOTATION + 1)
+    pod["metadata"]["annotations"]["huge"] = "x" * (MOST_ANNOTATIONS + 1)
     pod["spec"] = {
         "containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1", "cpu": "2"}}}, None],
         "initContainers": [{"name": "init", "resources": {"limits": {"nvidia.com/gpumem": "3k"}}}],

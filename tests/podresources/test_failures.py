@@ -169,7 +169,7 @@ async def test_rate_limit_deadline(kubelet: FakeKubelet) -> None:
 
 async def test_too_large(kubelet: FakeKubelet) -> None:
     """An answer of more than 64 MiB is refused, and asked for once."""
-    kubelet.padding_bytes = 65 << 20
+    kubelet.padding_bytes = 33 << 20
     assert (await failure(kubelet.socket)).reason == "too_large"
     assert kubelet.calls == {"List": 1}
 

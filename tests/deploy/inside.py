@@ -1,0 +1,96 @@
+"""What runs inside the container: the program, with the driver of a fake node, of which all else is outside.
+
+``python -m tests.deploy.inside SCENARIO SECONDS serve|tell``: settings come from the environment as always.
+``tell`` prints an object: what ``snapshot`` says as JSON and as series, what ``doctor --json`` says, and the
+``bounds`` that the kernel keeps this process in.
+"""
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from exporter.commands.logs import set_up_logging
+from exporter.commands.node import Node
+from exporter.commands.once import poll_once
+from exporter.commands.snapshot import FORMATS
+from exporter.demo.catalog import load
+from exporter.demo.machine import Machine
+from exporter.demo.nvml import FakeNvml
+from exporter.demo.present import present
+from exporter.demo.schema import Scenario
+from exporter.doctor import examine
+from exporter.settings import load_settings
+
+
+def driver(scenario: Scenario, second: float) -> FakeNvml:
+    """Make the driver's library as it is at that second; it stands still."""
+    library = FakeNvml(scenario.node, scenario.missing_functions, host_pid=scenario.host_pid)
+    now = present(scenario, second)
+    library.show(Machine(0).step(now, time.time()), now.nvml_faults, loaded=now.loaded)
+    return library
+
+
+async def tell(node: Node) -> dict[str, Any]:
+    """Poll once, and say what was found in each form."""
+    snapshot, evidence = await poll_once(node)
+    return {
+        "snapshot": json.loads(FORMATS["json"](snapshot, node.settings)),
+        "metrics": FORMATS["prometheus"](snapshot, node.settings),
+        "bounds": bounds(),
+        "doctor": examine(snapshot, evidence, node.settings).as_dict(),
+    }
+
+
+def bounds() -> dict[str, Any]:
+    """Say what the kernel lets this process do: rights, system calls, and where it may write."""
+    lines = (line.split(":\t") for line in Path("/proc/self/status").read_text().splitlines())
+    status = {
+        name: value for name, value in lines if name in ("CapEff", "CapBnd", "NoNewPrivs", "Seccomp", "Uid")
+    }
+    mounts = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())
+    return {
+        "status": status,
+        "writable": [place for _, place, _, how, *_ in mounts if "rw" in how.split(",")],
+        # What this program does not do, and who takes it over could.
+        "processes": sum(entry.name.isdecimal() for entry in Path("/proc").iterdir()),
+        "can signal pid 1": _can(lambda: os.kill(1, 0)),
+        "can read the environment of pid 1": _can(Path("/proc/1/environ").read_bytes),
+        "can read logs": [_can(log.read_bytes) for log in Path("/var/log/pods").glob("*/*/*.log")],
+    }
+
+
+def _can(do: Callable[[], object]) -> bool:
+    try:
+        do()
+    except PermissionError:
+        return False
+    return True
+
+
+def _announce(url: str) -> None:
+    sys.stdout.write(f"{url}\n")
+    sys.stdout.flush()
+
+
+def main(name: str, second: str, command: str) -> None:
+    """Run a command; a scenario without a name is a node without a driver."""
+    settings = load_settings({}, os.environ)
+    set_up_logging("error", "text")
+    library = driver(load(name), float(second)) if name else None
+    node = Node(settings=settings, nvml_library=library)
+    if command == "serve":
+        from exporter.commands.serve import serve  # noqa: PLC0415 - the other command needs no web server
+
+        asyncio.run(serve(node, _announce))
+    else:
+        json.dump(asyncio.run(tell(node)), sys.stdout)
+
+
+if __name__ == "__main__":
+    assert Path(__file__).exists()
+    main(*sys.argv[1:])
