@@ -52,6 +52,14 @@ class Settings:
         metadata=option(ABSOLUTE_PATH, None, "YAML file with any of the other options.")
     )
     listen: ListenAddress = field(metadata=option(ADDRESS, ":9836", "Address of the page and of /metrics."))
+    web_config: Path | None = field(
+        metadata=option(
+            PATH,
+            None,
+            "File that asks for TLS, certificates and passwords, in the format of Prometheus' exporters:"
+            " docs/web-config.md.",
+        )
+    )
     route_prefix: str | None = field(
         metadata=option(
             PREFIX,

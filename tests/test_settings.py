@@ -23,6 +23,7 @@ IN_FILE = [name for name in NAMES if name != "config"]
 # Per option: what a user writes, and what it means.
 VALUES = {
     "listen": ("127.0.0.1:9999", ListenAddress("127.0.0.1", 9999)),
+    "web_config": ("/etc/gpuslice/web-config.yml", Path("/etc/gpuslice/web-config.yml")),
     "route_prefix": ("/gpuslice", "/gpuslice"),
     "frame_ancestors": ("https://grafana.example.com:3000", ("https://grafana.example.com:3000",)),
     "node_name": ("gpu-7", "gpu-7"),
@@ -73,6 +74,7 @@ BAD_VALUES = {
         "a b:1",
         "unix:/run/s",
     ],
+    "web_config": ["a\0b"],
     "route_prefix": [
         "gpuslice",
         "/",
@@ -200,6 +202,7 @@ def test_defaults():
     assert load_settings({}, {}) == Settings(
         config=None,
         listen=ListenAddress(None, 9836),
+        web_config=None,
         route_prefix=None,
         frame_ancestors=(),
         node_name=socket.gethostname(),
@@ -502,7 +505,7 @@ def test_help_tells_all_sources(capsys):
 
 def test_markdown_lists_all_options():
     """The table in the docs has one row per option, with all its names and as many cells as its head."""
-    head, rule, *rows = settings_markdown().splitlines()
+    head, rule, *rows = settings_markdown()[settings_markdown().index("| Flag") :].splitlines()
     assert len(rows) == len(NAMES)
     for name, row in zip(NAMES, rows, strict=True):
         assert row.startswith(f"| `--{kebab(name)}` | `{variable(name)}` | ")

@@ -12,7 +12,7 @@ from exporter.fleet.read import Aim
 from exporter.fleet.watch import Watch
 from exporter.prometheus import Prometheus
 from exporter.settings import Settings, SettingsError
-from exporter.web import Server
+from exporter.web import Server, WebAccess
 from exporter.web.cluster.pages import FleetPages
 from exporter.web.cluster.routes import Cluster, make_hub_app
 from exporter.web.streams.ticker import Ticker
@@ -38,7 +38,12 @@ def prometheus_of(settings: Settings, deadline: float = DEADLINE) -> Prometheus:
             "nodes, such as http://localhost:9090 with: "
             "kubectl -n monitoring port-forward svc/prometheus-operated 9090"
         )
-    return Prometheus(settings.prometheus_url, token_file=settings.prometheus_token_file, deadline=deadline)
+    return Prometheus(
+        settings.prometheus_url,
+        token_file=settings.prometheus_token_file,
+        ca_file=settings.prometheus_ca_file,
+        deadline=deadline,
+    )
 
 
 async def hub(settings: Settings, options: HubOptions, announce: Callable[[str], None]) -> None:
@@ -50,11 +55,13 @@ async def hub(settings: Settings, options: HubOptions, announce: Callable[[str],
         links = NodeLinks(options.node_url_template)
     except TemplateError as error:
         raise SettingsError(f"--node-url-template: {error}") from None
+    access = WebAccess(settings.web_config) if settings.web_config is not None else None
     prometheus = prometheus_of(settings)
     watch = Watch(prometheus, Aim(settings.idle_after, options.window), interval=options.refresh)
     ticker = Ticker()
     pages = FleetPages(lambda: watch.look, links, idle_after=settings.idle_after)
-    server = Server(make_hub_app(Cluster(pages, ticker, hub_registry(lambda: watch.look))), settings.listen)
+    app = make_hub_app(Cluster(pages, ticker, hub_registry(lambda: watch.look)))
+    server = Server(app, settings.listen, access=access)
     url = await server.start()
     looking = asyncio.create_task(watch.run(ticker.tick))
     announce(url)

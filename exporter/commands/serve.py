@@ -18,7 +18,7 @@ from exporter.poller import Poller
 from exporter.prometheus import LongerHistory, Prometheus, PrometheusHistory
 from exporter.release import Release
 from exporter.sources import Sources
-from exporter.web import Server, make_app
+from exporter.web import Server, WebAccess, make_app
 from exporter.web.pages import Pages
 from exporter.web.site import Site
 from exporter.web.streams.ticker import Ticker
@@ -34,9 +34,11 @@ PAST_SECONDS = 5.0
 async def serve(node: Node, announce: Callable[[str], None]) -> None:
     """Serve until SIGTERM or SIGINT. ``announce`` is called with the URL once it answers.
 
-    Raises ListenError when the address cannot be listened on.
+    Raises ListenError when the address cannot be listened on, and SettingsError for a web configuration
+    that cannot be used.
     """
     settings = node.settings
+    access = WebAccess(settings.web_config) if settings.web_config is not None else None
     sources = Sources(settings, node.nvml_library)
     _follow_signals(sources.release)
     poller = Poller(settings, sources, demo=node.fake is not None)
@@ -48,7 +50,7 @@ async def serve(node: Node, announce: Callable[[str], None]) -> None:
         prefix=settings.route_prefix or "",
         frame_ancestors=settings.frame_ancestors,
     )
-    server = Server(app, settings.listen)
+    server = Server(app, settings.listen, access=access)
     url = await server.start()
     polling = asyncio.create_task(_poll(poller))
     announce(url)

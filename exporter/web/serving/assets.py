@@ -16,6 +16,7 @@ from typing import NamedTuple
 from aiohttp import web
 
 from exporter.exposition import accepts_gzip
+from exporter.web.serving.portions import FilePortions
 from exporter.web.serving.responses import compress, digest, reply
 
 STATIC = Path(__file__).parents[1] / "static"
@@ -149,7 +150,8 @@ class _Static:
                 "Cache-Control": cache_control,
                 "Vary": "Accept-Encoding",
             }
-            return web.FileResponse(found.path, headers=headers)
+            size = (await asyncio.to_thread(found.path.stat)).st_size
+            return web.Response(body=FilePortions(found.path, size), headers=headers)
         async with self._zipping:
             self._zipped = self._zipped or await asyncio.to_thread(_zip_file, found.path)
         return await reply(

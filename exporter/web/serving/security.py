@@ -1,6 +1,6 @@
 """What browsers are told to keep a page of ours to: itself."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from aiohttp import web
 
@@ -41,15 +41,30 @@ def security_headers(frame_ancestors: Sequence[str] = ()) -> Mapping[str, str]:
     return headers
 
 
+Headers = Callable[[], Mapping[str, str]]
+_SAID = web.AppKey("_SAID", list[Headers])
+
+
 def secure(app: web.Application, frame_ancestors: Sequence[str] = ()) -> None:
     """Put the headers on every answer of an application, just before it is sent: on streams too."""
-    headers = security_headers(frame_ancestors)
+    ours = security_headers(frame_ancestors)
+    app[_SAID] = [lambda: ours]
 
     async def add(request: web.Request, response: web.StreamResponse) -> None:
-        response.headers.update(headers)
+        response.headers.update(headers_of(app))
         # Browsers heed this only over HTTPS and from their own machine, and complain about it elsewhere;
         # where they heed it they also say how they fetch.
         if "Sec-Fetch-Mode" in request.headers:
             response.headers["Cross-Origin-Opener-Policy"] = "same-origin"
 
     app.on_response_prepare.append(add)
+
+
+def say_also(app: web.Application, headers: Headers) -> None:
+    """Put further headers on every answer of an application that is secured, in place of those before."""
+    app[_SAID].append(headers)
+
+
+def headers_of(app: web.Application) -> Mapping[str, str]:
+    """Give what every answer of an application says now."""
+    return {name: value for headers in app.get(_SAID, ()) for name, value in headers().items()}

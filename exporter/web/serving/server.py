@@ -1,12 +1,20 @@
 """Starting and stopping the HTTP server."""
 
+import asyncio
 import logging
 import os
+import socket
 
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
 
 from exporter.settings import ListenAddress
+from exporter.web.access.gate import Gate
+from exporter.web.access.reload import WebAccess
+from exporter.web.serving.connection import Connection
+from exporter.web.serving.connections import Connections
+from exporter.web.serving.handler import MOST_HEADERS, MOST_LINE, Handler
+from exporter.web.serving.limits import Limits, affordable
+from exporter.web.serving.security import headers_of
 
 log = logging.getLogger(__name__)
 
@@ -14,6 +22,10 @@ log = logging.getLogger(__name__)
 SHUTDOWN_SECONDS = 0.5
 # The rest of a request that was refused for its body is waited for so long, so that the answer is read.
 LINGER_SECONDS = 0.5
+BACKLOG = 128
+# What the kernel keeps for each connection of an answer that is on its way, in bytes: by itself it would keep
+# megabytes for a client that does not read.
+SEND_BUFFER = 128 * 1024
 
 
 class ListenError(Exception):
@@ -21,52 +33,95 @@ class ListenError(Exception):
 
 
 class Server:
-    """Serves an application on one address until it is stopped."""
+    """Serves an application on one address until it is stopped.
 
-    def __init__(self, app: web.Application, listen: ListenAddress) -> None:
+    ``access`` says who is let in, and how connections are secured; without it, everybody over plain HTTP.
+    """
+
+    def __init__(
+        self,
+        app: web.Application,
+        listen: ListenAddress,
+        *,
+        access: WebAccess | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self._app = app
         self._listen = listen
-        self._runner = web.AppRunner(
-            app,
-            access_log=None,
-            logger=_requests_log(),
-            shutdown_timeout=SHUTDOWN_SECONDS,
-            lingering_time=LINGER_SECONDS,
-        )
+        self._access = access
+        self._limits = limits or Limits(connections=affordable())
+        self._runner = web.AppRunner(app, shutdown_timeout=SHUTDOWN_SECONDS)
+        self._gate = Gate(access) if access is not None else None
+        self._connections: Connections | None = None
+        self._listener: asyncio.Server | None = None
+        self._following: asyncio.Task[None] | None = None
+
+    @property
+    def connections(self) -> int:
+        """How many are open now."""
+        return len(self._connections or ())
 
     async def start(self) -> str:
         """Listen, and return the URL of the page; raises ListenError."""
+        self._connections = Connections(self._limits)
+        self._app.middlewares.insert(0, self._connections.middleware)
+        if self._gate is not None:
+            self._gate.guard(self._app)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self._listen.host or None, self._listen.port)
+        self._listener = await self._listening()
+        if self._access is not None:
+            following = self._access.follow(self._connections.retire)
+            self._following = asyncio.get_running_loop().create_task(following, name="web-config")
+        host, port = self._listener.sockets[0].getsockname()[:2]
+        shown = "localhost" if host in ("0.0.0.0", "::") else host
+        scheme = "https" if self._access is not None and self._access.context is not None else "http"
+        return f"{scheme}://{f'[{shown}]' if ':' in shown else shown}:{port}/"
+
+    async def _listening(self) -> asyncio.Server:
+        listen, loop = self._listen, asyncio.get_running_loop()
         try:
-            await site.start()
+            listener = await loop.create_server(
+                self._connection, listen.host or None, listen.port, backlog=BACKLOG
+            )
         except OSError as error:
             await self._runner.cleanup()
             # Numbers below 0 are those of name resolution, which strerror does not know.
             number = error.errno or 0
             reason = os.strerror(number) if number > 0 else error.strerror
-            raise ListenError(
-                f"cannot listen on {self._listen}: {reason}; choose another with --listen"
-            ) from None
-        host, port = self._runner.addresses[0][:2]
-        shown = "localhost" if host in ("0.0.0.0", "::") else host
-        return f"http://{f'[{shown}]' if ':' in shown else shown}:{port}/"
+            raise ListenError(f"cannot listen on {listen}: {reason}; choose another with --listen") from None
+        for listening in listener.sockets:
+            # Connections have it from the socket that they came by.
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+        return listener
 
     async def stop(self) -> None:
         """Close the listener and all connections."""
+        if self._following is not None:
+            self._following.cancel()
+        if self._listener is not None:
+            self._listener.close()
         await self._runner.cleanup()
+        if self._connections is not None:
+            self._connections.close()
+        if self._gate is not None:
+            self._gate.close()
 
-
-def _requests_log() -> logging.Logger:
-    """Give the log of what goes wrong below the application, without what clients can fill it with."""
-    requests = logging.getLogger(f"{__name__}.requests")
-    requests.addFilter(_is_fault_of_ours)
-    return requests
-
-
-def _is_fault_of_ours(record: logging.LogRecord) -> bool:
-    """Tell whether it was not the client who broke HTTP; that is worth a line to who wants to see all."""
-    error = record.exc_info[1] if record.exc_info else None
-    if not isinstance(error, HttpProcessingError):
-        return True
-    log.debug("a request that is not HTTP: %r", error.message)
-    return False
+    def _connection(self) -> Connection:
+        """Make what serves a new connection."""
+        server = self._runner.server
+        assert server is not None  # noqa: S101 - for mypy: who calls this listens
+        assert self._connections is not None  # noqa: S101
+        loop = asyncio.get_running_loop()
+        handler = Handler(
+            server,
+            lambda: headers_of(self._app),
+            loop=loop,
+            access_log=None,
+            logger=log.getChild("requests"),
+            keepalive_timeout=self._limits.idle,
+            lingering_time=LINGER_SECONDS,
+            max_line_size=MOST_LINE,
+            max_field_size=MOST_LINE,
+            max_headers=MOST_HEADERS,
+        )
+        return Connection(handler, self._connections, self._limits, self._access, loop.time)

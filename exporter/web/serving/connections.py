@@ -1,0 +1,111 @@
+"""All connections of a server: how many there may be, who has to go for whom, and who is cut off."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiohttp import web
+
+from exporter.web.serving.connection import Connection
+from exporter.web.serving.limits import Limits
+from exporter.web.serving.portions import portioned
+
+log = logging.getLogger(__name__)
+# That there are too many is worth a line so often, in seconds.
+_QUIET = 60.0
+
+Handle = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Connections:
+    """Keeps the connections within limits; in a running event loop."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._by_handler: dict[web.RequestHandler, Connection] = {}
+        self._clients: Counter[str] = Counter()
+        self._loop = asyncio.get_running_loop()
+        self._look: asyncio.TimerHandle | None = None
+        self._told = -_QUIET
+
+    def __len__(self) -> int:
+        """Count them."""
+        return len(self._by_handler)
+
+    def admit(self, connection: Connection) -> bool:
+        """Take one in; where all places are taken, in place of one that nobody misses."""
+        client, most = connection.client, self._limits.connections
+        if self._clients[client] >= most * self._limits.share:
+            self._tell(f"{client} has as many connections as one client may have: {self._clients[client]}")
+            return False
+        if len(self) >= most and not self._make_room():
+            self._tell(f"as many connections are open as there may be, and all are in use: {most}")
+            return False
+        self._by_handler[connection.handler] = connection
+        self._clients[client] += 1
+        if self._look is None:
+            self._look = self._loop.call_later(self._limits.look, self._check)
+        return True
+
+    def left(self, connection: Connection) -> None:
+        """Forget one; it may be forgotten already."""
+        if self._by_handler.pop(connection.handler, None) is None:
+            return
+        self._clients[connection.client] -= 1
+        if not self._clients[connection.client]:
+            del self._clients[connection.client]
+
+    def retire(self) -> None:
+        """Close all of them as soon as their requests are answered, so that all clients come in anew."""
+        for connection in tuple(self._by_handler.values()):
+            connection.retire()
+
+    def close(self) -> None:
+        """Close all of them at once."""
+        for connection in tuple(self._by_handler.values()):
+            connection.abort()
+            self.left(connection)
+        if self._look is not None:
+            self._look.cancel()
+
+    @property
+    def middleware(self) -> Any:
+        """The outermost of an application, which tells them which requests are being answered."""
+
+        @web.middleware
+        async def note(request: web.Request, handler: Handle) -> web.StreamResponse:
+            connection = self._by_handler.get(request.protocol)
+            task = asyncio.current_task()
+            if connection is not None and task is not None:
+                connection.begin(has_body=request.body_exists)
+                # The task of a request ends when its answer is handed over as a whole.
+                task.add_done_callback(connection.done)
+            response = await handler(request)
+            portioned(response)
+            return response
+
+        return note
+
+    def _make_room(self) -> bool:
+        """Close what has waited longest, of the client that has the most connections."""
+        dispensable = [each for each in self._by_handler.values() if each.dispensable]
+        if not dispensable:
+            return False
+        victim = max(dispensable, key=lambda each: (self._clients[each.client], -each.since))
+        victim.abort()
+        self.left(victim)
+        return True
+
+    def _check(self) -> None:
+        for connection in tuple(self._by_handler.values()):
+            connection.check()
+        again = bool(self._by_handler)
+        self._look = self._loop.call_later(self._limits.look, self._check) if again else None
+
+    def _tell(self, what: str) -> None:
+        now = self._loop.time()
+        if now - self._told >= _QUIET:
+            self._told = now
+            log.warning("%s; further ones are closed at once", what)

@@ -1,0 +1,67 @@
+"""Programs of others over TLS: a real Prometheus with a certificate and a password, and the hub's page."""
+
+import asyncio
+from contextlib import suppress
+
+import bcrypt
+from aiohttp import ClientSession
+
+from exporter.commands.hub import HubOptions, hub
+from exporter.settings import load_settings
+from tests.end_to_end.programs import demo, prometheus, until
+from tests.web.certificates import CHEAP, CLIENT, PASSWORD, Authority
+
+TLS = "tls_server_config:\n  cert_file: tls.crt\n  key_file: tls.key\n"
+CLIENTS = f"""\
+  client_auth_type: RequireAndVerifyClientCert
+  client_ca_file: ca.crt
+  client_allowed_sans: [{CLIENT}]
+basic_auth_users:
+  prometheus: {bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()}
+"""
+
+
+def test_prometheus_scrapes_over_tls(tmp_path):
+    """With its certificate and password it gets what is served, until its user is taken out of the file."""
+    authority = Authority(tmp_path, "ca")
+    authority.certify("tls")
+    cert, key = authority.certify("client", f"DNS:{CLIENT}")
+    config = tmp_path / "web-config.yml"
+    config.write_text(TLS + CLIENTS)
+    tls = {"ca_file": str(authority.cert), "cert_file": str(cert), "key_file": str(key)}
+    with demo("t4-timeslicing", "--web-config", str(config)) as url:
+        assert url.startswith("https://127.0.0.1:")
+        target = url.removeprefix("https://")
+        labelled = [{"targets": [target], "labels": {"who": "known"}}]
+        scrape = {
+            "scheme": "https",
+            "tls_config": tls,
+            "basic_auth": {"username": "prometheus", "password": PASSWORD},
+            "static_configs": labelled,
+        }
+        with prometheus(tmp_path, {"node": f"{url}/metrics"}, scrape=scrape) as server:
+            until(lambda: list(server.query("up{who='known'}").values()) == [1.0], "the scrape is good")
+            assert until(lambda: server.query("gpuslice_gpu_up"), "there are series")
+            config.write_text(TLS + CLIENTS.replace("  prometheus:", "  another:"))
+            told = until(lambda: server.api("targets")["activeTargets"][0]["lastError"], "it is refused")
+            assert "401" in told
+
+
+async def test_the_hub_is_served_by_it_too(tmp_path):
+    """Its page is encrypted and asks for the password, and its probes do not."""
+    authority = Authority(tmp_path, "ca")
+    authority.certify("tls")
+    config = tmp_path / "web-config.yml"
+    config.write_text(f"{TLS}basic_auth_users:\n  ann: {CHEAP}\n")
+    given = {"listen": "127.0.0.1:0", "prometheus_url": "http://127.0.0.1:9", "web_config": str(config)}
+    announced = asyncio.get_running_loop().create_future()
+    options = HubOptions(refresh=60, window=3600, node_url_template="https://{instance}/")
+    running = asyncio.create_task(hub(load_settings(given, {}), options, announced.set_result))
+    url = await asyncio.wait_for(announced, 30)
+    async with ClientSession() as client:
+        for path, status in (("", 401), ("metrics", 401), ("-/healthy", 200)):
+            async with client.get(url + path, ssl=authority.trusted()) as response:
+                assert response.status == status
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running

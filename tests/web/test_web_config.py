@@ -1,0 +1,261 @@
+"""The web configuration file: what it may say, and how what it may not say is told."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from exporter.settings import SettingsError
+from exporter.web import WebAccess
+from exporter.web.access.document import DocumentError
+from exporter.web.access.web_config import CIPHERS_12, parse_web_config
+from tests.end_to_end.programs import program
+from tests.web.access import serving
+from tests.web.certificates import CHEAP, Authority
+
+SAMPLES = sorted((Path(__file__).parents[2] / "docs" / "web-config").glob("*.yml"))
+TLS = "tls_server_config:\n  cert_file: tls.crt\n  key_file: tls.key\n"
+CA = "  client_ca_file: ca.crt\n"
+VERIFIED = "  client_auth_type: RequireAndVerifyClientCert\n"
+SECRET = CHEAP[10:]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Make a folder with what samples name: tls.crt, tls.key and ca.crt."""
+    made = tmp_path_factory.mktemp("config")
+    authority = Authority(made, "ca")
+    authority.certify("tls")
+    authority.certify("other")
+    subprocess.run(
+        [
+            "openssl",
+            "ec",
+            "-aes128",
+            "-passout",
+            "pass:x",
+            "-in",
+            made / "tls.key",
+            "-out",
+            made / "locked.key",
+        ],
+        check=True,
+        capture_output=True,
+    )
+    (made / "empty").write_text("")
+    return made
+
+
+def write(folder, text):
+    """Write a configuration."""
+    path = folder / "web-config.yml"
+    path.write_text(text)
+    return path
+
+
+def complaint(folder, text):
+    """Give the error of a configuration, which is one line that names its file and tells no secret."""
+    path = write(folder, text)
+    with pytest.raises(SettingsError) as error:
+        WebAccess(path)
+    told = str(error.value)
+    assert told.startswith(f"--web-config: {path}: ")
+    assert "\n" not in told
+    assert SECRET not in told
+    return told
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
+def test_samples_are_taken_here_and_by_promtool(folder, sample):
+    """What the docs show can be served by, and Prometheus' own checker finds nothing wrong with it."""
+    path = folder / sample.name
+    shutil.copy(sample, path)
+    assert (WebAccess(path).context is not None) == ("tls_server_config" in sample.read_text())
+    checked = subprocess.run(
+        [program("promtool"), "check", "web-config", path], capture_output=True, text=True, check=False
+    )
+    newer = sample.name == "newer.yml" and "not found in type" in checked.stderr
+    assert checked.returncode == 0 or newer, checked.stderr
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "# nothing\n", "http_server_config: {http2: true}\n", "basic_auth_users:\n"]
+)
+async def test_a_file_that_asks_for_nothing_changes_nothing(folder, text):
+    """Without users and certificates everybody is answered over plain HTTP."""
+    async with serving(write(folder, text)) as site:
+        assert site.url.startswith("http://")
+        assert (await site.get())[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("- a\n", "the file (line 1): a mapping"),
+        ("[", "not valid YAML: line "),
+        ("a: &a [*a]\n", "a (line 1): there is no such key; there are tls_server_config"),
+        (
+            "basic_auth_user: {}\n",
+            "basic_auth_user (line 1): there is no such key; did you mean basic_auth_users?",
+        ),
+        ("tls_config: {}\n", "tls_config (line 1): there is no such key"),
+        (
+            f"{TLS}  certfile: x\n",
+            "tls_server_config.certfile (line 4): there is no such key; did you mean cert_file?",
+        ),
+        (f"{TLS}  cert_file: x\n", "tls_server_config.cert_file (line 4): the key is given twice"),
+        (f"{TLS}  cert: x\n", "tls_server_config.cert: give it or cert_file, not both"),
+        ("tls_server_config: {cert_file: tls.crt}\n", "tls_server_config.key_file: TLS needs it"),
+        ("tls_server_config: {key_file: tls.key}\n", "tls_server_config.cert_file: TLS needs it"),
+        (
+            "tls_server_config: {client_auth_type: NoClientCert}\n",
+            "tls_server_config.cert_file: TLS needs it",
+        ),
+        ("tls_server_config: {cert_file: no.crt, key_file: tls.key}\n", "/no.crt: No such file or directory"),
+        (
+            "tls_server_config: {cert_file: empty, key_file: tls.key}\n",
+            "/empty: there is no certificate in PEM form",
+        ),
+        (
+            "tls_server_config: {cert_file: tls.crt, key_file: tls.crt}\n",
+            "/tls.crt: there is no private key in PEM",
+        ),
+        (
+            "tls_server_config: {cert_file: tls.crt, key_file: other.key}\n",
+            "the key is not that of the certificate",
+        ),
+        ("tls_server_config: {cert_file: tls.crt, key_file: locked.key}\n", "the key is encrypted"),
+        (
+            "tls_server_config: {cert_file: tls.crt, key: secret}\n",
+            "tls_server_config.key: there is no private key",
+        ),
+        ("tls_server_config: {cert_file: [a], key_file: b}\n", "cert_file (line 1): plain text is needed"),
+        (f"{TLS}  min_version: TLS9\n", "min_version (line 4): 'TLS9' is none of TLS12, TLS13"),
+        (f"{TLS}  min_version: TLS10\n", "min_version: TLS10 is not safe any more"),
+        (f"{TLS}  max_version: TLS11\n", "max_version: TLS11 is not safe any more"),
+        (f"{TLS}  min_version: TLS13\n  max_version: TLS12\n", "max_version: TLS12 is older"),
+        (f"{TLS}  cipher_suites: [TLS_RSA_WITH_RC4_128_SHA]\n", "is none of TLS_ECDHE_ECDSA_WITH_AES_128"),
+        (
+            f"{TLS}  cipher_suites: [TLS_AES_128_GCM_SHA256]\n  max_version: TLS12\n",
+            "max_version: TLS12 is older",
+        ),
+        (f"{TLS}  curve_preferences: [P256]\n", "'P256' is none of CurveP256, CurveP384, CurveP521, X25519"),
+        (f"{TLS}  curve_preferences: [X25519, CurveP256]\n", "curve_preferences: only one curve"),
+        (f"{TLS}  prefer_server_cipher_suites: 1\n", "prefer_server_cipher_suites (line 4): true or false"),
+        (f"{TLS}  client_auth_type: Any\n", "'Any' is none of NoClientCert, VerifyClientCertIfGiven"),
+        (f"{TLS}  client_auth_type: RequestClientCert\n", "takes any certificate, which proves nothing"),
+        (f"{TLS}  client_auth_type: RequireAnyClientCert\n{CA}", "write RequireAndVerifyClientCert"),
+        (f"{TLS}{VERIFIED}", "client_ca_file: without it"),
+        (f"{TLS}{CA}", "client_auth_type: with client_ca_file it must be"),
+        (f"{TLS}{VERIFIED}  client_ca_file: empty\n", "/empty: there is no certificate"),
+        (f"{TLS}  client_allowed_sans: [a]\n", "client_allowed_sans: it needs client_auth_type RequireAnd"),
+        ("http_server_config: {http2: maybe}\n", "http_server_config.http2 (line 1): true or false"),
+        ("http_server_config: {http3: true}\n", "http_server_config.http3 (line 1): there is no such key"),
+        (
+            "http_server_config: {headers: {Server: x}}\n",
+            "http_server_config.headers.Server (line 1): there is no",
+        ),
+        ("http_server_config: {headers: {X-Frame-Options: x}}\n", "'x' is none of deny, sameorigin"),
+        ('http_server_config: {headers: {X-XSS-Protection: "a\\r\\nb"}}\n', "a header is one line"),
+        ("basic_auth_users: [a]\n", "basic_auth_users (line 1): a mapping"),
+        ("basic_auth_users: {ann: secret}\n", "basic_auth_users.ann: this is no bcrypt hash"),
+        ("basic_auth_users: {ann: }\n", "basic_auth_users.ann: this is no bcrypt hash"),
+        (f"basic_auth_users: {{ann: '$2y$20${CHEAP[7:]}'}}\n", "the cost of the hash must be from 4 to 16"),
+        (f"basic_auth_users: {{'a:b': '{CHEAP}'}}\n", "a user needs a name, without a colon"),
+        (f"basic_auth_users: {{'': '{CHEAP}'}}\n", "a user needs a name"),
+        ("rate_limit: {interval: 1}\n", "rate_limit.interval (line 1): a duration with its unit"),
+        ("rate_limit: {interval: 1s}\n", "rate_limit.burst: with an interval it must be 1 or more"),
+        ("rate_limit: {interval: 1s, burst: many}\n", "rate_limit.burst (line 1): a whole number"),
+    ],
+)
+def test_what_cannot_be_used_is_named_with_its_place(folder, text, told):
+    """Every key that is not known or not honoured is refused in one line, which tells no secret."""
+    assert told in complaint(folder, text)
+
+
+def test_a_file_that_is_not_there_ends_the_program_in_one_line(tmp_path):
+    """The command line says what is wrong, without a traceback, and ends with the code of a bad value."""
+    command = [sys.executable, "-m", "exporter", "demo", "--listen", "127.0.0.1:0", "--web-config"]
+    ended = subprocess.run(
+        [*command, tmp_path / "none.yml"], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert ended.returncode == 2
+    path = tmp_path / "none.yml"
+    assert ended.stderr == (
+        f"gpuslice-exporter: --web-config: {path}: cannot read {path}: No such file or directory\n"
+    )
+
+
+def test_what_is_huge_is_not_read(tmp_path):
+    """A file that has no end is refused, and not read until memory is full."""
+    path = tmp_path / "zeros.yml"
+    path.symlink_to("/dev/zero")
+    with pytest.raises(SettingsError, match="larger than 1 MiB"):
+        WebAccess(path)
+
+
+def test_all_suites_that_are_known_exist(folder):
+    """OpenSSL knows every name that Go's names are turned into."""
+    for name in CIPHERS_12:
+        WebAccess(write(folder, f"{TLS}  cipher_suites: [{name}]\n"))
+
+
+async def test_certificates_may_stand_in_the_file_itself(folder):
+    """Inline, they serve as well as files do."""
+    inline = {
+        name: "    ".join((folder / file).read_text().splitlines(keepends=True))
+        for name, file in (("cert", "tls.crt"), ("key", "tls.key"), ("client_ca", "ca.crt"))
+    }
+    text = "tls_server_config:\n" + "".join(f"  {name}: |\n    {pem}" for name, pem in inline.items())
+    async with serving(write(folder, f"{text}  client_auth_type: VerifyClientCertIfGiven\n")) as site:
+        authority = Authority.__new__(Authority)
+        authority.cert = folder / "ca.crt"
+        assert (await site.get(tls=authority.trusted()))[0] == 200
+
+
+KEYS = (
+    "tls_server_config",
+    "http_server_config",
+    "headers",
+    "basic_auth_users",
+    "rate_limit",
+    "interval",
+    "burst",
+    "cert",
+    "key_file",
+    "client_auth_type",
+    "min_version",
+    "cipher_suites",
+    "http2",
+)
+LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=8)
+    | st.sampled_from(["TLS12", "1s", "0", "RequireAndVerifyClientCert", CHEAP, "tls.key", "X25519"])
+)
+TREES = st.recursive(
+    LEAVES,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=5), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.binary(max_size=80) | TREES.map(lambda tree: repr(tree).encode(errors="replace")))
+def test_any_file_gives_a_configuration_or_one_line(content):
+    """Whatever stands in the file, it is read, or refused in one line."""
+    told = ""
+    try:
+        parse_web_config(content, Path("/etc"))
+    except DocumentError as error:
+        told = str(error)
+    assert "\n" not in told

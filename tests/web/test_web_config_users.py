@@ -1,0 +1,321 @@
+"""Passwords: who gets in, what it costs to find out, and what those who guess can do (little)."""
+
+import asyncio
+import time
+
+import bcrypt
+import pytest
+from aiohttp import web
+
+from exporter.web.access import passwords
+from exporter.web.access.budget import Budget, Budgets
+from exporter.web.access.passwords import MOST_WAITING, Passwords, TooManyGuessesError
+from exporter.web.app import build_app
+from exporter.web.serving.security import security_headers
+from tests.web.access import PATIENCE, RIGHT, says, serving, until
+from tests.web.certificates import CHEAP, PASSWORD
+
+USERS = f"basic_auth_users:\n  ann: {CHEAP}\n"
+KNOWN = {b"ann": CHEAP.encode()}
+
+
+@pytest.fixture
+def config(tmp_path):
+    """Give what writes a configuration."""
+
+    def write(text):
+        (tmp_path / "new").write_text(text)
+        return (tmp_path / "new").rename(tmp_path / "web-config.yml")
+
+    return write
+
+
+@pytest.fixture
+async def checker():
+    """Give a checker of passwords."""
+    made = Passwords()
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/metrics", "/api/v1/stream", "/static/x/app.css", "/endless", "/nowhere"]
+)
+async def test_everything_needs_the_password(config, path):
+    """Pages, metrics, streams, files and what is not there are refused alike, and say how to ask."""
+    async with serving(config(USERS)) as site:
+        status, headers, _ = await site.get(path)
+        assert status == 401
+        assert headers["WWW-Authenticate"].startswith('Basic realm="')
+        for name, value in security_headers().items():
+            assert headers[name] == value
+        if path not in ("/endless", "/nowhere"):
+            assert (await site.get(path, headers=RIGHT))[0] == 200
+
+
+@pytest.mark.parametrize("path", ["/-/healthy", "/-/ready"])
+async def test_probes_need_no_password(config, path):
+    """The kubelet is answered, by the route it asks and by no path that only looks like it."""
+    async with serving(config(USERS)) as site:
+        assert (await site.get(path))[0] == 200
+        assert (await site.get(f"/static/x{path}"))[0] == 401
+        assert (await site.get(f"/metrics?{path}"))[0] == 401
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Basic",
+        "Basic !!!!",
+        "Basic YW5u",
+        "Bearer abc",
+        "Basic " + "A" * 5000,
+        says("ann", "wrong")["Authorization"],
+        says("ann", "")["Authorization"],
+        says("ANN", PASSWORD)["Authorization"],
+        says("bob", PASSWORD)["Authorization"],
+        says("ann", f"{PASSWORD}x")["Authorization"],
+        says("ann", "a\0b")["Authorization"],
+        says("ann", "x" * 100)["Authorization"],
+        says("", "")["Authorization"],
+    ],
+)
+async def test_all_else_does_not_get_in(config, header):
+    """No header, however it is made, lets in but that with the user and the password."""
+    async with serving(config(USERS)) as site:
+        assert (await site.get(headers={"Authorization": header}))[0] == 401
+        assert (await site.get(headers=RIGHT))[0] == 200
+
+
+@pytest.mark.parametrize(("user", "password"), [("jörg", "zoë"), ("a b", "x:y"), ("long", "z" * 100)])
+async def test_names_and_passwords_may_be_of_any_kind(config, user, password):
+    """UTF-8, spaces, colons in a password, and what is longer than bcrypt looks at."""
+    hashed = bcrypt.hashpw(password.encode()[:72], bcrypt.gensalt(4, prefix=b"2a")).decode()
+    for prefix in ("$2a$", "$2b$", "$2y$"):
+        text = f"basic_auth_users:\n  '{user}': {prefix}{hashed[4:]}\n"
+        async with serving(config(text)) as site:
+            assert (await site.get(headers=says(user, password)))[0] == 200
+            assert (await site.get(headers=says(user, password[:-40] + "?")))[0] == 401
+
+
+async def test_users_change_while_it_serves(config):
+    """A new user gets in, and one who is taken out does not any more: what they have open is closed."""
+    bob = bcrypt.hashpw(b"bob's", bcrypt.gensalt(4)).decode()
+    async with serving(config(USERS)) as site:
+        authorization = RIGHT["Authorization"]
+        reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
+        writer.write(f"GET / HTTP/1.1\r\nHost: x\r\nAuthorization: {authorization}\r\n\r\n".encode())
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        config(f"basic_auth_users:\n  bob: {bob}\n")
+        await asyncio.wait_for(reader.read(), PATIENCE)
+        assert (await site.get(headers=RIGHT))[0] == 401
+        assert (await site.get(headers=says("bob", "bob's")))[0] == 200
+        writer.close()
+
+
+async def test_headers_are_set_and_changed(config):
+    """Every answer has those of the file in place of ours: refusals, and what is no HTTP, too."""
+    text = "http_server_config:\n  headers:\n    Strict-Transport-Security: max-age=60\n    X-Frame-Options: "
+    async with serving(config(f"{text}sameorigin\n{USERS}")) as site:
+        for headers in ({}, RIGHT):
+            _, said, _ = await site.get(headers=headers)
+            assert said["Strict-Transport-Security"] == "max-age=60"
+            assert said["X-Frame-Options"] == "sameorigin"
+            assert said["Content-Security-Policy"] == security_headers()["Content-Security-Policy"]
+        assert b"Strict-Transport-Security: max-age=60" in await site.raw(b"nonsense\r\n\r\n")
+        config(f"{text}deny\n{USERS}")
+
+        async def changed():
+            return (await site.get())[1]["X-Frame-Options"] == "deny"
+
+        await until(changed)
+
+
+async def test_without_a_file_no_browser_is_kept_to_https(config):
+    """Only who asks for that header gets it."""
+    async with serving(config(USERS)) as site:
+        assert "Strict-Transport-Security" not in (await site.get())[1]
+
+
+async def test_the_rate_of_requests_is_kept_to(config):
+    """What comes beyond it is told when to come again; probes are answered all the same."""
+    async with serving(config("rate_limit:\n  interval: 1h\n  burst: 3\n")) as site:
+        assert [(await site.get())[0] for _ in range(5)] == [200, 200, 200, 429, 429]
+        _, headers, _ = await site.get()
+        assert 3000 < int(headers["Retry-After"]) <= 3600
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert (await site.get("/-/healthy"))[0] == 200
+
+
+async def test_what_is_known_costs_nothing(checker, monkeypatch):
+    """The same user and password are computed once, right or wrong, also when many ask at once."""
+    computed = []
+    verify = bcrypt.checkpw
+    monkeypatch.setattr(passwords.bcrypt, "checkpw", lambda *said: computed.append(said) or verify(*said))
+    for password, right in ((PASSWORD.encode(), True), (b"wrong", False)):
+        computed.clear()
+        found = [checker.are_right(KNOWN, b"ann", password, "10.0.0.1") for _ in range(50)]
+        assert set(await asyncio.gather(*found)) == {right}
+        assert await checker.are_right(KNOWN, b"ann", password, "10.0.0.2") is right
+        assert len(computed) == 1
+
+
+async def test_what_is_known_holds_for_its_hash_only(checker):
+    """After a password is changed the old one is wrong at once, and the new one right."""
+    changed = {b"ann": bcrypt.hashpw(b"new", bcrypt.gensalt(4))}
+    old = PASSWORD.encode()
+    assert await checker.are_right(KNOWN, b"ann", old, "a") is True
+    assert await checker.are_right(KNOWN, b"ann", b"new", "a") is False
+    assert await checker.are_right(changed, b"ann", old, "a") is False
+    assert await checker.are_right(changed, b"ann", b"new", "a") is True
+
+
+async def test_users_who_are_not_there_cost_as_much(checker, monkeypatch):
+    """A guess at a name that does not exist is computed too, against the dearest hash, and is never right."""
+    against = []
+    verify = bcrypt.checkpw
+    monkeypatch.setattr(
+        passwords.bcrypt, "checkpw", lambda said, hashed: against.append(hashed) or verify(said, hashed)
+    )
+    dear = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(5))
+    users = KNOWN | {b"dear": dear}
+    assert await checker.are_right(users, b"nobody", PASSWORD.encode(), "a") is False
+    assert against == [dear]
+
+
+async def test_one_who_guesses_is_stopped_and_others_are_not(checker):
+    """After a few guesses a client is told to come later; who has the password gets in from elsewhere."""
+    for number in range(5):
+        assert await checker.are_right(KNOWN, b"ann", b"%d" % number, "guesser") is False
+    with pytest.raises(TooManyGuessesError) as told:
+        await checker.are_right(KNOWN, b"ann", PASSWORD.encode(), "guesser")
+    assert 0 < told.value.retry <= 10
+    assert await checker.are_right(KNOWN, b"ann", PASSWORD.encode(), "other") is True
+    # Now it is known to be right, wherever it comes from.
+    assert await checker.are_right(KNOWN, b"ann", PASSWORD.encode(), "guesser") is True
+
+
+async def test_who_has_not_failed_comes_first(monkeypatch):
+    """With a full queue of guesses from everywhere, one who has not failed yet is let in before them."""
+    order = []
+    verify = bcrypt.checkpw
+    monkeypatch.setattr(
+        passwords.bcrypt, "checkpw", lambda said, hashed: order.append(said) or verify(said, hashed)
+    )
+    checker = Passwords()
+    clients = [f"c{number}" for number in range(MOST_WAITING)]
+    for client in clients:
+        await checker.are_right(KNOWN, b"ann", client.encode(), client)
+    order.clear()
+    asked = [checker.are_right(KNOWN, b"ann", b"%s again" % client.encode(), client) for client in clients]
+    guessing = [asyncio.create_task(each) for each in asked]
+    await asyncio.sleep(0)
+    with pytest.raises(TooManyGuessesError):
+        await checker.are_right(KNOWN, b"ann", b"one more", "c0")
+    assert await checker.are_right(KNOWN, b"ann", PASSWORD.encode(), "prometheus") is True
+    assert order.index(PASSWORD.encode()) <= 1
+    answers = await asyncio.gather(*guessing, return_exceptions=True)
+    assert [type(each) for each in answers].count(TooManyGuessesError) == 1
+    checker.close()
+
+
+async def test_a_flood_of_guesses_does_not_burn_the_cpu(config):
+    """Hundreds of guesses cost far less than to compute them, and who is known is answered meanwhile."""
+    hashed = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(9))
+    began = time.process_time()
+    for number in range(5):
+        bcrypt.checkpw(b"%d" % number, hashed)
+    one = (time.process_time() - began) / 5
+
+    async with serving(config(f"basic_auth_users:\n  ann: {hashed.decode()}\n")) as site:
+        assert (await site.get(headers=RIGHT))[0] == 200
+        authorizations = [says("ann", f"guess {number}")["Authorization"] for number in range(300)]
+        reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
+        began = time.process_time()
+        statuses = []
+        for number, authorization in enumerate(authorizations):
+            said = RIGHT["Authorization"] if number % 30 == 0 else authorization
+            writer.write(f"GET / HTTP/1.1\r\nHost: x\r\nAuthorization: {said}\r\n\r\n".encode())
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE)
+            length = int(head.partition(b"Content-Length: ")[2].split()[0])
+            await reader.readexactly(length)
+            statuses.append(int(head.split()[1]))
+        spent = time.process_time() - began
+        writer.close()
+    assert statuses[::30] == [200] * 10
+    guesses = [status for number, status in enumerate(statuses) if number % 30]
+    assert set(guesses) == {401, 429}
+    assert guesses.count(401) <= 6
+    assert spent < 0.5 * len(guesses) * one
+
+
+async def test_guesses_from_everywhere_share_one_small_budget():
+    """However many clients guess, checks take no more of a core than they may, in the long run."""
+    hashed = {b"ann": bcrypt.hashpw(b"x", bcrypt.gensalt(8))}
+    checker = Passwords(share=0.1, at_once=0.02)
+    began, at = time.thread_time(), time.monotonic()
+    spent = time.process_time()
+    guessing = [
+        asyncio.create_task(checker.are_right(hashed, b"ann", b"%d" % number, f"client {number}"))
+        for number in range(MOST_WAITING)
+    ]
+    await asyncio.wait(guessing, timeout=0.6)
+    of_checks = time.process_time() - spent - (time.thread_time() - began)
+    took = time.monotonic() - at
+    done = sum(each.done() for each in guessing)
+    checker.close()
+    await asyncio.gather(*guessing, return_exceptions=True)
+    assert 0 < done < MOST_WAITING
+    # One check may begin while anything is left of the budget.
+    assert of_checks < 0.02 + 0.1 * took + 3 * of_checks / done
+
+
+async def test_checks_do_not_hold_up_others(config):
+    """While a password is checked other requests are answered: nothing of it is on the event loop."""
+    hashed = bcrypt.hashpw(b"slow", bcrypt.gensalt(11)).decode()
+    async with serving(config(f"basic_auth_users:\n  ann: {CHEAP}\n  slow: {hashed}\n")) as site:
+        assert (await site.get(headers=RIGHT))[0] == 200
+        checking = asyncio.create_task(site.get(headers=says("slow", "slow")))
+        await asyncio.sleep(0.01)
+        answered = 0
+        while not checking.done():
+            assert (await site.get(headers=RIGHT))[0] == 200
+            answered += 1
+        assert answered > 3
+        assert (await checking)[0] == 200
+
+
+def test_budgets_fill_up_again():
+    """What is taken comes back with time, up to where it began, and each client has its own."""
+    now = [0.0]
+    budget = Budget(5, 0.5, lambda: now[0])
+    budget.take(7)
+    assert (budget.left, budget.seconds_until(1), budget.full) == (-2, 6, False)
+    now[0] = 6
+    assert (budget.left, budget.seconds_until(1)) == (1, 0)
+    now[0] = 100
+    assert (budget.left, budget.full) == (5, True)
+    budgets = Budgets(5, 0.5, lambda: now[0])
+    budgets.of("a").take()
+    assert (budgets.of("a").left, budgets.of("b").left) == (4, 5)
+
+
+def test_clients_are_forgotten_in_the_end():
+    """Guessing from very many addresses fills no memory."""
+    budgets = Budgets(5, 0.5, lambda: 0.0)
+    budgets.of("first").take()
+    for number in range(5000):
+        budgets.of(f"{number}")
+    assert budgets.of("first").full
+
+
+async def test_below_a_prefix_probes_are_open_too(config):
+    """A proxy that passes its path on is probed there."""
+
+    async def page(_request):
+        return web.Response(text="page")
+
+    app = build_app([web.get("/-/healthy", page), web.get("/", page)], prefix="/nodes")
+    async with serving(config(USERS), app) as site:
+        assert (await site.get("/nodes/-/healthy"))[0] == 200
+        assert (await site.get("/nodes/"))[0] == 401
