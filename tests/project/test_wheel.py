@@ -1,30 +1,113 @@
-"""The wheel holds the whole program and runs by itself."""
+"""The wheel and the archive of sources hold the whole program, and pip installs it from either."""
 
+import json
 import os
+import re
 import subprocess
 import sys
+import tarfile
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
+from sysconfig import get_path
 
 import pytest
+
+from exporter import __version__
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("exporter", "podresources")
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> zipfile.ZipFile:
-    """Build the wheel and open it."""
-    folder = tmp_path_factory.mktemp("dist")
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        timeout=60,
+def _run(*command: str | Path, cwd: Path = ROOT) -> str:
+    done = subprocess.run(
+        command, cwd=cwd, env=_bare(), capture_output=True, text=True, check=False, timeout=60
     )
-    (path,) = folder.glob("*.whl")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def _bare() -> dict[str, str]:
+    # Nothing of this tree, nor of what this test run was told.
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTHON", "PIP_", "GPUSLICE_"))
+    }
+    return kept | {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore"}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> Path:
+    """Build the wheel and the archive of sources into a folder."""
+    folder = tmp_path_factory.mktemp("dist")
+    _run(sys.executable, "-m", "hatchling", "build", "--directory", folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(built) -> zipfile.ZipFile:
+    """Open the wheel."""
+    (path,) = built.glob("*.whl")
     return zipfile.ZipFile(path)
+
+
+def _installed(package: Path, folder: Path) -> Path:
+    """Install into a new environment and give its folder of programs; dependencies are those of this one."""
+    _run(sys.executable, "-m", "venv", "--without-pip", folder)
+    (libraries,) = folder.glob("lib/python3.*/site-packages")
+    # A line in a .pth file adds a folder, but reads no .pth file there: not the one that leads to this tree.
+    (libraries / "dependencies.pth").write_text(f"{get_path('purelib')}\n{get_path('platlib')}\n")
+    options = [
+        "--no-index",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-compile",
+        "--ignore-installed",
+        "--quiet",
+    ]
+    _run(sys.executable, "-m", "pip", f"--python={folder}", "install", *options, package, cwd=folder)
+    return folder / "bin"
+
+
+@pytest.fixture(scope="module")
+def programs(built, tmp_path_factory) -> Path:
+    """Install the wheel with pip."""
+    (path,) = built.glob("*.whl")
+    return _installed(path, tmp_path_factory.mktemp("environment"))
+
+
+@contextmanager
+def _demo(programs: Path) -> Iterator[int]:
+    """Serve the fake node from an installation and give its port."""
+    process = subprocess.Popen(
+        [programs / "gpuslice-exporter", "demo", "--listen=127.0.0.1:0"],
+        cwd=programs,
+        env=_bare(),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        yield int(re.findall(r"http://127\.0\.0\.1:(\d+)", process.stdout.readline())[0])
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
+        process.stdout.close()
+
+
+def _answer(port: int, path: str) -> str:
+    """Ask for a page as a browser does."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=20)
+    try:
+        connection.request("GET", path, headers={"Accept": "text/html,*/*;q=0.8"})
+        answer = connection.getresponse()
+        assert answer.status == 200, path
+        return answer.read().decode()
+    finally:
+        connection.close()
 
 
 def test_every_file_of_the_packages_is_in_the_wheel(wheel) -> None:
@@ -43,22 +126,60 @@ def test_the_licence_is_in_the_wheel(wheel) -> None:
     assert "END OF TERMS AND CONDITIONS" in wheel.read(name).decode()
 
 
-def test_the_program_runs_from_the_wheel_alone(wheel, tmp_path) -> None:
-    """Unpacked elsewhere, the program shows a fake node: nothing is taken from the source tree."""
-    wheel.extractall(tmp_path)
-    code = "import exporter, sys; from exporter.cli import main; print(exporter.__file__); sys.exit(main())"
+def test_the_installed_program_is_that_of_the_wheel(programs) -> None:
+    """Its code lies in the new environment, and it tells the version that the wheel has."""
+    code = "import exporter, podresources; print(exporter.__file__, podresources.__file__)"
 
-    done = subprocess.run(
-        [sys.executable, "-c", code, "snapshot", "--scenario", "showcase"],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
+    for file in _run(programs / "python", "-c", code, cwd=programs).split():
+        assert Path(file).is_relative_to(programs.parent)
+    assert _run(programs / "gpuslice-exporter", "--version", cwd=programs).split()[-1] == __version__
+    assert "usage" in _run(programs / "kubectl-gpuslice", "--help", cwd=programs)
+
+
+def test_the_installed_program_has_its_scenarios(programs) -> None:
+    """All scenarios of the tree can be listed, and one can be shown."""
+    listed = _run(programs / "gpuslice-exporter", "demo", "--list", cwd=programs).splitlines()
+    shown = _run(
+        programs / "gpuslice-exporter", "snapshot", "--scenario=showcase", "--format=json", cwd=programs
     )
 
-    assert (done.returncode, done.stderr) == (0, "")
-    first, *table = done.stdout.splitlines()
-    assert first == str(tmp_path / "exporter/__init__.py")
-    assert table
+    assert {line.split()[0] for line in listed} == {
+        path.stem for path in (ROOT / "exporter/demo/scenarios").glob("*.json")
+    }
+    assert json.loads(shown)["gpus"]
+
+
+def test_the_installed_program_serves_its_page(programs) -> None:
+    """Templates and static files came along: the page answers, and so does every file that it links to."""
+    with _demo(programs) as port:
+        page = _answer(port, "/")
+        linked = set(re.findall(r'(?:href|src)="(?:\./)?(static/[^"?]+)', page))
+        files = {path: _answer(port, f"/{path}") for path in linked}
+
+    assert "<title>" in page
+    assert {Path(path).suffix for path in files} >= {".css", ".js"}
+    assert all(files.values())
+
+
+def test_the_archive_of_sources_installs_too(built, tmp_path) -> None:
+    """Built by pip from the sources alone, the program is the same, file by file."""
+    (archive,) = built.glob("*.tar.gz")
+    (wheel,) = built.glob("*.whl")
+    programs = _installed(archive, tmp_path / "environment")
+
+    (libraries,) = (tmp_path / "environment").glob("lib/python3.*/site-packages")
+    files = (path for package in PACKAGES for path in (libraries / package).rglob("*") if path.is_file())
+    assert {str(path.relative_to(libraries)) for path in files} == {
+        name for name in zipfile.ZipFile(wheel).namelist() if name.startswith(PACKAGES)
+    }
+    assert _run(programs / "gpuslice-exporter", "--version", cwd=tmp_path).split()[-1] == __version__
+
+
+def test_the_archive_of_sources_has_what_a_packager_needs(built) -> None:
+    """Licence, changelog, readme and the pages of documentation are in it."""
+    (archive,) = built.glob("*.tar.gz")
+    with tarfile.open(archive) as opened:
+        names = {name.partition("/")[2] for name in opened.getnames()}
+
+    pages = {path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md")}
+    assert {"LICENSE", "CHANGELOG.md", "README.md", "pyproject.toml", *pages} <= names

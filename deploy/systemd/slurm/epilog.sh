@@ -1,0 +1,25 @@
+#!/bin/sh
+# Epilog of Slurm, run by slurmd as root: takes the job out of the files of all GPUs.
+# An epilog that fails drains the node, so whatever goes wrong here is logged and no more.
+PATH=/usr/sbin:/usr/bin:/sbin:/bin
+jobs=${GPUSLICE_JOB_MAPPING_DIR:-/run/gpuslice-exporter/jobs}
+
+# Files are replaced as a whole, for the exporter reads them at any time.
+forget_job() {
+    exec 9>"$jobs/.lock" && flock --timeout 5 9 || return
+    for file in "$jobs"/[0-9]*; do
+        [ -f "$file" ] || continue
+        others=$(grep -Fvx -e "$SLURM_JOB_ID" "$file")
+        if [ -n "$others" ]; then
+            printf '%s\n' "$others" >"$jobs/.new" && mv "$jobs/.new" "$file" || return
+        else
+            rm -f "$file" || return
+        fi
+    done
+}
+
+if [ -n "${SLURM_JOB_ID:-}" ] && [ -d "$jobs" ]; then
+    umask 022
+    problem=$(forget_job 2>&1) || logger -t gpuslice-epilog "job $SLURM_JOB_ID is still noted: $problem" || true
+fi
+exit 0

@@ -1,0 +1,242 @@
+"""A real systemd, alone in namespaces of its own, does what docs/systemd.md says and runs the units.
+
+Its /etc, /opt and /usr/local are this machine's with a layer above that is thrown away, its network is a
+loopback of its own. In place of an environment that pip made, /opt has a script that runs this tree.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from sysconfig import get_path
+
+import pytest
+
+from tests.deploy.tools import ROOT, tool
+
+SYSTEMD = Path("/usr/lib/systemd/systemd")
+UNITS = ROOT / "deploy/systemd"
+SOURCE = "/run/program/source"
+MADE_ENVIRONMENT = re.compile(r"python3 -m venv|/bin/pip install|ln -sf")
+SECONDS = 40
+BOOT = """
+set -e
+mount --make-rprivate /
+umount --recursive /sys/fs/cgroup 2>/dev/null || true
+mount -t cgroup2 none /sys/fs/cgroup
+mount -t proc proc /proc
+mount -t tmpfs -o mode=755 tmpfs /run
+for path in etc opt usr/local; do
+    mkdir -p /run/layer/$path /run/work/$path
+    mount -t overlay overlay -o lowerdir=/$path,upperdir=/run/layer/$path,workdir=/run/work/$path /$path
+done
+mkdir -p /run/program/source /run/program/python /run/program/libraries /opt/gpuslice-exporter/bin
+mount --bind "$SOURCE" /run/program/source
+mount --bind "$PYTHON" /run/program/python
+mount --bind "$LIBRARIES" /run/program/libraries
+install -m 755 "$FOLDER/gpuslice-exporter" /opt/gpuslice-exporter/bin/
+ip link set lo up
+export container=other SYSTEMD_UNIT_PATH="$FOLDER/units:/etc/systemd/system"
+exec /usr/lib/systemd/systemd --system --unit=basic.target --log-level=notice --show-status=no
+"""
+PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
+PROGRAM = f"""#!/bin/sh
+export PYTHONPATH={SOURCE}:/run/program/libraries LD_LIBRARY_PATH=/run/program/python/lib
+exec /run/program/python/bin/{PYTHON} -m exporter "$@"
+"""
+TARGET = "[Unit]\nDescription=What the units of a whole system wait for\nDefaultDependencies=no\n"
+TARGETS = ("basic", "sysinit", "shutdown", "network", "multi-user", "sockets", "timers", "paths")
+
+
+def as_root() -> list[str]:
+    """Give what makes a command root's; skip where nothing does."""
+    if os.geteuid() == 0:
+        return []
+    if subprocess.run(["sudo", "-n", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("only root can boot a systemd")
+    return ["sudo", "-n", "--preserve-env=FOLDER,SOURCE,PYTHON,LIBRARIES"]
+
+
+class Machine:
+    """A booted systemd, by the pid under which this machine knows it."""
+
+    def __init__(self, pid: int, root: list[str]) -> None:
+        self.pid = pid
+        spaces = ("--mount", "--pid", "--net", "--ipc", "--uts", "--cgroup")
+        self._enter = [*root, "nsenter", f"--target={pid}", *spaces]
+
+    def run(self, *command: str) -> str:
+        """Run a command in there and give what it prints; one that fails, fails the test."""
+        done = subprocess.run(
+            [*self._enter, "--wdns=/", *command], capture_output=True, text=True, check=False, timeout=SECONDS
+        )
+        if done.returncode:
+            pytest.fail(f"{command}: {done.stderr or done.stdout}\n{self.log()}")
+        return done.stdout
+
+    def log(self) -> str:
+        """Give what the units have said."""
+        told = [*self._enter, "sh", "-c", "cat /run/*.log; systemctl --no-pager --full status '*gpuslice*'"]
+        return subprocess.run(told, capture_output=True, text=True, check=False).stdout
+
+    def properties(self, unit: str) -> dict[str, str]:
+        """Give the properties of a unit."""
+        shown = self.run("systemctl", "show", unit).splitlines()
+        return dict(line.split("=", 1) for line in shown if "=" in line)
+
+    def page(self, url: str) -> str:
+        """Get a page, as soon as anybody answers there."""
+        ask = f'import urllib.request as u; print(u.urlopen("{url}", timeout=5).read().decode())'
+        retry = f"until /run/program/python/bin/{PYTHON} -c '{ask}' 2>/run/ask.log; do sleep 0.5; done"
+        return self.run("timeout", "20", "sh", "-c", retry)
+
+
+def commands(heading: str) -> list[str]:
+    """Give the commands that docs/systemd.md has below a heading, but for those that make the environment."""
+    page = (ROOT / "docs/systemd.md").read_text()
+    (section,) = re.findall(rf"^## {heading}\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines()]
+    return [line for line in lines if not MADE_ENVIRONMENT.search(line)]
+
+
+def wait_for(found: Callable[[], object]) -> None:
+    """Wait until something is there."""
+    end = time.monotonic() + SECONDS
+    while not found():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def child_of(pid: int) -> int | None:
+    """Give the one child of a process, if it has one."""
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return int(text.split()[0]) if text.strip() else None
+
+
+def first_process(pid: int) -> int | None:
+    """Give the process below that is systemd by now."""
+    while (child := child_of(pid)) is not None:
+        pid = child
+        if Path(f"/proc/{pid}/comm").read_text().strip() == "systemd":
+            return pid
+    return None
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory) -> Iterator[Machine]:
+    """Boot, and install what the page says; a fake node runs as a third unit, confined as the first."""
+    for program in ("systemd-analyze", "systemd-sysusers", "nsenter", "ip"):
+        tool(program)
+    assert SYSTEMD.exists()
+    root, folder = as_root(), tmp_path_factory.mktemp("machine")
+    (folder / "gpuslice-exporter").write_text(PROGRAM)
+    (folder / "units").mkdir()
+    for name in TARGETS:
+        (folder / f"units/{name}.target").write_text(TARGET)
+    serve = (UNITS / "gpuslice-exporter.service").read_text()
+    demo = re.sub(r"^(ExecStart=\S+) serve$", r"\1 demo --listen=127.0.0.1:9900", serve, flags=re.MULTILINE)
+    assert demo != serve
+    (folder / "units/gpuslice-demo.service").write_text(demo)
+    for name in ("exporter", "hub", "demo"):
+        logged = folder / f"units/gpuslice-{name}.service.d"
+        logged.mkdir()
+        (logged / "log.conf").write_text(
+            f"[Service]\nStandardOutput=append:/run/{name}.log\nStandardError=inherit\n"
+        )
+    spaces = ["--mount", "--pid", "--fork", "--kill-child", "--cgroup", "--ipc", "--uts", "--net"]
+    places = {"FOLDER": folder, "SOURCE": ROOT, "PYTHON": sys.base_prefix, "LIBRARIES": get_path("purelib")}
+    with (folder / "boot.log").open("w") as log:
+        process = subprocess.Popen(
+            [*root, "unshare", *spaces, "sh", "-c", BOOT],
+            env=os.environ | {name: str(path) for name, path in places.items()},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        wait_for(lambda: process.poll() is not None or first_process(process.pid))
+        assert process.poll() is None, (folder / "boot.log").read_text()
+        booted = Machine(first_process(process.pid) or 0, root)
+        wait_for(lambda: Path(f"/proc/{booted.pid}/root/run/systemd/private").exists() or process.poll())
+        for command in commands("Installing"):
+            booted.run("sh", "-c", f"cd {SOURCE} && {command}")
+        booted.run("systemctl", "start", "gpuslice-demo.service")
+        yield booted
+    finally:
+        subprocess.run([*root, "kill", "-KILL", str(first_process(process.pid) or process.pid)], check=False)
+        process.wait(timeout=10)
+
+
+def confinement(machine: Machine, unit: str) -> dict[str, str]:
+    """Give what the kernel says of the unit's process: its user, rights and filters."""
+    pid = machine.properties(unit)["MainPID"]
+    lines = machine.run("cat", f"/proc/{pid}/status").splitlines()
+    return dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+
+
+def test_the_exporter_serves_after_the_commands_of_the_page(machine) -> None:
+    """Installed as told, it answers at its port and reads the files of jobs that its settings name."""
+    machine.page("http://127.0.0.1:9836/-/ready")
+    page = machine.page("http://127.0.0.1:9836/metrics")
+
+    assert 'gpuslice_collector_success{collector="jobs"} 1' in page
+    assert machine.properties("gpuslice-exporter.service")["UnitFileState"] == "enabled"
+
+
+def test_the_fake_node_is_read_under_the_same_confinement(machine) -> None:
+    """A fake node's sockets, process table, threads and files do with the calls that are let through."""
+    machine.page("http://127.0.0.1:9900/-/ready")
+    page = machine.page("http://127.0.0.1:9900/metrics")
+    failed = re.findall(r'^gpuslice_collector_success\{collector="(\w+)"\} 0', page, re.MULTILINE)
+
+    assert re.search(r"^gpuslice_gpu_up\{.*\} 1$", page, re.MULTILINE)
+    assert re.search(r"^gpuslice_container_memory_used_bytes\{.*\} [1-9]", page, re.MULTILINE)
+    assert failed == []
+
+
+def test_the_hub_serves(machine) -> None:
+    """With no Prometheus behind it, it still answers, on the port of its sample file."""
+    assert machine.page("http://127.0.0.1:9837/-/healthy")
+
+
+@pytest.mark.parametrize("unit", ["gpuslice-exporter.service", "gpuslice-hub.service"])
+def test_the_process_is_a_plain_user_without_rights(machine, unit) -> None:
+    """The kernel confirms: a user of its own, no capability, no way to gain one, a filter of calls."""
+    status = confinement(machine, unit)
+
+    assert int(status["Uid"].split()[0]) == int(machine.run("id", "-u", "gpuslice-exporter"))
+    assert {status[name] for name in ("CapPrm", "CapEff", "CapBnd", "CapAmb")} == {"0" * 16}
+    assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
+
+
+def test_memory_stays_far_below_the_limit(machine) -> None:
+    """A busy fake node of several GPUs takes less than two thirds of what the unit may have."""
+    machine.page("http://127.0.0.1:9900/")
+    limit = int(machine.properties("gpuslice-exporter.service")["MemoryMax"])
+
+    assert int(confinement(machine, "gpuslice-demo.service")["VmHWM"].split()[0]) * 1024 < limit * 2 / 3
+
+
+def test_beside_a_kubelet_it_is_root_without_capabilities(machine) -> None:
+    """The drop-in changes the user and nothing else: not even root's power over others' files is left."""
+    for command in commands("Beside a kubelet"):
+        machine.run("sh", "-c", f"cd {SOURCE} && {command}")
+    machine.page("http://127.0.0.1:9836/-/healthy")
+    status = confinement(machine, "gpuslice-exporter.service")
+
+    assert status["Uid"].split()[0] == "0"
+    assert {status[name] for name in ("CapPrm", "CapEff", "CapBnd")} == {"0" * 16}
+
+
+@pytest.mark.parametrize("unit", ["gpuslice-demo.service", "gpuslice-hub.service"])
+def test_it_ends_when_told_to(machine, unit) -> None:
+    """Stopping takes a signal, not a kill, and counts as success."""
+    machine.run("systemctl", "stop", unit)
+    ended = machine.properties(unit)
+
+    assert (ended["Result"], ended["ExecMainStatus"]) == ("success", "0"), json.dumps(ended)
