@@ -1,39 +1,51 @@
-# The exporter in a virtual environment on a slim Python, with nothing that could install more.
+# Two stages: one builds, and collects what runs; the image is that and nothing else. docs/image.md tells the rest.
 #
 # The base is pinned by tag. To pin it by content, which also makes builds repeatable:
 #   docker build --build-arg PYTHON_IMAGE=python:3.13-slim-trixie@sha256:... .
 ARG PYTHON_IMAGE=python:3.13-slim-trixie
 
 FROM ${PYTHON_IMAGE} AS build
-# Optional parts of the package, such as kubernetes.
-ARG EXTRAS=
+# The time of all that is built, in seconds since 1970. `make image` gives that of the commit.
+ARG SOURCE_DATE_EPOCH=315532800
+# Bytecode has sets in it, whose order this settles.
+ENV PYTHONHASHSEED=0 \
+    PIP_NO_CACHE_DIR=1 \
+    PIP_DISABLE_PIP_VERSION_CHECK=1 \
+    PIP_ROOT_USER_ACTION=ignore
 WORKDIR /source
+COPY deploy/image deploy/image
+# What is installed is what the lock files name, by the hashes of its files, and nothing is compiled. A pip.conf for
+# another index than the public one may be given as a secret, which stays in no layer.
+RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
+    python3 -m venv /build \
+    && python3 -m venv --without-pip /opt/gpuslice \
+    && /build/bin/pip install --only-binary=:all: --require-hashes --requirement deploy/image/build.lock \
+    && /build/bin/pip --python /opt/gpuslice install --no-compile \
+        --only-binary=:all: --require-hashes --requirement deploy/image/requirements.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY exporter exporter
 COPY podresources podresources
-# The environment has no pip of its own; the image's installs into it.
-RUN python -m venv --without-pip /opt/gpuslice \
-    && python -m pip --python /opt/gpuslice install --no-cache-dir --disable-pip-version-check ".${EXTRAS:+[$EXTRAS]}" \
-    # The page takes one of plotly's three copies of its JavaScript; the others are for notebooks, 10 MB.
-    && rm -rf /opt/gpuslice/lib/python3.*/site-packages/plotly/labextension \
-        /opt/gpuslice/lib/python3.*/site-packages/plotly/package_data/widgetbundle.js
+# Optional parts of the package, such as kubernetes.
+ARG EXTRAS=
+RUN SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH} /build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
+    && /build/bin/pip --python /opt/gpuslice install --no-compile --no-deps --no-index --find-links /wheels gpuslice-exporter \
+    && SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH} PYTHONPATH=deploy/image \
+        /build/bin/python -m assemble /opt/gpuslice /image "${EXTRAS}"
 
-FROM ${PYTHON_IMAGE}
+FROM scratch
+ARG PYTHON_IMAGE=python:3.13-slim-trixie
 ARG VERSION=0.1.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="gpuslice-exporter" \
       org.opencontainers.image.description="Who holds which slice of which GPU, and what they use: a Prometheus exporter" \
       org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.base.name="${PYTHON_IMAGE}" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
-RUN rm -rf /usr/local/bin/pip* /usr/local/lib/python3.*/site-packages/pip* /usr/local/lib/python3.*/ensurepip
-COPY --from=build /opt/gpuslice /opt/gpuslice
-ENV PATH=/opt/gpuslice/bin:$PATH
-# The base ships its library without bytecode, and at run time the root is read-only: what the daemon
-# imports is compiled here, once. That it can be imported is tested by the way.
-RUN ["python", "-c", "import exporter.cli, exporter.demo.node"]
+COPY --from=build /image/ /
 # For the NVIDIA container runtime: all GPUs of the node, and of the driver only what NVML needs.
-ENV NVIDIA_VISIBLE_DEVICES=all \
+ENV PATH=/opt/gpuslice/bin \
+    NVIDIA_VISIBLE_DEVICES=all \
     NVIDIA_DRIVER_CAPABILITIES=utility \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1

@@ -4,7 +4,7 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage lint docs site rules dashboards chart stack screenshots bench image clean
+.PHONY: help demo test coverage lint docs site rules dashboards chart stack screenshots bench image lock clean
 
 # The interpreter that the virtual environment is made with: python3 where it is new enough, else the
 # newest one on PATH that is.
@@ -15,6 +15,7 @@ PYTHON := $(shell for python in python3 python3.14 python3.13 python3.12 python3
 endif
 SCENARIO ?= showcase
 IMAGE ?= gpuslice-exporter:$(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+EXTRAS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -67,10 +68,18 @@ screenshots: $(DEV) ## take the pictures of the pages for the README
 bench: $(DEV) ## run the benchmarks
 	@set -e; for benchmark in benchmarks/*.py; do echo "== $$benchmark"; $(BIN)/python "$$benchmark"; done
 
-image: ## build the container image; IMAGE=name:tag names it
-	@engine=$$(command -v docker || command -v podman) \
-		|| { echo >&2 "error: an image is built by docker or podman, and neither is on PATH"; exit 1; }; \
-	"$$engine" build --tag '$(IMAGE)' .
+image: ## build the container image; IMAGE=name:tag names it, EXTRAS=kubernetes adds to it
+	@engine=$$(command -v docker || command -v podman || command -v buildah) \
+		|| { echo >&2 "error: an image is built by docker, podman or buildah, and none is on PATH"; exit 1; }; \
+	export SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || echo 315532800); stamp=(); \
+	[[ $$engine == */docker ]] || stamp=(--format docker --timestamp "$$SOURCE_DATE_EPOCH"); \
+	"$$engine" build "$${stamp[@]}" --build-arg SOURCE_DATE_EPOCH="$$SOURCE_DATE_EPOCH" \
+		--build-arg VERSION="$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)" \
+		--build-arg REVISION="$$(git rev-parse HEAD 2>/dev/null || echo unknown)" \
+		--build-arg EXTRAS='$(EXTRAS)' --tag '$(IMAGE)' .
+
+lock: ## lock what goes into the image, after a change of dependencies; needs uv
+	@deploy/image/lock
 
 clean: ## remove what was made here: the virtual environment, caches, builds
 	rm -rf $(VENV) build dist .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache .hypothesis \

@@ -53,12 +53,13 @@ def _health_check() -> list[str]:
 
 
 def test_the_base_is_pinned() -> None:
-    """All stages start from one image, whose tag names a Python and a distribution."""
+    """The build starts from an image whose tag names a Python and a distribution, the result from nothing."""
     arguments, *stages = _stages()
     (base,) = _rests(arguments, "ARG")
 
     assert re.fullmatch(r"PYTHON_IMAGE=python:3\.\d+-slim-[a-z]+(@sha256:[0-9a-f]{64})?", base)
-    assert [_rests(stage, "FROM") for stage in stages] == [["${PYTHON_IMAGE} AS build"], ["${PYTHON_IMAGE}"]]
+    assert [_rests(stage, "FROM") for stage in stages] == [["${PYTHON_IMAGE} AS build"], ["scratch"]]
+    assert base in _rests(stages[-1], "ARG")
 
 
 def test_the_build_is_reached_by_what_it_copies() -> None:
@@ -69,26 +70,20 @@ def test_the_build_is_reached_by_what_it_copies() -> None:
 
     assert copied == let_through
     assert all((ROOT / name).exists() for name in copied)
-    assert _rests(final, "COPY") == ["--from=build /opt/gpuslice /opt/gpuslice"]
+    assert _rests(final, "COPY") == ["--from=build /image/ /"]
     assert not [instruction for instruction in _instructions() if instruction.word == "ADD"]
 
 
-def test_the_image_cannot_install_anything() -> None:
-    """The environment is made without pip, and the base's pip is removed, not used."""
+def test_nothing_is_installed_that_the_lock_files_do_not_name() -> None:
+    """Each installation takes files by their hashes, or what the build itself has made; none compiles."""
     _, build, final = _stages()
-    removal, smoke = _rests(final, "RUN")
+    commands = [command.strip() for rest in _rests(build, "RUN") for command in rest.split("&&")]
+    installations = [command for command in commands if re.search(r"\bpip\b.* install ", command)]
 
-    assert "venv --without-pip /opt/gpuslice" in _rests(build, "RUN")[0]
-    assert removal.startswith("rm -rf ")
-    assert re.findall(r"/(\w+)\*?(?= |$)", removal) == ["pip", "pip", "ensurepip"]
-    assert json.loads(smoke)[:2] == ["python", "-c"]
-
-
-def test_what_the_image_imports_while_it_is_built_can_be_imported() -> None:
-    """The modules that are compiled into the image exist."""
-    smoke = json.loads(_rests(_stages()[-1], "RUN")[-1])
-
-    subprocess.run([sys.executable, *smoke[1:]], cwd=ROOT, check=True, timeout=60)
+    assert len(installations) == 3
+    assert all("--require-hashes" in each or "--no-deps --no-index" in each for each in installations)
+    assert all("--only-binary=:all:" in each or "--no-deps --no-index" in each for each in installations)
+    assert not _rests(final, "RUN")
 
 
 def test_the_image_runs_the_program_on_its_port() -> None:

@@ -1,0 +1,110 @@
+"""Builds the image from this tree: on a Debian made here, and from wheels fetched before."""
+
+import hashlib
+import json
+import shutil
+import sys
+import tarfile
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.image.engine import CACHE, ROOT, buildah, digest_of, has_image, locked, output
+
+# The Debian and the Python of the default base, which is made of both by others.
+SUITE, PYTHON = "trixie", "3.13"
+BASE = ["--variant=minbase", "--include=ca-certificates,python3,python3-venv", SUITE]
+LOCKS = [ROOT / "deploy/image" / f"{name}.lock" for name in ("requirements", "build")]
+NAME = "localhost/gpuslice-exporter"
+# The time of everything in the image, in seconds since 1970.
+TIME = 1_700_000_000
+WHEELS = "/wheels-of-the-host"
+
+
+def base() -> str:
+    """Give the name of the base image; the first time it is made by debootstrap, in a minute."""
+    key = hashlib.sha256(" ".join(BASE).encode()).hexdigest()[:16]
+    name = f"localhost/gpuslice-base:{key}"
+    with locked("base"):
+        if not has_image(name):
+            with TemporaryDirectory() as folder:
+                output("debootstrap", *BASE, f"{folder}/root", timeout=550)
+                _import(Path(folder), name)
+    return name
+
+
+def _import(folder: Path, name: str) -> None:
+    shutil.rmtree(folder / "root/var/cache/apt")
+    with tarfile.open(folder / "root.tar", "w") as archive:
+        archive.add(folder / "root", ".")
+    shutil.rmtree(folder / "root")
+    (folder / "Containerfile").write_text("FROM scratch\nADD root.tar /\n")
+    buildah("build", "--isolation=chroot", "--tag", name, "--file", folder / "Containerfile", folder)
+
+
+def wheels() -> Path:
+    """Give a folder with the files that the lock files name, fetched by this machine's pip."""
+    key = f"{digest_of(*LOCKS)}-{PYTHON}"
+    folder = CACHE / "wheels" / key
+    with locked("wheels"):
+        if not folder.exists():
+            shutil.rmtree(folder.parent, ignore_errors=True)
+            part = folder.with_suffix(".part")
+            for lock in LOCKS:
+                pip = [sys.executable, "-m", "pip", "download", "--quiet", "--python-version", PYTHON]
+                output(*pip, "--only-binary=:all:", "--require-hashes", "--requirement", lock, "--dest", part)
+            part.rename(folder)
+    return folder
+
+
+def tree(folder: Path) -> Path:
+    """Copy what the build may see to a folder of its own, which stands still while it builds."""
+    let_through = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line[:1] == "!"]
+    for name in (*let_through, "Dockerfile", ".dockerignore"):
+        source, place = ROOT / name, folder / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(
+                source, place, ignore=shutil.ignore_patterns("__pycache__"), copy_function=shutil.copy
+            )
+        else:
+            shutil.copy(source, place)
+    return folder
+
+
+def build(context: Path, name: str) -> None:
+    """Build the image anew."""
+    mounted = wheels()
+    with TemporaryDirectory() as folder:
+        settings = Path(folder) / "pip.conf"
+        settings.write_text(f"[global]\nno-index = true\nfind-links = {WHEELS}\n")
+        given = {"PYTHON_IMAGE": base(), "SOURCE_DATE_EPOCH": str(TIME)}
+        buildah(
+            "build",
+            *("--isolation=chroot", "--no-cache", "--format=docker", f"--timestamp={TIME}", f"--tag={name}"),
+            *(f"--build-arg={key}={value}" for key, value in given.items()),
+            f"--secret=id=pip.conf,src={settings}",
+            f"--volume={mounted}:{WHEELS}:ro",
+            context,
+        )
+
+
+def built() -> str:
+    """Give the name of the image of this tree; one that was built of the same files is taken again."""
+    of = base()
+    with TemporaryDirectory() as folder:
+        context = tree(Path(folder) / "tree")
+        key = hashlib.sha256(f"{digest_of(context)} {of} {wheels().name}".encode()).hexdigest()[:16]
+        name = f"{NAME}:{key}"
+        with locked("image"):
+            if not has_image(name):
+                forget(NAME)
+                build(context, name)
+    return name
+
+
+def forget(name: str) -> None:
+    """Remove all images of a name, whatever their tags."""
+    listed = json.loads(buildah("images", "--json"))
+    tags = [tag for image in listed for tag in image["names"] or () if tag.rpartition(":")[0] == name]
+    if tags:
+        buildah("rmi", "--force", *tags)
