@@ -65,8 +65,8 @@ _HEAD = """# Settings
 
 *Made from the table in `exporter/settings_table.py` by `make docs`.*
 
-Each option is a flag, a variable, and a key of the file that `--config` names. Where several say it, the flag counts
-before the variable, and that before the file.
+Each option is a flag, a variable, and a key of the file that `--config` names. Where several say it, the flag
+counts before the variable, and that before the file.
 
 | Flag | Environment | YAML key | Default | Value | Meaning |
 |---|---|---|---|---|---|

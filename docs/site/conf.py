@@ -55,8 +55,8 @@ NAVIGATION = {
     "Project": {"Decisions": "docs/decisions", "Contributing": "CONTRIBUTING", "Changelog": "CHANGELOG"},
 }
 CODE = re.compile(r'(?<=<span class="pre">)[^<]*')
-# The end of a word in a name, but for the first, which all names of series have.
-WORD = re.compile("(?<!gpuslice)_")
+# Where a name may be broken: after a word of it, but for the first one, which all names of series have.
+WORD = re.compile(r"(?<!gpuslice)(?<=[\w;])[_./=](?=[A-Za-z&*]|$)")
 # A relative link, with the name of a file as its text or with any other.
 LINK = re.compile(r"(\[[\w./-]+\.md)?(\]\()((?!\w+:|[#/])[^)#\s]+)")
 
@@ -145,4 +145,4 @@ def _contents(listed: dict[str, str], caption: str = "") -> str:
 
 def _write(_app: Sphinx, _name: str, _template: str, context: dict[str, Any], _doctree: object) -> None:
     """Let long names of series break after their words, so that tables have room for what they mean."""
-    context["body"] = CODE.sub(lambda code: WORD.sub("_<wbr>", code[0]), context.get("body", ""))
+    context["body"] = CODE.sub(lambda code: WORD.sub(r"\g<0><wbr>", code[0]), context.get("body", ""))

@@ -1,8 +1,11 @@
 {{- define "gpuslice.name" -}}
-{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimAll "-" }}
 {{- end }}
 
-{{/* A release called gpuslice need not say it twice. 52 characters leave room for what is put behind the name. */}}
+{{/*
+A release called gpuslice need not say it twice. 52 characters leave room for what is put behind the name. A release may
+have dots in its name, which a Service may not.
+*/}}
 {{- define "gpuslice.fullname" -}}
 {{- $name := default .Chart.Name .Values.nameOverride }}
 {{- $own := printf "%s-%s" .Release.Name $name }}
@@ -11,12 +14,16 @@
 {{- else if hasPrefix (printf "%s-" .Release.Name) $name }}
 {{- $own = $name }}
 {{- end }}
-{{- default $own .Values.fullnameOverride | trunc 52 | trimSuffix "-" }}
+{{- default $own .Values.fullnameOverride | replace "." "-" | trunc 52 | trimAll "-" }}
+{{- end }}
+
+{{- define "gpuslice.namespace" -}}
+{{- .Values.namespaceOverride | default .Release.Namespace }}
 {{- end }}
 
 {{/* For objects without a namespace: releases of one name in two namespaces must not meet. */}}
 {{- define "gpuslice.clusterName" -}}
-{{- printf "%s-%s" .Release.Namespace (include "gpuslice.fullname" .) }}
+{{- printf "%s-%s" (include "gpuslice.namespace" .) (include "gpuslice.fullname" .) }}
 {{- end }}
 
 {{- define "gpuslice.serviceAccount" -}}
@@ -29,41 +36,49 @@
 
 {{/* Selectors can never be changed: nothing that a user sets later may stand here. */}}
 {{- define "gpuslice.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "gpuslice.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+{{- toYaml (dict "app.kubernetes.io/name" (include "gpuslice.name" .) "app.kubernetes.io/instance" .Release.Name) }}
 {{- end }}
 
 {{- define "gpuslice.hubSelectorLabels" -}}
-app.kubernetes.io/name: {{ include "gpuslice.name" . | trunc 59 }}-hub
-app.kubernetes.io/instance: {{ .Release.Name }}
+{{- $name := printf "%s-hub" (include "gpuslice.name" . | trunc 59) }}
+{{- toYaml (dict "app.kubernetes.io/name" $name "app.kubernetes.io/instance" .Release.Name) }}
 {{- end }}
 
-{{- define "gpuslice.releaseLabels" -}}
-app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | trunc 63 | trimSuffix "-" | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
-{{- with .Values.commonLabels }}
-{{ toYaml . }}
-{{- end }}
-{{- end }}
-
+{{/* Labels of an object, each of them once. Takes: root, hub (true for the hub's), labels (over the common ones). */}}
 {{- define "gpuslice.labels" -}}
-{{ include "gpuslice.selectorLabels" . }}
-{{ include "gpuslice.releaseLabels" . }}
+{{- $selector := include (.hub | ternary "gpuslice.hubSelectorLabels" "gpuslice.selectorLabels") .root | fromYaml }}
+{{- with .root }}
+{{- /* A tag may end, and begin, with what a label may not. */}}
+{{- $version := .Values.image.tag | default .Chart.AppVersion | trunc 63 | trimAll "._-" }}
+{{- $chart := printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimAll "._-" }}
+{{- $release := dict "app.kubernetes.io/version" $version "app.kubernetes.io/managed-by" .Release.Service "helm.sh/chart" $chart }}
+{{- toYaml (merge (dict) ($.labels | default dict) (.Values.commonLabels | default dict) $selector $release) }}
+{{- end }}
 {{- end }}
 
-{{- define "gpuslice.hubLabels" -}}
-{{ include "gpuslice.hubSelectorLabels" . }}
-{{ include "gpuslice.releaseLabels" . }}
-{{- end }}
-
+{{/* A registry of `global` is for a repository that names none: its first part is no host. */}}
 {{- define "gpuslice.image" -}}
 {{- with .Values.image }}
-{{- if .digest }}
-{{- printf "%s@%s" .repository .digest }}
-{{- else }}
-{{- printf "%s:%s" .repository (.tag | default $.Chart.AppVersion) }}
+{{- $repository := .repository }}
+{{- if not (regexMatch "^([^/]*[.:][^/]*|localhost)/" $repository) }}
+{{- $repository = printf "%s/%s" (($.Values.global).imageRegistry | default "") $repository | trimPrefix "/" }}
 {{- end }}
+{{- if .digest }}
+{{- printf "%s@%s" $repository .digest }}
+{{- else }}
+{{- printf "%s:%s" $repository (.tag | default $.Chart.AppVersion) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Those of `global` are names, or objects with a name, as charts have them in either form. */}}
+{{- define "gpuslice.imagePullSecrets" -}}
+{{- $secrets := .Values.imagePullSecrets | default list }}
+{{- range ($.Values.global).imagePullSecrets }}
+{{- $secrets = append $secrets (kindIs "string" . | ternary (dict "name" .) .) }}
+{{- end }}
+{{- with $secrets | uniq }}
+{{- toYaml . }}
 {{- end }}
 {{- end }}
 
@@ -82,8 +97,11 @@ Takes: option, value.
 {{- end }}
 {{- end }}
 {{- join "," .value }}
+{{- else if kindIs "string" .value }}
+{{- .value }}
 {{- else }}
-{{- toString .value }}
+{{- /* Not 1e+06 for a million. */}}
+{{- toJson .value }}
 {{- end }}
 {{- end }}
 
@@ -99,7 +117,7 @@ Takes: option, value.
 
 {{/* The port of `config.listen`. Takes a `config`. */}}
 {{- define "gpuslice.port" -}}
-{{- .listen | default ":9836" | splitList ":" | last }}
+{{- (.).listen | default ":9836" | splitList ":" | last }}
 {{- end }}
 
 {{- define "gpuslice.webConfigSecret" -}}
@@ -117,10 +135,8 @@ Takes: option, value.
 {{- if .content }}
 {{- $tls := .content.tls_server_config | default dict }}
 {{- empty (or $tls.cert_file $tls.cert) | ternary "http" "https" }}
-{{- else if .existingSecret }}
+{{- else }}
 {{- .scheme }}
-{{- else -}}
-http
 {{- end }}
 {{- end }}
 
@@ -128,7 +144,7 @@ http
 {{- define "gpuslice.clientCertificates" -}}
 {{- if .content }}
 {{- eq (dig "tls_server_config" "client_auth_type" "" .content) "RequireAndVerifyClientCert" }}
-{{- else if .existingSecret }}
+{{- else }}
 {{- .clientCertificates }}
 {{- end }}
 {{- end }}
@@ -190,7 +206,7 @@ dra: {{ $below }}/plugins/gpu.nvidia.com
 
 {{/* The container's securityContext with what features ask for. */}}
 {{- define "gpuslice.securityContext" -}}
-{{- $context := deepCopy .Values.securityContext }}
+{{- $context := .Values.securityContext | default dict | deepCopy }}
 {{- if .Values.privileged }}
 {{- /* Kubernetes refuses a privileged container that is not allowed to escalate. */}}
 {{- $context = merge (dict "privileged" true "allowPrivilegeEscalation" true) $context }}
@@ -221,6 +237,10 @@ dra: {{ $below }}/plugins/gpu.nvidia.com
 {{- $mark := dict "key" (printf "feature.node.kubernetes.io/%s" .) "operator" "In" "values" (list "true") }}
 {{- $terms = append $terms (dict "matchExpressions" (list $mark)) }}
 {{- end }}
+{{- end }}
+{{- /* Without any mark `nodeSelector` chooses alone. */}}
+{{- if not $terms }}
+{{- $terms = list (dict "matchExpressions" (list $pause)) }}
 {{- end -}}
 nodeAffinity:
   requiredDuringSchedulingIgnoredDuringExecution:

@@ -15,8 +15,9 @@
 {{- end }}
 {{- $spec := dict .endpoints (list $endpoint) }}
 {{- $_ := set $spec "selector" (dict "matchLabels" (include "gpuslice.selectorLabels" .root | fromYaml)) }}
-{{- if and .monitor.namespace (ne .monitor.namespace .root.Release.Namespace) }}
-{{- $_ := set $spec "namespaceSelector" (dict "matchNames" (list .root.Release.Namespace)) }}
+{{- $namespace := include "gpuslice.namespace" .root }}
+{{- if and .monitor.namespace (ne .monitor.namespace $namespace) }}
+{{- $_ := set $spec "namespaceSelector" (dict "matchNames" (list $namespace)) }}
 {{- end }}
 {{- range list "jobLabel" "attachMetadata" }}
 {{- if get $.monitor . }}
@@ -27,7 +28,7 @@
 {{- $_ := set $spec $key $value }}
 {{- end -}}
 metadata:
-  name: {{ include "gpuslice.fullname" .root }}
+  name: {{ include "gpuslice.fullname" .root | quote }}
   {{- include "gpuslice.operatorMetadata" (dict "root" .root "values" .monitor) | nindent 2 }}
 spec:
   {{- toYaml $spec | nindent 2 }}
@@ -35,12 +36,9 @@ spec:
 
 {{/* Namespace, labels and annotations of an object for the Prometheus Operator. Takes: root, values. */}}
 {{- define "gpuslice.operatorMetadata" -}}
-namespace: {{ .values.namespace | default .root.Release.Namespace }}
+namespace: {{ .values.namespace | default (include "gpuslice.namespace" .root) | quote }}
 labels:
-  {{- include "gpuslice.labels" .root | nindent 2 }}
-  {{- with .values.labels }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
+  {{- include "gpuslice.labels" (dict "root" .root "labels" .values.labels) | nindent 2 }}
 {{- with .values.annotations }}
 annotations:
   {{- toYaml . | nindent 2 }}
