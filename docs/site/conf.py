@@ -16,6 +16,7 @@ RUNBOOKS = {path.stem: f"alerts/runbooks/{path.stem}" for path in (ROOT / "alert
 NAVIGATION = {
     "Start": {
         "Quick start": "docs/quickstart",
+        "Glossary": "docs/glossary",
         "Architecture": "docs/architecture",
         "Questions and answers": "docs/faq",
     },
@@ -24,6 +25,7 @@ NAVIGATION = {
         "Helm chart": "deploy/charts/gpuslice-exporter/README",
         "Container image": "docs/image",
         "systemd": "docs/systemd",
+        "Day 2": "docs/operations",
         "Security": "docs/security",
         "TLS and passwords": "docs/web-config",
         "Releases": "docs/releases",
