@@ -26,6 +26,16 @@ def text(pattern: str | None = None) -> Schema:
     return {"type": "string"} if pattern is None else {"type": "string", "pattern": pattern}
 
 
+def or_null(schema: Schema) -> Schema:
+    """Make the schema that takes null as well."""
+    if "anyOf" in schema:
+        return {**schema, "anyOf": [*schema["anyOf"], {"type": "null"}]}
+    if "enum" in schema:
+        return {**schema, "enum": [*schema["enum"], None]}
+    kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    return {**schema, "type": [*kinds, "null"]}
+
+
 def _keys(*names: str) -> Schema:
     """Make the schema of a mapping whose values Kubernetes itself checks."""
     return closed(**{name: {} for name in names})

@@ -17,6 +17,7 @@ from deploy.charts.kubernetes import (
     closed,
     list_of,
     one_of,
+    or_null,
     text,
 )
 from deploy.charts.values import Value
@@ -53,6 +54,8 @@ _URL = text(r"^(https?://\S+)?$")
 _TIME = r"([0-9]+(ms|[smhdwy]))+"
 _DURATION: Schema = {"type": ["string", "number"], "pattern": r"^[0-9]+(\.[0-9]+)?(ms|s|m|h)?$", "minimum": 0}
 _NAME = text(r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$")
+# Part of the names of objects, of which a Service's may not begin with a number.
+_OBJECT = text(r"^([a-z]([a-z0-9-]*[a-z0-9])?)?$")
 _ENV: Schema = list_of({"type": "object", "properties": {"name": text()}, "required": ["name"]})
 # A change of an alert stands in the schema once, not once for each.
 _ALERT: Schema = {"$ref": "#/definitions/alert"}
@@ -126,12 +129,18 @@ def _kind_schema(option: Option) -> Schema:
 
 
 def _config(*names: str) -> Schema:
+    """Make the schema of options, or of null, by which one values file takes back what another said."""
     options = {row.name: row.metadata["option"] for row in fields(Settings) if row.name in names}
-    return closed(**{name.replace("_", "-"): option_schema(option) for name, option in options.items()})
+    return closed(
+        **{name.replace("_", "-"): or_null(option_schema(option)) for name, option in options.items()}
+    )
 
 
 def _special(alerts: list[str]) -> dict[str, Schema]:
     return {
+        "nameOverride": _OBJECT,
+        "fullnameOverride": _OBJECT,
+        "namespaceOverride": _NAME,
         "commonLabels": _LABELS,
         "image.repository": text(r"^([A-Za-z0-9.-]+(:[0-9]+)?/)?[a-z0-9._/-]+$"),
         "image.tag": text(r"^([A-Za-z0-9_][A-Za-z0-9._-]{0,127})?$"),
@@ -146,7 +155,6 @@ def _special(alerts: list[str]) -> dict[str, Schema]:
         "gpuNodes": {
             "type": "object",
             "additionalProperties": {"type": ["string", "null"], "pattern": "."},
-            "minProperties": 1,
         },
         "nodeSelector": _TEXTS,
         "tolerations": TOLERATIONS,

@@ -107,6 +107,12 @@ def named(objects: list[Manifest], kind: str, name: str) -> Manifest:
     return found
 
 
+def mount_paths(spec: Manifest) -> dict[str, str]:
+    """Give where each volume of a pod's only container is mounted."""
+    (only_one,) = spec["containers"]
+    return {each["name"]: each["mountPath"] for each in only_one["volumeMounts"]}
+
+
 def environment(container: Manifest) -> dict[str, str]:
     """Give the variables of a container that have a value."""
     return {each["name"]: each["value"] for each in container["env"] if "value" in each}

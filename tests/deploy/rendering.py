@@ -18,8 +18,19 @@ COMPONENTS = sorted(path.parent.name for path in DEPLOY.glob("components/*/kusto
 
 Manifest = dict[str, Any]
 
+
 # Rules and dashboards are long: where PyYAML has libyaml they are read ten times as fast.
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+    """Refuses a key that is there twice, as some of those do who read manifests; others take the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Manifest:
+        keys = [key.value for key, _ in node.value]
+        if len(keys) != len(set(keys)):
+            twice = next(key for key in keys if keys.count(key) > 1)
+            message = f"line {node.start_mark.line + 1}: {twice} is there twice"
+            raise ValueError(message)
+        found: Manifest = super().construct_mapping(node, deep)
+        return found
 
 
 def overlay(name: str) -> list[Manifest]:
@@ -65,7 +76,7 @@ def container(objects: list[Manifest]) -> Manifest:
 
 def objects_in(text: str) -> list[Manifest]:
     """Read the objects of a file or of what a program prints."""
-    return [each for each in yaml.load_all(text, _LOADER) if each]
+    return [each for each in yaml.load_all(text, _Loader) if each]
 
 
 @cache

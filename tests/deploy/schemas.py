@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Iterable
 from functools import cache
@@ -11,6 +12,9 @@ from typing import Any
 import jsonschema
 import kubernetes_validate
 import pytest
+from jsonschema import Draft202012Validator
+from kubernetes_validate.utils import schema_contents
+from referencing import Registry, Resource
 
 from tests.deploy.openshift import SECURITY_CONTEXT_CONSTRAINTS
 from tests.deploy.rendering import Manifest
@@ -49,19 +53,37 @@ def validate(objects: Iterable[Manifest], version: str = NEWEST) -> None:
 def _check(text: str, version: str) -> None:
     """Check an object once: most are the same in many overlays."""
     each = json.loads(text)
-    name = f"{each['kind']} {each['metadata']['name']}"
-    schema: dict[str, Any] | None = _OTHERS.get((each["apiVersion"], each["kind"]))
+    kind, api_version = each["kind"], each["apiVersion"]
+    name = f"{kind} {each['metadata']['name']}"
     try:
-        if schema is None:
-            kubernetes_validate.validate(each, version, strict=True)
-        else:
-            jsonschema.validate(each, schema, jsonschema.Draft202012Validator)
-    except kubernetes_validate.SchemaNotFoundError as error:
-        message = f"{name}: {error.message}"
+        _validator(kind, api_version, version).validate(each)
+    except FileNotFoundError as error:
+        message = f"{name}: Kubernetes {version} has no schema for {kind} of {api_version}"
         raise InvalidError(message) from error
     except jsonschema.ValidationError as error:
         message = f"{name}: {error.json_path}: {error.message}"
         raise InvalidError(message) from error
+
+
+@cache
+def _validator(kind: str, api_version: str, version: str) -> Draft202012Validator:
+    """Make what ``kubernetes_validate`` makes for each object anew, once for each kind."""
+    if other := _OTHERS.get((api_version, kind)):
+        return Draft202012Validator(other)
+    # apps/v1 is in apps-v1, rbac.authorization.k8s.io/v1 in rbac-v1.
+    group = re.sub(r"^([^./]*)(?:\.[^/]*)?/", r"\1-", api_version)
+    schema = _schema(f"{kind.lower()}-{group}", version)
+    registry: Registry[Any] = Resource.from_contents(schema) @ _definitions(version)
+    return Draft202012Validator(schema, registry=registry)
+
+
+@cache
+def _definitions(version: str) -> Registry[Any]:
+    return Resource.from_contents(_schema("_definitions", version)) @ Registry()
+
+
+def _schema(name: str, version: str) -> Any:
+    return schema_contents(f"kubernetes-json-schema/v{version}-local-strict/{name}.json", version)
 
 
 @cache

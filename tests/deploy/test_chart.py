@@ -18,8 +18,10 @@ from tests.deploy.charts import (
     EVERYTHING,
     NAMESPACE,
     chart,
+    environment,
     everything,
     helm,
+    named,
     selectors,
     template,
 )
@@ -153,12 +155,72 @@ def test_all_objects_lie_in_the_namespace_of_the_release() -> None:
     assert monitor["spec"]["namespaceSelector"] == {"matchNames": ["elsewhere"]}
 
 
+def test_values_that_look_like_something_else_are_texts() -> None:
+    """YAML takes neither names for numbers and switches, nor a number for text, nor reads one key twice."""
+    odd = {
+        "nameOverride": "on",
+        "serviceAccount": {"name": "456"},
+        "priorityClassName": "no",
+        "runtimeClassName": "1",
+        "revisionHistoryLimit": 1_000_000,
+        "terminationGracePeriodSeconds": 1_000_000,
+        "image": {"tag": "_1.0." + "x." * 50},
+        "commonLabels": {"team": "a", "app.kubernetes.io/version": "2"},
+        "service": {"labels": {"team": "b"}},
+        "podAnnotations": {"prometheus.io/scrape": "false"},
+        "webConfig": {"existingSecret": "7", "clientCaSecret": "8", "tlsSecret": "9"},
+        "resourceQuota": {"enabled": True, "pods": 1_000_000},
+        "podMonitor": {"enabled": True, "labels": {"team": "c"}},
+        "dashboards": {"enabled": True, "labels": {"team": "d"}},
+        "hub": {
+            "enabled": True,
+            "prometheusUrl": "http://p",
+            "window": 1e6,
+            "nodeUrlTemplate": "http://h/ #: y",
+        },
+    }
+    objects = chart(values=odd, release="true", namespace="123")
+    (hub,) = named(objects, "Deployment", "-hub")["spec"]["template"]["spec"]["containers"]
+    teams = {(each["kind"], each["metadata"]["labels"]["team"]) for each in objects}
+    template = only(objects, "DaemonSet")["spec"]["template"]
+
+    validate(objects)
+    assert hub["args"][2:] == ["--window=1000000", "--node-url-template=http://h/ #: y"]
+    assert only(objects, "DaemonSet")["metadata"]["labels"]["app.kubernetes.io/instance"] == "true"
+    assert {("Service", "b"), ("PodMonitor", "c"), ("ConfigMap", "d"), ("DaemonSet", "a")} <= teams
+    assert template["metadata"]["annotations"]["prometheus.io/scrape"] == "false"
+
+
+def test_a_variable_is_there_once() -> None:
+    """One of the user's takes the place of the chart's, for a name that is there twice cannot be applied."""
+    own = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "nvidia.com/gpu=all"}]
+    names = [each["name"] for each in container(chart(values={"extraEnv": own}))["env"]]
+
+    assert len(names) == len(set(names))
+    assert (
+        environment(container(chart(values={"extraEnv": own}))).items()
+        >= {
+            "NVIDIA_VISIBLE_DEVICES": "nvidia.com/gpu=all",
+            "NVIDIA_DRIVER_CAPABILITIES": "utility",
+        }.items()
+    )
+
+
+def test_the_version_is_a_label_whatever_the_tag() -> None:
+    """A tag may be longer than a label, and begin and end as none may."""
+    for tag, label in (("_1.0_", "1.0"), ("v" + "1." * 60, "v" + "1." * 30 + "1")):
+        labels = only(chart(values={"image": {"tag": tag}}), "Service")["metadata"]["labels"]
+
+        assert labels["app.kubernetes.io/version"] == label
+
+
 @pytest.mark.parametrize(
     ("release", "name"),
     [
         ("gpuslice", "gpuslice-exporter"),
         ("gpuslice-exporter", "gpuslice-exporter"),
         ("gpus", "gpus-gpuslice-exporter"),
+        ("gpus.prod", "gpus-prod-gpuslice-exporter"),
         ("x" * 53, "x" * 52),
     ],
 )
@@ -167,8 +229,13 @@ def test_names_do_not_repeat_themselves(release, name) -> None:
     assert only(chart(release=release), "DaemonSet")["metadata"]["name"] == name
 
 
+def test_a_release_whose_name_a_service_cannot_have_says_so() -> None:
+    """The name of a Service begins with a letter; Helm lets that of a release begin with a number."""
+    assert "set fullnameOverride" in template(CHART, (), "", release="4090-pool").stderr
+
+
 def test_another_chart_can_depend_on_this_one(tmp_path) -> None:
-    """As a dependency with a condition and global values it renders the same."""
+    """As a dependency with a condition and global values it renders the same, in a namespace of its own."""
     shutil.copytree(CHART, tmp_path / "charts" / CHART.name)
     dependency = {"name": CHART.name, "version": "*", "condition": f"{CHART.name}.enabled"}
     about = {"apiVersion": "v2", "name": "platform", "version": "1.0.0", "dependencies": [dependency]}
@@ -176,7 +243,7 @@ def test_another_chart_can_depend_on_this_one(tmp_path) -> None:
     done = template(
         tmp_path,
         (),
-        json.dumps({"global": {"a": 1}, CHART.name: {"enabled": True}}),
+        json.dumps({"global": {"a": 1}, CHART.name: {"enabled": True, "namespaceOverride": "gpus"}}),
         "--namespace",
         NAMESPACE,
     )
@@ -184,6 +251,7 @@ def test_another_chart_can_depend_on_this_one(tmp_path) -> None:
     assert done.returncode == 0, done.stderr
     rendered = {each["kind"]: each for each in yaml.safe_load_all(done.stdout)}
     assert rendered["DaemonSet"]["spec"]["template"]["spec"] == pod_spec(chart())
+    assert {each["metadata"]["namespace"] for each in rendered.values()} == {"gpus"}
 
 
 @pytest.fixture(scope="module")
@@ -201,7 +269,10 @@ def noting(tmp_path_factory) -> Path:
     [
         ({}, ["ds/gpuslice-exporter 9836", "http://localhost:9836/", "No monitor"]),
         ({"config": {"listen": ":9900"}, "hostPID": False}, [":9900/", "hostPID is off"]),
-        ({"podMonitor": {"enabled": True}}, ["release: NAME-OF-ITS-RELEASE"]),
+        (
+            {"podMonitor": {"enabled": True}, "namespaceOverride": "gpus"},
+            ["-n gpus exec", "release: NAME-OF-ITS-RELEASE"],
+        ),
         ({"webConfig": {"existingSecret": "web", "scheme": "https"}}, ["https://localhost"]),
         (
             {"kubernetesApi": {"enabled": True}, "openshift": {"enabled": True}},

@@ -20,7 +20,12 @@ from tests.test_settings import VALUES
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 OPTIONS = [row.name for row in fields(Settings) if row.name != "config"]
 # Where the samples of the settings could not be reached by probes.
-SAMPLES = VALUES | {"listen": (":9999", ListenAddress(None, 9999))}
+SAMPLES = VALUES | {
+    "listen": (":9999", ListenAddress(None, 9999)),
+    "node_name": ("$(NODE_NAME).example", "$(NODE_NAME).example"),
+}
+# The chart mounts the directory of the nodes where the program looks, and refuses to say otherwise.
+MOUNTED = {"kubelet_root"}
 # The hub has values of its own for these.
 HUB_VALUES = {"prometheus_url", "web_config"}
 
@@ -36,25 +41,26 @@ def test_every_option_is_a_key_of_the_values() -> None:
 
 def test_every_option_reaches_the_program() -> None:
     """From the environment of the container the program reads what was asked for in the values."""
-    samples = {_key(name): written for name, (written, _) in SAMPLES.items()}
-    variables = environment(container(chart(values={"config": samples})))
-    settings = load_settings({}, variables)
+    chosen = {name: SAMPLES[name] for name in OPTIONS if name not in MOUNTED}
+    config = {_key(name): written for name, (written, _) in chosen.items()}
+    settings = load_settings({}, environment(container(chart(values={"config": config}))))
 
     assert SAMPLES.keys() == set(OPTIONS)
-    assert {name: getattr(settings, name) for name in OPTIONS} == {
-        name: meant for name, (_, meant) in SAMPLES.items()
+    assert {name: getattr(settings, name) for name in chosen} == {
+        name: meant for name, (_, meant) in chosen.items()
     }
 
 
 def test_values_need_no_quotes() -> None:
-    """Switches that YAML takes for booleans, numbers and lists mean what their writer means."""
+    """Switches that YAML takes for booleans, numbers and lists mean what is meant; null is nothing."""
     config = {
         "kubernetes-api": True,
         "dcgm-names": False,
         "pcie-throughput": True,
         "poll-interval": 2,
         "stale-after": 1e2,
-        "history": "12h",
+        "history": 43200,
+        "log-format": None,
         "pod-labels": ["team", "tier-.*"],
     }
     settings = load_settings({}, environment(container(chart(values={"config": config}))))
@@ -62,6 +68,17 @@ def test_values_need_no_quotes() -> None:
     assert (settings.kubernetes_api, settings.dcgm_names, settings.pcie_throughput) == ("on", "off", True)
     assert (settings.poll_interval, settings.stale_after, settings.history) == (2, 100, 43200)
     assert [pattern.pattern for pattern in settings.pod_labels] == ["team", "tier-.*"]
+
+
+def test_a_group_of_values_that_is_null_is_named() -> None:
+    """Each that templates look into is among those that are checked, of which one is tried below."""
+    check = (CHART / "templates/_check.tpl").read_text()
+    checked = check.split("range list", maxsplit=1)[1].split("}}", maxsplit=1)[0]
+    groups = {
+        value.path.partition(".")[0] for value in read_values(CHART / "values.yaml") if "." in value.path
+    }
+
+    assert set(re.findall(r'"(\w+)"', checked)) == groups
 
 
 def test_further_arguments_reach_the_program() -> None:
@@ -173,17 +190,36 @@ def test_a_wrong_value_is_named(values, named) -> None:
             "leave config.web-config out",
         ),
         ({"resourceQuota": {"enabled": True}, "priorityClassName": ""}, "priorityClassName"),
+        ({"hostNetwork": True, "networkPolicy": {"enabled": True}}, "Choose one of them"),
+        ({"hub": None}, "hub is null"),
+        ({"config": {"node-name": "gpu-1"}}, "$(NODE_NAME)"),
+        ({"config": {"kubelet-root": "/data/kubelet"}}, "in kubeletRoot"),
+        ({"webConfig": {"tlsSecret": "a"}}, "Give webConfig.content"),
+        ({"webConfig": {"tlsSecret": "a", "content": {"rate_limit": {}}}}, "Give it tls_server_config"),
+        ({"hub": {"webConfig": {"scheme": "https"}}}, "hub.webConfig.existingSecret"),
+        (
+            {"webConfig": {"content": {"basic_auth_users": {"a": "$2y$"}}}, "podMonitor": {"enabled": True}},
+            "podMonitor.endpoint.basicAuth",
+        ),
         ({"networkPolicy": {"enabled": True}, "kubernetesApi": {"enabled": True}}, "networkPolicy.egress"),
         (
             {"networkPolicy": {"enabled": True}, "config": {"prometheus-url": "http://p"}},
             "networkPolicy.egress",
         ),
         ({"config": {"listen": "127.0.0.1:9836"}}, "Give a port alone"),
+        ({"config": {"listen": ":99999"}}, "a number from 1 to 65535"),
         ({"hub": {"config": {"listen": "localhost:1"}}}, "hub.config.listen is localhost:1"),
         ({"config": {"resource-pattern": ["a{1,2}"]}}, 'extraArgs: ["--resource-pattern=a{1,2}"]'),
         (
             {"config": {"log-level": "debug"}, "extraEnv": [{"name": "GPUSLICE_LOG_LEVEL", "value": "info"}]},
             "config.log-level: use one of them",
+        ),
+        (
+            {
+                "webConfig": {"existingSecret": "a"},
+                "extraEnv": [{"name": "GPUSLICE_WEB_CONFIG", "value": "/a"}],
+            },
+            "and so does webConfig: use one of them",
         ),
         ({"prometheusRule": {"enabled": True, "alertsFile": "groups: 1"}}, "prometheusRule.alertsFile"),
         ({"prometheusRule": {"enabled": True, "recordingFile": "- ["}}, "prometheusRule.recordingFile"),

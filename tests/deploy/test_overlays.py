@@ -12,6 +12,7 @@ from tests.deploy.rendering import (
     Manifest,
     composed,
     container,
+    kustomized,
     objects_in,
     only,
     overlay,
@@ -196,6 +197,22 @@ def test_openshift_admits_exactly_what_is_asked_for() -> None:
     )
     assert "users" not in allowed
     assert "groups" not in allowed
+
+
+def test_another_namespace_moves_all_that_names_it() -> None:
+    """One line in an own overlay moves objects, subjects of bindings, and the namespace with its labels."""
+    components = [f"components/{name}" for name in ("kubernetes-api", "pod-monitor", "network-policy")]
+    own = {"namespace": "gpus", "resources": ["overlays/openshift"], "components": components}
+    objects = kustomized(own)
+    whole = {"Namespace", "ClusterRole", "ClusterRoleBinding", "SecurityContextConstraints"}
+    subjects = [subject for each in objects for subject in each.get("subjects", [])]
+
+    assert only(objects, "Namespace")["metadata"]["name"] == "gpus"
+    assert {each["metadata"]["namespace"] for each in objects if each["kind"] not in whole} == {"gpus"}
+    assert [subject["namespace"] for subject in subjects] == ["gpus", "gpus"]
+    assert "gpuslice" not in {
+        value for each in objects for value in str(each).replace("'", " ").replace(",", " ").split()
+    }
 
 
 def test_openshift_lets_only_the_exporter_use_it() -> None:

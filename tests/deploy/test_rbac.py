@@ -8,8 +8,9 @@ import pytest
 from aiohttp import web
 
 from exporter.kubernetes import Cluster
+from tests.deploy.charts import NAMESPACE, chart
 from tests.deploy.confined import objects_of
-from tests.deploy.rendering import Manifest, only
+from tests.deploy.rendering import Manifest, only, pod_spec
 from tests.deploy.tools import ROOT
 from tests.kubernetes.api import NODE, Api, a_pod, uid_of
 from tests.kubernetes.following import QUICK, until
@@ -138,6 +139,18 @@ async def test_a_role_is_what_the_program_makes_use_of(component: tuple[str, Man
         assert refused == ({("pods", "list")} if name == "node-labels" else set())
         assert followed.node.labels == {"done": "yes"}
         assert (followed.pods is None) == (name == "node-labels")
+
+
+def test_the_chart_gives_the_same_rights(component: tuple[str, Manifest]) -> None:
+    """The example of the same name grants what the component grants, to the account of its own pods alone."""
+    name, role = component
+    objects = chart(name)
+    binding, account = only(objects, "ClusterRoleBinding"), pod_spec(objects)["serviceAccountName"]
+
+    assert only(objects, "ClusterRole")["rules"] == role["rules"]
+    assert binding["roleRef"]["name"] == only(objects, "ClusterRole")["metadata"]["name"]
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}]
+    assert not {"Role", "RoleBinding"} & {each["kind"] for each in objects}
 
 
 async def test_it_asks_for_its_own_node_only(component: tuple[str, Manifest]) -> None:

@@ -114,7 +114,7 @@
 {{- end }}
 {{- range list "podMonitor" "serviceMonitor" }}
 {{- $monitor := get $.Values . }}
-{{- if and $monitor.enabled (get $.Values.webConfig.content "basic_auth_users") (not (hasKey $monitor.endpoint "basicAuth")) }}
+{{- if and $monitor.enabled (get ($.Values.webConfig.content | default dict) "basic_auth_users") (not (hasKey ($monitor.endpoint | default dict) "basicAuth")) }}
 {{- fail (printf "webConfig.content asks for a password, and %s has none: each scrape would be refused. Name a Secret in %s.endpoint.basicAuth." . .) }}
 {{- end }}
 {{- end }}

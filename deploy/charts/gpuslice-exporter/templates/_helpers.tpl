@@ -46,7 +46,7 @@ have dots in its name, which a Service may not.
 
 {{/* Labels of an object, each of them once. Takes: root, hub (true for the hub's), labels (over the common ones). */}}
 {{- define "gpuslice.labels" -}}
-{{- $selector := include (.hub | ternary "gpuslice.hubSelectorLabels" "gpuslice.selectorLabels") .root | fromYaml }}
+{{- $selector := include (.hub | default false | ternary "gpuslice.hubSelectorLabels" "gpuslice.selectorLabels") .root | fromYaml }}
 {{- with .root }}
 {{- /* A tag may end, and begin, with what a label may not. */}}
 {{- $version := .Values.image.tag | default .Chart.AppVersion | trunc 63 | trimAll "._-" }}

@@ -1,0 +1,81 @@
+{{/* Annotations of the exporter's pods. */}}
+{{- define "gpuslice.podAnnotations" -}}
+kubectl.kubernetes.io/default-container: exporter
+{{- if and .Values.scrapeAnnotations (not (or .Values.podMonitor.enabled .Values.serviceMonitor.enabled)) }}
+prometheus.io/scrape: "true"
+prometheus.io/port: {{ include "gpuslice.port" .Values.config | quote }}
+{{- if eq (include "gpuslice.scheme" .Values.webConfig) "https" }}
+prometheus.io/scheme: https
+{{- end }}
+{{- end }}
+{{- if .Values.openshift.enabled }}
+{{- /* From OpenShift 4.14 on: this one and no other, however many the service account may use. */}}
+openshift.io/required-scc: {{ include "gpuslice.clusterName" . }}
+{{- end }}
+{{- with .Values.webConfig.content }}
+checksum/web-config: {{ toYaml . | sha256sum }}
+{{- end }}
+{{- end }}
+
+{{/* Variables of the exporter. */}}
+{{- define "gpuslice.exporterEnv" -}}
+- name: NODE_NAME
+  valueFrom:
+    fieldRef:
+      fieldPath: spec.nodeName
+- name: POD_UID
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.uid
+{{- /* For the NVIDIA container runtime. No nvidia.com/gpu is requested: that would take a GPU away. */}}
+- name: NVIDIA_VISIBLE_DEVICES
+  value: all
+- name: NVIDIA_DRIVER_CAPABILITIES
+  value: utility
+{{- if .Values.migMonitor.enabled }}
+- name: NVIDIA_MIG_MONITOR_DEVICES
+  value: all
+{{- end }}
+{{- if .Values.kubernetesApi.enabled }}
+- name: GPUSLICE_KUBERNETES_API
+  value: "on"
+{{- end }}
+{{- if include "gpuslice.webConfigSecret" . }}
+- name: GPUSLICE_WEB_CONFIG
+  value: /etc/gpuslice/web/web-config.yml
+{{- end }}
+{{- include "gpuslice.optionsEnv" (dict "path" "config" "config" .Values.config) }}
+{{- end }}
+
+{{/* Variables of the hub. Takes the values of the hub. */}}
+{{- define "gpuslice.hubEnv" -}}
+- name: GPUSLICE_PROMETHEUS_URL
+  value: {{ .prometheusUrl | quote }}
+{{- /* The driver is none of its business, wherever it runs. */}}
+- name: NVIDIA_VISIBLE_DEVICES
+  value: void
+{{- if .webConfig.existingSecret }}
+- name: GPUSLICE_WEB_CONFIG
+  value: /etc/gpuslice/web/web-config.yml
+{{- end }}
+{{- include "gpuslice.optionsEnv" (dict "path" "hub.config" "config" .config) }}
+{{- end }}
+
+{{/*
+Variables of the chart, but for those that stand in the others, and then the others: server-side apply refuses a name
+that is there twice. Takes: own (a list as YAML), extra.
+*/}}
+{{- define "gpuslice.env" -}}
+{{- $extra := .extra | default list }}
+{{- $names := list }}
+{{- range $extra }}
+{{- $names = append $names .name }}
+{{- end }}
+{{- $env := list }}
+{{- range .own | fromYamlArray }}
+{{- if not (has .name $names) }}
+{{- $env = append $env . }}
+{{- end }}
+{{- end }}
+{{- toYaml (concat $env $extra) }}
+{{- end }}

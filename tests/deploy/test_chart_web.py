@@ -1,0 +1,96 @@
+"""Certificates and passwords of the chart: what the program reads, and what probes and monitors do then."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from exporter.settings import load_settings
+from exporter.web.access.web_config import parse_web_config
+from tests.deploy.charts import chart, environment, mount_paths, named
+from tests.deploy.rendering import container, only, pod_spec
+
+HASH = "$2y$10$" + "a" * 53
+TLS = {"cert_file": "/etc/gpuslice/tls/tls.crt", "key_file": "/etc/gpuslice/tls/tls.key"}
+HTTPS = {"port": "metrics", "scheme": "HTTPS"}
+CLIENTS = {
+    "client_ca_file": "/etc/gpuslice/client-ca/ca.crt",
+    "client_auth_type": "RequireAndVerifyClientCert",
+}
+PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
+
+
+def test_the_web_configuration_of_the_values_is_one_that_the_program_reads() -> None:
+    """The Secret that the chart makes lies where the option says, and the program understands it."""
+    content = {"tls_server_config": TLS | CLIENTS, "basic_auth_users": {"prometheus": HASH}}
+    web = {"content": content, "tlsSecret": "cert", "clientCaSecret": "ca"}
+    objects = chart(values={"webConfig": web})
+    secret, rendered = only(objects, "Secret"), container(objects)
+    path = load_settings({}, environment(rendered)).web_config
+    mounts, volumes = (
+        mount_paths(pod_spec(objects)),
+        {each["name"]: each for each in pod_spec(objects)["volumes"]},
+    )
+    read = parse_web_config(secret["stringData"][path.name].encode(), path.parent)
+
+    assert read.tls.client_auth == "RequireAndVerifyClientCert"
+    assert set(read.users) == {b"prometheus"}
+    assert (volumes["web"]["secret"]["secretName"], mounts["web"]) == (
+        secret["metadata"]["name"],
+        str(path.parent),
+    )
+    assert mounts["web-tls"] == str(Path(TLS["cert_file"]).parent)
+    assert mounts["web-client-ca"] == str(Path(CLIENTS["client_ca_file"]).parent)
+    assert {volumes[name]["secret"]["defaultMode"] for name in ("web", "web-tls", "web-client-ca")} == {0o400}
+
+
+@pytest.mark.parametrize(
+    ("web", "config", "probe", "scheme"),
+    [
+        ({"content": {"basic_auth_users": {"a": HASH}}}, {}, {"port": "metrics"}, None),
+        ({"content": {"tls_server_config": TLS}}, {}, HTTPS, "https"),
+        ({"content": {"tls_server_config": TLS | CLIENTS}}, {}, None, "https"),
+        ({"scheme": "https"}, {"web-config": "/own/web.yml"}, HTTPS, "https"),
+    ],
+    ids=["password", "tls", "client certificates", "a file of one's own"],
+)
+def test_probes_and_monitor_go_by_what_the_port_speaks(web, config, probe, scheme) -> None:
+    """With TLS both ask by HTTPS; where the kubelet is asked for a certificate, probes only connect."""
+    monitor = {"enabled": True, "endpoint": {"basicAuth": {}}}
+    objects = chart(values={"webConfig": web, "config": config, "podMonitor": monitor})
+    (endpoint,) = only(objects, "PodMonitor")["spec"]["podMetricsEndpoints"]
+    asked = [container(objects)[name] for name in PROBES]
+
+    assert endpoint.get("scheme") == scheme
+    for each in asked:
+        http = each.get("httpGet")
+        assert (http and {key: http[key] for key in http.keys() - {"path"}}) == probe
+        assert ("tcpSocket" in each) is (probe is None)
+
+
+def test_pods_are_replaced_when_the_web_configuration_changes() -> None:
+    """The template of the pods carries a sum of the Secret's content, and nothing of it."""
+
+    def annotations(burst: int) -> dict[str, str]:
+        content = {"rate_limit": {"interval": "1s", "burst": burst}}
+        daemon_set = only(chart(values={"webConfig": {"content": content}}), "DaemonSet")
+        found: dict[str, str] = daemon_set["spec"]["template"]["metadata"]["annotations"]
+        return found
+
+    assert annotations(1) != annotations(2)
+    assert "burst" not in json.dumps(annotations(1))
+
+
+def test_the_hub_reads_its_own_secret() -> None:
+    """Not being root, it reads the Secret by its group, and its probes ask by HTTPS."""
+    web = {"existingSecret": "hub-web", "scheme": "https"}
+    spec = named(chart("hub", values={"hub": {"webConfig": web}}), "Deployment", "-hub")["spec"]["template"][
+        "spec"
+    ]
+    (rendered,), (volume,) = spec["containers"], spec["volumes"]
+    path = load_settings({}, environment(rendered)).web_config
+
+    assert volume["secret"] == {"secretName": "hub-web", "defaultMode": 0o440}
+    assert spec["securityContext"]["fsGroup"] == spec["securityContext"]["runAsGroup"]
+    assert mount_paths(spec) == {"web": str(path.parent)}
+    assert rendered["readinessProbe"]["httpGet"]["scheme"] == "HTTPS"
