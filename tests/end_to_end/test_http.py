@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import pytest_asyncio
 from aiohttp import ClientResponse
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
@@ -44,9 +45,12 @@ CONTENT_TYPES = {
 }
 
 
-@pytest.fixture
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def served() -> AsyncIterator[Served]:
-    """Serve a time-sliced node that was polled once."""
+    """Serve a time-sliced node that was polled once; whoever polls takes one of their own."""
     async with serving(catalog.load(SCENARIO)) as running:
         await running.poll(0)
         yield running
@@ -137,13 +141,15 @@ async def test_nothing_can_be_changed(served: Served, method: str, path: str) ->
         _assert_secure(response)
 
 
-async def test_a_snapshot_that_is_known_is_not_sent_again(served: Served) -> None:
+async def test_a_snapshot_that_is_known_is_not_sent_again() -> None:
     """With the tag of the last answer the next one is 304 and empty, until there is a new snapshot."""
-    first, body = await _get(served, "/api/v1/snapshot")
-    tag = first.headers["ETag"]
-    again, nothing = await _get(served, "/api/v1/snapshot", If_None_Match=tag)
-    await served.poll(5)
-    later, other = await _get(served, "/api/v1/snapshot", If_None_Match=tag)
+    async with serving(catalog.load(SCENARIO)) as served:
+        await served.poll(0)
+        first, body = await _get(served, "/api/v1/snapshot")
+        tag = first.headers["ETag"]
+        again, nothing = await _get(served, "/api/v1/snapshot", If_None_Match=tag)
+        await served.poll(5)
+        later, other = await _get(served, "/api/v1/snapshot", If_None_Match=tag)
 
     assert (again.status, nothing, again.headers["ETag"]) == (304, b"", tag)
     _assert_secure(again)

@@ -1,36 +1,21 @@
 """TLS: whose certificates a Prometheus may have."""
 
-import shutil
 import ssl
-import subprocess
 
 import pytest
 
 from exporter.prometheus import Prometheus, PrometheusError
 from tests.prometheus.answering import answering, saying
+from tests.web.certificates import Authority
 
 
 def certify(folder, name):
-    """Make a certificate for 127.0.0.1 that signs itself; return it and a context that shows it."""
-    openssl = shutil.which("openssl") or pytest.skip("openssl is not on PATH")
-    certificate, key = folder / f"{name}.crt", folder / f"{name}.key"
-    made = (
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-        "-days",
-        "2",
-    )
-    named = ("-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1")
-    command = [openssl, *made, *named, "-keyout", key, "-out", certificate]
-    subprocess.run(command, check=True, capture_output=True)
+    """Make an authority, and a certificate of it for 127.0.0.1; return the one, and a context with the other."""
+    authority = Authority(folder, name)
+    certificate, key = authority.certify(f"{name}-server")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
-    return certificate, context
+    return authority.cert, context
 
 
 async def test_a_private_authority(tmp_path):

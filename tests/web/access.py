@@ -15,7 +15,7 @@ from exporter.web.app import build_app
 from exporter.web.serving.limits import Limits
 from tests.web.certificates import PASSWORD
 
-LOOK = 0.05
+LOOK = 0.02
 PATIENCE = 20.0
 
 

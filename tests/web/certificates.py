@@ -10,8 +10,8 @@ import pytest
 
 CLIENT = "prometheus.monitoring.svc"
 PASSWORD = "open sesame"  # noqa: S105 - it opens nothing
-CHEAP = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
-"""A hash of the password that takes a millisecond."""
+CHEAP = bcrypt.hashpw(PASSWORD.encode(), b"$2b$04$saltthatisalwaysthesme").decode()
+"""A hash of the password that takes a millisecond, and is the same each time, as names of tests must be."""
 
 
 class Authority:
@@ -20,7 +20,9 @@ class Authority:
     def __init__(self, folder: Path, name: str) -> None:
         self.folder = folder
         self.cert, self.key = folder / f"{name}.crt", folder / f"{name}.key"
-        _openssl("-subj", f"/CN={name}", "-out", self.cert, "-keyout", self.key)
+        # Without it clients do not take it for an authority, from Python 3.13 on.
+        usage = ("-addext", "keyUsage=critical,keyCertSign")
+        _openssl("-subj", f"/CN={name}", *usage, "-out", self.cert, "-keyout", self.key)
 
     def certify(self, name: str, san: str = "IP:127.0.0.1") -> tuple[Path, Path]:
         """Make a certificate; return it and its key."""

@@ -1,9 +1,11 @@
 """What clients can take of a server: those who send or read too slowly, too much, or are too many."""
 
 import asyncio
+import gc
 import logging
 import resource
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -24,6 +26,7 @@ from tests.web.certificates import Authority
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 SOON = 0.2
 LARGE = 20_000_000
+HALF_HELLO = b"\x16\x03\x01\x02\x00\x01"
 
 
 def open_socket(site, peer="127.0.0.1", *, small=False):
@@ -86,12 +89,12 @@ async def test_half_a_request_is_cut_off(sent):
 
 async def test_a_second_request_that_is_half_is_cut_off():
     """On a connection that was answered once the time for the next request counts from its first byte."""
-    async with serving(limits=Limits(head=1, idle=60)) as site:
+    async with serving(limits=Limits(head=3 * SOON, idle=60)) as site:
         client = open_socket(site)
         assert await asyncio.to_thread(answer, client)
-        await asyncio.sleep(1.3)
+        await asyncio.sleep(4 * SOON)
         client.sendall(GET[:10])
-        await asyncio.sleep(0.4)
+        await asyncio.sleep(SOON / 2)
         client.sendall(GET[10:])
         assert b"page" in await asyncio.to_thread(client.recv, 65536)
         client.sendall(GET[:10])
@@ -115,7 +118,7 @@ async def test_a_stream_may_last(before):
         client.sendall(before + GET.replace(b"/ ", b"/endless ", 1))
         got = b""
         async with asyncio.timeout(PATIENCE):
-            while got.count(b"still here") < 40:
+            while got.count(b"still here") < 2 * SOON / 0.02:
                 part = await asyncio.to_thread(client.recv, 65536)
                 assert part
                 got += part
@@ -184,13 +187,22 @@ async def test_who_reads_slowly_gets_all():
 
         def slowly():
             got = 0
-            while part := client.recv(LARGE // 40, socket.MSG_WAITALL):
+            while part := client.recv(LARGE // 20, socket.MSG_WAITALL):
                 got += len(part)
                 time.sleep(0.03)
             return got
 
         assert await asyncio.to_thread(slowly) > LARGE
         client.close()
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory):
+    """Make a web configuration with a certificate."""
+    folder = tmp_path_factory.mktemp("tls")
+    Authority(folder, "ca").certify("tls")
+    (folder / "web.yml").write_text("tls_server_config: {cert_file: tls.crt, key_file: tls.key}\n")
+    return folder / "web.yml"
 
 
 def resident():
@@ -211,12 +223,44 @@ async def test_large_answers_to_many_take_no_copies():
             client.close()
 
 
-async def test_handshakes_are_not_waited_for(tmp_path):
+async def test_handshakes_take_little_memory(tls):
+    """Two hundred clients that begin TLS and say no more are kept for far less than asyncio would take."""
+    async with serving(tls) as site:
+        before = resident()
+        clients = [await asyncio.to_thread(open_socket, site) for _ in range(200)]
+        for client in clients:
+            client.sendall(HALF_HELLO)
+        await asyncio.sleep(0.1)
+        assert site.server.connections == 200
+        assert resident() - before < 200 * 128 * 1024
+        for client in clients:
+            client.close()
+
+
+async def test_what_tls_took_is_given_back_at_once(tls):
+    """Nothing of a handshake that failed waits for a garbage collection: a flood adds up to nothing."""
+    gc.collect()
+    gc.disable()
+    try:
+        async with serving(tls) as site:
+            for _ in range(5):
+                client = open_socket(site)
+                client.sendall(HALF_HELLO)
+                await asyncio.sleep(0.01)
+                client.close()
+
+            async def gone():
+                return not any(isinstance(each, ssl.SSLObject) for each in gc.get_objects())
+
+            await until(gone)
+    finally:
+        gc.enable()
+
+
+async def test_handshakes_are_not_waited_for(tls):
     """A client that begins TLS and says no more, or nothing, is cut off."""
-    Authority(tmp_path, "ca").certify("tls")
-    (tmp_path / "web.yml").write_text("tls_server_config: {cert_file: tls.crt, key_file: tls.key}\n")
-    async with serving(tmp_path / "web.yml", limits=Limits(handshake=SOON)) as site:
-        for sent in (b"", b"\x16\x03\x01\x02\x00\x01"):
+    async with serving(tls, limits=Limits(handshake=SOON)) as site:
+        for sent in (b"", HALF_HELLO):
             client = open_socket(site)
             client.sendall(sent)
             assert await ended(client) == b""
@@ -244,6 +288,41 @@ async def test_what_is_no_request_is_answered_in_our_words(caplog, request_):
         assert b"aiohttp" not in head.lower()
         assert body.startswith(b"This is no request that is answered")
         assert caplog.records == []
+
+
+async def test_what_is_expected_is_not_repeated():
+    """A request that expects something odd is refused in our words, with our headers."""
+    async with serving() as site:
+        head, _, body = (await site.raw(GET.replace(b"Host", b"Expect: <b>\r\nHost"))).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 417 ")
+        assert b"Content-Security-Policy: " in head
+        assert body == b"What this request expects is not done here.\n"
+        got = await site.raw(GET.replace(b"Host", b"Expect: 100-Continue\r\nConnection: close\r\nHost"))
+        assert got.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n")
+
+
+@pytest.mark.parametrize(
+    ("sent", "then"),
+    [
+        (b"Content-Length: 9\r\nContent-Encoding: gzip\r\n\r\n", b"no gzip :"),
+        (b"Transfer-Encoding: chunked\r\n\r\n", b"no number\r\n"),
+        (b"Expect: \xff\r\n\r\n", b""),
+        (b"Expect: 100-continue\r\n\r\n", b""),
+    ],
+)
+async def test_clients_do_not_fill_the_log(caplog, sent, then):
+    """Bodies that are none, odd expectations, and leaving at once leave no line, let alone a traceback."""
+    async with serving() as site:
+        for wait in (0.02, 0):
+            client = open_socket(site)
+            client.sendall(GET[:-2] + sent)
+            await asyncio.sleep(wait)
+            client.sendall(then)
+            await asyncio.sleep(wait)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.close()
+        assert (await site.get())[0] == 200
+    assert caplog.records == []
 
 
 @pytest.mark.parametrize("headers", [40, 2000, 200_000])
@@ -368,17 +447,18 @@ async def page(request):
     return web.Response(text="page")
 
 async def main():
+    asyncio.constants.ACCEPT_RETRY_DELAY = 0.1
     server = Server(build_app([web.get("/", page)]), ListenAddress("127.0.0.1", 0))
     url = await server.start()
     at = ("127.0.0.1", int(url.split(":")[2].strip("/")))
     used = max(map(int, __import__("os").listdir("/proc/self/fd")))
     clients = [socket.create_connection(at) for _ in range(40)]
     resource.setrlimit(resource.RLIMIT_NOFILE, (used + 50, used + 50))
-    await asyncio.sleep(0.3)
+    await asyncio.sleep(0.2)
     for client in clients:
         client.close()
     resource.setrlimit(resource.RLIMIT_NOFILE, (used + 50, used + 50))
-    await asyncio.sleep(1.3)
+    await asyncio.sleep(0.3)
     reader, writer = await asyncio.open_connection(*at)
     writer.write(b"GET / HTTP/1.1\\r\\nHost: x\\r\\nConnection: close\\r\\n\\r\\n")
     print((await reader.read()).endswith(b"page"))

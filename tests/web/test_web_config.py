@@ -1,14 +1,15 @@
 """The web configuration file: what it may say, and how what it may not say is told."""
 
+import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from exporter.cli import main
 from exporter.settings import SettingsError
 from exporter.web import WebAccess
 from exporter.web.access.document import DocumentError
@@ -177,25 +178,56 @@ def test_what_cannot_be_used_is_named_with_its_place(folder, text, told):
     assert told in complaint(folder, text)
 
 
-def test_a_file_that_is_not_there_ends_the_program_in_one_line(tmp_path):
+def test_a_file_that_is_not_there_ends_the_program_in_one_line(tmp_path, capsys):
     """The command line says what is wrong, without a traceback, and ends with the code of a bad value."""
-    command = [sys.executable, "-m", "exporter", "demo", "--listen", "127.0.0.1:0", "--web-config"]
-    ended = subprocess.run(
-        [*command, tmp_path / "none.yml"], capture_output=True, text=True, check=False, timeout=60
-    )
-    assert ended.returncode == 2
     path = tmp_path / "none.yml"
-    assert ended.stderr == (
+    assert main(["demo", "--listen", "127.0.0.1:0", "--web-config", str(path)]) == 2
+    assert capsys.readouterr().err == (
         f"gpuslice-exporter: --web-config: {path}: cannot read {path}: No such file or directory\n"
     )
 
 
 def test_what_is_huge_is_not_read(tmp_path):
-    """A file that has no end is refused, and not read until memory is full."""
-    path = tmp_path / "zeros.yml"
-    path.symlink_to("/dev/zero")
+    """A file of any size is refused, and not read until memory is full."""
+    path = tmp_path / "holes.yml"
+    path.touch()
+    os.truncate(path, 2**40)
     with pytest.raises(SettingsError, match="larger than 1 MiB"):
         WebAccess(path)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), os.mkdir])
+def test_what_is_no_file_is_not_waited_for(tmp_path, make):
+    """A pipe that nobody writes to, a device or a folder is refused at once."""
+    make(tmp_path / "tls.key")
+    (tmp_path / "tls.crt").write_text("-----BEGIN CERTIFICATE-----")
+    with pytest.raises(
+        SettingsError, match=r"cannot read /.*/tls.key: (it is no regular file|Is a directory)"
+    ):
+        WebAccess(write(tmp_path, TLS))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (f"basic_auth_users: {{'{CHEAP}': ann}}\n", "basic_auth_users.$2…: this is no bcrypt hash"),
+        (f"'{CHEAP}': ann\n", "$2… (line 1): there is no such key"),
+        (f"{TLS}  min_version: '{CHEAP}'\n", "'$2…' is none of"),
+        (f"{TLS}  min_version: {'long' * 100}\n", f"'{'long' * 15}' is none of"),
+        (f"http_server_config: {{headers: {{X-Frame-Options: '{CHEAP}'}}}}\n", "'$2…' is none of deny"),
+        (
+            f"tls_server_config:\n  cert_file: tls.crt\n  key_file: |\n    {SECRET}\n    {SECRET}\n",
+            "tls_server_config.key_file: this is no path; what is no file but stands here itself goes to key",
+        ),
+        (
+            f"tls_server_config:\n  cert_file: tls.crt\n  key_file: '-----BEGIN PRIVATE KEY----- {SECRET}'\n",
+            "tls_server_config.key_file: this is no path",
+        ),
+    ],
+)
+def test_secrets_in_a_wrong_place_are_not_told(folder, text, told):
+    """A hash where a name belongs, or a key where its file does, is named by its place only."""
+    assert told in complaint(folder, text)
 
 
 def test_all_suites_that_are_known_exist(folder):
@@ -249,7 +281,7 @@ TREES = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=100)
 @given(st.binary(max_size=80) | TREES.map(lambda tree: repr(tree).encode(errors="replace")))
 def test_any_file_gives_a_configuration_or_one_line(content):
     """Whatever stands in the file, it is read, or refused in one line."""

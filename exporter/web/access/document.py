@@ -12,6 +12,7 @@ _BOOLEAN = "tag:yaml.org,2002:bool"
 _TRUE = frozenset({"true", "yes", "on"})
 _DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ns|us|µs|ms|h|m|s))+|0")
 _PART = re.compile(r"([0-9.]+)([a-zµ]+)")
+_HASH = re.compile(r"\$2[a-z]?\$\S*")
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -95,7 +96,7 @@ class Section:
         node = self._nodes.get(key)
         text = self.text(key)
         if node is not None and text and text not in known:
-            _refuse(node, self._named(key), f"{text!r} is none of {', '.join(known)}")
+            _refuse(node, self._named(key), f"{curtailed(text)!r} is none of {', '.join(known)}")
         return text or default
 
     def choices(self, key: str, known: Sequence[str]) -> tuple[str, ...]:
@@ -104,7 +105,7 @@ class Section:
         found = self.texts(key)
         for text in found:
             if node is not None and text not in known:
-                _refuse(node, self._named(key), f"{text!r} is none of {', '.join(known)}")
+                _refuse(node, self._named(key), f"{curtailed(text)!r} is none of {', '.join(known)}")
         return found
 
     def end(self) -> None:
@@ -124,8 +125,9 @@ class Section:
         return None if node is None or node.tag == _NULL else node
 
     def _named(self, key: str) -> str:
-        shown = _shown(key)
-        return f"{self._place}.{shown}" if self._place else shown
+        short = curtailed(key)
+        name = short if short.isprintable() and short else repr(short)
+        return f"{self._place}.{name}" if self._place else name
 
 
 def read_document(content: bytes) -> Section:
@@ -139,6 +141,11 @@ def read_document(content: bytes) -> Section:
         raise DocumentError(f"not valid YAML: {' '.join(str(error).split())}") from None
 
 
+def curtailed(text: str) -> str:
+    """Give no more of a text than is needed to find it, and no hash of a password in a wrong place."""
+    return _HASH.sub("$2…", text)[:60]
+
+
 def _scalar(node: yaml.Node, place: str) -> yaml.ScalarNode:
     if not isinstance(node, yaml.ScalarNode):
         _refuse(node, place, "plain text is needed here")
@@ -147,9 +154,3 @@ def _scalar(node: yaml.Node, place: str) -> yaml.ScalarNode:
 
 def _refuse(node: yaml.Node, place: str, why: str) -> NoReturn:
     raise DocumentError(f"{place or 'the file'} (line {node.start_mark.line + 1}): {why}")
-
-
-def _shown(key: str) -> str:
-    """Show a key in one line, and no more of it than is needed to find it."""
-    short = key[:60]
-    return short if short.isprintable() and short else repr(short)

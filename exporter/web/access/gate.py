@@ -43,8 +43,9 @@ class Gate:
         @web.middleware
         async def ask(request: web.Request, handler: Handler) -> web.StreamResponse:
             if not _is_probe(request):
-                self._keep_to_rate()
                 await self._ask_for_password(request)
+                # After the password, or anybody could use up what those who have one need.
+                self._keep_to_rate()
             return await handler(request)
 
         return ask

@@ -11,6 +11,7 @@
 import asyncio
 import hmac
 import logging
+import math
 import os
 import time
 from collections import OrderedDict
@@ -30,7 +31,12 @@ CPU_AT_ONCE = 2.0
 GUESSES = 5.0
 GUESSES_PER_SECOND = 0.1
 MOST_WAITING = 16
+# Requests that wait for the same check. Together they leave places to others, since each of them holds a
+# connection, or, when its client has gone, memory.
+MOST_SHARING = 32
 MOST_KNOWN = 256
+# That somebody guesses is worth a line so often, in seconds.
+_QUIET = 60.0
 # bcrypt looks at no more of a password than this, in bytes.
 _MOST_PASSWORD = 72
 
@@ -43,7 +49,7 @@ class TooManyGuessesError(Exception):
         self.retry = retry
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class _Check:
     key: bytes
     password: bytes
@@ -52,6 +58,7 @@ class _Check:
     client: str
     clean: bool
     answer: "asyncio.Future[bool]"
+    sharing: int = 0
 
 
 class Passwords:
@@ -67,6 +74,8 @@ class Passwords:
         self._guesses = Budgets(GUESSES, GUESSES_PER_SECOND, clock)
         self._checks: dict[bytes, _Check] = {}
         self._running: asyncio.Task[None] | None = None
+        self._clock = clock
+        self._told = -math.inf
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="passwords")
 
     async def are_right(
@@ -89,8 +98,14 @@ class Passwords:
         check = self._checks.get(key)
         if check is None:
             check = self._enqueue(key, password[:_MOST_PASSWORD], against, hashed is not None, client)
-        # One who goes away must not take the answer from the others who wait for it.
-        return await asyncio.shield(check.answer)
+        if check.sharing >= MOST_SHARING:
+            raise TooManyGuessesError(self._cpu.seconds_until(0) + 1)
+        check.sharing += 1
+        try:
+            # One who goes away must not take the answer from the others who wait for it.
+            return await asyncio.shield(check.answer)
+        finally:
+            check.sharing -= 1
 
     def close(self) -> None:
         """Check nothing any more."""
@@ -150,10 +165,16 @@ class Passwords:
             self._guesses.of(check.client).give_back()
         else:
             self._wrong.add(check.key)
-            log.debug("a wrong user name or password from %s", check.client)
+            self._tell(check.client)
         self._checks.pop(check.key, None)
         if not check.answer.done():
             check.answer.set_result(right)
+
+    def _tell(self, client: str) -> None:
+        now = self._clock()
+        if now - self._told >= _QUIET:
+            self._told = now
+            log.warning("a wrong user name or password from %s; more are not logged for a minute", client)
 
 
 class _Known:

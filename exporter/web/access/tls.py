@@ -3,6 +3,7 @@
 import ipaddress
 import os
 import ssl
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,7 +43,9 @@ def read_material(config: TlsConfig) -> Material:
 def read_file(path: Path) -> bytes:
     """Read a small file; raises DocumentError."""
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise DocumentError(f"cannot read {path}: it is no regular file")
             content = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise DocumentError(f"cannot read {path}: {error.strerror}") from None
@@ -51,6 +54,11 @@ def read_file(path: Path) -> bytes:
     if len(content) > MOST_BYTES:
         raise DocumentError(f"cannot read {path}: it is larger than 1 MiB")
     return content
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Open without waiting for who writes, since a pipe would be waited for for ever."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def make_context(config: TlsConfig, material: Material) -> ssl.SSLContext:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from exporter.web.access.document import DocumentError, Section, read_document
+from exporter.web.access.document import DocumentError, Section, curtailed, read_document
 
 VERSIONS = ("TLS12", "TLS13")
 _TOO_OLD = ("TLS10", "TLS11")
@@ -177,8 +177,11 @@ def _pem(section: Section, name: str, folder: Path) -> Pem:
     text, file = section.text(name), section.text(f"{name}_file")
     if text and file:
         section.fail(name, f"give it or {name}_file, not both")
-    if "\0" in file:
-        section.fail(f"{name}_file", "this is no path")
+    # It is not repeated, since it may be a key that stands in the wrong place.
+    if not file.isprintable() or "-----" in file:
+        section.fail(
+            f"{name}_file", f"this is no path; what is no file but stands here itself goes to {name}"
+        )
     return Pem(file=folder / file if file else None, text=text)
 
 
@@ -189,7 +192,7 @@ def _headers(section: Section) -> Mapping[str, str]:
         if not value:
             continue
         if allowed and value not in allowed:
-            section.fail(name, f"{value!r} is none of {', '.join(allowed)}")
+            section.fail(name, f"{curtailed(value)!r} is none of {', '.join(allowed)}")
         if not (value.isascii() and value.isprintable()):
             section.fail(name, "a header is one line of printable ASCII characters")
         headers[name] = value

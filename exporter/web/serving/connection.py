@@ -176,6 +176,8 @@ class Connection(asyncio.Protocol):
                 self._make_ready(secured)
         except OSError as error:
             log.debug("no TLS with %s: %s", self.client, error)
+            # The frames in it hold the error, and with it all that TLS keeps, until a garbage collection.
+            error.__traceback__ = None
         finally:
             self._handshake = None
             if self._early is not None:

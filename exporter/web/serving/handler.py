@@ -12,7 +12,26 @@ log = logging.getLogger(__name__)
 # The longest line and the longest header of a request, in bytes.
 MOST_LINE = 8190
 MOST_HEADERS = 128
+_ONLY_EXPECTATION = "100-continue"
+_EXPECTS = "What this request expects is not done here.\n"
 _NOT_HTTP = "This is no request that is answered: it is not HTTP, or a line of it is too long.\n"
+
+Headers = Callable[[], Mapping[str, str]]
+
+
+def refuse_expectations(server: web.Server, headers: Headers) -> None:
+    """Have a server refuse, in words of ours, what a request expects beyond HTTP's one expectation.
+
+    aiohttp would repeat to the client what that is, or log at length that it cannot.
+    """
+    answer = server.request_handler
+
+    async def refuse(request: web.BaseRequest) -> web.StreamResponse:
+        if request.headers.get("Expect", _ONLY_EXPECTATION).lower() == _ONLY_EXPECTATION:
+            return await answer(request)
+        return _closing(417, _EXPECTS, headers)
+
+    server.request_handler = refuse
 
 
 class Handler(web.RequestHandler):
@@ -20,7 +39,7 @@ class Handler(web.RequestHandler):
 
     __slots__ = ("_headers",)
 
-    def __init__(self, server: web.Server, headers: Callable[[], Mapping[str, str]], **options: Any) -> None:
+    def __init__(self, server: web.Server, headers: Headers, **options: Any) -> None:
         super().__init__(server, **options)
         self._headers = headers
 
@@ -32,11 +51,24 @@ class Handler(web.RequestHandler):
         message: str | None = None,
     ) -> web.StreamResponse:
         """Answer what the application never saw; clients who send such things do not fill the log."""
+        if isinstance(exc, ConnectionError):
+            # The client has gone, for whom there is no answer: aiohttp ends the connection by this.
+            raise exc
         if not isinstance(exc, HttpProcessingError):
             return super().handle_error(request, status, exc, message)
         log.debug("a request that is not HTTP: %r", exc.message)
-        response = web.Response(
-            status=status, text=_NOT_HTTP, headers={"Cache-Control": "no-cache", **self._headers()}
-        )
-        response.force_close()
-        return response
+        return _closing(status, _NOT_HTTP, self._headers)
+
+    def log_exception(self, *args: Any, **options: Any) -> None:
+        """Log what went wrong, unless it is a body that nobody reads: clients can send any number of them."""
+        if isinstance(options.get("exc_info"), web.RequestPayloadError | HttpProcessingError):
+            log.debug("the body of a request is no body: %r", options["exc_info"])
+        else:
+            super().log_exception(*args, **options)
+
+
+def _closing(status: int, text: str, headers: Headers) -> web.Response:
+    """Make the last answer of a connection."""
+    response = web.Response(status=status, text=text, headers={"Cache-Control": "no-cache", **headers()})
+    response.force_close()
+    return response

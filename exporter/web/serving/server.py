@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import socket
+from asyncio.sslproto import SSLProtocol
 
 from aiohttp import web
 
@@ -12,7 +13,7 @@ from exporter.web.access.gate import Gate
 from exporter.web.access.reload import WebAccess
 from exporter.web.serving.connection import Connection
 from exporter.web.serving.connections import Connections
-from exporter.web.serving.handler import MOST_HEADERS, MOST_LINE, Handler
+from exporter.web.serving.handler import MOST_HEADERS, MOST_LINE, Handler, refuse_expectations
 from exporter.web.serving.limits import Limits, affordable
 from exporter.web.serving.security import headers_of
 
@@ -26,6 +27,10 @@ BACKLOG = 128
 # What the kernel keeps for each connection of an answer that is on its way, in bytes: by itself it would keep
 # megabytes for a client that does not read.
 SEND_BUFFER = 128 * 1024
+# What asyncio keeps for each connection with TLS from its first byte on, in bytes. By itself it would keep
+# 256 KiB, which adds up to more than this program may take, and nobody need be let in for it. A record of TLS
+# is 16 KiB.
+TLS_BUFFER = 16 * 1024
 
 
 class ListenError(Exception):
@@ -68,6 +73,10 @@ class Server:
         if self._gate is not None:
             self._gate.guard(self._app)
         await self._runner.setup()
+        assert self._runner.server is not None  # noqa: S101 - for mypy: it is set up
+        refuse_expectations(self._runner.server, lambda: headers_of(self._app))
+        if self._access is not None:
+            SSLProtocol.max_size = TLS_BUFFER
         self._listener = await self._listening()
         if self._access is not None:
             following = self._access.follow(self._connections.retire)
@@ -123,5 +132,7 @@ class Server:
             max_line_size=MOST_LINE,
             max_field_size=MOST_LINE,
             max_headers=MOST_HEADERS,
+            # No body is taken, so none is unpacked: that may be a bomb, and fill the log where it is none.
+            auto_decompress=False,
         )
         return Connection(handler, self._connections, self._limits, self._access, loop.time)
