@@ -10,7 +10,7 @@ from tests.web.certificates import Authority
 
 
 def certify(folder, name):
-    """Make an authority, and a certificate of it for 127.0.0.1; return the one, and a context with the other."""
+    """Make an authority and a certificate for 127.0.0.1; return the one, and a context with the other."""
     authority = Authority(folder, name)
     certificate, key = authority.certify(f"{name}-server")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
