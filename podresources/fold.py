@@ -4,10 +4,16 @@ The kubelet repeats a device once per NUMA node, in another order each time.
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from exporter.model import Allocation, ClaimedDevice, ContainerRef, OfferedDevice
-from podresources.messages import AllocatableResourcesResponse, DynamicResource, ListPodResourcesResponse
+from podresources.messages import (
+    ContainerDevices,
+    DynamicResource,
+    ListPodResourcesResponse,
+    OfferedEntries,
+)
 
 _Names = tuple[str, str, str]
 # Driver, pool, device, namespace and name of the claim, share: what tells two claimed devices apart.
@@ -50,7 +56,13 @@ def listed(answer: bytes) -> Listed:
 
 def offered(answer: bytes) -> tuple[OfferedDevice, ...]:
     """Fold an answer to GetAllocatableResources; one of DECODE_ERRORS where it is none."""
-    devices = AllocatableResourcesResponse.FromString(answer).devices
+    return _offered(frozenset(OfferedEntries.FromString(answer).devices))
+
+
+@lru_cache(maxsize=1)
+def _offered(entries: frozenset[bytes]) -> tuple[OfferedDevice, ...]:
+    """Fold entries, which are those of the last time as long as nothing changes on the node."""
+    devices = map(ContainerDevices.FromString, entries)
     return tuple(OfferedDevice(*device) for device in sorted(_distinct(devices)))
 
 

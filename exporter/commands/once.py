@@ -43,6 +43,9 @@ async def poll_once(node: Node) -> tuple[Snapshot, Evidence]:
         return snapshot, poller.evidence
     finally:
         waiting.cancel()
+        if node.fake is not None:
+            # What is held up there, and nothing else, would be waited for.
+            node.fake.nvml.release()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(poller.close(), CLOSE_SECONDS)
 

@@ -147,41 +147,53 @@ class FakeKubelet:
                 for container in pod.containers:
                     if container.init:
                         continue
-                    told = listed.containers.add(name=container.name, devices=_entries(container.devices))
+                    told = listed.containers.add(name=container.name)
+                    told.MergeFromString(
+                        _shuffled(part for each in container.devices for part in _held(each))
+                    )
                     told.dynamic_resources.extend(_claims(container.claims if claims else ()))
         return bytes(answer.SerializeToString())
 
     def _allocatable(self) -> bytes:
-        offers = _offers(tuple(self.offered))
-        return b"".join(random.sample(offers, len(offers)))
+        return _shuffled(_offers(tuple(self.offered)))
 
     def _list_pods(self) -> bytes:
         answer = messages.ListPodsResponse(pods=[_pod(pod).SerializeToString() for pod in self.pods])
         return bytes(answer.SerializeToString())
 
 
+def _shuffled(parts: Iterable[bytes]) -> bytes:
+    """Put messages one after the other, in random order: decoders take them for one with all their fields."""
+    shuffled = list(parts)
+    random.shuffle(shuffled)
+    return b"".join(shuffled)
+
+
+# There may be tens of thousands of ids: each is written once while all stay.
 @lru_cache(maxsize=2)
 def _offers(offered: tuple[tuple[str, str], ...]) -> list[bytes]:
-    """Write an answer for each id, once while all stay: there may be tens of thousands.
-
-    Such answers put one after the other are one answer with all ids.
-    """
+    """Write an answer for each id."""
     return [
         bytes(messages.AllocatableResourcesResponse(devices=[entry]).SerializeToString())
         for resource, device_id in offered
-        for entry in _entries([KubeletDevices(resource, (device_id,))])
+        for entry in _entries(KubeletDevices(resource, (device_id,)))
     ]
 
 
-def _entries(devices: Iterable[KubeletDevices]) -> list[Any]:
-    entries = [
-        messages.ContainerDevices(resource_name=group.resource, device_ids=[device_id], topology=topology)
-        for group in devices
-        for device_id in group.ids
-        for topology in _topologies(group.numa_nodes)
+@lru_cache(maxsize=64)
+def _held(devices: KubeletDevices) -> list[bytes]:
+    """Write a container for each id that it has."""
+    return [
+        bytes(messages.ContainerResources(devices=[entry]).SerializeToString()) for entry in _entries(devices)
     ]
-    random.shuffle(entries)
-    return entries
+
+
+def _entries(devices: KubeletDevices) -> list[Any]:
+    return [
+        messages.ContainerDevices(resource_name=devices.resource, device_ids=[device_id], topology=topology)
+        for device_id in devices.ids
+        for topology in _topologies(devices.numa_nodes)
+    ]
 
 
 def _claims(claims: tuple[Claim, ...]) -> list[bytes]:

@@ -87,6 +87,7 @@ class FakeNode:
         )
         self.paths = _paths(self._root, kubelet_root, self.kubelet)
         self._kubelet_up = False
+        self._offered = tuple((offer.resource, key) for offer in scenario.offers for key in offer.ids)
         self._now: Present = present(scenario, 0.0)
         self._gpus: tuple[GpuState, ...] = ()
         self._amd: tuple[GpuState, ...] = ()
@@ -148,9 +149,7 @@ class FakeNode:
 
     async def _step_kubelet(self, now: Present) -> None:
         self.kubelet.pods = tuple(_listed(pod) for pod in now.pods)
-        self.kubelet.offered = tuple(
-            (offer.resource, key) for offer in self.scenario.offers for key in offer.ids
-        )
+        self.kubelet.offered = self._offered
         self.kubelet.rate_limited = now.kubelet_rate_limit
         self.kubelet.delay = math.inf if now.kubelet_hang else 0.0
         if now.kubelet_down and self._kubelet_up:

@@ -110,12 +110,13 @@ class FakeNvml:
         self.events.close()
 
     def release(self) -> None:
-        """End every fault, and let every hanging call return."""
+        """End every fault, let every hanging call return, and no call for events wait any more."""
         with self._lock:
             self._faults = ()
             events, self._hangs = list(self._hangs.values()), {}
         for event in events:
             event.set()
+        self.events.release()
 
     def _make_board(self) -> Board:
         before = self.board

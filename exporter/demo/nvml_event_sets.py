@@ -51,6 +51,7 @@ class EventSets:
         self._changed = threading.Condition()
         self._sets: dict[int, _EventSet] = {}
         self._gone: set[int] = set()
+        self._released = False
 
     def __len__(self) -> int:
         return len(self._sets)
@@ -91,7 +92,7 @@ class EventSets:
             found.taken = False
             self._changed.notify_all()
             try:
-                self._changed.wait_for(lambda: found.queue or found.freed, seconds)
+                self._changed.wait_for(lambda: found.queue or found.freed or self._released, seconds)
             finally:
                 found.waits -= 1
             if not found.queue:
@@ -109,6 +110,12 @@ class EventSets:
         with self._changed:
             for handle, found in list(self._sets.items()):
                 self._end(handle, found, "shutdown under a wait")
+
+    def release(self) -> None:
+        """Let no call wait from now on: whoever is about to close the driver waits for none of them."""
+        with self._changed:
+            self._released = True
+            self._changed.notify_all()
 
     def happen(self, happening: Happening) -> None:
         """Show an event to every set that is registered for it; others never hear of it."""

@@ -178,8 +178,8 @@ def hundreds(system: System, resources: tuple[str, ...]) -> dict[str, Device]:
     Which ids these are means nothing; that every card has a hundred is what they are made for.
     """
     cards = list(system.view.inventory.whole())
-    offered = system.view.allocations.offered or ()
-    ids = sorted({each.device_id for each in offered if each.resource in resources})
+    offered = system.view.offered
+    ids = sorted({each for resource in resources for each in offered.get(resource, ())})
     if len(ids) != FULL * len(cards):
         return {}
     return {device_id: cards[place // FULL] for place, device_id in enumerate(ids)}

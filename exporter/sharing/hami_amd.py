@@ -35,7 +35,7 @@ class HamiAmd(HamiVendor):
     def __init__(self, view: View) -> None:
         super().__init__(view)
         self._plugin = Amd(view)
-        ids = {each.device_id for each in view.allocations.offered or () if each.resource == GPU}
+        ids = set(view.offered.get(GPU, ()))
         ids |= {each.device_id for each in view.allocations.allocated if each.resource == GPU}
         found = map(SLICE.fullmatch, ids)
         self._names = {each[1] for each in found if each is not None}

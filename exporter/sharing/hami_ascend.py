@@ -45,8 +45,8 @@ class HamiAscend(HamiVendor):
     def __init__(self, view: View) -> None:
         super().__init__(view)
         self._soft: set[str] = set()
-        offered = view.allocations.offered or ()
-        known = {ID.fullmatch(each.device_id) for each in offered if self.owns(each.resource, each.device_id)}
+        own = (ids for resource, ids in view.offered.items() if self.knows(resource))
+        known = {ID.fullmatch(device_id) for ids in own for device_id in ids}
         uuids = sorted({each[1] for each in known if each is not None})
         # Where nobody tells their indexes, their order stands for them.
         self.registered = {uuid: Registered(place, None) for place, uuid in enumerate(uuids)} | dict(

@@ -90,8 +90,11 @@ class LibvgpuSystem(System):
 
     def claim(self, resource: str, device_id: str) -> Claim | None:
         """Find the GPU that a slice is offered with."""
-        found = SLICE.fullmatch(device_id) if self.named(resource) else None
-        return Claim(self.view.inventory.by_uuid(found[1]), replica=True) if found is not None else None
+        # Other plugins have tens of thousands of ids.
+        found = SLICE.fullmatch(device_id)
+        if found is None or not self.named(resource):
+            return None
+        return Claim(self.view.inventory.by_uuid(found[1]), replica=True)
 
     def sharing(
         self, device: Device, slices: tuple[SliceCount, ...], _replicated: bool, _offered_known: bool

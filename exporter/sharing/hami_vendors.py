@@ -157,8 +157,7 @@ class HamiNeuron(HamiVendor):
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
-        offered = [each.resource for each in view.allocations.offered or ()]
-        devices, cores = offered.count(NEURON), offered.count(NEURON_CORE)
+        devices, cores = (len(view.offered.get(resource, ())) for resource in (NEURON, NEURON_CORE))
         self._each = cores // devices if devices and cores % devices == 0 else 0
 
     def compute(self, holder: ContainerRef, told: Told) -> float | None:

@@ -29,9 +29,11 @@ class Intel(System):
     def __init__(self, view: View) -> None:
         super().__init__(view)
         self._offered = Counter(
-            (each.resource, int(match[1]))
-            for each in view.allocations.offered or ()
-            if (match := ID.fullmatch(each.device_id))
+            (resource, int(match[1]))
+            for resource, ids in view.offered.items()
+            if self.knows(resource)
+            for each in ids
+            if (match := ID.fullmatch(each))
         )
 
     def knows(self, resource: str) -> bool:

@@ -44,8 +44,9 @@ class Nvshare(System):
         """Find the GPU of an id, or one that the plugin gives to others."""
         if (match := ID.fullmatch(device_id)) is not None:
             return Claim(self.view.inventory.by_uuid(match[1]), replica=True)
-        uuid = _uuid(device_id)
-        return Claim(self.view.inventory.by_uuid(uuid)) if uuid in self._shared else None
+        if not self._shared or (uuid := _uuid(device_id)) not in self._shared:
+            return None
+        return Claim(self.view.inventory.by_uuid(uuid))
 
     def sharing(
         self, _device: Device, slices: tuple[SliceCount, ...], _replicated: bool, _offered_known: bool

@@ -9,6 +9,10 @@ from exporter.model import Allocation, Allocations, ContainerRef, DeviceKey, Sli
 from exporter.sharing.inventory import Device
 from exporter.sharing.system import Claim, Grant, Granted, System, guarded
 
+# Whose an id is, and what is claimed of it.
+Owned = tuple[System | None, Claim]
+NOBODYS: Owned = None, Claim()
+
 
 @dataclass(slots=True)
 class Resolved:
@@ -76,22 +80,28 @@ class _Claims:
         resources = {each.resource for each in allocations.offered or ()}
         resources |= {each.resource for each in allocations.allocated}
         self._asked = {name: [system for system in systems if _knows(system, name)] for name in resources}
-        self._known: dict[tuple[str, str], tuple[System | None, Claim]] = {}
+        self._known: dict[tuple[str, str], Owned] = {}
 
-    def of(self, resource: str, device_id: str) -> tuple[System | None, Claim]:
+    def of(self, resource: str, device_id: str) -> Owned:
         """Return the system that is sure of the id or knows its device; else one that only claims it."""
         known = self._known.get((resource, device_id))
         if known is None:
             known = self._known[resource, device_id] = self._claim(resource, device_id)
         return known
 
-    def _claim(self, resource: str, device_id: str) -> tuple[System | None, Claim]:
-        own: tuple[System | None, Claim] = None, Claim()
+    def _claim(self, resource: str, device_id: str) -> Owned:
+        own = NOBODYS
         for system in self._asked[resource]:
-            claim = _of(system, resource, device_id)
-            if claim is not None and (claim.device is not None or claim.nominal):
+            try:
+                claim = system.claim(resource, device_id)
+            except Exception as error:  # noqa: BLE001 - whatever one system meets, the others are told
+                system.fails(error)
+                continue
+            if claim is None:
+                continue
+            if claim.device is not None or claim.nominal:
                 return system, claim
-            if claim is not None and own[0] is None:
+            if own is NOBODYS:
                 own = system, claim
         return own
 
@@ -174,14 +184,6 @@ def _resolve_allocation(resolved: Resolved, claims: _Claims, allocation: Allocat
 
 def _knows(system: System, resource: str) -> bool:
     return guarded(system, lambda: system.knows(resource), otherwise=False)
-
-
-def _of(system: System, resource: str, device_id: str) -> Claim | None:
-    try:
-        return system.claim(resource, device_id)
-    except Exception as error:  # noqa: BLE001 - whatever one system meets, the others are told
-        system.fails(error)
-        return None
 
 
 def _note(resolved: Resolved, device: Device, resource: str, system: System, claim: Claim) -> None:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import ClassVar, NamedTuple, TypeVar
 
 from exporter.model import (
     ContainerRef,
@@ -40,8 +40,7 @@ T = TypeVar("T")
 NOBODY_TELLS = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """An id that is a system's own: the device that it names, None where that device is not here.
 
     ``replica``: the id is one of several on the same device. ``nominal``: it is nobody else's, and offered

@@ -54,12 +54,12 @@ class Vgpu(System):
         super().__init__(view)
         self._host = view.facts.host
         self._places = _places(view.inventory, self._host)
-        offered = view.allocations.offered or ()
         # Of a resource with an id that has no place, it is not known how many each GPU has.
         self._uncounted = {
-            each.resource
-            for each in offered
-            if MDEV_UUID.fullmatch(each.device_id) and each.device_id.lower() not in self._places
+            resource
+            for resource, ids in view.offered.items()
+            if self.knows(resource)
+            and any(MDEV_UUID.fullmatch(each) and each.lower() not in self._places for each in ids)
         }
 
     def knows(self, resource: str) -> bool:

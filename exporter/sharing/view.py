@@ -1,8 +1,10 @@
 """What the sharing systems look at: one poll's devices, ids, pods and files."""
 
 import re
+from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from exporter.model import (
     Allocations,
@@ -54,6 +56,14 @@ class View:
         over -= {(pod.namespace, pod.name) for pod in self.pods}
         self.allocations = _of_live(_without_own_claims(allocations, self.facts), over)
         self.held = _held(self.allocations)
+
+    @cached_property
+    def offered(self) -> dict[str, list[str]]:
+        """The ids on offer by resource: a plugin may offer tens of thousands, which are others' business."""
+        found: dict[str, list[str]] = defaultdict(list)
+        for each in self.allocations.offered or ():
+            found[each.resource].append(each.device_id)
+        return dict(found)
 
     @property
     def details_known(self) -> bool:

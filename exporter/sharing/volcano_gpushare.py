@@ -58,8 +58,7 @@ class VolcanoGpushare(CardSystem):
         return self.listed(holder, CARDS, details.annotations[CARDS], self.by_index)
 
     def _worked_out(self) -> int | None:
-        offered = self.view.allocations.offered or ()
-        first = sum(each.resource == MEMORY and each.device_id.startswith("0-") for each in offered)
+        first = sum(each.startswith("0-") for each in self.view.offered.get(MEMORY, ()))
         total = total_memory(self.by_index("0"))
         if not first or total is None:
             return None

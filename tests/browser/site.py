@@ -2,20 +2,20 @@
 
 import os
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Error, Page, Request
+from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Error, Page, Request, ViewportSize
 
 from exporter.demo.catalog import load
 from tests.end_to_end.serving import Served, serving
 
-WIDE = {"width": 1400, "height": 900}
-PHONE = {"width": 380, "height": 800}
+WIDE: ViewportSize = {"width": 1400, "height": 900}
+PHONE: ViewportSize = {"width": 380, "height": 800}
 _BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 # Listened for in the page: what a policy forbids is only seen there.
 _REPORT_VIOLATIONS = """
@@ -62,9 +62,9 @@ class Watch:
         """Forget what was found, and go on with the site at ``url``."""
         self.url, self.findings, self.requests = url, [], []
 
-    def check(self) -> None:
+    def check(self, expected: Sequence[str]) -> None:
         """Fail where anything was found that is not expected."""
-        found = [each for each in self.findings if not any(word in each for word in self.expected)]
+        found = [each for each in self.findings if not any(word in each for word in expected)]
         assert not found, "\n".join(found)
 
     def _heard(self, message: ConsoleMessage) -> None:
@@ -99,23 +99,35 @@ async def looking(browser: Browser, url: str, **options: Any) -> AsyncIterator[t
         yield page, watch
     finally:
         await context.close()
-    watch.check()
+    watch.check(watch.expected)
 
 
 @asynccontextmanager
-async def visiting(window: tuple[Page, Watch], url: str) -> AsyncIterator[tuple[Page, Watch]]:
-    """Open the first page of the site at ``url`` in a window that was elsewhere before, and leave it again.
+async def visiting(
+    window: tuple[Page, Watch],
+    url: str,
+    path: str = "",
+    *,
+    viewport: ViewportSize = WIDE,
+    color_scheme: Literal["light", "dark"] = "light",
+    reduced_motion: Literal["reduce", "no-preference"] = "no-preference",
+) -> AsyncIterator[tuple[Page, Watch]]:
+    """Open a page of the site at ``url`` in a window that was elsewhere before, and leave it again.
 
-    A window of its own costs several times what a page does. What is found fails the test at the end.
+    What is found fails the test at the end. What a page stores it finds again, and so do other visits.
     """
     page, watch = window
+    usual = watch.expected
     watch.begin(url)
+    await page.set_viewport_size(viewport)
+    await page.emulate_media(media="screen", color_scheme=color_scheme, reduced_motion=reduced_motion)
     try:
-        await page.goto(f"{url}/")
+        await page.goto(f"{url}/{path}")
         yield page, watch
     finally:
         await page.goto("about:blank")
-    watch.check()
+        expected, watch.expected = watch.expected, usual
+    watch.check(expected)
 
 
 @asynccontextmanager

@@ -1,9 +1,11 @@
 """The pages for everyone: what axe-core finds, and whether the keyboard gets everywhere."""
 
+from itertools import product
+
 import pytest
 
 from tests.browser.axe import faults
-from tests.browser.site import PHONE, WIDE, follow, looking, node_of
+from tests.browser.site import PHONE, WIDE, follow, looking, node_of, visiting
 
 # What a person can reach with the tabulator, in the order of the page; those in closed details are not.
 _REACHABLE = """() => [...document.querySelectorAll(
@@ -21,25 +23,19 @@ _MARK = """() => {
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("place", ["gpu", "holder", "doctor"])
-async def test_axe_finds_nothing_serious_on_the_other_pages(browser, place, scheme) -> None:
+async def test_axe_finds_nothing_serious_on_the_other_pages(window, showcase, place, scheme) -> None:
     """The same holds for one GPU, one holder, and what is degraded."""
-    async with (
-        node_of("showcase") as served,
-        looking(browser, served.url, color_scheme=scheme) as (page, _),
-    ):
-        await page.goto("./")
+    async with visiting(window, showcase.url, color_scheme=scheme) as (page, _):
         await follow(page, place)
         assert await faults(page) == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_axe_finds_nothing_serious_on_a_wide_screen_in_the_other_light(browser, scheme) -> None:
-    """The largest page, with every state of a holder on it, in both lights and both sizes."""
+async def test_axe_finds_nothing_serious_on_the_largest_page(window) -> None:
+    """A node with every state of a holder on it, in both lights and both sizes."""
     async with node_of("showcase", 0.0, 1.0, 700.0) as served:
-        for size in (WIDE, PHONE):
-            async with looking(browser, served.url, color_scheme=scheme, viewport=size) as (page, _):
-                await page.goto("./")
-                assert await faults(page) == []
+        for scheme, size in product(("light", "dark"), (WIDE, PHONE)):
+            async with visiting(window, served.url, color_scheme=scheme, viewport=size) as (page, _):
+                assert await faults(page) == [], (scheme, size)
 
 
 @pytest.mark.parametrize("script", [True, False])
@@ -64,10 +60,9 @@ async def test_the_keyboard_reaches_everything(browser, script) -> None:
         assert [each["what"] for each in reached if not each["seen"]] == []
 
 
-async def test_the_first_key_leads_past_the_head(browser) -> None:
+async def test_the_first_key_leads_past_the_head(window) -> None:
     """The first thing to reach is the link to the content, which is seen as long as it has the focus."""
-    async with node_of("l40s") as served, looking(browser, served.url) as (page, _):
-        await page.goto("./")
+    async with node_of("l40s") as served, visiting(window, served.url) as (page, _):
         await page.keyboard.press("Tab")
         skip = page.locator(".skip")
         assert (await skip.bounding_box())["y"] >= 0

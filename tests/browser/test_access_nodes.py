@@ -3,11 +3,10 @@
 import pytest
 
 from tests.browser.axe import faults
-from tests.browser.site import PHONE, WIDE, looking, node_of
+from tests.browser.site import PHONE, WIDE, node_of, visiting
 
-# Each has a sort of picture, notice or empty state that the others lack.
+# Each has a sort of picture, notice or empty state that the others lack. The showcase is looked at elsewhere.
 DIFFERENT = (
-    "showcase",
     "a100-mig-mixed",
     "t4-timeslicing",
     "sick-gpus",
@@ -23,10 +22,9 @@ DIFFERENT = (
 
 
 @pytest.mark.parametrize("scenario", DIFFERENT)
-async def test_axe_finds_nothing_serious_on_a_node(browser, scenario) -> None:
+async def test_axe_finds_nothing_serious_on_a_node(window, scenario) -> None:
     """In light and dark, on a wide screen and on a phone."""
     async with node_of(scenario) as served:
         for scheme, size in (("light", WIDE), ("dark", PHONE)):
-            async with looking(browser, served.url, color_scheme=scheme, viewport=size) as (page, _):
-                await page.goto("./")
+            async with visiting(window, served.url, color_scheme=scheme, viewport=size) as (page, _):
                 assert await faults(page) == [], scheme

@@ -5,7 +5,7 @@ import pytest
 from exporter.model import SliceCount
 from exporter.settings import ListenAddress
 from exporter.web import Server, make_app
-from tests.browser.site import PHONE, WIDE, looking
+from tests.browser.site import PHONE, WIDE, visiting
 from tests.site import site_of
 from tests.web.views_reading import gpu, holder, snapshot
 
@@ -24,7 +24,7 @@ _RIGHT_OF_WINDOW = """[...document.querySelectorAll(".marks, .marks li")]
 
 @pytest.mark.parametrize("viewport", [PHONE, WIDE], ids=["phone", "wide"])
 @pytest.mark.parametrize("held", [8, 30, 100])
-async def test_marks_fit_and_their_numbers_are_whole_or_not_there(browser, held, viewport) -> None:
+async def test_marks_fit_and_their_numbers_are_whole_or_not_there(window, held, viewport) -> None:
     """Part of a number is another number, so one that does not fit is not shown."""
     count = SliceCount("nvidia.com/gpu.shared", held + held // 4, held)
     one = gpu(sharing="time-slicing", slices=(count,), holders=held)
@@ -34,8 +34,7 @@ async def test_marks_fit_and_their_numbers_are_whole_or_not_there(browser, held,
     server = Server(make_app(site_of(lambda: shown)), ListenAddress("127.0.0.1", 0))
     url = await server.start()
     try:
-        async with looking(browser, url.removesuffix("/"), viewport=viewport) as (page, _):
-            await page.goto("./")
+        async with visiting(window, url.removesuffix("/"), viewport=viewport) as (page, _):
             assert await page.locator(".marks li").count() >= held
             assert await page.evaluate(_RIGHT_OF_WINDOW) == 0
             assert await page.evaluate(_CUT_NUMBERS) == []

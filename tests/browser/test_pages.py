@@ -17,8 +17,6 @@ from tests.web.views_reading import gpu, holder, mig, snapshot
 NARROW = {"width": 360, "height": 740}
 # About as wide as an upright sheet of paper.
 PAPER = {"width": 720, "height": 1000}
-# Nodes that are cut in different ways, with much or little on the page.
-DIFFERENT = ("showcase", "t4-timeslicing", "a100-mig-mixed", "sick-gpus", "gke", "no-gpu", "elastic-gpu")
 HOSTILE = (
     "<img src=x onerror=window.caught=1><script>window.caught=1</script>\"' onfocus=window.caught=1 {{7*7}}"
 )
@@ -31,77 +29,60 @@ _MOVING = """[...document.querySelectorAll("*")].map((each) => getComputedStyle(
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def window(browser: Browser) -> AsyncIterator[tuple[Page, Watch]]:
-    """Give a window that goes from node to node."""
-    async with looking(browser, "") as opened:
+async def plain(browser: Browser) -> AsyncIterator[tuple[Page, Watch]]:
+    """Give a window that runs no script."""
+    async with looking(browser, "", java_script_enabled=False) as opened:
         yield opened
 
 
 @pytest.mark.parametrize("scenario", names())
-async def test_every_scenario_is_quiet_in_a_browser(window, scenario) -> None:
-    """No error on the console, no failed request, none to elsewhere, nothing that the policy forbids."""
+async def test_every_scenario_is_quiet_in_a_browser_and_fits_on_a_phone(window, scenario) -> None:
+    """No error, no failed request, none to elsewhere, nothing that the policy forbids, at any width.
+
+    At 360 pixels what is too wide scrolls in its own box, and the page does not.
+    """
     async with node_of(scenario) as served, visiting(window, served.url) as (page, watch):
         assert await page.title()
         assert watch.requests
+        await page.set_viewport_size(NARROW)
+        assert await overflow(page) <= 0
 
 
 @pytest.mark.parametrize("place", ["gpu", "holder", "doctor"])
-async def test_the_other_pages_are_quiet_too(browser, place) -> None:
-    """The pages that the node's leads to are found by its links, and cause nothing either."""
-    async with node_of("showcase") as served, looking(browser, served.url) as (page, _):
-        await page.goto("./")
+async def test_the_other_pages_are_quiet_and_fit_too(window, showcase, place) -> None:
+    """The pages that the node's leads to are found by its links, and cause nothing either.
+
+    Identifiers, tables and timelines do not make a page wider than its window.
+    """
+    async with visiting(window, showcase.url, viewport=NARROW) as (page, _):
         await follow(page, place)
         assert f"/{place}" in page.url
-
-
-@pytest.mark.parametrize("scenario", DIFFERENT)
-async def test_nothing_is_wider_than_a_phone(browser, scenario) -> None:
-    """At 360 pixels what is too wide scrolls in its own box, and the page does not."""
-    async with node_of(scenario) as served, looking(browser, served.url, viewport=NARROW) as (page, _):
-        await page.goto("./")
         assert await overflow(page) <= 0
 
 
-@pytest.mark.parametrize("place", ["gpu", "holder", "doctor"])
-async def test_the_other_pages_fit_on_a_phone(browser, place) -> None:
-    """Identifiers, tables and timelines do not make a page wider than its window."""
-    async with node_of("showcase") as served, looking(browser, served.url, viewport=NARROW) as (page, _):
-        await page.goto("./")
-        await follow(page, place)
-        assert await overflow(page) <= 0
-
-
-async def test_a_large_screen_is_used(browser) -> None:
+async def test_a_large_screen_is_used(window, showcase) -> None:
     """On the widest screens two GPUs stand beside each other."""
     wide = {"width": 3000, "height": 1600}
-    async with node_of("showcase") as served, looking(browser, served.url, viewport=wide) as (page, _):
-        await page.goto("./")
+    async with visiting(window, showcase.url, viewport=wide) as (page, _):
         first, second = [await page.locator(f"#gpu-{index}").bounding_box() for index in (0, 1)]
         assert first["y"] == second["y"]
 
 
-async def test_without_script_all_numbers_are_there(browser) -> None:
+async def test_without_script_all_numbers_are_there(plain, showcase) -> None:
     """Nothing waits for script: the totals, the picture, the table, and what can only be pressed is not."""
-    async with (
-        node_of("showcase") as served,
-        looking(browser, served.url, java_script_enabled=False) as (page, _),
-    ):
-        await page.goto("./")
-        rows = len(served.poller.snapshot.containers)
+    snapshot = showcase.poller.snapshot
+    async with visiting(plain, showcase.url) as (page, _):
+        rows = len(snapshot.containers)
         assert await page.locator("#holder-rows tr").count() == rows
         assert await page.locator("#cards .figure").count() == 4
-        assert await page.locator("#gpus > .gpu").count() == len(served.poller.snapshot.gpus)
+        assert await page.locator("#gpus > .gpu").count() == len(snapshot.gpus)
         assert not await page.locator("#pause").is_visible()
         assert not await page.locator("#theme").is_visible()
 
 
-async def test_without_script_the_table_is_filtered(browser) -> None:
+async def test_without_script_the_table_is_filtered(plain, showcase) -> None:
     """The form of the filter asks for a page with those rows only, and its link does too."""
-    async with (
-        node_of("showcase") as served,
-        looking(browser, served.url, java_script_enabled=False) as (page, _),
-    ):
-        await page.goto("./")
+    async with visiting(plain, showcase.url) as (page, _):
         field = page.locator("form [name=q]")
         await field.fill("captions")
         await field.press("Enter")
@@ -110,7 +91,7 @@ async def test_without_script_the_table_is_filtered(browser) -> None:
         assert "captions" in await page.locator("#holder-rows").inner_text()
 
 
-async def test_names_from_the_cluster_stay_text_in_a_browser(browser) -> None:
+async def test_names_from_the_cluster_stay_text_in_a_browser(window) -> None:
     """A name that is markup, script or an attribute is shown as it is spelt, and nothing of it runs."""
     ref = ContainerRef(HOSTILE, HOSTILE, HOSTILE)
     device = mig(HOSTILE).device
@@ -124,8 +105,7 @@ async def test_names_from_the_cluster_stay_text_in_a_browser(browser) -> None:
     server = Server(make_app(site_of(lambda: shown)), ListenAddress("127.0.0.1", 0))
     url = await server.start()
     try:
-        async with looking(browser, url.removesuffix("/")) as (page, _):
-            await page.goto("./")
+        async with visiting(window, url.removesuffix("/")) as (page, _):
             assert await page.locator("h1").inner_text() == HOSTILE
             assert HOSTILE in await page.locator("#holder-rows").inner_text()
             assert await page.locator("img").count() == 0
@@ -135,37 +115,30 @@ async def test_names_from_the_cluster_stay_text_in_a_browser(browser) -> None:
 
 
 @pytest.mark.parametrize("scenario", ["showcase", "a100-mig-mixed"])
-async def test_paper_has_all_of_the_table_and_no_buttons(browser, scenario) -> None:
+async def test_paper_has_all_of_the_table_and_no_buttons(window, scenario) -> None:
     """In print nothing is cut off that would scroll on a screen, and all is on white."""
     async with (
         node_of(scenario) as served,
-        looking(browser, served.url, viewport=PAPER, color_scheme="dark") as (page, _),
+        visiting(window, served.url, viewport=PAPER, color_scheme="dark") as (page, _),
     ):
-        await page.goto("./")
         await page.emulate_media(media="print")
         assert await page.evaluate(_CUT_OFF) == []
         assert await page.locator(".button:visible, .field:visible").count() == 0
         assert await colour(page, "--card") == "rgb(255, 255, 255)"
 
 
-async def test_it_follows_the_system_into_the_dark(browser) -> None:
+async def test_it_follows_the_system_into_the_dark(window, showcase) -> None:
     """Without a choice of its own the page is as light as everything else on the screen."""
     found = []
-    async with node_of("showcase") as served:
-        for scheme in ("light", "dark"):
-            async with looking(browser, served.url, color_scheme=scheme) as (page, _):
-                await page.goto("./")
-                found.append(await colour(page, "--page"))
+    for scheme in ("light", "dark"):
+        async with visiting(window, showcase.url, color_scheme=scheme) as (page, _):
+            found.append(await colour(page, "--page"))
     assert found == ["rgb(245, 246, 248)", "rgb(13, 16, 21)"]
 
 
-async def test_nothing_moves_for_those_who_do_not_want_it(browser) -> None:
+async def test_nothing_moves_for_those_who_do_not_want_it(window, showcase) -> None:
     """No transition and no animation is left where motion is to be reduced."""
-    async with (
-        node_of("showcase") as served,
-        looking(browser, served.url, reduced_motion="reduce") as (page, _),
-    ):
-        await page.goto("./")
+    async with visiting(window, showcase.url, reduced_motion="reduce") as (page, _):
         assert await page.evaluate(_MOVING) == 0
 
 

@@ -1,12 +1,22 @@
 """Timelines in a real browser, under the policy of the real server: drawn, and honest when they fail."""
 
 import re
+from collections.abc import AsyncIterator
 
 import pytest
+import pytest_asyncio
 
-from tests.browser.site import PHONE, looking, node_of, overflow
+from tests.browser.site import PHONE, looking, node_of, overflow, visiting
+from tests.end_to_end.serving import Served
 
 PLOTS = ".plot .main-svg"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def served() -> AsyncIterator[Served]:
+    """Serve a small node with some past, which nobody may poll."""
+    async with node_of("t4-timeslicing") as node:
+        yield node
 
 
 async def shown(page) -> None:
@@ -16,13 +26,9 @@ async def shown(page) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_timelines_are_drawn_under_the_policy(browser, scheme) -> None:
+async def test_timelines_are_drawn_under_the_policy(window, served, scheme) -> None:
     """Bars of the holders stand where they belong, with a name and numbers in words; nothing is forbidden."""
-    async with (
-        node_of("t4-timeslicing") as served,
-        looking(browser, served.url, color_scheme=scheme) as (page, _),
-    ):
-        await page.goto("./")
+    async with visiting(window, served.url, color_scheme=scheme) as (page, _):
         await shown(page)
         assert await page.locator("#timeline-memory .bars path").count() > 3
         label = await page.locator("#timeline-memory .plot").get_attribute("aria-label")
@@ -41,23 +47,18 @@ async def test_timelines_are_drawn_under_the_policy(browser, scheme) -> None:
         )
 
 
-async def test_plotly_is_not_loaded_before_it_is_needed(browser) -> None:
+async def test_plotly_is_not_loaded_before_it_is_needed(window, served) -> None:
     """A reader who does not scroll down does not pay for it."""
-    async with (
-        node_of("showcase", 0.0) as served,
-        looking(browser, served.url, viewport={"width": 1400, "height": 300}) as (page, watch),
-    ):
-        await page.goto("./")
+    async with visiting(window, served.url, viewport={"width": 1400, "height": 300}) as (page, watch):
         await page.wait_for_load_state("networkidle")
         assert not [url for url in watch.requests if "plotly" in url or "/figures/" in url]
         await shown(page)
         assert len([url for url in watch.requests if "plotly" in url]) == 1
 
 
-async def test_another_range_is_drawn_in_place(browser) -> None:
+async def test_another_range_is_drawn_in_place(window, served) -> None:
     """The link changes the address and the figures, and the way back leads back."""
-    async with node_of("t4-timeslicing") as served, looking(browser, served.url) as (page, watch):
-        await page.goto("./?q=ml")
+    async with visiting(window, served.url, "?q=ml") as (page, watch):
         await shown(page)
         async with page.expect_response(re.compile(r"figures/node\?range=5m")):
             await page.get_by_role("link", name="5 m", exact=True).click()
@@ -68,14 +69,12 @@ async def test_another_range_is_drawn_in_place(browser) -> None:
             await page.go_back()
 
 
-async def test_a_failure_is_said_and_can_be_tried_again(browser) -> None:
+async def test_a_failure_is_said_and_can_be_tried_again(window, served) -> None:
     """What the server says stands in place of the figures, until a retry draws them."""
-    async with node_of("t4-timeslicing") as served, looking(browser, served.url) as (page, watch):
+    page, _ = window
+    await page.route("**/figures/node**", lambda route: route.fulfill(status=503, json={"error": "no luck"}))
+    async with visiting(window, served.url) as (page, watch):
         watch.expected = ("figures/node", "status of 503")
-        await page.route(
-            "**/figures/node**", lambda route: route.fulfill(status=503, json={"error": "no luck"})
-        )
-        await page.goto("./")
         await page.locator("#timeline").scroll_into_view_if_needed()
         problem = page.locator(".timeline-problem")
         await problem.wait_for()
@@ -87,31 +86,24 @@ async def test_a_failure_is_said_and_can_be_tried_again(browser) -> None:
 
 
 @pytest.mark.parametrize("kind", ["gpu", "holder"])
-async def test_each_page_has_timelines_of_its_own(browser, kind) -> None:
+async def test_each_page_has_timelines_of_its_own(window, served, kind) -> None:
     """Those of a GPU and of a holder tell of nobody else's."""
-    async with (
-        node_of("t4-timeslicing") as served,
-        looking(browser, served.url, viewport=PHONE) as (page, watch),
-    ):
-        row = served.poller.snapshot.containers[0]
-        holder = row.holder
-        path = (
-            f"gpu/{row.device.uuid}"
-            if kind == "gpu"
-            else f"holder/{holder.namespace}/{holder.pod}/{holder.container}"
-        )
-        await page.goto(path)
+    row = served.poller.snapshot.containers[0]
+    holder = row.holder
+    path = (
+        f"gpu/{row.device.uuid}"
+        if kind == "gpu"
+        else f"holder/{holder.namespace}/{holder.pod}/{holder.container}"
+    )
+    async with visiting(window, served.url, path, viewport=PHONE) as (page, watch):
         await shown(page)
         assert [url for url in watch.requests if f"/figures/{path}?range=1h" in url]
         assert await overflow(page) <= 0
 
 
-async def test_without_script_the_numbers_are_a_link_away(browser) -> None:
+async def test_without_script_the_numbers_are_a_link_away(browser, served) -> None:
     """The section says why nothing is drawn, and links to what would have been."""
-    async with (
-        node_of("t4-timeslicing") as served,
-        looking(browser, served.url, java_script_enabled=False) as (page, _),
-    ):
+    async with looking(browser, served.url, java_script_enabled=False) as (page, _):
         await page.goto("./?range=5m")
         link = page.get_by_role("link", name="history as JSON")
         assert await link.get_attribute("href") == "api/v1/history?range=5m"
@@ -121,10 +113,9 @@ async def test_without_script_the_numbers_are_a_link_away(browser) -> None:
         )
 
 
-async def test_timelines_follow_the_page_and_its_theme(browser) -> None:
+async def test_timelines_follow_the_page_and_its_theme(window, served) -> None:
     """They are fetched again at an update, once enough time has gone by, and drawn anew in a new theme."""
-    async with node_of("t4-timeslicing") as served, looking(browser, served.url) as (page, watch):
-        await page.goto("./")
+    async with visiting(window, served.url) as (page, watch):
         await shown(page)
         tick = page.locator("#timeline-memory .xtick text").first
         light = await tick.evaluate("(node) => getComputedStyle(node).fill")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -157,29 +157,38 @@ def texts_of(value: Any) -> Iterator[str]:
             yield from texts_of(inner)
 
 
-async def shown(scenario: Scenario, at: float = 0) -> tuple[Snapshot, Evidence]:
-    """Poll a node; return what it shows and what that is made of."""
+class Recording(NamedTuple):
+    """What a node showed, what was so on it, and the recording of it, written and read again."""
+
+    snapshot: Snapshot
+    truth: Truth
+    scenario: Scenario
+
+
+async def shown(scenario: Scenario, at: float = 0) -> tuple[Snapshot, Evidence, Truth]:
+    """Poll a node; return what it shows, what that is made of, and what is so."""
     async with polled(scenario, pcie_throughput="on") as (node, poller):
         await node.step(at)
-        return await poller.poll(), poller.evidence
+        return await poller.poll(), poller.evidence, node.truth()
 
 
-async def recording(scenario: Scenario, at: float = 0) -> tuple[Snapshot, Scenario]:
-    """Poll a node; return what it shows and the recording of it, written and read again."""
-    snapshot, found = await shown(scenario, at)
-    return snapshot, parse(dump(recorded_from(found, scenario.node.name, Mask())))
-
-
-async def truth_of(scenario: Scenario) -> Truth:
-    """Start a node; return what is so on it."""
-    async with polled(scenario) as (node, _):
-        return node.truth()
+async def recording(scenario: Scenario, at: float = 0) -> Recording:
+    """Poll a node, and record it."""
+    snapshot, found, truth = await shown(scenario, at)
+    recorded = parse(dump(recorded_from(found, scenario.node.name, Mask())))
+    return Recording(snapshot, truth, recorded)
 
 
 @cache
-def recorded(name: str) -> tuple[Snapshot, Scenario]:
+def recorded(name: str) -> Recording:
     """Record a scenario once, however many tests look at it."""
     return asyncio.run(recording(catalog.load(name)))
+
+
+@cache
+def recorded_again(name: str) -> Recording:
+    """Record the recording of a scenario."""
+    return asyncio.run(recording(recorded(name).scenario))
 
 
 def two_containers(identity: str) -> Scenario:
@@ -311,17 +320,16 @@ BOARDS = {
 @pytest.mark.parametrize("name", TOLD)
 def test_every_scenario_is_recorded_as_it_is(name: str):
     """A recording shows what its node shows, to the byte, and so does a recording of the recording."""
-    before, first = recorded(name)
-    after, again = asyncio.run(recording(first))
-    assert shape(after) == shape(before)
-    assert shape(asyncio.run(shown(again))[0]) == shape(before)
+    before, again = recorded(name).snapshot, recorded_again(name)
+    assert shape(again.snapshot) == shape(before)
+    assert shape(asyncio.run(shown(again.scenario))[0]) == shape(before)
 
 
 @pytest.mark.parametrize("name", catalog.names())
 def test_no_name_of_any_node_survives(name: str):
     """Neither a UUID nor a name that stands anywhere in a scenario stands anywhere in its recording."""
     scenario = catalog.load(name)
-    _, masked = recorded(name)
+    masked = recorded(name).scenario
     text, original = dump(replace(masked, name="", description="")), dump(scenario)
     assert set(UUID.findall(text.lower())).isdisjoint(UUID.findall(original.lower()))
     assert not [each for each in numbers_of(scenario) if each in text]
@@ -335,9 +343,7 @@ def test_no_name_of_any_node_survives(name: str):
 @pytest.mark.parametrize("name", TOLD)
 def test_what_is_recorded_as_held_is_what_is_held(name: str):
     """The truth of a recorded node, with which pages are compared, is that of the node."""
-    _, again = recorded(name)
-    truths = [asyncio.run(truth_of(each)) for each in (again, catalog.load(name))]
-    assert told(truths[0]) == told(truths[1])
+    assert told(recorded_again(name).truth) == told(recorded(name).truth)
 
 
 @pytest.mark.parametrize("name", [*TOLD, *BOARDS])
@@ -345,17 +351,17 @@ async def test_every_reading_is_recorded_as_it_is(name: str):
     """A board that is acted out says what the recorded one said, and says nothing where that did."""
     # What is offered is no part of a board, and on some nodes tens of thousands of ids.
     scenario = BOARDS[name] if name in BOARDS else replace(catalog.load(name), faults=(), offers=())
-    before, again = await recording(scenario, at=37)
-    after, _ = await shown(again)
-    assert readings(after) == readings(before)
+    before = await recording(scenario, at=37)
+    after, *_ = await shown(before.scenario)
+    assert readings(after) == readings(before.snapshot)
 
 
 @pytest.mark.parametrize("name", VARIANTS)
 async def test_odd_nodes_are_recorded_as_they_are(name: str):
     """Who can be told from whom stays so."""
-    before, again = await recording(VARIANTS[name])
-    after, _ = await shown(again)
-    assert shape(after) == shape(before)
+    before = await recording(VARIANTS[name])
+    after, *_ = await shown(before.scenario)
+    assert shape(after) == shape(before.snapshot)
 
 
 def evidence(*gpus: GpuReading, places=(), pods=()) -> Evidence:

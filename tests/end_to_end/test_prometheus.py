@@ -2,12 +2,13 @@
 
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import pytest
 
+from tests.commands.program import output_of
 from tests.end_to_end.programs import Prometheus, TextOnly, demo, get, program, prometheus, until
 
 SCENARIOS = ("showcase", "t4-timeslicing", "a100-mig-mixed", "h100-mixed", "mi300x-cpx", "vgpu-host")
@@ -26,11 +27,10 @@ each_job = pytest.mark.parametrize("job", [f"{name}-{form}" for name in SCENARIO
 def between() -> Iterator[TextOnly]:
     """Run the program on each scenario, with a go-between that has their pages as text."""
     program("prometheus")
-    with ExitStack() as running:
-        pages = {
-            name: f"{running.enter_context(demo(name, '--poll-interval', '1s'))}/metrics"
-            for name in SCENARIOS
-        }
+    with ExitStack() as running, ThreadPoolExecutor() as at_once:
+        demos = [demo(name, "--poll-interval", "1s") for name in SCENARIOS]
+        urls = at_once.map(running.enter_context, demos)
+        pages = {name: f"{url}/metrics" for name, url in zip(SCENARIOS, urls, strict=True)}
         yield running.enter_context(TextOnly(pages).running())
 
 
@@ -155,6 +155,6 @@ def test_promtool_parses_dcgm_names(scenario: str) -> None:
 
 def _promtool(scenario: str, dcgm_names: str) -> subprocess.CompletedProcess[bytes]:
     check = [program("promtool"), "check", "metrics"]
-    once = [sys.executable, "-m", "exporter", "snapshot", "--scenario", scenario, "--format", "prometheus"]
-    page = subprocess.run([*once, "--dcgm-names", dcgm_names], capture_output=True, check=True, timeout=60)
-    return subprocess.run(check, input=page.stdout, capture_output=True, check=False, timeout=60)
+    options = ("--scenario", scenario, "--format", "prometheus", "--dcgm-names", dcgm_names)
+    page = output_of("snapshot", *options).encode()
+    return subprocess.run(check, input=page, capture_output=True, check=False, timeout=60)

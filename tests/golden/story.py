@@ -96,4 +96,6 @@ async def _scenes(told: Scenario, wanted: tuple[int, ...]) -> AsyncIterator[Scen
                     text = exposition.page(poller.snapshot).body(Format.TEXT).decode()
                     yield Scene(time=time, text=text, page=Page(text), truth=node.truth())
         finally:
+            # Nothing more is waited for, so that closing need not wait.
+            node.nvml.release()
             await poller.close()

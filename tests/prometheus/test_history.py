@@ -1,8 +1,11 @@
 """The past of a node as a real Prometheus has it, which scrapes the real program on a fake node."""
 
-from contextlib import asynccontextmanager
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import NamedTuple
 
 import pytest
+import pytest_asyncio
 
 from exporter.demo.catalog import load
 from exporter.history.past import FIELDS, Wanted
@@ -10,7 +13,7 @@ from exporter.metrics import ENTITIES, FAMILIES, field_name
 from exporter.prometheus import Prometheus, PrometheusHistory
 from exporter.prometheus.history import grid_of
 from tests.end_to_end.programs import prometheus
-from tests.end_to_end.serving import serving
+from tests.end_to_end.serving import Served, serving
 from tests.prometheus.waiting import eventually
 
 # What a scrape of a pod has for its own, as an operator sets it up.
@@ -28,6 +31,14 @@ SCRAPES = {
         ]
     },
 }
+# What is looked at, what is cut, and where somebody comes and goes.
+SHOWN, CUT, MOVING = "showcase", "a100-mig-mixed", "h100-mixed"
+# A scenario, how it is scraped, and by how many jobs.
+WATCHED = {name: (SHOWN, name, 1) for name in SCRAPES} | {
+    "two jobs": (CUT, "operator", 2),
+    "moving": (MOVING, "operator", 2),
+}
+in_one_loop = pytest.mark.asyncio(loop_scope="module")
 
 
 def known(snapshot):
@@ -60,105 +71,133 @@ def newest(past):
     return found
 
 
+class Watched(NamedTuple):
+    """A node, and its past as a Prometheus has it."""
+
+    node: Served
+    history: PrometheusHistory
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def watched(tmp_path_factory):
+    """Have a Prometheus of its own for each way to scrape; all start at once, as each takes 5 s to begin."""
+    async with AsyncExitStack() as running:
+        # The driver's binding knows one library: whoever polls again must have opened its node last.
+        nodes = {name: await running.enter_async_context(_polled(name)) for name in (SHOWN, CUT, MOVING)}
+        found, clients = {}, []
+        for name, (scenario, scrape, jobs) in WATCHED.items():
+            names = {f"job-{number}": f"{nodes[scenario].url}/metrics" for number in range(jobs)}
+            folder = tmp_path_factory.mktemp("prometheus")
+            server = running.enter_context(prometheus(folder, names, scrape=SCRAPES[scrape]))
+            client = Prometheus(server.url)
+            running.push_async_callback(client.close)
+            clients.append((client, jobs))
+            found[name] = Watched(nodes[scenario], _history(client, nodes[scenario]))
+        await asyncio.gather(*(_ready(client, jobs) for client, jobs in clients))
+        yield found
+
+
 @asynccontextmanager
-async def scraped(folder, scenario, scrape, jobs=1):
-    """Serve a node that a Prometheus scrapes by so many jobs, with a client of that."""
+async def _polled(scenario):
     async with serving(load(scenario)) as node:
         await node.poll(0)
         await node.poll(15)
-        names = {f"job-{number}": f"{node.url}/metrics" for number in range(jobs)}
-        with prometheus(folder, names, scrape=scrape) as server:
-            client = Prometheus(server.url)
-            history = PrometheusHistory(client, lambda: node.poller.snapshot, finest=1.0)
-
-            async def ready():
-                found = await client.query("count(count_over_time(gpuslice_gpu_up[1m])) or vector(0)")
-                jobs_up = await client.query("count(up == 1) or vector(0)")
-                return found[0].value and jobs_up[0].value == jobs
-
-            await eventually(ready, "all jobs have scraped the node")
-            try:
-                yield node, history
-            finally:
-                await history.close()
+        yield node
 
 
+def _history(client, node):
+    return PrometheusHistory(client, lambda: node.poller.snapshot, finest=1.0)
+
+
+async def _ready(client, jobs):
+    async def ready():
+        found = await client.query("count(count_over_time(gpuslice_gpu_up[1m])) or vector(0)")
+        jobs_up = await client.query("count(up == 1) or vector(0)")
+        return found[0].value and jobs_up[0].value == jobs
+
+    await eventually(ready, "all jobs have scraped the node")
+
+
+@in_one_loop
 @pytest.mark.parametrize("name", SCRAPES)
-async def test_prometheus_tells_what_the_node_said(tmp_path, name):
+async def test_prometheus_tells_what_the_node_said(watched, name):
     """Every field of every thing comes back under our own labels, whatever the scrape does to them."""
-    async with scraped(tmp_path, "showcase", SCRAPES[name]) as (node, history):
-        past = await history.read(span=120, end=None, points=121, wanted=Wanted())
-        assert (past.source, past.note, past.step) == ("prometheus", "", 1.0)
-        expected, found = known(node.poller.snapshot), newest(past)
-        assert found.keys() == expected.keys()
-        for thing, values in expected.items():
-            assert found[thing] == pytest.approx(values, rel=1e-9)
-        # Nothing was known before the first scrape.
-        assert {values[0] for track in past.tracks for values in track.values.values()} == {None}
+    node, history = watched[name]
+    past = await history.read(span=120, end=None, points=121, wanted=Wanted())
+    assert (past.source, past.note, past.step) == ("prometheus", "", 1.0)
+    expected, found = known(node.poller.snapshot), newest(past)
+    assert found.keys() == expected.keys()
+    for thing, values in expected.items():
+        assert found[thing] == pytest.approx(values, rel=1e-9)
+    # Nothing was known before the first scrape.
+    assert {values[0] for track in past.tracks for values in track.values.values()} == {None}
 
 
-async def test_two_jobs_double_nothing(tmp_path):
+@in_one_loop
+async def test_two_jobs_double_nothing(watched):
     """A node that two jobs scrape has the memory of one."""
-    async with scraped(tmp_path, "a100-mig-mixed", SCRAPES["operator"], jobs=2) as (node, history):
-        past = await history.read(span=60, end=None, points=61, wanted=Wanted())
-        expected = known(node.poller.snapshot)
-        found = newest(past)
-        assert found.keys() == expected.keys()
-        assert all(found[thing] == pytest.approx(expected[thing], rel=1e-9) for thing in expected)
+    node, history = watched["two jobs"]
+    past = await history.read(span=60, end=None, points=61, wanted=Wanted())
+    expected = known(node.poller.snapshot)
+    found = newest(past)
+    assert found.keys() == expected.keys()
+    assert all(found[thing] == pytest.approx(expected[thing], rel=1e-9) for thing in expected)
 
 
-async def test_who_was_there_for_a_part_of_a_step_counts_for_that_part(tmp_path):
+@in_one_loop
+async def test_who_was_there_for_a_part_of_a_step_counts_for_that_part(watched):
     """What holders use adds up to what their GPU does, though one comes and another goes meanwhile."""
-    async with scraped(tmp_path, "h100-mixed", SCRAPES["operator"], jobs=2) as (node, history):
-        before = {row.holder for row in node.poller.snapshot.containers}
+    node, history = watched["moving"]
+    before = {row.holder for row in node.poller.snapshot.containers}
 
-        async def told():
-            past = await history.read(span=20, end=None, points=2, wanted=Wanted(summing=True))
-            return past, {track.labels["pod"] for track in past.tracks if track.level == "container"}
+    async def told():
+        past = await history.read(span=20, end=None, points=2, wanted=Wanted(summing=True))
+        return past, {track.labels["pod"] for track in past.tracks if track.level == "container"}
 
-        await node.poll(45)
-        (came,) = {row.holder.pod for row in node.poller.snapshot.containers if row.holder not in before}
-        await eventually(lambda: _has(told, came), "the pod that came is scraped")
-        await node.poll(100)
-        past, pods = await told()
-        assert came in pods
-        gpus = [track for track in past.tracks if track.level == "gpu"]
-        for gpu in gpus:
-            own = [track for track in past.tracks if track.labels["uuid"] == gpu.labels["uuid"]]
-            parts = [track.values["memory_used_bytes"] for track in own if track.level == "container"]
-            parts.append(gpu.values["unattributed_memory_bytes"])
-            for used, *each in zip(gpu.values["memory_used_bytes"], *parts, strict=True):
-                assert sum(filter(None, each)) == pytest.approx(used or 0, rel=1e-6)
+    await node.poll(45)
+    (came,) = {row.holder.pod for row in node.poller.snapshot.containers if row.holder not in before}
+    await eventually(lambda: _has(told, came), "the pod that came is scraped")
+    await node.poll(100)
+    past, pods = await told()
+    assert came in pods
+    gpus = [track for track in past.tracks if track.level == "gpu"]
+    for gpu in gpus:
+        own = [track for track in past.tracks if track.labels["uuid"] == gpu.labels["uuid"]]
+        parts = [track.values["memory_used_bytes"] for track in own if track.level == "container"]
+        parts.append(gpu.values["unattributed_memory_bytes"])
+        for used, *each in zip(gpu.values["memory_used_bytes"], *parts, strict=True):
+            assert sum(filter(None, each)) == pytest.approx(used or 0, rel=1e-6)
 
 
 async def _has(told, pod):
     return pod in (await told())[1]
 
 
-async def test_a_part_of_it(tmp_path):
+@in_one_loop
+async def test_a_part_of_it(watched):
     """Levels, a GPU and a holder can be asked for alone; a container of no name stands for all of a pod."""
-    async with scraped(tmp_path, "showcase", SCRAPES["operator"]) as (node, history):
+    node, history = watched["operator"]
 
-        async def told(**wanted):
-            past = await history.read(span=60, end=None, points=61, wanted=Wanted(**wanted))
-            return newest(past).keys()
+    async def told(**wanted):
+        past = await history.read(span=60, end=None, points=61, wanted=Wanted(**wanted))
+        return newest(past).keys()
 
-        everything = known(node.poller.snapshot).keys()
-        gpu = node.poller.snapshot.gpus[1].identity.uuid
-        row = node.poller.snapshot.containers[0].holder
-        assert await told(levels=frozenset({"gpu"})) == {thing for thing in everything if thing[0] == "gpu"}
-        assert await told(uuid=gpu) == {thing for thing in everything if ("uuid", gpu) in thing[1]}
-        of_pod = {
-            thing
-            for thing in everything
-            if thing[0] == "container" and {("namespace", row.namespace), ("pod", row.pod)} <= set(thing[1])
-        }
-        assert of_pod
-        assert await told(holder=(row.namespace, row.pod, "")) == of_pod
-        assert await told(holder=(row.namespace, row.pod, row.container)) <= of_pod
-        assert await told(holder=(row.namespace, row.pod, "another")) == set()
-        assert await told(holder=("another", row.pod, "")) == set()
-        assert await told(uuid="GPU-of-another-node") == set()
+    everything = known(node.poller.snapshot).keys()
+    gpu = node.poller.snapshot.gpus[1].identity.uuid
+    row = node.poller.snapshot.containers[0].holder
+    assert await told(levels=frozenset({"gpu"})) == {thing for thing in everything if thing[0] == "gpu"}
+    assert await told(uuid=gpu) == {thing for thing in everything if ("uuid", gpu) in thing[1]}
+    of_pod = {
+        thing
+        for thing in everything
+        if thing[0] == "container" and {("namespace", row.namespace), ("pod", row.pod)} <= set(thing[1])
+    }
+    assert of_pod
+    assert await told(holder=(row.namespace, row.pod, "")) == of_pod
+    assert await told(holder=(row.namespace, row.pod, row.container)) <= of_pod
+    assert await told(holder=(row.namespace, row.pod, "another")) == set()
+    assert await told(holder=("another", row.pod, "")) == set()
+    assert await told(uuid="GPU-of-another-node") == set()
 
 
 @pytest.mark.parametrize(

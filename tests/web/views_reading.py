@@ -51,6 +51,8 @@ async def _poll(name) -> Snapshot:
         for second in (0, 15, 30):
             await node.step(second)
             shown = await poller.poll()
+        # Nothing more is waited for, so that closing need not wait.
+        node.nvml.release()
         await poller.close()
         return shown
 
