@@ -49,6 +49,7 @@ docs: $(DEV) ## write the reference pages from the tables in the code
 
 site: $(DEV) ## build the site of the documentation into build/site
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --nitpicky -c docs/site --doctree-dir build/doctrees . build/site
+	@echo build/site/index.html
 
 rules: $(DEV) ## write the recording rules and alerts from the code in alerts/
 	$(BIN)/python -m alerts
@@ -68,11 +69,11 @@ screenshots: $(DEV) ## take the pictures of the pages for the README
 bench: $(DEV) ## run the benchmarks
 	@set -e; for benchmark in benchmarks/*.py; do echo "== $$benchmark"; $(BIN)/python "$$benchmark"; done
 
-image: ## build the container image; IMAGE=name:tag names it, EXTRAS=kubernetes adds to it
-	@engine=$$(command -v docker || command -v podman || command -v buildah) \
+image: ## build the container image; IMAGE=name:tag names it, EXTRAS=kubernetes adds to it, ENGINE=buildah chooses
+	@engine=$${ENGINE:-$$(command -v docker || command -v podman || command -v buildah)}; [[ $$engine ]] \
 		|| { echo >&2 "error: an image is built by docker, podman or buildah, and none is on PATH"; exit 1; }; \
 	export SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || echo 315532800); stamp=(); \
-	[[ $$engine == */docker ]] || stamp=(--format docker --timestamp "$$SOURCE_DATE_EPOCH"); \
+	[[ $${engine##*/} == docker ]] || stamp=(--format docker --timestamp "$$SOURCE_DATE_EPOCH"); \
 	"$$engine" build "$${stamp[@]}" --build-arg SOURCE_DATE_EPOCH="$$SOURCE_DATE_EPOCH" \
 		--build-arg VERSION="$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)" \
 		--build-arg REVISION="$$(git rev-parse HEAD 2>/dev/null || echo unknown)" \

@@ -1,5 +1,8 @@
 # Sourced: how Debian packages are installed here, if they can be without asking anybody.
 
+# Set once the lists of packages are new.
+apt_updated=
+
 # Installs the package named, quietly; fails without apt-get, or without the rights.
 install_package() {
     local sudo=()
@@ -10,7 +13,11 @@ install_package() {
         sudo=(sudo -n)
         "${sudo[@]}" true 2>/dev/null || return 1
     fi
-    "${sudo[@]}" apt-get -qq update </dev/null \
-        && "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive \
-            apt-get -qq install --yes --no-install-recommends "$1" </dev/null >/dev/null
+    if [[ -z $apt_updated ]]; then
+        # A source that does not answer must not keep us from what the others have.
+        "${sudo[@]}" apt-get -qq -o DPkg::Lock::Timeout=120 update </dev/null || true
+        apt_updated=yes
+    fi
+    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive \
+        apt-get -qq -o DPkg::Lock::Timeout=120 install --yes --no-install-recommends "$1" </dev/null >/dev/null
 }

@@ -120,12 +120,16 @@ def test_the_sample_file_names_places_that_the_machine_has() -> None:
 def test_users_and_directories_are_made_as_the_files_say(tmp_path) -> None:
     """Systemd's tools make the unit's user and the directories, whose owner is root."""
     (tmp_path / "etc").mkdir()
-    user = UNITS / "sysusers.conf"
-    output("systemd-sysusers", f"--root={tmp_path}", user)
-    output("systemd-tmpfiles", "--create", f"--root={tmp_path}", UNITS / "tmpfiles.conf")
+    text = (UNITS / "tmpfiles.conf").read_text()
+    # Where this test is not root's, neither are the directories.
+    own = tmp_path / "tmpfiles.conf"
+    own.write_text(text.replace(" root root ", f" {os.getuid()} {os.getgid()} "))
+    output("systemd-sysusers", f"--root={tmp_path}", UNITS / "sysusers.conf")
+    output("systemd-tmpfiles", "--create", f"--root={tmp_path}", own)
 
     assert {*_unit("gpuslice-exporter")["User"], *_unit("gpuslice-hub")["User"]} == {"gpuslice-exporter"}
     assert re.search(r"^gpuslice-exporter:", (tmp_path / "etc/passwd").read_text(), re.MULTILINE)
+    assert {line.split()[3] for line in text.splitlines() if line.startswith("d ")} == {"root"}
     assert (tmp_path / "run/gpuslice-exporter/jobs").stat().st_mode & 0o777 == 0o755
 
 
@@ -183,6 +187,14 @@ def test_jobs_that_start_at_once_are_all_noted(tmp_path) -> None:
     run([*prologs[4:], *(["epilog", job] for _, job in prologs[:4])])
 
     assert set(read_jobs(tmp_path).jobs[0, None]) == {"4", "5", "6", "7"}
+
+
+@pytest.mark.parametrize("script", ["prolog", "epilog"])
+def test_nobody_else_can_hold_the_lock(script, tmp_path) -> None:
+    """Who can open a file can lock it, and keep jobs from being noted: this one is for its owner only."""
+    _slurm(script, tmp_path, SLURM_JOB_ID="7", SLURM_JOB_GPUS="0")
+
+    assert (tmp_path / ".lock").stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("script", ["prolog", "epilog"])

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from sysconfig import get_path
 
@@ -66,7 +67,7 @@ class Machine:
 
     def __init__(self, pid: int, root: list[str]) -> None:
         self.pid = pid
-        spaces = ("--mount", "--pid", "--net", "--ipc", "--uts", "--cgroup")
+        spaces = ("--mount", "--root", "--pid", "--net", "--ipc", "--uts", "--cgroup")
         self._enter = [*root, "nsenter", f"--target={pid}", *spaces]
 
     def run(self, *command: str) -> str:
@@ -113,17 +114,20 @@ def wait_for(found: Callable[[], object]) -> None:
 
 
 def child_of(pid: int) -> int | None:
-    """Give the one child of a process, if it has one."""
-    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-    return int(text.split()[0]) if text.strip() else None
+    """Give the one child of a process, if it has one; commands that make the place ready come and go."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+        return int(text.split()[0]) if text.strip() else None
+    return None
 
 
 def first_process(pid: int) -> int | None:
     """Give the process below that is systemd by now."""
     while (child := child_of(pid)) is not None:
         pid = child
-        if Path(f"/proc/{pid}/comm").read_text().strip() == "systemd":
-            return pid
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if Path(f"/proc/{pid}/comm").read_text().strip() == "systemd":
+                return pid
     return None
 
 
@@ -162,13 +166,17 @@ def machine(tmp_path_factory) -> Iterator[Machine]:
         wait_for(lambda: process.poll() is not None or first_process(process.pid))
         assert process.poll() is None, (folder / "boot.log").read_text()
         booted = Machine(first_process(process.pid) or 0, root)
-        wait_for(lambda: Path(f"/proc/{booted.pid}/root/run/systemd/private").exists() or process.poll())
+        # Only root sees the files of others' processes.
+        there = [*root, "test", "-e", f"/proc/{booted.pid}/root/run/systemd/private"]
+        wait_for(lambda: subprocess.run(there, check=False).returncode == 0 or process.poll())
         for command in commands("Installing"):
             booted.run("sh", "-c", f"cd {SOURCE} && {command}")
         booted.run("systemctl", "start", "gpuslice-demo.service")
         yield booted
     finally:
-        subprocess.run([*root, "kill", "-KILL", str(first_process(process.pid) or process.pid)], check=False)
+        # The shell's own kill is always there.
+        kill = f"kill -KILL {first_process(process.pid) or process.pid}"
+        subprocess.run([*root, "sh", "-c", kill], check=False)
         process.wait(timeout=10)
 
 

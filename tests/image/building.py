@@ -2,9 +2,11 @@
 
 import hashlib
 import json
+import os
 import shutil
 import sys
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -24,7 +26,7 @@ def base() -> str:
     """Give the name of the base image; the first time it is made by debootstrap, in a minute."""
     key = hashlib.sha256(" ".join(BASE).encode()).hexdigest()[:16]
     name = f"localhost/gpuslice-base:{key}"
-    with locked("base"):
+    with locked("base", meanwhile=wheels):
         if not has_image(name):
             with TemporaryDirectory() as folder:
                 output("debootstrap", *BASE, f"{folder}/root", timeout=550)
@@ -56,8 +58,11 @@ def wheels() -> Path:
     return folder
 
 
-def tree(folder: Path) -> Path:
-    """Copy what the build may see to a folder of its own, which stands still while it builds."""
+def tree(folder: Path, time: int | None = None) -> Path:
+    """Copy what the build may see to a folder of its own, which stands still while it builds.
+
+    ``time``, if given, is that of all files, in seconds since 1970.
+    """
     let_through = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line[:1] == "!"]
     for name in (*let_through, "Dockerfile", ".dockerignore"):
         source, place = ROOT / name, folder / name
@@ -68,11 +73,38 @@ def tree(folder: Path) -> Path:
             )
         else:
             shutil.copy(source, place)
+    for path in () if time is None else folder.rglob("*"):
+        os.utime(path, (time, time))
     return folder
 
 
-def build(context: Path, name: str) -> None:
-    """Build the image anew."""
+def image() -> str:
+    """Give the name of the image of this tree; one that was built of the same files is taken again."""
+    # A test will ask for the second one.
+    return _built("image", NAME, meanwhile=again)
+
+
+def again() -> str:
+    """Give the name of an image built a second time, from a copy of the tree with other times."""
+    return _built("again", f"{NAME}-again", time=0)
+
+
+def _built(
+    what: str, repository: str, *, time: int | None = None, meanwhile: Callable[[], object] | None = None
+) -> str:
+    of = base()
+    with TemporaryDirectory() as folder:
+        context = tree(Path(folder) / what, time)
+        key = hashlib.sha256(f"{digest_of(context)} {of} {wheels().name}".encode()).hexdigest()[:16]
+        name = f"{repository}:{key}"
+        with locked(what, meanwhile):
+            if not has_image(name):
+                _forget(repository)
+                _build(context, name)
+    return name
+
+
+def _build(context: Path, name: str) -> None:
     mounted = wheels()
     with TemporaryDirectory() as folder:
         settings = Path(folder) / "pip.conf"
@@ -88,21 +120,7 @@ def build(context: Path, name: str) -> None:
         )
 
 
-def built() -> str:
-    """Give the name of the image of this tree; one that was built of the same files is taken again."""
-    of = base()
-    with TemporaryDirectory() as folder:
-        context = tree(Path(folder) / "tree")
-        key = hashlib.sha256(f"{digest_of(context)} {of} {wheels().name}".encode()).hexdigest()[:16]
-        name = f"{NAME}:{key}"
-        with locked("image"):
-            if not has_image(name):
-                forget(NAME)
-                build(context, name)
-    return name
-
-
-def forget(name: str) -> None:
+def _forget(name: str) -> None:
     """Remove all images of a name, whatever their tags."""
     listed = json.loads(buildah("images", "--json"))
     tags = [tag for image in listed for tag in image["names"] or () if tag.rpartition(":")[0] == name]

@@ -14,7 +14,7 @@ from tests.image.engine import podman, require_engine
 def image() -> str:
     """Build the image; the first time that takes two minutes more, for its base."""
     require_engine()
-    return building.built()
+    return building.image()
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,10 +20,10 @@ NEEDED = ("buildah", "debootstrap", "podman", "runc")
 
 def require_engine() -> None:
     """Skip where the programs or the rights that a build needs are not there, but fail in CI."""
+    # Some lie where only root looks for programs.
     missing = [name for name in NEEDED if shutil.which(name) is None]
     reason = f"not installed: {', '.join(missing)} (scripts/install-tools)" if missing else ""
-    reason = reason or ("images are built as root" if os.getuid() else "")
-    if reason:
+    if reason := "only root can build and run images" if os.getuid() else reason:
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
 
 
@@ -59,11 +59,19 @@ def _store() -> list[str]:
 
 
 @contextmanager
-def locked(what: str) -> Iterator[None]:
-    """Let one test run look for something in the cache at a time, and make it where it lacks."""
+def locked(what: str, meanwhile: Callable[[], object] | None = None) -> Iterator[None]:
+    """Let one test run look for something in the cache at a time, and make it where it lacks.
+
+    Where another one is at it, this one does ``meanwhile`` first, instead of waiting idly.
+    """
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / f"{what}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if meanwhile is not None:
+                meanwhile()
+            fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 

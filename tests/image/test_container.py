@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.deploy.rendering import composed, pod_spec
-from tests.image.engine import podman
+from tests.image.engine import podman, require_engine
 from tests.image.node import CONTAINER, GPU, POD, Node, running_node
 from tests.image.pod import NODE_NAME, Running, Spec, once, running
 
@@ -22,7 +22,8 @@ WRITE = "import sys; open(sys.argv[1] + '/written', 'w')"
 
 @pytest.fixture(scope="module")
 def node() -> Iterator[Node]:
-    """Run a node."""
+    """Run a node, whose process has a cgroup that only root can make."""
+    require_engine()
     with running_node() as node:
         yield node
 

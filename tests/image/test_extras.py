@@ -1,6 +1,7 @@
 """Which distributions go into the image: what the program needs, with the extras that it is built with."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -19,29 +20,40 @@ from pathlib import Path
 from assemble.distributions import prune
 prune(Path(sys.argv[1]), {*sys.argv[2:]})
 """
+LOOKED_AT = re.compile(
+    r"^[^/]+\.dist-info/|^plotly/package_data/plotly\.min\.js$|^kubernetes_asyncio/__init__"
+)
 CLIENT = {"kubernetes_asyncio", "python_dateutil", "urllib3", "six"}
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """Unpack everything that the lock file names, and the program's own metadata, as pip would install it."""
+    """Unpack what is looked at of all that the lock file names, and the program's metadata, as pip does."""
     require_engine()
     site = tmp_path / "lib/python3.13/site-packages"
     for wheel in building.wheels().glob("*.whl"):
         with ZipFile(wheel) as archive:
-            archive.extractall(site)
-    (own,) = Path(sys.prefix).glob("lib/python3.*/site-packages/gpuslice_exporter-*.dist-info")
-    (site / own.name).mkdir()
-    for name in ("METADATA", "RECORD"):
-        (site / own.name / name).write_text((own / name).read_text())
+            archive.extractall(site, filter(LOOKED_AT.search, archive.namelist()))
+    _install_program(site)
     return site
 
 
-def _pruned(site: Path, *extras: str) -> set[str]:
+def _install_program(site: Path) -> None:
+    (own,) = Path(sys.prefix).glob("lib/python3.*/site-packages/gpuslice_exporter-*.dist-info")
+    (site / own.name).mkdir(parents=True)
+    for name in ("METADATA", "RECORD"):
+        (site / own.name / name).write_text((own / name).read_text())
+
+
+def _prune(site: Path, *extras: str) -> subprocess.CompletedProcess:
     environment = os.environ | {"PYTHONPATH": str(ROOT / "deploy/image")}
-    subprocess.run(
-        [sys.executable, "-c", PRUNE, site.parents[2], *extras], env=environment, check=True, timeout=60
-    )
+    words = [sys.executable, "-c", PRUNE, site.parents[2], *extras]
+    return subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=60)
+
+
+def _pruned(site: Path, *extras: str) -> set[str]:
+    done = _prune(site, *extras)
+    assert done.returncode == 0, done.stderr
     return {path.name.partition("-")[0].lower() for path in site.glob("*.dist-info")}
 
 
@@ -60,3 +72,14 @@ def test_an_extra_brings_what_it_needs(site: Path):
 
     assert left >= CLIENT
     assert (site / "kubernetes_asyncio").is_dir()
+
+
+def test_an_extra_that_does_not_exist_ends_the_build(tmp_path: Path):
+    """A misspelt extra does not make an image that lacks what was asked for; what there is is named."""
+    site = tmp_path / "lib/python3.13/site-packages"
+    _install_program(site)
+
+    done = _prune(site, "kuberntes")
+
+    assert done.returncode == 1
+    assert done.stderr == "error: EXTRAS has kuberntes; there is only: kubernetes\n"

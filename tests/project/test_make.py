@@ -29,6 +29,13 @@ def bare_path(tmp_path) -> Path:
     return folder
 
 
+@pytest.fixture
+def install_tools(tmp_path) -> Path:
+    """Copy the script to where nothing was built yet."""
+    shutil.copytree(ROOT / "scripts", tmp_path / "clone/scripts")
+    return tmp_path / "clone/scripts/install-tools"
+
+
 def _program(path: Path, text: str) -> Path:
     path.write_text(f"#!/usr/bin/env bash\n{text}\n")
     path.chmod(0o755)
@@ -93,17 +100,35 @@ def test_a_python_without_venv_names_its_package(tmp_path, bare_path) -> None:
     assert not (tmp_path / "venv").exists()
 
 
-def test_missing_tools_are_named_and_not_fatal_at_home(bare_path) -> None:
+def test_missing_tools_are_named_and_not_fatal_at_home(bare_path, install_tools) -> None:
     """Where the programs cannot be installed, tests go on, and it is said how to get them."""
-    done = _run(ROOT / "scripts/install-tools", PATH=str(bare_path))
+    done = _run(install_tools, PATH=str(bare_path))
 
     assert done.returncode == 0
     assert "sudo apt-get install prometheus prometheus-alertmanager chromium" in done.stderr
+    assert "helm (built by Go 1.26 or newer), " in done.stderr
+    assert "command not found" not in done.stderr
 
 
-def test_missing_tools_are_fatal_in_ci(bare_path) -> None:
+def test_missing_tools_are_fatal_in_ci(bare_path, install_tools) -> None:
     """In CI nothing is left out: what is missing and cannot be installed is an error."""
-    done = _run(ROOT / "scripts/install-tools", PATH=str(bare_path), CI="true")
+    done = _run(install_tools, PATH=str(bare_path), CI="true")
 
     assert done.returncode == 1
-    assert "prometheus prometheus-alertmanager chromium" in done.stderr
+    assert "could not be installed: prometheus, prometheus-alertmanager, chromium, " in done.stderr
+
+
+def test_lists_of_packages_are_fetched_once(bare_path, install_tools) -> None:
+    """Many packages are installed after one update, whether that succeeds or not, each by itself."""
+    calls = bare_path.parent / "calls"
+    _program(bare_path / "sudo", '[[ $2 == true ]] || exec "${@:2}"')
+    _program(bare_path / "env", 'shift; exec "$@"')
+    _program(bare_path / "apt-get", f'echo "${{@: -1}}" >>{calls}; [[ ${{@: -1}} != update ]]')
+
+    done = _run(install_tools, PATH=str(bare_path))
+
+    asked = calls.read_text().split()
+    assert asked[0] == "update"
+    assert asked.count("update") == 1
+    assert {"prometheus", "buildah"} <= {*asked}
+    assert "sudo apt-get install" not in done.stderr

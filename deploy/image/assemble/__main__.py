@@ -116,7 +116,7 @@ def _settle(root: Root, seconds: int) -> None:
 
 def main(environment: Path, folder: Path, extras: str) -> None:
     """Make the root."""
-    distributions.prune(environment, {extra for extra in extras.split(",") if extra})
+    distributions.prune(environment, {extra.strip() for extra in extras.split(",")} - {""})
     root = Root(folder)
     _place_python(root, environment)
     for library in libraries.needed_by(root.placed):

@@ -1,6 +1,7 @@
 """Which distributions of the environment the program needs, and the removal of the others."""
 
 import shutil
+import sys
 from collections.abc import Iterator
 from importlib.metadata import Distribution
 from importlib.metadata import distributions as installed
@@ -22,9 +23,15 @@ def site_packages(environment: Path) -> Path:
 
 
 def prune(environment: Path, extras: set[str]) -> None:
-    """Remove what the program with these extras does not need; KeyError where a needed one lacks."""
+    """Remove what the program with these extras does not need; KeyError where a needed one lacks.
+
+    An extra that the program does not have ends the build.
+    """
     site = site_packages(environment)
     there = {canonicalize_name(each.name): each for each in installed(path=[str(site)])}
+    known = {*(there[PROGRAM].metadata.get_all("Provides-Extra") or ())}
+    if unknown := extras - known:
+        sys.exit(f"error: EXTRAS has {', '.join(sorted(unknown))}; there is only: {', '.join(sorted(known))}")
     needed = _needed(there, PROGRAM, frozenset(extras))
     for name, distribution in there.items():
         if name not in needed:

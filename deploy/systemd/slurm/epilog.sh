@@ -4,9 +4,10 @@
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 jobs=${GPUSLICE_JOB_MAPPING_DIR:-/run/gpuslice-exporter/jobs}
 
-# Files are replaced as a whole, for the exporter reads them at any time.
+# Files are replaced as a whole, for the exporter reads them at any time. Nobody but root may open the lock: who can
+# open it can hold it.
 forget_job() {
-    exec 9>"$jobs/.lock" && flock --timeout 5 9 || return
+    (umask 077 && : >>"$jobs/.lock") && exec 9>"$jobs/.lock" && flock --timeout 5 9 || return
     for file in "$jobs"/[0-9]*; do
         [ -f "$file" ] || continue
         others=$(grep -Fvx -e "$SLURM_JOB_ID" "$file")

@@ -4,8 +4,9 @@
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 jobs=${GPUSLICE_JOB_MAPPING_DIR:-/run/gpuslice-exporter/jobs}
 
+# Nobody but root may open the lock: who can open it can hold it.
 note_job() {
-    mkdir -p "$jobs" && exec 9>"$jobs/.lock" && flock --timeout 5 9 || return
+    mkdir -p "$jobs" && (umask 077 && : >>"$jobs/.lock") && exec 9>"$jobs/.lock" && flock --timeout 5 9 || return
     for gpu in $(printf '%s' "$SLURM_JOB_GPUS" | tr ',' ' '); do
         case $gpu in *[!0-9]*) continue ;; esac
         printf '%s\n' "$SLURM_JOB_ID" >>"$jobs/$gpu" || return
