@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.cli import main
 from exporter.settings import SettingsError
 from exporter.web import WebAccess
 from exporter.web.access.document import DocumentError
 from exporter.web.access.web_config import CIPHERS_12, parse_web_config
+from tests.commands.program import run
 from tests.end_to_end.programs import program
 from tests.web.access import serving
 from tests.web.certificates import CHEAP, Authority
@@ -178,11 +178,12 @@ def test_what_cannot_be_used_is_named_with_its_place(folder, text, told):
     assert told in complaint(folder, text)
 
 
-def test_a_file_that_is_not_there_ends_the_program_in_one_line(tmp_path, capsys):
+def test_a_file_that_is_not_there_ends_the_program_in_one_line(tmp_path):
     """The command line says what is wrong, without a traceback, and ends with the code of a bad value."""
     path = tmp_path / "none.yml"
-    assert main(["demo", "--listen", "127.0.0.1:0", "--web-config", str(path)]) == 2
-    assert capsys.readouterr().err == (
+    done = run("demo", "--listen", "127.0.0.1:0", "--web-config", path)
+    assert done.returncode == 2
+    assert done.stderr == (
         f"gpuslice-exporter: --web-config: {path}: cannot read {path}: No such file or directory\n"
     )
 
