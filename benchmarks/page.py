@@ -279,7 +279,7 @@ def _gpu(uuid: str, index: int, holders: int) -> GpuRow:
 def _holder(uuid: str, numbers: Random, holders: int) -> ContainerRow:
     team = numbers.randrange(12)
     # A replica set is called after a hash, and each of its pods has some letters of its own.
-    of_set = "".join(Random(team).choices(_NAMED, k=9))  # noqa: S311
+    of_set = "".join(Random(team).choices(_NAMED, k=9))  # noqa: S311 - a name, no secret
     pod = f"inference-{of_set}-{''.join(numbers.choices(_NAMED, k=5))}"
     return ContainerRow(
         holder=ContainerRef(f"team-{team}", pod, "server"),

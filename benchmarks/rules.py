@@ -97,7 +97,7 @@ class Prometheus:
     def resident(self) -> int:
         """Give the bytes of memory that it has."""
         text = Path(f"/proc/{self._process.pid}/status").read_text()
-        return int(re.search(r"VmRSS:\s+(\d+)", text)[1]) << 10  # type: ignore[index]
+        return int(re.search(r"VmRSS:\s+(\d+)", text)[1]) << 10  # type: ignore[index] - Linux writes it
 
     def used(self) -> float:
         """Give the seconds of processors that it has used."""
@@ -110,7 +110,8 @@ class Prometheus:
 
     def stop_if_too_large(self) -> None:
         """Do not take the memory of others: SystemExit where little is left, or it has too much."""
-        free = int(re.search(r"MemAvailable:\s+(\d+)", Path("/proc/meminfo").read_text())[1]) << 10  # type: ignore[index]
+        text = Path("/proc/meminfo").read_text()
+        free = int(re.search(r"MemAvailable:\s+(\d+)", text)[1]) << 10  # type: ignore[index] - as above
         if self.resident() > MOST_MEMORY or free < LEAST_FREE:
             self._process.send_signal(signal.SIGKILL)
             raise SystemExit(

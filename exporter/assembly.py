@@ -88,7 +88,9 @@ class Assembly:
             timestamp=timestamp,
             sequence=self._sequence,
             node=NodeRow(name=self._settings.node_name, process_view_reason=reason),
-            collectors=tuple(replace(health, success=False, message=reason) for health in collectors),
+            collectors=tuple(
+                replace(health, success=False, message=reason, reason="") for health in collectors
+            ),
             demo=self._demo,
         )
 

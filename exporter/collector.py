@@ -25,9 +25,8 @@ class Collector(Generic[T]):
     """Reads one source once per poll.
 
     ``deadline`` is in seconds. An exception of ``read`` may carry a ``reason`` (a short stable word);
-    others are counted by the name of their type. ``value`` is the last good answer, ``age`` its age;
-    ``failure`` is the reason of the last read, "" if it succeeded. ``tells``: it logs its failures at once;
-    otherwise ``tell`` does.
+    others are counted by the name of their type. ``value`` is the last good answer, ``age`` its age.
+    ``tells``: it logs its failures at once; otherwise ``tell`` does.
     """
 
     def __init__(
@@ -41,7 +40,6 @@ class Collector(Generic[T]):
     ) -> None:
         self.name = name
         self.value: T | None = None
-        self.failure = ""
         self._read = read
         self._deadline = deadline
         self._clock = clock
@@ -57,6 +55,11 @@ class Collector(Generic[T]):
     def health(self) -> CollectorHealth:
         """How the source is doing after its last read."""
         return self._health
+
+    @property
+    def failure(self) -> str:
+        """The reason why the last read failed, "" if it succeeded."""
+        return self._health.reason
 
     @property
     def age(self) -> float | None:
@@ -104,7 +107,6 @@ class Collector(Generic[T]):
 
     def _succeed(self, value: T) -> None:
         self.value = value
-        self.failure = ""
         self._succeeded_at = self._clock()
         duration = self._succeeded_at - self._started
         # A source that always comes late has not recovered; its failure is not told again either.
@@ -121,7 +123,6 @@ class Collector(Generic[T]):
 
     def _fail(self, reason: str, message: str) -> None:
         self._errors[reason] += 1
-        self.failure = reason
         self._health = CollectorHealth(
             name=self.name,
             success=False,
@@ -129,6 +130,7 @@ class Collector(Generic[T]):
             last_success=self._health.last_success,
             errors=dict(self._errors),
             message=message,
+            reason=reason,
         )
         if self._tells:
             self.tell()

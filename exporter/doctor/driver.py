@@ -6,7 +6,6 @@ from typing import Final
 from exporter.assembly import Evidence
 from exporter.doctor.findings import Finding
 from exporter.doctor.findings import driver as found
-from exporter.doctor.reasons import driver_reason
 from exporter.formats_words import plural
 from exporter.model import CollectorHealth, Snapshot
 from exporter.report import Check
@@ -63,7 +62,7 @@ def _broken(snapshot: Snapshot, health: CollectorHealth, evidence: Evidence, set
     missing = f"no kernel module ({settings.sys_root / NVIDIA_MODULE} is not there)"
     loaded = "the kernel module is loaded" if evidence.nvidia_module else missing
     message = health.message or "the last answer is too old"
-    cause = _cause(driver_reason(health), evidence, settings)
+    cause = _cause(health.reason, evidence, settings)
     return cause.check("driver", f"{message}; {loaded}")
 
 

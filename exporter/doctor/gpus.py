@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from exporter.assembly import Evidence
+from exporter.collector import DEADLINE
 from exporter.doctor.findings import gpus as found
-from exporter.doctor.reasons import DEADLINE, driver_reason
 from exporter.formats_words import plural
 from exporter.model import CollectorHealth, GpuReading, GpuRow, Snapshot
 from exporter.report import Check
@@ -54,7 +54,7 @@ def _silent(row: GpuRow, nvml: CollectorHealth | None, errors: set[str]) -> Chec
     if row.identity.vendor == "amd":
         return found.AMD_LOST.check(name, f"does not answer{said}")
     if nvml is not None and not nvml.success:
-        if driver_reason(nvml) == DEADLINE:
+        if nvml.reason == DEADLINE:
             return found.GPU_HANGS.check(name, f"a call into the driver does not return{said}")
         return found.GPU_BEHIND_DRIVER.check(name, "is not read, because its driver is not")
     cause = found.GPU_NEEDS_RESET if RESET in errors else found.GPU_LOST

@@ -7,7 +7,6 @@ from typing import Final
 from exporter.assembly import Evidence
 from exporter.doctor.findings import Finding
 from exporter.doctor.findings import kubelet as found
-from exporter.doctor.reasons import kubelet_reason
 from exporter.formats_words import plural
 from exporter.model import CollectorHealth, Snapshot
 from exporter.report import Check
@@ -39,7 +38,7 @@ def kubelet_checks(
 def _allocations(health: CollectorHealth, evidence: Evidence, settings: Settings) -> Check:
     allocations, socket = evidence.allocations, settings.pod_resources_socket
     if not health.success:
-        cause = _CAUSES.get(kubelet_reason(health), found.KUBELET_FAILS)
+        cause = _CAUSES.get(health.reason, found.KUBELET_FAILS)
         return cause.check(_NAME, health.message, directory=socket.parent, socket=socket)
     if allocations is None:
         return found.KUBELET_STARTING.check(_NAME, f"{socket}: lists no device since the kubelet has started")

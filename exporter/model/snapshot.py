@@ -195,7 +195,8 @@ class EventRow:
 class CollectorHealth:
     """How one source is doing. ``last_success`` is Unix time; ``errors`` counts by reason since start.
 
-    ``message`` says in one sentence what is wrong and what to do, "" while all is well.
+    ``message`` says in one sentence what is wrong and what to do, and ``reason`` is the word among those of
+    ``errors`` by which that is counted; both are "" while all is well.
     """
 
     name: str
@@ -204,6 +205,7 @@ class CollectorHealth:
     last_success: float | None = None
     errors: Mapping[str, int] = field(default_factory=dict)
     message: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

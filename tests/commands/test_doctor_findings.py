@@ -83,7 +83,7 @@ async def test_names_of_containers_are_missed_only_where_they_are_needed() -> No
 def of_kubelet(reason: Reason) -> Check:
     """Judge a kubelet that fails for this reason."""
     message = str(KubeletError(reason, SETTINGS.pod_resources_socket, "what it said"))
-    health = CollectorHealth(name="podresources", success=False, message=message)
+    health = CollectorHealth(name="podresources", success=False, message=message, reason=reason)
     (check,) = kubelet_checks(BEFORE, health, Evidence(), SETTINGS)
     return check
 
