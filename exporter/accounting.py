@@ -6,6 +6,7 @@ use, whatever the polls around it saw; entitlement goes on while it is known who
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from exporter.attribution import Attribution
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuReading, GpuRow, Totals
@@ -33,6 +34,15 @@ class Meter:
     unattributed: float = 0.0
 
 
+class Poll(NamedTuple):
+    """What is entered: see ``Ledger.advance``; ``energy`` is the joules of each account."""
+
+    elapsed: float
+    covered: Mapping[str, float]
+    now: float
+    energy: Mapping[AccountKey, float]
+
+
 class Coverage:
     """Tells which GPUs were read anew, and how many seconds each reading stands for."""
 
@@ -46,14 +56,15 @@ class Coverage:
         The reading of the sweep that followed the last one covers all the time between them, even if that
         sweep came late. After a sweep that failed, only the time since the poll before is covered.
         """
-        elapsed = now - self._polled if self._polled is not None else 0.0
+        # A clock that goes back, as on a machine whose counters are wrong, takes off nothing of what counts.
+        elapsed = max(now - self._polled, 0.0) if self._polled is not None else 0.0
         self._polled = now
         covered: dict[str, float] = {}
         for gpu in gpus:
             sweep, at = self._read.get(gpu.identity.uuid, (-1, now))
             if not gpu.up or gpu.sweep == sweep:
                 continue
-            covered[gpu.identity.uuid] = now - at if gpu.sweep == sweep + 1 else elapsed
+            covered[gpu.identity.uuid] = max(now - at, 0.0) if gpu.sweep == sweep + 1 else elapsed
             self._read[gpu.identity.uuid] = gpu.sweep, now
         return elapsed, covered
 
@@ -88,7 +99,8 @@ class Ledger:
         self._time += elapsed
         old = frozenset(_key(row) for row in attribution.containers if self._continues(row))
         energy = self._energy(attribution, covered, old)
-        rows = [self._enter(row, elapsed, covered, now, energy) for row in attribution.containers]
+        poll = Poll(elapsed, covered, now, energy)
+        rows = [self._enter(row, _key(row) in old, poll) for row in attribution.containers]
         if unsure is not None:
             present = {_key(row) for row in rows}
             self._accounts = {
@@ -102,29 +114,23 @@ class Ledger:
         account = self._accounts.get(_key(row))
         return account is not None and (not account.uid or not row.pod_uid or account.uid == row.pod_uid)
 
-    def _enter(
-        self,
-        row: ContainerRow,
-        elapsed: float,
-        covered: Mapping[str, float],
-        now: float,
-        energy: Mapping[AccountKey, float],
-    ) -> ContainerRow:
-        if not self._continues(row):
-            self._accounts[_key(row)] = Account("", self._time, Totals(first_seen=now))
-        account = self._accounts[_key(row)]
+    def _enter(self, row: ContainerRow, continues: bool, poll: Poll) -> ContainerRow:
+        key = _key(row)
+        if not continues:
+            self._accounts[key] = Account("", self._time, Totals(first_seen=poll.now))
+        account = self._accounts[key]
         account.uid = row.pod_uid or account.uid
         age = self._time - account.opened
         before = account.totals
-        computed = row.compute_used if row.device.uuid in covered else None
+        covered = poll.covered.get(row.device.uuid)
+        computed = row.compute_used if covered is not None else None
+        entitled_seconds, used_seconds = min(poll.elapsed, age), self._seconds(min(covered or 0.0, age))
         account.totals = Totals(
             first_seen=before.first_seen,
-            entitled_gpu_seconds=_add(before.entitled_gpu_seconds, row.compute_entitled, min(elapsed, age)),
-            used_gpu_seconds=_add(
-                before.used_gpu_seconds, computed, self._seconds(min(covered.get(row.device.uuid, 0.0), age))
-            ),
-            energy_joules=_add(before.energy_joules, energy.get(_key(row)), 1.0),
-            last_active=_last_active(before, computed, now),
+            entitled_gpu_seconds=_add(before.entitled_gpu_seconds, row.compute_entitled, entitled_seconds),
+            used_gpu_seconds=_add(before.used_gpu_seconds, computed, used_seconds),
+            energy_joules=_add(before.energy_joules, poll.energy.get(key), 1.0),
+            last_active=_last_active(before, computed, poll.now),
         )
         # An idle time is a claim: while the use cannot be measured it is not made.
         shown = account.totals if row.compute_used is not None else replace(account.totals, last_active=None)

@@ -29,6 +29,7 @@ from exporter.process_rows import process_rows
 from exporter.rates import ClockEvents, NvlinkRates
 from exporter.settings import Settings
 from exporter.sharing import HostDevices, NodeFacts, Objections, resolve_holdings, vgpu_rows, with_pids
+from exporter.sharing.kept import KeptHoldings
 from exporter.sharing.objections import Problem
 
 # The collectors that read the files of sharing systems, and those of a batch system.
@@ -71,6 +72,9 @@ class Assembly:
         self._inconsistent: Counter[tuple[str, str, str]] = Counter()
         self._objections = Objections()
         self._job_objections = Objections()
+        self._holdings = KeptHoldings(
+            lambda gpus, allocations, facts: resolve_holdings(gpus, allocations, facts, self._objections)
+        )
         self._nvlink = NvlinkRates()
         self._clocks = ClockEvents()
         self._events: tuple[EventRow, ...] = ()
@@ -101,7 +105,7 @@ class Assembly:
         self._sequence += 1
         told = found.workloads or Workloads(places={}, pods=None, process_view=False)
         workloads = with_pids(told, found.files)
-        holdings = resolve_holdings(found.gpus, found.allocations, self._facts(found), self._objections)
+        holdings = self._holdings.of(found.gpus, found.allocations, self._facts(found))
         elapsed, covered = self._coverage.advance(found.gpus, now)
         stale = frozenset(gpu.identity.uuid for gpu in found.gpus) - covered.keys()
         attribution = attribute(found.gpus, holdings, workloads, stale)

@@ -8,7 +8,6 @@ import csv
 import io
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
 from typing import Any
 
 from exporter.exposition_labels import encodable
@@ -112,7 +111,7 @@ def _event(row: EventRow) -> dict[str, Any]:
         "class": known.kind if known else None,
         "meaning": known.meaning if known else None,
         "action": known.action if known else None,
-        "holders": [asdict(holder) for holder in row.holders],
+        "holders": [holder._asdict() for holder in row.holders],
     }
 
 

@@ -8,7 +8,6 @@ import argparse
 import socket
 from collections.abc import Mapping
 from dataclasses import fields
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -134,6 +133,8 @@ def _field_of_key(key: str, path: Path) -> str:
     kebab = _kebab(key)
     if kebab in known:
         return kebab.replace("-", "_")
+    from difflib import get_close_matches  # noqa: PLC0415 - only who mistypes needs it
+
     close = get_close_matches(kebab, known, n=1) if kebab != _FILE else []
     hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
     raise SettingsError(f"{key!r} in {path}: no such option; {hint}")

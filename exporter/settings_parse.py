@@ -9,10 +9,11 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
-import yaml
+if TYPE_CHECKING:
+    import yaml
 
 _ADDRESS = re.compile(r"(?:\[(?P<v6>[^\]]*)\]|(?P<host>[A-Za-z0-9._-]*)):(?P<port>[0-9]{1,5})")
 _DURATION = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<unit>ms|s|m|h|)")
@@ -160,6 +161,8 @@ def read_yaml(path: Path) -> Iterator[tuple[str, str | list[str]]]:
 
     Raises OSError for a file that cannot be read, SettingsError for one that is no such mapping.
     """
+    import yaml  # noqa: PLC0415 - only who has such a file needs it
+
     # Values stay text, because YAML takes on, off and 1:30 for other things than their writers mean.
     root = _compose(path)
     if root is None or root.tag == _NULL:
@@ -176,17 +179,21 @@ def read_yaml(path: Path) -> Iterator[tuple[str, str | list[str]]]:
             yield key.value, value
 
 
-def _compose(path: Path) -> yaml.Node | None:
+def _compose(path: Path) -> "yaml.Node | None":
+    import yaml  # noqa: PLC0415 - as in read_yaml
+
     try:
         return yaml.compose(path.read_bytes(), Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
         raise SettingsError(f"{path}: not valid YAML: {line}{error.problem}") from error
-    except (yaml.YAMLError, RecursionError) as error:
+    except (yaml.YAMLError, RecursionError, ValueError, OverflowError) as error:
         raise SettingsError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
 
 
-def _plain(node: yaml.Node, source: str) -> str | list[str]:
+def _plain(node: "yaml.Node", source: str) -> str | list[str]:
+    import yaml  # noqa: PLC0415 - as in read_yaml
+
     if isinstance(node, yaml.ScalarNode):
         return "" if node.tag == _NULL else node.value
     if isinstance(node, yaml.SequenceNode) and all(isinstance(item, yaml.ScalarNode) for item in node.value):

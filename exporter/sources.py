@@ -17,7 +17,7 @@ from exporter.model import Allocations, JobFiles, NodeObject, ProcessPlace, Syst
 from exporter.pod_names import PodNames
 from exporter.release import Release
 from exporter.settings import Settings
-from exporter.sharing import HostDevices, Roots, host_devices, read_files
+from exporter.sharing import HostDevices, Roots, host_devices, read_files, with_known
 from exporter.worker import Worker
 from exporter.workloads.jobs import read_jobs
 from exporter.workloads.pid_view import process_view
@@ -74,6 +74,8 @@ class Sources:
                 boot_clock=lambda: boot_seconds(settings.proc_root),
                 clock=clock,
                 released=self.release.reason,
+                # The devices after one that hangs are still read within the deadline of all.
+                patience=source_deadline(settings.poll_interval) / 2,
             ),
             self.wake,
         )
@@ -144,10 +146,18 @@ class SharingFiles:
     def __init__(self, roots: Roots) -> None:
         self._roots = roots
         self._worker = Worker("sharing")
+        self._found: dict[str, SystemFiles] = {}
 
     async def read(self) -> Mapping[str, SystemFiles]:
         """Read the files of every system; those of one that fails as a whole are one problem."""
-        return await self._worker.run(lambda: read_files(self._roots))
+        return await self._worker.run(self._read)
+
+    def _read(self) -> Mapping[str, SystemFiles]:
+        before = self._found
+        self._found = {
+            name: with_known(files, before.get(name)) for name, files in read_files(self._roots).items()
+        }
+        return self._found
 
     def close(self) -> None:
         """Let the thread end."""

@@ -36,11 +36,12 @@ def owners(
             owned.outside.append(process)
         else:
             in_pods[place.pod_uid].append((process, place.container_id or ""))
-    pods = dict(workloads.pods or {})
-    pods |= _named_by_elimination(in_pods, holding, pods)
+    pods = workloads.pods or {}
+    found = _named_by_elimination(in_pods, holding, pods)
     for uid, members in in_pods.items():
-        if uid in pods:
-            _give(owned, pods[uid], members, holding)
+        pod = pods.get(uid) or found.get(uid)
+        if pod is not None:
+            _give(owned, pod, members, holding)
         else:
             owned.unknown.extend(process for process, _ in members)
     return owned
@@ -51,9 +52,11 @@ def _named_by_elimination(
 ) -> dict[str, PodIdentity]:
     """Name the one pod without a name when it can only be the one holder whose uid is not known."""
     nameless = [uid for uid in in_pods if uid not in pods]
+    if len(nameless) != 1:
+        return {}
     named = {(pod.namespace, pod.name) for pod in pods.values()}
     candidates = {(holder.namespace, holder.pod) for holder in holders} - named
-    if len(nameless) != 1 or len(candidates) != 1:
+    if len(candidates) != 1:
         return {}
     namespace, name = candidates.pop()
     return {nameless[0]: PodIdentity(uid=nameless[0], namespace=namespace, name=name)}

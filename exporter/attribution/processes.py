@@ -10,16 +10,21 @@ from exporter.model.snapshot import ProcessWhere
 
 def process_rows(device: Device, owned: Owned, workloads: Workloads) -> Iterator[ProcessRow]:
     """Give a row for each process; the rows of an owner add up to its use where that is a sum (rule 3)."""
-    for owner, processes in owned.by_owner.items():
-        yield from (_row(device, process, owner, workloads) for process in processes)
-    for process in (*owned.outside, *owned.unknown):
-        yield _row(device, process, None, workloads)
+    computed = compute_of(device, device.processes or ())
+    nobodys = (*owned.outside, *owned.unknown)
+    for owner, processes in (*owned.by_owner.items(), (None, nobodys)):
+        for process in processes:
+            place = workloads.places.get(process.pid)
+            yield _row(device, process, owner, place, computed[process.pid])
 
 
 def _row(
-    device: Device, process: DeviceProcess, holder: ContainerRef | None, workloads: Workloads
+    device: Device,
+    process: DeviceProcess,
+    holder: ContainerRef | None,
+    place: ProcessPlace | None,
+    computed: float | None,
 ) -> ProcessRow:
-    place = workloads.places.get(process.pid)
     return ProcessRow(
         device=device.key,
         pid=process.pid,
@@ -27,7 +32,7 @@ def _row(
         kinds=process.kinds,
         holder=holder,
         memory=process.memory,
-        compute=compute_of(device, process),
+        compute=computed,
         place=_where(place),
     )
 

@@ -92,12 +92,14 @@ def use_by_process(
     return _with_device_compute(device, refs, owned, found)
 
 
-def compute_of(device: Device, process: DeviceProcess) -> float | None:
-    """Return what one process uses, as a share of the physical GPU; None where its container's is no zero."""
-    percent = _percent(device.utilization, [process])
-    if percent is None or (percent == 0 and _booked_on_server(device)):
-        return None
-    return percent / 100
+def compute_of(device: Device, processes: Iterable[DeviceProcess]) -> dict[int, float | None]:
+    """Return by pid what each uses, as a share of the physical GPU; None where its container's is no zero."""
+    booked = _booked_on_server(device)
+    percents = {process.pid: _percent(device.utilization, [process]) for process in processes}
+    return {
+        pid: None if percent is None or (percent == 0 and booked) else percent / 100
+        for pid, percent in percents.items()
+    }
 
 
 def _sum(device: Device, processes: list[DeviceProcess]) -> Use:

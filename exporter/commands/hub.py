@@ -2,10 +2,11 @@
 
 import asyncio
 import contextlib
-import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from exporter.commands.memory import keep_little
+from exporter.commands.stopping import told_to_end
 from exporter.fleet.links import NodeLinks, TemplateError
 from exporter.fleet.metrics import hub_registry
 from exporter.fleet.read import Aim
@@ -47,10 +48,18 @@ def prometheus_of(settings: Settings, deadline: float = DEADLINE) -> Prometheus:
 
 
 async def hub(settings: Settings, options: HubOptions, announce: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or SIGINT. ``announce`` is called with the URL once it answers.
+    """Serve until it is told to end. ``announce`` is called with the URL once it answers.
 
     Raises SettingsError for what cannot be used, and ListenError.
     """
+    keep_little()
+    with told_to_end() as told:
+        await _hub(settings, options, announce, told)
+
+
+async def _hub(
+    settings: Settings, options: HubOptions, announce: Callable[[str], None], told: asyncio.Event
+) -> None:
     try:
         links = NodeLinks(options.node_url_template)
     except TemplateError as error:
@@ -66,18 +75,15 @@ async def hub(settings: Settings, options: HubOptions, announce: Callable[[str],
     looking = asyncio.create_task(watch.run(ticker.tick))
     announce(url)
     try:
-        await _until_stopped(looking)
+        await _until_told(looking, told)
     finally:
         await server.stop()
         await prometheus.close()
 
 
-async def _until_stopped(looking: "asyncio.Task[None]") -> None:
-    """Wait for the signal to stop; looking that ends by itself raises what ended it."""
-    stopped = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    stopping = asyncio.create_task(stopped.wait())
+async def _until_told(looking: "asyncio.Task[None]", told: asyncio.Event) -> None:
+    """Wait until it is told to end; looking that ends by itself raises what ended it."""
+    stopping = asyncio.create_task(told.wait())
     await asyncio.wait({looking, stopping}, return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
     looking.cancel()

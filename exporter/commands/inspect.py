@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from exporter.commands.hub import prometheus_of
+from exporter.commands.output import say
 from exporter.fleet.inspection import UnknownNodeError, inspect, inspection_json, inspection_text
 from exporter.fleet.read import NoExporterError
 from exporter.prometheus import PrometheusError
@@ -27,8 +28,7 @@ async def inspect_cluster(settings: Settings, names: Sequence[str], *, output: s
     finally:
         await prometheus.close()
     if output == "json":
-        sys.stdout.write(json.dumps(inspection_json(found, details=details), indent=2) + "\n")
+        say(json.dumps(inspection_json(found, details=details), indent=2) + "\n")
     else:
-        sys.stdout.write(inspection_text(found, details=details))
-    sys.stdout.flush()
+        say(inspection_text(found, details=details))
     return 0

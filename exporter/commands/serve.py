@@ -8,7 +8,9 @@ import signal
 from collections.abc import Callable
 
 from exporter.collector import DEADLINE
+from exporter.commands.memory import keep_little
 from exporter.commands.node import Node
+from exporter.commands.stopping import told_to_end
 from exporter.doctor import Doctor
 from exporter.exposition import Exposition
 from exporter.history.ring import History
@@ -32,11 +34,17 @@ PAST_SECONDS = 5.0
 
 
 async def serve(node: Node, announce: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or SIGINT. ``announce`` is called with the URL once it answers.
+    """Serve until it is told to end. ``announce`` is called with the URL once it answers.
 
     Raises ListenError when the address cannot be listened on, and SettingsError for a web configuration
     that cannot be used.
     """
+    keep_little()
+    with told_to_end() as told:
+        await _serve(node, announce, told)
+
+
+async def _serve(node: Node, announce: Callable[[str], None], told: asyncio.Event) -> None:
     settings = node.settings
     access = WebAccess(settings.web_config) if settings.web_config is not None else None
     sources = Sources(settings, node.nvml_library)
@@ -55,7 +63,7 @@ async def serve(node: Node, announce: Callable[[str], None]) -> None:
     polling = asyncio.create_task(_poll(poller))
     announce(url)
     try:
-        await _until_stopped(polling)
+        await _until_told(polling, told)
     finally:
         await server.stop()
         await past.close()
@@ -107,9 +115,9 @@ def _site(poller: Poller, exposition: Exposition, past: LongerHistory, history: 
     )
 
 
-async def _until_stopped(polling: "asyncio.Task[None]") -> None:
-    """Wait for the signal to stop; a poll loop that ends by itself raises what ended it."""
-    stopping = asyncio.create_task(_stop_signal().wait())
+async def _until_told(polling: "asyncio.Task[None]", told: asyncio.Event) -> None:
+    """Wait until it is told to end; a poll loop that ends by itself raises what ended it."""
+    stopping = asyncio.create_task(told.wait())
     await asyncio.wait({polling, stopping}, return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
     polling.cancel()
@@ -148,11 +156,3 @@ def _follow_signals(release: Release) -> None:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGUSR1, release.give_up)
     loop.add_signal_handler(signal.SIGUSR2, release.take_again)
-
-
-def _stop_signal() -> asyncio.Event:
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
-    return stopped

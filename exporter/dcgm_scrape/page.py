@@ -1,5 +1,6 @@
 """The page of a dcgm-exporter, read: one profile per GPU and per GPU instance of MIG."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -31,6 +32,8 @@ _OWN = "gpuslice_"
 _DCGM = "DCGM_"
 _UUID_LABELS = ("UUID", "uuid")
 _INSTANCE_LABELS = ("GPU_I_ID", "gpu_i_id")
+# Python refuses to read very long numbers, and no instance has one.
+_INSTANCE = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +86,7 @@ def _sample(line: str) -> Sample | None:
     """Read one line, None if it is none of the format; dcgm-exporter prints some errors as values."""
     try:
         (family,) = text_string_to_metric_families(f"{line}\n")
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     (sample,) = family.samples
     return sample
@@ -107,7 +110,7 @@ def _values(samples: list[Sample], oldest: float) -> Iterator[tuple[tuple[Device
 def _device(labels: Mapping[str, str]) -> Device | None:
     uuid = next((labels[name] for name in _UUID_LABELS if labels.get(name)), None)
     instance = next((labels[name] for name in _INSTANCE_LABELS if labels.get(name)), None)
-    if uuid is None or not (instance is None or instance.isdecimal()):
+    if uuid is None or not (instance is None or _INSTANCE.fullmatch(instance)):
         return None
     return uuid, None if instance is None else int(instance)
 

@@ -12,6 +12,7 @@ from exporter.report import Check
 
 NOT_SUPPORTED: Final = "not supported"
 RESET: Final = "ResetRequired"
+HANGS: Final = "Hangs"
 LOST: Final = frozenset({"GpuIsLost", RESET})
 
 
@@ -57,6 +58,8 @@ def _silent(row: GpuRow, nvml: CollectorHealth | None, errors: set[str]) -> Chec
         if nvml.reason == DEADLINE:
             return found.GPU_HANGS.check(name, f"a call into the driver does not return{said}")
         return found.GPU_BEHIND_DRIVER.check(name, "is not read, because its driver is not")
+    if HANGS in errors:
+        return found.GPU_HANGS.check(name, f"a call about it does not return{said}")
     cause = found.GPU_NEEDS_RESET if RESET in errors else found.GPU_LOST
     return cause.check(name, f"does not answer{said}")
 

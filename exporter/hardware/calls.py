@@ -4,6 +4,7 @@ Every call of the sweep goes through ``Calls.ask``: a value, or None for "the dr
 device does not support is remembered, so that it costs nothing and logs nothing at the next poll.
 """
 
+import copy
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,6 +15,8 @@ from typing import Any
 import pynvml
 
 from exporter.hardware.corrected import CORRECTED
+from exporter.hardware.hangs import Hangs
+from exporter.hardware.kinds import FINDING, PICKING, SLOT
 from exporter.hardware.library import error_name
 
 # The device, the driver or the pair of them has no such reading, and will not have it at the next poll.
@@ -25,37 +28,13 @@ DRIVER_GONE = frozenset({1, 9, 18})
 # Success in place of a list is an empty list that the binding takes for an error.
 NOTHING_THERE = frozenset({0, 6})
 # What some drivers say of an empty MIG slot.
-INVALID_ARGUMENT, SLOT = 2, "nvmlDeviceGetMigDeviceHandleByIndex"
+INVALID_ARGUMENT = 2
 # Many readings at once. A driver that does not know one of them may refuse the call as a whole.
 FIELDS = "nvmlDeviceGetFieldValues"
-# Their argument picks one of many things; some drivers call an argument invalid that this board has not.
-PICKING = frozenset(
-    {
-        "nvmlDeviceGetClockInfo",
-        "nvmlDeviceGetMaxClockInfo",
-        "nvmlDeviceGetApplicationsClock",
-        "nvmlDeviceGetTemperatureThreshold",
-        "nvmlDeviceGetMemoryErrorCounter",
-        "nvmlDeviceGetNvLinkState",
-        "nvmlDeviceGetNvLinkRemoteDeviceType",
-        "nvmlDeviceGetNvLinkRemotePciInfo",
-    }
-)
 INSUFFICIENT_SIZE = 7
-# What finds devices is asked at every sweep: the answer for one place says nothing of the next.
-FINDING = frozenset(
-    {
-        "nvmlDeviceGetCount",
-        "nvmlDeviceGetHandleByIndex",
-        "nvmlDeviceGetUUID",
-        "nvmlDeviceGetMaxMigDeviceCount",
-        SLOT,
-        "nvmlDeviceGetGpuInstanceId",
-        "nvmlDeviceGetComputeInstanceId",
-    }
-)
 MAX_RETRIES = 2
 CORE = "core"
+HANGS = "Hangs"
 # The group of a call that is made for several groups, until its cost is shared out.
 SHARED = ""
 NOT_SUPPORTED = "not supported by this GPU or its driver"
@@ -69,6 +48,10 @@ class DeviceLostError(Exception):
 
 class DeviceSlowError(Exception):
     """A GPU takes so long to answer that the others would have to wait for it."""
+
+
+class DeviceHangsError(DeviceSlowError):
+    """A call about this device, or about this part of it, has not returned: nothing more is asked of it."""
 
 
 class DriverGoneError(Exception):
@@ -88,10 +71,12 @@ class Calls:
     ``group`` names what is being read: a reader sets it before it asks. ``asked`` and ``seconds`` count the
     calls of each group since start and the time spent in them, ``driver_microseconds`` is what the driver
     says that the field values of each group took in the sweep that is under way.
+    ``hangs`` is what is left out since a call about it does not return; ``about`` says what is asked about.
     """
 
     def __init__(self) -> None:
         self.errors: Counter[tuple[str, str, str]] = Counter()
+        self._failures = 0
         self.parents: dict[str, str] = {}
         self.deadline: float | None = None
         self.group = CORE
@@ -101,6 +86,44 @@ class Calls:
         self._unsupported: dict[str, dict[Call, str]] = defaultdict(dict)
         self._answered: dict[str, set[Call]] = defaultdict(set)
         self._failed: dict[str, dict[str, str]] = defaultdict(dict)
+        self._hangs = Hangs()
+        self._watched = self._hangs.watch()
+        self._place = ""
+
+    @property
+    def hang(self) -> bool:
+        """Whether a thread that was left behind is still in the driver."""
+        return bool(self._hangs.calls)
+
+    def leave(self, patience: float) -> "Calls | None":
+        """Leave the thread behind whose call takes longer than so many seconds; None where there is none.
+
+        Returns the calls of the thread that goes on in its place, which know what these have learnt.
+        """
+        if not self._watched.leave(patience):
+            return None
+        heir = copy.copy(self)
+        heir._begin_anew()  # noqa: SLF001 - it is one of these
+        return heir
+
+    def _begin_anew(self) -> None:
+        self.deadline, self.group, self._place = None, CORE, ""
+        self._watched = self._hangs.watch()
+
+    @contextmanager
+    def about(self, place: str, device: str | None = None) -> Iterator[None]:
+        """Ask about one part of the node, which is left out alone if a call about it hangs.
+
+        ``device`` is whose failures those are, by default ``place`` itself. Raises DeviceHangsError.
+        """
+        if place in self._hangs.calls:
+            self.count(place if device is None else device, self._hangs.calls.get(place, ""), HANGS)
+            raise DeviceHangsError
+        before, self._place = self._place, place
+        try:
+            yield
+        finally:
+            self._place = before
 
     def unsupported(self, device: str) -> tuple[str, ...]:
         """Name the calls that this device is known not to support; one that can tell some things is none."""
@@ -167,15 +190,12 @@ class Calls:
         is nothing.
         Raises DeviceLostError, DeviceSlowError and DriverGoneError, which make further questions pointless.
         """
-        if self.deadline is not None and time.monotonic() > self.deadline:
-            self.count(device, name, "TooSlow")
-            raise DeviceSlowError
         call = (name, arguments[1:])
-        if not self.supports(device, name, *arguments[1:]):
+        function = CORRECTED.get(name) or getattr(pynvml, name, None)
+        if function is None or call in self._unsupported.get(device, ()):
             return None
         try:
-            function = CORRECTED.get(name) or getattr(pynvml, name)
-            answer = plain(self._timed(function, arguments if since is None else (*arguments, since)))
+            answer = self.timed(name, function, arguments if since is None else (*arguments, since), device)
         except pynvml.NVMLLibraryMismatchError:
             self._remember(device, call)
         except pynvml.NVMLError as error:
@@ -186,7 +206,7 @@ class Calls:
         else:
             if name in PICKING or name == FIELDS:
                 self._answered[device].add(call)
-            return answer
+            return plain(answer)
         return None
 
     def first(self, device: str, handle: Any, calls: Iterable[Call]) -> Any:
@@ -204,19 +224,33 @@ class Calls:
         """Count a failure that the caller saw in an answer."""
         gpu = self.parents.get(device, device)
         self.errors[gpu, call, error] += 1
+        self._failures += 1
         self._failed[gpu][self.group] = error
 
     def failures(self) -> int:
         """Return how many calls have failed since start."""
-        return sum(self.errors.values())
+        return self._failures
 
-    def _timed(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-        started = time.monotonic()
+    def timed(
+        self, name: str, function: Callable[..., Any], arguments: tuple[Any, ...], device: str = ""
+    ) -> Any:
+        """Call a function of the binding, and count the call and the time that it took."""
+        began = time.monotonic()
+        if self.deadline is not None and began > self.deadline:
+            self.count(device, name, "TooSlow")
+            raise DeviceSlowError
+        self._watched.begin(self._place, name, began)
         try:
+            try:
+                return function(*arguments)
+            except pynvml.NVMLError as error:
+                if error.value != INSUFFICIENT_SIZE:
+                    raise
             return _retried(function, arguments)
         finally:
+            self._watched.end()
+            self.seconds[self.group] += time.monotonic() - began
             self.asked[self.group] += 1
-            self.seconds[self.group] += time.monotonic() - started
 
     def _failure(self, device: str, call: Call, error: Any, none: Any) -> Any:
         # The code is read from the error; the binding's errors can be neither hashed nor compared.
@@ -241,8 +275,8 @@ class Calls:
 
 
 def _retried(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    """Ask again when a list grew between the binding's question for its size and that for its content."""
-    for _ in range(MAX_RETRIES):
+    """Ask again as a list grew between the binding's question for its size and that for its content."""
+    for _ in range(MAX_RETRIES - 1):
         try:
             return function(*arguments)
         except pynvml.NVMLError as error:

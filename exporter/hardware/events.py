@@ -97,6 +97,10 @@ class EventWatcher:
         self._impossible = False
         return self._end()
 
+    def hand_over(self, calls: Calls) -> None:
+        """Register by these calls from now on, in another thread: the one before hangs in the driver."""
+        self._calls = calls
+
     def note_layout(self, uuid: str, layout: Layout) -> None:
         """Tell which MIG device has which ids of its GPU instance and compute instance."""
         self._layouts[uuid] = layout
@@ -112,6 +116,7 @@ class EventWatcher:
         with contextlib.suppress(pynvml.NVMLError):
             pynvml.nvmlEventSetFree(self._wait.event_set)
         self._wait = None
+        self._uuids = {}
         self._registered.clear()
         return True
 
@@ -128,7 +133,10 @@ class EventWatcher:
         for uuid, handle in devices.items():
             address = _address(handle)
             if not self._impossible and self._registered.get(uuid) != address:
-                with contextlib.suppress(DeviceLostError, DeviceSlowError, DriverGoneError):
+                with (
+                    contextlib.suppress(DeviceLostError, DeviceSlowError, DriverGoneError),
+                    self._calls.about(uuid),
+                ):
                     self._add(uuid, handle, address)
         self.log.watch(self._registered.keys() & devices.keys())
         if self._wait is not None and self._registered:
@@ -160,15 +168,11 @@ class EventWatcher:
 
     def _register(self, wait: EventWait, uuid: str, handle: Any, mask: int) -> bool:
         """Register a GPU for these events, and tell whether it is."""
-        started = time.monotonic()
         try:
-            pynvml.nvmlDeviceRegisterEvents(handle, mask, wait.event_set)
+            self._calls.timed(REGISTER, pynvml.nvmlDeviceRegisterEvents, (handle, mask, wait.event_set))
         except pynvml.NVMLError as error:
             self._refused(uuid, mask, error)
             return False
-        finally:
-            self._calls.asked[GROUP] += 1
-            self._calls.seconds[GROUP] += time.monotonic() - started
         return True
 
     def _refused(self, uuid: str, mask: int, error: Any) -> None:

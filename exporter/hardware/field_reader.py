@@ -1,8 +1,9 @@
 """Asks for the numbered readings of a GPU, all in one call; each has a type and an error of its own."""
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from struct import Struct
+from typing import Any, NamedTuple
 
 import pynvml
 
@@ -12,10 +13,20 @@ from exporter.hardware.fields import ROWS, Field, FieldRow, link_rows
 from exporter.hardware.library import error_name
 
 SUCCESS, DOUBLE = 0, 0
-# By the type that an answer says it has: the member that holds it.
-MEMBERS = {DOUBLE: "dVal", 1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal", 6: "usVal"}
-# What is in a member where there is nothing to tell.
-SENTINELS = {"uiVal": NOTHING, "ulVal": NOTHING_LONG, "ullVal": NOTHING_LONG}
+# An answer as the driver lays it out: the number and the scope of the field, when it was read, what that took
+# in microseconds, the type of the value, the error code and the value. The binding looks at each of these
+# for text that it would decode, which takes longer than all else.
+ENTRY = Struct("IIqqII8s")
+# How a value is laid out by the type that its answer says it has, and what it is where there is none to tell.
+TYPES: Mapping[int, tuple[Struct, int | None]] = {
+    DOUBLE: (Struct("d"), None),
+    1: (Struct("I4x"), NOTHING),
+    2: (Struct("L"), NOTHING_LONG),
+    3: (Struct("Q"), NOTHING_LONG),
+    4: (Struct("q"), None),
+    5: (Struct("i4x"), None),
+    6: (Struct("H6x"), None),
+}
 # What a driver answers that refuses the call for one of the fields in it.
 REFUSED: tuple[()] = ()
 REFUSAL = "InvalidArgument"
@@ -23,6 +34,18 @@ REFUSAL = "InvalidArgument"
 LACKING = UNSUPPORTED | {INVALID_ARGUMENT}
 
 Request = tuple[FieldRow, Field]
+
+
+class Entry(NamedTuple):
+    """One answer of ``ENTRY``."""
+
+    number: int
+    scope: int
+    timestamp: int
+    microseconds: int
+    type: int
+    code: int
+    value: bytes
 
 
 class FieldReader:
@@ -63,13 +86,13 @@ class FieldReader:
         refused = []
         for (row, field), entry in _ask(calls, uuid, handle, requests):
             calls.group = row.group
-            if entry is None or entry.nvmlReturn in LACKING:
+            if entry is None or entry.code in LACKING:
                 calls.refused(uuid, FIELDS, field.number, field.scope)
                 refused.append(row)
-            elif entry.nvmlReturn == SUCCESS:
+            elif entry.code == SUCCESS:
                 enter(found, row.into, _value(row, field, entry))
-            elif entry.nvmlReturn not in NOTHING_THERE:
-                calls.count(uuid, FIELDS, error_name(pynvml.NVMLError(entry.nvmlReturn)))
+            elif entry.code not in NOTHING_THERE:
+                calls.count(uuid, FIELDS, error_name(pynvml.NVMLError(entry.code)))
         return refused
 
 
@@ -91,10 +114,11 @@ def _ask(calls: Calls, uuid: str, handle: Any, requests: list[Request]) -> Itera
     wanted = [(field.number, field.scope) for _, field in requests]
     groups = [row.group for row, _ in requests]
     with calls.shared(uuid, groups):
-        entries = calls.ask(uuid, FIELDS, handle, since=wanted, none=REFUSED)
-    if entries is None:
+        answer = calls.ask(uuid, FIELDS, handle, since=wanted, none=REFUSED)
+    if answer is None:
         return () if calls.supports(uuid, FIELDS) else [(request, None) for request in requests]
-    if len(entries):
+    if len(answer):
+        entries = list(map(Entry._make, ENTRY.iter_unpack(memoryview(answer).cast("B"))))
         _add_cost(calls, groups, entries)
         return zip(requests, entries, strict=True)
     if len(requests) == 1:
@@ -110,16 +134,17 @@ def _ask(calls: Calls, uuid: str, handle: Any, requests: list[Request]) -> Itera
 def _add_cost(calls: Calls, groups: Iterable[str], entries: Iterable[Any]) -> None:
     """Add what the driver says that each field took; fields that it reads together share that time."""
     for group, entry in zip(groups, entries, strict=True):
-        calls.driver_microseconds[group] += max(0, entry.latencyUsec)
+        calls.driver_microseconds[group] += max(0, entry.microseconds)
 
 
-def _value(row: FieldRow, field: Field, entry: Any) -> Any:
-    """Decode the member that holds the value; a type that is newer than this program says nothing."""
-    mislabelled = entry.valueType == DOUBLE and row.integer
-    member = row.integer if mislabelled else MEMBERS.get(entry.valueType)
-    if member is None:
+def _value(row: FieldRow, field: Field, entry: Entry) -> Any:
+    """Decode the value of an answer; a type that is newer than this program says nothing."""
+    mislabelled = entry.type == DOUBLE and row.integer
+    kind = TYPES.get(row.integer if mislabelled else entry.type)
+    if kind is None:
         return None
-    value = getattr(entry.value, member)
-    if not math.isfinite(value) or value == SENTINELS.get(member):
+    layout, nothing = kind
+    (value,) = layout.unpack(entry.value)
+    if not math.isfinite(value) or value == nothing:
         return None
     return row.decode(round(value) * field.unit)

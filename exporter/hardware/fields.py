@@ -4,6 +4,7 @@ A row has a field for each generation of drivers or boards that numbers the read
 """
 
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 from exporter.hardware.answers import (
@@ -26,6 +27,8 @@ KIBIBYTE = 1024
 MOST_LINKS = 128
 # The bits of a double as an integer are at least that, but for 0.
 DOUBLE_BITS = 2**52
+# The driver's numbers of two types of values.
+UNSIGNED, UNSIGNED_LONG = 1, 3
 
 
 class Field(NamedTuple):
@@ -40,14 +43,14 @@ class Field(NamedTuple):
 class FieldRow:
     """One reading: its group, where it goes, the fields that can tell it (preferred first), their meaning.
 
-    ``integer`` is the member that holds the value where a driver says that it is a double, which it is not.
+    ``integer`` is the type that the value has where a driver says that it is a double, which it is not.
     """
 
     group: str
     into: Path
     fields: tuple[Field, ...]
     decode: Decode = long_number
-    integer: str = ""
+    integer: int = 0
 
 
 def _violation(reason: str, number: int) -> FieldRow:
@@ -65,7 +68,7 @@ def _power(part: str, number: int, scope: int) -> FieldRow:
 def _ecc(severity: str, scope: str, number: int) -> FieldRow:
     # Some drivers leave the type of these at 0, which is a double.
     return FieldRow(
-        "ecc", ("ecc", "errors", (severity, scope)), (Field(number),), _error_count, integer="ullVal"
+        "ecc", ("ecc", "errors", (severity, scope)), (Field(number),), _error_count, integer=UNSIGNED_LONG
     )
 
 
@@ -97,7 +100,7 @@ ROWS = (
     # Boards that meter their memory tell its average only.
     _power("memory", 185, 2),
     # One driver branch says double, and means an unsigned integer.
-    FieldRow("thermal", ("memory_temperature_celsius",), (Field(82),), celsius, integer="uiVal"),
+    FieldRow("thermal", ("memory_temperature_celsius",), (Field(82),), celsius, integer=UNSIGNED),
     _limit("shutdown", 193),
     _limit("slowdown", 194),
     _limit("memory", 195),
@@ -149,6 +152,7 @@ NVLINK_ROWS = (
 )
 
 
+@cache
 def link_rows(links: int) -> tuple[FieldRow, ...]:
     """Return the rows of a GPU with that many NVLinks: what is told of all of them, and the state of each."""
     states = (FieldRow("nvlink", ("link_states", link), (Field(LINK_STATE, link),)) for link in range(links))

@@ -6,7 +6,6 @@ window and nothing ever has to wait for a second sample.
 """
 
 import contextlib
-from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -101,11 +100,11 @@ class GpmReader:
     def read_migs(self, calls: Calls, uuid: str, parent: Any, layout: Layout) -> dict[str, Profile]:
         """Return what each MIG device of a GPU did since the last read, by uuid.
 
-        In a layout that may lack some of them nobody can say who is alone in its GPU instance.
+        In a layout that may lack others than it had nobody can say who is alone in its GPU instance.
         """
-        if layout.devices is None or not layout.complete:
+        if layout.devices is None or layout.untold is None:
             return {}
-        sharers = Counter(mark.gi for mark, _ in layout.devices)
+        sharers = layout.sharers()
         instances = [Instance(mark, handle, sharers[mark.gi] == 1) for mark, handle in layout.devices]
         found = {each.mark.uuid: self.read_mig(calls, uuid, parent, each) for each in instances}
         return {device: profile for device, profile in found.items() if profile is not None}
@@ -121,23 +120,18 @@ class GpmReader:
         # The GPU answers for its instances: asked of their own handles, some drivers get into trouble.
         if not self._supports(calls, uuid, parent):
             return None
-        if instance.alone:
-
-            def take(sample: Any) -> Any:
-                return calls.ask(mark.uuid, "nvmlGpmMigSampleGet", parent, mark.gi, since=sample)
-
-            return self._read(calls, mark.uuid, (mark, instance.alone), OF_GPU_INSTANCE, take)
-
-        def take_own(sample: Any) -> Any:
-            return _of_compute_instance(calls, mark.uuid, instance.handle, sample)
-
-        return self._read(calls, mark.uuid, (mark, instance.alone), OF_COMPUTE_INSTANCE, take_own)
+        with calls.about(mark.uuid):
+            return self._read_instance(calls, parent, instance)
 
     def forget(self, existing: Collection[str]) -> None:
         """Free the buffers of GPUs and MIG devices whose uuid is not among these."""
         for uuid in [uuid for uuid in self._meters if uuid not in existing]:
             _free(self._meters.pop(uuid))
         self._supported.intersection_update(existing)
+
+    def hand_over(self) -> None:
+        """Leave the questions to the thread that hangs: the driver may yet write its answer into one."""
+        self._questions = {}
 
     def free_all(self) -> None:
         """Free every buffer, before the driver is shut down, and ask everything anew after it."""
@@ -157,6 +151,20 @@ class GpmReader:
             return False
         self._supported.add(uuid)
         return True
+
+    def _read_instance(self, calls: Calls, parent: Any, instance: Instance) -> Profile | None:
+        mark = instance.mark
+        if instance.alone:
+
+            def take(sample: Any) -> Any:
+                return calls.ask(mark.uuid, "nvmlGpmMigSampleGet", parent, mark.gi, since=sample)
+
+            return self._read(calls, mark.uuid, (mark, instance.alone), OF_GPU_INSTANCE, take)
+
+        def take_own(sample: Any) -> Any:
+            return _of_compute_instance(calls, mark.uuid, instance.handle, sample)
+
+        return self._read(calls, mark.uuid, (mark, instance.alone), OF_COMPUTE_INSTANCE, take_own)
 
     def _read(
         self, calls: Calls, device: str, mark: Hashable, ids: tuple[int, ...], take: Take

@@ -7,8 +7,10 @@ newest have no name.
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from ctypes import sizeof
+from struct import Struct
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import pynvml
 
@@ -22,6 +24,8 @@ MOST_OVERSHOOT = 1.01
 # What the first drivers with these metrics knew; the ids after it came later, driver by driver.
 LAST_OF_THE_FIRST = 97
 NOT_ANSWERED = 999
+# An entry of the driver's struct: the id, the error code, the value, and its name and unit behind that.
+ENTRY = Struct(f"IId{sizeof(pynvml.c_nvmlGpmMetric_t) - 16}x")
 
 Kind = Literal["active", "engines", "rates", "cycles", "bytes_total"]
 ACTIVITIES: Mapping[int, Activity] = MappingProxyType(
@@ -65,6 +69,9 @@ CYCLES: Mapping[int, Cycles] = MappingProxyType(
 BYTES: Mapping[int, Traffic] = MappingProxyType({255: "pcie_transmit", 256: "pcie_receive"})
 
 
+COUNTED: frozenset[Kind] = frozenset({"cycles", "bytes_total"})
+
+
 class Metric(NamedTuple):
     """A metric: the field of a Profile that it goes to, its key there, and the factor to the field's unit."""
 
@@ -97,27 +104,31 @@ def first_known(ids: Iterable[int]) -> tuple[int, ...]:
 
 
 class Question:
-    """What to ask of two samples: the driver's large struct, filled once for a list of metrics."""
+    """What to ask of two samples: the driver's large struct, filled once for a list of metrics.
+
+    Its entries are written and read as bytes: the binding looks at each field for text that it would decode,
+    which takes longer than all else.
+    """
 
     def __init__(self, ids: tuple[int, ...]) -> None:
         self._ids = ids
         self._struct = pynvml.c_nvmlGpmMetricsGet_t()
         self._struct.version = pynvml.NVML_GPM_METRICS_GET_VERSION
         self._struct.numMetrics = len(ids)
-        for place, number in enumerate(ids):
-            self._struct.metrics[place].metricId = number
+        self._unanswered = b"".join(ENTRY.pack(number, NOT_ANSWERED, 0.0) for number in ids)
+        begin = pynvml.c_nvmlGpmMetricsGet_t.metrics.offset
+        self._entries = memoryview(self._struct).cast("B")[begin : begin + len(self._unanswered)]
 
     def between(self, older: Any, newer: Any) -> Any:
         """Return the struct for the time between two samples, without anything of the answer before."""
         self._struct.sample1, self._struct.sample2 = older, newer
-        for place in range(len(self._ids)):
-            self._struct.metrics[place].nvmlReturn = NOT_ANSWERED
+        self._entries[:] = self._unanswered
         return self._struct
 
     def answer(self) -> Profile:
         """Decode what the driver has written."""
-        entries = ((number, self._struct.metrics[place]) for place, number in enumerate(self._ids))
-        return decode((number, entry.value) for number, entry in entries if entry.nvmlReturn == 0)
+        answers = zip(self._ids, ENTRY.iter_unpack(self._entries), strict=True)
+        return decode([(number, value) for number, (_, code, value) in answers if code == 0])
 
 
 def decode(values: Iterable[tuple[int, float]]) -> Profile:
@@ -125,23 +136,19 @@ def decode(values: Iterable[tuple[int, float]]) -> Profile:
 
     Of several engines of one kind it has the mean over those that answered.
     """
-    found: dict[Kind, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    found: dict[str, Any] = {kind: {} for kind in get_args(Kind)}
+    engines: dict[str, list[float]] = defaultdict(list)
     for number, raw in values:
         metric = METRICS[number]
         value = _believable(metric, raw)
-        if value is not None:
-            found[metric.kind][metric.name].append(value)
-    means: dict[Kind, Any] = {
-        kind: {name: sum(same) / len(same) for name, same in of_kind.items()}
-        for kind, of_kind in found.items()
-        if kind not in ("cycles", "bytes_total")
-    }
-    counts: dict[Kind, Any] = {
-        kind: {name: int(only) for name, (only,) in found[kind].items()}
-        for kind in ("cycles", "bytes_total")
-        if kind in found
-    }
-    return Profile(source="gpm", **means, **counts)
+        if value is None:
+            continue
+        if metric.kind == "engines":
+            engines[metric.name].append(value)
+        else:
+            found[metric.kind][metric.name] = int(value) if metric.kind in COUNTED else value
+    found["engines"] = {name: sum(same) / len(same) for name, same in engines.items()}
+    return Profile(source="gpm", **found)
 
 
 def _believable(metric: Metric, raw: float) -> float | None:

@@ -46,6 +46,8 @@ class GpuReader:
     def read(self, handle: Any, uuid: str, index: int, sweep: int) -> GpuReading:
         """Read one GPU; what it does not say is None. Raises as ``Calls.ask`` does."""
         self._calls.begin(uuid)
+        # Before any process is listed: one that begins later may have the number of one that was in the list.
+        boot_seconds = self._options.boot_clock()
         identity = self._identify(handle, uuid, index)
         layout = self._mig.layout(self._calls, uuid, handle)
         self._note_layout(uuid, layout)
@@ -68,10 +70,19 @@ class GpuReader:
             sweep=sweep,
             read_at=time.time(),
             read_monotonic=self._options.clock(),
-            boot_seconds=self._options.boot_clock(),
+            boot_seconds=boot_seconds,
         )
         self.known[uuid] = self._with_known_layout(reading)
         return self.known[uuid]
+
+    def at(self, index: int) -> str:
+        """Return the uuid of the GPU that was last seen at that place, "" where none was."""
+        return next((uuid for uuid, gpu in self.known.items() if gpu.identity.index == index), "")
+
+    def hand_over(self, calls: Calls) -> None:
+        """Read by these calls from now on, in another thread: the one before hangs in the driver."""
+        self._calls = calls
+        self._gpm.hand_over()
 
     def gone(self, uuid: str) -> GpuReading:
         """Return what is still known of a GPU that does not answer."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from exporter.hardware.answers import ask_row, number
-from exporter.hardware.calls import CORE, Calls
+from exporter.hardware.calls import CORE, Calls, DeviceHangsError
 from exporter.hardware.memory import BAR1, MEMORY
 from exporter.hardware.placement import Placement, placement
 from exporter.hardware.processes import running
@@ -20,6 +20,8 @@ PROFILE_MARK = " MIG "
 MEMORY_SLICES = {7: 8}
 # No GPU is cut into that many.
 MOST_SLICES = 64
+# Whoever cuts a GPU is done long before it has been looked at so often.
+LOOKS = 3
 # Fields of the driver's attributes by engine.
 ENGINES = {
     "copy": "sharedCopyEngineCount",
@@ -38,16 +40,21 @@ class Layout:
     """How a GPU is cut: ``enabled`` None where it was not told, ``slices`` of the whole GPU, handles now.
 
     ``devices`` is None when the driver did not say whether there are any; with ``complete`` False there may
-    be more than those. ``pending``: whether it will be cut when it has been reset. ``gpu`` is the handle of
-    the GPU itself.
+    be more than those: ``untold``, where the rest is as it was, else that is None. ``pending``: whether it
+    will be cut when it has been reset. ``gpu`` is the handle of the GPU itself.
     """
 
     enabled: bool | None
     slices: int | None = None
     devices: tuple[tuple["Fingerprint", Any], ...] | None = ()
     complete: bool = True
+    untold: tuple["Fingerprint", ...] | None = ()
     pending: bool | None = None
     gpu: Any = None
+
+    def sharers(self) -> Counter[int]:
+        """Count the devices in each GPU instance, those too that did not tell."""
+        return Counter(mark.gi for mark in (*(mark for mark, _ in self.devices or ()), *(self.untold or ())))
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -81,6 +88,7 @@ class MigReader:
 
     def __init__(self) -> None:
         self._facts: dict[Fingerprint, Facts] = {}
+        self._slots: dict[str, dict[int, Fingerprint]] = {}
 
     def layout(self, calls: Calls, uuid: str, handle: Any) -> Layout:
         """Enumerate the MIG devices of a GPU; the slots are sparse, so each one is asked for."""
@@ -96,16 +104,15 @@ class MigReader:
         slices = calls.ask(uuid, "nvmlDeviceGetMaxMigDeviceCount", handle)
         if slices is None or slices > MOST_SLICES:
             return Layout(enabled=True, devices=None, pending=pending)
-        slots = [self._slot(calls, uuid, handle, slot) for slot in range(slices)]
-        # A slot that failed is not an empty one.
-        complete = calls.failures() == failures
-        found = (_named(calls, place, device) for place, device in filter(None, slots))
-        devices = sorted(found, key=lambda device: device[0])
+        found, failed = self._settled(calls, uuid, handle, slices)
+        untold = self._untold(uuid, {slot: mark for slot, (mark, _) in found.items()}, failed)
         return Layout(
             enabled=True,
             slices=slices,
-            devices=tuple(devices),
-            complete=complete,
+            devices=tuple(sorted(found.values(), key=lambda device: device[0])),
+            # A slot that failed is not an empty one.
+            complete=not failed,
+            untold=untold,
             pending=pending,
             gpu=handle,
         )
@@ -114,28 +121,50 @@ class MigReader:
         """Read every MIG device of one GPU, whose own memory is ``gpu_memory`` bytes."""
         if layout.devices is None:
             return None
-        sharers = Counter(mark.gi for mark, _ in layout.devices)
+        sharers = layout.sharers()
         memory_slice = _memory_slice(layout.slices, gpu_memory)
-        return tuple(
-            self._read(calls, layout, device, sharers[device[0].gi] > 1, memory_slice)
-            for device in layout.devices
-        )
+        readings = []
+        for device in layout.devices:
+            with calls.about(device[0].uuid):
+                readings.append(self._read(calls, layout, device, sharers[device[0].gi] > 1, memory_slice))
+        return tuple(readings)
 
     def forget(self, existing: set[Fingerprint]) -> None:
         """Drop what was known of MIG devices that are gone."""
         self._facts = {mark: facts for mark, facts in self._facts.items() if mark in existing}
+        self._slots = {
+            uuid: slots for uuid, slots in self._slots.items() if existing.issuperset(slots.values())
+        }
 
-    def _slot(self, calls: Calls, uuid: str, parent: Any, slot: int) -> tuple[Place, Any] | None:
-        handle = calls.ask(uuid, "nvmlDeviceGetMigDeviceHandleByIndex", parent, slot)
-        if handle is None:
-            return None
-        mig_uuid = calls.ask(uuid, "nvmlDeviceGetUUID", handle)
-        gi = calls.ask(uuid, "nvmlDeviceGetGpuInstanceId", handle)
-        ci = calls.ask(uuid, "nvmlDeviceGetComputeInstanceId", handle)
-        if not mig_uuid or gi is None or ci is None:
-            return None
-        calls.parents[mig_uuid] = uuid
-        return (gi, ci, mig_uuid), handle
+    def _settled(
+        self, calls: Calls, uuid: str, parent: Any, slices: int
+    ) -> tuple[dict[int, tuple[Fingerprint, Any]], set[int]]:
+        """Look into the slots; where they are not as before, look again until two looks agree.
+
+        A GPU that is cut anew between two slots would be taken for half of the old and half of the new.
+        """
+        found, failed = _look(calls, uuid, parent, slices)
+        before = self._slots.get(uuid), set[int]()
+        for _ in range(LOOKS):
+            seen = {slot: mark for slot, (mark, _) in found.items()}, failed
+            if before in ((None, failed), seen):
+                break
+            before = seen
+            found, failed = _look(calls, uuid, parent, slices)
+        return found, failed
+
+    def _untold(
+        self, uuid: str, told: dict[int, Fingerprint], failed: set[int]
+    ) -> tuple[Fingerprint, ...] | None:
+        """Return what was in the slots that failed; None where something else may be in them by now."""
+        before = self._slots.get(uuid, {})
+        if not failed:
+            self._slots[uuid] = told
+            return ()
+        same = failed <= before.keys() and told == {
+            slot: mark for slot, mark in before.items() if slot not in failed
+        }
+        return tuple(before[slot] for slot in sorted(failed)) if same else None
 
     def _read(
         self,
@@ -188,9 +217,44 @@ class MigReader:
         return facts
 
 
-def _named(calls: Calls, place: Place, handle: Any) -> tuple[Fingerprint, Any]:
+def _look(
+    calls: Calls, uuid: str, parent: Any, slices: int
+) -> tuple[dict[int, tuple[Fingerprint, Any]], set[int]]:
+    """Look into every slot of a GPU; return what is in them, and those that failed to tell or hang."""
+    found: dict[int, tuple[Fingerprint, Any]] = {}
+    failed: set[int] = set()
+    for slot in range(slices):
+        failures = calls.failures()
+        try:
+            with calls.about(f"{uuid}/{slot}", uuid):
+                place, handle = _place(calls, uuid, parent, slot)
+            if place is not None:
+                with calls.about(place[2]):
+                    found[slot] = Fingerprint(*place, _name(calls, place[2], handle)), handle
+            elif handle is not None or calls.failures() > failures:
+                # There is one, which does not say who it is.
+                failed.add(slot)
+        except DeviceHangsError:
+            failed.add(slot)
+    return found, failed
+
+
+def _name(calls: Calls, mig_uuid: str, handle: Any) -> str:
     """Ask what a MIG device is called; one that does not say is there all the same."""
-    return Fingerprint(*place, calls.ask(place[2], "nvmlDeviceGetName", handle) or ""), handle
+    return calls.ask(mig_uuid, "nvmlDeviceGetName", handle) or ""
+
+
+def _place(calls: Calls, uuid: str, parent: Any, slot: int) -> tuple[Place | None, Any]:
+    handle = calls.ask(uuid, "nvmlDeviceGetMigDeviceHandleByIndex", parent, slot)
+    if handle is None:
+        return None, None
+    mig_uuid = calls.ask(uuid, "nvmlDeviceGetUUID", handle)
+    gi = calls.ask(uuid, "nvmlDeviceGetGpuInstanceId", handle)
+    ci = calls.ask(uuid, "nvmlDeviceGetComputeInstanceId", handle)
+    if not mig_uuid or gi is None or ci is None:
+        return None, handle
+    calls.parents[mig_uuid] = uuid
+    return (gi, ci, mig_uuid), handle
 
 
 def _engines(attributes: Any) -> dict[str, int]:

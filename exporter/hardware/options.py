@@ -22,7 +22,8 @@ class NvmlOptions:
     ``path`` names another library file, ``library`` is an object with the library's functions. ``sys_root``
     is the sysfs that shows GPUs being plugged in and out. ``pcie_throughput`` asks for PCIe throughput too,
     which takes 40 ms per GPU. ``boot_clock`` is the clock of process start times and ``clock`` that of
-    readings, both in seconds. ``released`` says why the driver must not be open now, "" where it may.
+    readings, both in seconds. ``released`` says why the driver must not be open now, "" where it may. A call
+    about one device that takes longer than ``patience`` seconds hangs.
     """
 
     path: Path | None = None
@@ -32,3 +33,4 @@ class NvmlOptions:
     boot_clock: Callable[[], float | None] = _no_boot_clock
     clock: Callable[[], float] = time.monotonic
     released: Callable[[], str] = _nobody
+    patience: float = 2.5

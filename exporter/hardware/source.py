@@ -1,8 +1,8 @@
 """NVML as a source of the poller: one worker thread, one hop per sweep.
 
-A call into a sick driver can hang for ever, in a thread that nothing can end. So there is exactly one
-thread, it is a daemon (the program can still exit), and what it has read of the other GPUs before it got
-stuck is already published.
+A call into a sick driver can hang for ever, in a thread that nothing can end. It is a daemon (the program can
+still exit) and is left behind: another thread sweeps in its place, and leaves out the device that the call
+is about until it returns. So no more threads hang than there are devices.
 """
 
 import asyncio
@@ -21,6 +21,8 @@ RESTART_REASONS = frozenset({"LibRmVersionMismatch", UNKNOWN})
 RELEASED, HELD = "Released", "NotReleased"
 # Errors of one sweep that say nothing of the GPUs: what was read before stands until it is stale.
 PASSING = frozenset({"NoCount"})
+# So often it is looked whether a sweep hangs, within the time that one call may take.
+LOOKS = 5
 
 
 class NvmlSource:
@@ -54,7 +56,23 @@ class NvmlSource:
         While the driver is to be given up it is shut down instead, which is an error named ``Released``.
         """
         self._loop = asyncio.get_running_loop()
-        return await self._worker.run(self._read)
+        sweep = self._begin()
+        try:
+            while not sweep.done():
+                await asyncio.wait({sweep}, timeout=self._options.patience / LOOKS)
+                if not sweep.done() and self._sweeper.leave(self._options.patience):
+                    sweep.cancel()
+                    sweep = self._begin(Worker("nvml"))
+            return sweep.result()
+        finally:
+            sweep.cancel()
+
+    def _begin(self, worker: Worker | None = None) -> "asyncio.Future[HardwareReading]":
+        """Begin a sweep; with ``worker`` in its thread from now on, as the one before hangs in the driver."""
+        if worker is not None:
+            self._worker.stop()
+            self._worker = worker
+        return asyncio.ensure_future(self._worker.run(self._read))
 
     async def close(self) -> None:
         """Shut the driver down, once; waits for a sweep that is still under way."""
@@ -95,6 +113,8 @@ class NvmlSource:
         # A driver that hangs or fails to count may be well again in a moment; this one says that it is gone.
         if error.reason not in PASSING:
             self._publish_gone()
+        elif self._latest is not None:
+            self._latest = replace(self._latest, errors=dict(self._sweeper.calls.errors), costs=self._costs())
         raise error
 
     def _older(self) -> dict[str, GpuReading]:

@@ -5,7 +5,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from exporter.hardware.bound import BoundDevices
-from exporter.hardware.calls import CORE, Calls, DeviceLostError, DeviceSlowError, DriverGoneError
+from exporter.hardware.calls import (
+    CORE,
+    Calls,
+    DeviceHangsError,
+    DeviceLostError,
+    DeviceSlowError,
+    DriverGoneError,
+)
 from exporter.hardware.events import EventWatcher
 from exporter.hardware.gpu import GpuReader
 from exporter.hardware.library import DriverError, Library, advice
@@ -69,11 +76,24 @@ class Sweeper:
 
         False: a thread that hangs in the driver keeps it open, which must not be pulled away under the call.
         """
-        if self._library.is_open:
+        if self._library.is_open and not self.calls.hang:
             self._gpus.closing()
             if self.events.stop():
                 self._library.close()
         return not self._library.is_open
+
+    def leave(self, patience: float) -> bool:
+        """Leave the thread of the sweeps behind if it waits for longer than so many seconds for one device.
+
+        True: another thread may sweep from now on. That device is read again when its call has returned.
+        """
+        heir = self.calls.leave(patience)
+        if heir is None:
+            return False
+        self.calls = heir
+        self.events.hand_over(heir)
+        self._gpus.hand_over(heir)
+        return True
 
     def gone(self) -> list[GpuReading]:
         """Return what is still known of every GPU while the driver is not asked."""
@@ -138,26 +158,37 @@ class Sweeper:
         """Read one GPU; None where it is so far gone that it does not even tell its UUID."""
         uuid = ""
         self._slow.discard(index)
-        self.calls.deadline = time.monotonic() + GPU_BUDGET_SECONDS
-        self.calls.group = CORE
+        # A thread that was left behind must not reach the calls of the one that goes on.
+        calls = self.calls
+        calls.deadline = time.monotonic() + GPU_BUDGET_SECONDS
+        calls.group = CORE
         try:
-            handle = self.calls.ask("", "nvmlDeviceGetHandleByIndex", index)
-            uuid = self.calls.ask("", "nvmlDeviceGetUUID", handle) if handle is not None else ""
+            handle, uuid = self._find(calls, index)
             if not uuid:
                 return None
             self._handles[uuid] = handle
-            return self._gpus.read(handle, uuid, index, self._number)
+            with calls.about(uuid):
+                return self._gpus.read(handle, uuid, index, self._number)
         except DeviceLostError:
             lost.add(uuid or f"{NODE}{index}")
+        except DeviceHangsError:
+            self._handles.pop(uuid, None)
         except DeviceSlowError:
             self._slow.add(index)
         except (DriverGoneError, DriverError):
             raise
         except Exception as error:  # noqa: BLE001 - whatever one GPU answers, the others are read
-            self.calls.count(uuid, "read", type(error).__name__)
+            calls.count(uuid, "read", type(error).__name__)
         finally:
-            self.calls.deadline = None
+            calls.deadline = None
         return self._gpus.gone(uuid) if uuid else None
+
+    def _find(self, calls: Calls, index: int) -> tuple[Any, str]:
+        """Ask for the handle and the UUID of a GPU, "" where it does not tell."""
+        with calls.about(f"#{index}", self._gpus.at(index)):
+            handle = calls.ask("", "nvmlDeviceGetHandleByIndex", index)
+            uuid = calls.ask("", "nvmlDeviceGetUUID", handle) if handle is not None else ""
+        return handle, uuid or ""
 
     def _note_lost(self, lost: set[str]) -> None:
         if lost != self._lost:

@@ -1,10 +1,11 @@
 """Where GPUs sit: processors and memory near them, and the ways from one to another."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from exporter.hardware.calls import Calls, DeviceLostError
+from exporter.hardware.calls import Calls, DeviceHangsError, DeviceLostError
 from exporter.hardware.identity import bus_id
 from exporter.model import PeerLink, Topology
 
@@ -23,22 +24,22 @@ REMOTE_TYPE, REMOTE_PCI = "nvmlDeviceGetNvLinkRemoteDeviceType", "nvmlDeviceGetN
 
 @dataclass(slots=True)
 class Seat:
-    """What is kept of a GPU: how it is asked now, where it sits, and where its NVLinks lead."""
+    """What is kept of a GPU: how it is asked now, where it sits, and where its NVLinks lead.
+
+    ``to`` counts the active links that lead to a bus address or to a switch.
+    """
 
     handle: Any
     bus_id: str
     place: Topology | None = None
     links: dict[int, str] = field(default_factory=dict)
     active: frozenset[int] | None = None
+    to: Counter[str | None] = field(default_factory=Counter)
 
     @property
     def unsure(self) -> bool:
         """Whether it has NVLinks, and does not say which are active now, or where an active one leads."""
         return bool(self.links) if self.active is None else not self.active <= self.links.keys()
-
-    def to(self, remote: str) -> int:
-        """Count the active links that lead to a bus address or to a switch."""
-        return sum(self.links.get(link) == remote for link in self.active or ())
 
 
 class TopologyReader:
@@ -61,6 +62,7 @@ class TopologyReader:
         if seat.place is None:
             seat.place = _place(calls, uuid, handle)
         _follow_links(calls, uuid, seat)
+        seat.to = Counter(seat.links.get(link) for link in active or ())
         peers = {other: self._peer(calls, uuid, other) for other in self._seats if other != uuid}
         told = {other: link for other, link in peers.items() if link != PeerLink()}
         place = seat.place or Topology()
@@ -79,7 +81,7 @@ class TopologyReader:
     def _peer(self, calls: Calls, uuid: str, other: str) -> PeerLink:
         pair = frozenset({uuid, other})
         if pair not in self._pairs:
-            word = _way(calls, uuid, self._seats[uuid].handle, self._seats[other].handle)
+            word = self._way(calls, uuid, other)
             if word is not None:
                 self._pairs[pair] = word
         here, there = self._seats[uuid], self._seats[other]
@@ -88,14 +90,15 @@ class TopologyReader:
             return PeerLink()
         return PeerLink(pcie=self._pairs.get(pair), nvlinks=_nvlinks(here, there))
 
-
-def _way(calls: Calls, uuid: str, handle: Any, other: Any) -> str | None:
-    try:
-        level = calls.ask(uuid, "nvmlDeviceGetTopologyCommonAncestor", handle, since=other)
-    except DeviceLostError:
-        # It may be the other one: whether this GPU is lost is seen by what it says of itself.
-        return None
-    return COMMON_ANCESTORS.get(level)
+    def _way(self, calls: Calls, uuid: str, other: str) -> str | None:
+        here, there = self._seats[uuid].handle, self._seats[other].handle
+        try:
+            with calls.about(f"{uuid} {other}", uuid):
+                level = calls.ask(uuid, "nvmlDeviceGetTopologyCommonAncestor", here, since=there)
+        except (DeviceLostError, DeviceHangsError):
+            # It may be the other one: whether this GPU is lost is seen by what it says of itself.
+            return None
+        return COMMON_ANCESTORS.get(level)
 
 
 def _place(calls: Calls, uuid: str, handle: Any) -> Topology | None:
@@ -136,7 +139,10 @@ def _nvlinks(here: Seat, there: Seat) -> int | None:
     """Count the active links between two GPUs, directly or through switches; None where it is not told."""
     if here.active is None or there.active is None:
         return None
-    return here.to(there.bus_id.lower()) + min(here.to(SWITCH), there.to(SWITCH))
+    if not there.bus_id and here.to.keys() - {SWITCH, ELSEWHERE}:
+        # Those that lead to a GPU may lead to this one, which does not say where it is.
+        return None
+    return here.to[there.bus_id.lower()] + min(here.to[SWITCH], there.to[SWITCH])
 
 
 def _bits(mask: Iterable[int] | None) -> list[int]:

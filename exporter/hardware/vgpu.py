@@ -76,9 +76,14 @@ class VgpuReader:
         active = calls.ask(uuid, "nvmlDeviceGetActiveVgpus", handle, none=())
         if active is None:
             return None
+        # "" is one that has gone since it was listed.
+        uuids = {number: calls.ask(uuid, "nvmlVgpuInstanceGetUUID", number, none="") for number in active}
+        if None in uuids.values():
+            # Without knowing who they all are it is not known how many there are for each of them either.
+            return None
         use = self._use(calls, uuid, handle)
-        read = (self._vgpu(calls, uuid, number, use) for number in active)
-        found = sorted((vgpu for vgpu in read if vgpu is not None), key=lambda vgpu: vgpu.uuid)
+        read = (self._vgpu(calls, uuid, number, name, use) for number, name in uuids.items() if name)
+        found = sorted(read, key=lambda vgpu: vgpu.uuid)
         self._note_running(calls, uuid, {vgpu.uuid for vgpu in found})
         return tuple(found)
 
@@ -87,11 +92,9 @@ class VgpuReader:
         samples = self._samples.read(calls, uuid, handle, "nvmlDeviceGetVgpuUtilization")
         return None if samples is None else {sample.vgpuInstance: sample for sample in samples}
 
-    def _vgpu(self, calls: Calls, gpu: str, number: int, use: dict[int, Any] | None) -> VgpuReading | None:
-        """Read one vGPU; None when it has gone since it was listed, or does not say who it is."""
-        uuid = calls.ask(gpu, "nvmlVgpuInstanceGetUUID", number)
-        if not uuid:
-            return None
+    def _vgpu(
+        self, calls: Calls, gpu: str, number: int, uuid: str, use: dict[int, Any] | None
+    ) -> VgpuReading:
         # What one vGPU does not support says nothing of its neighbours.
         calls.parents[uuid] = gpu
         kind = self._type(calls, uuid, number)

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from functools import reduce
 from operator import add, mul
 
-from exporter.history.tiers import Cells, Counts, Number
+from exporter.history.columns import Cells, Counts
+from exporter.history.tiers import Number
 
 
 def shares(cells: Cells, told: Counts, each: int, among: Sequence[int] | None = None) -> list[float | None]:

@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Literal, NamedTuple, cast
 
+from exporter.history.columns import Cells, Counts
 from exporter.history.parts import shares, whole
 from exporter.history.past import ADDED, FIELDS, NotKeptError, Past, Track, Wanted
 from exporter.history.plan import Plan, means, plan
 from exporter.history.readings import Key, readings
-from exporter.history.tiers import Cells, Counts, Lane, tiers_of
+from exporter.history.tiers import Lane, tiers_of
+from exporter.history.tracks import Tracks
 from exporter.metrics import LEVEL_LABELS, Number
 from exporter.model import Snapshot
 
@@ -20,7 +22,7 @@ BUDGET = 24_000_000
 """Bytes that all series together may take."""
 # What a series takes beside its cells, as tracemalloc counts it.
 _OVERHEAD = 2600
-_CELL_BYTES, _COUNT_BYTES = 4, 2
+_CELL_BYTES = 4
 # An answer of more numbers than this has fewer steps: each takes 32 bytes while it is written.
 _MOST_NUMBERS = 1 << 20
 # A poll that is later than this leaves a gap.
@@ -63,7 +65,7 @@ class History:
         self._wall = wall
         self._tiers = tiers_of(kept, step)
         self._budget = budget
-        cells = sum(tier.slots * (_CELL_BYTES + tier.counted * _COUNT_BYTES) for tier in self._tiers)
+        cells = sum(tier.slots * (_CELL_BYTES + tier.count_bytes) for tier in self._tiers)
         self._costs: Mapping[str, int] = {
             level: len(fields) * cells + _OVERHEAD for level, fields in FIELDS.items()
         }
@@ -112,7 +114,7 @@ class History:
             step=steps.step,
             count=steps.steps,
             source="memory",
-            tracks=tuple(track(series, steps.each) for series in copied),
+            tracks=Tracks(copied, partial(track, steps.each)),
             note=_note(refused, points > most),
         )
 
@@ -174,7 +176,7 @@ class History:
                 return False
             self._drop_oldest()
         lanes = tuple(
-            Lane(len(values), tier.slots, slot, counted=tier.counted)
+            Lane(len(values), tier.slots, slot, count_bytes=tier.count_bytes)
             for tier, slot in zip(self._tiers, slots, strict=True)
         )
         series = self._series[key] = _Series(lanes, at)
@@ -236,11 +238,11 @@ def _most_points(keys: Iterable[Key]) -> int:
     return max(1, _MOST_NUMBERS // max(1, fields))
 
 
-def _track(series: _Copied, each: int) -> Track:
+def _track(each: int, series: _Copied) -> Track:
     return _named(series.key, [means(cells, each) for cells in series.cells])
 
 
-def _share(seen: Mapping[str, Sequence[int]], series: _Copied, each: int) -> Track:
+def _share(seen: Mapping[str, Sequence[int]], each: int, series: _Copied) -> Track:
     """Tell of a series so that it adds up; ``seen`` is how many readings there are of a GPU in each step."""
     fields, added = FIELDS[series.key.level], ADDED[series.key.level]
     of_gpu = seen.get(_labels(series.key)["uuid"])

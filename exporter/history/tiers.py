@@ -9,30 +9,32 @@ from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import eq
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
+
+from exporter.history.columns import Cells, Column, Counts, blank
 
 MOST_SLOTS = 720
 COARSER = 6
 # Polls come faster than a line can show them.
 FINEST_STEP = 1.0
-_NAN = math.nan
 Number = TypeVar("Number", int, float)
 
-Cells: TypeAlias = "array[float]"
-Counts: TypeAlias = "array[int]"
-_MOST_COUNTED = 65535
+# So many readings of a slot are counted in one byte. There may be more than were meant to be: what the driver
+# tells of is read at once.
+_MOST_IN_A_BYTE = 64
+_TYPES = ("", "B", "H")
 
 
 @dataclass(frozen=True, slots=True)
 class Tier:
     """``slots`` slots of ``step`` seconds each, of which the newest is still being filled.
 
-    ``counted``: a slot is of several readings, so that it matters of how many.
+    Where a slot is of several readings it matters of how many, which is told in ``count_bytes``, else in 0.
     """
 
     step: float
     slots: int
-    counted: bool
+    count_bytes: int
 
     @property
     def reach(self) -> float:
@@ -51,37 +53,35 @@ def tiers_of(kept: float, step: float) -> tuple[Tier, ...]:
     while True:
         # One more, because the newest is not full.
         needed = math.ceil(kept / length) + 1
-        found.append(Tier(length, min(needed, MOST_SLOTS), counted=length > step))
+        found.append(Tier(length, min(needed, MOST_SLOTS), _count_bytes(length / step)))
         if needed <= MOST_SLOTS + 1:
             return tuple(found)
         length *= COARSER
 
 
-def blank(count: int) -> Cells:
-    """Make cells in which nothing is known."""
-    return array("f", (_NAN,)) * count
-
-
-def uncounted(count: int) -> Counts:
-    """Make counts of no readings."""
-    return array("H", (0,)) * count
+def _count_bytes(readings: float) -> int:
+    if readings <= 1:
+        return 0
+    return 1 if readings <= _MOST_IN_A_BYTE else 2
 
 
 class Lane:
     """What is known of one thing in one tier: a ring of cells for each of ``fields`` fields.
 
-    A cell is the mean of what was known in its slot, NaN where nothing was. ``counted``: of how many readings
-    it is the mean is kept besides; where it is not, a slot is to have one.
+    A cell is the mean of what was known in its slot, NaN where nothing was. Of how many readings it is the
+    mean is kept besides, in ``count_bytes``; where these are 0, a slot is to have one.
     """
 
-    __slots__ = ("_cells", "_counts", "_slots", "_sums", "_told", "first", "last")
+    __slots__ = ("_columns", "_count_bytes", "_counts", "_slots", "_sums", "_told", "first", "last")
 
-    def __init__(self, fields: int, slots: int, slot: int, *, counted: bool) -> None:
+    def __init__(self, fields: int, slots: int, slot: int, *, count_bytes: int) -> None:
         self.first = slot
         self.last = slot
         self._slots = slots
-        self._cells = tuple(blank(slots) for _ in range(fields))
-        self._told = tuple(uncounted(slots) for _ in range(fields if counted else 0))
+        self._columns = tuple(Column(slots) for _ in range(fields))
+        # Of a field that was never known there are none.
+        self._told: list[Counts | None] = [None] * fields
+        self._count_bytes = count_bytes
         self._sums = [0.0] * fields
         self._counts = [0] * fields
 
@@ -99,7 +99,7 @@ class Lane:
             if value is not None:
                 sums[index] += value
                 counts[index] += 1
-                self._cells[index][at] = sums[index] / counts[index]
+                self._columns[index].put(at, sums[index] / counts[index])
         self._count(at)
 
     def cut(self, slot: int) -> None:
@@ -111,14 +111,17 @@ class Lane:
 
     def window(self, first: int, stop: int) -> list[Cells]:
         """Copy the cells from slot ``first`` to the one before ``stop``, for each field."""
-        return [self._copy(cells, blank, first, stop) for cells in self._cells]
+        return [self._copy(column.ring(), blank, first, stop) for column in self._columns]
 
     def told(self, first: int, stop: int) -> list[Counts]:
         """Copy of how many readings these cells are the means, for each field."""
-        if self._told:
-            return [self._copy(counts, uncounted, first, stop) for counts in self._told]
+        if self._count_bytes:
+            return [
+                self._none(stop - first) if told is None else self._copy(told, self._none, first, stop)
+                for told in self._told
+            ]
         # Only NaN differs from itself.
-        return [array("H", map(eq, cells, cells)) for cells in self.window(first, stop)]
+        return [array("B", map(eq, cells, cells)) for cells in self.window(first, stop)]
 
     def _copy(
         self, ring: "array[Number]", empty: "Callable[[int], array[Number]]", first: int, stop: int
@@ -136,10 +139,10 @@ class Lane:
         at, before = slot % self._slots, (slot - 1) % self._slots
         bridged = bridged and slot == self.last + 2
         self._blank(self.last + 1, slot - 1)
-        for cells, value in zip(self._cells, values, strict=True):
-            cells[at] = _NAN if value is None else value
+        for column, value in zip(self._columns, values, strict=True):
+            column.put(at, value)
             if bridged:
-                cells[before] = cells[at]
+                column.put(before, value)
         self._sums = [value or 0.0 for value in values]
         self._counts = [0 if value is None else 1 for value in values]
         self._count(at)
@@ -148,12 +151,22 @@ class Lane:
         self.last = slot
 
     def _count(self, at: int) -> None:
-        for told, count in zip(self._told, self._counts, strict=False):
-            told[at] = min(count, _MOST_COUNTED)
+        if not self._count_bytes:
+            return
+        for index, count in enumerate(self._counts):
+            told = self._told[index]
+            if told is None and count:
+                told = self._told[index] = self._none(self._slots)
+            if told is not None:
+                told[at] = min(count, (1 << 8 * self._count_bytes) - 1)
+
+    def _none(self, count: int) -> Counts:
+        """Make counts of no readings."""
+        return array(_TYPES[self._count_bytes], (0,)) * count
 
     def _blank(self, first: int, last: int) -> None:
         for slot in range(max(first, last - self._slots + 1), last + 1):
-            for cells in self._cells:
-                cells[slot % self._slots] = _NAN
-            for told in self._told:
+            for column in self._columns:
+                column.put(slot % self._slots, None)
+            for told in filter(None, self._told):
                 told[slot % self._slots] = 0

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ContainerRef:
+class ContainerRef(NamedTuple):
     """A container by the names that Kubernetes gives it. ``container`` is "" where only the pod is known."""
 
     namespace: str
@@ -13,8 +13,7 @@ class ContainerRef:
     container: str
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Allocation:
+class Allocation(NamedTuple):
     """One device id that the kubelet gave to a container, in the spelling of the device plugin."""
 
     holder: ContainerRef
@@ -40,8 +39,7 @@ class ClaimedDevice:
     cdi: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class OfferedDevice:
+class OfferedDevice(NamedTuple):
     """One device id that a device plugin offers on this node, healthy and allocatable."""
 
     resource: str

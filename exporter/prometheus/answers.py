@@ -16,7 +16,7 @@ _LOCKED: Final = frozenset(
     {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.PROXY_AUTHENTICATION_REQUIRED}
 )
 
-_MALFORMED: Final = (KeyError, TypeError, ValueError, AttributeError, RecursionError)
+_MALFORMED: Final = (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError)
 
 
 class Answer(NamedTuple):
@@ -45,7 +45,7 @@ def read_vector(answer: Answer) -> list[Sample]:
     """Read what an instant query found, without what is not finite; raises PrometheusError."""
     try:
         return [
-            Sample(each["metric"], value)
+            Sample(_labels(each["metric"]), value)
             for each in _found(answer, "vector")
             # A histogram has no value.
             for _, value in _points([each["value"]] if "value" in each else [])
@@ -58,7 +58,8 @@ def read_matrix(answer: Answer) -> list[Range]:
     """Read what a range query found; raises PrometheusError."""
     try:
         return [
-            Range(each["metric"], tuple(_points(each.get("values", ())))) for each in _found(answer, "matrix")
+            Range(_labels(each["metric"]), tuple(_points(each.get("values", ()))))
+            for each in _found(answer, "matrix")
         ]
     except _MALFORMED:
         raise _no_prometheus(answer) from None
@@ -84,6 +85,13 @@ def _found(answer: Answer, kind: str) -> list[Any]:
         raise PrometheusError(f"Prometheus answers with a {_short(str(data['resultType']))}, not a {kind}")
     found: list[Any] = data["result"]
     return found
+
+
+def _labels(metric: Any) -> Mapping[str, str]:
+    """Take the labels of a series; raises TypeError where they are not names with texts."""
+    if not isinstance(metric, dict) or not all(isinstance(text, str) for text in metric.values()):
+        raise TypeError
+    return metric
 
 
 def _points(pairs: Iterable[Any]) -> Iterator[tuple[float, float]]:

@@ -14,6 +14,7 @@ from exporter.sharing.dra import Dra
 from exporter.sharing.dra_amd import AmdDra
 from exporter.sharing.dra_hami import HamiDra
 from exporter.sharing.elastic_gpu import ElasticGpu
+from exporter.sharing.files.dra_checkpoint import with_known
 from exporter.sharing.gpu_manager import GpuManager
 from exporter.sharing.gpushare import Gpushare
 from exporter.sharing.hami import Hami
@@ -50,6 +51,7 @@ __all__ = [
     "read_files",
     "resolve_holdings",
     "vgpu_rows",
+    "with_known",
     "with_pids",
     "without_use",
 ]

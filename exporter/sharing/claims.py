@@ -179,7 +179,7 @@ class ClaimSystem(System):
         if self.names.fullmatch(claim.device):
             found = self.find(claim.device)
         else:
-            about = f"{claim.holder.namespace}/{claim.holder.pod}: {claim.device}"
+            about = f"{claim.holder.namespace}/{claim.holder.pod}: {claim.device[:100]}"
             self.view.object_to(self.name, "id", about, f"is no device name of {self.driver}")
         noted = self._noted(claim) if found is None else None
         return self.view.inventory.by_uuid(noted.uuid) if noted is not None else found

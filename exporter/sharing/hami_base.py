@@ -9,7 +9,6 @@ read. The library's cache tells of a container that runs which GPUs it sees, its
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import ClassVar, NamedTuple
 
@@ -195,7 +194,7 @@ class LibvgpuSystem(System):
     def _file(self, holder: ContainerRef) -> ContainerFile | None:
         """Return the cache of a container, which some plugins put under the name of another one."""
         filed = self._told_of(holder).filed.get(holder.container, holder.container)
-        return self.view.file(CACHE, replace(holder, container=filed))
+        return self.view.file(CACHE, holder._replace(container=filed))
 
     def _told_of(self, holder: ContainerRef) -> Told:
         """Return what the annotation of a pod says; nothing where it has none that can be read."""

@@ -14,7 +14,7 @@ by whom too, but nothing of its use. It counts as unresolved.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from exporter.model import (
@@ -105,13 +105,15 @@ class Vgpu(System):
 
 
 def vgpu_rows(
-    gpus: Iterable[GpuReading], allocations: Allocations | None, host: HostDevices | None = None
+    gpus: Collection[GpuReading], allocations: Allocations | None, host: HostDevices | None = None
 ) -> tuple[VgpuRow, ...]:
     """Return every vGPU that runs on this host, with the container that holds it.
 
     A vGPU without a holder is that of a machine outside Kubernetes, or a virtual function, or the kubelet
     does not answer.
     """
+    if not any(gpu.vgpus for gpu in gpus):
+        return ()
     names = host.mdevs if host is not None else {}
     holders = _holders(allocations.allocated if allocations is not None else (), names)
     return tuple(

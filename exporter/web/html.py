@@ -5,16 +5,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from exporter import __version__
 from exporter.formats_words import printable
 from exporter.web.drawing import Drawing, Opened
 from exporter.web.serving import assets
-from exporter.web.views import markup
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 # Nearly all of a page; leaving it out first is several times as fast as looking at each character.
 _USUAL = bytes((ord("\n"), *range(0x20, 0x7F)))
@@ -73,8 +74,12 @@ def seen(html: str) -> str:
 
 
 @cache
-def environment() -> Environment:
-    """Return the templates."""
+def environment() -> "Environment":
+    """Return the templates; the first to ask has what writes them imported."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - only pages need it
+
+    from exporter.web.views import markup  # noqa: PLC0415 - as above
+
     made = Environment(
         loader=PackageLoader("exporter.web"),
         autoescape=True,

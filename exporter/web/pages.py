@@ -7,8 +7,8 @@ result.
 import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from markupsafe import Markup
 
@@ -19,17 +19,13 @@ from exporter.web.drawing import Drawing, Opened
 from exporter.web.html import page
 from exporter.web.places import Place
 from exporter.web.serving.version import version
-from exporter.web.views.pages import gpu_drawing, holder_drawing, node_drawing
-from exporter.web.views.scene import Scene
+
+if TYPE_CHECKING:
+    from exporter.web.views.scene import Scene
 
 Made = TypeVar("Made")
-Draw = Callable[[Scene, tuple[str, ...]], Drawing | None]
-DRAWN: Mapping[str, Draw] = {
-    "node": lambda scene, _names: node_drawing(scene),
-    "gpu": lambda scene, names: gpu_drawing(scene, *names),
-    "holder": lambda scene, names: holder_drawing(scene, *names),
-}
-"""How each kind of page is drawn, from what it is of (``Place.names``); None where that is not there."""
+Draw = Callable[["Scene", tuple[str, ...]], Drawing | None]
+"""Draws a kind of page from what it is of (``Place.names``); None where that is not there."""
 
 
 class Pages:
@@ -53,7 +49,7 @@ class Pages:
         self._interval = interval
         self._page = exposition.page(current())
         self._tag = _tag(self._page.snapshot)
-        self._drawn = dict(DRAWN)
+        self._drawn: dict[str, Draw] = {}
         self._spans: tuple[str, ...] = ()
         self._sparkline: Callable[[ContainerRow], Markup] | None = None
         self._made: dict[tuple[Any, ...], asyncio.Task[Any]] = {}
@@ -115,6 +111,10 @@ class Pages:
         scene_of, now = self.snapshot, time.time()
 
         def draw() -> Drawing | None:
+            # By the first visitor and in a thread: nodes are many whose pages nobody opens.
+            from exporter.web.views.pages import DRAWN  # noqa: PLC0415 - as said above
+            from exporter.web.views.scene import Scene  # noqa: PLC0415
+
             scene = Scene(
                 scene_of,
                 now=now,
@@ -124,7 +124,8 @@ class Pages:
                 spans=self._spans,
                 sparkline=self._sparkline,
             )
-            return self._drawn[place.kind](scene, place.names)
+            drawn = self._drawn.get(place.kind) or DRAWN[place.kind]
+            return drawn(scene, place.names)
 
         return await self._once((self._aging(now), place), draw)
 

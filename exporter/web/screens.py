@@ -1,18 +1,29 @@
 """The pages for people."""
 
+from typing import TYPE_CHECKING
+
 from aiohttp import web
 
+from exporter.web.drawing import Drawing
 from exporter.web.places import Place
 from exporter.web.query import read_query
 from exporter.web.serving.errors import prefers_html
 from exporter.web.serving.responses import reply
 from exporter.web.site import Site
-from exporter.web.views.pages import doctor_drawing
+
+if TYPE_CHECKING:
+    from exporter.web.views.scene import Scene
 
 
 def routes(site: Site) -> list[web.RouteDef]:
     """List the routes of pages."""
-    site.pages.draws("doctor", lambda scene, _names: doctor_drawing(scene, site.report()))
+
+    def doctor(scene: "Scene", _names: tuple[str, ...]) -> Drawing:
+        from exporter.web.views.pages import doctor_drawing  # noqa: PLC0415 - only who opens pages needs it
+
+        return doctor_drawing(scene, site.report())
+
+    site.pages.draws("doctor", doctor)
     screens = _Screens(site)
     return [
         web.get("/", screens.node),

@@ -19,6 +19,8 @@ _CONTAINER = re.compile(r"(?<![0-9A-Za-z])(?<!conmon-)[0-9a-f]{64}(?![0-9A-Za-z]
 # One step up and straight down into a container: where a reader with a cgroup namespace of its own sees
 # the other containers of its own pod. The pod's name is above what such a path shows.
 _SIBLING = re.compile(r"/\.\./[^/]*[0-9a-f]{64}")
+# Its number, its controllers (none in v2), and a path.
+_HIERARCHY = re.compile(r"^[0-9]+:[^:\n]*:/", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,11 @@ def parse_cgroup(text: str) -> CgroupPlace:
     Never raises, and takes time linear in the text.
     """
     return max(map(_parse_path, _paths(text)), key=_told, default=CgroupPlace())
+
+
+def names_cgroups(text: str) -> bool:
+    """Say whether a text is that of a cgroup file: of any other it cannot be said that it names no pod."""
+    return _HIERARCHY.search(text) is not None
 
 
 def is_root(text: str) -> bool:

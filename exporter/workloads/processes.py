@@ -8,16 +8,19 @@ import math
 import os
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from exporter.model import ProcessPlace
-from exporter.workloads.cgroup import CgroupPlace, is_root, parse_cgroup
+from exporter.workloads.cgroup import CgroupPlace, is_root, names_cgroups, parse_cgroup
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _STATE, _START = 0, 19  # fields 3 and 22 of proc(5), counted from behind the command name
 # The kernel keeps so many bytes of a command name; only its own threads have longer ones.
 _COMMAND_BYTES = 15
+# No such file is so long.
+_MOST_BYTES = 1 << 16
 
 
 class _Stat(NamedTuple):
@@ -30,6 +33,7 @@ class _Stat(NamedTuple):
 
 class _Seen(NamedTuple):
     start: int
+    cgroup: bytes
     place: ProcessPlace
 
 
@@ -41,7 +45,7 @@ class ProcessTable:
     """
 
     def __init__(self, proc_root: Path, own_pod_uid: str | None = None) -> None:
-        self._root = proc_root
+        self._root = str(proc_root)
         self._own_pod_uid = own_pod_uid
         self._seen: dict[int, _Seen] = {}
 
@@ -53,7 +57,7 @@ class ProcessTable:
         since then keeps the place that the read before this one found. Raises OSError when there is no
         process table at all.
         """
-        require_process_table(self._root)
+        require_process_table(Path(self._root))
         before, self._seen = self._seen, {}
         return {pid: self._place(pid, _latest_start(named), before.get(pid)) for pid, named in pids.items()}
 
@@ -64,24 +68,33 @@ class ProcessTable:
             return before.place if before else unknown
         if stat.start > latest:
             return unknown
-        text = _read_cgroup(self._root, pid)
+        cgroup = _read_cgroup(self._root, pid)
         after = _read_stat(self._root, pid)
         if after is not None and after.start != stat.start:
             return unknown
+        if before is not None and before.start != stat.start:
+            before = None
+        if before is not None and after is not None and cgroup == before.cgroup:
+            return self._remember(pid, after, cgroup, before.place)
+        text = cgroup.decode("utf-8", "replace")
         # cgroup v1 moves a zombie to the root, which says nothing of where it ran.
-        if not text.strip() or after is None or (after.dead and is_root(text)):
-            return before.place if before and before.start == stat.start else unknown
-        return self._remember(pid, after, parse_cgroup(text))
+        if not names_cgroups(text) or after is None or (after.dead and is_root(text)):
+            return before.place if before else unknown
+        return self._remember(pid, after, cgroup, self._of(pid, parse_cgroup(text)))
 
-    def _remember(self, pid: int, stat: _Stat, found: CgroupPlace) -> ProcessPlace:
+    def _of(self, pid: int, found: CgroupPlace) -> ProcessPlace:
         if found.own_pod and self._own_pod_uid is None:
             # It is in a pod, and of which one is not known.
             return ProcessPlace(pid=pid, known=False)
         pod_uid = self._own_pod_uid if found.own_pod else found.pod_uid
-        place = ProcessPlace(
-            pid=pid, known=True, pod_uid=pod_uid, container_id=found.container_id, command=stat.command
-        )
-        self._seen[pid] = _Seen(stat.start, place)
+        return ProcessPlace(pid=pid, known=True, pod_uid=pod_uid, container_id=found.container_id)
+
+    def _remember(self, pid: int, stat: _Stat, cgroup: bytes, place: ProcessPlace) -> ProcessPlace:
+        if not place.known:
+            return place
+        if place.command != stat.command:
+            place = replace(place, command=stat.command)
+        self._seen[pid] = _Seen(stat.start, cgroup, place)
         return place
 
 
@@ -92,10 +105,10 @@ def boot_seconds(proc_root: Path) -> float | None:
     /proc hides the file (``subset=pid``) does the kernel's clock stand in for it.
     """
     try:
-        seconds = float((proc_root / "uptime").read_text().split()[0])
+        seconds = float(_read(f"{proc_root}/uptime").split()[0])
     except (OSError, ValueError, IndexError):
         return time.clock_gettime(time.CLOCK_BOOTTIME) if _is_live(proc_root) else None
-    return seconds if math.isfinite(seconds) else None
+    return seconds if 0 <= seconds < math.inf else None
 
 
 def require_process_table(proc_root: Path) -> None:
@@ -119,11 +132,11 @@ def _is_live(proc_root: Path) -> bool:
         return False
 
 
-def _read_stat(proc_root: Path, pid: int) -> _Stat | None:
+def _read_stat(proc_root: str, pid: int) -> _Stat | None:
     try:
         # A command name may hold blanks, brackets and line feeds; behind its last bracket are only numbers.
-        before, _, behind = (proc_root / str(pid) / "stat").read_bytes().rpartition(b")")
-        fields = behind.split()
+        before, _, behind = _read(f"{proc_root}/{pid}/stat").rpartition(b")")
+        fields = behind.split(None, _START + 1)
         return _Stat(int(fields[_START]), fields[_STATE] in (b"Z", b"X"), _command(before))
     except (OSError, ValueError, IndexError):
         return None
@@ -134,8 +147,22 @@ def _command(text: bytes) -> str | None:
     return text.partition(b"(")[2][:_COMMAND_BYTES].decode("utf-8", "replace") or None
 
 
-def _read_cgroup(proc_root: Path, pid: int) -> str:
+def _read_cgroup(proc_root: str, pid: int) -> bytes:
     try:
-        return (proc_root / str(pid) / "cgroup").read_text("utf-8", "replace")
+        return _read(f"{proc_root}/{pid}/cgroup")
     except OSError:
-        return ""
+        return b""
+
+
+def _read(path: str) -> bytes:
+    """Read a whole file, of a thousand at each poll: without what the standard library has for all kinds."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        # The kernel gives a long file in pieces, and then nothing.
+        text = piece = os.read(file, _MOST_BYTES)
+        while piece and len(text) < _MOST_BYTES:
+            piece = os.read(file, _MOST_BYTES)
+            text += piece
+        return text
+    finally:
+        os.close(file)

@@ -60,6 +60,10 @@ class Files:
         """Return the whole number that a file holds; one that holds anything else says nothing."""
         return to_number(self.text(path))
 
+    def amount(self, path: Path) -> int | None:
+        """Return how much or how many a file says; less than nothing is no amount, and says nothing."""
+        return to_amount(self.text(path))
+
     def names(self, folder: Path) -> tuple[str, ...]:
         """List a folder in the order of its names; none where there is no folder."""
         self._check_time(folder)
@@ -94,6 +98,12 @@ def to_number(text: str | None) -> int | None:
     if text is None or not text.removeprefix("-").isdecimal() or not text.isascii():
         return None
     return int(text) if len(text) <= len(str(1 << 64)) else None
+
+
+def to_amount(text: str | None) -> int | None:
+    """Read a whole number from 0 on; None for any other text."""
+    found = to_number(text)
+    return found if found is not None and found >= 0 else None
 
 
 def properties(text: str | None, mark: str) -> dict[str, str]:

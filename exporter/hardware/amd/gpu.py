@@ -38,6 +38,8 @@ class CardReader:
 
     def read(self, card: Card, kfd: Kfd, sweep: int) -> GpuReading:
         """Read one card; what it does not say is None. Raises CardSlowError."""
+        # Before any process is listed: one that begins later may have the number of one that was in the list.
+        boot_seconds = self._boot_clock()
         nodes = kfd.of_card(card)
         architecture = nodes[0].architecture if nodes else None
         identity = self._identify(card, architecture)
@@ -56,7 +58,7 @@ class CardReader:
             sweep=sweep,
             read_at=time.time(),
             read_monotonic=self._clock(),
-            boot_seconds=self._boot_clock(),
+            boot_seconds=boot_seconds,
         )
         if awake:
             reading = self.library.fill(card.address, reading)

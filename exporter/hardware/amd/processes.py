@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.hardware.amd.files import Files
+from exporter.hardware.amd.files import Files, to_amount
 from exporter.hardware.amd.topology import KFD, Node
 from exporter.model import DeviceProcess
 
@@ -59,10 +59,11 @@ def on_node(files: Files, node: Node, processes: Iterable[Path]) -> tuple[Usage,
     for process in processes:
         contexts = [process, *(process / name for name in files.names(process) if name.startswith(CONTEXT))]
         failures = files.failures()
-        memory = [files.number(each / f"vram_{node.gpu_id}") for each in contexts]
-        if files.failures() > failures:
+        told = [files.text(each / f"vram_{node.gpu_id}") for each in contexts]
+        memory = [to_amount(text) for text in told if text is not None]
+        if files.failures() > failures or None in memory:
             return None
-        held = sum(each for each in memory if each is not None)
+        held = sum(filter(None, memory))
         if held or _has_queue(files, node, contexts):
             found.append(Usage(pid=int(process.name), memory=held, units=_units(files, node, contexts)))
     return tuple(sorted(found, key=lambda usage: usage.pid))
@@ -95,7 +96,7 @@ def _has_queue(files: Files, node: Node, contexts: Iterable[Path]) -> bool:
 
 
 def _units(files: Files, node: Node, contexts: Iterable[Path]) -> int | None:
-    told = [files.number(each / f"stats_{node.gpu_id}/cu_occupancy") for each in contexts]
+    told = [files.amount(each / f"stats_{node.gpu_id}/cu_occupancy") for each in contexts]
     known = [units for units in told if units is not None]
     return sum(known) if known else None
 

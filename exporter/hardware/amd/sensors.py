@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from exporter.hardware.amd.cards import Card
-from exporter.hardware.amd.files import Files, properties, to_number
+from exporter.hardware.amd.files import Files, properties, to_amount
 from exporter.hardware.amd.metrics import Metrics
 from exporter.model.readings import (
     Bar1,
@@ -54,7 +54,7 @@ def read_board(files: Files, card: Card, metrics: Metrics, architecture: str | N
         "energy_millijoules": _energy(metrics, architecture),
         **(_sensors(files, hwmon, metrics) if hwmon is not None else _without_sensors(metrics)),
         "pcie_link": _pcie_link(files, card.path),
-        "pcie_replays": _first(files.number(card.path / "pcie_replay_count"), metrics.pcie_replays),
+        "pcie_replays": _first(files.amount(card.path / "pcie_replay_count"), metrics.pcie_replays),
         "ecc": _ecc(files, card.path / "ras"),
         "topology": _topology(files, card.path),
     }
@@ -72,15 +72,15 @@ def _hwmon(files: Files, device: Path) -> Path | None:
 
 def _memory(files: Files, device: Path) -> Memory | None:
     """Return the frame buffer; the driver counts in ``used`` what it keeps for itself."""
-    total, used = (files.number(device / f"mem_info_vram_{part}") for part in ("total", "used"))
-    if total is None or used is None or not 0 <= used <= total:
+    total, used = (files.amount(device / f"mem_info_vram_{part}") for part in ("total", "used"))
+    if total is None or used is None or used > total:
         return None
     return Memory(total=total, used=used, free=total - used)
 
 
 def _bar1(files: Files, device: Path) -> Bar1 | None:
-    total, used = (files.number(device / f"mem_info_vis_vram_{part}") for part in ("total", "used"))
-    return None if total is None or used is None else Bar1(total=total, used=used)
+    total, used = (files.amount(device / f"mem_info_vis_vram_{part}") for part in ("total", "used"))
+    return None if total is None or used is None or used > total else Bar1(total=total, used=used)
 
 
 def _percent(files: Files, path: Path, otherwise: int | None) -> int | None:
@@ -135,29 +135,31 @@ def _watts(files: Files, hwmon: Path, names: Mapping[Any, str]) -> dict[Any, int
 
 def _labelled(files: Files, hwmon: Path, kind: str, unit: int) -> dict[str, int]:
     """Read the sensors of one kind by the names on their labels, rounded to whole units."""
+    # Only a temperature can be below zero.
+    read = files.number if kind == "temp" else files.amount
     names = files.names(hwmon)
     channels = [name.removesuffix("_label") for name in names if name.startswith(kind)]
     found: dict[str, int] = {}
     for channel in dict.fromkeys(channel for channel in channels if f"{channel}_label" in names):
-        label, value = files.text(hwmon / f"{channel}_label"), files.number(hwmon / f"{channel}_input")
+        label, value = files.text(hwmon / f"{channel}_label"), read(hwmon / f"{channel}_input")
         if label is not None and value is not None:
             found[label] = round(value / unit)
     return found
 
 
 def _fan(files: Files, hwmon: Path) -> int | None:
-    speed, most = files.number(hwmon / "fan1_input"), files.number(hwmon / "fan1_max")
+    speed, most = files.amount(hwmon / "fan1_input"), files.amount(hwmon / "fan1_max")
     if speed is None or not most:
-        speed, most = files.number(hwmon / "pwm1"), FULL_PWM
+        speed, most = files.amount(hwmon / "pwm1"), FULL_PWM
     return None if speed is None else min(round(speed * ALL_THE_TIME / most), ALL_THE_TIME)
 
 
 def _pcie_link(files: Files, device: Path) -> PcieLink | None:
     link = PcieLink(
         generation=_generation(files.text(device / "current_link_speed")),
-        width=files.number(device / "current_link_width") or None,
+        width=files.amount(device / "current_link_width") or None,
         max_generation=_generation(files.text(device / "max_link_speed")),
-        max_width=files.number(device / "max_link_width") or None,
+        max_width=files.amount(device / "max_link_width") or None,
     )
     return None if link == PcieLink() else link
 
@@ -174,7 +176,7 @@ def _ecc(files: Files, folder: Path) -> Ecc | None:
         if part != name:
             counts = properties(files.text(folder / name), ":")
             for mark, severity in SEVERITIES.items():
-                if (count := to_number(counts.get(mark))) is not None:
+                if (count := to_amount(counts.get(mark))) is not None:
                     by_location[severity, "volatile", part] = count
     if not by_location:
         return None

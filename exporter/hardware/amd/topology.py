@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporter.hardware.amd.files import Files, properties, to_number
+from exporter.hardware.amd.files import Files, properties, to_amount
 
 KFD = Path("class/kfd/kfd")
 # The heaps of a node that are frame buffer, visible to the host or not; others are caches and the like.
@@ -76,7 +76,7 @@ def _node(files: Files, path: Path) -> Node | None:
     if not gpu_id:
         return None
     told = {
-        name: to_number(value) for name, value in properties(files.text(path / "properties"), " ").items()
+        name: to_amount(value) for name, value in properties(files.text(path / "properties"), " ").items()
     }
     location = told.get("location_id")
     if location is None:
@@ -106,6 +106,6 @@ def _architecture(version: int | None) -> str | None:
 
 def _memory(files: Files, folder: Path) -> int | None:
     banks = [properties(files.text(folder / name / "properties"), " ") for name in files.names(folder)]
-    sizes = [to_number(bank.get("size_in_bytes")) for bank in banks if bank.get("heap_type") in FRAME_BUFFER]
+    sizes = [to_amount(bank.get("size_in_bytes")) for bank in banks if bank.get("heap_type") in FRAME_BUFFER]
     known = [size for size in sizes if size is not None]
     return sum(known) if known and len(known) == len(sizes) else None

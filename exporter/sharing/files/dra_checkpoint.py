@@ -64,6 +64,16 @@ def read_checkpoint(roots: Roots, driver: str) -> Checkpoint:
         return Checkpoint(problems=(problem(path, error),))
 
 
+def with_known(now: SystemFiles, before: SystemFiles | None) -> SystemFiles:
+    """Keep what was known of claims where a checkpoint says nothing now.
+
+    What a claim was given does not change as long as it exists, and nobody asks for one that is gone.
+    """
+    if not isinstance(now, Checkpoint) or not isinstance(before, Checkpoint) or now.prepared:
+        return now
+    return replace(now, prepared=before.prepared)
+
+
 class _ShapeError(ValueError):
     """A part of a checkpoint that is not what it should be."""
 

@@ -154,8 +154,8 @@ def _cards(entry: Any) -> tuple[DeviceUse, ...]:
     numbers = sorted(int(match[1]) for match in matches if match)
     if len(numbers) != len(devices):
         return ()
-    memory_limit = memory if isinstance(memory, int) and 0 < memory <= MOST_BYTES else None
-    shared = isinstance(cores, int) and 0 < cores < FULL
+    memory_limit = memory if type(memory) is int and 0 < memory <= MOST_BYTES else None
+    shared = type(cores) is int and 0 < cores < FULL
     return tuple(
         DeviceUse(
             device=str(number),

@@ -137,7 +137,7 @@ def read_document(content: bytes) -> Section:
     except yaml.MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
         raise DocumentError(f"not valid YAML: {line}{error.problem}") from None
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
+    except (yaml.YAMLError, RecursionError, ValueError, OverflowError) as error:
         raise DocumentError(f"not valid YAML: {' '.join(str(error).split())}") from None
 
 

@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 _END_OF_HEAD = b"\r\n\r\n"
 # Behind the head of a request nobody needs to send more than this before it is answered, in bytes.
 _MOST_AHEAD = 1024 * 1024
+# Who says that no more will come still gets what was asked for before, if that is made so soon, in seconds.
+_AFTER_END = 1.0
 
 
 class Tls(Protocol):
@@ -193,7 +195,8 @@ class Connection(asyncio.Protocol):
     def _make_ready(self, transport: asyncio.Transport) -> None:
         early, self._early = self._early, None
         self._transport, self.since = transport, self._clock()
-        transport.set_write_buffer_limits(high=PORTION)
+        # Below a portion, so that one that is not taken is not followed by the next.
+        transport.set_write_buffer_limits(high=PORTION // 2)
         self.handler.connection_made(transport)
         for data in early or ():
             self.data_received(data)
@@ -223,10 +226,19 @@ class Connection(asyncio.Protocol):
         most = _MOST_AHEAD if self.answering or self._has_head else self._limits.most_head
         return self._received <= most
 
-    def eof_received(self) -> None:
-        """Pass on that nothing more will come; the socket is then closed."""
-        if self._early is None:
-            self.handler.eof_received()
+    def eof_received(self) -> bool:
+        """Pass on that nothing more will come, and tell whether to keep the socket for what was asked for.
+
+        That is so for a while, but never for TLS, of which a half cannot be closed.
+        """
+        if self._early is not None:
+            return False
+        self.handler.eof_received()
+        secured = self._tls is not None and self._tls.context is not None
+        if secured or not (self.answering or self._has_head):
+            return False
+        asyncio.get_running_loop().call_later(_AFTER_END, self.close)
+        return True
 
     def pause_writing(self) -> None:
         """Note that the client is behind."""

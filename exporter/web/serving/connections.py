@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from itertools import groupby
 from typing import Any
 
 from aiohttp import web
@@ -25,7 +25,7 @@ class Connections:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._by_handler: dict[web.RequestHandler, Connection] = {}
-        self._clients: Counter[str] = Counter()
+        self._clients: dict[str, set[Connection]] = {}
         self._loop = asyncio.get_running_loop()
         self._look: asyncio.TimerHandle | None = None
         self._told = -_QUIET
@@ -35,16 +35,23 @@ class Connections:
         return len(self._by_handler)
 
     def admit(self, connection: Connection) -> bool:
-        """Take one in; where all places are taken, in place of one that nobody misses."""
+        """Take one in; where all places are taken, in place of one that nobody misses.
+
+        Behind one address there may be many clients, so a crowd of it makes room too for who comes by it.
+        """
         client, most = connection.client, self._limits.connections
-        if self._clients[client] >= most * self._limits.share:
-            self._tell(f"{client} has as many connections as one client may have: {self._clients[client]}")
-            return False
-        if len(self) >= most and not self._make_room():
-            self._tell(f"as many connections are open as there may be, and all are in use: {most}")
+        crowd = self._clients.get(client, set())
+        if len(crowd) >= most * self._limits.share:
+            told = f"{client} has as many connections as one client may have: {len(crowd)}"
+            self._tell(f"{told}; each further one takes the place of one that waits, or is closed at once")
+            if not self._make_room([crowd]):
+                return False
+        if len(self) >= most and not self._make_room(self._clients.values()):
+            told = f"as many connections are open as there may be, and all are in use: {most}"
+            self._tell(f"{told}; further ones are closed at once")
             return False
         self._by_handler[connection.handler] = connection
-        self._clients[client] += 1
+        self._clients.setdefault(client, set()).add(connection)
         if self._look is None:
             self._look = self._loop.call_later(self._limits.look, self._check)
         return True
@@ -53,8 +60,9 @@ class Connections:
         """Forget one; it may be forgotten already."""
         if self._by_handler.pop(connection.handler, None) is None:
             return
-        self._clients[connection.client] -= 1
-        if not self._clients[connection.client]:
+        crowd = self._clients[connection.client]
+        crowd.remove(connection)
+        if not crowd:
             del self._clients[connection.client]
 
     def retire(self) -> None:
@@ -88,15 +96,16 @@ class Connections:
 
         return note
 
-    def _make_room(self) -> bool:
+    def _make_room(self, crowds: Iterable[Collection[Connection]]) -> bool:
         """Close what has waited longest, of the client that has the most connections."""
-        dispensable = [each for each in self._by_handler.values() if each.dispensable]
-        if not dispensable:
-            return False
-        victim = max(dispensable, key=lambda each: (self._clients[each.client], -each.since))
-        victim.abort()
-        self.left(victim)
-        return True
+        for _, as_large in groupby(sorted(crowds, key=len, reverse=True), key=len):
+            dispensable = [each for crowd in as_large for each in crowd if each.dispensable]
+            if dispensable:
+                victim = min(dispensable, key=lambda each: each.since)
+                victim.abort()
+                self.left(victim)
+                return True
+        return False
 
     def _check(self) -> None:
         for connection in tuple(self._by_handler.values()):
@@ -108,4 +117,4 @@ class Connections:
         now = self._loop.time()
         if now - self._told >= _QUIET:
             self._told = now
-            log.warning("%s; further ones are closed at once", what)
+            log.warning("%s", what)

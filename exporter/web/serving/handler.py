@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from aiohttp import web
+from aiohttp import HttpVersion10, HttpVersion11, web
 from aiohttp.http_exceptions import HttpProcessingError
 
 log = logging.getLogger(__name__)
@@ -14,24 +14,37 @@ MOST_LINE = 8190
 MOST_HEADERS = 128
 _ONLY_EXPECTATION = "100-continue"
 _EXPECTS = "What this request expects is not done here.\n"
+_VERSIONS = (HttpVersion10, HttpVersion11)
+_VERSION = "Only HTTP/1.0 and HTTP/1.1 are spoken here.\n"
+_FOREIGN = web.RequestKey("_FOREIGN", bool)
 _NOT_HTTP = "This is no request that is answered: it is not HTTP, or a line of it is too long.\n"
 
 Headers = Callable[[], Mapping[str, str]]
 
 
-def refuse_expectations(server: web.Server, headers: Headers) -> None:
-    """Have a server refuse, in words of ours, what a request expects beyond HTTP's one expectation.
+def refuse_what_is_not_spoken(server: web.Server, headers: Headers) -> None:
+    """Have a server refuse, in words of ours, other versions of HTTP, and expectations beyond its one.
 
-    aiohttp would repeat to the client what that is, or log at length that it cannot.
+    aiohttp would answer in the version that the client names, whatever that is, and repeat to the client
+    what it expects, or log at length that it cannot.
     """
-    answer = server.request_handler
+    answer, make = server.request_handler, server.request_factory
+
+    def spoken(message: Any, *rest: Any) -> web.BaseRequest:
+        if message.version in _VERSIONS:
+            return make(message, *rest)
+        request = make(message._replace(version=HttpVersion11), *rest)
+        request[_FOREIGN] = True
+        return request
 
     async def refuse(request: web.BaseRequest) -> web.StreamResponse:
+        if _FOREIGN in request:
+            return _closing(505, _VERSION, headers)
         if request.headers.get("Expect", _ONLY_EXPECTATION).lower() == _ONLY_EXPECTATION:
             return await answer(request)
         return _closing(417, _EXPECTS, headers)
 
-    server.request_handler = refuse
+    server.request_handler, server.request_factory = refuse, spoken
 
 
 class Handler(web.RequestHandler):

@@ -7,7 +7,7 @@ from typing import Any
 from aiohttp import Payload, web
 from aiohttp.abc import AbstractStreamWriter
 
-PORTION = 64 * 1024
+PORTION = 32 * 1024
 """More than this is never handed to a connection before the client has taken what was before, in bytes."""
 
 

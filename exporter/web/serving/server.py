@@ -11,9 +11,10 @@ from aiohttp import web
 from exporter.settings import ListenAddress
 from exporter.web.access.gate import Gate
 from exporter.web.access.reload import WebAccess
+from exporter.web.serving.accepting import tell_seldom
 from exporter.web.serving.connection import Connection
 from exporter.web.serving.connections import Connections
-from exporter.web.serving.handler import MOST_HEADERS, MOST_LINE, Handler, refuse_expectations
+from exporter.web.serving.handler import MOST_HEADERS, MOST_LINE, Handler, refuse_what_is_not_spoken
 from exporter.web.serving.limits import Limits, affordable
 from exporter.web.serving.security import headers_of
 
@@ -23,10 +24,16 @@ log = logging.getLogger(__name__)
 SHUTDOWN_SECONDS = 0.5
 # The rest of a request that was refused for its body is waited for so long, so that the answer is read.
 LINGER_SECONDS = 0.5
-BACKLOG = 128
-# What the kernel keeps for each connection of an answer that is on its way, in bytes: by itself it would keep
-# megabytes for a client that does not read.
-SEND_BUFFER = 128 * 1024
+# How many clients wait to be let in, in the kernel: who finds no place there tries again only after a second.
+BACKLOG = 1024
+# How many of them are let in at once. Those who have to go for them, or may not stay, keep their sockets for
+# some moments more, and all of these together must fit into the files that are left to the program.
+ADMITTED_AT_ONCE = 16
+# What the kernel keeps for each connection, in bytes: of an answer on its way, and of what was not read yet.
+# It takes twice as much memory, which counts as that of the program. By itself it would take megabytes for
+# clients that do not read, or send on and on.
+SEND_BUFFER = 32 * 1024
+RECEIVE_BUFFER = 16 * 1024
 # What asyncio keeps for each connection with TLS from its first byte on, in bytes. By itself it would keep
 # 256 KiB, which adds up to more than this program may take, and nobody need be let in for it. A record of TLS
 # is 16 KiB.
@@ -74,7 +81,7 @@ class Server:
             self._gate.guard(self._app)
         await self._runner.setup()
         assert self._runner.server is not None  # noqa: S101 - for mypy: it is set up
-        refuse_expectations(self._runner.server, lambda: headers_of(self._app))
+        refuse_what_is_not_spoken(self._runner.server, lambda: headers_of(self._app))
         if self._access is not None:
             SSLProtocol.max_size = TLS_BUFFER
         self._listener = await self._listening()
@@ -88,9 +95,10 @@ class Server:
 
     async def _listening(self) -> asyncio.Server:
         listen, loop = self._listen, asyncio.get_running_loop()
+        tell_seldom(loop)
         try:
             listener = await loop.create_server(
-                self._connection, listen.host or None, listen.port, backlog=BACKLOG
+                self._connection, listen.host or None, listen.port, backlog=ADMITTED_AT_ONCE
             )
         except OSError as error:
             await self._runner.cleanup()
@@ -99,8 +107,12 @@ class Server:
             reason = os.strerror(number) if number > 0 else error.strerror
             raise ListenError(f"cannot listen on {listen}: {reason}; choose another with --listen") from None
         for listening in listener.sockets:
-            # Connections have it from the socket that they came by.
+            # Connections have them from the socket that they came by.
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
+            # For asyncio both are one number.
+            with listening.dup() as same:
+                same.listen(BACKLOG)
         return listener
 
     async def stop(self) -> None:

@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain, repeat
 from typing import Any
 
 from aiohttp import web
@@ -12,11 +13,8 @@ from exporter.metrics import LEVEL_LABELS
 from exporter.model import Snapshot
 from exporter.web.serving.responses import reply
 from exporter.web.site import Site
-from exporter.web.timelines.figures import CONFIG, Drawn, holder_figures, node_figures
 from exporter.web.timelines.kept import Kept
 from exporter.web.timelines.query import BadValueError, asked_span, read_ask
-from exporter.web.timelines.stacks import first_known
-from exporter.web.views.scene import name_of
 
 FIGURE_POINTS = 120
 _HISTORY_SECONDS = 1.0
@@ -25,7 +23,6 @@ _JSON = "application/json; charset=utf-8"
 # Digits after the point, by how the name of a field ends: a cell of memory has seven digits in all.
 _DIGITS: Mapping[str, int | None] = {"bytes": None, "ratio": 6}
 _STACKED = frozenset({"container", "gpu"})
-_Draw = Callable[[Past, Mapping[str, str]], list[Drawn]]
 
 
 def routes(site: Site) -> list[web.RouteDef]:
@@ -70,25 +67,24 @@ class _Past:
 
     async def node(self, request: web.Request) -> web.Response:
         """Answer with the figures of the node."""
-        return await self._figures(request, Wanted(levels=_STACKED, summing=True), node_figures)
+        return await self._figures(request, Wanted(levels=_STACKED, summing=True), "node")
 
     async def gpu(self, request: web.Request) -> web.Response:
         """Answer with the figures of one GPU."""
         uuid = request.match_info["uuid"]
-        return await self._figures(request, Wanted(levels=_STACKED, uuid=uuid, summing=True), node_figures)
+        return await self._figures(request, Wanted(levels=_STACKED, uuid=uuid, summing=True), "node")
 
     async def holder(self, request: web.Request) -> web.Response:
         """Answer with the figures of one holder."""
         of = request.match_info
         names = of["namespace"], of["pod"], of["container"]
         wanted = Wanted(levels=frozenset({"container"}), holder=names, summing=True)
-        return await self._figures(request, wanted, holder_figures)
+        return await self._figures(request, wanted, "holder")
 
-    async def _figures(self, request: web.Request, wanted: Wanted, draw: _Draw) -> web.Response:
+    async def _figures(self, request: web.Request, wanted: Wanted, kind: str) -> web.Response:
         async def make() -> bytes:
             past = await self._reader.read(span=span, end=None, points=FIGURE_POINTS, wanted=wanted)
-            names = device_names(self._pages.snapshot)
-            return await asyncio.to_thread(figures_json, past, names, draw)
+            return await asyncio.to_thread(_figures_json, past, self._pages.snapshot, kind)
 
         try:
             span = asked_span(request.query)
@@ -110,36 +106,16 @@ def history_json(past: Past) -> bytes:
         "note": past.note,
     }
     # Series by series: written at once, a large answer would keep the interpreter from everybody else.
-    series = ",".join(json.dumps(_series(track), separators=(",", ":")) for track in past.tracks)
-    return f'{json.dumps(head)[:-1]}, "series": [{series}]}}'.encode()
+    series = (json.dumps(_series(track), separators=(",", ":")).encode() for track in past.tracks)
+    commas = chain((b"",), repeat(b","))
+    begin = f'{json.dumps(head)[:-1]}, "series": ['.encode()
+    return b"".join(chain((begin,), chain.from_iterable(zip(commas, series, strict=False)), (b"]}",)))
 
 
-def figures_json(past: Past, names: Mapping[str, str], draw: _Draw) -> bytes:
-    """Write figures as JSON: ``begins`` is the Unix time of the first step of which anything is known."""
-    known = first_known(past)
-    document = {
-        "start": past.start,
-        "end": past.start + past.count * past.step,
-        "step": past.step,
-        "source": past.source,
-        "note": past.note,
-        "begins": None if known is None else past.start + known * past.step,
-        "config": CONFIG,
-        "figures": [drawn._asdict() for drawn in draw(past, names)] if past.tracks else [],
-    }
-    return json.dumps(document, separators=(",", ":")).encode()
+def _figures_json(past: Past, snapshot: Snapshot, kind: str) -> bytes:
+    from exporter.web.timelines.documents import figures_json  # noqa: PLC0415 - only open pages need it
 
-
-def device_names(snapshot: Snapshot) -> dict[str, str]:
-    """Say what GPUs and MIG devices are called, by their uuids."""
-    names = {gpu.identity.uuid: name_of(gpu) for gpu in snapshot.gpus}
-    of_migs = {
-        mig.device.mig_uuid: " ".join(
-            filter(None, (names.get(mig.device.uuid), mig.reading.profile, f"({mig.device.mig_uuid[:12]})"))
-        )
-        for mig in snapshot.migs
-    }
-    return names | of_migs
+    return figures_json(past, snapshot, kind)
 
 
 def _series(track: Track) -> dict[str, Any]:

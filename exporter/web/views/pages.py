@@ -1,6 +1,6 @@
 """The pages as drawings, made of a snapshot by pure functions: no script is needed to read them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from exporter.model import ContainerRef, GpuRow
@@ -119,6 +119,14 @@ def doctor_drawing(scene: Scene, report: Report) -> Drawing:
         },
         {},
     )
+
+
+DRAWN: Mapping[str, Callable[[Scene, tuple[str, ...]], Drawing | None]] = {
+    "node": lambda scene, _names: node_drawing(scene),
+    "gpu": lambda scene, names: gpu_drawing(scene, *names),
+    "holder": lambda scene, names: holder_drawing(scene, *names),
+}
+"""The kinds of pages that are of a snapshot alone, each drawn from what it is of (``Place.names``)."""
 
 
 def _gpu(scene: Scene, gpu: GpuRow) -> str:

@@ -1,0 +1,116 @@
+"""What each command says of itself, and the options that it has of its own."""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+from exporter.settings_parse import duration
+
+INSPECT = "inspect"
+DEMO_SCENARIO = "showcase"
+
+
+def _add_scenario(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--scenario", metavar="NAME|FILE", help="work on a fake node instead of this one")
+
+
+def _demo_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--scenario",
+        metavar="NAME|FILE",
+        default=DEMO_SCENARIO,
+        help=f"the node to fake, by name or as a JSON file. Default: {DEMO_SCENARIO}",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="repeat the same loads with the same number")
+    parser.add_argument("--list", action="store_true", help="list the scenarios and end")
+
+
+def _snapshot_options(parser: argparse.ArgumentParser) -> None:
+    from exporter.commands.snapshot import FORMATS  # noqa: PLC0415 - all that polls, which no other help needs
+
+    parser.add_argument("--format", choices=sorted(FORMATS), default="text", help="Default: text")
+    _add_scenario(parser)
+
+
+def _doctor_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    _add_scenario(parser)
+
+
+def _record_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--output", type=Path, metavar="FILE", help="write here instead of to the terminal")
+    parser.add_argument(
+        "--unmasked", action="store_true", help="keep real UUIDs, serials and names; do not share the result"
+    )
+    _add_scenario(parser)
+
+
+def _duration(shortest: str, longest: str) -> Callable[[str], float]:
+    kind = duration(shortest, longest)
+
+    def parse(text: str) -> float:
+        try:
+            seconds: float = kind.parse(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not {kind.allowed}") from None
+        return seconds
+
+    return parse
+
+
+def _hub_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--refresh",
+        type=_duration("1s", "1h"),
+        default=30.0,
+        metavar="DURATION",
+        help="time between two looks at the cluster, or more where a look takes long. Default: 30s",
+    )
+    parser.add_argument(
+        "--window",
+        type=_duration("1m", "720h"),
+        default=86400.0,
+        metavar="DURATION",
+        help="how far back GPU-hours are added up. Default: 24h",
+    )
+    parser.add_argument(
+        "--node-url-template",
+        default="http://{instance}/",
+        metavar="URL",
+        help="the page of a node, with {instance}, {node}, {cluster} and {job} in braces. "
+        "Default: http://{instance}/",
+    )
+
+
+def _inspect_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("nodes", nargs="*", metavar="NODE", help="only these nodes. Default: all")
+    parser.add_argument(
+        "--details", action="store_true", help="show every container that holds or uses a GPU"
+    )
+    parser.add_argument("--output", "-o", choices=("text", "json"), default="text", help="Default: text")
+    parser.epilog = (
+        "It asks the Prometheus that scrapes the nodes: --prometheus-url or GPUSLICE_PROMETHEUS_URL. To "
+        "reach one inside the cluster: kubectl -n monitoring port-forward svc/prometheus-operated 9090, and "
+        "then --prometheus-url http://localhost:9090"
+    )
+
+
+HELP = {
+    "serve": "poll this node and serve the page and /metrics (the default)",
+    "demo": "the same on a fake node",
+    "snapshot": "poll once and print what was found",
+    "doctor": "check what can be read here, what is lost, and how to mend it; "
+    "exit code 0: all well, 1: something degraded, 3: something missing",
+    "record": "write a scenario of this node, with UUIDs, serials and names masked",
+    "metrics": "print the table of all series as Markdown",
+    "hub": "serve the page of the whole cluster, from what a Prometheus knows of its nodes",
+    INSPECT: "print the GPUs of the cluster and what is held and used of them, as a Prometheus knows it",
+}
+OPTIONS = {
+    "demo": _demo_options,
+    "snapshot": _snapshot_options,
+    "doctor": _doctor_options,
+    "record": _record_options,
+    "hub": _hub_options,
+    INSPECT: _inspect_options,
+}

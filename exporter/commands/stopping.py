@@ -1,0 +1,27 @@
+"""Being told to end: by SIGTERM, by SIGINT, and by the SIGHUP of a terminal that is closed."""
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+@contextmanager
+def told_to_end() -> Iterator[asyncio.Event]:
+    """Give what is set by each of these signals, in a running event loop.
+
+    From then on none of them ends the process by itself, and behind this they are ignored: who is told twice
+    ends no less well. What was started to outlive its terminal is not told by that.
+    """
+    loop, told = asyncio.get_running_loop(), asyncio.Event()
+    heeded = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    for number in heeded:
+        # One of the loop's own would be taken away with it, and leave a moment in which a signal kills.
+        signal.signal(number, lambda *_: loop.call_soon_threadsafe(told.set))
+    try:
+        yield told
+    finally:
+        for number in heeded:
+            signal.signal(number, signal.SIG_IGN)
