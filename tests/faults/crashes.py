@@ -1,0 +1,33 @@
+"""What nobody caught while a fault was put on."""
+
+import contextlib
+import logging
+import threading
+from collections.abc import Iterator
+
+
+class _Errors(logging.Handler):
+    """Keeps what is logged as an error or with a traceback: nothing that a fault outside should lead to."""
+
+    def __init__(self, crashes: list[str]) -> None:
+        super().__init__(logging.DEBUG)
+        self._crashes = crashes
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno >= logging.ERROR or record.exc_info:
+            self._crashes.append(
+                f"{record.name}: {record.getMessage()} {record.exc_info and record.exc_info[1]!r}"
+            )
+
+
+@contextlib.contextmanager
+def crashes(found: list[str]) -> Iterator[None]:
+    """Note errors that are logged, and exceptions that end a thread."""
+    handler, before = _Errors(found), threading.excepthook
+    logging.getLogger().addHandler(handler)
+    threading.excepthook = lambda args: found.append(f"thread {args.thread}: {args.exc_value!r}")
+    try:
+        yield
+    finally:
+        threading.excepthook = before
+        logging.getLogger().removeHandler(handler)

@@ -1,0 +1,300 @@
+"""How the kubelet may fail, on both of its sockets, and what of the page that may cost."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from exporter.demo.kubelet import FakeKubelet, KubeletContainer, KubeletDevices, KubeletPod
+from exporter.demo.schema import Scenario
+from tests.demo.making import gpu, pod
+from tests.demo.making import made as scenario_of
+from tests.faults import kubelet_servers as servers
+from tests.faults.harness import Cell, Claim, Result, Watch, failures_of
+from tests.faults.kubelet_servers import made, saying
+from tests.faults.pages import Page, name_of
+
+POD_RESOURCES, PODS_API, BOTH = "pod-resources", "Pods API", "both sockets"
+SOURCE = {POD_RESOURCES: "podresources", PODS_API: "identity"}
+"""The collector of each of the two sockets."""
+GPU = "nvidia.com/gpu"
+HEALTH = frozenset({"gpuslice_collector_success"})
+WORKS = frozenset[str]()
+Act = Callable[[FakeKubelet], contextlib.AbstractAsyncContextManager[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """A way to fail at a socket, and the words that it may be counted under; none where it must work."""
+
+    put: Callable[[Watch, Path], contextlib.AbstractAsyncContextManager[None]]
+    reasons: frozenset[str]
+
+
+def node() -> Scenario:
+    """Make a node of a GPU that two pods share and one that a third has for itself."""
+    process = {"memory": "1 GiB", "load": {"high": 30}}
+    return scenario_of(
+        identity="pods_api",
+        gpus=[gpu(count=2)],
+        offers=[{"resource": GPU, "of": "gpus", "gpus": [0], "replicas": 4}],
+        pods=[
+            pod("a", process, devices={GPU: ["{gpu:0}::0"]}),
+            pod("b", process, devices={GPU: ["{gpu:0}::1"]}),
+            pod("c", process, devices={"nvidia.com/whole": ["{gpu:1}"]}),
+        ],
+    )
+
+
+def at_path(place: servers.Place, *reasons: str) -> Fault:
+    """Have something else at the path of the socket."""
+    return Fault(put=lambda _, path: place(path), reasons=frozenset(reasons))
+
+
+def behaving(*reasons: str, **changes: Any) -> Fault:
+    """Have the kubelet behave otherwise; ``changes`` are its attributes."""
+
+    @contextlib.asynccontextmanager
+    async def put(watch: Watch, _path: Path) -> AsyncIterator[None]:
+        kubelet = watch.node.kubelet
+        before = {name: getattr(kubelet, name) for name in changes}
+        _set(kubelet, changes)
+        # The node sets these anew with every step.
+        real, watch.node._step_kubelet = watch.node._step_kubelet, _nothing
+        try:
+            yield
+        finally:
+            watch.node._step_kubelet = real
+            _set(kubelet, before)
+
+    return Fault(put=put, reasons=frozenset(reasons))
+
+
+def _set(kubelet: FakeKubelet, values: Mapping[str, Any]) -> None:
+    for name, value in values.items():
+        setattr(kubelet, name, value)
+
+
+async def _nothing(_now: object) -> None:
+    """Leave the kubelet as it is."""
+
+
+@contextlib.asynccontextmanager
+async def _restarted(watch: Watch, _path: Path) -> AsyncIterator[None]:
+    kubelet = watch.node.kubelet
+    await kubelet.stop()
+    for socket in (kubelet.socket, kubelet.pods_socket):
+        socket.unlink()
+    await kubelet.start()
+    yield
+
+
+@contextlib.asynccontextmanager
+async def _restarted_without_pods(watch: Watch, path: Path) -> AsyncIterator[None]:
+    # The Pods API says that it does not know yet; pod-resources says that there are none.
+    pods = tuple(replace(each, resources_listed=False) for each in watch.node.kubelet.pods)
+    async with _restarted(watch, path), behaving(pods=pods, offered=()).put(watch, path):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def _hanging(watch: Watch, _path: Path) -> AsyncIterator[None]:
+    """Take calls, and answer them when it is over."""
+    over = asyncio.Event()
+
+    async def wait(_method: str, _context: object) -> None:
+        await over.wait()
+
+    kubelet = watch.node.kubelet
+    real, kubelet._misbehave = kubelet._misbehave, wait
+    try:
+        yield
+    finally:
+        kubelet._misbehave = real
+        over.set()
+        await asyncio.sleep(0.1)
+
+
+@contextlib.asynccontextmanager
+async def _killed(watch: Watch, path: Path) -> AsyncIterator[None]:
+    """Go down in the middle of a call."""
+    async with _hanging(watch, path):
+        stopping = asyncio.get_running_loop().create_task(_stop_soon(watch.node.kubelet))
+        yield
+        await stopping
+        await watch.node.kubelet.start()
+
+
+async def _stop_soon(kubelet: FakeKubelet) -> None:
+    await asyncio.sleep(0.1)
+    await kubelet.stop()
+
+
+def _nonsense() -> tuple[KubeletPod, ...]:
+    """Make pods of everything that a string can be."""
+    texts = ("", "x" * 70_000, 'quote" back\\slash\nline', "\u0000\u202e\U0001f600", "-1", "GPU-", "::::")
+    return tuple(
+        KubeletPod(
+            namespace=text,
+            name=text,
+            uid=text,
+            phase=text,
+            labels={text: text},
+            annotations={text: text},
+            containers=(
+                KubeletContainer(
+                    name=text, devices=(KubeletDevices(text, (text, text, "\u00e9")),), container_id=text
+                ),
+            ),
+        )
+        for text in texts
+    )
+
+
+@contextlib.asynccontextmanager
+async def _with_nonsense(watch: Watch, path: Path) -> AsyncIterator[None]:
+    more = (*watch.node.kubelet.pods, *_nonsense())
+    async with behaving(pods=more).put(watch, path):
+        yield
+
+
+def _cell(what: str, how: str) -> Cell:
+    return Cell(source="kubelet", what=what, how=how, where="poll")
+
+
+METHODS = ("List", "ListPods")
+INTERNAL = dict.fromkeys(METHODS, (grpc.StatusCode.INTERNAL, "no such luck"))
+SHUTTING_DOWN = dict.fromkeys(METHODS, (grpc.StatusCode.UNAVAILABLE, "shutting down"))
+NOT_SYNCED = dict.fromkeys(METHODS, (grpc.StatusCode.FAILED_PRECONDITION, "not synced"))
+FAULTS: Mapping[str, Fault] = {
+    "absent": at_path(made(lambda _: None), "absent"),
+    "dead": at_path(made(servers.make_dead), "unavailable"),
+    "a file": at_path(made(Path.touch), "absent"),
+    "a directory": at_path(made(Path.mkdir), "absent"),
+    "a link to nothing": at_path(made(lambda path: path.symlink_to("nothing")), "absent"),
+    "a link to itself": at_path(made(lambda path: path.symlink_to(path)), "absent"),
+    "a link to /dev/zero": at_path(made(lambda path: path.symlink_to("/dev/zero")), "absent"),
+    "another gRPC server": at_path(servers.other_service, "unimplemented"),
+    "a web server": at_path(saying(b"HTTP/1.1 400 Bad Request\r\n\r\n", ends=True), "unavailable"),
+    "noise": at_path(saying(servers.noise(1)), "unavailable", "deadline", "internal"),
+    "HTTP/2, then noise": at_path(
+        saying(servers.SETTINGS, servers.noise(2)), "unavailable", "deadline", "internal"
+    ),
+    "HTTP/2, then goodbye": at_path(
+        saying(servers.SETTINGS, servers.GOAWAY, ends=True), "unavailable", "deadline"
+    ),
+    "silent": at_path(saying(b""), "deadline", "unavailable"),
+    "half an answer, then silence": at_path(
+        saying(servers.SETTINGS, servers.ACKNOWLEDGED + servers.ANSWER_BEGINS), "deadline"
+    ),
+    "half an answer, then the end": at_path(
+        saying(servers.SETTINGS, servers.ACKNOWLEDGED + servers.ANSWER_BEGINS, ends=True), "unavailable"
+    ),
+    "no permission": at_path(servers.resting(servers.forbidden), "permission"),
+    "hangs": Fault(put=_hanging, reasons=frozenset({"deadline"})),
+    "killed while it answers": Fault(put=_killed, reasons=frozenset({"unavailable"})),
+    "rate limit": behaving("rate_limited", rate_limited=True),
+    "internal error": behaving("internal", errors=INTERNAL),
+    "shutting down": behaving("unavailable", errors=SHUTTING_DOWN),
+    "not synced": behaving("not_ready", errors=NOT_SYNCED),
+    "no protobuf": behaving("malformed", garbage=frozenset(METHODS)),
+    "an answer of 33 MiB": behaving("too_large", padding_bytes=33 << 20),
+    "an answer of 5 MB": behaving(padding_bytes=5_000_000),
+    "an answer of 17 MB": behaving(padding_bytes=17_000_000),
+    "nonsense": Fault(put=_with_nonsense, reasons=WORKS),
+    "a new socket": Fault(put=_restarted, reasons=WORKS),
+    "a new socket without pods yet": Fault(put=_restarted_without_pods, reasons=WORKS),
+}
+"""Ways to fail, by name. Some of them befall both sockets at once."""
+AT_BOTH = frozenset(
+    name for name, fault in FAULTS.items() if fault.put.__qualname__.startswith(("behaving", "_"))
+)
+CELLS = (
+    *(_cell(what, how) for what in SOURCE for how in FAULTS if how not in AT_BOTH),
+    *(_cell(BOTH, how) for how in FAULTS if how in AT_BOTH),
+)
+
+
+def claim_of(cell: Cell) -> Claim:
+    """Nothing leaves the page in the first poll; the socket's collector, and no other, says what is wrong."""
+    fault = FAULTS[cell.how]
+    told = {SOURCE[cell.what]} if cell.what != BOTH else set(SOURCE.values())
+
+    def health(before: Page, page: Page) -> Iterator[str]:
+        counted = {key[0]: key[1] for key in failures_of(before, page)}
+        for collector in counted.keys() - told:
+            yield f"{collector} fails too"
+        # Names have a second source: that the Pods API is silent costs nothing as long as that one is not.
+        expected = {"podresources"} & told if fault.reasons else set()
+        for collector in expected:
+            reason = counted.get(collector)
+            if reason not in fault.reasons:
+                yield f"{collector} is counted under {reason}, not under {sorted(fault.reasons)}"
+            if page.value("gpuslice_collector_success", collector=collector) != 0:
+                yield f"{collector} is said to be well"
+        if not expected and counted:
+            yield f"is counted as a failure: {counted}"
+
+    return Claim(own=lambda series: name_of(series) in HEALTH, health=health, states=HEALTH)
+
+
+def outcome(before: Page, page: Page) -> str:
+    """Say under which reasons it was counted."""
+    told = sorted(f"{key[0]}: {key[1]}" for key in failures_of(before, page))
+    return ", ".join(told) or "works"
+
+
+async def try_cell(watch: Watch, cell: Cell) -> Result:
+    """Put the fault of a cell on for one poll."""
+    kubelet = watch.node.kubelet
+    servers.let_in(watch.node)
+    path = kubelet.socket if cell.what == POD_RESOURCES else kubelet.pods_socket
+    return await watch.under(cell, FAULTS[cell.how].put(watch, path), claim_of(cell), outcome)
+
+
+STALE = 0.4
+"""Seconds after which what the kubelet said is too old, where a cell waits for that."""
+# What it alone tells, or what is known only with it.
+OF_HOLDINGS = (
+    "gpuslice_allocations",
+    "gpuslice_container_",
+    "gpuslice_gpu_holders",
+    "gpuslice_gpu_slices",
+    "gpuslice_gpu_sharing",
+    "gpuslice_gpu_memory_entitled",
+    "gpuslice_gpu_compute_entitled",
+    "gpuslice_gpu_info",
+)
+
+
+async def hold_stale(watch: Watch) -> Result:
+    """Take the kubelet away for longer than its answer stands."""
+    cell = _cell(POD_RESOURCES, "absent for long")
+
+    @contextlib.asynccontextmanager
+    async def put() -> AsyncIterator[None]:
+        path = watch.node.kubelet.socket
+        async with FAULTS["absent"].put(watch, path):
+            await asyncio.sleep(STALE + 0.1)
+            yield
+
+    def health(before: Page, page: Page) -> Iterator[str]:
+        yield from claim_of(replace(cell, how="absent")).health(before, page)
+        for family in ("gpuslice_container_slices", "gpuslice_gpu_holders"):
+            if list(page.series(family)):
+                yield f"{family} is still said of a kubelet that is away"
+        if page.total("gpuslice_container_memory_used_bytes") == 0:
+            yield "the use of processes has left with the kubelet"
+
+    page = (await watch.before()).page
+    # These carry the names of the pods that hold a GPU.
+    labelled = {name_of(series) for series in page.samples if series.startswith("DCGM_")}
+
+    def own(series: str) -> bool:
+        return name_of(series) in HEALTH | labelled or series.startswith(OF_HOLDINGS)
+
+    return await watch.under(cell, put(), Claim(own=own, health=health, states=HEALTH | labelled), outcome)

@@ -1,0 +1,60 @@
+"""All matrices of faults in their long form, by the heading that they have in the report."""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+
+from tests.faults import kubelet, layout, nvml_errors, nvml_hangs, nvml_nodes, proc, sharing
+from tests.faults.harness import Result, watched
+from tests.faults.nvml_calls import asked_of
+
+Matrix = Callable[[], AsyncIterator[Result]]
+
+
+async def errors() -> AsyncIterator[Result]:
+    """Yield a cell for every function of NVML that is called, every code and every place."""
+    async for result in nvml_errors.results(nvml_nodes.new(), every=True):
+        yield result
+    others = await asked_of(nvml_nodes.new())
+    async for result in nvml_errors.results(nvml_nodes.old(), every=True, skip=others):
+        yield result
+
+
+async def hangs() -> AsyncIterator[Result]:
+    """Yield a cell for every function that hangs, in every place; time is scaled, but for some functions."""
+    async for result in nvml_hangs.results(nvml_nodes.new(), every=True):
+        yield result
+    others = await asked_of(nvml_nodes.new())
+    async for result in nvml_hangs.results(nvml_nodes.old(), every=True, skip=others):
+        yield result
+    async for result in nvml_hangs.as_long_as_they_say(nvml_nodes.new()):
+        yield result
+
+
+async def kubelets() -> AsyncIterator[Result]:
+    """Yield a cell for every bad state of the kubelet's sockets."""
+    async with watched(kubelet.node(), poll_interval=1.0) as watch:
+        for cell in kubelet.CELLS:
+            yield await kubelet.try_cell(watch, cell)
+
+
+async def processes() -> AsyncIterator[Result]:
+    """Yield a cell for every way in which files of processes cannot be read."""
+    async with watched(proc.node(), poll_interval=1.0) as watch:
+        for cell in proc.CELLS:
+            yield await proc.try_cell(watch, cell)
+
+
+async def files() -> AsyncIterator[Result]:
+    """Yield a cell for every file of a sharing system and every way to spoil it."""
+    for name in sharing.NODES:
+        for result in await sharing.run_node(name, list):
+            yield result
+
+
+MATRICES: Mapping[str, Matrix] = {
+    "Errors of NVML": errors,
+    "Calls of NVML that hang": hangs,
+    "The kubelet": kubelets,
+    "Processes": processes,
+    "Changes in the middle of a poll": layout.results,
+    "Files of sharing systems": files,
+}

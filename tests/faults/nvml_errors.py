@@ -1,0 +1,294 @@
+"""The matrix of errors: each function of NVML that is called, with each code, on each kind of device."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import pynvml
+
+from exporter.demo.nvml_codes import code_of
+from exporter.demo.schema import Scenario
+from exporter.demo.schema_faults import NvmlError
+from exporter.hardware.kinds import FINDING, PICKING
+from exporter.hardware.library import error_name
+from tests.faults.compare import LIVE, RESTS, failures_of
+from tests.faults.harness import Cell, Claim, Result, Watch, scenario_fault, watched
+from tests.faults.nvml_calls import OF_LAYOUT, OF_PARTS, Driver, driver_of
+from tests.faults.nvml_claims import (
+    EVENTS,
+    FINDERS,
+    KINDS,
+    OLDER,
+    SAID_AS,
+    SAYS_NONE,
+    Effect,
+    Kind,
+    Reach,
+    effect,
+)
+from tests.faults.pages import Page, name_of
+
+SOURCE, STEP = "NVML", 2.0
+# Of so many functions one also fails elsewhere, in tests.
+OTHER_PLACES = 2
+ONE, ALL, PART, NODE = "one GPU", "all GPUs", "one MIG device", "the driver"
+# Asked once in the life of the process: nothing makes it ask again.
+ONCE = frozenset({"nvmlVgpuTypeGetName", "nvmlVgpuTypeGetFramebufferSize"})
+# After these the driver is opened anew, as what a device lacks is not asked again before.
+REMEMBERED = frozenset({Kind.UNSUPPORTED, Kind.INVALID, Kind.NOTHING})
+WAIT = "nvmlEventSetWait_v2"
+# A wait for events ends, and is seen to have failed, within a tenth of a second.
+WAIT_SECONDS = 0.25
+STATES = frozenset(
+    {
+        "gpuslice_collector_success",
+        "gpuslice_gpu_events_watched",
+        "gpuslice_gpu_up",
+        "gpuslice_nvml_unsupported",
+    }
+)
+# Without any list of processes an exclusive holder has what the device says that is in use.
+RUNNING, VIEW = "RunningProcesses", "gpuslice_process_view"
+OF_DEVICE = RESTS | {VIEW, "gpuslice_container_memory_used_bytes"}
+# How these are not supported is remembered by argument, or not at all as they are asked to find devices.
+# The form of a call that is asked where the newer one of the same name is not supported already.
+OLDER_FORM = "nvmlDeviceGetMemoryInfo"
+BY_ARGUMENT = PICKING | FINDING | {"nvmlDeviceGetFieldValues"}
+# What a GPU draws is shared out by the use of its parts: where that of one is not known, nobody is given any.
+SPLIT = "gpuslice_container_energy_joules_total"
+OF_NODE = ("gpuslice_node_info", "gpuslice_gpus", 'gpuslice_collector_success{collector="nvml"}')
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A cell: the function, how it fails, where, and the uuid of the device, "" for none in particular.
+
+    It fails with a code, by its name, or hangs for as long as is said.
+    """
+
+    function: str
+    how: str
+    where: str
+    device: str
+
+
+class Matrix:
+    """The cells of one node's driver, and what each of them must do."""
+
+    def __init__(self, watch: Watch, driver: Driver) -> None:
+        scenario = watch.node.scenario
+        self._watch, self._driver = watch, driver
+        self._gpus = tuple(gpu.uuid for gpu in scenario.gpus)
+        self._parts = {cut.uuid: gpu.uuid for gpu in scenario.gpus if gpu.mig for cut in gpu.mig.instances}
+
+    def places(self, function: str) -> Iterator[tuple[str, str]]:
+        """List where a function can fail: in words, and the uuid."""
+        use = self._driver.uses[function]
+        if "" in use.devices:
+            yield NODE, ""
+            return
+        gpus = [device for device in use.devices if device in self._gpus]
+        if not gpus:
+            gpus = sorted({self._gpu(device) for device in use.devices})
+        yield ONE, min(use.always.intersection(gpus) or gpus)
+        if len(gpus) > 1:
+            yield ALL, ""
+        parts = [device for device in use.devices if device in self._parts]
+        if function not in OF_LAYOUT:
+            yield from ((PART, device) for device in {*parts[:1], *parts[-1:]})
+
+    async def result(self, case: Case) -> Result:
+        """Put a cell's fault on and say what came of it."""
+        told = effect(case.function, case.how, part=case.where == PART, everywhere=case.where == ALL)
+        cell = Cell(source=SOURCE, what=case.function, how=case.how, where=case.where)
+        claim = Claim(
+            own=lambda series: self._own(case, told, series),
+            health=lambda before, page: self._wrong(case, told, before, page),
+            states=self._states(case),
+            believed=KINDS[case.how] in SAYS_NONE.get(case.function, ()),
+        )
+        outcome = partial(self.outcome, case)
+        return await self._watch.under(cell, self._fault(case), claim, outcome)
+
+    def _gpu(self, device: str) -> str:
+        return self._parts.get(device, device)
+
+    @contextlib.asynccontextmanager
+    async def _fault(self, case: Case) -> AsyncIterator[None]:
+        again = self._driver.again(case.function, asked=self._asked(case))
+        if again is not None:
+            await again()
+        fault = NvmlError(
+            kind="nvml_error", code=case.how, function=case.function, device=case.device or None
+        )
+        async with scenario_fault(self._watch, fault):
+            if case.function == WAIT:
+                await asyncio.sleep(WAIT_SECONDS)
+            yield
+        if KINDS[case.how] in REMEMBERED:
+            self._driver.reopen()
+        if case.function in OF_LAYOUT:
+            # What is told once of a MIG device is not asked again while there is that device.
+            await self._driver.recut()
+            await self._watch.put()
+
+    def _asked(self, case: Case) -> bool:
+        """Whether every poll asks a function about the devices of a cell, all of them."""
+        use = self._driver.uses[case.function]
+        if case.device in use.devices:
+            return case.device in use.always
+        return use.always.issuperset(use.devices)
+
+    def _opens(self, case: Case) -> bool:
+        """Whether the library is opened anew for a cell, or after it: then readings of all GPUs pass."""
+        return KINDS[case.how] is not Kind.FAILED or not self._asked(case)
+
+    def _own(self, case: Case, told: Effect, series: str) -> bool:
+        """Tell whether a series is of what the fault may cost; with a library opened anew some pass."""
+        if series in self._driver.passing and self._opens(case):
+            return True
+        if series == VIEW:
+            return RUNNING in case.function and case.where == ALL
+        if series.startswith(OF_NODE):
+            return told.reach is Reach.DRIVER or case.where == NODE
+        if told.reach is Reach.DRIVER or not case.device:
+            return any(uuid in series for uuid in self._gpus)
+        gpu = self._gpu(case.device)
+        if gpu not in series or case.where != PART or told.reach is Reach.DEVICE:
+            return gpu in series
+        return self._of_part(case.device, series)
+
+    def _of_part(self, device: str, series: str) -> bool:
+        """Whether a series of a cut GPU is not of another MIG device, or stands on all of them."""
+        return series.startswith(SPLIT) or not any(part in series for part in self._parts if part != device)
+
+    def _states(self, case: Case) -> frozenset[str]:
+        lacking = KINDS[case.how] is Kind.UNSUPPORTED or case.how == "INVALID_ARGUMENT"
+        if lacking and case.function in OLDER:
+            return STATES | OLDER[case.function]
+        return STATES | OF_DEVICE if RUNNING in case.function and case.where == ALL else STATES
+
+    def _wrong(self, case: Case, told: Effect, before: Page, page: Page) -> Iterator[str]:
+        yield from self._wrong_ups(case, told, page)
+        failing = page.value("gpuslice_collector_success", collector="nvml") == 0
+        if failing != bool(told.reason):
+            yield f"gpuslice_collector_success of nvml is {int(not failing)}"
+        failed = set(failures_of(before, page))
+        reasons = {tuple(key) for key in failed if len(key) == 2}
+        if reasons != ({("nvml", told.reason)} if told.reason else set()):
+            yield f"collectors fail with {sorted(reasons)}, not with {told.reason or 'nothing'}"
+        calls = {key for key in failed if len(key) == 3}
+        wrong = [key for key in calls if not (told.counted and self._names(case, key))]
+        if wrong:
+            yield f"failures are counted that did not occur: {wrong}"
+        if told.counted and not calls and not told.either:
+            yield "the failure is not counted"
+        yield from self._wrong_unsupported(case, told, before, page)
+
+    def _wrong_unsupported(self, case: Case, told: Effect, before: Page, page: Page) -> Iterator[str]:
+        """Count what a GPU does not support, call by call; of MIG devices and of events nobody does."""
+        said = KINDS[case.how] in SAYS_NONE.get(case.function, ())
+        if (
+            said
+            or case.where != ONE
+            or told.reach is not Reach.READINGS
+            or case.function in EVENTS | OF_PARTS | {OLDER_FORM}
+        ):
+            return
+        if KINDS[case.how] is not Kind.UNSUPPORTED or any(
+            case.function.startswith(name) for name in BY_ARGUMENT
+        ):
+            return
+        once = not self._asked(case)
+        known = before.value("gpuslice_nvml_unsupported", uuid=case.device)
+        least = self._driver.unsupported[case.device] if once else known
+        count = page.value("gpuslice_nvml_unsupported", uuid=case.device)
+        if count is None or least is None or count < least + (not once):
+            yield f"gpuslice_nvml_unsupported is {count}, and was {least}"
+
+    def _wrong_ups(self, case: Case, told: Effect, page: Page) -> Iterator[str]:
+        hit = {self._gpu(case.device)} if case.device else set(self._gpus)
+        # Not every GPU is asked what is asked about no GPU in particular.
+        some = case.where == NODE and told.reach is Reach.DEVICE
+        if told.reach is Reach.DRIVER:
+            # What was read before stands while only the count is not told.
+            hit = set() if told.reason == "NoCount" else set(self._gpus)
+        elif told.reach is not Reach.DEVICE:
+            hit = set()
+        for uuid in self._gpus:
+            up = page.value("gpuslice_gpu_up", uuid=uuid)
+            if up != float(uuid not in hit) and not (some and up == 1):
+                yield f"gpuslice_gpu_up of {uuid} is {up}"
+        if some and not any(page.value("gpuslice_gpu_up", uuid=uuid) == 0 for uuid in hit):
+            yield "gpuslice_gpu_up is 0 for no GPU"
+
+    def _names(self, case: Case, key: tuple[str, ...]) -> bool:
+        """Whether a failure that is counted is that of this cell."""
+        uuid, call, error = key
+        named = case.function == call or case.function.startswith(f"{call}_v")
+        whose = {""} if case.function in FINDERS and case.where != PART else {self._gpu(case.device)}
+        if not case.device:
+            whose = {"", *self._gpus}
+        code = SAID_AS.get((case.function, case.how), case.how)
+        return named and uuid in whose and error == error_name(pynvml.NVMLError(code_of(code)))
+
+    def outcome(self, case: Case, before: Page, page: Page) -> str:
+        """Say in words what a fault costs, by the page."""
+        down = [uuid for uuid in self._gpus if not page.value("gpuslice_gpu_up", uuid=uuid)]
+        well = page.value("gpuslice_collector_success", collector="nvml") == 1
+        if len(down) == len(self._gpus) and not well:
+            return "all GPUs of the driver"
+        if down and case.where == PART:
+            return "the GPU that it is a part of"
+        if down:
+            return "its GPU" if case.device else "all its GPUs"
+        if not well:
+            return "the count of GPUs"
+        lost = before.samples.keys() - page.samples.keys()
+        if not self._asked(case) and not case.function.startswith("nvmlGpm"):
+            lost -= self._driver.passing
+        return "its own readings" if any(name_of(series) not in LIVE for series in lost) else "nothing"
+
+
+def chosen(matrix: Matrix, functions: Iterable[str], *, every: bool) -> Iterator[Case]:
+    """List the cells: all, or of each function one of each kind of codes, by turns, and of the places.
+
+    Of the kinds that cost more than readings there is one for each function, by turns.
+    """
+    turn = 0
+    for place, function in enumerate(functions):
+        where = list(matrix.places(function))
+        for kind in Kind:
+            codes = [code for code, its_kind in KINDS.items() if its_kind is kind]
+            if every:
+                yield from (Case(function, code, *at) for code in codes for at in where)
+            elif kind in (Kind.FAILED, tuple(Kind)[place % len(Kind)]):
+                yield Case(function, codes[turn % len(codes)], *where[0])
+                turn += 1
+        if not every and len(where) > 1 and place % OTHER_PLACES == 0:
+            code = tuple(KINDS)[turn % len(KINDS)]
+            yield Case(function, code, *where[1 + turn % (len(where) - 1)])
+
+
+async def results(
+    scenario: Scenario, *, every: bool, skip: frozenset[str] = frozenset(), part: tuple[int, int] = (0, 1)
+) -> AsyncIterator[Result]:
+    """Go through the cells of a node; of its functions those that are not skipped, and the n-th ``part``."""
+    async with watched(scenario, step=STEP) as watch:
+        show_on_bus(watch)
+        driver = await driver_of(watch)
+        matrix = Matrix(watch, driver)
+        functions = [name for name in driver.uses if name not in skip | ONCE]
+        for case in chosen(matrix, functions[part[0] :: part[1]], every=every):
+            yield await matrix.result(case)
+
+
+def show_on_bus(watch: Watch) -> None:
+    """Have sysfs show that there are GPUs of NVIDIA's, beside those of AMD's."""
+    for gpu in watch.node.scenario.gpus:
+        folder = watch.node.paths.sys_root / "bus/pci/devices" / gpu.pci_bus_id[4:]
+        folder.mkdir(parents=True)
+        (folder / "vendor").write_text("0x10de\n")
+        (folder / "class").write_text("0x030200\n")

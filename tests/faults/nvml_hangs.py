@@ -1,0 +1,204 @@
+"""The matrix of hangs: each function of NVML that is called does not return, for a while or for ever."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+
+from exporter.demo.schema import Scenario
+from exporter.demo.schema_faults import NvmlHang
+from exporter.hardware.kinds import FINDING as FINDING_CALLS
+from tests.faults.compare import failures_of
+from tests.faults.harness import Cell, Claim, Result, Watch, scenario_fault, watched
+from tests.faults.nvml_calls import OF_PARTS, Driver, driver_of
+from tests.faults.nvml_claims import Reach
+from tests.faults.nvml_errors import OF_NODE, ONCE, PART, SOURCE, STATES, STEP, Case, Matrix, show_on_bus
+from tests.faults.pages import Page
+from tests.poller.bench import until
+
+FINDING = tuple(FINDING_CALLS)
+# The product's own patience with a call, at the default interval between polls.
+PATIENCE = 2.5
+SLOW, LATE, FOR_EVER = "1 s", "45 s", "for ever"
+# How long a call hangs, in seconds: less than the patience, longer than some polls, or until it is let go.
+DURATIONS: Mapping[str, float | None] = {SLOW: 1.0, LATE: 45.0, FOR_EVER: None}
+# In tests calls hang for so much less time. There is less patience too, but more than enough for a call that
+# only waits for a processor.
+SCALE, SHORT_PATIENCE = 0.04, 0.5
+# So many parts of the node may hang one after another until a poll is over its deadline.
+ALL_PARTS = 10
+# So many seconds of the node are a reading shown, at most, and so many polls later it is gone.
+STALE_AFTER, STALE_POLLS = 3 * STEP, 4
+HUNG_POLLS = 2
+# A reading is as any other, so that in tests one of so many hangs; the rest hang all.
+OF_READINGS, READINGS = 3, "nvmlDeviceGet"
+# Of so many functions one also hangs elsewhere, or for another time, in tests.
+OTHER_PLACES, OTHER_DURATIONS = 2, 4
+OF_EACH_KIND = (
+    "nvmlDeviceGetHandleByIndex_v2",
+    "nvmlDeviceGetMemoryInfo_v2",
+    "nvmlDeviceGetUUID",
+    "nvmlDeviceGetCount_v2",
+)
+
+
+# Nobody can go on without what these are about: the library, what it is, and what it lent.
+OF_DRIVER = (
+    "nvmlInit",
+    "nvmlShutdown",
+    "nvmlSystemGet",
+    "nvmlDeviceGetCount",
+    "nvmlEventSetFree",
+    "nvmlGpmSampleFree",
+)
+# A wait for events hangs in a thread of its own, and a pair of GPUs costs what is told of the pair.
+APART = frozenset({"nvmlEventSetWait_v2", "nvmlDeviceGetTopologyCommonAncestor"})
+# Within so many seconds a thread has ended whose call has returned.
+END_SECONDS = 5.0
+
+
+class Hangs(Matrix):
+    """The cells of one node's driver; durations are ``scale`` times as long as they are called."""
+
+    def __init__(self, watch: Watch, driver: Driver, scale: float) -> None:
+        super().__init__(watch, driver)
+        self._scale = scale
+
+    async def hung(self, case: Case) -> Result:
+        """Have a cell's calls hang and say what came of it."""
+        reach, before = self._reach(case), _threads()
+        cell = Cell(source=SOURCE, what=case.function, how=f"hangs {case.how}", where=case.where)
+        claim = Claim(
+            own=lambda series: self._may_change(case, reach, series),
+            health=lambda page, now: self._hung_wrongly(case, reach, page, now),
+            states=STATES,
+        )
+        polls = STALE_POLLS if reach is Reach.DRIVER else HUNG_POLLS
+        result = await self._watch.under(cell, self._hang(case), claim, partial(self.outcome, case), polls)
+        broken = list(result.broken)
+        if reach is Reach.DRIVER:
+            # The sweep that hung tells what was so when it began.
+            await self._watch.rest()
+        if reach is Reach.DRIVER and result.outcome != "all GPUs of the driver":
+            broken.append("what the driver said is shown when it is stale")
+        with contextlib.suppress(AssertionError):
+            await until(lambda: _threads() <= before, within=END_SECONDS)
+        if _threads() > before:
+            broken.append(f"{_threads() - before} threads are left in the driver")
+        return replace(result, broken=tuple(broken))
+
+    def _reach(self, case: Case) -> Reach:
+        if case.how == SLOW or case.function in APART:
+            return Reach.NOTHING
+        if case.function.startswith(OF_DRIVER):
+            return Reach.DRIVER
+        return Reach.READINGS if case.where == PART or case.function in OF_PARTS else Reach.DEVICE
+
+    @contextlib.asynccontextmanager
+    async def _hang(self, case: Case) -> AsyncIterator[None]:
+        again = self._driver.again(case.function, asked=self._asked(case))
+        if again is not None:
+            await again()
+        lasts = DURATIONS[case.how]
+        seconds = None if lasts is None else lasts * self._scale
+        hang = NvmlHang(kind="nvml_hang", function=case.function, device=case.device or None, seconds=seconds)
+        async with scenario_fault(self._watch, hang):
+            yield
+            if seconds is not None and case.how != SLOW:
+                # It comes back by itself.
+                await asyncio.sleep(seconds)
+        await self._settled()
+
+    async def _settled(self) -> None:
+        """Wait until the sweep has ended that hung, and nothing is left out any more."""
+        poller = self._watch.poller
+        sweep = poller._devices._nvml._task
+        if sweep is not None:
+            await asyncio.wait({sweep}, timeout=END_SECONDS)
+        with contextlib.suppress(AssertionError):
+            await until(lambda: not poller._sources.nvml._sweeper.calls.hang, within=END_SECONDS)
+
+    def _may_change(self, case: Case, reach: Reach, series: str) -> bool:
+        if series in self._driver.passing and (reach is Reach.DRIVER or not self._asked(case)):
+            return True
+        if reach is Reach.DRIVER:
+            return series.startswith(OF_NODE) or any(uuid in series for uuid in self._gpus)
+        if reach is Reach.NOTHING:
+            return case.function in APART and "gpuslice_gpu_peer_" in series
+        if not case.device:
+            return any(uuid in series for uuid in self._gpus)
+        gpu = self._gpu(case.device)
+        if gpu not in series or case.where != PART or case.function.startswith(FINDING):
+            return gpu in series
+        return self._of_part(case.device, series)
+
+    def _hung_wrongly(self, case: Case, reach: Reach, before: Page, page: Page) -> Iterator[str]:
+        failed = set(failures_of(before, page))
+        expected = {("nvml", "deadline")} if reach is Reach.DRIVER else set()
+        if {key for key in failed if len(key) == 2} != expected:
+            yield f"collectors fail otherwise: {sorted(failed)}"
+        calls = {key for key in failed if len(key) == 3}
+        costs = reach in (Reach.READINGS, Reach.DEVICE)
+        if not costs and case.function not in APART and calls:
+            yield f"failures are counted that did not occur: {calls}"
+        if costs and not (calls and all(self._is_hang(case, key) for key in calls)):
+            yield f"the hang is not counted as what it is: {sorted(calls)}"
+        down = {uuid for uuid in self._gpus if page.value("gpuslice_gpu_up", uuid=uuid) == 0}
+        hit = {self._gpu(case.device)} if case.device else set(self._gpus)
+        if reach is Reach.DEVICE and not (down and down <= hit and (down == hit or not case.device)):
+            yield f"gpuslice_gpu_up is 0 of {sorted(down)} and should be of {sorted(hit)}"
+        if reach in (Reach.NOTHING, Reach.READINGS) and down:
+            yield f"gpuslice_gpu_up is 0 of {sorted(down)}"
+
+    def _is_hang(self, case: Case, key: tuple[str, ...]) -> bool:
+        whose = {self._gpu(case.device)} if case.device else set(self._gpus)
+        return key[0] in whose and case.function.startswith(key[1]) and key[2] == "Hangs"
+
+
+def _threads() -> int:
+    return sum(thread.name == "nvml" for thread in threading.enumerate())
+
+
+def chosen(matrix: Matrix, functions: Iterable[str], *, every: bool) -> Iterator[Case]:
+    """List the cells: all, or each function for ever on one GPU and, by turns, another place or duration."""
+    for turn, function in enumerate(functions):
+        where = list(matrix.places(function))
+        if every:
+            yield from (Case(function, how, *at) for at in where for how in (SLOW, FOR_EVER))
+            continue
+        if turn % OF_READINGS and function.startswith(READINGS) and function not in OF_PARTS:
+            continue
+        yield Case(function, FOR_EVER, *where[0])
+        if len(where) > 1 and turn % OTHER_PLACES == 0:
+            yield Case(function, FOR_EVER, *where[1 + turn % (len(where) - 1)])
+        if turn % OTHER_DURATIONS == 0:
+            yield Case(function, LATE if turn % 3 == 0 else SLOW, *where[0])
+
+
+async def results(
+    scenario: Scenario, *, every: bool, skip: frozenset[str] = frozenset(), part: tuple[int, int] = (0, 1)
+) -> AsyncIterator[Result]:
+    """Go through the cells of a node; of its functions those that are not skipped, and the n-th ``part``."""
+    times = {"patience": SHORT_PATIENCE, "deadline": ALL_PARTS * SHORT_PATIENCE}
+    async with watched(scenario, step=STEP, stale_after=STALE_AFTER, **times) as watch:
+        show_on_bus(watch)
+        driver = await driver_of(watch)
+        matrix = Hangs(watch, driver, SCALE)
+        functions = [name for name in driver.uses if name not in skip | ONCE]
+        for case in chosen(matrix, functions[part[0] :: part[1]], every=every):
+            yield await matrix.hung(case)
+
+
+async def as_long_as_they_say(scenario: Scenario) -> AsyncIterator[Result]:
+    """Go through one function of each kind with the product's own patience, for as long as is said."""
+    times = {"patience": PATIENCE, "deadline": 2 * PATIENCE}
+    async with watched(scenario, step=STEP, stale_after=STALE_AFTER, **times) as watch:
+        show_on_bus(watch)
+        matrix = Hangs(watch, await driver_of(watch), 1.0)
+        for function in OF_EACH_KIND:
+            where = list(matrix.places(function))
+            part = next((each for each in where if each[0] == PART), where[0])
+            for how in DURATIONS:
+                yield await matrix.hung(Case(function, how, *(part if how == FOR_EVER else where[0])))

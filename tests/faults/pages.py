@@ -1,0 +1,69 @@
+"""A page of metrics that is read thousands of times: samples by the text of their series."""
+
+import functools
+import re
+from collections.abc import Iterator, Mapping
+
+Labels = Mapping[str, str]
+
+# DCGM's names repeat on every series what the info series of the GPU says once. Where that is not told any
+# more the other series are still the same ones.
+_REPEATED = re.compile(r',(?:modelName|pci_bus_id|device|GPU_I_PROFILE|DCGM_FI_DRIVER_VERSION)="[^"]*"')
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+
+@functools.cache
+def labels_of(series: str) -> Labels:
+    """Return the labels of a series, as they are written."""
+    return dict(_LABEL.findall(series.partition("{")[2]))
+
+
+@functools.cache
+def name_of(series: str) -> str:
+    """Return the name of the family (with ``_total`` and the like) of a series."""
+    return series.partition("{")[0]
+
+
+@functools.cache
+def _plain(series: str) -> str:
+    return _REPEATED.sub("", series)
+
+
+class Page:
+    """The samples of a page in the text format. ``samples`` is the value by series as it is written.
+
+    Of the series with DCGM's names what identifies the GPU is its UUID alone.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.samples: dict[str, float] = {}
+        for line in text.splitlines():
+            if not line.startswith("#"):
+                series, _, value = line.rpartition(" ")
+                if series.startswith("DCGM"):
+                    series = _plain(series)
+                self.samples[series] = float(value)
+
+    def series(self, name: str, **labels: str) -> Iterator[tuple[Labels, float]]:
+        """Give the series of a name that have these labels; "" is a label that is not there."""
+        for series in self._by_name.get(name, ()):
+            found = labels_of(series)
+            if all(found.get(key, "") == wanted for key, wanted in labels.items()):
+                yield found, self.samples[series]
+
+    def value(self, name: str, **labels: str) -> float | None:
+        """Give the one sample of a name under these labels, None where there is none."""
+        values = [value for _, value in self.series(name, **labels)]
+        assert len(values) <= 1, f"{name} {labels} has {len(values)} samples"
+        return values[0] if values else None
+
+    def total(self, name: str, **labels: str) -> float:
+        """Add up the samples of a name under these labels, 0 where there are none."""
+        return sum(value for _, value in self.series(name, **labels))
+
+    @functools.cached_property
+    def _by_name(self) -> Mapping[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for series in self.samples:
+            found.setdefault(name_of(series), []).append(series)
+        return found

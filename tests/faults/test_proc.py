@@ -1,0 +1,44 @@
+"""Files of processes that cannot be read, or not in time, cost the use of one GPU and make no false zero."""
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+
+from tests.faults.harness import Cell, Result, must_hold
+from tests.faults.layout import QUIET_PID, bench
+from tests.faults.layout_checks import check_sums
+from tests.faults.matrices import processes
+from tests.faults.proc import CELLS, hanging
+
+
+@pytest.fixture(scope="module")
+def results() -> Mapping[Cell, Result]:
+    """Try every cell on one node, one after the other."""
+    return asyncio.run(_results())
+
+
+async def _results() -> Mapping[Cell, Result]:
+    return {result.cell: result async for result in processes()}
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=str)
+def test_what_cannot_be_read_of_a_process_is_not_known_and_not_zero(results, cell) -> None:
+    """What other GPUs say stands, what of this one is nobody's is as it was, and it comes back by itself."""
+    must_hold(results[cell])
+
+
+async def test_while_the_process_table_hangs_no_number_stands_for_who_had_it_before() -> None:
+    """The number of a process that ended is given to a neighbour, whose memory is not the other pod's."""
+    async with bench("pid given to a neighbour", deadline=1.0) as found:
+        earlier = await found.page()
+        async with hanging(found.node.paths.proc_root / str(QUIET_PID) / "stat"):
+            await found.change()
+            page = await found.page()
+        assert page.value("gpuslice_process_view") == 0
+        assert page.value("gpuslice_container_memory_used_bytes", pod="web") in (None, 0)
+        check_sums(page, earlier)
+        await found.page()
+        after = await found.page()
+        assert after.value("gpuslice_container_memory_used_bytes", pod="web") == 0
+        assert after.value("gpuslice_container_memory_used_bytes", pod="neighbour") == 2222 << 20
