@@ -1,0 +1,24 @@
+"""The one list of targets, for hypothesis, for the guided runs and for the check that none is missing."""
+
+from tests.fuzz import (
+    targets_config,
+    targets_files,
+    targets_hardware,
+    targets_kubelet,
+    targets_proc,
+    targets_systems,
+    targets_texts,
+    targets_web,
+)
+from tests.fuzz.target import Target
+
+TARGETS: tuple[Target, ...] = (
+    *targets_kubelet.TARGETS,
+    *targets_texts.TARGETS,
+    *targets_systems.TARGETS,
+    *targets_files.TARGETS,
+    *targets_proc.TARGETS,
+    *targets_hardware.TARGETS,
+    *targets_web.TARGETS,
+    *targets_config.TARGETS,
+)

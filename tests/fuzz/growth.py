@@ -1,0 +1,80 @@
+"""Whether a decoder's work grows faster than its input: valid inputs of which a part is repeated.
+
+A regular expression that goes back over what it has matched, or a list that is searched for each of its
+entries, is quick on any short input. Sixteen times the input may take sixteen times as long, not 256 times.
+"""
+
+import contextlib
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+
+from tests.fuzz.target import Target
+
+FEW, TIMES = 2048, 16
+# Between what is linear (TIMES) and what is quadratic (TIMES squared).
+MOST_GROWTH = 4 * TIMES
+# What is less than this is not work of the decoder, but of whoever calls it.
+LEAST_SECONDS, LEAST_BYTES = 1e-4, 1 << 16
+TRIES = 3
+LENGTHS = (1, 4, 16, 64)
+PLACES = 5
+# Of targets with many seeds, so many are spread over all.
+MOST_SEEDS = 8
+
+Measure = Callable[[Callable[[], None]], float]
+
+
+def superlinear(target: Target, measure: Measure | None = None) -> Iterator[tuple[str, bytes]]:
+    """Yield what grows too fast, ``time`` or ``memory``, with the input that shows it.
+
+    ``measure`` tells the cost of a call, by default the processor's time.
+    """
+    seeds = target.seeds()
+    for seed in seeds[:: 1 + len(seeds) // MOST_SEEDS]:
+        for head, part, tail in _parts(seed, target.words):
+            short, long = (head + part * (size // len(part)) + tail for size in (FEW, FEW * TIMES))
+            if _grows(target, short, long, measure or _seconds, LEAST_SECONDS):
+                yield "time", long
+            if measure is None and _grows(target, short, long, _bytes, LEAST_BYTES):
+                yield "memory", long
+
+
+def _parts(seed: bytes, words: tuple[bytes, ...]) -> Iterator[tuple[bytes, bytes, bytes]]:
+    """Yield parts of an input with what stands around them, and words at its end and in its middle."""
+    for number in range(PLACES):
+        place = number * len(seed) // PLACES
+        for length in LENGTHS:
+            if part := seed[place : place + length]:
+                yield seed[:place], part, seed[place + length :]
+    for word in words:
+        yield seed[: len(seed) // 2], word, seed[len(seed) // 2 :]
+
+
+def _grows(target: Target, short: bytes, long: bytes, measure: Measure, least: float) -> bool:
+    """Compare two inputs; what is too much has to be so several times in a row."""
+    for _ in range(TRIES):
+        before = max(measure(lambda: _decode(target, short)), least)
+        if measure(lambda: _decode(target, long)) <= MOST_GROWTH * before:
+            return False
+    return True
+
+
+def _decode(target: Target, content: bytes) -> None:
+    with contextlib.suppress(Exception):
+        target.decode(content)
+
+
+def _seconds(call: Callable[[], None]) -> float:
+    began = time.process_time()
+    call()
+    return time.process_time() - began
+
+
+def _bytes(call: Callable[[], None]) -> float:
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()

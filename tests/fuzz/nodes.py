@@ -1,0 +1,191 @@
+"""Small nodes of every sharing system, whose texts are what is fuzzed.
+
+A node is what one poll of a fake node found, cut down to the pods that the system is about. The texts that
+other programs wrote in it (annotations, labels, limits, ids, claims) are its slots: an input is all of them
+in their order, with a mark between, so that a change of the input is a change of one of these texts.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import exporter.demo
+from exporter import assembly
+from exporter.demo.scenario import load_file
+from exporter.model import Allocations, ContainerRef, ContainerSpec, GpuReading, Holdings, PodIdentity
+from exporter.objects import extended_resources
+from exporter.sharing import NodeFacts, made
+from exporter.sharing.holdings import holdings_of
+from exporter.sharing.nvidia import Nvidia
+from exporter.sharing.objections import Problem
+from exporter.sharing.system import System
+from exporter.sharing.view import View
+from tests.poller.bench import polled
+
+MARK = "\x1e"
+SCENARIOS = Path(exporter.demo.__file__).parent / "scenarios"
+# The scenario of a system, where it is not called like it.
+SCENARIO_OF = {
+    "Amd": "mi300x-cpx",
+    "HamiAscend": "hami-vendors",
+    "HamiCambricon": "hami-vendors",
+    "Intel": "intel-shared",
+    "Nvidia": "t4-timeslicing",
+    "Vgpu": "vgpu-host",
+}
+MOST_IDS = 3
+PATIENCE, TRIES = 60.0, 5
+
+Told = tuple[Holdings, Sequence[Problem]]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One poll of a node of a system."""
+
+    gpus: tuple[GpuReading, ...]
+    allocations: Allocations
+    facts: NodeFacts
+
+    def holdings(self, system: type[System]) -> Told:
+        """Return what is held as a system tells it, beside NVIDIA's own; and what it objects to."""
+        view = View(self.gpus, self.allocations, self.facts)
+        systems = (system,) if system is Nvidia else (system, Nvidia)
+        return holdings_of(view, list(made(view, systems))), view.problems
+
+    def texts(self, system: type[System]) -> list[str]:
+        """Return the texts of its slots."""
+        found: list[str] = []
+        self._through(system, lambda text: found.append(text) or text)
+        return found
+
+    def filled(self, system: type[System], texts: Sequence[str]) -> "Node":
+        """Put texts into the slots, in their order; a slot without one keeps its own."""
+        left = iter(texts)
+        return self._through(system, lambda text: next(left, text))
+
+    def _through(self, system: type[System], change: Callable[[str], str]) -> "Node":
+        pods = {uid: _pod(pod, system, change) for uid, pod in (self.facts.pods or {}).items()}
+        node = self.facts.node
+        if node is not None:
+            notes = {
+                kind: {key: change(text) if system.reads(key) else text for key, text in told.items()}
+                for kind, told in (("labels", node.labels), ("annotations", node.annotations))
+            }
+            node = replace(node, **notes)
+        allocations = replace(
+            self.allocations,
+            allocated=tuple(
+                each._replace(device_id=change(each.device_id)) for each in self.allocations.allocated
+            ),
+            claims=tuple(
+                replace(
+                    each, **{name: change(getattr(each, name)) for name in ("pool", "device", "share_id")}
+                )
+                for each in self.allocations.claims
+            ),
+        )
+        facts = replace(self.facts, pods=None if self.facts.pods is None else pods, node=node)
+        return Node(self.gpus, allocations, facts)
+
+
+def _pod(pod: PodIdentity, system: type[System], change: Callable[[str], str]) -> PodIdentity:
+    if pod.details is None:
+        return pod
+
+    def notes(told: Any) -> dict[str, str]:
+        return {key: change(text) if system.reads(key) else text for key, text in told.items()}
+
+    details = replace(
+        pod.details,
+        annotations=notes(pod.details.annotations),
+        labels=notes(pod.details.labels),
+        containers=tuple(_spec(each, system, change) for each in pod.details.containers),
+    )
+    return replace(pod, details=details)
+
+
+def _spec(spec: ContainerSpec, system: type[System], change: Callable[[str], str]) -> ContainerSpec:
+    texts = {name: str(amount) for name, amount in spec.limits.items()}
+    told = {name: change(text) if system.reads(name) else text for name, text in texts.items()}
+    return replace(spec, limits=extended_resources(told))
+
+
+@cache
+def node_of(system: type[System]) -> Node:
+    """Poll the fake node of a system once, and keep as few pods as hold something by what they say."""
+    name = SCENARIO_OF.get(system.__name__, system.name)
+    whole = _polled(name)
+    held = {each.holder for each in (*whole.allocations.allocated, *whole.allocations.claims)}
+    pods = list(_about(whole, system, held))
+    nodes = (_with_pods(whole, dict(pods[:count])) for count in range(1, len(pods) + 1))
+    return next(node for node in nodes if node.holdings(system)[0].holdings)
+
+
+def _with_pods(whole: Node, pods: dict[str, PodIdentity]) -> Node:
+    holders = {(pod.namespace, pod.name) for pod in pods.values()}
+    kept = [
+        each for each in whole.allocations.allocated if (each.holder.namespace, each.holder.pod) in holders
+    ]
+    allocated = tuple(each for resource in _resources(kept) for each in _few(kept, resource))
+    resources = {each.resource for each in kept}
+    offered = [each for each in whole.allocations.offered or () if each.resource in resources]
+    own = {(each.resource, each.device_id) for each in allocated}
+    few = {each for resource in resources for each in _few(offered, resource)}
+    claims = whole.allocations.claims
+    allocations = replace(
+        whole.allocations,
+        allocated=allocated,
+        offered=tuple(each for each in offered if each in few or (each.resource, each.device_id) in own),
+        claims=tuple(each for each in claims if (each.holder.namespace, each.holder.pod) in holders),
+    )
+    return Node(whole.gpus, allocations, replace(whole.facts, pods=pods))
+
+
+def _resources(allocated: Sequence[Any]) -> list[str]:
+    return list(dict.fromkeys(each.resource for each in allocated))
+
+
+def _few(entries: Sequence[Any], resource: str) -> Iterator[Any]:
+    return islice((each for each in entries if each.resource == resource), MOST_IDS)
+
+
+def _about(node: Node, system: type[System], held: set[ContainerRef]) -> Iterator[tuple[str, PodIdentity]]:
+    """Yield first the pods that say what the system reads, then others that hold something."""
+    pods = sorted((node.facts.pods or {}).items())
+    notes = {
+        uid: [key for key in (*pod.details.annotations, *pod.details.labels) if system.reads(key)]
+        for uid, pod in pods
+        if pod.details is not None
+    }
+    yield from sorted((each for each in pods if notes.get(each[0])), key=lambda each: -len(notes[each[0]]))
+    names = {(holder.namespace, holder.pod) for holder in held}
+    yield from ((uid, pod) for uid, pod in pods if not notes.get(uid) and (pod.namespace, pod.name) in names)
+
+
+@cache
+def _polled(scenario: str) -> Node:
+    seen: list[Node] = []
+
+    def look(gpus: Any, allocations: Any, facts: Any, objections: Any) -> Any:
+        seen.append(Node(tuple(gpus), allocations, facts))
+        return resolve(gpus, allocations, facts, objections)
+
+    async def poll() -> None:
+        # On a machine that is very busy the fake kubelet may take long to answer.
+        async with polled(load_file(SCENARIOS / f"{scenario}.json"), deadline=PATIENCE) as (_, poller):
+            for _ in range(TRIES):
+                await poller.poll()
+                if seen[-1].allocations is not None:
+                    break
+
+    resolve = assembly.resolve_holdings
+    # What the product hands to the join is looked at, and goes on as it was.
+    with mock.patch.object(assembly, "resolve_holdings", look):
+        asyncio.run(poll())
+    return seen[-1]

@@ -1,0 +1,142 @@
+"""What the kernel tells of processes, and what lies beside it: /proc, pod logs, files of jobs, sysfs."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from exporter.model import Allocation, Allocations, ContainerRef
+from exporter.sharing.sysfs import host_devices
+from exporter.workloads.cgroup import is_root, parse_cgroup
+from exporter.workloads.identity import read_pod_logs
+from exporter.workloads.jobs import read_jobs
+from exporter.workloads.pid_view import process_view
+from exporter.workloads.processes import ProcessTable, boot_seconds
+from tests.fuzz.promises import BrokenPromiseError
+from tests.fuzz.seeds import MARK, Scratch, files_of, parts_of
+from tests.fuzz.target import Target
+
+_process, _view, _jobs, _logs, _sys = Scratch(), Scratch(), Scratch(), Scratch(), Scratch()
+UID = "6a1f3c8e-0000-4000-8000-000000000001"
+
+
+def _cgroup(content: bytes) -> Any:
+    text = content.decode("utf-8", "replace")
+    return parse_cgroup(text), is_root(text)
+
+
+def _stat(content: bytes) -> Any:
+    """Read a process whose stat, cgroup and boot clock are these three parts."""
+    for name, part in zip(("7/stat", "7/cgroup", "uptime"), parts_of(content, 3), strict=True):
+        _process.write(name, part)
+    return ProcessTable(_process.path, UID).read({7: None, 8: 1.0}), boot_seconds(_process.path)
+
+
+def _check_boot(told: Any) -> None:
+    _, clock = told
+    if clock is not None and not 0 <= clock < float("inf"):
+        raise BrokenPromiseError(f"a boot clock of {clock}")
+
+
+def _seeds_of_stat() -> list[bytes]:
+    stats = files_of("hami", "proc/[1-9]*/stat", 2)
+    cgroups = files_of("hami", "proc/[1-9]*/cgroup", 2)
+    return [MARK.join(parts) + MARK + b"12.5 3.0" for parts in zip(stats, cgroups, strict=False)]
+
+
+def _pid_view(content: bytes) -> Any:
+    first, own, status = parts_of(content, 3)
+    for name, part in (
+        ("1/cgroup", first),
+        ("self/cgroup", own),
+        ("self/status", status),
+        ("2/comm", status),
+    ):
+        _view.write(name, part)
+    return process_view(_view.path)
+
+
+def _job_files(content: bytes) -> Any:
+    for name, part in zip(("0", "1.2"), parts_of(content, 2), strict=True):
+        _jobs.write(name, part)
+    return read_jobs(_jobs.path)
+
+
+def _pod_logs(content: bytes) -> Any:
+    """Read a folder whose one entry is named by the input."""
+    name = content.translate(None, b"/\0")[:200].decode("utf-8", "surrogateescape")
+    if name in ("", ".", ".."):
+        return ()
+    path = _logs.path / name
+    path.mkdir(exist_ok=True)
+    try:
+        return read_pod_logs(_logs.path)
+    finally:
+        path.rmdir()
+
+
+def _host(content: bytes) -> Any:
+    """Look up an id that may be a device for a virtual machine, with these files around it."""
+    device, vendor, kind = parts_of(content, 3)
+    for name, part in (("vendor", vendor), ("nvidia/current_vgpu_type", kind)):
+        _sys.write(f"bus/pci/devices/0000:3b:00.4/{name}", part)
+    _sys.write("kernel/iommu_groups/12/devices/0000:3b:00.4", b"")
+    text = device.decode("utf-8", "replace")
+    held = Allocation(ContainerRef("a", "b", "c"), "nvidia.com/A10-4Q", text)
+    return host_devices(_sys.path, Allocations(allocated=(held,), offered=(), api_version="v1", read_at=0.0))
+
+
+def _cgroup_seeds() -> Sequence[bytes]:
+    return [
+        *files_of("hami", "proc/[1-9]*/cgroup", 2),
+        f"12:pids:/kubepods/pod{UID}/{'ab' * 32}\n0::/../cri-containerd-{'cd' * 32}.scope\n".encode(),
+        f"0::/kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice/crio-{'ef' * 32}.scope\n".encode(),
+    ]
+
+
+TARGETS = (
+    Target(
+        name="proc-cgroup",
+        covers=("exporter.workloads.cgroup",),
+        seeds=_cgroup_seeds,
+        decode=_cgroup,
+        words=(b"pod", b"/../", b"crio-", b"conmon-", UID.encode(), b"ab" * 32),
+    ),
+    Target(
+        name="proc-process",
+        covers=("exporter.workloads.processes",),
+        seeds=_seeds_of_stat,
+        decode=_stat,
+        check=_check_boot,
+        words=(b") Z ", b"nan", b"1e999", b"-1", b"18446744073709551616"),
+    ),
+    Target(
+        name="proc-view",
+        covers=("exporter.workloads.pid_view",),
+        seeds=lambda: [
+            MARK.join((b"0::/init.scope\n", b"0::/../x\n", b"NSpid:\t7\t1\n")),
+            MARK.join((b"0::/\n", b"0::/\n", b"kthreadd\n")),
+        ],
+        decode=_pid_view,
+    ),
+    Target(
+        name="job-files",
+        covers=("exporter.workloads.jobs",),
+        seeds=lambda: [b"4711\n4712\n\x1e4713\n"],
+        decode=_job_files,
+    ),
+    Target(
+        name="pod-logs",
+        covers=("exporter.workloads.identity",),
+        seeds=lambda: [f"chat_llm-0_{UID}".encode(), f"kube-system_etcd-a_{'0f' * 16}".encode()],
+        decode=_pod_logs,
+    ),
+    Target(
+        name="sysfs-host-devices",
+        covers=("exporter.sharing.sysfs",),
+        seeds=lambda: [
+            b"12\x1e0x10de\x1e530",
+            b"0000:3b:00.4\x1e0x10de\x1e0",
+            b"C73F1FA6-489E-4834-9476-D70DABD98C40\x1e\x1e",
+        ],
+        decode=_host,
+    ),
+)

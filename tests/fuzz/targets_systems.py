@@ -1,0 +1,91 @@
+"""Every sharing system: what it makes of the ids, annotations, labels, limits and claims of a node."""
+
+from functools import partial
+from typing import Any
+
+from exporter.sharing import SYSTEMS
+from exporter.sharing.koordinator import KoordinatorHamiCore
+from exporter.sharing.system import System
+from tests.fuzz.nodes import MARK, Told, node_of
+from tests.fuzz.promises import BrokenPromiseError
+from tests.fuzz.target import Target
+
+LONGEST_OBJECTION = 1024
+# What stands in annotations and ids, of any system.
+WORDS = (
+    b"::",
+    b"GPU-",
+    b"MIG-",
+    b"/gi",
+    b"/vgpu",
+    b":;",
+    b",,0,0",
+    b"[",
+    b"]",
+    b"-1",
+    b"null",
+    b"{}",
+    b'""',
+    b"1e9",
+)
+
+
+def _decode(system: type[System], content: bytes) -> Told:
+    texts = content.decode(errors="replace").split(MARK)
+    return node_of(system).filled(system, texts).holdings(system)
+
+
+def _seeds(system: type[System]) -> list[bytes]:
+    return [MARK.join(node_of(system).texts(system)).encode()]
+
+
+def _check(told: Told) -> None:
+    """Require that a bad text costs what it is about: a short objection, and no system as a whole."""
+    holdings, problems = told
+    for problem in problems:
+        if problem.reason.endswith("_failure"):
+            raise BrokenPromiseError(f"all of a system failed at one text: {problem.text}")
+        if len(problem.about) + len(problem.text) > LONGEST_OBJECTION:
+            raise BrokenPromiseError(
+                f"an objection is {len(problem.text)} characters long: {problem.text:.80}"
+            )
+    for held in holdings.holdings:
+        if held.slices < 1:
+            raise BrokenPromiseError(f"a holding of {held.slices} slices")
+
+
+# Texts of these systems are read in modules of their own, which no class of theirs is in.
+READERS = {"nvidia": ("exporter.sharing.nvidia_strategy",)}
+
+
+def _modules(system: type[System]) -> tuple[str, ...]:
+    """Name the modules in which a system's classes are written."""
+    own = (
+        each.__module__
+        for each in system.__mro__
+        if each.__module__.startswith("exporter.sharing.") and _has_methods(each)
+    )
+    return tuple(dict.fromkeys((*own, *READERS.get(system.name, ()))))
+
+
+def _has_methods(kind: type[Any]) -> bool:
+    return any(callable(getattr(each, "__func__", each)) for each in vars(kind).values())
+
+
+def _name(system: type[System]) -> str:
+    """Name a system: two of Koordinator's bear one name."""
+    return f"system-{system.name if system is not KoordinatorHamiCore else 'koordinator-hami-core'}"
+
+
+TARGETS = tuple(
+    Target(
+        name=_name(system),
+        covers=_modules(system),
+        seeds=partial(_seeds, system),
+        decode=partial(_decode, system),
+        check=_check,
+        words=WORDS,
+        cost=10,
+    )
+    for system in SYSTEMS
+)

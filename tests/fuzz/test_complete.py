@@ -1,0 +1,155 @@
+"""No decoder is without a target: a module that is added where outside text is read has to be fuzzed, too."""
+
+import importlib
+import importlib.util
+import pkgutil
+import sys
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from exporter.sharing import SYSTEMS
+from tests.fuzz.every import TARGETS
+from tests.fuzz.target import Target
+
+# Packages all of whose modules read what others wrote, unless they are named below.
+PACKAGES = (
+    "exporter.dcgm_scrape",
+    "exporter.hardware",
+    "exporter.kubernetes",
+    "exporter.prometheus",
+    "exporter.sharing",
+    "exporter.web.access",
+    "exporter.workloads",
+    "podresources",
+)
+# Modules that decode, in packages that mostly do not.
+MODULES = frozenset(
+    {
+        "exporter.demo.codec",
+        "exporter.demo.scenario",
+        "exporter.exposition_formats",
+        "exporter.objects",
+        "exporter.settings",
+        "exporter.settings_parse",
+        "exporter.web.query",
+        "exporter.web.timelines.query",
+        "exporter.web.views.table.filters",
+    }
+)
+CALLS = "asks, and hands what it gets to modules that decode it"
+TABLE = "constants and shapes only"
+JOIN = "joins what others have decoded; runs below every target of a system"
+NO_DECODER = {
+    "exporter.dcgm_scrape.errors": TABLE,
+    "exporter.hardware.amd": "re-exports",
+    "exporter.hardware.amd.library": "calls AMD's library, which the fake node does not have",
+    "exporter.hardware.amd.source": CALLS,
+    "exporter.hardware.bound": "compares names of folders in sysfs, and keeps none",
+    "exporter.hardware.corrected": TABLE,
+    "exporter.hardware.event_log": "keeps what events has decoded",
+    "exporter.hardware.event_wait": CALLS,
+    "exporter.hardware.events": "in a thread; tests/hardware/test_events_failing.py spoils its events",
+    "exporter.hardware.fields": TABLE,
+    "exporter.hardware.gpm": CALLS,
+    "exporter.hardware.gpm_metrics": "tests/hardware/test_gpm_metrics.py has its edges",
+    "exporter.hardware.hangs": "keeps count of calls that do not return",
+    "exporter.hardware.kinds": "constants and shapes only",
+    "exporter.hardware.library": CALLS,
+    "exporter.hardware.lost": "drops values, and reads none",
+    "exporter.hardware.nvlink": TABLE,
+    "exporter.hardware.options": TABLE,
+    "exporter.hardware.source": CALLS,
+    "exporter.hardware.topology": "asks pairs of GPUs, of which the board of the targets has none",
+    "exporter.kubernetes.access": "reads the pod's own service account, which the kubelet writes",
+    "exporter.kubernetes.cluster": CALLS,
+    "exporter.kubernetes.errors": TABLE,
+    "exporter.kubernetes.follower": CALLS,
+    "exporter.prometheus.client": CALLS,
+    "exporter.prometheus.errors": TABLE,
+    "exporter.prometheus.history": "lays decoded points on a grid",
+    "exporter.prometheus.longer": CALLS,
+    "exporter.prometheus.queries": "writes queries",
+    "exporter.sharing.files": "an empty package",
+    "exporter.sharing.holdings": JOIN,
+    "exporter.sharing.inventory": JOIN,
+    "exporter.sharing.kai": "a class without methods of its own, which all are in reservation",
+    "exporter.sharing.kept": JOIN,
+    "exporter.sharing.objections": JOIN,
+    "exporter.sharing.resolve": JOIN,
+    "exporter.sharing.view": JOIN,
+    "exporter.web.access.budget": "counts requests",
+    "exporter.web.access.passwords": "compares bytes with hashes",
+    "exporter.web.access.reload": CALLS,
+    "exporter.web.access.tls": "hands files to OpenSSL",
+    "podresources.messages": "tables of messages; the decoder of their bytes is protobuf's",
+    "podresources.channel": CALLS,
+    "podresources.client": CALLS,
+    "podresources.errors": "shortens the text of a status",
+    "podresources.offers": "remembers what fold has decoded",
+}
+
+
+def _modules() -> Iterator[str]:
+    for package in map(importlib.import_module, PACKAGES):
+        prefix = f"{package.__name__}."
+        yield from (each.name for each in pkgutil.walk_packages(package.__path__, prefix))
+    yield from MODULES
+
+
+COVERED = frozenset(name for target in TARGETS for name in target.covers)
+
+
+@pytest.mark.parametrize("module", sorted(_modules()))
+def test_a_module_that_decodes_has_a_target(module: str) -> None:
+    """A module is covered by a target, or is said not to decode, and why; never both."""
+    assert (module in COVERED) != (module in NO_DECODER), (
+        f"{module} needs a Target in tests/fuzz that covers it, or a reason in NO_DECODER"
+    )
+
+
+def test_no_module_is_named_that_does_not_exist() -> None:
+    """A module that was renamed or removed is not left standing in the lists."""
+    known = set(_modules())
+
+    assert known >= COVERED - {name for name in COVERED if importlib.util.find_spec(name)} | set(NO_DECODER)
+
+
+def test_names_of_targets_tell_them_apart() -> None:
+    """A target is asked for, and its findings are kept, by its name."""
+    names = [target.name for target in TARGETS]
+
+    assert len(set(names)) == len(names)
+    assert sum(name.startswith("system-") for name in names) == len(SYSTEMS)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+def test_a_target_runs_what_it_covers(target: Target) -> None:
+    """To name a module is not enough: the valid inputs of the target enter its functions."""
+    entered = _entered_by(target)
+
+    assert entered >= set(target.covers), f"not entered: {sorted(set(target.covers) - entered)}"
+
+
+def _entered_by(target: Target) -> frozenset[str]:
+    """Return the modules of which functions are called, other than when they are imported."""
+    seeds = target.seeds()
+    found: set[str] = set()
+
+    def look(frame: FrameType, event: str, _argument: Any) -> None:
+        if event == "call" and frame.f_code.co_name != "<module>":
+            found.add(frame.f_globals.get("__name__", ""))
+
+    before = sys.getprofile()
+    sys.setprofile(look)
+    try:
+        for seed in seeds:
+            try:
+                target.decode(seed)
+            except target.refuses:
+                continue
+    finally:
+        sys.setprofile(before)
+    return frozenset(found)

@@ -1,0 +1,84 @@
+"""A broken promise is noticed: decoders that are wrong on purpose, each in one way."""
+
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pytest
+
+from exporter.model import DeviceUse, Memory
+from tests.fuzz.promises import BrokenPromiseError
+from tests.fuzz.target import Target, examine
+
+
+class Pair(NamedTuple):
+    """A record of another kind."""
+
+    name: str
+    memory: int | None
+
+
+@dataclass(frozen=True)
+class Deep:
+    """A record with records in it."""
+
+    uses: Mapping[str, tuple[DeviceUse, ...]]
+
+
+def _target(decode: Any, **changes: Any) -> Target:
+    return Target(name="x", covers=(), seeds=lambda: [b"x"], decode=decode, **changes)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        DeviceUse(device="0", memory_limit=-1),
+        DeviceUse(device="0", memory_limit=True),
+        DeviceUse(device="0", memory_limit="8"),  # type: ignore[arg-type]
+        DeviceUse(device="0", compute_limit=math.nan),
+        DeviceUse(device="0", compute_used=math.inf),
+        DeviceUse(device=None),  # type: ignore[arg-type]
+        Memory(total=1 << 2000, used=0, free=0),
+        Pair("a", -1),
+        Pair(b"a", 1),  # type: ignore[arg-type]
+        Deep({"a": (DeviceUse(device="0", memory_used=-5),)}),
+        Deep({"a": [DeviceUse(device="0")]}),  # type: ignore[dict-item]
+        [{"a": math.nan}],
+    ],
+    ids=repr,
+)
+def test_what_cannot_be_is_noticed(wrong) -> None:
+    """A value of another type, less than nothing or without end breaks the promise, however deep it lies."""
+    with pytest.raises(BrokenPromiseError):
+        examine(_target(lambda _: wrong), b"x")
+
+
+def test_what_can_be_is_not() -> None:
+    """What is not known, an observed zero, and temperatures below it are as they should be."""
+    examine(_target(lambda _: [DeviceUse(device="0", memory_used=0), Pair("a", None), Deep({})]), b"x")
+
+
+def test_an_answer_that_changes_is_noticed() -> None:
+    """The same bytes are decoded to the same."""
+    count = itertools.count()
+
+    with pytest.raises(BrokenPromiseError, match="the same bytes"):
+        examine(_target(lambda _: next(count)), b"x")
+
+
+def test_only_what_is_documented_may_be_raised() -> None:
+    """A refusal has a message; any other error goes on to who looks for it."""
+
+    def refuse(_: bytes) -> None:
+        raise ValueError("is no number")
+
+    def mute(_: bytes) -> None:
+        raise ValueError
+
+    examine(_target(refuse, refuses=(ValueError,)), b"x")
+    with pytest.raises(ValueError, match="is no number"):
+        examine(_target(refuse, refuses=(KeyError,)), b"x")
+    with pytest.raises(BrokenPromiseError, match="0 characters"):
+        examine(_target(mute, refuses=(ValueError,)), b"x")

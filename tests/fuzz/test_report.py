@@ -1,0 +1,64 @@
+"""What a long run leaves behind: a table, and findings that become tests by being copied."""
+
+import json
+
+from tests.fuzz.report import BEGIN, END, Outcome, outcome_of, placed, regression, table
+from tests.fuzz.test_targets import BY_NAME
+
+DONE = {
+    "target": "b",
+    "inputs": 1000000,
+    "seconds": 41.26,
+    "slowest": 0.0021,
+    "megabytes": 90,
+    "findings": {},
+}
+
+
+def test_a_run_is_read_from_what_it_printed(tmp_path) -> None:
+    """The figures are those of the last line, and the edges those of libFuzzer's last word on them."""
+    output = f"#2 INITED cov: 3 ft: 4\n#99 NEW    cov: 17 ft: 34 corp: 1\n{json.dumps(DONE)}\n"
+
+    assert outcome_of("b", output, tmp_path) == Outcome(**DONE, edges=17)
+
+
+def test_a_run_without_an_end_is_a_finding(tmp_path) -> None:
+    """LibFuzzer ends a process that hangs or takes all memory; its input is what was found."""
+    (tmp_path / "a-timeout-00ff").write_bytes(b"x")
+
+    assert outcome_of("a", "ALARM: working on the last Unit", tmp_path).findings == {
+        "timeout": str(tmp_path / "a-timeout-00ff")
+    }
+    assert outcome_of("b", "", tmp_path).findings == {"ended": str(tmp_path / "b.log")}
+
+
+def test_a_table_has_a_row_for_each_target_and_their_sum() -> None:
+    """Sums hold, and the slowest of all is the slowest of any."""
+    found = Outcome(
+        target="a", inputs=5, seconds=1, slowest=0.5, megabytes=1, edges=2, findings={"slow": "x"}
+    )
+    text = table([Outcome(**DONE, edges=17), found], "a machine")
+
+    assert text.splitlines()[-3:] == [
+        "| a | 5 | 1 | 2 | 500.0 ms | 1 |",
+        "| b | 1 000 000 | 41 | 17 | 2.1 ms | 0 |",
+        "| **all 2** | 1 000 005 | 42 | 19 | 500.0 ms | 1 |",
+    ]
+
+
+def test_a_table_takes_the_place_of_the_one_before() -> None:
+    """What stands around the marks stays; a page without marks is left alone."""
+    page = f"# Page\n{BEGIN}\nold\n{END}\nmore\n"
+
+    assert placed(page, "new\n") == f"# Page\n{BEGIN}\nnew\n{END}\nmore\n"
+    assert placed("# Page\n", "new\n") is None
+
+
+def test_a_finding_is_printed_as_a_test() -> None:
+    """The text is a test that runs, and examines the very bytes."""
+    seen: list[tuple[object, bytes]] = []
+    names = {"BY_NAME": BY_NAME, "examine": lambda *given: seen.append(given), "base64": __import__("base64")}
+    exec(regression("text-hami", "ValueError x.py:f", b"\xff'\"", "build/x"), names)  # noqa: S102 - as pytest would
+    names["test_text_hami_valueerror_x_py_f"]()
+
+    assert seen == [(BY_NAME["text-hami"], b"\xff'\"")]
