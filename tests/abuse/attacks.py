@@ -1,0 +1,58 @@
+"""What a hostile client may do with many connections: each attack goes on while others are served."""
+
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.abuse.clients import pull, push
+
+Clients = list[socket.socket]
+GET = b"GET %s HTTP/1.1\r\nHost: x\r\n\r\n"
+METRICS, HEALTHY, STREAM = GET % b"/metrics", GET % b"/-/healthy", GET % b"/api/v1/stream"
+HEAD = b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: "
+BODY = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n"
+
+
+def _nothing(_clients: Clients) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attack:
+    """How each of many clients begins, and what all do again and again; ``small`` is for their windows."""
+
+    name: str
+    begin: Callable[[Clients], object]
+    again: Callable[[Clients], object] = _nothing
+    small: bool = False
+    peers: int = 1
+
+
+def _sends(what: bytes) -> Callable[[Clients], object]:
+    return lambda clients: push(clients, what)
+
+
+ATTACKS = (
+    Attack(name="idle, from one address", begin=_nothing),
+    Attack(name="idle, from 50 addresses", begin=_nothing, peers=50),
+    Attack(name="heads byte by byte", begin=_sends(HEAD), again=_sends(b"x"), peers=4),
+    Attack(name="bodies that never come", begin=_sends(BODY), peers=4),
+    Attack(name="bodies byte by byte", begin=_sends(BODY), again=_sends(b"x"), peers=4),
+    Attack(name="pages never read", begin=_sends(METRICS * 20), small=True, peers=4),
+    Attack(
+        name="pages read byte by byte",
+        begin=_sends(METRICS),
+        again=lambda clients: pull(clients, 1),
+        small=True,
+        peers=4,
+    ),
+    Attack(
+        name="requests sent on and on, answers never read",
+        begin=_sends(HEALTHY * 500),
+        again=_sends(HEALTHY * 500),
+        small=True,
+        peers=4,
+    ),
+    Attack(name="streams never read", begin=_sends(STREAM), again=_sends(HEALTHY), small=True, peers=4),
+)
+"""Those that hold connections."""

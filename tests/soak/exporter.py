@@ -1,0 +1,122 @@
+"""The process that is measured: the real program, whose polls come one after the other, as they are asked.
+
+Run as ``python -m tests.soak.exporter``. The faked driver is in it; what that keeps is the same at each poll.
+Reads one JSON object a line and answers each with one: ``{"poll": 7}`` with the seconds of a processor that
+it took so far, ``{"probe": true}`` with what ``tests.soak.probe`` finds.
+"""
+
+# ruff: noqa: E402 - the clock has to be there first
+from tests.soak import clock
+
+clock.install()
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from exporter.commands import serve as serving
+from exporter.commands.node import Node
+from exporter.demo import machine
+from exporter.demo.nvml import FakeNvml
+from exporter.demo.present import present
+from exporter.poller import Poller
+from exporter.settings import load_settings
+from tests.soak.day import PERIOD, Day
+from tests.soak.probe import Probe
+from tests.soak.scenario import beginning
+
+# A machine that is busy with something else must not look like a source that hangs.
+PATIENCE = 60.0
+# What a GPU reports is there long before.
+_LATE_SECONDS = 5.0
+# The faked driver keeps a hundred samples of each GPU, which come back one by one after each reload:
+# thousands of objects that are not the exporter's.
+machine.SAMPLES = 2
+
+
+class Acted:
+    """The driver of the day, moved from poll to poll."""
+
+    def __init__(self, day: Day) -> None:
+        self.poll = 0
+        self.library = FakeNvml(beginning().node)
+        self._day = day
+        self._machine = machine.Machine()
+        self._moved = time.monotonic()
+        self._show()
+
+    def move(self, poll: int) -> None:
+        """Bring the driver to a poll, and the clocks of the process with it."""
+        passed = time.monotonic() - self._moved
+        clock.WARP.forward((poll - self.poll) * PERIOD - passed)
+        self._moved = time.monotonic()
+        self.poll = poll
+        self._show()
+
+    def _show(self) -> None:
+        now = present(self._day.scenario(self.poll), self.poll * PERIOD)
+        self.library.show(self._machine.step(now, time.time()), now.nvml_faults, loaded=now.loaded)
+        # What it counts of MIG devices that are gone would be more with each layout.
+        self.library.calls.clear()
+
+
+class Commanded(Poller):
+    """A poller that polls when it is told to, by the clock of the day."""
+
+    acted: Acted
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(
+            *arguments, **options, deadline=PATIENCE, clock=lambda: float(self.acted.poll * PERIOD)
+        )
+
+    async def first(self) -> None:
+        """Poll for the first time, and note what there is before the collector is frozen."""
+        await super().first()
+        self._probe = Probe()
+
+    async def run(self) -> None:
+        """Do what the lines of the input say, until it ends."""
+        lines = asyncio.StreamReader()
+        pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(lines), sys.stdin
+        )
+        with contextlib.closing(pipe):
+            while line := await lines.readline():
+                say(json.dumps(await self._obey(json.loads(line))))
+
+    async def _obey(self, command: dict[str, Any]) -> dict[str, Any]:
+        if "poll" not in command:
+            return self._probe.look()
+        self.acted.move(command["poll"])
+        # What GPUs report comes through a thread of its own; the page has all of it.
+        await asyncio.to_thread(self.acted.library.events.settle, _LATE_SECONDS)
+        await self._guarded_poll()
+        return {"cpu": time.process_time()}
+
+
+def say(text: str) -> None:
+    """Write a line."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+async def serve(day: Day, announce: Callable[[str], None]) -> None:
+    """Serve until a signal comes."""
+    Commanded.acted = Acted(day)
+    serving.Poller = Commanded
+    await serving.serve(
+        Node(settings=load_settings({}, os.environ), nvml_library=Commanded.acted.library), announce
+    )
+
+
+if __name__ == "__main__":
+    # What goes wrong is told thousands of times on such a day.
+    logging.basicConfig(level=logging.ERROR)
+    asyncio.run(serve(Day(*map(int, sys.argv[1:])), say))

@@ -1,0 +1,167 @@
+"""What must be so on the pages of a day: sums over all who ever held something, and laws of each page."""
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from exporter.demo.node import FakeNode
+from tests.golden import test_laws
+from tests.golden.page import Page
+from tests.golden.story import Scene, Story
+from tests.soak.day import LONGEST, PERIOD, Day, troubles
+
+HELD = "gpuslice_container_entitled_gpu_seconds_total"
+ENERGY = "gpuslice_container_energy_joules_total"
+NOBODYS = "gpuslice_gpu_unattributed_energy_joules_total"
+DRAWN = "gpuslice_gpu_energy_joules_total"
+# Who has no row for longer is gone: a driver that is loaded anew takes a few polls.
+_AWAY = 20
+_SAMPLE = re.compile(rf"^({HELD}|{ENERGY}|{NOBODYS}|{DRAWN})\{{(.*)\}} (\S+)$", re.MULTILINE)
+_LABEL = re.compile(r'(\w+)="([^"]*)"')
+_ROUNDING = 1e-6
+
+
+@dataclass(slots=True)
+class _Account:
+    """What the pages said last of a container on a device: GPU-seconds and joules, and at which poll."""
+
+    seen: int
+    uuid: str
+    held: float | None = None
+    joules: float = 0.0
+
+
+@dataclass(slots=True)
+class _Meter:
+    """The energy of a GPU in joules: its counter, what that has grown by, and what left with containers."""
+
+    counter: float
+    drawn: float
+    nobodys: float = 0.0
+    gone: float = 0.0
+
+
+@dataclass(slots=True)
+class Books:
+    """Adds up over the day what the pages say; ``objections`` are where that is not what was so."""
+
+    day: Day
+    objections: list[str] = field(default_factory=list)
+    pods: int = 0
+    exact: int = 0
+    held: float = 0.0
+    true: float = 0.0
+    joules: float = 0.0
+    drawn: float = 0.0
+    _polls: int = 0
+    _accounts: dict[str, _Account] = field(default_factory=dict)
+    _meters: dict[str, _Meter] = field(default_factory=dict)
+
+    def enter(self, poll: int, text: str) -> None:
+        """Enter the page of a poll; none may be left out."""
+        self._polls = poll + 1
+        energies: dict[str, float] = {}
+        counters: dict[str, float] = {}
+        for name, labels, number in _SAMPLE.findall(text):
+            value = float(number)
+            found = dict(_LABEL.findall(labels))
+            if name == NOBODYS:
+                energies[found["uuid"]] = value
+            elif name == DRAWN:
+                counters[found["uuid"]] = value
+            else:
+                self._account(poll, labels, found, name, value)
+        for uuid, counter in counters.items():
+            self._draw(uuid, counter, energies.get(uuid, 0.0))
+        self._close(poll)
+        self._balance(poll, counters.keys() & energies.keys())
+
+    def end(self) -> None:
+        """Judge those that are there at the end too, and add up the energy of all."""
+        self._close(self._polls + 2 * _AWAY)
+        for meter in self._meters.values():
+            self.drawn += meter.drawn
+            self.joules += meter.gone + meter.nobodys
+
+    def _account(self, poll: int, key: str, labels: dict[str, str], name: str, value: float) -> None:
+        account = self._accounts.setdefault(key, _Account(poll, labels["uuid"]))
+        before = account.held if name == HELD else account.joules
+        if before is not None and value < before - _ROUNDING:
+            self._object(poll, f"{name}{{{key}}} fell from {before} to {value}")
+        account.seen = poll
+        if name == HELD:
+            account.held = value
+        else:
+            account.joules = value
+
+    def _draw(self, uuid: str, counter: float, nobodys: float) -> None:
+        meter = self._meters.setdefault(uuid, _Meter(counter, counter))
+        # It begins anew with the driver.
+        meter.drawn += max(counter - meter.counter, 0.0)
+        meter.counter, meter.nobodys = counter, nobodys
+
+    def _close(self, poll: int) -> None:
+        for key, account in [each for each in self._accounts.items() if each[1].seen < poll - _AWAY]:
+            del self._accounts[key]
+            self._meters[account.uuid].gone += account.joules
+            self._judge(poll, key, account)
+
+    def _balance(self, poll: int, uuids: set[str]) -> None:
+        """Compare what all containers ever had of a GPU's energy, and nobody, with what it drew."""
+        had = dict.fromkeys(uuids, 0.0)
+        for account in self._accounts.values():
+            if account.uuid in had:
+                had[account.uuid] += account.joules
+        for uuid in uuids:
+            meter = self._meters[uuid]
+            total = had[uuid] + meter.gone + meter.nobodys
+            if total != pytest.approx(meter.drawn, rel=1e-6, abs=1e-3):
+                self._object(poll, f"{uuid} drew {meter.drawn} J, and {total} J were somebody's or nobody's")
+
+    def _judge(self, poll: int, key: str, account: _Account) -> None:
+        pod = dict(_LABEL.findall(key))["pod"]
+        share, first, stop = self.day.stay(pod)
+        if share is None or account.held is None:
+            return
+        self.pods += 1
+        stop = min(stop, self._polls)
+        polls = stop - 1 - first
+        # Who goes while the kubelet is away stays on the page until it is back.
+        late = troubles(first - LONGEST, stop + LONGEST) if troubles(first - 1, stop + 1) else 0
+        least, most = share * PERIOD * max(polls - late, 0), share * PERIOD * (polls + late)
+        self.exact += not late
+        self.held += account.held
+        self.true += share * PERIOD * polls
+        if not least - _ROUNDING <= account.held <= most + _ROUNDING:
+            self._object(poll, f"{pod} held {account.held} GPU-seconds, and not between {least} and {most}")
+
+    def _object(self, poll: int, text: str) -> None:
+        self.objections.append(f"poll {poll}: {text}")
+
+
+def check_page(node: FakeNode, text: str) -> Iterator[str]:
+    """Hold the golden laws against one page of a node; yield what each that is broken says."""
+    page = Page(text)
+    scene = Scene(time=int(node.time), text=text, page=page, truth=node.truth())
+    story = Story(scenario=node.scenario, scenes=(scene,))
+    # The laws are about stories by their names; this one is told here.
+    test_laws.story = lambda _name: story
+    for law in _laws():
+        try:
+            law("soak")
+        except AssertionError as broken:
+            yield f"{law.__name__}: {str(broken).splitlines()[0] if str(broken) else 'it does not hold'}"
+
+
+def _laws() -> list[Callable[[str], None]]:
+    """List the laws that are about any page; of energy the books know more than one page does."""
+    return [
+        law
+        for name, law in vars(test_laws).items()
+        if name.startswith("test_")
+        and list(inspect.signature(law).parameters) == ["name"]
+        and law is not test_laws.test_energy_adds_up_until_a_container_goes
+    ]
