@@ -4,8 +4,8 @@
 Run as ``python benchmarks/footprint.py [seconds]``: nodes of several sizes, quiet with a scrape each 15 s,
 and busy: with the Kubernetes client too, and five pages that stay open, each of whose readers has asked for
 all that is remembered. The exporter is a process of its own, which has the faked driver in it: the time that
-this takes is left out, its few megabytes are not. History takes all its memory with the first poll. Files,
-kubelet and API server of the node are outside.
+this takes is left out, its few megabytes are not. History grows as values change. Files, kubelet and API
+server of the node are outside.
 """
 
 import asyncio

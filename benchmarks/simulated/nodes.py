@@ -1,143 +1,85 @@
-"""Nodes that are told of as the exporter does it, but only by the series that rules read."""
+"""A fleet: the pages of so many nodes, served on 127.0.0.1 as each of their exporters would."""
 
-import re
-import subprocess
-import sys
-import threading
+import asyncio
+import resource
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+import zlib
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 
-GPUS, HOLDERS = 8, 16
-_OF_A_TARGET = 50
+from benchmarks.simulated.frames import DRIVER, LABEL, NODE, PODS, TEAM, Frame
+
 _TEAMS = 20
-_NUMBER, _TEAM, _COUNTER, _NOW, _USED = "@@@@@@", "#team#", "#counter#", "#now#", "#used#"
-_OF_TARGET = f'namespace="monitoring",pod="exporter-{_NUMBER}",container="exporter"'
+_HEAD = (
+    "HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n"
+    "Content-Encoding: gzip\r\nContent-Length: {}\r\n\r\n"
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Nodes:
-    """Pages of nodes that hold what the rules read; ``page(k)`` is that of the k-th target."""
+@dataclass(slots=True)
+class Fleet:
+    """So many nodes which all show a frame for ``step`` seconds, and then the next.
 
-    template: str
-    count: int
-    start: float
-
-    @property
-    def targets(self) -> int:
-        """Say how many targets they are told by."""
-        return -(-self.count // _OF_A_TARGET)
-
-    def page(self, target: int) -> bytes:
-        """Make the page as it is now."""
-        now = time.time()
-        values = {
-            _COUNTER: f"{now - self.start:.3f}",
-            _NOW: f"{now:.3f}",
-            _USED: str(3 << 30 | int(now) % 977 << 12),
-        }
-        page = self.template
-        for token, value in values.items():
-            page = page.replace(token, value)
-        numbers = range(target * _OF_A_TARGET, min((target + 1) * _OF_A_TARGET, self.count))
-        return "".join([_numbered(page, number) for number in numbers]).encode()
-
-
-def _numbered(page: str, node: int) -> str:
-    return page.replace(_NUMBER, f"{node:06d}").replace(_TEAM, str(node % _TEAMS))
-
-
-def template(read: set[str], *, clash: bool) -> str:
-    """Make the page of one node: what a demo node of 8 GPUs says of itself, with other holders.
-
-    ``read`` are the names of the series that stand on it. With ``clash`` the target has labels called as
-    ours are, and ours were renamed.
+    ``pods``, ``label`` and ``driver`` tell how often all pods were replaced, a label of theirs changed, and
+    the driver was upgraded.
     """
-    command = [
-        sys.executable,
-        "-m",
-        "exporter",
-        "snapshot",
-        "--scenario",
-        "h100-exclusive",
-        "--format",
-        "prometheus",
-    ]
-    page = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603 - ourselves
-    page = re.sub(r"(GPU-[0-9a-f-]{24})[0-9a-f]{6}([0-9a-f]{6})", rf"\1{_NUMBER}\2", page)
-    page = re.sub(r'node="[^"]*"', f'node="node-{_NUMBER}"', page)
-    uuids = re.findall(r'^gpuslice_gpu_up{uuid="([^"]*)"', page, re.MULTILINE)
-    lines = [line for line in page.splitlines() if not line.startswith(("#", "gpuslice_container_"))]
-    lines += [line for number in range(HOLDERS) for line in _holder(number, uuids[number % GPUS])]
-    wanted = [line for line in lines if re.split(r"[{ ]", line, maxsplit=1)[0] in read]
-    return "".join(_with_target(line, clash=clash) + "\n" for line in wanted)
+
+    frames: Sequence[Frame]
+    count: int
+    step: float
+    pods: int = 0
+    label: int = 0
+    driver: int = 0
+    _start: float = field(default_factory=time.monotonic)
+    _made: tuple[tuple[int, ...], str] = ((), "")
+
+    def page(self, node: int) -> str:
+        """Make the page of a node as it is now."""
+        turn = min(int((time.monotonic() - self._start) / self.step), len(self.frames) - 1)
+        state = (turn, self.pods, self.label, self.driver)
+        if self._made[0] != state:
+            text = self.frames[turn].at(time.time())
+            for token, value in ((PODS, self.pods), (LABEL, self.label), (DRIVER, self.driver)):
+                text = text.replace(token, str(value))
+            self._made = state, text
+        return self._made[1].replace(NODE, f"{node:06d}").replace(TEAM, str(node % _TEAMS))
 
 
-def _holder(number: int, uuid: str) -> Iterator[str]:
-    """Give the series of a holder; every fourth is idle, and of every eighth the compute is not known."""
-    idle, unknown = number % 4 == 0, number % 8 == 1
-    team = (
-        f'namespace="team-{_TEAM}-{number}",pod="inference-7d9f8b6c4-{_NUMBER}{number:x}",container="server"'
-    )
-    values: dict[str, str | int | float] = {
-        "slices": 1,
-        "memory_entitled_bytes": 8 << 30,
-        "memory_used_bytes": _USED,
-        "compute_entitled_ratio": 0.1,
-        "processes": 1,
-        "entitled_gpu_seconds_total": _COUNTER,
-        "energy_joules_total": _COUNTER,
-    }
-    if not unknown:
-        values |= {
-            "compute_used_ratio": 0 if idle else 0.07,
-            "used_gpu_seconds_total": 0 if idle else _COUNTER,
-            "last_active_timestamp_seconds": 1.7e9 if idle else _NOW,
-        }
-    of_info = (
-        'resource="nvidia.com/gpu",sharing="mps",isolation="soft",memory_source="process",'
-        'compute_source="process",model="NVIDIA H100 80GB HBM3",'
-        f'pod_uid="5b032c84-293c-50b4-{_NUMBER}{number:06d}"'
-    )
-    yield f'gpuslice_container_info{{{team},uuid="{uuid}",{of_info}}} 1'
-    for name, value in values.items():
-        yield f'gpuslice_container_{name}{{{team},uuid="{uuid}"}} {value}'
+class _Serving(asyncio.Protocol):
+    """Answers requests for /0, /1, ... with the pages of these nodes, one after the other."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._asked = b""
+        self._transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - TCP is one
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._asked += data
+        while b"\r\n\r\n" in self._asked:
+            asked, _, self._asked = self._asked.partition(b"\r\n\r\n")
+            body = packed(self._fleet.page(int(asked.split()[1][1:])))
+            self._transport.write(_HEAD.format(len(body)).encode() + body)
 
 
-def _with_target(line: str, *, clash: bool) -> str:
-    """Add the labels of the target, which Prometheus would have added were it one of its own."""
-    instance = f'instance="10.0.{_NUMBER}:9835"'
-    if clash:
-        line = re.sub(r"\b(namespace|pod|container)=", r"exported_\1=", line)
-        instance = f"{instance},{_OF_TARGET}"
-    name, rest = line.rsplit(" ", 1)
-    return f"{name[:-1]},{instance}}} {rest}" if name.endswith("}") else f"{name}{{{instance}}} {rest}"
+def packed(page: str) -> bytes:
+    """Compress as the exporter does."""
+    packer = zlib.compressobj(1, wbits=31)
+    return packer.compress(page.encode()) + packer.flush()
 
 
-@contextmanager
-def served(nodes: Nodes) -> Iterator[int]:
+@asynccontextmanager
+async def served(fleet: Fleet) -> AsyncIterator[int]:
     """Serve the pages as /0, /1, ... and give the port."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = nodes.page(int(self.path.strip("/")))
-            self.send_response(200)
-            self.send_header("Content-Type", "text/plain; version=0.0.4")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            # A scrape that took too long was given up.
-            with suppress(ConnectionError):
-                self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Each target keeps its connection open.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    server = await asyncio.get_running_loop().create_server(lambda: _Serving(fleet), "127.0.0.1", 0)
     try:
-        yield server.server_port
+        yield server.sockets[0].getsockname()[1]
     finally:
-        server.shutdown()
-        server.server_close()
+        server.close()

@@ -1,0 +1,1 @@
+"""What the exporter costs: measured by ``python -m benchmarks``, told in docs/performance.md."""

@@ -1,0 +1,44 @@
+/* What the files of the stub share: NVML's structs, the node, and what every call comes through. */
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7 };
+enum { TIMEOUT = 10, GPU_IS_LOST = 15, ARGUMENT_VERSION_MISMATCH = 25 };
+enum { GPUS = 16, PARTS = 10, LINKS = 12, SLICES = 7, FIRST_INSTANCE = 7, XID = 8 };
+#define KIB 1024ULL
+#define MIB (1024 * KIB)
+#define GIB (1024 * MIB)
+
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+/*
+ * Counts: calls but for waits, field values in them, waits for events, readings of the first GPU's memory.
+ * Set by the benchmark: microseconds that each call and each field value takes; the GPU that is lost and the
+ * one that hangs, -1 for none; whether GPUs are cut; how many there are, parts of each, and whose these are.
+ */
+struct Control {
+    u64 calls, fields, waits, cycles;
+    int delay, lost, hanging, mig;
+    u32 gpus, parts, pids[GPUS][PARTS];
+};
+_Static_assert(sizeof(struct Control) == 56 + 4 * GPUS * PARTS, "the layout that the benchmark writes");
+
+/* A GPU is the last of its own parts. */
+typedef struct { int gpu, part; } Device;
+
+extern struct Control *control;
+extern Device devices[GPUS][PARTS + 1];
+
+static inline int is_mig(const Device *device) { return device->part < PARTS; }
+
+int asked(int gpu);
+void pass(u64 times);
+int text(char *buffer, u32 length, const char *value);
+
+/* Count the call; go on if the GPU answers, and in the second form if it is asked as a whole. */
+#define ASK(gpu) do { int code = asked(gpu); if (code != SUCCESS) return code; } while (0)
+#define ASK_GPU(device) do { ASK((device)->gpu); if (is_mig(device)) return NOT_SUPPORTED; } while (0)

@@ -1,0 +1,186 @@
+"""The benchmarks: that they still measure, that they compare like with like, and that they judge."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pynvml
+import pytest
+from aiohttp import web
+
+from benchmarks import bare
+from benchmarks.document import page
+from benchmarks.growth import MEASURES, exponent
+from benchmarks.judge import MIB, verdicts
+from benchmarks.nodes import NODES, load
+from benchmarks.running import ROOT
+from benchmarks.scraper import scrape
+from tests.poller.bench import polled
+
+MEASURED = "polls", "scrapes", "startup", "memory"
+POLLS = {
+    "poll": 0.010,
+    "bare_driver": 0.003,
+    "bare_binding": 0.001,
+    "bare_kubelet": 0.003,
+    "client": 0.020,
+    "native": 0.002,
+}
+
+
+def test_all_that_is_measured_on_a_node_is_measured_and_told(tmp_path: Path) -> None:
+    """A run with the least effort finds something above zero for all that is then told of it."""
+    words = [
+        "--quick",
+        "--only",
+        "exclusive",
+        "--results",
+        tmp_path,
+        "--document",
+        tmp_path / "page.md",
+    ]
+    run = subprocess.run(
+        [sys.executable, "-m", "benchmarks", *map(str, words)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    found = {file.stem: json.loads(file.read_text()) for file in tmp_path.glob("*.json")}
+    assert found.keys() == {f"{measure}-exclusive" for measure in MEASURED} | {"machine", "loads"}
+    flat = {f"{name} {key}": value for name in found for key, value in _flat(found[name])}
+    assert [name for name, value in flat.items() if value <= 0 and "slope" not in name] == []
+    assert found["polls-exclusive"]["holders"] == 8
+    told = page(found)
+    assert told.count(f"| {NODES['exclusive'][0]} |") == 4 + len(found["scrapes-exclusive"])
+
+
+def _flat(told: dict[str, Any]) -> list[tuple[str, float]]:
+    pairs = []
+    for key, value in told.items():
+        if isinstance(value, dict):
+            pairs += [(f"{key} {inner}", number) for inner, number in value.items()]
+        elif isinstance(value, int | float):
+            pairs.append((key, value))
+    return pairs
+
+
+def test_the_calls_that_are_made_again_are_those_of_the_poll() -> None:
+    """Replaying what was recorded asks the driver the same questions as often as the poll did."""
+
+    async def run() -> None:
+        async with polled(load("crowd-4"), pcie_throughput=True) as (node, poller):
+            for turn in range(3):
+                await node.step(turn * 5.0)
+                await poller.poll()
+            await node.step(15.0)
+            node.nvml.calls.clear()
+            with bare.recorded() as calls:
+                await poller.poll()
+            asked = {call: count for call, count in node.nvml.calls.items() if "EventSetWait" not in call[0]}
+            node.nvml.calls.clear()
+            bare.replay(calls)
+            again = {call: count for call, count in node.nvml.calls.items() if "EventSetWait" not in call[0]}
+            assert len(asked) > 50
+            assert again == asked
+            with bare.idle_driver():
+                node.nvml.calls.clear()
+                bare.replay(calls)
+                left = {name for name, _ in node.nvml.calls if "EventSetWait" not in name}
+            assert left == set()
+            assert pynvml.nvmlLib is node.nvml
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "migs", "replicas", "pods"),
+    [
+        ("exclusive", 8, 0, 8, 8),
+        ("mig", 8, 56, 56, 56),
+        ("time-slices", 16, 0, 160, 160),
+        ("mps", 8, 0, 384, 250),
+    ],
+)
+def test_a_node_is_what_its_name_says(name: str, gpus: int, migs: int, replicas: int, pods: int) -> None:
+    """Each node that is measured has so many GPUs, instances, replicas and pods, every replica held once."""
+    scenario = load(name)
+    held = [
+        key
+        for pod in scenario.pods
+        for container in pod.containers
+        for ids in container.devices.values()
+        for key in ids
+    ]
+    offered = [key for offer in scenario.offers for key in offer.ids]
+    instances = [instance for gpu in scenario.gpus if gpu.mig for instance in gpu.mig.instances]
+    assert (len(scenario.gpus), len(instances), len(offered), len(scenario.pods)) == (
+        gpus,
+        migs,
+        replicas,
+        pods,
+    )
+    assert sorted(held) == sorted(offered)
+
+
+@pytest.mark.parametrize("power", [0.5, 1, 2])
+def test_the_power_of_growth_is_found(power: float) -> None:
+    """What a node costs without holders does not hide by which power cost grows with them."""
+    nodes = [
+        {"holders": count, **dict.fromkeys(MEASURES, 1e6 + count**power)} for count in (1, 10, 100, 1e3, 5e3)
+    ]
+    assert exponent(nodes, "poll") == pytest.approx(power, abs=0.03)
+
+
+def test_targets_are_judged_by_what_was_found() -> None:
+    """A poll of 10 ms over bare calls of 6 ms is 0.67 above them, and 0.16 % of a core without the driver."""
+    judged = {each.target: each for each in verdicts({"polls-mig": POLLS})}
+    assert judged["work above bare calls"].found == "0.67 x"
+    assert judged["poll without the driver"].found == "0.16%"
+    assert all(each.met for each in judged.values())
+    slow = {
+        each.target: each.met for each in verdicts({"polls-mig": POLLS | {"poll": 0.030, "native": 0.003}})
+    }
+    assert not any(slow.values())
+    memory = {"closed": 61 * MIB, "opened": 79 * MIB, "slope": 5 * MIB, "slope_error": MIB}
+    assert [each.met for each in verdicts({"memory-mps": memory})] == [False, True, False]
+    unsure = memory | {"slope_error": 3 * MIB}
+    assert [each.met for each in verdicts({"memory-mps": unsure})] == [False, True, None]
+
+
+def test_a_scrape_that_fails_is_no_fast_scrape() -> None:
+    """Scrapers raise what they are answered unless it is 200."""
+
+    async def run() -> None:
+        runner = web.AppRunner(web.Application())
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        try:
+            with pytest.raises(RuntimeError, match="404"):
+                await scrape(f"http://127.0.0.1:{runner.addresses[0][1]}/", 1, 0.1)
+        finally:
+            await runner.cleanup()
+
+    asyncio.run(run())
+
+
+def test_quick_results_are_not_kept_as_results() -> None:
+    """``--quick`` refuses to write where real results and the real page lie."""
+    run = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "--quick"],
+        cwd=ROOT,
+        env=os.environ | {"COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert run.returncode == 2
+    assert "--results" in run.stderr
