@@ -3,7 +3,6 @@
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import astuple
 
 import pytest
 
@@ -200,7 +199,7 @@ def test_pods_are_as_they_are(name: str) -> None:
 def test_nobody_is_made_up(name: str) -> None:
     """Every row is of a container that holds or uses the device, or of a pod as a whole."""
     for scene in story(name).scenes:
-        there = {(*astuple(holder), *key) for holder, key in scene.truth.containers}
+        there = {(*holder, *key) for holder, key in scene.truth.containers}
         there |= {(holder.namespace, holder.pod, "", *key) for holder, key in scene.truth.containers}
         for labels, _ in scene.page.series("gpuslice_container_info"):
             assert tuple(labels.get(each, "") for each in ROW) in there
@@ -225,7 +224,7 @@ def _reserved_as_used(scene: Scene, level: str, labels: Labels, key: DeviceKey) 
 
 
 def _labels(holder: ContainerRef, key: DeviceKey) -> Labels:
-    return dict(zip(ROW, (*astuple(holder), *key), strict=True))
+    return dict(zip(ROW, (*holder, *key), strict=True))
 
 
 def _told_apart(told: Scenario, holder: ContainerRef) -> bool:

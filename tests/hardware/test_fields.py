@@ -8,7 +8,7 @@ import pynvml
 import pytest
 
 from exporter.hardware.calls import Calls
-from exporter.hardware.field_reader import FieldReader
+from exporter.hardware.field_reader import ENTRY, FieldReader
 from exporter.hardware.fields import ALL_LINKS, NVLINK_ROWS, ROWS, link_rows
 from tests.hardware.tiny import HANDLE, Function, answers, installed
 
@@ -425,3 +425,12 @@ def test_the_numbers_are_those_of_the_binding(name: str, number: int):
     asked = {field.number for row in (*ROWS, *link_rows(1)) for field in row.fields}
     assert getattr(pynvml, name) == number
     assert number in asked
+
+
+def test_answers_are_laid_out_as_the_binding_has_them():
+    """Each part of an answer is read at the place where the binding's own struct has it."""
+    entry = pynvml.c_nvmlFieldValue_t(
+        fieldId=1, scopeId=2, timestamp=3, latencyUsec=4, valueType=5, nvmlReturn=6
+    )
+    entry.value.ullVal = 7
+    assert ENTRY.unpack(bytes(entry)) == (1, 2, 3, 4, 5, 6, bytes([7]) + bytes(7))

@@ -8,7 +8,7 @@ import pynvml
 import pytest
 
 from exporter.hardware.gpm import GpmReader
-from exporter.hardware.gpm_metrics import METRICS, OF_COMPUTE_INSTANCE, OF_GPU, decode, first_known
+from exporter.hardware.gpm_metrics import ENTRY, METRICS, OF_COMPUTE_INSTANCE, OF_GPU, decode, first_known
 from exporter.model import Profile
 from tests.hardware import tiny
 from tests.hardware.making import ticking
@@ -141,3 +141,10 @@ def test_an_entry_that_is_left_untouched_is_not_the_answer_before():
     assert meter.read("GPU-a").active == {"graphics_engine": 0.5, "dram": 0.2}
     del meter.values[DRAM]
     assert meter.read("GPU-b").active == {"graphics_engine": 0.5}
+
+
+def test_entries_are_laid_out_as_the_binding_has_them():
+    """Each part of an entry is written and read at the place where the binding's own struct has it."""
+    entry = pynvml.c_nvmlGpmMetric_t(metricId=1, nvmlReturn=2, value=3.5)
+    assert ENTRY.unpack(bytes(entry)) == (1, 2, 3.5)
+    assert ENTRY.pack(1, 2, 3.5) == bytes(entry)

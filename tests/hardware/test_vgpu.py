@@ -267,6 +267,13 @@ def test_a_vgpu_that_goes_while_it_is_read_costs_itself_alone():
     assert not calls.errors
 
 
+@pytest.mark.parametrize("code", [UNKNOWN, NOT_SUPPORTED])
+def test_a_vgpu_that_does_not_say_who_it_is_leaves_their_number_unknown(code: int):
+    """A count without it would be too small, and so would what each of the others is one part of."""
+    calls = host(nvmlVgpuInstanceGetUUID=text("vgpu", refused={FIRST: code}))
+    assert VgpuReader(ticking()).read(calls, GPU, HANDLE)["vgpus"] is None
+
+
 def test_a_vgpu_that_goes_after_it_said_who_it_is_has_no_figures():
     """What was told stays, and the rest is unknown."""
     calls = host(

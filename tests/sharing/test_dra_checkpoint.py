@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from exporter.sharing import Roots
 from exporter.sharing.files import dra_checkpoint
-from exporter.sharing.files.dra_checkpoint import Prepared, decode, read_checkpoint
+from exporter.sharing.files.dra_checkpoint import Prepared, decode, read_checkpoint, with_known
 from exporter.sharing.files.reading import UnusableError
+from tests.sharing.build import roots_at
 
 DRIVER = "gpu.nvidia.com"
 CLAIM = "11111111-2222-3333-4444-555555555555"
@@ -269,3 +270,27 @@ def test_what_is_no_file(tmp_path):
     path.unlink()
     path.symlink_to("/etc/passwd")
     assert len(read_checkpoint(where, DRIVER).problems) == 1
+
+
+@pytest.mark.parametrize("now", [None, b"", b"[]", b'{"v2": 1}'])
+def test_what_was_said_of_a_claim_is_kept(tmp_path, now):
+    """A checkpoint that is gone or broken takes nothing back, and what is wrong with it is told."""
+    path = tmp_path / "plugins" / DRIVER / "checkpoint.json"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content({CLAIM: claim([GPU], [result("gpu-0", adminAccess=True)])}))
+    roots = roots_at(kubelet=tmp_path)
+    before = read_checkpoint(roots, DRIVER)
+    path.unlink()
+    if now is not None:
+        path.write_bytes(now)
+    after = with_known(read_checkpoint(roots, DRIVER), before)
+    assert after.find(CLAIM, "gpu-0", "").admin
+    assert len(after.problems) == (now is not None)
+
+
+def test_a_checkpoint_that_is_whole_is_believed(tmp_path):
+    """Claims that are not in it any more are forgotten."""
+    before = decode(content({CLAIM: claim([GPU])}), DRIVER, tmp_path)
+    now = decode(content({"other": claim([GPU])}), DRIVER, tmp_path)
+    assert with_known(now, before) == now
+    assert with_known(now, None) == now

@@ -1,0 +1,127 @@
+"""Holdings are found anew when something that they follow from changes, and only then."""
+
+from dataclasses import replace
+
+import pytest
+
+from exporter.demo import catalog
+from exporter.model import (
+    Allocation,
+    Allocations,
+    ContainerRef,
+    DeviceProcess,
+    GpuReading,
+    Holdings,
+    Memory,
+    NodeObject,
+    OfferedDevice,
+    SystemFiles,
+)
+from exporter.sharing import NodeFacts, resolve_holdings
+from exporter.sharing.kept import KeptHoldings, fixed_part
+from tests.poller.bench import polled
+from tests.sharing.build import allocations, gpu, pod, pods
+
+GPU = replace(gpu(), memory=Memory(total=1 << 34, used=1 << 30, free=15 << 30), processes=())
+UUID = GPU.identity.uuid
+HELD = Allocation(ContainerRef("ml", "train", "main"), "nvidia.com/gpu", UUID)
+LISTED = allocations([HELD], [OfferedDevice("nvidia.com/gpu", UUID)])
+FACTS = NodeFacts(pods=pods(pod("train")))
+CLIENT = DeviceProcess(pid=7, memory=1 << 20, kinds=frozenset({"mps"}))
+
+
+class Asked:
+    """Counts how often holdings are found."""
+
+    def __init__(self) -> None:
+        self.times = 0
+        self.kept = KeptHoldings(self._resolve)
+
+    def of(
+        self, reading: GpuReading = GPU, listed: Allocations | None = LISTED, facts: NodeFacts = FACTS
+    ) -> Holdings:
+        """Ask for the holdings of a node of one GPU."""
+        return self.kept.of([reading], listed, facts)
+
+    def _resolve(
+        self, gpus: tuple[GpuReading, ...], listed: Allocations | None, facts: NodeFacts
+    ) -> Holdings:
+        self.times += 1
+        return resolve_holdings(gpus, listed, facts)
+
+
+def test_a_node_that_stays_as_it_is_is_not_asked_about_again() -> None:
+    """What a GPU does, and when it and the kubelet were read, changes nobody's holdings."""
+    asked = Asked()
+    first = asked.of()
+    later = replace(
+        GPU,
+        memory=Memory(total=1 << 34, used=2 << 30, free=14 << 30),
+        utilization_percent=50,
+        processes=(DeviceProcess(pid=8, memory=None, kinds=frozenset({"compute"})),),
+        read_at=9.0,
+        sweep=9,
+    )
+    again = NodeFacts(pods=pods(pod("train")))
+    assert asked.of(later, replace(LISTED, read_at=9.0), again) is first
+    assert asked.times == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"listed": None},
+        {"listed": allocations([HELD], None)},
+        {"listed": allocations([], LISTED.offered)},
+        {"listed": allocations([HELD._replace(holder=ContainerRef("ml", "other", "main"))], LISTED.offered)},
+        {"facts": NodeFacts(pods=pods(pod("train", {"a": "b"})))},
+        {"facts": NodeFacts(pods=None)},
+        {"facts": replace(FACTS, node=NodeObject(labels={"a": "b"}))},
+        {"facts": replace(FACTS, files={"hami": SystemFiles()})},
+        {"reading": replace(GPU, up=False)},
+        {"reading": replace(GPU, compute_mode="exclusive_process")},
+        {"reading": replace(GPU, processes=None)},
+        {"reading": replace(GPU, processes=(CLIENT,))},
+        {"reading": replace(GPU, mig_enabled=True)},
+        {"reading": replace(GPU, memory=Memory(total=1 << 33, used=0, free=1 << 33))},
+    ],
+)
+def test_what_changes_is_asked_about(change) -> None:
+    """Any other id, pod, object, file or device has holdings found anew, and so has the way back."""
+    asked = Asked()
+    asked.of()
+    changed = asked.of(**change)
+    resolved = {"reading": GPU, "listed": LISTED, "facts": FACTS} | change
+    assert changed == resolve_holdings([resolved["reading"]], resolved["listed"], resolved["facts"])
+    asked.of()
+    assert asked.times == 3
+
+
+def test_what_failed_is_asked_about_again() -> None:
+    """An error is nobody's holdings: the next poll tries anew."""
+    failing = [True]
+
+    def resolve(*_: object) -> Holdings:
+        if failing[0]:
+            raise RuntimeError
+        return Holdings(known=True)
+
+    kept = KeptHoldings(resolve)
+    with pytest.raises(RuntimeError):
+        kept.of([GPU], LISTED, FACTS)
+    failing[0] = False
+    assert kept.of([GPU], LISTED, FACTS).known
+
+
+@pytest.mark.parametrize(
+    "name", ["showcase", "dra", "hami", "vgpu-host", "a10-mps", "amd-dra", "koordinator"]
+)
+async def test_systems_look_at_nothing_else(name: str) -> None:
+    """What systems tell of the fixed part of GPUs is what they tell of all that was read."""
+    async with polled(catalog.load(name)) as (_, poller):
+        await poller.poll()
+        found = poller.evidence
+        told = found.allocations, NodeFacts(pods=found.workloads.pods, node=found.node, files=found.files)
+        whole = resolve_holdings(found.gpus, *told)
+        assert whole.holdings
+        assert resolve_holdings(map(fixed_part, found.gpus), *told) == whole
