@@ -4,7 +4,7 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage lint docs site rules dashboards chart stack screenshots bench image lock clean
+.PHONY: help demo test coverage lint docs site rules dashboards chart stack screenshots faults fuzz soak bench image lock clean
 
 # The interpreter that the virtual environment is made with: python3 where it is new enough, else the
 # newest one on PATH that is.
@@ -16,6 +16,7 @@ endif
 SCENARIO ?= showcase
 IMAGE ?= gpuslice-exporter:$(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 EXTRAS ?=
+TARGET ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -30,9 +31,9 @@ help: ## list the targets
 demo: $(RUNTIME) ## serve a fake GPU node on this machine; SCENARIO=name chooses which
 	@exec $(BIN)/gpuslice-exporter demo --scenario '$(SCENARIO)'
 
-test: lint ## lint, then run all tests
+test: lint ## lint, then run all tests, and a short soak beside them
 	@scripts/install-tools
-	$(BIN)/python -m pytest --numprocesses=auto --dist=loadfile
+	@scripts/run-tests
 
 coverage: $(DEV) ## run all tests, and show what they do not reach; takes twice as long
 	@scripts/install-tools
@@ -66,8 +67,18 @@ stack: $(DEV) ## run nodes, Prometheus, Alertmanager, Grafana and the hub here; 
 screenshots: $(DEV) ## take the pictures of the pages for the README
 	$(BIN)/python scripts/screenshots
 
-bench: $(DEV) ## run the benchmarks
-	@set -e; for benchmark in benchmarks/*.py; do echo "== $$benchmark"; $(BIN)/python "$$benchmark"; done
+faults: $(DEV) ## try every fault at every place, and write the table in docs/reliability.md
+	$(BIN)/python scripts/faults
+
+fuzz: $(DEV) ## give every decoder a million inputs; TARGET=name chooses some
+	$(BIN)/python -m pip --quiet --disable-pip-version-check install --group fuzz
+	$(BIN)/python scripts/fuzz $(TARGET)
+
+soak: $(DEV) ## act a day on a node with 100,000 pods, and see that nothing grows
+	$(BIN)/python scripts/soak
+
+bench: $(DEV) ## measure, beside what else one would run too, and write docs/performance.md
+	$(BIN)/python -m benchmarks
 
 image: ## build the container image; IMAGE=name:tag names it, EXTRAS=kubernetes adds to it, ENGINE=buildah chooses
 	@engine=$${ENGINE:-$$(command -v docker || command -v podman || command -v buildah)}; [[ $$engine ]] \
