@@ -1,7 +1,8 @@
 """The page of metrics: a snapshot in, bytes out, made at most once for each snapshot and format.
 
-A sample costs one call of its value function and one f-string. Labels are spelt once for each entity and
-kept while the entity lives; samples are the same text in both formats, which differ in headers only.
+A sample costs one call of its value function, and one f-string where anything of its family has changed since
+the page before. Labels are spelt once for each entity and kept while the entity lives; samples are the same
+text in both formats, which differ in headers only.
 """
 
 import gzip
@@ -14,15 +15,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from exporter import dcgm
 from exporter.dcgm import DCGM, LEGACY, DcgmNames, HostnameLabel
 from exporter.exposition_formats import Format, accepts_gzip, choose_format
-from exporter.exposition_labels import LabelCache, extra_labels, label_set
-from exporter.exposition_lines import (
-    Entities,
-    labelled_samples,
-    openmetrics_header,
-    plain_samples,
-    text_header,
-)
-from exporter.metrics import COLLECTOR, ENTITIES, FAMILIES, NODE, AnyFamily, Family, Level
+from exporter.exposition_labels import LabelCache, label_set
+from exporter.exposition_lines import Entities, lines_of, openmetrics_header, text_header
+from exporter.metrics import COLLECTOR, ENTITIES, FAMILIES, NODE, AnyFamily, Level
 from exporter.model import Snapshot
 from exporter.selfmetrics import SelfMetrics
 
@@ -55,15 +50,15 @@ class Exposition:
         hostname_label: HostnameLabel = "Hostname",
     ) -> None:
         self.self_metrics = self_metrics or SelfMetrics()
-        self._families = _NAMES[dcgm_names]
+        families = _NAMES[dcgm_names]
+        self._lines = [(family, lines_of(family)) for family in families]
         self._entities_of = {
             **ENTITIES,
             "dcgm": dcgm.entities(hostname_label),
             "dcgm_legacy": dcgm.legacy_entities,
         }
-        self._levels = dict.fromkeys(family.level for family in self._families)
+        self._label_sets: dict[Level, tuple[str, ...]] = {family.level: () for family in families}
         self._labels = LabelCache(label_set)
-        self._extras = LabelCache(extra_labels)
         self._lock = threading.Lock()
 
     def page(self, snapshot: Snapshot) -> "Page":
@@ -73,26 +68,23 @@ class Exposition:
     def blocks(self, snapshot: Snapshot) -> list["Block"]:
         """Render all samples, in the order of the table; a family without any is left out."""
         with self._lock:
-            entities = {level: self._entities(level, snapshot) for level in self._levels}
-            texts = [(family, self._samples(family, entities[family.level])) for family in self._families]
+            entities = {level: self._entities(level, snapshot) for level in tuple(self._label_sets)}
+            texts = [(family, lines.samples(entities[family.level])) for family, lines in self._lines]
             self._labels.turn()
-            self._extras.turn()
         return [Block(family, text) for family, text in texts if text]
 
     def cached_labels(self) -> int:
         """Count the label strings that are kept."""
-        return len(self._labels) + len(self._extras)
+        return len(self._labels) + sum(lines.kept() for _, lines in self._lines)
 
     def _entities(self, level: Level, snapshot: Snapshot) -> Entities:
         rows: dict[str, Any] = {}
         for names, values, row in self._entities_of[level](snapshot):
             rows.setdefault(self._labels.text(names, values), row)
-        return rows
-
-    def _samples(self, family: AnyFamily, entities: Entities) -> bytes:
-        if isinstance(family, Family):
-            return plain_samples(family, entities)
-        return labelled_samples(family, entities, self._extras)
+        labels = tuple(rows)
+        if labels != self._label_sets[level]:
+            self._label_sets[level] = labels
+        return Entities(self._label_sets[level], tuple(rows.values()))
 
 
 class Block(NamedTuple):

@@ -1,35 +1,106 @@
 """The lines of one family: its samples, which both formats share, and its header in each."""
 
-from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, Protocol
 
-from exporter.exposition_labels import ODD_NUMBERS, LabelCache, escape_help, join_labels, number
+from exporter.exposition_labels import ODD_NUMBERS, escape_help, extra_labels, join_labels, number
 from exporter.metrics import AnyFamily, Family, LabelledFamily, Number
 
-Entities: TypeAlias = Mapping[str, Any]
-"""The records of a level by their label set, spelt."""
+
+class Entities(NamedTuple):
+    """The records of a level, each beside its label set, spelt. The same label sets are the same object."""
+
+    labels: tuple[str, ...]
+    rows: tuple[Any, ...]
 
 
-def plain_samples(family: Family[Any], entities: Entities) -> bytes:
-    """Render the samples of a family that has at most one for each entity."""
-    name, value, odd = family.name, family.value, ODD_NUMBERS.get
-    # Nearly all of a page is made here: number() is written out, and skipped for integers.
-    lines = [
-        f"{name}{labels} {found if type(found) is int else odd(text := repr(found), text)}\n"
-        for labels, row in entities.items()
-        if (found := value(row)) is not None
-    ]
-    return "".join(lines).encode()
+class Lines(Protocol):
+    """Spells the samples of one family, and gives the bytes of before where no label and no value differs.
+
+    Most of what holders have and GPUs are stays as it is from poll to poll.
+    """
+
+    def samples(self, entities: Entities) -> bytes:
+        """Give the lines in UTF-8; nothing where no entity has a sample."""
+
+    def kept(self) -> int:
+        """Count the label strings that are kept beside those of the entities."""
 
 
-def labelled_samples(family: LabelledFamily[Any], entities: Entities, extras: LabelCache) -> bytes:
-    """Render the samples of a family with labels of its own; of two under the same labels the first stays."""
-    series: dict[str, Number] = {}
-    for labels, row in entities.items():
-        for values, found in family.samples(row):
-            if found is not None:
-                series.setdefault(join_labels(labels, extras.text(family.labels, values)), found)
-    return "".join([f"{family.name}{labels} {number(found)}\n" for labels, found in series.items()]).encode()
+def lines_of(family: AnyFamily) -> Lines:
+    """Make what spells this family."""
+    return _Plain(family) if isinstance(family, Family) else _Labelled(family)
+
+
+class _Plain:
+    """The lines of a family that has at most one sample for each entity."""
+
+    __slots__ = ("_labels", "_name", "_text", "_value", "_values")
+
+    def __init__(self, family: Family[Any]) -> None:
+        self._name, self._value = family.name, family.value
+        self._labels: tuple[str, ...] = ()
+        self._values: list[Number | None] = []
+        self._text = b""
+
+    def samples(self, entities: Entities) -> bytes:
+        values = list(map(self._value, entities.rows))
+        if values != self._values or entities.labels is not self._labels:
+            self._labels, self._values = entities.labels, values
+            self._text = self._spelt()
+        return self._text
+
+    def kept(self) -> int:
+        return 0
+
+    def _spelt(self) -> bytes:
+        name, odd = self._name, ODD_NUMBERS.get
+        # Nearly all of a page is made here: number() is written out, and skipped for integers.
+        lines = [
+            f"{name}{labels} {value if type(value) is int else odd(text := repr(value), text)}\n"
+            for labels, value in zip(self._labels, self._values, strict=True)
+            if value is not None
+        ]
+        return "".join(lines).encode()
+
+
+class _Labelled:
+    """The lines of a family with labels of its own; of two under the same labels the first stays."""
+
+    __slots__ = ("_extras", "_found", "_labels", "_name", "_names", "_samples", "_text")
+
+    def __init__(self, family: LabelledFamily[Any]) -> None:
+        self._name, self._names, self._samples = family.name, family.labels, family.samples
+        self._labels: tuple[str, ...] = ()
+        self._found: list[tuple[tuple[tuple[str, ...], Number | None], ...]] = []
+        self._extras: dict[tuple[str, ...], str] = {}
+        self._text = b""
+
+    def samples(self, entities: Entities) -> bytes:
+        found = [tuple(self._samples(row)) for row in entities.rows]
+        if found != self._found or entities.labels is not self._labels:
+            self._labels, self._found = entities.labels, found
+            self._text = self._spelt()
+        return self._text
+
+    def kept(self) -> int:
+        return len(self._extras)
+
+    def _spelt(self) -> bytes:
+        series: dict[str, Number] = {}
+        extras: dict[tuple[str, ...], str] = {}
+        for labels, samples in zip(self._labels, self._found, strict=True):
+            for values, found in samples:
+                if found is None:
+                    continue
+                extra = extras.get(values)
+                if extra is None:
+                    known = self._extras.get(values)
+                    extras[values] = extra = extra_labels(self._names, values) if known is None else known
+                series.setdefault(join_labels(labels, extra), found)
+        self._extras = extras
+        return "".join(
+            [f"{self._name}{labels} {number(value)}\n" for labels, value in series.items()]
+        ).encode()
 
 
 def text_header(family: AnyFamily) -> bytes:

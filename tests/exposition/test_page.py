@@ -139,7 +139,7 @@ def test_cached_labels_are_bounded_while_containers_come_and_go(full) -> None:
         sizes.add(exposition.cached_labels())
 
     assert len(sizes) == 1
-    assert sizes.pop() < 700
+    assert sizes.pop() < 800
 
     exposition.page(replace(full, containers=(), gpus=(), migs=())).body(Format.TEXT)
     assert exposition.cached_labels() < 20
