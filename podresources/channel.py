@@ -25,6 +25,8 @@ from podresources.messages import DECODE_ERRORS
 
 _LONGEST_ADDRESS: Final = 107  # bytes of sockaddr_un.sun_path without its NUL
 _PAUSES: Final = (0.1, 0.3)  # seconds; the kubelet's bucket refills at 100 calls per second
+# Bytes that are decoded in about the time that a thread takes to be asked.
+_DECODED_AT_ONCE: Final = 16 << 10
 _OPTIONS: Final = (
     # Left alone, grpc sends the socket's path, which strict HTTP/2 servers reject.
     ("grpc.default_authority", "localhost"),
@@ -58,6 +60,8 @@ class Connection:
         """Call a method that takes no arguments and decode its answer; KubeletError when either fails."""
         answer = await self._patiently(method)
         try:
+            if len(answer) <= _DECODED_AT_ONCE:
+                return decode(answer)
             # In a thread, because an answer of many megabytes would hold up the loop.
             return await asyncio.to_thread(decode, answer)
         except DECODE_ERRORS as error:

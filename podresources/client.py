@@ -44,6 +44,7 @@ class PodResources:
         self._empty_grace = empty_grace
         self._clock = clock
         self._wall = wall
+        self._lists = fold.Lists()
         self._offers = Offers(clock)
         self._last: Allocations | None = None
         self._answered = False
@@ -97,11 +98,11 @@ class PodResources:
     async def _list(self, kubelet: Connection) -> tuple[str, fold.Listed]:
         # v1 is tried each time, so that an upgraded kubelet is noticed at once.
         try:
-            return "v1", await kubelet.call(LIST_V1, fold.listed)
+            return "v1", await kubelet.call(LIST_V1, self._lists.listed)
         except KubeletError as error:
             if error.reason != "unimplemented":
                 raise
-        return "v1alpha1", await kubelet.call(LIST_V1ALPHA1, fold.listed)
+        return "v1alpha1", await kubelet.call(LIST_V1ALPHA1, self._lists.listed)
 
     async def _offered(
         self, kubelet: Connection, version: str, in_use: set[str], *, settling: bool

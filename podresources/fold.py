@@ -5,17 +5,19 @@ The kubelet repeats a device once per NUMA node, in another order each time.
 
 from collections.abc import Iterable
 from functools import lru_cache
+from itertools import chain
 from typing import Any, NamedTuple
 
 from exporter.model import Allocation, ClaimedDevice, ContainerRef, OfferedDevice
 from podresources.messages import (
     ContainerDevices,
     DynamicResource,
-    ListPodResourcesResponse,
+    EncodedPods,
     OfferedEntries,
+    PodResources,
 )
+from podresources.unchanged import Unchanged
 
-_Names = tuple[str, str, str]
 # Driver, pool, device, namespace and name of the claim, share: what tells two claimed devices apart.
 _Claimed = tuple[str, str, str, str, str, str]
 
@@ -27,31 +29,62 @@ class Listed(NamedTuple):
     claims: tuple[ClaimedDevice, ...]
 
 
-def listed(answer: bytes) -> Listed:
-    """Fold an answer to List (v1 or v1alpha1); one of DECODE_ERRORS where it is none."""
-    held: dict[_Names, set[tuple[str, str]]] = {}
-    claimed: dict[_Names, dict[_Claimed, set[str]]] = {}
-    for pod in ListPodResourcesResponse.FromString(answer).pod_resources:
-        for container in pod.containers:
-            names = (pod.namespace, pod.name, container.name)
-            if devices := _distinct(container.devices):
-                held.setdefault(names, set()).update(devices)
-            if container.dynamic_resources:
-                _claim(claimed.setdefault(names, {}), container.dynamic_resources)
+class _Pod(NamedTuple):
+    """What the containers of the pod of these names hold, sorted."""
+
+    names: tuple[str, str]
+    allocated: tuple[Allocation, ...]
+    claims: tuple[ClaimedDevice, ...]
+
+
+class Lists:
+    """Folds answers to List (v1 or v1alpha1), of which only pods that are new or changed are read again."""
+
+    def __init__(self) -> None:
+        self._pods = Unchanged(_pod)
+
+    def listed(self, answer: bytes) -> Listed:
+        """Fold an answer; one of DECODE_ERRORS where it is none."""
+        payloads = EncodedPods.FromString(answer).pod_resources
+        by_names: dict[tuple[str, str], list[tuple[_Pod, bytes]]] = {}
+        for pod, payload in zip(self._pods.of(payloads), payloads, strict=True):
+            if pod.allocated or pod.claims:
+                by_names.setdefault(pod.names, []).append((pod, payload))
+        pods = [_merged(same) for _, same in sorted(by_names.items())]
+        return Listed(
+            tuple(chain.from_iterable(pod.allocated for pod in pods)),
+            tuple(chain.from_iterable(pod.claims for pod in pods)),
+        )
+
+
+def _merged(same: list[tuple[_Pod, bytes]]) -> _Pod:
+    """Make one of what goes by one name: encoded messages that follow each other are one message."""
+    return same[0][0] if len(same) == 1 else _pod(b"".join(payload for _, payload in same))
+
+
+def _pod(payload: bytes) -> _Pod:
+    held: dict[str, set[tuple[str, str]]] = {}
+    claimed: dict[str, dict[_Claimed, set[str]]] = {}
+    pod = PodResources.FromString(payload)
+    for container in pod.containers:
+        if devices := _distinct(container.devices):
+            held.setdefault(container.name, set()).update(devices)
+        if container.dynamic_resources:
+            _claim(claimed.setdefault(container.name, {}), container.dynamic_resources)
     # Plain tuples sort many times faster than records do.
     allocated = tuple(
         Allocation(holder, resource, device_id)
-        for names, devices in sorted(held.items())
-        for holder in (ContainerRef(*names),)
+        for name, devices in sorted(held.items())
+        for holder in (ContainerRef(pod.namespace, pod.name, name),)
         for resource, device_id in sorted(devices)
     )
     claims = tuple(
         ClaimedDevice(holder, *device, cdi=tuple(sorted(cdi)))
-        for names, found in sorted(claimed.items())
-        for holder in (ContainerRef(*names),)
+        for name, found in sorted(claimed.items())
+        for holder in (ContainerRef(pod.namespace, pod.name, name),)
         for device, cdi in sorted(found.items())
     )
-    return Listed(allocated, claims)
+    return _Pod((pod.namespace, pod.name), allocated, claims)
 
 
 def offered(answer: bytes) -> tuple[OfferedDevice, ...]:

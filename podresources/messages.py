@@ -61,7 +61,8 @@ _POD_RESOURCES: _Table = {
     ),
     "ListPodResourcesResponse": (("pod_resources", 1, "PodResources*"),),
     "AllocatableResourcesResponse": (("devices", 1, "ContainerDevices*"),),
-    # The same on the wire, with its entries as they came: kubelets offer the same thousands each time.
+    # The same on the wire, with their entries as they came, which are the same each time but for a few.
+    "EncodedPods": (("pod_resources", 1, "bytes*"),),
     "OfferedEntries": (("devices", 1, "bytes*"),),
 }
 # A pod travels as the bytes of a core/v1 Pod. That is proto2, but read as proto3 its strings are checked.
@@ -136,6 +137,7 @@ ContainerResources: Any = _pod_resources["ContainerResources"]
 PodResources: Any = _pod_resources["PodResources"]
 ListPodResourcesResponse: Any = _pod_resources["ListPodResourcesResponse"]
 AllocatableResourcesResponse: Any = _pod_resources["AllocatableResourcesResponse"]
+EncodedPods: Any = _pod_resources["EncodedPods"]
 OfferedEntries: Any = _pod_resources["OfferedEntries"]
 Pod: Any = _pods["Pod"]
 ListPodsResponse: Any = _pods["ListPodsResponse"]

@@ -12,6 +12,7 @@ from exporter.model import ContainerSpec, PodDetails, PodIdentity
 from exporter.objects import extended_resources, kept_annotations
 from podresources.channel import dial
 from podresources.messages import DECODE_ERRORS, LIST_PODS, ListPodsResponse, Pod
+from podresources.unchanged import Unchanged
 
 _log = logging.getLogger(__name__)
 
@@ -22,23 +23,23 @@ class Pods:
     def __init__(self, socket: Path, *, timeout: float = 10.0) -> None:
         self._socket = socket
         self._timeout = timeout
+        self._identities = Unchanged(_identity)
         self._unreadable = 0
 
     async def read(self) -> tuple[PodIdentity, ...]:
         """List the pods by uid; KubeletError when the kubelet does not. A broken pod is left out."""
         async with dial(self._socket, within=self._timeout) as kubelet:
-            identities = await kubelet.call(LIST_PODS, _identities)
+            identities = await kubelet.call(LIST_PODS, self._decoded)
         self._report(identities.count(None))
         return tuple(sorted(filter(None, identities), key=lambda pod: pod.uid))
+
+    def _decoded(self, answer: bytes) -> list[PodIdentity | None]:
+        return self._identities.of(ListPodsResponse.FromString(answer).pods)
 
     def _report(self, unreadable: int) -> None:
         if unreadable > self._unreadable:
             _log.warning("%s: %d pods could not be decoded and are left out", self._socket, unreadable)
         self._unreadable = unreadable
-
-
-def _identities(answer: bytes) -> list[PodIdentity | None]:
-    return [_identity(payload) for payload in ListPodsResponse.FromString(answer).pods]
 
 
 def _identity(payload: bytes) -> PodIdentity | None:

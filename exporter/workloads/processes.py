@@ -1,7 +1,8 @@
 """From the pids that a driver names to the places they run in, through ``/proc``.
 
 A pid is only a number that the kernel gives out again. Each answer is therefore tied to the start time
-of the process: read before and after its cgroup, and compared with the moment the driver was asked.
+of the process: read before its cgroup, and after it where that is news, and compared with the moment the
+driver was asked.
 """
 
 import math
@@ -69,13 +70,14 @@ class ProcessTable:
         if stat.start > latest:
             return unknown
         cgroup = _read_cgroup(self._root, pid)
+        if before is not None and before.start != stat.start:
+            before = None
+        if before is not None and cgroup == before.cgroup:
+            # Whoever may have got the number since then, this is where the process was and still is.
+            return self._remember(pid, stat, cgroup, before.place)
         after = _read_stat(self._root, pid)
         if after is not None and after.start != stat.start:
             return unknown
-        if before is not None and before.start != stat.start:
-            before = None
-        if before is not None and after is not None and cgroup == before.cgroup:
-            return self._remember(pid, after, cgroup, before.place)
         text = cgroup.decode("utf-8", "replace")
         # cgroup v1 moves a zombie to the root, which says nothing of where it ran.
         if not names_cgroups(text) or after is None or (after.dead and is_root(text)):
@@ -155,14 +157,10 @@ def _read_cgroup(proc_root: str, pid: int) -> bytes:
 
 
 def _read(path: str) -> bytes:
-    """Read a whole file, of a thousand at each poll: without what the standard library has for all kinds."""
+    """Read a file of /proc, of a thousand at each poll, without what the standard library has for all kinds."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        # The kernel gives a long file in pieces, and then nothing.
-        text = piece = os.read(file, _MOST_BYTES)
-        while piece and len(text) < _MOST_BYTES:
-            piece = os.read(file, _MOST_BYTES)
-            text += piece
-        return text
+        # The kernel makes each of these as one piece (single_open), and gives it whole where there is room.
+        return os.read(file, _MOST_BYTES)
     finally:
         os.close(file)

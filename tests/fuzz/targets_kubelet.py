@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from exporter.demo.node import FakeNode
@@ -13,7 +14,7 @@ from exporter.kubernetes.node import read_node
 from exporter.kubernetes.pods import by_uid, read_pod
 from podresources import fold
 from podresources.messages import DECODE_ERRORS
-from podresources.pods import _identities
+from podresources.pods import Pods
 from tests.fuzz.promises import BrokenPromiseError
 from tests.fuzz.seeds import walk_node
 from tests.fuzz.target import Target
@@ -82,7 +83,7 @@ TARGETS = (
         name="kubelet-list",
         covers=("podresources.fold",),
         seeds=lambda: _answers("_list"),
-        decode=fold.listed,
+        decode=lambda content: fold.Lists().listed(content),
         refuses=DECODE_ERRORS,
         check=_check_listed,
     ),
@@ -95,9 +96,9 @@ TARGETS = (
     ),
     Target(
         name="kubelet-pods",
-        covers=("podresources.pods", "exporter.objects"),
+        covers=("podresources.pods", "podresources.unchanged", "exporter.objects"),
         seeds=lambda: _answers("_list_pods"),
-        decode=_identities,
+        decode=lambda content: Pods(Path(), timeout=0)._decoded(content),
         refuses=DECODE_ERRORS,
     ),
     Target(

@@ -37,7 +37,7 @@ LIST = field(1, field(1, b"train") + field(2, b"ml") + field(3, CONTAINER) + UNK
 
 def test_list() -> None:
     """The numbers of the fields are those of the kubelet's List, and unknown fields are skipped."""
-    assert fold.listed(LIST).allocated == (
+    assert fold.Lists().listed(LIST).allocated == (
         Allocation(ContainerRef("ml", "train", "main"), "nvidia.com/gpu", "GPU-1"),
     )
 
@@ -75,7 +75,7 @@ def test_claims() -> None:
         for share_id in ("", "share-a")
     )
     main = ContainerRef("ml", "train", "main")
-    assert fold.listed(answer) == (
+    assert fold.Lists().listed(answer) == (
         (),
         (whole, share, replace(whole, holder=main), replace(share, holder=main)),
     )
@@ -90,7 +90,7 @@ def test_a_stuck_pod_with_thousands_of_entries() -> None:
         names = [{"name": "a"}, {"name": f"b{number % 2}"}]
         claim.claim_resources.add(driver_name="gpu.nvidia.com", device_name="gpu-0", cdi_devices=names)
         container.dynamic_resources.append(claim.SerializeToString())
-    (found,) = fold.listed(answer.SerializeToString()).claims
+    (found,) = fold.Lists().listed(answer.SerializeToString()).claims
     assert (found.device, found.cdi) == ("gpu-0", ("a", "b0", "b1"))
 
 
@@ -101,7 +101,7 @@ def test_a_claim_that_is_no_message_is_no_answer() -> None:
     for broken in (b"\xff", field(2, b"\xff")):
         container.dynamic_resources[:] = [broken]
         with pytest.raises(messages.DECODE_ERRORS):
-            fold.listed(answer.SerializeToString())
+            fold.Lists().listed(answer.SerializeToString())
 
 
 def test_topology() -> None:
@@ -152,7 +152,7 @@ def test_private_pool() -> None:
 @given(st.binary())
 def test_any_bytes(answer: bytes) -> None:
     """Whatever bytes come, they are records or one of two errors."""
-    for decode in (fold.listed, fold.offered, messages.Pod.FromString):
+    for decode in (fold.Lists().listed, fold.offered, messages.Pod.FromString):
         with contextlib.suppress(*messages.DECODE_ERRORS):
             decode(answer)
 
@@ -167,7 +167,7 @@ def test_folding(triples: list[tuple[str, ...]], rng: random.Random) -> None:
         listed = answer.pod_resources.add(namespace=namespace, name=pod).containers.add(name=container)
         listed.devices.add(resource_name=resource, device_ids=[device_id])
     want = sorted({Allocation(ContainerRef(n, p, c), r, d) for n, p, c, r, d in triples})
-    assert list(fold.listed(answer.SerializeToString()).allocated) == want
+    assert list(fold.Lists().listed(answer.SerializeToString()).allocated) == want
 
 
 @given(TRIPLES, st.randoms(use_true_random=False))
@@ -188,7 +188,7 @@ def test_folding_of_claims(claimed: list[tuple[str, ...]], rng: random.Random) -
         },
         key=lambda each: (each.holder, each.device, each.claim),
     )
-    assert list(fold.listed(answer.SerializeToString()).claims) == want
+    assert list(fold.Lists().listed(answer.SerializeToString()).claims) == want
 
 
 @given(st.lists(st.tuples(NAMES, st.lists(NAMES))))
