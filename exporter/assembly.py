@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 
 from exporter.accounting import Coverage, Ledger
 from exporter.attribution import Attribution, attribute
@@ -24,6 +24,7 @@ from exporter.model import (
     SystemFiles,
     Workloads,
 )
+from exporter.model.records import dataclass, replace
 from exporter.pod_rows import pod_rows
 from exporter.process_rows import process_rows
 from exporter.rates import ClockEvents, NvlinkRates

@@ -1,9 +1,9 @@
 """The jobs of a batch system put on the rows of the devices that it says they have."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from exporter.model import GpuRow, MigRow
+from exporter.model.records import replace
 
 # A batch system counts the GPUs of NVIDIA, as dcgm-exporter does.
 VENDOR = "nvidia"

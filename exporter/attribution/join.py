@@ -1,7 +1,6 @@
 """One GPU after the other: its devices, its holders, its users, and the rest that is nobody's."""
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
 
 from exporter.attribution import compute
 from exporter.attribution.devices import DeviceJoin
@@ -21,6 +20,7 @@ from exporter.model import (
     SliceCount,
     Workloads,
 )
+from exporter.model.records import dataclass, replace
 from exporter.sums import total
 
 ALL_THE_TIME = 1.0

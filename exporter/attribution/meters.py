@@ -1,10 +1,10 @@
 """Rule 9: what a sharing system measured itself stands in the place of the sums over processes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from exporter.attribution.use import Use
 from exporter.model import ContainerRef, Holding, Meter
+from exporter.model.records import replace
 
 
 def with_meters(

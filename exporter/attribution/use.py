@@ -4,10 +4,10 @@ The rules are numbered in ``docs/join.md``; each function names those that it ca
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 
 from exporter.attribution.owners import Owned
 from exporter.model import ContainerRef, DeviceKey, DeviceProcess, DeviceSharing, Memory
+from exporter.model.records import dataclass, replace
 from exporter.sums import total
 
 

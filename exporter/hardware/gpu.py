@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 from typing import Any
 
 from exporter.hardware.bound import plain
@@ -17,6 +16,7 @@ from exporter.hardware.processes import UtilizationReader, running
 from exporter.hardware.topology import TopologyReader
 from exporter.hardware.vgpu import VgpuReader
 from exporter.model import GpuIdentity, GpuReading, MigReading, Profile, Topology
+from exporter.model.records import replace
 
 Ids = tuple[int, int]
 

@@ -2,9 +2,9 @@
 
 import time
 from collections import Counter
-from dataclasses import replace
 
 from exporter.model import GpuReading, MigReading
+from exporter.model.records import replace
 
 
 def without_values(reading: GpuReading, read_monotonic: float | None = None) -> GpuReading:

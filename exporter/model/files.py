@@ -1,7 +1,9 @@
 """What the files of sharing systems say: limits and meters of containers that these keep on the node."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from exporter.model.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

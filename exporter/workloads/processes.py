@@ -9,11 +9,11 @@ import math
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from exporter.model import ProcessPlace
+from exporter.model.records import replace
 from exporter.workloads.cgroup import CgroupPlace, is_root, names_cgroups, parse_cgroup
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -157,7 +157,7 @@ def _read_cgroup(proc_root: str, pid: int) -> bytes:
 
 
 def _read(path: str) -> bytes:
-    """Read a file of /proc, of a thousand at each poll, without what the standard library has for all kinds."""
+    """Read a file of /proc, of a thousand at each poll, without the standard library's way for all kinds."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         # The kernel makes each of these as one piece (single_open), and gives it whole where there is room.

@@ -142,7 +142,7 @@ def test_cached_labels_are_bounded_while_containers_come_and_go(full) -> None:
     assert sizes.pop() < 800
 
     exposition.page(replace(full, containers=(), gpus=(), migs=())).body(Format.TEXT)
-    assert exposition.cached_labels() < 20
+    assert exposition.cached_labels() < 25
 
 
 def test_pages_of_several_snapshots_can_be_made_at_once(full, parse) -> None:

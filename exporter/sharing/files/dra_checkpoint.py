@@ -8,11 +8,12 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from exporter.model import FileProblem, SystemFiles
+from exporter.model.records import dataclass, replace
 from exporter.objects import quantity
 from exporter.sharing.files.reading import UnusableError, opened, problem
 from exporter.sharing.system import Roots
