@@ -1,30 +1,35 @@
 """The page docs/performance.md, written from what was measured."""
 
 import ast
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import fleet_table
 from benchmarks.growth import MEASURES
 from benchmarks.judge import MIB, Results, above, above_binding, bare, client, share, verdicts
 from benchmarks.nodes import NODES
+from benchmarks.side_by_side_parts import tables
 
 FOLDER = Path(__file__).parent
 _SIGNS = {True: "met", False: "**not met**", None: "cannot be told"}
 _OTHERS = ("footprint", "history", "page", "live", "hami_caches", "rules")
+_UNMEASURED = "This was not measured yet: `make bench`."
 Row = Sequence[object]
 Column = Callable[[Mapping[str, Any]], str]
 _TEXTS = Path(__file__).with_name("performance.txt")
 
 
+def texts() -> dict[str, str]:
+    """Return the texts of performance.txt by their names, each with its heading, in the order of the page."""
+    found = re.findall(r"^\[(\w+)\]\n(.*?)\n(?=\[|\Z)", _TEXTS.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    return {name: text.strip() for name, text in found}
+
+
 def page(results: Results) -> str:
     """Write the page: the texts of performance.txt, each with its table; what was not measured has no row."""
-    texts = dict(
-        re.findall(r"^\[(\w+)\]\n(.*?)\n(?=\[|\Z)", _TEXTS.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    )
-    tables = {
+    written = {
         "machine": _table(("", "measured on"), results.get("machine", {}).items()),
         "targets": _targets(results),
         "polls": _polls(results),
@@ -33,14 +38,31 @@ def page(results: Results) -> str:
         "memory": _memory(results),
         "startup": _startup(results),
         "growth": _growth(results),
+        "side_by_side": _section(results, "side-by-side", tables.markdown),
+        "fleet": _section(results, "fleet", fleet_table.table),
         "others": _others(),
     }
-    parts = [part.strip() for name, text in texts.items() for part in (text, tables.get(name, ""))]
+    parts = [part.strip() for name, text in texts().items() for part in (text, written.get(name, ""))]
     return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _section(results: Results, name: str, table: Callable[[Mapping[str, Any]], str]) -> str:
+    """Write what one measure found; where it found nothing, why."""
+    reason = results.get("missing", {}).get(name)
+    if name not in results:
+        return _UNMEASURED if reason is None else f"This was not measured: {reason}"
+    told = table(results[name])
+    return (
+        told
+        if reason is None
+        else f"This is of an earlier run; in the last it was not measured: {reason}\n\n{told}"
+    )
 
 
 def _table(head: Sequence[str], rows: Iterable[Row]) -> str:
     lines = [head, ["---"] * len(head), *rows]
+    if len(lines) == 2:
+        return _UNMEASURED
     return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
 
 
@@ -143,7 +165,9 @@ def _startup(results: Results) -> str:
 
 
 def _growth(results: Results) -> str:
-    growth = results.get("growth", {"nodes": [], "exponents": dict.fromkeys(MEASURES, math.nan)})
+    if "growth" not in results:
+        return _UNMEASURED
+    growth = results["growth"]
     powers = growth["exponents"]
     rows: list[Row] = [
         (

@@ -28,6 +28,9 @@ _SHOWN = 20
 FARTHEST = 10_000
 """Up to so many nodes is reckoned what grows."""
 
+MISSING = RuntimeError, TimeoutError
+"""Why it cannot be measured on this machine: no Prometheus, or too little memory or time for it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
@@ -70,8 +73,17 @@ _LEAST = Plan(
 
 
 async def measure(_node: str, effort: Effort) -> dict[str, Any]:
-    """Measure all of it, with a real Prometheus; RuntimeError where there is none on PATH."""
-    plan = _LEAST if effort == LEAST else _FULL
+    """Measure all of it, with a real Prometheus; raise one of MISSING."""
+    try:
+        return await _measured(_LEAST if effort == LEAST else _FULL)
+    except SystemExit as ended:
+        # With a text it is a Prometheus that takes too much memory, else somebody wants an end.
+        if not isinstance(ended.code, str):
+            raise
+        raise RuntimeError(ended.code) from None
+
+
+async def _measured(plan: Plan) -> dict[str, Any]:
     pages = {node: await recorded(node, count) for node, count in plan.pages.items()}
     read = fleet_growth.read_by_rules()
     cut = {node: [frame(only(page, read)) for page in pages[node]] for node in (plan.node, plan.small)}
@@ -127,7 +139,10 @@ def main() -> None:
     quick = parser.parse_args().quick
     # Who is told to end must not leave a Prometheus behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    found = asyncio.run(measure("", LEAST if quick else FULL))
+    try:
+        found = asyncio.run(measure("", LEAST if quick else FULL))
+    except MISSING as error:
+        sys.exit(f"fleet: {error}")
     if not quick:
         RESULTS.parent.mkdir(parents=True, exist_ok=True)
         RESULTS.write_text(json.dumps(found, indent=1) + "\n", "utf-8")

@@ -1,4 +1,4 @@
-"""What was measured of a fleet, as a section of a page."""
+"""What was measured of a fleet, as what stands below the heading of a section of a page."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence

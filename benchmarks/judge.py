@@ -1,13 +1,18 @@
 """What was aimed at, and whether it is met."""
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from benchmarks.nodes import NODES
+from benchmarks.side_by_side_parts.programs import NVITOP, OURS
 from benchmarks.subject import POLL_SECONDS
 
 Results = Mapping[str, Mapping[str, Any]]
-"""By the name of the measure and of the node, as in ``polls-mig``; ``growth`` is of no single node."""
+"""By the name of the measure and of the node, as in ``polls-mig``; ``growth`` and others are of none alone.
+
+What could not be measured stands under ``missing``, by its name, with the reason.
+"""
 
 MIB = 1 << 20
 MOST_ABOVE = 1.0
@@ -18,6 +23,8 @@ MOST_CLOSED, MOST_OPENED = 60 * MIB, 80 * MIB
 # What is grown by less in an hour may be the noise of the allocator.
 MOST_SLOPE = 1 * MIB
 MOST_EXPONENT = 1.1
+# Of what nvitop-exporter takes for a cycle, without pods; and how often as fast as its scrape ours is to be.
+MOST_CYCLE, LEAST_FASTER = 1.0, 10.0
 # The node that the share of a core is aimed at.
 SHARE_NODE = "mig"
 
@@ -52,6 +59,8 @@ def verdicts(results: Results) -> Iterator[Verdict]:
         for what, power in growth["exponents"].items():
             met = power <= MOST_EXPONENT
             yield Verdict(f"growth of {what}", "", f"{power:.2f}", f"<= {MOST_EXPONENT}", met)
+    for node, found in results.get("side-by-side", {"nodes": {}})["nodes"].items():
+        yield from _beside(node, found["programs"])
 
 
 def bare(polls: Mapping[str, float]) -> float:
@@ -111,3 +120,26 @@ def _of_memory(node: str, memory: Mapping[str, float]) -> Iterator[Verdict]:
     yield Verdict(
         "growth in an hour", node, told, f"<= {MOST_SLOPE // MIB} MiB", slope <= MOST_SLOPE if sure else None
     )
+
+
+def _beside(node: str, programs: Mapping[str, Mapping[str, Any]]) -> Iterator[Verdict]:
+    """Judge what ours takes, with its pods, against nvitop-exporter on one node; both poll each second."""
+    ours, other = programs[OURS], programs[NVITOP]
+    mine, theirs = ours["idle"]["cpu_ms_a_cycle"], other["idle"]["cpu_ms_a_cycle"]
+    more = _ratio(mine, theirs)
+    told, met = f"{more:.2f} x ({mine:.1f} ms, theirs {theirs:.1f} ms)", more <= MOST_CYCLE
+    what = f"processor of a cycle against {NVITOP}"
+    yield Verdict(what, node, told, f"<= {MOST_CYCLE:g} x", _unless_nan(more, met))
+    mine, theirs = ours["scraped"]["p50_ms"], other["scraped"]["p50_ms"]
+    faster = _ratio(theirs, mine)
+    told, met = f"{faster:.1f} x as fast ({mine:.1f} ms, theirs {theirs:.1f} ms)", faster >= LEAST_FASTER
+    what = f"scrape against {NVITOP}, p50"
+    yield Verdict(what, node, told, f">= {LEAST_FASTER:g} x as fast", _unless_nan(faster, met))
+
+
+def _ratio(value: float, to: float) -> float:
+    return value / to if to else math.nan
+
+
+def _unless_nan(value: float, met: bool) -> bool | None:
+    return None if math.isnan(value) else met

@@ -1,5 +1,6 @@
 """What running programs take: a cycle, a scrape, ten scrapers at once, and a driver that is slow."""
 
+import math
 import statistics
 import time
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ def cycles(programs: Sequence[Running], seconds: float) -> dict[str, Figures]:
     found = {}
     for each, (cpu, counts), (cpu_after, counts_after) in zip(programs, before, after, strict=True):
         passed = counts_after.cycles - counts.cycles
-        share = 1 / passed if passed else float("nan")
+        share = 1 / passed if passed else math.nan
         found[each.program.name] = {
             "cycles": passed,
             "cpu_ms_a_cycle": (cpu_after - cpu) * share * 1e3,
@@ -80,7 +81,11 @@ def slow_driver(programs: Sequence[Running], idle: dict[str, Figures], seconds: 
     for each in programs:
         each.control.slow(0)
     return {
-        each.program.name: {"seconds_a_cycle": seconds * idle[each.program.name]["calls_a_cycle"] / calls}
+        each.program.name: {
+            "seconds_a_cycle": seconds * idle[each.program.name]["calls_a_cycle"] / calls
+            if calls
+            else math.nan
+        }
         for each, calls in zip(programs, asked, strict=True)
     }
 

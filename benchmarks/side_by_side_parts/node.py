@@ -115,12 +115,11 @@ def _kubelet(root: Path, pods: list[Pod]) -> Iterator[None]:
     told = root / "pods.json"
     told.write_text(json.dumps([{name: getattr(pod, name) for name in pod.__slots__} for pod in pods]))
     command = [sys.executable, str(_KUBELET), str(root), str(told)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603 - our own file
-    try:
-        assert process.stdout is not None  # noqa: S101 - it is a pipe
-        if process.stdout.readline() != "serving\n":
-            raise NodeError("the kubelet did not start: its words are above")
-        yield
-    finally:
-        process.kill()
-        process.wait()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own file
+        try:
+            assert process.stdout is not None  # noqa: S101 - it is a pipe
+            if process.stdout.readline() != "serving\n":
+                raise NodeError("the kubelet did not start: its words are above")
+            yield
+        finally:
+            process.kill()

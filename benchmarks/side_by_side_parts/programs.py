@@ -60,7 +60,10 @@ def install(program: Program) -> None:
     mark = KEPT / program.name / "installed"
     if not program.packages or (mark.exists() and mark.read_text() == wanted):
         return
-    venv.create(KEPT / program.name, with_pip=True, clear=True)
+    try:
+        venv.create(KEPT / program.name, with_pip=True, clear=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ProgramError(f"no virtual environment can be made for {program.name}: {error}") from None
     pip = [str(python_of(program.name)), "-m", "pip", "install", "--quiet", *program.packages]
     try:
         done = subprocess.run(  # noqa: S603 - pinned words of ours

@@ -5,8 +5,9 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,32 +17,56 @@ from benchmarks.side_by_side_parts.node import Node, running_node
 from benchmarks.side_by_side_parts.programs import OURS, SLOWER, Program, all_programs, environment
 from benchmarks.side_by_side_parts.running import Running, running
 
-LAYOUTS = (
-    Layout(name="8 GPUs x 7 MIG devices", gpus=8, parts=7, mig=True),
-    Layout(name="16 GPUs x 10 time slices", gpus=16, parts=10, mig=False),
-)
-# How long after the start memory is read again, and what comes before it, in seconds.
-OLD_SECONDS, IDLE_SECONDS, SCRAPED_ROUNDS, SLOW_SECONDS = 120.0, 30.0, 35, 10.0
 SETTLE_SECONDS = 3.0
 _STEPS = Path(__file__).with_name("steps.py")
 
 Figures = dict[str, Any]
 
 
-def measure(layout: Layout, folder: Path) -> Figures:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """How much is measured: on which nodes, of which programs, and how long. Times are in seconds.
+
+    Programs are watched unscraped for ``idle``, scraped ``scrapes`` times, and have a slow driver for
+    ``slow``. Their memory is read again ``old`` after the start.
+    """
+
+    layouts: tuple[Layout, ...] = (
+        Layout(name="8 GPUs x 7 MIG devices", gpus=8, parts=7, mig=True),
+        Layout(name="16 GPUs x 10 time slices", gpus=16, parts=10, mig=False),
+    )
+    programs: Callable[[dict[str, str]], Sequence[Program]] = all_programs
+    old: float = 120.0
+    idle: float = 30.0
+    scrapes: int = 35
+    slow: float = 10.0
+
+
+WHOLE = Form()
+# Who polls every 5 s must poll at least once while it is watched; a node that is cut is asked least.
+SMALLEST = Form(
+    layouts=(Layout(name="1 GPU x 2 MIG devices", gpus=1, parts=2, mig=True),),
+    old=0.0,
+    idle=6.0,
+    scrapes=3,
+    slow=6.0,
+)
+
+
+def measure(layout: Layout, folder: Path, form: Form) -> Figures:
     """Run all programs on one node, side by side, and ask the questions of their pages."""
     with running_node(layout) as node, ExitStack() as stack:
         started = [
             stack.enter_context(running(program, folder, _control(stack, folder, node, program)))
-            for program in all_programs(node.environment)
+            for program in form.programs(node.environment)
         ]
         time.sleep(SETTLE_SECONDS)
         young = {each.program.name: each.memory() for each in started}
-        idle = measures.cycles(started, IDLE_SECONDS)
-        scraped = measures.scrapes(started, idle, SCRAPED_ROUNDS)
+        idle = measures.cycles(started, form.idle)
+        scraped = measures.scrapes(started, idle, form.scrapes)
         crowded = measures.crowds(started, idle)
-        slow = measures.slow_driver(started, idle, SLOW_SECONDS)
-        time.sleep(max(0.0, max(each.started for each in started) + OLD_SECONDS - time.monotonic()))
+        slow = measures.slow_driver(started, idle, form.slow)
+        time.sleep(max(0.0, max(each.started for each in started) + form.old - time.monotonic()))
         programs = {
             each.program.name: {
                 "first_page_s": each.first_page,

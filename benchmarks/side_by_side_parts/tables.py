@@ -1,13 +1,14 @@
 """The results as Markdown: what is better and worse first, then what was measured, then what was asked."""
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from benchmarks.side_by_side_parts.measures import SCRAPERS, SLOW_MICROSECONDS
 from benchmarks.side_by_side_parts.programs import NVITOP, OURS
 
 _MIB = 1 << 20
-Figures = dict[str, Any]
+Figures = Mapping[str, Any]
 Value = Callable[[Figures], float]
 Row = tuple[str, Value, str]
 
@@ -54,10 +55,9 @@ _ROWS: Sequence[Row] = (
 
 
 def markdown(results: Figures) -> str:
-    """Write the section."""
+    """Write what stands below the heading of the section."""
     nodes = results["nodes"]
     parts = [
-        "## Side by side",
         _machine(results["machine"]),
         f"### {NVITOP} against ours, as ratios",
         f"Above 1 {NVITOP} has or takes so many times as much as ours.",
@@ -89,13 +89,17 @@ def _ratios(nodes: Figures) -> str:
 
 
 def _ratio(programs: Figures, value: Value) -> str:
-    ours = value(programs[OURS])
-    return f"{value(programs[NVITOP]) / ours:#.2g}".rstrip(".") if ours else "-"
+    ours, theirs = value(programs[OURS]), value(programs[NVITOP])
+    return f"{theirs / ours:#.2g}".rstrip(".") if ours and math.isfinite(theirs / ours) else "-"
 
 
 def _measured(programs: Figures) -> str:
-    rows = [[what, *(format(value(its), form) for its in programs.values())] for what, value, form in _ROWS]
+    rows = [[what, *(_spelled(value(its), form) for its in programs.values())] for what, value, form in _ROWS]
     return _grid(["", *programs], rows)
+
+
+def _spelled(value: float, form: str) -> str:
+    return format(value, form) if math.isfinite(value) else "-"
 
 
 def _asked(questions: Figures) -> str:

@@ -18,6 +18,8 @@ NAVIGATION = {
         "Quick start": "docs/quickstart",
         "Glossary": "docs/glossary",
         "Architecture": "docs/architecture",
+        "Performance": "docs/performance",
+        "Reliability": "docs/reliability",
         "Questions and answers": "docs/faq",
     },
     "Install": {

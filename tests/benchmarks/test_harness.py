@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,12 +14,13 @@ import pytest
 from aiohttp import web
 
 from benchmarks import bare
-from benchmarks.document import page
+from benchmarks.document import page, texts
 from benchmarks.growth import MEASURES, exponent
 from benchmarks.judge import MIB, verdicts
 from benchmarks.nodes import NODES, load
 from benchmarks.running import ROOT
 from benchmarks.scraper import scrape
+from benchmarks.side_by_side_parts.programs import NVITOP, OURS
 from tests.poller.bench import polled
 
 MEASURED = "polls", "scrapes", "startup", "memory"
@@ -30,6 +32,11 @@ POLLS = {
     "client": 0.020,
     "native": 0.002,
 }
+SECTION = re.compile(r"^(?=#{1,2} )", re.MULTILINE)
+# What is written below a text: a table, or that there is none.
+WRITTEN = re.compile(r"^(?:\|.*|This was not measured.*|This is of an earlier run.*)$\n?", re.MULTILINE)
+# Their tables have headings and texts of their own.
+IN_PARTS = {"side_by_side", "fleet"}
 
 
 def test_all_that_is_measured_on_a_node_is_measured_and_told(tmp_path: Path) -> None:
@@ -152,6 +159,80 @@ def test_targets_are_judged_by_what_was_found() -> None:
     assert [each.met for each in verdicts({"memory-mps": memory})] == [False, True, False]
     unsure = memory | {"slope_error": 3 * MIB}
     assert [each.met for each in verdicts({"memory-mps": unsure})] == [False, True, None]
+
+
+def beside(ours: tuple[float, float], theirs: tuple[float, float]) -> dict[str, Any]:
+    """Make results of ours and of nvitop-exporter: milliseconds of a cycle, and of a scrape."""
+    programs = {
+        name: {"idle": {"cpu_ms_a_cycle": cycle}, "scraped": {"p50_ms": scrape}}
+        for name, (cycle, scrape) in ((OURS, ours), (NVITOP, theirs))
+    }
+    return {"side-by-side": {"nodes": {"a node": {"programs": programs}}}}
+
+
+@pytest.mark.parametrize(
+    ("ours", "met"),
+    [((20.0, 3.0), [True, True]), ((20.1, 3.1), [False, False]), ((float("nan"), 1.0), [None, True])],
+)
+def test_ours_is_judged_against_nvitop_exporter(ours: tuple[float, float], met: list[bool | None]) -> None:
+    """A cycle may take as much as theirs, a scrape a tenth of theirs; what was not seen is not judged."""
+    judged = list(verdicts(beside(ours, (20.0, 30.0))))
+    assert [(each.node, each.met) for each in judged] == [("a node", each) for each in met]
+
+
+@pytest.mark.parametrize("name", ["side-by-side", "fleet"])
+def test_what_cannot_be_measured_here_is_told(name: str, tmp_path: Path) -> None:
+    """Without a compiler, or a Prometheus, one line says so, and so does the page; nothing else is lost."""
+    asked = [
+        sys.executable,
+        "-m",
+        "benchmarks",
+        "--results",
+        str(tmp_path),
+        "--document",
+        str(tmp_path / "page.md"),
+    ]
+    (tmp_path / "startup-mig.json").write_text(json.dumps({"wall": 0.5, "wall_median": 0.6, "cpu": 0.4}))
+    first, second = (
+        subprocess.run(
+            [*asked, *words],
+            cwd=ROOT,
+            env=os.environ | {"PATH": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        for words in (["--quick", "--only", name], ["--write"])
+    )
+    assert (first.returncode, first.stderr, second.returncode, second.stderr) == (1, "", 0, "")
+    (reason,) = re.findall(rf"^{name}: not measured: (.*on PATH.*)$", first.stdout, re.MULTILINE)
+    told = (tmp_path / "page.md").read_text()
+    assert f"\nThis was not measured: {reason}\n" in told
+    assert "| 0.50 s | 0.60 s | 0.40 s |" in told
+
+
+def test_the_page_says_what_was_not_measured() -> None:
+    """The reason stands in the section, with what was found before where there is that."""
+    told = page({"missing": {"side-by-side": "no C compiler on PATH"}})
+    assert "## Side by side" in told
+    assert "\nThis was not measured: no C compiler on PATH\n" in told
+    assert "nan" not in told
+    assert told.index("## Side by side") < told.index("## A fleet") < told.index("## More benchmarks")
+
+
+def test_the_page_was_written_by_the_generator() -> None:
+    """Each section of docs/performance.md has its text of performance.txt, and else what was found."""
+    written = [
+        part.strip() for part in SECTION.split((ROOT / "docs/performance.md").read_text("utf-8")) if part
+    ]
+    wanted = texts()
+    assert [part.splitlines()[0] for part in written] == [text.splitlines()[0] for text in wanted.values()]
+    for part, (name, text) in zip(written, wanted.items(), strict=True):
+        if name in IN_PARTS:
+            assert part.startswith(f"{text}\n\n"), name
+        else:
+            assert WRITTEN.sub("", part).strip() == text, name
 
 
 def test_a_scrape_that_fails_is_no_fast_scrape() -> None:

@@ -1,4 +1,7 @@
-"""The page of docs/ that the long runs write their tables into, as it is before any of them."""
+"""The page of docs/ that the long runs write their tables into: as it is before them, and how they do."""
+
+import re
+from pathlib import Path
 
 BEGIN, END = "<!-- faults -->", "<!-- /faults -->"
 PAGE = f"""# Reliability
@@ -51,15 +54,67 @@ takes up the patience once, so that the poll that finds out may end after its de
 fails once.
 
 {BEGIN}
+Not yet run: `make faults`.
 {END}
 
 ## Fuzzing
 
+A decoder is whatever turns bytes or texts of others into records. Each is given inputs that nobody would
+write, made by going on from those that reach code that none reached before. It may refuse them as it says
+that it does; it may not raise anything else, take long, or return a record that is not of its types or has
+less than none of something.
+
 <!-- fuzz: begin -->
+Not yet run: `make fuzz`.
 <!-- fuzz: end -->
 
 ## Long runs
 
+A day on a node, acted in minutes: pods come and go, the kubelet, the driver and GPUs fail and come back, and
+clients ask. No figure of the process may grow with the pods that it has seen, and what the pages counted must
+be what was so on the node.
+
 <!-- soak -->
+Not yet run: `make soak`.
 <!-- /soak -->
+
+## Abuse
+
+What clients without manners do to the server is part of the tests; what a client may take of it is told in
+[web-config.md](web-config.md#limits-with-and-without-a-file).
+
+- With 1024 open files there are 768 connections at most, 576 of them of one address. A crowd makes room for
+  a new client: what waits longest is closed.
+- Beside crowds that are idle, send byte by byte, do not read, or send on and on, tests scrape whole pages in
+  time. A crowd is 800 connections, more than there may be.
+- **Ten thousand clients that sent without end, on an overloaded machine, made some scrapes fail.**
+  [`rate_limit`](web-config.md#what-each-key-does-here) is the remedy, or a
+  [NetworkPolicy](security.md#the-port).
+- A malformed request gets one refusal or none, and no line of the log.
+- Whether a pod stays below its memory limit under all this was computed, and not tried in a cgroup.
+
+## Restarts
+
+- Counters begin at 0. `increase` over a restart adds nothing, and lacks what fell between the two processes.
+  There are no `_created` series.
+- The time of last activity begins at the restart, so nobody is idle until `--idle-after` has passed.
+- SIGTERM, SIGINT and SIGHUP end the program with code 0, also when they come again and again.
+- SIGKILL leaves nothing behind; of a demo it leaves the temporary folder.
+- As pid 1, which it is in a container without the node's process ids, it loses a SIGTERM that comes while
+  Python loads, and is killed when the grace period is over. This was not tried.
 """
+
+
+def write(page: Path, begin: str, end: str, table: str) -> None:
+    """Put a table between its marks on the page, which is made if it is not there; all else on it stays.
+
+    Raises ValueError, and writes nothing, where the page does not have the marks once.
+    """
+    before = page.read_text("utf-8") if page.exists() else PAGE
+    written = f"{begin}\n{table.strip()}\n{end}"
+    after, places = re.subn(
+        f"{re.escape(begin)}.*?{re.escape(end)}", lambda _: written, before, flags=re.DOTALL
+    )
+    if places != 1:
+        raise ValueError(f"{page} must have {begin} and {end} once, and has them {places} times")
+    page.write_text(after, "utf-8")

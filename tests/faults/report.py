@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tests.faults.harness import Result
 from tests.faults.nvml_claims import KINDS, Kind
-from tests.faults.reliability import BEGIN, END
 
 # By what a function tells; the first that fits.
 GROUPS: Mapping[str, str] = {
@@ -31,14 +30,6 @@ MANY = 8
 def page_of(found: Mapping[str, Sequence[Result]]) -> str:
     """Write the sections of all matrices."""
     return "\n".join(part for title, results in found.items() for part in _section(title, results))
-
-
-def placed(page: str, written: str) -> str:
-    """Put the sections between their marks on a page; raises ValueError where it has none."""
-    text, places = re.subn(f"{BEGIN}.*?{END}", lambda _: f"{BEGIN}\n{written}\n{END}", page, flags=re.DOTALL)
-    if places != 1:
-        raise ValueError(f"the page must have {BEGIN} and {END} once, and has them {places} times")
-    return text
 
 
 def _section(title: str, results: Sequence[Result]) -> Iterator[str]:

@@ -4,13 +4,18 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from benchmarks import side_by_side
+from benchmarks.document import page as page_of
+from benchmarks.judge import verdicts
 from benchmarks.side_by_side_parts import checks, programs, samples
 from benchmarks.side_by_side_parts.driver import Control, DriverError, Layout, compile_driver
-from benchmarks.side_by_side_parts.node import Node, Pod
+from benchmarks.side_by_side_parts.node import Node, NodeError, Pod
+from benchmarks.side_by_side_parts.rounds import SMALLEST
 
 SLICED = Layout(name="sliced", gpus=2, parts=2, mig=False)
 CUT = Layout(name="cut", gpus=1, parts=2, mig=True)
@@ -141,3 +146,26 @@ def test_a_page_tells_how_old_it_is() -> None:
 
     assert page(power).age(0, 2000.0 + 507) == pytest.approx(2.0)
     assert page().age(0, 2507.0) is None
+
+
+def test_all_that_is_judged_and_told_is_measured() -> None:
+    """The smallest form, of ours alone as no network is there: its figures, twice, are judged and told."""
+    form = replace(
+        SMALLEST, programs=lambda variables: [programs.ours(variables, seconds=1, name=programs.OURS)]
+    )
+    try:
+        found = side_by_side.run(form)
+    except (DriverError, NodeError) as error:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(str(error))
+    (node,) = found["nodes"].values()
+    ours = node["programs"][programs.OURS]
+    assert ours["idle"]["cpu_ms_a_cycle"] > 0 < ours["scraped"]["p50_ms"]
+    assert node["questions"]["names the pod of each holder"] == {programs.OURS: "2 of 2"}
+    node["programs"] = {programs.NVITOP: ours} | node["programs"]
+    cycle, scrape = verdicts({"side-by-side": found})
+    assert (cycle.found[:6], cycle.met, scrape.met) == ("1.00 x", True, False)
+    told = page_of({"side-by-side": found})
+    assert f"| samples on the page | {ours['page']['samples']} | {ours['page']['samples']} |" in told
+    assert "nan" not in told

@@ -1,10 +1,10 @@
 """The outcome of a soak, as a line and as the table in the documentation."""
 
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.faults import reliability
 from tests.soak.day import PERIOD, happened
 from tests.soak.judge import Claim, most
 from tests.soak.soak import Run
@@ -55,12 +55,8 @@ def markdown(run: Run, claims: Sequence[Claim]) -> str:
 
 
 def write(page: Path, text: str) -> None:
-    """Put the table between its marks in a page; raises ValueError for a page without them."""
-    before = page.read_text("utf-8")
-    after, found = re.subn(f"{BEGIN}.*?{END}", lambda _: f"{BEGIN}\n{text}\n{END}", before, flags=re.DOTALL)
-    if found != 1:
-        raise ValueError(f"{page} must have {BEGIN} and {END} once, and has them {found} times")
-    page.write_text(after, "utf-8")
+    """Put the table between its marks in a page, as ``reliability.write`` does."""
+    reliability.write(page, BEGIN, END, text)
 
 
 def _told(run: Run) -> str:
