@@ -20,8 +20,8 @@ TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _STATE, _START = 0, 19  # fields 3 and 22 of proc(5), counted from behind the command name
 # The kernel keeps so many bytes of a command name; only its own threads have longer ones.
 _COMMAND_BYTES = 15
-# No such file is so long.
-_MOST_BYTES = 1 << 16
+# Nearly all of these files are shorter. More than some pages at once would be new memory for each of them.
+_PORTION = 8 << 10
 
 
 class _Stat(NamedTuple):
@@ -160,7 +160,11 @@ def _read(path: str) -> bytes:
     """Read a file of /proc, of a thousand at each poll, without the standard library's way for all kinds."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        # The kernel makes each of these as one piece (single_open), and gives it whole where there is room.
-        return os.read(file, _MOST_BYTES)
+        # The kernel makes each of these as one piece (single_open): what leaves room is all that there is.
+        text = portion = os.read(file, _PORTION)
+        while len(portion) == _PORTION:
+            portion = os.read(file, _PORTION)
+            text += portion
+        return text
     finally:
         os.close(file)

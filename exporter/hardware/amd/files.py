@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 # A file of sysfs has one page, a table of metrics up to a few; nothing longer is what we look for.
-LONGEST = 1 << 16
+LONGEST, PORTION = 1 << 16, 8 << 10
 # This board, driver or kernel has no such reading: nothing failed.
 ABSENT = frozenset(
     {
@@ -115,7 +115,8 @@ def properties(text: str | None, mark: str) -> dict[str, str]:
 def _whole(descriptor: int) -> bytes:
     parts: list[bytes] = []
     left = LONGEST
-    while left and (part := os.read(descriptor, left)):
+    # Room for more than some pages would be new memory for each file, and nearly all are shorter.
+    while left and (part := os.read(descriptor, min(left, PORTION))):
         parts.append(part)
         left -= len(part)
     return b"".join(parts)
