@@ -30,6 +30,9 @@ _NAMES: Mapping[DcgmNames, tuple[AnyFamily, ...]] = {
     "legacy": (*FAMILIES, *DCGM, *LEGACY),
 }
 
+# Half the time of the usual 6, for an eighth more bytes.
+GZIP_LEVEL = 3
+
 Made = TypeVar("Made")
 
 
@@ -133,7 +136,7 @@ class Page:
         return b"".join(parts)
 
     def _zip(self, openmetrics: bool) -> bytes:
-        return gzip.compress(self._bodies[openmetrics].get(), compresslevel=6, mtime=0)
+        return gzip.compress(self._bodies[openmetrics].get(), compresslevel=GZIP_LEVEL, mtime=0)
 
 
 class _Once(Generic[Made]):

@@ -97,15 +97,17 @@ def _site(poller: Poller, exposition: Exposition, past: LongerHistory, history: 
     settings = poller.settings
     doctor = Doctor(lambda: poller.evidence, settings)
     poller.subscribe(doctor.record)
+    pages = Pages(
+        lambda: poller.snapshot,
+        exposition,
+        idle_after=settings.idle_after,
+        interval=settings.poll_interval,
+    )
+    poller.subscribe(pages.turn)
     ticker = Ticker()
     poller.subscribe(ticker.tick)
     return Site(
-        pages=Pages(
-            lambda: poller.snapshot,
-            exposition,
-            idle_after=settings.idle_after,
-            interval=settings.poll_interval,
-        ),
+        pages=pages,
         restart_reason=lambda: poller.restart_reason,
         report=doctor.report,
         past=past,

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dataclasses import dataclass, replace
 else:
-
     # Records that are frozen refuse the usual way.
     _set = object.__setattr__
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from exporter.web.views.scene import Scene
 
 Made = TypeVar("Made")
+# A format of the page of metrics, and whether it is compressed.
+_Form = tuple[Format, bool]
 Draw = Callable[["Scene", tuple[str, ...]], Drawing | None]
 """Draws a kind of page from what it is of (``Place.names``); None where that is not there."""
 
@@ -54,6 +56,8 @@ class Pages:
         self._sparkline: Callable[[ContainerRow], Markup] | None = None
         self._made: dict[tuple[Any, ...], asyncio.Task[Any]] = {}
         self._second = 0
+        self._asked: set[_Form] = set()
+        self._asked_before: set[_Form] = set()
 
     def draws(self, kind: str, draw: Draw) -> None:
         """Have a kind of page drawn of more than a snapshot: ``draw`` knows where to get the rest."""
@@ -77,13 +81,25 @@ class Pages:
         self._fresh_page()
         return self._tag
 
+    def turn(self, _snapshot: Snapshot) -> None:
+        """Take the newest snapshot; for each one as soon as it is there.
+
+        A form of the page of metrics that was asked for of both snapshots before is made at once, so that
+        who scrapes as often as there is something new need not wait for it.
+        """
+        steady = self._asked & self._asked_before
+        self._asked_before, self._asked = self._asked, set()
+        page = self._fresh_page()
+        for form in steady:
+            self._start(form, page)
+
     async def metrics(self, fmt: Format, zipped: bool) -> bytes:
         """Give the page of metrics in one format."""
-        page = self._fresh_page()
+        page, form = self._fresh_page(), (fmt, zipped)
+        self._asked.add(form)
         if page.ready(fmt, zipped=zipped):
             return page.gzipped(fmt) if zipped else page.body(fmt)
-        make = page.gzipped if zipped else page.body
-        return await self._once(("metrics", fmt, zipped), lambda: make(fmt))
+        return await asyncio.shield(self._start(form, page))
 
     async def document(self) -> dict[str, Any]:
         """Give the snapshot as plain data of JSON, which nobody may change."""
@@ -166,13 +182,21 @@ class Pages:
         return self._page
 
     async def _once(self, key: tuple[Any, ...], make: Callable[[], Made]) -> Made:
+        # One reader that goes away must not take the page from the others.
+        return await asyncio.shield(self._begun(key, make))
+
+    def _start(self, form: _Form, page: Page) -> "asyncio.Task[bytes]":
+        fmt, zipped = form
+        make = page.gzipped if zipped else page.body
+        return self._begun(("metrics", *form), lambda: make(fmt))
+
+    def _begun(self, key: tuple[Any, ...], make: Callable[[], Made]) -> "asyncio.Task[Made]":
+        """Begin to make something, unless somebody has."""
         task = self._made.get(key)
         if task is None:
             task = self._made[key] = asyncio.ensure_future(asyncio.to_thread(make))
             task.add_done_callback(lambda done: self._forget_failed(key, done))
-        # One reader that goes away must not take the page from the others.
-        made: Made = await asyncio.shield(task)
-        return made
+        return task
 
     def _forget_failed(self, key: tuple[Any, ...], task: "asyncio.Task[Any]") -> None:
         """Have what could not be made tried again by the next who asks."""
