@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 # A kubelet that comes back is noticed at this pace, whatever the interval between polls.
 RETRY_SECONDS = 0.5
 MAX_JITTER = 1.0
+HEAD_START_SECONDS = 0.25
 NO_LISTS = "the driver lists the processes of no device: see gpuslice_nvml_errors_total, and doctor"
 BROKEN = "the exporter's own poll fails: see its log"
 
@@ -109,13 +110,25 @@ class Poller:
     async def poll(self) -> Snapshot:
         """Read every source once, each within its deadline, and publish what is known."""
         now = self._clock()
-        await asyncio.gather(self._devices.collect(), self._allocations.collect(), self._names.collect())
+        await self._read_devices_and_holders()
         await asyncio.gather(*(collector.collect() for collector in self._later()))
         self.evidence = self._gather(await self._join.run(self._sources.nvidia_module))
         evidence, health, wall = self.evidence, self._health(), self._wall()
         # A node may offer so many ids that pages would wait for them.
         self._publish(await self._join.run(lambda: self._assembly.snapshot(evidence, health, now, wall)))
         return self.snapshot
+
+    async def _read_devices_and_holders(self) -> None:
+        """Read the devices, then who holds them, but do not wait for a driver that takes its time.
+
+        Python runs one thread at a time: side by side the two take a fifth more of the processor.
+        """
+        devices = asyncio.ensure_future(self._devices.collect())
+        try:
+            await asyncio.wait({devices}, timeout=HEAD_START_SECONDS)
+            await asyncio.gather(devices, self._allocations.collect(), self._names.collect())
+        finally:
+            devices.cancel()
 
     def _publish(self, snapshot: Snapshot) -> None:
         """Show a snapshot. A reader that fails keeps it from nobody else."""
