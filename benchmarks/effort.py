@@ -1,4 +1,4 @@
-"""How much is measured: all of it takes a quarter of an hour, the least a few seconds."""
+"""How much is measured: all of it takes half an hour, the least a few seconds."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ class Effort:
     program is started ``starts`` times, and put on nodes of so many ``holders``.
     """
 
-    turns: int = 12
+    turns: int = 20
     polls: int = 5
     hour: int = 720
     # What is in memory goes up and down within some hundred polls.

@@ -13,8 +13,8 @@ _WARM = 3
 async def measure(name: str, effort: Effort) -> dict[str, Any]:
     """Measure the polls of a node; times are seconds of a processor.
 
-    The machine may have other work: work is done in turns, and each time is the least of all turns. Of
-    polls, which are not all alike, a turn has several, whose mean is taken.
+    The machine may have other work: work is done in turns of several, whose mean is taken, and each time is
+    the least of all turns. Polls are not all alike, so that the quickest of them would tell little.
     """
     least: dict[str, float] = {}
     async with subject("by-hand", name) as program:
@@ -26,9 +26,9 @@ async def measure(name: str, effort: Effort) -> dict[str, Any]:
             _take(least, "poll", statistics.mean(polled["poll"]))
             _take(least, "calls", bare.pop("calls"))
             for what, times in bare.items():
-                _take(least, f"bare_{what}", min(times))
+                _take(least, f"bare_{what}", statistics.mean(times))
             for what in ("page", "gzip", "native", "client"):
-                _take(least, what, min(rendered[what]))
+                _take(least, what, statistics.mean(rendered[what]))
     return least | {key: value for key, value in rendered.items() if not isinstance(value, list)}
 
 
