@@ -31,6 +31,8 @@ NOTHING_THERE = frozenset({0, 6})
 INVALID_ARGUMENT = 2
 # Many readings at once. A driver that does not know one of them may refuse the call as a whole.
 FIELDS = "nvmlDeviceGetFieldValues"
+# Of these it matters later that they were answered once.
+REMEMBERED = PICKING | {FIELDS}
 INSUFFICIENT_SIZE = 7
 MAX_RETRIES = 2
 CORE = "core"
@@ -204,9 +206,9 @@ class Calls:
             # The binding's own trouble with an answer, such as a sentinel in a field it adds up.
             self.count(device, name, type(error).__name__)
         else:
-            if name in PICKING or name == FIELDS:
+            if name in REMEMBERED:
                 self._answered[device].add(call)
-            return plain(answer)
+            return answer if type(answer) is int else plain(answer)
         return None
 
     def first(self, device: str, handle: Any, calls: Iterable[Call]) -> Any:

@@ -1,6 +1,5 @@
 """A call that does not return: the thread in it is left behind, and only what it asks about is left out."""
 
-import threading
 import time
 
 
@@ -16,11 +15,10 @@ class Hangs:
 
     def __init__(self) -> None:
         self.calls: dict[str, str] = {}
-        self._lock = threading.Lock()
 
     def watch(self) -> "Watched":
         """Watch the calls of one more thread."""
-        return Watched(self.calls, self._lock)
+        return Watched(self.calls)
 
 
 class Watched:
@@ -29,35 +27,40 @@ class Watched:
     Times are those of the monotonic clock.
     """
 
-    def __init__(self, hanging: dict[str, str], lock: threading.Lock) -> None:
+    def __init__(self, hanging: dict[str, str]) -> None:
         self._hanging = hanging
-        self._lock = lock
-        self._pending: tuple[str, str, float] | None = None
-        self._left = False
+        self._number = 0
+        # The call by its number. Whichever thread takes it out, in one step, decides if the call has returned.
+        self._pending: dict[int, tuple[str, str, float]] = {}
+        self._left = ""
+        self._returned = False
 
     def begin(self, place: str, name: str, now: float) -> None:
         """Note a call about ``place``; "" is the driver as a whole, which nobody can go on without."""
-        self._pending = place, name, now
+        self._number += 1
+        self._pending[self._number] = place, name, now
 
     def end(self) -> None:
         """Note that the call has returned; raises LeftBehindError if nobody waits for it any more."""
-        with self._lock:
-            pending, self._pending = self._pending, None
-            if pending is not None and self._left:
-                self._hanging.pop(pending[0], None)
-                raise LeftBehindError
+        if self._pending.pop(self._number, None) is None:
+            self._returned = True
+            self._hanging.pop(self._left, None)
+            raise LeftBehindError
 
     def leave(self, patience: float) -> bool:
         """Leave the thread behind if its call takes longer than ``patience`` seconds; tell whether it is.
 
         Until that call returns, what it asks about is left out.
         """
-        with self._lock:
-            if self._pending is None:
-                return False
-            place, name, began = self._pending
-            if not place or time.monotonic() - began < patience:
-                return False
-            self._left = True
-            self._hanging[place] = name
+        number = self._number
+        place, name, began = self._pending.get(number, ("", "", 0.0))
+        if not place or time.monotonic() - began < patience:
+            return False
+        self._left = place
+        if self._pending.pop(number, None) is None:
+            return False
+        self._hanging[place] = name
+        # It may have returned just now, when there was nothing yet to take back.
+        if self._returned:
+            self._hanging.pop(place, None)
         return True
