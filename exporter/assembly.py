@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 
 from exporter.accounting import Coverage, Ledger
-from exporter.attribution import Attribution, attribute
+from exporter.attribution import Attribution, Held, attribute_held
 from exporter.event_rows import event_rows
 from exporter.job_rows import gpus_with_jobs, migs_with_jobs
 from exporter.model import (
@@ -17,6 +17,7 @@ from exporter.model import (
     GpuReading,
     GpuRow,
     HardwareReading,
+    Holdings,
     JobFiles,
     NodeObject,
     NodeRow,
@@ -76,6 +77,7 @@ class Assembly:
         self._holdings = KeptHoldings(
             lambda gpus, allocations, facts: resolve_holdings(gpus, allocations, facts, self._objections)
         )
+        self._held = Held(Holdings(known=False))
         self._nvlink = NvlinkRates()
         self._clocks = ClockEvents()
         self._events: tuple[EventRow, ...] = ()
@@ -109,7 +111,9 @@ class Assembly:
         holdings = self._holdings.of(found.gpus, found.allocations, self._facts(found))
         elapsed, covered = self._coverage.advance(found.gpus, now)
         stale = frozenset(gpu.identity.uuid for gpu in found.gpus) - covered.keys()
-        attribution = attribute(found.gpus, holdings, workloads, stale)
+        if holdings is not self._held.holdings:
+            self._held = Held(holdings)
+        attribution = attribute_held(found.gpus, self._held, workloads, stale)
         self._count_inconsistent(attribution)
         unsure = holdings.unresolved_holders if holdings.known else None
         attribution = self._ledger.advance(attribution, elapsed, covered, timestamp, unsure)

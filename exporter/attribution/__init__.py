@@ -3,6 +3,7 @@
 Pure functions of plain records. The rules are written down, with numbers, in ``docs/join.md``.
 """
 
-from exporter.attribution.join import Attribution, attribute
+from exporter.attribution.held import Held
+from exporter.attribution.join import Attribution, attribute, attribute_held
 
-__all__ = ["Attribution", "attribute"]
+__all__ = ["Attribution", "Held", "attribute", "attribute_held"]

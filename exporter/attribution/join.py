@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from exporter.attribution import compute
 from exporter.attribution.devices import DeviceJoin
+from exporter.attribution.held import Held
 from exporter.attribution.placements import memory_slices
 from exporter.attribution.use import Device
 from exporter.model import (
@@ -55,9 +56,16 @@ def attribute(
 
     ``stale`` are the uuids of GPUs whose reading is from an earlier poll than the holdings.
     """
-    join = _Join(holdings, workloads, stale)
+    return attribute_held(gpus, Held(holdings), workloads, stale)
+
+
+def attribute_held(
+    gpus: Iterable[GpuReading], held: Held, workloads: Workloads, stale: frozenset[str]
+) -> Attribution:
+    """Join as ``attribute`` does, with holdings that are kept for several polls."""
+    join = _Join(held, workloads, stale)
     gpu_rows = [join.gpu(gpu) for gpu in sorted(gpus, key=_gpu_order)]
-    gpu_rows += [join.foreign(identity) for identity in holdings.foreign]
+    gpu_rows += [join.foreign(identity) for identity in held.holdings.foreign]
     return Attribution(
         gpus=tuple(gpu_rows),
         migs=tuple(join.migs),
@@ -74,13 +82,14 @@ def _gpu_order(gpu: GpuReading) -> tuple[int, str]:
 class _Join:
     """Collects the rows of one poll."""
 
-    def __init__(self, holdings: Holdings, workloads: Workloads, stale: frozenset[str]) -> None:
+    def __init__(self, held: Held, workloads: Workloads, stale: frozenset[str]) -> None:
         self._stale = stale
         self.migs: list[MigRow] = []
         self.containers: list[ContainerRow] = []
         self.inconsistent: list[tuple[str, str, str]] = []
-        self._holdings = holdings
-        self._devices = DeviceJoin(holdings, workloads)
+        self._held = held
+        self._holdings = held.holdings
+        self._devices = DeviceJoin(held, workloads)
 
     @property
     def processes(self) -> list[ProcessRow]:
@@ -197,12 +206,12 @@ class _Join:
     def _holder_count(self, keys: Collection[DeviceKey]) -> int | None:
         if not self._are_known(keys):
             return None
-        return len({holder for key in keys for holder in self._devices.held(key)})
+        return len({holder for key in keys for holder in self._held.on(key)})
 
     def _memory_entitled(self, keys: Collection[DeviceKey]) -> int | None:
         if not self._are_known(keys):
             return None
-        held = [holding for key in keys for part in self._devices.held(key).values() for holding in part]
+        held = [holding for key in keys for part in self._held.on(key).values() for holding in part]
         return total([holding.memory_entitled for holding in held])
 
     def _memory_rest(self, key: DeviceKey, used: int | None, rows: Iterable[ContainerRow]) -> int | None:

@@ -30,7 +30,7 @@ class Watched:
     def __init__(self, hanging: dict[str, str]) -> None:
         self._hanging = hanging
         self._number = 0
-        # The call by its number. Whichever thread takes it out, in one step, decides if the call has returned.
+        # The call by its number. Whichever thread takes it out, in one step, decides if it has returned.
         self._pending: dict[int, tuple[str, str, float]] = {}
         self._left = ""
         self._returned = False

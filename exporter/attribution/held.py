@@ -1,0 +1,76 @@
+"""Who holds which device, and what of a row follows from that alone: the same until holdings change."""
+
+from collections import defaultdict
+from operator import attrgetter
+from typing import NamedTuple
+
+from exporter.model import ContainerRef, DeviceKey, DeviceSharing, Holding, Holdings
+from exporter.sums import total
+
+
+class Entitlement(NamedTuple):
+    """What a container has of a device, as a row tells it."""
+
+    resource: str
+    sharing: str
+    isolation: str
+    slices: int | None
+    memory: int | None
+    compute: float | None
+
+
+class Held:
+    """The holdings of a node by device and container. ``holdings`` are never changed."""
+
+    def __init__(self, holdings: Holdings) -> None:
+        self.holdings = holdings
+        self._held: dict[DeviceKey, dict[ContainerRef, list[Holding]]] = {}
+        for holding in holdings.holdings:
+            of_device = self._held.setdefault(holding.device, defaultdict(list))
+            of_device[holding.holder].append(holding)
+        self._unresolved_pods = {(ref.namespace, ref.pod) for ref in holdings.unresolved_holders}
+        self._entitled: dict[tuple[DeviceKey, ContainerRef], tuple[DeviceSharing, Entitlement]] = {}
+
+    def on(self, key: DeviceKey) -> dict[ContainerRef, list[Holding]]:
+        """Return the holdings of one device by container."""
+        return self._held.get(key, {})
+
+    def entitlement(self, key: DeviceKey, sharing: DeviceSharing, ref: ContainerRef) -> Entitlement:
+        """Return what a container has of a device that is shared like this."""
+        known = self._entitled.get((key, ref))
+        if known is not None and known[0] is sharing:
+            return known[1]
+        found = self._entitlement(key, sharing, ref)
+        if ref in self.on(key):
+            # Those who hold nothing come and go.
+            self._entitled[key, ref] = sharing, found
+        return found
+
+    def _entitlement(self, key: DeviceKey, sharing: DeviceSharing, ref: ContainerRef) -> Entitlement:
+        # What counts the slices stands first.
+        held = sorted(self.on(key).get(ref, []), key=attrgetter("beside"))
+        own = next((holding for holding in held if holding.sharing), sharing)
+        return Entitlement(
+            resource=",".join(dict.fromkeys(holding.resource for holding in held)),
+            sharing=own.sharing,
+            isolation=own.isolation,
+            slices=self._slices(key, ref, held),
+            memory=total([holding.memory_entitled for holding in held]) if held else None,
+            compute=total([holding.compute_entitled for holding in held]) if held else None,
+        )
+
+    def _slices(self, key: DeviceKey, ref: ContainerRef, held: list[Holding]) -> int | None:
+        """Rule 7: 0 slices says that nothing is held here, which must be known, not just unseen.
+
+        What is held in several units counts in the first.
+
+        The kubelet lists neither init nor ephemeral containers: beside a holder of the same pod, a
+        container may well hold the device.
+        """
+        if held:
+            return sum(holding.slices for holding in held if not holding.beside)
+        pod = (ref.namespace, ref.pod)
+        pod_holds = any(pod == (other.namespace, other.pod) for other in self.on(key))
+        unsure = not self.holdings.known or pod in self._unresolved_pods or pod_holds
+        unsure = unsure or key in self.holdings.unplaced
+        return None if unsure else 0
