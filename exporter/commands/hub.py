@@ -13,7 +13,8 @@ from exporter.fleet.read import Aim
 from exporter.fleet.watch import Watch
 from exporter.prometheus import Prometheus
 from exporter.settings import Settings, SettingsError
-from exporter.web import Server, WebAccess
+from exporter.web import Server
+from exporter.web.access import access_of
 from exporter.web.cluster.pages import FleetPages
 from exporter.web.cluster.routes import Cluster, make_hub_app
 from exporter.web.streams.ticker import Ticker
@@ -64,7 +65,7 @@ async def _hub(
         links = NodeLinks(options.node_url_template)
     except TemplateError as error:
         raise SettingsError(f"--node-url-template: {error}") from None
-    access = WebAccess(settings.web_config) if settings.web_config is not None else None
+    access = access_of(settings.web_config)
     prometheus = prometheus_of(settings)
     watch = Watch(prometheus, Aim(settings.idle_after, options.window), interval=options.refresh)
     ticker = Ticker()

@@ -20,7 +20,8 @@ from exporter.poller import Poller
 from exporter.prometheus import LongerHistory, Prometheus, PrometheusHistory
 from exporter.release import Release
 from exporter.sources import Sources
-from exporter.web import Server, WebAccess, make_app
+from exporter.web import Server, make_app
+from exporter.web.access import access_of
 from exporter.web.pages import Pages
 from exporter.web.site import Site
 from exporter.web.streams.ticker import Ticker
@@ -46,7 +47,7 @@ async def serve(node: Node, announce: Callable[[str], None]) -> None:
 
 async def _serve(node: Node, announce: Callable[[str], None], told: asyncio.Event) -> None:
     settings = node.settings
-    access = WebAccess(settings.web_config) if settings.web_config is not None else None
+    access = access_of(settings.web_config)
     sources = Sources(settings, node.nvml_library)
     _follow_signals(sources.release)
     poller = Poller(settings, sources, demo=node.fake is not None)

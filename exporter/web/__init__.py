@@ -1,7 +1,6 @@
 """The HTTP side: hands out what the last poll made; no request reads the node or changes anything."""
 
-from exporter.web.access.reload import WebAccess
 from exporter.web.app import make_app
 from exporter.web.serving.server import ListenError, Server
 
-__all__ = ["ListenError", "Server", "WebAccess", "make_app"]
+__all__ = ["ListenError", "Server", "make_app"]

@@ -10,7 +10,8 @@ from pathlib import Path
 from aiohttp import ClientSession, TCPConnector, web
 
 from exporter.settings import ListenAddress
-from exporter.web import Server, WebAccess
+from exporter.web import Server
+from exporter.web.access.reload import WebAccess
 from exporter.web.app import build_app
 from exporter.web.serving.limits import Limits
 from tests.web.certificates import PASSWORD

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.settings import SettingsError
-from exporter.web import WebAccess
 from exporter.web.access.document import DocumentError
+from exporter.web.access.reload import WebAccess
 from exporter.web.access.web_config import CIPHERS_12, parse_web_config
 from tests.commands.program import run
 from tests.end_to_end.programs import program

@@ -5,18 +5,21 @@ import logging
 import os
 import socket
 from asyncio.sslproto import SSLProtocol
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from exporter.settings import ListenAddress
-from exporter.web.access.gate import Gate
-from exporter.web.access.reload import WebAccess
+from exporter.web.access import gate_of
 from exporter.web.serving.accepting import tell_seldom
 from exporter.web.serving.connection import Connection
 from exporter.web.serving.connections import Connections
 from exporter.web.serving.handler import MOST_HEADERS, MOST_LINE, Handler, refuse_what_is_not_spoken
 from exporter.web.serving.limits import Limits, affordable
 from exporter.web.serving.security import headers_of
+
+if TYPE_CHECKING:
+    from exporter.web.access.reload import WebAccess
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +58,7 @@ class Server:
         app: web.Application,
         listen: ListenAddress,
         *,
-        access: WebAccess | None = None,
+        access: "WebAccess | None" = None,
         limits: Limits | None = None,
     ) -> None:
         self._app = app
@@ -63,7 +66,7 @@ class Server:
         self._access = access
         self._limits = limits or Limits(connections=affordable())
         self._runner = web.AppRunner(app, shutdown_timeout=SHUTDOWN_SECONDS)
-        self._gate = Gate(access) if access is not None else None
+        self._gate = gate_of(access)
         self._connections: Connections | None = None
         self._listener: asyncio.Server | None = None
         self._following: asyncio.Task[None] | None = None
