@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import fleet, growth, memory, polls, scrapes, side_by_side, startup
+from benchmarks import fleet, growth, libraries, memory, polls, scrapes, side_by_side, startup
 from benchmarks.document import page
 from benchmarks.effort import FULL, LEAST, Effort
 from benchmarks.judge import verdicts
@@ -33,6 +33,7 @@ _OF_NODES: Mapping[str, Measure] = {
 }
 MEASURES: Mapping[str, tuple[Measure, str]] = {
     **{f"{name}-{node}": (measure, node) for node in NODES for name, measure in _OF_NODES.items()},
+    "libraries": (libraries.measure, ""),
     "growth": (growth.measure, ""),
     "side-by-side": (side_by_side.measure, ""),
     "fleet": (fleet.measure, ""),

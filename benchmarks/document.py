@@ -36,6 +36,7 @@ def page(results: Results) -> str:
         "exposition": _exposition(results),
         "scrapes": _scrapes(results),
         "memory": _memory(results),
+        "libraries": _section(results, "libraries", _libraries),
         "startup": _startup(results),
         "growth": _growth(results),
         "side_by_side": _section(results, "side-by-side", tables.markdown),
@@ -153,6 +154,15 @@ def _memory(results: Results) -> str:
         "left out: the faked driver": _mib("fake"),
     }
     return _per_node(results, "memory", columns)
+
+
+def _libraries(found: Mapping[str, Any]) -> str:
+    rows: list[Row] = [
+        (name, *(f"{stage[what] / MIB:.1f} MiB" for what in ("resident", "files")))
+        for name, stage in found["stages"].items()
+    ]
+    all_of_it = ("all", *(f"{found[what] / MIB:.1f} MiB" for what in ("resident", "files")))
+    return _table(("", "resident", "of that files"), [*rows, all_of_it])
 
 
 def _startup(results: Results) -> str:

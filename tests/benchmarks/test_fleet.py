@@ -41,7 +41,7 @@ def test_all_groups_of_rules_are_evaluated(found: dict[str, Any]) -> None:
     assert len(three["groups"]) == 12
     assert all(group["seconds"] > 0 for group in three["groups"].values())
     assert {group["interval"] for group in three["groups"].values()} == {60, 240}
-    assert one["made"] < three["made"] < 3 * one["made"]
+    assert 0 < one["made"] < three["made"]
 
 
 def test_only_what_tells_a_name_is_new_where_labels_are_joined(found: dict[str, Any]) -> None:
