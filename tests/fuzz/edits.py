@@ -1,13 +1,17 @@
-"""Inputs for hypothesis: valid ones with a few changes, each of a kind that a file or an answer suffers."""
+"""Inputs for hypothesis: valid ones with a few changes, each of a kind that a file or an answer suffers.
+
+A change that shuts the door of the decoder is mostly taken back, so that most inputs have several changes
+behind it; and one in four ends with a change that may be anything.
+"""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from random import Random
 
 from hypothesis import strategies as st
 
+from tests.fuzz.door import Door
 from tests.fuzz.target import Target
-
-Edit = Callable[[bytes], bytes]
 
 # What numbers, texts and records of any format turn on.
 WORDS = (
@@ -15,12 +19,34 @@ WORDS = (
     b"[]", b"{}", b'""', b"[" * 2000, b'{"a":' * 500, b"\xff\xff\xff\xff", b"\xff" * 8, b"\x80",
     b"\xed\xa0\x80", b"\\ud800", "٣".encode(), b"\x1e", b"\n", b" ", b",", b":", b";", b"/", b'"',
 )  # fmt: skip
-
-
 # The parts that valid texts are made of: quoted texts, numbers, words, and marks between them.
 _TOKENS = (rb'"[^"]*"', rb"-?[0-9]+(?:\.[0-9]+)?", rb"[A-Za-z_]+", rb"[^\sA-Za-z0-9_\"]")
+# Parts of a text, and what can stand in the place of one: such a text is mostly a text still.
+_LIKE = (
+    (
+        re.compile(rb'(?<=")[^"\\]*(?=")'),
+        (b"", b"x", b"0", b"-1", b"9999999999999999999", b"GPU-1", "é".encode(), b"8Gi"),
+    ),
+    (
+        re.compile(rb"-?[0-9]+(?:\.[0-9]+)?"),
+        (b"0", b"1", b"7", b"100", b"-1", b"2147483648", b"18446744073709551616", b"0.5"),
+    ),
+    (re.compile(rb"[A-Za-z0-9_-]{2,}"), (b"x", b"true", b"null", b"nan", b"0", b"GPU-0")),
+)
+# Whole numbers at the edges of what a field of a record can be, and the sizes of such fields.
+_NUMBERS = (0, 1, 2, 5, 100, 101, 255, 1 << 15, (1 << 31) - 1, 1 << 31, 1 << 32, 1 << 40, 1 << 63, -1, -2)
+_SIZES = (1, 2, 4, 8)
+_LENGTHS = (0, 1, 1, 2, 4, 8, 32, 4096)
+# Of any name, one of the same length is a name.
+_LETTERS = b"0123456789abcdefxyzAZ-_.:/"
 # Of long inputs, so many places are spread over the whole.
 MOST_PLACES = 24
+# Longer ones are only exchanged: many in one input would take all the time.
+LONGEST_WORD = 500
+# So often is a change tried that must not shut the door.
+TRIES = 24
+# The part of all inputs that end with a change of any kind, whatever comes of it.
+ROUGH = 0.25
 
 
 def exchanged(target: Target) -> Iterator[bytes]:
@@ -32,63 +58,83 @@ def exchanged(target: Target) -> Iterator[bytes]:
                 yield seed[:begin] + word + seed[end:]
 
 
-def inputs_of(target: Target) -> st.SearchStrategy[bytes]:
+def inputs_of(target: Target, door: Door) -> st.SearchStrategy[bytes]:
     """Make inputs for a target: a seed, and up to four edits of it."""
-    seeds = [seed for seed in target.seeds() if seed]
-    words = st.sampled_from((*WORDS, *target.words)) | st.binary(max_size=8)
-    edits = st.lists(_edits(words, seeds), max_size=4)
-    return st.builds(_edited, st.sampled_from(seeds), edits)
-
-
-def _edited(content: bytes, edits: Sequence[Edit]) -> bytes:
-    for edit in edits:
-        content = edit(content)
-    return content
-
-
-def _edits(words: st.SearchStrategy[bytes], seeds: Sequence[bytes]) -> st.SearchStrategy[Edit]:
-    # Places are parts of the whole, so that they mean something at any length.
-    places = st.integers(0, 4095)
-    lengths = st.sampled_from((0, 1, 1, 2, 4, 8, 32, 4096))
-    return st.one_of(
-        st.builds(_put, places, lengths, words),
-        st.builds(_put, places, lengths, words),
-        st.builds(_flip, places, st.integers(0, 7)),
-        st.builds(_repeat, places, lengths, st.sampled_from((2, 3, 40))),
-        st.builds(_cut, places),
-        st.builds(_splice, places, places, st.sampled_from(seeds)),
+    editor = Editor(door, [word for word in (*WORDS, *target.words) if len(word) <= LONGEST_WORD])
+    # Edits are picked by a generator of their own: hypothesis would take longer to pick them than they take.
+    return st.builds(
+        editor.edited, st.sampled_from(editor.seeds), st.randoms(use_true_random=True), st.integers(1, 4)
     )
 
 
-def _at(content: bytes, place: int) -> int:
-    return place * len(content) // 4095
+class Editor:
+    """Edits the inputs of one target, which are those of ``seeds`` at first."""
 
+    def __init__(self, door: Door, words: Sequence[bytes]) -> None:
+        self.seeds = door.seeds()
+        self._door, self._words = door, words
+        # Those that leave a text a text and a record a record stand more than once.
+        self._edits = (
+            *(self._exchange, self._exchange, self._letter, self._overwrite, self._overwrite),
+            *(self._put, self._flip, self._repeat, self._cut, self._splice),
+        )
 
-def _put(place: int, length: int, word: bytes) -> Edit:
-    """Put a word in the place of so many bytes."""
-    return lambda content: content[: _at(content, place)] + word + content[_at(content, place) + length :]
+    def edited(self, content: bytes, random: Random, count: int) -> bytes:
+        """Edit an input so many times; what shuts the door is taken back, but for one last edit in four."""
+        for _ in range(TRIES):
+            if not count:
+                break
+            changed = self._edit(content, random)
+            if changed != content and (self._door.opens(changed) or not self._door.opens(content)):
+                content, count = changed, count - 1
+        return self._edit(content, random) if random.random() < ROUGH else content
 
+    def _edit(self, content: bytes, random: Random) -> bytes:
+        return random.choice(self._edits)(content, random)
 
-def _flip(place: int, bit: int) -> Edit:
-    def edit(content: bytes) -> bytes:
-        at = min(_at(content, place), len(content) - 1)
-        return content[:at] + bytes([content[at] ^ 1 << bit]) + content[at + 1 :] if content else content
+    def _exchange(self, content: bytes, random: Random) -> bytes:
+        """Put in the place of a part of a text another of its kind, or a word, or what stands elsewhere."""
+        pattern, words = random.choice(_LIKE)
+        spans = [match.span() for match in pattern.finditer(content)]
+        if not spans:
+            return content
+        (begin, end), other = random.choice(spans), slice(*random.choice(spans))
+        found = random.choice((random.choice(words), content[other], random.choice(self._words)))
+        return content[:begin] + found + content[end:]
 
-    return edit
+    def _letter(self, content: bytes, random: Random) -> bytes:
+        """Write one letter for another."""
+        place = random.randrange(len(content) or 1)
+        return content[:place] + bytes([random.choice(_LETTERS)]) + content[place + 1 :]
 
+    def _overwrite(self, content: bytes, random: Random) -> bytes:
+        """Put a number of some bytes where one of that size can lie; the length stays as it is."""
+        size, number = random.choice(_SIZES), random.choice((*_NUMBERS, random.getrandbits(64)))
+        begin = random.randrange(len(content) + 1) // size * size
+        written = (number % (1 << 8 * size)).to_bytes(size, "little")[: len(content) - begin]
+        return content[:begin] + written + content[begin + len(written) :]
 
-def _repeat(place: int, length: int, times: int) -> Edit:
-    def edit(content: bytes) -> bytes:
-        at = _at(content, place)
-        return content[:at] + content[at : at + length] * times + content[at + length :]
+    def _put(self, content: bytes, random: Random) -> bytes:
+        """Put a word in the place of some bytes."""
+        place, length = random.randrange(len(content) + 1), random.choice(_LENGTHS)
+        word = random.choice((random.choice(self._words), random.randbytes(random.randrange(9))))
+        return content[:place] + word + content[place + length :]
 
-    return edit
+    def _flip(self, content: bytes, random: Random) -> bytes:
+        if not content:
+            return content
+        place = random.randrange(len(content))
+        return content[:place] + bytes([content[place] ^ 1 << random.randrange(8)]) + content[place + 1 :]
 
+    def _repeat(self, content: bytes, random: Random) -> bytes:
+        place, length = random.randrange(len(content) + 1), random.choice(_LENGTHS)
+        part = content[place : place + length] * random.choice((2, 3, 40))
+        return content[:place] + part + content[place + length :]
 
-def _cut(place: int) -> Edit:
-    return lambda content: content[: _at(content, place)]
+    def _cut(self, content: bytes, random: Random) -> bytes:
+        return content[: random.randrange(len(content) + 1)]
 
-
-def _splice(place: int, other: int, seed: bytes) -> Edit:
-    """Go on as another input does."""
-    return lambda content: content[: _at(content, place)] + seed[_at(seed, other) :]
+    def _splice(self, content: bytes, random: Random) -> bytes:
+        """Go on as another input does, from the same place or from another."""
+        seed, place = random.choice(self.seeds), random.randrange(len(content) + 1)
+        return content[:place] + seed[random.choice((place, random.randrange(len(seed) + 1))) :]

@@ -1,10 +1,14 @@
 """The one list of targets, for hypothesis, for the guided runs and for the check that none is missing."""
 
 from tests.fuzz import (
+    targets_amd,
     targets_config,
     targets_files,
-    targets_hardware,
     targets_kubelet,
+    targets_nvml,
+    targets_nvml_events,
+    targets_nvml_meters,
+    targets_nvml_parts,
     targets_proc,
     targets_systems,
     targets_texts,
@@ -18,7 +22,11 @@ TARGETS: tuple[Target, ...] = (
     *targets_systems.TARGETS,
     *targets_files.TARGETS,
     *targets_proc.TARGETS,
-    *targets_hardware.TARGETS,
+    *targets_nvml.TARGETS,
+    *targets_nvml_parts.TARGETS,
+    *targets_nvml_meters.TARGETS,
+    *targets_nvml_events.TARGETS,
+    *targets_amd.TARGETS,
     *targets_web.TARGETS,
     *targets_config.TARGETS,
 )

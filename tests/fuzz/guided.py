@@ -154,7 +154,7 @@ def main() -> None:
         (seeds / str(place)).write_bytes(seed)
     words = asked.folder / f"words-{target.name}"
     words.write_text("".join(f'"{_escaped(word)}"\n' for word in target.words), encoding="ascii")
-    run = Run(target, asked.folder, inputs=asked.inputs // target.cost, seconds=asked.seconds)
+    run = Run(target, asked.folder, inputs=asked.inputs, seconds=asked.seconds)
     for kind, content in grown:
         run.found(f"superlinear {kind}", content)
     longest = max(LONGEST_INPUT, *(2 * len(seed) for seed in target.seeds()))

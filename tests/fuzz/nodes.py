@@ -6,7 +6,7 @@ in their order, with a mark between, so that a change of the input is a change o
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
@@ -17,7 +17,15 @@ from unittest import mock
 import exporter.demo
 from exporter import assembly
 from exporter.demo.scenario import load_file
-from exporter.model import Allocations, ContainerRef, ContainerSpec, GpuReading, Holdings, PodIdentity
+from exporter.model import (
+    Allocations,
+    ClaimedDevice,
+    ContainerRef,
+    ContainerSpec,
+    GpuReading,
+    Holdings,
+    PodIdentity,
+)
 from exporter.objects import extended_resources
 from exporter.sharing import NodeFacts, made
 from exporter.sharing.holdings import holdings_of
@@ -70,50 +78,53 @@ class Node:
         return self._through(system, lambda text: next(left, text))
 
     def _through(self, system: type[System], change: Callable[[str], str]) -> "Node":
+        """Let every slot through ``change``; records none of whose slots changes are kept, not copied."""
         pods = {uid: _pod(pod, system, change) for uid, pod in (self.facts.pods or {}).items()}
         node = self.facts.node
         if node is not None:
-            notes = {
-                kind: {key: change(text) if system.reads(key) else text for key, text in told.items()}
-                for kind, told in (("labels", node.labels), ("annotations", node.annotations))
-            }
-            node = replace(node, **notes)
+            labels, annotations = (_notes(told, system, change) for told in (node.labels, node.annotations))
+            if (labels, annotations) != (node.labels, node.annotations):
+                node = replace(node, labels=labels, annotations=annotations)
         allocations = replace(
             self.allocations,
             allocated=tuple(
                 each._replace(device_id=change(each.device_id)) for each in self.allocations.allocated
             ),
-            claims=tuple(
-                replace(
-                    each, **{name: change(getattr(each, name)) for name in ("pool", "device", "share_id")}
-                )
-                for each in self.allocations.claims
-            ),
+            claims=tuple(_claim(each, change) for each in self.allocations.claims),
         )
         facts = replace(self.facts, pods=None if self.facts.pods is None else pods, node=node)
         return Node(self.gpus, allocations, facts)
 
 
+def _notes(told: Mapping[str, str], system: type[System], change: Callable[[str], str]) -> dict[str, str]:
+    return {key: change(text) if _reads(system, key) else text for key, text in told.items()}
+
+
+def _claim(claim: ClaimedDevice, change: Callable[[str], str]) -> ClaimedDevice:
+    return replace(claim, **{name: change(getattr(claim, name)) for name in ("pool", "device", "share_id")})
+
+
 def _pod(pod: PodIdentity, system: type[System], change: Callable[[str], str]) -> PodIdentity:
-    if pod.details is None:
+    before = pod.details
+    if before is None:
         return pod
-
-    def notes(told: Any) -> dict[str, str]:
-        return {key: change(text) if system.reads(key) else text for key, text in told.items()}
-
-    details = replace(
-        pod.details,
-        annotations=notes(pod.details.annotations),
-        labels=notes(pod.details.labels),
-        containers=tuple(_spec(each, system, change) for each in pod.details.containers),
-    )
+    annotations, labels = (_notes(told, system, change) for told in (before.annotations, before.labels))
+    containers = tuple(_spec(each, system, change) for each in before.containers)
+    if (annotations, labels, containers) == (before.annotations, before.labels, before.containers):
+        return pod
+    details = replace(before, annotations=annotations, labels=labels, containers=containers)
     return replace(pod, details=details)
 
 
 def _spec(spec: ContainerSpec, system: type[System], change: Callable[[str], str]) -> ContainerSpec:
     texts = {name: str(amount) for name, amount in spec.limits.items()}
-    told = {name: change(text) if system.reads(name) else text for name, text in texts.items()}
-    return replace(spec, limits=extended_resources(told))
+    told = _notes(texts, system, change)
+    return spec if told == texts else replace(spec, limits=extended_resources(told))
+
+
+@cache
+def _reads(system: type[System], key: str) -> bool:
+    return system.reads(key)
 
 
 @cache

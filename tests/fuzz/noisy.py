@@ -6,16 +6,17 @@ of the input all calls are well.
 """
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 # From these on, the byte of a call is something else than: leave it as it is.
 SPOILED, REFUSED = 0x80, 0xE0
-# An answer may be a table of kilobytes; of a longer one the beginning is spoiled.
+# What the last of them answers: the driver's code for whatever it has no other code for.
+UNKNOWN = 999
+# An answer may be a table of kilobytes; of a longer one a part is spoiled.
 MOST = 64
-# Counts: the binding allocates as many records as a driver says that there are, of which a spoiled answer
-# could say four thousand millions. How many there are at most is therefore not spoiled, but how they are.
-COUNT = ctypes.c_uint
+# In an answer that is longer than this, two bytes say where the part begins.
+SHORT = 256
 
 
 class Tape:
@@ -29,6 +30,10 @@ class Tape:
         found = self._content[self._place : self._place + count]
         self._place += len(found)
         return found
+
+    def number(self, count: int = 1) -> int:
+        """Take a number of so many bytes, 0 at the end."""
+        return int.from_bytes(self.take(count), "little") if self._place < len(self._content) else 0
 
 
 class Noisy:
@@ -44,31 +49,51 @@ class Noisy:
     def _spoiled(self, function: Callable[..., int]) -> Callable[..., int]:
         def call(*arguments: Any) -> int:
             code = function(*arguments)
-            mark = (self.tape.take(1) or b"\0")[0]
+            mark = self.tape.number()
+            if mark < SPOILED:
+                return code
             if mark >= REFUSED:
-                return mark - REFUSED
-            if mark >= SPOILED:
-                outs = [out for out in map(_memory, arguments) if out is not None]
-                if outs:
-                    out = outs[mark % len(outs)]
-                    self._write(out)
+                return UNKNOWN if mark == 0xFF else mark - REFUSED
+            self._spoil(arguments, mark)
             return code
 
         return call
 
+    def _spoil(self, arguments: Sequence[Any], mark: int) -> None:
+        outs = [place for place, argument in enumerate(arguments) if _is_out(argument)]
+        if not outs:
+            return
+        place = outs[mark % len(outs)]
+        memory = _memory(arguments[place])
+        if isinstance(memory, ctypes.c_uint) and _is_count(arguments, place):
+            # The binding makes as many records as a driver says that there are, which can be four thousand
+            # millions: of a wrong number, one byte is as good as four.
+            memory.value = self.tape.number()
+        else:
+            self._write(memory)
+
     def _write(self, out: Any) -> None:
-        offset = int.from_bytes(self.tape.take(1), "little")
-        length = int.from_bytes(self.tape.take(1), "little") % MOST
         size = ctypes.sizeof(out)
-        found = self.tape.take(min(length, max(0, size - offset)))
-        ctypes.memmove(ctypes.addressof(out) + min(offset, size), found, len(found))
+        offset = self.tape.number(1 if size <= SHORT else 2) % (size or 1)
+        length = self.tape.number() % MOST
+        found = self.tape.take(min(length, size - offset))
+        ctypes.memmove(ctypes.addressof(out) + offset, found, len(found))
 
 
 def _memory(argument: Any) -> Any:
-    """Return what an out parameter points to, None for an input, a handle or a count of records."""
-    found = getattr(argument, "_obj", argument)
-    if isinstance(found, ctypes.Array | ctypes.Structure) or (
-        isinstance(found, ctypes._SimpleCData) and found is not argument and not isinstance(found, COUNT)
-    ):
-        return found
-    return None
+    """Return what is behind a reference, else the argument itself."""
+    return getattr(argument, "_obj", argument)
+
+
+def _is_out(argument: Any) -> bool:
+    """Whether something is written there; an input or a handle is not."""
+    memory = _memory(argument)
+    return isinstance(memory, ctypes.Array | ctypes.Structure) or (
+        isinstance(memory, ctypes._SimpleCData) and memory is not argument
+    )
+
+
+def _is_count(arguments: Sequence[Any], place: int) -> bool:
+    """Whether a number counts records: they, or None in the place of them, stand beside it."""
+    others = (_memory(each) for each in (*arguments[:place], *arguments[place + 1 :]))
+    return any(each is None or isinstance(each, ctypes.Array) for each in others)

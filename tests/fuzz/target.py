@@ -17,7 +17,9 @@ class Target:
     ``covers`` names the modules whose decoding it runs: running ``seeds`` must enter each of them. ``decode``
     calls the product with what it makes of the bytes, and may raise ``refuses`` only. ``check`` is what holds
     of its answers beyond what holds of all; it raises BrokenPromiseError. ``words`` are put into inputs.
-    ``cost`` divides the number of inputs of a long run, for those whose input is a whole node or device.
+    ``reached`` tells of an answer that the input got behind the first check of the decoder; by default it
+    is one that is not refused, and other than that to an empty input. ``cost`` is how many times as much as
+    another's an input takes, as to a whole node or device: where tests run often, such a target has fewer.
     """
 
     name: str
@@ -26,6 +28,7 @@ class Target:
     decode: Callable[[bytes], Any]
     refuses: tuple[type[Exception], ...] = ()
     check: Callable[[Any], None] | None = None
+    reached: Callable[[Any], bool] | None = None
     words: tuple[bytes, ...] = ()
     cost: int = 1
 

@@ -1,6 +1,9 @@
 """What the kernel tells of processes, and what lies beside it: /proc, pod logs, files of jobs, sysfs."""
 
+import os
 from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from exporter.model import Allocation, Allocations, ContainerRef
@@ -16,6 +19,10 @@ from tests.fuzz.target import Target
 
 _process, _view, _jobs, _logs, _sys = Scratch(), Scratch(), Scratch(), Scratch(), Scratch()
 UID = "6a1f3c8e-0000-4000-8000-000000000001"
+GPU, FUNCTION, MDEV = "0000:3b:00.0", "0000:3b:00.4", "c73f1fa6-489e-4834-9476-d70dabd98c40"
+POD_OF_ANOTHER = (
+    f"0::/kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice/crio-{'ef' * 32}.scope\n".encode()
+)
 
 
 def _cgroup(content: bytes) -> Any:
@@ -43,14 +50,10 @@ def _seeds_of_stat() -> list[bytes]:
 
 
 def _pid_view(content: bytes) -> Any:
-    first, own, status = parts_of(content, 3)
-    for name, part in (
-        ("1/cgroup", first),
-        ("self/cgroup", own),
-        ("self/status", status),
-        ("2/comm", status),
-    ):
-        _view.write(name, part)
+    """Look at a tree of processes; the pid that the reader itself has stands in an input as {pid}."""
+    names = ("1/cgroup", "self/cgroup", "self/status", "2/comm", "3/cgroup")
+    for name, part in zip(names, parts_of(content, len(names)), strict=True):
+        _view.write(name, part.replace(b"{pid}", b"%d" % os.getpid()))
     return process_view(_view.path)
 
 
@@ -73,15 +76,36 @@ def _pod_logs(content: bytes) -> Any:
         path.rmdir()
 
 
+@cache
+def _devices() -> Path:
+    """Write what stays around a device: its driver, the GPU that it is of, its group, a mediated device."""
+    root, pci = _sys.path, _sys.path / "bus/pci/devices"
+    for folder in (
+        "bus/pci/drivers/vfio-pci",
+        "bus/mdev/devices",
+        f"kernel/iommu_groups/12/devices/{FUNCTION}",
+    ):
+        (root / folder).mkdir(parents=True)
+    for folder in (GPU, FUNCTION, f"{FUNCTION}/{MDEV}"):
+        (pci / folder).mkdir(parents=True)
+    for link, to in (
+        (pci / FUNCTION / "driver", root / "bus/pci/drivers/vfio-pci"),
+        (pci / FUNCTION / "physfn", pci / GPU),
+        (root / "bus/mdev/devices" / MDEV, pci / FUNCTION / MDEV),
+    ):
+        link.symlink_to(to)
+    return root
+
+
 def _host(content: bytes) -> Any:
     """Look up an id that may be a device for a virtual machine, with these files around it."""
     device, vendor, kind = parts_of(content, 3)
+    root = _devices()
     for name, part in (("vendor", vendor), ("nvidia/current_vgpu_type", kind)):
-        _sys.write(f"bus/pci/devices/0000:3b:00.4/{name}", part)
-    _sys.write("kernel/iommu_groups/12/devices/0000:3b:00.4", b"")
+        _sys.write(f"bus/pci/devices/{FUNCTION}/{name}", part)
     text = device.decode("utf-8", "replace")
     held = Allocation(ContainerRef("a", "b", "c"), "nvidia.com/A10-4Q", text)
-    return host_devices(_sys.path, Allocations(allocated=(held,), offered=(), api_version="v1", read_at=0.0))
+    return host_devices(root, Allocations(allocated=(held,), offered=(), api_version="v1", read_at=0.0))
 
 
 def _cgroup_seeds() -> Sequence[bytes]:
@@ -112,8 +136,10 @@ TARGETS = (
         name="proc-view",
         covers=("exporter.workloads.pid_view",),
         seeds=lambda: [
-            MARK.join((b"0::/init.scope\n", b"0::/../x\n", b"NSpid:\t7\t1\n")),
-            MARK.join((b"0::/\n", b"0::/\n", b"kthreadd\n")),
+            MARK.join((b"0::/init.scope\n", b"0::/../x\n", b"NSpid:\t{pid}\n", b"kthreadd\n", b"")),
+            MARK.join((b"0::/\n", b"0::/\n", b"NSpid:\t{pid}\n", b"", POD_OF_ANOTHER)),
+            MARK.join((b"0::/\n", b"0::/\n", b"NSpid:\t7\t{pid}\n", b"", b"")),
+            MARK.join((POD_OF_ANOTHER, b"0::/\n", b"NSpid:\t{pid}\n", b"", b"")),
         ],
         decode=_pid_view,
     ),
@@ -134,8 +160,8 @@ TARGETS = (
         covers=("exporter.sharing.sysfs",),
         seeds=lambda: [
             b"12\x1e0x10de\x1e530",
-            b"0000:3b:00.4\x1e0x10de\x1e0",
-            b"C73F1FA6-489E-4834-9476-D70DABD98C40\x1e\x1e",
+            f"{FUNCTION}\x1e0x10de\x1e0".encode(),
+            f"{MDEV.upper()}\x1e\x1e".encode(),
         ],
         decode=_host,
     ),

@@ -1,0 +1,43 @@
+"""What holds of the readings of every device, whoever its maker is."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+
+from exporter.model import GpuReading, MigReading
+from tests.fuzz.promises import BrokenPromiseError
+
+
+def timeless(reading: GpuReading) -> GpuReading:
+    """Leave out of a reading what is told by a clock."""
+    return replace(reading, read_at=0.0, read_monotonic=0.0, boot_seconds=None)
+
+
+def require_believable(readings: Iterable[GpuReading], *, bounded: bool = True) -> None:
+    """Require that nothing that is used is more than there is, and no share is more than all.
+
+    ``bounded``: what a process has is told only where it is no more than the device has.
+    """
+    for reading in readings:
+        for device in (reading, *(reading.mig or ())):
+            require_believable_part(device, bounded=bounded)
+
+
+def require_believable_part(reading: GpuReading | MigReading, *, bounded: bool = True) -> None:
+    """Require the same of one device."""
+    memory = reading.memory
+    if memory is not None and max(memory.used, memory.free) > memory.total:
+        raise BrokenPromiseError(f"{memory} is more than the device has")
+    percents = [reading.utilization_percent]
+    if isinstance(reading, GpuReading):
+        percents.append(reading.memory_copy_percent)
+    used: Iterable[float | None] = (reading.process_utilization or {}).values()
+    for percent in (*percents, *used):
+        if percent is not None and not 0 <= percent <= 100:
+            raise BrokenPromiseError(f"{percent} percent of a device")
+    for each in reading.processes or ():
+        if each.pid < 1:
+            raise BrokenPromiseError(f"a process of pid {each.pid}")
+        total = memory.total if memory is not None and bounded else math.inf
+        if each.memory is not None and not 0 <= each.memory <= total:
+            raise BrokenPromiseError(f"a process has {each.memory} of {total} bytes")

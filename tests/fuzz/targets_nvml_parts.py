@@ -1,0 +1,255 @@
+"""Parts of what NVML tells, each with its own reader: what is asked often, or leads from one answer to more.
+
+Lists of processes whose length the driver tells wrongly, NVLinks that lead nowhere, masks of processors, and
+virtual GPUs.
+"""
+
+import re
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any, TypeVar
+
+import pynvml
+
+from exporter.hardware.calls import Calls, DeviceLostError, DriverGoneError
+from exporter.hardware.field_reader import FieldReader
+from exporter.hardware.fields import MOST_LINKS
+from exporter.hardware.nvlink import active_links
+from exporter.hardware.processes import GREATEST_PID, UtilizationReader, running
+from exporter.hardware.topology import COMMON_ANCESTORS, NODE_WORDS, WORD_BITS, TopologyReader
+from exporter.hardware.vgpu import VgpuReader
+from exporter.model import DeviceProcess, Topology
+from tests.fuzz.promises import BrokenPromiseError
+from tests.fuzz.spoiled import Spoiled
+from tests.fuzz.target import Target
+from tests.fuzz.targets_nvml import OPEN, WORDS, seeds
+from tests.hardware.making import GIB, SMALL, Driver, gpu, process, ticking
+
+T = TypeVar("T")
+TOTAL = 16 * GIB
+BUSES = {"GPU-a": "00000000:07:00.0", "GPU-b": "00000000:0A:00.0"}
+RANGES = re.compile(r"(?:[0-9]+(?:-[0-9]+)?(?:,[0-9]+(?:-[0-9]+)?)*)?")
+MIG = "MIG-small"
+# One is asked a second time, when all that leads from the other to it is known.
+ORDER = (*BUSES, "GPU-a")
+# Counts of a list: none, as many as there is room for, one more, many.
+COUNTS = (b"\x80\x00", b"\x80\x09", b"\x80\x0a", b"\x80\xff", b"\xe7", b"\x80\x01\x80\x03")
+
+
+def _unless_lost(read: Callable[[], T]) -> T | None:
+    """Read a device; None where it is lost, which costs the others nothing."""
+    try:
+        return read()
+    except (DeviceLostError, *OPEN):
+        return None
+
+
+@cache
+def _busy() -> Spoiled:
+    """Make a GPU with two processes, and a cut one with a process on its part."""
+    load = {"load": {"high": 40}}
+    processes = [process(41, "GPU-a", **load), process(42, "GPU-a", **load), process(43, MIG, **load)]
+    driver = Driver(gpu("a"), gpu("b", SMALL), host_processes=processes)
+    driver.advance(5)
+    return Spoiled(driver.library)
+
+
+@cache
+def _part() -> Any:
+    """Return the handle of the only MIG device, asked first while the driver is open and well."""
+    parent = _busy().handles["GPU-b"]
+    for slot in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(parent)):
+        try:
+            return pynvml.nvmlDeviceGetMigDeviceHandleByIndex(parent, slot)
+        except pynvml.NVMLError_NotFound:
+            continue
+    raise LookupError(MIG)
+
+
+def _processes(content: bytes) -> Any:
+    """List the processes of the GPU and of the part, and what those of the GPU computed."""
+    driver = _busy()
+    with driver.opened(b""):
+        part = _part()
+    with driver.opened(content) as calls:
+        whole = driver.handles["GPU-a"]
+        place = SMALL["gi"], SMALL.get("ci", 0)
+        return (
+            _unless_lost(lambda: running(calls, MIG, part, TOTAL, place)),
+            _unless_lost(lambda: running(calls, "GPU-a", whole, TOTAL)),
+            _unless_lost(lambda: UtilizationReader(ticking()).read(calls, "GPU-a", whole)),
+        )
+
+
+def _check_processes(told: tuple[Any, Any, Any]) -> None:
+    *lists, used = told
+    for listed in lists:
+        _check_list(listed or ())
+    if any(percent is not None and not 0 <= percent <= 100 for percent in (used or {}).values()):
+        raise BrokenPromiseError(f"percents of {used}")
+
+
+def _check_list(listed: tuple[DeviceProcess, ...]) -> None:
+    pids = [each.pid for each in listed]
+    if pids != sorted(set(pids)) or not all(0 < pid <= GREATEST_PID for pid in pids):
+        raise BrokenPromiseError(f"processes with the pids {pids}")
+    if any(each.memory is not None and each.memory > TOTAL for each in listed):
+        raise BrokenPromiseError(f"a process has more than the device: {listed}")
+
+
+@cache
+def _pair() -> Spoiled:
+    """Make two GPUs with two links between them, one to a switch, and one that is down."""
+    links = {name: {"nvlinks": 4, "down": 1, "switch": True, "to": {name: 2}} for name in BUSES}
+    boards = (
+        gpu("a", pci_bus_id=BUSES["GPU-a"], links=links["GPU-b"]),
+        gpu("b", pci_bus_id=BUSES["GPU-b"], links=links["GPU-a"]),
+    )
+    # Masks have a target of their own: thousands of bits, all of which are looked at.
+    return Spoiled(
+        Driver(*boards, missing=("nvmlDeviceGetCpuAffinity", "nvmlDeviceGetMemoryAffinity")).library
+    )
+
+
+def _links(content: bytes) -> Any:
+    """Ask both GPUs for their links, and the first again: by then the way between the two is known."""
+    with _pair().opened(content) as calls:
+        reader = TopologyReader()
+        links = {uuid: _unless_lost(partial(_active, calls, uuid)) for uuid in BUSES}
+        return links, [_unless_lost(partial(_sits, calls, reader, uuid, links[uuid])) for uuid in ORDER]
+
+
+def _active(calls: Calls, uuid: str) -> frozenset[int] | None:
+    found: dict[Any, Any] = {}
+    handle = _pair().handles[uuid]
+    FieldReader().read(calls, uuid, handle, found)
+    return active_links(calls, uuid, handle, found)
+
+
+def _sits(
+    calls: Calls, reader: TopologyReader, uuid: str, active: frozenset[int] | None
+) -> tuple[str, Topology | None]:
+    return uuid, reader.read(calls, uuid, _pair().handles[uuid], BUSES[uuid], active)
+
+
+def _check_links(told: tuple[dict[str, frozenset[int] | None], list[Any]]) -> None:
+    links, seen = told
+    if any(active is not None and not active <= set(range(MOST_LINKS)) for active in links.values()):
+        raise BrokenPromiseError(f"links that no GPU has: {links}")
+    for uuid, topology in filter(None, seen):
+        for other, link in ({} if topology is None else topology.peers).items():
+            known = link.pcie is None or link.pcie in COMMON_ANCESTORS.values()
+            counted = link.nvlinks is None or 0 <= link.nvlinks <= MOST_LINKS
+            if other not in BUSES or other == uuid or not known or not counted:
+                raise BrokenPromiseError(f"{uuid} is linked to {other} as {link}")
+
+
+@cache
+def _alone() -> Spoiled:
+    return Spoiled(Driver(gpu("a", links={"numa_node": 1, "cpus": "0-3,64"})).library)
+
+
+def _masks(content: bytes) -> Topology | None:
+    driver = _alone()
+    with driver.opened(content) as calls:
+        handle = driver.handles["GPU-a"]
+        return _unless_lost(lambda: TopologyReader().read(calls, "GPU-a", handle, BUSES["GPU-a"], None))
+
+
+def _check_masks(told: Topology | None) -> None:
+    if told is None:
+        return
+    nodes = range(NODE_WORDS * WORD_BITS)
+    if not RANGES.fullmatch(told.cpus) or (told.numa_node is not None and told.numa_node not in nodes):
+        raise BrokenPromiseError(f"a GPU near {told}")
+
+
+@cache
+def _virtual() -> Spoiled:
+    """Make a host's GPU with two vGPUs that run, and a guest's with a licence."""
+    vgpus = [
+        {
+            "mdev_uuid": f"c73f1fa6-489e-4834-9476-d70dabd98c4{place}",
+            "type": "NVIDIA A40-4Q",
+            "memory_bytes": "4 GiB",
+            "pid": 41 + place,
+        }
+        for place in range(2)
+    ]
+    licence = {"product": "NVIDIA RTX Virtual Workstation", "expires": "2027-01-31T23:59:59"}
+    driver = Driver(
+        gpu("a", virtualization="vgpu_host", vgpus=vgpus),
+        gpu("b", virtualization="vgpu_guest", licence=licence),
+        host_processes=[process(pid, "GPU-a", load={"high": 40}) for pid in (41, 42)],
+    )
+    driver.advance(5)
+    return Spoiled(driver.library)
+
+
+def _vgpus(content: bytes) -> Any:
+    driver = _virtual()
+    with driver.opened(content) as calls:
+        reader = VgpuReader(ticking())
+        return [
+            _unless_lost(partial(reader.read, calls, uuid, handle)) for uuid, handle in driver.handles.items()
+        ]
+
+
+def _check_vgpus(told: list[Any]) -> None:
+    for each in (vgpu for seen in told if seen is not None for vgpu in seen["vgpus"] or ()):
+        shares = (each.sm_percent, each.memory_percent, each.encoder_percent, each.decoder_percent)
+        if any(share is not None and not 0 <= share <= 100 for share in shares):
+            raise BrokenPromiseError(f"a vGPU used {shares} percent")
+
+
+TARGETS = (
+    Target(
+        name="nvml-processes",
+        covers=("exporter.hardware.processes", "exporter.hardware.samples"),
+        seeds=lambda: [
+            *seeds(16, 4),
+            *(bytes(place) + count for place in range(0, 16, 3) for count in COUNTS),
+        ],
+        decode=_processes,
+        refuses=(DriverGoneError,),
+        check=_check_processes,
+        words=(*WORDS, *COUNTS),
+        cost=2,
+    ),
+    Target(
+        name="nvml-links",
+        covers=("exporter.hardware.nvlink", "exporter.hardware.topology", "exporter.hardware.fields"),
+        seeds=lambda: seeds(30, 6),
+        decode=_links,
+        refuses=(DriverGoneError,),
+        check=_check_links,
+        words=WORDS,
+        cost=4,
+    ),
+    Target(
+        name="nvml-masks",
+        covers=("exporter.hardware.topology",),
+        seeds=lambda: [
+            *seeds(2, 1),
+            b"\x80\x00\x00\x10" + bytes(15) + b"\x80\x80\x00\x08\x10" + b"\xf0" * 16,
+        ],
+        decode=_masks,
+        refuses=(DriverGoneError,),
+        check=_check_masks,
+        words=WORDS,
+        cost=4,
+    ),
+    Target(
+        name="nvml-vgpus",
+        covers=("exporter.hardware.vgpu",),
+        seeds=lambda: [
+            *seeds(30, 6),
+            *(bytes(place) + count for place in range(1, 8, 2) for count in COUNTS),
+        ],
+        decode=_vgpus,
+        refuses=(DriverGoneError,),
+        check=_check_vgpus,
+        words=(*WORDS, *COUNTS),
+        cost=2,
+    ),
+)
