@@ -86,7 +86,8 @@ def _sample(line: str) -> Sample | None:
     """Read one line, None if it is none of the format; dcgm-exporter prints some errors as values."""
     try:
         (family,) = text_string_to_metric_families(f"{line}\n")
-    except (ValueError, OverflowError):
+    except (ValueError, OverflowError, IndexError):
+        # The parser does not expect all that is no line.
         return None
     (sample,) = family.samples
     return sample

@@ -160,7 +160,8 @@ def _scalar(kind: type, value: Any, path: str) -> Any:
 def _number(kind: type, value: Any, path: str) -> int | float:
     size = _SIZE.fullmatch(value) if isinstance(value, str) else None
     if size:
-        value = int(float(size[1]) * SIZES[size[2]])
+        amount = float(size[1]) * SIZES[size[2]]
+        value = int(amount) if amount < _LARGEST else _LARGEST
     if not isinstance(value, (int, float) if kind is float else int):
         fail(path, f"must be {_KINDS[kind]}, not {_shown(value)}")
     if not -_LARGEST < value < _LARGEST or (kind is int and value < 0):

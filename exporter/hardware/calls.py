@@ -31,6 +31,9 @@ NOTHING_THERE = frozenset({0, 6})
 INVALID_ARGUMENT = 2
 # Many readings at once. A driver that does not know one of them may refuse the call as a whole.
 FIELDS = "nvmlDeviceGetFieldValues"
+# The binding's own trouble with an answer: a sentinel in a field that it adds up, a list of more records than
+# there was room for.
+BINDING_TROUBLE = (TypeError, ValueError, IndexError, OverflowError, MemoryError)
 # Of these it matters later that they were answered once.
 REMEMBERED = PICKING | {FIELDS}
 INSUFFICIENT_SIZE = 7
@@ -202,8 +205,7 @@ class Calls:
             self._remember(device, call)
         except pynvml.NVMLError as error:
             return self._failure(device, call, error, none)
-        except (TypeError, UnicodeDecodeError) as error:
-            # The binding's own trouble with an answer, such as a sentinel in a field it adds up.
+        except BINDING_TROUBLE as error:
             self.count(device, name, type(error).__name__)
         else:
             if name in REMEMBERED:

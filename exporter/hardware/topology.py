@@ -130,9 +130,7 @@ def _remote(calls: Calls, uuid: str, handle: Any, link: int) -> str | None:
         return SWITCH if kind == TO_SWITCH else ELSEWHERE
     # Where the kind is not told, the address of a GPU still tells a direct link.
     pci = calls.ask(uuid, REMOTE_PCI, handle, link)
-    if pci is not None:
-        return bus_id(pci).lower()
-    return None if calls.supports(uuid, REMOTE_PCI, link) else ELSEWHERE
+    return None if pci is None else bus_id(pci).lower()
 
 
 def _nvlinks(here: Seat, there: Seat) -> int | None:

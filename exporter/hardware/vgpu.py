@@ -199,5 +199,5 @@ def _moment(expiry: Any) -> float | None:
     day = (expiry.year, expiry.month, expiry.day)
     try:
         return datetime(*day, expiry.hour, expiry.min, expiry.sec, tzinfo=UTC).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):
         return None

@@ -13,17 +13,14 @@ def timeless(reading: GpuReading) -> GpuReading:
     return replace(reading, read_at=0.0, read_monotonic=0.0, boot_seconds=None)
 
 
-def require_believable(readings: Iterable[GpuReading], *, bounded: bool = True) -> None:
-    """Require that nothing that is used is more than there is, and no share is more than all.
-
-    ``bounded``: what a process has is told only where it is no more than the device has.
-    """
+def require_believable(readings: Iterable[GpuReading]) -> None:
+    """Require that nothing that is used is more than there is, and no share is more than all."""
     for reading in readings:
         for device in (reading, *(reading.mig or ())):
-            require_believable_part(device, bounded=bounded)
+            require_believable_part(device)
 
 
-def require_believable_part(reading: GpuReading | MigReading, *, bounded: bool = True) -> None:
+def require_believable_part(reading: GpuReading | MigReading) -> None:
     """Require the same of one device."""
     memory = reading.memory
     if memory is not None and max(memory.used, memory.free) > memory.total:
@@ -38,6 +35,6 @@ def require_believable_part(reading: GpuReading | MigReading, *, bounded: bool =
     for each in reading.processes or ():
         if each.pid < 1:
             raise BrokenPromiseError(f"a process of pid {each.pid}")
-        total = memory.total if memory is not None and bounded else math.inf
+        total = memory.total if memory is not None else math.inf
         if each.memory is not None and not 0 <= each.memory <= total:
             raise BrokenPromiseError(f"a process has {each.memory} of {total} bytes")

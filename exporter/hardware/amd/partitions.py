@@ -11,6 +11,7 @@ from exporter.hardware.amd.metrics import Metrics
 from exporter.hardware.amd.processes import Usage, as_processes, on_node, shares
 from exporter.hardware.amd.topology import Node
 from exporter.model import Memory, MigReading
+from exporter.sums import total
 
 WHOLE = "SPX"
 NO_LIST = "KFD does not say which processes it has"
@@ -114,5 +115,7 @@ def _memory(node: Node, usages: tuple[Usage, ...] | None) -> Memory | None:
     """Return what KFD gives to the partition and what its processes hold of that."""
     if node.memory is None or usages is None:
         return None
-    used = sum(usage.memory for usage in usages)
-    return Memory(total=node.memory, used=used, free=node.memory - used) if used <= node.memory else None
+    used = total([usage.memory for usage in usages])
+    if used is None or used > node.memory:
+        return None
+    return Memory(total=node.memory, used=used, free=node.memory - used)

@@ -23,11 +23,12 @@ ALL_UNITS = 100
 class Usage:
     """What a process has of a node: bytes, and compute units that its waves fill at this moment.
 
-    ``units`` is None where the node does not meter that, or did not answer.
+    ``memory`` is None where it cannot be believed, ``units`` where the node does not meter that, or did not
+    answer.
     """
 
     pid: int
-    memory: int
+    memory: int | None
     units: int | None
 
 
@@ -64,8 +65,10 @@ def on_node(files: Files, node: Node, processes: Iterable[Path]) -> tuple[Usage,
         if files.failures() > failures or None in memory:
             return None
         held = sum(filter(None, memory))
+        # Nobody has more than there is.
+        known = held if node.memory is None or held <= node.memory else None
         if held or _has_queue(files, node, contexts):
-            found.append(Usage(pid=int(process.name), memory=held, units=_units(files, node, contexts)))
+            found.append(Usage(pid=int(process.name), memory=known, units=_units(files, node, contexts)))
     return tuple(sorted(found, key=lambda usage: usage.pid))
 
 
