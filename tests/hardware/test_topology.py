@@ -184,6 +184,18 @@ def test_an_old_driver_tells_direct_links_by_their_address():
     assert not calls.errors
 
 
+@pytest.mark.parametrize("kind", [{}, {"nvmlDeviceGetNvLinkRemoteDeviceType": NOT_SUPPORTED}], ids=str)
+def test_links_to_a_gpu_that_is_not_named_are_not_known_to_lead_elsewhere(kind: dict[str, int]):
+    """Where a driver tells no address at a link's far end, no number of links stands for those there are."""
+    wires = {(1, 0): (GPU_KIND, BUSES["GPU-2"]), (2, 0): (GPU_KIND, BUSES["GPU-1"])}
+    codes = {"nvmlDeviceGetNvLinkRemotePciInfo_v2": NOT_SUPPORTED} | kind
+    calls = Node({}, wires).installed(**{name: answers(code) for name, code in codes.items()})
+    reader = TopologyReader()
+    for _ in range(2):
+        read(calls, reader, 1, links(1))
+        assert read(calls, reader, 2, links(1)) is None
+
+
 def test_a_far_end_that_failed_is_asked_again():
     """An error is no answer: how many links there are is known once the driver says so."""
     wires = {(gpu, 0): (SWITCH_KIND, SWITCH_BUS) for gpu in (1, 2)}
