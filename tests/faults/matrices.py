@@ -1,30 +1,36 @@
 """All matrices of faults in their long form, by the heading that they have in the report."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
 
 from tests.faults import kubelet, layout, nvml_errors, nvml_hangs, nvml_nodes, proc, sharing
 from tests.faults.harness import Result, watched
 from tests.faults.nvml_calls import asked_of
 
-Matrix = Callable[[], AsyncIterator[Result]]
+Part = Callable[[], AsyncIterator[Result]]
+_ERRORS, _HANGS = 6, 12
 
 
-async def errors() -> AsyncIterator[Result]:
+async def errors(part: tuple[int, int]) -> AsyncIterator[Result]:
     """Yield a cell for every function of NVML that is called, every code and every place."""
-    async for result in nvml_errors.results(nvml_nodes.new(), every=True):
+    async for result in nvml_errors.results(nvml_nodes.new(), every=True, part=part):
         yield result
     others = await asked_of(nvml_nodes.new())
-    async for result in nvml_errors.results(nvml_nodes.old(), every=True, skip=others):
+    async for result in nvml_errors.results(nvml_nodes.old(), every=True, skip=others, part=part):
         yield result
 
 
-async def hangs() -> AsyncIterator[Result]:
-    """Yield a cell for every function that hangs, in every place; time is scaled, but for some functions."""
-    async for result in nvml_hangs.results(nvml_nodes.new(), every=True):
+async def hangs(part: tuple[int, int]) -> AsyncIterator[Result]:
+    """Yield a cell for every function that hangs, in every place; time is scaled."""
+    async for result in nvml_hangs.results(nvml_nodes.new(), every=True, part=part):
         yield result
     others = await asked_of(nvml_nodes.new())
-    async for result in nvml_hangs.results(nvml_nodes.old(), every=True, skip=others):
+    async for result in nvml_hangs.results(nvml_nodes.old(), every=True, skip=others, part=part):
         yield result
+
+
+async def long_hangs() -> AsyncIterator[Result]:
+    """Yield a cell for some functions that hang for as long as is said."""
     async for result in nvml_hangs.as_long_as_they_say(nvml_nodes.new()):
         yield result
 
@@ -50,11 +56,15 @@ async def files() -> AsyncIterator[Result]:
             yield result
 
 
-MATRICES: Mapping[str, Matrix] = {
-    "Errors of NVML": errors,
-    "Calls of NVML that hang": hangs,
-    "The kubelet": kubelets,
-    "Processes": processes,
-    "Changes in the middle of a poll": layout.results,
-    "Files of sharing systems": files,
+MATRICES: Mapping[str, tuple[Part, ...]] = {
+    "Errors of NVML": tuple(partial(errors, (part, _ERRORS)) for part in range(_ERRORS)),
+    "Calls of NVML that hang": (
+        long_hangs,
+        *(partial(hangs, (part, _HANGS)) for part in range(_HANGS)),
+    ),
+    "The kubelet": (kubelets,),
+    "Processes": (processes,),
+    "Changes in the middle of a poll": (layout.results,),
+    "Files of sharing systems": (files,),
 }
+"""By the heading of the report: parts that can be tried side by side, each in a process of its own."""
