@@ -82,14 +82,14 @@ Not yet run: `make soak`.
 
 These are tests too, and no cells:
 
-- The wall clock is set forward and back by an hour and by years, and slews; the machine stands still for half a
-  minute and for an hour. No counter falls, nothing is below zero, and pages are dated by the new clock. Who held
-  a GPU while the machine stood still held it; that anybody computed, nobody has seen.
+- The wall clock is set forward and back by an hour and by years, and slews; the machine stands still for half
+  a minute and for an hour. No counter falls, nothing is below zero, and pages are dated by the new clock. Who
+  held a GPU while the machine stood still held it; that anybody computed, nobody has seen.
 - Two polls in no time, or with a clock in between that went back, make up no rate.
 - The log goes to a full disk, to a reader that hangs, or to nobody: pages come, polls go on, and messages are
   lost.
-- What is printed to a full disk ends with one line and code 2; a recording that does not fit leaves its folder
-  as it was.
+- What is printed to a full disk ends with one line and code 2; a recording that does not fit leaves its
+  folder as it was.
 
 ## Abuse
 
