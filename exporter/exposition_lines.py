@@ -1,9 +1,12 @@
 """The lines of one family: its samples, which both formats share, and its header in each."""
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from exporter.exposition_labels import ODD_NUMBERS, escape_help, extra_labels, join_labels, number
-from exporter.metrics import AnyFamily, Family, LabelledFamily, Number
+from exporter.metrics import AnyFamily, Family, Labelled, LabelledFamily, Number
+
+# What a family with labels of its own tells of one entity.
+_Told: TypeAlias = tuple[Labelled, ...]
 
 
 class Entities(NamedTuple):
@@ -45,19 +48,19 @@ class _Plain:
     def samples(self, entities: Entities) -> bytes:
         values = list(map(self._value, entities.rows))
         if values != self._values or entities.labels is not self._labels:
+            self._text = self._spelt(entities.labels, values)
             self._labels, self._values = entities.labels, values
-            self._text = self._spelt()
         return self._text
 
     def kept(self) -> int:
         return 0
 
-    def _spelt(self) -> bytes:
+    def _spelt(self, sets: tuple[str, ...], values: list[Number | None]) -> bytes:
         name, odd = self._name, ODD_NUMBERS.get
         # Nearly all of a page is made here: number() is written out, and skipped for integers.
         lines = [
             f"{name}{labels} {value if type(value) is int else odd(text := repr(value), text)}\n"
-            for labels, value in zip(self._labels, self._values, strict=True)
+            for labels, value in zip(sets, values, strict=True)
             if value is not None
         ]
         return "".join(lines).encode()
@@ -71,24 +74,24 @@ class _Labelled:
     def __init__(self, family: LabelledFamily[Any]) -> None:
         self._name, self._names, self._samples = family.name, family.labels, family.samples
         self._labels: tuple[str, ...] = ()
-        self._found: list[tuple[tuple[tuple[str, ...], Number | None], ...]] = []
+        self._found: list[_Told] = []
         self._extras: dict[tuple[str, ...], str] = {}
         self._text = b""
 
     def samples(self, entities: Entities) -> bytes:
         found = [tuple(self._samples(row)) for row in entities.rows]
         if found != self._found or entities.labels is not self._labels:
+            self._text = self._spelt(entities.labels, found)
             self._labels, self._found = entities.labels, found
-            self._text = self._spelt()
         return self._text
 
     def kept(self) -> int:
         return len(self._extras)
 
-    def _spelt(self) -> bytes:
+    def _spelt(self, sets: tuple[str, ...], told: list[_Told]) -> bytes:
         series: dict[str, Number] = {}
         extras: dict[tuple[str, ...], str] = {}
-        for labels, samples in zip(self._labels, self._found, strict=True):
+        for labels, samples in zip(sets, told, strict=True):
             for values, found in samples:
                 if found is None:
                     continue
