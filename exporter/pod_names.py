@@ -1,5 +1,7 @@
 """The names of pods, and their objects where any source has them."""
 
+import math
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
@@ -27,19 +29,29 @@ class PodNames:
     The Pods API may take ``patience`` seconds, so that there is time left for the others. ``watched`` tells
     what the Kubernetes API has said, None where it is not asked or has not answered. ``objects_from`` names
     the source of labels and annotations of the last reading, "" where there is none.
+
+    Logs have no objects: for ``keep`` seconds (by ``clock``) what the Pods API said last stands beside them,
+    or one failure of the kubelet would take every holder away that is one by its annotations.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - three sources, and how long to wait for and to believe them
         self,
         socket: Path,
         logs: Path,
         patience: float,
         watched: Callable[[], WatchedPods | None] = lambda: None,
+        *,
+        keep: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.objects_from = ""
         self._socket = socket
         self._logs = logs
         self._watched = watched
+        self._keep = keep
+        self._clock = clock
+        self._told: Mapping[str, PodIdentity] = {}
+        self._told_at = -math.inf
         self._pods = Pods(socket, timeout=patience)
         self._worker = Worker("pod-logs")
 
@@ -48,9 +60,9 @@ class PodNames:
         objections = []
         try:
             if await self._worker.run(self._socket.exists):
-                pods = index_pods(await self._pods.read())
+                self._told, self._told_at = index_pods(await self._pods.read()), self._clock()
                 self.objects_from = PODS_API
-                return pods
+                return self._told
         except (KubeletError, OSError) as error:
             objections.append(str(error))
         logged: tuple[PodIdentity, ...] | None = None
@@ -59,11 +71,16 @@ class PodNames:
         except OSError as error:
             objections.append(str(error))
         watched = self._watched()
-        self.objects_from = "" if watched is None else KUBERNETES_API
         if watched is not None:
+            self.objects_from = KUBERNETES_API
             return merged(watched, logged or ())
         if logged is None:
+            self.objects_from = ""
             raise NoNamesError("; ".join(objections))
+        if self._clock() - self._told_at <= self._keep:
+            self.objects_from = PODS_API
+            return merged(WatchedPods(pods=self._told, live=False), logged)
+        self.objects_from = ""
         return index_pods(logged)
 
     def close(self) -> None:

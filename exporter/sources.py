@@ -86,7 +86,11 @@ class Sources:
         self.dcgm = None if url is None else DcgmScrape(url, patience, stale_after=settings.stale_after)
         self.pod_resources = PodResources(settings.pod_resources_socket, timeout=patience)
         self.names = PodNames(
-            settings.pods_api_socket, settings.pod_logs, patience / 2, lambda: self.cluster.pods
+            settings.pods_api_socket,
+            settings.pod_logs,
+            patience / 2,
+            lambda: self.cluster.pods,
+            keep=settings.stale_after,
         )
         self.processes = Processes(settings.proc_root)
         self.host_devices = HostDeviceTable(settings.sys_root)

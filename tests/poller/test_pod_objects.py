@@ -1,9 +1,13 @@
 """Where names and objects of pods come from: the kubelet's Pods API, the Kubernetes API, the pod logs."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from exporter.demo import catalog
 from exporter.demo.scenario import Scenario
 from exporter.doctor.objects import object_checks
 from exporter.kubernetes import WatchedPods
@@ -29,6 +33,18 @@ def shared(identity: str = "pod_logs") -> Scenario:
 def known(name: str, uid: str, *, details: bool = False) -> PodIdentity:
     """Make a pod, with an object or without."""
     return PodIdentity(uid=uid, namespace="ml", name=name, details=PodDetails() if details else None)
+
+
+@contextmanager
+def refused(socket: Path) -> Iterator[None]:
+    """Put a file in the place of a socket of the kubelet for a while."""
+    aside = socket.with_suffix(".aside")
+    socket.rename(aside)
+    socket.touch()
+    try:
+        yield
+    finally:
+        aside.replace(socket)
 
 
 def checks_of(poller) -> dict:
@@ -107,6 +123,38 @@ async def test_the_pods_api_comes_first(tmp_path: Path):
             assert poller.evidence.objects_from == PODS_API
             assert PODS_API in checks_of(poller)["pod objects"].found
             assert poller.evidence.workloads.pods[UID].details.annotations == {}
+
+
+async def test_a_kubelet_that_fails_once_takes_no_holder_away():
+    """Who holds by an annotation keeps the row, and what is counted goes on, while logs still give names."""
+    async with polled(catalog.load("kai")) as (node, poller):
+        counted = []
+        for turn in range(6):
+            await node.step(turn * 5.0)
+            with refused(poller.settings.pods_api_socket) if turn == 3 else nullcontext():
+                snapshot = await poller.poll()
+            assert snapshot.node.blind == {}
+            counted.append({row.holder: row.totals.entitled_gpu_seconds for row in snapshot.containers})
+        for before, after in pairwise(counted):
+            assert before.keys() == after.keys()
+            assert [holder for holder, held in before.items() if held and after[holder] <= held] == []
+
+
+async def test_what_the_pods_api_said_is_not_believed_for_ever():
+    """Once that is as old as any reading may be, only what answers now counts."""
+    now = [0.0]
+    async with polled(shared("pods_api")) as (_, poller):
+        paths = poller.settings
+        names = PodNames(paths.pods_api_socket, paths.pod_logs, 1.0, keep=30.0, clock=lambda: now[0])
+        told = await names.read()
+        with refused(paths.pods_api_socket):
+            now[0] = 30.0
+            assert await names.read() == told
+            assert names.objects_from == PODS_API
+            now[0] = 31.0
+            assert [pod.details for pod in (await names.read()).values()] == [None]
+            assert names.objects_from == ""
+        names.close()
 
 
 async def test_pods_that_only_the_logs_know_are_told_of(tmp_path: Path):
