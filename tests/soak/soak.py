@@ -131,7 +131,8 @@ async def _turn(
     run.cpu = (await exporter.ask({"poll": poll}))["cpu"]
     text = await visitors.scrape()
     run.books.enter(poll, text)
-    await visitors.look(poll, devices)
+    # One that is unplugged has no page.
+    await visitors.look(poll, (uuid for uuid in devices if f'uuid="{uuid}"' in text))
     if poll % _LAWS_EVERY == 0 and not troubles(poll - _SETTLED, poll + 1):
         run.looked += 1
         run.broken += [f"poll {poll}: {each}" for each in check_page(node, text)]
