@@ -12,7 +12,7 @@ from exporter.demo.nvml_codes import INVALID_ARGUMENT, NOT_SUPPORTED, SUCCESS, r
 from exporter.demo.nvml_gpu import fill_pci
 from exporter.demo.schema_gpu import Gpu
 
-TO_GPU, TO_SWITCH = 0, 2
+TO_GPU, TO_PROCESSOR, TO_SWITCH = 0, 1, 2
 # The counters of nvmlDeviceGetNvLinkErrorCounter.
 ERRORS = ("replay", "recovery", "crc_flit", "crc_data")
 ALL_LINKS = 0xFFFFFFFF
@@ -66,21 +66,23 @@ def _version(device: GpuDevice, link: int) -> int:
 
 
 def _peer(gpu: Gpu, link: int) -> str | None:
-    """Return the uuid of the GPU at the other end, None for a switch; no end is known that is neither."""
+    """Return the uuid of the GPU at the other end, None where that is none; an inactive link has no end."""
     if not is_active(gpu, link):
         return refuse(NOT_SUPPORTED)
     ends = [uuid for uuid, count in gpu.links.to.items() for _ in range(count)]
-    if link < len(ends):
-        return ends[link]
-    return None if gpu.links.switch else refuse(NOT_SUPPORTED)
+    return ends[link] if link < len(ends) else None
 
 
 def _remote_type(device: GpuDevice, link: int) -> int:
-    return TO_SWITCH if _peer(device.state.gpu, link) is None else TO_GPU
+    if _peer(device.state.gpu, link) is not None:
+        return TO_GPU
+    return TO_SWITCH if device.state.gpu.links.switch else TO_PROCESSOR
 
 
 def _remote_pci(device: GpuDevice, link: Any, reference: Any) -> None:
     peer = _peer(device.state.gpu, number(link))
+    if peer is None and not device.state.gpu.links.switch:
+        refuse(NOT_SUPPORTED)
     fill_pci(target(reference), SWITCH if peer is None else device.state.pci_bus_ids[peer])
 
 

@@ -137,12 +137,14 @@ def test_a_board_without_nvlink(bench: Put):
 
 
 def test_links_through_a_switch(bench: Put):
-    """Their other end is a switch, which has no GPU's address; one that nobody knows has none."""
+    """Their other end is a switch, which has no GPU's address; one that is neither is a processor."""
     bench(made(gpus=[gpu(links={"nvlinks": 2, "switch": True}), gpu(links={"nvlinks": 2})]))
     assert pynvml.nvmlDeviceGetNvLinkRemoteDeviceType(gpu_at(), 1) == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH
     address = pynvml.nvmlDeviceGetNvLinkRemotePciInfo(gpu_at(), 1).busId
     assert address not in {pynvml.nvmlDeviceGetPciInfo(gpu_at(index)).busId for index in (0, 1)}
-    assert code_of(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, gpu_at(1), 0) == NOT_SUPPORTED
+    kind = pynvml.nvmlDeviceGetNvLinkRemoteDeviceType(gpu_at(1), 0)
+    assert kind == pynvml.NVML_NVLINK_DEVICE_TYPE_IBMNPU
+    assert code_of(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, gpu_at(1), 0) == NOT_SUPPORTED
 
 
 def test_the_counters_of_blackwell(bench: Put):
