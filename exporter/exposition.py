@@ -9,7 +9,6 @@ import gzip
 import threading
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from exporter import dcgm
@@ -105,17 +104,19 @@ class Page:
         self.render_duration: float | None = None
         """Seconds that rendering the samples took, None until then."""
         self._exposition = exposition
-        self._blocks = _Once(self._render)
-        self._bodies = {flag: _Once(partial(self._body, flag)) for flag in (False, True)}
-        self._zipped = {flag: _Once(partial(self._zip, flag)) for flag in (False, True)}
+        self._blocks: _Once[list[Block]] = _Once()
+        self._bodies: dict[bool, _Once[bytes]] = {flag: _Once() for flag in (False, True)}
+        self._zipped: dict[bool, _Once[bytes]] = {flag: _Once() for flag in (False, True)}
 
     def body(self, fmt: Format) -> bytes:
         """Give the page in this format, UTF-8."""
-        return self._bodies[fmt.openmetrics].get()
+        return self._bodies[fmt.openmetrics].get(lambda: self._body(fmt.openmetrics))
 
     def gzipped(self, fmt: Format) -> bytes:
         """Give the page in this format, compressed; the first call takes some 10 ms for a large page."""
-        return self._zipped[fmt.openmetrics].get()
+        return self._zipped[fmt.openmetrics].get(
+            lambda: gzip.compress(self.body(fmt), compresslevel=GZIP_LEVEL, mtime=0)
+        )
 
     def ready(self, fmt: Format, *, zipped: bool) -> bool:
         """Tell whether this form is made already, so that handing it out costs nothing."""
@@ -130,28 +131,28 @@ class Page:
 
     def _body(self, openmetrics: bool) -> bytes:
         header = openmetrics_header if openmetrics else text_header
-        parts = [part for block in self._blocks.get() for part in (header(block.family), block.samples)]
+        blocks = self._blocks.get(self._render)
+        parts = [part for block in blocks for part in (header(block.family), block.samples)]
         parts.append(self._exposition.self_metrics.body(openmetrics=openmetrics))
         parts.append(b"# EOF\n" if openmetrics else b"")
         return b"".join(parts)
 
-    def _zip(self, openmetrics: bool) -> bytes:
-        return gzip.compress(self._bodies[openmetrics].get(), compresslevel=GZIP_LEVEL, mtime=0)
-
 
 class _Once(Generic[Made]):
-    """A value that the first caller makes, in its own thread, while the others wait for it."""
+    """A value that the first caller makes, in its own thread, while the others wait for it.
 
-    def __init__(self, make: Callable[[], Made]) -> None:
+    It does not know its page: one that nobody shows any more is gone at once, without a search for cycles.
+    """
+
+    def __init__(self) -> None:
         self.made = False
-        self._make = make
         self._lock = threading.Lock()
         self._value: Made
 
-    def get(self) -> Made:
+    def get(self, make: Callable[[], Made]) -> Made:
         if not self.made:
             with self._lock:
                 if not self.made:
-                    self._value = self._make()
+                    self._value = make()
                     self.made = True
         return self._value

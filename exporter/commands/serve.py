@@ -32,9 +32,6 @@ log = logging.getLogger(__name__)
 CLOSE_SECONDS = 1.0
 # A person waits for a timeline.
 PAST_SECONDS = 5.0
-# The records of a poll come and go by the thousand and have no cycles. By default they are looked at many
-# times in each poll, which takes a tenth of it where holders are thousands.
-GC_THRESHOLDS = 20_000, 20, 20
 
 
 async def serve(node: Node, announce: Callable[[str], None]) -> None:
@@ -137,7 +134,6 @@ async def _poll(poller: Poller) -> None:
     # What lives now lives for ever; the collector need not look at it again.
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
     await poller.run()
 
 
