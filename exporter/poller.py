@@ -27,6 +27,7 @@ from exporter.model import (
 from exporter.settings import Settings
 from exporter.sharing import HostDevices, without_use
 from exporter.sources import Sources, source_deadline
+from exporter.waiting import occurs
 from exporter.worker import Worker
 
 __all__ = ["Evidence", "Poller"]
@@ -191,12 +192,9 @@ class Poller:
 
     async def _woken(self, seconds: float) -> bool:
         """Wait so long for somebody to call for a poll."""
-        try:
-            await asyncio.wait_for(self._sources.wake.wait(), seconds)
-        except TimeoutError:
-            return False
+        woken = await occurs(self._sources.wake, seconds)
         self._sources.wake.clear()
-        return True
+        return woken
 
     def _kubelet_answers(self) -> bool:
         return self._allocations.health.success

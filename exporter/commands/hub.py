@@ -1,12 +1,11 @@
 """``hub``: the page of the cluster, from what a Prometheus knows of its nodes, until told to stop."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from exporter.commands.memory import keep_little
-from exporter.commands.stopping import told_to_end
+from exporter.commands.stopping import told_to_end, until_told
 from exporter.fleet.links import NodeLinks, TemplateError
 from exporter.fleet.metrics import hub_registry
 from exporter.fleet.read import Aim
@@ -76,17 +75,7 @@ async def _hub(
     looking = asyncio.create_task(watch.run(ticker.tick))
     announce(url)
     try:
-        await _until_told(looking, told)
+        await until_told(looking, told)
     finally:
         await server.stop()
         await prometheus.close()
-
-
-async def _until_told(looking: "asyncio.Task[None]", told: asyncio.Event) -> None:
-    """Wait until it is told to end; looking that ends by itself raises what ended it."""
-    stopping = asyncio.create_task(told.wait())
-    await asyncio.wait({looking, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    looking.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await looking

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from exporter.collector import DEADLINE
 from exporter.commands.memory import keep_little
 from exporter.commands.node import Node
-from exporter.commands.stopping import told_to_end
+from exporter.commands.stopping import told_to_end, until_told
 from exporter.doctor import Doctor
 from exporter.exposition import Exposition
 from exporter.history.ring import History
@@ -64,7 +64,7 @@ async def _serve(node: Node, announce: Callable[[str], None], told: asyncio.Even
     polling = asyncio.create_task(_poll(poller))
     announce(url)
     try:
-        await _until_told(polling, told)
+        await until_told(polling, told)
     finally:
         await server.stop()
         await past.close()
@@ -116,16 +116,6 @@ def _site(poller: Poller, exposition: Exposition, past: LongerHistory, history: 
         spans=spans_of(settings.history, longer=settings.prometheus_url is not None),
         ticker=ticker,
     )
-
-
-async def _until_told(polling: "asyncio.Task[None]", told: asyncio.Event) -> None:
-    """Wait until it is told to end; a poll loop that ends by itself raises what ended it."""
-    stopping = asyncio.create_task(told.wait())
-    await asyncio.wait({polling, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    polling.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await polling
 
 
 async def _poll(poller: Poller) -> None:

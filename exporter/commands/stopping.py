@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+# How long the work of the program may take to notice its end.
+LAST_SECONDS = 1.0
 
 
 @contextmanager
@@ -25,3 +27,15 @@ def told_to_end() -> Iterator[asyncio.Event]:
     finally:
         for number in heeded:
             signal.signal(number, signal.SIG_IGN)
+
+
+async def until_told(work: "asyncio.Task[None]", told: asyncio.Event) -> None:
+    """Wait until it is told to end, and end ``work``; work that ends by itself raises what ended it."""
+    telling = asyncio.ensure_future(told.wait())
+    await asyncio.wait({work, telling}, return_when=asyncio.FIRST_COMPLETED)
+    telling.cancel()
+    work.cancel()
+    # Work that does not heed it keeps the driver from being shut down no longer than this.
+    await asyncio.wait({work}, timeout=LAST_SECONDS)
+    if work.done() and not work.cancelled():
+        work.result()

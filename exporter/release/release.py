@@ -3,11 +3,11 @@
 import asyncio
 import logging
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from exporter.release.labels import reason_of
+from exporter.waiting import occurs
 from exporter.worker import Worker
 
 log = logging.getLogger(__name__)
@@ -57,8 +57,7 @@ class Release:
         """Begin to look for the file, and return once that was done, or some seconds later."""
         if self._file is not None:
             self._task = asyncio.create_task(self._follow_file(self._file))
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._looked.wait(), FIRST_SECONDS)
+            await occurs(self._looked, FIRST_SECONDS)
 
     async def close(self) -> None:
         """Stop looking."""

@@ -1,0 +1,55 @@
+"""The end of what a program does."""
+
+import asyncio
+import contextlib
+import time
+
+import pytest
+
+from exporter.commands.stopping import LAST_SECONDS, until_told
+
+
+async def test_work_is_ended_when_the_program_is_told_to_end():
+    """It goes on until then."""
+    told, turns = asyncio.Event(), []
+
+    async def work() -> None:
+        while True:
+            turns.append(len(turns))
+            if len(turns) == 10:
+                told.set()
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(work())
+    await until_told(task, told)
+    assert task.cancelled()
+    assert len(turns) >= 10
+
+
+async def test_work_that_ends_by_itself_tells_why():
+    """Nobody has told the program to end."""
+
+    async def work() -> None:
+        raise OSError("out of paper")
+
+    with pytest.raises(OSError, match="out of paper"):
+        await until_told(asyncio.create_task(work()), asyncio.Event())
+
+
+async def test_work_that_will_not_end_is_not_waited_for():
+    """What comes after it is to be closed all the same."""
+    told, over = asyncio.Event(), asyncio.Event()
+    told.set()
+
+    async def work() -> None:
+        while not over.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await over.wait()
+
+    task = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    began = time.monotonic()
+    await until_told(task, told)
+    assert LAST_SECONDS <= time.monotonic() - began < LAST_SECONDS + 10
+    over.set()
+    await task
