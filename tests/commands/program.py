@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 TIMEOUT = 60
 # From the signal to the end of the process.
 END_SECONDS = 2.0
-URL = re.compile(r"http://[^\s/]+/")
+URL = re.compile(r"https?://[^\s/]+/")
 
 
 def environment(**variables: str) -> dict[str, str]:

@@ -1,13 +1,9 @@
 """Programs of others over TLS: a real Prometheus with a certificate and a password, and the hub's page."""
 
-import asyncio
-from contextlib import suppress
-
 import bcrypt
 from aiohttp import ClientSession
 
-from exporter.commands.hub import HubOptions, hub
-from exporter.settings import load_settings
+from tests.commands.program import serving
 from tests.end_to_end.programs import demo, prometheus, until
 from tests.web.certificates import CHEAP, CLIENT, PASSWORD, Authority
 
@@ -53,15 +49,10 @@ async def test_the_hub_is_served_by_it_too(tmp_path):
     authority.certify("tls")
     config = tmp_path / "web-config.yml"
     config.write_text(f"{TLS}basic_auth_users:\n  ann: {CHEAP}\n")
-    given = {"listen": "127.0.0.1:0", "prometheus_url": "http://127.0.0.1:9", "web_config": str(config)}
-    announced = asyncio.get_running_loop().create_future()
-    options = HubOptions(refresh=60, window=3600, node_url_template="https://{instance}/")
-    running = asyncio.create_task(hub(load_settings(given, {}), options, announced.set_result))
-    url = await asyncio.wait_for(announced, 30)
-    async with ClientSession() as client:
-        for path, status in (("", 401), ("metrics", 401), ("-/healthy", 200)):
-            async with client.get(url + path, ssl=authority.trusted()) as response:
-                assert response.status == status
-    running.cancel()
-    with suppress(asyncio.CancelledError):
-        await running
+    with serving("hub", "--prometheus-url", "http://127.0.0.1:9", "--web-config", config) as server:
+        assert server.url.startswith("https://127.0.0.1:")
+        async with ClientSession() as client:
+            for path, status in (("", 401), ("metrics", 401), ("-/healthy", 200)):
+                async with client.get(server.url + path, ssl=authority.trusted()) as response:
+                    assert response.status == status
+        assert server.end()[0] == 0
