@@ -129,107 +129,113 @@ def _hidden() -> Scenario:
     return one_gpu(pods=[pod("train", devices={"nvidia.com/gpu": [other]})])
 
 
-def nodes(tmp_path: Path) -> Mapping[str, Sick]:
-    """List the nodes, by the code of what is wrong with each."""
+def nodes(tmp_path: Path) -> Mapping[str, Callable[[], Sick]]:
+    """List what makes the nodes, by the code of what is wrong with each."""
     nothing = tmp_path / "nothing"
     # In MIG mode and with a hanging call the scenarios differ; the rest is one GPU that works.
     return {
-        "library-not-mounted": Sick(
+        "library-not-mounted": lambda: Sick(
             name="driver", scenario=one_gpu(pods=[]), settings={"nvml_library": None}
         ),
-        "library-unusable": Sick(
+        "library-unusable": lambda: Sick(
             name="driver", scenario=one_gpu(pods=[]), settings={"nvml_library": nothing / "libnvidia-ml.so.1"}
         ),
-        "driver-not-installed": Sick(
+        "driver-not-installed": lambda: Sick(
             name="driver", scenario=one_gpu(pods=[]), settings={"nvml_library": None}, module=False
         ),
-        "library-too-old": driver("FUNCTION_NOT_FOUND"),
-        "driver-not-loaded": driver("DRIVER_NOT_LOADED", module=False),
-        "device-nodes-missing": driver("DRIVER_NOT_LOADED"),
-        "device-nodes-revoked": driver("UNKNOWN"),
-        "driver-mismatch": driver("LIB_RM_VERSION_MISMATCH"),
-        "driver-denies": driver("NO_PERMISSION"),
-        "driver-fails": driver("GPU_IS_LOST"),
-        "driver-hangs": Sick(
+        "library-too-old": lambda: driver("FUNCTION_NOT_FOUND"),
+        "driver-not-loaded": lambda: driver("DRIVER_NOT_LOADED", module=False),
+        "device-nodes-missing": lambda: driver("DRIVER_NOT_LOADED"),
+        "device-nodes-revoked": lambda: driver("UNKNOWN"),
+        "driver-mismatch": lambda: driver("LIB_RM_VERSION_MISMATCH"),
+        "driver-denies": lambda: driver("NO_PERMISSION"),
+        "driver-fails": lambda: driver("GPU_IS_LOST"),
+        "driver-hangs": lambda: Sick(
             name="driver", scenario=one_gpu({"kind": "nvml_hang", "function": INIT[0]}, pods=[]), within=0.3
         ),
-        "driver-not-released": Sick(
+        "driver-not-released": lambda: Sick(
             name="driver", scenario=one_gpu({"kind": "nvml_hang", "function": WAIT}), also=_given_up
         ),
-        "no-gpu-visible": Sick(name="driver", scenario=one_gpu(gpus=[], pods=[])),
-        "gpu-unidentified": Sick(name="driver", scenario=_unidentified()),
-        "dcgm-silent": Sick(
+        "no-gpu-visible": lambda: Sick(name="driver", scenario=one_gpu(gpus=[], pods=[])),
+        "gpu-unidentified": lambda: Sick(name="driver", scenario=_unidentified()),
+        "dcgm-silent": lambda: Sick(
             name="dcgm-exporter",
             scenario=one_gpu(),
             settings={"dcgm_exporter_url": "http://127.0.0.1:9/metrics"},
         ),
-        "driver-released": Sick(name="driver", scenario=one_gpu(), settings={"release_file": tmp_path}),
-        "gpu-behind-driver": Sick(
+        "driver-released": lambda: Sick(
+            name="driver", scenario=one_gpu(), settings={"release_file": tmp_path}
+        ),
+        "gpu-behind-driver": lambda: Sick(
             name="GPU 0", scenario=one_gpu({"kind": "driver_reload", "at": 1}), also=_later
         ),
-        "gpu-hangs": Sick(
+        "gpu-hangs": lambda: Sick(
             name="GPU 0",
             scenario=one_gpu({"kind": "nvml_hang", "device": GPU, "at": 1}),
             settings={"stale_after": 0.4},
             within=0.5,
             also=_later,
         ),
-        "gpu-lost": Sick(
+        "gpu-lost": lambda: Sick(
             name="GPU 0", scenario=one_gpu(*failing("GPU_IS_LOST", MEMORY[0], device=GPU)), within=5
         ),
-        "gpu-needs-reset": Sick(
+        "gpu-needs-reset": lambda: Sick(
             name="GPU 0",
             scenario=one_gpu({"kind": "nvml_error", "code": "RESET_REQUIRED", "device": GPU, "at": 1}),
             also=_later,
         ),
-        "gpu-unread": Sick(name="GPU 0", scenario=one_gpu(*failing("UNKNOWN", *MEMORY, device=GPU))),
-        "mig-unread": Sick(
+        "gpu-unread": lambda: Sick(name="GPU 0", scenario=one_gpu(*failing("UNKNOWN", *MEMORY, device=GPU))),
+        "mig-unread": lambda: Sick(
             name="GPU 0 MIG", scenario=_mig(*failing("NO_PERMISSION", "nvmlDeviceGetMigDeviceHandleByIndex"))
         ),
-        "readings-denied": Sick(
+        "readings-denied": lambda: Sick(
             name="BAR1", scenario=one_gpu(*failing("NO_PERMISSION", "nvmlDeviceGetBAR1MemoryInfo"))
         ),
-        "readings-fail": Sick(
+        "readings-fail": lambda: Sick(
             name="BAR1", scenario=one_gpu(*failing("UNKNOWN", "nvmlDeviceGetBAR1MemoryInfo"))
         ),
-        "kubelet-socket-absent": kubelet(settings={"pod_resources_socket": nothing / "kubelet.sock"}),
-        "kubelet-down": kubelet(
+        "kubelet-socket-absent": lambda: kubelet(settings={"pod_resources_socket": nothing / "kubelet.sock"}),
+        "kubelet-down": lambda: kubelet(
             settings={"pod_resources_socket": tmp_path / "dead.sock"},
             spoil=lambda _node: _dead(tmp_path / "dead.sock"),
         ),
-        "kubelet-slow": kubelet({"kind": "kubelet_hang"}, within=0.3),
-        "kubelet-busy": kubelet({"kind": "kubelet_rate_limit"}),
-        "ids-hidden": Sick(name="device ids", scenario=_hidden()),
-        "ids-unplaced": Sick(name="ids of no GPU", scenario=catalog.load("elastic-gpu")),
-        "host-pid-missing": Sick(name="processes", scenario=catalog.load("gke")),
-        "proc-root-wrong": Sick(name="processes", scenario=one_gpu(), settings={"proc_root": tmp_path}),
-        "processes-hidden": Sick(name="processes", scenario=one_gpu(), spoil=_no_processes),
-        "process-lists-fail": Sick(name="processes", scenario=one_gpu(*failing("UNKNOWN", *PROCESSES))),
-        "pod-names-missing": Sick(
+        "kubelet-slow": lambda: kubelet({"kind": "kubelet_hang"}, within=0.3),
+        "kubelet-busy": lambda: kubelet({"kind": "kubelet_rate_limit"}),
+        "ids-hidden": lambda: Sick(name="device ids", scenario=_hidden()),
+        "ids-unplaced": lambda: Sick(name="ids of no GPU", scenario=catalog.load("elastic-gpu")),
+        "host-pid-missing": lambda: Sick(name="processes", scenario=catalog.load("gke")),
+        "proc-root-wrong": lambda: Sick(
+            name="processes", scenario=one_gpu(), settings={"proc_root": tmp_path}
+        ),
+        "processes-hidden": lambda: Sick(name="processes", scenario=one_gpu(), spoil=_no_processes),
+        "process-lists-fail": lambda: Sick(
+            name="processes", scenario=one_gpu(*failing("UNKNOWN", *PROCESSES))
+        ),
+        "pod-names-missing": lambda: Sick(
             name="pod names", scenario=one_gpu(identity="pod_logs"), settings={"pod_logs": nothing}
         ),
-        "pod-names-of-others": Sick(
+        "pod-names-of-others": lambda: Sick(
             name="pod names", scenario=one_gpu(identity="pod_logs"), spoil=lambda n: _empty(n.paths.pod_logs)
         ),
-        "container-ids-unknown": Sick(name="pod names", scenario=_two_containers()),
-        "api-not-configured": Sick(
+        "container-ids-unknown": lambda: Sick(name="pod names", scenario=_two_containers()),
+        "api-not-configured": lambda: Sick(
             name="Kubernetes API", scenario=one_gpu(), settings={"kubernetes_api": "on"}
         ),
-        "sharing-blind": Sick(
+        "sharing-blind": lambda: Sick(
             name="sharing by hami", scenario=replace(catalog.load("hami"), identity="pod_logs")
         ),
-        "files-not-here": Sick(
+        "files-not-here": lambda: Sick(
             name="files of hami", scenario=catalog.load("hami"), settings={"hami_root": nothing}
         ),
-        "files-unreadable": Sick(name="files of hami", scenario=catalog.load("hami"), spoil=_damaged),
-        "jobs-unreadable": Sick(
+        "files-unreadable": lambda: Sick(name="files of hami", scenario=catalog.load("hami"), spoil=_damaged),
+        "jobs-unreadable": lambda: Sick(
             name="jobs of a batch system", scenario=one_gpu(), settings={"job_mapping_dir": nothing}
         ),
-        "amd-lost": replace(amd("GPU 0", tmp_path / "amd", Tree.card), also=_unplugged),
-        "amd-suspended": amd(
+        "amd-lost": lambda: replace(amd("GPU 0", tmp_path / "amd", Tree.card), also=_unplugged),
+        "amd-suspended": lambda: amd(
             "GPU 0", tmp_path / "amd", lambda tree: tree.card(power__runtime_status="suspended")
         ),
-        "amd-unread": amd("GPU 0 partitions", tmp_path / "amd", _partitions),
+        "amd-unread": lambda: amd("GPU 0 partitions", tmp_path / "amd", _partitions),
     }
 
 

@@ -40,7 +40,7 @@ def _no_long_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("code", sorted(nodes(Path("unused"))))
 async def test_each_cause_has_its_code(code: str, tmp_path: Path) -> None:
     """On a node with one thing wrong the check of that thing names it, and says what to do."""
-    sick = nodes(tmp_path)[code]
+    sick = nodes(tmp_path)[code]()
     checks = await examined(sick)
     check = checks[sick.name]
     assert check.code == code, check

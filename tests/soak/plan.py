@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from tests.soak.day import PERIOD, POLLS, Day, most_pods
 
 _HISTORY, _SHORT_HISTORY = 6 * 3600, 300
-# All that is kept is full after half of these.
-_LEAST_POLLS = 800
+# All that is kept is full after two thirds of these.
+_LEAST_POLLS = 600
 # For how many times the minutes to go on until there are enough polls, when others have the processors.
 _LATE = 4
 _DAY_SECONDS = 4 * 3600
