@@ -52,7 +52,7 @@ async def _render(bench: Bench, times: int) -> dict[str, Any]:
         page = _WHOLE.page(snapshot)
         times_of["page"].append(_taken(partial(page.body, Format.TEXT)))
         times_of["gzip"].append(_taken(partial(page.gzipped, Format.TEXT)))
-        times_of["native"].append(_taken(partial(_NATIVE.page(snapshot).body, Format.TEXT)))
+        times_of["native"].append(_taken(partial(_NATIVE.page(snapshot).families, Format.TEXT)))
         times_of["client"].append(_taken(partial(generate_latest, _registry(snapshot))))
     return {**times_of, **_size(page), "holders": len(snapshot.containers)}
 

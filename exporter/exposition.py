@@ -61,6 +61,7 @@ class Exposition:
         }
         self._label_sets: dict[Level, tuple[str, ...]] = {family.level: () for family in families}
         self._labels = LabelCache(label_set)
+        self._headers: dict[tuple[str, bool], bytes] = {}
         self._lock = threading.Lock()
 
     def page(self, snapshot: Snapshot) -> "Page":
@@ -74,6 +75,14 @@ class Exposition:
             texts = [(family, lines.samples(entities[family.level])) for family, lines in self._lines]
             self._labels.turn()
         return [Block(family, text) for family, text in texts if text]
+
+    def header(self, family: AnyFamily, openmetrics: bool) -> bytes:
+        """Give HELP and TYPE of a family, which are spelt once."""
+        spelt = self._headers.get((family.name, openmetrics))
+        if spelt is None:
+            spelt = openmetrics_header(family) if openmetrics else text_header(family)
+            self._headers[family.name, openmetrics] = spelt
+        return spelt
 
     def cached_labels(self) -> int:
         """Count the label strings that are kept."""
@@ -118,6 +127,10 @@ class Page:
             lambda: gzip.compress(self.body(fmt), compresslevel=GZIP_LEVEL, mtime=0)
         )
 
+    def families(self, fmt: Format) -> bytes:
+        """Give what the page tells of the snapshot, without what the exporter says of itself."""
+        return b"".join(self._families(fmt.openmetrics))
+
     def ready(self, fmt: Format, *, zipped: bool) -> bool:
         """Tell whether this form is made already, so that handing it out costs nothing."""
         return (self._zipped if zipped else self._bodies)[fmt.openmetrics].made
@@ -130,12 +143,16 @@ class Page:
         return blocks
 
     def _body(self, openmetrics: bool) -> bytes:
-        header = openmetrics_header if openmetrics else text_header
-        blocks = self._blocks.get(self._render)
-        parts = [part for block in blocks for part in (header(block.family), block.samples)]
+        parts = self._families(openmetrics)
+        # It tells how long those took.
         parts.append(self._exposition.self_metrics.body(openmetrics=openmetrics))
         parts.append(b"# EOF\n" if openmetrics else b"")
         return b"".join(parts)
+
+    def _families(self, openmetrics: bool) -> list[bytes]:
+        header = self._exposition.header
+        blocks = self._blocks.get(self._render)
+        return [part for block in blocks for part in (header(block.family, openmetrics), block.samples)]
 
 
 class _Once(Generic[Made]):

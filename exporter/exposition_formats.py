@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from enum import Enum
+from functools import lru_cache
 from typing import NamedTuple
 
 
@@ -24,6 +25,8 @@ class Format(Enum):
 
 
 _OPENMETRICS = {"1.0.0": Format.OPENMETRICS, "": Format.OPENMETRICS, "0.0.1": Format.OPENMETRICS_0_0_1}
+# A scraper says the same each time. A header is 8 KiB at most.
+_KEPT = 16
 _TEXT_RANGES = ("text/plain", "text/*", "*/*")
 
 
@@ -35,6 +38,7 @@ class _Choice(NamedTuple):
     quality: float
 
 
+@lru_cache(_KEPT)
 def choose_format(accept: str) -> Format:
     """Choose by an Accept header: OpenMetrics where it is wanted more than any plain text, else text 0.0.4.
 
@@ -50,11 +54,13 @@ def choose_format(accept: str) -> Format:
     return best
 
 
+@lru_cache(_KEPT)
 def media_quality(accept: str, name: str) -> float:
     """Tell how much an Accept header wants a type that it names in full; 0 where it does not name it."""
     return max((choice.quality for choice in _choices(accept) if choice.name == name), default=0.0)
 
 
+@lru_cache(_KEPT)
 def accepts_gzip(accept_encoding: str) -> bool:
     """Tell by an Accept-Encoding header whether the client takes gzip; without one it does not."""
     qualities = {choice.name: choice.quality for choice in _choices(accept_encoding)}

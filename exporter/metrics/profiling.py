@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -118,7 +119,7 @@ def _profile(
             "gauge",
             level,
             f"{what}, as a share of the {of} over the last interval.",
-            _value(profile, lambda found: found.active, activity),
+            _value(profile, attrgetter("active"), activity),
             group=GROUP,
         )
     for engine, what in ENGINES.items():
@@ -127,7 +128,7 @@ def _profile(
             "gauge",
             level,
             f"Time with the {what} of the {of} at work, averaged over them and over the last interval.",
-            _value(profile, lambda found: found.engines, engine),
+            _value(profile, attrgetter("engines"), engine),
             group=GROUP,
         )
 
@@ -139,7 +140,7 @@ def _cycles() -> Iterator[AnyFamily]:
             "counter",
             "gpu",
             f"Cycles {what}, over all multiprocessors of the GPU since the machine started.",
-            _value(_of_gpu, lambda found: found.cycles, cycles),
+            _value(_of_gpu, attrgetter("cycles"), cycles),
             group=GROUP,
         )
 
@@ -167,5 +168,5 @@ def _traffic() -> Iterator[AnyFamily]:
 GPU_PROFILING: tuple[AnyFamily, ...] = (*_profile("gpu", "GPU", _of_gpu), *_cycles(), *_traffic())
 """What profiling meters say of GPUs, and the traffic over their links."""
 
-MIG_PROFILING: tuple[AnyFamily, ...] = tuple(_profile("mig", "MIG device", lambda row: row.reading.profiling))
+MIG_PROFILING: tuple[AnyFamily, ...] = tuple(_profile("mig", "MIG device", attrgetter("reading.profiling")))
 """What profiling meters say of MIG devices, as shares of each."""

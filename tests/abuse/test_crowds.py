@@ -7,7 +7,9 @@ import time
 
 import pytest
 
+from exporter.web.serving.connections import WIDE
 from exporter.web.serving.limits import affordable
+from exporter.web.serving.portions import ROOM
 from exporter.web.serving.server import RECEIVE_BUFFER, SEND_BUFFER
 from tests.abuse.attacks import ATTACKS, HEALTHY
 from tests.abuse.clients import connect, crowd
@@ -15,7 +17,7 @@ from tests.abuse.victim import FILES, Victim, Vitals, victim
 
 # The limit of a pod, in MiB, of which the kernel has this much for the sockets of as many as there may be.
 MEMORY = 384
-KERNELS = affordable((FILES, FILES)) * 2 * (SEND_BUFFER + RECEIVE_BUFFER) / 2**20
+KERNELS = (affordable((FILES, FILES)) * 2 * (SEND_BUFFER + RECEIVE_BUFFER) + WIDE * 2 * ROOM) / 2**20
 CROWD = 800
 ROUNDS = 3
 SCRAPERS = 600

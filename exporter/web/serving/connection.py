@@ -15,7 +15,7 @@ from typing import Any, Protocol, cast
 
 from exporter.web.serving.handler import Handler
 from exporter.web.serving.limits import Limits, client_of
-from exporter.web.serving.portions import PORTION
+from exporter.web.serving.portions import PORTION, ROOM
 
 log = logging.getLogger(__name__)
 _END_OF_HEAD = b"\r\n\r\n"
@@ -56,6 +56,8 @@ class Connection(asyncio.Protocol):
         self.client = ""
         self.since = clock()
         """When it began to wait for what it waits for."""
+        self.room = PORTION
+        """How many bytes of an answer may be handed over before the client has taken any."""
         self._keeper = keeper
         self._limits = limits
         self._tls = tls
@@ -83,6 +85,13 @@ class Connection(asyncio.Protocol):
     def dispensable(self) -> bool:
         """Whether it may be closed to make room: it waits for no answer, or does not take it."""
         return not self.answering or self._behind_since is not None
+
+    def widen(self) -> None:
+        """Have the kernel take so much of an answer that most need not be waited for."""
+        if self._transport is not None:
+            wire = self._transport.get_extra_info("socket")
+            wire.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, ROOM)
+            self.room = ROOM
 
     def begin(self, *, has_body: bool) -> None:
         """Note that a request has come; one with a body is the last of its connection."""

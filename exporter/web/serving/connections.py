@@ -10,11 +10,13 @@ from aiohttp import web
 
 from exporter.web.serving.connection import Connection
 from exporter.web.serving.limits import Limits
-from exporter.web.serving.portions import portioned
+from exporter.web.serving.portions import PORTION, portioned
 
 log = logging.getLogger(__name__)
 # That there are too many is worth a line so often, in seconds.
 _QUIET = 60.0
+# So many have room in the kernel for a whole page of metrics. Scrapers are few; a crowd would take too much.
+WIDE = 128
 
 Handle = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -26,6 +28,7 @@ class Connections:
         self._limits = limits
         self._by_handler: dict[web.RequestHandler, Connection] = {}
         self._clients: dict[str, set[Connection]] = {}
+        self._wide: set[Connection] = set()
         self._loop = asyncio.get_running_loop()
         self._look: asyncio.TimerHandle | None = None
         self._told = -_QUIET
@@ -52,6 +55,9 @@ class Connections:
             return False
         self._by_handler[connection.handler] = connection
         self._clients.setdefault(client, set()).add(connection)
+        if len(self._wide) < WIDE:
+            self._wide.add(connection)
+            connection.widen()
         if self._look is None:
             self._look = self._loop.call_later(self._limits.look, self._check)
         return True
@@ -60,6 +66,7 @@ class Connections:
         """Forget one; it may be forgotten already."""
         if self._by_handler.pop(connection.handler, None) is None:
             return
+        self._wide.discard(connection)
         crowd = self._clients[connection.client]
         crowd.remove(connection)
         if not crowd:
@@ -91,7 +98,7 @@ class Connections:
                 # The task of a request ends when its answer is handed over as a whole.
                 task.add_done_callback(connection.done)
             response = await handler(request)
-            portioned(response)
+            portioned(response, PORTION if connection is None else connection.room)
             return response
 
         return note

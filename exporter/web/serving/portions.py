@@ -9,6 +9,8 @@ from aiohttp.abc import AbstractStreamWriter
 
 PORTION = 32 * 1024
 """More than this is never handed to a connection before the client has taken what was before, in bytes."""
+ROOM = 96 * 1024
+"""As much may be handed to one of the first connections at once: a page of metrics as a rule, compressed."""
 
 
 class Portions(Payload):
@@ -55,11 +57,7 @@ class FilePortions(Payload):
             file.close()
 
 
-def portioned(response: web.StreamResponse) -> None:
-    """Have the body of an answer handed over in portions, where it is more than one."""
-    if (
-        isinstance(response, web.Response)
-        and isinstance(response.body, bytes)
-        and len(response.body) > PORTION
-    ):
+def portioned(response: web.StreamResponse, room: int = PORTION) -> None:
+    """Have the body of an answer handed over in portions, where it is more than there is room for."""
+    if isinstance(response, web.Response) and isinstance(response.body, bytes) and len(response.body) > room:
         response.body = Portions(response.body)

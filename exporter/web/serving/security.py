@@ -67,4 +67,7 @@ def say_also(app: web.Application, headers: Headers) -> None:
 
 def headers_of(app: web.Application) -> Mapping[str, str]:
     """Give what every answer of an application says now."""
-    return {name: value for headers in app.get(_SAID, ()) for name, value in headers().items()}
+    first, *others = app.get(_SAID) or (dict,)
+    if not others:
+        return first()
+    return {name: value for headers in (first, *others) for name, value in headers().items()}

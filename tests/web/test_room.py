@@ -1,0 +1,68 @@
+"""How much of an answer a connection takes before its client has read any."""
+
+import asyncio
+from contextlib import ExitStack
+
+import pytest
+from aiohttp import web
+
+from exporter.web.app import build_app
+from exporter.web.serving.connections import WIDE
+from exporter.web.serving.portions import PORTION, ROOM
+from tests.web.access import LOOK, Site, serving, until
+from tests.web.test_limits import open_socket
+
+TWICE = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 2
+# As large as a page of metrics of a full node, compressed.
+LARGE = ROOM - 4 * 1024
+
+
+class Counted:
+    """An application with an answer of ``size`` bytes, which counts those that it was asked for."""
+
+    def __init__(self, size: int) -> None:
+        self.asked = 0
+        self._body = b"x" * size
+        self.app = build_app([web.get("/", self._answer)])
+
+    async def _answer(self, _request: web.Request) -> web.Response:
+        self.asked += 1
+        return web.Response(body=self._body)
+
+    async def asks(self, count: int) -> bool:
+        """Whether so many were asked for, and a moment later still no more."""
+        await until(lambda: asyncio.sleep(0, self.asked >= count))
+        await asyncio.sleep(10 * LOOK)
+        return self.asked == count
+
+
+async def _let_in(site: Site, count: int) -> None:
+    await until(lambda: asyncio.sleep(0, site.server.connections == count))
+
+
+@pytest.mark.parametrize(("size", "at_once"), [(LARGE, 2), (2 * ROOM, 1)])
+async def test_one_of_the_first_takes_a_page_of_metrics_as_a_whole(size: int, at_once: int):
+    """The next request is begun although nothing was read; that is not so behind an answer of any size."""
+    counted = Counted(size)
+    async with serving(app=counted.app) as site:
+        with open_socket(site, small=True) as client:
+            client.sendall(TWICE)
+            assert await counted.asks(at_once)
+
+
+async def test_in_a_crowd_there_is_room_for_a_portion():
+    """Until one of the first has gone, whose room the next one has who comes."""
+    counted = Counted(LARGE)
+    async with serving(app=counted.app) as site:
+        with ExitStack() as first:
+            crowd = [first.enter_context(open_socket(site)) for _ in range(WIDE)]
+            await _let_in(site, WIDE)
+            with open_socket(site, small=True) as late:
+                late.sendall(TWICE)
+                assert PORTION < LARGE
+                assert await counted.asks(1)
+                crowd[0].close()
+                await _let_in(site, WIDE)
+                with open_socket(site, small=True) as later:
+                    later.sendall(TWICE)
+                    assert await counted.asks(3)
