@@ -4,11 +4,10 @@ import base64
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 BEGIN, END = "<!-- fuzz: begin -->", "<!-- fuzz: end -->"
-_BETWEEN = re.compile(f"{re.escape(BEGIN)}\n.*?{re.escape(END)}", re.DOTALL)
 _REACHED = re.compile(r"\bcov: ([0-9]+) ft: ([0-9]+)")
 # An input as long as this still fits into a test; of a longer one the test reads the file.
 LONGEST_INLINE = 600
@@ -79,11 +78,15 @@ def _row(name: str, of: Sequence[Outcome]) -> str:
     return f"| {name} | {' | '.join(figures)} |"
 
 
-def placed(page: str, written: str) -> str | None:
-    """Put the table between its marks on a page; None where the page has none."""
-    if _BETWEEN.search(page) is None:
-        return None
-    return _BETWEEN.sub(lambda _: f"{BEGIN}\n{written}{END}", page)
+def keep(outcome: Outcome, folder: Path) -> None:
+    """Keep what a run came to, in place of the run of that target before."""
+    (folder / f"{outcome.target}.json").write_text(json.dumps(asdict(outcome)), encoding="utf-8")
+
+
+def kept(targets: Iterable[str], folder: Path) -> list[Outcome]:
+    """Give the last run of each target that was run."""
+    files = (folder / f"{target}.json" for target in targets)
+    return [Outcome(**json.loads(file.read_text(encoding="utf-8"))) for file in files if file.exists()]
 
 
 def regression(target: str, kind: str, content: bytes, path: str) -> str:

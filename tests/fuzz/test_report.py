@@ -2,7 +2,7 @@
 
 import json
 
-from tests.fuzz.report import BEGIN, END, Outcome, outcome_of, placed, regression, table
+from tests.fuzz.report import Outcome, keep, kept, outcome_of, regression, table
 from tests.fuzz.test_targets import BY_NAME
 
 DONE = {
@@ -46,12 +46,13 @@ def test_a_table_has_a_row_for_each_target_and_their_sum() -> None:
     ]
 
 
-def test_a_table_takes_the_place_of_the_one_before() -> None:
-    """What stands around the marks stays; a page without marks is left alone."""
-    page = f"# Page\n{BEGIN}\nold\n{END}\nmore\n"
+def test_the_last_run_of_each_target_is_kept(tmp_path) -> None:
+    """So that a run of hours may be made in parts; of what was never run there is nothing."""
+    keep(Outcome(**DONE, edges=1), tmp_path)
+    last = Outcome(**DONE, edges=17)
+    keep(last, tmp_path)
 
-    assert placed(page, "new\n") == f"# Page\n{BEGIN}\nnew\n{END}\nmore\n"
-    assert placed("# Page\n", "new\n") is None
+    assert kept(["a", "b"], tmp_path) == [last]
 
 
 def test_a_finding_is_printed_as_a_test() -> None:
