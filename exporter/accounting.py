@@ -14,16 +14,22 @@ from exporter.model.records import replace
 
 # Seconds that sums of floats may be apart.
 ROUNDING = 1e-6
+# While nobody can say who holds what, somebody who is not seen for so many seconds may be gone.
+MISSED_SECONDS = 3600.0
 AccountKey = tuple[ContainerRef, DeviceKey]
 
 
 @dataclass(slots=True)
 class Account:
-    """The sums of one container on one device since ``opened``; ``uid`` is "" while it is not known."""
+    """The sums of one container on one device since ``opened``, which was last there at ``seen``.
+
+    ``uid`` is "" while it is not known.
+    """
 
     uid: str
     opened: float
     totals: Totals
+    seen: float
 
 
 @dataclass(slots=True)
@@ -95,20 +101,29 @@ class Ledger:
 
         ``elapsed`` are the seconds since the poll before, ``covered`` those that the new reading of each
         GPU stands for (a GPU that is not in it was not read), ``now`` Unix time. The accounts of containers
-        without a row are closed, but for those of ``unsure``, and none while holdings are not known (None).
+        without a row are closed, but for those of ``unsure``; while holdings are not known (None), an hour
+        later.
         """
         self._time += elapsed
         old = frozenset(_key(row) for row in attribution.containers if self._continues(row))
         energy = self._energy(attribution, covered, old)
         poll = Poll(elapsed, covered, now, energy)
         rows = [self._enter(row, _key(row) in old, poll) for row in attribution.containers]
-        if unsure is not None:
-            present = {_key(row) for row in rows}
-            self._accounts = {
-                key: account for key, account in self._accounts.items() if key in present or key[0] in unsure
-            }
+        self._close({_key(row) for row in rows}, unsure)
         gpus = tuple(self._with_energy(row) for row in attribution.gpus)
         return replace(attribution, gpus=gpus, containers=tuple(rows))
+
+    def skip(self, elapsed: float) -> None:
+        """Let so many seconds pass of which nothing is known."""
+        self._time += elapsed
+
+    def _close(self, present: set[AccountKey], unsure: frozenset[ContainerRef] | None) -> None:
+        oldest = self._time - MISSED_SECONDS
+        self._accounts = {
+            key: account
+            for key, account in self._accounts.items()
+            if key in present or (account.seen >= oldest if unsure is None else key[0] in unsure)
+        }
 
     def _continues(self, row: ContainerRow) -> bool:
         """Whether this is the container of the account: a new pod of the same name has another uid."""
@@ -118,8 +133,9 @@ class Ledger:
     def _enter(self, row: ContainerRow, continues: bool, poll: Poll) -> ContainerRow:
         key = _key(row)
         if not continues:
-            self._accounts[key] = Account("", self._time, Totals(first_seen=poll.now))
+            self._accounts[key] = Account("", self._time, Totals(first_seen=poll.now), self._time)
         account = self._accounts[key]
+        account.seen = self._time
         account.uid = row.pod_uid or account.uid
         age = self._time - account.opened
         before = account.totals

@@ -1,7 +1,7 @@
 """One poll's parts put together to a snapshot, with what is kept from poll to poll."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field
 
 from exporter.accounting import Coverage, Ledger
@@ -106,14 +106,15 @@ class Assembly:
     ) -> Snapshot:
         """Join one poll's evidence; ``now`` is the clock of what is integrated, ``timestamp`` Unix time."""
         self._sequence += 1
-        told = found.workloads or Workloads(places={}, pods=None, process_view=False)
-        workloads = with_pids(told, found.files)
-        holdings = self._holdings.of(found.gpus, found.allocations, self._facts(found))
         elapsed, covered = self._coverage.advance(found.gpus, now)
-        stale = frozenset(gpu.identity.uuid for gpu in found.gpus) - covered.keys()
-        if holdings is not self._held.holdings:
-            self._held = Held(holdings)
-        attribution = attribute_held(found.gpus, self._held, workloads, stale)
+        try:
+            told = found.workloads or Workloads(places={}, pods=None, process_view=False)
+            workloads = with_pids(told, found.files)
+            holdings, attribution = self._joined(found, workloads, covered)
+        except Exception:
+            # The time has passed all the same, and what was drawn in it is nobody's.
+            self._ledger.skip(elapsed)
+            raise
         self._count_inconsistent(attribution)
         unsure = holdings.unresolved_holders if holdings.known else None
         attribution = self._ledger.advance(attribution, elapsed, covered, timestamp, unsure)
@@ -137,6 +138,15 @@ class Assembly:
             collectors=tuple(map(self._with_objections, collectors)),
             demo=self._demo,
         )
+
+    def _joined(
+        self, found: Evidence, workloads: Workloads, covered: Collection[str]
+    ) -> tuple[Holdings, Attribution]:
+        holdings = self._holdings.of(found.gpus, found.allocations, self._facts(found))
+        stale = frozenset(gpu.identity.uuid for gpu in found.gpus).difference(covered)
+        if holdings is not self._held.holdings:
+            self._held = Held(holdings)
+        return holdings, attribute_held(found.gpus, self._held, workloads, stale)
 
     def _facts(self, found: Evidence) -> NodeFacts:
         return NodeFacts(

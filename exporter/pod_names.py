@@ -66,8 +66,9 @@ class PodNames:
         except (KubeletError, OSError) as error:
             objections.append(str(error))
         logged: tuple[PodIdentity, ...] | None = None
+        told = self._told if self._clock() - self._told_at <= self._keep else None
         try:
-            logged = await self._worker.run(lambda: read_pod_logs(self._logs))
+            logged = await self._worker.run(lambda: read_pod_logs(self._logs, told or ()))
         except OSError as error:
             objections.append(str(error))
         watched = self._watched()
@@ -77,9 +78,9 @@ class PodNames:
         if logged is None:
             self.objects_from = ""
             raise NoNamesError("; ".join(objections))
-        if self._clock() - self._told_at <= self._keep:
+        if told is not None:
             self.objects_from = PODS_API
-            return merged(WatchedPods(pods=self._told, live=False), logged)
+            return merged(WatchedPods(pods=told, live=False), logged)
         self.objects_from = ""
         return index_pods(logged)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.accounting import Ledger, split_energy
+from exporter.accounting import MISSED_SECONDS, Ledger, split_energy
 from exporter.attribution import Attribution
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuIdentity, GpuReading, GpuRow, Totals
 
@@ -146,6 +146,30 @@ def test_sums_outlive_a_silent_kubelet():
     node = Node().after(0, row()).after(5, row()).after(5, complete=False).after(5, row())
     assert node.totals().first_seen == START
     assert node.totals().used_gpu_seconds == pytest.approx(10 * 0.25)
+
+
+def test_sums_outlive_a_kubelet_that_is_silent_for_long():
+    """Whoever has no row for less than an hour of that is still who it was."""
+    node = Node().after(0, row()).after(MISSED_SECONDS - 5, complete=False).after(5, row())
+    assert node.totals().first_seen == START
+
+
+def test_the_silence_counts_from_when_a_container_was_there_last():
+    """One that was seen all along is not given up the sooner for being old."""
+    node = Node().after(0, row()).after(MISSED_SECONDS, row(), complete=False)
+    node.after(MISSED_SECONDS - 5, complete=False).after(5, row())
+    assert node.totals().first_seen == START
+
+
+def test_the_ledger_keeps_only_who_was_there_within_the_hour():
+    """Each poll of a silent kubelet has another container: those of long ago begin anew if they come back."""
+    pods = [f"job-{number}" for number in range(12)]
+    node = Node()
+    for pod in pods:
+        node.after(MISSED_SECONDS / 4, row(pod), complete=False)
+    node.after(1, *(row(pod) for pod in pods), complete=False)
+    kept = [pod for pod in pods if node.totals(pod).first_seen < node.now]
+    assert kept == pods[-5:]
 
 
 def test_another_pod_of_the_same_name_begins_anew():

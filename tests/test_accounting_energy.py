@@ -7,8 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.accounting import Coverage, Ledger
+from exporter.assembly import Assembly, Evidence
 from exporter.attribution import Attribution, attribute
 from exporter.model import (
+    Allocation,
+    Allocations,
     ContainerRef,
     DeviceKey,
     DeviceProcess,
@@ -20,11 +23,14 @@ from exporter.model import (
     Memory,
     Meter,
     MigReading,
+    OfferedDevice,
     PodIdentity,
     ProcessPlace,
     Profile,
+    Snapshot,
     Workloads,
 )
+from exporter.settings import load_settings
 
 UUID = "GPU-a"
 MIGS = (("MIG-a", 3), ("MIG-b", 2), ("MIG-c", 1))
@@ -193,6 +199,34 @@ def test_a_metered_container_is_charged_by_its_meter():
     assert node.energy("a") == pytest.approx(30 + 50 * 0.5)
     assert node.energy("b") == pytest.approx(10 + 50 * 0.5)
     assert node.unattributed == pytest.approx(10)
+
+
+def test_energy_of_a_poll_that_failed_is_nobodys(monkeypatch):
+    """Who computed while no rows were made is not known, so that the next poll charges nobody for it."""
+    assembly = Assembly(load_settings({}, {}), demo=False)
+    allocations = Allocations(
+        allocated=(Allocation(ContainerRef("ml", "a", "main"), "nvidia.com/gpu", UUID),),
+        offered=(OfferedDevice("nvidia.com/gpu", UUID),),
+        api_version="v1",
+        read_at=1_700_000_000.0,
+    )
+
+    def poll(number) -> Snapshot:
+        reading = whole(100 * number, 100, (100,), {100: 100}, sweep=number)
+        found = Evidence(gpus=(reading,), allocations=allocations, workloads=placed([100]))
+        return assembly.snapshot(found, (), 5.0 * number, 1_700_000_000.0 + 5 * number)
+
+    def fail(*_) -> None:
+        raise ValueError("no rows")
+
+    poll(1)
+    with monkeypatch.context() as patched:
+        patched.setattr("exporter.assembly.attribute_held", fail)
+        with pytest.raises(ValueError, match="no rows"):
+            poll(2)
+    after, later = poll(3), poll(4)
+    assert (after.containers[0].totals.energy_joules, after.gpus[0].unattributed_energy_joules) == (0, 200)
+    assert (later.containers[0].totals.energy_joules, later.gpus[0].unattributed_energy_joules) == (100, 200)
 
 
 SHARES = st.one_of(st.none(), st.floats(0, 1))

@@ -8,8 +8,7 @@ import copy
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from ctypes import _SimpleCData
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pynvml
@@ -18,6 +17,7 @@ from exporter.hardware.corrected import CORRECTED
 from exporter.hardware.hangs import Hangs
 from exporter.hardware.kinds import FINDING, PICKING, SLOT
 from exporter.hardware.library import error_name
+from exporter.hardware.plain import plain
 
 # The device, the driver or the pair of them has no such reading, and will not have it at the next poll.
 UNSUPPORTED = frozenset({3, 13, 25, 26})
@@ -40,6 +40,8 @@ INSUFFICIENT_SIZE = 7
 MAX_RETRIES = 2
 CORE = "core"
 HANGS = "Hangs"
+# What such a call is about.
+GIVING_BACK = "giving back"
 # The group of a call that is made for several groups, until its cost is shared out.
 SHARED = ""
 NOT_SUPPORTED = "not supported by this GPU or its driver"
@@ -96,9 +98,9 @@ class Calls:
         self._place = ""
 
     @property
-    def hang(self) -> bool:
-        """Whether a thread that was left behind is still in the driver."""
-        return bool(self._hangs.calls)
+    def hanging(self) -> frozenset[str]:
+        """What calls ask about that do not return, in threads that were left behind in the driver."""
+        return frozenset(self._hangs.calls)
 
     def leave(self, patience: float) -> "Calls | None":
         """Leave the thread behind whose call takes longer than so many seconds; None where there is none.
@@ -231,6 +233,11 @@ class Calls:
         self._failures += 1
         self._failed[gpu][self.group] = error
 
+    def give_back(self, name: str, function: Callable[..., Any], lent: Any) -> None:
+        """Give back what the driver lent. Whatever it answers, there is nothing to be done about it."""
+        with suppress(pynvml.NVMLError, DeviceSlowError), self.about(GIVING_BACK, ""):
+            self.timed(name, function, (lent,))
+
     def failures(self) -> int:
         """Return how many calls have failed since start."""
         return self._failures
@@ -287,12 +294,3 @@ def _retried(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
             if error.value != INSUFFICIENT_SIZE:
                 raise
     return function(*arguments)
-
-
-def plain(answer: Any) -> Any:
-    """Turn the binding's mixture of bytes, ctypes numbers and Python values into the last."""
-    if isinstance(answer, bytes):
-        return answer.decode(errors="replace")
-    if isinstance(answer, _SimpleCData):
-        return answer.value
-    return answer

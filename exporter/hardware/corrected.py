@@ -1,20 +1,37 @@
-"""Calls that the binding makes with arguments of a wrong type, or leaves half to its caller."""
+"""Calls that the binding makes with arguments of a wrong type, or leaves half to its caller.
 
-from collections.abc import Callable, Mapping
-from ctypes import byref, c_ulonglong
+Of a list it asks the size first, and takes memory for whatever number the driver answers, however large.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from ctypes import byref, c_uint, c_ulonglong
 from typing import Any
 
 import pynvml
 
 # Bindings of driver 570 have version 2 of the record only, under the name of the newest.
 _FABRIC_INFO = getattr(pynvml, "c_nvmlGpuFabricInfo_v2_t", None) or pynvml.c_nvmlGpuFabricInfoV_t
+# No device has so many processes, samples of them or vGPUs; a driver that says so answers garbage.
+MOST_RECORDS = 65536
+PROCESS_LISTS = tuple(
+    f"nvmlDeviceGet{kind}RunningProcesses" for kind in ("Compute", "Graphics", "MPSCompute")
+)
+# The unversioned names of the binding stand for this one.
+NEWEST = "_v3"
+
+# Asks for a list: with None for its size, with an array to have it filled. Returns the driver's code.
+Ask = Callable[[Any, Any], int]
+
+
+def _function(name: str) -> Any:
+    """Return a function of the driver's library; raise as the binding does where there is none."""
+    return pynvml._nvmlGetFunctionPointer(name)  # noqa: SLF001 - there is no public way
 
 
 def _frame_buffer_usage(vgpu: int) -> int:
     """Return the bytes that the guest of a vGPU uses; the binding's own way keeps the lower 32 bits only."""
     used = c_ulonglong(0)
-    call = pynvml._nvmlGetFunctionPointer("nvmlVgpuInstanceGetFbUsage")  # noqa: SLF001 - there is no public way
-    code = call(vgpu, byref(used))
+    code = _function("nvmlVgpuInstanceGetFbUsage")(vgpu, byref(used))
     if code != pynvml.NVML_SUCCESS:
         raise pynvml.NVMLError(code)
     return used.value
@@ -27,8 +44,111 @@ def _fabric_info(device: Any) -> Any:
     return info
 
 
+def _filled(ask: Ask, record: Any, spare: int = 0) -> tuple[Any, int] | None:
+    """Return an array and how many of its records the driver filled; None where the list is empty.
+
+    The size is asked first. With ``spare``, there is room for twice as many and so many more: the list may
+    grow between the two questions. Raises MemoryError when the size is none that a list can have.
+    """
+    count = c_uint(0)
+    code = ask(byref(count), None)
+    if code == pynvml.NVML_SUCCESS:
+        return None
+    if code != pynvml.NVML_ERROR_INSUFFICIENT_SIZE:
+        raise pynvml.NVMLError(code)
+    if count.value > MOST_RECORDS:
+        raise MemoryError(f"the driver says that a list has {count.value} records")
+    if spare:
+        count.value = count.value * 2 + spare
+    records = (record * count.value)()
+    code = ask(byref(count), records)
+    if code != pynvml.NVML_SUCCESS:
+        raise pynvml.NVMLError(code)
+    return records, count.value
+
+
+def _process(record: Any) -> Any:
+    """Return a record as the binding's object, without a figure that the driver does not have."""
+    process = pynvml.nvmlStructToFriendlyObject(record)
+    if process.usedGpuMemory == pynvml.NVML_VALUE_NOT_AVAILABLE_ulonglong.value:
+        process.usedGpuMemory = None
+    return process
+
+
+def _running(name: str, function: str, record: Any) -> Callable[[Any], list[Any]]:
+    """Make the call of this name, which lists processes; ``function`` is the one of the driver's library."""
+
+    def running(device: Any) -> list[Any]:
+        call = _function(function)
+        found = _filled(lambda count, records: call(device, count, records), record, spare=5)
+        if found is None:
+            return []
+        records, filled = found
+        return [_process(records[place]) for place in range(filled)]
+
+    # The binding names the call in an error's text.
+    running.__name__ = name
+    return running
+
+
+def _process_utilization(device: Any, since: int) -> list[Any]:
+    """Return the samples after a time; an empty list is an error that says success, as in the binding."""
+    call, stamp = _function("nvmlDeviceGetProcessUtilization"), c_ulonglong(since)
+    found = _filled(
+        lambda count, records: call(device, records, count, stamp), pynvml.c_nvmlProcessUtilizationSample_t
+    )
+    if found is None:
+        raise pynvml.NVMLError(pynvml.NVML_SUCCESS)
+    records, filled = found
+    return list(records[:filled])
+
+
+def _vgpu_utilization(device: Any, since: int) -> list[Any]:
+    """Return the samples of vGPUs after a time."""
+    call, stamp = _function("nvmlDeviceGetVgpuUtilization"), c_ulonglong(since)
+    kind = pynvml._nvmlValueType_t()  # noqa: SLF001 - the binding has no other name for it
+    found = _filled(
+        lambda count, records: call(device, stamp, byref(kind), count, records),
+        pynvml.c_nvmlVgpuInstanceUtilizationSample_t,
+    )
+    if found is None:
+        return []
+    records, filled = found
+    return list(records[:filled])
+
+
+def _active_vgpus(device: Any) -> list[int]:
+    """Return the driver's numbers of the vGPUs that run."""
+    call = _function("nvmlDeviceGetActiveVgpus")
+    found = _filled(lambda count, records: call(device, count, records), c_uint)
+    if found is None:
+        return []
+    numbers, filled = found
+    return [numbers[place] for place in range(filled)]
+
+
+def _process_lists() -> Iterator[tuple[str, Callable[..., Any]]]:
+    for name in PROCESS_LISTS:
+        for version in ("_v2", NEWEST):
+            function = name + version
+            record = getattr(pynvml, f"c_nvmlProcessInfo{version}_t", None)
+            if record is None:
+                continue
+            yield function, _running(function, function, record)
+            if version == NEWEST:
+                yield name, pynvml.throwOnVersionMismatch(_running(name, function, record))
+
+
+def _corrected() -> Iterator[tuple[str, Callable[..., Any]]]:
+    yield "nvmlVgpuInstanceGetFbUsage", _frame_buffer_usage
+    yield "nvmlDeviceGetGpuFabricInfoV", _fabric_info
+    yield "nvmlDeviceGetProcessUtilization", _process_utilization
+    yield "nvmlDeviceGetVgpuUtilization", _vgpu_utilization
+    yield "nvmlDeviceGetActiveVgpus", _active_vgpus
+    yield from _process_lists()
+
+
 CORRECTED: Mapping[str, Callable[..., Any]] = {
-    "nvmlVgpuInstanceGetFbUsage": _frame_buffer_usage,
-    "nvmlDeviceGetGpuFabricInfoV": _fabric_info,
+    name: call for name, call in _corrected() if hasattr(pynvml, name)
 }
-"""By the name of the call; they raise as the binding's own do."""
+"""By the name of the call, those that the binding has; they raise as the binding's own do."""

@@ -20,15 +20,17 @@ from exporter.hardware.calls import (
     DeviceLostError,
     DeviceSlowError,
     DriverGoneError,
-    plain,
 )
 from exporter.hardware.event_log import EventLog
 from exporter.hardware.event_wait import EventWait
 from exporter.hardware.library import error_name
+from exporter.hardware.plain import plain
 from exporter.model import DeviceEvent
 
 log = logging.getLogger(__name__)
 GROUP = "events"
+# What the calls are about that are made for all GPUs at once.
+EVENTS = "events"
 XID, MIG_CONFIG = 0x8, 0x100
 # By number: bindings have learnt the names of the newer ones late. Changes of clocks, of performance state
 # and of the power source are left out: they occur all the time.
@@ -112,12 +114,11 @@ class EventWatcher:
         if not self._wait.end():
             self._complain("the driver does not return from a wait for events; they are no longer noticed")
             return False
-        # The set of a driver that is gone cannot be freed, and need not be.
-        with contextlib.suppress(pynvml.NVMLError):
-            pynvml.nvmlEventSetFree(self._wait.event_set)
-        self._wait = None
-        self._uuids = {}
+        event_set, self._wait, self._uuids = self._wait.event_set, None, {}
         self._registered.clear()
+        # A registration that hangs may still write into it. That of a driver that is gone cannot be freed.
+        if not self._calls.hanging:
+            self._calls.give_back("nvmlEventSetFree", pynvml.nvmlEventSetFree, event_set)
         return True
 
     def _give_up(self, wait: EventWait) -> bool:
@@ -163,7 +164,9 @@ class EventWatcher:
             self._registered[uuid] = address
 
     def _new_wait(self) -> EventWait | None:
-        event_set = self._calls.ask("", "nvmlEventSetCreate")
+        # It is no GPU's: where this hangs, each of them would be left out for it.
+        with self._calls.about(EVENTS, ""):
+            event_set = self._calls.ask("", "nvmlEventSetCreate")
         return None if event_set is None else EventWait(event_set, self._turn)
 
     def _register(self, wait: EventWait, uuid: str, handle: Any, mask: int) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pynvml
 
-from exporter.hardware.calls import Calls
+from exporter.hardware.calls import Calls, DeviceHangsError
 from exporter.hardware.gpm_metrics import (
     BYTES,
     OF_COMPUTE_INSTANCE,
@@ -25,6 +25,8 @@ from exporter.hardware.mig import Fingerprint, Layout
 from exporter.model.readings import Profile, Traffic
 
 GROUP = "profiling"
+# What is asked for where a meter writes its samples.
+ROOM = "room for samples"
 SUPPORT, SAMPLE, METRICS = "nvmlGpmQueryDeviceSupport", "nvmlGpmSampleGet", "nvmlGpmMetricsGet"
 # The driver renews its counters at this rate; two samples nearer to each other may be the same.
 SHORTEST_WINDOW_SECONDS = 0.1
@@ -123,21 +125,23 @@ class GpmReader:
         with calls.about(mark.uuid):
             return self._read_instance(calls, parent, instance)
 
-    def forget(self, existing: Collection[str]) -> None:
-        """Free the buffers of GPUs and MIG devices whose uuid is not among these."""
-        for uuid in [uuid for uuid in self._meters if uuid not in existing]:
-            _free(self._meters.pop(uuid))
+    def forget(self, calls: Calls, existing: Collection[str]) -> None:
+        """Free the buffers of GPUs and MIG devices whose uuid is not among these.
+
+        Not yet where a call about them hangs, which may write into one when it goes on.
+        """
+        for uuid in self._meters.keys() - existing - calls.hanging:
+            _free(calls, self._meters.pop(uuid))
         self._supported.intersection_update(existing)
 
     def hand_over(self) -> None:
         """Leave the questions to the thread that hangs: the driver may yet write its answer into one."""
         self._questions = {}
 
-    def free_all(self) -> None:
+    def free_all(self, calls: Calls) -> None:
         """Free every buffer, before the driver is shut down, and ask everything anew after it."""
-        for meter in self._meters.values():
-            _free(meter)
-        self._meters.clear()
+        while self._meters:
+            _free(calls, self._meters.popitem()[1])
         self._supported.clear()
 
     def _supports(self, calls: Calls, uuid: str, handle: Any) -> bool:
@@ -187,7 +191,10 @@ class GpmReader:
     def _meter(self, calls: Calls, device: str, mark: Hashable) -> Meter | None:
         meter = self._meters.get(device)
         if meter is None:
-            samples = _allocate(calls, device)
+            samples = None
+            # That no room for samples can be had costs the meter, and not the GPU.
+            with contextlib.suppress(DeviceHangsError), calls.about(ROOM, device):
+                samples = _allocate(calls, device)
             if samples is None:
                 return None
             meter = self._meters[device] = Meter(mark, samples)
@@ -256,16 +263,14 @@ def _allocate(calls: Calls, device: str) -> tuple[Any, Any] | None:
         second = calls.ask(device, "nvmlGpmSampleAlloc")
     finally:
         if second is None:
-            _free_sample(first)
+            _free_sample(calls, first)
     return None if second is None else (first, second)
 
 
-def _free(meter: Meter) -> None:
+def _free(calls: Calls, meter: Meter) -> None:
     for sample in meter.samples:
-        _free_sample(sample)
+        _free_sample(calls, sample)
 
 
-def _free_sample(sample: Any) -> None:
-    # Whatever a driver answers here, there is nothing to be done about it, nor is it a failed reading.
-    with contextlib.suppress(pynvml.NVMLError):
-        pynvml.nvmlGpmSampleFree(sample)
+def _free_sample(calls: Calls, sample: Any) -> None:
+    calls.give_back("nvmlGpmSampleFree", pynvml.nvmlGpmSampleFree, sample)

@@ -91,7 +91,7 @@ class GpuReader:
 
     def closing(self) -> None:
         """Give back what the driver lent, before it is shut down."""
-        self._gpm.free_all()
+        self._gpm.free_all(self._calls)
 
     def reopened(self) -> None:
         """Ask everything anew that was kept: the driver was opened, and may be another one."""
@@ -113,7 +113,7 @@ class GpuReader:
         self._utilization.forget(self.known)
         self._vgpu.forget(self.known)
         existing = {mark.uuid for mark in marks}
-        self._gpm.forget(self.known.keys() | existing)
+        self._gpm.forget(self._calls, self.known.keys() | existing)
         parents = self._calls.parents
         self._calls.parents = {mig: gpu for mig, gpu in parents.items() if mig in existing}
 

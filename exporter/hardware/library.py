@@ -5,7 +5,8 @@ that it never clears; everything that has to know this is in this file.
 """
 
 import contextlib
-from ctypes import CDLL
+import os
+from ctypes import CDLL, c_char_p, c_int, c_void_p
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ class Library:
         candidates = [SONAME, *(f"{root}/{SONAME}" for root in DRIVER_ROOTS)]
         for candidate in candidates:
             try:
-                return CDLL(candidate)
+                return _loaded(candidate)
             except OSError:
                 continue
         raise DriverError(
@@ -105,9 +106,23 @@ def _initialise() -> None:
             raise pynvml.NVMLError(code) from None
 
 
+def _loaded(path: str) -> CDLL:
+    """Load a library, or raise OSError; the other threads go on while its own start-up code runs.
+
+    CDLL lets no other thread run until that code is done. The C library's function, called through ctypes,
+    does, and CDLL only looks up afterwards what is loaded already. Where the function fails, CDLL fails
+    too, and says why.
+    """
+    with contextlib.suppress(AttributeError, OSError, TypeError):
+        load = CDLL(None).dlopen
+        load.argtypes, load.restype = (c_char_p, c_int), c_void_p
+        load(os.fsencode(path), os.RTLD_NOW)
+    return CDLL(path)
+
+
 def _load_path(path: Path) -> CDLL:
     try:
-        return CDLL(str(path))
+        return _loaded(str(path))
     except OSError as error:
         raise DriverError("LibraryNotFound", f"--nvml-library {path} cannot be loaded: {error}") from None
 

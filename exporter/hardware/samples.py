@@ -8,6 +8,8 @@ from typing import Any
 from exporter.hardware.calls import Calls
 
 CLOCK_SLACK_SECONDS = 1.0
+# A driver may count from elsewhere, but what is further in the future than this is no time at all.
+MOST_AHEAD_SECONDS = 86400.0
 # So often, by what is known of drivers, new samples come into the buffer.
 SAMPLING_SECONDS = 1.0
 
@@ -52,7 +54,11 @@ class SampleReader:
         if samples is None:
             return None
         ignored = self._ignore(uuid, {sample.timeStamp for sample in samples})
-        fresh = [each for each in samples if each.timeStamp >= since and each.timeStamp not in ignored]
+        # After a stamp that is none, every sample would look like one that was seen.
+        last = _in_microseconds(MOST_AHEAD_SECONDS)
+        fresh = [
+            each for each in samples if since <= each.timeStamp <= last and each.timeStamp not in ignored
+        ]
         self._last_seen[uuid] = max((sample.timeStamp for sample in fresh), default=since)
         return sorted(fresh, key=attrgetter("timeStamp"))
 
@@ -74,10 +80,15 @@ class SampleReader:
         """Return those of these stamps that are from before a step back, also when now has reached them."""
         if not self._set_back:
             return set()
-        latest = (time.time() + CLOCK_SLACK_SECONDS) * 1e6
+        latest = _in_microseconds(CLOCK_SLACK_SECONDS)
         before = self._ignored.get(uuid, set())
         self._ignored[uuid] = {stamp for stamp in stamps if stamp > latest or stamp in before}
         return self._ignored[uuid]
+
+
+def _in_microseconds(ahead: float) -> int:
+    """Give the time so many seconds from now as a sample would be stamped."""
+    return int((time.time() + ahead) * 1e6)
 
 
 def _clock_offset() -> float:

@@ -11,12 +11,12 @@ from dataclasses import replace
 
 from exporter.hardware.library import DriverError, advice
 from exporter.hardware.options import NvmlOptions
-from exporter.hardware.sweep import Sweeper
+from exporter.hardware.sweep import STUCK, Sweeper
 from exporter.model import Cost, DriverInfo, GpuReading, HardwareReading
 from exporter.worker import Worker
 
 UNKNOWN = "Unknown"
-RESTART_REASONS = frozenset({"LibRmVersionMismatch", UNKNOWN})
+RESTART_REASONS = frozenset({"LibRmVersionMismatch", UNKNOWN, STUCK})
 # Reasons of a driver that is to be given up: it was, or it could not be.
 RELEASED, HELD = "Released", "NotReleased"
 # Errors of one sweep that say nothing of the GPUs: what was read before stands until it is stale.

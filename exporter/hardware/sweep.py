@@ -25,10 +25,13 @@ REOPEN_AFTER_SECONDS = 60.0
 LONGEST_REOPEN_SECONDS = 3600.0
 # Stands for the node as a whole among the uuids.
 NODE = ""
-# A healthy GPU answers in milliseconds, one that is being initialised in some seconds.
-GPU_BUDGET_SECONDS = 5.0
+# A healthy GPU answers in milliseconds, one that is being initialised in some seconds. One whose calls take a
+# second each is still told of, also where something is asked of each of its MIG slots.
+GPU_BUDGET_SECONDS = 10.0
 # No machine has that many. To look for as many as an answer that is garbage says would never end.
 MOST_GPUS = 1024
+STUCK = "NotReopened"
+STUCK_ADVICE = "the driver must be opened anew, which a call that does not return prevents: restart the pod"
 
 
 class Sweeper:
@@ -52,6 +55,7 @@ class Sweeper:
         self._reopen_after = REOPEN_AFTER_SECONDS
         self._opened_at = 0.0
         self._number = 0
+        self._gone: list[DriverGoneError] = []
 
     def sweep(self) -> Iterator[GpuReading]:
         """Yield the reading of each GPU as soon as it is done, those that were lost at last.
@@ -65,8 +69,9 @@ class Sweeper:
             self._open()
             yield from self._all()
         except DriverGoneError as error:
-            self.close()
-            raise DriverError(error.name, advice(error.name)) from None
+            if self.close():
+                raise DriverError(error.name, advice(error.name)) from None
+            raise DriverError(STUCK, STUCK_ADVICE) from None
         except DeviceLostError:
             self._note_lost({NODE})
             raise DriverError("GpuIsLost", "the driver itself answers that a GPU is lost") from None
@@ -76,7 +81,7 @@ class Sweeper:
 
         False: a thread that hangs in the driver keeps it open, which must not be pulled away under the call.
         """
-        if self._library.is_open and not self.calls.hang:
+        if self._library.is_open and not self.calls.hanging:
             self._gpus.closing()
             if self.events.stop():
                 self._library.close()
@@ -133,6 +138,8 @@ class Sweeper:
         seen: set[str] = set()
         lost: set[str] = set()
         hidden: set[int] = set()
+        answers = False
+        self._gone.clear()
         # One that kept the others waiting last time has its turn after them.
         for index in sorted(range(self.gpu_count), key=lambda index: (index in self._slow, index)):
             reading = self._gpu(index, lost)
@@ -140,7 +147,11 @@ class Sweeper:
                 hidden.add(index)
             elif reading.identity.uuid not in seen:
                 seen.add(reading.identity.uuid)
+                answers = answers or reading.up
                 yield reading
+        # Of a driver that is gone no GPU can be read. Beside others that are, it is said of that one alone.
+        if self._gone and not answers:
+            raise self._gone[0]
         missing = [known.identity for uuid, known in self._gpus.known.items() if uuid not in seen]
         yield from (self._gpus.gone(identity.uuid) for identity in missing)
         self.events.start(self._handles)
@@ -175,7 +186,10 @@ class Sweeper:
             self._handles.pop(uuid, None)
         except DeviceSlowError:
             self._slow.add(index)
-        except (DriverGoneError, DriverError):
+        except DriverGoneError as error:
+            self._gone.append(error)
+            lost.add(uuid or f"{NODE}{index}")
+        except DriverError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever one GPU answers, the others are read
             calls.count(uuid, "read", type(error).__name__)

@@ -6,7 +6,7 @@ outlive their pod for a while, so what stands here has existed, not necessarily 
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from exporter.model import PodIdentity
@@ -20,15 +20,16 @@ _CONTAINER_NAME = re.compile(r"[a-z0-9-]+")
 _DOCKER_LOG = re.compile(r"/containers/([0-9a-f]{64})/")
 
 
-def read_pod_logs(path: Path) -> tuple[PodIdentity, ...]:
+def read_pod_logs(path: Path, known: Collection[str] = ()) -> tuple[PodIdentity, ...]:
     """List the pods with a directory ``<namespace>_<name>_<uid>`` in ``path``, in order of these; blocks.
 
     Of a pod made anew under its old name only the newest stands for the name: what still runs of one
-    before is not its own. Raises OSError when ``path`` cannot be listed; a pod's directory that cannot be
+    before is not its own. That is one of the uids ``known`` to be there, else the one whose directory was
+    changed last. Raises OSError when ``path`` cannot be listed; a pod's directory that cannot be
     costs only the names of its containers.
     """
     try:
-        found = _newest(path)
+        found = _newest(path, known)
     except OSError as error:
         remedy = "mount the node's /var/log/pods there, or set --pod-logs"
         raise OSError(f"cannot list pod logs in {path}: {error.strerror}; {remedy}") from error
@@ -41,14 +42,15 @@ def index_pods(pods: Iterable[PodIdentity]) -> Mapping[str, PodIdentity]:
     return {pod.uid: pod for pod in pods}
 
 
-def _newest(root: Path) -> list[re.Match[str]]:
+def _newest(root: Path, known: Collection[str]) -> list[re.Match[str]]:
     """Return the directories of pods, of several with one name the youngest."""
-    newest: dict[tuple[str, str], tuple[int, str, re.Match[str]]] = {}
+    newest: dict[tuple[str, str], tuple[bool, int, str, re.Match[str]]] = {}
     for name in _directories(root):
         if (match := _POD_DIRECTORY.fullmatch(name)) is not None:
             key = match["namespace"], match["name"]
-            newest[key] = max(newest.get(key, (-1, "", match)), (_changed(root / name), name, match))
-    return [match for _, _, match in newest.values()]
+            found = match["uid"] in known, _changed(root / name), name, match
+            newest[key] = max(newest.get(key, found), found, key=lambda each: each[:3])
+    return [match for *_, match in newest.values()]
 
 
 def _changed(path: Path) -> int:

@@ -82,6 +82,8 @@ class Effect:
 FINDERS = frozenset({"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID"})
 # Which of the two is lost is told by what each says of itself.
 OF_PAIRS = frozenset({"nvmlDeviceGetTopologyCommonAncestor"})
+# What is asked about no device.
+OF_DRIVER = ("nvmlDeviceGetCount", "nvmlSystemGet")
 OLDER_INIT = "nvmlInit_v2"
 INIT = frozenset({"nvmlInitWithFlags", OLDER_INIT})
 # What is given back is no longer needed, whatever the driver says to it.
@@ -104,8 +106,12 @@ def effect(function: str, code: str, *, part: bool, everywhere: bool) -> Effect:
     if special is not None:
         return special
     if kind is Kind.GONE:
-        return Effect(Reach.DRIVER, counted=True, reason=name)
-    if function == "nvmlDeviceGetCount_v2" or function.startswith("nvmlSystemGet"):
+        # Beside other GPUs that are read it is said of one GPU alone.
+        of_driver = everywhere or function.startswith(OF_DRIVER)
+        return Effect(
+            Reach.DRIVER if of_driver else Reach.DEVICE, counted=True, reason=name if of_driver else ""
+        )
+    if function.startswith(OF_DRIVER):
         return _of_driver(function, kind, name)
     finds = function in FINDERS and not part
     if finds and everywhere and name == "Unknown":

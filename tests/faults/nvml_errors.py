@@ -101,7 +101,7 @@ class Matrix:
 
     async def result(self, case: Case) -> Result:
         """Put a cell's fault on and say what came of it."""
-        told = effect(case.function, case.how, part=case.where == PART, everywhere=case.where == ALL)
+        told = effect(case.function, case.how, part=case.where == PART, everywhere=self._everywhere(case))
         cell = Cell(source=SOURCE, what=case.function, how=case.how, where=case.where)
         claim = Claim(
             own=lambda series: self._own(case, told, series),
@@ -111,6 +111,11 @@ class Matrix:
         )
         outcome = partial(self.outcome, case)
         return await self._watch.under(cell, self._fault(case), claim, outcome)
+
+    def _everywhere(self, case: Case) -> bool:
+        """Whether it fails on each GPU of the node."""
+        asked = {self._gpu(device) for device in self._driver.uses[case.function].devices}
+        return case.where == ALL and asked.issuperset(self._gpus)
 
     def _gpu(self, device: str) -> str:
         return self._parts.get(device, device)
@@ -211,7 +216,7 @@ class Matrix:
     def _wrong_ups(self, case: Case, told: Effect, page: Page) -> Iterator[str]:
         hit = {self._gpu(case.device)} if case.device else set(self._gpus)
         # Not every GPU is asked what is asked about no GPU in particular.
-        some = case.where == NODE and told.reach is Reach.DEVICE
+        some = not case.device and told.reach is Reach.DEVICE and not self._everywhere(case)
         if told.reach is Reach.DRIVER:
             # What was read before stands while only the count is not told.
             hit = set() if told.reason == "NoCount" else set(self._gpus)

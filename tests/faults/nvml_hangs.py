@@ -44,17 +44,25 @@ OF_EACH_KIND = (
 )
 
 
-# Nobody can go on without what these are about: the library, what it is, and what it lent.
+# Nobody can go on without what these are about: the library, and what it is.
 OF_DRIVER = (
     "nvmlInit",
     "nvmlShutdown",
     "nvmlSystemGet",
     "nvmlDeviceGetCount",
-    "nvmlEventSetFree",
-    "nvmlGpmSampleFree",
 )
-# A wait for events hangs in a thread of its own, and a pair of GPUs costs what is told of the pair.
-APART = frozenset({"nvmlEventSetWait_v2", "nvmlDeviceGetTopologyCommonAncestor"})
+# A wait for events hangs in a thread of its own, a pair of GPUs costs what is told of the pair, and nobody needs
+# what is given back.
+APART = frozenset(
+    {
+        "nvmlEventSetWait_v2",
+        "nvmlDeviceGetTopologyCommonAncestor",
+        "nvmlEventSetFree",
+        "nvmlGpmSampleFree",
+    }
+)
+# These are for all GPUs, and cost events and profiling.
+FOR_ALL = frozenset({"nvmlEventSetCreate", "nvmlGpmSampleAlloc"})
 # Within so many seconds a thread has ended whose call has returned.
 END_SECONDS = 5.0
 
@@ -94,7 +102,8 @@ class Hangs(Matrix):
             return Reach.NOTHING
         if case.function.startswith(OF_DRIVER):
             return Reach.DRIVER
-        return Reach.READINGS if case.where == PART or case.function in OF_PARTS else Reach.DEVICE
+        of_readings = case.where == PART or case.function in OF_PARTS | FOR_ALL
+        return Reach.READINGS if of_readings else Reach.DEVICE
 
     @contextlib.asynccontextmanager
     async def _hang(self, case: Case) -> AsyncIterator[None]:
@@ -118,7 +127,7 @@ class Hangs(Matrix):
         if sweep is not None:
             await asyncio.wait({sweep}, timeout=END_SECONDS)
         with contextlib.suppress(AssertionError):
-            await until(lambda: not poller._sources.nvml._sweeper.calls.hang, within=END_SECONDS)
+            await until(lambda: not poller._sources.nvml._sweeper.calls.hanging, within=END_SECONDS)
 
     def _may_change(self, case: Case, reach: Reach, series: str) -> bool:
         if series in self._driver.passing and (reach is Reach.DRIVER or not self._asked(case)):
@@ -153,7 +162,7 @@ class Hangs(Matrix):
             yield f"gpuslice_gpu_up is 0 of {sorted(down)}"
 
     def _is_hang(self, case: Case, key: tuple[str, ...]) -> bool:
-        whose = {self._gpu(case.device)} if case.device else set(self._gpus)
+        whose = {self._gpu(case.device)} if case.device else {"", *self._gpus}
         return key[0] in whose and case.function.startswith(key[1]) and key[2] == "Hangs"
 
 

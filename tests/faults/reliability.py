@@ -78,11 +78,6 @@ be what was so on the node.
 Not yet run: `make soak`.
 <!-- /soak -->
 
-The objections of the run above have two causes. Pods that hold a GPU by their annotations were lost for one
-poll when the kubelet did not answer in time, and were counted from 0 after it: that is mended, and has tests.
-And the page of a GPU was asked for that was unplugged, which was an error of the run. The day was not acted
-again since.
-
 ## Clocks and disks
 
 These are tests too, and no cells:

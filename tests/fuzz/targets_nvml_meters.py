@@ -81,7 +81,7 @@ def _gpm(content: bytes) -> Any:
                 metered.show(moment)
                 told.append(_read(reader, calls, metered))
         finally:
-            reader.free_all()
+            reader.free_all(calls)
     return told, list(pool_of(metered.fake).misuses)
 
 

@@ -88,6 +88,17 @@ def test_without_a_step_samples_of_a_time_to_come_count(node: Node):
     assert node.read() == {43: 20}
 
 
+def test_a_sample_of_no_time_at_all_hides_none_that_come_after_it(node: Node):
+    """One that is stamped with garbage is left out; the others are read, then and later."""
+    node.run(42, 30)
+    node.records.append(sample(99, 2**63 + 12345, 3))
+    assert node.read() == {41: 5, 42: 30}
+    node.clock.now += 15
+    node.records.clear()
+    node.run(43, 20)
+    assert node.read() == {43: 20}
+
+
 @pytest.mark.parametrize("step", [HOUR, 0.5, -0.5])
 def test_a_step_forward_or_a_small_one_changes_nothing(node: Node, step: float):
     """Time goes on from the last sample."""

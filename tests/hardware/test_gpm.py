@@ -141,7 +141,7 @@ def test_a_gpu_without_the_meter_is_asked_once(node: Callable[..., Node]):
     assert (board.pool.live, board.driver.asked("nvmlGpmQueryDeviceSupport", "GPU-a")) == (0, 1)
     assert board.calls.withheld("GPU-a") == {"profiling": "not supported by this GPU or its driver"}
     assert not board.calls.errors
-    board.reader.free_all()
+    board.reader.free_all(board.calls)
     board.calls.forget_unsupported()
     board.driver.become(gpu("a", architecture=8, gpm=True))
     board.gpu()
@@ -272,10 +272,10 @@ def test_buffers_of_devices_that_are_gone_are_freed(node: Callable[..., Node]):
     board = node(gpu("a", SINGLE, architecture=9))
     board.gpu()
     board.mig(5)
-    board.reader.forget({"GPU-a"})
+    board.reader.forget(board.calls, {"GPU-a"})
     assert board.pool.live == 2
     assert board.after(5).gpu() is not None
-    board.reader.forget(set())
+    board.reader.forget(board.calls, set())
     assert board.pool.live == 0
 
 
@@ -283,14 +283,14 @@ def test_nothing_outlives_the_driver(node: Callable[..., Node]):
     """Buffers are freed before it is shut down; opened anew, none of the old ones is touched."""
     board = node()
     board.gpu()
-    board.reader.free_all()
+    board.reader.free_all(board.calls)
     assert board.pool.live == 0
     board.library.close()
     board.library.open()
     assert board.after(5).gpu() is None
     assert board.after(5).gpu() is not None
-    board.reader.free_all()
-    board.reader.free_all()
+    board.reader.free_all(board.calls)
+    board.reader.free_all(board.calls)
     assert board.pool.live == 0
 
 
@@ -299,7 +299,7 @@ def test_freeing_never_raises(node: Callable[..., Node]):
     board = node()
     board.gpu()
     board.driver.fail("DRIVER_NOT_LOADED")
-    board.reader.free_all()
+    board.reader.free_all(board.calls)
     assert not board.calls.errors
 
 

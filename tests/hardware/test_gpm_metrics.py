@@ -7,6 +7,7 @@ from typing import Any
 import pynvml
 import pytest
 
+from exporter.hardware.calls import Calls
 from exporter.hardware.gpm import GpmReader
 from exporter.hardware.gpm_metrics import ENTRY, METRICS, OF_COMPUTE_INSTANCE, OF_GPU, decode, first_known
 from exporter.model import Profile
@@ -127,7 +128,7 @@ def test_a_reopened_driver_is_asked_for_everything_again():
     meter = Meter({GRAPHICS: 50.0, ELAPSED: 1e9}, last=97)
     meter.read()
     assert meter.read().cycles == {}
-    meter.reader.free_all()
+    meter.reader.free_all(Calls())
     meter.last = 1000
     meter.read()
     assert meter.read().cycles == {"sm_elapsed": 10**9}

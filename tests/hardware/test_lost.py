@@ -213,16 +213,16 @@ def slow(driver: Driver, clock: Clock, function: str, uuid: str, seconds: list[f
 @pytest.mark.parametrize("known", [False, True])
 def test_a_gpu_that_is_too_slow_is_down_and_has_its_turn_last(clock: Clock, function: str, known: bool):
     """It costs its own budget once per sweep, is no lost GPU, and has its place again once it answers."""
-    seconds = [6.0 if not known else 0.0]
+    seconds = [12.0 if not known else 0.0]
     driver = Driver(gpu("a", SMALL), gpu("b"))
     slow(driver, clock, function, "GPU-a", seconds)
     sweeper = Sweeper(nvml(driver.library))
     if known:
         sweep(sweeper)
-        seconds.append(6.0)
+        seconds.append(12.0)
     began = clock.now
     assert ups(sweeper) == {"GPU-a": False, "GPU-b": True}
-    assert clock.now == began + 6.0
+    assert clock.now == began + 12.0
     clock.now += LONGEST_REOPEN_SECONDS
     reading = sweep(sweeper)
     assert list(reading) == ["GPU-b", "GPU-a"]
@@ -240,7 +240,7 @@ def test_a_gpu_that_is_too_slow_to_be_found_is_not_lost(two: Driver, clock: Cloc
     slow(two, clock, FIND, "GPU-a", seconds)
     sweeper = Sweeper(nvml(two.library))
     sweep(sweeper)
-    seconds.append(6.0)
+    seconds.append(12.0)
     assert opened(two, sweeper, clock, LONGEST_REOPEN_SECONDS, 3) == [1, 1, 1]
     assert ups(sweeper) == {"GPU-b": True, "GPU-a": False}
     assert sweeper.calls.errors == {("", "nvmlDeviceGetUUID", "TooSlow"): 4}

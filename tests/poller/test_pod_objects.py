@@ -1,5 +1,7 @@
 """Where names and objects of pods come from: the kubelet's Pods API, the Kubernetes API, the pod logs."""
 
+import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import pairwise
@@ -138,6 +140,20 @@ async def test_a_kubelet_that_fails_once_takes_no_holder_away():
         for before, after in pairwise(counted):
             assert before.keys() == after.keys()
             assert [holder for holder, held in before.items() if held and after[holder] <= held] == []
+
+
+async def test_a_kubelet_that_fails_once_gives_no_name_back_to_the_pod_before():
+    """What is removed of that one changed its directory last; who was just told of keeps name and object."""
+    async with polled(shared("pods_api")) as (_, poller):
+        paths = poller.settings
+        names = PodNames(paths.pods_api_socket, paths.pod_logs, 1.0, keep=30.0)
+        told = await names.read()
+        before = paths.pod_logs / f"{told[UID].namespace}_{told[UID].name}_{OTHER}"
+        before.mkdir()
+        os.utime(before, (time.time() + 60,) * 2)
+        with refused(paths.pods_api_socket):
+            assert await names.read() == told
+        names.close()
 
 
 async def test_what_the_pods_api_said_is_not_believed_for_ever():

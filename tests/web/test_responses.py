@@ -69,6 +69,21 @@ async def test_a_reader_who_goes_away_does_not_take_the_body_along() -> None:
     assert gzip.decompress(await staying) == body
 
 
+async def test_a_body_that_could_not_be_compressed_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that cannot be started costs one answer, not all of them for as long as the body lasts."""
+    zipper, body = Zipper(), os.urandom(ZIPPED_AT_ONCE + 1)
+
+    async def no_thread(*_: object) -> bytes:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("exporter.web.serving.responses.asyncio.to_thread", no_thread)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            await zipper.zipped("tag", body)
+
+    assert gzip.decompress(await zipper.zipped("tag", body)) == body
+
+
 def test_the_same_body_gives_the_same_bytes() -> None:
     """No time and no chance gets into what is compressed, so that its tag stays true."""
     body = os.urandom(1000)

@@ -1,6 +1,7 @@
 """How much of an answer a connection takes before its client has read any."""
 
 import asyncio
+import socket
 from contextlib import ExitStack
 
 import pytest
@@ -8,11 +9,12 @@ from aiohttp import web
 
 from exporter.web.app import build_app
 from exporter.web.serving.connections import WIDE
+from exporter.web.serving.limits import Limits
 from exporter.web.serving.portions import PORTION, ROOM
 from tests.web.access import LOOK, Site, serving, until
-from tests.web.test_limits import open_socket
+from tests.web.test_limits import GET, open_socket
 
-TWICE = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 2
+TWICE = GET * 2
 # As large as a page of metrics of a full node, compressed.
 LARGE = ROOM - 4 * 1024
 
@@ -48,6 +50,17 @@ async def test_one_of_the_first_takes_a_page_of_metrics_as_a_whole(size: int, at
         with open_socket(site, small=True) as client:
             client.sendall(TWICE)
             assert await counted.asks(at_once)
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="this kernel waits as long as it likes")
+async def test_who_takes_nothing_of_what_the_kernel_has_as_a_whole_is_cut_off():
+    """Nobody here waits for such an answer, but the connection ends like any whose client is behind."""
+    counted = Counted(LARGE)
+    async with serving(app=counted.app, limits=Limits(behind=0.5, idle=600)) as site:
+        with open_socket(site, small=True) as client:
+            client.sendall(GET)
+            assert await counted.asks(1)
+            await _let_in(site, 0)
 
 
 async def test_in_a_crowd_there_is_room_for_a_portion():

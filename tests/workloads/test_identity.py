@@ -154,3 +154,24 @@ def test_of_two_pods_of_one_name_the_youngest_has_it(tmp_path, youngest):
         directory.mkdir()
         os.utime(directory, (1000 - age, 1000 - age))
     assert (pod(youngest, "a", "c"),) == read_pod_logs(tmp_path)
+
+
+@pytest.mark.parametrize("known", [UID, OTHER_UID])
+def test_of_two_pods_of_one_name_the_one_that_is_known_has_it(tmp_path, known):
+    """What is removed below the directory of the one before makes that the last to be changed."""
+    for uid in (UID, OTHER_UID):
+        directory = tmp_path / f"a_c_{uid}"
+        directory.mkdir()
+        changed = 1000 if uid == known else 2000
+        os.utime(directory, (changed, changed))
+    assert (pod(known, "a", "c"),) == read_pod_logs(tmp_path, {known})
+
+
+@pytest.mark.parametrize("known", [{UID, OTHER_UID}, {STATIC}])
+def test_knowing_both_or_neither_leaves_the_name_to_the_youngest(tmp_path, known):
+    """Only where one of the two is known does that decide."""
+    for changed, uid in ((1000, UID), (2000, OTHER_UID)):
+        directory = tmp_path / f"a_c_{uid}"
+        directory.mkdir()
+        os.utime(directory, (changed, changed))
+    assert (pod(OTHER_UID, "a", "c"),) == read_pod_logs(tmp_path, known)

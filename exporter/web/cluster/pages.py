@@ -42,7 +42,8 @@ class FleetPages:
     async def drawing(self, orders: Orders) -> Drawing:
         """Draw the page."""
         scene = self._scene(orders)
-        made: Drawing = await self._once((orders, int(scene.now)), lambda: fleet_drawing(scene))
+        key = (orders, self.tag, int(scene.now))
+        made: Drawing = await self._once(key, lambda: fleet_drawing(scene))
         return made
 
     async def html(self, orders: Orders) -> bytes:

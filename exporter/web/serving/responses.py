@@ -32,8 +32,15 @@ class Zipper:
             while len(self._made) >= KEPT:
                 self._made.popitem(last=False)
             task = self._made[tag] = asyncio.ensure_future(_zip(body))
+            task.add_done_callback(lambda done: self._forget_failed(tag, done))
         # One reader that goes away must not take the body from the others.
         return await asyncio.shield(task)
+
+    def _forget_failed(self, tag: str, task: "asyncio.Task[bytes]") -> None:
+        """Have what could not be compressed tried again by the next who asks."""
+        failed = task.cancelled() or task.exception() is not None
+        if failed and self._made.get(tag) is task:
+            del self._made[tag]
 
 
 ZIPPER = web.AppKey("ZIPPER", Zipper)

@@ -113,6 +113,10 @@ class Server:
             # Connections have them from the socket that they came by.
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
+            if hasattr(socket, "TCP_USER_TIMEOUT"):
+                # An answer that the kernel has as a whole is none that anybody here would wait for.
+                untaken = int(self._limits.behind * 1000)
+                listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, untaken)
             # For asyncio both are one number.
             with listening.dup() as same:
                 same.listen(BACKLOG)

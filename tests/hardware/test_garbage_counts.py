@@ -1,0 +1,201 @@
+"""Lists whose size the driver answers: one that no list has takes no memory, others are as the binding's."""
+
+import importlib
+import tracemalloc
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pynvml
+import pytest
+
+from exporter.hardware import corrected
+from exporter.hardware.corrected import CORRECTED, MOST_RECORDS
+from exporter.hardware.library import Library
+from tests.hardware.tiny import HANDLE, NOT_AVAILABLE, Function, answers, context, installed, library
+
+GPU = "GPU-a"
+PLAIN = tuple(f"nvmlDeviceGet{kind}RunningProcesses" for kind in ("Compute", "Graphics", "MPSCompute"))
+PROCESSES = tuple(name + version for name in PLAIN for version in ("", "_v2", "_v3"))
+SAMPLES, VGPU_SAMPLES = "nvmlDeviceGetProcessUtilization", "nvmlDeviceGetVgpuUtilization"
+VGPUS = "nvmlDeviceGetActiveVgpus"
+LISTS = (*PROCESSES, SAMPLES, VGPU_SAMPLES, VGPUS)
+RECORDS: dict[str, tuple[dict[str, int], ...]] = {
+    SAMPLES: ({"pid": 41, "timeStamp": 7, "smUtil": 60}, {"pid": 42, "timeStamp": 9, "smUtil": 3}),
+    VGPU_SAMPLES: ({"vgpuInstance": 11, "timeStamp": 7}, {"vgpuInstance": 12, "timeStamp": 8}),
+    VGPUS: ({"value": 11}, {"value": 12}),
+}
+OF_PROCESSES = (context(41, 100), context(42, NOT_AVAILABLE, gi=3, ci=0), context(0, 0))
+# Where the count and the array stand among what the driver is given.
+PLACES = {SAMPLES: (2, 1), VGPU_SAMPLES: (3, 4)}
+EMPTY, ORDINARY, GROWN = 0, 3, 9
+NOT_SUPPORTED, INSUFFICIENT_SIZE, UNKNOWN = 3, 7, 999
+
+
+class Listing:
+    """A function of the driver that lists records; it notes the room that it was given at each call.
+
+    ``counts`` is what it says of its size at each call, the last one from then on; ``code`` is what it
+    answers when it is given an array.
+    """
+
+    def __init__(self, name: str, *counts: int, code: int = 0) -> None:
+        self.rooms: list[int | None] = []
+        self.stamps: list[int] = []
+        self._records = RECORDS.get(name, OF_PROCESSES)
+        self._counts = counts or (len(self._records),)
+        self._count, self._array = PLACES.get(name, (1, 2))
+        self._code = code
+
+    def __call__(self, *arguments: Any) -> int:
+        """Tell the size, or fill the array."""
+        count, array = arguments[self._count]._obj, arguments[self._array]
+        self.rooms.append(None if array is None else len(array))
+        self.stamps += [each.value for each in arguments[1:] if hasattr(each, "value")]
+        assert count.value == (self.rooms[-1] or 0)
+        count.value = self._counts[min(len(self.rooms), len(self._counts)) - 1]
+        if array is None:
+            return INSUFFICIENT_SIZE if count.value else 0
+        for place, record in zip(range(min(count.value, len(array))), self._records, strict=False):
+            _write(array, place, record)
+        return self._code
+
+
+def _write(array: Any, place: int, record: dict[str, int]) -> None:
+    if "value" in record:
+        array[place] = record["value"]
+        return
+    for name, value in record.items():
+        setattr(array[place], name, value)
+
+
+def function_of(name: str) -> str:
+    """Return what the driver's library calls it: the binding's unversioned name is that of its newest."""
+    return f"{name}_v3" if name in PLAIN else name
+
+
+def arguments_of(name: str) -> tuple[Any, ...]:
+    """Return what the call is made with."""
+    return (HANDLE, 5) if name in PLACES else (HANDLE,)
+
+
+def outcome(call: Callable[..., Any], name: str, function: Function | None) -> Any:
+    """Return what a call answers of a library with this function, or with none: values, or what it raises."""
+    opened = Library(library=library(**({} if function is None else {function_of(name): function})))
+    opened.open()
+    try:
+        answer = call(*arguments_of(name))
+    except (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError, IndexError) as error:
+        return type(error), str(error)
+    finally:
+        opened.close()
+    assert type(answer) is list
+    return [_fields(each) for each in answer]
+
+
+def _fields(record: Any) -> Any:
+    if isinstance(record, int):
+        return record
+    if isinstance(record, pynvml.nvmlFriendlyObject):
+        return type(record), vars(record)
+    return type(record), bytes(record)
+
+
+def told(name: str) -> Iterator[tuple[Function | None, Function | None]]:
+    """Make each function twice, once for the binding's own call and once for the one in its place."""
+    yield None, None
+    for code in (0, NOT_SUPPORTED, UNKNOWN):
+        yield answers(code), answers(code)
+    for counts in ((), (EMPTY,), (1, 1), (ORDINARY, GROWN), (ORDINARY, MOST_RECORDS)):
+        for code in (0, INSUFFICIENT_SIZE, UNKNOWN):
+            yield Listing(name, *counts, code=code), Listing(name, *counts, code=code)
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_answers_are_those_of_the_binding(name: str):
+    """Values, errors, the room that the driver is given, and the number of times that it is asked."""
+    for theirs, ours in told(name):
+        assert outcome(CORRECTED[name], name, ours) == outcome(getattr(pynvml, name), name, theirs)
+        if isinstance(ours, Listing) and isinstance(theirs, Listing):
+            assert ours.rooms == theirs.rooms
+            assert ours.stamps == theirs.stamps
+
+
+def test_a_list_is_asked_for_twice_and_has_room_to_grow():
+    """What the comparison with the binding compares is not nothing."""
+    listing = Listing(PROCESSES[0])
+    answer = outcome(CORRECTED[PROCESSES[0]], PROCESSES[0], listing)
+    assert [each["usedGpuMemory"] for _, each in answer] == [100, None, 0]
+    assert listing.rooms == [None, 11]
+    listing = Listing(SAMPLES)
+    assert len(outcome(CORRECTED[SAMPLES], SAMPLES, listing)) == 2
+    assert (listing.rooms, listing.stamps) == ([None, 2], [5, 5])
+
+
+@pytest.mark.parametrize("count", [MOST_RECORDS + 1, 20_000_000, 2**31, 2**32 - 1])
+@pytest.mark.parametrize("name", LISTS)
+def test_a_garbage_count_is_an_error_of_its_call_and_takes_no_memory(name: str, count: int):
+    """The driver is not asked again, and no array is made for it."""
+    listing = Listing(name, count)
+    calls = installed(**{function_of(name): listing})
+    tracemalloc.start()
+    try:
+        assert calls.ask(GPU, name, *arguments_of(name)) is None
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert calls.errors == {(GPU, name, "MemoryError"): 1}
+    assert listing.rooms == [None]
+    assert peak < 1 << 20
+    assert calls.supports(GPU, name)
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_the_longest_list_is_still_read(name: str):
+    """The bound itself is no garbage."""
+    listing = Listing(name, MOST_RECORDS, 1)
+    calls = installed(**{function_of(name): listing})
+    assert len(calls.ask(GPU, name, *arguments_of(name))) == 1
+    assert listing.rooms == [None, MOST_RECORDS * 2 + 5 if name in PROCESSES else MOST_RECORDS]
+    assert calls.errors == {}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_list_that_grew_between_the_questions_is_asked_for_again(name: str):
+    """There was not room enough, once."""
+    listing = Listing(name, code=INSUFFICIENT_SIZE)
+
+    def function(*arguments: Any) -> int:
+        listing._code = INSUFFICIENT_SIZE if len(listing.rooms) < 2 else 0
+        return listing(*arguments)
+
+    calls = installed(**{function_of(name): function})
+    assert len(calls.ask(GPU, name, *arguments_of(name))) == len(RECORDS.get(name, OF_PROCESSES))
+    assert len(listing.rooms) == 4
+    assert calls.errors == {}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_driver_without_the_newest_form_is_asked_for_the_older(name: str):
+    """The first answer is remembered as not supported, and is no failure."""
+    calls = installed(**{f"{name}_v2": Listing(name)})
+    found = calls.first(GPU, HANDLE, [(name, ()), (f"{name}_v2", ())])
+    assert [each.pid for each in found] == [41, 42, 0]
+    assert calls.unsupported(GPU) == (name,)
+    assert calls.errors == {}
+
+
+def test_what_a_binding_lacks_is_not_put_in_its_place(monkeypatch: pytest.MonkeyPatch):
+    """A name that an older binding does not have stays unknown, and so does one without its record."""
+    for name in (PROCESSES[1], VGPU_SAMPLES, "c_nvmlProcessInfo_v3_t"):
+        monkeypatch.delattr(pynvml, name)
+    try:
+        left = set(importlib.reload(corrected).CORRECTED)
+    finally:
+        monkeypatch.undo()
+        importlib.reload(corrected)
+    assert set(LISTS) - left == {
+        PROCESSES[1],
+        VGPU_SAMPLES,
+        *(name + version for name in PLAIN for version in ("", "_v3")),
+    }
+    assert set(LISTS) <= set(corrected.CORRECTED)
