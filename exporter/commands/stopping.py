@@ -1,13 +1,18 @@
 """Being told to end: by SIGTERM, by SIGINT, and by the SIGHUP of a terminal that is closed."""
 
 import asyncio
+import os
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 # How long the work of the program may take to notice its end.
 LAST_SECONDS = 1.0
+# How long all of it may take. Threads of the standard library are waited for, and one may look up a name, or
+# read a file, for minutes.
+END_SECONDS = 5.0
 
 
 @contextmanager
@@ -15,7 +20,8 @@ def told_to_end() -> Iterator[asyncio.Event]:
     """Give what is set by each of these signals, in a running event loop.
 
     From then on none of them ends the process by itself, and behind this they are ignored: who is told twice
-    ends no less well. What was started to outlive its terminal is not told by that.
+    ends no less well. What was started to outlive its terminal is not told by that. The process ends within
+    some seconds then, whatever hangs in it.
     """
     loop, told = asyncio.get_running_loop(), asyncio.Event()
     heeded = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
@@ -27,6 +33,9 @@ def told_to_end() -> Iterator[asyncio.Event]:
     finally:
         for number in heeded:
             signal.signal(number, signal.SIG_IGN)
+        last = threading.Timer(END_SECONDS, os._exit, (0 if told.is_set() else 1,))
+        last.daemon = True
+        last.start()
 
 
 async def until_told(work: "asyncio.Task[None]", told: asyncio.Event) -> None:

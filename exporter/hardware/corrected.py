@@ -13,9 +13,13 @@ import pynvml
 _FABRIC_INFO = getattr(pynvml, "c_nvmlGpuFabricInfo_v2_t", None) or pynvml.c_nvmlGpuFabricInfoV_t
 # No device has so many processes, samples of them or vGPUs; a driver that says so answers garbage.
 MOST_RECORDS = 65536
-PROCESS_LISTS = tuple(
-    f"nvmlDeviceGet{kind}RunningProcesses" for kind in ("Compute", "Graphics", "MPSCompute")
+PROCESS_LISTS = (
+    "nvmlDeviceGetComputeRunningProcesses",
+    "nvmlDeviceGetGraphicsRunningProcesses",
+    "nvmlDeviceGetMPSComputeRunningProcesses",
 )
+# Stands for memory that the driver cannot tell.
+NOT_AVAILABLE = 2**64 - 1
 # The unversioned names of the binding stand for this one.
 NEWEST = "_v3"
 
@@ -70,7 +74,7 @@ def _filled(ask: Ask, record: Any, spare: int = 0) -> tuple[Any, int] | None:
 def _process(record: Any) -> Any:
     """Return a record as the binding's object, without a figure that the driver does not have."""
     process = pynvml.nvmlStructToFriendlyObject(record)
-    if process.usedGpuMemory == pynvml.NVML_VALUE_NOT_AVAILABLE_ulonglong.value:
+    if process.usedGpuMemory == NOT_AVAILABLE:
         process.usedGpuMemory = None
     return process
 

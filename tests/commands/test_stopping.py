@@ -2,11 +2,27 @@
 
 import asyncio
 import contextlib
+import signal
+import subprocess
+import sys
 import time
 
 import pytest
 
-from exporter.commands.stopping import LAST_SECONDS, until_told
+from exporter.commands.stopping import END_SECONDS, LAST_SECONDS, until_told
+
+HUNG = """
+import asyncio, time
+from exporter.commands.stopping import told_to_end, until_told
+
+async def program():
+    with told_to_end() as told:
+        thread = asyncio.ensure_future(asyncio.to_thread(time.sleep, 100))
+        print("up", flush=True)
+        await until_told(asyncio.ensure_future(asyncio.Event().wait()), told)
+
+asyncio.run(program())
+"""
 
 
 async def test_work_is_ended_when_the_program_is_told_to_end():
@@ -53,3 +69,14 @@ async def test_work_that_will_not_end_is_not_waited_for():
     assert LAST_SECONDS <= time.monotonic() - began < LAST_SECONDS + 10
     over.set()
     await task
+
+
+def test_a_thread_that_hangs_does_not_keep_the_program_from_ending():
+    """It ends some seconds after it was told to, and well."""
+    with subprocess.Popen([sys.executable, "-c", HUNG], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        began = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(END_SECONDS + 20) == 0
+        assert time.monotonic() - began >= END_SECONDS

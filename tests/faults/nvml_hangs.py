@@ -51,8 +51,8 @@ OF_DRIVER = (
     "nvmlSystemGet",
     "nvmlDeviceGetCount",
 )
-# A wait for events hangs in a thread of its own, a pair of GPUs costs what is told of the pair, and nobody needs
-# what is given back.
+# A wait for events hangs in a thread of its own, a pair of GPUs costs what is told of the pair, and nobody
+# needs what is given back.
 APART = frozenset(
     {
         "nvmlEventSetWait_v2",
