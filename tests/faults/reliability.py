@@ -38,8 +38,9 @@ What a cell *loses* is told by these words:
 
 Codes are taken together by what they mean to the program: *not supported* is remembered until the driver is
 opened anew, so that recovery is looked at after that; *nothing there* and *invalid argument* may mean that
-a board has no such thing; *driver gone* is said of the whole driver, whatever was asked; every other code
-is a failure of that one call. What is asked only when the driver is opened fails then.
+a board has no such thing; *driver gone* costs the GPU that it is said about, and the whole driver where no
+other GPU can be read; every other code is a failure of that one call. What is asked only when the driver is
+opened fails then.
 
 The energy of a cut GPU is shared out by the use of all its parts: while that of one is not known, nobody is
 given any, and it counts as unattributed.
@@ -111,7 +112,8 @@ What clients without manners do to the server is part of the tests; what a clien
 - Counters begin at 0. `increase` over a restart adds nothing, and lacks what fell between the two processes.
   There are no `_created` series.
 - The time of last activity begins at the restart, so nobody is idle until `--idle-after` has passed.
-- SIGTERM, SIGINT and SIGHUP end the program with code 0, also when they come again and again.
+- SIGTERM, SIGINT and SIGHUP end the program with code 0, also when they come again and again; with a driver, a
+  disk or a name server that hangs, some seconds later.
 - SIGKILL leaves nothing behind; of a demo it leaves the temporary folder.
 - As pid 1, which it is in a container without the node's process ids, it loses a SIGTERM that comes while
   Python loads, and is killed when the grace period is over. This was not tried.
