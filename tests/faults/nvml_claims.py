@@ -82,6 +82,8 @@ class Effect:
 FINDERS = frozenset({"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID"})
 # Which of the two is lost is told by what each says of itself.
 OF_PAIRS = frozenset({"nvmlDeviceGetTopologyCommonAncestor"})
+# What is asked for every GPU that has a meter, as all of these nodes have that are asked it, and names none.
+OF_METERS = frozenset({"nvmlGpmMetricsGet", "nvmlGpmSampleAlloc"})
 # What is asked about no device.
 OF_DRIVER = ("nvmlDeviceGetCount", "nvmlSystemGet")
 OLDER_INIT = "nvmlInit_v2"
@@ -107,7 +109,7 @@ def effect(function: str, code: str, *, part: bool, everywhere: bool) -> Effect:
         return special
     if kind is Kind.GONE:
         # Beside other GPUs that are read it is said of one GPU alone.
-        of_driver = everywhere or function.startswith(OF_DRIVER)
+        of_driver = everywhere or function.startswith(OF_DRIVER) or function in OF_METERS
         return Effect(
             Reach.DRIVER if of_driver else Reach.DEVICE, counted=True, reason=name if of_driver else ""
         )
