@@ -266,6 +266,8 @@ async def test_the_name_of_a_file_is_one_line_of_the_log(
         (path.parent / "b.cache").unlink()
         (path.parent / "a\n2026-01-01 ERROR all is lost \x1b[2J\u202e.cache").write_bytes(b"no cache")
         await node.poller.poll()
+        # Messages are written by a thread of their own.
+        root.handlers[0].flush()
     finally:
         logging.basicConfig(level=level, handlers=before, force=True)
 
