@@ -73,7 +73,7 @@ def _tables(path: Path) -> dict[str, Any]:
 
 def _section(where: Path, name: str, tables: Mapping[str, Any], kind: type[Section]) -> Section:
     table = tables[name]
-    known = {field.name: field.type for field in fields(kind)}  # type: ignore[arg-type]
+    known = {field.name: field.type for field in fields(kind)}  # type: ignore[arg-type]  # a dataclass
     for key, value in table.items():
         if key not in known:
             raise ThresholdError(f"{where}: [{name}] has no {key!r}; it has {', '.join(known)}")

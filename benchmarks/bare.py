@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import grpc.aio
 import pynvml
@@ -58,15 +58,16 @@ def recorded() -> Iterator[list[Call]]:
     wrappers = {
         name: value for name, value in vars(pynvml).items() if name.startswith("nvml") and callable(value)
     }
-    corrected = dict(CORRECTED)
-    # What CORRECTED is does not matter to who reads it, as long as it is the same object.
+    # What is in it does not matter to who reads it, as long as it is the same object.
+    table = cast("dict[str, Callable[..., Any]]", CORRECTED)
+    corrected = dict(table)
     vars(pynvml).update({name: noting(name, value) for name, value in wrappers.items()})
-    CORRECTED.update({name: noting(name, value) for name, value in corrected.items()})  # type: ignore[attr-defined]
+    table.update({name: noting(name, value) for name, value in corrected.items()})
     try:
         yield calls
     finally:
         vars(pynvml).update(wrappers)
-        CORRECTED.update(corrected)  # type: ignore[attr-defined]
+        table.update(corrected)
 
 
 def replay(calls: list[Call]) -> None:

@@ -59,7 +59,7 @@ class Bench:
         if do == "poll":
             return {"poll": [(await self.poll())[1] for _ in range(times)]}
         # The program without this is what has its memory measured.
-        from benchmarks.parts import PARTS  # noqa: PLC0415
+        from benchmarks.parts import PARTS  # noqa: PLC0415 - as said above
 
         return await PARTS[do](self, times)
 

@@ -138,7 +138,8 @@ def _a_pod(fleet: Fleet) -> str:
         fleet.page(fleet.count - 1),
         re.MULTILINE,
     )
-    return found[1]  # type: ignore[index] - each node has holders
+    assert found is not None  # noqa: S101 - each node has holders
+    return found[1]
 
 
 async def _changed(forms: Mapping[str, _Form], change: str) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """The same page with copied labels: each series of a GPU says itself what ours say once, for joins."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 _Labels = Mapping[str, str]
@@ -34,7 +34,7 @@ def copied(page: Sequence[str]) -> list[str]:
     return [line if line.startswith("#") else _with(line, of_node, gpus) for line in page]
 
 
-def _parsed(page: Iterable[str], name: str) -> Iterable[_Labels]:
+def _parsed(page: Iterable[str], name: str) -> Iterator[_Labels]:
     return (dict(_LABEL.findall(line)) for line in page if line.startswith(f"{name}{{"))
 
 

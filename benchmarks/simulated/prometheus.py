@@ -75,7 +75,7 @@ class Prometheus:
     def resident(self) -> int:
         """Give the bytes of memory that it has."""
         text = Path(f"/proc/{self._process.pid}/status").read_text()
-        return int(re.search(r"VmRSS:\s+(\d+)", text)[1]) << 10  # type: ignore[index] - Linux writes it
+        return _bytes("VmRSS", text)
 
     async def live(self) -> int:
         """Collect its garbage, and give the bytes of its heap that are in use then."""
@@ -99,7 +99,7 @@ class Prometheus:
     def stop_if_too_large(self) -> None:
         """Do not take the memory of others: SystemExit where little is left, or it has too much."""
         text = Path("/proc/meminfo").read_text()
-        free = int(re.search(r"MemAvailable:\s+(\d+)", text)[1]) << 10  # type: ignore[index] - as above
+        free = _bytes("MemAvailable", text)
         if self.resident() > MOST_MEMORY or free < LEAST_FREE:
             raise SystemExit(
                 f"stopped: it had {self.resident() / 1e9:.1f} GB, and {free / 1e9:.1f} GB were left"
@@ -179,3 +179,10 @@ async def _ready(server: Prometheus, process: Process) -> None:
                 return
         await asyncio.sleep(0.1)
     raise RuntimeError(f"prometheus did not start: exit code {process.returncode}")
+
+
+def _bytes(name: str, text: str) -> int:
+    """Give what a file of the kernel says in kB."""
+    found = re.search(rf"{name}:\s+(\d+)", text)
+    assert found is not None  # noqa: S101 - Linux writes it
+    return int(found[1]) << 10

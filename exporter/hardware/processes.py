@@ -5,7 +5,7 @@ from typing import Any
 
 from exporter.hardware.answers import sampled_percent
 from exporter.hardware.calls import Calls
-from exporter.hardware.samples import SampleReader
+from exporter.hardware.samples import SampleReader, has_time
 from exporter.model import DeviceProcess
 from exporter.model.hardware import ProcessKind
 
@@ -89,6 +89,10 @@ def _believable(memory: int | None, total: int | None) -> int | None:
     return int(memory)
 
 
+def _percent(sample: Any) -> int | None:
+    return sampled_percent(sample.smUtil) if has_time(sample) else None
+
+
 class UtilizationReader:
     """Reads what each process computed since the last poll; ``clock`` as for samples."""
 
@@ -103,7 +107,7 @@ class UtilizationReader:
         """
         fresh = self._samples.read(calls, uuid, handle, "nvmlDeviceGetProcessUtilization")
         # Oldest first, so that the newest of two records of a pid stays.
-        return None if fresh is None else {sample.pid: sampled_percent(sample.smUtil) for sample in fresh}
+        return None if fresh is None else {sample.pid: _percent(sample) for sample in fresh}
 
     def forget(self, known: Iterable[str]) -> None:
         """Keep the time stamps of these GPUs only."""

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterable
-from operator import attrgetter
 from typing import Any
 
 from exporter.hardware.calls import Calls
@@ -54,13 +53,10 @@ class SampleReader:
         if samples is None:
             return None
         ignored = self._ignore(uuid, {sample.timeStamp for sample in samples})
+        fresh = [each for each in samples if each.timeStamp >= since and each.timeStamp not in ignored]
         # After a stamp that is none, every sample would look like one that was seen.
-        last = _in_microseconds(MOST_AHEAD_SECONDS)
-        fresh = [
-            each for each in samples if since <= each.timeStamp <= last and each.timeStamp not in ignored
-        ]
-        self._last_seen[uuid] = max((sample.timeStamp for sample in fresh), default=since)
-        return sorted(fresh, key=attrgetter("timeStamp"))
+        self._last_seen[uuid] = max((each.timeStamp for each in fresh if has_time(each)), default=since)
+        return sorted(fresh, key=lambda each: (has_time(each), each.timeStamp))
 
     def forget(self, known: Iterable[str]) -> None:
         """Keep the time stamps of these GPUs only."""
@@ -84,6 +80,11 @@ class SampleReader:
         before = self._ignored.get(uuid, set())
         self._ignored[uuid] = {stamp for stamp in stamps if stamp > latest or stamp in before}
         return self._ignored[uuid]
+
+
+def has_time(sample: Any) -> bool:
+    """Whether the stamp of a sample is a time. What one without tells is not known, and older than all else."""
+    return bool(sample.timeStamp <= _in_microseconds(MOST_AHEAD_SECONDS))
 
 
 def _in_microseconds(ahead: float) -> int:

@@ -89,10 +89,10 @@ def test_without_a_step_samples_of_a_time_to_come_count(node: Node):
 
 
 def test_a_sample_of_no_time_at_all_hides_none_that_come_after_it(node: Node):
-    """One that is stamped with garbage is left out; the others are read, then and later."""
+    """What one tells that is stamped with garbage is not known; the others are read, then and later."""
     node.run(42, 30)
     node.records.append(sample(99, 2**63 + 12345, 3))
-    assert node.read() == {41: 5, 42: 30}
+    assert node.read() == {41: 5, 42: 30, 99: None}
     node.clock.now += 15
     node.records.clear()
     node.run(43, 20)
