@@ -83,7 +83,7 @@ class SampleReader:
 
 
 def has_time(sample: Any) -> bool:
-    """Whether the stamp of a sample is a time. What one without tells is not known, and older than all else."""
+    """Whether the stamp of a sample is a time. What one without tells is unknown, and older than all else."""
     return bool(sample.timeStamp <= _in_microseconds(MOST_AHEAD_SECONDS))
 
 
