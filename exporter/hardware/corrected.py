@@ -9,8 +9,11 @@ from typing import Any
 
 import pynvml
 
+from exporter.hardware.records import Records
+
 # Bindings of driver 570 have version 2 of the record only, under the name of the newest.
 _FABRIC_INFO = getattr(pynvml, "c_nvmlGpuFabricInfo_v2_t", None) or pynvml.c_nvmlGpuFabricInfoV_t
+_SAMPLE = Records(pynvml.c_nvmlProcessUtilizationSample_t)
 # No device has so many processes, samples of them or vGPUs; a driver that says so answers garbage.
 MOST_RECORDS = 65536
 PROCESS_LISTS = (
@@ -71,16 +74,14 @@ def _filled(ask: Ask, record: Any, spare: int = 0) -> tuple[Any, int] | None:
     return records, count.value
 
 
-def _process(record: Any) -> Any:
-    """Return a record as the binding's object, without a figure that the driver does not have."""
-    process = pynvml.nvmlStructToFriendlyObject(record)
-    if process.usedGpuMemory == NOT_AVAILABLE:
-        process.usedGpuMemory = None
-    return process
+def _told(process: Any) -> Any:
+    """Return a record without a figure that the driver does not have."""
+    return process if process.usedGpuMemory != NOT_AVAILABLE else process._replace(usedGpuMemory=None)
 
 
 def _running(name: str, function: str, record: Any) -> Callable[[Any], list[Any]]:
     """Make the call of this name, which lists processes; ``function`` is the one of the driver's library."""
+    kind = Records(record)
 
     def running(device: Any) -> list[Any]:
         call = _function(function)
@@ -88,7 +89,9 @@ def _running(name: str, function: str, record: Any) -> Callable[[Any], list[Any]
         if found is None:
             return []
         records, filled = found
-        return [_process(records[place]) for place in range(filled)]
+        if filled > len(records):
+            raise IndexError(f"the driver filled {filled} records where there was room for {len(records)}")
+        return [_told(process) for process in kind.first(filled, records)]
 
     # The binding names the call in an error's text.
     running.__name__ = name
@@ -98,13 +101,11 @@ def _running(name: str, function: str, record: Any) -> Callable[[Any], list[Any]
 def _process_utilization(device: Any, since: int) -> list[Any]:
     """Return the samples after a time; an empty list is an error that says success, as in the binding."""
     call, stamp = _function("nvmlDeviceGetProcessUtilization"), c_ulonglong(since)
-    found = _filled(
-        lambda count, records: call(device, records, count, stamp), pynvml.c_nvmlProcessUtilizationSample_t
-    )
+    found = _filled(lambda count, records: call(device, records, count, stamp), _SAMPLE.record)
     if found is None:
         raise pynvml.NVMLError(pynvml.NVML_SUCCESS)
     records, filled = found
-    return list(records[:filled])
+    return _SAMPLE.first(filled, records)
 
 
 def _vgpu_utilization(device: Any, since: int) -> list[Any]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from exporter.hardware.answers import sampled_percent
 from exporter.hardware.calls import Calls
-from exporter.hardware.samples import SampleReader, has_time
+from exporter.hardware.samples import SampleReader, latest_time
 from exporter.model import DeviceProcess
 from exporter.model.hardware import ProcessKind
 
@@ -16,6 +16,7 @@ LISTS: tuple[tuple[ProcessKind, str], ...] = (
     ("graphics", "nvmlDeviceGetGraphicsRunningProcesses"),
     ("mps", "nvmlDeviceGetMPSComputeRunningProcesses"),
 )
+_KINDS = {kind: frozenset({kind}) for kind, _ in LISTS}
 # The unversioned names of the binding stand for _v3 and refuse drivers without it.
 VERSIONS = ("", "_v2")
 # Linux gives no process a greater number, and none 0.
@@ -63,23 +64,18 @@ def _list(calls: Calls, device: str, handle: Any, name: str) -> Iterable[Any] | 
 def _of_instance(entries: Iterable[Any], instance: tuple[int, int] | None) -> Iterable[Any]:
     if instance is None:
         return entries
-    return [entry for entry in entries if _runs_on(entry, instance)]
-
-
-def _runs_on(entry: Any, instance: tuple[int, int]) -> bool:
-    where = (entry.gpuInstanceId, entry.computeInstanceId)
-    return all(told in (NO_INSTANCE, wanted) for told, wanted in zip(where, instance, strict=True))
+    gi, ci = ((NO_INSTANCE, wanted) for wanted in instance)
+    return [entry for entry in entries if entry.gpuInstanceId in gi and entry.computeInstanceId in ci]
 
 
 def _add(found: dict[int, DeviceProcess], kind: ProcessKind, entry: Any, total: int | None) -> None:
     """Enter a process once: a pid that stands in several lists has one context and one memory figure."""
-    memory = _believable(entry.usedGpuMemory, total)
-    known = found.get(entry.pid)
+    pid, memory, kinds = entry.pid, _believable(entry.usedGpuMemory, total), _KINDS[kind]
+    known = found.get(pid)
     if known is not None:
         figures = [figure for figure in (known.memory, memory) if figure is not None]
-        memory = max(figures, default=None)
-    kinds = frozenset({kind}) | (known.kinds if known is not None else frozenset())
-    found[entry.pid] = DeviceProcess(pid=entry.pid, memory=memory, kinds=kinds)
+        memory, kinds = max(figures, default=None), kinds | known.kinds
+    found[pid] = DeviceProcess(pid=pid, memory=memory, kinds=kinds)
 
 
 def _believable(memory: int | None, total: int | None) -> int | None:
@@ -87,10 +83,6 @@ def _believable(memory: int | None, total: int | None) -> int | None:
     if memory is None or (total is not None and memory > total):
         return None
     return int(memory)
-
-
-def _percent(sample: Any) -> int | None:
-    return sampled_percent(sample.smUtil) if has_time(sample) else None
 
 
 class UtilizationReader:
@@ -106,8 +98,11 @@ class UtilizationReader:
         driver's own buffer (some seconds), each later one the time since the read before.
         """
         fresh = self._samples.read(calls, uuid, handle, "nvmlDeviceGetProcessUtilization")
+        if fresh is None:
+            return None
+        latest = latest_time()
         # Oldest first, so that the newest of two records of a pid stays.
-        return None if fresh is None else {sample.pid: _percent(sample) for sample in fresh}
+        return {each.pid: sampled_percent(each.smUtil) if each.timeStamp <= latest else None for each in fresh}
 
     def forget(self, known: Iterable[str]) -> None:
         """Keep the time stamps of these GPUs only."""

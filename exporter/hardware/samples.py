@@ -55,8 +55,11 @@ class SampleReader:
         ignored = self._ignore(uuid, {sample.timeStamp for sample in samples})
         fresh = [each for each in samples if each.timeStamp >= since and each.timeStamp not in ignored]
         # After a stamp that is none, every sample would look like one that was seen.
-        self._last_seen[uuid] = max((each.timeStamp for each in fresh if has_time(each)), default=since)
-        return sorted(fresh, key=lambda each: (has_time(each), each.timeStamp))
+        latest = latest_time()
+        self._last_seen[uuid] = max(
+            (each.timeStamp for each in fresh if each.timeStamp <= latest), default=since
+        )
+        return sorted(fresh, key=lambda each: (each.timeStamp <= latest, each.timeStamp))
 
     def forget(self, known: Iterable[str]) -> None:
         """Keep the time stamps of these GPUs only."""
@@ -82,9 +85,12 @@ class SampleReader:
         return self._ignored[uuid]
 
 
-def has_time(sample: Any) -> bool:
-    """Whether the stamp of a sample is a time. What one without tells is unknown, and older than all else."""
-    return bool(sample.timeStamp <= _in_microseconds(MOST_AHEAD_SECONDS))
+def latest_time() -> int:
+    """Return the latest stamp that is a time.
+
+    What a sample with a later one tells is unknown, and older than all else.
+    """
+    return _in_microseconds(MOST_AHEAD_SECONDS)
 
 
 def _in_microseconds(ahead: float) -> int:

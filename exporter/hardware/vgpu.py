@@ -7,7 +7,7 @@ from typing import Any
 
 from exporter.hardware.answers import long_number, sampled_percent
 from exporter.hardware.calls import Calls
-from exporter.hardware.samples import SampleReader, has_time
+from exporter.hardware.samples import SampleReader, latest_time
 from exporter.model import Licence, VgpuReading
 from exporter.model.hardware import Virtualization
 
@@ -90,7 +90,10 @@ class VgpuReader:
     def _use(self, calls: Calls, uuid: str, handle: Any) -> dict[int, Any] | None:
         """Return the newest sample of each vGPU that ran since the last read, by the driver's number."""
         samples = self._samples.read(calls, uuid, handle, "nvmlDeviceGetVgpuUtilization")
-        return None if samples is None else {each.vgpuInstance: each for each in samples if has_time(each)}
+        if samples is None:
+            return None
+        latest = latest_time()
+        return {each.vgpuInstance: each for each in samples if each.timeStamp <= latest}
 
     def _vgpu(
         self, calls: Calls, gpu: str, number: int, uuid: str, use: dict[int, Any] | None

@@ -70,9 +70,11 @@ class Lane:
 
     A cell is the mean of what was known in its slot, NaN where nothing was. Of how many readings it is the
     mean is kept besides, in ``count_bytes``; where these are 0, a slot is to have one.
+
+    The mean of the last slot is written when it is over or when somebody reads: more readings may come.
     """
 
-    __slots__ = ("_columns", "_count_bytes", "_counts", "_slots", "_sums", "_told", "first", "last")
+    __slots__ = ("_columns", "_count_bytes", "_counts", "_slots", "_sums", "_told", "_written", "first", "last")
 
     def __init__(self, fields: int, slots: int, slot: int, *, count_bytes: int) -> None:
         self.first = slot
@@ -84,6 +86,7 @@ class Lane:
         self._count_bytes = count_bytes
         self._sums = [0.0] * fields
         self._counts = [0] * fields
+        self._written = True
 
     def put(self, slot: int, values: Sequence[float | None], bridged: bool) -> None:
         """Add a reading to a slot that is not before the last.
@@ -94,16 +97,16 @@ class Lane:
         if slot != self.last:
             self._begin(slot, values, bridged)
             return
-        at, sums, counts = slot % self._slots, self._sums, self._counts
+        sums, counts = self._sums, self._counts
         for index, value in enumerate(values):
             if value is not None:
                 sums[index] += value
                 counts[index] += 1
-                self._columns[index].put(at, sums[index] / counts[index])
-        self._count(at)
+        self._written = False
 
     def cut(self, slot: int) -> None:
         """Forget this slot and all that are later."""
+        self._write()
         if slot <= self.last:
             self._blank(slot, self.last)
             self.last = slot - 1
@@ -111,10 +114,12 @@ class Lane:
 
     def window(self, first: int, stop: int) -> list[Cells]:
         """Copy the cells from slot ``first`` to the one before ``stop``, for each field."""
+        self._write()
         return [self._copy(column.ring(), blank, first, stop) for column in self._columns]
 
     def told(self, first: int, stop: int) -> list[Counts]:
         """Copy of how many readings these cells are the means, for each field."""
+        self._write()
         if self._count_bytes:
             return [
                 self._none(stop - first) if told is None else self._copy(told, self._none, first, stop)
@@ -136,6 +141,7 @@ class Lane:
         return before + ring[begin:] + ring[:end] + after
 
     def _begin(self, slot: int, values: Sequence[float | None], bridged: bool) -> None:
+        self._write()
         at, before = slot % self._slots, (slot - 1) % self._slots
         bridged = bridged and slot == self.last + 2
         self._blank(self.last + 1, slot - 1)
@@ -149,6 +155,17 @@ class Lane:
         if bridged:
             self._count(before)
         self.last = slot
+
+    def _write(self) -> None:
+        """Write the means of the last slot, if there were readings since they were written."""
+        if self._written:
+            return
+        self._written = True
+        at = self.last % self._slots
+        for column, total, count in zip(self._columns, self._sums, self._counts, strict=True):
+            if count:
+                column.put(at, total / count)
+        self._count(at)
 
     def _count(self, at: int) -> None:
         if not self._count_bytes:

@@ -3,6 +3,7 @@
 import importlib
 import tracemalloc
 from collections.abc import Callable, Iterator
+from ctypes import Union
 from typing import Any
 
 import pynvml
@@ -84,7 +85,9 @@ def outcome(call: Callable[..., Any], name: str, function: Function | None) -> A
     opened.open()
     try:
         answer = call(*arguments_of(name))
-    except (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError, IndexError) as error:
+    except IndexError:
+        return IndexError
+    except (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError) as error:
         return type(error), str(error)
     finally:
         opened.close()
@@ -96,8 +99,11 @@ def _fields(record: Any) -> Any:
     if isinstance(record, int):
         return record
     if isinstance(record, pynvml.nvmlFriendlyObject):
-        return type(record), vars(record)
-    return type(record), bytes(record)
+        return vars(record)
+    if isinstance(record, tuple):
+        return record._asdict()
+    told = {name: getattr(record, name) for name, *_ in record._fields_}
+    return {name: bytes(value) if isinstance(value, Union) else value for name, value in told.items()}
 
 
 def told(name: str) -> Iterator[tuple[Function | None, Function | None]]:
@@ -124,7 +130,7 @@ def test_a_list_is_asked_for_twice_and_has_room_to_grow():
     """What the comparison with the binding compares is not nothing."""
     listing = Listing(PROCESSES[0])
     answer = outcome(CORRECTED[PROCESSES[0]], PROCESSES[0], listing)
-    assert [each["usedGpuMemory"] for _, each in answer] == [100, None, 0]
+    assert [each["usedGpuMemory"] for each in answer] == [100, None, 0]
     assert listing.rooms == [None, 11]
     listing = Listing(SAMPLES)
     assert len(outcome(CORRECTED[SAMPLES], SAMPLES, listing)) == 2
