@@ -7,7 +7,7 @@ device does not support is remembered, so that it costs nothing and logs nothing
 import copy
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -79,10 +79,12 @@ class Calls:
     calls of each group since start and the time spent in them, ``driver_microseconds`` is what the driver
     says that the field values of each group took in the sweep that is under way.
     ``hangs`` is what is left out since a call about it does not return; ``about`` says what is asked about.
+    ``learnt`` is another number whenever something else is known not to be supported.
     """
 
     def __init__(self) -> None:
         self.errors: Counter[tuple[str, str, str]] = Counter()
+        self.learnt = 0
         self._failures = 0
         self.parents: dict[str, str] = {}
         self.deadline: float | None = None
@@ -152,6 +154,7 @@ class Calls:
 
         With ``name``, ask that one call again.
         """
+        self.learnt += 1
         if device is None:
             self._unsupported.clear()
             self._answered.clear()
@@ -167,11 +170,12 @@ class Calls:
 
     def refused(self, device: str, name: str, *arguments: Any) -> None:
         """Remember that a device does not have this, as the caller saw in an answer."""
+        self.learnt += 1
         self._unsupported[device][name, arguments] = self.group
 
     @contextmanager
-    def shared(self, device: str, groups: Sequence[str]) -> Iterator[None]:
-        """Ask for several groups at once; ``groups`` has one entry for each reading that is asked for.
+    def shared(self, device: str, groups: Mapping[str, int]) -> Iterator[None]:
+        """Ask for several groups at once; ``groups`` counts the readings of each that are asked for.
 
         The time is shared out by readings, a failure is each group's own, and the call counts once.
         """
@@ -184,8 +188,9 @@ class Calls:
             reason = failed.pop(SHARED, None)
             spent = self.seconds.pop(SHARED, 0.0)
             self.asked[CORE] += self.asked.pop(SHARED, 0)
-            for group in groups:
-                self.seconds[group] += spent / len(groups)
+            readings = sum(groups.values())
+            for group, count in groups.items():
+                self.seconds[group] += spent * count / readings
                 if reason is not None:
                     failed[group] = reason
 

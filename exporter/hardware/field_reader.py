@@ -1,6 +1,7 @@
 """Asks for the numbered readings of a GPU, all in one call; each has a type and an error of its own."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from struct import Struct
 from typing import Any, NamedTuple
@@ -33,7 +34,11 @@ REFUSAL = "InvalidArgument"
 # What an answer says of a field that this GPU or its driver does not have.
 LACKING = UNSUPPORTED | {INVALID_ARGUMENT}
 
-Request = tuple[FieldRow, Field]
+class Request(NamedTuple):
+    """A reading, and which of its fields is asked for."""
+
+    row: FieldRow
+    field: Field
 
 
 class Entry(NamedTuple):
@@ -53,6 +58,8 @@ class FieldReader:
 
     def __init__(self) -> None:
         self._links: dict[str, int] = {}
+        # With what was known when it was made: of calls that are not supported, and of links.
+        self._plans: dict[str, tuple[tuple[int, int], list[Request]]] = {}
 
     def read(self, calls: Calls, uuid: str, handle: Any, found: Found) -> None:
         """Enter every field that a GPU tells.
@@ -60,15 +67,25 @@ class FieldReader:
         One call does, but for the first time: then what NVLinks there are is not known yet, nor which of
         several fields a reading has here.
         """
-        rows: list[FieldRow] = [*ROWS, *link_rows(self._links.get(uuid, 0))]
-        while rows:
-            refused = self._round(calls, uuid, handle, rows, found)
-            rows = [row for row in refused if _field(calls, uuid, row) is not None]
-            rows += self._new_links(uuid, found)
+        requests = self._plan(calls, uuid)
+        while requests:
+            refused = _round(calls, uuid, handle, requests, found)
+            requests = _requests(calls, uuid, [*refused, *self._new_links(uuid, found)])
 
     def forget(self) -> None:
         """Count the links anew: the driver was opened, and may be another one."""
         self._links.clear()
+        self._plans.clear()
+
+    def _plan(self, calls: Calls, uuid: str) -> list[Request]:
+        """Return what to ask at first, which is as at the last read unless something was learnt since."""
+        links = self._links.get(uuid, 0)
+        known = calls.learnt, links
+        before, plan = self._plans.get(uuid, ((-1, 0), []))
+        if before != known:
+            plan = _requests(calls, uuid, (*ROWS, *link_rows(links)))
+            self._plans[uuid] = known, plan
+        return plan
 
     def _new_links(self, uuid: str, found: Found) -> Sequence[FieldRow]:
         links = found.get("nvlink", {}).get("links")
@@ -77,23 +94,27 @@ class FieldReader:
         known, self._links[uuid] = self._links.get(uuid, 0), links
         return [row for row in link_rows(links) if row not in link_rows(known)]
 
-    def _round(
-        self, calls: Calls, uuid: str, handle: Any, rows: Iterable[FieldRow], found: Found
-    ) -> list[FieldRow]:
-        """Ask each row by one field; return the rows whose field this GPU turned out to lack."""
-        wanted = ((row, _field(calls, uuid, row)) for row in rows)
-        requests = [(row, field) for row, field in wanted if field is not None]
-        refused = []
-        for (row, field), entry in _ask(calls, uuid, handle, requests):
-            calls.group = row.group
-            if entry is None or entry.code in LACKING:
-                calls.refused(uuid, FIELDS, field.number, field.scope)
-                refused.append(row)
-            elif entry.code == SUCCESS:
-                enter(found, row.into, _value(row, field, entry))
-            elif entry.code not in NOTHING_THERE:
-                calls.count(uuid, FIELDS, error_name(pynvml.NVMLError(entry.code)))
-        return refused
+
+def _round(calls: Calls, uuid: str, handle: Any, requests: list[Request], found: Found) -> list[FieldRow]:
+    """Ask each row by one field; return the rows whose field this GPU turned out to lack."""
+    refused = []
+    for (row, field), entry in _ask(calls, uuid, handle, requests):
+        if entry is not None and entry.code == SUCCESS:
+            enter(found, row.into, _value(row, field, entry))
+            continue
+        calls.group = row.group
+        if entry is None or entry.code in LACKING:
+            calls.refused(uuid, FIELDS, field.number, field.scope)
+            refused.append(row)
+        elif entry.code not in NOTHING_THERE:
+            calls.count(uuid, FIELDS, error_name(pynvml.NVMLError(entry.code)))
+    return refused
+
+
+def _requests(calls: Calls, uuid: str, rows: Iterable[FieldRow]) -> list[Request]:
+    """Choose a field for each row; of one whose fields are all known to be lacking nothing is asked."""
+    wanted = ((row, _field(calls, uuid, row)) for row in rows)
+    return [Request(row, field) for row, field in wanted if field is not None]
 
 
 def _field(calls: Calls, uuid: str, row: FieldRow) -> Field | None:
@@ -103,38 +124,35 @@ def _field(calls: Calls, uuid: str, row: FieldRow) -> Field | None:
     )
 
 
-def _ask(calls: Calls, uuid: str, handle: Any, requests: list[Request]) -> Iterable[tuple[Request, Any]]:
+def _ask(
+    calls: Calls, uuid: str, handle: Any, requests: list[Request]
+) -> Iterable[tuple[Request, Entry | None]]:
     """Answer with an entry of the driver for each request, None for a field that it refuses.
 
     A driver that refuses them together is asked one by one. Where the call fails there are no answers, nor
     where each of several is refused: then it is not the fields that the driver has something against.
     """
-    if not requests:
-        return ()
     wanted = [(field.number, field.scope) for _, field in requests]
-    groups = [row.group for row, _ in requests]
+    groups = Counter([row.group for row, _ in requests])
     with calls.shared(uuid, groups):
         answer = calls.ask(uuid, FIELDS, handle, since=wanted, none=REFUSED)
     if answer is None:
         return () if calls.supports(uuid, FIELDS) else [(request, None) for request in requests]
     if len(answer):
-        entries = list(map(Entry._make, ENTRY.iter_unpack(memoryview(answer).cast("B"))))
-        _add_cost(calls, groups, entries)
-        return zip(requests, entries, strict=True)
+        entries = map(Entry._make, ENTRY.iter_unpack(memoryview(answer).cast("B")))
+        answers = list(zip(requests, entries, strict=True))
+        for request, entry in answers:
+            # Fields that the driver reads together share the time that it tells.
+            calls.driver_microseconds[request.row.group] += max(0, entry.microseconds)
+        return answers
     if len(requests) == 1:
         return [(requests[0], None)]
-    answers = [answer for request in requests for answer in _ask(calls, uuid, handle, [request])]
-    if any(entry is not None for _, entry in answers):
-        return answers
+    one_by_one = [answer for request in requests for answer in _ask(calls, uuid, handle, [request])]
+    if any(entry is not None for _, entry in one_by_one):
+        return one_by_one
     with calls.shared(uuid, groups):
         calls.count(uuid, FIELDS, REFUSAL)
     return ()
-
-
-def _add_cost(calls: Calls, groups: Iterable[str], entries: Iterable[Any]) -> None:
-    """Add what the driver says that each field took; fields that it reads together share that time."""
-    for group, entry in zip(groups, entries, strict=True):
-        calls.driver_microseconds[group] += max(0, entry.microseconds)
 
 
 def _value(row: FieldRow, field: Field, entry: Entry) -> Any:

@@ -5,7 +5,6 @@ newest have no name.
 """
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from ctypes import sizeof
 from struct import Struct
@@ -67,8 +66,7 @@ CYCLES: Mapping[int, Cycles] = MappingProxyType(
     }
 )
 BYTES: Mapping[int, Traffic] = MappingProxyType({255: "pcie_transmit", 256: "pcie_receive"})
-
-
+KINDS: tuple[Kind, ...] = get_args(Kind)
 COUNTED: frozenset[Kind] = frozenset({"cycles", "bytes_total"})
 
 
@@ -111,7 +109,7 @@ class Question:
     """
 
     def __init__(self, ids: tuple[int, ...]) -> None:
-        self._ids = ids
+        self._metrics = tuple(METRICS[number] for number in ids)
         self._struct = pynvml.c_nvmlGpmMetricsGet_t()
         self._struct.version = pynvml.NVML_GPM_METRICS_GET_VERSION
         self._struct.numMetrics = len(ids)
@@ -127,35 +125,33 @@ class Question:
 
     def answer(self) -> Profile:
         """Decode what the driver has written."""
-        answers = zip(self._ids, ENTRY.iter_unpack(self._entries), strict=True)
-        return decode([(number, value) for number, (_, code, value) in answers if code == 0])
+        entries = ENTRY.iter_unpack(self._entries)
+        return decode(
+            (metric, raw)
+            for metric, (_, code, raw) in zip(self._metrics, entries, strict=True)
+            if code == 0
+        )
 
 
-def decode(values: Iterable[tuple[int, float]]) -> Profile:
-    """Make a Profile of (id, value as the driver tells it); what cannot be a measurement is left out.
+def decode(values: Iterable[tuple[Metric, float]]) -> Profile:
+    """Make a Profile of (metric, value as the driver tells it); what cannot be a measurement is left out.
 
     Of several engines of one kind it has the mean over those that answered.
     """
-    found: dict[str, Any] = {kind: {} for kind in get_args(Kind)}
-    engines: dict[str, list[float]] = defaultdict(list)
-    for number, raw in values:
-        metric = METRICS[number]
-        value = _believable(metric, raw)
-        if value is None:
+    found: dict[str, Any] = {kind: {} for kind in KINDS}
+    engines: dict[str, list[float]] = {}
+    for (kind, name, factor), raw in values:
+        value = raw * factor
+        # NaN is not between anything.
+        if not 0 <= value < math.inf:
             continue
-        if metric.kind == "engines":
-            engines[metric.name].append(value)
+        if factor == PERCENT:
+            if value > MOST_OVERSHOOT:
+                continue
+            value = min(value, 1.0)
+        if kind == "engines":
+            engines.setdefault(name, []).append(value)
         else:
-            found[metric.kind][metric.name] = int(value) if metric.kind in COUNTED else value
+            found[kind][name] = int(value) if kind in COUNTED else value
     found["engines"] = {name: sum(same) / len(same) for name, same in engines.items()}
     return Profile(source="gpm", **found)
-
-
-def _believable(metric: Metric, raw: float) -> float | None:
-    """Convert a value; None for what is no number, falls below 0 or is more than all there can be."""
-    value = raw * metric.factor
-    if not math.isfinite(value) or value < 0:
-        return None
-    if metric.factor != PERCENT:
-        return value
-    return min(value, 1.0) if value <= MOST_OVERSHOOT else None

@@ -1,6 +1,6 @@
 """The processes of a device: who has a context on it, and who computed since the last poll."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from exporter.hardware.answers import sampled_percent
@@ -11,14 +11,13 @@ from exporter.model.hardware import ProcessKind
 
 # In the field of an instance id: this process runs on no MIG device.
 NO_INSTANCE = 0xFFFFFFFF
-LISTS: tuple[tuple[ProcessKind, str], ...] = (
-    ("compute", "nvmlDeviceGetComputeRunningProcesses"),
-    ("graphics", "nvmlDeviceGetGraphicsRunningProcesses"),
-    ("mps", "nvmlDeviceGetMPSComputeRunningProcesses"),
+# The unversioned names of the binding stand for _v3 and refuse drivers without it.
+LISTS: tuple[tuple[ProcessKind, tuple[str, ...]], ...] = (
+    ("compute", ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetComputeRunningProcesses_v2")),
+    ("graphics", ("nvmlDeviceGetGraphicsRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses_v2")),
+    ("mps", ("nvmlDeviceGetMPSComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses_v2")),
 )
 _KINDS = {kind: frozenset({kind}) for kind, _ in LISTS}
-# The unversioned names of the binding stand for _v3 and refuse drivers without it.
-VERSIONS = ("", "_v2")
 # Linux gives no process a greater number, and none 0.
 GREATEST_PID = 1 << 22
 
@@ -32,9 +31,9 @@ def running(
     list those of its neighbours in the same GPU instance too.
     """
     found: dict[int, DeviceProcess] = {}
-    for kind, name in LISTS:
+    for kind, names in LISTS:
         failures = calls.failures()
-        entries = _list(calls, device, handle, name)
+        entries = _list(calls, device, handle, names)
         if entries is None and (kind == "compute" or calls.failures() > failures):
             return None
         for entry in _of_instance(entries or (), instance):
@@ -42,22 +41,23 @@ def running(
     return tuple(sorted(found.values(), key=lambda process: process.pid))
 
 
-def _list(calls: Calls, device: str, handle: Any, name: str) -> Iterable[Any] | None:
+def _list(calls: Calls, device: str, handle: Any, names: Sequence[str]) -> Iterable[Any] | None:
     """Ask for a list in the newest form that this driver fills as the binding reads it.
 
     Early drivers of one branch have longer records in _v3. From the second one on they are read at the wrong
     place, which shows in numbers that no process has.
     """
-    for version in VERSIONS:
-        entries: Iterable[Any] | None = calls.first(device, handle, [(name + version, ())])
-        if entries is not None and all(0 < entry.pid <= GREATEST_PID for entry in entries):
+    for name in names:
+        entries: Iterable[Any] | None = calls.ask(device, name, handle)
+        if entries is None:
+            if calls.supports(device, name):
+                return None
+            continue
+        if all(0 < entry.pid <= GREATEST_PID for entry in entries):
             return entries
-        if entries is None and calls.supports(device, name + version):
-            return None
-        if entries is not None:
-            calls.count(device, name + version, "ImpossiblePid")
-            if version != VERSIONS[-1]:
-                calls.refused(device, name + version)
+        calls.count(device, name, "ImpossiblePid")
+        if name != names[-1]:
+            calls.refused(device, name)
     return None
 
 
@@ -102,7 +102,8 @@ class UtilizationReader:
             return None
         latest = latest_time()
         # Oldest first, so that the newest of two records of a pid stays.
-        return {each.pid: sampled_percent(each.smUtil) if each.timeStamp <= latest else None for each in fresh}
+        told = ((each.pid, each.smUtil if each.timeStamp <= latest else None) for each in fresh)
+        return {pid: None if share is None else sampled_percent(share) for pid, share in told}
 
     def forget(self, known: Iterable[str]) -> None:
         """Keep the time stamps of these GPUs only."""

@@ -2,12 +2,11 @@
 
 To a type checker they are those of the standard library, and it is the one who sees to it that nobody changes
 a frozen record. At run time a record is not frozen: its fields are then set directly, which takes 60 % of the
-time, and a changed copy is made without a check of each field, in a third of the time (for 17 fields).
+time, and a changed copy is made without a check of each field, in a quarter of the time (for 16 fields).
 """
 
 import dataclasses
 import functools
-import operator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,21 +21,21 @@ else:
 
     def replace(record: Any, /, **changes: Any) -> Any:
         """Copy a record, of whichever ``dataclass``, with other values in some fields."""
-        kind = type(record)
-        names, values = _fields(kind)
-        copy = object.__new__(kind)
-        for name, value in zip(names, values(record), strict=True):
-            _set(copy, name, value)
+        copy = _copier(type(record))(record)
         for name, value in changes.items():
             _set(copy, name, value)
         return copy
 
     @functools.cache
-    def _fields(kind: Any) -> Any:
-        names = tuple(field.name for field in dataclasses.fields(kind))
-        # Of a single name attrgetter gives the value itself instead of a tuple.
-        several = len(names) > 1
-        return names, operator.attrgetter(*names) if several else lambda record: (getattr(record, *names),)
+    def _copier(kind: Any) -> Any:
+        """Write the function that copies the records of a class, as the one that makes them is written."""
+        names = [field.name for field in dataclasses.fields(kind)]
+        # Records of the standard library may refuse to be changed.
+        put = "_set(copy, '{0}', record.{0})" if kind.__dataclass_params__.frozen else "copy.{0} = record.{0}"
+        lines = "; ".join(["copy = _new(kind)", *(put.format(name) for name in names), "return copy"])
+        here = {"_new": object.__new__, "_set": _set, "kind": kind}
+        exec(f"def copier(record): {lines}", here)  # noqa: S102 - all of the text is the names of fields
+        return here["copier"]
 
 
 __all__ = ["dataclass", "replace"]

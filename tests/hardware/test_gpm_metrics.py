@@ -17,6 +17,11 @@ from tests.hardware.making import ticking
 GRAPHICS, SM, DRAM, ENCODER, ELAPSED = 1, 2, 10, 166, 248
 
 
+def decoded(values: list[tuple[int, float]]) -> Profile:
+    """Decode what a meter tells by the number of the metric."""
+    return decode((METRICS[number], raw) for number, raw in values)
+
+
 @pytest.mark.parametrize(
     ("raw", "share"),
     [
@@ -33,12 +38,12 @@ GRAPHICS, SM, DRAM, ENCODER, ELAPSED = 1, 2, 10, 166, 248
 )
 def test_which_shares_are_believed(raw: float, share: float | None):
     """A trifle above all the time is the noise of sampling; what is further off is no measurement."""
-    assert decode([(SM, raw)]).active.get("sm") == share
+    assert decoded([(SM, raw)]).active.get("sm") == share
 
 
 def test_traffic_is_in_bytes_and_the_directions_are_not_mixed_up():
     """The driver tells MiB per second, and receives on NVLink before it transmits."""
-    found = decode([(20, 1.0), (21, 2.0), (60, 3.5), (61, math.nan), (255, 1e15), (256, -1.0)])
+    found = decoded([(20, 1.0), (21, 2.0), (60, 3.5), (61, math.nan), (255, 1e15), (256, -1.0)])
     assert found.rates == {
         "pcie_transmit": 1 << 20,
         "pcie_receive": 2 << 20,
@@ -49,7 +54,7 @@ def test_traffic_is_in_bytes_and_the_directions_are_not_mixed_up():
 
 def test_engines_of_one_kind_are_averaged():
     """Of the decoders that answered, the mean."""
-    assert decode([(30, 100.0), (31, 50.0), (32, math.nan), (166, 30.0)]).engines == {
+    assert decoded([(30, 100.0), (31, 50.0), (32, math.nan), (166, 30.0)]).engines == {
         "decoder": 0.75,
         "encoder": pytest.approx(0.3),
     }
@@ -57,7 +62,7 @@ def test_engines_of_one_kind_are_averaged():
 
 def test_nothing_answered():
     """A meter that tells nothing has still been asked."""
-    assert decode([]) == Profile(source="gpm")
+    assert decoded([]) == Profile(source="gpm")
 
 
 def test_every_metric_is_asked_once():
