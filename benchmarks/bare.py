@@ -19,6 +19,8 @@ from podresources.channel import target
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 # It blocks until something happens, in a thread of its own, and is no part of a poll.
 _WAITS = "nvmlEventSetWait"
+# The binding wants a record from its caller, which is an argument more.
+_MADE_BY_CALLER = "nvmlDeviceGetGpuFabricInfoV"
 # Bytes; what is read of a process is shorter.
 _ENOUGH = 4096
 _ASKED = (
@@ -37,16 +39,19 @@ class _Within(threading.local):
 def recorded() -> Iterator[list[Call]]:
     """Note every call of a wrapper of the binding that is made inside the block, by any thread.
 
+    Of a call that the exporter makes in its own way it is the binding's wrapper that is noted.
     What an argument points to is the caller's: replay before the next poll.
     """
     calls: list[Call] = []
     within = _Within()
 
     def noting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        bare = function if name == _MADE_BY_CALLER else wrappers.get(name, function)
+
         def note(*arguments: Any) -> Any:
             if within.call or name.startswith(_WAITS):
                 return function(*arguments)
-            calls.append((function, arguments))
+            calls.append((bare, arguments))
             within.call = True
             try:
                 return function(*arguments)

@@ -32,8 +32,8 @@ log = logging.getLogger(__name__)
 CLOSE_SECONDS = 1.0
 # A person waits for a timeline.
 PAST_SECONDS = 5.0
-# So many objects more than before have the collector look for circles. A poll makes thousands for a while, and
-# next to no circles: at Python's own 700 the collector took a twenty-fifth of the time of polls.
+# So many objects more than before have the collector look for circles. A poll makes thousands for a while,
+# and next to no circles: at Python's own 700 the collector took a twenty-fifth of the time of polls.
 _COLLECTED_AT = 5000
 
 

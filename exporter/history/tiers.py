@@ -74,7 +74,17 @@ class Lane:
     The mean of the last slot is written when it is over or when somebody reads: more readings may come.
     """
 
-    __slots__ = ("_columns", "_count_bytes", "_counts", "_slots", "_sums", "_told", "_written", "first", "last")
+    __slots__ = (
+        "_columns",
+        "_count_bytes",
+        "_counts",
+        "_slots",
+        "_sums",
+        "_told",
+        "_written",
+        "first",
+        "last",
+    )
 
     def __init__(self, fields: int, slots: int, slot: int, *, count_bytes: int) -> None:
         self.first = slot
