@@ -34,6 +34,7 @@ REFUSAL = "InvalidArgument"
 # What an answer says of a field that this GPU or its driver does not have.
 LACKING = UNSUPPORTED | {INVALID_ARGUMENT}
 
+
 class Request(NamedTuple):
     """A reading, and which of its fields is asked for."""
 

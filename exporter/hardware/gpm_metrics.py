@@ -127,9 +127,7 @@ class Question:
         """Decode what the driver has written."""
         entries = ENTRY.iter_unpack(self._entries)
         return decode(
-            (metric, raw)
-            for metric, (_, code, raw) in zip(self._metrics, entries, strict=True)
-            if code == 0
+            (metric, raw) for metric, (_, code, raw) in zip(self._metrics, entries, strict=True) if code == 0
         )
 
 
