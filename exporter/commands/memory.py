@@ -9,9 +9,10 @@ _SETTINGS: Final = {
     # what its largest page took; Python runs one thread at a time anyway.
     -8: 1,
     # M_MMAP_THRESHOLD and M_TRIM_THRESHOLD: by itself the library raises them when what is large does not
-    # live long, and pages do not.
-    -3: 64 << 10,
-    -1: 128 << 10,
+    # live long, and pages do not. What each answer takes for a moment stays: a compressed page, and the
+    # 256 KiB that asyncio reads into. Taking those from the system every time doubled what a scrape costs.
+    -3: 512 << 10,
+    -1: 1 << 20,
 }
 
 

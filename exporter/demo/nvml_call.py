@@ -61,8 +61,9 @@ def put_handle(reference: Any, address: int) -> None:
 def address_of(handle: Any) -> int:
     """Return the pointer in a device handle, 0 for what is none."""
     try:
-        return ctypes.cast(handle, ctypes.c_void_p).value or 0
-    except (TypeError, ctypes.ArgumentError):
+        # A cast would have the handle hold itself, for the garbage collector to find.
+        return ctypes.c_void_p.from_buffer(handle).value or 0
+    except TypeError:
         return 0
 
 

@@ -8,7 +8,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping
-from ctypes import c_void_p, cast
+from ctypes import c_void_p
 from typing import Any
 
 import pynvml
@@ -229,4 +229,5 @@ class EventWatcher:
 
 
 def _address(handle: Any) -> int:
-    return cast(handle, c_void_p).value or 0
+    # A cast would have the handle hold itself, for the garbage collector to find.
+    return c_void_p.from_buffer(handle).value or 0
