@@ -80,7 +80,11 @@ class Sources:
             self.wake,
         )
         self.amd = AmdSource(
-            settings.sys_root, settings.proc_root, lambda: boot_seconds(settings.proc_root), clock
+            settings.sys_root,
+            settings.proc_root,
+            lambda: boot_seconds(settings.proc_root),
+            clock,
+            patience=source_deadline(settings.poll_interval) / 2,
         )
         url = settings.dcgm_exporter_url
         self.dcgm = None if url is None else DcgmScrape(url, patience, stale_after=settings.stale_after)

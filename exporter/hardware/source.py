@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from exporter.hardware.library import DriverError, advice
 from exporter.hardware.options import NvmlOptions
+from exporter.hardware.patient import PatientWorker
 from exporter.hardware.sweep import STUCK, Sweeper
 from exporter.model import Cost, DriverInfo, GpuReading, HardwareReading
-from exporter.worker import Worker
 
 UNKNOWN = "Unknown"
 RESTART_REASONS = frozenset({"LibRmVersionMismatch", UNKNOWN, STUCK})
@@ -21,8 +21,6 @@ RESTART_REASONS = frozenset({"LibRmVersionMismatch", UNKNOWN, STUCK})
 RELEASED, HELD = "Released", "NotReleased"
 # Errors of one sweep that say nothing of the GPUs: what was read before stands until it is stale.
 PASSING = frozenset({"NoCount"})
-# So often it is looked whether a sweep hangs, within the time that one call may take.
-LOOKS = 5
 
 
 class NvmlSource:
@@ -39,7 +37,7 @@ class NvmlSource:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = wake
         self._sweeper = Sweeper(self._options, self._call)
-        self._worker = Worker("nvml")
+        self._worker = PatientWorker("nvml", self._options.patience, self._sweeper.leave)
 
     @property
     def latest(self) -> HardwareReading | None:
@@ -56,28 +54,14 @@ class NvmlSource:
         While the driver is to be given up it is shut down instead, which is an error named ``Released``.
         """
         self._loop = asyncio.get_running_loop()
-        sweep = self._begin()
-        try:
-            while not sweep.done():
-                await asyncio.wait({sweep}, timeout=self._options.patience / LOOKS)
-                if not sweep.done() and self._sweeper.leave(self._options.patience):
-                    sweep.cancel()
-                    sweep = self._begin(Worker("nvml"))
-            return sweep.result()
-        finally:
-            sweep.cancel()
-
-    def _begin(self, worker: Worker | None = None) -> "asyncio.Future[HardwareReading]":
-        """Begin a sweep; with ``worker`` in its thread from now on, as the one before hangs in the driver."""
-        if worker is not None:
-            self._worker.stop()
-            self._worker = worker
-        return asyncio.ensure_future(self._worker.run(self._read))
+        return await self._worker.run(self._read)
 
     async def close(self) -> None:
         """Shut the driver down, once; waits for a sweep that is still under way."""
-        await self._worker.run(self._sweeper.close)
-        self._worker.stop()
+        await self._worker.finish(self._shut_down)
+
+    def _shut_down(self) -> None:
+        self._sweeper.close()
 
     def _call(self) -> None:
         """Call for an early read; from the thread that waits for events."""

@@ -43,7 +43,7 @@ class CardReader:
         nodes = kfd.of_card(card)
         architecture = nodes[0].architecture if nodes else None
         identity = self._identify(card, architecture)
-        self._files.device = identity.uuid
+        self._files.turn.device = identity.uuid
         awake = self._files.text(card.path / "power/runtime_status") != "suspended"
         metrics = parse(self._files.content(card.path / "gpu_metrics")) if awake else parse(None)
         board = read_board(self._files, card, metrics, architecture) if awake else {}

@@ -55,8 +55,8 @@ class Library:
         return reading
 
     def close(self) -> None:
-        """Shut the library down; it is not opened again."""
-        if self._module is not None:
+        """Shut the library down, unless a thread hangs that may be in it; it is not opened again."""
+        if self._module is not None and not self._files.hanging:
             self._ask("amdsmi_shut_down")
         self._module, self._handles = None, {}
 
@@ -115,13 +115,14 @@ class Library:
 
     def _ask(self, name: str, *arguments: Any) -> Any:
         try:
-            return getattr(self._module, name)(*arguments)
+            with self._files.waiting(name):
+                return getattr(self._module, name)(*arguments)
         except Exception as error:  # noqa: BLE001 - one question fails, the rest is asked
             self._count(name, error)
         return None
 
     def _count(self, name: str, error: Exception) -> None:
-        self._files.errors[self._files.device, name, type(error).__name__] += 1
+        self._files.errors[self._files.turn.device, name, type(error).__name__] += 1
 
 
 def _positive(value: float) -> int | None:

@@ -1,7 +1,8 @@
 """AMD's GPUs as a source of the poller: one worker thread, one hop per sweep.
 
 A read of a file can wait for a driver that is resetting its GPU, in a thread that nothing can end. What was
-read of the other cards before is already published then.
+read of the other cards before is already published then. The thread is left behind, and another sweeps in its
+place without that card, until the read returns. So no more threads hang than there are cards.
 """
 
 import time
@@ -12,11 +13,14 @@ from exporter.hardware.amd.cards import Card, find_cards, has_nvidia
 from exporter.hardware.amd.files import CardSlowError, Files
 from exporter.hardware.amd.gpu import CardReader
 from exporter.hardware.amd.kfd import Kfd, KfdReader
+from exporter.hardware.patient import PatientWorker
 from exporter.model import DriverInfo, GpuReading, HardwareReading
-from exporter.worker import Worker
 
 # A healthy card answers in milliseconds.
 CARD_BUDGET_SECONDS = 5.0
+PATIENCE_SECONDS = 2.5
+# What KFD knows of all cards is asked before them.
+KFD = "kfd"
 
 
 class AmdSource:
@@ -25,7 +29,8 @@ class AmdSource:
     ``sys_root`` and ``proc_root`` are where sysfs and the process table lie, ``boot_clock`` gives the boot
     clock in seconds that process start times are counted in, ``clock`` (seconds) dates the readings.
     ``latest`` is the newest reading of every GPU, each with its own time. ``beside_nvidia``: there are AMD
-    GPUs, and at least one of NVIDIA's was there when they were found.
+    GPUs, and at least one of NVIDIA's was there when they were found. A read of one card that takes longer
+    than ``patience`` seconds hangs.
     """
 
     def __init__(
@@ -34,6 +39,7 @@ class AmdSource:
         proc_root: Path,
         boot_clock: Callable[[], float | None] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        patience: float = PATIENCE_SECONDS,
     ) -> None:
         self.latest: HardwareReading | None = None
         self.beside_nvidia = False
@@ -41,7 +47,7 @@ class AmdSource:
         self._files = Files()
         self._kfd = KfdReader(self._files, sys_root, proc_root)
         self._cards = CardReader(self._files, boot_clock or _no_clock, clock)
-        self._worker = Worker("amd")
+        self._worker = PatientWorker("amd", patience, self._files.leave)
         self._driver = DriverInfo()
         self._slow: set[str] = set()
         self._looked_beside = False
@@ -53,12 +59,11 @@ class AmdSource:
 
     async def close(self) -> None:
         """Let go of AMD's library where it was used, and let the thread end."""
-        await self._worker.run(self._cards.library.close)
-        self._worker.stop()
+        await self._worker.finish(self._cards.library.close)
 
     def _sweep(self) -> HardwareReading:
         self._number += 1
-        self._files.device = ""
+        self._files.attend()
         found: dict[str, GpuReading] = {}
         cards = find_cards(self._files, self._sys_root)
         if cards:
@@ -86,27 +91,31 @@ class AmdSource:
             yield self._cards.gone(address)
 
     def _read_kfd(self) -> Kfd:
-        self._files.deadline = time.monotonic() + CARD_BUDGET_SECONDS
+        turn = self._files.turn
+        turn.deadline = time.monotonic() + CARD_BUDGET_SECONDS
         try:
-            return self._kfd.read()
+            with self._files.about(KFD):
+                return self._kfd.read()
         except CardSlowError:
             return Kfd()
         finally:
-            self._files.deadline = None
+            turn.deadline = None
 
     def _card(self, card: Card, kfd: Kfd) -> GpuReading | None:
         """Read one card; None for one that never said who it is."""
         self._slow.discard(card.address)
-        self._files.deadline = time.monotonic() + CARD_BUDGET_SECONDS
+        turn = self._files.turn
+        turn.deadline = time.monotonic() + CARD_BUDGET_SECONDS
+        known = self._cards.known.get(card.address)
         try:
-            return self._cards.read(card, kfd, self._number)
+            with self._files.about(card.address, known.identity.uuid if known is not None else ""):
+                return self._cards.read(card, kfd, self._number)
         except CardSlowError:
             self._slow.add(card.address)
         except Exception as error:  # noqa: BLE001 - whatever one card answers, the others are read
-            self._files.errors[self._files.device, "read", type(error).__name__] += 1
+            self._files.errors[turn.device, "read", type(error).__name__] += 1
         finally:
-            self._files.deadline = None
-            self._files.device = ""
+            turn.deadline, turn.device = None, ""
         return self._cards.gone(card.address) if card.address in self._cards.known else None
 
     def _older(self) -> dict[str, GpuReading]:

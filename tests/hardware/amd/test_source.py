@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import threading
 
 import pytest
 
@@ -28,6 +29,20 @@ async def published(amd: AmdSource, uuid: str, sweep: int) -> HardwareReading:
         latest = amd.latest
         if latest and any(gpu.identity.uuid == uuid and gpu.sweep == sweep for gpu in latest.gpus):
             return latest
+        await asyncio.sleep(0.001)
+    raise TimeoutError
+
+
+def threads() -> int:
+    """Count the threads that read cards."""
+    return sum(thread.name == "amd" for thread in threading.enumerate())
+
+
+async def one_thread() -> None:
+    """Wait until the one that was left behind has ended."""
+    for _ in range(5000):
+        if threads() == 1:
+            return
         await asyncio.sleep(0.001)
     raise TimeoutError
 
@@ -60,6 +75,46 @@ async def test_the_older_reading_stays_while_a_card_hangs(two: Tree) -> None:
     await amd.close()
 
 
+async def test_a_card_that_does_not_return_is_left_out_until_it_does(two: Tree) -> None:
+    """The others are read at each sweep, it is down and counted; once its read returns it is read again."""
+    amd = AmdSource(two.sys, two.proc, patience=0.2)
+    await amd.read()
+    stuck = two.device(1) / "mem_info_vram_used"
+    hanging(stuck)
+    for sweep in (3, 4):
+        found = await amd.read()
+        well, left_out = found.gpus
+        assert (well.identity.uuid, well.up, well.sweep) == (UUID, True, sweep)
+        assert (left_out.identity.uuid, left_out.up, left_out.memory) == (OTHER, False, None)
+    assert found.errors == {(OTHER, "sysfs mem_info_vram_used", "Hangs"): 2}
+    assert threads() == 2
+    release(stuck)
+    stuck.unlink()
+    stuck.write_text("5\n")
+    await one_thread()
+    again = await amd.read()
+    assert {gpu.identity.uuid: (gpu.up, gpu.memory and gpu.memory.used) for gpu in again.gpus}[OTHER] == (
+        True,
+        5,
+    )
+    assert again.errors == found.errors
+    await amd.close()
+
+
+async def test_cards_are_read_without_a_kfd_that_does_not_return(tree: Tree) -> None:
+    """What KFD alone knows is missing, and nothing else."""
+    tree.partitions(2)
+    amd = AmdSource(tree.sys, tree.proc, patience=0.2)
+    stuck = tree.sys / "class/kfd/kfd/topology/generation_id"
+    hanging(stuck)
+    (found,) = (await amd.read()).gpus
+    assert found.up
+    assert found.processes is None
+    assert found.memory is not None
+    release(stuck)
+    await amd.close()
+
+
 async def test_a_card_that_takes_too_long_is_given_up(two: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is known, and down; next time it is read after the others."""
     amd = two.source()
@@ -81,7 +136,7 @@ async def test_a_slow_card_has_its_turn_last(two: Tree, monkeypatch: pytest.Monk
 
     def late(self: CardReader, card: Card, *others: object) -> GpuReading:
         if card.index == 0:
-            self._files.deadline = 0.0
+            self._files.turn.deadline = 0.0
         return read(self, card, *others)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patched:
