@@ -50,7 +50,8 @@ class Sweeper:
         self._gpus = GpuReader(self.calls, options, self.events.note_layout)
         self._driver_told = False
         self._handles: dict[str, Any] = {}
-        self._slow: set[int] = set()
+        # By place, the sweep in which one took up its time.
+        self._slow: dict[int, int] = {}
         self._lost: frozenset[str] = frozenset()
         self._reopen_after = REOPEN_AFTER_SECONDS
         self._opened_at = 0.0
@@ -140,9 +141,8 @@ class Sweeper:
         hidden: set[int] = set()
         answers = False
         self._gone.clear()
-        # One that kept the others waiting last time has its turn after them.
-        for index in sorted(range(self.gpu_count), key=lambda index: (index in self._slow, index)):
-            reading = self._gpu(index, lost)
+        for index, deadline in self._in_turn():
+            reading = self._gpu(index, deadline, lost)
             if reading is None:
                 hidden.add(index)
             elif reading.identity.uuid not in seen:
@@ -165,13 +165,29 @@ class Sweeper:
             raise DriverError("NoCount", "the driver does not say how many GPUs it has")
         return count
 
-    def _gpu(self, index: int, lost: set[str]) -> GpuReading | None:
+    def _in_turn(self) -> Iterator[tuple[int, float]]:
+        """Yield the place of each GPU, and by when (monotonic clock) it must be read.
+
+        Those that kept the others waiting have their turn after them, and the time of one for all together:
+        the sweeps of the others must not become rare. Who has waited for it the longest begins.
+        """
+        slow = self._slow.copy()
+        for index in range(self.gpu_count):
+            if index not in slow:
+                yield index, time.monotonic() + GPU_BUDGET_SECONDS
+        together = time.monotonic() + GPU_BUDGET_SECONDS
+        for index in sorted(slow, key=lambda index: (slow[index], index)):
+            if index < self.gpu_count:
+                yield index, together
+
+    def _gpu(self, index: int, deadline: float, lost: set[str]) -> GpuReading | None:
         """Read one GPU; None where it is so far gone that it does not even tell its UUID."""
         uuid = ""
-        self._slow.discard(index)
+        waited = self._slow.pop(index, None)
+        has_time = time.monotonic() <= deadline
         # A thread that was left behind must not reach the calls of the one that goes on.
         calls = self.calls
-        calls.deadline = time.monotonic() + GPU_BUDGET_SECONDS
+        calls.deadline = deadline
         calls.group = CORE
         try:
             handle, uuid = self._find(calls, index)
@@ -185,7 +201,7 @@ class Sweeper:
         except DeviceHangsError:
             self._handles.pop(uuid, None)
         except DeviceSlowError:
-            self._slow.add(index)
+            self._slow[index] = self._number if has_time or waited is None else waited
         except DriverGoneError as error:
             self._gone.append(error)
             lost.add(uuid or f"{NODE}{index}")

@@ -254,6 +254,26 @@ def test_the_budget_is_that_of_one_gpu(clock: Clock):
     assert ups(Sweeper(nvml(driver.library))) == {f"GPU-{name}": True for name in "abc"}
 
 
+def test_gpus_that_are_too_slow_have_the_time_of_one_together(clock: Clock):
+    """However many they are, the others are read as often; each has its turn, and comes back when it can."""
+    driver = Driver(*(gpu(name) for name in "abcd"))
+    seconds = [12.0]
+    for name in "abc":
+        slow(driver, clock, POWER, f"GPU-{name}", seconds)
+    sweeper = Sweeper(nvml(driver.library))
+    sweep(sweeper)
+    slow_ones = {f"GPU-{name}": False for name in "abc"}
+    asked = []
+    for _ in range(3):
+        began = clock.now
+        assert ups(sweeper) == {"GPU-d": True, **slow_ones}
+        assert clock.now == began + 12.0
+        asked.append([driver.asked(POWER, f"GPU-{name}") for name in "abcd"])
+    assert asked == [[2, 1, 1, 2], [2, 2, 1, 3], [2, 2, 2, 4]]
+    seconds.append(0.0)
+    assert ups(sweeper) == {"GPU-d": True} | dict.fromkeys(slow_ones, True)
+
+
 def test_a_lost_gpu_leaves_no_mig_device_that_was_cut_later():
     """A GPU that comes back cut differently has its new devices only."""
     driver = Driver(gpu("a", SMALL))
