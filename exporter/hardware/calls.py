@@ -257,12 +257,7 @@ class Calls:
             raise DeviceSlowError
         self._watched.begin(self._place, name, began)
         try:
-            try:
-                return function(*arguments)
-            except pynvml.NVMLError as error:
-                if error.value != INSUFFICIENT_SIZE:
-                    raise
-            return _retried(function, arguments)
+            return _called(function, arguments)
         finally:
             self._watched.end()
             self.seconds[self.group] += time.monotonic() - began
@@ -290,9 +285,9 @@ class Calls:
             self.refused(device, call[0], *call[1])
 
 
-def _retried(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    """Ask again as a list grew between the binding's question for its size and that for its content."""
-    for _ in range(MAX_RETRIES - 1):
+def _called(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    """Ask, and again where a list grew between the binding's question for its size and that for its content."""
+    for _ in range(MAX_RETRIES):
         try:
             return function(*arguments)
         except pynvml.NVMLError as error:
