@@ -286,7 +286,7 @@ class Calls:
 
 
 def _called(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    """Ask, and again where a list grew between the binding's question for its size and that for its content."""
+    """Ask, and again where a list grew between the questions for its size and for its content."""
     for _ in range(MAX_RETRIES):
         try:
             return function(*arguments)
