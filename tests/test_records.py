@@ -57,5 +57,5 @@ def test_a_copy_is_that_of_the_standard_library(record: Place | Single, change: 
 
 def test_a_copy_with_a_field_that_there_is_not() -> None:
     """A name that is wrong is an error, as in the standard library."""
-    with pytest.raises(AttributeError, match="colour"):
+    with pytest.raises(TypeError, match="colour"):
         replace(Place(name="a"), colour="red")  # type: ignore[call-arg]

@@ -9,7 +9,7 @@ from exporter.hardware.calls import Calls
 from exporter.hardware.device import DeviceReader
 from exporter.hardware.gpm import GpmReader, counted
 from exporter.hardware.identity import identify
-from exporter.hardware.lost import with_untold, without_values
+from exporter.hardware.lost import with_known_layout, without_values
 from exporter.hardware.mig import Fingerprint, Layout, MigReader
 from exporter.hardware.options import NvmlOptions
 from exporter.hardware.processes import UtilizationReader, running
@@ -72,7 +72,7 @@ class GpuReader:
             read_monotonic=self._options.clock(),
             boot_seconds=boot_seconds,
         )
-        self.known[uuid] = self._with_known_layout(reading)
+        self.known[uuid] = with_known_layout(reading, self.known[uuid])
         return self.known[uuid]
 
     def at(self, index: int) -> str:
@@ -149,20 +149,6 @@ class GpuReader:
             self._complete.add(uuid)
         self.known[uuid] = replace(self.known[uuid], identity=identity)
         return identity
-
-    def _with_known_layout(self, reading: GpuReading) -> GpuReading:
-        """Add the MIG devices of the last sweep to those of one that could not tell of all."""
-        before = self.known[reading.identity.uuid]
-        if reading.mig_complete or not before.mig_enabled:
-            return reading
-        return replace(
-            reading,
-            mig_enabled=True,
-            mig_slices=before.mig_slices,
-            mig=with_untold(reading.mig, before.mig),
-            processes=None,
-            process_utilization=None,
-        )
 
     def _note_layout(self, uuid: str, layout: Layout) -> None:
         """Ask everything anew of a GPU that was cut differently."""

@@ -24,6 +24,20 @@ def without_values(reading: GpuReading, read_monotonic: float | None = None) -> 
     )
 
 
+def with_known_layout(reading: GpuReading, before: GpuReading) -> GpuReading:
+    """Add the MIG devices of the last sweep to those of a reading that could not tell of all."""
+    if reading.mig_complete or not before.mig_enabled:
+        return reading
+    return replace(
+        reading,
+        mig_enabled=True,
+        mig_slices=before.mig_slices,
+        mig=with_untold(reading.mig, before.mig),
+        processes=None,
+        process_utilization=None,
+    )
+
+
 def with_untold(
     told: tuple[MigReading, ...] | None, before: tuple[MigReading, ...] | None
 ) -> tuple[MigReading, ...] | None:

@@ -50,6 +50,7 @@ class Sweeper:
         self._gpus = GpuReader(self.calls, options, self.events.note_layout)
         self._driver_told = False
         self._handles: dict[str, Any] = {}
+        self._handles_before: dict[str, Any] = {}
         # By place, the sweep in which one took up its time.
         self._slow: dict[int, int] = {}
         self._lost: frozenset[str] = frozenset()
@@ -120,6 +121,7 @@ class Sweeper:
             self._opened_at = time.monotonic()
             self.calls.forget_unsupported()
             self._gpus.reopened()
+            self._handles.clear()
             self._driver_told = False
         if not self._driver_told:
             self._ask_driver()
@@ -135,7 +137,7 @@ class Sweeper:
 
     def _all(self) -> Iterator[GpuReading]:
         self.gpu_count = self._count()
-        self._handles = {}
+        self._handles_before, self._handles = self._handles, {}
         seen: set[str] = set()
         lost: set[str] = set()
         hidden: set[int] = set()
@@ -184,7 +186,9 @@ class Sweeper:
         """Read one GPU; None where it is so far gone that it does not even tell its UUID."""
         uuid = ""
         waited = self._slow.pop(index, None)
-        has_time = time.monotonic() <= deadline
+        if waited is not None and time.monotonic() > deadline:
+            self._slow[index] = waited
+            return self._passed_over(index)
         # A thread that was left behind must not reach the calls of the one that goes on.
         calls = self.calls
         calls.deadline = deadline
@@ -201,7 +205,7 @@ class Sweeper:
         except DeviceHangsError:
             self._handles.pop(uuid, None)
         except DeviceSlowError:
-            self._slow[index] = self._number if has_time or waited is None else waited
+            self._slow[index] = self._number
         except DriverGoneError as error:
             self._gone.append(error)
             lost.add(uuid or f"{NODE}{index}")
@@ -211,6 +215,15 @@ class Sweeper:
             calls.count(uuid, "read", type(error).__name__)
         finally:
             calls.deadline = None
+        return self._gpus.gone(uuid) if uuid else None
+
+    def _passed_over(self, index: int) -> GpuReading | None:
+        """Return what is still known of a GPU that those before it left no time for."""
+        uuid = self._gpus.at(index)
+        self.calls.count(uuid, "read", "TooSlow")
+        if uuid in self._handles_before:
+            # Its events are still waited for.
+            self._handles[uuid] = self._handles_before[uuid]
         return self._gpus.gone(uuid) if uuid else None
 
     def _find(self, calls: Calls, index: int) -> tuple[Any, str]:

@@ -2,18 +2,17 @@
 
 To a type checker they are those of the standard library, and it is the one who sees to it that nobody changes
 a frozen record. At run time a record is not frozen: its fields are then set directly, which takes 60 % of the
-time, and a changed copy is made without a check of each field, in a quarter of the time (for 16 fields).
+time, and a changed copy is made without a check of each field, in half the time (for 16 fields).
 """
 
 import dataclasses
 import functools
+import operator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dataclasses import dataclass, replace
 else:
-    # Records that are frozen refuse the usual way.
-    _set = object.__setattr__
 
     def dataclass(*, frozen: bool, slots: bool, kw_only: bool) -> Any:
         """Make a class whose records are equal, and have the same hash, where all their fields are."""
@@ -21,21 +20,16 @@ else:
 
     def replace(record: Any, /, **changes: Any) -> Any:
         """Copy a record, of whichever ``dataclass``, with other values in some fields."""
-        copy = _copier(type(record))(record)
-        for name, value in changes.items():
-            _set(copy, name, value)
-        return copy
+        kind = type(record)
+        names, values = _fields(kind)
+        return kind(**(dict(zip(names, values(record), strict=True)) | changes))
 
     @functools.cache
-    def _copier(kind: Any) -> Any:
-        """Write the function that copies the records of a class, as the one that makes them is written."""
-        names = [field.name for field in dataclasses.fields(kind)]
-        # Records of the standard library may refuse to be changed.
-        put = "_set(copy, '{0}', record.{0})" if kind.__dataclass_params__.frozen else "copy.{0} = record.{0}"
-        lines = "; ".join(["copy = _new(kind)", *(put.format(name) for name in names), "return copy"])
-        here = {"_new": object.__new__, "_set": _set, "kind": kind}
-        exec(f"def copier(record): {lines}", here)  # noqa: S102 - all of the text is the names of fields
-        return here["copier"]
+    def _fields(kind: Any) -> Any:
+        names = tuple(field.name for field in dataclasses.fields(kind))
+        # Of a single name attrgetter gives the value itself instead of a tuple.
+        several = len(names) > 1
+        return names, operator.attrgetter(*names) if several else lambda record: (getattr(record, *names),)
 
 
 __all__ = ["dataclass", "replace"]

@@ -84,7 +84,7 @@ def _amd(content: bytes) -> Any:
     tree, files = _card()
     parts = filter(None, content.split(MARK, FILES_OF_CARD))
     told = Kept({str(files[part[0] % len(files)][0]): part[1:] for part in parts})
-    cards = find_cards(told, tree.sys)
+    cards = find_cards(told, tree.sys, {}).values()
     kfd = KfdReader(told, tree.sys, tree.proc).read()
     reader = CardReader(told, lambda: 77.5, lambda: 0.0)
     return [timeless(reader.read(card, kfd, 1)) for card in cards], dict(told.errors), kfd.nodes

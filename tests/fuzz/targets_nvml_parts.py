@@ -205,7 +205,7 @@ def _check_vgpus(told: list[Any]) -> None:
 TARGETS = (
     Target(
         name="nvml-processes",
-        covers=("exporter.hardware.processes", "exporter.hardware.samples"),
+        covers=("exporter.hardware.processes", "exporter.hardware.records", "exporter.hardware.samples"),
         seeds=lambda: [
             *seeds(16, 4),
             *(bytes(place) + count for place in range(0, 16, 3) for count in COUNTS),

@@ -269,7 +269,9 @@ def test_gpus_that_are_too_slow_have_the_time_of_one_together(clock: Clock):
         assert ups(sweeper) == {"GPU-d": True, **slow_ones}
         assert clock.now == began + 12.0
         asked.append([driver.asked(POWER, f"GPU-{name}") for name in "abcd"])
+        assert sweeper.events.log.snapshot()[0] == {f"GPU-{name}" for name in "abcd"}
     assert asked == [[2, 1, 1, 2], [2, 2, 1, 3], [2, 2, 2, 4]]
+    assert {device for device, _, _ in sweeper.calls.errors} == set(slow_ones)
     seconds.append(0.0)
     assert ups(sweeper) == {"GPU-d": True} | dict.fromkeys(slow_ones, True)
 

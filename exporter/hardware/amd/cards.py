@@ -1,10 +1,11 @@
 """The AMD GPUs of a node: every card of the kernel's graphics driver that is one."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from exporter.hardware.amd.files import Files, properties
+from exporter.hardware.amd.files import CardSlowError, Files, properties
 from exporter.hardware.amd.metrics import is_of_processor
 from exporter.model import GpuIdentity
 
@@ -42,15 +43,22 @@ class Card:
         return domain, bus << 8 | device << 3
 
 
-def find_cards(files: Files, sys_root: Path) -> list[Card]:
-    """List the cards that are AMD's and run under amdgpu, by their number."""
+def find_cards(files: Files, sys_root: Path, before: Mapping[int, Card]) -> dict[int, Card]:
+    """Find the cards that are AMD's and run under amdgpu, by the number in their name.
+
+    ``before`` are those that were found last: one of which a read hangs is taken as it was.
+    """
     folder = sys_root / "class/drm"
     numbers = sorted(int(match[1]) for match in map(CARD.fullmatch, files.names(folder)) if match)
-    cards: list[Card] = []
+    cards: dict[int, Card] = {}
     for number in numbers:
-        card = _card(files, folder / f"card{number}/device", len(cards))
+        try:
+            with files.about(f"card{number}"):
+                card = _card(files, folder / f"card{number}/device")
+        except CardSlowError:
+            card = before.get(number)
         if card is not None:
-            cards.append(card)
+            cards[number] = replace(card, index=len(cards))
     return cards
 
 
@@ -83,14 +91,14 @@ def _uuid(files: Files, card: Card) -> str:
     return f"GPU-{number:016x}" if number else f"GPU-{card.address}"
 
 
-def _card(files: Files, path: Path, index: int) -> Card | None:
+def _card(files: Files, path: Path) -> Card | None:
     if files.text(path / "vendor") != VENDOR:
         return None
     event = properties(files.text(path / "uevent"), "=")
     address = event.get("PCI_SLOT_NAME", "").lower()
     if event.get("DRIVER") != DRIVER or not PCI_ADDRESS.fullmatch(address):
         return None
-    return Card(index=index, path=path, address=address, render_minor=render_minor(files, path))
+    return Card(index=0, path=path, address=address, render_minor=render_minor(files, path))
 
 
 def render_minor(files: Files, path: Path) -> int | None:

@@ -82,11 +82,11 @@ class Files:
         if place in self._hangs.calls:
             self.errors[device, self._hangs.calls.get(place, SYSFS), HANGS] += 1
             raise CardSlowError
-        self.turn.place = place
+        before, self.turn.place = self.turn.place, place
         try:
             yield
         finally:
-            self.turn.place = ""
+            self.turn.place = before
 
     @contextmanager
     def waiting(self, name: str) -> Iterator[None]:

@@ -11,7 +11,7 @@ from exporter.hardware.amd.library import Library
 from exporter.hardware.amd.metrics import parse
 from exporter.hardware.amd.partitions import read_parts
 from exporter.hardware.amd.sensors import read_board
-from exporter.hardware.lost import without_values
+from exporter.hardware.lost import with_known_layout, without_values
 from exporter.model import GpuIdentity, GpuReading
 
 ASLEEP = "the GPU is suspended, and asking would wake it up"
@@ -46,7 +46,7 @@ class CardReader:
         self._files.turn.device = identity.uuid
         awake = self._files.text(card.path / "power/runtime_status") != "suspended"
         metrics = parse(self._files.content(card.path / "gpu_metrics")) if awake else parse(None)
-        board = read_board(self._files, card, metrics, architecture) if awake else {}
+        board = read_board(self._files, card, metrics, identity.architecture) if awake else {}
         parts = read_parts(self._files, card, kfd, metrics)
         told = (value for name, value in board.items() if name not in OF_THE_BUS)
         reading = GpuReading(
@@ -60,6 +60,9 @@ class CardReader:
             read_monotonic=self._clock(),
             boot_seconds=boot_seconds,
         )
+        if not kfd.complete:
+            # What it did not tell now is as it was.
+            reading = with_known_layout(reading, self.known[card.address])
         if awake:
             reading = self.library.fill(card.address, reading)
         self.known[card.address] = reading if reading.up else self._bare(reading)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from exporter.hardware.amd.files import Files
+from exporter.hardware.amd.files import CardSlowError, Files
 from exporter.model import GpuReading
 from exporter.model.readings import Ecc, EccScope, EccSeverity, PowerLimit
 
@@ -57,28 +57,32 @@ class Library:
     def close(self) -> None:
         """Shut the library down, unless a thread hangs that may be in it; it is not opened again."""
         if self._module is not None and not self._files.hanging:
-            self._ask("amdsmi_shut_down")
+            self._ask(self._module, "amdsmi_shut_down")
         self._module, self._handles = None, {}
 
     def _handle(self, address: str) -> Any:
         if not self._tried:
-            self._tried = True
-            self._open()
+            # It asks all GPUs: one of them that hangs must not be taken for the one that is read.
+            with contextlib.suppress(CardSlowError), self._files.about(MODULE):
+                self._module, self._handles = self._opened()
+                self._tried = True
         return self._handles.get(address)
 
-    def _open(self) -> None:
-        """Open the library, with its complaints kept off our standard output."""
+    def _opened(self) -> tuple[Any, dict[str, Any]]:
+        """Open the library, with its complaints kept off our standard output; None where there is none."""
+        handles: dict[str, Any] = {}
         try:
             with contextlib.redirect_stdout(io.StringIO()):
                 module = importlib.import_module(MODULE)
+            with self._files.waiting("amdsmi_init"):
                 module.amdsmi_init()
         except Exception:  # noqa: BLE001 - no ROCm here, or none that works: nothing is lost
-            return
-        self._module = module
-        for handle in self._ask("amdsmi_get_processor_handles") or ():
-            address = self._ask("amdsmi_get_gpu_device_bdf", handle)
+            return None, handles
+        for handle in self._ask(module, "amdsmi_get_processor_handles") or ():
+            address = self._ask(module, "amdsmi_get_gpu_device_bdf", handle)
             if isinstance(address, str):
-                self._handles[address.lower()] = handle
+                handles[address.lower()] = handle
+        return module, handles
 
     def _energy(self, handle: Any) -> int | None:
         """Return energy in millijoules; the library counts in steps of so many microjoules."""
@@ -106,17 +110,17 @@ class Library:
 
     def _told(self, name: str, handle: Any, read: Callable[[Any], Any]) -> Any:
         """Ask, and read the answer; one of another form than this library's says nothing."""
-        answer = self._ask(name, handle)
+        answer = self._ask(self._module, name, handle)
         try:
             return None if answer is None else read(answer)
         except (KeyError, TypeError, ValueError) as error:
             self._count(name, error)
         return None
 
-    def _ask(self, name: str, *arguments: Any) -> Any:
+    def _ask(self, module: Any, name: str, *arguments: Any) -> Any:
         try:
             with self._files.waiting(name):
-                return getattr(self._module, name)(*arguments)
+                return getattr(module, name)(*arguments)
         except Exception as error:  # noqa: BLE001 - one question fails, the rest is asked
             self._count(name, error)
         return None

@@ -1,11 +1,12 @@
 """The processes of a card, and its partitions where it is cut: those of one GPU that compute on their own."""
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from exporter.hardware.amd.cards import Card
-from exporter.hardware.amd.files import Files
+from exporter.hardware.amd.files import CardSlowError, Files
 from exporter.hardware.amd.kfd import Kfd
 from exporter.hardware.amd.metrics import Metrics
 from exporter.hardware.amd.processes import Usage, as_processes, on_node, shares
@@ -32,7 +33,7 @@ def read_parts(files: Files, card: Card, kfd: Kfd, metrics: Metrics) -> Parts:
         files.text(card.path / f"current_{kind}_partition") for kind in ("compute", "memory")
     )
     nodes = kfd.of_card(card)
-    usages = {node.gpu_id: _usages(files, kfd, node) for node in nodes}
+    usages = {node.gpu_id: _usages(files, card, kfd, node) for node in nodes}
     withheld = _withheld(kfd, usages)
     if len(nodes) <= 1 and mode in (None, WHOLE):
         usage = usages[nodes[0].gpu_id] if nodes else None
@@ -89,8 +90,13 @@ class _Cut:
         return self.card.address if minor == self.card.render_minor else self.kfd.names.get(minor)
 
 
-def _usages(files: Files, kfd: Kfd, node: Node) -> tuple[Usage, ...] | None:
-    return None if kfd.processes is None else on_node(files, node, kfd.processes)
+def _usages(files: Files, card: Card, kfd: Kfd, node: Node) -> tuple[Usage, ...] | None:
+    """List who uses a node; None where that cannot be told, as while a read of it hangs."""
+    if kfd.processes is None:
+        return None
+    with contextlib.suppress(CardSlowError), files.about(f"{card.address} processes", files.turn.device):
+        return on_node(files, node, kfd.processes)
+    return None
 
 
 def _all_units(nodes: tuple[Node, ...]) -> int | None:

@@ -49,6 +49,7 @@ class AmdSource:
         self._cards = CardReader(self._files, boot_clock or _no_clock, clock)
         self._worker = PatientWorker("amd", patience, self._files.leave)
         self._driver = DriverInfo()
+        self._found: dict[int, Card] = {}
         self._slow: set[str] = set()
         self._looked_beside = False
         self._number = 0
@@ -65,13 +66,18 @@ class AmdSource:
         self._number += 1
         self._files.attend()
         found: dict[str, GpuReading] = {}
-        cards = find_cards(self._files, self._sys_root)
+        self._found = find_cards(self._files, self._sys_root, self._found)
+        cards = list(self._found.values())
         if cards:
             self._read_node()
         for reading in self._all(cards):
             found[reading.identity.uuid] = reading
             self._publish(self._older() | found)
         return self._publish(found)
+
+    def _count(self) -> int:
+        """Count the cards that are there, also those that have not told who they are, and the lost ones."""
+        return len({card.address for card in self._found.values()} | self._cards.known.keys())
 
     def _read_node(self) -> None:
         self._driver = DriverInfo(driver_version=self._files.text(self._sys_root / "module/amdgpu/version"))
@@ -126,7 +132,7 @@ class AmdSource:
         self.latest = HardwareReading(
             driver=self._driver,
             gpus=tuple(gpus.values()),
-            gpu_count=len(gpus),
+            gpu_count=self._count(),
             errors=dict(self._files.errors),
         )
         return self.latest

@@ -3,15 +3,18 @@
 The module here stands in for the real one, with the functions, arguments and answers that it has.
 """
 
+import asyncio
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from exporter.hardware.amd import AmdSource
 from exporter.model.readings import Ecc
-from tests.hardware.amd.tree import ADDRESS, UUID, Tree
+from tests.hardware.amd.tree import ADDRESS, UUID, Tree, hanging, release
 
 Install = Callable[[str], int]
 STAND_IN = """
@@ -127,6 +130,31 @@ async def test_a_library_that_does_not_work_costs_nothing(
     reading = await tree.read()
     assert (reading.gpus[0].up, reading.gpus[0].energy_millijoules, reading.errors) == (True, None, {})
     assert capfd.readouterr().out == ""
+
+
+@pytest.mark.parametrize("function", ["amdsmi_init()", "amdsmi_get_gpu_device_bdf(handle)"])
+async def test_a_library_that_hangs_costs_what_it_alone_would_tell(
+    tree: Tree, install: Install, tmp_path: Path, function: str
+) -> None:
+    """Cards are read without it, whichever it hangs at, and with it once its call has returned."""
+    stuck = tmp_path / "stuck"
+    hanging(stuck)
+    install(f"{STAND_IN}\ndef {function}:\n    open({str(stuck)!r}).close()\n    return {ADDRESS!r}\n")
+    bare(tree)
+    tree.second()
+    amd = AmdSource(tree.sys, tree.proc, patience=0.2)
+    for _ in range(2):
+        found = await amd.read()
+        assert [gpu.up for gpu in found.gpus] == [True, True]
+        assert found.gpus[0].energy_millijoules is None
+        assert {error for _, _, error in found.errors} == {"Hangs"}
+    stuck_thread = next(thread for thread in threading.enumerate() if thread.name == "amd")
+    release(stuck)
+    stuck.unlink()
+    stuck.write_text("")
+    await asyncio.to_thread(stuck_thread.join)
+    assert (await amd.read()).gpus[0].energy_millijoules == 30_600
+    await amd.close()
 
 
 async def test_it_is_tried_once(tree: Tree, install: Install, monkeypatch: pytest.MonkeyPatch) -> None:

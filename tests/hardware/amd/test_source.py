@@ -10,7 +10,7 @@ from exporter.hardware.amd import AmdSource, source
 from exporter.hardware.amd.cards import Card
 from exporter.hardware.amd.gpu import CardReader
 from exporter.model import GpuReading, HardwareReading
-from tests.hardware.amd.tree import UUID, Tree, hanging, release, unreadable
+from tests.hardware.amd.tree import GIB, GPU_ID, UUID, Tree, hanging, release, unreadable
 
 OTHER = f"GPU-{'b' * 16}"
 
@@ -102,15 +102,61 @@ async def test_a_card_that_does_not_return_is_left_out_until_it_does(two: Tree) 
 
 
 async def test_cards_are_read_without_a_kfd_that_does_not_return(tree: Tree) -> None:
-    """What KFD alone knows is missing, and nothing else."""
+    """What KFD alone knows is missing, the partitions are still there by name, and nothing else is lost."""
     tree.partitions(2)
     amd = AmdSource(tree.sys, tree.proc, patience=0.2)
-    stuck = tree.sys / "class/kfd/kfd/topology/generation_id"
+    (before,) = (await amd.read()).gpus
+    stuck = tree.kfd / "topology/generation_id"
     hanging(stuck)
     (found,) = (await amd.read()).gpus
-    assert found.up
-    assert found.processes is None
-    assert found.memory is not None
+    assert (found.up, found.memory, found.mig_slices) == (True, before.memory, 2)
+    assert (found.mig_complete, found.processes) == (False, None)
+    assert [(part.uuid, part.memory) for part in found.mig or ()] == [
+        ("0000:19:00.0", None),
+        ("amdgpu_xcp_21", None),
+    ]
+    release(stuck)
+    await amd.close()
+
+
+@pytest.mark.parametrize("name", ["uevent", "vendor"])
+async def test_a_card_that_hangs_while_it_is_looked_for_hides_no_other(two: Tree, name: str) -> None:
+    """It is taken as it was found last."""
+    amd = AmdSource(two.sys, two.proc, patience=0.2)
+    before = await amd.read()
+    stuck = two.device(1) / name
+    hanging(stuck)
+    found = await amd.read()
+    assert [(gpu.identity, gpu.up) for gpu in found.gpus] == [(gpu.identity, True) for gpu in before.gpus]
+    assert found.errors == {("", f"sysfs {name}", "Hangs"): 1}
+    release(stuck)
+    await amd.close()
+
+
+async def test_a_card_that_never_said_who_it_is_counts(two: Tree) -> None:
+    """There are as many as there are, though of one nothing is known."""
+    stuck = two.device(1) / "unique_id"
+    hanging(stuck)
+    amd = AmdSource(two.sys, two.proc, patience=0.2)
+    found = await amd.read()
+    assert ([gpu.identity.uuid for gpu in found.gpus], found.gpu_count) == ([UUID], 2)
+    release(stuck)
+    await amd.close()
+
+
+async def test_a_process_that_hangs_costs_the_list_of_processes(tree: Tree) -> None:
+    """What the card itself tells is told on."""
+    tree.card()
+    tree.node(1)
+    tree.process(7, GIB, 3)
+    stuck = tree.kfd / f"proc/7/stats_{GPU_ID}/cu_occupancy"
+    amd = AmdSource(tree.sys, tree.proc, patience=0.2)
+    (before,) = (await amd.read()).gpus
+    assert [process.pid for process in before.processes or ()] == [7]
+    hanging(stuck)
+    (found,) = (await amd.read()).gpus
+    assert (found.up, found.memory, found.processes) == (True, before.memory, None)
+    assert "processes" in found.withheld
     release(stuck)
     await amd.close()
 
