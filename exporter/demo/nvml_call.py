@@ -63,7 +63,7 @@ def address_of(handle: Any) -> int:
     try:
         # A cast would have the handle hold itself, for the garbage collector to find.
         return ctypes.c_void_p.from_buffer(handle).value or 0
-    except TypeError:
+    except (TypeError, ValueError):
         return 0
 
 

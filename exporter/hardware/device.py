@@ -254,6 +254,7 @@ class DeviceReader:
             self._fields.forget()
         else:
             self._fixed.pop(uuid, None)
+            self._fields.forget(uuid)
 
     def _add_fixed(self, calls: Calls, uuid: str, handle: Any, found: Found) -> None:
         known = self._fixed.setdefault(uuid, {})

@@ -73,10 +73,14 @@ class FieldReader:
             refused = _round(calls, uuid, handle, requests, found)
             requests = _requests(calls, uuid, [*refused, *self._new_links(uuid, found)])
 
-    def forget(self) -> None:
-        """Count the links anew: the driver was opened, and may be another one."""
-        self._links.clear()
-        self._plans.clear()
+    def forget(self, uuid: str | None = None) -> None:
+        """Count the links anew: of one GPU, or of all as the driver was opened, and may be another one."""
+        if uuid is None:
+            self._links.clear()
+            self._plans.clear()
+        else:
+            self._links.pop(uuid, None)
+            self._plans.pop(uuid, None)
 
     def _plan(self, calls: Calls, uuid: str) -> list[Request]:
         """Return what to ask at first, which is as at the last read unless something was learnt since."""

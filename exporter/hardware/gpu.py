@@ -1,7 +1,7 @@
 """One physical GPU, read whole: who it is, how it is cut, what it and its parts say."""
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from exporter.hardware.bound import plain
@@ -101,10 +101,25 @@ class GpuReader:
 
     def unplugged(self, addresses: Collection[str]) -> None:
         """Forget the GPUs at these PCI addresses, in the spelling of ``plain``: they are not lost."""
-        self.known = {
-            uuid: gpu for uuid, gpu in self.known.items() if plain(gpu.identity.pci_bus_id) not in addresses
-        }
-        self._layouts = {uuid: layout for uuid, layout in self._layouts.items() if uuid in self.known}
+        self._drop([uuid for uuid, gpu in self.known.items() if plain(gpu.identity.pci_bus_id) in addresses])
+
+    def replaced(self, seen: Collection[str], before: Collection[str]) -> None:
+        """Forget GPUs in whose place another one answers, which was not known before: they are not lost.
+
+        A virtual machine that moves to another host may find its GPU under another uuid.
+        """
+        places = {uuid: gpu.identity.pci_bus_id for uuid, gpu in self.known.items()}
+        taken = {places[uuid] for uuid in seen if uuid not in before and places[uuid]}
+        self._drop([uuid for uuid in before if uuid not in seen and places[uuid] in taken])
+
+    def _drop(self, uuids: Iterable[str]) -> None:
+        for uuid in uuids:
+            del self.known[uuid]
+            self._layouts.pop(uuid, None)
+            self._complete.discard(uuid)
+            self._topology.leave(uuid)
+            self._device.forget(uuid)
+            self._calls.forget_unsupported(uuid)
 
     def forget_absent(self) -> None:
         """Drop what was kept of MIG devices that are gone."""

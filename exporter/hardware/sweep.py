@@ -142,6 +142,7 @@ class Sweeper:
         lost: set[str] = set()
         hidden: set[int] = set()
         answers = False
+        before = frozenset(self._gpus.known)
         self._gone.clear()
         for index, deadline in self._in_turn():
             reading = self._gpu(index, deadline, lost)
@@ -154,6 +155,7 @@ class Sweeper:
         # Of a driver that is gone no GPU can be read. Beside others that are, it is said of that one alone.
         if self._gone and not answers:
             raise self._gone[0]
+        self._gpus.replaced(seen, before)
         missing = [known.identity for uuid, known in self._gpus.known.items() if uuid not in seen]
         yield from (self._gpus.gone(identity.uuid) for identity in missing)
         self.events.start(self._handles)

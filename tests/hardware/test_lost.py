@@ -124,6 +124,18 @@ def test_a_gpu_that_is_no_longer_enumerated_stays_as_lost(driver: Driver):
     assert sweep(sweeper)["GPU-a"].up
 
 
+def test_a_gpu_in_whose_place_another_one_answers_is_not_lost(driver: Driver):
+    """It was exchanged, or has another name: nothing is kept of it, however often that happens."""
+    driver.become(gpu("a"), gpu("b"))
+    sweeper = Sweeper(nvml(driver.library))
+    places = {uuid: reading.identity.pci_bus_id for uuid, reading in sweep(sweeper).items()}
+    for name in "cdef":
+        driver.become(gpu(name), gpu("b"))
+        found = sweep(sweeper)
+        assert {uuid: reading.up for uuid, reading in found.items()} == {f"GPU-{name}": True, "GPU-b": True}
+        assert found[f"GPU-{name}"].identity.pci_bus_id == places["GPU-a"]
+
+
 def test_for_a_lost_gpu_the_driver_is_opened_anew_at_growing_distances(two: Driver, clock: Clock):
     """Opening costs the healthy seconds: after one minute, then two, then four, and not once it is back."""
     sweeper = Sweeper(nvml(two.library))
