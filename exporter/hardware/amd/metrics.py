@@ -167,8 +167,10 @@ def _dies(told: Sequence[int | None]) -> tuple[int, ...]:
 
 
 def _plausible(values: Mapping[str, int | None]) -> dict[str, int | None]:
-    shares = {name: _percent(values[name]) for name in ("activity", "memory_activity")}
-    return {**values, **shares}
+    """Keep what can be: an attribute may be of a signed type, and there is nothing here of less than nothing."""
+    found = {name: None if value is None or value < 0 else value for name, value in values.items()}
+    shares = {name: _percent(found[name]) for name in ("activity", "memory_activity")}
+    return {**found, **shares}
 
 
 def _value(table: bytes, offset: int, kind: str) -> int | None:
@@ -178,7 +180,7 @@ def _value(table: bytes, offset: int, kind: str) -> int | None:
 
 
 def _percent(value: int | None) -> int | None:
-    return None if value is None or value > ALL_THE_TIME else value
+    return value if value is not None and 0 <= value <= ALL_THE_TIME else None
 
 
 def _partitions(table: bytes, where: Partitions | None) -> tuple[int | None, ...]:

@@ -152,6 +152,16 @@ def test_dies_that_a_gpu_does_not_have(told: tuple[int, ...], busy: tuple[int, .
     assert parse(described(entry(40, "I", *told))).busy(3) == busy
 
 
+def test_there_is_nothing_of_less_than_nothing() -> None:
+    """An attribute may be of a signed type: what is below 0 in it says nothing."""
+    below = [
+        entry(number, kind, -23_553) for number, kind in ((0, "h"), (3, "i"), (4, "h"), (7, "q"), (25, "q"))
+    ]
+    found = parse(described(*below, entry(40, "h", 10, -3, 20)))
+    assert (found.hotspot, found.watts, found.activity, found.energy, found.pcie_replays) == (None,) * 5
+    assert found.busy(3) == ()
+
+
 @pytest.mark.parametrize(
     "behind",
     [
