@@ -167,7 +167,7 @@ def _dies(told: Sequence[int | None]) -> tuple[int, ...]:
 
 
 def _plausible(values: Mapping[str, int | None]) -> dict[str, int | None]:
-    """Keep what can be: an attribute may be of a signed type, and there is nothing here of less than nothing."""
+    """Keep what can be: attributes may be of signed types, and there is nothing here of less than nothing."""
     found = {name: None if value is None or value < 0 else value for name, value in values.items()}
     shares = {name: _percent(found[name]) for name in ("activity", "memory_activity")}
     return {**found, **shares}
