@@ -34,7 +34,7 @@ CLOSE_SECONDS = 1.0
 PAST_SECONDS = 5.0
 # So many objects more than before have the collector look for circles. A poll makes thousands for a while,
 # and next to no circles: at Python's own 700 the collector took a twenty-fifth of the time of polls.
-_COLLECTED_AT = 5000
+COLLECTED_AT = 5000
 
 
 async def serve(node: Node, announce: Callable[[str], None]) -> None:
@@ -127,7 +127,7 @@ async def _poll(poller: Poller) -> None:
     # What lives now lives for ever; the collector need not look at it again.
     gc.collect()
     gc.freeze()
-    gc.set_threshold(_COLLECTED_AT)
+    gc.set_threshold(COLLECTED_AT)
     await poller.run()
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pynvml
 
 from exporter.hardware.corrected import CORRECTED
-from exporter.hardware.hangs import Hangs
+from exporter.hardware.hangs import HANGS, Hangs
 from exporter.hardware.kinds import FINDING, PICKING, SLOT
 from exporter.hardware.library import error_name
 from exporter.hardware.plain import plain
@@ -39,7 +39,6 @@ REMEMBERED = PICKING | {FIELDS}
 INSUFFICIENT_SIZE = 7
 MAX_RETRIES = 2
 CORE = "core"
-HANGS = "Hangs"
 # What such a call is about.
 GIVING_BACK = "giving back"
 # The group of a call that is made for several groups, until its cost is shared out.

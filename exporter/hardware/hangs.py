@@ -1,6 +1,10 @@
 """A call that does not return: the thread in it is left behind, and only what it asks about is left out."""
 
 import time
+from typing import Final
+
+# By this name it is counted that something is left out.
+HANGS: Final = "Hangs"
 
 
 class LeftBehindError(BaseException):

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from exporter.hardware.patient import PATIENCE_SECONDS
+
 
 def _nobody() -> str:
     return ""
@@ -33,4 +35,4 @@ class NvmlOptions:
     boot_clock: Callable[[], float | None] = _no_boot_clock
     clock: Callable[[], float] = time.monotonic
     released: Callable[[], str] = _nobody
-    patience: float = 2.5
+    patience: float = PATIENCE_SECONDS

@@ -9,6 +9,8 @@ from exporter.worker import Worker
 T = TypeVar("T")
 # So often it is looked whether a job hangs, within the time that one call may take.
 LOOKS = 5
+# A call about one device that takes longer hangs, where nothing else is said.
+PATIENCE_SECONDS = 2.5
 
 
 class PatientWorker:
@@ -40,7 +42,7 @@ class PatientWorker:
         finally:
             running.cancel()
 
-    async def finish(self, job: Callable[[], None]) -> None:
+    async def finish(self, job: Callable[[], object]) -> None:
         """Run the last job, after the one that is still under way."""
         await self._worker.run(job)
         self._worker.stop()

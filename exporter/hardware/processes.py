@@ -1,6 +1,6 @@
 """The processes of a device: who has a context on it, and who computed since the last poll."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from exporter.hardware.answers import sampled_percent
@@ -11,13 +11,14 @@ from exporter.model.hardware import ProcessKind
 
 # In the field of an instance id: this process runs on no MIG device.
 NO_INSTANCE = 0xFFFFFFFF
+_NAMES: Mapping[ProcessKind, str] = {
+    "compute": "nvmlDeviceGetComputeRunningProcesses",
+    "graphics": "nvmlDeviceGetGraphicsRunningProcesses",
+    "mps": "nvmlDeviceGetMPSComputeRunningProcesses",
+}
 # The unversioned names of the binding stand for _v3 and refuse drivers without it.
-LISTS: tuple[tuple[ProcessKind, tuple[str, ...]], ...] = (
-    ("compute", ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetComputeRunningProcesses_v2")),
-    ("graphics", ("nvmlDeviceGetGraphicsRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses_v2")),
-    ("mps", ("nvmlDeviceGetMPSComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses_v2")),
-)
-_KINDS = {kind: frozenset({kind}) for kind, _ in LISTS}
+LISTS = tuple((kind, (name, f"{name}_v2")) for kind, name in _NAMES.items())
+_KINDS = {kind: frozenset({kind}) for kind in _NAMES}
 # Linux gives no process a greater number, and none 0.
 GREATEST_PID = 1 << 22
 
@@ -102,8 +103,9 @@ class UtilizationReader:
             return None
         latest = latest_time()
         # Oldest first, so that the newest of two records of a pid stays.
-        told = ((each.pid, each.smUtil if each.timeStamp <= latest else None) for each in fresh)
-        return {pid: None if share is None else sampled_percent(share) for pid, share in told}
+        return {
+            each.pid: sampled_percent(each.smUtil) if each.timeStamp <= latest else None for each in fresh
+        }
 
     def forget(self, known: Iterable[str]) -> None:
         """Keep the time stamps of these GPUs only."""

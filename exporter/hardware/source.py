@@ -58,10 +58,7 @@ class NvmlSource:
 
     async def close(self) -> None:
         """Shut the driver down, once; waits for a sweep that is still under way."""
-        await self._worker.finish(self._shut_down)
-
-    def _shut_down(self) -> None:
-        self._sweeper.close()
+        await self._worker.finish(self._sweeper.close)
 
     def _call(self) -> None:
         """Call for an early read; from the thread that waits for events."""

@@ -52,13 +52,15 @@ def find_cards(files: Files, sys_root: Path, before: Mapping[int, Card]) -> dict
     numbers = sorted(int(match[1]) for match in map(CARD.fullmatch, files.names(folder)) if match)
     cards: dict[int, Card] = {}
     for number in numbers:
+        name, index = f"card{number}", len(cards)
         try:
-            with files.about(f"card{number}"):
-                card = _card(files, folder / f"card{number}/device")
+            with files.about(name):
+                card = _card(files, folder / name / "device", index)
         except CardSlowError:
-            card = before.get(number)
+            known = before.get(number)
+            card = None if known is None else replace(known, index=index)
         if card is not None:
-            cards[number] = replace(card, index=len(cards))
+            cards[number] = card
     return cards
 
 
@@ -91,14 +93,14 @@ def _uuid(files: Files, card: Card) -> str:
     return f"GPU-{number:016x}" if number else f"GPU-{card.address}"
 
 
-def _card(files: Files, path: Path) -> Card | None:
+def _card(files: Files, path: Path, index: int) -> Card | None:
     if files.text(path / "vendor") != VENDOR:
         return None
     event = properties(files.text(path / "uevent"), "=")
     address = event.get("PCI_SLOT_NAME", "").lower()
     if event.get("DRIVER") != DRIVER or not PCI_ADDRESS.fullmatch(address):
         return None
-    return Card(index=0, path=path, address=address, render_minor=render_minor(files, path))
+    return Card(index=index, path=path, address=address, render_minor=render_minor(files, path))
 
 
 def render_minor(files: Files, path: Path) -> int | None:

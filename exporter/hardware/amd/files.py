@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from exporter.hardware.hangs import Hangs, Watched
+from exporter.hardware.hangs import HANGS, Hangs, Watched
 
 # A file of sysfs has one page, a table of metrics up to a few; nothing longer is what we look for.
 LONGEST, PORTION = 1 << 16, 8 << 10
@@ -26,7 +26,7 @@ ABSENT = frozenset(
         errno.ESRCH,
     }
 )
-SYSFS, HANGS = "sysfs", "Hangs"
+SYSFS = "sysfs"
 
 
 class CardSlowError(Exception):

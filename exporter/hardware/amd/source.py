@@ -2,7 +2,8 @@
 
 A read of a file can wait for a driver that is resetting its GPU, in a thread that nothing can end. What was
 read of the other cards before is already published then. The thread is left behind, and another sweeps in its
-place without that card, until the read returns. So no more threads hang than there are cards.
+place without what the read is about, be it a card or what is asked beside cards, until it returns. So no more
+threads hang than there are such parts.
 """
 
 import time
@@ -13,12 +14,11 @@ from exporter.hardware.amd.cards import Card, find_cards, has_nvidia
 from exporter.hardware.amd.files import CardSlowError, Files
 from exporter.hardware.amd.gpu import CardReader
 from exporter.hardware.amd.kfd import Kfd, KfdReader
-from exporter.hardware.patient import PatientWorker
+from exporter.hardware.patient import PATIENCE_SECONDS, PatientWorker
 from exporter.model import DriverInfo, GpuReading, HardwareReading
 
 # A healthy card answers in milliseconds.
 CARD_BUDGET_SECONDS = 5.0
-PATIENCE_SECONDS = 2.5
 # What KFD knows of all cards is asked before them.
 KFD = "kfd"
 
