@@ -42,8 +42,8 @@ class _Mallinfo(ctypes.Structure):
 class Probe:
     """Looks at the process it is in. To be made after the first poll and before the collector is frozen.
 
-    What the product keeps for its whole life is there by then. ``entries`` counts what is in a container, and
-    in those inside it: of ``dict[str, set]`` what is in the sets.
+    What the product keeps for its whole life is there by then. Its ``caches`` are counted by what is in a
+    container, and in those inside it: of ``dict[str, set]`` what is in the sets.
     """
 
     def __init__(self) -> None:
@@ -107,7 +107,13 @@ def _entries(value: object) -> int:
     if not isinstance(value, CONTAINERS):
         return 0
     inside = list(value.values()) if isinstance(value, dict) else list(value)
-    return len(inside) + sum(len(each) for each in inside if isinstance(each, CONTAINERS))
+    return _size(value) + sum(_size(each) for each in inside if isinstance(each, CONTAINERS))
+
+
+def _size(container: Any) -> int:
+    """Count entries; a queue that lets go of its oldest counts as full, which it may be in hours or never."""
+    bound = getattr(container, "maxlen", None)
+    return len(container) if bound is None else bound
 
 
 def _resident() -> int:
