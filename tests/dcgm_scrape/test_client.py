@@ -8,7 +8,8 @@ import threading
 import pytest
 from aiohttp import web
 
-from exporter.dcgm_scrape import DcgmError, DcgmScrape, client
+from exporter.dcgm_scrape import DcgmError, client
+from exporter.dcgm_scrape.client import DcgmScrape
 from exporter.exposition import Exposition, Format
 from exporter.model import GpuIdentity, GpuReading, GpuRow, NodeRow, Snapshot
 from tests.dcgm_scrape.serving import page, sample, serving
