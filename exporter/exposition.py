@@ -9,7 +9,7 @@ import gzip
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from exporter import dcgm
 from exporter.dcgm import DCGM, LEGACY, DcgmNames, HostnameLabel
@@ -33,6 +33,8 @@ _NAMES: Mapping[DcgmNames, tuple[AnyFamily, ...]] = {
 GZIP_LEVEL = 3
 
 Made = TypeVar("Made")
+# A family with the lines of its samples, never empty, in UTF-8.
+Block: TypeAlias = tuple[AnyFamily, bytes]
 
 
 class Exposition:
@@ -61,27 +63,27 @@ class Exposition:
         }
         self._label_sets: dict[Level, tuple[str, ...]] = {family.level: () for family in families}
         self._labels = LabelCache(label_set)
-        self._headers: dict[tuple[str, bool], bytes] = {}
+        self._headers: dict[bool, dict[str, bytes]] = {False: {}, True: {}}
         self._lock = threading.Lock()
 
     def page(self, snapshot: Snapshot) -> "Page":
         """Give the page of this snapshot; nothing is rendered before it is asked for."""
         return Page(self, snapshot)
 
-    def blocks(self, snapshot: Snapshot) -> list["Block"]:
+    def blocks(self, snapshot: Snapshot) -> list[Block]:
         """Render all samples, in the order of the table; a family without any is left out."""
         with self._lock:
             entities = {level: self._entities(level, snapshot) for level in tuple(self._label_sets)}
             texts = [(family, lines.samples(entities[family.level])) for family, lines in self._lines]
             self._labels.turn()
-        return [Block(family, text) for family, text in texts if text]
+        return [block for block in texts if block[1]]
 
     def header(self, family: AnyFamily, openmetrics: bool) -> bytes:
         """Give HELP and TYPE of a family, which are spelt once."""
-        spelt = self._headers.get((family.name, openmetrics))
+        headers = self._headers[openmetrics]
+        spelt = headers.get(family.name)
         if spelt is None:
-            spelt = openmetrics_header(family) if openmetrics else text_header(family)
-            self._headers[family.name, openmetrics] = spelt
+            headers[family.name] = spelt = openmetrics_header(family) if openmetrics else text_header(family)
         return spelt
 
     def cached_labels(self) -> int:
@@ -96,13 +98,6 @@ class Exposition:
         if labels != self._label_sets[level]:
             self._label_sets[level] = labels
         return Entities(self._label_sets[level], tuple(rows.values()))
-
-
-class Block(NamedTuple):
-    """A family with the lines of its samples, never empty, in UTF-8."""
-
-    family: AnyFamily
-    samples: bytes
 
 
 class Page:
@@ -152,7 +147,7 @@ class Page:
     def _families(self, openmetrics: bool) -> list[bytes]:
         header = self._exposition.header
         blocks = self._blocks.get(self._render)
-        return [part for block in blocks for part in (header(block.family, openmetrics), block.samples)]
+        return [part for family, samples in blocks for part in (header(family, openmetrics), samples)]
 
 
 class _Once(Generic[Made]):

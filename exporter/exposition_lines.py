@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from exporter.exposition_labels import ODD_NUMBERS, escape_help, extra_labels, join_labels, number
+from exporter.exposition_labels import ODD_NUMBERS, escape_help, extra_labels, join_labels
 from exporter.metrics import AnyFamily, Family, Labelled, LabelledFamily, Number
 
 # What a family with labels of its own tells of one entity.
@@ -89,6 +89,7 @@ class _Labelled:
         return len(self._extras)
 
     def _spelt(self, sets: tuple[str, ...], told: list[_Told]) -> bytes:
+        name, odd = self._name, ODD_NUMBERS.get
         series: dict[str, Number] = {}
         extras: dict[tuple[str, ...], str] = {}
         for labels, samples in zip(sets, told, strict=True):
@@ -101,9 +102,11 @@ class _Labelled:
                     extras[values] = extra = extra_labels(self._names, values) if known is None else known
                 series.setdefault(join_labels(labels, extra), found)
         self._extras = extras
-        return "".join(
-            [f"{self._name}{labels} {number(value)}\n" for labels, value in series.items()]
-        ).encode()
+        lines = [
+            f"{name}{labels} {value if type(value) is int else odd(text := repr(value), text)}\n"
+            for labels, value in series.items()
+        ]
+        return "".join(lines).encode()
 
 
 def text_header(family: AnyFamily) -> bytes:

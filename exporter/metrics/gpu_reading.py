@@ -1,6 +1,6 @@
 """How the rows of GPUs ask a reading: only of a GPU that answers, and part by part."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from exporter.metrics.family import Labelled, Number
@@ -19,29 +19,29 @@ def reading(value: Callable[[GpuReading], Number | None]) -> Callable[[GpuRow], 
 
 def each(
     values: Callable[[GpuReading], Mapping[Any, int]], units: float = 1, *, times: int = 1
-) -> Callable[[GpuRow], Iterator[Labelled]]:
+) -> Callable[[GpuRow], Iterable[Labelled]]:
     """Ask one of the reading's mappings: a sample for each key, its number divided by ``units``.
 
     ``times`` multiplies instead, so that whole numbers stay whole.
     """
 
-    def read(row: GpuRow) -> Iterator[Labelled]:
+    def read(row: GpuRow) -> Iterable[Labelled]:
         found = answering(row)
-        if found is not None:
-            for key, number in values(found).items():
-                yield (key,), number * times if units == 1 else number / units
+        if found is None:
+            return ()
+        told = values(found)
+        return [((key,), told[key] * times if units == 1 else told[key] / units) for key in told]
 
     return read
 
 
-def word(value: Callable[[GpuReading], str | None]) -> Callable[[GpuRow], Iterator[Labelled]]:
+def word(value: Callable[[GpuReading], str | None]) -> Callable[[GpuRow], Iterable[Labelled]]:
     """Ask one word of the reading, for an info series."""
 
-    def read(row: GpuRow) -> Iterator[Labelled]:
+    def read(row: GpuRow) -> Iterable[Labelled]:
         found = answering(row)
         told = None if found is None else value(found)
-        if told:
-            yield (told,), 1
+        return (((told,), 1),) if told else ()
 
     return read
 
@@ -53,4 +53,5 @@ def flag(value: bool | None) -> int | None:
 
 def answering(row: GpuRow) -> GpuReading | None:
     """Return the reading of a GPU that answers."""
-    return row.reading if row.reading is not None and row.reading.up else None
+    found = row.reading
+    return found if found is not None and found.up else None

@@ -1,6 +1,6 @@
 """The rows of profiling meters: what the parts of a GPU or of a MIG device did, and what passed its links."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from operator import attrgetter
 from types import MappingProxyType
@@ -80,11 +80,10 @@ def _value(
     return read
 
 
-def _info(profile: Callable[[Any], Profile | None]) -> Callable[[GpuRow | MigRow], Iterator[Labelled]]:
-    def read(row: GpuRow | MigRow) -> Iterator[Labelled]:
+def _info(profile: Callable[[Any], Profile | None]) -> Callable[[GpuRow | MigRow], Iterable[Labelled]]:
+    def read(row: GpuRow | MigRow) -> Iterable[Labelled]:
         found = profile(row)
-        if found is not None:
-            yield (found.source,), 1
+        return () if found is None else (((found.source,), 1),)
 
     return read
 
