@@ -25,15 +25,16 @@ def _readers(
     return tuple(by_name[name] for name in fields)
 
 
+# The few that a node cannot be told without stand first: there may not be room for all.
 _READERS: Mapping[Level, tuple[Callable[[Any], Number | None], ...]] = {
-    "container": _readers(CONTAINER, FIELDS["container"]),
     "gpu": _readers(GPU, FIELDS["gpu"]),
     "mig": _readers(MIG, FIELDS["mig"]),
+    "container": _readers(CONTAINER, FIELDS["container"]),
 }
 
 
 def readings(snapshot: Snapshot) -> Iterator[tuple[Key, list[Number | None]]]:
-    """Give what is known of each container, GPU and MIG device, in the order of FIELDS."""
+    """Give what is known of each GPU, MIG device and container, in the order of FIELDS."""
     for level, readers in _READERS.items():
         for entity in ENTITIES[level](snapshot):
             yield Key(level, entity.values), [_finite(read(entity.row)) for read in readers]

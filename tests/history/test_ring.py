@@ -332,3 +332,13 @@ async def test_reading_answers_as_telling_does() -> None:
     clocked.memory(START, {"a": 1})
     past = await clocked.history.read(span=60, end=None, points=10, wanted=EVERYTHING)
     assert past == clocked.tell(60, points=10)
+
+
+def test_where_there_is_no_room_for_all_there_is_for_the_gpu() -> None:
+    """GPUs are few, and nothing can be told of a node without them."""
+    clocked = Clocked(kept=3590, budget=(4 * 4 * 720 + 2600) * 3)
+    rows = [holder(f"pod-{number}", memory_used=1) for number in range(9)]
+    clocked.poll(START, *rows, gpus=[gpu(used=GIB)])
+    past = clocked.tell(3590)
+    assert [track.labels["uuid"] for track in past.tracks if "pod" not in track.labels] == [UUID]
+    assert "are not kept" in past.note
