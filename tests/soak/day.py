@@ -31,7 +31,7 @@ SHORTEST = 2
 _KEPT = "keep-"
 _PIDS = 200
 # From the first poll at which it happens: how many polls there are between two, and how many each lasts.
-_KUBELET, _LIMIT, _LOST, _ABSENT, _RELOAD, _XID = (97, 2), (211, 1), (151, 5), (401, 8), (503, 3), (53, 1)
+_KUBELET, _LIMIT, _LOST, _ABSENT, _RELOAD, _XID = (97, 2), (211, 1), (151, 5), (401, 8), (503, 3), (13, 1)
 _TROUBLES = (_KUBELET, _LIMIT, _LOST, _ABSENT, _RELOAD)
 LONGEST = max(lasts for _, lasts in _TROUBLES)
 """For so many polls something is wrong at the most."""
