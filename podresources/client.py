@@ -26,8 +26,8 @@ class PodResources:
     """Reads the kubelet's device accounting from ``socket``, a read taking ``timeout`` seconds at most.
 
     After a restart the kubelet serves before it knows its pods. For ``empty_grace`` seconds after one
-    was noticed (the previous read failed, or the socket is another one) an answer without any device
-    does not replace a mapping that had some; that mapping keeps its ``read_at``, so its age shows.
+    was noticed (the socket is another one) an answer without any device does not replace a mapping that had
+    some; that mapping keeps its ``read_at``, so its age shows.
     """
 
     def __init__(
@@ -47,7 +47,6 @@ class PodResources:
         self._lists = fold.Lists()
         self._offers = Offers(clock)
         self._last: Allocations | None = None
-        self._answered = False
         self._unanswered = 0
         self._inode: _Inode | None = None
         self._settled_at = 0.0
@@ -57,12 +56,10 @@ class PodResources:
 
         Failing to learn what is on offer costs only ``offered``.
         """
-        # A read that is cancelled half-way counts as failed, too.
-        answered, self._answered = self._answered, False
         within = self._patience()
         self._unanswered += 1
         try:
-            found = await self._read(within, answered=answered)
+            found = await self._read(within)
         except KubeletError as error:
             if error.reason != "deadline":
                 self._unanswered = 0
@@ -76,14 +73,13 @@ class PodResources:
             return self._timeout
         return min(self._timeout, SHORT_PATIENCE)
 
-    async def _read(self, within: float, *, answered: bool) -> Allocations:
+    async def _read(self, within: float) -> Allocations:
         async with dial(self._socket, within=within) as kubelet:
             version, listed = await self._list(kubelet)
             read_at = self._wall()
-            settling = self._settling(answered=answered)
+            settling = self._settling()
             in_use = {allocation.resource for allocation in listed.allocated}
             offered = await self._offered(kubelet, version, in_use, settling=settling)
-        self._answered = True
         if settling and not any(listed) and self._last and (self._last.allocated or self._last.claims):
             return self._last
         self._last = Allocations(
@@ -116,9 +112,10 @@ class PodResources:
             return self._offers.failed(error)
         return self._offers.answered(fresh, in_use=in_use, settling=settling)
 
-    def _settling(self, *, answered: bool) -> bool:
+    def _settling(self) -> bool:
+        # Each start of a kubelet makes a socket of its own, and any other failure is none.
         inode = _inode(self._socket)
-        if not answered or inode != self._inode:
+        if inode != self._inode:
             self._settled_at = self._clock() + self._empty_grace
         self._inode = inode
         return self._clock() < self._settled_at

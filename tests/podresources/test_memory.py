@@ -79,15 +79,35 @@ async def test_second_restart(kubelet: FakeKubelet, client: PodResources, clock:
     assert await client.read() == good
 
 
+@pytest.mark.parametrize("code", [grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INTERNAL])
+async def test_after_a_refusal(
+    kubelet: FakeKubelet, clock: Clock, pod: KubeletPod, code: grpc.StatusCode
+) -> None:
+    """A read that fails is no restart: an answer after it is taken as it is, however often that happens."""
+    client = PodResources(kubelet.socket, timeout=0.5, clock=clock, wall=clock)
+    kubelet.pods = [pod]
+    offered = (await client.read()).offered
+    clock.now += 100
+    for _ in range(3):
+        kubelet.errors = {"List": (code, "not now")}
+        with pytest.raises(KubeletError):
+            await client.read()
+        kubelet.errors, kubelet.pods, kubelet.offered = {}, [], []
+        read = await client.read()
+        assert (read.allocated, read.offered, read.read_at) == ((), (), clock.now)
+        clock.now += 30
+    assert offered
+
+
 async def test_after_cancelled(kubelet: FakeKubelet, client: PodResources, clock: Clock) -> None:
-    """A cancelled read counts as one that failed."""
-    good = await client.read()
+    """Nor is one that was cancelled."""
+    await client.read()
     clock.now += 100
     kubelet.delay = 60
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(client.read(), 0.02)
     kubelet.delay, kubelet.pods = 0, []
-    assert await client.read() == good
+    assert (await client.read()).allocated == ()
 
 
 async def test_emptied(kubelet: FakeKubelet, client: PodResources, clock: Clock) -> None:
