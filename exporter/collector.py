@@ -25,11 +25,13 @@ class Collector(Generic[T]):
     """Reads one source once per poll.
 
     ``deadline`` is in seconds. An exception of ``read`` may carry a ``reason`` (a short stable word);
-    others are counted by the name of their type. ``value`` is the last good answer, ``age`` its age.
+    others are counted by the name of their type. ``value`` is the last good answer, ``age`` its age, and
+    ``late`` whether it came only after the poll that asked for it. ``takes_late``: such an answer counts;
+    otherwise it is asked for again.
     ``tells``: it logs its failures at once; otherwise ``tell`` does.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what differs from source to source
         self,
         name: str,
         read: Callable[[], Awaitable[T]],
@@ -37,9 +39,12 @@ class Collector(Generic[T]):
         clock: Callable[[], float] = time.monotonic,
         *,
         tells: bool = True,
+        takes_late: bool = True,
     ) -> None:
         self.name = name
         self.value: T | None = None
+        self.late = False
+        self._takes_late = takes_late
         self._read = read
         self._deadline = deadline
         self._clock = clock
@@ -77,6 +82,11 @@ class Collector(Generic[T]):
         Waits for the deadline, or ``within`` seconds if that is less.
         """
         patience = 0.0
+        if self._task is not None and self._task.done() and not self._takes_late:
+            # Whatever it says was so when it was asked; an error that nobody looks at would be logged.
+            self._task.cancelled() or self._task.exception()
+            self._task = None
+        left_behind = self._task is not None
         if self._task is None:
             self._task = asyncio.ensure_future(self._read())
             self._started = self._clock()
@@ -84,6 +94,7 @@ class Collector(Generic[T]):
         await asyncio.wait({self._task}, timeout=patience)
         if self._task.done():
             task, self._task = self._task, None
+            self.late = left_behind
             self._finish(task)
         else:
             waited = self._clock() - self._started

@@ -71,10 +71,13 @@ class Poller:
             "identity", sources.names.read, deadline
         )
         self._processes: Collector[Mapping[int, ProcessPlace]] = Collector(
-            "processes", self._read_processes, deadline
+            "processes", self._read_processes, deadline, takes_late=False
         )
         self._host_devices: Collector[HostDevices] = Collector(
             "host_devices", self._read_host_devices, deadline
+        )
+        self._module: Collector[bool] = Collector(
+            "kernel_module", sources.host_devices.nvidia_module, deadline
         )
         self._files: Collector[Mapping[str, SystemFiles]] = Collector("sharing", sources.files.read, deadline)
         self._jobs: Collector[JobFiles] | None = None
@@ -113,7 +116,7 @@ class Poller:
         now = self._clock()
         await self._read_devices_and_holders()
         await asyncio.gather(*(collector.collect() for collector in self._later()))
-        self.evidence = self._gather(await self._join.run(self._sources.nvidia_module))
+        self.evidence = self._gather()
         evidence, health, wall = self.evidence, self._health(), self._wall()
         # A node may offer so many ids that pages would wait for them.
         self._publish(await self._join.run(lambda: self._assembly.snapshot(evidence, health, now, wall)))
@@ -210,7 +213,7 @@ class Poller:
 
     def _later(self) -> tuple[Collector[Any], ...]:
         """List those that wait until devices and holders are known, or that need not come before."""
-        always = self._processes, self._host_devices, self._files
+        always = self._processes, self._host_devices, self._files, self._module
         return always if self._jobs is None else (*always, self._jobs)
 
     def _health(self) -> tuple[CollectorHealth, ...]:
@@ -224,7 +227,7 @@ class Poller:
         devices = self._host_devices.health
         return (*self._devices.health(), *listed, *(() if devices.success else (devices,)))
 
-    def _gather(self, nvidia_module: bool) -> Evidence:
+    def _gather(self) -> Evidence:
         gpus = self._devices.gpus()
         return Evidence(
             gpus=gpus,
@@ -238,13 +241,13 @@ class Poller:
             objects_from=self._sources.names.objects_from,
             unfollowed=self._sources.cluster.failures,
             jobs=self._jobs.fresh_value(self.settings.stale_after) if self._jobs is not None else None,
-            nvidia_module=nvidia_module,
+            nvidia_module=self._module.value or False,
         )
 
     def _shown_files(self) -> Mapping[str, SystemFiles]:
         """Return what the files say: limits for as long as they are fresh, and use of this poll only."""
         found = self._files.fresh_value(self.settings.stale_after) or {}
-        return without_use(found) if self._files.failure else found
+        return without_use(found) if self._files.failure or self._files.late else found
 
     def _fresh_allocations(self) -> Allocations | None:
         """Return the mapping unless it is stale by its own age.

@@ -1,7 +1,6 @@
 """The sources of a node as the settings name them, and what it takes to read each."""
 
 import asyncio
-import contextlib
 import logging
 import os
 import time
@@ -101,19 +100,12 @@ class Sources:
         self.host_devices = HostDeviceTable(settings.sys_root)
         self.files = SharingFiles(_roots(settings))
         self.jobs = None if settings.job_mapping_dir is None else Jobs(settings.job_mapping_dir)
-        self._nvidia_module = settings.sys_root / NVIDIA_MODULE
         self.own_uid = os.environ.get("POD_UID") or ""
 
     @property
     def node(self) -> NodeObject | None:
         """What the API server says of the node's object, None where it is not asked or silent."""
         return self.cluster.node
-
-    def nvidia_module(self) -> bool:
-        """Look whether the kernel has the module of NVIDIA's driver, for any thread."""
-        with contextlib.suppress(OSError):
-            return self._nvidia_module.exists()
-        return False
 
     async def start(self) -> None:
         """Ask whether the driver is wanted by somebody else, which the first poll has to know."""
@@ -134,7 +126,7 @@ class Sources:
 
 
 class HostDeviceTable:
-    """What sysfs knows of the kubelet's ids that are devices for virtual machines."""
+    """What sysfs knows of the kubelet's ids that are devices for virtual machines, and of NVIDIA's driver."""
 
     def __init__(self, sys_root: Path) -> None:
         self._sys_root = sys_root
@@ -143,6 +135,10 @@ class HostDeviceTable:
     async def read(self, allocations: Allocations | None) -> HostDevices:
         """Look the ids up; without such ids no file is read."""
         return await self._worker.run(lambda: host_devices(self._sys_root, allocations))
+
+    async def nvidia_module(self) -> bool:
+        """Look whether the kernel has the module of NVIDIA's driver; OSError where that cannot be seen."""
+        return await self._worker.run((self._sys_root / NVIDIA_MODULE).exists)
 
     def close(self) -> None:
         """Let the thread end."""

@@ -23,11 +23,13 @@ class Worker:
         self._thread: threading.Thread | None = None
 
     async def run(self, job: Callable[[], T]) -> T:
-        """Run a job in the thread; when cancelled, the job goes on but nobody waits for it."""
+        """Run a job in the thread. When cancelled, one that has begun goes on, but nobody waits for it."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
 
         def work() -> None:
+            if future.cancelled():
+                return
             try:
                 outcome: T | BaseException = job()
             except BaseException as error:  # noqa: BLE001 - it is handed to the one who waits

@@ -151,6 +151,36 @@ async def test_a_late_answer_is_taken():
     assert (collector.value, source.calls) == ("second", 2)
 
 
+@pytest.mark.parametrize("outcome", ["of then", LabelledError("of then"), asyncio.CancelledError()])
+async def test_a_late_answer_is_asked_for_again_where_it_would_be_joined_with_what_is_of_now(outcome):
+    """What a source said of an earlier moment is dropped, and the poll has an answer of its own."""
+    source = Source()
+    source.answer = outcome
+    source.open.clear()
+    collector = Collector("thing", source.read, DEADLINE, takes_late=False)
+    await collector.collect()
+    source.answer = "of now"
+    source.open.set()
+    await settle()
+    await collector.collect()
+    assert (collector.value, collector.late, source.calls) == ("of now", False, 2)
+    assert collector.health.success
+
+
+async def test_it_tells_that_an_answer_is_late():
+    """Who uses it may want to know that it was not asked for in this poll."""
+    source = Source()
+    source.open.clear()
+    collector = made(source)
+    await collector.collect()
+    source.open.set()
+    await settle()
+    await collector.collect()
+    assert (collector.value, collector.late) == ("first", True)
+    await collector.collect()
+    assert not collector.late
+
+
 async def test_a_late_failure_is_taken():
     """A read that fails after it was left behind is counted by its own reason too."""
     source = Source()

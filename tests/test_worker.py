@@ -1,6 +1,7 @@
 """The daemon thread for calls that may block for ever."""
 
 import asyncio
+import contextlib
 import subprocess
 import sys
 import threading
@@ -118,6 +119,20 @@ def test_a_result_after_the_loop_was_closed_is_dropped():
     for thread in threads("late"):
         thread.join(5)
     assert threads("late") == []
+
+
+async def test_a_job_that_nobody_waits_for_any_more_is_not_begun():
+    """While one hangs, those behind it are given up, and are not all done afterwards for nobody."""
+    worker, release, done = Worker("behind"), threading.Event(), []
+    first = asyncio.ensure_future(worker.run(release.wait))
+    for _ in range(20):
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(worker.run(lambda: done.append("given up")), 0.001)
+    release.set()
+    await first
+    await worker.run(lambda: done.append("waited for"))
+    assert done == ["waited for"]
+    worker.stop()
 
 
 HANGING_PROGRAM = """
