@@ -4,7 +4,7 @@ Every poll adds what was *known* of the time since the poll before. A poll witho
 use, whatever the polls around it saw; entitlement goes on while it is known who holds what.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,13 +23,16 @@ AccountKey = tuple[ContainerRef, DeviceKey]
 class Account:
     """The sums of one container on one device since ``opened``, which was last there at ``seen``.
 
-    ``uid`` is "" while it is not known.
+    At ``measured`` its compute was last known. ``held``: it is no mere user of the device, nor what is used
+    by a pod as a whole. ``uid`` is "" while it is not known.
     """
 
     uid: str
     opened: float
     totals: Totals
     seen: float
+    measured: float
+    held: bool = False
 
 
 @dataclass(slots=True)
@@ -73,6 +76,7 @@ class Coverage:
                 continue
             covered[gpu.identity.uuid] = max(now - at, 0.0) if gpu.sweep == sweep + 1 else elapsed
             self._read[gpu.identity.uuid] = gpu.sweep, now
+        self._read = {uuid: read for uuid, read in self._read.items() if read[1] >= now - MISSED_SECONDS}
         return elapsed, covered
 
 
@@ -80,7 +84,7 @@ class Ledger:
     """Keeps the accounts of all containers from poll to poll.
 
     Over a gap of more than ``longest_gap`` seconds nobody is said to have computed, nor to have drawn what
-    was drawn.
+    was drawn, nor to have been idle.
     """
 
     def __init__(self, longest_gap: float) -> None:
@@ -88,6 +92,7 @@ class Ledger:
         self._accounts: dict[AccountKey, Account] = {}
         self._meters: dict[str, Meter] = {}
         self._time = 0.0
+        self._wall: float | None = None
 
     def advance(
         self,
@@ -102,27 +107,54 @@ class Ledger:
         ``elapsed`` are the seconds since the poll before, ``covered`` those that the new reading of each
         GPU stands for (a GPU that is not in it was not read), ``now`` Unix time. The accounts of containers
         without a row are closed, but for those of ``unsure``; while holdings are not known (None), an hour
-        later.
+        later, and so are those of mere users of a device while its users are not known.
         """
         self._time += elapsed
+        self._follow_clock(elapsed, now)
         old = frozenset(_key(row) for row in attribution.containers if self._continues(row))
         energy = self._energy(attribution, covered, old)
         poll = Poll(elapsed, covered, now, energy)
         rows = [self._enter(row, _key(row) in old, poll) for row in attribution.containers]
-        self._close({_key(row) for row in rows}, unsure)
+        self._close({_key(row) for row in rows}, unsure, attribution.proven)
+        self._meters = {
+            uuid: meter for uuid, meter in self._meters.items() if meter.read >= self._time - MISSED_SECONDS
+        }
         gpus = tuple(self._with_energy(row) for row in attribution.gpus)
         return replace(attribution, gpus=gpus, containers=tuple(rows))
 
     def skip(self, elapsed: float) -> None:
         """Let so many seconds pass of which nothing is known."""
         self._time += elapsed
+        if self._wall is not None:
+            self._wall += elapsed
 
-    def _close(self, present: set[AccountKey], unsure: frozenset[ContainerRef] | None) -> None:
+    def _follow_clock(self, elapsed: float, now: float) -> None:
+        """Date anew what was dated by a wall clock that has been set since: nobody is idle by that."""
+        step = 0.0 if self._wall is None else now - self._wall - elapsed
+        self._wall = now
+        # The two clocks are not read at once, and what is less than this makes nobody idle.
+        if abs(step) <= self._longest_gap:
+            return
+        for account in self._accounts.values():
+            totals = account.totals
+            active = None if totals.last_active is None else totals.last_active + step
+            account.totals = replace(totals, first_seen=totals.first_seen + step, last_active=active)
+
+    def _close(
+        self, present: set[AccountKey], unsure: frozenset[ContainerRef] | None, proven: Collection[DeviceKey]
+    ) -> None:
         oldest = self._time - MISSED_SECONDS
+
+        def may_return(key: AccountKey, account: Account) -> bool:
+            holder, device = key
+            if unsure is None or (not account.held and device not in proven):
+                return account.seen >= oldest
+            return holder in unsure
+
         self._accounts = {
             key: account
             for key, account in self._accounts.items()
-            if key in present or (account.seen >= oldest if unsure is None else key[0] in unsure)
+            if key in present or may_return(key, account)
         }
 
     def _continues(self, row: ContainerRow) -> bool:
@@ -133,9 +165,10 @@ class Ledger:
     def _enter(self, row: ContainerRow, continues: bool, poll: Poll) -> ContainerRow:
         key = _key(row)
         if not continues:
-            self._accounts[key] = Account("", self._time, Totals(first_seen=poll.now), self._time)
+            totals = Totals(first_seen=poll.now)
+            self._accounts[key] = Account("", self._time, totals, self._time, measured=self._time)
         account = self._accounts[key]
-        account.seen = self._time
+        account.seen, account.held = self._time, row.slices != 0 and bool(row.holder.container)
         account.uid = row.pod_uid or account.uid
         age = self._time - account.opened
         before = account.totals
@@ -147,11 +180,22 @@ class Ledger:
             entitled_gpu_seconds=_add(before.entitled_gpu_seconds, row.compute_entitled, entitled_seconds),
             used_gpu_seconds=_add(before.used_gpu_seconds, computed, used_seconds),
             energy_joules=_add(before.energy_joules, poll.energy.get(key), 1.0),
-            last_active=_last_active(before, computed, poll.now),
+            last_active=self._last_active(account, computed, poll.now),
         )
+        if computed is not None:
+            account.measured = self._time
         # An idle time is a claim: while the use cannot be measured it is not made.
         shown = account.totals if row.compute_used is not None else replace(account.totals, last_active=None)
         return replace(row, totals=shown)
+
+    def _last_active(self, account: Account, computed: float | None, now: float) -> float | None:
+        before = account.totals
+        if computed is None:
+            return before.last_active
+        # Who was not watched for long may have computed: the time to be idle begins now.
+        if computed > 0 or self._time - account.measured > self._longest_gap:
+            return now
+        return before.last_active if before.last_active is not None else before.first_seen
 
     def _seconds(self, covered: float) -> float:
         return covered if covered <= self._longest_gap else 0.0
@@ -159,7 +203,10 @@ class Ledger:
     def _energy(
         self, attribution: Attribution, covered: Mapping[str, float], old: frozenset[AccountKey]
     ) -> dict[AccountKey, float]:
-        """Split the joules that each GPU drew since its last reading among the containers known then."""
+        """Split the joules that each GPU drew since its last reading among the containers known then.
+
+        A sweep that comes late tells of more time than a container may have been there.
+        """
         shares: dict[AccountKey, float] = {}
         rows_of = _rows_by_gpu(attribution.containers)
         for gpu in attribution.gpus:
@@ -176,7 +223,7 @@ class Ledger:
             entered = {
                 key: share
                 for key, share in (split_energy(joules, gpu, rows) if known else {}).items()
-                if key in old
+                if key in old and self._accounts[key].opened <= meter.read + ROUNDING
             }
             meter.unattributed += max(joules - sum(entered.values()), 0.0)
             meter.millijoules, meter.read = reading.energy_millijoules, self._time
@@ -227,11 +274,3 @@ def _key(row: ContainerRow) -> AccountKey:
 def _add(total: float | None, rate: float | None, seconds: float) -> float | None:
     """Integrate; a total begins at 0 with the first known rate and stands still while it is not known."""
     return total if rate is None else (total or 0.0) + rate * seconds
-
-
-def _last_active(before: Totals, computed: float | None, now: float) -> float | None:
-    if computed is None:
-        return before.last_active
-    if computed > 0:
-        return now
-    return before.last_active if before.last_active is not None else before.first_seen

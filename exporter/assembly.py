@@ -36,6 +36,7 @@ from exporter.sharing.objections import Problem
 
 # The collectors that read the files of sharing systems, and those of a batch system.
 SHARING, JOBS = "sharing", "jobs"
+NOT_KNOWN = Held(Holdings(known=False))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +78,9 @@ class Assembly:
         self._holdings = KeptHoldings(
             lambda gpus, allocations, facts: resolve_holdings(gpus, allocations, facts, self._objections)
         )
-        self._held = Held(Holdings(known=False))
+        self._held = NOT_KNOWN
+        # Of each GPU, the holdings of the poll in which it was read.
+        self._held_then: dict[str, Held] = {}
         self._nvlink = NvlinkRates()
         self._clocks = ClockEvents()
         self._events: tuple[EventRow, ...] = ()
@@ -143,9 +146,11 @@ class Assembly:
         self, found: Evidence, workloads: Workloads, covered: Collection[str]
     ) -> tuple[Holdings, Attribution]:
         holdings = self._holdings.of(found.gpus, found.allocations, self._facts(found))
-        stale = frozenset(gpu.identity.uuid for gpu in found.gpus).difference(covered)
         if holdings is not self._held.holdings:
             self._held = Held(holdings)
+        listed = [gpu.identity.uuid for gpu in found.gpus]
+        stale = {uuid: self._held_then.get(uuid, NOT_KNOWN) for uuid in listed if uuid not in covered}
+        self._held_then = {uuid: stale.get(uuid, self._held) for uuid in listed}
         return holdings, attribute_held(found.gpus, self._held, workloads, stale)
 
     def _facts(self, found: Evidence) -> NodeFacts:

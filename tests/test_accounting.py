@@ -14,12 +14,13 @@ UUID = "GPU-a"
 START = 1_700_000_000.0
 
 
-def row(pod="a", *, held=0.5, used=0.25, uid="", uuid=UUID) -> ContainerRow:
+def row(pod="a", *, held=0.5, used=0.25, uid="", uuid=UUID, slices=1) -> ContainerRow:
     """Return a container on a GPU: its entitled and its used share, None where it is not known."""
     return ContainerRow(
         holder=ContainerRef("ml", pod, "main"),
         device=DeviceKey(uuid),
         pod_uid=uid,
+        slices=slices,
         compute_entitled=held,
         compute_used=used,
     )
@@ -48,13 +49,19 @@ class Node:
     now: float = START
     poll: Attribution | None = None
 
-    def after(self, seconds, *rows, gpus=(), fresh=(UUID,), complete=True) -> "Node":
-        """Poll once more, so many seconds later."""
+    def after(
+        self, seconds, *rows, gpus=(), fresh=(UUID,), covers=None, complete=True, proven=(UUID,)
+    ) -> "Node":
+        """Poll once more, so many seconds later; the users of ``proven`` GPUs are known.
+
+        ``covers`` are the seconds that a new reading stands for, by default those since the poll before.
+        """
         self.now += seconds
         gpus = [with_rest(each, rows) for each in gpus]
-        found = Attribution(gpus=tuple(gpus), migs=(), containers=rows, inconsistent=())
+        known = frozenset(map(DeviceKey, proven))
+        found = Attribution(gpus=tuple(gpus), migs=(), containers=rows, inconsistent=(), proven=known)
         elapsed = seconds if self.poll is not None else 0.0
-        covered = dict.fromkeys(fresh, elapsed)
+        covered = dict.fromkeys(fresh, elapsed if covers is None else covers)
         unsure = frozenset() if complete else None
         self.poll = self.ledger.advance(found, elapsed, covered, self.now, unsure)
         return self
@@ -141,6 +148,25 @@ def test_sums_end_with_their_container():
     )
 
 
+@pytest.mark.parametrize("held", [{"slices": 0, "held": None}, {"slices": 0, "held": None, "uid": "u"}])
+def test_sums_of_a_mere_user_outlive_a_poll_that_does_not_know_the_users(held):
+    """A list of processes that fails once does not say that nobody uses the GPU."""
+    node = Node().after(0, row(**held)).after(5, row(**held))
+    node.after(5, proven=()).after(5, row(**held))
+    assert node.totals().first_seen == START
+    assert node.totals().used_gpu_seconds == pytest.approx(10 * 0.25)
+    node.after(5).after(5, row(**held))
+    assert node.totals().first_seen == START + 25
+    node.after(5, proven=()).after(MISSED_SECONDS + 1, proven=()).after(5, row(**held))
+    assert node.totals().first_seen == node.now
+
+
+def test_sums_of_a_holder_end_with_it_whatever_is_known_of_users():
+    """Who holds what is the kubelet's to say."""
+    node = Node().after(0, row()).after(5, proven=()).after(5, row())
+    assert node.totals().first_seen == START + 10
+
+
 def test_sums_outlive_a_silent_kubelet():
     """While holdings are not known, a container without a row may well go on."""
     node = Node().after(0, row()).after(5, row()).after(5, complete=False).after(5, row())
@@ -209,10 +235,61 @@ def test_last_active_is_absent_while_compute_is_unknown():
     assert node.totals().last_active == START
 
 
+def test_who_was_not_watched_for_long_is_not_idle_for_it():
+    """What nobody measured may have been work: the time to be idle begins when it is measured again."""
+    node = Node().after(0, row(used=0.1)).after(60, row(used=None)).after(1200, row(used=None))
+    node.after(5, row(used=0)).after(5, row(used=0))
+    assert node.totals().last_active == START + 1265
+    never = Node().after(0, row(used=None)).after(1200, row(used=None)).after(5, row(used=0))
+    assert never.totals().last_active == START + 1205
+
+
+@pytest.mark.parametrize("step", [3600.0, -3600.0])
+def test_a_clock_that_is_set_makes_nobody_idle(step):
+    """Moments are dated anew by the clock of now: what has passed since is what was watched."""
+    node = Node().after(0, row(used=0.1)).after(5, row(used=0))
+    node.now += step
+    node.after(5, row(used=0))
+    assert node.now - node.totals().last_active == pytest.approx(10)
+    assert node.now - node.totals().first_seen == pytest.approx(10)
+    node.after(5, row(used=0))
+    assert node.now - node.totals().last_active == pytest.approx(15)
+
+
+def test_a_poll_that_could_not_be_joined_is_no_step_of_the_clock():
+    """Its time has passed by both clocks."""
+    node = Node().after(0, row(used=0.1))
+    node.ledger.skip(100)
+    node.now += 100
+    node.after(5, row(used=0))
+    assert node.totals().first_seen == START
+
+
 def test_a_missed_poll_is_no_activity():
     """The last reading, shown again while a GPU cannot be read, does not count as computing."""
     node = Node().after(0, row(used=0.1)).after(5, row(used=0.1), fresh=())
     assert node.totals().last_active == START
+
+
+def test_energy_from_before_a_container_came_is_nobodys_also_after_a_late_sweep():
+    """A reading that stands for a minute is not charged to whoever came in its last seconds."""
+    node, new = Node(), row("new", held=1.0, used=1.0)
+    node.after(5, gpus=[gpu(0, 100)])
+    node.after(50, new, gpus=[gpu(0, 100)], fresh=())
+    node.after(5, new, gpus=[gpu(55 * 700, 100)], covers=55.0)
+    assert (node.totals("new").energy_joules, node.unattributed) == (0.0, 38_500.0)
+    node.after(5, new, gpus=[gpu(60 * 700, 100)])
+    assert (node.totals("new").energy_joules, node.unattributed) == (3_500.0, 38_500.0)
+
+
+def test_what_a_gpu_drew_is_forgotten_an_hour_after_it_is_gone():
+    """GPUs that are replaced for ever must not fill the books."""
+    node = Node().after(0, gpus=[gpu(0, 100)]).after(5, gpus=[gpu(70, 100)])
+    assert node.unattributed == 70.0
+    node.after(60, fresh=()).after(5, gpus=[gpu(70, 100)])
+    assert node.unattributed == 70.0
+    node.after(MISSED_SECONDS + 1, fresh=()).after(5, gpus=[gpu(70, 100)])
+    assert node.unattributed == 0.0
 
 
 def energy(*polls, percent=None) -> Node:

@@ -54,6 +54,7 @@ class Node:
     def __post_init__(self) -> None:
         self._ledger, self._coverage = Ledger(longest_gap=60.0), Coverage()
         self._now, self._last, self._accounts = 1_700_000_000.0, None, {}
+        self._holdings_then = Holdings(known=False)
 
     def read(self, gpu: GpuReading, holdings: Holdings, workloads: Workloads, seconds: float) -> None:
         """Poll once."""
@@ -63,7 +64,9 @@ class Node:
             joules = gpu.energy_millijoules / 1000
             self.drawn += max(joules - self._last, 0.0) if self._last is not None else 0.0
             self._last = joules
-        stale = frozenset({UUID}) - covered.keys()
+        if UUID in covered:
+            self._holdings_then = holdings
+        stale = {} if UUID in covered else {UUID: self._holdings_then}
         found = attribute([gpu], holdings, workloads, stale)
         unsure = frozenset() if holdings.known else None
         self.poll = self._ledger.advance(found, elapsed, covered, self._now, unsure)

@@ -1,25 +1,30 @@
 """The rows of one device: every container that holds it, uses it, or both."""
 
 from collections import defaultdict
+from collections.abc import Collection
 
 from exporter.attribution.held import Held
 from exporter.attribution.meters import with_meters
 from exporter.attribution.owners import Owned, owners
 from exporter.attribution.processes import process_rows
 from exporter.attribution.use import Device, Use, use_by_process, use_without_processes
-from exporter.model import ContainerRef, ContainerRow, ProcessRow, Workloads
+from exporter.model import ContainerRef, ContainerRow, DeviceKey, ProcessRow, Workloads
 
 
 class DeviceJoin:
     """Joins one poll's holdings and processes, device by device.
 
-    ``processes`` are those of the devices whose rows were made; none without a view of processes.
+    ``processes`` are those of the devices whose rows were made; none without a view of processes. On
+    ``proven`` devices, who has no row has no process. ``unnamed`` pods are not named by
+    elimination.
     """
 
-    def __init__(self, held: Held, workloads: Workloads) -> None:
+    def __init__(self, held: Held, workloads: Workloads, unnamed: Collection[str] = ()) -> None:
         self.processes: list[ProcessRow] = []
+        self.proven: set[DeviceKey] = set()
         self._held = held
         self._workloads = workloads
+        self._unnamed = unnamed
         self._uids = _uids_by_name(workloads)
 
     def rows(self, device: Device) -> list[ContainerRow]:
@@ -27,8 +32,11 @@ class DeviceJoin:
         held = self._held.on(device.key)
         owned = Owned()
         if self._workloads.process_view and device.processes is not None:
-            owned = owners(device.processes, held, self._workloads)
-            uses = use_by_process(device, held, owned, self._workloads.pods is not None)
+            owned = owners(device.processes, held, self._workloads, self._unnamed)
+            proven = self._workloads.pods is not None and device.fresh and not owned.unknown
+            if proven:
+                self.proven.add(device.key)
+            uses = use_by_process(device, held, owned, proven)
             self.processes += process_rows(device, owned, self._workloads)
         else:
             uses = use_without_processes(device, held)

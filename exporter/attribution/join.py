@@ -1,13 +1,16 @@
 """One GPU after the other: its devices, its holders, its users, and the rest that is nobody's."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from exporter.attribution import compute
+from exporter.attribution.ambiguous import ambiguous
 from exporter.attribution.devices import DeviceJoin
 from exporter.attribution.held import Held
 from exporter.attribution.placements import memory_slices
 from exporter.attribution.use import Device
 from exporter.model import (
+    ContainerRef,
     ContainerRow,
     DeviceKey,
     DeviceSharing,
@@ -36,7 +39,7 @@ AMD = "amd"
 class Attribution:
     """The rows of one poll; ``inconsistent``: (uuid, mig_uuid, quantity) whose parts exceed the whole.
 
-    ``processes`` stand in no order.
+    ``processes`` stand in no order. On ``proven`` devices, who has no row has no process.
     """
 
     gpus: tuple[GpuRow, ...]
@@ -44,27 +47,31 @@ class Attribution:
     containers: tuple[ContainerRow, ...]
     inconsistent: tuple[tuple[str, str, str], ...]
     processes: tuple[ProcessRow, ...] = ()
+    proven: frozenset[DeviceKey] = frozenset()
 
 
 def attribute(
     gpus: Iterable[GpuReading],
     holdings: Holdings,
     workloads: Workloads,
-    stale: frozenset[str] = frozenset(),
+    stale: Mapping[str, Holdings] = MappingProxyType({}),
 ) -> Attribution:
     """Join everything known at one moment. Rows are sorted; the order of the inputs does not matter.
 
-    ``stale`` are the uuids of GPUs whose reading is from an earlier poll than the holdings.
+    ``stale`` has the uuids of GPUs whose reading is from an earlier poll than the holdings, and the holdings
+    of that poll.
     """
-    return attribute_held(gpus, Held(holdings), workloads, stale)
+    before = {uuid: Held(holdings) for uuid, holdings in stale.items()}
+    return attribute_held(gpus, Held(holdings), workloads, before)
 
 
 def attribute_held(
-    gpus: Iterable[GpuReading], held: Held, workloads: Workloads, stale: frozenset[str]
+    gpus: Iterable[GpuReading], held: Held, workloads: Workloads, stale: Mapping[str, Held]
 ) -> Attribution:
     """Join as ``attribute`` does, with holdings that are kept for several polls."""
-    join = _Join(held, workloads, stale)
-    gpu_rows = [join.gpu(gpu) for gpu in sorted(gpus, key=_gpu_order)]
+    ordered = sorted(gpus, key=_gpu_order)
+    join = _Join(held, workloads, stale, ambiguous(ordered, held, workloads))
+    gpu_rows = [join.gpu(gpu) for gpu in ordered]
     gpu_rows += [join.foreign(identity) for identity in held.holdings.foreign]
     return Attribution(
         gpus=tuple(gpu_rows),
@@ -72,6 +79,7 @@ def attribute_held(
         containers=tuple(sorted(join.containers, key=lambda row: (row.holder, row.device))),
         inconsistent=tuple(join.inconsistent),
         processes=tuple(join.processes),
+        proven=join.proven,
     )
 
 
@@ -82,18 +90,24 @@ def _gpu_order(gpu: GpuReading) -> tuple[int, str]:
 class _Join:
     """Collects the rows of one poll."""
 
-    def __init__(self, held: Held, workloads: Workloads, stale: frozenset[str]) -> None:
+    def __init__(
+        self, held: Held, workloads: Workloads, stale: Mapping[str, Held], unnamed: Collection[str]
+    ) -> None:
         self._stale = stale
         self.migs: list[MigRow] = []
         self.containers: list[ContainerRow] = []
         self.inconsistent: list[tuple[str, str, str]] = []
         self._held = held
         self._holdings = held.holdings
-        self._devices = DeviceJoin(held, workloads)
+        self._devices = DeviceJoin(held, workloads, unnamed)
 
     @property
     def processes(self) -> list[ProcessRow]:
         return self._devices.processes
+
+    @property
+    def proven(self) -> frozenset[DeviceKey]:
+        return frozenset(self._devices.proven)
 
     def gpu(self, gpu: GpuReading) -> GpuRow:
         if not gpu.mig_enabled:
@@ -120,6 +134,7 @@ class _Join:
             sharing=sharing,
             source="device",
             fresh=gpu.identity.uuid not in self._stale,
+            holders_then=self._holders_then(key),
             memory=gpu.memory,
             compute=metered.share,
             compute_source=metered.source,
@@ -141,6 +156,7 @@ class _Join:
             sharing=sharing,
             source="instance",
             fresh=gpu.identity.uuid not in self._stale,
+            holders_then=self._holders_then(key),
             memory=memory,
             compute=metered.share,
             compute_source=metered.source,
@@ -195,6 +211,10 @@ class _Join:
         )
         self._check_compute(whole, rows, ALL_THE_TIME)
         return row
+
+    def _holders_then(self, key: DeviceKey) -> Collection[ContainerRef]:
+        """Return who held a device in the poll in which it was read."""
+        return self._stale.get(key.uuid, self._held).on(key)
 
     def _sharing(self, key: DeviceKey) -> DeviceSharing:
         return self._holdings.devices.get(key, UNKNOWN_SHARING)

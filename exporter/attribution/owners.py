@@ -1,7 +1,7 @@
 """Whose process is it: pids on a device → the container, the pod, nobody's, or not known."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from exporter.model import ContainerRef, DeviceProcess, PodIdentity, Workloads
@@ -22,9 +22,15 @@ class Owned:
 
 
 def owners(
-    processes: Iterable[DeviceProcess], holders: Iterable[ContainerRef], workloads: Workloads
+    processes: Iterable[DeviceProcess],
+    holders: Iterable[ContainerRef],
+    workloads: Workloads,
+    unnamed: Collection[str] = (),
 ) -> Owned:
-    """Sort the processes of one device by owner; ``holders`` are the containers that hold the device."""
+    """Sort the processes of one device by owner; ``holders`` are the containers that hold the device.
+
+    ``unnamed`` pods are not named by elimination.
+    """
     holding = tuple(holders)
     owned = Owned()
     in_pods: dict[str, list[tuple[DeviceProcess, str]]] = defaultdict(list)
@@ -37,9 +43,9 @@ def owners(
         else:
             in_pods[place.pod_uid].append((process, place.container_id or ""))
     pods = workloads.pods or {}
-    found = _named_by_elimination(in_pods, holding, pods)
+    found = named_by_elimination(in_pods, holding, pods)
     for uid, members in in_pods.items():
-        pod = pods.get(uid) or found.get(uid)
+        pod = pods.get(uid) or (None if uid in unnamed else found.get(uid))
         if pod is not None:
             _give(owned, pod, members, holding)
         else:
@@ -47,7 +53,7 @@ def owners(
     return owned
 
 
-def _named_by_elimination(
+def named_by_elimination(
     in_pods: Iterable[str], holders: tuple[ContainerRef, ...], pods: Mapping[str, PodIdentity]
 ) -> dict[str, PodIdentity]:
     """Name the one pod without a name when it can only be the one holder whose uid is not known."""

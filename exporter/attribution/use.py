@@ -3,7 +3,7 @@
 The rules are numbered in ``docs/join.md``; each function names those that it carries out.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from exporter.attribution.owners import Owned
 from exporter.model import ContainerRef, DeviceKey, DeviceProcess, DeviceSharing, Memory
@@ -16,7 +16,7 @@ class Device:
     """One device and what it says itself. ``compute`` is its used share of the whole physical GPU.
 
     ``fresh``: it was read in this poll. An older list of processes proves nothing about a container that
-    may have come since.
+    may have come since; ``holders_then`` held the device when it was read.
 
     ``processes`` and ``utilization`` (pid → percent of the physical GPU) are None where there is no view of
     processes.
@@ -29,6 +29,7 @@ class Device:
     sharing: DeviceSharing
     source: str
     fresh: bool
+    holders_then: Collection[ContainerRef]
     memory: Memory | None
     compute: float | None
     compute_source: str
@@ -55,7 +56,7 @@ BY_MPS = frozenset({"mps", "nos"})
 def use_without_processes(device: Device, holders: Iterable[ContainerRef]) -> dict[ContainerRef, Use]:
     """Rule 5: one holder of an exclusive device takes the device's numbers; several have none."""
     refs = list(holders)
-    if len(refs) != 1 or not device.sharing.exclusive:
+    if len(refs) != 1 or not device.sharing.exclusive or refs[0] not in device.holders_then:
         return dict.fromkeys(refs, NOTHING_KNOWN)
     return {
         refs[0]: Use(
@@ -68,16 +69,12 @@ def use_without_processes(device: Device, holders: Iterable[ContainerRef]) -> di
 
 
 def use_by_process(
-    device: Device, holders: Iterable[ContainerRef], owned: Owned, names_known: bool
+    device: Device, holders: Iterable[ContainerRef], owned: Owned, absence_proven: bool
 ) -> dict[ContainerRef, Use]:
-    """Rules 3, 4, 6 and 7: sums over processes; zero only where nobody else can be meant.
-
-    ``names_known``: a source of pod names is healthy.
-    """
+    """Rules 3, 4, 6 and 7: sums over processes; zero only where it is proven that a holder has none."""
     refs = list(holders)
     merged_pods = {(owner.namespace, owner.pod) for owner in owned.by_owner if not owner.container}
     using = {ContainerRef(owner.namespace, owner.pod, "") for owner in owned.by_owner}
-    absence_proven = names_known and device.fresh and not owned.unknown
     found = {owner: _sum(device, processes) for owner, processes in owned.by_owner.items()}
     for ref in refs:
         if ref in found:
@@ -149,6 +146,7 @@ def _with_device_compute(
 ) -> dict[ContainerRef, Use]:
     """Rule 6: where processes have no figure, the only one on an exclusive device takes the device's."""
     alone = len(holders) == 1 and set(found) == set(holders) and not (owned.unknown or owned.outside)
+    alone = alone and holders[0] in device.holders_then
     if device.utilization is not None or device.compute is None or not device.sharing.exclusive or not alone:
         return found
     use = found[holders[0]]

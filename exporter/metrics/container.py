@@ -83,7 +83,7 @@ CONTAINER: tuple[AnyFamily, ...] = (
         "gpuslice_container_last_active_timestamp_seconds",
         "gauge",
         "container",
-        "Unix time at which the container was last seen computing; before that, when it was first seen.",
+        "Unix time at which the container was last seen computing; before that, since when it is watched.",
         _totals(lambda totals: totals.last_active),
     ),
     Family(

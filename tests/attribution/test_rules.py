@@ -3,7 +3,7 @@
 import pytest
 
 from exporter.attribution import attribute
-from exporter.model import Allocation, Allocations, ContainerRef, GpuIdentity, Holdings
+from exporter.model import Allocation, Allocations, ContainerRef, ContainerRow, GpuIdentity, Holdings
 from exporter.sharing import resolve_holdings
 from tests.attribution.build import (
     GIB,
@@ -136,6 +136,50 @@ def test_no_zero_when_the_list_of_processes_failed():
     assert {r.memory_used for r in result.containers} == {None}
 
 
+def test_a_pod_without_a_name_has_the_same_name_on_all_devices_or_none():
+    """Rule 4: who uses a GPU that another one holds is not taken for that one."""
+    second = UUID[:-1] + "c"
+    gpus = [gpu([process(1, 4 * GIB)], {1: 50}), gpu([process(2, 6 * GIB)], {2: 80}, uuid=second)]
+    holdings, offered = held("p", UUID) + held("q", second), whole() + whole(second)
+    two_names = join(gpus, holdings, offered, workloads({1: "p", 2: "p"}, named=False))
+    assert [(r.holder.pod, r.memory_used, r.pod_uid) for r in two_names.containers] == [
+        ("p", None, ""),
+        ("q", None, ""),
+    ]
+    gpus[1] = gpu([process(2, 6 * GIB)], {2: 80}, uuid=second)
+    two_uids = join(
+        gpus, held("p", UUID) + held("p", second), offered, workloads({1: "p", 2: "q"}, named=False)
+    )
+    assert {r.memory_used for r in two_uids.containers} == {None}
+    each_its_own = join(gpus, holdings, offered, workloads({1: "p", 2: "q"}, named=False))
+    assert [(r.holder.pod, r.memory_used) for r in each_its_own.containers] == [
+        ("p", 4 * GIB),
+        ("q", 6 * GIB),
+    ]
+
+
+@pytest.mark.parametrize("processes", [None, ()])
+def test_who_came_after_a_device_was_read_has_none_of_its_numbers(processes):
+    """Rules 5 and 6: they are of the one who held it then; whoever still holds it keeps them."""
+    nodes = [gpu(processes, utilization_percent=60)]
+    who = workloads(view=processes is not None)
+
+    def found(pod: str) -> ContainerRow:
+        held_now, held_then = (
+            resolve_holdings(
+                nodes,
+                Allocations(
+                    allocated=tuple(held(each, UUID)), offered=tuple(whole()), api_version="v1", read_at=0.0
+                ),
+            )
+            for each in (pod, "old")
+        )
+        return row(attribute(nodes, held_now, who, {UUID: held_then}), pod)
+
+    assert (found("new").memory_used, found("new").compute_used) == (None, None)
+    assert found("old").compute_used == 0.6
+
+
 def test_no_zero_from_a_list_that_is_older_than_the_holding():
     """Rule 4: what was read before this poll says nothing of a container that may have come since."""
     allocations = Allocations(
@@ -145,7 +189,8 @@ def test_no_zero_from_a_list_that_is_older_than_the_holding():
         read_at=0.0,
     )
     nodes = [gpu([process(1)], {1: 9})]
-    result = attribute(nodes, resolve_holdings(nodes, allocations), workloads({1: "a"}), frozenset({UUID}))
+    before = {UUID: Holdings(known=False)}
+    result = attribute(nodes, resolve_holdings(nodes, allocations), workloads({1: "a"}), before)
     assert (row(result, "a").memory_used, row(result, "b").memory_used) == (GIB, None)
 
 

@@ -14,7 +14,7 @@ from tests.exposition.test_any_snapshot import SNAPSHOT
 
 
 def _told(exposition: Exposition, snapshot: Snapshot) -> dict[str, bytes]:
-    return {block.family.name: block.samples for block in exposition.blocks(snapshot)}
+    return {family.name: samples for family, samples in exposition.blocks(snapshot)}
 
 
 @given(st.lists(SNAPSHOT, min_size=2, max_size=3))
