@@ -64,6 +64,12 @@ def find_cards(files: Files, sys_root: Path, before: Mapping[int, Card]) -> dict
     return cards
 
 
+def driver_at(files: Files, sys_root: Path, address: str) -> str:
+    """Name the driver of the device at a PCI address, "" where there is none."""
+    uevent = files.text(sys_root / "bus/pci/devices" / address / "uevent")
+    return properties(uevent, "=").get("DRIVER", "")
+
+
 def has_nvidia(files: Files, sys_root: Path) -> bool:
     """Whether a GPU of NVIDIA's sits in this node too, under whatever driver."""
     folder = sys_root / "bus/pci/devices"

@@ -74,6 +74,11 @@ class CardReader:
         self.known[address] = self._bare(self.known[address])
         return self.known[address]
 
+    def forget(self, address: str) -> None:
+        """Let go of a card that is another's now, or elsewhere."""
+        self._complete.discard(address)
+        self.known.pop(address, None)
+
     def _bare(self, reading: GpuReading) -> GpuReading:
         return replace(without_values(reading), read_monotonic=self._clock())
 

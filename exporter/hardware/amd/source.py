@@ -7,10 +7,10 @@ threads hang than there are such parts.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
-from exporter.hardware.amd.cards import Card, find_cards, has_nvidia
+from exporter.hardware.amd.cards import DRIVER, Card, driver_at, find_cards, has_nvidia
 from exporter.hardware.amd.files import CardSlowError, Files
 from exporter.hardware.amd.gpu import CardReader
 from exporter.hardware.amd.kfd import Kfd, KfdReader
@@ -93,8 +93,25 @@ class AmdSource:
             if reading is not None:
                 yield reading
         present = {card.address for card in cards}
+        self._forget_moved(present)
         for address in [address for address in self._cards.known if address not in present]:
             yield self._cards.gone(address)
+
+    def _forget_moved(self, present: Collection[str]) -> None:
+        """Let go of cards that answer at another address, or that were given to another driver."""
+        known = self._cards.known
+        here = {known[address].identity.uuid for address in present if address in known}
+        for address in [address for address in known if address not in present]:
+            if known[address].identity.uuid in here or self._is_of_another_driver(address):
+                self._cards.forget(address)
+
+    def _is_of_another_driver(self, address: str) -> bool:
+        """Whether the device at an address has a driver that is not AMD's: one for virtual machines, say."""
+        try:
+            with self._files.about(address, self._cards.known[address].identity.uuid):
+                return driver_at(self._files, self._sys_root, address) not in {"", DRIVER}
+        except CardSlowError:
+            return False
 
     def _read_kfd(self) -> Kfd:
         turn = self._files.turn

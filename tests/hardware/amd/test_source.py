@@ -221,6 +221,38 @@ async def test_a_card_that_vanishes_is_still_known(two: Tree) -> None:
     await amd.close()
 
 
+async def test_a_card_that_comes_back_at_another_address_is_one_card(two: Tree) -> None:
+    """It is the card that it was, and nothing is left of it where it sat before."""
+    amd = two.source()
+    await amd.read()
+    shutil.rmtree(two.device(1))
+    assert (await amd.read()).gpu_count == 2
+    two.second(uevent="DRIVER=amdgpu\nPCI_SLOT_NAME=0000:44:00.0")
+    for _ in range(2):
+        reading = await amd.read()
+        assert [(gpu.identity.uuid, gpu.identity.pci_bus_id, gpu.up) for gpu in reading.gpus] == [
+            (UUID, "00000000:19:00.0", True),
+            (OTHER, "00000000:44:00.0", True),
+        ]
+        assert reading.gpu_count == 2
+    await amd.close()
+
+
+@pytest.mark.parametrize(
+    ("driver", "known"), [("vfio-pci", [UUID]), ("", [UUID, OTHER]), ("amdgpu", [UUID, OTHER])]
+)
+async def test_a_card_that_another_driver_has_is_not_lost(two: Tree, driver: str, known: list[str]) -> None:
+    """Who was given to a virtual machine leaves the node; who has no driver at all may be in trouble."""
+    amd = two.source()
+    await amd.read()
+    shutil.rmtree(two.device(1))
+    two.write("bus/pci/devices/0000:43:00.0/uevent", f"DRIVER={driver}" if driver else "PCI_CLASS=38000")
+    reading = await amd.read()
+    assert [gpu.identity.uuid for gpu in reading.gpus] == known
+    assert (reading.gpu_count, reading.errors) == (len(known), {})
+    await amd.close()
+
+
 async def test_a_vanished_partitioned_card_keeps_its_partitions(tree: Tree) -> None:
     """They are known by name, and nothing else is known of them."""
     tree.partitions(2)
