@@ -10,6 +10,7 @@ import os
 import random
 import stat
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from socket import AF_UNIX
@@ -45,6 +46,8 @@ _OS_REASONS: Final[dict[int | None, Reason]] = {
     errno.EACCES: "permission",
     errno.EPERM: "permission",
 }
+# Not the loop's own pool, which name lookups that hang may fill.
+_DECODER: Final = ThreadPoolExecutor(1, thread_name_prefix="decode")
 _Answer = TypeVar("_Answer")
 
 
@@ -63,7 +66,7 @@ class Connection:
             if len(answer) <= _DECODED_AT_ONCE:
                 return decode(answer)
             # In a thread, because an answer of many megabytes would hold up the loop.
-            return await asyncio.to_thread(decode, answer)
+            return await asyncio.get_running_loop().run_in_executor(_DECODER, decode, answer)
         except DECODE_ERRORS as error:
             raise KubeletError("malformed", self._path, f"what {method} answers is no protobuf") from error
 

@@ -1,6 +1,5 @@
 """Reading a cluster: all questions as of one moment, so that what is told of it fits together."""
 
-import asyncio
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -10,6 +9,7 @@ from exporter.fleet.expressions import Narrow
 from exporter.fleet.model import Fleet
 from exporter.fleet.targets import Targets, narrow_of, read_targets
 from exporter.prometheus import Prometheus, PrometheusError, Sample
+from exporter.threads import in_thread
 
 NO_HOURS = Answers({}, {})
 _INFO = "names of GPUs"
@@ -86,7 +86,7 @@ async def read_fleet(prometheus: Prometheus, aim: Aim, hours: Answers = NO_HOURS
         )
 
     # Of a large cluster that is too much work for the event loop.
-    return await asyncio.to_thread(put_together)
+    return await in_thread(put_together)
 
 
 def _names(answers: Answers, listed: list[Sample]) -> dict[str, str]:

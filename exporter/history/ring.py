@@ -1,6 +1,5 @@
 """The ring: the last hours of a node in memory of a fixed size."""
 
-import asyncio
 import threading
 import time
 from collections import OrderedDict
@@ -17,6 +16,7 @@ from exporter.history.tiers import Lane, tiers_of
 from exporter.history.tracks import Tracks
 from exporter.metrics import LEVEL_LABELS, Number
 from exporter.model import Snapshot
+from exporter.threads import in_thread
 
 BUDGET = 24_000_000
 """Bytes that all series together may take."""
@@ -91,7 +91,7 @@ class History:
 
     async def read(self, *, span: float, end: float | None, points: int, wanted: Wanted) -> Past:
         """Tell of ``span`` seconds up to ``end``, in a thread."""
-        return await asyncio.to_thread(self.tell, span=span, end=end, points=points, wanted=wanted)
+        return await in_thread(self.tell, span=span, end=end, points=points, wanted=wanted)
 
     def tell(self, *, span: float, end: float | None, points: int, wanted: Wanted) -> Past:
         """Tell of ``span`` seconds up to ``end`` in at most ``points`` steps; raises NotKeptError."""

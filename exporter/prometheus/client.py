@@ -14,6 +14,7 @@ from exporter import __version__
 from exporter.prometheus.answers import Answer, Range, Sample, read_matrix, read_vector
 from exporter.prometheus.errors import PrometheusError, why_unreachable
 from exporter.resolver import WorkerResolver
+from exporter.threads import in_thread
 from exporter.worker import Worker
 
 DEADLINE: Final = 10.0
@@ -51,7 +52,7 @@ class Prometheus:
         """Evaluate an expression now, or at a Unix time; raises PrometheusError."""
         parameters = {"query": expression} | ({} if at is None else {"time": f"{at:.3f}"})
         answer = await self._ask("query", parameters)
-        return await asyncio.to_thread(read_vector, answer)
+        return await in_thread(read_vector, answer)
 
     async def query_range(self, expression: str, *, start: float, end: float, step: float) -> list[Range]:
         """Evaluate an expression at each step from ``start`` to ``end``, both included."""
@@ -62,7 +63,7 @@ class Prometheus:
             "step": f"{step:.3f}",
         }
         answer = await self._ask("query_range", parameters)
-        return await asyncio.to_thread(read_matrix, answer)
+        return await in_thread(read_matrix, answer)
 
     async def close(self) -> None:
         """Close connections that are kept; nothing can be asked any more."""

@@ -14,6 +14,7 @@ from exporter.prometheus.answers import Range
 from exporter.prometheus.client import Prometheus
 from exporter.prometheus.errors import PrometheusError
 from exporter.prometheus.queries import expression, identity, scraped_containers, summing
+from exporter.threads import in_thread
 
 Level = Literal["container", "gpu", "mig"]
 _Field = tuple[Level, str]
@@ -79,7 +80,7 @@ class PrometheusHistory:
         grid = grid_of(span, self._wall() if end is None else end, points, self._finest)
         uuids = _uuids(self._current(), wanted)
         found, scraped = await self._ask(uuids, grid, wanted) if uuids else ({}, frozenset())
-        tracks = await asyncio.to_thread(_tracks, found, scraped, grid, wanted)
+        tracks = await in_thread(_tracks, found, scraped, grid, wanted)
         note = "" if tracks else NOTHING if uuids else NO_GPU
         return Past(
             start=grid.start, step=grid.step, count=grid.count, source="prometheus", tracks=tracks, note=note

@@ -15,6 +15,7 @@ from markupsafe import Markup
 from exporter.exposition import Exposition, Format, Page
 from exporter.formats import snapshot_csv, snapshot_json, snapshot_text
 from exporter.model import ContainerRow, Snapshot
+from exporter.threads import in_thread
 from exporter.web.drawing import Drawing, Opened
 from exporter.web.html import page
 from exporter.web.places import Place
@@ -194,7 +195,7 @@ class Pages:
         """Begin to make something, unless somebody has."""
         task = self._made.get(key)
         if task is None:
-            task = self._made[key] = asyncio.ensure_future(asyncio.to_thread(make))
+            task = self._made[key] = asyncio.ensure_future(in_thread(make))
             task.add_done_callback(lambda done: self._forget_failed(key, done))
         return task
 

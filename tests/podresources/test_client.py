@@ -112,6 +112,18 @@ async def test_padded_answer(kubelet: FakeKubelet) -> None:
     assert len((await PodResources(kubelet.socket).read()).allocated) == 2
 
 
+async def test_a_large_answer_is_read_while_lookups_of_names_hang(kubelet: FakeKubelet) -> None:
+    """The loop's own pool, in which clients look names up, may be full of calls that do not return."""
+    release, loop = threading.Event(), asyncio.get_running_loop()
+    hanging = [loop.run_in_executor(None, release.wait) for _ in range(64)]
+    kubelet.padding_bytes = 100_000
+    try:
+        assert len((await asyncio.wait_for(PodResources(kubelet.socket).read(), 10)).allocated) == 2
+    finally:
+        release.set()
+        await asyncio.gather(*hanging)
+
+
 @pytest.mark.parametrize("name", ["with space", "per%41cent", "hash#", "query?", "gerät", "x" * 200])
 async def test_odd_paths(tmp_path: Path, pod: KubeletPod, name: str) -> None:
     """Paths with odd characters and paths too long for a socket address work."""

@@ -1,6 +1,7 @@
 """Who scrapes each snapshot finds its page made; for others nothing is made before they ask."""
 
 import asyncio
+import threading
 import time
 from dataclasses import replace
 
@@ -93,3 +94,17 @@ async def test_preparing_ends_when_nobody_asks_any_more() -> None:
         page = node.publish()
         await asyncio.sleep(0.1)
         assert not page.ready(Format.TEXT, zipped=False)
+
+
+async def test_no_page_waits_for_lookups_of_names_that_hang() -> None:
+    """The loop's own pool, in which clients look names up, may be full of calls that do not return."""
+    release, loop = threading.Event(), asyncio.get_running_loop()
+    hanging = [loop.run_in_executor(None, release.wait) for _ in range(64)]
+    node = Node()
+    node.publish()
+    try:
+        assert await asyncio.wait_for(node.pages.metrics(Format.TEXT, zipped=True), PATIENCE)
+        assert await asyncio.wait_for(node.pages.snapshot_json(), PATIENCE)
+    finally:
+        release.set()
+        await asyncio.gather(*hanging)

@@ -77,7 +77,7 @@ async def test_a_body_that_could_not_be_compressed_is_tried_again(monkeypatch: p
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as patched:
-        patched.setattr("exporter.web.serving.responses.asyncio.to_thread", no_thread)
+        patched.setattr("exporter.web.serving.responses.in_thread", no_thread)
         with pytest.raises(RuntimeError, match="can't start new thread"):
             await zipper.zipped("tag", body)
 

@@ -9,6 +9,7 @@ from typing import Any
 from exporter.fleet.formats import fleet_json, fleet_text
 from exporter.fleet.links import NodeLinks
 from exporter.fleet.watch import Look
+from exporter.threads import in_thread
 from exporter.web.drawing import Drawing, Opened
 from exporter.web.html import page
 from exporter.web.serving.version import version
@@ -90,7 +91,7 @@ class FleetPages:
         if task is None or (task.done() and (task.cancelled() or task.exception())):
             while len(self._made) >= _KEPT:
                 del self._made[next(iter(self._made))]
-            task = self._made[key] = asyncio.ensure_future(asyncio.to_thread(make))
+            task = self._made[key] = asyncio.ensure_future(in_thread(make))
         # One reader that goes away must not take the page from the others.
         return await asyncio.shield(task)
 

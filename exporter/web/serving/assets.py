@@ -16,6 +16,7 @@ from typing import NamedTuple
 from aiohttp import web
 
 from exporter.exposition import accepts_gzip
+from exporter.threads import in_thread
 from exporter.web.serving.portions import FilePortions
 from exporter.web.serving.responses import compress, digest, reply
 
@@ -140,7 +141,7 @@ class _Static:
 
     async def _plotly(self, request: web.Request, known: str) -> web.StreamResponse:
         """Hand out 5 MB of JavaScript, of which only a compressed copy is kept, once somebody took it."""
-        found = await asyncio.to_thread(library)
+        found = await in_thread(library)
         if found is None:
             raise web.HTTPNotFound(text="The installed plotly package has no plotly.min.js.")
         cache_control, content_type = _cache(known, found.hash), _TYPES[".js"]
@@ -150,10 +151,10 @@ class _Static:
                 "Cache-Control": cache_control,
                 "Vary": "Accept-Encoding",
             }
-            size = (await asyncio.to_thread(found.path.stat)).st_size
+            size = (await in_thread(found.path.stat)).st_size
             return web.Response(body=FilePortions(found.path, size), headers=headers)
         async with self._zipping:
-            self._zipped = self._zipped or await asyncio.to_thread(_zip_file, found.path)
+            self._zipped = self._zipped or await in_thread(_zip_file, found.path)
         return await reply(
             request, b"", content_type, zipped=self._zipped, tag=found.hash, cache=cache_control
         )

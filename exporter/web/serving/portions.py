@@ -1,11 +1,12 @@
 """Bodies that are handed over bit by bit, so that a client that does not read holds no copy of them."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
 from aiohttp import Payload, web
 from aiohttp.abc import AbstractStreamWriter
+
+from exporter.threads import in_thread
 
 PORTION = 32 * 1024
 """More than this is never handed to a connection before the client has taken what was before, in bytes."""
@@ -48,9 +49,9 @@ class FilePortions(Payload):
 
     async def write(self, writer: AbstractStreamWriter) -> Any:
         """Write it, each portion once the client has taken those before."""
-        file = await asyncio.to_thread(Path(self._value).open, "rb")
+        file = await in_thread(Path(self._value).open, "rb")
         try:
-            while part := await asyncio.to_thread(file.read, PORTION):
+            while part := await in_thread(file.read, PORTION):
                 await writer.write(part)
                 await writer.drain()
         finally:

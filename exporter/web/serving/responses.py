@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from aiohttp import web
 
 from exporter.exposition import accepts_gzip
+from exporter.threads import in_thread
 
 # Below this a body fits into one packet anyway.
 WORTH_ZIPPING = 1024
@@ -47,7 +48,7 @@ ZIPPER = web.AppKey("ZIPPER", Zipper)
 
 
 async def _zip(body: bytes) -> bytes:
-    return compress(body) if len(body) <= ZIPPED_AT_ONCE else await asyncio.to_thread(compress, body)
+    return compress(body) if len(body) <= ZIPPED_AT_ONCE else await in_thread(compress, body)
 
 
 def compress(body: bytes) -> bytes:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from exporter.threads import in_thread
 from exporter.web.streams.sse import Message
 
 
@@ -45,7 +46,7 @@ class Moment:
     async def whole(self) -> Message:
         """Give the event that tells everything, which is made when the first client needs it."""
         if self._whole is None:
-            self._whole = asyncio.ensure_future(asyncio.to_thread(self._make_whole))
+            self._whole = asyncio.ensure_future(in_thread(self._make_whole))
         # One reader that goes away must not take it from the others.
         return await asyncio.shield(self._whole)
 
@@ -85,7 +86,7 @@ class Channel:
         tag, state = found
         new = Moment(tag, state, lambda: self.subject.whole(tag, state))
         if old is not None:
-            new.change = await asyncio.to_thread(self.subject.change, old.state, tag, state)
+            new.change = await in_thread(self.subject.change, old.state, tag, state)
             new.before = old.tag
             self.made += 1
         return new

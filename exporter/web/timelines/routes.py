@@ -1,6 +1,5 @@
 """The routes of what was: history for programs, and figures for the timelines of the pages."""
 
-import asyncio
 import json
 from collections.abc import Iterable, Mapping
 from itertools import chain, repeat
@@ -11,6 +10,7 @@ from aiohttp import web
 from exporter.history import NotKeptError, Past, Track, Wanted
 from exporter.metrics import LEVEL_LABELS
 from exporter.model import Snapshot
+from exporter.threads import in_thread
 from exporter.web.serving.responses import reply
 from exporter.web.site import Site
 from exporter.web.timelines.kept import Kept
@@ -56,7 +56,7 @@ class _Past:
 
         async def make() -> bytes:
             past = await self._reader.read(span=ask.span, end=ask.end, points=ask.points, wanted=ask.wanted)
-            return await asyncio.to_thread(history_json, past)
+            return await in_thread(history_json, past)
 
         try:
             ask = read_ask(request.query)
@@ -84,7 +84,7 @@ class _Past:
     async def _figures(self, request: web.Request, wanted: Wanted, kind: str) -> web.Response:
         async def make() -> bytes:
             past = await self._reader.read(span=span, end=None, points=FIGURE_POINTS, wanted=wanted)
-            return await asyncio.to_thread(_figures_json, past, self._pages.snapshot, kind)
+            return await in_thread(_figures_json, past, self._pages.snapshot, kind)
 
         try:
             span = asked_span(request.query)
