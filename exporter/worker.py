@@ -14,6 +14,10 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
+class NoThreadError(RuntimeError):
+    """The system lets this process start no thread now, as where a pod has as many as it may have."""
+
+
 class Worker:
     """Runs one job at a time, in the order they came; ``name`` is the thread's name."""
 
@@ -23,7 +27,10 @@ class Worker:
         self._thread: threading.Thread | None = None
 
     async def run(self, job: Callable[[], T]) -> T:
-        """Run a job in the thread. When cancelled, one that has begun goes on, but nobody waits for it."""
+        """Run a job in the thread. When cancelled, one that has begun goes on, but nobody waits for it.
+
+        Raises what the job does, or NoThreadError.
+        """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
 
@@ -39,15 +46,21 @@ class Worker:
                 loop.call_soon_threadsafe(_settle, future, outcome)
 
         if self._thread is None:
-            thread = threading.Thread(target=self._loop, name=self._name, daemon=True)
-            thread.start()
-            self._thread = thread
+            self._thread = self._started()
         self._jobs.put(work)
         return await future
 
     def stop(self) -> None:
         """Let the thread end after the jobs that it has; does not wait for it."""
         self._jobs.put(None)
+
+    def _started(self) -> threading.Thread:
+        thread = threading.Thread(target=self._loop, name=self._name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            raise NoThreadError(str(error)) from error
+        return thread
 
     def _loop(self) -> None:
         while (job := self._jobs.get()) is not None:

@@ -29,11 +29,14 @@ class _Unblocking(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Hand a message over; called by one thread at a time."""
         line = f"{self.format(record)}\n".encode(errors="backslashreplace")
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._write, name="log", daemon=True)
-            self._thread.start()
         with contextlib.suppress(queue.Full):
             self._waiting.put_nowait(line)
+        if self._thread is None:
+            thread = threading.Thread(target=self._write, name="log", daemon=True)
+            # Where no thread can be started now, the next message tries again.
+            with contextlib.suppress(RuntimeError):
+                thread.start()
+                self._thread = thread
 
     def flush(self) -> None:
         """Wait until what was told is written, but not for ever."""

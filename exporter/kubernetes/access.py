@@ -3,12 +3,16 @@
 The client is an extra of this package and large, so it is imported when it is needed, and in a thread.
 """
 
+import errno
 import importlib.util
 import os
+import stat
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final, Literal
+
+from exporter.worker import Worker
 
 if TYPE_CHECKING:
     from kubernetes_asyncio.client import Configuration
@@ -63,7 +67,7 @@ async def _of_kubeconfig(path: Path) -> "Configuration":
     from kubernetes_asyncio import client, config  # noqa: PLC0415 - as above
 
     configuration = client.Configuration()
-    _look_at(path)
+    await _look_at(path)
     # By default the client writes tokens that it has renewed into the file.
     await config.load_kube_config(str(path), client_configuration=configuration, persist_config=False)
     # Files with a token mostly end in a line feed, which no header may hold.
@@ -71,6 +75,19 @@ async def _of_kubeconfig(path: Path) -> "Configuration":
     return configuration
 
 
-def _look_at(path: Path) -> None:
-    """Raise OSError for a file that cannot be read; the client would only warn of it, each time."""
+async def _look_at(path: Path) -> None:
+    """Raise OSError for what is no file that can be read; the client would only warn of it, each time.
+
+    In a thread, where a file system may hang.
+    """
+    worker = Worker("kubeconfig")
+    try:
+        await worker.run(lambda: _open(path))
+    finally:
+        worker.stop()
+
+
+def _open(path: Path) -> None:
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "this is no regular file", str(path))
     path.open("rb").close()

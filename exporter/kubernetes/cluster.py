@@ -3,18 +3,22 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import Final
+from contextlib import suppress
+from typing import Final, TypeVar
 
 from exporter.kubernetes.access import Configure, library
 from exporter.kubernetes.follower import PACE, Client, Follower, Pace
 from exporter.kubernetes.node import object_of, read_node
 from exporter.kubernetes.pods import WatchedPods, by_uid, pods_of, read_pod
 from exporter.model import NodeObject, PodIdentity
-from exporter.worker import Worker
+from exporter.worker import NoThreadError, Worker
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 # So long the first poll waits for what may forbid it to open the driver, and for the names of pods.
 FIRST_SECONDS: Final = 5.0
+# After so many it is tried again to start a thread.
+THREAD_SECONDS: Final = 5.0
 MISSING: Final = (
     "the Kubernetes client cannot be imported (%s); install gpuslice-exporter[kubernetes], or set"
     " --kubernetes-api off"
@@ -80,7 +84,7 @@ class Cluster:
         """Follow until cancelled; ends at once, with a line in the log, where the client is not installed."""
         worker = Worker("kubernetes-import")
         try:
-            client = Client(await worker.run(library), configure)
+            client = Client(await _run_soon(worker, library), configure)
         except Exception as error:  # noqa: BLE001 - a library that is broken is as good as none
             self._missing = MISSING % error
             log.error("nothing is asked of the Kubernetes API: %s", self._missing)  # noqa: TRY400 - as above
@@ -92,6 +96,14 @@ class Cluster:
     def _tell(self, nodes: Mapping[str, NodeObject] | None) -> None:
         node = _only(nodes)
         self._told(node.labels if node is not None else {})
+
+
+async def _run_soon(worker: Worker, job: Callable[[], T]) -> T:
+    """Run a job as soon as a thread can be started."""
+    while True:
+        with suppress(NoThreadError):
+            return await worker.run(job)
+        await asyncio.sleep(THREAD_SECONDS)
 
 
 def _only(nodes: Mapping[str, NodeObject] | None) -> NodeObject | None:

@@ -6,12 +6,15 @@ import random
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import ModuleType
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from exporter.kubernetes.access import Configure
 from exporter.kubernetes.collection import LIST_SECONDS, Collection, Event, Query
 from exporter.kubernetes.errors import ApiError, ExpiredError
 from exporter.kubernetes.values import mapping, text
+
+if TYPE_CHECKING:
+    from kubernetes_asyncio.client import Configuration
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -69,6 +72,7 @@ class Follower(Generic[T]):
         self._pause = pace.first_pause
         self._fresh = False
         self._forgetting: asyncio.TimerHandle | None = None
+        self._configuring: asyncio.Future[Configuration] | None = None
         self._objected: set[str] = set()
 
     async def run(self, client: Client) -> None:
@@ -79,12 +83,13 @@ class Follower(Generic[T]):
                 await self._rest()
         finally:
             self._forget_nothing()
+            if self._configuring is not None:
+                self._configuring.cancel()
 
     async def _connection(self, client: Client) -> None:
         """List and watch until something fails, and tell the log of it once."""
         try:
-            async with asyncio.timeout(LIST_SECONDS):
-                configuration = await client.configure()
+            configuration = await self._configured(client)
             async with client.library.ApiClient(configuration) as connection:
                 collection = Collection(client.library.CoreV1Api(connection), self._query)
                 while True:
@@ -101,6 +106,18 @@ class Follower(Generic[T]):
             self._failed(str(error) or repr(error))
             if isinstance(error, ApiError) and error.forbidden:
                 self.answered.set()
+
+    async def _configured(self, client: Client) -> "Configuration":
+        """Make a configuration, or wait on for the one that is being made; raises TimeoutError.
+
+        A file system or a program that it asks may hang: no second one is begun beside it.
+        """
+        making = self._configuring = self._configuring or asyncio.ensure_future(client.configure())
+        await asyncio.wait({making}, timeout=LIST_SECONDS)
+        if not making.done():
+            raise TimeoutError
+        self._configuring = None
+        return making.result()
 
     async def _follow(self, collection: Collection) -> None:
         """List once, then watch, each watch from where the last one ended; raises ExpiredError and others."""

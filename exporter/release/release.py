@@ -8,7 +8,7 @@ from typing import Final
 
 from exporter.release.labels import reason_of
 from exporter.waiting import occurs
-from exporter.worker import Worker
+from exporter.worker import NoThreadError, Worker
 
 log = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 0.5
@@ -78,9 +78,13 @@ class Release:
 
     async def _follow_file(self, file: Path) -> None:
         while True:
-            there = await self._worker.run(lambda: self._exists(file))
-            self._ask("file", f"the file {file} exists" if there else "")
-            self._looked.set()
+            try:
+                there = await self._worker.run(lambda: self._exists(file))
+            except NoThreadError as error:
+                self._object(f"cannot look for the release file: {error}")
+            else:
+                self._ask("file", f"the file {file} exists" if there else "")
+                self._looked.set()
             await asyncio.sleep(LOOK_SECONDS)
 
     def _exists(self, file: Path) -> bool:
@@ -91,12 +95,16 @@ class Release:
             return False
         except OSError as error:
             # A directory that nobody may look into asks for nothing: it is better to see than to be blind.
-            if str(error) != self._objection:
-                log.warning("cannot look for the release file: %s", error)
-            self._objection = str(error)
+            self._object(f"cannot look for the release file: {error}")
             return False
         self._objection = ""
         return True
+
+    def _object(self, objection: str) -> None:
+        """Tell the log of it, once until it is over."""
+        if objection != self._objection:
+            log.warning("%s", objection)
+        self._objection = objection
 
     def labels_told(self, labels: Mapping[str, str]) -> None:
         """Hear the labels of the node, {} when they are not known any more."""

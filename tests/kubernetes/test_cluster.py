@@ -2,16 +2,19 @@
 
 import asyncio
 import json
+import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from exporter.kubernetes import Cluster, access, cluster
+from exporter.kubernetes import Cluster, access, cluster, follower
 from exporter.kubernetes.access import Configure
 from exporter.model import NodeObject
 from tests.kubernetes.api import NODE, Api, a_pod, api_server, uid_of
@@ -121,6 +124,72 @@ async def test_a_kubeconfig_that_cannot_be_used_says_so(tmp_path: Path, monkeypa
         await asyncio.sleep(0.1)
 
     assert ["No such file" in record.message for record in caplog.records] == [True, True]
+
+
+async def test_a_kubeconfig_that_is_no_file_holds_nobody_up(tmp_path: Path, monkeypatch) -> None:
+    """To open a pipe takes until somebody writes into it: nothing is opened that is no regular file."""
+    monkeypatch.setattr(cluster, "FIRST_SECONDS", 0.1)
+    os.mkfifo(tmp_path / "config")
+    async with asyncio.timeout(10), started(access("on", tmp_path / "config")) as found:
+        await until(lambda: len(found.failures) == 2)
+        assert "no regular file" in found.failures[0]
+
+
+async def test_a_program_that_gives_no_token_is_started_once_for_each_that_waits(
+    tmp_path: Path, monkeypatch
+) -> None:
+    """A plugin of a kubeconfig may hang: it is waited for, and no second one is begun beside it."""
+    monkeypatch.setattr(cluster, "FIRST_SECONDS", 0.05)
+    monkeypatch.setattr(follower, "LIST_SECONDS", 0.05)
+    begun = tmp_path / "begun"
+    program = tmp_path / "plugin"
+    program.write_text(f"#!/bin/sh\necho $$ >>{begun}\nexec sleep 60\n")
+    program.chmod(0o755)
+    asks = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": str(program),
+        "interactiveMode": "Never",
+    }
+    config = {
+        "current-context": "it",
+        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+        "clusters": [{"name": "it", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "users": [{"name": "it", "user": {"exec": asks}}],
+    }
+    (tmp_path / "config").write_text(json.dumps(config))
+    try:
+        async with started(access("on", tmp_path / "config")) as found:
+            await until(lambda: len(found.failures) == 2)
+            await until(lambda: len(begun.read_text().split()) == 2)
+            await asyncio.sleep(1.0)
+            assert len(begun.read_text().split()) == 2
+            assert set(found.failures) == {"the API server does not answer in time"}
+    finally:
+        for pid in begun.read_text().split():
+            with suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+        # The loop is to see that they have ended while it runs.
+        await asyncio.sleep(0.2)
+
+
+async def test_the_client_is_imported_once_a_thread_can_be_started(api: Api, monkeypatch) -> None:
+    """Where a pod has as many threads as it may have, for a moment, nothing is given up for good."""
+    monkeypatch.setattr(cluster, "THREAD_SECONDS", 0.05)
+    refused = []
+
+    def refuse(_thread: threading.Thread) -> None:
+        refused.append(1)
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        patched.setattr(cluster, "FIRST_SECONDS", 0.2)
+        followed = Cluster(NODE, api.configure, pace=QUICK)
+        await followed.start()
+    assert refused
+    await until(lambda: followed.pods is not None)
+    assert followed.failures == ()
+    await followed.close()
 
 
 async def test_outside_a_pod_the_log_says_so(caplog, monkeypatch) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from exporter.kubernetes import Cluster
 from exporter.release import Release
+from exporter.release import release as release_module
 from tests.kubernetes.api import NODE, Api, api_server
 
 
@@ -38,6 +40,27 @@ async def test_nobody_asks() -> None:
     async with started() as release:
         assert release.reason() == ""
         assert not release.changed.is_set()
+
+
+async def test_a_file_is_looked_for_once_a_thread_can_be_started(tmp_path: Path, monkeypatch, caplog) -> None:
+    """Where a pod has as many threads as it may have, for a moment, the window opens afterwards."""
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    file = tmp_path / "release"
+    file.touch()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        patched.setattr(release_module, "FIRST_SECONDS", 0.1)
+        release = Release(file)
+        await release.start()
+        assert release.reason() == ""
+    await _change(release, f"the file {file} exists")
+    await release.close()
+    assert [record.message for record in caplog.records if "thread" in record.message] == [
+        "cannot look for the release file: can't start new thread"
+    ]
 
 
 async def test_a_file_opens_and_closes_the_window(tmp_path: Path, caplog) -> None:
