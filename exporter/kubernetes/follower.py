@@ -6,15 +6,12 @@ import random
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from exporter.kubernetes.access import Configure
 from exporter.kubernetes.collection import LIST_SECONDS, Collection, Event, Query
 from exporter.kubernetes.errors import ApiError, ExpiredError
 from exporter.kubernetes.values import mapping, text
-
-if TYPE_CHECKING:
-    from kubernetes_asyncio.client import Configuration
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -72,7 +69,7 @@ class Follower(Generic[T]):
         self._pause = pace.first_pause
         self._fresh = False
         self._forgetting: asyncio.TimerHandle | None = None
-        self._configuring: asyncio.Future[Configuration] | None = None
+        self._configuring: asyncio.Future[Any] | None = None
         self._objected: set[str] = set()
 
     async def run(self, client: Client) -> None:
@@ -107,7 +104,7 @@ class Follower(Generic[T]):
             if isinstance(error, ApiError) and error.forbidden:
                 self.answered.set()
 
-    async def _configured(self, client: Client) -> "Configuration":
+    async def _configured(self, client: Client) -> Any:
         """Make a configuration, or wait on for the one that is being made; raises TimeoutError.
 
         A file system or a program that it asks may hang: no second one is begun beside it.
