@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from exporter.demo import catalog
 from exporter.demo.schema_faults import KubeletDown, KubeletHang, NvmlError, NvmlHang
 from exporter.model import GpuIdentity, GpuReading
 from exporter.pod_names import PodNames
-from tests.poller.bench import QUICK, failing, holders, polled, running, until
+from tests.poller.bench import QUICK, failing, holders, polled, rows, running, until
 
 FAULT, OVER = 10, 20
 
@@ -167,3 +168,30 @@ def test_after_a_sweep_that_failed_only_the_last_interval_is_covered():
     coverage.advance(reading(1), 0)
     assert coverage.advance(reading(2, up=False), 5) == (5, {})
     assert coverage.advance(reading(3), 10) == (5, {"GPU-a": 5})
+
+
+async def test_what_a_file_says_late_is_not_used_as_of_now() -> None:
+    """Use that was asked for in an earlier poll is left out, as while it hangs; the next has it anew."""
+    async with polled(catalog.load("hami"), deadline=0.3) as (node, poller):
+        thread = poller._sources.files._worker
+        hangs = threading.Event()
+        told = []
+        for now in (0, 5, 10, 15):
+            await node.step(now)
+            if now == 5:
+                hanging = asyncio.ensure_future(thread.run(hangs.wait))
+                await asyncio.sleep(0)
+            if now == 10:
+                hangs.set()
+                await hanging
+                # The read that was left behind comes to its end before the poll.
+                await thread.run(lambda: None)
+                await asyncio.sleep(0.01)
+            (row,) = rows(await poller.poll(), "llm-0")
+            told.append((row.memory_source, row.memory_used is None, failing(poller.snapshot)))
+        assert told == [
+            ("hami", False, set()),
+            ("none", True, {"sharing"}),
+            ("none", True, set()),
+            ("hami", False, set()),
+        ]
