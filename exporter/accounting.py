@@ -116,9 +116,7 @@ class Ledger:
         poll = Poll(elapsed, covered, now, energy)
         rows = [self._enter(row, _key(row) in old, poll) for row in attribution.containers]
         self._close({_key(row) for row in rows}, unsure, attribution.proven)
-        self._meters = {
-            uuid: meter for uuid, meter in self._meters.items() if meter.read >= self._time - MISSED_SECONDS
-        }
+        self._forget_meters({gpu.identity.uuid for gpu in attribution.gpus})
         gpus = tuple(self._with_energy(row) for row in attribution.gpus)
         return replace(attribution, gpus=gpus, containers=tuple(rows))
 
@@ -229,6 +227,14 @@ class Ledger:
             meter.millijoules, meter.read = reading.energy_millijoules, self._time
             shares |= entered
         return shares
+
+    def _forget_meters(self, listed: Collection[str]) -> None:
+        """Drop those of GPUs that have been gone for an hour; a lost one stays on the page as it was."""
+        oldest = self._time - MISSED_SECONDS
+        for uuid in [
+            each for each, meter in self._meters.items() if each not in listed and meter.read < oldest
+        ]:
+            del self._meters[uuid]
 
     def _with_energy(self, row: GpuRow) -> GpuRow:
         meter = self._meters.get(row.identity.uuid)

@@ -61,7 +61,7 @@ class Evidence:
     objects_from: str = ""
     unfollowed: tuple[str, ...] = ()
     jobs: JobFiles | None = None
-    nvidia_module: bool = False
+    nvidia_module: bool | None = None
 
 
 class Assembly:

@@ -83,8 +83,8 @@ class Collector(Generic[T]):
         """
         patience = 0.0
         if self._task is not None and self._task.done() and not self._takes_late:
-            # Whatever it says was so when it was asked; an error that nobody looks at would be logged.
-            self._task.cancelled() or self._task.exception()
+            # Whatever it says was so when it was asked.
+            await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
         left_behind = self._task is not None
         if self._task is None:

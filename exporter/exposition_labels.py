@@ -4,8 +4,6 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from exporter.metrics import Number
-
 _SPECIAL = re.compile('[\\\\"\n\ud800-\udfff]')
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
@@ -30,12 +28,6 @@ def escape(value: str) -> str:
 def escape_help(text: str, *, openmetrics: bool) -> str:
     """Escape a help text; only OpenMetrics escapes quotes there."""
     return encodable(text).translate(_ESCAPES if openmetrics else _HELP_ESCAPES)
-
-
-def number(value: Number) -> str:
-    """Spell a number: integers as integers, floats so that they read back the same."""
-    text = repr(value)
-    return ODD_NUMBERS.get(text, text)
 
 
 def label_set(names: _Names, values: _Names) -> str:

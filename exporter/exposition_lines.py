@@ -1,5 +1,6 @@
 """The lines of one family: its samples, which both formats share, and its header in each."""
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from exporter.exposition_labels import ODD_NUMBERS, escape_help, extra_labels, join_labels
@@ -56,14 +57,7 @@ class _Plain:
         return 0
 
     def _spelt(self, sets: tuple[str, ...], values: list[Number | None]) -> bytes:
-        name, odd = self._name, ODD_NUMBERS.get
-        # Nearly all of a page is made here: number() is written out, and skipped for integers.
-        lines = [
-            f"{name}{labels} {value if type(value) is int else odd(text := repr(value), text)}\n"
-            for labels, value in zip(sets, values, strict=True)
-            if value is not None
-        ]
-        return "".join(lines).encode()
+        return _lines(self._name, zip(sets, values, strict=True))
 
 
 class _Labelled:
@@ -89,7 +83,6 @@ class _Labelled:
         return len(self._extras)
 
     def _spelt(self, sets: tuple[str, ...], told: list[_Told]) -> bytes:
-        name, odd = self._name, ODD_NUMBERS.get
         series: dict[str, Number] = {}
         extras: dict[tuple[str, ...], str] = {}
         for labels, samples in zip(sets, told, strict=True):
@@ -102,11 +95,19 @@ class _Labelled:
                     extras[values] = extra = extra_labels(self._names, values) if known is None else known
                 series.setdefault(join_labels(labels, extra), found)
         self._extras = extras
-        lines = [
-            f"{name}{labels} {value if type(value) is int else odd(text := repr(value), text)}\n"
-            for labels, value in series.items()
-        ]
-        return "".join(lines).encode()
+        return _lines(self._name, series.items())
+
+
+def _lines(name: str, samples: Iterable[tuple[str, Number | None]]) -> bytes:
+    """Spell samples, given by their labels, in UTF-8; what is not known has no line."""
+    odd = ODD_NUMBERS.get
+    # Nearly all of a page is made here. Integers are spelt at once, floats so that they read back the same.
+    lines = [
+        f"{name}{labels} {value if type(value) is int else odd(text := repr(value), text)}\n"
+        for labels, value in samples
+        if value is not None
+    ]
+    return "".join(lines).encode()
 
 
 def text_header(family: AnyFamily) -> bytes:

@@ -241,7 +241,7 @@ class Poller:
             objects_from=self._sources.names.objects_from,
             unfollowed=self._sources.cluster.failures,
             jobs=self._jobs.fresh_value(self.settings.stale_after) if self._jobs is not None else None,
-            nvidia_module=self._module.value or False,
+            nvidia_module=self._module.fresh_value(self.settings.stale_after),
         )
 
     def _shown_files(self) -> Mapping[str, SystemFiles]:

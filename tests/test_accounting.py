@@ -288,6 +288,9 @@ def test_what_a_gpu_drew_is_forgotten_an_hour_after_it_is_gone():
     assert node.unattributed == 70.0
     node.after(60, fresh=()).after(5, gpus=[gpu(70, 100)])
     assert node.unattributed == 70.0
+    lost = replace(gpu(), reading=None)
+    node.after(MISSED_SECONDS + 1, gpus=[lost], fresh=()).after(5, gpus=[gpu(70, 100)])
+    assert node.unattributed == 70.0
     node.after(MISSED_SECONDS + 1, fresh=()).after(5, gpus=[gpu(70, 100)])
     assert node.unattributed == 0.0
 

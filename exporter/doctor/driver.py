@@ -38,7 +38,7 @@ def _nvidia(
     snapshot: Snapshot, health: CollectorHealth, evidence: Evidence, settings: Settings
 ) -> Iterator[Check]:
     known = [gpu for gpu in snapshot.gpus if gpu.identity.vendor == "nvidia"]
-    if snapshot.gpus and not known and not evidence.nvidia_module:
+    if snapshot.gpus and not known and evidence.nvidia_module is False:
         yield found.NO_NVIDIA_GPU.check("driver", "no GPU of NVIDIA's is here, only of other makers")
         return
     driver = snapshot.node.driver
@@ -60,10 +60,14 @@ def _broken(snapshot: Snapshot, health: CollectorHealth, evidence: Evidence, set
     if snapshot.node.released:
         return found.DRIVER_RELEASED.check("driver", health.message)
     missing = f"no kernel module ({settings.sys_root / NVIDIA_MODULE} is not there)"
-    loaded = "the kernel module is loaded" if evidence.nvidia_module else missing
+    loaded = {
+        True: "the kernel module is loaded",
+        False: missing,
+        None: "whether its module is loaded is not known",
+    }
     message = health.message or "the last answer is too old"
     cause = _cause(health.reason, evidence, settings)
-    return cause.check("driver", f"{message}; {loaded}")
+    return cause.check("driver", f"{message}; {loaded[evidence.nvidia_module]}")
 
 
 def _cause(reason: str, evidence: Evidence, settings: Settings) -> Finding:
