@@ -13,7 +13,7 @@ more than it can have: which of them is the administrator's is not known then, n
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import ClassVar, NamedTuple
 
 from exporter.model import (
@@ -25,6 +25,7 @@ from exporter.model import (
     Meter,
     SliceCount,
 )
+from exporter.model.records import replace
 from exporter.sharing.files.dra_checkpoint import Checkpoint, Prepared
 from exporter.sharing.inventory import Device
 from exporter.sharing.system import Grant, Granted, System, words_of
@@ -93,9 +94,7 @@ class ClaimSystem(System):
     def grants(self) -> Granted:
         """Tell what containers have by claims."""
         missing: dict[ContainerRef, set[tuple[str, str]]] = defaultdict(set)
-        for claim in self.view.allocations.claims:
-            if claim.driver != self.driver or self._is_of_admin(claim):
-                continue
+        for claim in dict.fromkeys(self._claims()):
             device = self._device(claim)
             if device is None:
                 missing[claim.holder].add((claim.device, claim.share_id))
@@ -166,12 +165,19 @@ class ClaimSystem(System):
             exclusive=self.exclusive(part),
         )
 
-    def _noted(self, claim: ClaimedDevice) -> Prepared | None:
-        return self._checkpoint.find(claim_uid(claim), claim.device, claim.share_id)
+    def _claims(self) -> Iterator[ClaimedDevice]:
+        """Yield each share of each claim, named as the notes name it, without what administrators have."""
+        for claim in self.view.allocations.claims:
+            if claim.driver != self.driver:
+                continue
+            noted = self._checkpoint.find(claim_uid(claim), claim.device, claim.share_id)
+            if not noted:
+                yield claim
+            yield from (replace(claim, share_id=each.share_id) for each in noted if not each.admin)
 
-    def _is_of_admin(self, claim: ClaimedDevice) -> bool:
-        noted = self._noted(claim)
-        return noted is not None and noted.admin
+    def _noted(self, claim: ClaimedDevice) -> Prepared | None:
+        found = self._checkpoint.find(claim_uid(claim), claim.device, claim.share_id)
+        return found[0] if found else None
 
     def _device(self, claim: ClaimedDevice) -> Device | None:
         """Find a device by its name, else by the driver's notes of it."""

@@ -309,6 +309,31 @@ def test_several_shares_of_one_container():
     assert held.memory_entitled is None
 
 
+def test_shares_that_only_the_notes_tell():
+    """NVIDIA's driver does not tell the kubelet which share it gives: one claim of it is no whole GPU."""
+    notes = [
+        (UID, "gpu-0", Prepared(share_id="a", memory=4 * GIB)),
+        (OTHER_UID, "gpu-0", Prepared(share_id="b", memory=6 * GIB)),
+    ]
+    alone = claimed("a", "gpu-0")
+    found = resolve(numbered(), claims=[alone], files={"dra": noted(*notes)})
+    assert holders(found) == {"a": (4 * GIB, None, "dra", "none")}
+    assert not found.devices[DeviceKey(UUID)].exclusive
+    both = resolve(
+        numbered(), claims=[alone, claimed("b", "gpu-0", uid=OTHER_UID)], files={"dra": noted(*notes)}
+    )
+    assert {pod: each[0] for pod, each in holders(both).items()} == {"a": 4 * GIB, "b": 6 * GIB}
+
+
+@pytest.mark.parametrize("told", [1, 2], ids=["told once", "told for each request"])
+def test_several_shares_that_only_the_notes_tell(told):
+    """All shares that a claim has of a device are meant, what an administrator has not, and each once."""
+    notes = [(UID, "gpu-0", Prepared(share_id=share, memory=GIB)) for share in ("x", "y")]
+    notes.append((UID, "gpu-0", Prepared(share_id="z", admin=True)))
+    held = only(resolve(numbered(), claims=[claimed("a", "gpu-0")] * told, files={"dra": noted(*notes)}))
+    assert (held.slices, held.memory_entitled) == (2, 2 * GIB)
+
+
 def test_our_own_claim_holds_nothing():
     """An exporter that was let in by a claim of the administrator has no device; others have theirs."""
     claims = [claimed("exporter", "gpu-0"), claimed("a", "gpu-0"), claimed("exporter", "gpu-9")]
@@ -323,10 +348,13 @@ def test_our_own_claim_holds_nothing():
 
 def test_another_monitor_that_the_driver_notes():
     """A claim of the administrator holds nothing, whoever has it."""
-    files = {"dra": noted((OTHER_UID, "gpu-0", Prepared(admin=True)), (UID, "gpu-0", Prepared(uuid=UUID)))}
     claims = [claimed("dcgm", "gpu-0", uid=OTHER_UID), claimed("a", "gpu-0")]
-    found = resolve(numbered(), claims=claims, files=files)
-    assert holders(found) == {"a": (16 * GIB, 1.0, "exclusive", "hard")}
+    for share in ("", "made-for-it"):
+        monitor = (OTHER_UID, "gpu-0", Prepared(share_id=share, admin=True))
+        found = resolve(
+            numbered(), claims=claims, files={"dra": noted(monitor, (UID, "gpu-0", Prepared(uuid=UUID)))}
+        )
+        assert holders(found) == {"a": (16 * GIB, 1.0, "exclusive", "hard")}
 
 
 def test_another_monitor_of_which_nothing_is_noted():

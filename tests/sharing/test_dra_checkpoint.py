@@ -112,15 +112,29 @@ def test_what_a_claim_takes_of_a_shared_device():
             Prepared(share_id="b", compute=0.4),
         )
     }
-    assert found.find(CLAIM, "gpu-0", "b") == Prepared(share_id="b", compute=0.4)
-    assert found.find(CLAIM, "gpu-0", "c") is None
-    assert found.find(CLAIM, "gpu-0", "") is None
+    assert found.find(CLAIM, "gpu-0", "b") == (Prepared(share_id="b", compute=0.4),)
+    assert found.find(CLAIM, "gpu-0", "c") == ()
+    assert [each.share_id for each in found.find(CLAIM, "gpu-0", "")] == ["a", "b"]
 
 
 def test_a_kubelet_that_does_not_say_which_share():
-    """Before 1.35 the kubelet told no shares: where a claim has a single one of a device, it is meant."""
+    """Before 1.35 the kubelet told no shares: all that the claim has of a device are meant."""
     found = decode(content({CLAIM: claim([HAMI])}), DRIVER, "x")
-    assert found.find(CLAIM, "hami-gpu-0", "") == Prepared(share_id="share-a", uuid=GPU_UUID)
+    assert found.find(CLAIM, "hami-gpu-0", "") == (Prepared(share_id="share-a", uuid=GPU_UUID),)
+
+
+def test_shares_of_what_is_prepared_without_them():
+    """NVIDIA's driver prepares a device without naming the share: each share of it is of that device."""
+    results = [
+        result("gpu-0", shareID="a", consumedCapacity={"memory": "4Gi"}),
+        result("gpu-0", shareID="b", adminAccess=True),
+    ]
+    assert decoded({CLAIM: claim([GPU], results)}) == {
+        (CLAIM, "gpu-0"): (
+            Prepared(share_id="a", uuid=GPU_UUID, memory=4 << 30),
+            Prepared(share_id="b", uuid=GPU_UUID, admin=True),
+        )
+    }
 
 
 def test_admin_access():
@@ -284,7 +298,7 @@ def test_what_was_said_of_a_claim_is_kept(tmp_path, now):
     if now is not None:
         path.write_bytes(now)
     after = with_known(read_checkpoint(roots, DRIVER), before)
-    assert after.find(CLAIM, "gpu-0", "").admin
+    assert [each.admin for each in after.find(CLAIM, "gpu-0", "")] == [True]
     assert len(after.problems) == (now is not None)
 
 

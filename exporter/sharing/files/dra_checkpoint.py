@@ -45,13 +45,13 @@ class Checkpoint(SystemFiles):
 
     prepared: Mapping[tuple[str, str], tuple[Prepared, ...]] = field(default_factory=dict)
 
-    def find(self, claim_uid: str, device: str, share_id: str) -> Prepared | None:
-        """Return what is known of a device of a claim; older kubelets do not say which share is meant."""
+    def find(self, claim_uid: str, device: str, share_id: str) -> tuple[Prepared, ...]:
+        """Return the shares of a device that a claim has: one, or all where the kubelet does not say which.
+
+        It does not where it is older, and where the driver does not tell it, as NVIDIA's.
+        """
         found = self.prepared.get((claim_uid, device), ())
-        exact = [each for each in found if each.share_id == share_id]
-        if not exact and not share_id and len(found) == 1:
-            return found[0]
-        return exact[0] if exact else None
+        return tuple(each for each in found if share_id in ("", each.share_id))
 
 
 def read_checkpoint(roots: Roots, driver: str) -> Checkpoint:
@@ -108,14 +108,15 @@ def _content(path: Path) -> bytes:
 
 def _claim(claim: Any, driver: str) -> dict[str, tuple[Prepared, ...]]:
     """Return the devices of one claim: what it was given, with the uuids of what has been prepared."""
-    given = {(device, share.share_id): share for device, share in _results(claim, driver)}
+    devices: dict[str, dict[str, Prepared]] = defaultdict(dict)
+    for device, share in _results(claim, driver):
+        devices[device][share.share_id] = share
     for device, share_id, uuid in _uuids(claim):
-        place = device, share_id
-        given[place] = replace(given.get(place, Prepared(share_id=share_id)), uuid=uuid)
-    devices: dict[str, list[Prepared]] = defaultdict(list)
-    for (device, _), share in given.items():
-        devices[device].append(share)
-    return {device: tuple(shares) for device, shares in devices.items()}
+        shares = devices[device]
+        # NVIDIA's driver does not say which share it has prepared: all are of that device.
+        for each in list(shares) if shares and not share_id else [share_id]:
+            shares[each] = replace(shares.get(each, Prepared(share_id=each)), uuid=uuid)
+    return {device: tuple(shares.values()) for device, shares in devices.items()}
 
 
 def _results(claim: Any, driver: str) -> Iterator[tuple[str, Prepared]]:
