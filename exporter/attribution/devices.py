@@ -34,6 +34,7 @@ class DeviceJoin:
         if self._workloads.process_view and device.processes is not None:
             owned = owners(device.processes, held, self._workloads, self._unnamed)
             proven = self._workloads.pods is not None and device.fresh and not owned.unknown
+            proven = proven and device.lists_all
             if proven:
                 self.proven.add(device.key)
             uses = use_by_process(device, held, owned, proven)

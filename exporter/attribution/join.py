@@ -138,6 +138,7 @@ class _Join:
             memory=gpu.memory,
             compute=metered.share,
             compute_source=metered.source,
+            lists_all=gpu.identity.vendor != AMD,
             processes=gpu.processes,
             utilization=gpu.process_utilization,
         )
@@ -160,6 +161,8 @@ class _Join:
             memory=memory,
             compute=metered.share,
             compute_source=metered.source,
+            # GPUs that can be cut do nothing but compute.
+            lists_all=True,
             processes=mig.processes,
             utilization=mig.process_utilization,
         )

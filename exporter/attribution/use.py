@@ -18,6 +18,7 @@ class Device:
     ``fresh``: it was read in this poll. An older list of processes proves nothing about a container that
     may have come since; ``holders_then`` held the device when it was read.
 
+    ``lists_all``: its list of processes has all that use it. KFD's has only what computes with ROCm.
     ``processes`` and ``utilization`` (pid → percent of the physical GPU) are None where there is no view of
     processes.
     ``source`` is the name of the memory's figures when one holder takes them, ``device`` or ``instance``;
@@ -33,6 +34,7 @@ class Device:
     memory: Memory | None
     compute: float | None
     compute_source: str
+    lists_all: bool
     processes: tuple[DeviceProcess, ...] | None
     utilization: Mapping[int, float | None] | None
 
@@ -49,7 +51,7 @@ class Use:
 
 
 NOTHING_KNOWN = Use()
-# Systems whose holders are clients of MPS.
+# Systems whose holders are clients of MPS. Others may serve them by MPS too, which their clients tell.
 BY_MPS = frozenset({"mps", "nos"})
 
 
@@ -131,9 +133,11 @@ def _idle(device: Device) -> Use:
 
 def _booked_on_server(device: Device) -> bool:
     """Whether clients of MPS may have computed in the name of the server: the context that is no client's."""
-    if device.sharing.sharing not in BY_MPS or device.utilization is None:
+    processes = device.processes or ()
+    servers = [process.pid for process in processes if "mps" not in process.kinds]
+    served = device.sharing.sharing in BY_MPS or len(servers) < len(processes)
+    if not served or device.utilization is None:
         return False
-    servers = [process.pid for process in device.processes or () if "mps" not in process.kinds]
     return any(device.utilization.get(pid, 0) != 0 for pid in servers)
 
 
@@ -147,7 +151,8 @@ def _with_device_compute(
     """Rule 6: where processes have no figure, the only one on an exclusive device takes the device's."""
     alone = len(holders) == 1 and set(found) == set(holders) and not (owned.unknown or owned.outside)
     alone = alone and holders[0] in device.holders_then
-    if device.utilization is not None or device.compute is None or not device.sharing.exclusive or not alone:
+    figures = device.utilization is not None and (device.lists_all or bool(device.processes))
+    if figures or device.compute is None or not device.sharing.exclusive or not alone:
         return found
     use = found[holders[0]]
     return {holders[0]: replace(use, compute=device.compute, compute_source=device.compute_source)}

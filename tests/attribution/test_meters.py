@@ -76,6 +76,24 @@ def test_a_meter_is_believed_as_long_as_it_can_be_right(reading, who):
     assert (a.memory_used, a.compute_used, a.memory_source) == (6 * GIB, 0.3, "hami")
 
 
+@pytest.mark.parametrize(
+    ("compute", "told"), [(0.0, (None, "none")), (0.9, (0.9, "hami"))], ids=["nor compute", "but compute"]
+)
+def test_a_meter_that_has_nothing_of_what_the_driver_lists_saw_no_zero(compute, told):
+    """A container whose processes have memory does not use none: what its meter did not see is not known."""
+    result = two({"a": Meter(source="hami", memory=0, compute=compute)})
+    a = row(result, "a")
+    assert (a.memory_used, a.memory_source, a.processes) == (None, "none", 1)
+    assert (a.compute_used, a.compute_source) == told
+    assert result.gpus[0].unattributed_memory == 8 * GIB - 3 * GIB
+
+
+def test_a_meter_without_memory_is_believed_where_the_driver_lists_none():
+    """Two zeros agree."""
+    a = row(two({"a": Meter(source="hami", memory=0, compute=0.0)}, gpu([process(2, 3 * GIB)], {2: 20})), "a")
+    assert (a.memory_used, a.memory_source, a.compute_used, a.compute_source) == (0, "hami", 0.0, "hami")
+
+
 def test_what_a_system_never_meters_is_told_by_the_processes():
     """Such a series has one meaning at all times, so it need not be absent."""
     result = two({"a": Meter(source="cgpu", memory=GIB, memory_only=True)})

@@ -53,6 +53,27 @@ def test_partitions_that_are_hidden_leave_no_sum_of_all():
         assert (row(result, "a").slices, result.migs[0].holders) == (1, 1)
 
 
+AMD = GpuIdentity(uuid=UUID, index=0, vendor="amd", pci_bus_id="00000000:19:00.0")
+
+
+def amd_node(processes, *more, offered=None):
+    """Join a whole GPU of AMD's that pod a holds; nothing hides a process or a name."""
+    reading = gpu(processes, {each.pid: 5 for each in processes}, used=3 * GIB, identity=AMD)
+    allocated = held("a", UUID, resource="amd.com/gpu") + list(more)
+    return join(reading, allocated, offered or whole(UUID, "amd.com/gpu"), workloads({1: "a", 2: "b"}))
+
+
+def test_who_is_not_on_an_amd_gpu_s_list_is_not_idle():
+    """KFD lists what computes with ROCm: who transcodes is not on it, and may use all of the GPU."""
+    alone = row(amd_node([]), "a")
+    assert (alone.memory_used, alone.compute_used, alone.processes) == (None, 0.6, None)
+    assert (alone.memory_source, alone.compute_source) == ("none", "device")
+    beside = row(amd_node([process(2)]), "a")
+    assert (beside.memory_used, beside.compute_used, beside.processes) == (None, None, None)
+    listed = row(amd_node([process(1)]), "a")
+    assert (listed.memory_used, listed.compute_used, listed.processes) == (GIB, 0.05, 1)
+
+
 def test_a_process_in_several_lists_counts_once():
     """Rule 2: use is summed over pids, and each pid stands on the device once."""
     result = join(
@@ -320,6 +341,15 @@ def test_a_busy_mps_server_in_a_pod_is_a_server_all_the_same():
     reading = gpu(clients, {1: 7, 9: 55}, compute_mode="exclusive_process")
     result = join(reading, allocated, replicas(4), workloads({1: "a", 2: "b", 9: "mps-daemon"}))
     assert (row(result, "a").compute_used, row(result, "b").compute_used) == (0.07, None)
+
+
+@pytest.mark.parametrize("kind", ["mps", "compute"])
+def test_a_client_tells_mps_whatever_the_sharing_is_called(kind):
+    """Where another system, or the holder itself, has started the server, a client's zero is none."""
+    reading = gpu([process(1, kind=kind), process(9, 0)], {9: 90})
+    result = join(reading, held("a", UUID), whole(), workloads({1: "a"}, outside=(9,)))
+    assert row(result, "a").sharing == "exclusive"
+    assert row(result, "a").compute_used == (None if kind == "mps" else 0.0)
 
 
 def test_a_process_of_the_host_keeps_the_device_s_compute_from_the_holder():
