@@ -2,7 +2,7 @@
 
 An id is a unit of memory. It has the UUID of a GPU in it, and says nothing of which GPU was given: that
 stands in annotations of the pod, which count once the plugin has confirmed them. On a node with one GPU the
-plugin asks for no annotation.
+plugin asks for no annotation, and leaves one that the scheduler wrote unconfirmed.
 
 Whoever took the plugin over has given the resource, and the annotations, names of their own:
 ``rainbond.com/gpu-mem`` goes with ``RAINBOND_COM_GPU_MEM_IDX``.
@@ -125,6 +125,9 @@ class Gpushare(System):
         key_of_index = gpushare_text.index_key(annotations, part.resource)
         if key_of_index is not None:
             return self._by_index(part, key_of_index)
+        return self._by_itself(part)
+
+    def _by_itself(self, part: Part) -> tuple[Grant, ...]:
         return (self._grant(part, self._only),) if self._only is not None else ()
 
     def _units(self, part: Part, key: str) -> Mapping[int, int]:
@@ -139,7 +142,7 @@ class Gpushare(System):
         annotations = self._annotations(part.holder)
         prefix = key.removesuffix("IDX")
         if annotations.get(f"{prefix}ASSIGNED") != "true":
-            return ()
+            return self._by_itself(part)
         try:
             minor = gpushare_text.parse_index(annotations[key])
         except ValueError as error:

@@ -1,7 +1,7 @@
 """The devices that can be held on this node, found by any name that a device id can use."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from exporter.model import DeviceKey, GpuReading, MigReading
 from exporter.sharing.device_id import DeviceId
@@ -60,6 +60,12 @@ class Inventory:
         """Return the GPU without MIG of a PCI address in any usual spelling."""
         wanted = pci_address(bus_id)
         return _one(each for each in self.whole() if pci_address(each.gpu.identity.pci_bus_id) == wanted)
+
+    def parts_of(self, device_id: DeviceId) -> frozenset[DeviceKey]:
+        """Return the MIG devices of a GPU that is cut and that an id names as a whole."""
+        named = replace(device_id, parent=device_id.uuid)
+        cut = (each for each in self.devices if each.mig is not None)
+        return frozenset(each.key for each in cut if _fits(Device(each.key, each.gpu), named))
 
     def cards(self) -> frozenset[DeviceKey]:
         """Return the GPUs of NVIDIA that are not cut: what plugins give out parts of."""

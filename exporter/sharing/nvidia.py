@@ -7,9 +7,10 @@ enforces the shares is told by the device, by the files of the MPS daemon, or by
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import ClassVar, NamedTuple
 
-from exporter.model import ContainerRef, DeviceSharing, Holding, SliceCount
+from exporter.model import ContainerRef, DeviceKey, DeviceSharing, Holding, SliceCount
 from exporter.sharing.device_id import parse_device_id
 from exporter.sharing.files.mps import read_daemons
 from exporter.sharing.inventory import Device
@@ -89,6 +90,7 @@ class Nvidia(System):
         """
         replicas = 1 if sharing.exclusive else self._replicas(sharing, resource)
         known = replicas is not None and replicas >= slices
+        known = known and (sharing.exclusive or (device.key, resource) not in self._withdrawn)
         share = Share(slices, replicas) if known and replicas else None
         return Holding(
             holder=holder,
@@ -99,11 +101,25 @@ class Nvidia(System):
             compute_entitled=_compute(device, share) if share else None,
         )
 
+    @cached_property
+    def _withdrawn(self) -> frozenset[tuple[DeviceKey, str]]:
+        """The devices of which an id is held that is not on offer.
+
+        The plugin was set up anew since: how many replicas the device has now says nothing of those before.
+        """
+        allocations = self.view.allocations
+        if allocations.offered is None:
+            return frozenset()
+        offered = {(each.resource, each.device_id) for each in allocations.offered}
+        held = {(each.resource, each.device_id) for each in allocations.allocated}
+        claims = ((resource, self.claim(resource, each)) for resource, each in held - offered)
+        return frozenset((each.device.key, name) for name, each in claims if each is not None and each.device)
+
     def _mode(
         self, device: Device, slices: tuple[SliceCount, ...], replicated: bool, offered_known: bool
     ) -> tuple[str, str]:
         strategy = self._strategy(device, slices) if replicated else ""
-        if device.mig is not None:
+        if device.mig is not None and strategy != "mps":
             return ("mig-time-slicing", "none") if replicated else ("mig", "hard")
         if slices:
             return MODES[strategy] if replicated else ("exclusive", "hard")
@@ -126,7 +142,8 @@ class Nvidia(System):
             return None
         if sharing.sharing != "mps":
             return total * share.slices // share.replicas
-        # NVIDIA's daemon has one limit for all clients; GKE's plugin gives each container its own.
+        # NVIDIA's daemon has one limit for all clients; GKE's plugin gives each container its own. On a MIG
+        # device that limit is reckoned from the whole GPU, and may be above what is the container's part.
         if self._strategies.is_gke(resource):
             return total * share.slices // share.replicas // MEBIBYTE * MEBIBYTE
         return total // share.replicas // MEBIBYTE * MEBIBYTE * share.slices

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Literal
 
+from exporter.model import DeviceProcess
 from exporter.sharing.device_id import GKE, parse_device_id
 from exporter.sharing.inventory import Device
 from exporter.sharing.system import whole_keys
@@ -87,11 +88,11 @@ class Strategies:
         return int(text)
 
     def _seen(self, device: Device, resource: str) -> Strategy:
-        """Tell what the device itself does. No plugin has MPS on MIG devices."""
+        """Tell what the device itself does. Of all plugins, GKE's alone has MPS on MIG devices."""
         gpu = device.gpu
-        if device.mig is not None:
+        if device.mig is not None and not self.is_gke(resource):
             return "time-slicing"
-        if any("mps" in process.kinds for process in gpu.processes or ()):
+        if any("mps" in process.kinds for process in _processes(device) or ()):
             return "mps"
         if gpu.compute_mode == "exclusive_process":
             return "mps"
@@ -101,6 +102,9 @@ class Strategies:
         """Read the label about this very resource; renamed replicas are labelled by their old name."""
         words = GKE_STRATEGIES if self.is_gke(resource) else STRATEGIES
         word = self._labels.get(self._name(resource), "")
+        if self.is_gke(resource):
+            # Nodes that GKE makes by itself have the words of its API: TIME_SHARING, MPS.
+            word = word.lower().replace("_", "-")
         if word not in words:
             self._object("label", self._name(resource), f"{word!r} is no strategy of sharing")
         return words.get(word, "")
@@ -115,8 +119,12 @@ class Strategies:
 
 def _by_default(device: Device) -> Strategy:
     """Take a device that tells anything for one of which it would have told MPS."""
-    told = device.gpu.processes is not None or device.gpu.compute_mode is not None
+    told = _processes(device) is not None or device.gpu.compute_mode is not None
     return "time-slicing" if told else ""
+
+
+def _processes(device: Device) -> tuple[DeviceProcess, ...] | None:
+    return device.gpu.processes if device.mig is None else device.mig.processes
 
 
 def _place(device_id: str) -> int | None:

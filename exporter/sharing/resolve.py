@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from exporter.model import Allocation, Allocations, ContainerRef, DeviceKey, SliceCount
+from exporter.sharing.device_id import parse_device_id
 from exporter.sharing.inventory import Device
 from exporter.sharing.system import Claim, Grant, Granted, System, guarded
 
@@ -174,6 +175,9 @@ def _resolve_allocation(resolved: Resolved, claims: _Claims, allocation: Allocat
         resolved.unresolved_holders.add(allocation.holder)
         if claim.nominal:
             resolved.nowhere.add(allocation.resource)
+        elif (named := parse_device_id(allocation.device_id)) is not None:
+            # A plugin that leaves MIG alone gives out a GPU that is cut, and with it perhaps a part of it.
+            resolved.unplaced |= system.view.inventory.parts_of(named)
         return
     held = claim.device.key, allocation.resource, allocation.holder
     resolved.held[held].add(allocation.device_id)

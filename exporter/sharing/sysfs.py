@@ -4,7 +4,9 @@ A vGPU exists for the driver from when its virtual machine starts, as a mediated
 before; on newer hosts it is a virtual function of its GPU instead, which the driver does not name. A GPU that
 was passed through to a virtual machine is no longer the driver's at all.
 
-NVIDIA's plugin has UUIDs and PCI addresses for ids, KubeVirt itself the IOMMU groups that they are in.
+NVIDIA's plugin has UUIDs and PCI addresses for ids, KubeVirt itself the IOMMU groups that they are in. For
+sandboxed containers NVIDIA has another plugin, whose ids are IOMMU groups, or numbers of VFIO devices where
+the kernel has IOMMUFD.
 """
 
 import re
@@ -44,7 +46,11 @@ def host_devices(sys_root: Path, allocations: Allocations | None) -> HostDevices
     return HostDevices(
         vgpus={text: gpu for text, gpu in gpus.items() if gpu is not None},
         mdevs={text: each for text, each in named.items() if each != text and MDEV_UUID.fullmatch(each)},
-        passed_through=frozenset(text for text, device in named.items() if _is_whole(sys_root, device)),
+        passed_through=frozenset(
+            text
+            for text, device in named.items()
+            if _is_whole(sys_root, device) or _is_whole(sys_root, _vfio(sys_root, text))
+        ),
     )
 
 
@@ -70,6 +76,16 @@ def _named(sys_root: Path, text: str) -> str:
         return ""
     # A GPU may have its sound beside it, as the function behind its own.
     return min(members, default="")
+
+
+def _vfio(sys_root: Path, text: str) -> str:
+    """Return the PCI device that is a VFIO device of this number, "" where none is."""
+    if not IOMMU_GROUP.fullmatch(text):
+        return ""
+    try:
+        return (sys_root / f"class/vfio-dev/vfio{text}/device").resolve(strict=True).name.lower()
+    except (OSError, RuntimeError):
+        return ""
 
 
 def _gpu(sys_root: Path, device: str) -> str | None:

@@ -88,9 +88,11 @@ def _devices() -> Path:
         (root / folder).mkdir(parents=True)
     for folder in (GPU, FUNCTION, f"{FUNCTION}/{MDEV}"):
         (pci / folder).mkdir(parents=True)
+    (root / "class/vfio-dev/vfio7").mkdir(parents=True)
     for link, to in (
         (pci / FUNCTION / "driver", root / "bus/pci/drivers/vfio-pci"),
         (pci / FUNCTION / "physfn", pci / GPU),
+        (root / "class/vfio-dev/vfio7/device", pci / FUNCTION),
         (root / "bus/mdev/devices" / MDEV, pci / FUNCTION / MDEV),
     ):
         link.symlink_to(to)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from exporter.model import GpuIdentity
 from tests.attribution.build import GIB, MIG, UUID, gpu, held, memory, mig, mig_gpu, replicas, whole
 from tests.sharing.build import only, resolve
 
@@ -111,6 +112,29 @@ def test_shares_of_an_unknown_number_are_unknown(node):
 def test_fewer_offered_than_held(offered):
     """While unhealthy replicas are missing from the offer, n is not what it says."""
     assert entitled(gpu(), slices(2), offered) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("ids", "offered"),
+    [
+        pytest.param([f"{UUID}::0", f"{UUID}::2", f"{UUID}::3"], replicas(2), id="fewer replicas"),
+        pytest.param([f"{UUID}::0", f"{UUID}::2"], whole(), id="no longer shared"),
+        pytest.param([UUID], replicas(4), id="shared since"),
+    ],
+)
+def test_ids_from_before_the_plugin_was_set_up_anew(ids, offered):
+    """Of how many replicas one was that is no longer offered, nobody tells: all shares are unknown."""
+    allocated = [each for place, each in enumerate(ids) for each in held(f"pod-{place}", each)]
+    for holding in resolve(gpu(), allocated, offered).holdings:
+        assert (holding.memory_entitled, holding.compute_entitled) == (None, None)
+
+
+def test_a_resource_that_was_set_up_anew_costs_another_device_nothing():
+    """Only the device of which an id is held that is not offered has no shares."""
+    other = gpu(uuid="GPU-2", identity=GpuIdentity(uuid="GPU-2", index=1, minor=1))
+    allocated = held("old", f"{UUID}::3") + held("new", "GPU-2::1")
+    found = resolve([gpu(), other], allocated, replicas(2) + replicas(2, "GPU-2")).holdings
+    assert {each.holder.pod: each.compute_entitled for each in found} == {"old": None, "new": 1 / 2}
 
 
 def test_several_devices_of_one_container():

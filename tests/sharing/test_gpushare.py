@@ -51,6 +51,20 @@ def node(annotations, *, gpus=None, resource=MEMORY, offered=None, objections=No
     )
 
 
+def test_the_only_gpu_needs_no_confirmation():
+    """Of a pod with several containers the plugin confirms nothing, and gives out the only GPU."""
+    told = pods(pod("a", indexed("0", assigned="false"), containers=("x", "y")))
+    allocated = units("a", 3, main="x") + units("a", 5, main="y")
+    found = resolve([gpu()], allocated, offers(16, UUID), pods=told)
+    assert {each.holder.container: each.memory_entitled for each in found.holdings} == {
+        "x": 3 * GIB,
+        "y": 5 * GIB,
+    }
+    assert found.unresolved == {}
+    elsewhere = resolve(NODE, allocated, offers(16, UUID, OTHER_UUID), pods=told)
+    assert (elsewhere.holdings, set(elsewhere.unresolved)) == ((), {MEMORY})
+
+
 def test_the_annotation_tells_the_gpu_by_its_minor():
     """The ids name GPU 0 and the annotation /dev/nvidia0, which is GPU 1."""
     holding = only(node(indexed("0")))

@@ -1,5 +1,7 @@
 """Which device an id of the kubelet means on a given node."""
 
+import pytest
+
 from exporter.model import DeviceKey, GpuReading
 from tests.attribution.build import MIG, UUID, gpu, held, mig, mig_gpu
 from tests.sharing.build import OTHER_UUID, container, numbered, resolve, where
@@ -76,6 +78,15 @@ def test_a_gpu_in_mig_mode_cannot_be_held_as_a_whole():
     node = mig_gpu([mig()])
     assert unresolved(node, UUID, f"{UUID}::0", "nvidia0", "nvidia0/vgpu1")
     assert DeviceKey(UUID) not in resolve(node).devices
+
+
+@pytest.mark.parametrize("device_id", [UUID, f"{UUID}::0", UUID.removeprefix("GPU-"), "nvidia0"])
+def test_who_holds_a_gpu_that_is_cut_may_have_a_part_of_it(device_id):
+    """A plugin that leaves MIG alone gives it out whole: how many hold its MIG devices is not known then."""
+    other = numbered(1, 1, OTHER_UUID)
+    found = resolve([mig_gpu([mig()]), other], held("a", device_id))
+    assert found.unplaced == {DeviceKey(UUID, MIG)}
+    assert resolve([mig_gpu([mig()]), other], held("a", "GPU-elsewhere")).unplaced == frozenset()
 
 
 def test_mig_devices_that_cannot_be_listed_are_not_there():

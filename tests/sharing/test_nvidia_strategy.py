@@ -156,8 +156,8 @@ def test_a_whole_gpu_is_not_told_by_labels_or_files():
     assert counted_by(objections) == {}
 
 
-def test_mig_devices_are_never_mps():
-    """The plugin refuses MPS there: a daemon's file or a label that says it is objected to."""
+def test_mig_devices_are_never_mps_with_nvidia_s_plugin():
+    """It refuses MPS there: a daemon's file or a label that says it is objected to."""
     objections = Objections()
     cut = mig_gpu([mig()], compute_mode="exclusive_process")
     facts = {"files": daemon(GPU), "node": labelled((STRATEGY, "mps")), "objections": objections}
@@ -182,6 +182,27 @@ def test_mig_devices_are_never_mps():
 def test_gke_is_told_by_its_label(device, labels, expected):
     """GKE's daemon need not change the compute mode, so that the default mode rules nothing out there."""
     assert mode(device, ids=[GKE_ID], offered=None, node=labelled(*labels)) == expected
+
+
+@pytest.mark.parametrize(
+    ("clients", "labels", "expected"),
+    [
+        pytest.param([process(1, kind="mps")], [], MPS, id="a client"),
+        pytest.param([], [(GKE_STRATEGY, "mps")], MPS, id="the label"),
+        pytest.param([], [(GKE_STRATEGY, "MPS")], MPS, id="the label of a node that GKE made by itself"),
+        pytest.param(
+            [], [(GKE_STRATEGY, "TIME_SHARING")], ("mig-time-slicing", "none"), id="time-sharing by itself"
+        ),
+        pytest.param([process(1)], [], ("mig-time-slicing", "none"), id="nothing says MPS"),
+    ],
+)
+def test_gke_has_mps_on_mig_devices(clients, labels, expected):
+    """Unlike NVIDIA's plugin. A client on the MIG device itself proves it, else the label tells."""
+    identity = numbered(0, 0, UUID).identity
+    cut = mig_gpu([mig(clients, gi=1)], identity=identity, compute_mode="default")
+    objections = Objections()
+    found = mode(cut, ids=["nvidia0/gi1/vgpu0"], node=labelled(*labels), objections=objections)
+    assert (found, counted_by(objections)) == (expected, {})
 
 
 @pytest.mark.parametrize(

@@ -355,6 +355,23 @@ def test_iommu_groups_stand_for_what_is_in_them(tmp_path: Path):
     )
 
 
+def test_a_vfio_device_stands_for_the_gpu_that_it_is(tmp_path: Path):
+    """Where the kernel has IOMMUFD, NVIDIA's plugin for sandboxes has its number, which is no group's."""
+    sysfs = Sysfs(tmp_path)
+    sysfs.pci("0000:00:00.0", "0x8086", "none")
+    sysfs.pci("0000:86:00.0", "0x10de", "vfio-pci")
+    sysfs.pci("0000:88:00.0", "0x15b3", "vfio-pci")
+    (tmp_path / "kernel/iommu_groups/0/devices/0000:00:00.0").mkdir(parents=True)
+    for number, address in ((0, "0000:86:00.0"), (1, "0000:88:00.0")):
+        vfio = tmp_path / f"class/vfio-dev/vfio{number}"
+        vfio.mkdir(parents=True)
+        (vfio / "device").symlink_to(tmp_path / "bus/pci/devices" / address)
+    kata = held("sandbox", "0", "1", "2", resource="nvidia.com/pgpu")
+    found = host_devices(tmp_path, allocations(kata))
+    assert found == HostDevices(passed_through=frozenset({"0"}))
+    assert resolve(host(), kata, found=found).unresolved == {"nvidia.com/pgpu": 1}
+
+
 def test_an_iommu_group_is_the_mediated_device_in_it():
     """It has that one's figures while it runs, and its place before that."""
     found = HostDevices(vgpus={"37": "0000:3b:00.0"}, mdevs={"37": A})
