@@ -55,7 +55,8 @@ def _row(served: Victim, attack: Attack, files: int) -> Iterator[object]:
             attack.again(clients)
             try:
                 slowest = max(slowest, served.scrape())
-            except OSError:
+            except OSError as error:
+                sys.stderr.write(f"{attack.name}: a scrape failed: {error!r}\n")
                 missed += 1
                 served.close()
             most = Vitals(*map(max, most, served.vitals()))
