@@ -66,21 +66,22 @@ class Hami(LibvgpuSystem):
     def device(self, holder: ContainerRef, place: int, device: HamiDevice) -> Device | None:
         """Find the MIG device that was made for the container, else the device of the annotation."""
         pod = self.view.pod(holder)
-        made = self._made_for(pod, pod.details, holder.container, place) if pod and pod.details else None
-        if made is None or not made.mig_uuid:
+        made = self._made_for(pod, pod.details, holder, place) if pod and pod.details else None
+        if made is None:
             return super().device(holder, place, device)
+        if not made.mig_uuid:
+            return None
         inventory = self.view.inventory
         by_place = DeviceId(parent=made.gpu, gi=made.gi, ci=made.ci)
         return inventory.by_uuid(made.mig_uuid) or inventory.find(by_place)
 
     def _made_for(
-        self, pod: PodIdentity, details: PodDetails, container: str, place: int
+        self, pod: PodIdentity, details: PodDetails, holder: ContainerRef, place: int
     ) -> MigAllocation | None:
         if pod.uid not in self._made:
             self._made[pod.uid] = self._read_mig(pod, details.annotations.get(MIG_KEY, ""))
-        made = self._made[pod.uid]
-        order = (each.name for each in details.containers)
-        return next((made.get((at, place)) for at, name in enumerate(order) if name == container), None)
+        segment = self._told_of(holder).places.get(holder.container, -1)
+        return self._made[pod.uid].get((segment, place))
 
     def _read_mig(self, pod: PodIdentity, text: str) -> dict[tuple[int, int], MigAllocation]:
         try:

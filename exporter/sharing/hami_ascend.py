@@ -3,15 +3,17 @@
 The key of the annotation has the name of the chip, and so has the resource. Another annotation, under the
 name of the resource, says which template each device was divided after. Its name begins with the number of
 AI cores (``vir05_1c_16g``: 5); how many an NPU has is told by the node's annotation. Where the library limits
-(``huawei.com/vnpu-mode: hami-core``), cores are percent, and it notes what each container uses.
+(``huawei.com/vnpu-mode: hami-core``, else by the node's ``hami-vnpu-core``), cores are percent, and it notes
+what each container uses.
 """
 
 import json
 import re
 from typing import Any, ClassVar
 
-from exporter.model import ContainerRef, DeviceSharing, Meter, SliceCount
+from exporter.model import ContainerFile, ContainerRef, DeviceSharing, Meter, SliceCount
 from exporter.sharing.files.hami_vnpu import read_vnpu
+from exporter.sharing.hami_filed import filed, names_by_pod
 from exporter.sharing.hami_node import Registered
 from exporter.sharing.hami_vendor import WORDS, HamiVendor, Kind, Told
 from exporter.sharing.inventory import Device
@@ -20,6 +22,7 @@ from exporter.sharing.view import View
 
 MODE = "huawei.com/vnpu-mode"
 SOFT = "hami-core"
+NODE_SOFT = "hami-vnpu-core"
 LONGEST = 64 * 1024
 METER = "hami-vnpu"
 TEMPLATE = re.compile(r"vir([0-9]{1,3})(?:_.*)?")
@@ -37,7 +40,7 @@ class HamiAscend(HamiVendor):
     resources = re.compile(r"huawei\.com/Ascend.+")
     counting = re.compile(r"huawei\.com/Ascend(?!.*-(?:memory|core)$).+")
     own = counting
-    notes = (whole_keys(MODE),)
+    notes = (whole_keys(MODE, NODE_SOFT),)
     words = WORDS | words_of("UUID temp vir memory hami")
     registers = re.compile(r"hami\.io/node-register-Ascend[^/]+")
     read: ClassVar[Read | None] = staticmethod(read_vnpu)
@@ -96,14 +99,28 @@ class HamiAscend(HamiVendor):
 
     def meter(self, holder: ContainerRef, count: int) -> Meter | None:
         """Return what the library noted; of several NPUs it does not say which is which."""
-        file = self.view.file(self.name, holder) if count == 1 and self._is_soft(holder) else None
+        file = self._file(holder) if count == 1 and self._is_soft(holder) else None
         if file is None or not file.devices:
             return None
         return Meter(source=METER, memory=file.devices[0].memory_used, memory_only=True)
 
+    def _file(self, holder: ContainerRef) -> ContainerFile | None:
+        """Return the file of a container, which is under another's name where Volcano left out segments."""
+        pod = self.view.pod(holder)
+        if pod is None or pod.details is None:
+            return None
+        told = self._told(holder, pod.details) or {}
+        places = {name: parts[0].place for name, parts in told.items()}
+        names = filed(names_by_pod(self.view, self.name).get(pod.uid, set()), places, pod.details.containers)
+        return self.view.file(
+            self.name, holder._replace(container=names.get(holder.container, holder.container))
+        )
+
     def _is_soft(self, holder: ContainerRef) -> bool:
-        details = self.view.details(holder)
-        return details is not None and details.annotations.get(MODE) == SOFT
+        """Whether the library limits: a pod that does not say follows its node, since HAMi 2.10."""
+        details, node = self.view.details(holder), self.view.facts.node
+        mode = details.annotations.get(MODE, "") if details is not None else ""
+        return mode == SOFT or (not mode and node is not None and node.annotations.get(NODE_SOFT) == "true")
 
     def _templates(self, holder: ContainerRef, told: Told) -> dict[str, str]:
         """Return the templates of a pod's NPUs by uuid, "" for a whole one."""

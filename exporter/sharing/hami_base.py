@@ -7,7 +7,7 @@ read. The library's cache tells of a container that runs which GPUs it sees, its
 """
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import ClassVar, NamedTuple
@@ -17,14 +17,14 @@ from exporter.model import (
     ContainerRef,
     ContainerSpec,
     DeviceSharing,
-    DeviceUse,
     Meter,
     PodDetails,
     PodIdentity,
     SliceCount,
 )
 from exporter.sharing.device_id import parse_device_id
-from exporter.sharing.hami_text import HamiDevice, Segments, by_container, parse_allocation
+from exporter.sharing.hami_filed import CACHE, filed, in_common, names_by_pod, use_of
+from exporter.sharing.hami_text import HamiDevice, parse_allocation, places_of
 from exporter.sharing.inventory import Device
 from exporter.sharing.system import Claim, Grant, Granted, System
 from exporter.sharing.view import View
@@ -32,12 +32,9 @@ from exporter.sums import total
 
 HAMI_KEYS = ("hami.io/vgpu-devices-allocated", "4pd.io/vgpu-ids-new")
 VOLCANO_KEYS = ("volcano.sh/vgpu-ids-new",)
-CACHE = "hami"
 SLICE = re.compile(r"(GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-[0-9]{1,9}")
 MIG = "MIG-"
 MEBIBYTE = 1 << 20
-# How much of a name libvgpu keeps of a device.
-NAME_LENGTH = 40
 
 
 class Part(NamedTuple):
@@ -51,14 +48,16 @@ class Part(NamedTuple):
 class Told(NamedTuple):
     """What the annotation of a pod says, by container.
 
-    ``filed`` is under which container its cache is, where that is another one.
+    ``places`` is which segment of it is each container's, ``filed`` under which container its cache is, where
+    that is another one.
     """
 
     devices: Mapping[str, tuple[HamiDevice, ...]]
+    places: Mapping[str, int]
     filed: Mapping[str, str]
 
 
-NOTHING = Told({}, {})
+NOTHING = Told({}, {}, {})
 
 
 class LibvgpuSystem(System):
@@ -135,13 +134,32 @@ class LibvgpuSystem(System):
 
     @cached_property
     def _holders(self) -> list[tuple[ContainerRef, tuple[str, ...], frozenset[str]]]:
-        """List the containers with ids of this system's, which any resources may have, and all these ids."""
+        """List the containers with ids of this system's, which any resources may have, and all these ids.
+
+        MIG devices that the kubelet gave stand apart from slices.
+        """
         found: list[tuple[ContainerRef, tuple[str, ...], frozenset[str]]] = []
         for holder, held in sorted(self.view.held.items()):
             own = {name: ids for name, ids in sorted(held.items()) if self._is_ours(holder, name, ids)}
-            if own:
-                found.append((holder, tuple(own), frozenset().union(*own.values())))
+            sliced = {name: ids for name, ids in own.items() if any(map(SLICE.fullmatch, ids))}
+            others = {name: ids for name, ids in own.items() if name not in sliced}
+            found += [
+                (holder, tuple(same), frozenset().union(*same.values())) for same in (sliced, others) if same
+            ]
         return found
+
+    @cached_property
+    def _sharers(self) -> Counter[tuple[str, str]]:
+        """Count the containers of each pod that have slices: for those, plugins make folders of caches."""
+        return Counter(
+            (holder.namespace, holder.pod)
+            for holder, _, ids in self._holders
+            if any(map(SLICE.fullmatch, ids))
+        )
+
+    @cached_property
+    def _caches(self) -> Mapping[str, set[str]]:
+        return names_by_pod(self.view, CACHE)
 
     @cached_property
     def _resources(self) -> set[str]:
@@ -192,9 +210,17 @@ class LibvgpuSystem(System):
         return Meter(source=CACHE, memory=use.memory_used, compute=use.compute_used)
 
     def _file(self, holder: ContainerRef) -> ContainerFile | None:
-        """Return the cache of a container, which some plugins put under the name of another one."""
-        filed = self._told_of(holder).filed.get(holder.container, holder.container)
-        return self.view.file(CACHE, holder._replace(container=filed))
+        """Return the cache of a container, which some plugins put under the name of another one.
+
+        HAMi up to 2.8 puts those of all containers of a pod under one name: nobody knows whose it is then.
+        """
+        pod = self.view.pod(holder)
+        here = self._caches.get(pod.uid, set()) if pod is not None else set()
+        several = self._sharers[holder.namespace, holder.pod] > 1
+        if several and in_common(here, self.view.details(holder)):
+            return None
+        name = self._told_of(holder).filed.get(holder.container, holder.container)
+        return self.view.file(CACHE, holder._replace(container=name))
 
     def _told_of(self, holder: ContainerRef) -> Told:
         """Return what the annotation of a pod says; nothing where it has none that can be read."""
@@ -214,29 +240,10 @@ class LibvgpuSystem(System):
         except ValueError as error:
             self.view.object_to(self.name, "annotation", f"{pod.namespace}/{pod.name}: {key}", str(error))
             return NOTHING
-        devices = by_container(segments, details.containers, lambda each: self._asks(pod, each))
-        return Told(devices, self._filed(pod, details, segments, tuple(devices)))
-
-    def _filed(
-        self, pod: PodIdentity, details: PodDetails, segments: Segments, holders: tuple[str, ...]
-    ) -> dict[str, str]:
-        """Tell whose name the cache of each container has, where not all caches have the names of holders.
-
-        Then the plugin took the place of a segment for that of a container: without init containers until
-        2.8, with them since 2.9.
-        """
-        files = self.view.facts.files.get(CACHE)
-        here = {file.container for file in (files.containers if files else ()) if file.pod_uid == pod.uid}
-        if here <= set(holders):
-            return {}
-        places = [place for place, given in enumerate(segments) if given]
-        names = [each.name for each in details.containers]
-        main = [each.name for each in details.containers if not each.init]
-        for order in (main, names):
-            filed = [order[place] for place in places if place < len(order)]
-            if len(filed) == len(holders) and here <= set(filed):
-                return dict(zip(holders, filed, strict=True))
-        return {}
+        places = places_of(segments, details.containers, lambda each: self._asks(pod, each))
+        devices = {name: segments[place] for name, place in places.items()}
+        here = self._caches.get(pod.uid, set())
+        return Told(devices, places, filed(here, places, details.containers))
 
     def _asks(self, pod: PodIdentity, container: ContainerSpec) -> bool:
         held = self.view.held.get(ContainerRef(pod.namespace, pod.name, container.name), {})
@@ -287,9 +294,3 @@ def _grant(holder: ContainerRef, resource: str, parts: Sequence[Part], meter: Me
         meter=meter,
         exclusive=alone,
     )
-
-
-def use_of(uses: Iterable[DeviceUse], device: Device) -> DeviceUse | None:
-    """Return what libvgpu counted of a device, of whose name it keeps a part."""
-    name = (device.key.mig_uuid or device.key.uuid)[:NAME_LENGTH]
-    return next((use for use in uses if use.device[:NAME_LENGTH] == name), None)

@@ -41,8 +41,8 @@ class HamiDevice(NamedTuple):
 class MigAllocation(NamedTuple):
     """A MIG device that the scheduler chose for a container, and what the plugin then made of it.
 
-    ``container`` counts init containers first. ``mig_uuid`` is "", and ``gi`` and ``ci`` are None, until the
-    device is made.
+    ``container`` is the segment of the other annotation: a release that leaves out containers there leaves
+    them out here, too. ``mig_uuid`` is "", and ``gi`` and ``ci`` are None, until the device is made.
     """
 
     container: int
@@ -69,23 +69,23 @@ def parse_allocation(text: str, *, lenient: bool = False) -> Segments:
     return tuple(tuple(_devices(piece, lenient)) for piece in pieces)
 
 
-def by_container(
+def places_of(
     segments: Segments, containers: Sequence[ContainerSpec], asks: Callable[[ContainerSpec], bool]
-) -> dict[str, tuple[HamiDevice, ...]]:
-    """Return the devices of each container that has some; ``containers`` stand init first.
+) -> dict[str, int]:
+    """Return which segment is that of each container that has devices; ``containers`` stand init first.
 
     Where there are as many segments as containers (with init or without), they stand in the same order. Some
     releases left out segments of containers that have nothing, and put one too many behind others: where
     that order would give devices to who does not ask, and none to who does, what is not empty belongs, in
     order, to the containers that ask.
     """
+    given = [place for place, devices in enumerate(segments) if devices]
     main = [each for each in containers if not each.init]
     for meant in (containers, main):
-        aligned = {each.name: devices for each, devices in zip(meant, segments, strict=False) if devices}
+        aligned = {meant[place].name: place for place in given if place < len(meant)}
         asking = {each.name for each in meant if asks(each)}
         if len(meant) == len(segments) and (aligned.keys() <= asking or asking <= aligned.keys()):
             return aligned
-    given = [devices for devices in segments if devices]
     all_asking = [each.name for each in containers if asks(each)]
     main_asking = [each.name for each in main if asks(each)]
     return dict(zip(all_asking if len(all_asking) == len(given) else main_asking, given, strict=False))

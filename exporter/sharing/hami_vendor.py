@@ -8,11 +8,12 @@ annotation count. Hardly any of these devices is read by a driver of ours.
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 from exporter.model import ContainerRef, ContainerSpec, DeviceSharing, Meter, PodDetails, SliceCount
 from exporter.sharing.hami_node import Registered, registered
-from exporter.sharing.hami_text import HamiDevice, by_container, parse_allocation
+from exporter.sharing.hami_text import HamiDevice, parse_allocation, places_of
 from exporter.sharing.inventory import Device
 from exporter.sharing.system import Claim, Grant, Granted, System, first_match, foreign, words_of
 from exporter.sharing.view import View
@@ -32,20 +33,23 @@ NUMBERED = re.compile(r".+[-_]([0-9]{1,3})")
 class Kind(NamedTuple):
     """A kind of device by the key of its annotation. ``full`` is how many cores make a whole device.
 
-    ``whole``: its devices are given out whole, and the amounts that stand there mean nothing.
+    ``whole``: its devices are given out whole, and the amounts that stand there mean nothing. ``asked`` are
+    the resources that this kind is asked for by, None for all those of its maker.
     """
 
     key: re.Pattern[str]
     full: int = 100
     whole: bool = False
+    asked: re.Pattern[str] | None = None
 
 
 class Told(NamedTuple):
-    """What annotations say that a container has of one device."""
+    """What annotations say that a container has of one device; ``place`` is the segment that says it."""
 
     kind: Kind
     key: str
     device: HamiDevice
+    place: int
 
 
 Parts = Mapping[str, tuple[Told, ...]]
@@ -195,9 +199,11 @@ class HamiVendor(System):
                 about = f"{holder.namespace}/{holder.pod}: {key}"
                 self.view.object_to(self.name, "annotation", about, str(error))
                 return None
-            given = by_container(segments, details.containers, lambda spec: self._asks(holder, spec))
-            for name, devices in given.items():
-                found[name] = (*found.get(name, ()), *(Told(kind, key, device) for device in devices))
+            asks = partial(self._asks, holder, kind.asked or self.resources)
+            places = places_of(segments, details.containers, asks)
+            for name, place in places.items():
+                given = (Told(kind, key, device, place) for device in segments[place])
+                found[name] = (*found.get(name, ()), *given)
         return found
 
     def _keys(self, details: PodDetails) -> Iterator[tuple[str, Kind]]:
@@ -206,9 +212,9 @@ class HamiVendor(System):
                 if kind.key.fullmatch(key):
                     yield key, kind
 
-    def _asks(self, holder: ContainerRef, spec: ContainerSpec) -> bool:
-        own = ContainerRef(holder.namespace, holder.pod, spec.name)
-        return any(map(self.resources.fullmatch, (*spec.limits, *self.view.held.get(own, ()))))
+    def _asks(self, holder: ContainerRef, asked: re.Pattern[str], spec: ContainerSpec) -> bool:
+        own = holder._replace(container=spec.name)
+        return any(map(asked.fullmatch, (*spec.limits, *self.view.held.get(own, ()))))
 
 
 def _joined(grants: Iterable[Grant]) -> Iterator[Grant]:

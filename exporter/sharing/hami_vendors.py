@@ -16,6 +16,8 @@ from exporter.sharing.view import View
 
 METAX_POLICY = "metax-tech.com/sgpu-qos-policy"
 NEURON, NEURON_CORE = "aws.amazon.com/neuron", "aws.amazon.com/neuroncore"
+# The cores of a Neuron device that HAMi gives out, as bits.
+GIVEN_OUT = 0b11
 
 
 def _key(word: str) -> re.Pattern[str]:
@@ -75,8 +77,8 @@ class HamiMetax(HamiVendor):
     notes = (whole_keys(METAX_POLICY),)
     words = WORDS | words_of("best effort")
     kinds = (
-        Kind(_key("metax-gpu-devices-allocated"), whole=True),
-        Kind(_key("metax-sgpu-devices-allocated")),
+        Kind(_key("metax-gpu-devices-allocated"), whole=True, asked=re.compile(r"metax-tech\.com/gpu")),
+        Kind(_key("metax-sgpu-devices-allocated"), asked=re.compile(r"metax-tech\.com/(?!gpu$).+")),
     )
     resources = re.compile(r"metax-tech\.com/(gpu|sgpu|vcore|vmemory)")
     counting = re.compile(r"metax-tech\.com/s?gpu")
@@ -97,8 +99,8 @@ class HamiEnflame(HamiVendor):
     name = "hami-enflame"
     maker = "enflame"
     kinds = (
-        Kind(_key("enflame-gcu-devices-allocated"), whole=True),
-        Kind(_key("enflame-vgpu-devices-allocated")),
+        Kind(_key("enflame-gcu-devices-allocated"), whole=True, asked=re.compile(r"enflame\.com/gcu")),
+        Kind(_key("enflame-vgpu-devices-allocated"), asked=re.compile(r"enflame\.com/(?!gcu$).+")),
     )
     resources = re.compile(r"enflame\.com/.+")
     counting = re.compile(r"enflame\.com/((drs|shared)-)?gcu")
@@ -115,8 +117,8 @@ class HamiKunlun(HamiVendor):
     name = "hami-kunlun"
     maker = "kunlunxin"
     kinds = (
-        Kind(_key("kunlun-allocated"), whole=True),
-        Kind(_key("xpu-devices-allocated")),
+        Kind(_key("kunlun-allocated"), whole=True, asked=re.compile(r"kunlunxin\.com/xpu.*")),
+        Kind(_key("xpu-devices-allocated"), asked=re.compile(r"kunlunxin\.com/vxpu.*")),
     )
     resources = re.compile(r"kunlunxin\.com/v?xpu.*")
     counting = re.compile(r"kunlunxin\.com/v?xpu")
@@ -147,6 +149,7 @@ class HamiVastai(HamiVendor):
 class HamiNeuron(HamiVendor):
     """AWS' Neuron devices. The cores that a container has of one stand there as the bits of a number.
 
+    HAMi gives out the first two of a device, and notes all that there are where it gives several devices.
     How many a device has is told by what the node offers of cores and of devices.
     """
 
@@ -164,7 +167,7 @@ class HamiNeuron(HamiVendor):
         """Count the bits, of which there are two at most; who asked for whole devices has them whole."""
         if self.exclusive(told, holder):
             return 1.0
-        cores = told.device.cores.bit_count()
+        cores = (told.device.cores & GIVEN_OUT).bit_count()
         return cores / self._each if 0 < cores <= self._each else None
 
     def exclusive(self, _told: Told, holder: ContainerRef) -> bool:

@@ -1,8 +1,8 @@
 """Koordinator: parts of GPUs that its scheduler writes into the annotations of pods.
 
 The kubelet knows nothing of them. The scheduler only counts; what keeps the holders of a GPU apart is HAMi's
-library, libvgpu, in the pods with a label that asks for it. Where several containers of a pod ask for GPUs
-and it is not told which has what, the pod as a whole has them.
+library, libvgpu, in the pods with a label that asks for it, unless they have a GPU's memory whole. Where
+several containers of a pod ask for GPUs and it is not told which has what, the pod as a whole has them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from exporter.model import (
     PodIdentity,
     SliceCount,
 )
-from exporter.sharing.hami_base import CACHE, use_of
+from exporter.sharing.hami_filed import CACHE, use_of
 from exporter.sharing.inventory import Device
 from exporter.sharing.koordinator_text import (
     ALL,
@@ -52,9 +52,13 @@ class Koordinator(System):
         settled: set[tuple[ContainerRef, str]] = set()
         for pod in self.view.pods:
             details = pod.details
-            if details is None or self.libvgpu != (details.labels.get(PROVIDER) == HAMI_CORE):
+            asked = details is not None and details.labels.get(PROVIDER) == HAMI_CORE
+            if details is None or (self.libvgpu and not asked):
                 continue
-            told = list(self._of_pod(pod, details, self._given(pod, details)))
+            given = self._given(pod, details)
+            if self.libvgpu != (asked and _has_library(given)):
+                continue
+            told = list(self._of_pod(pod, details, given))
             grants += told
             # Whoever makes a pod may write its annotations: one that names no GPU of this node hides none.
             if any(each.device is not None for each in told):
@@ -124,6 +128,11 @@ class Koordinator(System):
         file = self.view.file(CACHE, holder) if self.libvgpu else None
         use = use_of(file.devices, device) if file is not None and device is not None else None
         return None if use is None else Meter(source=CACHE, memory=use.memory_used, compute=use.compute_used)
+
+
+def _has_library(given: Sequence[Given]) -> bool:
+    """Whether a pod that asks for the library has it: koordlet looks at the memory of the first GPU alone."""
+    return not given or (given[0].amount.ratio or 0) < ALL
 
 
 class KoordinatorHamiCore(Koordinator):

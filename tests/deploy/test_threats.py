@@ -145,7 +145,12 @@ async def test_a_link_leads_to_no_secret(node: Served) -> None:
     assert HIDDEN not in await all_outputs(node)
 
 
-async def test_a_tenant_who_lies_to_the_meter_is_seen_in_the_rest(node: Served) -> None:
+@pytest.mark.parametrize(
+    ("lie", "source"), [(1, "hami"), (0, "none")], ids=["next to nothing", "nothing, against the driver"]
+)
+async def test_a_tenant_who_lies_to_the_meter_is_seen_in_the_rest(
+    node: Served, lie: int, source: str
+) -> None:
     """His row says what he wrote and who metered it; the device's rest grows by what he hides."""
     before, path = row(node, TENANT), cache_of(node, TENANT)
     others = row(node, VICTIM)
@@ -153,16 +158,17 @@ async def test_a_tenant_who_lies_to_the_meter_is_seen_in_the_rest(node: Served) 
     content = bytearray(path.read_bytes())
     (layout, *_) = layouts_of(len(content))
     for slot in range(layout.slots, layout.slots + 16 * layout.slot_size, layout.slot_size):
-        struct.pack_into("<Q", content, slot + layout.total, 0)
+        struct.pack_into("<Q", content, slot + layout.total, lie)
     path.write_bytes(content)
 
     await node.poller.poll()
 
     after = row(node, TENANT)
-    assert (after.memory_used, after.memory_source) == (0, "hami")
+    assert (after.memory_used, after.memory_source) == (after.processes if lie else None, source)
     assert before.memory_used
+    hidden = before.memory_used - (after.memory_used or 0)
     (gpu,) = [each for each in node.poller.snapshot.gpus if each.identity.uuid == before.device.uuid]
-    assert gpu.unattributed_memory == unattributed[gpu.identity.uuid] + before.memory_used
+    assert gpu.unattributed_memory == unattributed[gpu.identity.uuid] + hidden
     assert row(node, VICTIM).memory_used == others.memory_used
     # The driver still counts and sizes his processes.
     driver = [each for each in node.poller.snapshot.processes if each.holder == before.holder]

@@ -17,8 +17,8 @@ from exporter.sharing.gpushare_text import (
     unit_bytes,
 )
 from exporter.sharing.hami_node import registered
-from exporter.sharing.hami_text import by_container, parse_mig_allocations
 from exporter.sharing.hami_text import parse_allocation as parse_hami
+from exporter.sharing.hami_text import parse_mig_allocations, places_of
 from exporter.sharing.koordinator_text import asking, parse_allocated, split
 from exporter.sharing.reservation import fraction, mebibytes
 from exporter.sharing.runai_mig import mig_device, mig_mapping
@@ -41,7 +41,7 @@ def _text(read: Callable[[str], Any]) -> Callable[[bytes], Any]:
 def _hami(text: str) -> Any:
     lenient = parse_hami(text, lenient=True) if len(text) < 1 << 16 else ()
     segments = parse_hami(text)
-    return lenient, segments, by_container(segments, CONTAINERS, lambda each: bool(each.limits))
+    return lenient, segments, places_of(segments, CONTAINERS, lambda each: bool(each.limits))
 
 
 def _gpushare(text: str) -> Any:

@@ -67,6 +67,7 @@ NO_DECODER = {
     "exporter.prometheus.longer": CALLS,
     "exporter.prometheus.queries": "writes queries",
     "exporter.sharing.files": "an empty package",
+    "exporter.sharing.hami_filed": JOIN,
     "exporter.sharing.holdings": JOIN,
     "exporter.sharing.inventory": JOIN,
     "exporter.sharing.kai": "a class without methods of its own, which all are in reservation",

@@ -18,7 +18,7 @@ from exporter.model import (
 from exporter.sharing.files import hami_cache, hami_vnpu, reading, vgpu_manager
 from exporter.sharing.files.hami_cache import Content, decode
 from exporter.sharing.files.reading import listed
-from exporter.sharing.hami_text import by_container, parse_allocation
+from exporter.sharing.hami_text import parse_allocation, places_of
 from tests.attribution.build import UUID, gpu, held
 from tests.sharing.build import OTHER_UUID, container, numbered, only, pod, pods, resolve, roots_at
 from tests.sharing.hami_regions import begun, content, join
@@ -120,10 +120,11 @@ def test_whatever_asks_every_release_is_read(release, init, main):
         for name, asks in (*told, *own)
     ]
 
-    found = by_container(parse_allocation(text), specs, lambda each: bool(each.limits))
+    segments = parse_allocation(text)
+    found = places_of(segments, specs, lambda each: bool(each.limits))
 
     asking = {name for name, asks in (*told, *own) if asks}
-    assert {name: [each.uuid for each in devices] for name, devices in found.items()} == {
+    assert {name: [each.uuid for each in segments[place]] for name, place in found.items()} == {
         name: [name] for name in asking
     }
 
@@ -139,7 +140,7 @@ def test_a_cache_under_the_name_of_an_init_container_is_found():
 
 
 @pytest.mark.parametrize(
-    ("init", "containers"), [(("prepare",), ("a", "b")), ((), ("prepare", "a", "b"))], ids=["2.10", "2.4"]
+    ("init", "containers"), [(("prepare",), ("a", "b")), ((), ("prepare", "a", "b"))], ids=["2.10", "4pd"]
 )
 def test_no_container_takes_the_cache_of_the_next(init, containers):
     """Where the first cache has the name of one that asks for nothing, every cache is the next one's."""
@@ -166,13 +167,57 @@ def test_caches_of_names_that_nothing_explains_stay_with_their_names():
 
 @pytest.mark.parametrize("name", ["v0", "1.1", "1.1-shifted", "1.1-between", "1.2"])
 def test_a_share_that_was_not_measured_yet_is_no_zero(name):
-    """The library's watcher first sets what it saw to 0, and then looks."""
+    """The library's watcher first sets what it saw to 0, and then looks: at memory, and then at the share.
+
+    Only where it notes both at once (src/multiprocess/multiprocess_utilization_watcher.c of HAMi 2.8.1 and
+    later), memory that it saw means that the share was measured.
+    """
     made = begun(name, [UUID])
     slot = join(made, 5, [GIB], [0])
-    assert of(content(made)).devices[0].compute_used == 0.0
+    measured = 0.0 if name in {"1.1-shifted", "1.2"} else None
+    assert of(content(made)).devices[0].compute_used == measured
     slot.monitorused[0] = 0
     told = of(content(made)).devices[0]
     assert (told.memory_used, told.compute_used) == (GIB, None)
+
+
+@pytest.mark.parametrize("name", ["1.1-shifted", "1.1-between"])
+def test_a_process_that_may_count_elsewhere_is_not_idle_for_having_no_memory(name):
+    """In HAMi 2.8.1 (issue 191 of HAMi-core) a process may count in the slot of one that has exited."""
+    made = begun(name, [UUID])
+    join(made, 0, [0], [0])
+    assert of(content(made)).devices[0].compute_used is None
+
+
+@pytest.mark.parametrize("name", ["1.1-shifted", "1.1-between", "1.2"])
+def test_memory_that_the_driver_sees_and_a_process_does_not_count_is_not_known(name):
+    """The slot of such a process contradicts itself; its share is measured all the same."""
+    made = begun(name, [UUID])
+    join(made, 5001, [GIB], [10])
+    slot = join(made, 5002, [0], [80])
+    slot.monitorused[0] = 10 * GIB
+    told = of(content(made))
+    assert (told.devices[0].memory_used, told.devices[0].compute_used) == (None, 0.9)
+    assert (told.pids, told.problems) == ((5001, 5002), ())
+
+
+@pytest.mark.parametrize("name", ["v0", "1.1"])
+def test_what_was_seen_of_the_process_before_is_not_held_against_the_next(name):
+    """Up to HAMi 2.8.0 a slot keeps it (src/multiprocess/multiprocess_memory_limit.c, init_proc_slot)."""
+    made = begun(name, [UUID])
+    join(made, 5001, [GIB], [10])
+    join(made, 5002, [0], [0]).monitorused[0] = 10 * GIB
+    told = of(content(made)).devices[0]
+    assert (told.memory_used, told.compute_used) == (GIB, 0.1)
+
+
+def test_a_share_of_a_later_device_may_be_an_old_one():
+    """Until HAMi 2.9 only the first device is set to 0, and what was seen on others stays there."""
+    made = begun("1.2", [UUID, OTHER_UUID])
+    slot = join(made, 5, [GIB, GIB], [0, 97])
+    assert [each.compute_used for each in of(content(made)).devices] == [0.0, None]
+    slot.device_util[1].sm = 0
+    assert [each.compute_used for each in of(content(made)).devices] == [0.0, 0.0]
 
 
 def test_a_process_without_memory_on_a_device_computes_nothing_there():

@@ -248,15 +248,55 @@ def test_the_cache_of_another_container_is_not_its_own():
     assert meters == {"main": None, "side": Meter(source="hami", memory=5 * MIB)}
 
 
-def test_old_plugins_file_a_cache_under_the_wrong_name():
-    """Up to 2.6 the folder had the name of the container in the segment's place, which holds nothing."""
-    told = pod("train", {KEY: f"{UUID},NVIDIA,500,0:;"}, containers=("proxy", "main"))
+@pytest.mark.parametrize(
+    ("text", "others"),
+    [
+        (f"{UUID},NVIDIA,500,0:;", ()),
+        (f";{UUID},NVIDIA,500,0:;", ()),
+        (f";{UUID},NVIDIA,500,0:;;", ("late",)),
+    ],
+    ids=["2.5", "2.7", "2.6"],
+)
+def test_old_plugins_file_a_cache_under_the_wrong_name(text, others):
+    """Up to 2.8 empty segments do not count: the folder has the name of the first container of the pod."""
+    told = pod("train", {KEY: text}, containers=("proxy", "main", *others), limits={"main": {"x": 1}})
     files = cache("train", DeviceUse(device=UUID, memory_used=7 * MIB), of="proxy")
 
     holding = only(resolve(GPUS, held("train", f"{UUID}-0"), slices(), pods=pods(told), files=files))
 
     assert holding.holder == container("train")
     assert holding.meter == Meter(source="hami", memory=7 * MIB)
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["annotated", "only names are known"])
+def test_a_cache_in_the_folder_that_all_containers_have_in_common_is_nobodys(known):
+    """Up to 2.8 every container's is under the name of the first one: it may be that of any."""
+    text = f"{UUID},NVIDIA,1000,30:;{UUID},NVIDIA,1000,30:;"
+    told = pod("train", {KEY: text}, containers=("main", "side"), **({} if known else {"details": None}))
+    ids = held("train", f"{UUID}-0") + held("train", f"{UUID}-1", container="side")
+    use = DeviceUse(device=UUID, memory_used=3 * GIB, compute_used=0.4)
+
+    holdings = resolve(GPUS, ids, slices(), pods=pods(told), files=cache("train", use))
+
+    assert [each.meter for each in holdings.holdings] == [None, None]
+
+
+def test_a_cache_is_its_containers_own_where_every_container_has_a_folder():
+    """Since 2.9: that of the second one has no cache yet, and the first cache is that of its name."""
+    text = f"{UUID},NVIDIA,1000,30:;{UUID},NVIDIA,1000,30:;"
+    told = pod("train", {KEY: text}, containers=("main", "side"))
+    ids = held("train", f"{UUID}-0") + held("train", f"{UUID}-1", container="side")
+    own = ContainerFile(
+        pod_uid="uid-train", container="main", devices=(DeviceUse(device=UUID, memory_used=GIB),)
+    )
+    empty = ContainerFile(pod_uid="uid-train", container="side", devices=())
+
+    holdings = resolve(
+        GPUS, ids, slices(), pods=pods(told), files={"hami": SystemFiles(containers=(own, empty))}
+    )
+
+    meters = {each.holder.container: each.meter for each in holdings.holdings}
+    assert meters == {"main": Meter(source="hami", memory=GIB), "side": None}
 
 
 def test_a_cache_stands_in_for_an_annotation():
@@ -341,13 +381,38 @@ def test_containers_are_counted_with_init_containers_first():
     assert (holding.holder, holding.device) == (container("train"), DeviceKey(UUID, MIG))
 
 
-def test_a_mig_device_that_is_not_made_yet_is_unresolved():
-    """Which of several MIG devices it will be is not known before."""
+@pytest.mark.parametrize(
+    ("init", "containers", "given"),
+    [(("prepare",), ("a", "b"), {"a": MIG, "b": OTHER_MIG}), ((), ("proxy", "a"), {"a": MIG})],
+    ids=["an init container", "a sidecar"],
+)
+def test_containers_that_an_annotation_leaves_out_are_left_out_of_the_other(init, containers, given):
+    """HAMi 2.10.0 (its issue 2899) has no segment for who has nothing, and numbers MIG devices likewise."""
+    found = [made(uuid, gi=gi, of=place) for place, (uuid, gi) in enumerate([(MIG, 4), (OTHER_MIG, 5)])]
+    annotations = {
+        KEY: f"{UUID},NVIDIA,19968,0:;" * len(given),
+        MIG_KEY: json.dumps(found[: len(given)]),
+    }
+    limits = {name: {"nvidia.com/gpu": 1} for name in given}
+    told = pod("train", annotations, init=init, containers=containers, limits=limits)
+    ids = [
+        each for place, name in enumerate(given) for each in held("train", f"{UUID}-{place}", container=name)
+    ]
+
+    holdings = resolve(cut(mig(gi=4), mig(gi=5, uuid=OTHER_MIG)), ids, slices(), pods=pods(told))
+
+    assert {each.holder.container: each.device.mig_uuid for each in holdings.holdings} == given
+    assert not holdings.unresolved
+
+
+@pytest.mark.parametrize("others", [(), (mig(uuid=OTHER_MIG, gi=2),)], ids=["one", "several"])
+def test_a_mig_device_that_is_not_made_yet_is_unresolved(others):
+    """Which MIG device it will be is not known before: one that is there is somebody else's."""
     waiting = {name: made()[name] for name in ("containerIndex", "deviceIndex", "gpuUUID", "profile")}
     annotations = {KEY: f"{UUID},NVIDIA,19968,0:;", MIG_KEY: json.dumps([waiting])}
 
     holdings = resolve(
-        cut(mig(), mig(uuid=OTHER_MIG, gi=2)),
+        cut(mig(), *others),
         held("train", f"{UUID}-4"),
         pods=pods(pod("train", annotations)),
     )
@@ -374,6 +439,21 @@ def test_ids_of_mig_devices_are_what_they_say():
     assert holding.device == DeviceKey(UUID, OTHER_MIG)
     assert (holding.memory_entitled, holding.compute_entitled) == (5 * GIB, 3 / 7)
     assert (holding.sharing, holding.isolation) == ("hami", "hard")
+
+
+def test_a_container_may_hold_a_slice_beside_a_mig_device():
+    """The slice is what the annotation says, the MIG device what the kubelet gave; each has its resource."""
+    told = pods(pod("train", {KEY: f"{OTHER_UUID},NVIDIA,4096,30:;"}))
+    ids = held("train", f"{OTHER_UUID}-0") + held("train", MIG, resource="nvidia.com/mig-3g.20gb")
+
+    holdings = resolve(cut(mig()), ids, slices(OTHER_UUID), pods=told)
+
+    found = {each.resource: (each.device, each.memory_entitled) for each in holdings.holdings}
+    assert found == {
+        "nvidia.com/gpu": (DeviceKey(OTHER_UUID), 4 * GIB),
+        "nvidia.com/mig-3g.20gb": (DeviceKey(UUID, MIG), 5 * GIB),
+    }
+    assert not holdings.unresolved
 
 
 def test_a_mig_device_that_shares_its_memory_states_none():

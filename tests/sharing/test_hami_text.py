@@ -11,9 +11,9 @@ from exporter.model import ContainerSpec
 from exporter.sharing.hami_text import (
     HamiDevice,
     MigAllocation,
-    by_container,
     parse_allocation,
     parse_mig_allocations,
+    places_of,
 )
 
 GPU_1 = "GPU-8dcd427f-483b-b48f-d7e5-75fb19a52b76"
@@ -173,9 +173,11 @@ def test_segments_find_their_containers(text, containers, told):
     """Each release leaves out other containers; those in capitals ask."""
     written = re.sub("[A-Za-z]", lambda match: f"{match[0]},NVIDIA,1,1:", text)
 
-    found = by_container(parse_allocation(written), containers, lambda each: each.name.isupper())
+    segments = parse_allocation(written)
 
-    assert {name: devices[0].uuid for name, devices in found.items()} == told
+    found = places_of(segments, containers, lambda each: each.name.isupper())
+
+    assert {name: segments[place][0].uuid for name, place in found.items()} == told
 
 
 def test_mig_devices_are_read():
@@ -270,7 +272,7 @@ def test_any_text_is_read_or_refused(text, inits):
     assert strict in (None, lenient)
     for devices in lenient:
         assert all(each.uuid and each.memory >= 0 and each.cores >= 0 for each in devices)
-    assert set(by_container(lenient, containers, lambda _: True)) <= {each.name for each in containers}
+    assert set(places_of(lenient, containers, lambda _: True)) <= {each.name for each in containers}
 
 
 @given(st.one_of(TEXTS, VALUES.map(json.dumps)))

@@ -290,6 +290,7 @@ def test_any_text_is_read_or_refused(text, before):
         pytest.param(3, (2, 4), 1.0, id="both"),
         pytest.param(3, (2, 16), 0.25, id="two of eight"),
         pytest.param(0, (2, 4), None, id="none told"),
+        pytest.param(15, (4, 16), 0.5, id="two of four, where all are noted"),
         pytest.param(3, (2, 2), None, id="more than there are"),
         pytest.param(1, (0, 0), None, id="not told how many there are"),
         pytest.param(1, (2, 3), None, id="not as many on each"),
@@ -306,6 +307,50 @@ def test_cores_of_neuron_are_bits(mask, offered, compute):
         ],
     )
     assert (only(found).compute_entitled, only(found).memory_entitled) == (compute, None)
+
+
+@pytest.mark.parametrize(
+    ("texts", "resources", "maker"),
+    [
+        pytest.param(
+            ("hami.io/metax-gpu-devices-allocated", "hami.io/metax-sgpu-devices-allocated"),
+            ("metax-tech.com/gpu", "metax-tech.com/sgpu"),
+            "metax",
+            id="metax",
+        ),
+        pytest.param(
+            ("hami.io/enflame-gcu-devices-allocated", "hami.io/enflame-vgpu-devices-allocated"),
+            ("enflame.com/gcu", "enflame.com/drs-gcu"),
+            "enflame",
+            id="enflame",
+        ),
+        pytest.param(
+            ("hami.io/kunlun-allocated", "hami.io/xpu-devices-allocated"),
+            ("kunlunxin.com/xpu", "kunlunxin.com/vxpu"),
+            "kunlunxin",
+            id="kunlun",
+        ),
+    ],
+)
+def test_each_kind_of_a_maker_is_whose_who_asked_for_it(texts, resources, maker):
+    """HAMi 2.7 to 2.9 shifts the first kind when a container asks for another (pkg/scheduler/score.go)."""
+    told = pod(
+        "a",
+        {texts[0]: ";n-x-0,X,65536,100:;", texts[1]: ";n-y-0,Y,1024,10:;"},
+        containers=("one", "two"),
+        limits={"one": {resources[0]: 1}, "two": {resources[1]: 1}},
+    )
+    allocated = [
+        Allocation(container("a", name), resource, "x")
+        for name, resource in zip(("one", "two"), resources, strict=True)
+    ]
+    found = resolve([], allocated, pods=pods(told))
+    assert {each.holder.container: each.device.uuid for each in found.holdings} == {
+        "one": "n-x-0",
+        "two": "n-y-0",
+    }
+    assert {each.vendor for each in found.foreign} == {maker}
+    assert found.unresolved == {}
 
 
 def test_whole_devices_of_neuron_are_whole_however_many_cores_they_have():
@@ -472,7 +517,7 @@ def test_amds_own_plugin_gives_out_whole_gpus_whatever_hami_notes():
     assert only(found).memory_entitled == amd().memory.total
 
 
-def ascend(told, *, mode=None, listed=None, registered_cores=30, **facts):
+def ascend(told, *, mode=None, node_mode=None, listed=None, registered_cores=30, **facts):
     """Resolve a node with one pod that has this annotation for an Ascend 910A."""
     annotations = {TOLD: told}
     annotations |= {} if mode is None else {"huawei.com/vnpu-mode": mode}
@@ -480,8 +525,9 @@ def ascend(told, *, mode=None, listed=None, registered_cores=30, **facts):
         {} if listed is None else {ASCEND: listed if isinstance(listed, str) else json.dumps(listed)}
     )
     devices = [{"id": NPU, "index": 5, "count": 10, "devmem": 32768, "devcore": registered_cores}]
-    node = NodeObject(annotations={"hami.io/node-register-Ascend910A": json.dumps(devices)})
-    return given_to(annotations, {ASCEND: told.count(",Ascend")}, node=node, **facts)
+    noted = {"hami.io/node-register-Ascend910A": json.dumps(devices)}
+    noted |= {} if node_mode is None else {"hami-vnpu-core": node_mode}
+    return given_to(annotations, {ASCEND: told.count(",Ascend")}, node=NodeObject(annotations=noted), **facts)
 
 
 @pytest.mark.parametrize(
@@ -508,6 +554,40 @@ def test_npus_are_divided_by_the_driver_or_by_a_library(mode, template, cores, c
     assert found.foreign[0].index == 5
 
 
+def shmem(*names, used=3 * GIB):
+    """Return the files of the library for pod a, by the container that names each."""
+    use = DeviceUse(device="", memory_limit=8 * GIB, memory_used=used)
+    found = tuple(ContainerFile(pod_uid="uid-a", container=name, devices=(use,)) for name in names)
+    return {"hami-ascend": SystemFiles(containers=found)}
+
+
+@pytest.mark.parametrize(
+    ("mode", "node_mode", "soft"),
+    [
+        pytest.param(None, "true", True, id="HAMi 2.10 pkg/device/ascend/device.go, pull request 2035"),
+        pytest.param("", "true", True, id="an empty mode"),
+        pytest.param(None, "false", False, id="a node of templates"),
+        pytest.param("vnpu", "true", False, id="the pod says something else"),
+        pytest.param("hami-core", "false", True, id="the pod says it"),
+    ],
+)
+def test_a_pod_without_a_mode_has_that_of_its_node(mode, node_mode, soft):
+    """The scheduler names a template in any case, and where the library limits it means nothing."""
+    listed = [{"UUID": NPU, "memory": 16384, "temp": "vir05_1c_16g"}]
+    found = ascend(
+        f"{NPU},Ascend910A,16384,0:;",
+        mode=mode,
+        node_mode=node_mode,
+        listed=listed,
+        registered_cores=100,
+        files=shmem("main"),
+    )
+    holding = only(found)
+    assert holding.isolation == ("soft" if soft else "hard")
+    assert holding.compute_entitled == (None if soft else 0.05)
+    assert (holding.meter and holding.meter.memory) == (3 * GIB if soft else None)
+
+
 @pytest.mark.parametrize("listed", ["{", "[1]", "{}", "[" * 100_000, "x" * 70_000])
 def test_a_bad_list_of_templates_costs_compute_alone(listed):
     """The memory stands elsewhere."""
@@ -530,6 +610,45 @@ def test_the_librarys_note_is_the_meter_of_a_container_with_one_npu():
     assert only(ascend(one, files=files)).meter is None
     empty = {"hami-ascend": SystemFiles(containers=(ContainerFile(pod_uid="uid-a", container="main"),))}
     assert only(ascend(one, mode="hami-core", files=empty)).meter is None
+
+
+@pytest.mark.parametrize(
+    ("init", "containers", "place"),
+    [((), ("sidecar", "main"), "sidecar"), (("setup",), ("main",), "setup")],
+    ids=["a sidecar", "an init container"],
+)
+def test_the_librarys_note_may_have_the_name_of_another_container(init, containers, place):
+    """Volcano has segments for who asks, and the plugin counts all containers, init containers first."""
+    told = pod(
+        "a",
+        {TOLD: f"{NPU},Ascend910A,8192,30:;", "huawei.com/vnpu-mode": "hami-core"},
+        init=init,
+        containers=containers,
+        limits={"main": {ASCEND: 1}},
+    )
+    found = resolve([], held("a", **{ASCEND: 1}), pods=pods(told), files=shmem(place))
+    assert only(found).holder == container("a")
+    assert only(found).meter.memory == 3 * GIB
+
+
+def test_no_container_takes_the_note_of_the_next():
+    """A folder of one that asks for nothing says that every note is the next one's, before it has a file."""
+    told = pod(
+        "a",
+        {
+            TOLD: f"{NPU},Ascend910A,8192,30:;{NPU},Ascend910A,8192,30:;",
+            "huawei.com/vnpu-mode": "hami-core",
+        },
+        init=("setup",),
+        containers=("main", "side"),
+        limits={"main": {ASCEND: 1}, "side": {ASCEND: 1}},
+    )
+    empty = ContainerFile(pod_uid="uid-a", container="setup")
+    files = {"hami-ascend": SystemFiles(containers=(empty, *shmem("main")["hami-ascend"].containers))}
+    allocated = [Allocation(container("a", name), ASCEND, f"x-{name}") for name in ("main", "side")]
+    found = resolve([], allocated, pods=pods(told), files=files)
+    meters = {each.holder.container: each.meter and each.meter.memory for each in found.holdings}
+    assert meters == {"main": None, "side": 3 * GIB}
 
 
 def test_npus_are_offered_in_slices():

@@ -117,7 +117,7 @@ def test_a_bad_file_costs_only_itself(content, text, tmp_path):
 
 
 def test_what_is_no_file_is_not_followed(tmp_path):
-    """A pipe or a link in place of the file is a problem; a folder without one is none."""
+    """A pipe or a link in place of the file is a problem; a folder without one says whose it is."""
     put(tmp_path, region([GIB]), "uid-1_main")
     for name, make in (
         ("uid-2_main", os.mkfifo),
@@ -128,7 +128,7 @@ def test_what_is_no_file_is_not_followed(tmp_path):
     (tmp_path / "containers/uid-4_main").mkdir()
     (tmp_path / "containers/stray").write_text("")
     found = read_vnpu(roots(tmp_path))
-    assert [each.pod_uid for each in found.containers] == ["uid-1"]
+    assert {each.pod_uid: len(each.devices) for each in found.containers} == {"uid-1": 1, "uid-4": 0}
     assert len(found.problems) == 2
 
 

@@ -81,6 +81,24 @@ def test_the_library_of_hami_enforces_it_where_a_label_asks_for_it():
     assert {each.sharing for each in holdings.holdings} == {"koordinator"}
 
 
+@pytest.mark.parametrize(
+    ("amounts", "isolation"),
+    [
+        ({CORE: "100", RATIO: "100"}, "none"),
+        ({CORE: "50", RATIO: "100"}, "none"),
+        ({CORE: "100", RATIO: "99"}, "soft"),
+    ],
+)
+def test_who_has_all_the_memory_of_a_gpu_does_not_have_the_library(amounts, isolation):
+    """pkg/koordlet/runtimehooks/hooks/gpu/gpu.go puts it into pods with less than 100 percent."""
+    found = only(seen(on("a", (0, amounts), labels=HAMI_CORE)))
+    assert (found.sharing, found.isolation, found.compute_entitled) == (
+        "koordinator",
+        isolation,
+        int(amounts[CORE]) / 100,
+    )
+
+
 def test_a_minor_is_no_index():
     """The annotation names /dev/nvidia<minor>."""
     gpus = [numbered(0, 1), gpu(identity=numbered(1, 0, UUID).identity)]

@@ -161,8 +161,18 @@ class _Cache:
         return values if len(set(values)) <= 1 else [0] * len(values)
 
     def _memory(self, live: Sequence[bytes], place: int, uuid: str) -> int | None:
-        offset = self._layout.total + place * self._layout.used_size
-        return self._bytes(sum(_COUNT.unpack_from(slot, offset)[0] for slot in live), f"the use of {uuid}")
+        """Add up what processes count, where each counts on a device on which the driver sees it."""
+        if any(self._miscounts(slot, place) for slot in live):
+            return None
+        return self._bytes(sum(self._total(slot, place) for slot in live), f"the use of {uuid}")
+
+    def _miscounts(self, slot: bytes, place: int) -> bool:
+        """Whether the driver sees memory of a process that counts none.
+
+        Layouts without a counter leave to the next process of a slot what was seen of the one before.
+        """
+        cleared = self._layout.seqlock is not None
+        return cleared and self._seen(slot, place) > 0 and not self._total(slot, place)
 
     def _bytes(self, value: int, what: str) -> int | None:
         if value <= MOST_BYTES:
@@ -171,29 +181,43 @@ class _Cache:
         return None
 
     def _compute(self, live: Sequence[bytes], place: int, uuid: str) -> float | None:
-        """Add up what processes use, where all those on the device were measured."""
+        """Add up what processes use, where all those on the device were measured.
+
+        Until HAMi 2.9 only the first device is set to 0 before the library's watcher looks: what it saw on
+        another one stays when the process is idle. The layout does not tell later releases.
+        """
         layout = self._layout
         if layout.sm is None:
             return None
         offset = layout.sm + place * layout.sm_size
         used: list[int] = [_COUNT.unpack_from(slot, offset)[0] for slot in live]
-        if not all(percent or self._is_idle(slot, place) for percent, slot in zip(used, live, strict=True)):
-            return None
         if any(percent > 100 for percent in used):
             self._problems.append(f"a process uses more than all of {uuid}")
             return None
-        return sum(used) / 100
+        if place and any(used):
+            return None
+        known = all(percent or self._is_idle(slot, place) for percent, slot in zip(used, live, strict=True))
+        return sum(used) / 100 if known else None
 
     def _is_idle(self, slot: bytes, place: int) -> bool:
-        """Whether a share of 0 was measured of a process.
+        """Whether it is known that a process with a share of 0 does not compute.
 
-        The library's watcher does so by the pid on the host, and notes what memory it saw as well. It sets
-        both to 0 before it looks, many times a second.
+        The library's watcher measures by the pid on the host, and notes what memory it saw as well. It sets
+        both to 0 before it looks, many times a second. A process without memory does not compute there.
         """
-        layout = self._layout
-        total = _COUNT.unpack_from(slot, layout.total + place * layout.used_size)[0]
-        seen = _COUNT.unpack_from(slot, layout.seen + place * _COUNT.size)[0]
-        return not total or (seen > 0 and _PROCESS.unpack_from(slot)[1] > 0)
+        if self._layout.at_once and self._seen(slot, place):
+            measured: bool = _PROCESS.unpack_from(slot)[1] > 0
+            return measured
+        return not self._layout.strays and not self._total(slot, place)
+
+    def _total(self, slot: bytes, place: int) -> int:
+        offset = self._layout.total + place * self._layout.used_size
+        found: int = _COUNT.unpack_from(slot, offset)[0]
+        return found
+
+    def _seen(self, slot: bytes, place: int) -> int:
+        found: int = _COUNT.unpack_from(slot, self._layout.seen + place * _COUNT.size)[0]
+        return found
 
 
 def _of_container(folder: str, pod: str, container: str) -> Iterator[ContainerFile | FileProblem]:

@@ -20,7 +20,9 @@ class Layout:
     """One layout. ``minor`` and ``seqlock`` are None where there is none, ``sm`` where no use is kept.
 
     ``total``, ``seen`` and ``sm`` are those of the first device, ``used_size`` and ``sm_size`` lie between
-    devices. ``seen`` is the memory that the library's watcher saw, in 8 bytes for each device.
+    devices. ``seen`` is the memory that the library's watcher saw, in 8 bytes for each device. ``at_once``:
+    it is written together with ``sm``; others write it, and only then ask for ``sm``. ``strays``: a process
+    may count its memory in a slot that it had before, and that is nobody's now (HAMi-core's issue 191).
     """
 
     name: str
@@ -40,6 +42,8 @@ class Layout:
     sm_size: int
     status: int
     seqlock: int | None
+    at_once: bool = False
+    strays: bool = False
 
 
 _OLDEST = Layout(
@@ -99,10 +103,14 @@ _SHIFTED = replace(
     sm=1184,
     status=1936,
     seqlock=8,
+    at_once=True,
+    strays=True,
 )
 # No release has it, but whoever built the library in early 2026: the slots of the one under the head of 1.1.
-_BETWEEN = replace(_FIRST, name="1.1-between", total=48, seen=1040, sm=1184, status=1936, seqlock=8)
-_SECOND = replace(_FIRST, name="1.2", minor=2, seqlock=1936)
+_BETWEEN = replace(
+    _FIRST, name="1.1-between", total=48, seen=1040, sm=1184, status=1936, seqlock=8, strays=True
+)
+_SECOND = replace(_FIRST, name="1.2", minor=2, seqlock=1936, at_once=True)
 
 LAYOUTS = (_OLDEST, _UNVERSIONED, _FIRST, _SHIFTED, _BETWEEN, _SECOND)
 

@@ -29,7 +29,10 @@ def _of_container(folder: str, pod: str, container: str) -> Iterator[ContainerFi
     path = f"{folder}/{NAME}"
     try:
         devices = _devices(path)
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
+        # Whose folder it is, is told before there is a file in it.
+        devices = ()
+    except NotADirectoryError:
         return
     except (OSError, UnusableError) as error:
         yield problem(path, error)
