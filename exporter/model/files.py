@@ -11,7 +11,8 @@ class DeviceUse:
     """One device in the file of a container.
 
     ``device`` is the name that the file has for it: a UUID, a PCI bus id, or a minor in digits. Limits and
-    use are bytes, and shares of the whole physical device; None is no limit, or not told.
+    use are bytes, and shares of the whole physical device; None is no limit, or not told. ``memory_only``:
+    what the file has of the use of compute is never believed.
     """
 
     device: str
@@ -19,6 +20,7 @@ class DeviceUse:
     compute_limit: float | None = None
     memory_used: int | None = None
     compute_used: float | None = None
+    memory_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

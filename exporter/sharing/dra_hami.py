@@ -77,6 +77,7 @@ class HamiDra(ClaimSystem):
             source=CACHE,
             memory=total([use.memory_used for use in found]),
             compute=total([use.compute_used for use in found]),
+            memory_only=any(use.memory_only for use in found),
         )
 
     def exclusive(self, _part: Part) -> bool:

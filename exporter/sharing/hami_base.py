@@ -23,7 +23,7 @@ from exporter.model import (
     SliceCount,
 )
 from exporter.sharing.device_id import parse_device_id
-from exporter.sharing.hami_filed import CACHE, filed, in_common, names_by_pod, use_of
+from exporter.sharing.hami_filed import CACHE, filed, in_common, meter_of, names_by_pod
 from exporter.sharing.hami_text import HamiDevice, parse_allocation, places_of
 from exporter.sharing.inventory import Device
 from exporter.sharing.system import Claim, Grant, Granted, System
@@ -203,11 +203,7 @@ class LibvgpuSystem(System):
         return ()
 
     def _meter(self, holder: ContainerRef, device: Device | None) -> Meter | None:
-        file = self._file(holder)
-        use = use_of(file.devices, device) if file is not None and device is not None else None
-        if use is None:
-            return None
-        return Meter(source=CACHE, memory=use.memory_used, compute=use.compute_used)
+        return meter_of(self._file(holder), device)
 
     def _file(self, holder: ContainerRef) -> ContainerFile | None:
         """Return the cache of a container, which some plugins put under the name of another one.

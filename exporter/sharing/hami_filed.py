@@ -4,10 +4,10 @@ HAMi's plugins make a folder for each container, and some name it after another 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
-from exporter.model import ContainerSpec, DeviceUse, PodDetails
+from exporter.model import ContainerFile, ContainerSpec, Meter, PodDetails
 from exporter.sharing.inventory import Device
 from exporter.sharing.view import View
 
@@ -56,7 +56,12 @@ def in_common(here: AbstractSet[str], details: PodDetails | None) -> bool:
     return len(here) == 1 and (not main or main[0] in here)
 
 
-def use_of(uses: Iterable[DeviceUse], device: Device) -> DeviceUse | None:
+def meter_of(file: ContainerFile | None, device: Device | None) -> Meter | None:
     """Return what libvgpu counted of a device, of whose name it keeps a part."""
+    if file is None or device is None:
+        return None
     name = (device.key.mig_uuid or device.key.uuid)[:NAME_LENGTH]
-    return next((use for use in uses if use.device[:NAME_LENGTH] == name), None)
+    use = next((use for use in file.devices if use.device[:NAME_LENGTH] == name), None)
+    if use is None:
+        return None
+    return Meter(source=CACHE, memory=use.memory_used, compute=use.compute_used, memory_only=use.memory_only)

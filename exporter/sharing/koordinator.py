@@ -16,7 +16,7 @@ from exporter.model import (
     PodIdentity,
     SliceCount,
 )
-from exporter.sharing.hami_filed import CACHE, use_of
+from exporter.sharing.hami_filed import CACHE, meter_of
 from exporter.sharing.inventory import Device
 from exporter.sharing.koordinator_text import (
     ALL,
@@ -126,8 +126,7 @@ class Koordinator(System):
     def _meter(self, holder: ContainerRef, device: Device | None) -> Meter | None:
         """Return what libvgpu counted, where it is in the container."""
         file = self.view.file(CACHE, holder) if self.libvgpu else None
-        use = use_of(file.devices, device) if file is not None and device is not None else None
-        return None if use is None else Meter(source=CACHE, memory=use.memory_used, compute=use.compute_used)
+        return meter_of(file, device)
 
 
 def _has_library(given: Sequence[Given]) -> bool:

@@ -107,7 +107,6 @@ def test_offsets_are_those_of_the_headers(layout):
     if layout.sm is not None:
         use = type(fields.procs[0].device_util[0])
         assert layout.sm == part.device_util.offset + use.sm.offset
-        assert layout.sm_size == part.device_util.size // 16
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler")
@@ -224,11 +223,10 @@ def test_nobody_uses_nothing():
 
 def test_a_process_whose_host_pid_is_not_known_is_not_measured():
     """The library measures by host pid: without one, a process on a device has an unknown load, not none."""
-    made = begun("1.2", [UUID, OTHER])
+    made = begun("1.2", [UUID])
     join(made, 0, [GIB])
     told = of(content(made))
-    assert [each.memory_used for each in told.devices] == [GIB, 0]
-    assert [each.compute_used for each in told.devices] == [None, 0.0]
+    assert [(each.memory_used, each.compute_used) for each in told.devices] == [(GIB, None)]
     assert told.pids is None
 
 
@@ -321,10 +319,10 @@ def test_a_cache_of_no_known_layout_is_a_problem(data, text, tmp_path):
 def test_absurd_numbers_are_not_known_and_cost_only_themselves():
     """What no device can have is objected to, by device."""
     made = begun("1.2", [UUID, OTHER], limits=[1 << 60] * 2)
-    join(made, 5, [(1 << 50) + 1, GIB], [10, 101])
+    join(made, 5, [(1 << 50) + 1, GIB], [101, 10])
     told = of(content(made))
     assert [(each.memory_limit, each.memory_used, each.compute_used) for each in told.devices] == [
-        (None, None, 0.1),
+        (None, None, None),
         (None, GIB, None),
     ]
     assert len(told.problems) == 4

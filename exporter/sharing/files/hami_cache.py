@@ -109,7 +109,10 @@ class _Cache:
                 memory_limit=self._bytes(memory_limits[place], f"the limit of {uuid}") or None,
                 compute_limit=compute_limits[place] / 100 if 0 < compute_limits[place] < 100 else None,
                 memory_used=self._memory(live, place, uuid) if settled else None,
-                compute_used=self._compute(live, place, uuid) if watched else None,
+                compute_used=self._compute(live, uuid) if watched and not place else None,
+                # Until HAMi 2.9 only the first device is set to 0 before the library's watcher looks: what it
+                # saw on another one stays when the process is idle. The layout does not tell later releases.
+                memory_only=place > 0,
             )
             for place, uuid in self._uuids()
         ]
@@ -180,35 +183,28 @@ class _Cache:
         self._problems.append(f"{what} is more than any device has")
         return None
 
-    def _compute(self, live: Sequence[bytes], place: int, uuid: str) -> float | None:
-        """Add up what processes use, where all those on the device were measured.
-
-        Until HAMi 2.9 only the first device is set to 0 before the library's watcher looks: what it saw on
-        another one stays when the process is idle. The layout does not tell later releases.
-        """
+    def _compute(self, live: Sequence[bytes], uuid: str) -> float | None:
+        """Add up what processes use of the first device, where all those on it were measured."""
         layout = self._layout
         if layout.sm is None:
             return None
-        offset = layout.sm + place * layout.sm_size
-        used: list[int] = [_COUNT.unpack_from(slot, offset)[0] for slot in live]
+        used: list[int] = [_COUNT.unpack_from(slot, layout.sm)[0] for slot in live]
         if any(percent > 100 for percent in used):
             self._problems.append(f"a process uses more than all of {uuid}")
             return None
-        if place and any(used):
-            return None
-        known = all(percent or self._is_idle(slot, place) for percent, slot in zip(used, live, strict=True))
+        known = all(percent or self._is_idle(slot) for percent, slot in zip(used, live, strict=True))
         return sum(used) / 100 if known else None
 
-    def _is_idle(self, slot: bytes, place: int) -> bool:
+    def _is_idle(self, slot: bytes) -> bool:
         """Whether it is known that a process with a share of 0 does not compute.
 
         The library's watcher measures by the pid on the host, and notes what memory it saw as well. It sets
         both to 0 before it looks, many times a second. A process without memory does not compute there.
         """
-        if self._layout.at_once and self._seen(slot, place):
+        if self._layout.at_once and self._seen(slot, 0):
             measured: bool = _PROCESS.unpack_from(slot)[1] > 0
             return measured
-        return not self._layout.strays and not self._total(slot, place)
+        return not self._layout.strays and not self._total(slot, 0)
 
     def _total(self, slot: bytes, place: int) -> int:
         offset = self._layout.total + place * self._layout.used_size

@@ -19,8 +19,8 @@ UUID_SIZE = 96
 class Layout:
     """One layout. ``minor`` and ``seqlock`` are None where there is none, ``sm`` where no use is kept.
 
-    ``total``, ``seen`` and ``sm`` are those of the first device, ``used_size`` and ``sm_size`` lie between
-    devices. ``seen`` is the memory that the library's watcher saw, in 8 bytes for each device. ``at_once``:
+    ``total``, ``seen`` and ``sm`` are those of the first device, ``used_size`` is the way to the next one's
+    ``total``. ``seen`` is the memory that the library's watcher saw, in 8 bytes for each device. ``at_once``:
     it is written together with ``sm``; others write it, and only then ask for ``sm``. ``strays``: a process
     may count its memory in a slot that it had before, and that is nobody's now (HAMi-core's issue 191).
     """
@@ -39,7 +39,6 @@ class Layout:
     used_size: int
     seen: int
     sm: int | None
-    sm_size: int
     status: int
     seqlock: int | None
     at_once: bool = False
@@ -61,12 +60,11 @@ _OLDEST = Layout(
     used_size=40,
     seen=648,
     sm=None,
-    sm_size=0,
     status=776,
     seqlock=None,
 )
 _UNVERSIONED = replace(
-    _OLDEST, name="v0", file_size=1197897, slot_size=1168, slot_count=1197880, sm=792, sm_size=24, status=1160
+    _OLDEST, name="v0", file_size=1197897, slot_size=1168, slot_count=1197880, sm=792, status=1160
 )
 _FIRST = Layout(
     name="1.1",
@@ -83,7 +81,6 @@ _FIRST = Layout(
     used_size=64,
     seen=1032,
     sm=1176,
-    sm_size=48,
     status=1928,
     seqlock=None,
 )
