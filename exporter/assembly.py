@@ -33,6 +33,7 @@ from exporter.settings import Settings
 from exporter.sharing import HostDevices, NodeFacts, Objections, resolve_holdings, vgpu_rows, with_pids
 from exporter.sharing.kept import KeptHoldings
 from exporter.sharing.objections import Problem
+from exporter.workloads import settled
 
 # The collectors that read the files of sharing systems, and those of a batch system.
 SHARING, JOBS = "sharing", "jobs"
@@ -112,7 +113,7 @@ class Assembly:
         elapsed, covered = self._coverage.advance(found.gpus, now)
         try:
             told = found.workloads or Workloads(places={}, pods=None, process_view=False)
-            workloads = with_pids(told, found.files)
+            workloads = with_pids(settled(told, found.own_uid), found.files)
             holdings, attribution = self._joined(found, workloads, covered)
         except Exception:
             # The time has passed all the same, and what was drawn in it is nobody's.

@@ -9,7 +9,7 @@ from typing import Final
 from exporter.kubernetes import WatchedPods
 from exporter.model import PodIdentity
 from exporter.worker import Worker
-from exporter.workloads.identity import index_pods, read_pod_logs
+from exporter.workloads.identity import PodLogs, index_pods, read_pod_logs
 from podresources.errors import KubeletError
 from podresources.pods import Pods
 
@@ -28,7 +28,8 @@ class PodNames:
 
     The Pods API may take ``patience`` seconds, so that there is time left for the others. ``watched`` tells
     what the Kubernetes API has said, None where it is not asked or has not answered. ``objects_from`` names
-    the source of labels and annotations of the last reading, "" where there is none.
+    the source of labels and annotations of the last reading, "" where there is none; ``superseded`` are the
+    uids of pods whose name another one has since.
 
     Logs have no objects: for ``keep`` seconds (by ``clock``) what the Pods API said last stands beside them,
     or one failure of the kubelet would take every holder away that is one by its annotations.
@@ -45,6 +46,7 @@ class PodNames:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.objects_from = ""
+        self.superseded: frozenset[str] = frozenset()
         self._socket = socket
         self._logs = logs
         self._watched = watched
@@ -61,11 +63,11 @@ class PodNames:
         try:
             if await self._worker.run(self._socket.exists):
                 self._told, self._told_at = index_pods(await self._pods.read()), self._clock()
-                self.objects_from = PODS_API
+                self.objects_from, self.superseded = PODS_API, frozenset()
                 return self._told
         except (KubeletError, OSError) as error:
             objections.append(str(error))
-        logged: tuple[PodIdentity, ...] | None = None
+        logged: PodLogs | None = None
         told = self._told if self._clock() - self._told_at <= self._keep else None
         try:
             logged = await self._worker.run(lambda: read_pod_logs(self._logs, told or ()))
@@ -74,15 +76,22 @@ class PodNames:
         watched = self._watched()
         if watched is not None:
             self.objects_from = KUBERNETES_API
-            return merged(watched, logged or ())
+            return self._merged(watched, logged)
         if logged is None:
             self.objects_from = ""
             raise NoNamesError("; ".join(objections))
         if told is not None:
             self.objects_from = PODS_API
-            return merged(WatchedPods(pods=told, live=False), logged)
-        self.objects_from = ""
-        return index_pods(logged)
+            return self._merged(WatchedPods(pods=told, live=False), logged)
+        self.objects_from, self.superseded = "", logged.superseded
+        return index_pods(logged.pods)
+
+    def _merged(self, watched: WatchedPods, logged: PodLogs | None) -> Mapping[str, PodIdentity]:
+        logged = logged or PodLogs((), frozenset())
+        found = merged(watched, logged.pods)
+        told = {*watched.pods, *(pod.uid for pod in logged.pods), *logged.superseded}
+        self.superseded = frozenset(told - found.keys())
+        return found
 
     def close(self) -> None:
         """Let the thread end."""

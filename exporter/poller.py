@@ -267,6 +267,7 @@ class Poller:
             pods=self._names.fresh_value(self.settings.stale_after),
             process_view=places.health.success and listed,
             process_view_reason=places.health.message or ("" if listed else NO_LISTS),
+            superseded=self._sources.names.superseded,
         )
 
 

@@ -70,7 +70,7 @@ def attribute_held(
 ) -> Attribution:
     """Join as ``attribute`` does, with holdings that are kept for several polls."""
     ordered = sorted(gpus, key=_gpu_order)
-    join = _Join(held, workloads, stale, ambiguous(ordered, held, workloads))
+    join = _Join(held, workloads, stale, ambiguous(ordered, held, workloads) | workloads.superseded)
     gpu_rows = [join.gpu(gpu) for gpu in ordered]
     gpu_rows += [join.foreign(identity) for identity in held.holdings.foreign]
     return Attribution(

@@ -112,7 +112,9 @@ class ProcessPlace:
     """Where a process runs.
 
     ``known`` False: it could not be found out (gone, unreadable, or a reused pid). With ``known`` True
-    and ``pod_uid`` None it runs in no pod. ``container_id`` is 64 hex digits. ``command`` is the kernel's
+    and ``pod_uid`` None it runs in no pod. ``container_id`` is 64 hex digits; it may be known of a process of
+    which the pod is not. ``outer`` are the pods in which the pod itself runs, each with its container, from
+    the next one outwards: a kubelet in a pod has pods of its own. ``command`` is the kernel's
     short name of the process, None where that could not be read; the process may choose it.
     """
 
@@ -121,6 +123,7 @@ class ProcessPlace:
     pod_uid: str | None = None
     container_id: str | None = None
     command: str | None = None
+    outer: tuple[tuple[str, str | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,10 +132,11 @@ class Workloads:
 
     ``process_view`` says that pids mean the same to the driver, to ``--proc-root`` and to us; without it
     no per-process number can be trusted, and ``process_view_reason`` tells why. ``pods`` is None when no
-    source of pod names answers.
+    source of pod names answers. ``superseded`` are uids of pods whose name another one has now.
     """
 
     places: Mapping[int, ProcessPlace]
     pods: Mapping[str, PodIdentity] | None
     process_view: bool
     process_view_reason: str = ""
+    superseded: frozenset[str] = frozenset()

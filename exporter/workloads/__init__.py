@@ -4,6 +4,7 @@ from exporter.workloads.cgroup import CgroupPlace, parse_cgroup
 from exporter.workloads.identity import index_pods, read_pod_logs
 from exporter.workloads.pid_view import process_view
 from exporter.workloads.processes import ProcessTable, boot_seconds
+from exporter.workloads.settling import settled
 
 __all__ = [
     "CgroupPlace",
@@ -13,4 +14,5 @@ __all__ = [
     "parse_cgroup",
     "process_view",
     "read_pod_logs",
+    "settled",
 ]

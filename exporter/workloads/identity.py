@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from exporter.model import PodIdentity
 
@@ -20,7 +21,14 @@ _CONTAINER_NAME = re.compile(r"[a-z0-9-]+")
 _DOCKER_LOG = re.compile(r"/containers/([0-9a-f]{64})/")
 
 
-def read_pod_logs(path: Path, known: Collection[str] = ()) -> tuple[PodIdentity, ...]:
+class PodLogs(NamedTuple):
+    """The pods that the logs tell, and the uids of those whose name another one has now."""
+
+    pods: tuple[PodIdentity, ...]
+    superseded: frozenset[str]
+
+
+def read_pod_logs(path: Path, known: Collection[str] = ()) -> PodLogs:
     """List the pods with a directory ``<namespace>_<name>_<uid>`` in ``path``, in order of these; blocks.
 
     Of a pod made anew under its old name only the newest stands for the name: what still runs of one
@@ -29,12 +37,12 @@ def read_pod_logs(path: Path, known: Collection[str] = ()) -> tuple[PodIdentity,
     costs only the names of its containers.
     """
     try:
-        found = _newest(path, known)
+        found, superseded = _newest(path, known)
     except OSError as error:
         remedy = "mount the node's /var/log/pods there, or set --pod-logs"
         raise OSError(f"cannot list pod logs in {path}: {error.strerror}; {remedy}") from error
     pods = (_read_pod(path / match[0], match) for match in found)
-    return tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.name, pod.uid)))
+    return PodLogs(tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.name, pod.uid))), superseded)
 
 
 def index_pods(pods: Iterable[PodIdentity]) -> Mapping[str, PodIdentity]:
@@ -42,15 +50,18 @@ def index_pods(pods: Iterable[PodIdentity]) -> Mapping[str, PodIdentity]:
     return {pod.uid: pod for pod in pods}
 
 
-def _newest(root: Path, known: Collection[str]) -> list[re.Match[str]]:
-    """Return the directories of pods, of several with one name the youngest."""
+def _newest(root: Path, known: Collection[str]) -> tuple[list[re.Match[str]], frozenset[str]]:
+    """Return the directories of pods, of several with one name the youngest, and the uids of the others."""
+    uids: set[str] = set()
     newest: dict[tuple[str, str], tuple[bool, int, str, re.Match[str]]] = {}
     for name in _directories(root):
         if (match := _POD_DIRECTORY.fullmatch(name)) is not None:
+            uids.add(match["uid"])
             key = match["namespace"], match["name"]
             found = match["uid"] in known, _changed(root / name), name, match
             newest[key] = max(newest.get(key, found), found, key=lambda each: each[:3])
-    return [match for *_, match in newest.values()]
+    youngest = [match for *_, match in newest.values()]
+    return youngest, frozenset(uids - {match["uid"] for match in youngest})
 
 
 def _changed(path: Path) -> int:

@@ -14,10 +14,14 @@ from typing import NamedTuple
 
 from exporter.model import ProcessPlace
 from exporter.model.records import replace
-from exporter.workloads.cgroup import CgroupPlace, is_root, names_cgroups, parse_cgroup
+from exporter.workloads.cgroup import CgroupPlace, has_left, names_cgroups, parse_cgroup
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-_STATE, _START = 0, 19  # fields 3 and 22 of proc(5), counted from behind the command name
+# Fields 3, 4, 9 and 22 of proc(5), counted from behind the command name.
+_STATE, _PARENT, _FLAGS, _START = 0, 1, 6, 19
+_EXITING = 0x4
+# From what a docker inside a pod runs it is a few steps to the pod.
+_MOST_PARENTS = 64
 # The kernel keeps so many bytes of a command name; only its own threads have longer ones.
 _COMMAND_BYTES = 15
 # Nearly all of these files are shorter. More than some pages at once would be new memory for each of them.
@@ -25,10 +29,14 @@ _PORTION = 8 << 10
 
 
 class _Stat(NamedTuple):
-    """``start`` in clock ticks since boot; ``dead`` for a zombie; ``command`` None for one without a name."""
+    """``start`` in clock ticks since boot; ``command`` None for a process without a name.
+
+    ``ending``: a zombie, or one that the kernel takes apart, which may take as long as its GPU does.
+    """
 
     start: int
-    dead: bool
+    parent: int
+    ending: bool
     command: str | None
 
 
@@ -78,18 +86,53 @@ class ProcessTable:
         after = _read_stat(self._root, pid)
         if after is not None and after.start != stat.start:
             return unknown
-        text = cgroup.decode("utf-8", "replace")
-        # cgroup v1 moves a zombie to the root, which says nothing of where it ran.
-        if not names_cgroups(text) or after is None or (after.dead and is_root(text)):
-            return before.place if before else unknown
-        return self._remember(pid, after, cgroup, self._of(pid, parse_cgroup(text)))
+        return self._by_cgroup(pid, after, cgroup, before)
 
-    def _of(self, pid: int, found: CgroupPlace) -> ProcessPlace:
-        if found.own_pod and self._own_pod_uid is None:
-            # It is in a pod, and of which one is not known.
+    def _by_cgroup(self, pid: int, stat: _Stat | None, cgroup: bytes, before: _Seen | None) -> ProcessPlace:
+        """Place a process by what its file says now, else by what it has said ``before``."""
+        text = cgroup.decode("utf-8", "replace")
+        if stat is None or not names_cgroups(text):
+            return before.place if before else ProcessPlace(pid=pid, known=False)
+        # cgroup v1 says the root of a process that ends, which says nothing of where it ran.
+        if not stat.ending or not has_left(text):
+            return self._remember(pid, stat, cgroup, self._of(pid, stat.parent, parse_cgroup(text)))
+        if before is None:
             return ProcessPlace(pid=pid, known=False)
-        pod_uid = self._own_pod_uid if found.own_pod else found.pod_uid
-        return ProcessPlace(pid=pid, known=True, pod_uid=pod_uid, container_id=found.container_id)
+        return self._remember(pid, stat, before.cgroup, before.place)
+
+    def _of(self, pid: int, parent: int, found: CgroupPlace) -> ProcessPlace:
+        in_pod = found.pod_uid is not None or found.own_pod
+        if not in_pod and not found.some_pod and found.container_id is not None:
+            started_by = self._pod_above(parent)
+            if started_by is None:
+                return ProcessPlace(pid=pid, known=False, container_id=found.container_id)
+            found = found if started_by == CgroupPlace() else started_by
+        # It is in a pod, and of which one is not known.
+        hidden = found.some_pod or (found.own_pod and self._own_pod_uid is None)
+        return ProcessPlace(
+            pid=pid,
+            known=not hidden,
+            pod_uid=self._own_pod_uid if found.own_pod else found.pod_uid,
+            container_id=found.container_id,
+            outer=found.outer,
+        )
+
+    def _pod_above(self, pid: int) -> CgroupPlace | None:
+        """Find the pod that has started a container outside all pods, as docker in a pod does on cgroup v2.
+
+        An empty place where none has, None where that cannot be told.
+        """
+        for _ in range(_MOST_PARENTS):
+            if pid <= 0:
+                return CgroupPlace()
+            stat, text = _read_stat(self._root, pid), _read_cgroup(self._root, pid).decode("utf-8", "replace")
+            if stat is None or not names_cgroups(text):
+                return None
+            place = parse_cgroup(text)
+            if place.pod_uid is not None or place.own_pod:
+                return place
+            pid = stat.parent
+        return None
 
     def _remember(self, pid: int, stat: _Stat, cgroup: bytes, place: ProcessPlace) -> ProcessPlace:
         if not place.known:
@@ -139,7 +182,8 @@ def _read_stat(proc_root: str, pid: int) -> _Stat | None:
         # A command name may hold blanks, brackets and line feeds; behind its last bracket are only numbers.
         before, _, behind = _read(f"{proc_root}/{pid}/stat").rpartition(b")")
         fields = behind.split(None, _START + 1)
-        return _Stat(int(fields[_START]), fields[_STATE] in (b"Z", b"X"), _command(before))
+        ending = fields[_STATE] in (b"Z", b"X") or bool(int(fields[_FLAGS]) & _EXITING)
+        return _Stat(int(fields[_START]), int(fields[_PARENT]), ending, _command(before))
     except (OSError, ValueError, IndexError):
         return None
 

@@ -1,5 +1,7 @@
 """Each numbered rule of docs/join.md, one claim at a time."""
 
+from dataclasses import replace
+
 import pytest
 
 from exporter.attribution import attribute
@@ -224,6 +226,15 @@ def test_the_nameless_pod_is_named_when_only_one_holder_can_be_meant():
         workloads({1: "a", 2: "x"}, named=("a",)),
     )
     assert (row(result, "b").memory_used, row(result, "b").pod_uid) == (GIB, "uid-x")
+
+
+def test_a_pod_whose_name_another_one_has_now_is_not_named_by_elimination():
+    """It is none of those that hold: not the one that has its name, nor one that is still to come."""
+    allocated = held("a", f"{UUID}::0") + held("fresh", f"{UUID}::1")
+    for superseded, used in ((frozenset(), GIB), (frozenset({"uid-old"}), None)):
+        who = replace(workloads({1: "old"}, named=("a",)), superseded=superseded)
+        result = join(gpu([process(1)]), allocated, replicas(2), who)
+        assert (row(result, "fresh").memory_used, row(result, "a").memory_used) == (used, used and 0)
 
 
 def test_an_exclusive_holder_takes_the_device_s_numbers_without_a_process_view():

@@ -75,6 +75,7 @@ NO_DECODER = {
     "exporter.sharing.objections": JOIN,
     "exporter.sharing.resolve": JOIN,
     "exporter.sharing.view": JOIN,
+    "exporter.workloads.settling": JOIN,
     "exporter.web.access.budget": "counts requests",
     "exporter.web.access.passwords": "compares bytes with hashes",
     "exporter.web.access.reload": CALLS,

@@ -196,6 +196,26 @@ def test_of_two_pods_with_one_name_the_newer_source_has_it(live: bool, uid: str)
     assert merged(watched, [known("train-0", OTHER)]).keys() == {uid}
 
 
+@pytest.mark.parametrize(
+    ("watch", "superseded"),
+    [
+        pytest.param(None, {OTHER}, id="logs alone"),
+        pytest.param(WatchedPods({UID: known("train-0", UID)}, live=True), {OTHER}, id="a watch"),
+        pytest.param(WatchedPods({OTHER: known("train-0", OTHER)}, live=False), {OTHER}, id="a cut watch"),
+    ],
+)
+async def test_pods_whose_name_another_one_has_are_told(tmp_path: Path, watch, superseded):
+    """Whatever source knew them: they are nobody who holds anything now."""
+    for changed, uid in ((1000, OTHER), (2000, UID)):
+        folder = tmp_path / f"ml_train-0_{uid}"
+        folder.mkdir()
+        os.utime(folder, (changed, changed))
+    names = PodNames(tmp_path / "none.sock", tmp_path, 0.5, lambda: watch)
+    assert (await names.read()).keys() == {UID}
+    assert names.superseded == superseded
+    names.close()
+
+
 async def test_without_logs_the_watch_is_enough(tmp_path: Path):
     """A directory that cannot be listed costs the pods that only it would name."""
     watched = WatchedPods({UID: known("train", UID, details=True)}, live=True)

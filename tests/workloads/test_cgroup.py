@@ -1,10 +1,12 @@
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.workloads import CgroupPlace, parse_cgroup
+from exporter.workloads.cgroup import has_left
 
 UID = "1f8e2b60-90aa-4c3d-8e21-0b7d55c0ffee"
 UNDERSCORED = UID.replace("-", "_")
@@ -22,6 +24,7 @@ IN_POD = CgroupPlace(UID, ID)
 POD_ONLY = CgroupPlace(UID, None)
 CONTAINER_ONLY = CgroupPlace(None, ID)
 SIBLING = CgroupPlace(None, ID, own_pod=True)
+SOME_POD = CgroupPlace(None, ID, some_pod=True)
 NOWHERE = CgroupPlace()
 
 PLACES = {
@@ -72,7 +75,15 @@ PLACES = {
     ),
     "podman in a service": (f"/system.slice/x.service/libpod-payload-{ID}", CONTAINER_ONLY),
     "podman monitor": (f"/machine.slice/libpod-conmon-{ID}.scope", NOWHERE),
-    "containerd namespace": (f"/k8s.io/{ID}", CONTAINER_ONLY),
+    "no cgroups of pods, containerd": (f"/k8s.io/{ID}", SOME_POD),
+    "no cgroups of pods, containerd, systemd": (f"/system.slice/cri-containerd-{ID}.scope", SOME_POD),
+    "no cgroups of pods, CRI-O": (f"/system.slice/crio-{ID}.scope", SOME_POD),
+    "no cgroups of pods, CRI-O's monitor": (f"/system.slice/crio-conmon-{ID}.scope", NOWHERE),
+    "docker in a container": (f"/kubepods/burstable/pod{UID}/{ID}/docker/{OUTER}", IN_POD),
+    "docker in a container, systemd": (
+        f"{BURSTABLE}/cri-containerd-{ID}.scope/system.slice/docker-{OUTER}.scope",
+        IN_POD,
+    ),
     "a terminal's uuid": (
         f"/user.slice/user-1000.slice/user@1000.service/app.slice/vte-spawn-{UID}.scope",
         NOWHERE,
@@ -132,7 +143,29 @@ def test_own_pod_beats_container_without_pod():
 def test_innermost_pod_counts():
     """On a node that runs inside a pod of another cluster, the pod of this node counts."""
     path = f"/kubepods/pod{OTHER_UID}/{OUTER}/kubelet/kubepods/burstable/pod{UID}/{ID}"
-    assert parse_cgroup(f"0::{path}\n") == IN_POD
+    assert parse_cgroup(f"0::{path}\n") == replace(IN_POD, outer=((OTHER_UID, OUTER),))
+
+
+def test_pods_around_a_pod_are_told_from_the_next_one_outwards():
+    """Each has the first container below it, if it has one."""
+    path = f"/kubepods/pod{UID}/kubepods/pod{OTHER_UID}/{OUTER}/docker/{'a' * 64}/kubepods/pod{'5' * 32}/{ID}"
+    assert parse_cgroup(f"0::{path}\n") == CgroupPlace("5" * 32, ID, outer=((OTHER_UID, OUTER), (UID, None)))
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("4:memory:/\n1:cpu:/\n", True),
+        (f"4:memory:/\n1:cpu:/\n0::/kubepods/pod{UID}/{ID}\n", True),
+        ("1:name=systemd:/\n0::/system.slice/containerd.service\n", True),
+        (f"4:memory:/\n1:cpu:/kubepods/pod{UID}/{ID}\n0::/\n", False),
+        ("0::/\n", True),
+        (f"0::/kubepods/pod{UID}/{ID}\n", False),
+    ],
+)
+def test_what_may_be_said_of_a_process_that_ends(text, left):
+    """Where there are hierarchies of v1, they alone are rewritten, and they alone tell."""
+    assert has_left(text) == left
 
 
 @pytest.mark.parametrize("text", ["", "\n", "::", "0::", "no colon at all", "\0\0", "0::/\udcff"])

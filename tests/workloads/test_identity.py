@@ -43,13 +43,13 @@ def test_pods_are_listed_with_their_containers(tmp_path):
     """A directory per pod and one per container below it give namespace, name, uid and containers."""
     (tmp_path / f"team-a_train-0_{UID}" / "main").mkdir(parents=True)
     (tmp_path / f"team-a_train-0_{UID}" / "istio-proxy").mkdir()
-    assert (pod(UID, "team-a", "train-0", "istio-proxy", "main"),) == read_pod_logs(tmp_path)
+    assert (pod(UID, "team-a", "train-0", "istio-proxy", "main"),) == read_pod_logs(tmp_path).pods
 
 
 def test_static_pod_has_a_hash_for_a_uid(tmp_path):
     """A static pod is known by the hash that its cgroup carries too."""
     (tmp_path / f"kube-system_etcd-node.example.com_{STATIC}").mkdir()
-    assert (pod(STATIC, "kube-system", "etcd-node.example.com"),) == read_pod_logs(tmp_path)
+    assert (pod(STATIC, "kube-system", "etcd-node.example.com"),) == read_pod_logs(tmp_path).pods
 
 
 def test_order_is_by_namespace_name_and_uid(tmp_path):
@@ -62,7 +62,7 @@ def test_order_is_by_namespace_name_and_uid(tmp_path):
         pod(STATIC, "a-a", "b"),
         pod(UID, "b", "a"),
     ]
-    assert expected == list(read_pod_logs(tmp_path))
+    assert expected == list(read_pod_logs(tmp_path).pods)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_order_is_by_namespace_name_and_uid(tmp_path):
 def test_other_directories_are_ignored(tmp_path, name):
     """Whatever is not named like a pod is not one."""
     (tmp_path / name).mkdir()
-    assert read_pod_logs(tmp_path) == ()
+    assert read_pod_logs(tmp_path).pods == ()
 
 
 def test_files_and_links_are_ignored(tmp_path):
@@ -95,7 +95,7 @@ def test_files_and_links_are_ignored(tmp_path):
     (folder / "current").symlink_to("main")
     (folder / "notes").touch()
     (folder / "not a container").mkdir()
-    assert (pod(UID, "a", "pod", "main"),) == read_pod_logs(tmp_path)
+    assert (pod(UID, "a", "pod", "main"),) == read_pod_logs(tmp_path).pods
 
 
 def test_links_to_docker_logs_give_container_ids(tmp_path):
@@ -107,7 +107,7 @@ def test_links_to_docker_logs_give_container_ids(tmp_path):
     (container / "2.log").symlink_to("/var/log/elsewhere.log")
     (container / "3.log").touch()
     (container / "notes").symlink_to(f"/var/lib/docker/containers/{'0' * 64}/x")
-    assert read_pod_logs(tmp_path)[0].container_ids == {ID: "main", OTHER_ID: "main"}
+    assert read_pod_logs(tmp_path).pods[0].container_ids == {ID: "main", OTHER_ID: "main"}
 
 
 @pytest.mark.parametrize("name", ["absent", "file"])
@@ -132,7 +132,7 @@ def test_unreadable_directory_costs_only_what_it_holds(open_folder, locked, mode
     closed = open_folder / f"a_closed_{UID}" / locked
     closed.chmod(mode)
     with unprivileged():
-        pods = read_pod_logs(open_folder)
+        pods = read_pod_logs(open_folder).pods
     closed.chmod(0o755)
     assert pods[0] == pod(UID, "a", "closed", *containers)
     assert pods[1].container_ids == {ID: "main"}
@@ -142,7 +142,7 @@ def test_pods_are_indexed_by_uid(tmp_path):
     """Pods are found by uid."""
     (tmp_path / f"a_c_{UID}").mkdir()
     (tmp_path / f"a_d_{OTHER_UID}").mkdir()
-    index = index_pods(read_pod_logs(tmp_path))
+    index = index_pods(read_pod_logs(tmp_path).pods)
     assert {UID: pod(UID, "a", "c"), OTHER_UID: pod(OTHER_UID, "a", "d")} == index
 
 
@@ -153,7 +153,9 @@ def test_of_two_pods_of_one_name_the_youngest_has_it(tmp_path, youngest):
         directory = tmp_path / f"a_c_{uid}"
         directory.mkdir()
         os.utime(directory, (1000 - age, 1000 - age))
-    assert (pod(youngest, "a", "c"),) == read_pod_logs(tmp_path)
+    logs = read_pod_logs(tmp_path)
+    assert (pod(youngest, "a", "c"),) == logs.pods
+    assert logs.superseded == {UID, OTHER_UID} - {youngest}
 
 
 @pytest.mark.parametrize("known", [UID, OTHER_UID])
@@ -164,7 +166,7 @@ def test_of_two_pods_of_one_name_the_one_that_is_known_has_it(tmp_path, known):
         directory.mkdir()
         changed = 1000 if uid == known else 2000
         os.utime(directory, (changed, changed))
-    assert (pod(known, "a", "c"),) == read_pod_logs(tmp_path, {known})
+    assert (pod(known, "a", "c"),) == read_pod_logs(tmp_path, {known}).pods
 
 
 @pytest.mark.parametrize("known", [{UID, OTHER_UID}, {STATIC}])
@@ -174,4 +176,4 @@ def test_knowing_both_or_neither_leaves_the_name_to_the_youngest(tmp_path, known
         directory = tmp_path / f"a_c_{uid}"
         directory.mkdir()
         os.utime(directory, (changed, changed))
-    assert (pod(OTHER_UID, "a", "c"),) == read_pod_logs(tmp_path, known)
+    assert (pod(OTHER_UID, "a", "c"),) == read_pod_logs(tmp_path, known).pods

@@ -167,6 +167,57 @@ def test_zombie_at_the_root_is_unknown(tmp_path):
     assert {100: unknown()} == ProcessTable(tmp_path).read(dict.fromkeys([100], 20.0))
 
 
+@pytest.mark.parametrize("v2", ["", "0::/system.slice/containerd.service\n"], ids=["v1", "hybrid"])
+@pytest.mark.parametrize(("state", "flags"), [("R", 0x4), ("D", 0x404004), ("Z", 0)])
+def test_a_process_that_ends_is_not_said_to_run_outside_all_pods(tmp_path, state, flags, v2):
+    """Cgroup v1 names the root from when the kernel takes it apart, which may take long."""
+    write_process(tmp_path, 100, f"4:memory:{IN_POD}\n1:cpu:{IN_POD}\n{v2}")
+    table = ProcessTable(tmp_path)
+    assert {100: placed()} == table.read(dict.fromkeys([100], 20.0))
+    write_process(tmp_path, 100, f"4:memory:/\n1:cpu:/\n{v2}")
+    write_stat(tmp_path, 100, state=state, flags=flags)
+    assert {100: placed()} == table.read(dict.fromkeys([100], 25.0))
+    assert {100: placed()} == table.read(dict.fromkeys([100], 30.0))
+    assert {100: unknown()} == ProcessTable(tmp_path).read(dict.fromkeys([100], 30.0))
+
+
+DOCKER = f"/../../../docker/{OTHER_ID}"
+
+
+@pytest.mark.parametrize("path", [DOCKER, f"/docker/{OTHER_ID}", f"/system.slice/docker-{OTHER_ID}.scope"])
+def test_what_a_docker_in_a_pod_has_started_is_the_pod_s(tmp_path, path):
+    """On cgroup v2 its containers lie beside all pods, and only its parents tell whose it is."""
+    write_process(tmp_path, 100, path, parent=90)
+    write_process(tmp_path, 90, "/system.slice/docker.service", parent=80)
+    write_process(tmp_path, 80, IN_POD, parent=70)
+    assert {100: placed()} == ProcessTable(tmp_path).read(dict.fromkeys([100], 20.0))
+
+
+def test_what_a_docker_of_the_host_has_started_is_in_no_pod(tmp_path):
+    """Nobody above it is in a pod. Where that cannot be read, it is not known."""
+    write_process(tmp_path, 100, DOCKER, parent=90)
+    write_process(tmp_path, 90, "/system.slice/docker.service", parent=1)
+    assert not ProcessTable(tmp_path).read(dict.fromkeys([100], 20.0))[100].known
+    write_process(tmp_path, 1, "/init.scope")
+    found = ProcessTable(tmp_path).read(dict.fromkeys([100], 20.0))[100]
+    assert (found.known, found.pod_uid, found.container_id) == (True, None, OTHER_ID)
+
+
+def test_parents_that_go_in_a_circle_end(tmp_path):
+    """A tree that is none, as of numbers that were given out again."""
+    write_process(tmp_path, 100, DOCKER, parent=90)
+    write_process(tmp_path, 90, "/system.slice/docker.service", parent=90)
+    assert not ProcessTable(tmp_path).read(dict.fromkeys([100], 20.0))[100].known
+
+
+@pytest.mark.parametrize("path", [f"/k8s.io/{ID}", f"/system.slice/crio-{ID}.scope"])
+def test_a_container_of_a_kubelet_without_cgroups_of_pods_is_in_some_pod(tmp_path, path):
+    """Its id is known, and whose it is can be told by the objects of pods only."""
+    write_process(tmp_path, 100, path)
+    expected = ProcessPlace(pid=100, known=False, container_id=ID)
+    assert {100: expected} == ProcessTable(tmp_path).read(dict.fromkeys([100], 20.0))
+
+
 def test_zombie_keeps_the_place_it_ran_in(tmp_path):
     """A zombie is placed by the read before, and by its cgroup where the kernel still names it."""
     write_process(tmp_path, 100, IN_POD)
@@ -216,7 +267,7 @@ def test_process_follows_its_cgroup(tmp_path):
 def test_sibling_is_in_the_own_pod_as_far_as_that_is_known(tmp_path, own):
     """A container of the own pod gets the own uid; without it, it is in a pod, and which is not known."""
     write_process(tmp_path, 100, SIBLING)
-    expected = placed() if own else unknown()
+    expected = placed() if own else ProcessPlace(pid=100, known=False, container_id=ID)
     assert {100: expected} == ProcessTable(tmp_path, own_pod_uid=own).read(dict.fromkeys([100], 20.0))
 
 
