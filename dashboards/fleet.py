@@ -43,7 +43,13 @@ def fleet() -> Dashboard:
 def _compute() -> tuple[Panel, ...]:
     gpus = amounts.GPUS
     return (
-        _stat("GPUs", gpus, "Physical GPUs whose driver is asked.", amounts.total(amounts.GPUS_THERE)),
+        _stat(
+            "GPUs",
+            gpus,
+            "Physical GPUs whose driver is asked. Those that were lost before they had a name are not among "
+            "them, but among the sick ones.",
+            amounts.total(amounts.GPUS_THERE),
+        ),
         _stat(
             "GPUs up",
             gpus,

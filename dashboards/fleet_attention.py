@@ -50,15 +50,16 @@ def exporters() -> Panel:
         "Silent exporters",
         "Exporters that Prometheus asks in vain, or that answer and have not polled for "
         f"{STALE_SECONDS // 60} minutes, and sources of data that an exporter cannot read. How long ago "
-        "they were last read is known at most a day back, and roughly after an hour.",
+        "they were last read is known at most a day back, and roughly after an hour; of a source that "
+        "never could be read it is unknown.",
         [
             Column(name="cluster", title="Cluster", empty=_NOT_CONCERNED),
             Column(name="node", title="Node", link=_NODE),
             Column(name="instance", title="Target"),
             Column(name="state", title="State"),
-            Column(name="Value #A", title="Since", unit="s", width=100),
+            Column(name="Value #B", title="Since", unit="s", width=100),
         ],
-        Query(silent()),
+        *map(Query, silent()),
         sort="Since",
         none="none: all exporters answer, and read their sources",
         span=12,
@@ -68,13 +69,14 @@ def exporters() -> Panel:
 
 def sick_gpus() -> Panel:
     """List GPUs with the reasons to look at them."""
-    rows = with_names(sickness.reasons(), "reason")
+    rows = f"{with_names(sickness.reasons(), 'reason')} or {sickness.unnamed_rows()}"
     return listing(
         "GPUs to look at",
         "GPUs that do not answer, ask for a recovery, have uncorrected memory errors or no spare "
         "memory left, had an XID error in the last hour that is not a tenant's own fault, wait for a "
-        "reset or reboot, or are slowed down by their hardware: one row for each reason. One whose "
-        "driver was given up on purpose is not listed.",
+        "reset or reboot, or are slowed down by their hardware: one row for each reason. Those of a node "
+        "that were lost before they had a name stand in one. One whose driver was given up on purpose is "
+        "not listed.",
         [
             Column(name="cluster", title="Cluster", empty=_NOT_CONCERNED),
             Column(name="node", title="Node", link=_NODE),

@@ -58,21 +58,30 @@ def overcommitted() -> tuple[str, str]:
     return found, f"max by ({DEVICE}) ({there}) and {found}"
 
 
-def silent() -> str:
-    """Give the seconds for which exporters have told nothing new, by ``node`` and ``state``."""
+def silent() -> tuple[str, str]:
+    """Name exporters and sources that tell nothing new, by ``node`` and ``state``; who never did comes first.
+
+    And give the seconds for which that is so; of a source that was never read they are not known.
+    """
     at = f"{{{CLUSTER}}}"
     down = f"{_lately(_SNAPSHOT)} and on ({TARGET}) up{at} == 0"
-    failing = f"gpuslice_collector_last_success_timestamp_seconds{at} and gpuslice_collector_success{at} == 0"
+    last = f"gpuslice_collector_last_success_timestamp_seconds{at}"
+    failing = f"gpuslice_collector_success{at} == 0"
+    unreadable = "cannot read $1"
     states = (
         f'label_replace(time() - ({down}), "state", "does not answer", "", "")',
         f'label_replace(time() - {_SNAPSHOT}{at} > {STALE_SECONDS}, "state", "polls no more", "", "")',
-        f'label_replace(time() - ({failing}), "state", "cannot read $1", "collector", "(.*)")',
+        f'label_replace(time() - ({last} and {failing}), "state", "{unreadable}", "collector", "(.*)")',
     )
+    never = f'label_replace(time() - ({failing} unless {last}), "state", "{unreadable}", "collector", "(.*)")'
     # An address may have been that of another node.
     nodes = unclashed(_lately("gpuslice_node_info", "node", "exported_node"), "node")
     nodes = f"topk by ({TARGET}) (1, {nodes})"
-    named = f"({' or '.join(states)}) * on ({TARGET}) group_left (node) {nodes}"
-    return f"topk({LISTED}, max by ({TARGET}, node, state) ({named}))"
+    since, found = (
+        f"max by ({TARGET}, node, state) (({' or '.join(rows)}) * on ({TARGET}) group_left (node) {nodes})"
+        for rows in (states, (*states, never))
+    )
+    return f"topk({LISTED}, {found})", f"topk({LISTED}, {since})"
 
 
 def _rows(record: str, series: str) -> str:

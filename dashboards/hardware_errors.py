@@ -57,7 +57,7 @@ def _xid_rate() -> Panel:
     # A code that had not been seen before has no earlier count that it could have grown from. One that was
     # not scraped for a while is none of these.
     new = f"{counted} unless max_over_time({counted}[1h] offset $__rate_interval)"
-    grew = f"(increase({counted}[$__rate_interval]) or {new}) > 0"
+    grew = f"({new} or increase({counted}[$__rate_interval])) > 0"
     return timeline(
         "XID errors over time",
         "none",

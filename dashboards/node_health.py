@@ -3,7 +3,7 @@
 from dashboards.board import Panel
 from dashboards.panels import WARNING, YES_IS_GOOD, Query, states, timeline
 from dashboards.presence import ANSWERS, answering
-from dashboards.promql import GPU, NODE, ON_GPUS, ON_NODES, TARGET, by_gpu, by_node, chosen_nodes
+from dashboards.promql import GPU, NODE, NODES_LATELY, ON_GPUS, ON_NODES, TARGET, by_gpu, by_node
 from dashboards.tables import Column, listing
 
 _NODE = Column(name="node", title="Node")
@@ -16,8 +16,7 @@ def health() -> tuple[Panel, ...]:
 
 def _answering() -> tuple[Panel, ...]:
     # A target that cannot be scraped no longer tells which node it is.
-    names = chosen_nodes(ON_NODES, "$__range")
-    scraped = f"max by (cluster, node) (up{{{ON_NODES}}} * on ({TARGET}) group_left (node) {names})"
+    scraped = f"max by (cluster, node) (up{{{ON_NODES}}} * on ({TARGET}) group_left (node) {NODES_LATELY})"
     return (
         states(
             "Nodes and GPUs that answer",

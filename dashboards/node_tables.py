@@ -140,11 +140,11 @@ def mig_devices() -> tuple[Panel, ...]:
     device = f"{DEVICE}, mig_uuid"
     parts = f'{ON_GPUS}, mig_uuid!=""'
     holding = f"{containers('slices', parts)} > 0"
-    # A row for each holder of a device, and one for a device that nobody holds.
-    holder = (
-        f"(max by ({device}, {', '.join(CONTAINER)}) ({holding}) "
-        f"or on ({device}) max by ({device}) (gpuslice_mig_info{{{ON_GPUS}}} * 0))"
-    )
+    holders = f"max by ({device}) (gpuslice_mig_holders{{{ON_GPUS}}})"
+    chosen = f"max by ({device}, {', '.join(CONTAINER)}) ({holding})"
+    # A row for each holder of a device that is chosen, and one for a device that no others hold.
+    unheld = f"max by ({device}) (gpuslice_mig_info{{{ON_GPUS}}}) unless on ({device}) {holders} > 0"
+    holder = f"({chosen} or on ({device}) ({unheld}))"
 
     def told(name: str) -> Query:
         series = f"max by ({device}) (gpuslice_mig_{name}{{{ON_GPUS}}})"
@@ -153,8 +153,9 @@ def mig_devices() -> tuple[Panel, ...]:
     return (
         listing(
             "Devices",
-            "A row for each MIG device, or partition of an AMD GPU, and container that holds it. Memory is "
-            "unknown where compute instances share a GPU instance. SMs are compute units on AMD GPUs.",
+            "A row for each MIG device, or partition of an AMD GPU, and container that holds it; none for "
+            "those that others hold than are chosen. Memory is unknown where compute instances share a GPU "
+            "instance. SMs are compute units on AMD GPUs.",
             [
                 _NODE,
                 _GPU,
@@ -173,7 +174,7 @@ def mig_devices() -> tuple[Panel, ...]:
                 Column(name="mig_uuid", title="MIG device"),
                 Column(name="uuid", title="UUID", hidden=True),
             ],
-            Query(by_mig(holder, *CONTAINER)),
+            Query(by_mig(f"({chosen} or on ({device}) {holders} == 0)", *CONTAINER)),
             told("compute_slices"),
             told("multiprocessors"),
             told("memory_used_bytes"),

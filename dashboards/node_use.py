@@ -16,6 +16,8 @@ from dashboards.shares import (
     by_container,
     grown,
     of_gpus,
+    of_what_is_held,
+    rate,
 )
 
 _NOBODY = "unattributed"
@@ -29,16 +31,18 @@ def use() -> tuple[Panel, ...]:
         timeline(
             "Memory used, of what is held",
             "percentunit",
-            "Over 100 %: it uses more than it is entitled to. No line: one of both is not known.",
-            Query(f"{by_container(MEMORY_USED)} / ({by_container(MEMORY_HELD)} > 0)", HOLDER),
+            "On devices of which both are known: without one there is no line. Over 100 %: it uses more than "
+            "it is entitled to.",
+            Query(of_what_is_held(MEMORY_USED, MEMORY_HELD), HOLDER),
             top=1,
         ),
         timeline(
             "Compute used, of what is held",
             "percentunit",
-            "Over 100 %: it uses more than it is entitled to, as with time-slicing while others are quiet. "
-            "Where one of both is not known there is no line, as on MIG devices without a profiling meter.",
-            Query(f"{by_container(COMPUTE_USED)} / ({by_container(COMPUTE_HELD)} > 0)", HOLDER),
+            "On devices of which both are known: without one there is no line, as on MIG devices without a "
+            "profiling meter. Over 100 %: it uses more than it is entitled to, as with time-slicing while "
+            "others are quiet.",
+            Query(of_what_is_held(COMPUTE_USED, COMPUTE_HELD), HOLDER),
             top=1,
         ),
         timeline(
@@ -46,7 +50,7 @@ def use() -> tuple[Panel, ...]:
             "watt",
             "The GPUs' power, shared out by use while containers compute, by entitlement while they idle. "
             "From Volta on, without vGPU guests.",
-            Query(by_container(grown("energy_joules_total", "rate", "$__rate_interval")), HOLDER),
+            Query(by_container(rate("energy_joules_total")), HOLDER),
             Query(
                 f"sum({by_gpu(f'rate(gpuslice_gpu_unattributed_energy_joules_total{_RECENT}')})",
                 _NOBODY,
@@ -58,7 +62,7 @@ def use() -> tuple[Panel, ...]:
             "Energy in the chosen time",
             "joule",
             "What each holder's part of the GPUs' energy adds up to, as far as it was scraped.",
-            Query(by_container(grown("energy_joules_total", "increase", "$__range")), HOLDER),
+            Query(by_container(grown("energy_joules_total")), HOLDER),
         ),
     )
 

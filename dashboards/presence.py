@@ -5,18 +5,26 @@ there is known by the number of GPUs that the driver counts.
 """
 
 from dashboards.panels import BAD, GOOD, Query, Words
-from dashboards.promql import ON_GPUS, ON_NODES, TARGET, by_gpu, by_node, gpu_names
+from dashboards.promql import ON_GPUS, ON_NODES, TARGET, by_gpu, by_gpu_lately, by_node, gpu_names
 from dashboards.shares import of_gpus
 
 ANSWERS: Words = {1: ("answers", GOOD), 0: ("does not answer", BAD)}
+UNNAMED = "lost before it had a name"
+
+
+def unnamed(selector: str) -> str:
+    """Give by target how many GPUs have no name; unknown while the driver is given up."""
+    counted = f"max by ({TARGET}) (gpuslice_gpus{{{selector}}})"
+    asked = f"count by ({TARGET}) (gpuslice_gpu_up{{{selector}}})"
+    released = f"gpuslice_nvml_released{{{selector}}} == 1"
+    return f"{counted} - ({asked} or {counted} * 0) unless on ({TARGET}) {released}"
+
 
 _RELEASED = f"gpuslice_nvml_released{{{ON_NODES}}} == 1"
-_COUNTED = f"max by ({TARGET}) (gpuslice_gpus{{{ON_NODES}}})"
-_ASKED = f"count by ({TARGET}) (gpuslice_gpu_up{{{ON_NODES}}})"
-_UNNAMED = by_node(f"{_COUNTED} - ({_ASKED} or {_COUNTED} * 0) unless on ({TARGET}) {_RELEASED}")
+_UNNAMED = by_node(unnamed(ON_NODES))
 _LOST = by_gpu(f"(1 - gpuslice_gpu_up{{{ON_GPUS}}}) unless on ({TARGET}) {_RELEASED}")
 # As if it were the index of one, in lists of GPUs.
-_UNNAMED_ROWS = f'label_replace({_UNNAMED} > 0, "gpu", "lost before it had a name", "", "")'
+_UNNAMED_ROWS = f'label_replace({_UNNAMED} > 0, "gpu", "{UNNAMED}", "", "")'
 
 GPUS_THERE = f"sum(group by (cluster, node, uuid) ({gpu_names(ON_GPUS)}) or {_UNNAMED})"
 """Devices of any maker."""
@@ -24,7 +32,9 @@ GPUS_THERE = f"sum(group by (cluster, node, uuid) ({gpu_names(ON_GPUS)}) or {_UN
 GPUS_LOST = f"sum({_LOST} or {_UNNAMED})"
 """GPUs that do not answer; unknown while the driver is given up."""
 
-_HAD_XID = f"{of_gpus('gpu_xid_last_timestamp_seconds', 'mig_uuid', 'xid')} > time() - $__range_s"
+# An exporter that was restarted no longer tells what it saw before.
+_LAST_XID = f"last_over_time(gpuslice_gpu_xid_last_timestamp_seconds{{{ON_GPUS}}}[$__range])"
+_HAD_XID = f"{by_gpu_lately(_LAST_XID, 'mig_uuid', 'xid')} > time() - $__range_s"
 _WATCHED = by_gpu(f"gpuslice_gpu_events_watched{{{ON_GPUS}}} == 1")
 XID_CODES = f"count({_HAD_XID}) or 0 * sum({_WATCHED})"
 """Codes of XID errors in the chosen time, by GPU and MIG device; unknown where events are not waited for."""

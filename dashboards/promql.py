@@ -27,7 +27,11 @@ FALLBACK = 'job=~"$fallback"'
 
 
 def _node_info(selector: str, window: str | None) -> str:
-    series = f"gpuslice_node_info{{{selector}}}"
+    return _within(f"gpuslice_node_info{{{selector}}}", window)
+
+
+def _within(series: str, window: str | None) -> str:
+    """Give a series as it is now; with a window, what it was last within."""
     return series if window is None else f"last_over_time({series}[{window}])"
 
 
@@ -42,6 +46,14 @@ def chosen_nodes(selector: str, window: str | None = None) -> str:
 
 
 _NODES = chosen_nodes(ON_NODES)
+# An address may have been that of one node and then of another: whose it was when is not told afterwards, so
+# of such a target only what it is now counts.
+_NODES_BEFORE = (
+    f"({chosen_nodes(ON_NODES, '$__range')} "
+    f"unless on ({TARGET}) count by ({TARGET}) ({node_names(ON_NODES, '$__range')}) > 1)"
+)
+NODES_LATELY = f"({_NODES} or on ({TARGET}) {_NODES_BEFORE})"
+"""1 for each target that is a chosen node or, where it tells none now, was one in the chosen time."""
 
 
 def containers(name: str, selector: str) -> str:
@@ -82,6 +94,23 @@ def by_gpu(expr: str, *labels: str, of_gpu: Sequence[str] = ()) -> str:
     )
 
 
+def by_gpu_lately(expr: str, *labels: str, adding: bool = False) -> str:
+    """Give what was told by GPU in the chosen time as ``by_gpu`` does, by targets that are gone as well.
+
+    An exporter whose pod is replaced is another target, and counts anew: ``adding`` gives the sum of what the
+    targets told, else it is the largest. Jobs that scrape the same target tell the same.
+    """
+    told = f"max by (cluster, instance, uuid{''.join(f', {label}' for label in labels)}) ({expr})"
+    names = " or on (cluster, uuid) ".join(
+        f"topk by (cluster, uuid) (1, {each})"
+        for each in (gpu_names(ON_GPUS), gpu_names(ON_GPUS, _NODES_BEFORE, "$__range"))
+    )
+    return (
+        f"{'sum' if adding else 'max'} by ({_by('node', 'gpu', 'uuid', *labels)}) "
+        f"({told} * on (cluster, uuid) group_left (node, gpu) ({names}))"
+    )
+
+
 def by_mig(expr: str, *labels: str) -> str:
     """Give what is told by MIG device as ``by_gpu`` does, with its uuid, ``profile``, ``gi`` and ``ci``."""
     devices = f"gpuslice_mig_info{{{ON_GPUS}}}"
@@ -93,10 +122,14 @@ def _by(*labels: str) -> str:
     return ", ".join(("cluster", *labels))
 
 
-def gpu_names(selector: str, nodes: str = _NODES) -> str:
-    """Give 1 for each GPU of ``nodes``: by DEVICE, ``node``, ``gpu``, ``model`` and ``sharing``."""
-    told = f"max by ({DEVICE}, gpu, model, sharing) (gpuslice_gpu_info{{{selector}}})"
-    asked = f"max by ({DEVICE}) (gpuslice_gpu_up{{{selector}}} * 0 + 1)"
+def gpu_names(selector: str, nodes: str = _NODES, window: str | None = None) -> str:
+    """Give 1 for each GPU of ``nodes``: by DEVICE, ``node``, ``gpu``, ``model`` and ``sharing``.
+
+    With a window it is for all that were told of within.
+    """
+    info, up = (_within(f"gpuslice_gpu_{name}{{{selector}}}", window) for name in ("info", "up"))
+    told = f"max by ({DEVICE}, gpu, model, sharing) ({info})"
+    asked = f"max by ({DEVICE}) ({up} * 0 + 1)"
     untold = f'label_replace({asked}, "gpu", "$1", "uuid", "(.*)")'
     return f"(({told} or on ({DEVICE}) {untold}) * on ({TARGET}) group_left (node) {nodes})"
 
@@ -107,9 +140,6 @@ def own(rows: str, selector: str, window: str | None = None) -> str:
     They are told by uuid alone: what was counted until now may have been told by a target that is gone. With
     a window those count that were seen within it: what was counted then may be of a device that is gone.
     """
-    told, asked = (
-        f"{series}{{{selector}}}" if window is None else f"last_over_time({series}{{{selector}}}[{window}])"
-        for series in ("gpuslice_gpu_info", "gpuslice_gpu_up")
-    )
+    told, asked = (_within(f"gpuslice_gpu_{name}{{{selector}}}", window) for name in ("info", "up"))
     others = f"{told} unless on ({DEVICE}) {asked}"
     return f"({rows} unless on (cluster, uuid) ({others}))"

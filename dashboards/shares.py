@@ -1,6 +1,6 @@
 """What containers hold and use of the GPUs of the chosen nodes, as queries."""
 
-from dashboards.promql import DEVICE, ON_GPUS, by_gpu, containers, containers_over
+from dashboards.promql import DEVICE, ON_GPUS, by_gpu, by_gpu_lately, containers, containers_over
 
 CONTAINER = ("namespace", "pod", "container")
 HOLDER = "{{cluster}} {{namespace}}/{{pod}} · {{container}}"
@@ -25,14 +25,25 @@ def of_gpus(name: str, *labels: str) -> str:
     return by_gpu(f"gpuslice_{name}{{{ON_GPUS}}}", *labels)
 
 
-def grown(name: str, function: str, window: str) -> str:
-    """Give how a counter of containers grows (``rate``, ``increase``) in a window, by GPU and container."""
-    return by_gpu(containers_over(function, name, ON_GPUS, window), *CONTAINER, "mig_uuid")
+def rate(name: str) -> str:
+    """Give how fast a counter of containers grows now, by GPU and container."""
+    return by_gpu(containers_over("rate", name, ON_GPUS, "$__rate_interval"), *CONTAINER, "mig_uuid")
+
+
+def grown(name: str) -> str:
+    """Give how much a counter of containers grew in the chosen time, whichever targets counted it."""
+    rows = containers_over("increase", name, ON_GPUS, "$__range")
+    return by_gpu_lately(rows, *CONTAINER, "mig_uuid", adding=True)
 
 
 def by_container(rows: str) -> str:
     """Add up what a container has of several devices."""
     return f"sum by ({', '.join(('cluster', 'node', *CONTAINER))}) ({rows})"
+
+
+def of_what_is_held(used: str, held: str) -> str:
+    """Give used by held by container, of its devices of which both are known."""
+    return f"{by_container(f'{used} and {held}')} / ({by_container(f'{held} and {used}')} > 0)"
 
 
 MEMORY_HELD = of_containers("memory_entitled_bytes")

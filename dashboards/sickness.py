@@ -2,24 +2,35 @@
 
 from collections.abc import Iterator
 
-from dashboards.promql import CLUSTER, DEVICE, TARGET
+from dashboards.presence import UNNAMED, unnamed
+from dashboards.promql import CLUSTER, DEVICE, TARGET, node_names
 from exporter.xids import CLASSES, XIDS
 
 RECENT_SECONDS = 3600
 """An XID is told for so long."""
 # A tenant's own fault makes no GPU sick.
 _HARMLESS = frozenset({"notice", "application"})
+_NODES = node_names(CLUSTER)
+_UNNAMED = f"max by (cluster, node) (({unnamed(CLUSTER)}) * on ({TARGET}) group_left (node) {_NODES}) > 0"
 
 
 def reasons() -> str:
     """Give 1 for each GPU, by DEVICE, and ``reason`` to look at it."""
-    found = " or ".join(_labelled(*sign) for sign in (*_signs(), *_xids()))
+    signs, xids = (" or ".join(_labelled(*sign) for sign in each) for each in (_signs(), _xids()))
+    # The exporter that told of an XID may be gone: whoever tells of the GPU now stands for it.
+    telling = f"topk by (cluster, uuid) (1, {_gpu('up')} * 0 + 1)"
+    found = f"{signs} or ({xids}) * on (cluster, uuid) group_left (job, instance) {telling}"
     return f"max by ({DEVICE}, reason) ({found}) * 0 + 1"
+
+
+def unnamed_rows() -> str:
+    """Give how many GPUs of a node have no name by which they could be listed, with ``reason``."""
+    return _labelled(_UNNAMED, UNNAMED)
 
 
 def count() -> str:
     """Count the GPUs with a reason: 0 where there are GPUs and none has one."""
-    found = f"count(count by ({DEVICE}) ({reasons()}))"
+    found = f"sum(group by (cluster, uuid) ({reasons()}) or {_UNNAMED})"
     return f"{found} or count(gpuslice_gpu_up{{{CLUSTER}}}) * 0"
 
 
@@ -54,8 +65,9 @@ def _xids() -> Iterator[tuple[str, str, str]]:
         matcher = (
             f'xid=~"{_codes(kind)}"' if kind != "unknown" else f'xid!~"{_codes(*CLASSES.keys() - {kind})}"'
         )
-        last = _gpu("xid_last_timestamp_seconds", matcher)
-        yield f"(time() - {last} < {RECENT_SECONDS})", f"XID $1 in the last hour ({kind})", "xid"
+        last = f"last_over_time({_gpu('xid_last_timestamp_seconds', matcher)}[{RECENT_SECONDS}s])"
+        recent = f"(max by (cluster, uuid, xid) ({last}) > time() - {RECENT_SECONDS})"
+        yield recent, f"XID $1 in the last hour ({kind})", "xid"
 
 
 def _codes(*kinds: str) -> str:

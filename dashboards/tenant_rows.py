@@ -124,10 +124,13 @@ def xids() -> str:
 
     One that a single MIG device caused concerns its holders alone.
     """
-    last = "gpuslice_gpu_xid_last_timestamp_seconds"
+    last = f"gpuslice_gpu_xid_last_timestamp_seconds{{{CLUSTER}, mig_uuid%s}}[$__range]"
+    whole, part = (f"last_over_time({last % matched})" for matched in ('=""', '!=""'))
     holding = f"{series('slices')} > 0"
-    whole = f'{last}{{{CLUSTER}, mig_uuid=""}} and on ({DEVICE}) ({holding})'
-    part = f'{last}{{{CLUSTER}, mig_uuid!=""}} and on ({DEVICE}, mig_uuid) ({holding})'
-    rows = f"({whole} or {part}) > time() - $__range_s"
-    labels = "cluster, node, gpu, uuid, mig_uuid, xid"
-    return f"max by ({labels}) (({rows}) * on ({DEVICE}) group_left (node, gpu) {_PLACES}) * 1000"
+    # The exporter that told it may have been restarted since, which makes it another target.
+    held = (
+        f"{whole} and on (cluster, uuid) ({holding}) or {part} and on (cluster, uuid, mig_uuid) ({holding})"
+    )
+    places = f"topk by (cluster, uuid) (1, {_PLACES})"
+    named = f"(({held}) > time() - $__range_s) * on (cluster, uuid) group_left (node, gpu) {places}"
+    return f"max by (cluster, node, gpu, uuid, mig_uuid, xid) ({named}) * 1000"

@@ -44,9 +44,12 @@ def _degraded(numbers: ExporterThresholds) -> Alert:
 def _unattributed(level: str, numbers: ExporterThresholds) -> str:
     used = f"(gpuslice_{level}_memory_used_bytes > {numbers.unattributed_used_bytes:.0f})"
     rest = f"gpuslice_{level}_unattributed_memory_bytes / {used} > {numbers.unattributed_ratio:g}"
-    # A batch system has said whose the rest is.
-    labels = DEVICE if level == "gpu" else f"{DEVICE}, mig_uuid"
-    return f"({rest} unless on ({labels}) gpuslice_{level}_job_info)"
+    # A batch system has said whose the rest is. That of a MIG device is in the rest of its GPU too.
+    labels, jobs = {
+        "gpu": (DEVICE, "(gpuslice_gpu_job_info or gpuslice_mig_job_info)"),
+        "mig": (f"{DEVICE}, mig_uuid", "gpuslice_mig_job_info"),
+    }[level]
+    return f"({rest} unless on ({labels}) {jobs})"
 
 
 def _process_view(numbers: ExporterThresholds) -> Alert:

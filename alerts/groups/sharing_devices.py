@@ -13,6 +13,8 @@ from alerts.recording.windows import seconds
 from alerts.wording import HOLDER, PERCENT, PODS, SHORT_GPU
 
 _SLICE = f"{DEVICE}, mig_uuid"
+# Of some processes it is known which pod they are in, and not which of its containers.
+_POD = f"{DEVICE}, namespace, pod"
 _COMPUTED = f'{USED["compute"]}{{mig_uuid=""}}'
 _ALL_COMPUTED = f"sum by ({DEVICE}) ({_COMPUTED})"
 _FREE = "(gpuslice_gpu_memory_free_bytes or gpuslice_mig_memory_free_bytes)"
@@ -45,7 +47,7 @@ def _noisy_neighbour(numbers: SharingThresholds) -> Alert:
             f"{_COMPUTED} / on ({DEVICE}) group_left {_ALL_COMPUTED} > {numbers.noisy_share_ratio:g}\n"
             f"and on ({DEVICE}) {_ALL_COMPUTED} > {numbers.noisy_busy_ratio:g}\n"
             f"and on ({DEVICE}) count by ({DEVICE}) ({_COMPUTED} > {numbers.noisy_neighbour_ratio:g}) > 1\n"
-            f"unless {HELD['compute']} >= {USED['compute']}"
+            f"unless on ({_POD}) sum by ({_POD}) ({HELD['compute']}) >= sum by ({_POD}) ({_COMPUTED})"
         ),
         severity="info",
         hold=numbers.noisy_for,
