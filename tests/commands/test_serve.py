@@ -11,7 +11,7 @@ import pytest
 from exporter.demo import catalog
 from exporter.demo.scenario import dump
 from exporter.demo.schema_faults import KubeletHang, NvmlHang
-from tests.commands.program import END_SECONDS, nothing_here, serving
+from tests.commands.program import END_SECONDS, TIMEOUT, nothing_here, serving
 from tests.hardware.amd.tree import Tree
 
 
@@ -94,8 +94,10 @@ def test_demo_without_a_name():
         wait_until_ready(server)
         first = json.loads(server.get("api/v1/snapshot"))
         assert len(first["gpus"]) == 12
-        time.sleep(1)
-        assert json.loads(server.get("api/v1/snapshot"))["sequence"] >= first["sequence"] + 3
+        end = time.monotonic() + TIMEOUT
+        while json.loads(server.get("api/v1/snapshot"))["sequence"] < first["sequence"] + 3:
+            assert time.monotonic() < end
+            time.sleep(0.1)
         assert server.end()[0] == 0
 
 

@@ -1,5 +1,6 @@
 """Files of sharing systems that say what a recording has: read back, they say the same."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -79,7 +80,9 @@ CASES = {
     "hami, being written": ("hami", of_container(use(GPU, GIB, 0.3, None, 0.4))),
     "hami, one device measured": (
         "hami",
-        of_container(use(GPU, None, 0.3, GIB, 0.4), use(SECOND, None, 0.3, GIB, None)),
+        of_container(
+            use(GPU, None, 0.3, GIB, 0.4), replace(use(SECOND, None, 0.3, GIB, None), memory_only=True)
+        ),
     ),
     "hami, nobody runs": ("hami", of_container(use(GPU, GIB, 0.3, 0, 0.0), pids=())),
     "hami, not begun": ("hami", of_container()),
