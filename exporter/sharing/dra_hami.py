@@ -63,7 +63,9 @@ class HamiDra(ClaimSystem):
         noted = super().limits(part, claim)
         if noted != Entitled():
             return noted
-        use = self._use(part, claim)
+        # The cache has one limit for all that a claim has of the device.
+        shares = {each.share_id for each in part.claims if claim_uid(each) == claim_uid(claim)}
+        use = self._use(part, claim) if len(shares) == 1 else None
         return Entitled(use.memory_limit, use.compute_limit) if use is not None else noted
 
     def meter(self, part: Part, holder: ContainerRef) -> Meter | None:

@@ -9,6 +9,7 @@ what each container uses.
 
 import json
 import re
+from functools import cached_property
 from typing import Any, ClassVar
 
 from exporter.model import ContainerFile, ContainerRef, DeviceSharing, Meter, SliceCount
@@ -104,6 +105,10 @@ class HamiAscend(HamiVendor):
             return None
         return Meter(source=METER, memory=file.devices[0].memory_used, memory_only=True)
 
+    @cached_property
+    def _names(self) -> dict[str, set[str]]:
+        return names_by_pod(self.view, self.name)
+
     def _file(self, holder: ContainerRef) -> ContainerFile | None:
         """Return the file of a container, which is under another's name where Volcano left out segments."""
         pod = self.view.pod(holder)
@@ -111,7 +116,7 @@ class HamiAscend(HamiVendor):
             return None
         told = self._told(holder, pod.details) or {}
         places = {name: parts[0].place for name, parts in told.items()}
-        names = filed(names_by_pod(self.view, self.name).get(pod.uid, set()), places, pod.details.containers)
+        names = filed(self._names.get(pod.uid, set()), places, pod.details.containers)
         return self.view.file(
             self.name, holder._replace(container=names.get(holder.container, holder.container))
         )

@@ -129,14 +129,14 @@ class ProcessTable:
             if stat is None or not names_cgroups(text):
                 return None
             place = parse_cgroup(text)
-            if place.pod_uid is not None or place.own_pod:
+            if place.pod_uid is not None or place.own_pod or place.some_pod:
                 return place
             pid = stat.parent
         return None
 
     def _remember(self, pid: int, stat: _Stat, cgroup: bytes, place: ProcessPlace) -> ProcessPlace:
         if not place.known:
-            return place
+            return replace(place, command=stat.command)
         if place.command != stat.command:
             place = replace(place, command=stat.command)
         self._seen[pid] = _Seen(stat.start, cgroup, place)

@@ -427,6 +427,18 @@ def test_hami_by_the_notes_of_its_driver():
     assert (bare.memory_entitled, bare.compute_entitled, bare.meter) == (None, None, None)
 
 
+@pytest.mark.parametrize(("shares", "limit"), [(("x",), 4 * GIB), (("x", "y"), None)])
+def test_the_limit_of_a_hami_cache_is_not_that_of_each_share(shares, limit):
+    """Where nothing is noted of what two shares may take, they do not have the limit of both twice."""
+    use = DeviceUse(device=UUID, memory_limit=4 * GIB)
+    files = {
+        "hami": SystemFiles(containers=(ContainerFile(claim_uid=UID, devices=(use,)),)),
+        "hami-dra": noted(*((UID, "hami-gpu-0", Prepared(share_id=share)) for share in shares)),
+    }
+    held = only(resolve(numbered(), claims=[claimed("a", "hami-gpu-0", driver=HAMI)], files=files))
+    assert (held.slices, held.memory_entitled) == (len(shares), limit)
+
+
 def test_a_hami_claim_of_two_containers():
     """Limits and cache are those of both together: each has half, and neither is metered by it."""
     use = DeviceUse(device=UUID, memory_limit=4 * GIB, memory_used=GIB, compute_used=0.2)

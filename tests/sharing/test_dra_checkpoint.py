@@ -137,6 +137,13 @@ def test_shares_of_what_is_prepared_without_them():
     }
 
 
+def test_a_share_without_an_id_is_the_one_without_an_id():
+    """Where a claim has a device with and without one, the kubelet's word is taken."""
+    results = [result("gpu-0", consumedCapacity={"memory": "1Gi"}), result("gpu-0", shareID="a")]
+    found = decode(content({CLAIM: claim([], results)}), DRIVER, "x")
+    assert found.find(CLAIM, "gpu-0", "") == (Prepared(memory=1 << 30),)
+
+
 def test_admin_access():
     """A claim that has a device to look at says so."""
     found = decoded({CLAIM: claim([GPU], [result("gpu-0", adminAccess=True)])})

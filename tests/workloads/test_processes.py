@@ -2,6 +2,7 @@ import os
 import shutil
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -203,6 +204,15 @@ def test_what_a_docker_of_the_host_has_started_is_in_no_pod(tmp_path):
     assert (found.known, found.pod_uid, found.container_id) == (True, None, OTHER_ID)
 
 
+def test_a_docker_in_a_pod_without_a_cgroup_is_in_some_pod(tmp_path):
+    """The container that started it is known, and whose that is, the objects of pods tell."""
+    write_process(tmp_path, 100, DOCKER, parent=80)
+    write_process(tmp_path, 80, f"/k8s.io/{ID}", parent=1)
+    write_process(tmp_path, 1, "/init.scope")
+    expected = replace(placed(), known=False, pod_uid=None)
+    assert {100: expected} == ProcessTable(tmp_path).read(dict.fromkeys([100], 20.0))
+
+
 def test_parents_that_go_in_a_circle_end(tmp_path):
     """A tree that is none, as of numbers that were given out again."""
     write_process(tmp_path, 100, DOCKER, parent=90)
@@ -214,7 +224,7 @@ def test_parents_that_go_in_a_circle_end(tmp_path):
 def test_a_container_of_a_kubelet_without_cgroups_of_pods_is_in_some_pod(tmp_path, path):
     """Its id is known, and whose it is can be told by the objects of pods only."""
     write_process(tmp_path, 100, path)
-    expected = ProcessPlace(pid=100, known=False, container_id=ID)
+    expected = ProcessPlace(pid=100, known=False, container_id=ID, command="python")
     assert {100: expected} == ProcessTable(tmp_path).read(dict.fromkeys([100], 20.0))
 
 
@@ -267,7 +277,7 @@ def test_process_follows_its_cgroup(tmp_path):
 def test_sibling_is_in_the_own_pod_as_far_as_that_is_known(tmp_path, own):
     """A container of the own pod gets the own uid; without it, it is in a pod, and which is not known."""
     write_process(tmp_path, 100, SIBLING)
-    expected = placed() if own else ProcessPlace(pid=100, known=False, container_id=ID)
+    expected = placed() if own else replace(placed(), known=False, pod_uid=None)
     assert {100: expected} == ProcessTable(tmp_path, own_pod_uid=own).read(dict.fromkeys([100], 20.0))
 
 

@@ -51,7 +51,8 @@ class Checkpoint(SystemFiles):
         It does not where it is older, and where the driver does not tell it, as NVIDIA's.
         """
         found = self.prepared.get((claim_uid, device), ())
-        return tuple(each for each in found if share_id in ("", each.share_id))
+        exact = tuple(each for each in found if each.share_id == share_id)
+        return exact or (() if share_id else found)
 
 
 def read_checkpoint(roots: Roots, driver: str) -> Checkpoint:
