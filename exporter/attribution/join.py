@@ -5,6 +5,7 @@ from types import MappingProxyType
 
 from exporter.attribution import compute
 from exporter.attribution.ambiguous import ambiguous
+from exporter.attribution.believed import believed, lists_users
 from exporter.attribution.devices import DeviceJoin
 from exporter.attribution.held import Held
 from exporter.attribution.placements import memory_slices
@@ -138,9 +139,9 @@ class _Join:
             memory=gpu.memory,
             compute=metered.share,
             compute_source=metered.source,
-            lists_all=gpu.identity.vendor != AMD,
+            lists_all=gpu.identity.vendor != AMD and lists_users(gpu.processes, gpu.memory),
             processes=gpu.processes,
-            utilization=gpu.process_utilization,
+            utilization=believed(gpu.process_utilization, metered.share),
         )
         rows = self._devices.rows(device)
         self.containers += rows
@@ -162,7 +163,7 @@ class _Join:
             compute=metered.share,
             compute_source=metered.source,
             # GPUs that can be cut do nothing but compute.
-            lists_all=True,
+            lists_all=lists_users(mig.processes, memory),
             processes=mig.processes,
             utilization=mig.process_utilization,
         )

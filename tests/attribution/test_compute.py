@@ -49,7 +49,7 @@ def test_the_holder_of_a_metered_mig_device_takes_its_part_of_the_gpu(source, to
 
 def test_a_holder_without_a_process_reads_its_mig_device_too():
     """What the device did can only have been its only holder's; an idle one is measured as idle."""
-    result = exclusive(mig([], profiling=busy(0.0)), who=workloads())
+    result = exclusive(mig([], used=1 << 29, profiling=busy(0.0)), who=workloads())
     assert (row(result, "a").compute_used, row(result, "a").compute_source) == (0.0, "instance")
     assert row(result, "a").processes == 0
 

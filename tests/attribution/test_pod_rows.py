@@ -13,7 +13,8 @@ WHOLE = f'{{"gpu":[{{"minor":0,"resources":{HALF}}}]}}'
 
 def joined(processes, in_pods, containers):
     """Join a GPU of which a pod of two containers has half, by the annotation of the pod."""
-    card = gpu(processes, {each.pid: 20 for each in processes}, used=4 * GIB)
+    used = {"used": 4 * GIB} if processes else {"used": GIB // 2, "utilization_percent": 0}
+    card = gpu(processes, {each.pid: 20 for each in processes}, **used)
     found = pods(pod("a", {ANNOTATION: WHOLE}, containers=("x", "y")))
     holdings = resolve_holdings([card], allocations(), NodeFacts(pods=found))
     return attribute([card], holdings, workloads(in_pods, containers=containers))

@@ -306,7 +306,7 @@ def test_use_is_shown_where_it_runs_and_the_holding_where_it_is_held():
     """Rule 7: the kubelet says one GPU and the process runs on another: each on its own device."""
     other = "GPU-00000000-0000-0000-0000-00000000000c"
     result = join(
-        [gpu([], {}), gpu([process(1)], {1: 5}, uuid=other)],
+        [gpu([], {}, used=GIB // 2), gpu([process(1)], {1: 5}, uuid=other)],
         held("a", UUID),
         whole() + whole(other),
         workloads({1: "a"}),

@@ -1,0 +1,29 @@
+"""What a driver says of processes, held against what it says of the device: two answers that cannot both be.
+
+Some drivers answer that there are no processes, or that none computed, where they cannot tell. That proves of
+nobody that it uses nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from exporter.model import DeviceProcess, Memory
+
+# What a driver needs for itself: a fixed part and, for its tables, one that goes with the memory.
+OVERHEAD_BYTES, OVERHEAD_SHARE = 1 << 30, 1 / 32
+# A device is averaged over another stretch of time than its processes.
+BUSY = 0.1
+
+
+def lists_users(processes: Sequence[DeviceProcess] | None, memory: Memory | None) -> bool:
+    """Whether a list can have all users of a device: it is not empty where more is used than by a driver."""
+    if processes or memory is None:
+        return True
+    return memory.used <= OVERHEAD_BYTES + memory.total * OVERHEAD_SHARE
+
+
+def believed(
+    utilization: Mapping[int, float | None] | None, compute: float | None
+) -> Mapping[int, float | None] | None:
+    """Return who computed, or None where it is said that nobody did on a device that was busy."""
+    silent = utilization is not None and not any(figure != 0 for figure in utilization.values())
+    return None if silent and compute is not None and compute >= BUSY else utilization

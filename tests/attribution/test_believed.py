@@ -1,0 +1,80 @@
+"""Answers of a driver that cannot both be: nobody there, or nobody computing, on a device that is in use."""
+
+import pytest
+
+from tests.attribution.build import (
+    GIB,
+    MIG,
+    UUID,
+    gpu,
+    held,
+    join,
+    mig,
+    mig_gpu,
+    process,
+    replicas,
+    row,
+    whole,
+    workloads,
+)
+
+SHARED = held("a", f"{UUID}::0") + held("b", f"{UUID}::1")
+
+
+@pytest.mark.parametrize("used", [2 * GIB, 15 * GIB])
+def test_an_empty_list_beside_memory_in_use_proves_nobody_absent(used: int):
+    """A driver needs some memory for itself; what is more is somebody's, whom the list does not have."""
+    found = join(gpu([], {}, used=used, utilization_percent=0), SHARED, replicas(4))
+    for pod in "ab":
+        use = row(found, pod)
+        assert (use.memory_used, use.processes, use.compute_used) == (None, None, None)
+    assert found.gpus[0].unattributed_memory == used
+    assert not found.proven
+
+
+@pytest.mark.parametrize("used", [0, GIB // 2, GIB + GIB // 2])
+def test_an_empty_list_beside_what_a_driver_needs_proves_all_absent(used: int):
+    """That zero is one."""
+    found = join(gpu([], {}, used=used, utilization_percent=0), SHARED, replicas(4))
+    for pod in "ab":
+        use = row(found, pod)
+        assert (use.memory_used, use.processes, use.compute_used) == (0, 0, 0.0)
+
+
+def test_what_a_driver_needs_goes_with_the_memory_of_the_device():
+    """A MIG device of 5 GiB that uses more than its part of that is used by somebody."""
+    for used, absent in ((GIB, 0), (2 * GIB, None)):
+        found = join(mig_gpu([mig([], used=used)]), held("a", MIG), whole(MIG))
+        assert (row(found, "a").memory_used, row(found, "a").processes) == (absent, absent)
+
+
+@pytest.mark.parametrize("samples", [{}, {1: 0, 2: 0}])
+def test_samples_that_name_nobody_on_a_busy_gpu_prove_nobody_idle(samples: dict[int, int]):
+    """Memory is as the list tells it; compute is not known, of nobody's the device's."""
+    busy = gpu([process(1), process(2)], samples, utilization_percent=80)
+    found = join(busy, SHARED, replicas(4), workloads({1: "a", 2: "b"}))
+    for pod in "ab":
+        use = row(found, pod)
+        assert (use.memory_used, use.processes, use.compute_used) == (GIB, 1, None)
+
+
+def test_samples_that_name_nobody_leave_an_exclusive_gpu_to_its_holder():
+    """Rule 6: its only process has no figure, so that the device's is its own."""
+    busy = gpu([process(1)], {}, utilization_percent=80)
+    use = row(join(busy, held("a", UUID), whole(), workloads({1: "a"})), "a")
+    assert (use.compute_used, use.compute_source) == (0.8, "device")
+
+
+@pytest.mark.parametrize(
+    ("samples", "percent"), [({}, 5), ({1: 0}, 0), ({1: 0, 9: 70}, 80), ({1: 0}, None), ({1: 0, 2: 3}, 80)]
+)
+def test_samples_that_agree_with_the_gpu_are_believed(samples: dict[int, int], percent: int | None):
+    """So are those of a process that has ended, and of a GPU that is hardly busy or does not say."""
+    found = join(
+        gpu([process(1), process(2)], samples, utilization_percent=percent),
+        SHARED,
+        replicas(4),
+        workloads({1: "a", 2: "b"}),
+    )
+    assert row(found, "a").compute_used == 0.0
+    assert row(found, "b").compute_used == samples.get(2, 0) / 100
