@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from exporter.hardware import NvmlOptions, NvmlSource
 from exporter.hardware.amd import AmdSource
+from exporter.hardware.pids import counts_machine_pids
 from exporter.kubernetes import Cluster, access
 from exporter.model import Allocations, JobFiles, NodeObject, ProcessPlace, SystemFiles
 from exporter.pod_names import PodNames
@@ -74,6 +75,7 @@ class Sources:
                 pcie_throughput=settings.pcie_throughput,
                 boot_clock=lambda: boot_seconds(settings.proc_root),
                 clock=clock,
+                machine_pids=lambda: counts_machine_pids(settings.proc_root),
                 released=self.release.reason,
                 # The devices after one that hangs are still read within the deadline of all.
                 patience=source_deadline(settings.poll_interval) / 2,

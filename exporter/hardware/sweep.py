@@ -17,6 +17,7 @@ from exporter.hardware.events import EventWatcher
 from exporter.hardware.gpu import GpuReader
 from exporter.hardware.library import DriverError, Library, advice
 from exporter.hardware.options import NvmlOptions
+from exporter.hardware.pids import trust
 from exporter.model import DriverInfo, GpuReading
 
 # A lost GPU may come back when the driver is opened anew. That costs the healthy ones seconds, so it is
@@ -45,6 +46,7 @@ class Sweeper:
         self.events = EventWatcher(self.calls, wake)
         self.driver = DriverInfo()
         self.gpu_count = 0
+        self._machine_pids = options.machine_pids
         self._library = Library(options.path, options.library)
         self._bound = BoundDevices(options.sys_root)
         self._gpus = GpuReader(self.calls, options, self.events.note_layout)
@@ -134,6 +136,7 @@ class Sweeper:
             cuda_version=_cuda(self.calls.ask("", "nvmlSystemGetCudaDriverVersion_v2")),
         )
         self._driver_told = self.calls.failures() == failures
+        self._gpus.trust = trust(self.driver.driver_version, machine=self._machine_pids())
 
     def _all(self) -> Iterator[GpuReading]:
         self.gpu_count = self._count()

@@ -52,6 +52,7 @@ NO_DECODER = {
     "exporter.hardware.hangs": "keeps count of calls that do not return",
     "exporter.hardware.kinds": "constants and shapes only",
     "exporter.hardware.library": CALLS,
+    "exporter.hardware.pids": "reads a number from the version of a driver, and drops values",
     "exporter.hardware.plain": CALLS,
     "exporter.hardware.lost": "drops values, and reads none",
     "exporter.hardware.options": TABLE,

@@ -11,12 +11,12 @@ from exporter.hardware.amd.kfd import Kfd
 from exporter.hardware.amd.metrics import Metrics
 from exporter.hardware.amd.processes import Usage, as_processes, on_node, shares
 from exporter.hardware.amd.topology import Node
+from exporter.hardware.pids import OTHER_PIDS
 from exporter.model import Memory, MigReading
 from exporter.sums import total
 
 WHOLE = "SPX"
 NO_LIST = "KFD does not say which processes it has"
-OTHER_PIDS = "KFD speaks of the machine's pids, and those under --proc-root are others"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

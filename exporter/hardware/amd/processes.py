@@ -12,8 +12,6 @@ from exporter.hardware.amd.files import Files, to_amount
 from exporter.hardware.amd.topology import KFD, Node
 from exporter.model import DeviceProcess
 
-# The kernel numbers the first pid namespace of a machine with a constant (PROC_PID_INIT_INO).
-MACHINE = "pid:[4026531836]"
 # A process with several contexts has a folder for each further one in its own.
 CONTEXT = "context_"
 ALL_UNITS = 100
@@ -30,15 +28,6 @@ class Usage:
     pid: int
     memory: int | None
     units: int | None
-
-
-def counts_machine_pids(proc_root: Path) -> bool:
-    """Whether pids under ``proc_root`` are those of the machine; a recorded tree is taken as it is."""
-    own = proc_root / "self"
-    try:
-        return not own.is_symlink() or str((own / "ns/pid").readlink()) == MACHINE
-    except OSError:
-        return _text(proc_root / "2/comm") == "kthreadd"
 
 
 def list_processes(files: Files, sys_root: Path) -> tuple[Path, ...] | None:
@@ -102,10 +91,3 @@ def _units(files: Files, node: Node, contexts: Iterable[Path]) -> int | None:
     told = [files.amount(each / f"stats_{node.gpu_id}/cu_occupancy") for each in contexts]
     known = [units for units in told if units is not None]
     return sum(known) if known else None
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text("utf-8", "replace").strip()
-    except OSError:
-        return ""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.hardware.amd.processes import MACHINE
+from exporter.hardware.pids import MACHINE
 from exporter.model import DeviceProcess
 from tests.hardware.amd.tree import GIB, GPU_ID, Tree, unreadable
 

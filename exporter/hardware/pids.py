@@ -1,0 +1,65 @@
+"""Whose numbers the pids are that a driver tells: the machine's, or those of whoever asks.
+
+They are the same where the exporter shares the machine's first pid namespace. A node that is itself a
+container (kind, k3d, LXC) has a namespace of its own, in which the machine's numbers mean other processes.
+"""
+
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from exporter.model import GpuReading
+from exporter.model.records import replace
+
+# The kernel numbers the first pid namespace of a machine with a constant (PROC_PID_INIT_INO).
+MACHINE: Final = "pid:[4026531836]"
+# NVIDIA's drivers whose kernel module speaks of the asking process's pids, in its lists and in its samples.
+LISTS_SINCE: Final = 535
+SAMPLES_SINCE: Final = 570
+OTHER_PIDS: Final = "this driver speaks of the machine's pids, and those under --proc-root are others"
+
+
+class Trust(NamedTuple):
+    """Whether the pids in a driver's lists of processes and in its samples of them are ours."""
+
+    lists: bool = True
+    samples: bool = True
+
+
+def counts_machine_pids(proc_root: Path) -> bool:
+    """Whether pids under ``proc_root`` are those of the machine; a recorded tree is taken as it is."""
+    own = proc_root / "self"
+    try:
+        return not (own.is_symlink() or own.exists()) or str((own / "ns/pid").readlink()) == MACHINE
+    except OSError:
+        return _command_of(proc_root / "2") == "kthreadd"
+
+
+def trust(driver_version: str | None, *, machine: bool) -> Trust:
+    """Say what can be trusted of a driver of NVIDIA's; ``machine``: our pids are those of the machine."""
+    if machine:
+        return Trust()
+    branch = (driver_version or "").partition(".")[0]
+    number = int(branch) if branch.isdecimal() else 0
+    return Trust(lists=number >= LISTS_SINCE, samples=number >= SAMPLES_SINCE)
+
+
+def without_others(reading: GpuReading, told: Trust) -> GpuReading:
+    """Leave out what names processes by numbers that mean others here."""
+    if told == Trust():
+        return reading
+    withheld = dict(reading.withheld)
+    if not told.lists:
+        mig = reading.mig and tuple(replace(device, processes=None) for device in reading.mig)
+        reading = replace(reading, processes=None, mig=mig)
+        withheld["processes"] = OTHER_PIDS
+    if not told.samples:
+        reading = replace(reading, process_utilization=None)
+        withheld["utilization"] = OTHER_PIDS
+    return replace(reading, withheld=withheld)
+
+
+def _command_of(process: Path) -> str:
+    try:
+        return (process / "comm").read_text("utf-8", "replace").strip()
+    except OSError:
+        return ""

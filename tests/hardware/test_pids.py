@@ -1,0 +1,71 @@
+"""Whose the driver's pids are: on a node that is itself a container, the machine's mean other processes."""
+
+from pathlib import Path
+
+import pytest
+
+from exporter.hardware.pids import MACHINE, OTHER_PIDS, Trust, counts_machine_pids, trust
+from exporter.hardware.sweep import Sweeper
+from exporter.model import GpuReading
+from tests.hardware.making import LARGE, Driver, gpu, nvml, process
+
+
+def read(version: str, *, machine: bool, cut: bool = False) -> GpuReading:
+    """Read a GPU with a busy process, whole or cut, by a driver of that version."""
+    node = {"name": "n", "driver_version": version, "nvml_version": "12", "cuda_version": 12000}
+    running = process(41, "MIG-large" if cut else "GPU-a", load={"high": 80})
+    driver = Driver(gpu("a", LARGE) if cut else gpu("a"), node=node, host_processes=[running])
+    sweeper = Sweeper(nvml(driver.library, machine_pids=lambda: machine))
+    list(sweeper.sweep())
+    driver.advance(5)
+    [reading] = sweeper.sweep()
+    return reading
+
+
+@pytest.mark.parametrize(
+    ("version", "lists", "samples"),
+    [("525.105.17", False, False), ("550.90.07", True, False), ("570.124.06", True, True)],
+)
+def test_what_older_drivers_name_by_numbers_of_the_machine_is_left_out(version, lists, samples):
+    """Without a sample nobody is idle, without a list nobody is absent; the GPU's own figures stay."""
+    reading = read(version, machine=False)
+    assert (reading.processes is not None, reading.process_utilization is not None) == (lists, samples)
+    assert reading.withheld.get("processes") == (None if lists else OTHER_PIDS)
+    assert reading.withheld.get("utilization") == (None if samples else OTHER_PIDS)
+    assert (reading.up, reading.utilization_percent) == (True, 80)
+    [mig] = read(version, machine=False, cut=True).mig
+    assert (mig.processes is not None, mig.memory is not None) == (lists, True)
+
+
+@pytest.mark.parametrize("version", ["470.129.06", "525.105.17", "550.90.07"])
+def test_in_the_machines_own_namespace_all_of_them_are_ours(version):
+    """There an old driver names the right processes."""
+    reading = read(version, machine=True)
+    assert ([each.pid for each in reading.processes], reading.process_utilization) == ([41], {41: 80})
+    assert OTHER_PIDS not in reading.withheld.values()
+
+
+@pytest.mark.parametrize("version", [None, "", "unknown", ".1", "²"])
+def test_of_a_driver_without_a_version_nothing_is_trusted(version):
+    """Not to know is no proof."""
+    assert trust(version, machine=False) == Trust(lists=False, samples=False)
+    assert trust(version, machine=True) == Trust()
+
+
+@pytest.mark.parametrize("link", [True, False])
+def test_whose_numbers_a_proc_root_has(tmp_path: Path, link: bool):
+    """The first namespace is known by its number, or by the kernel's own threads; a recorded tree is ours."""
+    assert counts_machine_pids(tmp_path)
+    namespace = tmp_path / "30" / "ns"
+    namespace.mkdir(parents=True)
+    (tmp_path / "self").symlink_to("30") if link else (tmp_path / "30").rename(tmp_path / "self")
+    assert not counts_machine_pids(tmp_path)
+    (tmp_path / "2").mkdir()
+    (tmp_path / "2/comm").write_text("kthreadd\n")
+    assert counts_machine_pids(tmp_path)
+    place = (tmp_path / "self").resolve() / "ns/pid"
+    place.symlink_to("pid:[4026532999]")
+    assert not counts_machine_pids(tmp_path)
+    place.unlink()
+    place.symlink_to(MACHINE)
+    assert counts_machine_pids(tmp_path)
