@@ -41,9 +41,7 @@ def _mig(mig: MigReading, found: Profile | None) -> MigReading:
     # DCGM's shares on a GPU instance are shares of that instance, not of the whole GPU: a 1g instance that
     # is busy reads 1. So they need no conversion, but are those of a MIG device only where its compute
     # instance owns all of the GPU instance's slices.
-    if mig.compute_slices is None or mig.compute_slices != mig.instance_slices:
-        return mig
-    return replace(mig, profiling=_filled(mig.profiling, found))
+    return replace(mig, profiling=_filled(mig.profiling, found)) if mig.fills_instance else mig
 
 
 def _filled(known: Profile | None, found: Profile | None) -> Profile | None:

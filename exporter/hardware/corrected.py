@@ -59,9 +59,10 @@ def _filled(ask: Ask, record: Any, spare: int = 0) -> tuple[Any, int] | None:
     """
     count = c_uint(0)
     code = ask(byref(count), None)
-    if code == pynvml.NVML_SUCCESS:
+    if code == pynvml.NVML_SUCCESS and not count.value:
         return None
-    if code != pynvml.NVML_ERROR_INSUFFICIENT_SIZE:
+    # Success with a size is not an empty list, although the documentation has no such answer.
+    if code not in (pynvml.NVML_SUCCESS, pynvml.NVML_ERROR_INSUFFICIENT_SIZE):
         raise pynvml.NVMLError(code)
     if count.value > MOST_RECORDS:
         raise MemoryError(f"the driver says that a list has {count.value} records")

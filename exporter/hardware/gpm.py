@@ -6,7 +6,7 @@ window and nothing ever has to wait for a second sample.
 """
 
 import contextlib
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from exporter.hardware.gpm_metrics import (
     first_known,
 )
 from exporter.hardware.mig import Fingerprint, Layout
+from exporter.model import MigReading
 from exporter.model.readings import Profile, Traffic
 
 GROUP = "profiling"
@@ -36,7 +37,7 @@ Take = Callable[[Any], Any]
 
 
 class Instance(NamedTuple):
-    """A MIG device: what it is, its handle now, and whether its GPU instance has no other of its kind."""
+    """A MIG device: what it is, its handle now, and whether it is all that its GPU instance is cut into."""
 
     mark: Fingerprint
     handle: Any
@@ -99,23 +100,24 @@ class GpmReader:
 
         return self._read(calls, uuid, uuid, OF_GPU, take)
 
-    def read_migs(self, calls: Calls, uuid: str, parent: Any, layout: Layout) -> dict[str, Profile]:
+    def read_migs(
+        self, calls: Calls, uuid: str, parent: Any, layout: Layout, devices: Iterable[MigReading] | None
+    ) -> dict[str, Profile]:
         """Return what each MIG device of a GPU did since the last read, by uuid.
 
-        In a layout that may lack others than it had nobody can say who is alone in its GPU instance.
+        ``devices`` are the readings of those in the layout. One that fills its GPU instance leaves no room
+        for another, whether all of them were told or not.
         """
-        if layout.devices is None or layout.untold is None:
-            return {}
-        sharers = layout.sharers()
-        instances = [Instance(mark, handle, sharers[mark.gi] == 1) for mark, handle in layout.devices]
+        filling = {device.uuid for device in devices or () if device.fills_instance}
+        instances = [Instance(mark, handle, mark.uuid in filling) for mark, handle in layout.devices or ()]
         found = {each.mark.uuid: self.read_mig(calls, uuid, parent, each) for each in instances}
         return {device: profile for device, profile in found.items() if profile is not None}
 
     def read_mig(self, calls: Calls, uuid: str, parent: Any, instance: Instance) -> Profile | None:
         """Return what a MIG device of the GPU ``uuid`` did since the last read, as shares of itself.
 
-        Where several compute instances share one GPU instance, the figures of that are none's alone: then
-        the compute instance itself is asked, which older drivers refuse.
+        Where several compute instances share one GPU instance, or one has a part of it, the figures of that
+        are none's alone: then the compute instance itself is asked, which older drivers refuse.
         """
         calls.group = GROUP
         mark = instance.mark

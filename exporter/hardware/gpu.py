@@ -12,6 +12,7 @@ from exporter.hardware.identity import identify
 from exporter.hardware.lost import with_known_layout, without_values
 from exporter.hardware.mig import Fingerprint, Layout, MigReader
 from exporter.hardware.options import NvmlOptions
+from exporter.hardware.pids import Trust, without_others
 from exporter.hardware.processes import UtilizationReader, running
 from exporter.hardware.topology import TopologyReader
 from exporter.hardware.vgpu import VgpuReader
@@ -24,6 +25,7 @@ Ids = tuple[int, int]
 class GpuReader:
     """Reads GPUs one after the other, and keeps of each what must outlive a sweep.
 
+    ``trust`` says which of the driver's pids are ours.
     ``note_layout`` is told which MIG device has which ids of GPU instance and compute instance.
     """
 
@@ -31,6 +33,7 @@ class GpuReader:
         self, calls: Calls, options: NvmlOptions, note_layout: Callable[[str, Mapping[Ids, str]], None]
     ) -> None:
         self.known: dict[str, GpuReading] = {}
+        self.trust = Trust()
         self._calls = calls
         self._options = options
         self._tell_layout = note_layout
@@ -46,6 +49,7 @@ class GpuReader:
     def read(self, handle: Any, uuid: str, index: int, sweep: int) -> GpuReading:
         """Read one GPU; what it does not say is None. Raises as ``Calls.ask`` does."""
         self._calls.begin(uuid)
+        failures = self._calls.failures()
         # Before any process is listed: one that begins later may have the number of one that was in the list.
         boot_seconds = self._options.boot_clock()
         identity = self._identify(handle, uuid, index)
@@ -56,7 +60,8 @@ class GpuReader:
         traffic = counted(self._calls, uuid, values.get("traffic_bytes", {}), parts["profiling"])
         reading = GpuReading(
             identity=identity,
-            up=bool(values),
+            # One that supports nothing of that has answered all the same.
+            up=bool(values) or self._calls.failures() == failures,
             mig_enabled=layout.enabled,
             mig_pending=layout.pending,
             mig_slices=layout.slices,
@@ -72,7 +77,8 @@ class GpuReader:
             read_monotonic=self._options.clock(),
             boot_seconds=boot_seconds,
         )
-        self.known[uuid] = with_known_layout(reading, self.known[uuid])
+        reading = without_others(reading, self.trust)
+        self.known[uuid] = with_known_layout(reading, self.known[uuid], _kept(layout))
         return self.known[uuid]
 
     def at(self, index: int) -> str:
@@ -135,9 +141,10 @@ class GpuReader:
     def _parts(self, handle: Any, uuid: str, layout: Layout, values: Mapping[str, Any]) -> dict[str, Any]:
         """Read what stands on the layout: MIG devices, or the processes of a whole GPU."""
         total = values["memory"].total if "memory" in values else None
-        profiles = self._gpm.read_migs(self._calls, uuid, handle, layout)
+        devices = self._mig.read(self._calls, layout, total)
+        profiles = self._gpm.read_migs(self._calls, uuid, handle, layout, devices)
         parts: dict[str, Any] = {
-            "mig": _with_profiles(self._mig.read(self._calls, layout, total), profiles),
+            "mig": _with_profiles(devices, profiles),
             "profiling": self._gpm.read_gpu(self._calls, uuid, handle),
         }
         if layout.enabled:
@@ -167,9 +174,9 @@ class GpuReader:
 
     def _note_layout(self, uuid: str, layout: Layout) -> None:
         """Ask everything anew of a GPU that was cut differently."""
-        if layout.devices is None or not layout.complete:
+        if layout.devices is None:
             return
-        marks = tuple(mark for mark, _ in layout.devices)
+        marks = layout.marks()
         self._tell_layout(uuid, {(mark.gi, mark.ci): mark.uuid for mark in marks})
         now = bool(layout.enabled), marks
         before = self._layouts.get(uuid, now)
@@ -178,6 +185,11 @@ class GpuReader:
             for device in (uuid, *(mark.uuid for mark in before[1])):
                 self._calls.forget_unsupported(device)
         self._layouts[uuid] = now
+
+
+def _kept(layout: Layout) -> frozenset[str] | None:
+    """Name the MIG devices that may be there beside those that were told; None: any that were."""
+    return None if layout.devices is None else frozenset(mark.uuid for mark in layout.untold)
 
 
 def _with_profiles(

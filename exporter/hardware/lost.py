@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter
+from collections.abc import Collection
 
 from exporter.model import GpuReading, MigReading
 from exporter.model.records import replace
@@ -24,21 +25,29 @@ def without_values(reading: GpuReading, read_monotonic: float | None = None) -> 
     )
 
 
-def with_known_layout(reading: GpuReading, before: GpuReading) -> GpuReading:
-    """Add the MIG devices of the last sweep to those of a reading that could not tell of all."""
+def with_known_layout(
+    reading: GpuReading, before: GpuReading, untold: Collection[str] | None = None
+) -> GpuReading:
+    """Add MIG devices of the last sweep to those of a reading that could not tell of all.
+
+    ``untold`` are the uuids of those that may still be there; None: any of them.
+    """
     if reading.mig_complete or not before.mig_enabled:
         return reading
+    earlier = before.mig
+    if untold is not None and earlier is not None:
+        earlier = tuple(device for device in earlier if device.uuid in untold)
     return replace(
         reading,
         mig_enabled=True,
         mig_slices=before.mig_slices,
-        mig=with_untold(reading.mig, before.mig),
+        mig=_with_untold(reading.mig, earlier),
         processes=None,
         process_utilization=None,
     )
 
 
-def with_untold(
+def _with_untold(
     told: tuple[MigReading, ...] | None, before: tuple[MigReading, ...] | None
 ) -> tuple[MigReading, ...] | None:
     """Add to the MIG devices that were told those of the last sweep, bare, whose place was not."""

@@ -13,13 +13,14 @@ from exporter.hardware.answers import ask_row, number
 from exporter.hardware.calls import CORE, Calls, DeviceHangsError
 from exporter.hardware.memory import BAR1, MEMORY
 from exporter.hardware.placement import Placement, placement
-from exporter.hardware.processes import running
+from exporter.hardware.processes import running, without_doubles
 from exporter.model import MigReading
 
 PROFILE_MARK = " MIG "
 MEMORY_SLICES = {7: 8}
-# No GPU is cut into that many.
+# No GPU is cut into that many, nor has so much memory.
 MOST_SLICES = 64
+MOST_MEBIBYTES = 1 << 30
 # Whoever cuts a GPU is done long before it has been looked at so often.
 LOOKS = 3
 # Fields of the driver's attributes by engine.
@@ -40,21 +41,25 @@ class Layout:
     """How a GPU is cut: ``enabled`` None where it was not told, ``slices`` of the whole GPU, handles now.
 
     ``devices`` is None when the driver did not say whether there are any; with ``complete`` False there may
-    be more than those: ``untold``, where the rest is as it was, else that is None. ``pending``: whether it
-    will be cut when it has been reset. ``gpu`` is the handle of the GPU itself.
+    be more than those: ``untold`` are the last that were seen in the slots that failed. ``pending``: whether
+    it will be cut when it has been reset. ``gpu`` is the handle of the GPU itself.
     """
 
     enabled: bool | None
     slices: int | None = None
     devices: tuple[tuple["Fingerprint", Any], ...] | None = ()
     complete: bool = True
-    untold: tuple["Fingerprint", ...] | None = ()
+    untold: tuple["Fingerprint", ...] = ()
     pending: bool | None = None
     gpu: Any = None
 
     def sharers(self) -> Counter[int]:
         """Count the devices in each GPU instance, those too that did not tell."""
-        return Counter(mark.gi for mark in (*(mark for mark, _ in self.devices or ()), *(self.untold or ())))
+        return Counter(mark.gi for mark in self.marks())
+
+    def marks(self) -> tuple["Fingerprint", ...]:
+        """Return what the devices are, those too that did not tell, in the order of their ids."""
+        return tuple(sorted((*(mark for mark, _ in self.devices or ()), *self.untold)))
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -127,7 +132,7 @@ class MigReader:
         for device in layout.devices:
             with calls.about(device[0].uuid):
                 readings.append(self._read(calls, layout, device, sharers[device[0].gi] > 1, memory_slice))
-        return tuple(readings)
+        return tuple(without_doubles(readings))
 
     def forget(self, existing: set[Fingerprint]) -> None:
         """Drop what was known of MIG devices that are gone."""
@@ -153,18 +158,16 @@ class MigReader:
             found, failed = _look(calls, uuid, parent, slices)
         return found, failed
 
-    def _untold(
-        self, uuid: str, told: dict[int, Fingerprint], failed: set[int]
-    ) -> tuple[Fingerprint, ...] | None:
-        """Return what was in the slots that failed; None where something else may be in them by now."""
-        before = self._slots.get(uuid, {})
-        if not failed:
-            self._slots[uuid] = told
-            return ()
-        same = failed <= before.keys() and told == {
-            slot: mark for slot, mark in before.items() if slot not in failed
+    def _untold(self, uuid: str, told: dict[int, Fingerprint], failed: set[int]) -> tuple[Fingerprint, ...]:
+        """Return what was last seen in the slots that failed, but for what is elsewhere now."""
+        places, uuids = {(mark.gi, mark.ci) for mark in told.values()}, {mark.uuid for mark in told.values()}
+        kept = {
+            slot: mark
+            for slot, mark in self._slots.get(uuid, {}).items()
+            if slot in failed and (mark.gi, mark.ci) not in places and mark.uuid not in uuids
         }
-        return tuple(before[slot] for slot in sorted(failed)) if same else None
+        self._slots[uuid] = told | kept
+        return tuple(kept.values())
 
     def _read(
         self,
@@ -200,19 +203,21 @@ class MigReader:
         )
 
     def _ask_facts(self, calls: Calls, mark: Fingerprint, handle: Any, gpu: Any) -> Facts:
+        """Ask the facts of a MIG device until it has told them all."""
         calls.group = CORE
+        failures = calls.failures()
         attributes = calls.ask(mark.uuid, "nvmlDeviceGetAttributes", handle)
         place = Placement() if attributes is None else placement(calls, mark.uuid, gpu, mark.gi)
         facts = Facts(
             profile=mark.name.partition(PROFILE_MARK)[2] or None,
-            compute_slices=getattr(attributes, "computeInstanceSliceCount", None),
-            instance_slices=getattr(attributes, "gpuInstanceSliceCount", None),
-            instance_memory=_bytes(getattr(attributes, "memorySizeMB", None)),
-            multiprocessors=getattr(attributes, "multiprocessorCount", None),
+            compute_slices=_slices(getattr(attributes, "computeInstanceSliceCount", 0)),
+            instance_slices=_slices(getattr(attributes, "gpuInstanceSliceCount", 0)),
+            instance_memory=_bytes(getattr(attributes, "memorySizeMB", 0)),
+            multiprocessors=number(getattr(attributes, "multiprocessorCount", 0)) or None,
             engines=_engines(attributes) if attributes is not None else {},
             placement=place,
         )
-        if attributes is not None:
+        if attributes is not None and calls.failures() == failures:
             self._facts[mark] = facts
         return facts
 
@@ -277,5 +282,10 @@ def _count(instance_memory: int | None, memory_slice: float | None) -> int | Non
     return max(1, round(instance_memory / memory_slice))
 
 
-def _bytes(mebibytes: int | None) -> int | None:
-    return None if mebibytes is None else mebibytes << 20
+def _slices(told: int) -> int | None:
+    """Keep a number of slices that a GPU can have; a driver that does not know it may say 0 or all ones."""
+    return told if 0 < told <= MOST_SLICES else None
+
+
+def _bytes(mebibytes: int) -> int | None:
+    return mebibytes << 20 if 0 < mebibytes <= MOST_MEBIBYTES else None

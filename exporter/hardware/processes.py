@@ -1,13 +1,15 @@
 """The processes of a device: who has a context on it, and who computed since the last poll."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from exporter.hardware.answers import sampled_percent
 from exporter.hardware.calls import Calls
 from exporter.hardware.samples import SampleReader, latest_time
-from exporter.model import DeviceProcess
+from exporter.model import DeviceProcess, MigReading
 from exporter.model.hardware import ProcessKind
+from exporter.model.records import replace
 
 # In the field of an instance id: this process runs on no MIG device.
 NO_INSTANCE = 0xFFFFFFFF
@@ -67,6 +69,17 @@ def _of_instance(entries: Iterable[Any], instance: tuple[int, int] | None) -> It
         return entries
     gi, ci = ((NO_INSTANCE, wanted) for wanted in instance)
     return [entry for entry in entries if entry.gpuInstanceId in gi and entry.computeInstanceId in ci]
+
+
+def without_doubles(devices: Sequence[MigReading]) -> Iterator[MigReading]:
+    """Take the lists from compute instances of one GPU instance that have a process in common.
+
+    A process runs on one of them only: drivers that tell no ids in a list may list all of the GPU instance.
+    """
+    seen = Counter((device.gi, each.pid) for device in devices for each in device.processes or ())
+    for device in devices:
+        doubled = any(seen[device.gi, each.pid] > 1 for each in device.processes or ())
+        yield replace(device, processes=None) if doubled else device
 
 
 def _add(found: dict[int, DeviceProcess], kind: ProcessKind, entry: Any, total: int | None) -> None:

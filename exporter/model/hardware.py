@@ -124,6 +124,11 @@ class MigReading:
     gi_size: int | None = None
     render_minor: int | None = None
 
+    @property
+    def fills_instance(self) -> bool:
+        """Whether it is known to have all compute slices of its GPU instance: they may be several's."""
+        return self.compute_slices is not None and self.compute_slices == self.instance_slices
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuReading:

@@ -47,7 +47,9 @@ class Metered:
         self.show(0)
         self.spoiled = Spoiled(self.fake, still=False)
         with self.spoiled.opened(b"") as calls:
-            self.layout: Layout = MigReader().layout(calls, "GPU-a", self.spoiled.handles["GPU-a"])
+            cut = MigReader()
+            self.layout: Layout = cut.layout(calls, "GPU-a", self.spoiled.handles["GPU-a"])
+            self.devices = cut.read(calls, self.layout, None)
 
     def show(self, moment: int) -> None:
         """Show the hardware at the beginning (0) or at the end (1)."""
@@ -89,7 +91,7 @@ def _read(reader: GpmReader, calls: Calls, metered: Metered) -> tuple[Profile | 
     handle = metered.spoiled.handles["GPU-a"]
     try:
         whole = reader.read_gpu(calls, "GPU-a", handle)
-        return whole, reader.read_migs(calls, "GPU-a", handle, metered.layout)
+        return whole, reader.read_migs(calls, "GPU-a", handle, metered.layout, metered.devices)
     except DeviceLostError:
         return None, {}
 

@@ -49,6 +49,16 @@ def test_a_call_without_permission_costs_its_reading_alone(two: Driver):
     assert sweep(sweeper)["GPU-a"].power_milliwatts == 20_000
 
 
+def test_a_gpu_that_supports_no_reading_is_up(two: Driver):
+    """It has answered every question, if only by that; a board with a driver of few functions is not lost."""
+    for function in READINGS:
+        two.fail("NOT_SUPPORTED", function, "GPU-a")
+    sweeper = Sweeper(nvml(two.library))
+    for _ in range(2):
+        reading = sweep(sweeper)["GPU-a"]
+        assert (reading.up, reading.memory, len(reading.processes)) == (True, None, 1)
+
+
 @pytest.mark.parametrize("functions", [READINGS, (None,)])
 def test_a_gpu_of_which_nothing_can_be_read_is_down(two: Driver, functions: tuple[str | None, ...]):
     """When every reading of a GPU fails it is down, whether or not it still says who it is."""

@@ -137,6 +137,21 @@ def test_a_list_is_asked_for_twice_and_has_room_to_grow():
     assert (listing.rooms, listing.stamps) == ([None, 2], [5, 5])
 
 
+@pytest.mark.parametrize("name", LISTS)
+def test_a_size_that_is_told_with_success_is_no_empty_list(name: str):
+    """The binding takes it for one, and everybody on that device for idle."""
+    listing = Listing(name)
+
+    def function(*arguments: Any) -> int:
+        code = listing(*arguments)
+        return 0 if listing.rooms == [None] else code
+
+    calls = installed(**{function_of(name): function})
+    assert len(calls.ask(GPU, name, *arguments_of(name))) == len(RECORDS.get(name, OF_PROCESSES))
+    assert len(listing.rooms) == 2
+    assert calls.errors == {}
+
+
 @pytest.mark.parametrize("count", [MOST_RECORDS + 1, 20_000_000, 2**31, 2**32 - 1])
 @pytest.mark.parametrize("name", LISTS)
 def test_a_garbage_count_is_an_error_of_its_call_and_takes_no_memory(name: str, count: int):

@@ -13,7 +13,7 @@ from exporter.hardware.gpm import GpmReader, Instance, counted
 from exporter.hardware.library import Library
 from exporter.hardware.mig import Fingerprint, MigReader
 from exporter.model import Profile
-from tests.hardware.making import Clock, Driver, gpu, instance, process
+from tests.hardware.making import Clock, Driver, gpu, instance, process, refuse
 
 NEW = {"name": "n", "driver_version": "580.65.06", "nvml_version": "13.580.65.06", "cuda_version": 13000}
 FIRST = instance("first", 1, ci=0, profile="1c.3g.8gb", memory_bytes="8 GiB", start=0, size=4)
@@ -32,6 +32,7 @@ class Node:
     def __init__(self, driver: Driver, clock: Clock) -> None:
         self.driver = driver
         self.reader, self.calls = GpmReader(clock.monotonic), Calls()
+        self.cut = MigReader()
         self.library = Library(library=driver.library)
         self.library.open()
         self._clock = clock
@@ -54,8 +55,9 @@ class Node:
     def migs(self) -> dict[str, Profile]:
         """Find the MIG devices and read them all."""
         parent = pynvml.nvmlDeviceGetHandleByIndex(0)
-        layout = MigReader().layout(self.calls, "GPU-a", parent)
-        return self.reader.read_migs(self.calls, "GPU-a", parent, layout)
+        layout = self.cut.layout(self.calls, "GPU-a", parent)
+        devices = self.cut.read(self.calls, layout, None)
+        return self.reader.read_migs(self.calls, "GPU-a", parent, layout, devices)
 
     def mig(self, slot: int, *, alone: bool = True) -> Profile | None:
         """Read the MIG device in a slot."""
@@ -195,14 +197,32 @@ def test_all_mig_devices_of_a_gpu(node: Callable[..., Node]):
     assert node().migs() == {}
 
 
-def test_nobody_is_alone_while_a_slot_cannot_be_read(node: Callable[..., Node]):
-    """The slot may hold a neighbour: the sweep tells nothing, and the next one tells of both intervals."""
-    board = node(gpu("a", SINGLE, architecture=9), host_processes=[process(41, "MIG-single", **load(30))])
+def test_a_part_of_a_gpu_instance_is_asked_itself(node: Callable[..., Node]):
+    """A compute instance that leaves room for others is busy by its own measure, beside no neighbour too."""
+    board = node(gpu("a", FIRST, architecture=9), host_processes=[process(41, "MIG-first", **load(90))])
     board.migs()
-    board.driver.fail("UNKNOWN", "nvmlDeviceGetMigDeviceHandleByIndex")
-    assert board.after(5).migs() == {}
-    board.driver.recover()
-    assert graphics(board.after(5).migs()["MIG-single"]) == pytest.approx(0.3)
+    found = board.after(5).migs()
+    assert graphics(found["MIG-first"]) == pytest.approx(0.9)
+    assert board.driver.asked("nvmlGpmMigSampleGet", "GPU-a") == 0
+
+
+def test_a_slot_that_cannot_be_read_costs_its_neighbours_no_meter(node: Callable[..., Node]):
+    """What fills its GPU instance has no neighbour there, whatever is in the slot, also after a change."""
+    running = [process(41, "MIG-single", **load(30))]
+    other = instance("other", 3, start=3)
+    board = node(gpu("a", SINGLE, other, architecture=9), host_processes=running)
+    refuse(board.driver, "nvmlDeviceGetUUID", 999, {"MIG-other"})
+    board.migs()
+    assert {uuid: graphics(each) for uuid, each in board.after(5).migs().items()} == {
+        "MIG-single": pytest.approx(0.3)
+    }
+    changed = instance("changed", 4, start=4)
+    board.driver.become(gpu("a", SINGLE, other, changed, architecture=9), host_processes=running)
+    board.after(5).migs()
+    assert {uuid: graphics(each) for uuid, each in board.after(5).migs().items()} == {
+        "MIG-single": pytest.approx(0.3),
+        "MIG-changed": 0,
+    }
 
 
 @pytest.mark.parametrize("code", ["INVALID_ARGUMENT", "NOT_SUPPORTED"])

@@ -103,8 +103,11 @@ def test_fixed_facts_of_a_device_are_asked_once():
     assert driver.asked("nvmlDeviceGetMigDeviceHandleByIndex", "GPU-a") == 3 * 7
 
 
-@pytest.mark.parametrize("function", ["nvmlDeviceGetGpuInstanceById", "nvmlGpuInstanceGetInfo"])
-@pytest.mark.parametrize("code", ["NO_PERMISSION", "NOT_SUPPORTED", "NOT_FOUND", "UNKNOWN"])
+PLACING = ("nvmlDeviceGetGpuInstanceById", "nvmlGpuInstanceGetInfo")
+
+
+@pytest.mark.parametrize("function", PLACING)
+@pytest.mark.parametrize("code", ["NO_PERMISSION", "NOT_SUPPORTED", "NOT_FOUND"])
 def test_a_placement_that_is_refused_costs_nothing_else(function: str, code: str):
     """Where a device lies may be told to the administrator only: it is asked once, and all else is there."""
     driver = Driver(gpu("a", SMALL))
@@ -114,12 +117,46 @@ def test_a_placement_that_is_refused_costs_nothing_else(function: str, code: str
         [mig] = again(sweeper).mig
         assert (mig.gi_profile, mig.gi_start, mig.gi_size) == (None, None, None)
         assert (mig.instance_slices, mig.memory.total, mig.processes) == (1, 1856 * MIB, ())
-    asked = sum(
-        driver.asked(name, device)
-        for name in ("nvmlDeviceGetGpuInstanceById", "nvmlGpuInstanceGetInfo")
-        for device in ("GPU-a", "MIG-small")
-    )
-    assert asked == (1 if function == "nvmlDeviceGetGpuInstanceById" else 2)
+    asked = sum(driver.asked(function, device) for device in ("GPU-a", "MIG-small"))
+    assert asked == 1
+    assert sweeper.calls.failures() == (code == "NO_PERMISSION")
+
+
+@pytest.mark.parametrize("function", PLACING)
+@pytest.mark.parametrize("code", ["TIMEOUT", "IN_USE", "UNKNOWN"])
+def test_a_placement_that_failed_is_asked_again(function: str, code: str):
+    """Claims name a device by its placement: one error while it is made must not cost it for its life."""
+    driver = Driver(gpu("a", SMALL))
+    driver.fail(code, function)
+    sweeper = Sweeper(nvml(driver.library))
+    [mig] = again(sweeper).mig
+    assert (mig.gi_start, mig.instance_slices) == (None, 1)
+    driver.recover()
+    for _ in range(2):
+        [mig] = again(sweeper).mig
+        assert (mig.gi_start, mig.gi_size) == (6, 1)
+    assert driver.asked("nvmlDeviceGetAttributes_v2", "MIG-small") == 2
+
+
+ATTRIBUTES = ("computeInstanceSliceCount", "gpuInstanceSliceCount", "memorySizeMB", "multiprocessorCount")
+
+
+@pytest.mark.parametrize("blank", [0, 2**32 - 1, 2**64 - 1])
+def test_attributes_that_are_blank_are_unknown(blank: int):
+    """No device has no slices, or four billion: neither is an entitlement."""
+    driver = Driver(gpu("a", SMALL))
+    real = driver.library.nvmlDeviceGetAttributes_v2
+
+    def attributes(handle, record):
+        code = real(handle, record)
+        for name in ATTRIBUTES:
+            setattr(record._obj, name, blank)
+        return code
+
+    driver.library.nvmlDeviceGetAttributes_v2 = attributes
+    [mig] = read(driver).mig
+    assert (mig.compute_slices, mig.instance_slices, mig.memory_slices) == (None, None, None)
+    assert (mig.multiprocessors, mig.profile, mig.fills_instance) == (None, "1g.2gb", False)
 
 
 def test_an_old_driver_tells_no_placement():

@@ -5,7 +5,7 @@ import pytest
 from exporter.hardware.sweep import Sweeper
 from exporter.model import GpuReading
 from tests.hardware import tiny
-from tests.hardware.making import LARGE, SMALL, Driver, gpu, nvml, process, refuse, sweep
+from tests.hardware.making import LARGE, SMALL, Driver, gpu, instance, nvml, process, refuse, sweep
 
 MODE = "nvmlDeviceGetMigMode"
 SLOTS = "nvmlDeviceGetMaxMigDeviceCount"
@@ -152,6 +152,29 @@ def test_a_device_cut_anew_in_a_known_place_takes_it():
     failing.add("MIG-small")
     driver.become(gpu("a", SMALL, LARGE | {"uuid": "MIG-other"}))
     assert layout(again(sweeper)) == (True, 7, ["MIG-other", "MIG-small"], False)
+
+
+def test_devices_that_are_gone_are_gone_while_a_slot_fails():
+    """Only what was last seen in that slot is kept; jobs come and go in the others, with ever new ids."""
+    sick = instance("sick", 6, start=6)
+    driver = Driver(gpu("a", sick, instance("job-0", 1, start=0)))
+    failing: set[str] = set()
+    refuse(driver, SLOT_CALLS[1], 999, failing)
+    sweeper = Sweeper(nvml(driver.library))
+    again(sweeper)
+    failing.add("MIG-sick")
+    for number in range(1, 8):
+        job = instance(f"job-{number}", 7 + number, start=number % 6)
+        driver.become(gpu("a", sick, job))
+        reading = again(sweeper)
+        assert {device.uuid for device in reading.mig} == {"MIG-sick", f"MIG-job-{number}"}
+        assert [device.uuid for device in reading.mig if device.memory is None] == ["MIG-sick"]
+        assert sweeper.calls.parents == dict.fromkeys({"MIG-sick", f"MIG-job-{number}"}, "GPU-a")
+    driver.become(gpu("a", sick))
+    assert layout(again(sweeper)) == (True, 7, ["MIG-sick"], False)
+    failing.clear()
+    driver.become(gpu("a", mig={"enabled": True}))
+    assert layout(again(sweeper)) == (True, 7, [], True)
 
 
 def test_a_device_beside_one_that_is_not_told_still_shares_its_memory():

@@ -8,13 +8,15 @@ import pytest
 
 from exporter.hardware.calls import Calls
 from exporter.hardware.processes import UtilizationReader, running
+from exporter.hardware.sweep import Sweeper
 from exporter.model import DeviceProcess
-from tests.hardware.making import GIB, Driver, gpu, process, ticking
+from tests.hardware.making import GIB, LARGE, SMALL, Driver, gpu, nvml, process, ticking
 from tests.hardware.tiny import (
     HANDLE,
     NOBODY,
     NOT_AVAILABLE,
     Function,
+    address,
     answers,
     context,
     installed,
@@ -297,3 +299,22 @@ def test_a_process_that_stops_is_idle_from_the_next_read():
 def test_a_figure_far_beyond_all_the_time_is_unknown():
     """Garbage is neither a busy process nor an idle one."""
     assert utilization(sample(41, 1000, 2**32 - 1), sample(42, 1001, 9)) == {41: None, 42: 9}
+
+
+def test_a_process_that_several_compute_instances_list_is_nobodys():
+    """A driver that lists all of a GPU instance for each, without ids, would have everybody twice."""
+    halves = [LARGE | {"uuid": f"MIG-{ci}", "ci": ci, "profile": "1c.3g.8gb"} for ci in (0, 1)]
+    driver = Driver(gpu("a", *halves, SMALL))
+    there = {"MIG-0": (41, 42), "MIG-1": (42,), "MIG-small": (42,)}
+
+    def listing(handle: Any, count: Any, infos: Any) -> int:
+        uuid = driver.library.board.by_address[address(handle)].uuid
+        return lists(*(context(pid) for pid in there[uuid]))(handle, count, infos)
+
+    setattr(driver.library, COMPUTE, listing)
+    [reading] = Sweeper(nvml(driver.library)).sweep()
+    found = {
+        mig.uuid: None if mig.processes is None else [each.pid for each in mig.processes]
+        for mig in reading.mig
+    }
+    assert found == {"MIG-0": None, "MIG-1": None, "MIG-small": [42]}
