@@ -38,6 +38,8 @@ from exporter.workloads import settled
 # The collectors that read the files of sharing systems, and those of a batch system.
 SHARING, JOBS = "sharing", "jobs"
 NOT_KNOWN = Held(Holdings(known=False))
+# Polls are not to the millisecond apart: one that comes by so much of the interval later is no missed one.
+LATE = 1.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +74,8 @@ class Assembly:
         self._settings = settings
         self._demo = demo
         self._coverage = Coverage()
-        self._ledger = Ledger(longest_gap=settings.stale_after)
+        # That may be as short as the interval.
+        self._ledger = Ledger(longest_gap=max(settings.stale_after, LATE * settings.poll_interval))
         self._inconsistent: Counter[tuple[str, str, str]] = Counter()
         self._objections = Objections()
         self._job_objections = Objections()

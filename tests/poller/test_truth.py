@@ -6,9 +6,12 @@ import time
 import pytest
 
 from exporter.demo import catalog
+from exporter.demo.node import FakeNode
 from exporter.demo.truth import Truth
 from exporter.model import Snapshot
-from tests.poller.bench import failing, health, holders, memories, polled, rows
+from exporter.poller import Poller
+from exporter.sources import Sources
+from tests.poller.bench import failing, health, holders, memories, polled, rows, settings_of
 
 # Nodes on which every process can be seen and named.
 CLEAR = (
@@ -153,6 +156,26 @@ async def test_each_poll_is_a_new_snapshot():
         assert poller.snapshot is second
         assert repr(first) == told
         assert health(second, "nvml").last_success >= health(first, "nvml").last_success
+
+
+@pytest.mark.parametrize(("late", "share"), [(1.004, 1.0), (2.004, 0.0)])
+async def test_polls_as_far_apart_as_answers_are_shown(late: float, share: float):
+    """A poll some milliseconds late is the next one, not a missed one: use, energy and idle times go on."""
+    async with FakeNode(catalog.load("t4-timeslicing"), clock=lambda: 0.0) as node:
+        settings, now = settings_of(node, poll_interval=60.0, stale_after=60.0), [1000.0]
+        poller = Poller(settings, Sources(settings, node.nvml, lambda: now[0]), clock=lambda: now[0])
+        try:
+            shares = []
+            for poll in range(4):
+                await node.step(60.0 * late * poll)
+                now[0] = 1000.0 + 60.0 * late * poll
+                await poller.poll()
+                [busy] = [row for row in poller.snapshot.containers if row.holder.pod == "nb-anna"]
+                shares.append(busy.compute_used)
+            assert sum(shares[1:]) > 0
+            assert busy.totals.used_gpu_seconds == pytest.approx(60.0 * late * sum(shares[1:]) * share)
+        finally:
+            await poller.close()
 
 
 async def test_order_and_evidence():
