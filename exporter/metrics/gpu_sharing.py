@@ -65,7 +65,7 @@ GPU_SHARING: tuple[AnyFamily, ...] = (
         "gpuslice_gpu_mig_compute_slices",
         "gauge",
         "gpu",
-        "Compute slices of a GPU in MIG mode: used by MIG devices, or free for new ones.",
+        "Compute slices of a GPU in MIG mode: used by MIG devices, or free of them.",
         ("state",),
         _mig_slices,
         group="sharing",
@@ -74,7 +74,7 @@ GPU_SHARING: tuple[AnyFamily, ...] = (
         "gpuslice_gpu_mig_memory_slices",
         "gauge",
         "gpu",
-        "Memory slices of a GPU in MIG mode: used by MIG devices, or free for new ones; absent where the "
+        "Memory slices of a GPU in MIG mode: used by MIG devices, or free of them; absent where the "
         "driver does not tell the place of each.",
         ("state",),
         _mig_memory,
