@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from exporter.fleet.amounts import UNTOLD, Amount
+from exporter.fleet.amounts import UNASKED, UNTOLD, Amount
 from exporter.fleet.asking import Answers, target_of
 from exporter.fleet.expressions import ROWS, SHARES, SNAPSHOT, TARGET, UNHELD, by_device, of
 from exporter.fleet.model import Target
@@ -52,7 +52,10 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One GPU; ``up`` is None where the exporter does not read it. ``holders`` are there on request."""
+    """One GPU; ``up`` is None where the exporter does not read it.
+
+    ``holders`` are there on request, and None where they could not be asked.
+    """
 
     uuid: str
     index: str
@@ -66,7 +69,7 @@ class Gpu:
     memory_used: Amount
     compute_held: Amount
     compute_used: Amount
-    holders: tuple[Holder, ...] = ()
+    holders: tuple[Holder, ...] | None = ()
 
 
 def questions(instances: Collection[str] | None, *, details: bool) -> dict[str, str]:
@@ -86,19 +89,27 @@ def questions(instances: Collection[str] | None, *, details: bool) -> dict[str, 
     return asked
 
 
-def read_gpus(answers: Answers, node: Scraped, at: float, idle_after: float) -> Iterator[Gpu]:
-    """Describe the GPUs of a node in the order of their indexes; ``at`` is the Unix time of the answers."""
+def read_gpus(answers: Answers, node: Scraped, at: float, idle_after: float) -> tuple[Gpu, ...] | None:
+    """Describe the GPUs of a node in the order of their indexes; ``at`` is the Unix time of the answers.
+
+    None where it could not be asked which there are.
+    """
+    return None if _INFO in answers.problems else tuple(_gpus(answers, node, at, idle_after))
+
+
+def _gpus(answers: Answers, node: Scraped, at: float, idle_after: float) -> Iterator[Gpu]:
     figures = _Figures(answers)
     up = {(target_of(sample), _uuid(sample)): sample.value == 1 for sample in answers.samples(_UP)}
     holders = _holders(answers, node, at, idle_after)
     mine = [sample for sample in answers.samples(_INFO) if target_of(sample) == node.target]
     for sample in sorted(mine, key=_index):
         place = (node.target, _uuid(sample))
-        yield _gpu(sample, up.get(place), figures, place, tuple(holders.get(place[1], ())))
+        of_this = None if holders is None else tuple(holders.get(place[1], ()))
+        yield _gpu(sample, up.get(place), figures, place, of_this)
 
 
 def _gpu(
-    info: Sample, up: bool | None, figures: "_Figures", place: _Place, holders: tuple[Holder, ...]
+    info: Sample, up: bool | None, figures: "_Figures", place: _Place, holders: tuple[Holder, ...] | None
 ) -> Gpu:
     rows, unheld = (figures.count(name, place) for name in ("containers", "containers without a slice"))
     held = None if rows is None or unheld is None else rows - unheld
@@ -139,22 +150,31 @@ class _Figures:
 
     def single(self, name: str, place: _Place) -> Amount:
         """Give a figure that is there or not."""
-        value = self._tables[f"sum of {name}"].get(place)
+        asked = f"sum of {name}"
+        if asked in self._failed:
+            return UNASKED
+        value = self._tables[asked].get(place)
         return UNTOLD if value is None else Amount(value, 1)
 
     def several(self, name: str, place: _Place, expected: int | None) -> Amount:
         """Give a sum over so many rows, of which some may not be there."""
         known = self.count(name, place)
         if known is None or expected is None or f"sum of {name}" in self._failed:
-            return UNTOLD
+            return UNASKED
         return Amount(self._tables[f"sum of {name}"].get(place, 0.0), known, max(expected - known, 0))
 
 
-def _holders(answers: Answers, node: Scraped, at: float, idle_after: float) -> Mapping[str, list[Holder]]:
+def _holders(
+    answers: Answers, node: Scraped, at: float, idle_after: float
+) -> Mapping[str, list[Holder]] | None:
+    if _HOLDERS in answers.problems:
+        return None
     tables = {
         name: {_identity(sample): sample.value for sample in answers.samples(_OF_HOLDER.format(name))}
         for name in _ROW
     }
+    # What a state stands on may be any of these.
+    refused = any(_OF_HOLDER.format(name) in answers.problems for name in _ROW)
     found: dict[str, list[Holder]] = defaultdict(list)
     for sample in answers.samples(_HOLDERS):
         if target_of(sample) != node.target:
@@ -162,7 +182,7 @@ def _holders(answers: Answers, node: Scraped, at: float, idle_after: float) -> M
         key = _identity(sample)
         row = _row(sample, {name: table.get(key) for name, table in tables.items()}, node)
         quiet = idle_seconds(row, at)
-        state = holder_state(row, at, idle_after)
+        state = "unknown" if refused else holder_state(row, at, idle_after)
         found[row.device.uuid].append(
             Holder(row=row, state=state, idle_for=quiet if state.startswith("idle") else None)
         )

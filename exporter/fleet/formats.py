@@ -19,12 +19,12 @@ def fleet_json(fleet: Fleet) -> dict[str, Any]:
         "window_seconds": fleet.window,
         "totals": totals_json(fleet),
         "nodes": [node_json(node) for node in fleet.nodes],
-        "namespaces": [_namespace(each) for each in fleet.namespaces],
+        "namespaces": None if fleet.namespaces is None else [_namespace(each) for each in fleet.namespaces],
         "idle_holders": {
             **fleet.idle_totals._asdict(),
-            "listed": [_idle(each) for each in idle_in(fleet.idle, "")],
+            "listed": None if fleet.idle is None else [_idle(each) for each in idle_in(fleet.idle, "")],
         },
-        "sick_gpus": [_sick(gpu) for gpu in fleet.sick],
+        "sick_gpus": [_sick(gpu) for gpu in fleet.sick] if fleet.sick or fleet.all_sick else None,
         "problems": [{"question": name, "error": error} for name, error in fleet.problems],
     }
 
@@ -59,8 +59,8 @@ def node_json(node: Node) -> dict[str, Any]:
         "answers": not node.silent,
         "reason": node.silent or None,
         "data_age_seconds": node.age,
-        "models": dict(node.models),
-        "sharing": list(node.sharing),
+        "models": None if node.models is None else dict(node.models),
+        "sharing": None if node.sharing is None else list(node.sharing),
         "driver_given_up": node.released,
         **_sums((node,)),
     }
@@ -196,11 +196,14 @@ def _nodes(fleet: Fleet) -> Iterator[str]:
 
 
 def _namespaces(fleet: Fleet) -> Iterator[str]:
+    if fleet.namespaces is None:
+        yield "Which namespaces hold GPUs is not known."
+        return
     rows = [("NAMESPACE", "HOLDERS", "MEMORY USED / HELD", "UNUSED", "COMPUTE USED / HELD", "UNUSED")]
     rows += [
         (
             printable(each.name),
-            str(each.holders),
+            UNKNOWN if each.holders is None else str(each.holders),
             share_words(each.memory, gibibytes, "GiB"),
             f"{each.memory.wasted.text(gibibytes)} GiB",
             share_words(each.compute, gpus, "GPU"),
@@ -213,6 +216,9 @@ def _namespaces(fleet: Fleet) -> Iterator[str]:
 
 
 def _idle_lines(fleet: Fleet) -> Iterator[str]:
+    if fleet.idle is None:
+        yield "Which holders are idle is not known."
+        return
     rows = [("IDLE HOLDER", "NODE", "GPU", "HOLDS", "MEMORY USED", "IDLE FOR")]
     for each in idle_in(fleet.idle, "")[:_LINES]:
         held = decimal(each.compute_held, 2)
@@ -225,7 +231,7 @@ def _idle_lines(fleet: Fleet) -> Iterator[str]:
                 printable(each.gpu or each.uuid),
                 f"{gibibytes(each.memory_held)} GiB, {held} GPU",
                 f"{gibibytes(each.memory_used)} GiB",
-                duration(each.seconds),
+                UNKNOWN if each.seconds is None else duration(each.seconds),
             )
         )
     if fleet.idle:
@@ -237,6 +243,8 @@ def _sick_lines(fleet: Fleet) -> Iterator[str]:
     for gpu in fleet.sick:
         name = f"{printable(str(gpu.node))} GPU {printable(gpu.gpu or gpu.uuid)}"
         yield f"{'!' if gpu.severity == 'bad' else '-'} {name}: {printable('; '.join(gpu.reasons))}"
+    if not fleet.all_sick:
+        yield f"Whether {'more' if fleet.sick else 'any'} GPUs are sick is not known."
 
 
 def _more(count: int) -> Iterator[str]:

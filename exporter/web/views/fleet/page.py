@@ -1,7 +1,7 @@
 """The page of a cluster as a drawing, made of the last look at it."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from exporter.fleet.amounts import Amount, Share, total, total_share
@@ -9,11 +9,12 @@ from exporter.fleet.formats import gpu_count, gpus, whole
 from exporter.fleet.links import NodeLinks
 from exporter.fleet.model import Fleet
 from exporter.fleet.watch import Look
-from exporter.formats_words import duration, gibibytes, plural
+from exporter.formats_words import UNKNOWN, duration, gibibytes, plural
 from exporter.web.drawing import Drawing
 from exporter.web.html import piece
 from exporter.web.views.fleet.rows import Table
 from exporter.web.views.fleet.tables import (
+    UNASKED,
     Orders,
     Places,
     amount,
@@ -99,7 +100,7 @@ def _facts(fleet: Fleet | None) -> tuple[str, ...]:
         plural(len(fleet.nodes), "node"),
         *((f"{silent} not answering",) if silent else ()),
         gpu_count(fleet.nodes),
-        plural(len(fleet.namespaces), "namespace"),
+        plural(_count(fleet.namespaces), "namespace"),
     )
 
 
@@ -135,13 +136,12 @@ def _cards(fleet: Fleet) -> Iterator[Card]:
     held, offered = (
         total(getattr(node, name) for node in nodes) for name in ("slices_held", "slices_offered")
     )
-    holders = sum(each.holders for each in fleet.namespaces)
     yield Card(
         name="Slices",
         figure=_labelled(held, whole, "held"),
         of=f"of {offered.text(whole)}",
         bars=((size_bar("slices held", "held", held, offered.value), _free(held, offered)),),
-        detail=f"by {plural(holders, 'holder')} in {plural(len(fleet.namespaces), 'namespace')}",
+        detail=_by_whom(fleet),
     )
     size = total(node.memory_total for node in nodes)
     yield Card(
@@ -160,6 +160,18 @@ def _cards(fleet: Fleet) -> Iterator[Card]:
         waste=f"{compute.wasted.text(gpus)} GPUs held and not used",
     )
     yield _attention(fleet)
+
+
+def _by_whom(fleet: Fleet) -> str:
+    if fleet.namespaces is None:
+        return "by whom could not be asked"
+    known = [each.holders for each in fleet.namespaces if each.holders is not None]
+    holders = sum(known) if len(known) == len(fleet.namespaces) else None
+    return f"by {plural(holders, 'holder')} in {plural(len(fleet.namespaces), 'namespace')}"
+
+
+def _count(rows: Sequence[object] | None) -> int | None:
+    return None if rows is None else len(rows)
 
 
 def _bars(share: Share, size: Amount, held: str) -> tuple[tuple[Bar, str], ...]:
@@ -182,34 +194,35 @@ def _free(held: Amount, offered: Amount) -> str:
 
 
 def _attention(fleet: Fleet) -> Card:
-    silent, bad = len(fleet.silent), [gpu for gpu in fleet.sick if gpu.severity == "bad"]
-    idle = fleet.idle_totals
-    nouns = [
-        plural(count, noun)
-        for count, noun in (
-            (silent, "silent node"),
-            (len(bad), "sick GPU"),
-            (idle.holders or 0, "idle holder"),
-        )
-        if count
-    ]
+    counts = (
+        (Amount(len(fleet.silent), 1), "silent node"),
+        (fleet.bad, "sick GPU"),
+        (fleet.idle_holders, "idle holder"),
+    )
+    nouns = [_counted(count, noun) for count, noun in counts if count.total]
+    unknown = [f"{noun}s" for count, noun in counts if count.missing]
+    nothing = Figure(UNKNOWN, UNASKED) if unknown else Figure("nothing")
     return Card(
         name="Look at",
-        figure=Figure(nouns[0] if nouns else "nothing"),
+        figure=Figure(nouns[0]) if nouns else nothing,
         of="".join(f"and {noun} " for noun in nouns[1:]),
-        findings=tuple(_findings(fleet, len(bad))),
-        detail="" if idle.holders is not None else "who is idle could not be asked",
+        findings=tuple(_findings(fleet)),
+        detail=f"not all is known of {' and '.join(unknown)}" if unknown else "",
     )
 
 
-def _findings(fleet: Fleet, bad: int) -> Iterator[Finding]:
+def _counted(count: Amount, noun: str) -> str:
+    return f"{count.text(whole)} {noun}{'' if count.total == 1 and not count.missing else 's'}"
+
+
+def _findings(fleet: Fleet) -> Iterator[Finding]:
     idle = fleet.idle_totals
     if fleet.silent:
         yield Finding("bad", f"{plural(len(fleet.silent), 'node')} not answering", "#nodes")
-    if bad:
-        yield Finding("bad", f"{plural(bad, 'GPU')} not to be relied on", "#sick")
-    if idle.holders:
+    if fleet.bad.total:
+        yield Finding("bad", f"{_counted(fleet.bad, 'GPU')} not to be relied on", "#sick")
+    if fleet.idle_holders.total:
         size = gibibytes(idle.memory_used)
-        yield Finding("idle-memory", f"{idle.holders} idle, holding {size} GiB", "#idle")
+        yield Finding("idle-memory", f"{fleet.idle_holders.text(whole)} idle, holding {size} GiB", "#idle")
     if idle.compute_held:
         yield Finding("idle", f"{gpus(idle.compute_held)} GPUs held by them", "#idle")

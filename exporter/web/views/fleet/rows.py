@@ -47,7 +47,7 @@ class NamespaceRow(NamedTuple):
     """A row of the namespaces."""
 
     name: str
-    holders: int
+    holders: Figure
     memory: Meter
     wasted_memory: Figure
     compute: Meter
@@ -65,7 +65,7 @@ class IdleRow(NamedTuple):
     gpu: str
     uuid: str
     resource: str
-    seconds: str
+    seconds: Figure
     memory_used: Figure
     memory_held: Figure
     compute_held: Figure
@@ -85,8 +85,9 @@ class SickRow(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table: its head, its rows, and how many there are besides."""
+    """A table: its head, its rows, how many there are besides, and what is not known of them."""
 
     headings: tuple[Heading, ...]
     rows: Sequence[NodeRow | NamespaceRow | IdleRow | SickRow]
     more: int
+    unknown: str = ""
