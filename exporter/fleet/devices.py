@@ -5,11 +5,13 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from exporter.fleet import slices
 from exporter.fleet.amounts import UNASKED, UNTOLD, Amount
 from exporter.fleet.asking import Answers, target_of
-from exporter.fleet.expressions import ROWS, SHARES, SNAPSHOT, TARGET, UNHELD, by_device, of
+from exporter.fleet.expressions import DEVICE, ROWS, SHARES, SNAPSHOT, TARGET, UNHELD, by_device, of
 from exporter.fleet.model import Target
 from exporter.fleet.targets import Scraped, holder_of
+from exporter.fleet.units import UNTOLD_SLICES, Units
 from exporter.model import ContainerRow, DeviceKey, Totals
 from exporter.prometheus import Sample
 from exporter.states import HolderState, holder_state, idle_seconds
@@ -22,8 +24,6 @@ _FIGURES = {
     "memory used": f"{_GPU}memory_used_bytes",
     "compute of nobody": f"{_GPU}unattributed_utilization_ratio",
     "holders": f"{_GPU}holders",
-    "slices held": f"{_GPU}slices_allocated",
-    "slices offered": f"{_GPU}slices",
 }
 _SUMS = {"compute held": SHARES["compute_held"], "compute used": SHARES["compute_used"]}
 _COUNTS = {**_SUMS, "containers": ROWS, "containers without a slice": UNHELD}
@@ -52,7 +52,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One GPU; ``up`` is None where the exporter does not read it.
+    """One GPU; ``up`` is None where the exporter does not read it. Slices and units are those of a Node.
 
     ``holders`` are there on request, and None where they could not be asked.
     """
@@ -62,8 +62,8 @@ class Gpu:
     model: str
     sharing: str
     up: bool | None
-    slices_held: Amount
-    slices_offered: Amount
+    slices: Units
+    units: tuple[Units, ...] | None
     memory_total: Amount
     memory_held: Amount
     memory_used: Amount
@@ -77,7 +77,7 @@ def questions(instances: Collection[str] | None, *, details: bool) -> dict[str, 
     if instances is not None and not instances:
         return {}
     among = "" if instances is None else f" and on ({TARGET}) {of(SNAPSHOT, 'instance', instances)}"
-    asked = {_UP: f"{_GPU}up{among}", _INFO: f"{_GPU}info{among}"}
+    asked = {_UP: f"{_GPU}up{among}", _INFO: f"{_GPU}info{among}", **slices.questions(DEVICE, among)}
     for name, rows in (_FIGURES | _SUMS).items():
         asked[f"sum of {name}"] = by_device("sum", rows + among)
     for name, rows in _COUNTS.items():
@@ -99,11 +99,11 @@ def read_gpus(answers: Answers, node: Scraped, at: float, idle_after: float) -> 
 
 def _gpus(answers: Answers, node: Scraped, at: float, idle_after: float) -> Iterator[Gpu]:
     figures = _Figures(answers)
-    up = {(target_of(sample), _uuid(sample)): sample.value == 1 for sample in answers.samples(_UP)}
+    up = {_place(sample): sample.value == 1 for sample in answers.samples(_UP)}
     holders = _holders(answers, node, at, idle_after)
     mine = [sample for sample in answers.samples(_INFO) if target_of(sample) == node.target]
     for sample in sorted(mine, key=_index):
-        place = (node.target, _uuid(sample))
+        place = _place(sample)
         of_this = None if holders is None else tuple(holders.get(place[1], ()))
         yield _gpu(sample, up.get(place), figures, place, of_this)
 
@@ -121,8 +121,8 @@ def _gpu(
         model=info.labels.get("model", ""),
         sharing=info.labels.get("sharing", ""),
         up=up,
-        slices_held=figures.single("slices held", place),
-        slices_offered=figures.single("slices offered", place),
+        slices=figures.slices(place),
+        units=figures.units(place),
         memory_total=figures.single("memory", place),
         memory_held=figures.single("memory held", place),
         memory_used=figures.single("memory used", place),
@@ -137,9 +137,9 @@ class _Figures:
 
     def __init__(self, answers: Answers) -> None:
         names = [f"sum of {name}" for name in (_FIGURES | _SUMS)] + [f"count of {name}" for name in _COUNTS]
+        self._slices = slices.SliceTables(answers, _place)
         self._tables: Mapping[str, Mapping[_Place, float]] = {
-            name: {(target_of(sample), _uuid(sample)): sample.value for sample in answers.samples(name)}
-            for name in names
+            name: {_place(sample): sample.value for sample in answers.samples(name)} for name in names
         }
         self._failed = answers.problems
 
@@ -147,6 +147,15 @@ class _Figures:
         """Count rows; None where that could not be asked."""
         asked = f"count of {name}"
         return None if asked in self._failed else int(self._tables[asked].get(place, 0))
+
+    def slices(self, place: _Place) -> Units:
+        """Tell of its slices; where nothing is said of any, nothing is known."""
+        told = self._slices.slices(place, 0)
+        return UNTOLD_SLICES if told == Units("", Amount(), Amount()) else told
+
+    def units(self, place: _Place) -> tuple[Units, ...] | None:
+        """Tell of its units by resource."""
+        return self._slices.units(place, 0)
 
     def single(self, name: str, place: _Place) -> Amount:
         """Give a figure that is there or not."""
@@ -208,6 +217,10 @@ def _row(sample: Sample, values: Mapping[str, float | None], node: Scraped) -> C
 
 def _whole(value: float | None) -> int | None:
     return None if value is None else int(value)
+
+
+def _place(sample: Sample) -> _Place:
+    return target_of(sample), _uuid(sample)
 
 
 def _uuid(sample: Sample) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 from exporter.fleet.amounts import Share, total, total_share
 from exporter.fleet.model import Fleet, IdleHolder, Namespace, Node, SickGpu
 from exporter.fleet.orders import idle_in, namespaces_in
+from exporter.fleet.units import Units, held_words, named, slices_json, told, total_units, whole, words
 from exporter.formats_words import UNKNOWN, decimal, duration, gibibytes, plural, printable
 
 # A terminal shows so many rows of each list that can be long.
@@ -41,8 +42,7 @@ def totals_json(fleet: Fleet) -> dict[str, Any]:
 def _sums(nodes: tuple[Node, ...]) -> dict[str, Any]:
     return {
         "gpus": total(node.gpus for node in nodes).as_dict(),
-        "slices_held": total(node.slices_held for node in nodes).as_dict(),
-        "slices_offered": total(node.slices_offered for node in nodes).as_dict(),
+        **slices_json(*total_slices(nodes)),
         "memory_total_bytes": total(node.memory_total for node in nodes).as_dict(),
         "memory_bytes": total_share(node.memory for node in nodes).as_dict(),
         "compute_gpus": total_share(node.compute for node in nodes).as_dict(),
@@ -112,11 +112,6 @@ def gpus(value: float) -> str:
     return decimal(value, 2)
 
 
-def whole(value: float) -> str:
-    """Write a count."""
-    return f"{value:.0f}"
-
-
 def share_words(share: Share, write: Callable[[float], str], unit: str) -> str:
     """Write what is used of what is held."""
     return f"{share.used.text(write)} / {share.held.text(write)} {unit}"
@@ -124,7 +119,6 @@ def share_words(share: Share, write: Callable[[float], str], unit: str) -> str:
 
 def total_line(nodes: tuple[Node, ...]) -> str:
     """Add nodes up in one line."""
-    held, offered = total(n.slices_held for n in nodes), total(n.slices_offered for n in nodes)
     size = total(n.memory_total for n in nodes).text(gibibytes)
     memory, compute = (
         total_share(shares) for shares in zip(*((n.memory, n.compute) for n in nodes), strict=True)
@@ -133,12 +127,18 @@ def total_line(nodes: tuple[Node, ...]) -> str:
         (
             f"{plural(len(nodes), 'node')}{_silent(nodes)}",
             gpu_count(nodes),
-            f"slices {held.text(whole)} held of {offered.text(whole)}",
+            *(held_words(name, part) for name, part in named(told(*total_slices(nodes)))),
             f"memory {memory.held.text(gibibytes)} GiB held",
             f"{memory.used.text(gibibytes)} GiB used of {size} GiB",
             f"compute {compute.held.text(gpus)} GPUs held, {compute.used.text(gpus)} GPUs used",
         )
     )
+
+
+def total_slices(nodes: tuple[Node, ...]) -> tuple[Units, tuple[Units, ...] | None]:
+    """Add slices up, and the units of each resource on their own."""
+    held, offered = total(node.slices.held for node in nodes), total(node.slices.offered for node in nodes)
+    return Units("", held, offered), total_units(node.units for node in nodes)
 
 
 def gpu_count(nodes: tuple[Node, ...]) -> str:
@@ -181,12 +181,11 @@ def _nodes(fleet: Fleet) -> Iterator[str]:
             dashes = (UNKNOWN,) * 4
             rows.append((name, *dashes, f"not answering for {age_words(node)}: {node.silent}"))
             continue
-        slices = f"{node.slices_held.text(whole)} of {node.slices_offered.text(whole)}"
         rows.append(
             (
                 name,
                 node.gpus.text(whole),
-                slices,
+                words(told(node.slices, node.units)),
                 share_words(node.memory, gibibytes, "GiB"),
                 share_words(node.compute, gpus, "GPU"),
                 f"{age_words(node)} ago",

@@ -7,10 +7,11 @@ from typing import Any
 from exporter.fleet import devices, nodes
 from exporter.fleet.asking import ask
 from exporter.fleet.devices import Gpu, Holder, read_gpus
-from exporter.fleet.formats import age_words, aligned, gpus, node_json, total_line, whole
+from exporter.fleet.formats import age_words, aligned, gpus, node_json, total_line
 from exporter.fleet.model import Node
 from exporter.fleet.read import read_clock, read_targets_at
 from exporter.fleet.targets import Scraped, Targets
+from exporter.fleet.units import slices_json, told, whole, words
 from exporter.formats_words import TIMES, UNKNOWN, decimal, duration, gibibytes, printable
 from exporter.prometheus import Prometheus
 from exporter.states import STATE_WORDS
@@ -109,14 +110,13 @@ def _node_rows(node: Node, found: Sequence[Gpu] | None) -> Iterator[tuple[str, .
 
 
 def _gpu_row(gpu: Gpu) -> tuple[str, ...]:
-    slices = f"{gpu.slices_held.text(whole)} of {gpu.slices_offered.text(whole)}"
     memory = f"{gpu.memory_held.text(gibibytes)} / {gpu.memory_total.text(gibibytes)} GiB"
     state = " (not answering)" if gpu.up is False else ""
     return (
         printable(gpu.index or gpu.uuid),
         printable(gpu.model or UNKNOWN) + state,
         printable(gpu.sharing or UNKNOWN),
-        slices,
+        words(told(gpu.slices, gpu.units)),
         memory,
         f"{gpu.memory_used.text(gibibytes)} GiB",
         f"{gpu.compute_held.text(gpus)} GPU",
@@ -177,8 +177,7 @@ def _gpu(gpu: Gpu, details: bool) -> dict[str, Any]:
         "model": gpu.model or None,
         "sharing": gpu.sharing or None,
         "up": gpu.up,
-        "slices_held": gpu.slices_held.as_dict(),
-        "slices_offered": gpu.slices_offered.as_dict(),
+        **slices_json(gpu.slices, gpu.units),
         "memory_total_bytes": gpu.memory_total.as_dict(),
         "memory_held_bytes": gpu.memory_held.as_dict(),
         "memory_used_bytes": gpu.memory_used.as_dict(),

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from exporter.fleet.amounts import UNTOLD, Amount, Share
+from exporter.fleet.units import UNTOLD_SLICES, Units
 from exporter.model import ContainerRef
 
 
@@ -31,6 +32,7 @@ class Node:
 
     ``age`` is that of this data in seconds, None where it is older than anything that was asked for.
     ``silent`` tells why nothing is known now, "" where the node answers. ``models`` counts its GPUs by model.
+    ``slices`` are those of the vendors' own plug-ins, ``units`` what sharing systems give out, by resource.
     ``released``: its driver is given up on purpose. Bytes and shares of physical GPUs. None is not known.
     """
 
@@ -41,8 +43,8 @@ class Node:
     gpus: Amount = UNTOLD
     models: tuple[tuple[str, int], ...] | None = None
     sharing: tuple[str, ...] | None = None
-    slices_held: Amount = UNTOLD
-    slices_offered: Amount = UNTOLD
+    slices: Units = UNTOLD_SLICES
+    units: tuple[Units, ...] | None = None
     memory_total: Amount = UNTOLD
     memory: Share = field(default_factory=Share)
     compute: Share = field(default_factory=Share)

@@ -4,26 +4,27 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
-from exporter.fleet import expressions
+from exporter.fleet import expressions, slices
 from exporter.fleet.amounts import UNASKED, Amount, Share
-from exporter.fleet.asking import Answers, Figures
+from exporter.fleet.asking import Answers, Figures, target_of
 from exporter.fleet.expressions import COUNTED, SHARES, Narrow, by_target
 from exporter.fleet.model import Node, Target
 from exporter.fleet.targets import Scraped, Targets
 
 _GPU = "gpuslice_gpu_"
 _MODELS = "models of GPUs"
-_OFFERED, _HELD = f"{_GPU}slices", f"{_GPU}slices_allocated"
+_UNSEEN = "GPUs of which no slices are told"
 
 
 def questions(narrow: Narrow) -> dict[str, str]:
     """Ask for the sums of each target."""
+    return _questions(narrow) | slices.questions(expressions.TARGET)
+
+
+def _questions(narrow: Narrow) -> dict[str, str]:
     own = narrow.own
     sums = {
         "gpus": "gpuslice_gpus",
-        "slices offered": _OFFERED,
-        # Units of which nobody says how many there are add to no share.
-        "slices held": f"({_HELD} and {_OFFERED})",
         "memory of GPUs": f"{_GPU}memory_total_bytes",
         "memory used": f"{_GPU}memory_used_bytes",
         "memory held": own(f"{_GPU}memory_entitled_bytes"),
@@ -36,6 +37,7 @@ def questions(narrow: Narrow) -> dict[str, str]:
     counts = sums | {
         "GPUs that are read": f"{_GPU}up",
         "GPUs whose holders are known": own(f"{_GPU}holders"),
+        _UNSEEN: slices.UNTOLD_GPUS,
         "memory wasted": own(COUNTED["memory_wasted"]),
         "compute wasted": own(COUNTED["compute_wasted"]),
         "containers": own(expressions.ROWS),
@@ -51,13 +53,14 @@ def questions(narrow: Narrow) -> dict[str, str]:
 
 def read_nodes(answers: Answers, targets: Targets) -> Iterator[Node]:
     """Describe each node; of one that is silent nothing is known."""
-    figures = {name: answers.figures(name) for name in questions(Narrow()) if name != _MODELS}
+    figures = {name: answers.figures(name) for name in _questions(Narrow()) if name != _MODELS}
+    tables = slices.SliceTables(answers, target_of)
     identities = None if _MODELS in answers.problems else _identities(answers)
     for scraped in targets.nodes:
         if scraped.silent:
             yield _silent(scraped)
         else:
-            yield _node(scraped, _Reading(figures, scraped.target), identities)
+            yield _node(scraped, _Reading(figures, scraped.target), tables, identities)
 
 
 def _silent(scraped: Scraped) -> Node:
@@ -107,12 +110,17 @@ class _Reading:
         return None if found is None else bool(found.get(self._target))
 
 
-def _node(scraped: Scraped, reading: _Reading, identities: _Identities | None) -> Node:
+def _node(
+    scraped: Scraped, reading: _Reading, tables: slices.SliceTables, identities: _Identities | None
+) -> Node:
     gpus = reading.told("gpus")
     read = reading.count("GPUs that are read")
     # GPUs that the driver counts and that nothing is told of are not known either.
     there = None if read is None or gpus.value is None else max(read, int(gpus.value))
     unseen = _less(there, reading.count("GPUs whose holders are known"))
+    untold = _plus(_less(there, read), reading.count(_UNSEEN))
+    # Where that could not be asked, something may be missing.
+    untold = 1 if untold is None else untold
     rows = reading.count("containers")
     held = _plus(_less(rows, reading.count("containers without a slice")), unseen)
     return Node(
@@ -122,8 +130,8 @@ def _node(scraped: Scraped, reading: _Reading, identities: _Identities | None) -
         gpus=gpus,
         models=None if identities is None else tuple(identities[0][scraped.target].items()),
         sharing=None if identities is None else tuple(identities[1][scraped.target]),
-        slices_held=reading.amount("slices held", _plus(reading.count("slices held"), unseen)),
-        slices_offered=reading.amount("slices offered", _plus(reading.count("slices offered"), unseen)),
+        slices=tables.slices(scraped.target, untold),
+        units=tables.units(scraped.target, untold),
         memory_total=reading.amount("memory of GPUs", there),
         memory=Share(
             held=reading.amount("memory held", there),

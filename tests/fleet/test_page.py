@@ -7,6 +7,7 @@ import pytest
 from exporter.fleet.amounts import Amount, Share
 from exporter.fleet.links import NodeLinks
 from exporter.fleet.model import Fleet, IdleHolder, IdleTotals, Namespace, Node, NodeKey, SickGpu, Target
+from exporter.fleet.units import Units, whole
 from exporter.fleet.watch import Look
 from exporter.formats_words import UNKNOWN
 from exporter.model import ContainerRef
@@ -38,6 +39,11 @@ def _of(fleet: Fleet, **orders: str) -> str:
 
 def _text(html: str) -> str:
     return " ".join(re.sub(r"<[^>]+>", " ", html).split())
+
+
+def _seen(fleet: Fleet) -> str:
+    """Give the words of the page without those of its drawings."""
+    return _text(re.sub(r"<svg.*?</svg>", "", _of(fleet), flags=re.DOTALL))
 
 
 def test_hostile_names_stay_text() -> None:
@@ -158,6 +164,46 @@ def test_the_page_says_from_what_age_on_it_is_old() -> None:
 
     assert 'class="age fresh" data-done="read" data-old="180.0"' in calm
     assert 'class="age old" data-done="read" data-old="0.0"' in failing
+
+
+@pytest.mark.parametrize(
+    ("held", "offered", "free"),
+    [
+        (Amount(3, 2), Amount(8, 2), "5 free"),
+        (Amount(3, 1, 1), Amount(8, 2), "at most 5 free"),
+        (Amount(3, 2), Amount(8, 1, 1), "≥ 5 free"),
+        (Amount(3, 1, 1), Amount(8, 1, 1), ""),
+    ],
+)
+def test_what_is_free_is_bounded_by_what_is_known(held: Amount, offered: Amount, free: str) -> None:
+    """Holders that are not known leave less, slices that are not known leave more, and both leave nothing."""
+    node = _node("n1", slices=Units("", held, offered), units=())
+    card = _seen(_fleet(nodes=(node,))).partition("Slices ")[2].partition(" by ")[0]
+
+    assert card == f"{held.text(whole)} held of {offered.text(whole)} {free}".strip()
+
+
+def test_units_of_different_resources_are_not_added_up() -> None:
+    """Slices are the total; what sharing systems give out stands beside it, each resource on its own."""
+    shared = _node("n1", slices=Units("", Amount(3, 2), Amount(8, 2)), units=())
+    units = (
+        Units("tencent.com/vcuda-core", Amount(100, 1, 2), Amount(300, 3)),
+        Units("tencent.com/vcuda-memory", Amount(6144, 2), Amount(0, 0, 2)),
+    )
+    cut = _node("n2", slices=Units("", Amount(), Amount()), units=units)
+    text = _seen(_fleet(nodes=(shared, cut)))
+    alone = _seen(_fleet(nodes=(cut,)))
+
+    assert "Slices 3 held of 8 slices 5 free ≥ 100 of 300 vcuda-core · 6144 vcuda-memory · by" in text
+    assert "≥ 100 of 300 vcuda-core , 6144 vcuda-memory" in text
+    assert "Slices ≥ 100 held of 300 vcuda-core at most 200 free 6144 vcuda-memory · by" in alone
+
+
+def test_units_that_could_not_be_asked_are_not_none() -> None:
+    """A node without slices of the vendors' plug-ins may have units: a dash, and no 0."""
+    html = _of(_fleet(nodes=(_node("n1", slices=Units("", Amount(), Amount()), units=None),)))
+
+    assert f"Slices {UNKNOWN} of {UNKNOWN}" in _text(html)
 
 
 def test_one_gpu_is_no_gpus() -> None:

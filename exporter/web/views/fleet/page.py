@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from exporter.fleet.amounts import Amount, Share, total, total_share
-from exporter.fleet.formats import gpu_count, gpus, whole
+from exporter.fleet.formats import gpu_count, gpus, total_slices
 from exporter.fleet.links import NodeLinks
 from exporter.fleet.model import Fleet
+from exporter.fleet.units import Units, named, told, whole, word
 from exporter.fleet.watch import Look
 from exporter.formats_words import UNKNOWN, duration, gibibytes, plural
 from exporter.web.drawing import Drawing
@@ -133,16 +134,7 @@ def _cards(fleet: Fleet) -> Iterator[Card]:
     nodes = fleet.nodes
     memory = total_share(node.memory for node in nodes)
     compute = total_share(node.compute for node in nodes)
-    held, offered = (
-        total(getattr(node, name) for node in nodes) for name in ("slices_held", "slices_offered")
-    )
-    yield Card(
-        name="Slices",
-        figure=_labelled(held, whole, "held"),
-        of=f"of {offered.text(whole)}",
-        bars=((size_bar("slices held", "held", held, offered.value), _free(held, offered)),),
-        detail=_by_whom(fleet),
-    )
+    yield _slices(fleet)
     size = total(node.memory_total for node in nodes)
     yield Card(
         name="Memory",
@@ -160,6 +152,20 @@ def _cards(fleet: Fleet) -> Iterator[Card]:
         waste=f"{compute.wasted.text(gpus)} GPUs held and not used",
     )
     yield _attention(fleet)
+
+
+def _slices(fleet: Fleet) -> Card:
+    """Tell of slices, or of the first resource that somebody says the number of; of others in words."""
+    parts = list(named(told(*total_slices(fleet.nodes))))
+    place = next((place for place, (_, part) in enumerate(parts) if part.offered.value is not None), 0)
+    name, first = parts.pop(place)
+    return Card(
+        name="Slices",
+        figure=_labelled(first.held, whole, "held"),
+        of=" ".join(filter(None, ("of", first.offered.text(whole), name))),
+        bars=((size_bar("slices held", "held", first.held, first.offered.value), _free(first)),),
+        detail=" · ".join((*(word(*other) for other in parts), _by_whom(fleet))),
+    )
 
 
 def _by_whom(fleet: Fleet) -> str:
@@ -186,10 +192,11 @@ def _labelled(value: Amount, write: Callable[[float], str], unit: str) -> Figure
     return figure if figure.why else Figure(f"{figure.text} {unit}")
 
 
-def _free(held: Amount, offered: Amount) -> str:
-    if held.value is None or offered.value is None:
+def _free(units: Units) -> str:
+    held, offered = units.held, units.offered
+    if held.value is None or offered.value is None or (held.missing and offered.missing):
         return ""
-    mark = "≥ " if held.missing or offered.missing else ""
+    mark = "at most " if held.missing else "≥ " if offered.missing else ""
     return f"{mark}{max(offered.value - held.value, 0):.0f} free"
 
 

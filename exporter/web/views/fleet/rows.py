@@ -27,6 +27,14 @@ class Meter(NamedTuple):
     unit: str
 
 
+class SlicesHeld(NamedTuple):
+    """What is held of slices, or of what ``unit`` names; ``offered`` is None where nobody says."""
+
+    held: Figure
+    offered: Figure | None
+    unit: str
+
+
 class NodeRow(NamedTuple):
     """A row of the nodes; ``silent`` says why nothing is known."""
 
@@ -36,7 +44,7 @@ class NodeRow(NamedTuple):
     gpus: Figure
     models: str
     note: str
-    slices: tuple[Figure, Figure]
+    slices: tuple[SlicesHeld, ...]
     memory: Meter
     compute: Meter
     wasted: tuple[Figure, Figure]

@@ -5,13 +5,23 @@ from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
 from exporter.fleet.amounts import Amount, Share
-from exporter.fleet.formats import age_words, gpus, whole
+from exporter.fleet.formats import age_words, gpus
 from exporter.fleet.holders import DETAILS
 from exporter.fleet.links import NodeLinks
 from exporter.fleet.model import Fleet, IdleHolder, Namespace, Node, NodeKey, SickGpu
 from exporter.fleet.orders import IDLE, NAMESPACES, NODES, chosen, idle_in, namespaces_in, nodes_in
+from exporter.fleet.units import Units, is_alone, named, told, whole
 from exporter.formats_words import TIMES, UNKNOWN, duration, gibibytes
-from exporter.web.views.fleet.rows import Heading, IdleRow, Meter, NamespaceRow, NodeRow, SickRow, Table
+from exporter.web.views.fleet.rows import (
+    Heading,
+    IdleRow,
+    Meter,
+    NamespaceRow,
+    NodeRow,
+    SickRow,
+    SlicesHeld,
+    Table,
+)
 from exporter.web.views.picture.bars import Bar, Part, bar
 from exporter.web.views.scene import Figure
 
@@ -148,12 +158,17 @@ def _node(node: Node, places: Places) -> NodeRow:
         gpus=amount(node.gpus, whole),
         models=models,
         note="its driver is given up" if node.released else "",
-        slices=(amount(node.slices_held, whole), amount(node.slices_offered, whole)),
+        slices=tuple(_slices(name, part) for name, part in named(told(node.slices, node.units))),
         memory=_of_all(node.memory, node.memory_total, gibibytes, "GiB"),
         compute=_of_all(node.compute, node.gpus, gpus, "GPU"),
         wasted=(amount(node.memory.wasted, gibibytes), amount(node.compute.wasted, gpus)),
         age=f"{age_words(node)} ago",
     )
+
+
+def _slices(name: str, part: Units) -> SlicesHeld:
+    offered = None if is_alone(part) else amount(part.offered, whole)
+    return SlicesHeld(amount(part.held, whole), offered, name)
 
 
 def _namespace(each: Namespace) -> NamespaceRow:
