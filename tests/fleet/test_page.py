@@ -24,6 +24,21 @@ def _node(name: str, **known) -> Node:
     return Node(key=NodeKey("", name), target=Target("", "gpus", f"{name}:9836"), age=4.0, **(told | known))
 
 
+def _idle(name: str, node: NodeKey) -> IdleHolder:
+    return IdleHolder(
+        node=node,
+        holder=ContainerRef(name, name, name),
+        uuid=name,
+        mig_uuid="",
+        gpu=name,
+        resource=name,
+        seconds=700.0,
+        memory_held=GIB,
+        memory_used=None,
+        compute_held=None,
+    )
+
+
 def _fleet(**known) -> Fleet:
     return Fleet(at=1000.0, window=86400.0, **({"nodes": (_node("n1"),)} | known))
 
@@ -49,18 +64,7 @@ def _seen(fleet: Fleet) -> str:
 def test_hostile_names_stay_text() -> None:
     """Whatever a name of the cluster is, it adds no markup and turns no text around."""
     node = _node(HOSTILE, models=((HOSTILE, 2),))
-    idle = IdleHolder(
-        node=node.key,
-        holder=ContainerRef(HOSTILE, HOSTILE, HOSTILE),
-        uuid=HOSTILE,
-        mig_uuid="",
-        gpu=HOSTILE,
-        resource=HOSTILE,
-        seconds=700.0,
-        memory_held=GIB,
-        memory_used=None,
-        compute_held=None,
-    )
+    idle = _idle(HOSTILE, node.key)
     sick = SickGpu(
         node=node.key, uuid=HOSTILE, gpu=HOSTILE, model=HOSTILE, severity="bad", reasons=(HOSTILE,)
     )
@@ -116,6 +120,15 @@ def test_long_tables_end_and_say_so() -> None:
 
     assert html.count('<th scope="row">') == SHOWN["nodes"]
     assert "and 7 more" in _text(html)
+
+
+def test_idle_holders_that_are_not_listed_are_not_promised_elsewhere() -> None:
+    """They are counted in Prometheus, and the JSON lists no more of them than are read."""
+    html = _of(_fleet(idle=(_idle("train-0", NodeKey("", "n1")),), idle_totals=IdleTotals(300, GIB, 2.0)))
+    section = html.partition('id="idle"')[2].partition("</section>")[0]
+
+    assert "and 299 more" in section
+    assert "JSON" not in section
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from exporter.web.views.picture.bars import Bar, Part, bar
 from exporter.web.views.scene import Figure
 
 SHOWN = {"nodes": 250, "namespaces": 50, "idle": 50}
-"""How many rows each table has on the page; all are in the JSON."""
+"""How many rows each table has on the page; all nodes and namespaces are in the JSON."""
 
 _UNMEASURED = "it is not measured there"
 UNASKED = "what this needs could not be asked"
