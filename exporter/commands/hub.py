@@ -69,7 +69,11 @@ async def _hub(
     watch = Watch(prometheus, Aim(settings.idle_after, options.window), interval=options.refresh)
     ticker = Ticker()
     pages = FleetPages(lambda: watch.look, links, idle_after=settings.idle_after)
-    app = make_hub_app(Cluster(pages, ticker, hub_registry(lambda: watch.look)))
+    app = make_hub_app(
+        Cluster(pages, ticker, hub_registry(lambda: watch.look)),
+        prefix=settings.route_prefix or "",
+        frame_ancestors=settings.frame_ancestors,
+    )
     server = Server(app, settings.listen, access=access)
     url = await server.start()
     looking = asyncio.create_task(watch.run(ticker.tick))

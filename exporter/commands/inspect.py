@@ -15,7 +15,7 @@ FAILED = 1
 
 
 async def inspect_cluster(settings: Settings, names: Sequence[str], *, output: str, details: bool) -> int:
-    """Print these nodes, or all, and return the exit code: 1 where they cannot be told of.
+    """Print these nodes, or all, and return the exit code: 1 where not all of that can be told.
 
     Raises SettingsError without a Prometheus.
     """
@@ -31,4 +31,4 @@ async def inspect_cluster(settings: Settings, names: Sequence[str], *, output: s
         say(json.dumps(inspection_json(found, details=details), indent=2) + "\n")
     else:
         say(inspection_text(found, details=details))
-    return 0
+    return FAILED if found.problems else 0

@@ -9,14 +9,23 @@ from exporter.formats_words import UNKNOWN
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """A sum over ``known`` things; of ``missing`` others nobody knows how much they add."""
+    """A sum over ``known`` things; of ``missing`` others nobody knows how much they add.
+
+    ``refused``: of some of them it could not be asked.
+    """
 
     total: float = 0.0
     known: int = 0
     missing: int = 0
+    refused: bool = False
 
     def __add__(self, other: "Amount") -> "Amount":
-        return Amount(self.total + other.total, self.known + other.known, self.missing + other.missing)
+        return Amount(
+            self.total + other.total,
+            self.known + other.known,
+            self.missing + other.missing,
+            self.refused or other.refused,
+        )
 
     @property
     def value(self) -> float | None:
@@ -36,6 +45,9 @@ class Amount:
 
 UNTOLD = Amount(missing=1)
 """An amount of which nothing is known."""
+
+UNASKED = Amount(missing=1, refused=True)
+"""An amount of which nothing is known, since it could not be asked."""
 
 
 class Share(NamedTuple):

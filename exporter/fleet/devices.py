@@ -5,11 +5,13 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from exporter.fleet.amounts import UNTOLD, Amount
+from exporter.fleet import slices
+from exporter.fleet.amounts import UNASKED, UNTOLD, Amount
 from exporter.fleet.asking import Answers, target_of
-from exporter.fleet.expressions import ROWS, SHARES, SNAPSHOT, TARGET, UNHELD, by_device, of
+from exporter.fleet.expressions import DEVICE, ROWS, SHARES, SNAPSHOT, TARGET, UNHELD, by_device, of
 from exporter.fleet.model import Target
 from exporter.fleet.targets import Scraped, holder_of
+from exporter.fleet.units import UNTOLD_SLICES, Units
 from exporter.model import ContainerRow, DeviceKey, Totals
 from exporter.prometheus import Sample
 from exporter.states import HolderState, holder_state, idle_seconds
@@ -22,8 +24,6 @@ _FIGURES = {
     "memory used": f"{_GPU}memory_used_bytes",
     "compute of nobody": f"{_GPU}unattributed_utilization_ratio",
     "holders": f"{_GPU}holders",
-    "slices held": f"{_GPU}slices_allocated",
-    "slices offered": f"{_GPU}slices",
 }
 _SUMS = {"compute held": SHARES["compute_held"], "compute used": SHARES["compute_used"]}
 _COUNTS = {**_SUMS, "containers": ROWS, "containers without a slice": UNHELD}
@@ -52,21 +52,24 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One GPU; ``up`` is None where the exporter does not read it. ``holders`` are there on request."""
+    """One GPU; ``up`` is None where the exporter does not read it. Slices and units are those of a Node.
+
+    ``holders`` are there on request, and None where they could not be asked.
+    """
 
     uuid: str
     index: str
     model: str
     sharing: str
     up: bool | None
-    slices_held: Amount
-    slices_offered: Amount
+    slices: Units
+    units: tuple[Units, ...] | None
     memory_total: Amount
     memory_held: Amount
     memory_used: Amount
     compute_held: Amount
     compute_used: Amount
-    holders: tuple[Holder, ...] = ()
+    holders: tuple[Holder, ...] | None = ()
 
 
 def questions(instances: Collection[str] | None, *, details: bool) -> dict[str, str]:
@@ -74,7 +77,7 @@ def questions(instances: Collection[str] | None, *, details: bool) -> dict[str, 
     if instances is not None and not instances:
         return {}
     among = "" if instances is None else f" and on ({TARGET}) {of(SNAPSHOT, 'instance', instances)}"
-    asked = {_UP: f"{_GPU}up{among}", _INFO: f"{_GPU}info{among}"}
+    asked = {_UP: f"{_GPU}up{among}", _INFO: f"{_GPU}info{among}", **slices.questions(DEVICE, among)}
     for name, rows in (_FIGURES | _SUMS).items():
         asked[f"sum of {name}"] = by_device("sum", rows + among)
     for name, rows in _COUNTS.items():
@@ -86,19 +89,27 @@ def questions(instances: Collection[str] | None, *, details: bool) -> dict[str, 
     return asked
 
 
-def read_gpus(answers: Answers, node: Scraped, at: float, idle_after: float) -> Iterator[Gpu]:
-    """Describe the GPUs of a node in the order of their indexes; ``at`` is the Unix time of the answers."""
+def read_gpus(answers: Answers, node: Scraped, at: float, idle_after: float) -> tuple[Gpu, ...] | None:
+    """Describe the GPUs of a node in the order of their indexes; ``at`` is the Unix time of the answers.
+
+    None where it could not be asked which there are.
+    """
+    return None if _INFO in answers.problems else tuple(_gpus(answers, node, at, idle_after))
+
+
+def _gpus(answers: Answers, node: Scraped, at: float, idle_after: float) -> Iterator[Gpu]:
     figures = _Figures(answers)
-    up = {(target_of(sample), _uuid(sample)): sample.value == 1 for sample in answers.samples(_UP)}
+    up = {_place(sample): sample.value == 1 for sample in answers.samples(_UP)}
     holders = _holders(answers, node, at, idle_after)
     mine = [sample for sample in answers.samples(_INFO) if target_of(sample) == node.target]
     for sample in sorted(mine, key=_index):
-        place = (node.target, _uuid(sample))
-        yield _gpu(sample, up.get(place), figures, place, tuple(holders.get(place[1], ())))
+        place = _place(sample)
+        of_this = None if holders is None else tuple(holders.get(place[1], ()))
+        yield _gpu(sample, up.get(place), figures, place, of_this)
 
 
 def _gpu(
-    info: Sample, up: bool | None, figures: "_Figures", place: _Place, holders: tuple[Holder, ...]
+    info: Sample, up: bool | None, figures: "_Figures", place: _Place, holders: tuple[Holder, ...] | None
 ) -> Gpu:
     rows, unheld = (figures.count(name, place) for name in ("containers", "containers without a slice"))
     held = None if rows is None or unheld is None else rows - unheld
@@ -110,8 +121,8 @@ def _gpu(
         model=info.labels.get("model", ""),
         sharing=info.labels.get("sharing", ""),
         up=up,
-        slices_held=figures.single("slices held", place),
-        slices_offered=figures.single("slices offered", place),
+        slices=figures.slices(place),
+        units=figures.units(place),
         memory_total=figures.single("memory", place),
         memory_held=figures.single("memory held", place),
         memory_used=figures.single("memory used", place),
@@ -126,9 +137,9 @@ class _Figures:
 
     def __init__(self, answers: Answers) -> None:
         names = [f"sum of {name}" for name in (_FIGURES | _SUMS)] + [f"count of {name}" for name in _COUNTS]
+        self._slices = slices.SliceTables(answers, _place)
         self._tables: Mapping[str, Mapping[_Place, float]] = {
-            name: {(target_of(sample), _uuid(sample)): sample.value for sample in answers.samples(name)}
-            for name in names
+            name: {_place(sample): sample.value for sample in answers.samples(name)} for name in names
         }
         self._failed = answers.problems
 
@@ -137,24 +148,42 @@ class _Figures:
         asked = f"count of {name}"
         return None if asked in self._failed else int(self._tables[asked].get(place, 0))
 
+    def slices(self, place: _Place) -> Units:
+        """Tell of its slices; where nothing is said of any, nothing is known."""
+        told = self._slices.slices(place, 0)
+        return UNTOLD_SLICES if told == Units("", Amount(), Amount()) else told
+
+    def units(self, place: _Place) -> tuple[Units, ...] | None:
+        """Tell of its units by resource."""
+        return self._slices.units(place, 0)
+
     def single(self, name: str, place: _Place) -> Amount:
         """Give a figure that is there or not."""
-        value = self._tables[f"sum of {name}"].get(place)
+        asked = f"sum of {name}"
+        if asked in self._failed:
+            return UNASKED
+        value = self._tables[asked].get(place)
         return UNTOLD if value is None else Amount(value, 1)
 
     def several(self, name: str, place: _Place, expected: int | None) -> Amount:
         """Give a sum over so many rows, of which some may not be there."""
         known = self.count(name, place)
         if known is None or expected is None or f"sum of {name}" in self._failed:
-            return UNTOLD
+            return UNASKED
         return Amount(self._tables[f"sum of {name}"].get(place, 0.0), known, max(expected - known, 0))
 
 
-def _holders(answers: Answers, node: Scraped, at: float, idle_after: float) -> Mapping[str, list[Holder]]:
+def _holders(
+    answers: Answers, node: Scraped, at: float, idle_after: float
+) -> Mapping[str, list[Holder]] | None:
+    if _HOLDERS in answers.problems:
+        return None
     tables = {
         name: {_identity(sample): sample.value for sample in answers.samples(_OF_HOLDER.format(name))}
         for name in _ROW
     }
+    # What a state stands on may be any of these.
+    refused = any(_OF_HOLDER.format(name) in answers.problems for name in _ROW)
     found: dict[str, list[Holder]] = defaultdict(list)
     for sample in answers.samples(_HOLDERS):
         if target_of(sample) != node.target:
@@ -162,7 +191,7 @@ def _holders(answers: Answers, node: Scraped, at: float, idle_after: float) -> M
         key = _identity(sample)
         row = _row(sample, {name: table.get(key) for name, table in tables.items()}, node)
         quiet = idle_seconds(row, at)
-        state = holder_state(row, at, idle_after)
+        state = "unknown" if refused else holder_state(row, at, idle_after)
         found[row.device.uuid].append(
             Holder(row=row, state=state, idle_for=quiet if state.startswith("idle") else None)
         )
@@ -188,6 +217,10 @@ def _row(sample: Sample, values: Mapping[str, float | None], node: Scraped) -> C
 
 def _whole(value: float | None) -> int | None:
     return None if value is None else int(value)
+
+
+def _place(sample: Sample) -> _Place:
+    return target_of(sample), _uuid(sample)
 
 
 def _uuid(sample: Sample) -> str:

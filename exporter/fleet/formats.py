@@ -6,6 +6,7 @@ from typing import Any
 from exporter.fleet.amounts import Share, total, total_share
 from exporter.fleet.model import Fleet, IdleHolder, Namespace, Node, SickGpu
 from exporter.fleet.orders import idle_in, namespaces_in
+from exporter.fleet.units import Units, held_words, named, slices_json, told, total_units, whole, words
 from exporter.formats_words import UNKNOWN, decimal, duration, gibibytes, plural, printable
 
 # A terminal shows so many rows of each list that can be long.
@@ -19,12 +20,12 @@ def fleet_json(fleet: Fleet) -> dict[str, Any]:
         "window_seconds": fleet.window,
         "totals": totals_json(fleet),
         "nodes": [node_json(node) for node in fleet.nodes],
-        "namespaces": [_namespace(each) for each in fleet.namespaces],
+        "namespaces": None if fleet.namespaces is None else [_namespace(each) for each in fleet.namespaces],
         "idle_holders": {
             **fleet.idle_totals._asdict(),
-            "listed": [_idle(each) for each in idle_in(fleet.idle, "")],
+            "listed": None if fleet.idle is None else [_idle(each) for each in idle_in(fleet.idle, "")],
         },
-        "sick_gpus": [_sick(gpu) for gpu in fleet.sick],
+        "sick_gpus": [_sick(gpu) for gpu in fleet.sick] if fleet.sick or fleet.all_sick else None,
         "problems": [{"question": name, "error": error} for name, error in fleet.problems],
     }
 
@@ -41,8 +42,7 @@ def totals_json(fleet: Fleet) -> dict[str, Any]:
 def _sums(nodes: tuple[Node, ...]) -> dict[str, Any]:
     return {
         "gpus": total(node.gpus for node in nodes).as_dict(),
-        "slices_held": total(node.slices_held for node in nodes).as_dict(),
-        "slices_offered": total(node.slices_offered for node in nodes).as_dict(),
+        **slices_json(*total_slices(nodes)),
         "memory_total_bytes": total(node.memory_total for node in nodes).as_dict(),
         "memory_bytes": total_share(node.memory for node in nodes).as_dict(),
         "compute_gpus": total_share(node.compute for node in nodes).as_dict(),
@@ -59,8 +59,8 @@ def node_json(node: Node) -> dict[str, Any]:
         "answers": not node.silent,
         "reason": node.silent or None,
         "data_age_seconds": node.age,
-        "models": dict(node.models),
-        "sharing": list(node.sharing),
+        "models": None if node.models is None else dict(node.models),
+        "sharing": None if node.sharing is None else list(node.sharing),
         "driver_given_up": node.released,
         **_sums((node,)),
     }
@@ -112,11 +112,6 @@ def gpus(value: float) -> str:
     return decimal(value, 2)
 
 
-def whole(value: float) -> str:
-    """Write a count."""
-    return f"{value:.0f}"
-
-
 def share_words(share: Share, write: Callable[[float], str], unit: str) -> str:
     """Write what is used of what is held."""
     return f"{share.used.text(write)} / {share.held.text(write)} {unit}"
@@ -124,7 +119,6 @@ def share_words(share: Share, write: Callable[[float], str], unit: str) -> str:
 
 def total_line(nodes: tuple[Node, ...]) -> str:
     """Add nodes up in one line."""
-    held, offered = total(n.slices_held for n in nodes), total(n.slices_offered for n in nodes)
     size = total(n.memory_total for n in nodes).text(gibibytes)
     memory, compute = (
         total_share(shares) for shares in zip(*((n.memory, n.compute) for n in nodes), strict=True)
@@ -133,12 +127,18 @@ def total_line(nodes: tuple[Node, ...]) -> str:
         (
             f"{plural(len(nodes), 'node')}{_silent(nodes)}",
             gpu_count(nodes),
-            f"slices {held.text(whole)} held of {offered.text(whole)}",
+            *(held_words(name, part) for name, part in named(told(*total_slices(nodes)))),
             f"memory {memory.held.text(gibibytes)} GiB held",
             f"{memory.used.text(gibibytes)} GiB used of {size} GiB",
             f"compute {compute.held.text(gpus)} GPUs held, {compute.used.text(gpus)} GPUs used",
         )
     )
+
+
+def total_slices(nodes: tuple[Node, ...]) -> tuple[Units, tuple[Units, ...] | None]:
+    """Add slices up, and the units of each resource on their own."""
+    held, offered = total(node.slices.held for node in nodes), total(node.slices.offered for node in nodes)
+    return Units("", held, offered), total_units(node.units for node in nodes)
 
 
 def gpu_count(nodes: tuple[Node, ...]) -> str:
@@ -181,12 +181,11 @@ def _nodes(fleet: Fleet) -> Iterator[str]:
             dashes = (UNKNOWN,) * 4
             rows.append((name, *dashes, f"not answering for {age_words(node)}: {node.silent}"))
             continue
-        slices = f"{node.slices_held.text(whole)} of {node.slices_offered.text(whole)}"
         rows.append(
             (
                 name,
                 node.gpus.text(whole),
-                slices,
+                words(told(node.slices, node.units)),
                 share_words(node.memory, gibibytes, "GiB"),
                 share_words(node.compute, gpus, "GPU"),
                 f"{age_words(node)} ago",
@@ -196,11 +195,14 @@ def _nodes(fleet: Fleet) -> Iterator[str]:
 
 
 def _namespaces(fleet: Fleet) -> Iterator[str]:
+    if fleet.namespaces is None:
+        yield "Which namespaces hold GPUs is not known."
+        return
     rows = [("NAMESPACE", "HOLDERS", "MEMORY USED / HELD", "UNUSED", "COMPUTE USED / HELD", "UNUSED")]
     rows += [
         (
             printable(each.name),
-            str(each.holders),
+            UNKNOWN if each.holders is None else str(each.holders),
             share_words(each.memory, gibibytes, "GiB"),
             f"{each.memory.wasted.text(gibibytes)} GiB",
             share_words(each.compute, gpus, "GPU"),
@@ -213,6 +215,9 @@ def _namespaces(fleet: Fleet) -> Iterator[str]:
 
 
 def _idle_lines(fleet: Fleet) -> Iterator[str]:
+    if fleet.idle is None:
+        yield "Which holders are idle is not known."
+        return
     rows = [("IDLE HOLDER", "NODE", "GPU", "HOLDS", "MEMORY USED", "IDLE FOR")]
     for each in idle_in(fleet.idle, "")[:_LINES]:
         held = decimal(each.compute_held, 2)
@@ -225,7 +230,7 @@ def _idle_lines(fleet: Fleet) -> Iterator[str]:
                 printable(each.gpu or each.uuid),
                 f"{gibibytes(each.memory_held)} GiB, {held} GPU",
                 f"{gibibytes(each.memory_used)} GiB",
-                duration(each.seconds),
+                UNKNOWN if each.seconds is None else duration(each.seconds),
             )
         )
     if fleet.idle:
@@ -237,6 +242,8 @@ def _sick_lines(fleet: Fleet) -> Iterator[str]:
     for gpu in fleet.sick:
         name = f"{printable(str(gpu.node))} GPU {printable(gpu.gpu or gpu.uuid)}"
         yield f"{'!' if gpu.severity == 'bad' else '-'} {name}: {printable('; '.join(gpu.reasons))}"
+    if not fleet.all_sick:
+        yield f"Whether {'more' if fleet.sick else 'any'} GPUs are sick is not known."
 
 
 def _more(count: int) -> Iterator[str]:

@@ -14,7 +14,9 @@ LISTED = 50
 _LONGEST, _MEMORY, _COMPUTE = "longest idle", "idle with most memory", "idle with most compute"
 _COUNT, _SUM, _COMPUTE_SUM = "number of idle holders", "memory of idle holders", "compute of idle holders"
 _CONTAINER = "gpuslice_container_"
-_DETAILS = ("memory_entitled_bytes", "memory_used_bytes", "compute_entitled_ratio", "info")
+DETAILS = ("memory_entitled_bytes", "memory_used_bytes", "compute_entitled_ratio", "info")
+"""The families that tell what an idle holder holds."""
+
 _LAST = "last_active_timestamp_seconds"
 
 
@@ -35,9 +37,12 @@ def questions(narrow: Narrow, idle_after: float) -> dict[str, str]:
     }
 
 
-def found(answers: Answers) -> list[Sample]:
-    """Give a sample of each holder that is to be listed."""
-    samples = [sample for name in (_LONGEST, _MEMORY, _COMPUTE) for sample in answers.samples(name)]
+def found(answers: Answers) -> list[Sample] | None:
+    """Give a sample of each holder that is to be listed; None where nobody could be found."""
+    lists = (_LONGEST, _MEMORY, _COMPUTE)
+    samples = [sample for name in lists for sample in answers.samples(name)]
+    if not samples and any(name in answers.problems for name in lists):
+        return None
     return list({_identity(sample): sample for sample in samples}.values())
 
 
@@ -46,15 +51,13 @@ def detail_questions(samples: Sequence[Sample]) -> dict[str, str]:
     uuids = [sample.labels.get("uuid", "") for sample in samples]
     if not uuids:
         return {}
-    return {name: of(f"{_CONTAINER}{name}", "uuid", uuids) for name in (*_DETAILS, _LAST)}
+    return {name: of(f"{_CONTAINER}{name}", "uuid", uuids) for name in (*DETAILS, _LAST)}
 
 
 def idle_totals(answers: Answers) -> IdleTotals:
     """Add all up, also those that are not listed; a sum over holders of whom none tells it is not known."""
-    if _COUNT in answers.problems:
-        return IdleTotals()
-    holders = int(_single(answers, _COUNT) or 0)
-    nothing = None if holders else 0.0
+    holders = None if _COUNT in answers.problems else int(_single(answers, _COUNT) or 0)
+    nothing = 0.0 if holders == 0 else None
     sums = (_single(answers, name) for name in (_SUM, _COMPUTE_SUM))
     return IdleTotals(holders, *(nothing if value is None else value for value in sums))
 
@@ -64,16 +67,16 @@ def read_idle(
 ) -> Iterator[IdleHolder]:
     """Describe idle holders; ``gpus`` are indexes by uuid, ``at`` the Unix time of all answers."""
     tables = {
-        name: {_identity(sample): sample for sample in details.samples(name)} for name in (*_DETAILS, _LAST)
+        name: {_identity(sample): sample for sample in details.samples(name)} for name in (*DETAILS, _LAST)
     }
     for sample in samples:
         scraped, key = targets.of(sample), _identity(sample)
         last = tables[_LAST].get(key)
-        if scraped is None or last is None:
+        if scraped is None:
             continue
         uuid = sample.labels.get("uuid", "")
         info = tables["info"].get(key)
-        values = [row.value if (row := tables[name].get(key)) else None for name in _DETAILS[:3]]
+        values = [row.value if (row := tables[name].get(key)) else None for name in DETAILS[:3]]
         yield IdleHolder(
             node=scraped.key,
             holder=holder_of(sample, scraped.own),
@@ -81,7 +84,7 @@ def read_idle(
             mig_uuid=sample.labels.get("mig_uuid", ""),
             gpu=gpus.get(uuid, ""),
             resource=info.labels.get("resource", "") if info else "",
-            seconds=at - last.value,
+            seconds=None if last is None else at - last.value,
             memory_held=values[0],
             memory_used=values[1],
             compute_held=values[2],

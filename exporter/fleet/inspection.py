@@ -7,10 +7,11 @@ from typing import Any
 from exporter.fleet import devices, nodes
 from exporter.fleet.asking import ask
 from exporter.fleet.devices import Gpu, Holder, read_gpus
-from exporter.fleet.formats import age_words, aligned, gpus, node_json, total_line, whole
+from exporter.fleet.formats import age_words, aligned, gpus, node_json, total_line
 from exporter.fleet.model import Node
 from exporter.fleet.read import read_clock, read_targets_at
 from exporter.fleet.targets import Scraped, Targets
+from exporter.fleet.units import slices_json, told, whole, words
 from exporter.formats_words import TIMES, UNKNOWN, decimal, duration, gibibytes, printable
 from exporter.prometheus import Prometheus
 from exporter.states import STATE_WORDS
@@ -35,10 +36,13 @@ class UnknownNodeError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """Nodes with their GPUs. ``problems`` names what could not be asked, and why."""
+    """Nodes with their GPUs, None where they are not known.
+
+    ``problems`` names what could not be asked, and why.
+    """
 
     at: float
-    nodes: tuple[tuple[Node, tuple[Gpu, ...]], ...]
+    nodes: tuple[tuple[Node, tuple[Gpu, ...] | None], ...]
     problems: tuple[tuple[str, str], ...] = ()
 
 
@@ -56,7 +60,7 @@ async def inspect(
     return Inspection(
         at=at,
         nodes=tuple(
-            (node, tuple(read_gpus(of_gpus, scraped, at, idle_after)) if not node.silent else ())
+            (node, None if node.silent else read_gpus(of_gpus, scraped, at, idle_after))
             for node, scraped in zip(nodes.read_nodes(answers, Targets(wanted)), wanted, strict=True)
         ),
         problems=tuple({**answers.problems, **of_gpus.problems}.items()),
@@ -70,11 +74,13 @@ def _wanted(targets: Targets, names: Sequence[str]) -> Sequence[Scraped]:
     missing = [name for name in names if name not in known]
     if missing:
         there = [printable(str(node.key)) for node in targets.nodes]
-        more = f" and {len(there) - _NAMED} more" if len(there) > _NAMED else ""
-        raise UnknownNodeError(
-            f"no node {printable(missing[0])!r}; there are {', '.join(there[:_NAMED])}{more}"
-        )
+        raise UnknownNodeError(f"no node {printable(missing[0])!r}; there are {_some(there)}")
     return [node for node in targets.nodes if {str(node.key), node.key.name} & set(names)]
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"
 
 
 def inspection_text(inspection: Inspection, *, details: bool) -> str:
@@ -91,26 +97,26 @@ def inspection_text(inspection: Inspection, *, details: bool) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _node_rows(node: Node, found: Sequence[Gpu]) -> Iterator[tuple[str, ...]]:
+def _node_rows(node: Node, found: Sequence[Gpu] | None) -> Iterator[tuple[str, ...]]:
     name, rest = printable(str(node.key)), len(_HEADINGS) - 1
     if node.silent:
         yield (name, UNKNOWN, f"not answering for {age_words(node)}: {node.silent}", *("",) * (rest - 1))
         return
     if not found:
-        yield (name, node.gpus.text(whole), "no GPU is told of", *("",) * (rest - 1))
-    for place, gpu in enumerate(found):
+        why = "its GPUs could not be asked" if found is None else "no GPU is told of"
+        yield (name, node.gpus.text(whole), why, *("",) * (rest - 1))
+    for place, gpu in enumerate(found or ()):
         yield ("" if place else name, *_gpu_row(gpu))
 
 
 def _gpu_row(gpu: Gpu) -> tuple[str, ...]:
-    slices = f"{gpu.slices_held.text(whole)} of {gpu.slices_offered.text(whole)}"
     memory = f"{gpu.memory_held.text(gibibytes)} / {gpu.memory_total.text(gibibytes)} GiB"
     state = " (not answering)" if gpu.up is False else ""
     return (
         printable(gpu.index or gpu.uuid),
         printable(gpu.model or UNKNOWN) + state,
         printable(gpu.sharing or UNKNOWN),
-        slices,
+        words(told(gpu.slices, gpu.units)),
         memory,
         f"{gpu.memory_used.text(gibibytes)} GiB",
         f"{gpu.compute_held.text(gpus)} GPU",
@@ -120,10 +126,18 @@ def _gpu_row(gpu: Gpu) -> tuple[str, ...]:
 
 def _details(inspection: Inspection) -> Iterator[str]:
     rows: list[tuple[str, ...]] = [("NODE", *_HOLDER_HEADINGS)]
+    unknown = []
     for node, found in inspection.nodes:
         name = printable(str(node.key))
-        rows += [(name, *_holder_row(gpu, holder)) for gpu in found for holder in gpu.holders]
-    return aligned(rows) if len(rows) > 1 else iter(["No pod holds or uses a GPU that is known."])
+        rows += [(name, *_holder_row(gpu, holder)) for gpu in found or () for holder in gpu.holders or ()]
+        if not node.silent and (found is None or any(gpu.holders is None for gpu in found)):
+            unknown.append(name)
+    if len(rows) > 1:
+        yield from aligned(rows)
+    elif not unknown:
+        yield "No pod holds or uses a GPU that is known."
+    if unknown:
+        yield f"Who holds GPUs could not be asked of {_some(unknown)}."
 
 
 def _holder_row(gpu: Gpu, holder: Holder) -> tuple[str, ...]:
@@ -149,7 +163,7 @@ def inspection_json(inspection: Inspection, *, details: bool) -> dict[str, Any]:
     return {
         "timestamp": inspection.at,
         "nodes": [
-            node_json(node) | {"devices": [_gpu(gpu, details) for gpu in found]}
+            node_json(node) | {"devices": None if found is None else [_gpu(gpu, details) for gpu in found]}
             for node, found in inspection.nodes
         ],
         "problems": [{"question": name, "error": error} for name, error in inspection.problems],
@@ -163,15 +177,15 @@ def _gpu(gpu: Gpu, details: bool) -> dict[str, Any]:
         "model": gpu.model or None,
         "sharing": gpu.sharing or None,
         "up": gpu.up,
-        "slices_held": gpu.slices_held.as_dict(),
-        "slices_offered": gpu.slices_offered.as_dict(),
+        **slices_json(gpu.slices, gpu.units),
         "memory_total_bytes": gpu.memory_total.as_dict(),
         "memory_held_bytes": gpu.memory_held.as_dict(),
         "memory_used_bytes": gpu.memory_used.as_dict(),
         "compute_held_gpus": gpu.compute_held.as_dict(),
         "compute_used_gpus": gpu.compute_used.as_dict(),
     }
-    return told | ({"holders": [_holder(holder) for holder in gpu.holders]} if details else {})
+    holders = None if gpu.holders is None else [_holder(holder) for holder in gpu.holders]
+    return told | ({"holders": holders} if details else {})
 
 
 def _holder(holder: Holder) -> dict[str, Any]:

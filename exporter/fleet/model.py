@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from exporter.fleet.amounts import UNTOLD, Amount, Share
+from exporter.fleet.units import UNTOLD_SLICES, Units
 from exporter.model import ContainerRef
 
 
@@ -31,7 +32,8 @@ class Node:
 
     ``age`` is that of this data in seconds, None where it is older than anything that was asked for.
     ``silent`` tells why nothing is known now, "" where the node answers. ``models`` counts its GPUs by model.
-    ``released``: its driver is given up on purpose. Bytes and shares of physical GPUs.
+    ``slices`` are those of the vendors' own plug-ins, ``units`` what sharing systems give out, by resource.
+    ``released``: its driver is given up on purpose. Bytes and shares of physical GPUs. None is not known.
     """
 
     key: NodeKey
@@ -39,22 +41,25 @@ class Node:
     age: float | None
     silent: str = ""
     gpus: Amount = UNTOLD
-    models: tuple[tuple[str, int], ...] = ()
-    sharing: tuple[str, ...] = ()
-    slices_held: Amount = UNTOLD
-    slices_offered: Amount = UNTOLD
+    models: tuple[tuple[str, int], ...] | None = None
+    sharing: tuple[str, ...] | None = None
+    slices: Units = UNTOLD_SLICES
+    units: tuple[Units, ...] | None = None
     memory_total: Amount = UNTOLD
     memory: Share = field(default_factory=Share)
     compute: Share = field(default_factory=Share)
-    released: bool = False
+    released: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Namespace:
-    """What the pods of one namespace hold and use; ``hours`` are GPU-hours over the window, where known."""
+    """What the pods of one namespace hold and use; ``hours`` are GPU-hours over the window, where known.
+
+    ``holders`` is None where nobody knows which of those who use a GPU hold it.
+    """
 
     name: str
-    holders: int
+    holders: int | None
     memory: Share = field(default_factory=Share)
     compute: Share = field(default_factory=Share)
     hours: Share = field(default_factory=Share)
@@ -64,7 +69,8 @@ class Namespace:
 class IdleHolder:
     """A container that holds a device and has not computed on it for ``seconds``.
 
-    ``gpu`` is the index of the GPU on its node, "" where it is not told. None is not known.
+    ``gpu`` is the index of the GPU on its node, "" where it is not told, as of ``resource``. None is not
+    known.
     """
 
     node: NodeKey
@@ -73,7 +79,7 @@ class IdleHolder:
     mig_uuid: str
     gpu: str
     resource: str
-    seconds: float
+    seconds: float | None
     memory_held: float | None
     memory_used: float | None
     compute_held: float | None
@@ -106,17 +112,19 @@ class IdleTotals(NamedTuple):
 class Fleet:
     """The cluster at Unix time ``at`` of Prometheus.
 
-    ``idle`` are the greatest idle holders in each order that they can be listed in. ``problems`` names what
-    could not be asked, and why; what stands on it is not known. ``window`` is that of GPU-hours, in seconds.
+    ``idle`` are the greatest idle holders in each order that they can be listed in. ``sick`` are all sick
+    GPUs only with ``all_sick``. None is not known. ``problems`` names what could not be asked, and why; what
+    stands on it is not known. ``window`` is that of GPU-hours, in seconds.
     """
 
     at: float
     window: float
     nodes: tuple[Node, ...] = ()
-    namespaces: tuple[Namespace, ...] = ()
-    idle: tuple[IdleHolder, ...] = ()
+    namespaces: tuple[Namespace, ...] | None = ()
+    idle: tuple[IdleHolder, ...] | None = ()
     idle_totals: IdleTotals = field(default_factory=IdleTotals)
     sick: tuple[SickGpu, ...] = ()
+    all_sick: bool = True
     problems: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -128,3 +136,18 @@ class Fleet:
     def silent(self) -> tuple[Node, ...]:
         """The nodes of which nothing is known now."""
         return tuple(node for node in self.nodes if node.silent)
+
+    @property
+    def bad(self) -> Amount:
+        """How many GPUs cannot be relied on."""
+        found = sum(gpu.severity == "bad" for gpu in self.sick)
+        return Amount(found, found, int(not self.all_sick))
+
+    @property
+    def idle_holders(self) -> Amount:
+        """How many holders are idle: where they could not be counted, at least those that are listed."""
+        counted = self.idle_totals.holders
+        if counted is not None:
+            return Amount(counted, 1)
+        listed = len(self.idle or ())
+        return Amount(listed, listed, 1)

@@ -2,27 +2,29 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from typing import TypeAlias
 
-from exporter.fleet import expressions
-from exporter.fleet.amounts import UNTOLD, Amount, Share
-from exporter.fleet.asking import Answers, Figures
+from exporter.fleet import expressions, slices
+from exporter.fleet.amounts import UNASKED, Amount, Share
+from exporter.fleet.asking import Answers, Figures, target_of
 from exporter.fleet.expressions import COUNTED, SHARES, Narrow, by_target
 from exporter.fleet.model import Node, Target
 from exporter.fleet.targets import Scraped, Targets
 
 _GPU = "gpuslice_gpu_"
 _MODELS = "models of GPUs"
-_OFFERED, _HELD = f"{_GPU}slices", f"{_GPU}slices_allocated"
+_UNSEEN = "GPUs of which no slices are told"
 
 
 def questions(narrow: Narrow) -> dict[str, str]:
     """Ask for the sums of each target."""
+    return _questions(narrow) | slices.questions(expressions.TARGET)
+
+
+def _questions(narrow: Narrow) -> dict[str, str]:
     own = narrow.own
     sums = {
         "gpus": "gpuslice_gpus",
-        "slices offered": _OFFERED,
-        # Units of which nobody says how many there are add to no share.
-        "slices held": f"({_HELD} and {_OFFERED})",
         "memory of GPUs": f"{_GPU}memory_total_bytes",
         "memory used": f"{_GPU}memory_used_bytes",
         "memory held": own(f"{_GPU}memory_entitled_bytes"),
@@ -35,6 +37,7 @@ def questions(narrow: Narrow) -> dict[str, str]:
     counts = sums | {
         "GPUs that are read": f"{_GPU}up",
         "GPUs whose holders are known": own(f"{_GPU}holders"),
+        _UNSEEN: slices.UNTOLD_GPUS,
         "memory wasted": own(COUNTED["memory_wasted"]),
         "compute wasted": own(COUNTED["compute_wasted"]),
         "containers": own(expressions.ROWS),
@@ -50,21 +53,24 @@ def questions(narrow: Narrow) -> dict[str, str]:
 
 def read_nodes(answers: Answers, targets: Targets) -> Iterator[Node]:
     """Describe each node; of one that is silent nothing is known."""
-    figures = {name: answers.figures(name) for name in questions(Narrow()) if name != _MODELS}
-    models, sharing = _identities(answers)
+    figures = {name: answers.figures(name) for name in _questions(Narrow()) if name != _MODELS}
+    tables = slices.SliceTables(answers, target_of)
+    identities = None if _MODELS in answers.problems else _identities(answers)
     for scraped in targets.nodes:
         if scraped.silent:
             yield _silent(scraped)
         else:
-            target = scraped.target
-            yield _node(scraped, _Reading(figures, target), models[target], tuple(sharing[target]))
+            yield _node(scraped, _Reading(figures, scraped.target), tables, identities)
 
 
 def _silent(scraped: Scraped) -> Node:
     return Node(key=scraped.key, target=scraped.target, age=scraped.age, silent=scraped.silent)
 
 
-def _identities(answers: Answers) -> tuple[dict[Target, dict[str, int]], dict[Target, dict[str, None]]]:
+_Identities: TypeAlias = tuple[Mapping[Target, dict[str, int]], Mapping[Target, dict[str, None]]]
+
+
+def _identities(answers: Answers) -> _Identities:
     models: dict[Target, dict[str, int]] = defaultdict(dict)
     sharing: dict[Target, dict[str, None]] = defaultdict(dict)
     for sample in sorted(answers.samples(_MODELS), key=lambda each: -each.value):
@@ -91,25 +97,30 @@ class _Reading:
         """Give a sum over so many rows, of which some may not be there; None is any number of rows."""
         sums, known = self._figures[f"sum of {name}"], self.count(name)
         if sums is None or known is None or expected is None:
-            return UNTOLD
+            return UNASKED
         return Amount(sums.get(self._target, 0.0), known, max(expected - known, 0))
 
     def told(self, name: str) -> Amount:
         """Give a sum that is there as a whole or not at all."""
         return self.amount(name, max(self.count(name) or 0, 1))
 
-    def figure(self, name: str) -> float | None:
-        """Give one figure."""
+    def is_set(self, name: str) -> bool | None:
+        """Tell whether a figure is there and not 0; None where that could not be asked."""
         found = self._figures[name]
-        return None if found is None else found.get(self._target)
+        return None if found is None else bool(found.get(self._target))
 
 
-def _node(scraped: Scraped, reading: _Reading, models: Mapping[str, int], sharing: tuple[str, ...]) -> Node:
+def _node(
+    scraped: Scraped, reading: _Reading, tables: slices.SliceTables, identities: _Identities | None
+) -> Node:
     gpus = reading.told("gpus")
     read = reading.count("GPUs that are read")
     # GPUs that the driver counts and that nothing is told of are not known either.
     there = None if read is None or gpus.value is None else max(read, int(gpus.value))
     unseen = _less(there, reading.count("GPUs whose holders are known"))
+    untold = _plus(_less(there, read), reading.count(_UNSEEN))
+    # Where that could not be asked, something may be missing.
+    untold = 1 if untold is None else untold
     rows = reading.count("containers")
     held = _plus(_less(rows, reading.count("containers without a slice")), unseen)
     return Node(
@@ -117,10 +128,10 @@ def _node(scraped: Scraped, reading: _Reading, models: Mapping[str, int], sharin
         target=scraped.target,
         age=scraped.age,
         gpus=gpus,
-        models=tuple(models.items()),
-        sharing=sharing,
-        slices_held=reading.amount("slices held", _plus(reading.count("slices held"), unseen)),
-        slices_offered=reading.amount("slices offered", _plus(reading.count("slices offered"), unseen)),
+        models=None if identities is None else tuple(identities[0][scraped.target].items()),
+        sharing=None if identities is None else tuple(identities[1][scraped.target]),
+        slices=tables.slices(scraped.target, untold),
+        units=tables.units(scraped.target, untold),
         memory_total=reading.amount("memory of GPUs", there),
         memory=Share(
             held=reading.amount("memory held", there),
@@ -132,7 +143,7 @@ def _node(scraped: Scraped, reading: _Reading, models: Mapping[str, int], sharin
             used=reading.amount("compute used", rows) + reading.amount("compute of nobody", there),
             wasted=reading.amount("compute wasted", held),
         ),
-        released=bool(reading.figure("drivers given up")),
+        released=reading.is_set("drivers given up"),
     )
 
 

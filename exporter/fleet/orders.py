@@ -28,9 +28,9 @@ NAMESPACES: Mapping[str, Key] = {
     "name": lambda each: each.name,
 }
 IDLE: Mapping[str, Key] = {
-    "longest": lambda each: (-each.seconds, each.holder.namespace, each.holder.pod),
-    "memory": lambda each: (-(each.memory_used or 0), -each.seconds),
-    "compute": lambda each: (-(each.compute_held or 0), -each.seconds),
+    "longest": lambda each: (-(each.seconds or 0), each.holder.namespace, each.holder.pod),
+    "memory": lambda each: (-(each.memory_used or 0), -(each.seconds or 0)),
+    "compute": lambda each: (-(each.compute_held or 0), -(each.seconds or 0)),
 }
 
 

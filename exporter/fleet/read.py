@@ -70,7 +70,8 @@ async def read_fleet(prometheus: Prometheus, aim: Aim, hours: Answers = NO_HOURS
     )
     answers = await ask(prometheus, questions, at)
     listed = holders.found(answers)
-    details = await ask(prometheus, holders.detail_questions(listed) | _names(answers, listed), at)
+    some = listed or []
+    details = await ask(prometheus, holders.detail_questions(some) | _names(answers, some), at)
     gpus, models = _gpu_names(details)
 
     def put_together() -> Fleet:
@@ -78,10 +79,11 @@ async def read_fleet(prometheus: Prometheus, aim: Aim, hours: Answers = NO_HOURS
             at=at,
             window=aim.window,
             nodes=tuple(nodes.read_nodes(answers, found)),
-            namespaces=tuple(tenants.read_namespaces(answers, hours)),
-            idle=tuple(holders.read_idle(listed, details, found, gpus, at)),
+            namespaces=tenants.read_namespaces(answers, hours),
+            idle=None if listed is None else tuple(holders.read_idle(listed, details, found, gpus, at)),
             idle_totals=holders.idle_totals(answers),
             sick=tuple(sickness.read_sick(answers, found, gpus, models)),
+            all_sick=sickness.is_whole(answers),
             problems=tuple({**answers.problems, **details.problems, **hours.problems}.items()),
         )
 

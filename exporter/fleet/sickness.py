@@ -85,6 +85,11 @@ class _Case(NamedTuple):
     uuid: str
 
 
+def is_whole(answers: Answers) -> bool:
+    """Tell whether every sign was asked for, and none has more GPUs than are listed."""
+    return all(name not in answers.problems and len(answers.samples(name)) < LISTED for name in _SIGNS)
+
+
 def sick_uuids(answers: Answers) -> set[str]:
     """Name the GPUs that have a sign."""
     return {sample.labels.get("uuid", "") for name in _SIGNS for sample in answers.samples(name)}

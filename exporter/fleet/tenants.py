@@ -1,10 +1,10 @@
 """What the pods of each namespace hold, use and waste."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from exporter.fleet import expressions
-from exporter.fleet.amounts import UNTOLD, Amount, Share
+from exporter.fleet.amounts import UNASKED, Amount, Share
 from exporter.fleet.asking import Answers
 from exporter.fleet.expressions import COUNTED, SHARES, Narrow
 from exporter.fleet.model import Namespace
@@ -36,10 +36,17 @@ def hours_questions(window: float) -> dict[str, str]:
     }
 
 
-def read_namespaces(answers: Answers, hours: Answers) -> Iterator[Namespace]:
-    """Describe each namespace, the one that wastes most compute first."""
+def read_namespaces(answers: Answers, hours: Answers) -> tuple[Namespace, ...] | None:
+    """Describe each namespace; None where it could not be asked which there are."""
     tables = {name: _table(answers, name) for name in questions(Narrow())}
-    rows, unheld = tables[_ROWS] or {}, tables[_UNHELD]
+    rows = tables[_ROWS]
+    return None if rows is None else tuple(_namespaces(rows, tables, hours))
+
+
+def _namespaces(
+    rows: Mapping[str, float], tables: Mapping[str, "_Table"], hours: Answers
+) -> Iterator[Namespace]:
+    unheld = tables[_UNHELD]
     spent = {what: _table(hours, _HOURS.format(what)) for what in ("held", "used", "measured")}
     for name in sorted(rows):
         of_all = int(rows[name])
@@ -55,7 +62,7 @@ def read_namespaces(answers: Answers, hours: Answers) -> Iterator[Namespace]:
         ]
         yield Namespace(
             name=name,
-            holders=of_all if held is None else held,
+            holders=held,
             memory=shares[0],
             compute=shares[1],
             hours=_hours(spent, name),
@@ -74,21 +81,25 @@ def _table(answers: Answers, name: str) -> _Table:
     return table
 
 
-def _amount(tables: dict[str, _Table], what: str, name: str, expected: int | None) -> Amount:
+def _amount(tables: Mapping[str, _Table], what: str, name: str, expected: int | None) -> Amount:
     sums, counts = tables[_SUM.format(what)], tables[_COUNT.format(what)]
     if sums is None or counts is None or expected is None:
-        return UNTOLD
+        return UNASKED
     known = int(counts.get(name, 0))
     return Amount(sums.get(name, 0.0), known, max(expected - known, 0))
 
 
-def _hours(spent: dict[str, _Table], name: str) -> Share:
-    held, used, measured = (
-        None if table is None else table.get(name) for table in (spent[what] for what in spent)
-    )
+def _hours(spent: Mapping[str, _Table], name: str) -> Share:
+    of_held, of_used, of_measured = spent["held"], spent["used"], spent["measured"]
+    if of_held is None:
+        return Share(UNASKED, UNASKED, UNASKED)
+    held = of_held.get(name)
     if held is None:
         return Share()
     whole = Amount(held / _SECONDS, 1)
+    if of_used is None or of_measured is None:
+        return Share(whole, UNASKED, UNASKED)
+    used, measured = of_used.get(name), of_measured.get(name)
     if used is None or measured is None:
         return Share(held=whole)
     missing = int(measured < held * _ALIKE)

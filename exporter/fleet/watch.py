@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,6 +14,8 @@ from exporter.prometheus import Prometheus, PrometheusError
 log = logging.getLogger(__name__)
 # GPU-hours over a day change little, and to ask for them is much work for Prometheus.
 HOURS_EVERY = 300.0
+# Where they are refused, those from before are shown no longer than that.
+_HOURS_KEPT = 2 * HOURS_EVERY
 # After a look Prometheus is left to others for so many times as long as the look took.
 _REST = 3.0
 _STALE_INTERVALS = 20
@@ -57,7 +60,7 @@ class Watch:
         self._clock = clock
         self._look = Look(interval=interval)
         self._hours = NO_HOURS
-        self._hours_at = 0.0
+        self._hours_at = -math.inf
 
     @property
     def look(self) -> Look:
@@ -112,8 +115,14 @@ class Watch:
         return max(self._interval, _REST * seconds)
 
     async def _read_hours(self) -> None:
+        """Ask for GPU-hours where the last good ones are old; what is refused is asked for at each look."""
         now = time.monotonic()
-        if self._hours is NO_HOURS or now - self._hours_at >= HOURS_EVERY:
-            at = await read_clock(self._prometheus)
-            self._hours = await read_hours(self._prometheus, at, self._aim.window)
-            self._hours_at = now
+        age = now - self._hours_at
+        if age < HOURS_EVERY:
+            return
+        at = await read_clock(self._prometheus)
+        found = await read_hours(self._prometheus, at, self._aim.window)
+        if not found.problems:
+            self._hours, self._hours_at = found, now
+        elif age >= _HOURS_KEPT:
+            self._hours = found

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.commands.program import output_of, run
+from tests.commands.program import output_of, run, serving
+from tests.end_to_end.programs import get
 
 
 @pytest.mark.parametrize("words", [("inspect",), ("hub",)])
@@ -36,6 +37,17 @@ def test_the_hub_refuses_a_value_that_it_cannot_use(option: str, value: str) -> 
     assert done.returncode == 2
     assert option in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_the_hub_is_served_below_a_prefix_and_framed_by_whom_it_is_told() -> None:
+    """Both options do what they do for a node: each page is there at both places, and has the origin."""
+    options = ("--route-prefix", "/gpus", "--frame-ancestors", "https://grafana.example.com")
+    with serving("hub", "--prometheus-url", "http://127.0.0.1:1", *options) as hub:
+        for path in ("fleet", "gpus/", "gpus/fleet", "gpus/api/v1/fleet"):
+            headers, body = get(f"{hub.url}{path}", {"Accept": "text/html"})
+            assert "frame-ancestors https://grafana.example.com" in headers["Content-Security-Policy"]
+            assert b"not read yet" in body or b'"fleet": null' in body
+        assert get(f"{hub.url}gpus")[0]["Location"] == "gpus/"
 
 
 def test_help_says_how_to_reach_a_prometheus() -> None:

@@ -111,7 +111,8 @@ def test_totals_are_the_sums_of_the_nodes(known: Known) -> None:
             _sum(rows, "compute_used_ratio").expected + unattributed
         )
         offered = sum(sum(filter(None, gpu["slices"].values())) for gpu in gpus)
-        assert node.slices_offered.value == offered
+        assert node.slices.offered.value == offered
+        assert node.units == ()
 
 
 def test_what_is_not_measured_is_told_as_missing(known: Known) -> None:

@@ -7,6 +7,7 @@ import pytest
 from exporter.fleet.amounts import Amount, Share
 from exporter.fleet.links import NodeLinks
 from exporter.fleet.model import Fleet, IdleHolder, IdleTotals, Namespace, Node, NodeKey, SickGpu, Target
+from exporter.fleet.units import Units, whole
 from exporter.fleet.watch import Look
 from exporter.formats_words import UNKNOWN
 from exporter.model import ContainerRef
@@ -21,6 +22,21 @@ HOSTILE = '<script>alert(1)</script>"\u202e\x1b'
 def _node(name: str, **known) -> Node:
     told = {"gpus": Amount(2, 1), "memory_total": Amount(80 * GIB, 2)}
     return Node(key=NodeKey("", name), target=Target("", "gpus", f"{name}:9836"), age=4.0, **(told | known))
+
+
+def _idle(name: str, node: NodeKey) -> IdleHolder:
+    return IdleHolder(
+        node=node,
+        holder=ContainerRef(name, name, name),
+        uuid=name,
+        mig_uuid="",
+        gpu=name,
+        resource=name,
+        seconds=700.0,
+        memory_held=GIB,
+        memory_used=None,
+        compute_held=None,
+    )
 
 
 def _fleet(**known) -> Fleet:
@@ -40,21 +56,15 @@ def _text(html: str) -> str:
     return " ".join(re.sub(r"<[^>]+>", " ", html).split())
 
 
+def _seen(fleet: Fleet) -> str:
+    """Give the words of the page without those of its drawings."""
+    return _text(re.sub(r"<svg.*?</svg>", "", _of(fleet), flags=re.DOTALL))
+
+
 def test_hostile_names_stay_text() -> None:
     """Whatever a name of the cluster is, it adds no markup and turns no text around."""
     node = _node(HOSTILE, models=((HOSTILE, 2),))
-    idle = IdleHolder(
-        node=node.key,
-        holder=ContainerRef(HOSTILE, HOSTILE, HOSTILE),
-        uuid=HOSTILE,
-        mig_uuid="",
-        gpu=HOSTILE,
-        resource=HOSTILE,
-        seconds=700.0,
-        memory_held=GIB,
-        memory_used=None,
-        compute_held=None,
-    )
+    idle = _idle(HOSTILE, node.key)
     sick = SickGpu(
         node=node.key, uuid=HOSTILE, gpu=HOSTILE, model=HOSTILE, severity="bad", reasons=(HOSTILE,)
     )
@@ -112,6 +122,15 @@ def test_long_tables_end_and_say_so() -> None:
     assert "and 7 more" in _text(html)
 
 
+def test_idle_holders_that_are_not_listed_are_not_promised_elsewhere() -> None:
+    """They are counted in Prometheus, and the JSON lists no more of them than are read."""
+    html = _of(_fleet(idle=(_idle("train-0", NodeKey("", "n1")),), idle_totals=IdleTotals(300, GIB, 2.0)))
+    section = html.partition('id="idle"')[2].partition("</section>")[0]
+
+    assert "and 299 more" in section
+    assert "JSON" not in section
+
+
 @pytest.mark.parametrize(
     ("order", "first"), [("", "waster"), ("name", "a"), ("gpus", "large"), ("nonsense", "waster")]
 )
@@ -158,6 +177,46 @@ def test_the_page_says_from_what_age_on_it_is_old() -> None:
 
     assert 'class="age fresh" data-done="read" data-old="180.0"' in calm
     assert 'class="age old" data-done="read" data-old="0.0"' in failing
+
+
+@pytest.mark.parametrize(
+    ("held", "offered", "free"),
+    [
+        (Amount(3, 2), Amount(8, 2), "5 free"),
+        (Amount(3, 1, 1), Amount(8, 2), "at most 5 free"),
+        (Amount(3, 2), Amount(8, 1, 1), "≥ 5 free"),
+        (Amount(3, 1, 1), Amount(8, 1, 1), ""),
+    ],
+)
+def test_what_is_free_is_bounded_by_what_is_known(held: Amount, offered: Amount, free: str) -> None:
+    """Holders that are not known leave less, slices that are not known leave more, and both leave nothing."""
+    node = _node("n1", slices=Units("", held, offered), units=())
+    card = _seen(_fleet(nodes=(node,))).partition("Slices ")[2].partition(" by ")[0]
+
+    assert card == f"{held.text(whole)} held of {offered.text(whole)} {free}".strip()
+
+
+def test_units_of_different_resources_are_not_added_up() -> None:
+    """Slices are the total; what sharing systems give out stands beside it, each resource on its own."""
+    shared = _node("n1", slices=Units("", Amount(3, 2), Amount(8, 2)), units=())
+    units = (
+        Units("tencent.com/vcuda-core", Amount(100, 1, 2), Amount(300, 3)),
+        Units("tencent.com/vcuda-memory", Amount(6144, 2), Amount(0, 0, 2)),
+    )
+    cut = _node("n2", slices=Units("", Amount(), Amount()), units=units)
+    text = _seen(_fleet(nodes=(shared, cut)))
+    alone = _seen(_fleet(nodes=(cut,)))
+
+    assert "Slices 3 held of 8 slices 5 free ≥ 100 of 300 vcuda-core · 6144 vcuda-memory · by" in text
+    assert "≥ 100 of 300 vcuda-core , 6144 vcuda-memory" in text
+    assert "Slices ≥ 100 held of 300 vcuda-core at most 200 free 6144 vcuda-memory · by" in alone
+
+
+def test_units_that_could_not_be_asked_are_not_none() -> None:
+    """A node without slices of the vendors' plug-ins may have units: a dash, and no 0."""
+    html = _of(_fleet(nodes=(_node("n1", slices=Units("", Amount(), Amount()), units=None),)))
+
+    assert f"Slices {UNKNOWN} of {UNKNOWN}" in _text(html)
 
 
 def test_one_gpu_is_no_gpus() -> None:

@@ -1,6 +1,9 @@
 """Looking again and again at a Prometheus that fails in part, or is away."""
 
 import time
+from types import SimpleNamespace
+
+import pytest
 
 from exporter.fleet.formats import fleet_json, fleet_text
 from exporter.fleet.model import IdleTotals
@@ -132,6 +135,72 @@ async def test_a_prometheus_without_exporters_is_no_empty_cluster() -> None:
 
     assert look.fleet is None
     assert "does it scrape the nodes?" in look.error
+
+
+class _Hours:
+    """A Prometheus that tells GPU-hours of a namespace, or refuses a question for them."""
+
+    def __init__(self) -> None:
+        self.refused = ""
+        self.seconds = 3600.0
+
+    def __call__(self, expression: str) -> Samples | str:
+        """Answer a question."""
+        if "increase(" in expression:
+            return "too many samples" if self.refused and self.refused in expression else self._of_ml()
+        return [({"namespace": "ml"}, 1.0)] if expression.startswith("count by (names") else _node(expression)
+
+    def _of_ml(self) -> Samples:
+        return [({"namespace": "ml"}, self.seconds)]
+
+
+def _hours(watch: Watch) -> tuple[float | None, float | None, int]:
+    """Give the hours held and used that are shown, and how many questions failed."""
+    fleet = watch.look.fleet
+    assert fleet is not None
+    (namespace,) = fleet.namespaces or ()
+    return namespace.hours.held.value, namespace.hours.used.value, len(fleet.problems)
+
+
+async def test_gpu_hours_that_are_refused_are_asked_for_at_the_next_look() -> None:
+    """A part that was answered is shown, and all of it as soon as Prometheus tells it."""
+    hours = _Hours()
+    hours.refused = "used_gpu_seconds"
+    with answering(hours) as url:
+        prometheus = Prometheus(url, deadline=5)
+        watch = Watch(prometheus, AIM, interval=30)
+        await watch.refresh()
+        assert _hours(watch) == (1.0, None, 2)
+        hours.refused = ""
+        await watch.refresh()
+        assert _hours(watch) == (1.0, 1.0, 0)
+        await prometheus.close()
+
+
+async def test_gpu_hours_from_before_stay_where_newer_ones_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The last good ones are shown for a while, and then the refusal."""
+    now = 1000.0
+    monkeypatch.setattr("exporter.fleet.watch.time", SimpleNamespace(monotonic=lambda: now))
+    hours = _Hours()
+    with answering(hours) as url:
+        prometheus = Prometheus(url, deadline=5)
+        watch = Watch(prometheus, AIM, interval=30, clock=Clock())
+        await watch.refresh()
+        hours.refused, hours.seconds = "increase(", 7200.0
+        now += 310
+        await watch.refresh()
+        assert _hours(watch) == (1.0, 1.0, 0)
+        hours.refused = ""
+        now += 30
+        await watch.refresh()
+        assert _hours(watch) == (2.0, 2.0, 0)
+        hours.refused = "increase("
+        now += 610
+        await watch.refresh()
+        assert _hours(watch) == (None, None, 3)
+        await prometheus.close()
 
 
 async def test_gpu_hours_are_asked_seldom() -> None:

@@ -1,5 +1,6 @@
 """The routes of the hub: the page of the cluster, its twins, its stream, and how the hub itself is doing."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -36,8 +37,10 @@ class Cluster(NamedTuple):
     registry: CollectorRegistry
 
 
-def make_hub_app(cluster: Cluster) -> web.Application:
-    """Build the application of the hub."""
+def make_hub_app(
+    cluster: Cluster, *, prefix: str = "", frame_ancestors: Sequence[str] = ()
+) -> web.Application:
+    """Build the application of the hub, served below ``prefix`` too and framed as that of a node is."""
     streams = Hub(cluster.ticker)
     routes = _Routes(cluster, streams)
     app = build_app(
@@ -50,7 +53,9 @@ def make_hub_app(cluster: Cluster) -> web.Application:
             web.get("/-/healthy", routes.healthy),
             web.get("/-/ready", routes.ready),
             *assets.routes(),
-        ]
+        ],
+        prefix=prefix,
+        frame_ancestors=frame_ancestors,
     )
     app.on_shutdown.append(streams.close)
     return app

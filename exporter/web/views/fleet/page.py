@@ -1,19 +1,21 @@
 """The page of a cluster as a drawing, made of the last look at it."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from exporter.fleet.amounts import Amount, Share, total, total_share
-from exporter.fleet.formats import gpu_count, gpus, whole
+from exporter.fleet.formats import gpu_count, gpus, total_slices
 from exporter.fleet.links import NodeLinks
 from exporter.fleet.model import Fleet
+from exporter.fleet.units import Units, named, told, whole, word
 from exporter.fleet.watch import Look
-from exporter.formats_words import duration, gibibytes, plural
+from exporter.formats_words import UNKNOWN, duration, gibibytes, plural
 from exporter.web.drawing import Drawing
 from exporter.web.html import piece
 from exporter.web.views.fleet.rows import Table
 from exporter.web.views.fleet.tables import (
+    UNASKED,
     Orders,
     Places,
     amount,
@@ -99,7 +101,7 @@ def _facts(fleet: Fleet | None) -> tuple[str, ...]:
         plural(len(fleet.nodes), "node"),
         *((f"{silent} not answering",) if silent else ()),
         gpu_count(fleet.nodes),
-        plural(len(fleet.namespaces), "namespace"),
+        plural(_count(fleet.namespaces), "namespace"),
     )
 
 
@@ -132,17 +134,7 @@ def _cards(fleet: Fleet) -> Iterator[Card]:
     nodes = fleet.nodes
     memory = total_share(node.memory for node in nodes)
     compute = total_share(node.compute for node in nodes)
-    held, offered = (
-        total(getattr(node, name) for node in nodes) for name in ("slices_held", "slices_offered")
-    )
-    holders = sum(each.holders for each in fleet.namespaces)
-    yield Card(
-        name="Slices",
-        figure=_labelled(held, whole, "held"),
-        of=f"of {offered.text(whole)}",
-        bars=((size_bar("slices held", "held", held, offered.value), _free(held, offered)),),
-        detail=f"by {plural(holders, 'holder')} in {plural(len(fleet.namespaces), 'namespace')}",
-    )
+    yield _slices(fleet)
     size = total(node.memory_total for node in nodes)
     yield Card(
         name="Memory",
@@ -162,6 +154,32 @@ def _cards(fleet: Fleet) -> Iterator[Card]:
     yield _attention(fleet)
 
 
+def _slices(fleet: Fleet) -> Card:
+    """Tell of slices, or of the first resource that somebody says the number of; of others in words."""
+    parts = list(named(told(*total_slices(fleet.nodes))))
+    place = next((place for place, (_, part) in enumerate(parts) if part.offered.value is not None), 0)
+    name, first = parts.pop(place)
+    return Card(
+        name="Slices",
+        figure=_labelled(first.held, whole, "held"),
+        of=" ".join(filter(None, ("of", first.offered.text(whole), name))),
+        bars=((size_bar("slices held", "held", first.held, first.offered.value), _free(first)),),
+        detail=" · ".join((*(word(*other) for other in parts), _by_whom(fleet))),
+    )
+
+
+def _by_whom(fleet: Fleet) -> str:
+    if fleet.namespaces is None:
+        return "by whom could not be asked"
+    known = [each.holders for each in fleet.namespaces if each.holders is not None]
+    holders = sum(known) if len(known) == len(fleet.namespaces) else None
+    return f"by {plural(holders, 'holder')} in {plural(len(fleet.namespaces), 'namespace')}"
+
+
+def _count(rows: Sequence[object] | None) -> int | None:
+    return None if rows is None else len(rows)
+
+
 def _bars(share: Share, size: Amount, held: str) -> tuple[tuple[Bar, str], ...]:
     return (
         (size_bar("held", "held", share.held, size.value), held),
@@ -174,42 +192,44 @@ def _labelled(value: Amount, write: Callable[[float], str], unit: str) -> Figure
     return figure if figure.why else Figure(f"{figure.text} {unit}")
 
 
-def _free(held: Amount, offered: Amount) -> str:
-    if held.value is None or offered.value is None:
+def _free(units: Units) -> str:
+    held, offered = units.held, units.offered
+    if held.value is None or offered.value is None or (held.missing and offered.missing):
         return ""
-    mark = "≥ " if held.missing or offered.missing else ""
+    mark = "at most " if held.missing else "≥ " if offered.missing else ""
     return f"{mark}{max(offered.value - held.value, 0):.0f} free"
 
 
 def _attention(fleet: Fleet) -> Card:
-    silent, bad = len(fleet.silent), [gpu for gpu in fleet.sick if gpu.severity == "bad"]
-    idle = fleet.idle_totals
-    nouns = [
-        plural(count, noun)
-        for count, noun in (
-            (silent, "silent node"),
-            (len(bad), "sick GPU"),
-            (idle.holders or 0, "idle holder"),
-        )
-        if count
-    ]
+    counts = (
+        (Amount(len(fleet.silent), 1), "silent node"),
+        (fleet.bad, "sick GPU"),
+        (fleet.idle_holders, "idle holder"),
+    )
+    nouns = [_counted(count, noun) for count, noun in counts if count.total]
+    unknown = [f"{noun}s" for count, noun in counts if count.missing]
+    nothing = Figure(UNKNOWN, UNASKED) if unknown else Figure("nothing")
     return Card(
         name="Look at",
-        figure=Figure(nouns[0] if nouns else "nothing"),
+        figure=Figure(nouns[0]) if nouns else nothing,
         of="".join(f"and {noun} " for noun in nouns[1:]),
-        findings=tuple(_findings(fleet, len(bad))),
-        detail="" if idle.holders is not None else "who is idle could not be asked",
+        findings=tuple(_findings(fleet)),
+        detail=f"not all is known of {' and '.join(unknown)}" if unknown else "",
     )
 
 
-def _findings(fleet: Fleet, bad: int) -> Iterator[Finding]:
+def _counted(count: Amount, noun: str) -> str:
+    return f"{count.text(whole)} {noun}{'' if count.total == 1 and not count.missing else 's'}"
+
+
+def _findings(fleet: Fleet) -> Iterator[Finding]:
     idle = fleet.idle_totals
     if fleet.silent:
         yield Finding("bad", f"{plural(len(fleet.silent), 'node')} not answering", "#nodes")
-    if bad:
-        yield Finding("bad", f"{plural(bad, 'GPU')} not to be relied on", "#sick")
-    if idle.holders:
+    if fleet.bad.total:
+        yield Finding("bad", f"{_counted(fleet.bad, 'GPU')} not to be relied on", "#sick")
+    if fleet.idle_holders.total:
         size = gibibytes(idle.memory_used)
-        yield Finding("idle-memory", f"{idle.holders} idle, holding {size} GiB", "#idle")
+        yield Finding("idle-memory", f"{fleet.idle_holders.text(whole)} idle, holding {size} GiB", "#idle")
     if idle.compute_held:
         yield Finding("idle", f"{gpus(idle.compute_held)} GPUs held by them", "#idle")

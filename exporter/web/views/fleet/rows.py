@@ -27,6 +27,14 @@ class Meter(NamedTuple):
     unit: str
 
 
+class SlicesHeld(NamedTuple):
+    """What is held of slices, or of what ``unit`` names; ``offered`` is None where nobody says."""
+
+    held: Figure
+    offered: Figure | None
+    unit: str
+
+
 class NodeRow(NamedTuple):
     """A row of the nodes; ``silent`` says why nothing is known."""
 
@@ -36,7 +44,7 @@ class NodeRow(NamedTuple):
     gpus: Figure
     models: str
     note: str
-    slices: tuple[Figure, Figure]
+    slices: tuple[SlicesHeld, ...]
     memory: Meter
     compute: Meter
     wasted: tuple[Figure, Figure]
@@ -47,7 +55,7 @@ class NamespaceRow(NamedTuple):
     """A row of the namespaces."""
 
     name: str
-    holders: int
+    holders: Figure
     memory: Meter
     wasted_memory: Figure
     compute: Meter
@@ -65,7 +73,7 @@ class IdleRow(NamedTuple):
     gpu: str
     uuid: str
     resource: str
-    seconds: str
+    seconds: Figure
     memory_used: Figure
     memory_held: Figure
     compute_held: Figure
@@ -85,8 +93,9 @@ class SickRow(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table: its head, its rows, and how many there are besides."""
+    """A table: its head, its rows, how many there are besides, and what is not known of them."""
 
     headings: tuple[Heading, ...]
     rows: Sequence[NodeRow | NamespaceRow | IdleRow | SickRow]
     more: int
+    unknown: str = ""

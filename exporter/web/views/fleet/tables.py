@@ -5,20 +5,32 @@ from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
 from exporter.fleet.amounts import Amount, Share
-from exporter.fleet.formats import age_words, gpus, whole
+from exporter.fleet.formats import age_words, gpus
+from exporter.fleet.holders import DETAILS
 from exporter.fleet.links import NodeLinks
 from exporter.fleet.model import Fleet, IdleHolder, Namespace, Node, NodeKey, SickGpu
 from exporter.fleet.orders import IDLE, NAMESPACES, NODES, chosen, idle_in, namespaces_in, nodes_in
+from exporter.fleet.units import Units, is_alone, named, told, whole
 from exporter.formats_words import TIMES, UNKNOWN, duration, gibibytes
-from exporter.web.views.fleet.rows import Heading, IdleRow, Meter, NamespaceRow, NodeRow, SickRow, Table
+from exporter.web.views.fleet.rows import (
+    Heading,
+    IdleRow,
+    Meter,
+    NamespaceRow,
+    NodeRow,
+    SickRow,
+    SlicesHeld,
+    Table,
+)
 from exporter.web.views.picture.bars import Bar, Part, bar
 from exporter.web.views.scene import Figure
 
 SHOWN = {"nodes": 250, "namespaces": 50, "idle": 50}
-"""How many rows each table has on the page; all are in the JSON."""
+"""How many rows each table has on the page; all nodes and namespaces are in the JSON."""
 
 _UNMEASURED = "it is not measured there"
-_UNASKED = "what this needs could not be asked"
+UNASKED = "what this needs could not be asked"
+"""Why a figure is not known that stands on a question which Prometheus refused."""
 
 
 class Orders(NamedTuple):
@@ -72,7 +84,8 @@ def node_table(fleet: Fleet, places: Places, orders: Orders) -> Table:
 def namespace_table(fleet: Fleet, orders: Orders) -> Table:
     """Describe the namespaces."""
     heads = _Heads("namespaces", orders, chosen(NAMESPACES, orders.namespaces))
-    rows = namespaces_in(fleet.namespaces, orders.namespaces)
+    unknown = "Which namespaces hold GPUs could not be asked." if fleet.namespaces is None else ""
+    rows = namespaces_in(fleet.namespaces or (), orders.namespaces)
     window = span_words(fleet.window)
     title = f"GPU-hours of the last {window}: computed of those held"
     headings = (
@@ -85,7 +98,7 @@ def namespace_table(fleet: Fleet, orders: Orders) -> Table:
         heads.made(f"GPU-hours used / held, {window}", "hours", title, "end"),
     )
     made = [_namespace(each) for each in rows[: SHOWN["namespaces"]]]
-    return Table(headings, made, max(len(rows) - len(made), 0))
+    return Table(headings, made, max(len(rows) - len(made), 0), unknown)
 
 
 def idle_table(fleet: Fleet, places: Places, orders: Orders) -> Table:
@@ -100,14 +113,26 @@ def idle_table(fleet: Fleet, places: Places, orders: Orders) -> Table:
         heads.made("Memory used / held", "memory", look="end"),
         heads.made("Compute held", "compute", look="end"),
     )
-    made = [_idle(each, places) for each in idle_in(fleet.idle, orders.idle)[: SHOWN["idle"]]]
-    return Table(headings, made, max((fleet.idle_totals.holders or len(made)) - len(made), 0))
+    refused = not {name for name, _ in fleet.problems}.isdisjoint(DETAILS)
+    why = UNASKED if refused else _UNMEASURED
+    made = [_idle(each, places, why) for each in idle_in(fleet.idle or (), orders.idle)[: SHOWN["idle"]]]
+    return Table(headings, made, max((fleet.idle_totals.holders or 0) - len(made), 0), _unknown_idle(fleet))
+
+
+def _unknown_idle(fleet: Fleet) -> str:
+    if fleet.idle is None:
+        return "Which holders are idle could not be asked."
+    if fleet.idle_totals.holders is None:
+        return f"How many {'more ' if fleet.idle else ''}holders are idle could not be asked."
+    return ""
 
 
 def sick_table(fleet: Fleet, places: Places) -> Table:
     """Describe the sick GPUs."""
     headings = tuple(Heading(name) for name in ("Node", "GPU", "Model", "Why"))
-    return Table(headings, [_sick(gpu, places) for gpu in fleet.sick], 0)
+    more = "more" if fleet.sick else "any"
+    unknown = "" if fleet.all_sick else f"Whether {more} GPUs are sick is not known."
+    return Table(headings, [_sick(gpu, places) for gpu in fleet.sick], 0, unknown)
 
 
 class _Heads:
@@ -125,7 +150,7 @@ class _Heads:
 
 
 def _node(node: Node, places: Places) -> NodeRow:
-    models = ", ".join(f"{count} {TIMES} {model or 'unknown model'}" for model, count in node.models)
+    models = ", ".join(f"{count} {TIMES} {model or 'unknown model'}" for model, count in node.models or ())
     return NodeRow(
         name=str(node.key),
         href=places.node(node.key),
@@ -133,7 +158,7 @@ def _node(node: Node, places: Places) -> NodeRow:
         gpus=amount(node.gpus, whole),
         models=models,
         note="its driver is given up" if node.released else "",
-        slices=(amount(node.slices_held, whole), amount(node.slices_offered, whole)),
+        slices=tuple(_slices(name, part) for name, part in named(told(node.slices, node.units))),
         memory=_of_all(node.memory, node.memory_total, gibibytes, "GiB"),
         compute=_of_all(node.compute, node.gpus, gpus, "GPU"),
         wasted=(amount(node.memory.wasted, gibibytes), amount(node.compute.wasted, gpus)),
@@ -141,10 +166,15 @@ def _node(node: Node, places: Places) -> NodeRow:
     )
 
 
+def _slices(name: str, part: Units) -> SlicesHeld:
+    offered = None if is_alone(part) else amount(part.offered, whole)
+    return SlicesHeld(amount(part.held, whole), offered, name)
+
+
 def _namespace(each: Namespace) -> NamespaceRow:
     return NamespaceRow(
         name=each.name,
-        holders=each.holders,
+        holders=_figure(each.holders, whole, UNASKED),
         memory=_of_held(each.memory, gibibytes, "GiB"),
         wasted_memory=amount(each.memory.wasted, gibibytes),
         compute=_of_held(each.compute, gpus, "GPU"),
@@ -153,7 +183,7 @@ def _namespace(each: Namespace) -> NamespaceRow:
     )
 
 
-def _idle(each: IdleHolder, places: Places) -> IdleRow:
+def _idle(each: IdleHolder, places: Places, why: str) -> IdleRow:
     holder = each.holder
     path = "/".join(
         quote(part, safe="", errors="replace") for part in (holder.namespace, holder.pod, holder.container)
@@ -166,11 +196,11 @@ def _idle(each: IdleHolder, places: Places) -> IdleRow:
         node_href=page,
         gpu=each.gpu or UNKNOWN,
         uuid=each.mig_uuid or each.uuid,
-        resource=each.resource,
-        seconds=duration(each.seconds),
-        memory_used=_figure(each.memory_used, gibibytes),
-        memory_held=_figure(each.memory_held, gibibytes),
-        compute_held=_figure(each.compute_held, gpus),
+        resource=each.resource or UNKNOWN,
+        seconds=_figure(each.seconds, duration, UNASKED),
+        memory_used=_figure(each.memory_used, gibibytes, why),
+        memory_held=_figure(each.memory_held, gibibytes, why),
+        compute_held=_figure(each.compute_held, gpus, why),
         state="idle-memory" if each.memory_used else "idle",
     )
 
@@ -197,11 +227,12 @@ def span_words(seconds: float) -> str:
 
 def amount(value: Amount, write: Callable[[float], str]) -> Figure:
     """Write an amount, with why where nothing of it is known."""
-    return Figure(value.text(write), _UNMEASURED if value.value is None else "")
+    why = UNASKED if value.refused else _UNMEASURED
+    return Figure(value.text(write), why if value.value is None else "")
 
 
-def _figure(value: float | None, write: Callable[[float], str]) -> Figure:
-    return Figure(UNKNOWN, _UNMEASURED) if value is None else Figure(write(value))
+def _figure(value: float | None, write: Callable[[float], str], why: str) -> Figure:
+    return Figure(UNKNOWN, why) if value is None else Figure(write(value))
 
 
 def _of_all(share: Share, all_of_it: Amount, write: Callable[[float], str], unit: str) -> Meter:

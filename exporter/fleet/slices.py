@@ -1,0 +1,104 @@
+"""How many slices of GPUs are held and offered, and how many units of what sharing systems give out.
+
+Slices of the vendors' own plug-ins are devices, and counted together. The units of a system are percents,
+bytes or slots: those of different resources add up to nothing.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Mapping
+from typing import TypeAlias
+
+from exporter.fleet.amounts import UNASKED, Amount
+from exporter.fleet.asking import Answers
+from exporter.fleet.expressions import DEVICE
+from exporter.fleet.units import Units
+from exporter.prometheus import Sample
+
+OWN_MODES = (
+    "exclusive",
+    "time-slicing",
+    "mps",
+    "mig",
+    "mig-time-slicing",
+    "vgpu",
+    "amd-partition",
+    "none",
+    "unknown",
+    "",
+)
+"""The ways of sharing that the vendors' own plug-ins bring; all others are the names of sharing systems."""
+
+_OFFERED, _HELD = "gpuslice_gpu_slices", "gpuslice_gpu_slices_allocated"
+_OF_SYSTEMS = f'on ({DEVICE}) gpuslice_gpu_info{{sharing!~"{"|".join(OWN_MODES)}"}}'
+_KINDS = {"slices": "unless", "units": "and"}
+_BOTH = "held and offered"
+_ROWS = {"offered": _OFFERED, "held": _HELD, _BOTH: f"{_HELD} and {_OFFERED}"}
+_COUNT, _SUM = "count of {} {}", "sum of {} {}"
+
+UNTOLD_GPUS = (
+    f"(gpuslice_gpu_up unless on ({DEVICE}) gpuslice_gpu_holders "
+    f"unless on ({DEVICE}) {_OFFERED} unless on ({DEVICE}) {_HELD})"
+)
+"""GPUs of which nobody knows whether there is something to hold."""
+
+_Table: TypeAlias = Mapping[Hashable, Mapping[str, float]]
+
+
+def questions(labels: str, among: str = "") -> dict[str, str]:
+    """Ask for sums and counts by these labels, of what is ``among`` some targets."""
+    asked = {}
+    for kind, operator in _KINDS.items():
+        by = f"{labels}, resource" if kind == "units" else labels
+        for what, rows in _ROWS.items():
+            chosen = f"({rows} {operator} {_OF_SYSTEMS}{among})"
+            asked[_COUNT.format(kind, what)] = f"count by ({by}) {chosen}"
+            if what != _BOTH:
+                asked[_SUM.format(kind, what)] = f"sum by ({by}) {chosen}"
+    return asked
+
+
+class SliceTables:
+    """The answers by place: a target, or a GPU of one."""
+
+    def __init__(self, answers: Answers, place_of: Callable[[Sample], Hashable]) -> None:
+        self._tables = {name: _table(answers, name, place_of) for name in questions("")}
+
+    def slices(self, place: Hashable, unseen: int) -> Units:
+        """Tell of the slices of a place; of ``unseen`` GPUs more nobody knows whether there are any."""
+        return self._made("slices", place, "", unseen)
+
+    def units(self, place: Hashable, unseen: int) -> tuple[Units, ...] | None:
+        """Tell of each resource of a place; None where it could not be asked which there are."""
+        resources: set[str] = set()
+        for what in ("offered", "held"):
+            table = self._tables[_COUNT.format("units", what)]
+            if table is None:
+                return None
+            resources.update(table.get(place, ()))
+        return tuple(self._made("units", place, resource, unseen) for resource in sorted(resources))
+
+    def _made(self, kind: str, place: Hashable, resource: str, unseen: int) -> Units:
+        counts = {what: self._figure(_COUNT, kind, what, place, resource) for what in _ROWS}
+
+        def amount(what: str, other: str) -> Amount:
+            value = self._figure(_SUM, kind, what, place, resource)
+            known, others, both = counts[what], counts[other], counts[_BOTH]
+            if value is None or known is None or others is None or both is None:
+                return UNASKED
+            # Of what is offered nobody may know who holds it, and of what is held how much there is.
+            return Amount(value, int(known), max(int(others - both), 0) + unseen)
+
+        return Units(resource, amount("held", "offered"), amount("offered", "held"))
+
+    def _figure(self, form: str, kind: str, what: str, place: Hashable, resource: str) -> float | None:
+        table = self._tables[form.format(kind, what)]
+        return None if table is None else table.get(place, {}).get(resource, 0.0)
+
+
+def _table(answers: Answers, name: str, place_of: Callable[[Sample], Hashable]) -> _Table | None:
+    if name in answers.problems:
+        return None
+    table: dict[Hashable, dict[str, float]] = defaultdict(dict)
+    for sample in answers.samples(name):
+        table[place_of(sample)][sample.labels.get("resource", "")] = sample.value
+    return table

@@ -1,0 +1,213 @@
+"""What a Prometheus refuses to answer is not known: it is no 0, nobody and nothing."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from exporter.fleet import sickness
+from exporter.fleet.asking import Answers
+from exporter.fleet.formats import fleet_json, fleet_text
+from exporter.fleet.inspection import Inspection, inspect, inspection_json, inspection_text
+from exporter.fleet.links import NodeLinks
+from exporter.fleet.model import Fleet, IdleTotals
+from exporter.fleet.read import Aim, read_fleet
+from exporter.fleet.watch import Look
+from exporter.formats_words import UNKNOWN
+from exporter.prometheus import Prometheus, Sample
+from exporter.web.html import page
+from exporter.web.views.fleet.page import FleetScene, fleet_drawing
+from exporter.web.views.fleet.tables import Orders
+from tests.commands.program import run
+from tests.fleet.answering import AT, Samples, answering, nodes
+
+WHY = "query processing would load too many samples"
+TARGET = {"job": "gpus", "instance": "n1:9836"}
+GPU = {**TARGET, "uuid": "GPU-1"}
+HOLDER = {**GPU, "namespace": "ml", "pod": "train-0", "container": "main"}
+
+
+@contextmanager
+def _refusing(pattern: str) -> Iterator[str]:
+    """Tell of a node with one sick GPU that one idle container holds, and refuse what matches."""
+
+    def answer(expression: str) -> Samples | str:
+        there = nodes(expression, "n1")
+        if there is not None:
+            return there
+        return WHY if re.search(pattern, expression) else _told(expression)
+
+    with answering(answer) as url:
+        yield url
+
+
+def _told(expression: str) -> Samples:
+    answers: dict[str, Samples] = {
+        r"count by \(namespace.*slices == 0": [],
+        r"(count|sum) by \(namespace": [({"namespace": "ml"}, 1.0)],
+        r"(count|sum)\(.*last_active": [({}, 1.0)],
+        r".*last_active": [(HOLDER, AT - 900)],
+        r"topk.*recovery_action": [({**GPU, "action": "reset"}, 1.0)],
+        r"gpuslice_gpu_info": [({**GPU, "gpu": "0", "model": "T4", "sharing": "exclusive"}, 1.0)],
+        r"count by \(cluster, job, instance, model": [({**TARGET, "model": "T4"}, 1.0)],
+        r"gpuslice_container_": [(HOLDER, 1.0)],
+    }
+    return next((found for pattern, found in answers.items() if re.match(pattern, expression)), [])
+
+
+async def _fleet(pattern: str) -> Fleet:
+    with _refusing(pattern) as url:
+        prometheus = Prometheus(url, deadline=5)
+        fleet = await read_fleet(prometheus, Aim(600, 3600))
+        await prometheus.close()
+    return fleet
+
+
+async def _inspection(pattern: str) -> Inspection:
+    with _refusing(pattern) as url:
+        prometheus = Prometheus(url, deadline=5)
+        found = await inspect(prometheus, (), details=True, idle_after=600)
+        await prometheus.close()
+    return found
+
+
+def _html(fleet: Fleet) -> str:
+    look = Look(fleet=fleet, read_at=AT, looks=1)
+    return page(fleet_drawing(FleetScene(look, AT, 600.0, NodeLinks(), Orders())), "")
+
+
+def _seen(fleet: Fleet) -> str:
+    """Give what a person reads on the page."""
+    return " ".join(re.sub(r"<[^>]+>", " ", _html(fleet)).split())
+
+
+async def test_what_is_answered_is_there() -> None:
+    """Where nothing is refused all of it is told."""
+    fleet = await _fleet("nothing like this")
+    told = _seen(fleet)
+
+    assert fleet.problems == ()
+    for words in ("1 namespace", "1 sick GPU and 1 idle holder", "by 1 holder in 1 namespace", "train-0"):
+        assert words in told
+    assert "could not be asked" not in told
+    assert fleet_json(fleet)["nodes"][0]["models"] == {"T4": 1}
+
+
+async def test_sick_and_idle_that_are_refused_are_not_nothing() -> None:
+    """Where neither could be asked, the page does not say that there is nothing to look at."""
+    fleet = await _fleet("^(top|bottom)k|last_active")
+    told, document = _seen(fleet), fleet_json(fleet)
+
+    assert f"Look at {UNKNOWN}" in told
+    assert re.search("<h2>Look at</h2>[^/]+what this needs could not be asked", _html(fleet))
+    assert "not all is known of sick GPUs and idle holders" in told
+    assert "Whether any GPUs are sick is not known." in told
+    assert "Which holders are idle could not be asked." in told
+    assert "Nobody" not in told
+    assert document["sick_gpus"] is document["idle_holders"]["listed"] is None
+    assert document["idle_holders"]["holders"] is None
+    for line in ("Which holders are idle is not known.", "Whether any GPUs are sick is not known."):
+        assert line in fleet_text(fleet)
+
+
+async def test_what_is_known_in_part_is_a_least_number() -> None:
+    """One sign that is refused, and holders that are listed and were not counted, leave what was found."""
+    fleet = await _fleet(r"^topk\(200, gpuslice_gpu_row|^count\(.*last_active")
+    told = _seen(fleet)
+
+    assert "≥ 1 sick GPUs and ≥ 1 idle holders" in told
+    assert "Whether more GPUs are sick is not known." in told
+    assert "How many more holders are idle could not be asked." in told
+    assert fleet.idle_totals == IdleTotals(None, 1.0, 1.0)
+    assert fleet_json(fleet)["sick_gpus"][0]["uuid"] == "GPU-1"
+
+
+async def test_since_when_a_holder_is_idle_may_be_refused() -> None:
+    """It stays on the list, without a time."""
+    fleet = await _fleet("^gpuslice_container_(last_active|memory_used)")
+    (each,) = fleet.idle or ()
+
+    assert (each.seconds, each.memory_used, each.compute_held) == (None, None, 1.0)
+    row = _html(fleet).partition('id="idle"')[2].partition("</section>")[0]
+    assert "train-0" in row
+    assert row.count("what this needs could not be asked") == 2
+    assert "train-0" in fleet_text(fleet)
+
+
+async def test_namespaces_that_are_refused_are_not_none() -> None:
+    """Their number is a dash, and so is that of all holders."""
+    fleet = await _fleet(r"count by \(namespace.*container_info")
+    told = _seen(fleet)
+
+    assert f"{UNKNOWN} namespaces" in told
+    assert "by whom could not be asked" in told
+    assert "Which namespaces hold GPUs could not be asked." in told
+    assert fleet_json(fleet)["namespaces"] is None
+    assert "Which namespaces hold GPUs is not known." in fleet_text(fleet)
+
+
+async def test_who_holds_may_be_refused_where_who_uses_is_known() -> None:
+    """Holders of a namespace are not those who use a GPU without holding it."""
+    fleet = await _fleet(r"count by \(namespace.*slices == 0")
+
+    assert fleet_json(fleet)["namespaces"][0]["holders"] is None
+    assert f"by {UNKNOWN} holders in 1 namespace" in _seen(fleet)
+
+
+async def test_models_that_are_refused_are_not_known() -> None:
+    """A node whose GPUs could not be named has no empty list of them."""
+    (node,) = fleet_json(await _fleet(r"count by \(cluster, job, instance, model|nvml_released"))["nodes"]
+
+    assert node["models"] is node["sharing"] is node["driver_given_up"] is None
+
+
+async def test_inspect_says_that_gpus_could_not_be_asked() -> None:
+    """A node whose GPUs are refused is not one without GPUs, and their holders are not nobody."""
+    found = await _inspection("^gpuslice_gpu_info$")
+    told = inspection_text(found, details=True)
+
+    assert "its GPUs could not be asked" in told
+    assert "Who holds GPUs could not be asked of n1." in told
+    assert "No pod" not in told
+    assert inspection_json(found, details=True)["nodes"][0]["devices"] is None
+
+
+async def test_inspect_says_that_holders_could_not_be_asked() -> None:
+    """The GPUs are told, and their holders are null."""
+    found = await _inspection("^gpuslice_container_info$")
+    told = inspection_text(found, details=True)
+
+    assert "T4" in told
+    assert "Who holds GPUs could not be asked of n1." in told
+    (gpu,) = inspection_json(found, details=True)["nodes"][0]["devices"]
+    assert gpu["holders"] is None
+
+
+async def test_a_state_that_stands_on_what_was_refused_is_not_known() -> None:
+    """Who could not be asked for its slices may be one without a slice, and is not called active."""
+    found = await _inspection("^gpuslice_container_slices$")
+    (gpu,) = inspection_json(found, details=True)["nodes"][0]["devices"]
+
+    assert [holder["state"] for holder in gpu["holders"]] == ["unknown"]
+
+
+@pytest.mark.parametrize(("pattern", "code"), [("nothing like this", 0), ("^gpuslice_gpu_up", 1)])
+def test_inspect_ends_with_a_code_that_tells_of_questions_that_failed(pattern: str, code: int) -> None:
+    """What could be asked is printed all the same."""
+    with _refusing(pattern) as url:
+        done = run("inspect", "--prometheus-url", url)
+
+    assert (done.returncode, done.stderr) == (code, "")
+    assert "Total: 1 node" in done.stdout
+    assert ("! not known" in done.stdout) == bool(code)
+
+
+def test_a_sign_with_as_many_gpus_as_are_listed_may_have_more() -> None:
+    """Prometheus is asked for so many rows of each sign, so their number is a least one."""
+    name = next(iter(sickness.QUESTIONS))
+    rows = [Sample({"uuid": f"GPU-{number}"}, 1.0) for number in range(sickness.LISTED)]
+
+    assert not sickness.is_whole(Answers({name: rows}, {}))
+    assert sickness.is_whole(Answers({name: rows[1:]}, {}))
+    assert not sickness.is_whole(Answers({}, {name: WHY}))
