@@ -37,16 +37,21 @@ class Library:
         self._module: Any = None
         self._tried = False
         self._handles: dict[str, Any] = {}
+        # The library takes another unit for the same count: where the files fail for a moment, the counter
+        # would jump and fall back.
+        self._energy_by_files: set[str] = set()
 
     def fill(self, address: str, reading: GpuReading) -> GpuReading:
         """Return the reading with what the library knows of the GPU at a PCI address."""
-        lacking = reading.energy_millijoules is None or reading.ecc is None
-        if not reading.up or not (lacking or not reading.power_limits_milliwatts):
+        if reading.energy_millijoules is not None:
+            self._energy_by_files.add(address)
+        no_energy = address not in self._energy_by_files
+        if not reading.up or not (no_energy or reading.ecc is None or not reading.power_limits_milliwatts):
             return reading
         handle = self._handle(address)
         if handle is None:
             return reading
-        if reading.energy_millijoules is None:
+        if no_energy:
             reading = replace(reading, energy_millijoules=self._energy(handle))
         if reading.ecc is None:
             reading = replace(reading, ecc=self._ecc(handle))

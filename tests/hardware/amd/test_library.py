@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from exporter.demo import amd_metrics
 from exporter.hardware.amd import AmdSource
 from exporter.model.readings import Ecc
 from tests.hardware.amd.tree import ADDRESS, UUID, Tree, hanging, release
@@ -103,6 +104,18 @@ async def test_what_the_files_tell_stands(tree: Tree, install: Install) -> None:
     assert gpu.ecc is not None
     assert gpu.ecc.errors["corrected", "volatile"] == 6
     assert gpu.power_limits_milliwatts["min"] == 0
+
+
+async def test_a_counter_of_the_files_is_not_the_librarys_for_a_moment(tree: Tree, install: Install) -> None:
+    """The two count in different units: energy that the table has told once is the table's, or unknown."""
+    install(STAND_IN)
+    table = amd_metrics.table("1.6", {"energy_accumulator": 65536 * 25})
+    tree.card(gpu_metrics=table)
+    amd = tree.source()
+    for content, energy in ((table, 25_000), (b"", None), (table, 25_000)):
+        (tree.device() / "gpu_metrics").write_bytes(content)
+        assert (await amd.read()).gpus[0].energy_millijoules == energy
+    await amd.close()
 
 
 async def test_one_question_that_fails_costs_its_own_answer(tree: Tree, install: Install) -> None:
