@@ -209,7 +209,7 @@ def _facts(scene: Scene, row: ContainerRow) -> Iterator[Fact]:
     yield Fact(
         "efficiency",
         _figure(share, lambda value: f"{decimal(100 * value, 0)} %", held.why or used.why or _NOT_YET),
-        "GPU time used of what was held",
+        "GPU time used of what was held while its use was measured",
     )
     yield Fact(
         "energy",

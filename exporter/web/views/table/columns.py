@@ -127,7 +127,7 @@ COLUMNS: Sequence[Column] = (
     Column(
         "efficiency",
         "Efficiency",
-        "compute used of what it was entitled to, since this exporter first saw it",
+        "compute used of what it was entitled to while that was measured, since this exporter first saw it",
         rows.efficiency,
         lambda line: rows.efficiency_of(line.row),
         shown=False,

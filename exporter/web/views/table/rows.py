@@ -166,7 +166,7 @@ def compute(line: Line) -> str:
 
 
 def efficiency(line: Line) -> str:
-    """Write which part of the compute that it was entitled to it has used since it was first seen."""
+    """Write which part of what it was entitled to it has used since it was first seen, as far as measured."""
     share = efficiency_of(line.row)
     if share is None:
         return _end("Efficiency", _unknown(_why_no_efficiency(line)))
@@ -174,11 +174,14 @@ def efficiency(line: Line) -> str:
 
 
 def efficiency_of(row: ContainerRow) -> float | None:
-    """Divide the compute that a container has used in its life by what it was entitled to."""
+    """Divide the compute that a container has used in its life by what it was entitled to meanwhile.
+
+    What it was entitled to while its use could not be measured is not known to be unused.
+    """
     totals = row.totals
-    if totals is None or totals.used_gpu_seconds is None or not totals.entitled_gpu_seconds:
+    if totals is None or totals.used_gpu_seconds is None or not totals.measured_gpu_seconds:
         return None
-    return totals.used_gpu_seconds / totals.entitled_gpu_seconds
+    return totals.used_gpu_seconds / totals.measured_gpu_seconds
 
 
 def _why_no_efficiency(line: Line) -> str:
