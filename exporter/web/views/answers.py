@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from exporter.formats_modes import mode_word
 from exporter.formats_words import UNKNOWN, decimal, duration, gibibytes, total
 from exporter.metrics import Number
 from exporter.model import ContainerRow, Memory, Totals
@@ -11,7 +12,6 @@ from exporter.states import idle_seconds
 from exporter.web.views.events import EventView
 from exporter.web.views.scene import Scene, answers, name_of
 from exporter.web.views.table.rows import efficiency_of
-from exporter.web.views.words import mode_word
 
 # With less than this part of what it may have left, the next allocation is likely to fail.
 _LITTLE_LEFT = 0.05

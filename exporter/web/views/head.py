@@ -5,10 +5,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from exporter.formats_modes import mode_word
 from exporter.formats_words import TIMES, duration, plural
 from exporter.model import CollectorHealth, Snapshot
 from exporter.web.views.scene import Scene, answers
-from exporter.web.views.words import mode_word
 
 # Data older than this is called old: it is when the exporter itself, by default, stops showing it.
 OLD_SECONDS = 60.0

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
+from exporter.formats_modes import is_system
 from exporter.formats_words import UNKNOWN, decimal, gibibytes
 from exporter.metrics import Number
 from exporter.model import ContainerRow, DeviceKey, GpuRow, MigRow, Snapshot
 from exporter.states import HolderState, holder_state, idle_seconds
 from exporter.web.query import Query
-from exporter.web.views.words import is_system
 
 _COMPUTE_DIGITS = 2
 _KEPT = 1024

@@ -4,12 +4,13 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from exporter.formats_modes import mode_word
 from exporter.states import idle_seconds
 from exporter.web.views.scene import Scene
 from exporter.web.views.table import rows
 from exporter.web.views.table.rows import Line
 from exporter.web.views.table.slices import slice_of
-from exporter.web.views.words import URGENCY, mode_word
+from exporter.web.views.words import URGENCY
 
 Rank: TypeAlias = Callable[[Line], Any]
 """What a row is sorted by; None is not known, and stands last in both directions."""

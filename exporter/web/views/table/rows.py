@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from markupsafe import escape
 
+from exporter.formats_modes import mode_word
 from exporter.formats_words import UNKNOWN, decimal, duration, gibibytes
 from exporter.metrics import Number
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuRow
@@ -19,7 +20,7 @@ from exporter.web.views import markup
 from exporter.web.views.picture.bars import Use, use_bar
 from exporter.web.views.scene import Figure, Scene, number_of
 from exporter.web.views.table.slices import slice_of
-from exporter.web.views.words import ISOLATION, isolation_word, mode_word
+from exporter.web.views.words import ISOLATION, isolation_word
 
 _KEPT = 4096
 _NEVER_MEASURED = "nothing is used of it that could be measured"
