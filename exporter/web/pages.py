@@ -145,6 +145,7 @@ class Pages:
                 scene_of,
                 now=now,
                 idle_after=self._idle_after,
+                interval=self._interval,
                 root=place.root,
                 query=place.query,
                 spans=self._spans,
