@@ -2,6 +2,8 @@
 
 from itertools import chain
 
+from exporter.formats_held import held_of_each, held_of_node
+from exporter.formats_modes import CUT
 from exporter.formats_words import (
     TIMES,
     UNKNOWN,
@@ -28,7 +30,7 @@ def gpu_line(gpu: GpuRow, released: str = "") -> str:
     if gpu.foreign:
         number = str(gpu.identity.index) if gpu.identity.index >= 0 else gpu.identity.uuid
         parts[0] = f"{printable(gpu.identity.vendor)} {printable(number)}"
-        held = (_slices(gpu.slices), plural(gpu.holders, "holder"))
+        held = (_slices_of(gpu), plural(gpu.holders, "holder"))
         return " · ".join([*parts, "not read by this exporter", *held])
     if reading is None or not reading.up:
         asked = not released or gpu.identity.vendor != "nvidia"
@@ -43,7 +45,7 @@ def gpu_line(gpu: GpuRow, released: str = "") -> str:
             f"utilization {measure(reading.utilization_percent, '%')}",
             measure(watts, "W"),
             measure(reading.temperature_celsius, "°C"),
-            _slices(gpu.slices),
+            _slices_of(gpu),
             plural(gpu.holders, "holder"),
         )
     )
@@ -64,7 +66,7 @@ def mig_line(key: DeviceKey, mig: MigRow | None) -> str:
             f"  {part} {printable(mig.reading.profile or UNKNOWN)} {number}",
             f"memory {used_of(gibibytes(used), gibibytes(whole), 'GiB')}{shared}",
             f"unattributed {gibibytes(mig.unattributed_memory)} GiB",
-            _slices(mig.slices),
+            _slices(mig.slices, cut=False),
             plural(mig.holders, "holder"),
         )
     )
@@ -77,9 +79,16 @@ def unattributed_line(gpu: GpuRow) -> str:
     return f"    unattributed: {gibibytes(gpu.unattributed_memory)} GiB · {compute} utilization"
 
 
-def _slices(counts: tuple[SliceCount, ...]) -> str:
+def _slices_of(gpu: GpuRow) -> str:
+    return _slices(gpu.slices, cut=gpu.sharing in CUT)
+
+
+def _slices(counts: tuple[SliceCount, ...], *, cut: bool) -> str:
+    """Write what is held of a device; units of several resources add up only where they are its parts."""
     if not counts:
         return f"slices {UNKNOWN}"
+    if len(counts) > 1 and not cut:
+        return f"{printable(held_of_each(counts))} held"
     held = total((count.allocated for count in counts), str)
     return f"slices {held} held of {total((count.offered for count in counts), str)}"
 
@@ -104,13 +113,24 @@ def total_line(snapshot: Snapshot) -> str:
     used = chain((row.compute_used for row in rows), (gpu.unattributed_utilization for gpu in gpus))
     return " · ".join(
         (
-            f"Total: {_slices(tuple(chain.from_iterable(gpu.slices for gpu in gpus)))}",
+            f"Total: {_held(snapshot)}",
             f"memory {total((gpu.memory_entitled for gpu in gpus), gibibytes)} GiB held",
             f"{total(taken, gibibytes)} GiB used of {total(whole, gibibytes)} GiB",
             f"compute {total(entitled, _hundredths)} GPUs held",
             f"{total(used, _hundredths)} GPUs used of {decimal(snapshot.node.gpu_count, 0)}",
         )
     )
+
+
+def _held(snapshot: Snapshot) -> str:
+    """Write what is held of the node: slices, or GPUs where these are shared in units of several kinds."""
+    if all(gpu.holders is None for gpu in snapshot.gpus):
+        return f"slices {UNKNOWN}"
+    found = held_of_node(snapshot.gpus)
+    held = total([found.held, None] if found.least else [found.held], str)
+    offered = UNKNOWN if found.offered is None else str(found.offered)
+    words = ("" if found.unit else "slices", held, "held of", offered, found.unit)
+    return printable(", ".join((" ".join(filter(None, words)), *found.besides)))
 
 
 def _hundredths(value: Number) -> str:

@@ -91,7 +91,11 @@ def test_a_container_begins_at_zero():
     """The time before a container was seen first is not its own."""
     node = Node().after(0).after(5, row(held=0.5, used=0.9))
     assert node.totals() == Totals(
-        first_seen=START + 5, entitled_gpu_seconds=0, used_gpu_seconds=0, last_active=START + 5
+        first_seen=START + 5,
+        entitled_gpu_seconds=0,
+        measured_gpu_seconds=0,
+        used_gpu_seconds=0,
+        last_active=START + 5,
     )
 
 
@@ -104,6 +108,16 @@ def test_a_missed_poll_adds_no_use_but_entitlement_goes_on():
     node.after(5, row())
     assert node.totals().used_gpu_seconds == pytest.approx(10 * 0.25)
     assert node.totals().entitled_gpu_seconds == pytest.approx(15 * 0.5)
+
+
+def test_entitlement_while_use_was_not_measured_is_told_apart():
+    """A GPU that was lost, a use that nobody can tell and a gap leave it alone: nothing is known of them."""
+    node = Node().after(0, row()).after(10, row())
+    node.after(20, row(), fresh=()).after(5, row(used=None)).after(61, row())
+    assert node.totals().entitled_gpu_seconds == pytest.approx(96 * 0.5)
+    assert node.totals().measured_gpu_seconds == pytest.approx(10 * 0.5)
+    node.after(5, row(held=None)).after(5, row())
+    assert node.totals().measured_gpu_seconds == pytest.approx(15 * 0.5)
 
 
 def test_one_gpu_that_was_missed_does_not_hold_up_another():
@@ -144,7 +158,11 @@ def test_sums_end_with_their_container():
     """A container that comes back under its name begins anew."""
     node = Node().after(0, row()).after(5, row()).after(5).after(5, row())
     assert node.totals() == Totals(
-        first_seen=START + 15, entitled_gpu_seconds=0, used_gpu_seconds=0, last_active=START + 15
+        first_seen=START + 15,
+        entitled_gpu_seconds=0,
+        measured_gpu_seconds=0,
+        used_gpu_seconds=0,
+        last_active=START + 15,
     )
 
 

@@ -17,7 +17,7 @@ def _prometheus(snapshot: Snapshot, settings: Settings) -> str:
 
 
 FORMATS: Mapping[str, Callable[[Snapshot, Settings], str]] = {
-    "text": lambda snapshot, _: snapshot_text(snapshot),
+    "text": lambda snapshot, settings: snapshot_text(snapshot, idle_after=settings.idle_after),
     "json": lambda snapshot, _: json.dumps(snapshot_json(snapshot), indent=2) + "\n",
     "csv": lambda snapshot, _: snapshot_csv(snapshot),
     "prometheus": _prometheus,

@@ -1,13 +1,12 @@
 """Everything that is made of a snapshot for readers, each thing once: per snapshot, or second where it ages.
 
 Making happens in a thread, off the loop; those who ask for the same thing meanwhile wait for the same
-result.
+result. Pages with a query are as many as clients make up, so pages are drawn in turns.
 """
 
-import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from markupsafe import Markup
@@ -15,10 +14,11 @@ from markupsafe import Markup
 from exporter.exposition import Exposition, Format, Page
 from exporter.formats import snapshot_csv, snapshot_json, snapshot_text
 from exporter.model import ContainerRow, Snapshot
-from exporter.threads import in_thread
+from exporter.threads import in_scrape_thread, in_thread
 from exporter.web.drawing import Drawing, Opened
 from exporter.web.html import page
 from exporter.web.places import Place
+from exporter.web.serving.turns import Turns, Work
 from exporter.web.serving.version import version
 
 if TYPE_CHECKING:
@@ -55,7 +55,8 @@ class Pages:
         self._drawn: dict[str, Draw] = {}
         self._spans: tuple[str, ...] = ()
         self._sparkline: Callable[[ContainerRow], Markup] | None = None
-        self._made: dict[tuple[Any, ...], asyncio.Task[Any]] = {}
+        self._made: dict[tuple[Any, ...], Work[Any]] = {}
+        self._turns = Turns()
         self._second = 0
         self._asked: set[_Form] = set()
         self._asked_before: set[_Form] = set()
@@ -100,7 +101,7 @@ class Pages:
         self._asked.add(form)
         if page.ready(fmt, zipped=zipped):
             return page.gzipped(fmt) if zipped else page.body(fmt)
-        return await asyncio.shield(self._start(form, page))
+        return await self._start(form, page).wait()
 
     async def document(self) -> dict[str, Any]:
         """Give the snapshot as plain data of JSON, which nobody may change."""
@@ -120,11 +121,19 @@ class Pages:
     async def snapshot_text(self) -> bytes:
         """Give the node as text for a terminal."""
         snapshot, now, idle_after = self.snapshot, time.time(), self._idle_after
-        key = (self._aging(now), "text")
-        return await self._once(key, lambda: snapshot_text(snapshot, now=now, idle_after=idle_after).encode())
+        return await self.each_second(
+            "text", lambda: snapshot_text(snapshot, now=now, idle_after=idle_after).encode()
+        )
 
-    async def drawing(self, place: Place) -> Drawing | None:
-        """Draw a page, None where what it is of is not there; it tells ages, so it lasts for a second."""
+    async def each_second(self, name: str, make: Callable[[], Made]) -> Made:
+        """Give something that tells ages, made once in a second for all who ask for it by this name."""
+        return await self._once((self._aging(time.time()), name), make)
+
+    async def drawing(self, place: Place, *, refusing: bool = False) -> Drawing | None:
+        """Draw a page, None where what it is of is not there; it tells ages, so it lasts for a second.
+
+        ``refusing`` answers 503 where too many pages wait to be drawn.
+        """
         scene_of, now = self.snapshot, time.time()
 
         def draw() -> Drawing | None:
@@ -136,6 +145,7 @@ class Pages:
                 scene_of,
                 now=now,
                 idle_after=self._idle_after,
+                interval=self._interval,
                 root=place.root,
                 query=place.query,
                 spans=self._spans,
@@ -144,17 +154,21 @@ class Pages:
             drawn = self._drawn.get(place.kind) or DRAWN[place.kind]
             return drawn(scene, place.names)
 
-        return await self._once((self._aging(now), place), draw)
+        key = (self._aging(now), place)
+        if refusing and key not in self._made:
+            self._turns.refuse_where_full()
+        return await self._once(key, draw, self._turns)
 
     async def html(self, place: Place) -> bytes | None:
         """Give a page as HTML, None where what it is of is not there."""
         opened = self._opened(place, time.time())
-        drawing = await self.drawing(place)
+        # That of the node as such is drawn once in a second whoever asks for it, so nobody is refused it.
+        drawing = await self.drawing(place, refusing=place != Place())
         if drawing is None:
             return None
         # Drawing takes a while, in which there may be a new snapshot; this one is kept under its own name.
         key = (self._aging(time.time()), place, "html", opened.tag)
-        return await self._once(key, lambda: page(drawing, place.root, opened).encode())
+        return await self._once(key, lambda: page(drawing, place.root, opened).encode(), self._turns)
 
     def _opened(self, place: Place, now: float) -> Opened:
         return Opened(
@@ -182,27 +196,26 @@ class Pages:
             self._made = {}
         return self._page
 
-    async def _once(self, key: tuple[Any, ...], make: Callable[[], Made]) -> Made:
-        # One reader that goes away must not take the page from the others.
-        return await asyncio.shield(self._begun(key, make))
+    async def _once(self, key: tuple[Any, ...], make: Callable[[], Made], turns: Turns | None = None) -> Made:
+        return await self._begun(key, lambda: in_thread(make), turns).wait()
 
-    def _start(self, form: _Form, page: Page) -> "asyncio.Task[bytes]":
+    def _start(self, form: _Form, page: Page) -> "Work[bytes]":
         fmt, zipped = form
         make = page.gzipped if zipped else page.body
-        return self._begun(("metrics", *form), lambda: make(fmt))
+        return self._begun(("metrics", *form), lambda: in_scrape_thread(make, fmt))
 
-    def _begun(self, key: tuple[Any, ...], make: Callable[[], Made]) -> "asyncio.Task[Made]":
+    def _begun(
+        self, key: tuple[Any, ...], make: Callable[[], Awaitable[Made]], turns: Turns | None = None
+    ) -> "Work[Made]":
         """Begin to make something, unless somebody has."""
-        task = self._made.get(key)
-        if task is None:
-            task = self._made[key] = asyncio.ensure_future(in_thread(make))
-            task.add_done_callback(lambda done: self._forget_failed(key, done))
-        return task
+        work = self._made.get(key)
+        if work is None:
+            work = self._made[key] = Work(make, lambda failed: self._drop(key, failed), turns)
+        return work
 
-    def _forget_failed(self, key: tuple[Any, ...], task: "asyncio.Task[Any]") -> None:
+    def _drop(self, key: tuple[Any, ...], work: Work[Any]) -> None:
         """Have what could not be made tried again by the next who asks."""
-        failed = task.cancelled() or task.exception() is not None
-        if failed and self._made.get(key) is task:
+        if self._made.get(key) is work:
             del self._made[key]
 
 

@@ -1,15 +1,17 @@
 """What a hostile client may do with many connections: each attack goes on while others are served."""
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 
-from tests.abuse.clients import pull, push
+from tests.abuse.clients import pull, push, visit
 
 Clients = list[socket.socket]
 GET = b"GET %s HTTP/1.1\r\nHost: x\r\n\r\n"
 METRICS, HEALTHY, STREAM = GET % b"/metrics", GET % b"/-/healthy", GET % b"/api/v1/stream"
 HEAD = b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: "
+BROWSER = b"GET %s HTTP/1.1\r\nHost: x\r\nAccept: text/html\r\n\r\n"
 BODY = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n"
 
 
@@ -31,6 +33,14 @@ class Attack:
 def _sends(what: bytes) -> Callable[[Clients], object]:
     return lambda clients: push(clients, what)
 
+
+def _pages(path: bytes) -> Callable[[Clients], object]:
+    """Ask for pages that nobody has asked for before, and for none of them twice."""
+    asked: Iterator[bytes] = (BROWSER % (path % each) for each in count())
+    return lambda clients: visit(clients, asked)
+
+
+_LEFT = _pages(b"/?q=x%d")
 
 ATTACKS = (
     Attack(name="idle, from one address", begin=_nothing),
@@ -54,5 +64,6 @@ ATTACKS = (
         peers=4,
     ),
     Attack(name="streams never read", begin=_sends(STREAM), again=_sends(HEALTHY), small=True, peers=4),
+    Attack(name="pages of their own, left at once", begin=_LEFT, again=_LEFT, peers=4),
 )
 """Those that hold connections."""

@@ -3,11 +3,14 @@
 import re
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 PATIENCE = 10.0
+# So long who leaves has waited, in seconds.
+LEAVING = 0.02
 _STATUS = re.compile(rb"HTTP/\d\.\d (\d{3}) ")
 RESET = struct.pack("ii", 1, 0)
 
@@ -63,6 +66,20 @@ def push(clients: list[socket.socket], sent: bytes) -> int:
         with suppress(OSError):
             total += client.send(sent)
     return total
+
+
+def visit(clients: list[socket.socket], asked: Iterator[bytes]) -> None:
+    """Have each of them ask for something of its own, leave soon without an answer, and come back."""
+    for client in clients:
+        with suppress(OSError):
+            client.send(next(asked))
+    time.sleep(LEAVING)
+    for place, client in enumerate(clients):
+        with suppress(OSError):
+            (peer, _), (_, port) = client.getsockname(), client.getpeername()
+            client.close()
+            clients[place] = connect(port, peer)
+            clients[place].setblocking(False)
 
 
 def pull(clients: list[socket.socket], most: int) -> None:

@@ -16,8 +16,9 @@ from tests.commands.program import TIMEOUT, Serving, command, environment
 FILES = 1024
 # A Prometheus that is not told otherwise waits for 10 s.
 IN_TIME = 9.0
-# Threads that come with the first crowd and stay: those that render, one that decodes, and gRPC's own.
-CROWDED = min(32, (os.cpu_count() or 1) + 4) + 4
+# Threads that come with the first crowd and stay: those that render, those of scrapes, one that decodes,
+# and gRPC's own.
+CROWDED = min(32, (os.cpu_count() or 1) + 4) + 5
 
 
 class Vitals(NamedTuple):

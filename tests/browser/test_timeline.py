@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
 
 import pytest
 import pytest_asyncio
@@ -9,6 +11,7 @@ import pytest_asyncio
 from tests.browser.site import PHONE, looking, node_of, overflow, visiting
 from tests.end_to_end.serving import Served
 
+HOUR = 3600_000
 PLOTS = ".plot .main-svg"
 
 
@@ -17,6 +20,18 @@ async def served() -> AsyncIterator[Served]:
     """Serve a small node with some past, which nobody may poll."""
     async with node_of("t4-timeslicing") as node:
         yield node
+
+
+@asynccontextmanager
+async def berlin(page) -> AsyncIterator[None]:
+    """Have the reader's clock be one of Berlin."""
+    session = await page.context.new_cdp_session(page)
+    await session.send("Emulation.setTimezoneOverride", {"timezoneId": "Europe/Berlin"})
+    try:
+        yield
+    finally:
+        await session.send("Emulation.setTimezoneOverride", {"timezoneId": ""})
+        await session.detach()
 
 
 async def shown(page) -> None:
@@ -45,6 +60,45 @@ async def test_timelines_are_drawn_under_the_policy(window, served, scheme) -> N
             "Object.assign(document.body.appendChild(document.createElement('i')),"
             " {className: 'ns'}) && getComputedStyle(document.querySelector('i.ns:last-child')).color"
         )
+
+
+# Clocks go back in Berlin on 25 October 2026 at 1:00 UTC, and forward on 28 March 2027.
+_FIGURE = """async ([module, begin, end, hours]) => {
+  const { dressed } = await import(module);
+  const y = Array.from({ length: (end - begin) / hours / 3600e3 }, () => 1);
+  const trace = { x0: begin + hours * 1800e3, dx: hours * 3600e3, y, name: "a" };
+  const layout = { xaxis: { range: [begin, end] }, legend: {}, margin: {}, hoverlabel: {} };
+  const { data: [drawn], layout: { xaxis } } = dressed({ data: [trace], layout }, 800);
+  const times = drawn.x ?? drawn.y.map((_, step) => drawn.x0 + step * drawn.dx);
+  return { times, range: xaxis.range };
+}"""
+
+
+@pytest.mark.parametrize(
+    ("day", "shifts"), [("2026-10-24", [2, 2, 1, 1]), ("2027-03-27", [1, 1, 2, 2]), ("2026-07-01", [2] * 4)]
+)
+async def test_each_step_is_drawn_at_the_time_that_the_readers_clock_told_then(
+    window, served, day, shifts
+) -> None:
+    """A change of the clocks moves what comes after it, and nothing that was before."""
+    begin = datetime.fromisoformat(f"{day}T12:00:00+00:00").timestamp() * 1000
+    async with visiting(window, served.url) as (page, _), berlin(page):
+        (address,) = set(re.findall(r"static/[0-9a-f]+/js/plot\.js", await page.content()))
+        asked = [f"/{address}", begin, begin + 24 * HOUR, 6]
+        drawn = await page.evaluate(_FIGURE, asked)
+    assert drawn["times"] == [
+        pytest.approx(begin + (3 + 6 * step + shift) * HOUR, abs=1) for step, shift in enumerate(shifts)
+    ]
+    assert drawn["range"] == [begin + shifts[0] * HOUR, begin + (24 + shifts[-1]) * HOUR]
+
+
+async def test_no_step_is_put_on_top_of_another_in_the_hour_that_comes_twice(window, served) -> None:
+    """Bars of the very same time would look like one use that is twice as large."""
+    begin = datetime.fromisoformat("2026-10-25T00:00:00+00:00").timestamp() * 1000
+    async with visiting(window, served.url) as (page, _), berlin(page):
+        (address,) = set(re.findall(r"static/[0-9a-f]+/js/plot\.js", await page.content()))
+        drawn = await page.evaluate(_FIGURE, [f"/{address}", begin, begin + 2 * HOUR, 0.25])
+    assert len(set(drawn["times"])) == 8
 
 
 async def test_plotly_is_not_loaded_before_it_is_needed(window, served) -> None:

@@ -9,10 +9,14 @@ from dataclasses import replace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from exporter.commands.snapshot import FORMATS
 from exporter.demo import catalog
 from exporter.demo.scenario import dump
 from exporter.demo.schema_faults import NvmlHang
+from exporter.model import Totals
+from exporter.settings import load_settings
 from tests.commands.program import command, environment, nothing_here, output_of, run
+from tests.web.views_reading import NOW, gpu, holder, snapshot
 
 SCENARIO = "t4-timeslicing"
 MIB = 1 << 20
@@ -127,3 +131,14 @@ def test_an_environment_variable_is_as_good_as_a_flag():
     done = run("snapshot", "--scenario", "a10-mps", GPUSLICE_STALE_AFTER="soon")
     assert done.returncode == 2
     assert done.stderr.startswith("gpuslice-exporter: GPUSLICE_STALE_AFTER: 'soon' is not a duration")
+
+
+def test_who_is_idle_is_judged_by_the_setting():
+    """``--idle-after`` says so in the text, as it does on the page."""
+    quiet = holder("train", compute_used=0.0, totals=Totals(first_seen=NOW - 900, last_active=NOW - 120))
+    shown = snapshot([gpu()], [quiet])
+    (soon, late) = (
+        FORMATS["text"](shown, load_settings({"idle_after": after}, {})) for after in ("1m", "10m")
+    )
+    assert "idle" in soon
+    assert "idle" not in late

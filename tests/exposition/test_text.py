@@ -61,8 +61,32 @@ def test_sums_with_an_unknown_part_are_least_figures(full) -> None:
 
     text = snapshot_text(replace(full, gpus=gpus), now=NOW)
 
-    assert "slices 3 held of ≥ 10" in text
+    assert "slices 2 held of 10, 1 more of no fixed number" in text
     assert "≥ 10.0 GiB used of ≥ 40.0 GiB" in text
+
+
+def test_units_of_several_resources_are_not_added_up(full) -> None:
+    """A GPU that is shared in units of two kinds tells each; the node then counts its GPUs, as its page."""
+    kinds = (SliceCount("a/core", 100, 60), SliceCount("a/memory", None, 8192))
+    shared = replace(full.gpus[0], sharing="mgpu", holders=2, slices=kinds)
+    free = replace(shared, holders=0, slices=(SliceCount("a/core", 100, 0), SliceCount("a/memory", None, 0)))
+
+    text = snapshot_text(replace(full, gpus=(shared, free), migs=()), now=NOW)
+
+    assert "60 of 100 core, 8192 memory held · 2 holders" in text
+    assert "0 of 100 core, 0 memory held · 0 holders" in text
+    assert "Total: 1 held of 2 GPUs, mGPU 60 of 200 core, 8192 memory · memory" in text
+
+
+def test_resources_of_one_name_are_told_by_all_of_it(full) -> None:
+    """Two that differ in their domains only are not taken for one."""
+    kinds = (SliceCount("a/memory", 15, 8), SliceCount("b/memory", 15, 1))
+    shared = replace(full.gpus[0], sharing="gpushare", holders=2, slices=kinds)
+
+    text = snapshot_text(replace(full, gpus=(shared,), migs=()), now=NOW)
+
+    assert "8 of 15 a/memory, 1 of 15 b/memory held" in text
+    assert "Total: 1 held of 1 GPU, gpushare 8 of 15 a/memory, 1 of 15 b/memory · memory" in text
 
 
 def test_a_node_without_gpus_has_no_totals(full) -> None:

@@ -140,6 +140,29 @@ def test_entitlement_is_a_line_in_steps_beside_the_stack() -> None:
     assert figure["summary"].startswith("Now 2.0 GiB used of 6.0 GiB entitled.")
 
 
+@pytest.mark.parametrize("lost", [[8.0, 8.0, None, None], None])
+def test_what_some_gpu_does_not_tell_makes_the_caption_a_least_figure(lost) -> None:
+    """A GPU that is lost, now or all the time, may use more; a step that has just begun is no reason."""
+    tracks = (container("a", 4.0), gpu(used=[4.0, 4.0, 4.0, None], rest=0.0))
+    assert figures(*tracks)["memory"]["summary"].startswith("Now 4.0 GiB used of 40.0 GiB on the devices.")
+    rest = [None if used is None else 0.0 for used in column(lost)]
+    beside = (container("b", lost, uuid="GPU-1", entitled=2.0), gpu(used=lost, rest=rest, uuid="GPU-1"))
+    assert figures(*tracks, *beside)["memory"]["summary"].startswith("Now at least 4.0 GiB used of ")
+
+
+def test_a_device_that_does_not_tell_a_holders_use_makes_its_caption_a_least_figure() -> None:
+    """It is entitled to something there still; from a device that it has left it uses nothing."""
+    here, left = [1.0, 1.0, None, None], [2.0, None, None, None]
+    known = container("a", 4.0, entitled=8.0)
+    lost = container("a", here, entitled=2.0, uuid="GPU-1")
+    gone = container("a", left, entitled=left, uuid="GPU-2")
+    summaries = [
+        figures(known, gone, draw=holder_figures)["memory"]["summary"],
+        figures(known, gone, lost, draw=holder_figures)["memory"]["summary"],
+    ]
+    assert [each.partition(".0 GiB")[0] for each in summaries] == ["Now 4", "Now at least 4"]
+
+
 def test_compute_is_measured_in_gpus() -> None:
     """The whole is one for each GPU that answers."""
     figure = figures(
@@ -167,6 +190,13 @@ def test_devices_have_a_panel_for_each_quantity() -> None:
     ]
     assert all(trace["connectgaps"] is False for trace in figure["data"])
     assert figure["summary"] == "Now, over 1 GPU: busy 50 %, power 200 W, temperature 54 °C."
+
+
+def test_only_devices_that_tell_are_counted() -> None:
+    """Neither one that says nothing nor one that has fallen silent is among those that the numbers are of."""
+    silent = [300.0, 300.0, None, None]
+    summary = figures(gpu(power_watts=200.0), gpu(power_watts=silent, uuid="GPU-1"), gpu(uuid="GPU-2"))
+    assert summary["devices"]["summary"] == "Now, over 1 of 3 GPUs: power 200 W."
 
 
 def test_what_no_device_tells_has_no_panel() -> None:

@@ -4,7 +4,9 @@ import asyncio
 import tracemalloc
 
 import pytest
+from aiohttp import web
 
+from exporter.web.serving.turns import AT_ONCE, MOST_WAITING
 from exporter.web.timelines import kept
 from exporter.web.timelines.kept import Kept
 
@@ -95,4 +97,55 @@ async def test_only_a_few_are_made_at_once() -> None:
 
     things = Kept()
     await asyncio.gather(*(things.get(key, 60, make) for key in range(10)))
-    assert most == kept.AT_ONCE
+    assert most == AT_ONCE
+
+
+async def test_there_is_a_bound_on_what_waits() -> None:
+    """Who asks for one thing more is told so, and what is made already is handed out all the same."""
+    go = asyncio.Event()
+
+    async def make() -> bytes:
+        await go.wait()
+        return b"body"
+
+    async def made() -> bytes:
+        return b"old"
+
+    things = Kept()
+    assert await things.get("old", 60, made) == b"old"
+    waiting = [asyncio.ensure_future(things.get(key, 60, make)) for key in range(MOST_WAITING)]
+    await asyncio.sleep(0)
+    more = [asyncio.ensure_future(things.get(("more", key), 60, make)) for key in range(MOST_WAITING)]
+    await asyncio.sleep(0.05)
+    assert sum(each.done() for each in more) >= MOST_WAITING - AT_ONCE
+    assert await things.get("old", 60, made) == b"old"
+    go.set()
+    assert set(await asyncio.gather(*waiting)) == {b"body"}
+    refused = await asyncio.gather(*more, return_exceptions=True)
+    assert sum(isinstance(each, web.HTTPServiceUnavailable) for each in refused) >= MOST_WAITING - AT_ONCE
+
+
+async def test_what_nobody_waits_for_any_more_is_not_begun() -> None:
+    """Who leaves before the turn came takes the question back; another who asks it is answered."""
+    go, begun = asyncio.Event(), []
+
+    def maker(key):
+        async def make() -> bytes:
+            begun.append(key)
+            await go.wait()
+            return b"body"
+
+        return make
+
+    things = Kept()
+    running = [asyncio.ensure_future(things.get(key, 60, maker(key))) for key in range(AT_ONCE)]
+    left = [asyncio.ensure_future(things.get(key, 60, maker(key))) for key in ("left", "left", "asked again")]
+    await asyncio.sleep(0.01)
+    for each in left:
+        each.cancel()
+    await asyncio.sleep(0.01)
+    again = asyncio.ensure_future(things.get("asked again", 60, maker("asked again")))
+    await asyncio.sleep(0.01)
+    go.set()
+    assert await asyncio.gather(*running, again) == [b"body"] * (AT_ONCE + 1)
+    assert begun == [*range(AT_ONCE), "asked again"]

@@ -27,7 +27,10 @@ def test_the_entitlement_is_drawn_beside_the_use() -> None:
     markup = draw([0.25, 0.25], 0.5)
     assert '<path class="spark-share" d="M0 1H100"/>' in markup
     assert line(markup) == "M0 10h50h50"
-    assert "<title>compute of the last hour: at most 0.25 GPU, entitled to 0.50</title>" in markup
+    assert (
+        "<title>compute of the last hour: means of 3 min, at most 0.25 GPU, entitled to 0.50</title>"
+        in markup
+    )
 
 
 @pytest.mark.parametrize("entitled", [None, 0.5])

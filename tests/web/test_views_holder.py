@@ -196,7 +196,11 @@ def test_a_lost_gpu_is_the_first_thing_to_be_told() -> None:
 def test_sums_over_its_life_are_shown_and_what_is_not_known_is_a_dash() -> None:
     """GPU time held and used, their ratio, and energy, in units of people."""
     totals = Totals(
-        first_seen=NOW - 7200, entitled_gpu_seconds=7200.0, used_gpu_seconds=1800.0, energy_joules=720_000.0
+        first_seen=NOW - 7200,
+        entitled_gpu_seconds=7200.0,
+        measured_gpu_seconds=3600.0,
+        used_gpu_seconds=1800.0,
+        energy_joules=720_000.0,
     )
     known = life(snapshot([gpu()], [holder("train", totals=totals, processes=2)]))
     unknown = life(snapshot([gpu()], [holder("train", compute_used=None, totals=Totals(first_seen=NOW))]))
@@ -204,11 +208,27 @@ def test_sums_over_its_life_are_shown_and_what_is_not_known_is_a_dash() -> None:
     assert known == {
         "GPU time held": "2.0 GPU hours",
         "GPU time used": "30.0 GPU minutes",
-        "efficiency": "25 %",
+        "efficiency": "50 %",
         "energy": "0.20 kWh",
         "processes": "2",
     }
     assert set(unknown.values()) == {"–"}  # noqa: RUF001 - the dash of what is not known
+
+
+def test_what_a_holder_was_entitled_to_while_its_use_was_not_measured_is_not_called_unused() -> None:
+    """The answer is of the time that was measured, and says so where that was not all."""
+    totals = Totals(
+        first_seen=NOW - 7200,
+        entitled_gpu_seconds=7200.0,
+        measured_gpu_seconds=3600.0,
+        used_gpu_seconds=1800.0,
+    )
+    (partly, *_) = answers(snapshot([gpu()], [holder("train", totals=totals)]))
+    whole = replace(totals, measured_gpu_seconds=7200.0)
+    (wholly, *_) = answers(snapshot([gpu()], [holder("train", totals=whole)]))
+
+    assert "it has used 50 % of the GPU time it was entitled to while that was measured." in partly
+    assert "it has used 25 % of the GPU time it was entitled to." in wholly
 
 
 def test_it_is_told_where_the_numbers_come_from() -> None:

@@ -8,9 +8,12 @@ import aiohttp
 import pytest
 
 from exporter.demo.catalog import names
+from exporter.exposition import Exposition
 from exporter.model import ContainerRef
 from exporter.settings import load_settings
 from exporter.web import Server, make_app
+from exporter.web.pages import Pages
+from exporter.web.places import Place
 from tests.site import site_of
 from tests.web.views_reading import NOW, draw, gpu, holder, mig, node_page, read, scenario, snapshot
 
@@ -127,3 +130,21 @@ def _named(name):
         node={"name": name, "unresolved": {name: 1}, "process_view": False, "process_view_reason": name},
         failing={"identity": name, "podresources": name},
     )
+
+
+@pytest.mark.parametrize(
+    ("interval", "age", "look"), [(5.0, 61, "old"), (120.0, 350, "fresh"), (120.0, 361, "old")]
+)
+def test_data_is_old_when_several_polls_should_have_come_since(interval, age, look) -> None:
+    """Where polls are minutes apart, the newest is not called old before the next is due."""
+    shown = snapshot()
+    (line,) = read(node_page(shown, now=shown.timestamp + age, interval=interval)).all("p", of="age")
+    assert look in line.classes
+    assert float(line.attributes["data-old"]) == max(60.0, 3 * interval)
+
+
+async def test_how_often_there_are_polls_is_known_to_the_page() -> None:
+    """The setting reaches what judges the age."""
+    shown = snapshot()
+    html = await Pages(lambda: shown, Exposition(), interval=120.0).html(Place())
+    assert b'data-old="360.0"' in (html or b"")

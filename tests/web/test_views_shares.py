@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from exporter.formats_modes import mode_word
 from exporter.formats_words import TIMES, UNKNOWN
 from exporter.model import DeviceKey, SliceCount
-from exporter.web.views.words import mode_word
 from tests.web.test_views_gpus import growth, widths
 from tests.web.views_reading import GIB, draw, gpu, holder, mig, scenario, snapshot
 

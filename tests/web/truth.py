@@ -71,9 +71,14 @@ class Sample(NamedTuple):
 
 
 class Series:
-    """A page of metrics; ``helps`` are the help texts of families by their names."""
+    """A page of metrics; ``helps`` are the help texts of families by their names.
 
-    def __init__(self, text) -> None:
+    ``measured`` are the GPU-seconds that each container held while its use was measured, of which there is no
+    series.
+    """
+
+    def __init__(self, text, measured) -> None:
+        self.measured = measured
         self.samples: dict[str, list[Sample]] = {}
         self.helps: dict[str, str] = {}
         self.types: dict[str, str] = {}
@@ -173,9 +178,9 @@ class Series:
         return max(self.timestamp - last, 0.0)
 
     def efficiency(self, key) -> float | None:
-        """Divide the GPU-seconds that a container used by those that it held."""
+        """Divide the GPU-seconds that a container used by those that it held while that was measured."""
         used = self.of(key, "used_gpu_seconds_total")
-        held = self.of(key, "entitled_gpu_seconds_total")
+        held = self.measured.get(key)
         return used / held if held and used is not None else None
 
     @property
@@ -196,7 +201,15 @@ def _key(labels) -> Key:
 @cache
 def told(name) -> Series:
     """Read the page of metrics of a scenario."""
-    return Series(Exposition().page(scenario(name)).body(Format.TEXT).decode())
+    shown = scenario(name)
+    measured = {
+        Key(
+            row.holder.namespace, row.holder.pod, row.holder.container, row.device.uuid, row.device.mig_uuid
+        ): (row.totals.measured_gpu_seconds)
+        for row in shown.containers
+        if row.totals is not None
+    }
+    return Series(Exposition().page(shown).body(Format.TEXT).decode(), measured)
 
 
 @cache

@@ -92,7 +92,8 @@ SENTENCES = (
     Sentence(rf"it last computed {D} ago", lambda of, quiet: lasts(quiet, of.quiet)),
     Sentence(rf"and keeps {N} GiB of memory\.", lambda of, kept: is_gib(kept, of.memory)),
     Sentence(
-        rf"In the {D} that it has been seen, it has used {N} % of the GPU time it was entitled to\.",
+        rf"In the {D} that it has been seen, it has used {N} % of the GPU time it was entitled to"
+        r"(?: while that was measured)?\.",
         # Scenarios are half a minute old.
         lambda of, seen, part: (
             lasts(seen, min(float(seen.split()[0]), 30)) and says(part, 100 * of.series.efficiency(of.key), 0)

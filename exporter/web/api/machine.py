@@ -6,7 +6,6 @@ from aiohttp import web
 
 from exporter.exposition import accepts_gzip, choose_format
 from exporter.exposition_formats import media_quality
-from exporter.threads import in_thread
 from exporter.web.serving.responses import reply
 from exporter.web.site import Site
 
@@ -57,7 +56,7 @@ class _Machine:
 
     async def doctor(self, request: web.Request) -> web.Response:
         """Hand out what ``doctor --json`` prints, judged by the last poll."""
-        report = await in_thread(self._report)
+        report = await self._pages.each_second("report", self._report)
         if not report.checks:
             raise web.HTTPServiceUnavailable(text="Nothing is polled yet.")
         return await reply(request, json.dumps(report.as_dict()).encode(), JSON)

@@ -49,6 +49,7 @@ OPERATIONS: Mapping[str, Operation] = {
         name="node",
         summary="The node as text; the page, to clients that name HTML.",
         answers={_TEXT: "", _HTML: ""},
+        refusals=(503,),
     ),
     "/metrics": Operation(
         name="metrics",
@@ -90,7 +91,7 @@ OPERATIONS: Mapping[str, Operation] = {
             "pod": ("Of one pod only, with `namespace`.", {"type": "string"}),
             "container": ("Of one container of that pod only.", {"type": "string"}),
         },
-        refusals=(400,),
+        refusals=(400, 503),
     ),
     "/api/v1/doctor": Operation(
         name="doctor",

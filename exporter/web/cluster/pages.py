@@ -1,6 +1,5 @@
 """The page of a cluster, made once for each look at it, or each second where it tells ages."""
 
-import asyncio
 import json
 import time
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from exporter.fleet.watch import Look
 from exporter.threads import in_thread
 from exporter.web.drawing import Drawing, Opened
 from exporter.web.html import page
+from exporter.web.serving.turns import Turns, Work
 from exporter.web.serving.version import version
 from exporter.web.views.fleet.page import FleetScene, fleet_drawing
 from exporter.web.views.fleet.tables import Orders
@@ -27,7 +27,8 @@ class FleetPages:
         self._current = current
         self._links = links
         self._idle_after = idle_after
-        self._made: dict[tuple[Any, ...], asyncio.Task[Any]] = {}
+        self._made: dict[tuple[Any, ...], Work[Any]] = {}
+        self._turns = Turns()
 
     @property
     def look(self) -> Look:
@@ -40,10 +41,12 @@ class FleetPages:
         look = self.look
         return f"{look.looks}-{look.read_at or 0:.3f}-{'' if look.fleet else 'nothing'}"
 
-    async def drawing(self, orders: Orders) -> Drawing:
-        """Draw the page."""
+    async def drawing(self, orders: Orders, *, refusing: bool = False) -> Drawing:
+        """Draw the page; ``refusing`` answers 503 where too many orders of it wait to be drawn."""
         scene = self._scene(orders)
         key = (orders, self.tag, int(scene.now))
+        if refusing and key not in self._made:
+            self._turns.refuse_where_full()
         made: Drawing = await self._once(key, lambda: fleet_drawing(scene))
         return made
 
@@ -58,7 +61,8 @@ class FleetPages:
             interval=look.interval,
             version=version(),
         )
-        drawing = await self.drawing(orders)
+        # In its own order it is drawn once in a second whoever asks for it, so nobody is refused it.
+        drawing = await self.drawing(orders, refusing=orders != Orders())
         key = ("html", orders, opened.tag, int(opened.now))
         made: bytes = await self._once(key, lambda: page(drawing, "", opened).encode())
         return made
@@ -87,13 +91,19 @@ class FleetPages:
         return FleetScene(self.look, time.time(), self._idle_after, self._links, orders)
 
     async def _once(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-        task = self._made.get(key)
-        if task is None or (task.done() and (task.cancelled() or task.exception())):
+        work = self._made.get(key)
+        if work is None:
             while len(self._made) >= _KEPT:
                 del self._made[next(iter(self._made))]
-            task = self._made[key] = asyncio.ensure_future(in_thread(make))
-        # One reader that goes away must not take the page from the others.
-        return await asyncio.shield(task)
+            work = self._made[key] = Work(
+                lambda: in_thread(make), lambda failed: self._drop(key, failed), self._turns
+            )
+        return await work.wait()
+
+    def _drop(self, key: tuple[Any, ...], work: Work[Any]) -> None:
+        """Have what could not be made tried again by the next who asks."""
+        if self._made.get(key) is work:
+            del self._made[key]
 
 
 def look_json(look: Look) -> dict[str, Any]:

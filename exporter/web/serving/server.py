@@ -65,7 +65,8 @@ class Server:
         self._listen = listen
         self._access = access
         self._limits = limits or Limits(connections=affordable())
-        self._runner = web.AppRunner(app, shutdown_timeout=SHUTDOWN_SECONDS)
+        # Nothing is waited for in the name of a client that has gone.
+        self._runner = web.AppRunner(app, shutdown_timeout=SHUTDOWN_SECONDS, handler_cancellation=True)
         self._gate = gate_of(access)
         self._connections: Connections | None = None
         self._listener: asyncio.Server | None = None

@@ -22,7 +22,7 @@ class Panel(NamedTuple):
 def stack_caption(made: Stack, others: Values, quantity: Quantity, called: Mapping[str, str]) -> str:
     """Say how much is used of how much, and by whom most; ``called`` has short names."""
     rest = (others, made.unattributed, made.untold)
-    used = latest(added_up([*made.parts.values(), *rest], len(made.gaps)))
+    used = added_up([*made.parts.values(), *rest], len(made.gaps))
     sentences = [_used(used, made, quantity), _largest(made, quantity, called)]
     if made.unknown:
         sentences.append(_unknown([called.get(name, name) for name in made.unknown], quantity))
@@ -30,20 +30,29 @@ def stack_caption(made: Stack, others: Values, quantity: Quantity, called: Mappi
 
 
 def devices_caption(gpus: Sequence[Track], panels: Sequence[Panel]) -> str:
-    """Say from where to where the GPUs reach in each quantity."""
-    told = []
+    """Say from where to where those GPUs reach in each quantity that tell it."""
+    told: list[str] = []
+    tell: set[int] = set()
     for field, title, unit, scale in panels:
-        known = [value / scale for gpu in gpus if (value := latest(gpu.values[field])) is not None]
+        known = {
+            place: value / scale
+            for place, gpu in enumerate(gpus)
+            if (value := latest(gpu.values[field])) is not None
+        }
         if known:
-            low, high = f"{min(known):.0f}", f"{max(known):.0f}"
+            low, high = f"{min(known.values()):.0f}", f"{max(known.values()):.0f}"
             told.append(f"{title} {low if low == high else f'{low} to {high}'} {unit}")
+            tell |= known.keys()
     if not told:
         return "Now nothing is known of the devices."
-    devices = "1 GPU" if len(gpus) == 1 else f"{len(gpus)} GPUs"
+    all_of_them = plural(len(gpus), "GPU")
+    devices = all_of_them if len(tell) == len(gpus) else f"{len(tell)} of {all_of_them}"
     return f"Now, over {devices}: {', '.join(told)}."
 
 
-def _used(used: float | None, made: Stack, quantity: Quantity) -> str:
+def _used(sums: Values, made: Stack, quantity: Quantity) -> str:
+    whole = latest([None if partial else used for used, partial in zip(sums, made.partial, strict=True)])
+    used = latest(sums) if whole is None else whole
     if used is None:
         return f"How much {quantity.name} is used now is not known."
     beside = [
@@ -51,8 +60,9 @@ def _used(used: float | None, made: Stack, quantity: Quantity) -> str:
         for values, word in ((made.entitled, "entitled"), (made.total, "on the devices"))
         if (value := latest(values)) is not None
     ]
-    whole = f" of {', '.join(beside)}" if beside else ""
-    return f"Now {_amount(used, quantity)} used{whole}."
+    least = "at least " if whole is None else ""
+    entirety = f" of {', '.join(beside)}" if beside else ""
+    return f"Now {least}{_amount(used, quantity)} used{entirety}."
 
 
 def _largest(made: Stack, quantity: Quantity, called: Mapping[str, str]) -> str:

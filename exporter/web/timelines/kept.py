@@ -5,54 +5,53 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 
+from exporter.web.serving.turns import Turns, Work
+
 MOST_BYTES = 16 << 20
 MOST_THINGS = 64
-AT_ONCE = 2
 
 
 class Kept:
     """Bodies by what was asked, at most so many and so large altogether; the oldest go first.
 
-    No more than ``AT_ONCE`` are made at the same time, and those who ask for one meanwhile wait for it.
+    They are made in turns, and those who ask for one meanwhile wait for it.
     """
 
     def __init__(self) -> None:
-        self._made: OrderedDict[Hashable, asyncio.Task[bytes]] = OrderedDict()
-        self._turn = asyncio.Semaphore(AT_ONCE)
+        self._made: OrderedDict[Hashable, Work[bytes]] = OrderedDict()
+        self._turns = Turns()
 
     async def get(self, key: Hashable, seconds: float, make: Callable[[], Awaitable[bytes]]) -> bytes:
-        """Give what was made for this key within the last ``seconds``, or make it."""
-        task = self._made.get(key)
-        if task is None:
-            task = self._made[key] = asyncio.ensure_future(self._make(make))
-            task.add_done_callback(lambda done: self._done(key, done, seconds))
+        """Give what was made for this key within the last ``seconds``, or make it.
+
+        Answers 503 where too much waits to be made.
+        """
+        work = self._made.get(key)
+        if work is None:
+            self._turns.refuse_where_full()
+            work = Work(make, lambda failed: self._drop(key, failed), self._turns)
+            self._made[key] = work
+            work.task.add_done_callback(lambda _: self._done(key, work, seconds))
             self._bound()
-        # One reader that goes away must not take the body from the others.
-        return await asyncio.shield(task)
+        return await work.wait()
 
-    async def _make(self, make: Callable[[], Awaitable[bytes]]) -> bytes:
-        async with self._turn:
-            return await make()
+    def _done(self, key: Hashable, work: Work[bytes], seconds: float) -> None:
+        if self._made.get(key) is work:
+            self._bound()
+            # The timer must not hold on to what has had to make room.
+            asyncio.get_running_loop().call_later(seconds, self._expire, key, weakref.ref(work))
 
-    def _done(self, key: Hashable, task: "asyncio.Task[bytes]", seconds: float) -> None:
-        if task.cancelled() or task.exception() is not None:
-            self._drop(key, task)
-            return
-        self._bound()
-        # The timer must not hold on to what has had to make room.
-        asyncio.get_running_loop().call_later(seconds, self._expire, key, weakref.ref(task))
+    def _expire(self, key: Hashable, made: "weakref.ref[Work[bytes]]") -> None:
+        work = made()
+        if work is not None:
+            self._drop(key, work)
 
-    def _expire(self, key: Hashable, made: "weakref.ref[asyncio.Task[bytes]]") -> None:
-        task = made()
-        if task is not None:
-            self._drop(key, task)
-
-    def _drop(self, key: Hashable, task: "asyncio.Task[bytes]") -> None:
-        if self._made.get(key) is task:
+    def _drop(self, key: Hashable, work: Work[bytes]) -> None:
+        if self._made.get(key) is work:
             del self._made[key]
 
     def _bound(self) -> None:
-        sizes = {key: _size(task) for key, task in self._made.items()}
+        sizes = {key: _size(work.task) for key, work in self._made.items()}
         total = sum(sizes.values())
         while len(self._made) > MOST_THINGS or total > MOST_BYTES:
             key, _ = self._made.popitem(last=False)

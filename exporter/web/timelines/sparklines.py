@@ -12,7 +12,7 @@ from zlib import crc32
 
 from markupsafe import Markup
 
-from exporter.formats_words import decimal
+from exporter.formats_words import decimal, duration
 from exporter.history.readings import Key, key_of
 from exporter.history.ring import History
 from exporter.model import ContainerRow
@@ -55,7 +55,10 @@ class Sparklines:
         steps = self._history.over(now=now, span=SPAN, points=STEPS, shift=shift)
         values = self._history.values(key, _FIELD, steps)
         drawn = _Picture(
-            draw(values, row.compute_entitled), row.compute_entitled, steps.end + steps.step, steps.step
+            draw(values, row.compute_entitled, steps.step),
+            row.compute_entitled,
+            steps.end + steps.step,
+            steps.step,
         )
         self._kept[key] = drawn
         while len(self._kept) > _MOST_KEPT:
@@ -63,8 +66,10 @@ class Sparklines:
         return drawn.markup
 
 
-def draw(values: Sequence[float | None], entitled: float | None) -> Markup:
+def draw(values: Sequence[float | None], entitled: float | None, seconds: float = SPAN / STEPS) -> Markup:
     """Draw shares of a GPU as a line in steps, and below or above it what the holder is entitled to.
+
+    Each is the mean of so many ``seconds``: what the holder has reached within them is not known.
 
     Empty where nothing is known.
     """
@@ -72,7 +77,8 @@ def draw(values: Sequence[float | None], entitled: float | None) -> Markup:
     if not known:
         return _NOTHING
     top = max(*known, entitled or 0.0, _LEAST_TOP)
-    said = f"compute of the last hour: at most {decimal(max(known), 2)} GPU"
+    means = f"means of {duration(seconds)}"
+    said = f"compute of the last hour: {means}, at most {decimal(max(known), 2)} GPU"
     share = ""
     if entitled is not None:
         said += f", entitled to {decimal(entitled, 2)}"

@@ -58,8 +58,9 @@ class Stack:
     """What the holders use, what else is used, and what it is measured against.
 
     ``parts`` go by name. ``unattributed`` belongs to no known container; ``untold`` is used as well, and it
-    cannot be told by whom. ``gaps`` are the steps in which something was not known that is known in others.
-    ``unknown`` are the names of those of whom nothing is known at all.
+    cannot be told by whom. ``gaps`` are the steps in which something was not known that is known in others,
+    and ``partial`` those in which more may have been used than all of this adds up to. ``unknown`` are the
+    names of those of whom nothing is known at all.
     """
 
     parts: Mapping[str, Values]
@@ -68,6 +69,7 @@ class Stack:
     entitled: Values
     total: Values
     gaps: Sequence[bool]
+    partial: Sequence[bool]
     unknown: Sequence[str]
 
 
@@ -90,6 +92,7 @@ def stack(past: Past, quantity: Quantity, name: Callable[[Track], str]) -> Stack
         entitled=added_up([track.values[quantity.entitled] for track in tracks["container"]], past.count),
         total=_total(tracks["gpu"], quantity, seen, past.count),
         gaps=_gaps([*devices, *seen], past.count),
+        partial=_partial(tracks, quantity, past.count),
         unknown=sorted(each for each, values in added.items() if not any_known(values)),
     )
 
@@ -156,6 +159,18 @@ def _total(gpus: Sequence[Track], quantity: Quantity, seen: list[list[float | No
     lists = [values for values in lists if any_known(values)]
     gaps = _gaps(lists, count)
     return [None if gap else value for value, gap in zip(added_up(lists, count), gaps, strict=True)]
+
+
+def _partial(tracks: Mapping[str, Sequence[Track]], quantity: Quantity, count: int) -> list[bool]:
+    """Mark the steps in which a GPU does not tell its use; without any, those in which a container does not.
+
+    A container of which nothing at all is known in a step has ended or not begun, and uses nothing.
+    """
+    if tracks["gpu"]:
+        told = [(gpu.values[quantity.device], gpu.values[quantity.unattributed]) for gpu in tracks["gpu"]]
+        return [any(used[at] is None and rest[at] is None for used, rest in told) for at in range(count)]
+    there = [(track.values[quantity.used], _seen(track, count)) for track in tracks["container"]]
+    return [any(used[at] is None and seen[at] is not None for used, seen in there) for at in range(count)]
 
 
 def _gaps(lists: Iterable[Values], count: int) -> list[bool]:

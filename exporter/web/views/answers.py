@@ -4,19 +4,21 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from exporter.formats_modes import mode_word
 from exporter.formats_words import UNKNOWN, decimal, duration, gibibytes, total
 from exporter.metrics import Number
-from exporter.model import ContainerRow, Memory
+from exporter.model import ContainerRow, Memory, Totals
 from exporter.states import idle_seconds
 from exporter.web.views.events import EventView
 from exporter.web.views.scene import Scene, answers, name_of
 from exporter.web.views.table.rows import efficiency_of
-from exporter.web.views.words import mode_word
 
 # With less than this part of what it may have left, the next allocation is likely to fail.
 _LITTLE_LEFT = 0.05
 # Less than this is not what a person would call used.
 _NOTHING = 0.005
+# A container of which less than this part of its time was measured is told so.
+_MEASURED = 0.99
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,13 @@ def _use(scene: Scene, row: ContainerRow) -> Iterator[str]:
     if efficiency is not None and row.totals is not None:
         seen = duration(scene.snapshot.timestamp - row.totals.first_seen)
         share = f"{decimal(100 * efficiency, 0)} %"
-        yield f"In the {seen} that it has been seen, it has used {share} of the GPU time it was entitled to."
+        told = f"In the {seen} that it has been seen, it has used {share} of the GPU time it was entitled to"
+        yield f"{told}{_as_far_as_measured(row.totals)}."
+
+
+def _as_far_as_measured(totals: Totals) -> str:
+    measured, entitled = totals.measured_gpu_seconds or 0.0, totals.entitled_gpu_seconds or 0.0
+    return " while that was measured" if measured < _MEASURED * entitled else ""
 
 
 def _now(scene: Scene, row: ContainerRow) -> str:

@@ -5,13 +5,15 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from exporter.formats_modes import mode_word
 from exporter.formats_words import TIMES, duration, plural
 from exporter.model import CollectorHealth, Snapshot
 from exporter.web.views.scene import Scene, answers
-from exporter.web.views.words import mode_word
 
-# Data older than this is called old: it is when the exporter itself, by default, stops showing it.
+# Data older than this is called old: it is when the exporter itself, by default, stops showing it. Where
+# polls are farther apart, it is when so many should have come since.
 OLD_SECONDS = 60.0
+OLD_INTERVALS = 3
 SOURCES = {
     "nvml": "driver",
     "podresources": "kubelet",
@@ -57,14 +59,15 @@ def head(scene: Scene) -> Head:
     """Describe the node and its sources."""
     snapshot = scene.snapshot
     age = max(scene.now - snapshot.timestamp, 0.0)
+    old_after = max(OLD_SECONDS, OLD_INTERVALS * scene.interval)
     return Head(
         node=snapshot.node.name,
         modes=_modes(snapshot),
         facts=tuple(_facts(snapshot)),
         polled=f"polled {duration(age)} ago" if snapshot.sequence else "not polled yet",
         polled_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(snapshot.timestamp)),
-        old=age > OLD_SECONDS,
-        old_after=OLD_SECONDS,
+        old=age > old_after,
+        old_after=old_after,
         sources=tuple(_source(scene, health) for health in snapshot.collectors),
         doctor=f"{scene.root}doctor",
         degraded=_degraded(scene),

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from exporter.formats_modes import mode_word
 from exporter.formats_words import UNKNOWN, decimal, duration, gibibytes
 from exporter.model import ContainerRef, ContainerRow, GpuRow, MigRow, Totals
 from exporter.states import STATE_WORDS
@@ -16,7 +17,7 @@ from exporter.web.views.processes import ProcessTable, place_of, processes_of_ho
 from exporter.web.views.scene import Figure, Pair, Scene, name_of
 from exporter.web.views.table.rows import efficiency_of, row_id
 from exporter.web.views.table.slices import slice_of
-from exporter.web.views.words import ISOLATION, isolation_word, mode_word
+from exporter.web.views.words import ISOLATION, isolation_word
 
 _MINUTE, _HOUR, _KILOJOULE, _KILOWATT_HOUR = 60.0, 3600.0, 1000.0, 3_600_000.0
 _NOT_YET = "it has not been seen for long enough"
@@ -209,7 +210,7 @@ def _facts(scene: Scene, row: ContainerRow) -> Iterator[Fact]:
     yield Fact(
         "efficiency",
         _figure(share, lambda value: f"{decimal(100 * value, 0)} %", held.why or used.why or _NOT_YET),
-        "GPU time used of what was held",
+        "GPU time used of what was held while its use was measured",
     )
     yield Fact(
         "energy",

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from urllib.parse import quote
 
+from exporter.formats_modes import mode_word
 from exporter.formats_words import duration, plural
 from exporter.model import GpuRow
 from exporter.web.views.events import recent_faults
 from exporter.web.views.picture.parts import part_name
 from exporter.web.views.scene import Scene, answers
-from exporter.web.views.words import mode_word
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
+from exporter.formats_modes import is_system
 from exporter.formats_words import UNKNOWN, decimal, gibibytes
 from exporter.metrics import Number
 from exporter.model import ContainerRow, DeviceKey, GpuRow, MigRow, Snapshot
 from exporter.states import HolderState, holder_state, idle_seconds
 from exporter.web.query import Query
-from exporter.web.views.words import is_system
 
 _COMPUTE_DIGITS = 2
 _KEPT = 1024
@@ -91,6 +91,8 @@ def why_part(device: DeviceKey) -> str:
 class Scene:
     """One snapshot, looked at at Unix time ``now``; a holder is idle after ``idle_after`` seconds.
 
+    A new snapshot should come every ``interval`` seconds.
+
     Holders are judged as of the poll: what they have done since then is not known. ``root`` leads from the
     page to that of the node, and ``query`` is what the page was asked for beyond its name. ``spans``
     are those that timelines are offered over. ``sparkline`` draws the last hour of a container, None where no
@@ -103,6 +105,7 @@ class Scene:
         *,
         now: float,
         idle_after: float = 600.0,
+        interval: float = 5.0,
         root: str = "",
         query: Query | None = None,
         spans: tuple[str, ...] = (),
@@ -110,6 +113,7 @@ class Scene:
     ) -> None:
         self.snapshot = snapshot
         self.now = now
+        self.interval = interval
         self.root = root
         self.query = query or Query()
         self.spans = spans

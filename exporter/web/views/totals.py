@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from exporter.formats_held import held_of_node
 from exporter.formats_words import UNKNOWN, decimal, gibibytes, plural, total
 from exporter.metrics import Number
 from exporter.model import ContainerRef, ContainerRow, GpuRow
 from exporter.web.views.events import Fault, recent_faults
-from exporter.web.views.held import held_of_node
 from exporter.web.views.picture.bars import Bar, Part, bar
 from exporter.web.views.scene import Figure, Scene, answers, number_of
 
@@ -62,7 +62,8 @@ def _slices(scene: Scene) -> Card:
         why = scene.why_holders()
         return Card(name="Slices", figure=Figure(UNKNOWN, why), detail="what pods hold is not known")
     holders = {row.holder for row in scene.snapshot.containers if row.slices != 0}
-    held, offered, unit, details, least = held_of_node(gpus, len(holders))
+    held, offered, unit, resource, besides, least = held_of_node(gpus)
+    details = (f"of {resource}" if resource else "", f"by {plural(len(holders), 'container')}", *besides)
     told = offered is not None
     free = f"{'at most ' if least else ''}{max((offered or 0) - held, 0)} free"
     sizes = [held, None] if least else [held]
@@ -70,7 +71,7 @@ def _slices(scene: Scene) -> Card:
         name="Slices",
         figure=Figure(f"{total(sizes, str)} held"),
         of=" ".join(filter(None, ("of", str(offered), unit))) if told else "",
-        detail=" · ".join(details),
+        detail=" · ".join(filter(None, details)),
         bars=((_bar("slices held", "held", sizes, [offered]), free),) if told else (),
     )
 

@@ -46,14 +46,14 @@ export function plotly(address) {
 export function dressed(figure, width) {
   const { data, layout } = structuredClone(figure);
   const colour = colours();
-  const shift = zoneShift(layout.xaxis.range[1]);
+  const moved = movedBy(layout.xaxis.range);
   for (const trace of data) {
-    trace.x0 += shift;
+    moved(trace);
     if (trace.meta !== "text") continue;
     trace.line.color = colour.text;
     if (trace.marker) trace.marker.color = colour.text;
   }
-  layout.xaxis.range = layout.xaxis.range.map((time) => time + shift);
+  layout.xaxis.range = layout.xaxis.range.map(readersTime);
   for (const [name, axis] of Object.entries(layout)) {
     if (/^[xy]axis/.test(name)) Object.assign(axis, { gridcolor: colour.line, linecolor: colour.line, zerolinecolor: colour.line });
   }
@@ -86,9 +86,31 @@ function colours() {
   return Object.fromEntries(found);
 }
 
-/** Plotly writes times as those of UTC: they are moved by what the reader's clock is ahead at the newest. */
+/** Plotly writes times as those of UTC: each is moved by what the reader's clock was ahead at that time. */
+function readersTime(time) {
+  return time + zoneShift(time);
+}
+
 function zoneShift(time) {
   return -new Date(time).getTimezoneOffset() * 60_000;
+}
+
+/**
+ * Tells how to move the steps of a trace: those before a change of the reader's clock otherwise than those after.
+ * @param {number[]} range from when to when there are steps
+ * @returns {(trace: object) => void}
+ */
+function movedBy([begin, end]) {
+  const before = zoneShift(begin);
+  if (before === zoneShift(end)) return (trace) => { trace.x0 += before; };
+  return (trace) => {
+    const times = Array.from(trace.y, (_, step) => trace.x0 + step * trace.dx);
+    // An hour that a clock tells twice is drawn twice at the same place: bars of the very same time would be
+    // put on top of each other, as if both were used at once.
+    trace.x = times.map((time) => readersTime(time) + (zoneShift(time) < before ? 1 : 0));
+    delete trace.x0;
+    delete trace.dx;
+  };
 }
 
 /** Names take as many lines as they need: a legend that scrolls cannot be printed. */

@@ -4,15 +4,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 
+from exporter.formats_held import held_of_all, held_of_each
+from exporter.formats_modes import CUT, is_system, mode_word
 from exporter.formats_words import TIMES, gibibytes, measure, plural, total
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuReading, GpuRow
 from exporter.web.views.picture.cells import Amounts, Cell, Device, Stretch, memory_amounts
 from exporter.web.views.picture.parts import Picture, device_cell, is_amd, picture
 from exporter.web.views.scene import Scene, anchor_of, answers, name_of
-from exporter.web.views.words import held_of_all, held_of_each, is_system, mode_word
 
 _REPLICATED = frozenset({"time-slicing", "mps"})
-_CUT = frozenset({"mig", "mig-time-slicing", "amd-partition"})
 _SILENT = "the driver does not tell how busy the GPU is"
 _LOST = (
     "This GPU does not answer, and nothing is known of its use. Look for {errors} in the node's kernel "
@@ -116,7 +116,7 @@ def _slices(gpu: GpuRow) -> str:
         return "slices not known"
     if not gpu.slices:
         return "no slices offered"
-    if len(gpu.slices) > 1 and gpu.sharing not in _CUT:
+    if len(gpu.slices) > 1 and gpu.sharing not in CUT:
         return f"{held_of_each(gpu.slices)} held"
     if all(count.offered is None for count in gpu.slices):
         return f"{plural(sum(count.allocated or 0 for count in gpu.slices), 'slice')} held"

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, repeat
 from typing import NamedTuple
 
+from exporter.formats_held import held_of_each
 from exporter.formats_words import TIMES, gibibytes, plural, total
 from exporter.metrics import Number
 from exporter.model import ContainerRow, SliceCount
@@ -16,7 +17,7 @@ from exporter.states import HolderState
 from exporter.web.views.picture.bars import UNATTRIBUTED, Part, bar
 from exporter.web.views.picture.cells import Amounts, Cell, Device, Gauge, Key, Mark, percent
 from exporter.web.views.scene import Pair, Scene
-from exporter.web.views.words import URGENCY, held_of_each, is_of_one_kind
+from exporter.web.views.words import URGENCY, is_of_one_kind
 
 # More marks than this are drawn as one run for each holder.
 _MOST_MARKS = 64

@@ -4,12 +4,13 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from exporter.formats_modes import mode_word
 from exporter.states import idle_seconds
 from exporter.web.views.scene import Scene
 from exporter.web.views.table import rows
 from exporter.web.views.table.rows import Line
 from exporter.web.views.table.slices import slice_of
-from exporter.web.views.words import URGENCY, mode_word
+from exporter.web.views.words import URGENCY
 
 Rank: TypeAlias = Callable[[Line], Any]
 """What a row is sorted by; None is not known, and stands last in both directions."""
@@ -127,7 +128,7 @@ COLUMNS: Sequence[Column] = (
     Column(
         "efficiency",
         "Efficiency",
-        "compute used of what it was entitled to, since this exporter first saw it",
+        "compute used of what it was entitled to while that was measured, since this exporter first saw it",
         rows.efficiency,
         lambda line: rows.efficiency_of(line.row),
         shown=False,

@@ -5,12 +5,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from exporter.formats_modes import mode_word
 from exporter.states import STATE_WORDS
 from exporter.web.query import Query
 from exporter.web.views.scene import number_of
 from exporter.web.views.table.rows import Line
 from exporter.web.views.table.slices import slice_of
-from exporter.web.views.words import URGENCY, isolation_word, mode_word
+from exporter.web.views.words import URGENCY, isolation_word
 
 _STATES: Mapping[str, str] = {str(name): word for name, word in STATE_WORDS.items()}
 # A word ends at a space that does not stand between quotes; the last quote may be missing.

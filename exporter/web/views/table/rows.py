@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from markupsafe import escape
 
+from exporter.formats_modes import mode_word
 from exporter.formats_words import UNKNOWN, decimal, duration, gibibytes
 from exporter.metrics import Number
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuRow
@@ -19,7 +20,7 @@ from exporter.web.views import markup
 from exporter.web.views.picture.bars import Use, use_bar
 from exporter.web.views.scene import Figure, Scene, number_of
 from exporter.web.views.table.slices import slice_of
-from exporter.web.views.words import ISOLATION, isolation_word, mode_word
+from exporter.web.views.words import ISOLATION, isolation_word
 
 _KEPT = 4096
 _NEVER_MEASURED = "nothing is used of it that could be measured"
@@ -166,7 +167,7 @@ def compute(line: Line) -> str:
 
 
 def efficiency(line: Line) -> str:
-    """Write which part of the compute that it was entitled to it has used since it was first seen."""
+    """Write which part of what it was entitled to it has used since it was first seen, as far as measured."""
     share = efficiency_of(line.row)
     if share is None:
         return _end("Efficiency", _unknown(_why_no_efficiency(line)))
@@ -174,11 +175,14 @@ def efficiency(line: Line) -> str:
 
 
 def efficiency_of(row: ContainerRow) -> float | None:
-    """Divide the compute that a container has used in its life by what it was entitled to."""
+    """Divide the compute that a container has used in its life by what it was entitled to meanwhile.
+
+    What it was entitled to while its use could not be measured is not known to be unused.
+    """
     totals = row.totals
-    if totals is None or totals.used_gpu_seconds is None or not totals.entitled_gpu_seconds:
+    if totals is None or totals.used_gpu_seconds is None or not totals.measured_gpu_seconds:
         return None
-    return totals.used_gpu_seconds / totals.entitled_gpu_seconds
+    return totals.used_gpu_seconds / totals.measured_gpu_seconds
 
 
 def _why_no_efficiency(line: Line) -> str:

@@ -1,0 +1,161 @@
+"""Pages that clients make up: drawn in turns, for those who wait, and never before what is scraped."""
+
+import asyncio
+import threading
+
+import pytest
+from aiohttp import web
+
+from exporter.exposition import Exposition, Format
+from exporter.fleet.links import NodeLinks
+from exporter.fleet.watch import Look
+from exporter.threads import in_thread
+from exporter.web.app import make_app
+from exporter.web.cluster import pages as cluster
+from exporter.web.drawing import Drawing
+from exporter.web.pages import Pages
+from exporter.web.places import Place
+from exporter.web.query import Query
+from exporter.web.serving.turns import AT_ONCE, MOST_WAITING
+from exporter.web.views.fleet.tables import Orders
+from tests.site import site_of
+from tests.web.access import PATIENCE, serving, until
+from tests.web.views_reading import snapshot
+
+CROWD = 3 * MOST_WAITING
+DRAWN = Drawing(
+    layout="error.html", title="", pieces={}, facts={"status": 200, "phrase": "", "sentence": "drawn"}
+)
+
+
+class Slow:
+    """Draws when it is let to; ``begun`` has the words of the pages that it was asked for."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self.at_once = 0
+        self.go = threading.Event()
+        self._now = 0
+        self._lock = threading.Lock()
+
+    def node(self, scene, _names) -> Drawing:
+        """Draw a page of a node."""
+        return self.fleet(scene.query.text)
+
+    def fleet(self, words: object) -> Drawing:
+        """Draw anything."""
+        with self._lock:
+            self.begun.append(str(words))
+            self._now += 1
+            self.at_once = max(self.at_once, self._now)
+        self.go.wait(PATIENCE)
+        with self._lock:
+            self._now -= 1
+        return DRAWN
+
+
+def _asked(number: int) -> Place:
+    """Give a page that nobody else asks for."""
+    return Place("node", (), Query(text=f"x{number}"))
+
+
+def _pages(slow: Slow) -> Pages:
+    # One snapshot for all that ask: with each new one what was made is forgotten.
+    shown = snapshot()
+    pages = Pages(lambda: shown, Exposition())
+    pages.draws("node", slow.node)
+    return pages
+
+
+def _fleet_pages(slow: Slow, monkeypatch) -> cluster.FleetPages:
+    monkeypatch.setattr(cluster, "fleet_drawing", slow.fleet)
+    return cluster.FleetPages(Look, NodeLinks(), idle_after=600.0)
+
+
+def _of_a_node(slow: Slow, _monkeypatch):
+    pages = _pages(slow)
+    return lambda number: pages.drawing(_asked(number), refusing=True)
+
+
+def _of_a_cluster(slow: Slow, monkeypatch):
+    pages = _fleet_pages(slow, monkeypatch)
+    return lambda number: pages.drawing(Orders(nodes=f"x{number}"), refusing=True)
+
+
+@pytest.mark.parametrize("of", [_of_a_node, _of_a_cluster])
+async def test_a_few_are_drawn_at_once_some_wait_and_all_others_are_refused_at_once(of, monkeypatch) -> None:
+    """Who is refused hears so while those before him still wait, and when to ask again."""
+    slow = Slow()
+    draw = of(slow, monkeypatch)
+    crowd = [asyncio.ensure_future(draw(each)) for each in range(CROWD)]
+    await asyncio.sleep(0.1)
+    assert sum(each.done() for each in crowd) >= CROWD - MOST_WAITING - AT_ONCE
+    slow.go.set()
+    found = await asyncio.gather(*crowd, return_exceptions=True)
+    refused = [each for each in found if isinstance(each, web.HTTPServiceUnavailable)]
+    assert all(int(each.headers["Retry-After"]) > 0 for each in refused)
+    assert MOST_WAITING <= found.count(DRAWN) <= MOST_WAITING + AT_ONCE
+    assert found.count(DRAWN) + len(refused) == CROWD
+    assert slow.at_once == AT_ONCE
+
+
+async def test_the_page_of_the_node_as_such_is_refused_to_nobody() -> None:
+    """Beside a crowd that is refused, who asks for nothing of his own is answered in his turn."""
+    slow = Slow()
+    pages = _pages(slow)
+    crowd = [asyncio.ensure_future(pages.html(_asked(each))) for each in range(CROWD)]
+    await asyncio.sleep(0.05)
+    own = asyncio.ensure_future(pages.html(Place()))
+    await asyncio.sleep(0.05)
+    assert any(each.done() for each in crowd)
+    assert not own.done()
+    for each in crowd:
+        each.cancel()
+    await asyncio.gather(*crowd, return_exceptions=True)
+    slow.go.set()
+    assert b"drawn" in (await own or b"")
+
+
+async def test_a_page_is_not_drawn_for_those_who_have_left() -> None:
+    """Clients that close their connections before their turn came cost no thread anything."""
+    slow = Slow()
+    shown = snapshot()
+    site = site_of(lambda: shown)
+    site.pages.draws("node", slow.node)
+    async with serving(app=make_app(site)) as served:
+        leaving = []
+        for each in range(MOST_WAITING):
+            _, writer = await asyncio.open_connection("127.0.0.1", served.port)
+            writer.write(b"GET /?q=x%d HTTP/1.1\r\nHost: x\r\nAccept: text/html\r\n\r\n" % each)
+            leaving.append(writer)
+
+        async def drawing() -> bool:
+            return len(slow.begun) == AT_ONCE
+
+        await until(drawing)
+        for writer in leaving:
+            writer.transport.abort()
+
+        async def gone() -> bool:
+            return served.server.connections == 0
+
+        await until(gone)
+        slow.go.set()
+        last = asyncio.ensure_future(site.pages.drawing(_asked(CROWD)))
+        assert await last is DRAWN
+    assert len(slow.begun) == AT_ONCE + 1
+
+
+async def test_what_is_scraped_waits_for_no_page() -> None:
+    """With every thread of the pages taken, the page of metrics is made all the same."""
+    release = threading.Event()
+    hanging = [asyncio.ensure_future(in_thread(release.wait)) for _ in range(64)]
+    shown = snapshot()
+    pages = Pages(lambda: shown, Exposition())
+    try:
+        for zipped in (False, True):
+            for fmt in Format:
+                assert await asyncio.wait_for(pages.metrics(fmt, zipped), PATIENCE)
+    finally:
+        release.set()
+        await asyncio.gather(*hanging)
