@@ -3,8 +3,7 @@
 CUT = frozenset({"mig", "mig-time-slicing", "amd-partition"})
 """The ways in which a GPU is cut into devices, each of which has slices of its own."""
 
-# The ways of sharing that the vendors' own plug-ins bring; all others are the names of sharing systems.
-_OWN_MODES = {
+OWN_MODES = {
     "exclusive": "exclusive",
     "time-slicing": "time-sliced",
     "mps": "MPS",
@@ -16,6 +15,8 @@ _OWN_MODES = {
     "unknown": "sharing not known",
     "": "sharing not known",
 }
+"""The ways of sharing that the vendors' own plug-ins bring; all others are the names of sharing systems."""
+
 _SYSTEMS = {
     "amd-dra": "DRA",
     "baidu-cgpu": "Baidu cGPU",
@@ -39,9 +40,9 @@ def mode_word(sharing: str) -> str:
     """Name a way of sharing."""
     if sharing.startswith("hami-") and sharing not in _SYSTEMS:
         return _SYSTEMS["hami"]
-    return _OWN_MODES.get(sharing) or _SYSTEMS.get(sharing, sharing)
+    return OWN_MODES.get(sharing) or _SYSTEMS.get(sharing, sharing)
 
 
 def is_system(sharing: str) -> bool:
     """Whether GPUs are shared by a system of its own, which states what its holders may take."""
-    return sharing not in _OWN_MODES
+    return sharing not in OWN_MODES

@@ -12,21 +12,8 @@ from exporter.fleet.amounts import UNASKED, Amount
 from exporter.fleet.asking import Answers
 from exporter.fleet.expressions import DEVICE
 from exporter.fleet.units import Units
+from exporter.formats_modes import OWN_MODES
 from exporter.prometheus import Sample
-
-OWN_MODES = (
-    "exclusive",
-    "time-slicing",
-    "mps",
-    "mig",
-    "mig-time-slicing",
-    "vgpu",
-    "amd-partition",
-    "none",
-    "unknown",
-    "",
-)
-"""The ways of sharing that the vendors' own plug-ins bring; all others are the names of sharing systems."""
 
 _OFFERED, _HELD = "gpuslice_gpu_slices", "gpuslice_gpu_slices_allocated"
 _OF_SYSTEMS = f'on ({DEVICE}) gpuslice_gpu_info{{sharing!~"{"|".join(OWN_MODES)}"}}'

@@ -2,20 +2,14 @@
 
 from exporter.fleet.amounts import UNASKED, Amount
 from exporter.fleet.asking import Answers
-from exporter.fleet.slices import OWN_MODES, SliceTables
+from exporter.fleet.slices import SliceTables
 from exporter.fleet.units import UNTOLD_SLICES, Units, named, told, total_units, words
 from exporter.formats_words import UNKNOWN
 from exporter.prometheus import Sample
-from exporter.web.views.words import _OWN_MODES
 
 CORE = Units("tencent.com/vcuda-core", Amount(100, 1, 2), Amount(300, 3))
 OTHER = Units("example.com/vcuda-core", Amount(1, 1), Amount(4, 1))
 SLICES = Units("", Amount(3, 2), Amount(8, 2))
-
-
-def test_the_ways_of_sharing_of_vendors_are_those_of_the_page() -> None:
-    """What is a slice on the page of a node is one in the cluster."""
-    assert set(OWN_MODES) == set(_OWN_MODES)
 
 
 def test_each_resource_is_added_up_on_its_own() -> None:
