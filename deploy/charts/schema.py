@@ -66,6 +66,8 @@ _DEFINITIONS: Schema = {
 HUB_OPTIONS = (
     "listen",
     "idle_after",
+    "route_prefix",
+    "frame_ancestors",
     "prometheus_token_file",
     "prometheus_ca_file",
     "log_level",

@@ -47,15 +47,12 @@ def without_others(reading: GpuReading, told: Trust) -> GpuReading:
     """Leave out what names processes by numbers that mean others here."""
     if told == Trust():
         return reading
-    withheld = dict(reading.withheld)
     if not told.lists:
         mig = reading.mig and tuple(replace(device, processes=None) for device in reading.mig)
         reading = replace(reading, processes=None, mig=mig)
-        withheld["processes"] = OTHER_PIDS
     if not told.samples:
         reading = replace(reading, process_utilization=None)
-        withheld["utilization"] = OTHER_PIDS
-    return replace(reading, withheld=withheld)
+    return replace(reading, withheld={**reading.withheld, "processes": OTHER_PIDS})
 
 
 def _command_of(process: Path) -> str:

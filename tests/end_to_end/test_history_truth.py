@@ -22,7 +22,7 @@ from exporter.settings import ListenAddress, load_settings
 from exporter.sources import Sources
 from exporter.web import Server, make_app
 from tests.site import site_of
-from tests.web.truth import GIB, Series
+from tests.web.truth import GIB, Series, measured
 
 # The first step of all lengths begins here.
 START = 1_700_006_400.0
@@ -68,7 +68,7 @@ async def clocked(scenario) -> AsyncIterator[tuple]:
                     await node.step(second)
                     await poller.poll()
                     async with client.get("/metrics", headers={"Accept": "text/plain"}) as answer:
-                        return Series(await answer.text())
+                        return Series(await answer.text(), measured(poller.snapshot))
 
                 yield poll, ask
         finally:

@@ -99,8 +99,8 @@ What clients without manners do to the server is part of the tests; what a clien
 
 - With 1024 open files there are 768 connections at most, 576 of them of one address. A crowd makes room for
   a new client: what waits longest is closed.
-- Beside crowds that are idle, send byte by byte, do not read, or send on and on, tests scrape whole pages in
-  time. A crowd is 800 connections, more than there may be.
+- Beside crowds that are idle, send byte by byte, do not read, send on and on, or ask for pages of their own
+  and leave, tests scrape whole pages in time. A crowd is 800 connections, more than there may be.
 - **Ten thousand clients that sent without end, on an overloaded machine, made some scrapes fail.**
   [`rate_limit`](web-config.md#what-each-key-does-here) is the remedy, or a
   [NetworkPolicy](security.md#the-port).

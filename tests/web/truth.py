@@ -202,14 +202,16 @@ def _key(labels) -> Key:
 def told(name) -> Series:
     """Read the page of metrics of a scenario."""
     shown = scenario(name)
-    measured = {
-        Key(
-            row.holder.namespace, row.holder.pod, row.holder.container, row.device.uuid, row.device.mig_uuid
-        ): (row.totals.measured_gpu_seconds)
+    return Series(Exposition().page(shown).body(Format.TEXT).decode(), measured(shown))
+
+
+def measured(shown) -> dict[Key, float | None]:
+    """Return the GPU-seconds that each container held while its use was measured."""
+    return {
+        Key(*row.holder, row.device.uuid, row.device.mig_uuid): row.totals.measured_gpu_seconds
         for row in shown.containers
         if row.totals is not None
     }
-    return Series(Exposition().page(shown).body(Format.TEXT).decode(), measured)
 
 
 @cache
