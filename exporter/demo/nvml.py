@@ -126,6 +126,8 @@ class FakeNvml:
     def _report(self, before: Board, xids: list[XidEvent]) -> None:
         for recut in recuts(before, self.board):
             self.events.happen(recut)
+        # One that is over is not told again; kept for ever, they would add up on a node that runs for days.
+        self._reported.intersection_update(xids)
         for xid in xids:
             event = happening(self.board, xid)
             if event is not None and xid not in self._reported:
