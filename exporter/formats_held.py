@@ -5,7 +5,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from exporter.formats_modes import is_system, mode_word
-from exporter.formats_words import UNKNOWN, total
+from exporter.formats_words import UNKNOWN, short_names, total
 from exporter.model import GpuRow, SliceCount
 
 _OWN = "slices"
@@ -56,14 +56,8 @@ def held_of_each(counts: Sequence[SliceCount]) -> str:
     """Write what is held of a whole device: of several resources each, whose units add up to nothing."""
     if len(counts) == 1:
         return held_of_all(counts)
-    told = _names([count.resource for count in counts])
+    told = short_names([count.resource for count in counts])
     return ", ".join(held_of_all((count,), name) for count, name in zip(counts, told, strict=True))
-
-
-def _names(resources: Sequence[str]) -> Sequence[str]:
-    """Call resources by their last part, unless two of them have the same."""
-    names = [resource.rpartition("/")[2] for resource in resources]
-    return names if len(set(names)) == len(names) else resources
 
 
 def _by_system(gpus: Sequence[GpuRow]) -> Iterator[tuple[str, tuple[SliceCount, ...]]]:
@@ -93,6 +87,6 @@ def _told(systems: dict[str, tuple[SliceCount, ...]]) -> Iterator[str]:
         by_resource = [tuple(group) for _, group in groupby(ordered, lambda count: count.resource)]
         some = [group for group in by_resource if any(count.allocated for count in group)]
         if some:
-            nouns = _names([group[0].resource for group in some]) if len(some) > 1 else [""]
+            nouns = short_names([group[0].resource for group in some]) if len(some) > 1 else [""]
             parts = (held_of_all(group, noun) for group, noun in zip(some, nouns, strict=True))
             yield f"{system} {', '.join(parts)}"

@@ -1,6 +1,6 @@
 """How numbers and names are written for a person in a terminal. What is not known is a dash, never 0."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from exporter.metrics import Number
 
@@ -51,6 +51,12 @@ def duration(seconds: float) -> str:
     if hours < 24:
         return f"{hours} h {minutes} min"
     return f"{hours // 24} d {hours % 24} h"
+
+
+def short_names(resources: Sequence[str]) -> Sequence[str]:
+    """Call resources by their last part, unless two of them have the same."""
+    names = [resource.rpartition("/")[2] for resource in resources]
+    return names if len(set(names)) == len(names) else resources
 
 
 def plural(count: int | None, noun: str) -> str:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from exporter.hardware import NvmlOptions, NvmlSource
 from exporter.hardware.amd import AmdSource
-from exporter.hardware.pids import counts_machine_pids
 from exporter.kubernetes import Cluster, access
 from exporter.model import Allocations, JobFiles, NodeObject, ProcessPlace, SystemFiles
+from exporter.pid_namespace import counts_machine_pids
 from exporter.pod_names import PodNames
 from exporter.release import Release
 from exporter.settings import Settings

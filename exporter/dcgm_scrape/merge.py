@@ -29,7 +29,8 @@ def _gpu(gpu: GpuReading, reading: DcgmReading) -> GpuReading:
     tenants = Counter(mig.gi for mig in gpu.mig or ())
     mig = tuple(
         _mig(each, reading.profiles.get((gpu.identity.uuid, each.gi)))
-        if gpu.mig_complete and tenants[each.gi] == 1
+        # Where not all were told, those that were not stand there bare: nobody knows that they still exist.
+        if (gpu.mig_complete or each.memory is not None) and tenants[each.gi] == 1
         else each
         for each in gpu.mig or ()
     )

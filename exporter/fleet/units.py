@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from exporter.fleet.amounts import UNASKED, UNTOLD, Amount, total
+from exporter.formats_words import short_names
 
 
 class Units(NamedTuple):
@@ -89,8 +90,7 @@ def is_alone(part: Units) -> bool:
 
 def named(parts: Sequence[Units]) -> Iterator[tuple[str, Units]]:
     """Give each with a name as short as they can be told apart by; slices need none where they are alone."""
-    short = [part.resource.rpartition("/")[2] for part in parts]
-    names = short if len(set(short)) == len(short) else [part.resource for part in parts]
+    names = short_names([part.resource for part in parts])
     slices = "slices" if len(parts) > 1 else ""
     return zip((name or slices for name in names), parts, strict=True)
 

@@ -22,6 +22,7 @@ from exporter.hardware.gpm_metrics import (
     first_known,
 )
 from exporter.hardware.mig import Fingerprint, Layout
+from exporter.hardware.refusals import ask_until_refused, refusals
 from exporter.model import MigReading
 from exporter.model.readings import Profile, Traffic
 
@@ -31,6 +32,7 @@ ROOM = "room for samples"
 SUPPORT, SAMPLE, METRICS = "nvmlGpmQueryDeviceSupport", "nvmlGpmSampleGet", "nvmlGpmMetricsGet"
 # The driver renews its counters at this rate; two samples nearer to each other may be the same.
 SHORTEST_WINDOW_SECONDS = 0.1
+# What drivers say that do not know a metric, or take no such handle here.
 REFUSAL = "InvalidArgument"
 
 Take = Callable[[Any], Any]
@@ -106,10 +108,14 @@ class GpmReader:
         """Return what each MIG device of a GPU did since the last read, by uuid.
 
         ``devices`` are the readings of those in the layout. One that fills its GPU instance leaves no room
-        for another, whether all of them were told or not.
+        for another, whether all of them were told or not; two that are both said to do so do not.
         """
         filling = {device.uuid for device in devices or () if device.fills_instance}
-        instances = [Instance(mark, handle, mark.uuid in filling) for mark, handle in layout.devices or ()]
+        sharers = layout.sharers()
+        instances = [
+            Instance(mark, handle, mark.uuid in filling and sharers[mark.gi] == 1)
+            for mark, handle in layout.devices or ()
+        ]
         found = {each.mark.uuid: self.read_mig(calls, uuid, parent, each) for each in instances}
         return {device: profile for device, profile in found.items() if profile is not None}
 
@@ -168,7 +174,7 @@ class GpmReader:
             return self._read(calls, mark.uuid, (mark, instance.alone), OF_GPU_INSTANCE, take)
 
         def take_own(sample: Any) -> Any:
-            return _of_compute_instance(calls, mark.uuid, instance.handle, sample)
+            return ask_until_refused(calls, REFUSAL, mark.uuid, SAMPLE, instance.handle, since=sample)
 
         return self._read(calls, mark.uuid, (mark, instance.alone), OF_COMPUTE_INSTANCE, take_own)
 
@@ -208,12 +214,12 @@ class GpmReader:
         """Ask for all metrics, or for the oldest where a driver fails over an id that it does not know."""
         if meter.reduced or not calls.supports(device, METRICS):
             return self._metrics(calls, device, meter, first_known(ids))
-        refusals = _refusals(calls, device, METRICS)
+        before = refusals(calls, REFUSAL, device, METRICS)
         answer = self._metrics(calls, device, meter, ids)
         if answer is not None:
             return answer
         # Another failure passes, and must not cost the newer metrics for good.
-        refused = _refusals(calls, device, METRICS) > refusals
+        refused = refusals(calls, REFUSAL, device, METRICS) > before
         if not calls.supports(device, METRICS):
             # The refusal of the whole list says nothing of the oldest; that of those is the last word.
             calls.forget_unsupported(device, METRICS)
@@ -241,19 +247,6 @@ def counted(
         return dict(told)
     links = {traffic: count for traffic, count in told.items() if traffic not in BYTES.values()}
     return links | dict(profile.bytes_total if profile is not None else {})
-
-
-def _of_compute_instance(calls: Calls, device: str, handle: Any, sample: Any) -> Any:
-    refusals = _refusals(calls, device, SAMPLE)
-    answer = calls.ask(device, SAMPLE, handle, since=sample)
-    if _refusals(calls, device, SAMPLE) > refusals:
-        # The answer of drivers that take no such handle here, and not worth an error at every sweep.
-        calls.refused(device, SAMPLE)
-    return answer
-
-
-def _refusals(calls: Calls, device: str, name: str) -> int:
-    return calls.errors[calls.parents.get(device, device), name, REFUSAL]
 
 
 def _allocate(calls: Calls, device: str) -> tuple[Any, Any] | None:

@@ -1,17 +1,13 @@
 """Whose numbers the pids are that a driver tells: the machine's, or those of whoever asks.
 
-They are the same where the exporter shares the machine's first pid namespace. A node that is itself a
-container (kind, k3d, LXC) has a namespace of its own, in which the machine's numbers mean other processes.
+``exporter.pid_namespace`` tells whether the two are the same.
 """
 
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from exporter.model import GpuReading
 from exporter.model.records import replace
 
-# The kernel numbers the first pid namespace of a machine with a constant (PROC_PID_INIT_INO).
-MACHINE: Final = "pid:[4026531836]"
 # NVIDIA's drivers whose kernel module speaks of the asking process's pids, in its lists and in its samples.
 LISTS_SINCE: Final = 535
 SAMPLES_SINCE: Final = 570
@@ -23,15 +19,6 @@ class Trust(NamedTuple):
 
     lists: bool = True
     samples: bool = True
-
-
-def counts_machine_pids(proc_root: Path) -> bool:
-    """Whether pids under ``proc_root`` are those of the machine; a recorded tree is taken as it is."""
-    own = proc_root / "self"
-    try:
-        return not (own.is_symlink() or own.exists()) or str((own / "ns/pid").readlink()) == MACHINE
-    except OSError:
-        return _command_of(proc_root / "2") == "kthreadd"
 
 
 def trust(driver_version: str | None, *, machine: bool) -> Trust:
@@ -53,10 +40,3 @@ def without_others(reading: GpuReading, told: Trust) -> GpuReading:
     if not told.samples:
         reading = replace(reading, process_utilization=None)
     return replace(reading, withheld={**reading.withheld, "processes": OTHER_PIDS})
-
-
-def _command_of(process: Path) -> str:
-    try:
-        return (process / "comm").read_text("utf-8", "replace").strip()
-    except OSError:
-        return ""

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 from exporter.hardware.answers import number
 from exporter.hardware.calls import Calls
+from exporter.hardware.refusals import ask_until_refused
 
+# Who may not know it now will not at the next sweep.
 REFUSAL = "NoPermission"
 
 
@@ -22,18 +24,10 @@ class Placement(NamedTuple):
 
 def placement(calls: Calls, uuid: str, parent: Any, gi: int) -> Placement:
     """Ask where the GPU instance ``gi`` of the GPU behind ``parent`` is; ``uuid`` is the MIG device's."""
-    instance = _ask(calls, uuid, "nvmlDeviceGetGpuInstanceById", parent, gi)
-    info = _ask(calls, uuid, "nvmlGpuInstanceGetInfo", instance) if instance is not None else None
+    instance = ask_until_refused(calls, REFUSAL, uuid, "nvmlDeviceGetGpuInstanceById", parent, gi)
+    if instance is None:
+        return Placement()
+    info = ask_until_refused(calls, REFUSAL, uuid, "nvmlGpuInstanceGetInfo", instance)
     if info is None:
         return Placement()
     return Placement(number(info.profileId), number(info.placement.start), number(info.placement.size))
-
-
-def _ask(calls: Calls, uuid: str, name: str, *arguments: Any) -> Any:
-    refusal = (calls.parents.get(uuid, uuid), name, REFUSAL)
-    refusals = calls.errors[refusal]
-    answer = calls.ask(uuid, name, *arguments)
-    if calls.errors[refusal] > refusals:
-        # Who may not know it now will not at the next sweep, and it is not worth an error each time.
-        calls.refused(uuid, name, *arguments[1:])
-    return answer

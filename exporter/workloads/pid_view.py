@@ -9,11 +9,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from exporter.pid_namespace import counts_machine_pids, is_recorded
 from exporter.workloads.cgroup import CgroupPlace, is_root, parse_cgroup
 from exporter.workloads.processes import require_process_table
 
-# The kernel numbers the first pid namespace of a machine with a constant (PROC_PID_INIT_INO).
-_INITIAL_NAMESPACE = "pid:[4026531836]"
 _NO_HOST_PID = "host pid namespace missing: set hostPID: true"
 
 
@@ -36,7 +35,7 @@ def _objection(root: Path) -> str:
         return f"no processes under {root}: set --proc-root to a procfs"
     if _is_contained(root):
         return f"pid 1 under {root} is in a container, {_NO_HOST_PID}"
-    if os.path.lexists(root / "self"):
+    if not is_recorded(root):
         return _objection_to_live(root)
     # The root of all cgroups that a container can see is its own: there pid 1 is its neighbour or itself.
     shared = is_root(_cgroup(root / "1"))
@@ -56,14 +55,9 @@ def _objection_to_live(root: Path) -> str:
     # which the driver would answer; in a namespace beside it, it has none.
     if _own_pids(root) != [str(os.getpid())]:
         return f"--proc-root {root} shows another pid namespace than this process's: NVML answers in ours"
-    if _is_machine(root) or _sees_other_pods(root):
+    if counts_machine_pids(root) or _sees_other_pods(root):
         return ""
     return f"only processes of this pod are visible under {root}, {_NO_HOST_PID}"
-
-
-def _is_machine(root: Path) -> bool:
-    # The link needs rights that a hardened container may lack; the kernel's own threads live nowhere else.
-    return _link(root / "self/ns/pid") == _INITIAL_NAMESPACE or _text(root / "2/comm").strip() == "kthreadd"
 
 
 def _sees_other_pods(root: Path) -> bool:
@@ -98,12 +92,5 @@ def _cgroup(process: Path) -> str:
 def _text(path: Path) -> str:
     try:
         return path.read_text("utf-8", "replace")
-    except OSError:
-        return ""
-
-
-def _link(path: Path) -> str:
-    try:
-        return str(path.readlink())
     except OSError:
         return ""

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from exporter.dcgm_scrape import DcgmReading, with_dcgm
-from exporter.model import GpuIdentity, GpuReading, MigReading, Profile
+from exporter.model import GpuIdentity, GpuReading, Memory, MigReading, Profile
 
 IDENTITY = GpuIdentity(uuid="GPU-1", index=0)
+MEMORY = Memory(total=4, used=1, free=3)
 
 
 def _dcgm(**shares: float) -> Profile:
@@ -101,9 +102,21 @@ def test_a_device_that_does_not_fill_its_instance_gets_nothing() -> None:
     assert merged == gpu
 
 
-def test_a_list_of_devices_with_gaps_gives_no_device_an_instance() -> None:
-    """Where devices may be missing from the list, nobody knows to be alone in an instance."""
-    gpu = GpuReading(identity=IDENTITY, mig=(_mig("MIG-a", 7),), mig_complete=False)
+def test_a_device_that_was_not_told_costs_its_neighbours_nothing() -> None:
+    """What fills its GPU instance has no neighbour there; what stands there bare may no longer exist."""
+    told = _mig("MIG-a", 7, memory=MEMORY)
+    gpu = GpuReading(identity=IDENTITY, mig=(told, _mig("MIG-b", 8)), mig_complete=False)
+
+    merged = _merged(gpu, {("GPU-1", 7): _dcgm(sm=0.1), ("GPU-1", 8): _dcgm(sm=0.2)})
+
+    assert [mig.profiling for mig in merged.mig] == [_dcgm(sm=0.1), None]
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_several_that_are_said_to_fill_one_instance_get_nothing(complete: bool) -> None:
+    """A driver whose attributes are wrong must not make two whole instances out of one."""
+    mig = (_mig("MIG-a", 7, 0, memory=MEMORY), _mig("MIG-b", 7, 1, memory=MEMORY))
+    gpu = GpuReading(identity=IDENTITY, mig=mig, mig_complete=complete)
 
     assert _merged(gpu, {("GPU-1", 7): _dcgm(sm=0.1)}) == gpu
 

@@ -57,6 +57,7 @@ NO_DECODER = {
     "exporter.hardware.lost": "drops values, and reads none",
     "exporter.hardware.options": TABLE,
     "exporter.hardware.patient": "runs jobs in threads",
+    "exporter.hardware.refusals": "counts errors of calls",
     "exporter.hardware.source": CALLS,
     "exporter.kubernetes.access": "reads the pod's own service account, which the kubelet writes",
     "exporter.kubernetes.cluster": CALLS,

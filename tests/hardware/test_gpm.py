@@ -206,6 +206,18 @@ def test_a_part_of_a_gpu_instance_is_asked_itself(node: Callable[..., Node]):
     assert board.driver.asked("nvmlGpmMigSampleGet", "GPU-a") == 0
 
 
+def test_two_that_are_said_to_fill_one_gpu_instance_are_asked_themselves(node: Callable[..., Node]):
+    """Attributes of a driver that are wrong make no two whole instances out of one: sums hold."""
+    whole = [one | {"profile": "3g.8gb"} for one in (FIRST, SECOND)]
+    board = node(gpu("a", *whole, architecture=9), host_processes=[process(41, "MIG-first", **load(90))])
+    board.migs()
+    found = board.after(5).migs()
+    assert {uuid: graphics(each) for uuid, each in found.items()} == pytest.approx(
+        {"MIG-first": 0.9, "MIG-second": 0}
+    )
+    assert board.driver.asked("nvmlGpmMigSampleGet", "GPU-a") == 0
+
+
 def test_a_slot_that_cannot_be_read_costs_its_neighbours_no_meter(node: Callable[..., Node]):
     """What fills its GPU instance has no neighbour there, whatever is in the slot, also after a change."""
     running = [process(41, "MIG-single", **load(30))]

@@ -1,10 +1,8 @@
 """Whose the driver's pids are: on a node that is itself a container, the machine's mean other processes."""
 
-from pathlib import Path
-
 import pytest
 
-from exporter.hardware.pids import MACHINE, OTHER_PIDS, Trust, counts_machine_pids, trust
+from exporter.hardware.pids import OTHER_PIDS, Trust, trust
 from exporter.hardware.sweep import Sweeper
 from exporter.model import GpuReading
 from tests.hardware.making import LARGE, Driver, gpu, nvml, process
@@ -50,22 +48,3 @@ def test_of_a_driver_without_a_version_nothing_is_trusted(version):
     """Not to know is no proof."""
     assert trust(version, machine=False) == Trust(lists=False, samples=False)
     assert trust(version, machine=True) == Trust()
-
-
-@pytest.mark.parametrize("link", [True, False])
-def test_whose_numbers_a_proc_root_has(tmp_path: Path, link: bool):
-    """The first namespace is known by its number, or by the kernel's own threads; a recorded tree is ours."""
-    assert counts_machine_pids(tmp_path)
-    namespace = tmp_path / "30" / "ns"
-    namespace.mkdir(parents=True)
-    (tmp_path / "self").symlink_to("30") if link else (tmp_path / "30").rename(tmp_path / "self")
-    assert not counts_machine_pids(tmp_path)
-    (tmp_path / "2").mkdir()
-    (tmp_path / "2/comm").write_text("kthreadd\n")
-    assert counts_machine_pids(tmp_path)
-    place = (tmp_path / "self").resolve() / "ns/pid"
-    place.symlink_to("pid:[4026532999]")
-    assert not counts_machine_pids(tmp_path)
-    place.unlink()
-    place.symlink_to(MACHINE)
-    assert counts_machine_pids(tmp_path)

@@ -9,7 +9,7 @@ from exporter.hardware.amd.cards import Card, render_minor
 from exporter.hardware.amd.files import Files
 from exporter.hardware.amd.processes import list_processes
 from exporter.hardware.amd.topology import Node, Topology
-from exporter.hardware.pids import counts_machine_pids
+from exporter.pid_namespace import counts_machine_pids
 
 PARTITION = re.compile(r"amdgpu_xcp_[0-9]{1,9}")
 PLATFORM = Path("devices/platform")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.hardware.pids import MACHINE
 from exporter.model import DeviceProcess
+from exporter.pid_namespace import MACHINE
 from tests.hardware.amd.tree import GIB, GPU_ID, Tree, unreadable
 
 COMPUTE = frozenset({"compute"})
