@@ -173,11 +173,13 @@ class Ledger:
         covered = poll.covered.get(row.device.uuid)
         computed = row.compute_used if covered is not None else None
         measured = row.compute_entitled if computed is not None else None
+        of_measured = computed if measured is not None else None
         entitled_seconds, used_seconds = min(poll.elapsed, age), self._seconds(min(covered or 0.0, age))
         account.totals = Totals(
             first_seen=before.first_seen,
             entitled_gpu_seconds=_add(before.entitled_gpu_seconds, row.compute_entitled, entitled_seconds),
             measured_gpu_seconds=_add(before.measured_gpu_seconds, measured, used_seconds),
+            measured_use_gpu_seconds=_add(before.measured_use_gpu_seconds, of_measured, used_seconds),
             used_gpu_seconds=_add(before.used_gpu_seconds, computed, used_seconds),
             energy_joules=_add(before.energy_joules, poll.energy.get(key), 1.0),
             last_active=self._last_active(account, computed, poll.now),

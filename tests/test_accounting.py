@@ -94,6 +94,7 @@ def test_a_container_begins_at_zero():
         first_seen=START + 5,
         entitled_gpu_seconds=0,
         measured_gpu_seconds=0,
+        measured_use_gpu_seconds=0,
         used_gpu_seconds=0,
         last_active=START + 5,
     )
@@ -118,6 +119,8 @@ def test_entitlement_while_use_was_not_measured_is_told_apart():
     assert node.totals().measured_gpu_seconds == pytest.approx(10 * 0.5)
     node.after(5, row(held=None)).after(5, row())
     assert node.totals().measured_gpu_seconds == pytest.approx(15 * 0.5)
+    assert node.totals().measured_use_gpu_seconds == pytest.approx(15 * 0.25)
+    assert node.totals().used_gpu_seconds == pytest.approx(20 * 0.25)
 
 
 def test_one_gpu_that_was_missed_does_not_hold_up_another():
@@ -161,6 +164,7 @@ def test_sums_end_with_their_container():
         first_seen=START + 15,
         entitled_gpu_seconds=0,
         measured_gpu_seconds=0,
+        measured_use_gpu_seconds=0,
         used_gpu_seconds=0,
         last_active=START + 15,
     )

@@ -50,12 +50,14 @@ class Totals:
     """What has been integrated over the life of a container on a device.
 
     ``used_gpu_seconds``, ``energy_joules`` and ``last_active`` are None until the use was measured once.
-    ``measured_gpu_seconds`` is what of ``entitled_gpu_seconds`` went by while the use was measured.
+    ``measured_gpu_seconds`` is what of ``entitled_gpu_seconds`` went by while the use was measured, and
+    ``measured_use_gpu_seconds`` what was used in that time: while entitlement and use were both known.
     """
 
     first_seen: float
     entitled_gpu_seconds: float | None = None
     measured_gpu_seconds: float | None = None
+    measured_use_gpu_seconds: float | None = None
     used_gpu_seconds: float | None = None
     energy_joules: float | None = None
     last_active: float | None = None

@@ -127,10 +127,18 @@ def test_what_the_url_has_and_the_table_has_not_is_said() -> None:
 
 def test_efficiency_is_what_was_used_of_what_was_given() -> None:
     """It is over what was measured of its life; a dash has a reason where one of the two is unknown."""
-    life = Totals(first_seen=NOW - 1000, used_gpu_seconds=50.0, measured_gpu_seconds=200.0, last_active=NOW)
+    life = Totals(
+        first_seen=NOW - 1000,
+        used_gpu_seconds=90.0,
+        measured_gpu_seconds=200.0,
+        measured_use_gpu_seconds=50.0,
+        last_active=NOW,
+    )
     rows = [
         holder("a", totals=replace(life, entitled_gpu_seconds=1000.0)),
-        holder("b", totals=replace(life, used_gpu_seconds=None), compute_used=None),
+        holder(
+            "b", totals=replace(life, used_gpu_seconds=None, measured_use_gpu_seconds=None), compute_used=None
+        ),
         holder("c", totals=replace(life, measured_gpu_seconds=None), slices=0, compute_entitled=None),
         holder("d", totals=replace(life, measured_gpu_seconds=0.0)),
         holder("e", totals=None),

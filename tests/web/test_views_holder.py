@@ -199,6 +199,7 @@ def test_sums_over_its_life_are_shown_and_what_is_not_known_is_a_dash() -> None:
         first_seen=NOW - 7200,
         entitled_gpu_seconds=7200.0,
         measured_gpu_seconds=3600.0,
+        measured_use_gpu_seconds=1800.0,
         used_gpu_seconds=1800.0,
         energy_joules=720_000.0,
     )
@@ -221,6 +222,7 @@ def test_what_a_holder_was_entitled_to_while_its_use_was_not_measured_is_not_cal
         first_seen=NOW - 7200,
         entitled_gpu_seconds=7200.0,
         measured_gpu_seconds=3600.0,
+        measured_use_gpu_seconds=1800.0,
         used_gpu_seconds=1800.0,
     )
     (partly, *_) = answers(snapshot([gpu()], [holder("train", totals=totals)]))

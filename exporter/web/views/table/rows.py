@@ -177,12 +177,13 @@ def efficiency(line: Line) -> str:
 def efficiency_of(row: ContainerRow) -> float | None:
     """Divide the compute that a container has used in its life by what it was entitled to meanwhile.
 
-    What it was entitled to while its use could not be measured is not known to be unused.
+    What it was entitled to while its use could not be measured is not known to be unused, nor is what it
+    used while nobody knew what it was entitled to a part of that.
     """
     totals = row.totals
-    if totals is None or totals.used_gpu_seconds is None or not totals.measured_gpu_seconds:
+    if totals is None or totals.measured_use_gpu_seconds is None or not totals.measured_gpu_seconds:
         return None
-    return totals.used_gpu_seconds / totals.measured_gpu_seconds
+    return totals.measured_use_gpu_seconds / totals.measured_gpu_seconds
 
 
 def _why_no_efficiency(line: Line) -> str:
