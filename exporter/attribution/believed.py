@@ -24,6 +24,6 @@ def lists_users(processes: Sequence[DeviceProcess] | None, memory: Memory | None
 def believed(
     utilization: Mapping[int, float | None] | None, compute: float | None
 ) -> Mapping[int, float | None] | None:
-    """Return who computed, or None where it is said that nobody did on a device that was busy."""
-    silent = utilization is not None and not any(figure != 0 for figure in utilization.values())
+    """Return who computed, or None where nobody is said to have on a device that was busy."""
+    silent = utilization is not None and not any(utilization.values())
     return None if silent and compute is not None and compute >= BUSY else utilization

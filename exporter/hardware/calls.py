@@ -206,7 +206,8 @@ class Calls:
         if function is None or call in self._unsupported.get(device, ()):
             return None
         try:
-            answer = self.timed(name, function, arguments if since is None else (*arguments, since), device)
+            given = arguments if since is None else (*arguments, since)
+            answer = self.timed(name, _called, (function, given), device)
         except pynvml.NVMLLibraryMismatchError:
             self._remember(device, call)
         except pynvml.NVMLError as error:
@@ -256,7 +257,7 @@ class Calls:
             raise DeviceSlowError
         self._watched.begin(self._place, name, began)
         try:
-            return _called(function, arguments)
+            return function(*arguments)
         finally:
             self._watched.end()
             self.seconds[self.group] += time.monotonic() - began

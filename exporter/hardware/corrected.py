@@ -3,8 +3,8 @@
 Of a list it asks the size first, and takes memory for whatever number the driver answers, however large.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from ctypes import byref, c_uint, c_ulonglong
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from ctypes import byref, c_int, c_uint, c_ulonglong
 from typing import Any
 
 import pynvml
@@ -23,6 +23,8 @@ PROCESS_LISTS = (
 )
 # Stands for memory that the driver cannot tell.
 NOT_AVAILABLE = 2**64 - 1
+# No code of a driver's: of a record that it has not filled.
+NOT_ANSWERED = 2**31
 # The unversioned names of the binding stand for this one.
 NEWEST = "_v3"
 
@@ -49,6 +51,22 @@ def _fabric_info(device: Any) -> Any:
     info = _FABRIC_INFO()
     pynvml.nvmlDeviceGetGpuFabricInfoV(device, byref(info))
     return info
+
+
+def _field_values(device: Any, wanted: Sequence[tuple[int, int]]) -> Any:
+    """Return an answer for each field, by its number and scope.
+
+    The binding hands out records of zeros, and zero says success: what a driver leaves as it was given would
+    be read as an answer.
+    """
+    values = (pynvml.c_nvmlFieldValue_t * len(wanted))()
+    for value, (number, scope) in zip(values, wanted, strict=True):
+        value.fieldId, value.scopeId = number, scope
+        value.nvmlReturn = NOT_ANSWERED
+    code = _function("nvmlDeviceGetFieldValues")(device, c_int(len(wanted)), byref(values))
+    if code != pynvml.NVML_SUCCESS:
+        raise pynvml.NVMLError(code)
+    return values
 
 
 def _filled(ask: Ask, record: Any, spare: int = 0) -> tuple[Any, int] | None:
@@ -148,6 +166,7 @@ def _process_lists() -> Iterator[tuple[str, Callable[..., Any]]]:
 def _corrected() -> Iterator[tuple[str, Callable[..., Any]]]:
     yield "nvmlVgpuInstanceGetFbUsage", _frame_buffer_usage
     yield "nvmlDeviceGetGpuFabricInfoV", _fabric_info
+    yield "nvmlDeviceGetFieldValues", _field_values
     yield "nvmlDeviceGetProcessUtilization", _process_utilization
     yield "nvmlDeviceGetVgpuUtilization", _vgpu_utilization
     yield "nvmlDeviceGetActiveVgpus", _active_vgpus

@@ -10,6 +10,7 @@ import pynvml
 
 from exporter.hardware.answers import NOTHING, NOTHING_LONG, Found, enter
 from exporter.hardware.calls import FIELDS, INVALID_ARGUMENT, NOTHING_THERE, UNSUPPORTED, Calls
+from exporter.hardware.corrected import NOT_ANSWERED
 from exporter.hardware.fields import ROWS, Field, FieldRow, link_rows
 from exporter.hardware.library import error_name
 
@@ -32,7 +33,7 @@ TYPES: Mapping[int, tuple[Struct, int | None]] = {
 REFUSED: tuple[()] = ()
 REFUSAL = "InvalidArgument"
 # What an answer says of a field that this GPU or its driver does not have.
-LACKING = UNSUPPORTED | {INVALID_ARGUMENT}
+LACKING = UNSUPPORTED | {INVALID_ARGUMENT, NOT_ANSWERED}
 
 
 class Request(NamedTuple):
@@ -104,7 +105,7 @@ def _round(calls: Calls, uuid: str, handle: Any, requests: list[Request], found:
     """Ask each row by one field; return the rows whose field this GPU turned out to lack."""
     refused = []
     for (row, field), entry in _ask(calls, uuid, handle, requests):
-        if entry is not None and entry.code == SUCCESS:
+        if entry is not None and _is_answer(entry):
             enter(found, row.into, _value(row, field, entry))
             continue
         calls.group = row.group
@@ -158,6 +159,11 @@ def _ask(
     with calls.shared(uuid, groups):
         calls.count(uuid, FIELDS, REFUSAL)
     return ()
+
+
+def _is_answer(entry: Entry) -> bool:
+    """Whether a driver has told a value; one that has put it there may have left out that it succeeded."""
+    return entry.code == SUCCESS or (entry.code == NOT_ANSWERED and bool(entry.type or any(entry.value)))
 
 
 def _value(row: FieldRow, field: Field, entry: Entry) -> Any:

@@ -152,7 +152,7 @@ class GpuReader:
         self._calls.group = "processes"
         parts["processes"] = running(self._calls, uuid, handle, total)
         self._calls.group = "utilization"
-        parts["process_utilization"] = self._utilization.read(self._calls, uuid, handle)
+        parts["process_utilization"] = self._utilization.read(self._calls, uuid, handle, parts["processes"])
         return parts
 
     def _sits(self, handle: Any, identity: GpuIdentity, links: frozenset[int] | None) -> Topology | None:

@@ -13,7 +13,7 @@ from exporter.hardware.answers import ask_row, number
 from exporter.hardware.calls import CORE, Calls, DeviceHangsError
 from exporter.hardware.memory import BAR1, MEMORY
 from exporter.hardware.placement import Placement, placement
-from exporter.hardware.processes import running, without_doubles
+from exporter.hardware.processes import Instance, running, without_doubles
 from exporter.model import MigReading
 
 PROFILE_MARK = " MIG "
@@ -56,6 +56,10 @@ class Layout:
     def sharers(self) -> Counter[int]:
         """Count the devices in each GPU instance, those too that did not tell."""
         return Counter(mark.gi for mark in self.marks())
+
+    def gpu_instances(self) -> frozenset[int]:
+        """Return the ids of all GPU instances with devices, none where some device did not tell."""
+        return frozenset(mark.gi for mark in self.marks()) if self.complete else frozenset()
 
     def marks(self) -> tuple["Fingerprint", ...]:
         """Return what the devices are, those too that did not tell, in the order of their ids."""
@@ -199,7 +203,9 @@ class MigReader:
             gi_profile=facts.placement.profile,
             gi_start=facts.placement.start,
             gi_size=facts.placement.size,
-            processes=running(calls, mark.uuid, handle, total, (mark.gi, mark.ci)),
+            processes=running(
+                calls, mark.uuid, handle, total, Instance(mark.gi, mark.ci, layout.gpu_instances())
+            ),
         )
 
     def _ask_facts(self, calls: Calls, mark: Fingerprint, handle: Any, gpu: Any) -> Facts:

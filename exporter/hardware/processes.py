@@ -1,12 +1,12 @@
 """The processes of a device: who has a context on it, and who computed since the last poll."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from exporter.hardware.answers import sampled_percent
 from exporter.hardware.calls import Calls
-from exporter.hardware.samples import SampleReader, latest_time
+from exporter.hardware.samples import SampleReader, Samples
 from exporter.model import DeviceProcess, MigReading
 from exporter.model.hardware import ProcessKind
 from exporter.model.records import replace
@@ -21,23 +21,35 @@ _NAMES: Mapping[ProcessKind, str] = {
 # The unversioned names of the binding stand for _v3 and refuse drivers without it.
 LISTS = tuple((kind, (name, f"{name}_v2")) for kind, name in _NAMES.items())
 _KINDS = {kind: frozenset({kind}) for kind in _NAMES}
+UTILIZATION = "nvmlDeviceGetProcessUtilization"
 # Linux gives no process a greater number, and none 0.
 GREATEST_PID = 1 << 22
 
 
+class Instance(NamedTuple):
+    """The ids of a MIG device; ``gpu_instances`` are those of all that the GPU has, where these are known."""
+
+    gi: int
+    ci: int
+    gpu_instances: Collection[int] = ()
+
+
 def running(
-    calls: Calls, device: str, handle: Any, total_memory: int | None, instance: tuple[int, int] | None = None
+    calls: Calls, device: str, handle: Any, total_memory: int | None, instance: Instance | None = None
 ) -> tuple[DeviceProcess, ...] | None:
     """List the processes with a context, one entry per pid, or None when the list may be incomplete.
 
-    ``instance`` (gpu instance, compute instance) keeps the processes of one MIG device: some drivers
-    list those of its neighbours in the same GPU instance too.
+    ``instance`` keeps the processes of one MIG device: some drivers list those of its neighbours in the same
+    GPU instance too. A list with others than the GPU has is none.
     """
     found: dict[int, DeviceProcess] = {}
     for kind, names in LISTS:
         failures = calls.failures()
         entries = _list(calls, device, handle, names)
         if entries is None and (kind == "compute" or calls.failures() > failures):
+            return None
+        if not _may_be_there(entries or (), instance):
+            calls.count(device, names[0], "ImpossibleInstance")
             return None
         for entry in _of_instance(entries or (), instance):
             _add(found, kind, entry, total_memory)
@@ -64,10 +76,18 @@ def _list(calls: Calls, device: str, handle: Any, names: Sequence[str]) -> Itera
     return None
 
 
-def _of_instance(entries: Iterable[Any], instance: tuple[int, int] | None) -> Iterable[Any]:
+def _may_be_there(entries: Iterable[Any], instance: Instance | None) -> bool:
+    """Whether the GPU has the instances of all of a list: a driver that leaves ids at zero tells none."""
+    if instance is None or not instance.gpu_instances:
+        return True
+    there = {NO_INSTANCE, *instance.gpu_instances}
+    return all(entry.gpuInstanceId in there for entry in entries)
+
+
+def _of_instance(entries: Iterable[Any], instance: Instance | None) -> Iterable[Any]:
     if instance is None:
         return entries
-    gi, ci = ((NO_INSTANCE, wanted) for wanted in instance)
+    gi, ci = (NO_INSTANCE, instance.gi), (NO_INSTANCE, instance.ci)
     return [entry for entry in entries if entry.gpuInstanceId in gi and entry.computeInstanceId in ci]
 
 
@@ -105,21 +125,36 @@ class UtilizationReader:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._samples = SampleReader(clock)
 
-    def read(self, calls: Calls, uuid: str, handle: Any) -> dict[int, int | None] | None:
+    def read(
+        self, calls: Calls, uuid: str, handle: Any, listed: Iterable[DeviceProcess] | None
+    ) -> dict[int, int | None] | None:
         """Return percent of time with a kernel running by pid; a pid that is not in it did not run.
 
-        None when the driver cannot tell, of one pid or of all. The first read of a GPU covers the
-        driver's own buffer (some seconds), each later one the time since the read before.
+        None when the driver cannot tell, of one pid or of all. ``listed`` are the processes of the GPU.
+        The first read of a GPU covers the driver's own buffer (some seconds), each later one the time since
+        the read before.
         """
-        fresh = self._samples.read(calls, uuid, handle, "nvmlDeviceGetProcessUtilization")
+        fresh = self._samples.read(calls, uuid, handle, UTILIZATION)
         if fresh is None:
             return None
-        latest = latest_time()
-        # Oldest first, so that the newest of two records of a pid stays.
-        return {
-            each.pid: sampled_percent(each.smUtil) if each.timeStamp <= latest else None for each in fresh
-        }
+        figures = _figures(fresh)
+        if None not in figures.values():
+            return figures
+        # Garbage may stand in the place of any other: drivers have filled whole answers with it.
+        calls.count(uuid, UTILIZATION, "ImpossibleSample")
+        return {process.pid: None for process in listed or ()} | figures
 
     def forget(self, known: Iterable[str]) -> None:
         """Keep the time stamps of these GPUs only."""
         self._samples.forget(known)
+
+
+def _figures(samples: Samples) -> dict[int, int | None]:
+    """Give percent by pid, None for one that has a sample that cannot be; some drivers add empty ones."""
+    # Oldest first, so that the newest of two samples of a pid stays.
+    return {each.pid: _percent(each, samples.latest) for each in samples.records if each.pid}
+
+
+def _percent(sample: Any, latest: int) -> int | None:
+    possible = sample.pid <= GREATEST_PID and sample.timeStamp <= latest
+    return sampled_percent(sample.smUtil) if possible else None

@@ -15,7 +15,7 @@ from exporter.hardware.calls import Calls, DeviceLostError, DriverGoneError
 from exporter.hardware.field_reader import FieldReader
 from exporter.hardware.fields import MOST_LINKS
 from exporter.hardware.nvlink import active_links
-from exporter.hardware.processes import GREATEST_PID, UtilizationReader, running
+from exporter.hardware.processes import GREATEST_PID, Instance, UtilizationReader, running
 from exporter.hardware.topology import COMMON_ANCESTORS, NODE_WORDS, WORD_BITS, TopologyReader
 from exporter.hardware.vgpu import VgpuReader
 from exporter.model import DeviceProcess, Topology
@@ -73,11 +73,11 @@ def _processes(content: bytes) -> Any:
         part = _part()
     with driver.opened(content) as calls:
         whole = driver.handles["GPU-a"]
-        place = SMALL["gi"], SMALL.get("ci", 0)
+        place = Instance(SMALL["gi"], SMALL.get("ci", 0))
         return (
             _unless_lost(lambda: running(calls, MIG, part, TOTAL, place)),
             _unless_lost(lambda: running(calls, "GPU-a", whole, TOTAL)),
-            _unless_lost(lambda: UtilizationReader(ticking()).read(calls, "GPU-a", whole)),
+            _unless_lost(lambda: UtilizationReader(ticking()).read(calls, "GPU-a", whole, ())),
         )
 
 

@@ -53,6 +53,7 @@ class Driver:
         if isinstance(told, int):
             entry.nvmlReturn = told
             return
+        entry.nvmlReturn = 0
         entry.valueType, value = told
         setattr(entry.value, MEMBERS[entry.valueType], value)
 
@@ -271,6 +272,20 @@ def test_a_field_that_is_not_there_is_asked_once_and_is_no_failure(code: int):
     calls.forget_unsupported(GPU)
     read(calls, reader)
     assert POWER in driver.asked[-1]
+
+
+def test_what_a_driver_leaves_as_it_was_given_is_no_answer():
+    """It says that the call succeeded: zeros that nobody wrote are no watts, and no errors of none."""
+
+    def fill(_handle: Any, count: Any, entries: Any) -> int:
+        for entry in entries._obj[: count.value]:
+            if entry.fieldId == TRAFFIC[0]:
+                entry.valueType, entry.value.ullVal = ULL, MANY
+        return 0
+
+    calls = installed(nvmlDeviceGetFieldValues=fill)
+    assert read(calls) == {"traffic_bytes": {"pcie_transmit": MANY}}
+    assert not calls.errors
 
 
 def test_nothing_to_tell_now_is_no_failure():

@@ -335,6 +335,23 @@ def test_freeing_never_raises(node: Callable[..., Node]):
     assert not board.calls.errors
 
 
+def test_a_buffer_is_freed_once_whatever_the_driver_answers(node: Callable[..., Node]):
+    """Only a list that grew is asked for again: a second time a buffer would be somebody else's."""
+    board = node()
+    board.gpu()
+    real, freed = board.driver.library.nvmlGpmSampleFree, []
+
+    def free(sample: Any) -> int:
+        freed.append(sample)
+        real(sample)
+        return pynvml.NVML_ERROR_INSUFFICIENT_SIZE
+
+    board.driver.library.nvmlGpmSampleFree = free
+    board.reader.free_all(board.calls)
+    assert len(freed) == 2
+    assert not board.pool.misuses
+
+
 def test_a_buffer_that_cannot_be_had_leaves_no_other(node: Callable[..., Node]):
     """With the second one refused the first is given back, and both are tried again."""
     board = node()

@@ -40,7 +40,7 @@ def test_an_error_that_says_success_means_that_there_is_nothing():
     with pytest.raises(pynvml.NVMLError) as caught:
         pynvml.nvmlDeviceGetProcessUtilization(HANDLE, 0)
     assert caught.value.value == 0
-    assert UtilizationReader(ticking()).read(calls, GPU, HANDLE) == {}
+    assert UtilizationReader(ticking()).read(calls, GPU, HANDLE, ()) == {}
     assert not calls.errors
 
 

@@ -7,7 +7,7 @@ import pynvml
 import pytest
 
 from exporter.hardware.calls import Calls
-from exporter.hardware.processes import UtilizationReader, running
+from exporter.hardware.processes import Instance, UtilizationReader, running
 from exporter.hardware.sweep import Sweeper
 from exporter.model import DeviceProcess
 from tests.hardware.making import GIB, LARGE, SMALL, Driver, gpu, nvml, process, ticking
@@ -35,7 +35,7 @@ NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, INSUFFICIENT_SIZE, UNKNOWN = 3, 4, 6, 7
 
 
 def listed(
-    calls: Calls, total: int | None = None, instance: tuple[int, int] | None = None
+    calls: Calls, total: int | None = None, instance: Instance | None = None
 ) -> dict[int, tuple[Any, set[str]]]:
     """Return memory and kinds of the processes by pid."""
     found = running(calls, GPU, HANDLE, total, instance)
@@ -175,7 +175,19 @@ def test_without_a_list_of_compute_nobody_knows(functions: dict[str, Function]):
 def test_processes_of_other_instances_are_left_out(gi: int, ci: int, there: bool):
     """Some drivers list the neighbours too; an id that is not told excludes nobody."""
     calls = installed(**{COMPUTE: lists(context(41, gi=gi, ci=ci))})
-    assert (41 in listed(calls, instance=(1, 0))) is there
+    assert (41 in listed(calls, instance=Instance(1, 0))) is there
+
+
+@pytest.mark.parametrize(
+    ("gi", "known", "there"),
+    [(0, (1, 2), None), (2, (1, 2), [41]), (NOBODY, (1, 2), [41, 42]), (0, (), [41]), (0, (0, 1), [41])],
+)
+def test_a_list_of_instances_that_are_not_there_is_none(gi: int, known: tuple[int, ...], there: list[int]):
+    """A driver that leaves the ids at zero does not tell where a process is: nobody is left out for that."""
+    calls = installed(**{COMPUTE: lists(context(41, gi=1, ci=0), context(42, gi=gi, ci=0))})
+    found = running(calls, GPU, HANDLE, None, Instance(1, 0, known))
+    assert there == (None if found is None else [each.pid for each in found])
+    assert sum(calls.errors.values()) == (there is None)
 
 
 def test_a_whole_gpu_has_the_processes_of_all_its_instances():
@@ -210,8 +222,8 @@ def opened(driver: Driver) -> tuple[Calls, object]:
 def utilization(*records: dict[str, int], since: int = 0) -> dict[int, int | None] | None:
     """Read these records after a read whose newest sample was at ``since``."""
     reader = UtilizationReader(ticking())
-    reader.read(installed(**{SAMPLES: samples(sample(1, since, 1))}), GPU, HANDLE)
-    return reader.read(installed(**{SAMPLES: samples(*records)}), GPU, HANDLE)
+    reader.read(installed(**{SAMPLES: samples(sample(1, since, 1))}), GPU, HANDLE, ())
+    return reader.read(installed(**{SAMPLES: samples(*records)}), GPU, HANDLE, ())
 
 
 def test_each_process_has_its_share_of_time():
@@ -226,7 +238,7 @@ def test_each_process_has_its_share_of_time():
 def test_no_samples_is_not_no_answer(code: int, found: dict[int, int] | None):
     """When there is nothing newer nobody ran; when the device or the caller cannot tell, it is unknown."""
     calls = installed(**{SAMPLES: answers(code)})
-    assert UtilizationReader(ticking()).read(calls, GPU, HANDLE) == found
+    assert UtilizationReader(ticking()).read(calls, GPU, HANDLE, ()) == found
     assert sum(calls.errors.values()) == (code in (NO_PERMISSION, UNKNOWN))
 
 
@@ -251,12 +263,12 @@ def test_each_gpu_is_asked_from_where_its_own_samples_ended():
     asked: list[int] = []
     reader = UtilizationReader(ticking())
     early = installed(**{SAMPLES: samples(sample(41, 1000, 5), sample(42, 3000, 5), asked=asked)})
-    reader.read(early, "GPU-a", HANDLE)
+    reader.read(early, "GPU-a", HANDLE, ())
     late = installed(**{SAMPLES: samples(sample(43, 9000, 5), asked=asked)})
-    reader.read(late, "GPU-b", HANDLE)
+    reader.read(late, "GPU-b", HANDLE, ())
     nothing = installed(**{SAMPLES: samples(asked=asked)})
     for name in ("GPU-a", "GPU-b", "GPU-a"):
-        reader.read(nothing, name, HANDLE)
+        reader.read(nothing, name, HANDLE, ())
     assert asked == [0, 0, 3000, 9000, 3000]
 
 
@@ -264,9 +276,9 @@ def test_a_failed_read_does_not_move_the_window():
     """What happened meanwhile is in the next answer."""
     asked: list[int] = []
     reader = UtilizationReader(ticking())
-    reader.read(installed(**{SAMPLES: samples(sample(41, 1000, 5))}), GPU, HANDLE)
-    assert reader.read(installed(**{SAMPLES: answers(UNKNOWN)}), GPU, HANDLE) is None
-    reader.read(installed(**{SAMPLES: samples(sample(41, 1500, 5), asked=asked)}), GPU, HANDLE)
+    reader.read(installed(**{SAMPLES: samples(sample(41, 1000, 5))}), GPU, HANDLE, ())
+    assert reader.read(installed(**{SAMPLES: answers(UNKNOWN)}), GPU, HANDLE, ()) is None
+    reader.read(installed(**{SAMPLES: samples(sample(41, 1500, 5), asked=asked)}), GPU, HANDLE, ())
     assert asked == [1000]
 
 
@@ -276,10 +288,10 @@ def test_time_stamps_of_gpus_that_are_gone_are_forgotten():
     reader = UtilizationReader(ticking())
     calls = installed(**{SAMPLES: samples(sample(41, 1000, 5), asked=asked)})
     for name in ("GPU-a", "GPU-b"):
-        reader.read(calls, name, HANDLE)
+        reader.read(calls, name, HANDLE, ())
     reader.forget(["GPU-b"])
     for name in ("GPU-a", "GPU-b"):
-        reader.read(calls, name, HANDLE)
+        reader.read(calls, name, HANDLE, ())
     assert asked == [0, 0, 0, 1000]
 
 
@@ -288,17 +300,42 @@ def test_a_process_that_stops_is_idle_from_the_next_read():
     driver = Driver(gpu("a"), host_processes=[process(41, GPU, load={"high": 60})])
     calls, handle = opened(driver)
     reader = UtilizationReader(ticking())
-    busy = reader.read(calls, GPU, handle)
+    busy = reader.read(calls, GPU, handle, ())
     assert busy is not None
     assert busy[41] > 0
-    assert reader.read(calls, GPU, handle) == {}
+    assert reader.read(calls, GPU, handle, ()) == {}
     driver.advance(10)
-    assert reader.read(calls, GPU, handle)
+    assert reader.read(calls, GPU, handle, ())
 
 
 def test_a_figure_far_beyond_all_the_time_is_unknown():
     """Garbage is neither a busy process nor an idle one."""
     assert utilization(sample(41, 1000, 2**32 - 1), sample(42, 1001, 9)) == {41: None, 42: 9}
+
+
+def test_garbage_among_samples_proves_of_nobody_that_it_is_idle():
+    """What a driver told of two zombies: no sample of those that run, two that cannot be, and empty ones."""
+    zombies = sample(50554, 217_144_956_601_725, 37100), sample(50021, 158_819_300_671_603, 38305)
+    calls = installed(**{SAMPLES: samples(*zombies, sample(50017, 49_936, 0), *[sample(0, 0, 0)] * 97)})
+    running_there = [DeviceProcess(pid=pid, memory=1, kinds=frozenset({"compute"})) for pid in (41, 50017)]
+    found = UtilizationReader(ticking()).read(calls, GPU, HANDLE, running_there)
+    assert found == {41: None, 50554: None, 50021: None, 50017: 0}
+    assert calls.errors == {(GPU, SAMPLES, "ImpossibleSample"): 1}
+
+
+def test_empty_samples_say_nothing():
+    """A driver may fill up its answer; beside what it tells, who has no sample did not run."""
+    calls = installed(**{SAMPLES: samples(sample(41, 1000, 30), sample(0, 0, 0), sample(0, 0, 0))})
+    assert UtilizationReader(ticking()).read(calls, GPU, HANDLE, ()) == {41: 30}
+    assert not calls.errors
+
+
+def test_a_sample_of_a_pid_that_cannot_be_is_garbage():
+    """Linux gives out no such number."""
+    assert utilization(sample(1 << 22, 1000, 3), sample((1 << 22) + 1, 1001, 3)) == {
+        1 << 22: 3,
+        (1 << 22) + 1: None,
+    }
 
 
 def test_a_process_that_several_compute_instances_list_is_nobodys():
