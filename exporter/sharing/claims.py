@@ -105,14 +105,16 @@ class ClaimSystem(System):
             Grant(holder=holder, resource=self.driver, device=None, slices=len(names))
             for holder, names in sorted(missing.items())
         ]
-        return Granted(grants=(*held, *lost))
+        return Granted(grants=(*held, *lost), unplaced=tuple((key, self.driver) for key in self._untold()))
 
     def sharing(
         self, device: Device, slices: tuple[SliceCount, ...], _replicated: bool, _offered_known: bool
     ) -> DeviceSharing:
         """Tell whether a device has one holder. How many shares it could have, nobody tells on the node."""
-        part = self._parts[device.key]
+        part = self._parts.get(device.key)
         counted = tuple(each._replace(offered=None) for each in slices)
+        if part is None:
+            return DeviceSharing(slices=counted)
         if part.alone:
             return DeviceSharing(sharing=self.mode_alone(device), isolation="hard", slices=counted)
         mode, isolation = ("mps", "soft") if _serves_mps(device) else ("dra", "none")
@@ -174,6 +176,21 @@ class ClaimSystem(System):
             if not noted:
                 yield claim
             yield from (replace(claim, share_id=each.share_id) for each in noted if not each.admin)
+
+    def _untold(self) -> Iterator[DeviceKey]:
+        """Yield what is prepared for claims that the kubelet does not tell: those of its containers only.
+
+        Kubelets before 1.34 tell none by default, and none of an init container's.
+        """
+        told = {
+            (claim_uid(each), each.device) for each in self.view.told_claims if each.driver == self.driver
+        }
+        for (uid, name), shares in self._checkpoint.held().items():
+            if told.isdisjoint({(uid, name), ("", name)}):
+                found = self.find(name) if self.names.fullmatch(name) else None
+                device = found or self.view.inventory.by_uuid(shares[0].uuid)
+                if device is not None:
+                    yield device.key
 
     def _noted(self, claim: ClaimedDevice) -> Prepared | None:
         found = self._checkpoint.find(claim_uid(claim), claim.device, claim.share_id)

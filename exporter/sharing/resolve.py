@@ -157,6 +157,9 @@ def _take_grants(resolved: Resolved, system: System) -> None:
         resolved.unresolved_holders.add(grant.holder)
         if device is not None:
             resolved.unplaced.add(device.key)
+    for key, resource in granted.unplaced:
+        resolved.owners[key, resource][system] = None
+        resolved.unplaced.add(key)
     resolved.settled |= granted.settled
 
 

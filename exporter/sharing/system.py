@@ -80,11 +80,13 @@ class Granted:
     """What one system knows of all containers.
 
     ``settled`` are the containers and resources whose ids need not be resolved: they are told by the grants,
-    or hold nothing for themselves.
+    or hold nothing for themselves. ``unplaced`` are devices that are held of which it is not told by whom, by
+    the resource.
     """
 
     grants: tuple[Grant, ...] = ()
     settled: frozenset[tuple[ContainerRef, str]] = frozenset()
+    unplaced: tuple[tuple[DeviceKey, str], ...] = ()
 
 
 def whole_keys(*names: str) -> re.Pattern[str]:

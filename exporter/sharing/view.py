@@ -41,7 +41,10 @@ class NodeFacts:
 
 
 class View:
-    """The node as the systems see it in one poll; what they cannot read they note in ``problems``."""
+    """The node as the systems see it in one poll; what they cannot read they note in ``problems``.
+
+    ``told_claims`` are all that the kubelet tells, our own pod's and those of pods that are over too.
+    """
 
     def __init__(
         self, gpus: tuple[GpuReading, ...], allocations: Allocations, facts: NodeFacts | None = None
@@ -54,6 +57,7 @@ class View:
         self._by_name = _by_name(self.pods)
         over = {(pod.namespace, pod.name) for pod in pods if not _is_live(pod)}
         over -= {(pod.namespace, pod.name) for pod in self.pods}
+        self.told_claims = allocations.claims
         self.allocations = _of_live(_without_own_claims(allocations, self.facts), over)
         self.held = _held(self.allocations)
 

@@ -334,6 +334,60 @@ def test_several_shares_that_only_the_notes_tell(told):
     assert (held.slices, held.memory_entitled) == (2, 2 * GIB)
 
 
+def test_claims_that_the_kubelet_does_not_tell():
+    """The driver has prepared them: who holds their devices is not known; others are held by nobody."""
+    gpus = [numbered(), numbered(1, uuid=OTHER_UUID)]
+    files = {"dra": noted((UID, "gpu-0", Prepared(uuid=UUID)))}
+    found = resolve(gpus, files=files)
+    assert found.unplaced == {DeviceKey(UUID)}
+    assert found.devices[DeviceKey(UUID)].sharing == "unknown"
+    assert not found.holdings
+    told = resolve(gpus, files=files, claims=[claimed("a", "gpu-0")])
+    assert not told.unplaced
+    assert set(holders(told)) == {"a"}
+
+
+def test_a_claim_beside_one_that_the_kubelet_does_not_tell():
+    """Of a device with shares one holder is known, and that there are others."""
+    share = Prepared(uuid=UUID, share_id="s1", memory=GIB)
+    files = {"dra": noted((UID, "gpu-0", share), (OTHER_UID, "gpu-0", replace(share, share_id="s2")))}
+    found = resolve(numbered(), files=files, claims=[claimed("a", "gpu-0")])
+    assert set(holders(found)) == {"a"}
+    assert found.unplaced == {DeviceKey(UUID)}
+
+
+@pytest.mark.parametrize(
+    ("device", "uuid", "key"),
+    [
+        ("gpu-0-mig-1g.5gb-19-4", "", DeviceKey(UUID, MIG)),
+        ("gpu-0-mig-1g.5gb-14-0", MIG, DeviceKey(UUID, MIG)),
+        ("new-name", MIG, DeviceKey(UUID, MIG)),
+        ("gpu-vfio-0", "", None),
+    ],
+)
+def test_which_device_of_a_claim_that_is_not_told(device, uuid, key):
+    """By its name, else by the notes; one that is passed through is not there."""
+    files = {"dra": noted((UID, device, Prepared(uuid=uuid)))}
+    found = resolve(cut(placed(19, 4, 1)), files=files)
+    assert found.unplaced == ({key} if key else set())
+
+
+def test_whoever_only_looks_at_a_device_does_not_hold_it():
+    """Claims of administrators are noted too; and our own, which the kubelet tells, is nobody's holding."""
+    files = {"dra": noted((UID, "gpu-0", Prepared(uuid=UUID, admin=True)))}
+    assert not resolve(numbered(), files=files).unplaced
+    files = {"dra": noted((UID, "gpu-0", Prepared(uuid=UUID)))}
+    own = PodIdentity(uid="own", namespace="ml", name="exporter")
+    claims = [claimed("exporter", "gpu-0")]
+    assert not resolve(numbered(), files=files, claims=claims, pods={"own": own}, own_uid="own").unplaced
+
+
+def test_a_driver_that_is_gone_keeps_no_device():
+    """What its checkpoint said is kept for claims that are still told, and holds nothing."""
+    files = {"dra": replace(noted((UID, "gpu-0", Prepared(uuid=UUID))), missing=True)}
+    assert not resolve(numbered(), files=files).unplaced
+
+
 def test_our_own_claim_holds_nothing():
     """An exporter that was let in by a claim of the administrator has no device; others have theirs."""
     claims = [claimed("exporter", "gpu-0"), claimed("a", "gpu-0"), claimed("exporter", "gpu-9")]

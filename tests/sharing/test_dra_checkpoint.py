@@ -309,6 +309,17 @@ def test_what_was_said_of_a_claim_is_kept(tmp_path, now):
     assert len(after.problems) == (now is not None)
 
 
+def test_a_checkpoint_without_claims_is_whole(tmp_path):
+    """The last claim is gone, and holds its device no longer; one that cannot be read says no such thing."""
+    before = decode(content({CLAIM: claim([GPU])}), DRIVER, tmp_path)
+    assert set(before.held()) == {(CLAIM, "gpu-0")}
+    assert with_known(decode(content({}), DRIVER, tmp_path), before).held() == {}
+    broken = read_checkpoint(roots(tmp_path, b""), DRIVER)
+    assert with_known(broken, before).held() == before.held()
+    gone = read_checkpoint(roots_at(kubelet=tmp_path / "nowhere"), DRIVER)
+    assert with_known(gone, before).held() == {}
+
+
 def test_a_checkpoint_that_is_whole_is_believed(tmp_path):
     """Claims that are not in it any more are forgotten."""
     before = decode(content({CLAIM: claim([GPU])}), DRIVER, tmp_path)

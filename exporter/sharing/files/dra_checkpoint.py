@@ -41,9 +41,20 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint(SystemFiles):
-    """All of a checkpoint, by the uid of the claim and the driver's name of the device."""
+    """All of a checkpoint, by the uid of the claim and the driver's name of the device.
+
+    ``missing``: there is none (any more), and what is known is from before.
+    """
 
     prepared: Mapping[tuple[str, str], tuple[Prepared, ...]] = field(default_factory=dict)
+    missing: bool = False
+
+    def held(self) -> Mapping[tuple[str, str], tuple[Prepared, ...]]:
+        """Return what claims have now that hold it."""
+        holding = {
+            place: tuple(each for each in shares if not each.admin) for place, shares in self.prepared.items()
+        }
+        return {} if self.missing else {place: shares for place, shares in holding.items() if shares}
 
     def find(self, claim_uid: str, device: str, share_id: str) -> tuple[Prepared, ...]:
         """Return the shares of a device that a claim has: one, or all where the kubelet does not say which.
@@ -61,17 +72,19 @@ def read_checkpoint(roots: Roots, driver: str) -> Checkpoint:
     try:
         return decode(_content(path), driver, path)
     except (FileNotFoundError, NotADirectoryError):
-        return Checkpoint()
+        return Checkpoint(missing=True)
     except (OSError, UnusableError) as error:
         return Checkpoint(problems=(problem(path, error),))
 
 
 def with_known(now: SystemFiles, before: SystemFiles | None) -> SystemFiles:
-    """Keep what was known of claims where a checkpoint says nothing now.
+    """Keep what was known of claims where a checkpoint cannot be read now.
 
-    What a claim was given does not change as long as it exists, and nobody asks for one that is gone.
+    What a claim was given does not change as long as it exists.
     """
-    if not isinstance(now, Checkpoint) or not isinstance(before, Checkpoint) or now.prepared:
+    if not isinstance(now, Checkpoint) or not isinstance(before, Checkpoint):
+        return now
+    if now.prepared or not (now.missing or now.problems):
         return now
     return replace(now, prepared=before.prepared)
 
