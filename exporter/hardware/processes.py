@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from exporter.hardware.answers import sampled_percent
 from exporter.hardware.calls import Calls
-from exporter.hardware.samples import SampleReader, Samples
+from exporter.hardware.samples import SampleReader, latest_time
 from exporter.model import DeviceProcess, MigReading
 from exporter.model.hardware import ProcessKind
 from exporter.model.records import replace
@@ -149,10 +149,11 @@ class UtilizationReader:
         self._samples.forget(known)
 
 
-def _figures(samples: Samples) -> dict[int, int | None]:
+def _figures(samples: Iterable[Any]) -> dict[int, int | None]:
     """Give percent by pid, None for one that has a sample that cannot be; some drivers add empty ones."""
+    latest = latest_time()
     # Oldest first, so that the newest of two samples of a pid stays.
-    return {each.pid: _percent(each, samples.latest) for each in samples.records if each.pid}
+    return {each.pid: _percent(each, latest) for each in samples if each.pid}
 
 
 def _percent(sample: Any, latest: int) -> int | None:

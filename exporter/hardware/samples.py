@@ -2,24 +2,15 @@
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 from exporter.hardware.calls import Calls
 
 CLOCK_SLACK_SECONDS = 1.0
 # A driver may count from elsewhere, but what is further in the future than this is no time at all.
 MOST_AHEAD_SECONDS = 86400.0
-# Of one that counts as we do nothing is stamped later than this.
-SOON_SECONDS = 10.0
 # So often, by what is known of drivers, new samples come into the buffer.
 SAMPLING_SECONDS = 1.0
-
-
-class Samples(NamedTuple):
-    """Samples, oldest first. What one tells is unknown if its stamp is after ``latest`` (microseconds)."""
-
-    records: list[Any]
-    latest: int
 
 
 class SampleReader:
@@ -33,14 +24,14 @@ class SampleReader:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._read: dict[str, tuple[float, Samples]] = {}
+        self._read: dict[str, tuple[float, list[Any]]] = {}
         self._last_seen: dict[str, int] = {}
         self._clock_offset = _clock_offset()
         self._set_back = False
         self._ignored: dict[str, set[int]] = {}
 
-    def read(self, calls: Calls, uuid: str, handle: Any, name: str) -> Samples | None:
-        """Return the samples that the call ``name`` has since the last read.
+    def read(self, calls: Calls, uuid: str, handle: Any, name: str) -> list[Any] | None:
+        """Return the samples that the call ``name`` has since the last read, oldest first.
 
         None when the driver cannot tell, empty when nobody was active. The first read of a GPU covers the
         driver's own buffer (some seconds), each later one the time since the read before.
@@ -55,26 +46,20 @@ class SampleReader:
             self._read[uuid] = now, fresh
         return fresh
 
-    def _ask(self, calls: Calls, uuid: str, handle: Any, name: str) -> Samples | None:
+    def _ask(self, calls: Calls, uuid: str, handle: Any, name: str) -> list[Any] | None:
         self._note_clock()
         since = self._last_seen.get(uuid, 0)
-        # Nothing is newer than a time that is yet to come: with one, everyone would seem idle until then.
-        asked = since if since <= _in_microseconds(SOON_SECONDS) else 0
-        records = calls.ask(uuid, name, handle, since=asked, none=())
-        if records is None:
+        samples = calls.ask(uuid, name, handle, since=since, none=())
+        if samples is None:
             return None
-        stamps = {each.timeStamp for each in records}
-        stamps -= self._ignore(uuid, stamps)
-        latest = _latest(stamp for stamp in stamps if stamp > asked)
-        if since > latest:
-            since = asked
-        first = since if since == asked else since + 1
-        fresh = [each for each in records if each.timeStamp >= first and each.timeStamp in stamps]
+        ignored = self._ignore(uuid, {sample.timeStamp for sample in samples})
+        fresh = [each for each in samples if each.timeStamp >= since and each.timeStamp not in ignored]
         # After a stamp that is none, every sample would look like one that was seen.
+        latest = latest_time()
         self._last_seen[uuid] = max(
             (each.timeStamp for each in fresh if each.timeStamp <= latest), default=since
         )
-        return Samples(sorted(fresh, key=lambda each: (each.timeStamp <= latest, each.timeStamp)), latest)
+        return sorted(fresh, key=lambda each: (each.timeStamp <= latest, each.timeStamp))
 
     def forget(self, known: Iterable[str]) -> None:
         """Keep the time stamps of these GPUs only."""
@@ -100,10 +85,12 @@ class SampleReader:
         return self._ignored[uuid]
 
 
-def _latest(stamps: Iterable[int]) -> int:
-    """Return the latest stamp that is a time: now, for a driver that is seen to stamp with our time."""
-    soon, reach = _in_microseconds(SOON_SECONDS), int(MOST_AHEAD_SECONDS * 1e6)
-    return soon if any(soon - reach <= stamp <= soon for stamp in stamps) else soon + reach
+def latest_time() -> int:
+    """Return the latest stamp that is a time.
+
+    What a sample with a later one tells is unknown, and older than all else.
+    """
+    return _in_microseconds(MOST_AHEAD_SECONDS)
 
 
 def _in_microseconds(ahead: float) -> int:

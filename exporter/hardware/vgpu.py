@@ -7,7 +7,7 @@ from typing import Any
 
 from exporter.hardware.answers import long_number, sampled_percent
 from exporter.hardware.calls import Calls
-from exporter.hardware.samples import SampleReader
+from exporter.hardware.samples import SampleReader, latest_time
 from exporter.model import Licence, VgpuReading
 from exporter.model.hardware import Virtualization
 
@@ -92,7 +92,8 @@ class VgpuReader:
         samples = self._samples.read(calls, uuid, handle, "nvmlDeviceGetVgpuUtilization")
         if samples is None:
             return None
-        return {each.vgpuInstance: each for each in samples.records if each.timeStamp <= samples.latest}
+        latest = latest_time()
+        return {each.vgpuInstance: each for each in samples if each.timeStamp <= latest}
 
     def _vgpu(
         self, calls: Calls, gpu: str, number: int, uuid: str, use: dict[int, Any] | None
