@@ -24,7 +24,7 @@ from exporter.model import (
 )
 from exporter.sharing.device_id import parse_device_id
 from exporter.sharing.hami_filed import CACHE, filed, in_common, meter_of, names_by_pod
-from exporter.sharing.hami_text import HamiDevice, parse_allocation, places_of
+from exporter.sharing.hami_text import HamiDevice, limited, parse_allocation, places_of
 from exporter.sharing.inventory import Device
 from exporter.sharing.system import Claim, Grant, Granted, System
 from exporter.sharing.view import View
@@ -243,7 +243,7 @@ class LibvgpuSystem(System):
 
     def _asks(self, pod: PodIdentity, container: ContainerSpec) -> bool:
         held = self.view.held.get(ContainerRef(pod.namespace, pod.name, container.name), {})
-        return any(resource in self._resources for resource in (*held, *container.limits))
+        return any(resource in self._resources for resource in (*held, *limited(container)))
 
 
 def _whole(device: Device | None) -> Part:

@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple
 
 from exporter.model import ContainerRef, ContainerSpec, DeviceSharing, Meter, PodDetails, SliceCount
 from exporter.sharing.hami_node import Registered, registered
-from exporter.sharing.hami_text import HamiDevice, parse_allocation, places_of
+from exporter.sharing.hami_text import HamiDevice, limited, parse_allocation, places_of
 from exporter.sharing.inventory import Device
 from exporter.sharing.system import Claim, Grant, Granted, System, first_match, foreign, words_of
 from exporter.sharing.view import View
@@ -214,7 +214,7 @@ class HamiVendor(System):
 
     def _asks(self, holder: ContainerRef, asked: re.Pattern[str], spec: ContainerSpec) -> bool:
         own = holder._replace(container=spec.name)
-        return any(map(asked.fullmatch, (*spec.limits, *self.view.held.get(own, ()))))
+        return any(map(asked.fullmatch, (*limited(spec), *self.view.held.get(own, ()))))
 
 
 def _joined(grants: Iterable[Grant]) -> Iterator[Grant]:

@@ -74,13 +74,56 @@ def test_a_segment_too_many_gives_nobody_what_another_asked_for():
     assert entitled(told, ids) == {("qos-pod-2", UUID): 1000}
 
 
-def test_an_init_container_that_asks_is_not_taken_for_another():
+@pytest.mark.parametrize(
+    ("init", "containers"),
+    [
+        (("network", "warm-up"), ("main",)),
+        (("warm-up",), ("main", "proxy")),
+        (("warm-up",), ("proxy", "main")),
+        (("warm-up", "network"), ("proxy", "main", "logs")),
+    ],
+)
+def test_an_init_container_that_asks_is_not_taken_for_another(init, containers):
     """HAMi 2.10 (its issue 2899) leaves out those that ask for nothing, and keeps those that ask."""
     told = pod(
         "p",
         {KEY: f"{OTHER_UUID},NVIDIA,500,0:;{UUID},NVIDIA,2500,25:;"},
-        init=("network", "warm-up"),
+        init=init,
+        containers=containers,
         limits={"warm-up": ASKS, "main": ASKS},
+    )
+    main, sidecar = held("p", f"{UUID}-0"), held("p", f"{OTHER_UUID}-0", container="warm-up")
+
+    assert entitled(told, main) == {("main", UUID): 2500}
+    assert entitled(told, main + sidecar) == {("warm-up", OTHER_UUID): 500, ("main", UUID): 2500}
+
+
+def test_several_gpus_of_a_sidecar_stay_its_own():
+    """A container's GPUs stand together, of which HAMi 2.10 leaves out none."""
+    part = f"{OTHER_UUID},NVIDIA,500,0:"
+    told = pod(
+        "p",
+        {KEY: f"{part}{UUID},NVIDIA,600,0:;{UUID},NVIDIA,2500,25:;"},
+        init=("sidecar",),
+        containers=("main", "proxy"),
+        limits={"sidecar": {"nvidia.com/gpu": 2}, "main": ASKS},
+    )
+    ids = held("p", f"{UUID}-0") + held("p", f"{OTHER_UUID}-0", f"{UUID}-1", container="sidecar")
+
+    assert entitled(told, ids) == {
+        ("sidecar", OTHER_UUID): 500,
+        ("sidecar", UUID): 600,
+        ("main", UUID): 2500,
+    }
+
+
+def test_a_limit_of_nothing_is_no_asking():
+    """HAMi gives nothing for a limit of 0, and so 2.10 has no segment of it."""
+    told = pod(
+        "p",
+        {KEY: f"{UUID},NVIDIA,2500,25:;"},
+        containers=("proxy", "main"),
+        limits={"proxy": {"nvidia.com/gpu": 0}, "main": ASKS},
     )
 
     assert entitled(told, held("p", f"{UUID}-0")) == {("main", UUID): 2500}
@@ -94,9 +137,9 @@ def written(release, init, main):
     texts = [f"{name},NVIDIA,1,1:" if asks else "" for name, asks in (*init, *main)]
     if release == "2.9":
         return texts
-    before, texts = texts[: len(init)], texts[len(init) :]
     if release == "2.10":
-        return [*filter(None, before), *texts]
+        return [*filter(None, texts)]
+    texts = texts[len(init) :]
     if release == "2.7":
         return texts
     first = next(place for place, text in enumerate(texts) if text)

@@ -158,12 +158,40 @@ ALIGNED = [
         ";;A;", named("x", init=("i", "j")), {"x": "A"}, id="2.9: init containers first, and without"
     ),
     pytest.param("A;B;", named("x", init=("i",)), {"i": "A", "x": "B"}, id="2.9: an init container with"),
+    pytest.param("A;;", named("x", init=("I",)), {"I": "A"}, id="2.9: an init container only"),
+    pytest.param(
+        ";A;;;B;", named("x", "y", "Z", init=("i", "J")), {"J": "A", "Z": "B"}, id="2.9: some of each"
+    ),
+    pytest.param("A;B;", named("X", "y", init=("I",)), {"I": "A", "X": "B"}, id="2.10: as many as main ones"),
+    pytest.param("A;B;", named("y", "X", init=("I",)), {"I": "A", "X": "B"}, id="2.10: one without between"),
+    pytest.param(
+        "A;B;C;", named("w", "X", "y", "Z", init=("I", "j")), {"I": "A", "X": "B", "Z": "C"}, id="2.10: more"
+    ),
+    pytest.param(
+        "A;B;C;",
+        named("X", "y", "z", init=("I", "J")),
+        {"I": "A", "J": "B", "X": "C"},
+        id="2.10: several init",
+    ),
+    pytest.param("A;", named("x", "Y", init=("i",)), {"Y": "A"}, id="2.10: the last alone"),
+    pytest.param("A;", named("x", init=("i", "J")), {"J": "A"}, id="2.10: an init container alone"),
+    pytest.param("A;B;", named("X", "Y", init=("i",)), {"X": "A", "Y": "B"}, id="2.10: main ones alone"),
+    pytest.param(
+        "A;B;;",
+        named("X", "Y", "z", init=("I",)),
+        {"X": "A", "Y": "B"},
+        id="2.7: an init container that asks",
+    ),
+    pytest.param(";A;", named("Y", init=("I",)), {"Y": "A"}, id="2.9: of two chips the other"),
+    pytest.param("A;;", named("Y", init=("I",)), {"I": "A"}, id="2.9: of two chips the one"),
     pytest.param("A;", named("x", init=("i",)), {"x": "A"}, id="2.8: init containers are not counted"),
     pytest.param("A;", named("x", "Y"), {"Y": "A"}, id="2.4: what has none in front is left out"),
     pytest.param("A;;", named("x", "Y", "z"), {"Y": "A"}, id="2.5: but not what has none behind"),
     pytest.param("A;B", named("X", "y", "Z"), {"X": "A", "Z": "B"}, id="Volcano: only those that ask"),
     pytest.param("A", named("x", "Y", init=("I",)), {"Y": "A"}, id="Volcano: init containers do not count"),
-    pytest.param("A;B;C;D;", named("X", "y"), {"X": "A"}, id="more than there are containers"),
+    pytest.param("A;B;C;D;", named("X", "y"), {}, id="more than there are containers"),
+    pytest.param(";C", named("X", "y", "Z"), {}, id="Volcano: a segment that cannot be read"),
+    pytest.param("A;", named("X", "Y"), {}, id="fewer than ask"),
     pytest.param("A;", [], {}, id="no containers"),
 ]
 
