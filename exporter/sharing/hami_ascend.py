@@ -3,12 +3,15 @@
 The key of the annotation has the name of the chip, and so has the resource. Another annotation, under the
 name of the resource, says which template each device was divided after. Its name begins with the number of
 AI cores (``vir05_1c_16g``: 5); how many an NPU has is told by the node's annotation. Where the library limits
-(``huawei.com/vnpu-mode: hami-core``, else by the node's ``hami-vnpu-core``), cores are percent, and it notes
-what each container uses.
+(``huawei.com/vnpu-mode: hami-core``), cores are percent, and it notes what each container uses.
+
+Nodes are set up for the one or the other (``hami-vnpu-core``). On those of the library, the plugin up to
+version 1.4.0 divides after templates for a pod that has no mode, and since then leaves it to the library.
 """
 
 import json
 import re
+from collections import defaultdict
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -48,14 +51,16 @@ class HamiAscend(HamiVendor):
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
-        self._soft: set[str] = set()
+        # What keeps the holders of each NPU to their shares.
+        self._kept: dict[str, set[str]] = defaultdict(set)
         own = (ids for resource, ids in view.offered.items() if self.knows(resource))
         known = {ID.fullmatch(device_id) for ids in own for device_id in ids}
         uuids = sorted({each[1] for each in known if each is not None})
         # Where nobody tells their indexes, their order stands for them.
-        self.registered = {uuid: Registered(place, None) for place, uuid in enumerate(uuids)} | dict(
-            self.registered
-        )
+        self.registered = {uuid: Registered(place, None) for place, uuid in enumerate(uuids)} | {
+            uuid: each._replace(cores=None) if self._node_is_soft else each
+            for uuid, each in self.registered.items()
+        }
 
     def owns(self, resource: str, device_id: str) -> bool:
         """Whether an id is a slice of an NPU as HAMi names them."""
@@ -76,17 +81,19 @@ class HamiAscend(HamiVendor):
         self, device: Device, slices: tuple[SliceCount, ...], replicated: bool, offered_known: bool
     ) -> DeviceSharing:
         """Tell the library from the driver, which divides NPUs for good."""
-        isolation = "soft" if device.key.uuid in self._soft else "hard"
+        kept = self._kept[device.key.uuid]
+        isolation = "soft" if "soft" in kept else "" if "" in kept else "hard"
         told = super().sharing(device, slices, replicated, offered_known)
         return DeviceSharing(sharing=told.sharing, isolation=isolation, slices=told.slices)
 
     def compute(self, holder: ContainerRef, told: Told) -> float | None:
         """Return the percent of a limit, or the AI cores of a template of those that the NPU has."""
-        if self._is_soft(holder):
-            self._soft.add(told.device.uuid)
+        isolation = self._isolation(holder)
+        self._kept[told.device.uuid].add(isolation)
+        if isolation == "soft":
             return told.device.cores / told.kind.full or None
         template = self._templates(holder, told).get(told.device.uuid)
-        if template is None:
+        if template is None or isolation != "hard":
             return None
         listed, cores = self.registered.get(told.device.uuid), TEMPLATE.fullmatch(template)
         if not template:
@@ -96,11 +103,12 @@ class HamiAscend(HamiVendor):
 
     def exclusive(self, told: Told, holder: ContainerRef) -> bool:
         """Whether the NPU was given whole: it has no template."""
-        return not self._is_soft(holder) and self._templates(holder, told).get(told.device.uuid) == ""
+        hard = self._isolation(holder) == "hard"
+        return hard and self._templates(holder, told).get(told.device.uuid) == ""
 
     def meter(self, holder: ContainerRef, count: int) -> Meter | None:
         """Return what the library noted; of several NPUs it does not say which is which."""
-        file = self._file(holder) if count == 1 and self._is_soft(holder) else None
+        file = self._file(holder) if count == 1 and self._isolation(holder) == "soft" else None
         if file is None or not file.devices:
             return None
         return Meter(source=METER, memory=file.devices[0].memory_used, memory_only=True)
@@ -121,11 +129,25 @@ class HamiAscend(HamiVendor):
             self.name, holder._replace(container=names.get(holder.container, holder.container))
         )
 
-    def _is_soft(self, holder: ContainerRef) -> bool:
-        """Whether the library limits: a pod that does not say follows its node, since HAMi 2.10."""
-        details, node = self.view.details(holder), self.view.facts.node
-        mode = details.annotations.get(MODE, "") if details is not None else ""
-        return mode == SOFT or (not mode and node is not None and node.annotations.get(NODE_SOFT) == "true")
+    @property
+    def _node_is_soft(self) -> bool:
+        """Whether the library is to limit here; cores are registered in percent then, not as AI cores."""
+        node = self.view.facts.node
+        return node is not None and node.annotations.get(NODE_SOFT) == "true"
+
+    def _isolation(self, holder: ContainerRef) -> str:
+        """Return what keeps a container to its share, "" where it is not known.
+
+        Of a pod without a mode the library's folder tells: the plugin makes one for whom it leaves to the
+        library. Without one on such a node, the plugin may be older, or its folders are not seen here.
+        """
+        pod = self.view.pod(holder)
+        mode = pod.details.annotations.get(MODE, "") if pod is not None and pod.details is not None else ""
+        if mode:
+            return "soft" if mode == SOFT else "hard"
+        if pod is not None and pod.uid in self._names:
+            return "soft"
+        return "" if self._node_is_soft else "hard"
 
     def _templates(self, holder: ContainerRef, told: Told) -> dict[str, str]:
         """Return the templates of a pod's NPUs by uuid, "" for a whole one."""

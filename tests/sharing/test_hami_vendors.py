@@ -562,30 +562,56 @@ def shmem(*names, used=3 * GIB):
 
 
 @pytest.mark.parametrize(
-    ("mode", "node_mode", "soft"),
+    ("mode", "node_mode", "folder", "isolation"),
     [
-        pytest.param(None, "true", True, id="HAMi 2.10 pkg/device/ascend/device.go, pull request 2035"),
-        pytest.param("", "true", True, id="an empty mode"),
-        pytest.param(None, "false", False, id="a node of templates"),
-        pytest.param("vnpu", "true", False, id="the pod says something else"),
-        pytest.param("hami-core", "false", True, id="the pod says it"),
+        pytest.param(
+            None, "true", True, "soft", id="left to the library, ascend-device-plugin's pull request 106"
+        ),
+        pytest.param(None, "true", False, "", id="perhaps by a template, as ascend-device-plugin v1.4.0"),
+        pytest.param("", "true", True, "soft", id="an empty mode"),
+        pytest.param("", "true", False, "", id="an empty mode, no folder"),
+        pytest.param(None, "false", True, "soft", id="a node of templates by now"),
+        pytest.param(None, "false", False, "hard", id="a node of templates"),
+        pytest.param(None, None, False, "hard", id="a node that says nothing"),
+        pytest.param("template", "true", True, "hard", id="the pod says something else"),
+        pytest.param("hami-core", "false", False, "soft", id="the pod says it"),
     ],
 )
-def test_a_pod_without_a_mode_has_that_of_its_node(mode, node_mode, soft):
-    """The scheduler names a template in any case, and where the library limits it means nothing."""
-    listed = [{"UUID": NPU, "memory": 16384, "temp": "vir05_1c_16g"}]
+@pytest.mark.parametrize("template", ["", "vir05_1c_16g"])
+def test_of_a_pod_without_a_mode_the_librarys_folder_tells(mode, node_mode, folder, isolation, template):
+    """The scheduler names a template in any case; what it is of, a node of the library does not register."""
+    soft_node = node_mode == "true"
     found = ascend(
         f"{NPU},Ascend910A,16384,0:;",
         mode=mode,
         node_mode=node_mode,
-        listed=listed,
-        registered_cores=100,
-        files=shmem("main"),
+        listed=[{"UUID": NPU, "memory": 16384} | ({"temp": template} if template else {})],
+        registered_cores=100 if soft_node else 20,
+        files=shmem("main") if folder else {"hami-ascend": SystemFiles()},
     )
-    holding = only(found)
-    assert holding.isolation == ("soft" if soft else "hard")
-    assert holding.compute_entitled == (None if soft else 0.05)
-    assert (holding.meter and holding.meter.memory) == (3 * GIB if soft else None)
+    holding, hard = only(found), isolation == "hard"
+    share = 1.0 if not template else None if soft_node else 0.25
+    assert holding.isolation == isolation
+    assert holding.compute_entitled == (share if hard else None)
+    assert found.devices[holding.device].exclusive == (hard and not template)
+    assert (holding.meter and holding.meter.memory) == (3 * GIB if folder and isolation == "soft" else None)
+    assert (holding.memory_entitled, found.foreign[0].index) == (16384 * MIB, 5)
+
+
+@pytest.mark.parametrize(
+    ("folder", "isolation"), [(True, "soft"), (False, "")], ids=["of the other pod", "of none"]
+)
+def test_an_npu_is_as_little_kept_apart_as_its_least_kept_holder(folder, isolation):
+    """One pod is limited by a template, of the other it is not known, or the library limits it."""
+    told = {TOLD: f"{NPU},Ascend910A,16384,0:;", ASCEND: json.dumps([{"UUID": NPU}])}
+    found = resolve(
+        [],
+        held("a", **{ASCEND: 1}) + held("b", **{ASCEND: 1}),
+        pods=pods(pod("b", told | {"huawei.com/vnpu-mode": "template"}), pod("a", told)),
+        node=NodeObject(annotations={"hami-vnpu-core": "true"}),
+        files=shmem("main") if folder else {},
+    )
+    assert {each.isolation for each in found.holdings} == {isolation}
 
 
 @pytest.mark.parametrize("listed", ["{", "[1]", "{}", "[" * 100_000, "x" * 70_000])
@@ -607,7 +633,7 @@ def test_the_librarys_note_is_the_meter_of_a_container_with_one_npu():
     assert meter is not None
     assert (meter.source, meter.memory, meter.compute) == ("hami-vnpu", 3 * GIB, None)
     assert [each.meter for each in ascend(two, mode="hami-core", files=files).holdings] == [None, None]
-    assert only(ascend(one, files=files)).meter is None
+    assert only(ascend(one, mode="template", files=files)).meter is None
     empty = {"hami-ascend": SystemFiles(containers=(ContainerFile(pod_uid="uid-a", container="main"),))}
     assert only(ascend(one, mode="hami-core", files=empty)).meter is None
 
