@@ -147,6 +147,8 @@ async def test_a_process_with_more_than_the_card_says_nothing(memory, tmp_path) 
     tree.process(41, memory)
 
     assert [each.memory for each in (await tree.gpu()).processes or ()] == [None]
+    tree.write(tree.kfd / "topology/nodes/1/mem_banks/0/properties", "heap_type 1")
+    assert [each.memory for each in (await tree.gpu()).processes or ()] == [None]
 
 
 def test_a_label_without_a_name_costs_its_line() -> None:

@@ -47,7 +47,7 @@ class CardReader:
         awake = self._files.text(card.path / "power/runtime_status") != "suspended"
         metrics = parse(self._files.content(card.path / "gpu_metrics")) if awake else parse(None)
         board = read_board(self._files, card, metrics, identity.architecture) if awake else {}
-        parts = read_parts(self._files, card, kfd, metrics)
+        parts = read_parts(self._files, card, kfd, metrics, board.get("memory"))
         told = (value for name, value in board.items() if name not in OF_THE_BUS)
         reading = GpuReading(
             identity=identity,

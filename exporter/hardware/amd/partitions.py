@@ -27,13 +27,14 @@ class Parts:
     withheld: Mapping[str, str]
 
 
-def read_parts(files: Files, card: Card, kfd: Kfd, metrics: Metrics) -> Parts:
-    """Return the processes of a whole GPU, or the partitions with theirs."""
+def read_parts(files: Files, card: Card, kfd: Kfd, metrics: Metrics, memory: Memory | None) -> Parts:
+    """Return the processes of a whole GPU, or the partitions with theirs; ``memory`` is all of the card's."""
     mode, memory_mode = (
         files.text(card.path / f"current_{kind}_partition") for kind in ("compute", "memory")
     )
     nodes = kfd.of_card(card)
-    usages = {node.gpu_id: _usages(files, card, kfd, node) for node in nodes}
+    total_memory = memory.total if memory is not None else None
+    usages = {node.gpu_id: _usages(files, card, kfd, node, total_memory) for node in nodes}
     withheld = _withheld(kfd, usages)
     if len(nodes) <= 1 and mode in (None, WHOLE):
         usage = usages[nodes[0].gpu_id] if nodes else None
@@ -90,12 +91,14 @@ class _Cut:
         return self.card.address if minor == self.card.render_minor else self.kfd.names.get(minor)
 
 
-def _usages(files: Files, card: Card, kfd: Kfd, node: Node) -> tuple[Usage, ...] | None:
+def _usages(
+    files: Files, card: Card, kfd: Kfd, node: Node, total_memory: int | None
+) -> tuple[Usage, ...] | None:
     """List who uses a node; None where that cannot be told, as while a read of it hangs."""
     if kfd.processes is None:
         return None
     with contextlib.suppress(CardSlowError), files.about(f"{card.address} processes", files.turn.device):
-        return on_node(files, node, kfd.processes)
+        return on_node(files, node, kfd.processes, total_memory)
     return None
 
 

@@ -40,12 +40,16 @@ def list_processes(files: Files, sys_root: Path) -> tuple[Path, ...] | None:
     return tuple(root / name for name in names if name.isdecimal())
 
 
-def on_node(files: Files, node: Node, processes: Iterable[Path]) -> tuple[Usage, ...] | None:
+def on_node(
+    files: Files, node: Node, processes: Iterable[Path], card_memory: int | None
+) -> tuple[Usage, ...] | None:
     """Return what each process has of a node, None when one of them does not tell.
 
-    Every process that has opened KFD could use any node: one without memory and queues there does not.
+    ``card_memory`` are the bytes of the whole card, where these are known. Every process that has opened KFD
+    could use any node: one without memory and queues there does not.
     """
     found: list[Usage] = []
+    most = min((size for size in (node.memory, card_memory) if size is not None), default=None)
     for process in processes:
         contexts = [process, *(process / name for name in files.names(process) if name.startswith(CONTEXT))]
         failures = files.failures()
@@ -55,7 +59,7 @@ def on_node(files: Files, node: Node, processes: Iterable[Path]) -> tuple[Usage,
             return None
         held = sum(filter(None, memory))
         # Nobody has more than there is.
-        known = held if node.memory is None or held <= node.memory else None
+        known = held if most is None or held <= most else None
         if held or _has_queue(files, node, contexts):
             found.append(Usage(pid=int(process.name), memory=known, units=_units(files, node, contexts)))
     return tuple(sorted(found, key=lambda usage: usage.pid))
