@@ -22,7 +22,7 @@ from exporter.sharing.hami_vendors import HAMI_VENDORS
 from exporter.sharing.holdings import holdings_of
 from exporter.sharing.intel import Intel
 from exporter.sharing.inventory import Inventory
-from exporter.sharing.kai import Kai
+from exporter.sharing.kai import Kai, KaiLimited
 from exporter.sharing.koordinator import Koordinator, KoordinatorHamiCore
 from exporter.sharing.mgpu import Mgpu
 from exporter.sharing.nos import Nos
@@ -75,6 +75,7 @@ SYSTEMS: tuple[type[System], ...] = (
     VolcanoGpushare,
     Mgpu,
     Kai,
+    KaiLimited,
     Runai,
     Koordinator,
     KoordinatorHamiCore,

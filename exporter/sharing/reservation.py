@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import ClassVar, NamedTuple
 
 from exporter.model import ContainerRef, DeviceSharing, Meter, PodDetails, PodIdentity, SliceCount
+from exporter.sharing import nv_fractions
 from exporter.sharing.device_id import parse_device_id
 from exporter.sharing.inventory import Device
 from exporter.sharing.system import Grant, Granted, System, whole_keys
@@ -79,6 +80,8 @@ class Reservations(System):
     notes: ClassVar[tuple[re.Pattern[str], ...]] = (
         whole_keys(RESERVED, FRACTION, MEMORY, COUNT, CONTAINER, RECEIVED),
         re.compile(f"{GROUP}(?:/(?P<name>.+))?"),
+        nv_fractions.MEMORY_KEY,
+        nv_fractions.BINDERS_KEY,
     )
     words = frozenset({"Fraction", *CONTAINERS, *NAMESPACES})
     blind_without_pods = "which containers share the GPUs that reservation pods hold"
@@ -101,9 +104,7 @@ class Reservations(System):
             for holder in (*(each.holder for each in own), *nameless)
             for resource in self.view.held.get(holder, ())
         }
-        return Granted(
-            grants=(*self._of_fractions(), *self._of_unknown(nameless)), settled=frozenset(settled)
-        )
+        return Granted(grants=(*self.of_fractions(), *self._of_unknown(nameless)), settled=frozenset(settled))
 
     def sharing(
         self, _device: Device, slices: tuple[SliceCount, ...], _replicated: bool, _offered_known: bool
@@ -119,6 +120,8 @@ class Reservations(System):
     def share(self, pod: PodIdentity, details: PodDetails, _devices: int) -> Share:
         """Read what a pod was given of each of so many devices: what it asked for."""
         asked = details.annotations
+        if named := nv_fractions.asking(asked):
+            return self._named_share(pod, details, named[0])
         part, memory = fraction(asked.get(FRACTION, "")), mebibytes(asked.get(MEMORY, ""))
         if part is None and FRACTION in asked:
             self.object_to(pod, FRACTION, f"{asked[FRACTION][:100]!r} is no part of a GPU")
@@ -134,19 +137,42 @@ class Reservations(System):
         """Name the container that a pod's GPU is for: the one that it says, else its first."""
         names = [each.name for each in details.containers]
         first = next((each.name for each in details.containers if not each.init), "")
-        told = details.annotations.get(CONTAINER, first)
+        named = nv_fractions.asking(details.annotations)
+        told = named[0] if named else details.annotations.get(CONTAINER, first)
         if names and told not in names:
             self.object_to(pod, CONTAINER, f"no container is called {told[:100]!r}")
             told = first
         return ContainerRef(pod.namespace, pod.name, told)
 
-    def _of_fractions(self) -> Iterator[Grant]:
+    def has(self, _holder: ContainerRef, _details: PodDetails) -> bool:
+        """Whether the fraction of a container is one that this class is about."""
+        return True
+
+    def _named_share(self, pod: PodIdentity, details: PodDetails, name: str) -> Share:
+        """Read what the annotations of one container say of it; those of the pod do not count then."""
+        asked, portion = details.annotations, nv_fractions.portion_key(name)
+        if len(nv_fractions.asking(asked)) > 1:
+            self.object_to(pod, nv_fractions.PREFIX, f"several containers have GPUs; {name[:100]!r} counts")
+        key = nv_fractions.memory_key(asked, name)
+        memory, part = nv_fractions.memory(asked[key]), fraction(asked.get(portion, ""))
+        if memory is None:
+            self.object_to(pod, key, f"{asked[key][:100]!r} is no amount of memory")
+            return Share()
+        if part is None and portion in asked:
+            self.object_to(pod, portion, f"{asked[portion][:100]!r} is no part of a GPU")
+        return Share(memory, part)
+
+    def of_fractions(self) -> Iterator[Grant]:
+        """Give the fractions that this class is about their parts of the GPUs of their groups."""
         for pod, details in self.fractions:
             groups = [group for group in _groups(details) if self._has(group, details)]
             if not groups:
                 continue
             self._check_count(pod, details)
-            holder, share = self.container(pod, details), self.share(pod, details, len(groups))
+            holder = self.container(pod, details)
+            if not self.has(holder, details):
+                continue
+            share = self.share(pod, details, len(groups))
             for group in groups:
                 device = self._device_of(group)
                 memory, compute = share.on(device) if device is not None else (None, None)
@@ -254,7 +280,8 @@ def _reservations(pod: PodIdentity, details: PodDetails, used: Container[str]) -
 
 
 def _asks(details: PodDetails) -> bool:
-    return FRACTION in details.annotations or MEMORY in details.annotations
+    asked = details.annotations
+    return FRACTION in asked or MEMORY in asked or bool(nv_fractions.asking(asked))
 
 
 def _reserving(details: PodDetails) -> list[str]:

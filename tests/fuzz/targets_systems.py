@@ -4,6 +4,7 @@ from functools import partial
 from typing import Any
 
 from exporter.sharing import SYSTEMS
+from exporter.sharing.kai import KaiLimited
 from exporter.sharing.koordinator import KoordinatorHamiCore
 from exporter.sharing.system import System
 from tests.fuzz.nodes import MARK, Told, node_of
@@ -72,9 +73,12 @@ def _has_methods(kind: type[Any]) -> bool:
     return any(callable(getattr(each, "__func__", each)) for each in vars(kind).values())
 
 
+# Two classes of some systems bear one name.
+SECOND = {KoordinatorHamiCore: "koordinator-hami-core", KaiLimited: "kai-limited"}
+
+
 def _name(system: type[System]) -> str:
-    """Name a system: two of Koordinator's bear one name."""
-    return f"system-{system.name if system is not KoordinatorHamiCore else 'koordinator-hami-core'}"
+    return f"system-{SECOND.get(system, system.name)}"
 
 
 TARGETS = tuple(

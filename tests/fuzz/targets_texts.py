@@ -7,6 +7,7 @@ from typing import Any
 
 from exporter.model import ContainerSpec, NodeObject
 from exporter.objects import extended_resources, kept_annotations, quantity
+from exporter.sharing import nv_fractions
 from exporter.sharing.device_id import parse_device_id
 from exporter.sharing.gpushare_text import (
     parse_allocation as parse_gpushare,
@@ -68,6 +69,13 @@ def _quantities(text: str) -> Any:
 def _reservation(text: str) -> Any:
     part, _, amount = text.partition("\x1e")
     return fraction(part), mebibytes(amount)
+
+
+def _nv_fractions(text: str) -> Any:
+    key, _, amount = text.partition("\x1e")
+    annotations = {key: amount}
+    named = nv_fractions.asking(annotations)
+    return [nv_fractions.memory(annotations[nv_fractions.memory_key(annotations, each)]) for each in named]
 
 
 def _registered(text: str) -> Any:
@@ -152,6 +160,16 @@ TARGETS = (
         seeds=encoded("0.3\x1e4608", "1\x1e0"),
         decode=_text(_reservation),
         words=(b"nan", b"inf", b"1e400", b"-0"),
+    ),
+    Target(
+        name="text-nv-fractions",
+        covers=("exporter.sharing.nv_fractions",),
+        seeds=encoded(
+            "nvidia.com/container.main.gpu-memory.request\x1e7680Mi",
+            "nvidia.com/container.main.gpu-memory.limit\x1e1.5Gi",
+        ),
+        decode=_text(_nv_fractions),
+        words=(b".gpu-memory.limit", b"e99", b"Ei", b"0.0"),
     ),
     Target(
         name="text-runai-mig",

@@ -72,7 +72,6 @@ NO_DECODER = {
     "exporter.sharing.hami_filed": JOIN,
     "exporter.sharing.holdings": JOIN,
     "exporter.sharing.inventory": JOIN,
-    "exporter.sharing.kai": "a class without methods of its own, which all are in reservation",
     "exporter.sharing.kept": JOIN,
     "exporter.sharing.objections": JOIN,
     "exporter.sharing.resolve": JOIN,

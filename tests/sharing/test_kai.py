@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from exporter.attribution import attribute
 from exporter.model import DeviceKey, Holding, SliceCount
 from exporter.sharing import NodeFacts, Objections, resolve_holdings
+from exporter.sharing.kai import Kai, KaiLimited
+from exporter.sharing.nv_fractions import memory as read_memory
 from exporter.sharing.reservation import fraction as read_fraction
 from exporter.sharing.reservation import mebibytes
 from tests.attribution.build import GIB, UUID, gpu, held, process, whole, workloads
@@ -20,6 +22,12 @@ MIB = 1 << 20
 KEY, OTHER = DeviceKey(UUID), DeviceKey(OTHER_UUID)
 OTHER_NAME = "gpu-reservation-node-1-m4vq9"
 LONG = "0." + "1" * 400
+REQUEST, LIMIT, DEVICES, PORTION = (
+    f"nvidia.com/container.main.{name}"
+    for name in ("gpu-memory.request", "gpu-memory.limit", "gpus.devices", "gpu-compute.portion")
+)
+# kai-scheduler/KAI-Scheduler pkg/binder/plugins/nvfractions/nv_fractions.go
+CDI = f"k8s.device-plugin.nvidia.com/gpu={UUID}"
 
 
 def shared(*found, gpus=None, allocated=None, offered=None, **facts):
@@ -176,6 +184,140 @@ def test_what_cannot_be_read_is_objected_to(annotations):
     assert objections.counts == {"kai_annotation": 1}
 
 
+@pytest.mark.parametrize(
+    ("annotations", "memory", "part"),
+    [
+        ({REQUEST: "4096Mi", LIMIT: "8192Mi"}, 4096 * MIB, 0.25),
+        ({LIMIT: "8Gi"}, 8 * GIB, 0.5),
+        ({REQUEST: "2Gi", PORTION: "0.5"}, 2 * GIB, 0.5),
+        # gpu_sharing_nvfractions.go: before what a pod asks for as a whole
+        ({REQUEST: "1Gi", "gpu-fraction": "0.25", "gpu-memory": "2048"}, GIB, 1 / 16),
+        # the mutation of gpu-memory, and what the binder adds to gpu-fraction
+        ({REQUEST: "2Gi", "gpu-memory": "2048"}, 2 * GIB, 0.125),
+        ({REQUEST: "4096Mi", "gpu-fraction": "0.25", PORTION: "0.25"}, 4096 * MIB, 0.25),
+        # without a memory key nothing is asked for of the container
+        ({PORTION: "0.25", "gpu-fraction": "0.5"}, 8 * GIB, 0.5),
+    ],
+)
+def test_what_a_container_asks_for_is_read(annotations, memory, part):
+    """NvFractions: the request, else the limit; compute follows memory where it is not told."""
+    objections = Objections()
+    found = only(shared(fraction("a", annotations), objections=objections))
+    assert (found.memory_entitled, found.compute_entitled) == (memory, part)
+    assert not objections.counts
+
+
+def test_the_key_names_the_container():
+    """docs/gpu-sharing: it need not be the first, nor be named by gpu-fraction-container-name."""
+    for name, more in {
+        "gpu-workload": {"containers": ("proxy", "gpu-workload")},
+        "setup": {"init": ("setup",)},
+        "a.b": {"containers": ("proxy", "a.b")},
+    }.items():
+        asked = {f"nvidia.com/container.{name}.gpu-memory.request": "1Gi"}
+        assert only(shared(fraction("a", asked, **more))).holder.container == name
+
+
+@pytest.mark.parametrize(
+    ("annotations", "isolation"),
+    [
+        ({REQUEST: "1Gi", DEVICES: UUID}, "soft"),
+        ({REQUEST: "1Gi", DEVICES: CDI}, "soft"),
+        ({REQUEST: "1Gi", "gpu-fraction": "0.5", DEVICES: UUID}, "soft"),
+        ({REQUEST: "1Gi"}, "none"),
+        ({REQUEST: "1Gi", DEVICES: ""}, "none"),
+        ({"gpu-fraction": "0.5"}, "none"),
+    ],
+)
+def test_a_limit_of_memory_is_enforced_where_the_binder_says_for_which_gpus(annotations, isolation):
+    """It does so in the mode NvFractions only; whoever makes a pod may ask in that form in any mode."""
+    holdings = shared(fraction("a", annotations))
+    assert (only(holdings).sharing, only(holdings).isolation) == ("kai", isolation)
+    assert (holdings.devices[KEY].sharing, holdings.devices[KEY].isolation) == ("kai", isolation)
+
+
+def test_beside_a_fraction_without_a_limit_a_gpu_is_not_isolated():
+    """Each holder has its own word for it, and all of them count once."""
+    limited = fraction("a", {REQUEST: "8Gi", DEVICES: UUID})
+    holdings = shared(limited, fraction("b", {"gpu-fraction": "0.25"}))
+    assert {each.holder.pod: each.isolation for each in holdings.holdings} == {"a": "soft", "b": "none"}
+    assert holdings.devices[KEY].isolation == "none"
+    assert holdings.devices[KEY].slices == (SliceCount("nvidia.com/gpu", None, 2),)
+
+
+def test_the_memory_is_of_each_gpu():
+    """docs/gpu-sharing: gpu-fraction-num-devices times the request."""
+    labels = {f"runai-gpu-group/{group}": group for group in (GROUP, OTHER_GROUP)}
+    asked = {REQUEST: "4Gi", "gpu-fraction-num-devices": "2", DEVICES: f"{UUID},{OTHER_UUID}"}
+    objections = Objections()
+    holdings = shared(
+        pod("a", asked, labels=labels),
+        reservation(OTHER_GROUP, OTHER_UUID, OTHER_NAME),
+        gpus=[gpu(), numbered(1, 1)],
+        allocated=[*reserved(), *reserved(OTHER_UUID, OTHER_NAME)],
+        offered=[*whole(), *whole(OTHER_UUID)],
+        objections=objections,
+    )
+    assert where(holdings) == {"a": [KEY, OTHER]}
+    assert {(each.memory_entitled, each.isolation) for each in holdings.holdings} == {(4 * GIB, "soft")}
+    assert not objections.counts
+
+
+@pytest.mark.parametrize(
+    ("annotations", "entitled"),
+    [
+        ({REQUEST: "lots", "gpu-fraction": "0.5"}, (None, None)),  # gpu_request_validator_test.go
+        ({REQUEST: "-1Gi"}, (None, None)),
+        ({REQUEST: "NaN", LIMIT: "1Gi"}, (None, None)),
+        ({REQUEST: "0"}, (None, None)),
+        ({LIMIT: "", "gpu-memory": "1000"}, (None, None)),
+        ({REQUEST: "9e99"}, (None, None)),
+        ({REQUEST: "1Gi", PORTION: "50%"}, (GIB, 1 / 16)),
+        ({"nvidia.com/container.other.gpu-memory.request": "1Gi"}, (GIB, 1 / 16)),
+        ({REQUEST: "1Gi", "nvidia.com/container.other.gpu-memory.request": "2Gi"}, (GIB, 1 / 16)),
+    ],
+)
+def test_what_cannot_be_read_of_a_container_is_objected_to(annotations, entitled):
+    """The fraction stays where it is, and no other annotation stands in for what is not known."""
+    objections = Objections()
+    holdings = shared(fraction("a", annotations), fraction("b"), objections=objections)
+    told = {each.holder: (each.memory_entitled, each.compute_entitled) for each in holdings.holdings}
+    assert told == {container("a"): entitled, container("b"): (8 * GIB, 0.5)}
+    assert objections.counts == {"kai_annotation": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [
+        ("7680Mi", 7680 * MIB),
+        ("1G", 10**9),
+        ("1.5Gi", 3 * GIB // 2),
+        (".5Gi", GIB // 2),
+        ("1.5e9", 1_500_000_000),
+        ("2e9", 2 * 10**9),
+        ("1024", 1024),
+        ("1.0000000001Gi", None),
+        ("1.5.5Gi", None),
+        ("0.0Gi", None),
+        ("1,5Gi", None),
+        (" 1Gi", None),
+        ("500m", None),
+        ("9" * 5000, None),
+        ("\u0661Gi", None),
+    ],
+)
+def test_amounts_of_memory_are_read(text, amount):
+    """Quantities of Kubernetes, of at least a byte."""
+    assert read_memory(text) == amount
+
+
+def test_a_recording_keeps_them():
+    """With the name of the container as the part that is somebody's."""
+    for key in (REQUEST, LIMIT, DEVICES, PORTION):
+        for system in (Kai, KaiLimited):
+            assert system.reads(key)["name"] == "main"
+
+
 def test_a_pod_that_is_not_bound_has_nothing():
     """An annotation without a group is what the pod would like to have."""
     holdings = shared(fraction("a", group=""), fraction("b", phase="Succeeded"))
@@ -313,7 +455,11 @@ texts = st.text(max_size=40) | st.from_regex(r"[0-9.eE+-]{0,30}", fullmatch=True
 
 
 @given(
-    st.dictionaries(st.sampled_from(["gpu-fraction", "gpu-memory", "received-resource-type"]), texts), texts
+    st.dictionaries(
+        st.sampled_from(["gpu-fraction", "gpu-memory", "received-resource-type", REQUEST, LIMIT, PORTION]),
+        texts,
+    ),
+    texts,
 )
 def test_no_text_stops_the_others(annotations, told):
     """Whatever annotations say, each fraction is held or unresolved, and its neighbour is told."""

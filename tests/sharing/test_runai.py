@@ -109,6 +109,14 @@ def test_what_was_asked_for_counts_where_the_allocation_is_not_told():
     assert (found.memory_entitled, found.compute_entitled, found.sharing) == (4 * GIB, 0.25, "runai")
 
 
+def test_what_a_container_asks_for_counts_likewise():
+    """Whether run:ai enforces the limit is not known, whoever wrote down for which GPUs it is."""
+    asked = {"nvidia.com/container.main.gpu-memory.request": "4Gi"}
+    found = only(shared(fraction("a", asked | {"nvidia.com/container.main.gpus.devices": UUID})))
+    assert (found.memory_entitled, found.sharing, found.isolation) == (4 * GIB, "runai", "")
+    assert only(shared(fraction("a", FRACTION | asked))).memory_entitled == 7680 * MIB
+
+
 @pytest.mark.parametrize("text", ["x", "", "0", "-1", "9" * 5000, "7680MiB"])
 def test_an_allocation_that_cannot_be_read_does_not_count(text):
     """What the pod asked for does then."""
