@@ -1,13 +1,16 @@
 """KAI-Scheduler: fractions of GPUs that a reservation pod holds.
 
 A pod asks for a part of a GPU, or for an amount of its memory, which KAI counts as that part of the GPU.
-Nothing keeps a pod from taking more, unless the cluster is set up so that containers get limits of memory.
+Nothing keeps a pod from taking more, unless the cluster is set up so that containers get limits of memory: by
+NvFractions, or by HAMi's library libvgpu, whose cache tells.
 """
 
 from typing import ClassVar
 
-from exporter.model import ContainerRef, PodDetails
+from exporter.model import ContainerRef, Meter, PodDetails, PodIdentity
 from exporter.sharing import nv_fractions
+from exporter.sharing.hami_filed import CACHE, meter_of
+from exporter.sharing.inventory import Device
 from exporter.sharing.reservation import Reservations
 from exporter.sharing.system import Granted
 
@@ -22,7 +25,17 @@ class Kai(Reservations):
 
     def has(self, holder: ContainerRef, details: PodDetails) -> bool:
         """Tell the fractions with a limit of memory from the others."""
-        return self.limited == nv_fractions.is_limited(details.annotations, holder.container)
+        by_annotation = nv_fractions.is_limited(details.annotations, holder.container)
+        return self.limited == (by_annotation or self._is_limited_by_library(holder))
+
+    def meter(self, _pod: PodIdentity, holder: ContainerRef, device: Device) -> Meter | None:
+        """Return what libvgpu counted, where it is in the container."""
+        return meter_of(self.view.file(CACHE, holder), device)
+
+    def _is_limited_by_library(self, holder: ContainerRef) -> bool:
+        """Whether libvgpu has a limit for a container; KAI need not be told to give it one."""
+        file = self.view.file(CACHE, holder)
+        return file is not None and any(use.memory_limit is not None for use in file.devices)
 
 
 class KaiLimited(Kai):

@@ -129,8 +129,8 @@ class Reservations(System):
             self.object_to(pod, MEMORY, f"{asked[MEMORY][:100]!r} is no number of MiB")
         return Share(memory=memory if part is None else None, part=part)
 
-    def meter(self, _pod: PodIdentity, _device: Device) -> Meter | None:
-        """Return what the system itself measured of a fraction."""
+    def meter(self, _pod: PodIdentity, _holder: ContainerRef, _device: Device) -> Meter | None:
+        """Return what was measured of a fraction beside its processes."""
         return None
 
     def container(self, pod: PodIdentity, details: PodDetails) -> ContainerRef:
@@ -182,7 +182,7 @@ class Reservations(System):
                     device=device,
                     memory_entitled=memory,
                     compute_entitled=compute,
-                    meter=self.meter(pod, device) if device is not None else None,
+                    meter=self.meter(pod, holder, device) if device is not None else None,
                 )
 
     def _of_unknown(self, holders: Sequence[ContainerRef]) -> Iterator[Grant]:

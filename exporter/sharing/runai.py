@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import ClassVar
 
-from exporter.model import DeviceSharing, DeviceUse, Meter, PodDetails, PodIdentity, SliceCount
+from exporter.model import ContainerRef, DeviceSharing, DeviceUse, Meter, PodDetails, PodIdentity, SliceCount
 from exporter.sharing.files.runai import read_runai
 from exporter.sharing.inventory import Device
 from exporter.sharing.reservation import Reservations, Share, detailed, fraction, mebibytes
@@ -51,7 +51,7 @@ class Runai(Reservations):
             return Share(memory, part)
         return super().share(pod, details, devices)
 
-    def meter(self, pod: PodIdentity, device: Device) -> Meter | None:
+    def meter(self, pod: PodIdentity, _holder: ContainerRef, device: Device) -> Meter | None:
         """Return what run:ai measured of the pod, which has its fractions in one container."""
         found = list(self._uses(pod, str(device.gpu.identity.index)))
         if len(found) != 1:

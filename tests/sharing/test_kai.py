@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.attribution import attribute
-from exporter.model import DeviceKey, Holding, SliceCount
+from exporter.model import (
+    ContainerFile,
+    DeviceKey,
+    DeviceUse,
+    Holding,
+    Meter,
+    SliceCount,
+    SystemFiles,
+)
 from exporter.sharing import NodeFacts, Objections, resolve_holdings
 from exporter.sharing.kai import Kai, KaiLimited
 from exporter.sharing.nv_fractions import memory as read_memory
@@ -243,6 +251,49 @@ def test_beside_a_fraction_without_a_limit_a_gpu_is_not_isolated():
     assert {each.holder.pod: each.isolation for each in holdings.holdings} == {"a": "soft", "b": "none"}
     assert holdings.devices[KEY].isolation == "none"
     assert holdings.devices[KEY].slices == (SliceCount("nvidia.com/gpu", None, 2),)
+
+
+def cached(*uses, uid="uid-a", name="main") -> dict[str, SystemFiles]:
+    """Return the cache that HAMi's library keeps of a container."""
+    file = ContainerFile(pod_uid=uid, container=name, devices=uses)
+    return {"hami": SystemFiles(containers=(file,))}
+
+
+def test_the_library_of_hami_limits_and_meters_its_containers():
+    """Project-HAMi/KAI-resource-isolator: containers/<uid of the pod>_<container>/usage.cache."""
+    use = DeviceUse(device=UUID[:40], memory_limit=4000 * MIB, memory_used=GIB)
+    found = [fraction(name, {"gpu-memory": "4000"}) for name in ("a", "b")]
+    holdings = shared(*found, files=cached(use))
+    told = {each.holder.pod: (each.isolation, each.meter) for each in holdings.holdings}
+    assert told == {"a": ("soft", Meter(source="hami", memory=GIB, compute=None)), "b": ("none", None)}
+    assert {each.memory_entitled for each in holdings.holdings} == {4000 * MIB}
+
+
+def test_the_cache_is_that_of_the_container_with_the_fraction():
+    """Which need not be the first."""
+    asked = {"gpu-fraction": "0.5", "gpu-fraction-container-name": "gpu-workload"}
+    two = fraction("a", asked, containers=("proxy", "gpu-workload"))
+    use = DeviceUse(device=UUID, memory_limit=8 * GIB, memory_used=GIB)
+    assert only(shared(two, files=cached(use, name="gpu-workload"))).isolation == "soft"
+    other = only(shared(two, files=cached(use, name="proxy")))
+    assert (other.isolation, other.meter) == ("none", None)
+
+
+def test_a_library_without_a_limit_keeps_nobody():
+    """KAI gives it one only where its plugin for it is enabled; what it counts is counted all the same."""
+    found = only(shared(fraction("a"), files=cached(DeviceUse(device=UUID, memory_used=GIB))))
+    assert (found.isolation, found.meter) == ("none", Meter(source="hami", memory=GIB, compute=None))
+
+
+@pytest.mark.parametrize(
+    "files",
+    [{}, cached(), cached(DeviceUse(device=UUID, memory_limit=GIB, memory_used=1), uid="uid-b")],
+    ids=["none", "not begun", "of another pod"],
+)
+def test_without_a_cache_nothing_is_limited(files):
+    """Nor metered: the processes tell."""
+    found = only(shared(fraction("a"), files=files))
+    assert (found.isolation, found.meter) == ("none", None)
 
 
 def test_the_memory_is_of_each_gpu():
