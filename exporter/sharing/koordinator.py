@@ -3,6 +3,9 @@
 The kubelet knows nothing of them. The scheduler only counts; what keeps the holders of a GPU apart is HAMi's
 library, libvgpu, in the pods with a label that asks for it, unless they have a GPU's memory whole. Where
 several containers of a pod ask for GPUs and it is not told which has what, the pod as a whole has them.
+
+The scheduler annotates pods that ask for whole GPUs too. Its word counts only where a hook of koordlet's, off
+by default, sets the containers' environment by it: else they have what NVIDIA's plugin gave them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,6 +19,7 @@ from exporter.model import (
     PodIdentity,
     SliceCount,
 )
+from exporter.sharing.device_id import parse_device_id
 from exporter.sharing.hami_filed import CACHE, meter_of
 from exporter.sharing.inventory import Device
 from exporter.sharing.koordinator_text import (
@@ -25,6 +29,7 @@ from exporter.sharing.koordinator_text import (
     Amount,
     Given,
     asking,
+    asks_for_parts,
     parse_allocated,
     split,
 )
@@ -50,20 +55,17 @@ class Koordinator(System):
         """Give each pod what its annotation says, in the place of all that the kubelet may tell of it."""
         grants: list[Grant] = []
         settled: set[tuple[ContainerRef, str]] = set()
-        for pod in self.view.pods:
-            details = pod.details
-            asked = details is not None and details.labels.get(PROVIDER) == HAMI_CORE
-            if details is None or (self.libvgpu and not asked):
-                continue
-            given = self._given(pod, details)
-            if self.libvgpu != (asked and _has_library(given)):
-                continue
+        for pod, details, given in self._annotated():
             told = list(self._of_pod(pod, details, given))
-            grants += told
             # Whoever makes a pod may write its annotations: one that names no GPU of this node hides none.
-            if any(each.device is not None for each in told):
-                names = (each.name for each in details.containers)
-                settled |= {(ContainerRef(pod.namespace, pod.name, name), WHOLE) for name in names}
+            if all(each.device is None for each in told):
+                grants += told
+                continue
+            by_ids = self._by_ids(pod, details, given)
+            if not by_ids or asks_for_parts(details.containers):
+                grants += told
+            names = (each.name for each in details.containers if each.name not in by_ids)
+            settled |= {(ContainerRef(pod.namespace, pod.name, name), WHOLE) for name in names}
         return Granted(grants=tuple(grants), settled=frozenset(settled))
 
     def sharing(
@@ -78,6 +80,17 @@ class Koordinator(System):
         node = self.view.facts.node
         return not self.view.details_known and node is not None and VENDOR in node.labels
 
+    def _annotated(self) -> Iterator[tuple[PodIdentity, PodDetails, tuple[Given, ...]]]:
+        """List the pods that this class is about, with what they were given."""
+        for pod in self.view.pods:
+            details = pod.details
+            asked = details is not None and details.labels.get(PROVIDER) == HAMI_CORE
+            if details is None or (self.libvgpu and not asked):
+                continue
+            given = self._given(pod, details)
+            if self.libvgpu == (asked and _has_library(given)):
+                yield pod, details, given
+
     def _given(self, pod: PodIdentity, details: PodDetails) -> tuple[Given, ...]:
         text = details.annotations.get(ALLOCATED, "")
         try:
@@ -86,6 +99,31 @@ class Koordinator(System):
             about = f"{pod.namespace}/{pod.name}: {ALLOCATED}"
             self.view.object_to(self.name, "annotation", about, str(error))
             return ()
+
+    def _by_ids(self, pod: PodIdentity, details: PodDetails, given: Sequence[Given]) -> set[str]:
+        """Name the containers that have what the kubelet's ids say, and not what the annotation does.
+
+        Koordinator's own proxy of pod-resources lists nothing but the GPUs of the annotation, whichever
+        container has them. Any other GPU is of a plugin, and so are then all whole GPUs of the pod.
+        """
+        others = [each.name for each in details.containers if self._has_another(pod, each.name, given)]
+        if not others:
+            return set()
+        text = f"the kubelet gave container {others[0][:100]!r} another GPU"
+        self.view.object_to(self.name, "annotation", f"{pod.namespace}/{pod.name}: {ALLOCATED}", text)
+        if asks_for_parts(details.containers):
+            return set(others)
+        wanting = {each.name for each in details.containers if WHOLE in each.limits}
+        return wanting.union(others) if wanting else {each.name for each in details.containers}
+
+    def _has_another(self, pod: PodIdentity, name: str, given: Sequence[Given]) -> bool:
+        """Whether the kubelet gave a container a GPU of this node, or a part of one, that is not given."""
+        ids = self.view.held.get(ContainerRef(pod.namespace, pod.name, name), {}).get(WHOLE, ())
+        parsed = (parse_device_id(each) for each in ids)
+        devices = [self.view.inventory.find(each) for each in parsed if each is not None]
+        return any(
+            device is not None and not any(_may_be(each, device) for each in given) for device in devices
+        )
 
     def _of_pod(self, pod: PodIdentity, details: PodDetails, given: Sequence[Given]) -> Iterator[Grant]:
         containers = asking(details.containers) or details.containers
@@ -127,6 +165,13 @@ class Koordinator(System):
         """Return what libvgpu counted, where it is in the container."""
         file = self.view.file(CACHE, holder) if self.libvgpu else None
         return meter_of(file, device)
+
+
+def _may_be(given: Given, device: Device) -> bool:
+    """Whether a device is, or is a part of, the GPU that a pod was given; one that is lost has no minor."""
+    if given.uuid:
+        return device.key.uuid == given.uuid
+    return device.gpu.identity.minor in (given.minor, None)
 
 
 def _has_library(given: Sequence[Given]) -> bool:

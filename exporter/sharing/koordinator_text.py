@@ -63,6 +63,12 @@ def asking(containers: Sequence[ContainerSpec]) -> list[ContainerSpec]:
     return [each for each in found if not each.init] or found
 
 
+def asks_for_parts(containers: Iterable[ContainerSpec]) -> bool:
+    """Whether a pod asks for Koordinator's own resources, and so not for whole GPUs of a plugin."""
+    own = set(LIMITS) - {WHOLE}
+    return any(own & each.limits.keys() for each in containers)
+
+
 def split(given: Amount, containers: Sequence[ContainerSpec]) -> list[Amount] | None:
     """Part what a pod was given of its only GPU as its containers asked; None where that does not add up."""
     asked = [_asked(each.limits) for each in containers]

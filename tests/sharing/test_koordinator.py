@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from exporter.attribution import attribute
 from exporter.model import (
+    Allocation,
     ContainerFile,
     ContainerRef,
     ContainerSpec,
@@ -16,12 +17,13 @@ from exporter.model import (
     Holding,
     Meter,
     NodeObject,
+    OfferedDevice,
     SliceCount,
     SystemFiles,
 )
 from exporter.sharing import NodeFacts, Objections, resolve_holdings
 from exporter.sharing.koordinator_text import Amount, Given, asking, parse_allocated, split
-from tests.attribution.build import GIB, UUID, gpu, held, mig, mig_gpu, process, whole, workloads
+from tests.attribution.build import GIB, MIG, UUID, gpu, held, mig, mig_gpu, process, whole, workloads
 from tests.attribution.build import row as row_of
 from tests.sharing.build import OTHER_UUID, allocations, container, numbered, only, pod, pods, resolve, where
 
@@ -177,6 +179,156 @@ def test_what_the_kubelet_tells_of_such_a_pod_does_not_count_again():
         "b": "exclusive",
     }
     assert len(holdings.holdings) == 2
+
+
+ALL_OF_IT = {CORE: "100", MEMORY: "16Gi", RATIO: "100"}
+TWO = [gpu(), numbered(1, 1)]
+BOTH = [*whole(), *whole(OTHER_UUID)]
+
+
+def ids_of(name, *devices, container="main") -> list[Allocation]:
+    """Return what the kubelet gave a container."""
+    return [Allocation(ContainerRef("ml", name, container), "nvidia.com/gpu", each) for each in devices]
+
+
+def held_by(holdings) -> set[tuple[str, DeviceKey, str]]:
+    """Return who holds what, and by whom it is shared."""
+    return {(each.holder.container, each.device, each.sharing) for each in holdings.holdings}
+
+
+def test_what_a_plugin_gave_counts_before_what_the_scheduler_planned():
+    """Beside NVIDIA's plugin, without koordlet's hook: the pod is on another GPU than the annotation says."""
+    objections = Objections()
+    found = on("a", (1, ALL_OF_IT), limits={"main": {"nvidia.com/gpu": 1}})
+    holdings = seen(found, gpus=TWO, allocated=ids_of("a", UUID), offered=BOTH, objections=objections)
+    assert held_by(holdings) == {("main", KEY, "exclusive")}
+    assert only(holdings).resource == "nvidia.com/gpu"
+    assert (holdings.devices[OTHER].sharing, holdings.unresolved) == ("exclusive", {})
+    assert objections.counts == {"koordinator_annotation": 1}
+
+
+def test_what_a_plugin_gave_as_planned_is_told_by_the_annotation():
+    """By minor and by UUID."""
+    for text in (given_gpus((0, ALL_OF_IT)), json.dumps({"gpu": [{"minor": 7, "id": UUID}]})):
+        objections = Objections()
+        found = on("a", text=text, limits={"main": {"nvidia.com/gpu": 1}})
+        holdings = seen(found, gpus=TWO, allocated=ids_of("a", UUID), offered=BOTH, objections=objections)
+        assert held_by(holdings) == {("main", KEY, "koordinator")}
+        assert not objections.counts
+
+
+def test_one_of_several_gpus_that_is_another_is_enough():
+    """The plugin chose all of them then, also the one on which both agree."""
+    found = on("a", (0, ALL_OF_IT), (1, ALL_OF_IT), limits={"main": {"nvidia.com/gpu": 2}})
+    third = "GPU-00000000-0000-0000-0000-0000000000aa"
+    gpus, offered = [*TWO, numbered(2, 2, third)], [*BOTH, *whole(third)]
+    holdings = seen(found, gpus=gpus, allocated=ids_of("a", UUID, third), offered=offered)
+    assert held_by(holdings) == {("main", KEY, "exclusive"), ("main", DeviceKey(third), "exclusive")}
+
+
+def test_several_containers_have_what_the_plugin_gave_each():
+    """Where one has another GPU than was planned for the pod; one that asks for none has none."""
+    limits = {"x": {"nvidia.com/gpu": 1}, "y": {"nvidia.com/gpu": 1}}
+    found = on("a", (0, ALL_OF_IT), (1, ALL_OF_IT), containers=("log", "x", "y"), limits=limits)
+    third = "GPU-00000000-0000-0000-0000-0000000000aa"
+    gpus, offered = [*TWO, numbered(2, 2, third)], [*BOTH, *whole(third)]
+    by_proxy = ids_of("a", UUID, OTHER_UUID, container="log")
+    by_kubelet = [*by_proxy, *ids_of("a", UUID, container="x"), *ids_of("a", third, container="y")]
+    objections = Objections()
+    holdings = seen(found, gpus=gpus, allocated=by_kubelet, offered=offered, objections=objections)
+    assert held_by(holdings) == {("x", KEY, "exclusive"), ("y", DeviceKey(third), "exclusive")}
+    assert objections.counts == {"koordinator_annotation": 1}
+
+
+def test_several_containers_as_planned_are_told_by_the_annotation():
+    """Which says of the pod only that it has both."""
+    limits = {"x": {"nvidia.com/gpu": 1}, "y": {"nvidia.com/gpu": 1}}
+    found = on("a", (0, ALL_OF_IT), (1, ALL_OF_IT), containers=("x", "y"), limits=limits)
+    by_kubelet = [*ids_of("a", UUID, container="x"), *ids_of("a", OTHER_UUID, container="y")]
+    holdings = seen(found, gpus=TWO, allocated=by_kubelet, offered=BOTH)
+    assert held_by(holdings) == {("", KEY, "koordinator"), ("", OTHER, "koordinator")}
+
+
+def test_without_limits_all_containers_have_what_the_plugin_gave():
+    """Who asked for what is not known then."""
+    found = on("a", (1, ALL_OF_IT), containers=("x", "y"))
+    by_kubelet = [*ids_of("a", OTHER_UUID, container="x"), *ids_of("a", UUID, container="y")]
+    holdings = seen(found, gpus=TWO, allocated=by_kubelet, offered=BOTH)
+    assert held_by(holdings) == {("x", OTHER, "exclusive"), ("y", KEY, "exclusive")}
+
+
+def test_parts_of_gpus_follow_the_annotation_beside_what_a_plugin_gave():
+    """No plugin knows Koordinator's resources; a container that has a GPU of one has it too."""
+    limits = {"x": {CORE: 50, RATIO: 50}, "y": {"nvidia.com/gpu": 1}}
+    found = on("a", (0, HALF), containers=("x", "y"), limits=limits)
+    by_kubelet = [*ids_of("a", UUID, container="x"), *ids_of("a", OTHER_UUID, container="y")]
+    objections = Objections()
+    holdings = seen(found, gpus=TWO, allocated=by_kubelet, offered=BOTH, objections=objections)
+    assert held_by(holdings) == {("", KEY, "koordinator"), ("y", OTHER, "exclusive")}
+    assert objections.counts == {"koordinator_annotation": 1}
+
+
+def test_a_replica_of_another_gpu_is_another_gpu():
+    """Time-slicing or MPS beside Koordinator."""
+    found = on("a", (1, ALL_OF_IT), limits={"main": {"nvidia.com/gpu": 1}})
+    replicas = [OfferedDevice("nvidia.com/gpu", f"{UUID}::{place}") for place in range(4)]
+    holdings = seen(found, gpus=TWO, allocated=ids_of("a", f"{UUID}::2"), offered=replicas)
+    assert (only(holdings).device, only(holdings).compute_entitled) == (KEY, 0.25)
+
+
+def test_a_mig_device_of_another_gpu_is_another_gpu():
+    """With the strategy single its resource is that of whole GPUs; one of the same GPU is no other."""
+    gpus = [mig_gpu([mig()]), numbered(1, 1)]
+    found = on("a", (1, ALL_OF_IT), limits={"main": {"nvidia.com/gpu": 1}})
+    holdings = seen(found, gpus=gpus, allocated=ids_of("a", MIG), offered=whole(MIG))
+    assert held_by(holdings) == {("main", DeviceKey(UUID, MIG), "mig")}
+    same, objections = on("a", (0, ALL_OF_IT)), Objections()
+    holdings = seen(same, gpus=gpus, allocated=ids_of("a", MIG), offered=whole(MIG), objections=objections)
+    assert held_by(holdings) == {("main", DeviceKey(UUID, MIG), "mig")}
+    assert not objections.counts
+
+
+def test_an_annotation_that_does_not_count_misses_no_gpu():
+    """Where one of its GPUs is here, and another is not."""
+    found = on("a", (0, ALL_OF_IT), (5, ALL_OF_IT), limits={"main": {"nvidia.com/gpu": 2}})
+    holdings = seen(found, gpus=TWO, allocated=ids_of("a", UUID, OTHER_UUID), offered=BOTH)
+    assert held_by(holdings) == {("main", KEY, "exclusive"), ("main", OTHER, "exclusive")}
+    assert holdings.unresolved == {}
+
+
+def test_a_lost_gpu_without_its_minor_may_be_the_annotated_one():
+    """Nothing contradicts the annotation."""
+    lost, objections = numbered(1, None), Objections()
+    holdings = seen(
+        on("a", (0, ALL_OF_IT), (1, ALL_OF_IT)),
+        gpus=[gpu(), lost],
+        allocated=ids_of("a", UUID, OTHER_UUID),
+        offered=BOTH,
+        objections=objections,
+    )
+    assert (held_by(holdings), holdings.unresolved) == (
+        {("main", KEY, "koordinator")},
+        {"koordinator.sh/gpu": 1},
+    )
+    assert not objections.counts
+
+
+@pytest.mark.parametrize("device", ["GPU-of-another-node", "0000:08:00.0", "x"])
+def test_an_id_of_no_gpu_of_this_node_contradicts_nothing(device):
+    """Koordinator's proxy lists ids as they are annotated."""
+    objections = Objections()
+    holdings = seen(on("a", (0, HALF)), allocated=ids_of("a", device), objections=objections)
+    assert held_by(holdings) == {("main", KEY, "koordinator")}
+    assert (holdings.unresolved, objections.counts) == ({}, {})
+
+
+def test_the_library_of_hami_does_not_change_what_a_plugin_gave():
+    """The pods with the label are told by their own class."""
+    found = on("a", (1, HALF), limits={"main": {"nvidia.com/gpu": 1}}, labels=HAMI_CORE)
+    objections = Objections()
+    holdings = seen(found, gpus=TWO, allocated=ids_of("a", UUID), offered=BOTH, objections=objections)
+    assert held_by(holdings) == {("main", KEY, "exclusive")}
+    assert objections.counts == {"koordinator_annotation": 1}
 
 
 def test_pods_that_are_over_have_nothing():
