@@ -323,6 +323,16 @@ def test_garbage_among_samples_proves_of_nobody_that_it_is_idle():
     assert calls.errors == {(GPU, SAMPLES, "ImpossibleSample"): 1}
 
 
+def test_a_sweep_tells_of_nobody_that_garbage_says_is_idle():
+    """Who is on the list of the GPU, and has no sample beside one that cannot be, is not known to compute."""
+    driver = Driver(gpu("a"), host_processes=[process(41, GPU), process(42, GPU)])
+    setattr(driver.library, SAMPLES, samples(sample(50554, 1000, 37100), sample(42, 1001, 7)))
+    [reading] = Sweeper(nvml(driver.library)).sweep()
+    assert [each.pid for each in reading.processes] == [41, 42]
+    assert reading.process_utilization == {41: None, 42: 7, 50554: None}
+    assert reading.withheld["utilization"] == "ImpossibleSample"
+
+
 def test_empty_samples_say_nothing():
     """A driver may fill up its answer; beside what it tells, who has no sample did not run."""
     calls = installed(**{SAMPLES: samples(sample(41, 1000, 30), sample(0, 0, 0), sample(0, 0, 0))})
