@@ -57,10 +57,6 @@ class Layout:
         """Count the devices in each GPU instance, those too that did not tell."""
         return Counter(mark.gi for mark in self.marks())
 
-    def gpu_instances(self) -> frozenset[int]:
-        """Return the ids of all GPU instances with devices, none where some device did not tell."""
-        return frozenset(mark.gi for mark in self.marks()) if self.complete else frozenset()
-
     def marks(self) -> tuple["Fingerprint", ...]:
         """Return what the devices are, those too that did not tell, in the order of their ids."""
         return tuple(sorted((*(mark for mark, _ in self.devices or ()), *self.untold)))
@@ -135,7 +131,7 @@ class MigReader:
         readings = []
         for device in layout.devices:
             with calls.about(device[0].uuid):
-                readings.append(self._read(calls, layout, device, sharers[device[0].gi] > 1, memory_slice))
+                readings.append(self._read(calls, layout, device, sharers, memory_slice))
         return tuple(without_doubles(readings))
 
     def forget(self, existing: set[Fingerprint]) -> None:
@@ -178,7 +174,7 @@ class MigReader:
         calls: Calls,
         layout: Layout,
         device: tuple[Fingerprint, Any],
-        shared: bool,
+        sharers: Counter[int],
         memory_slice: float | None,
     ) -> MigReading:
         mark, handle = device
@@ -187,6 +183,8 @@ class MigReader:
         bar1 = ask_row(calls, mark.uuid, handle, BAR1)
         total = frame_buffer.total if frame_buffer is not None else None
         calls.group = "processes"
+        # Where some did not tell, there may be more GPU instances than these.
+        instance = Instance(mark.gi, mark.ci, sharers if layout.complete else ())
         return MigReading(
             uuid=mark.uuid,
             gi=mark.gi,
@@ -194,7 +192,7 @@ class MigReader:
             profile=facts.profile,
             memory=frame_buffer,
             bar1=bar1,
-            memory_shared=shared,
+            memory_shared=sharers[mark.gi] > 1,
             compute_slices=facts.compute_slices,
             instance_slices=facts.instance_slices,
             memory_slices=_count(facts.instance_memory, memory_slice),
@@ -203,9 +201,7 @@ class MigReader:
             gi_profile=facts.placement.profile,
             gi_start=facts.placement.start,
             gi_size=facts.placement.size,
-            processes=running(
-                calls, mark.uuid, handle, total, Instance(mark.gi, mark.ci, layout.gpu_instances())
-            ),
+            processes=running(calls, mark.uuid, handle, total, instance),
         )
 
     def _ask_facts(self, calls: Calls, mark: Fingerprint, handle: Any, gpu: Any) -> Facts:

@@ -80,8 +80,10 @@ def _may_be_there(entries: Iterable[Any], instance: Instance | None) -> bool:
     """Whether the GPU has the instances of all of a list: a driver that leaves ids at zero tells none."""
     if instance is None or not instance.gpu_instances:
         return True
-    there = {NO_INSTANCE, *instance.gpu_instances}
-    return all(entry.gpuInstanceId in there for entry in entries)
+    return all(
+        entry.gpuInstanceId == NO_INSTANCE or entry.gpuInstanceId in instance.gpu_instances
+        for entry in entries
+    )
 
 
 def _of_instance(entries: Iterable[Any], instance: Instance | None) -> Iterable[Any]:

@@ -178,19 +178,20 @@ class ClaimSystem(System):
             yield from (replace(claim, share_id=each.share_id) for each in noted if not each.admin)
 
     def _untold(self) -> Iterator[DeviceKey]:
-        """Yield what is prepared for claims that the kubelet does not tell: those of its containers only.
+        """Yield the devices that are prepared for claims that the kubelet does not tell.
 
-        Kubelets before 1.34 tell none by default, and none of an init container's.
+        Before 1.34 it tells none by default, and never those of init containers.
         """
         told = {
             (claim_uid(each), each.device) for each in self.view.told_claims if each.driver == self.driver
         }
         for (uid, name), shares in self._checkpoint.held().items():
-            if told.isdisjoint({(uid, name), ("", name)}):
-                found = self.find(name) if self.names.fullmatch(name) else None
-                device = found or self.view.inventory.by_uuid(shares[0].uuid)
-                if device is not None:
-                    yield device.key
+            if (uid, name) in told or ("", name) in told:
+                continue
+            named = self.find(name) if self.names.fullmatch(name) else None
+            device = named or self.view.inventory.by_uuid(shares[0].uuid)
+            if device is not None:
+                yield device.key
 
     def _noted(self, claim: ClaimedDevice) -> Prepared | None:
         found = self._checkpoint.find(claim_uid(claim), claim.device, claim.share_id)

@@ -50,11 +50,13 @@ class Checkpoint(SystemFiles):
     missing: bool = False
 
     def held(self) -> Mapping[tuple[str, str], tuple[Prepared, ...]]:
-        """Return what claims have now that hold it."""
-        holding = {
+        """Return what claims hold now, without what administrators look at."""
+        if self.missing:
+            return {}
+        held = {
             place: tuple(each for each in shares if not each.admin) for place, shares in self.prepared.items()
         }
-        return {} if self.missing else {place: shares for place, shares in holding.items() if shares}
+        return {place: shares for place, shares in held.items() if shares}
 
     def find(self, claim_uid: str, device: str, share_id: str) -> tuple[Prepared, ...]:
         """Return the shares of a device that a claim has: one, or all where the kubelet does not say which.
