@@ -143,6 +143,19 @@ def test_rows_have_the_jobs_of_their_index_and_instance():
     assert [row.jobs for row in migs_with_jobs(migs, gpus, jobs)] == [("8", "9"), (), ()]
 
 
+def test_a_job_is_on_the_gpu_that_has_its_index_now():
+    """A GPU that is missing keeps its index, which another has after a reload; two that answer have none."""
+    gone, now, other = gpu_row(0), gpu_row(1), gpu_row(2)
+    gone = replace(gone, reading=replace(gone.reading, up=False))
+    now, other = (replace(row, identity=replace(row.identity, index=0)) for row in (now, other))
+    jobs = {(0, None): ("7",), (0, 1): ("8",)}
+    migs = tuple(mig_row(row.identity.uuid, gpu_uuid=row.identity.uuid) for row in (gone, now))
+    assert [row.jobs for row in gpus_with_jobs((gone, now), jobs)] == [(), ("7",)]
+    assert [row.jobs for row in migs_with_jobs(migs, (gone, now), jobs)] == [(), ("8",)]
+    assert [row.jobs for row in gpus_with_jobs((gone,), jobs)] == [("7",)]
+    assert [row.jobs for row in gpus_with_jobs((now, other), jobs)] == [(), ()]
+
+
 async def test_jobs_come_with_a_poll_and_go_with_their_file(tmp_path):
     """The files are read each poll; one that is gone takes its jobs along, a bad one is counted once."""
     (tmp_path / "0").write_text("4711\n")
