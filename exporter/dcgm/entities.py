@@ -163,8 +163,9 @@ def _holders(snapshot: Snapshot) -> dict[_Owner, set[ContainerRef]]:
     owners: dict[DeviceKey, _Owner] = {
         DeviceKey(gpu.identity.uuid): gpu.identity.uuid for gpu in snapshot.gpus if gpu.holders is not None
     }
-    told = (mig for mig in snapshot.migs if mig.holders is not None)
-    owners |= {mig.device: (mig.device.uuid, mig.reading.gi) for mig in told}
+    instances = {mig.device: (mig.device.uuid, mig.reading.gi) for mig in snapshot.migs}
+    untold = {instances[mig.device] for mig in snapshot.migs if mig.holders is None}
+    owners |= {device: instance for device, instance in instances.items() if instance not in untold}
     holders: dict[_Owner, set[ContainerRef]] = defaultdict(set)
     for row in snapshot.containers:
         # Virtual machines outside Kubernetes may have other vGPUs of the same GPU.

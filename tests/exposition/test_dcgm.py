@@ -116,6 +116,20 @@ def test_a_device_names_nobody_while_not_all_its_holders_are_known(full, values)
     assert _pods(found["DCGM_FI_DEV_FB_USED"]) == {None: 3}
 
 
+def test_a_gpu_instance_names_nobody_while_a_part_of_it_has_holders_that_are_not_known(full, values) -> None:
+    """What its compute instances have in common is that of all their holders."""
+    migs = tuple(
+        replace(mig, reading=replace(mig.reading, gi=1, ci=ci), holders=holders)
+        for ci, (mig, holders) in enumerate(zip(full.migs, (1, None), strict=True))
+    )
+    row = replace(full.containers[0], device=migs[0].device, slices=1)
+    found = values(replace(full, migs=migs, containers=(row,)))["DCGM_FI_DEV_FB_USED"]
+    assert set(_pods(found)) == {None}
+    known = (migs[0], replace(migs[1], holders=0))
+    found = values(replace(full, migs=known, containers=(row,)))["DCGM_FI_DEV_FB_USED"]
+    assert row.holder.pod in _pods(found)
+
+
 def test_a_holder_of_a_mig_device_that_is_not_seen_is_not_named_on_its_gpu(full, values, container) -> None:
     """What cannot be placed is not blamed on the GPU as a whole."""
     row: ContainerRow = container("lost", DeviceKey("GPU-mig", "MIG-gone"))
