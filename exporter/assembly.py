@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field
 
 from exporter.accounting import Coverage, Ledger
-from exporter.attribution import Attribution, Held, attribute_held
+from exporter.attribution import NOT_KNOWN, Attribution, Held, attribute_held
 from exporter.event_rows import event_rows
 from exporter.job_rows import gpus_with_jobs, migs_with_jobs
 from exporter.model import (
@@ -37,7 +37,6 @@ from exporter.workloads import settled
 
 # The collectors that read the files of sharing systems, and those of a batch system.
 SHARING, JOBS = "sharing", "jobs"
-NOT_KNOWN = Held(Holdings(known=False))
 # Polls are not to the millisecond apart: one that comes by so much of the interval later is no missed one.
 LATE = 1.5
 
@@ -50,12 +49,16 @@ class Evidence:
     ``files`` are those of sharing systems, by system; ``own_uid`` is the uid of our own pod, "" in none.
     ``objects_from`` is the source of the labels and annotations of pods, "" where there is none, and
     ``unfollowed`` says why the Kubernetes API does not tell what it was asked for.
+    ``confirmed``: the kubelet has told the allocations in this poll. ``late`` are the uuids of the GPUs that
+    were read after the poll before and before this one.
     ``jobs`` are asked for by a setting. ``nvidia_module`` is whether the kernel has that driver's module.
     """
 
     gpus: tuple[GpuReading, ...] = ()
     hardware: HardwareReading | None = None
     allocations: Allocations | None = None
+    confirmed: bool = True
+    late: frozenset[str] = frozenset()
     workloads: Workloads | None = None
     host_devices: HostDevices | None = None
     node: NodeObject | None = None
@@ -83,7 +86,8 @@ class Assembly:
             lambda gpus, allocations, facts: resolve_holdings(gpus, allocations, facts, self._objections)
         )
         self._held = NOT_KNOWN
-        # Of each GPU, the holdings of the poll in which it was read.
+        # Those that were told in the poll before, and of each GPU those of the poll in which it was read.
+        self._told_before = NOT_KNOWN
         self._held_then: dict[str, Held] = {}
         self._nvlink = NvlinkRates()
         self._clocks = ClockEvents()
@@ -152,10 +156,13 @@ class Assembly:
         holdings = self._holdings.of(found.gpus, found.allocations, self._facts(found))
         if holdings is not self._held.holdings:
             self._held = Held(holdings)
+        told = self._held if found.confirmed else NOT_KNOWN
         listed = [gpu.identity.uuid for gpu in found.gpus]
         stale = {uuid: self._held_then.get(uuid, NOT_KNOWN) for uuid in listed if uuid not in covered}
-        self._held_then = {uuid: stale.get(uuid, self._held) for uuid in listed}
-        return holdings, attribute_held(found.gpus, self._held, workloads, stale)
+        stale |= dict.fromkeys(found.late.intersection(covered), self._told_before)
+        self._held_then = {uuid: stale.get(uuid, told) for uuid in listed}
+        self._told_before = told
+        return holdings, attribute_held(found.gpus, self._held, workloads, stale, confirmed=found.confirmed)
 
     def _facts(self, found: Evidence) -> NodeFacts:
         return NodeFacts(

@@ -34,6 +34,7 @@ class Devices:
         self._sources = sources
         self._stale_after = stale_after
         self._clock = clock
+        self._began = 0.0
         # That there is no driver is no news on a node that only has GPUs of AMD's.
         self._nvml: Collector[HardwareReading] = Collector("nvml", sources.nvml.read, deadline, tells=False)
         self._amd: Collector[HardwareReading] = Collector("amd", sources.amd.read, deadline)
@@ -43,6 +44,7 @@ class Devices:
 
     async def collect(self) -> None:
         """Read every source once."""
+        self._began = self._clock()
         await asyncio.gather(*(collector.collect() for collector in self._collectors()))
         if self._concerns(self._nvml):
             self._nvml.tell()
@@ -66,6 +68,21 @@ class Devices:
         )
         told = self._told_by_dcgm()
         return gpus if told is None else with_dcgm(gpus, told)
+
+    def pids(self) -> dict[int, float | None]:
+        """Return the pids on all devices, each with the boot clock when its GPU was read."""
+        pids: dict[int, float | None] = {}
+        for gpu in self.gpus():
+            of_instances = [mig.processes for mig in gpu.mig or ()]
+            for processes in (gpu.processes, *of_instances):
+                for process in processes or ():
+                    pids[process.pid] = _earlier(pids.get(process.pid), gpu.boot_seconds)
+        return pids
+
+    def late(self) -> frozenset[str]:
+        """Return the uuids of the GPUs that were last read before they were asked for last."""
+        readings = (gpu for latest in self._latest() for gpu in latest.gpus)
+        return frozenset(gpu.identity.uuid for gpu in readings if gpu.read_monotonic < self._began)
 
     def latest(self) -> HardwareReading | None:
         """Return what the drivers said of the node as a whole; None before any has answered.
@@ -129,3 +146,8 @@ class Devices:
 
     def _has_amd(self) -> bool:
         return bool(self._sources.amd.latest is not None and self._sources.amd.latest.gpus)
+
+
+def _earlier(one: float | None, other: float | None) -> float | None:
+    """Return the stricter of two moments; None is no moment at all."""
+    return min((moment for moment in (one, other) if moment is not None), default=None)

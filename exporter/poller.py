@@ -203,7 +203,7 @@ class Poller:
         return self._allocations.health.success
 
     async def _read_processes(self) -> Mapping[int, ProcessPlace]:
-        return await self._sources.processes.read(_pids(self._devices.gpus()))
+        return await self._sources.processes.read(self._devices.pids())
 
     async def _read_host_devices(self) -> HostDevices:
         return await self._sources.host_devices.read(self._fresh_allocations())
@@ -233,6 +233,8 @@ class Poller:
             gpus=gpus,
             hardware=self._devices.latest(),
             allocations=self._fresh_allocations(),
+            confirmed=self._is_confirmed(),
+            late=self._devices.late(),
             workloads=self._workloads(gpus),
             host_devices=self._host_devices.fresh_value(self.settings.stale_after),
             node=self._sources.node,
@@ -259,6 +261,11 @@ class Poller:
             return None
         return found
 
+    def _is_confirmed(self) -> bool:
+        """Whether the kubelet was asked in this poll and has told: one mapping is not of two polls."""
+        told = self._kubelet_answers() and not self._allocations.late
+        return told and self._allocations.value is not self.evidence.allocations
+
     def _workloads(self, gpus: tuple[GpuReading, ...]) -> Workloads:
         places = self._processes
         listed = _lists_processes(gpus)
@@ -275,19 +282,3 @@ def _lists_processes(gpus: tuple[GpuReading, ...]) -> bool:
     """Whether any device tells its processes; without devices there is nothing to tell."""
     devices = [device for gpu in gpus if gpu.up for device in (gpu.mig or ()) or (gpu,)]
     return not devices or any(device.processes is not None for device in devices)
-
-
-def _pids(gpus: tuple[GpuReading, ...]) -> dict[int, float | None]:
-    """Collect the pids on all devices, each with the boot clock when its GPU was read."""
-    pids: dict[int, float | None] = {}
-    for gpu in gpus:
-        of_instances = [mig.processes for mig in gpu.mig or ()]
-        for processes in (gpu.processes, *of_instances):
-            for process in processes or ():
-                pids[process.pid] = _earlier(pids.get(process.pid), gpu.boot_seconds)
-    return pids
-
-
-def _earlier(one: float | None, other: float | None) -> float | None:
-    """Return the stricter of two moments; None is no moment at all."""
-    return min((moment for moment in (one, other) if moment is not None), default=None)

@@ -219,7 +219,7 @@ def test_energy_of_a_poll_that_failed_is_nobodys(monkeypatch):
         found = Evidence(gpus=(reading,), allocations=allocations, workloads=placed([100]))
         return assembly.snapshot(found, (), 5.0 * number, 1_700_000_000.0 + 5 * number)
 
-    def fail(*_) -> None:
+    def fail(*_, **__) -> None:
         raise ValueError("no rows")
 
     poll(1)

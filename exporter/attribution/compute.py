@@ -27,11 +27,17 @@ def of_mig(gpu: GpuReading, mig: MigReading) -> Metered:
     Rule 6: the time in which its engine worked, as a profiling meter tells it, is the twin of a GPU's
     utilization. How many of its multiprocessors worked is another quantity, and does not stand in for it.
     """
-    own, part = _busy(mig.profiling), part_of(gpu, mig)
-    if own is None and mig.utilization_percent is not None:
-        own = mig.utilization_percent / 100
+    own, part = own_of(mig), part_of(gpu, mig)
     share = None if own is None or part is None else own * part
     return Metered(share, _source(mig.profiling, "instance"))
+
+
+def own_of(mig: MigReading) -> float | None:
+    """Return the share of the time in which a MIG device or partition worked, of all that it could have."""
+    own = _busy(mig.profiling)
+    if own is None and mig.utilization_percent is not None:
+        return mig.utilization_percent / 100
+    return own
 
 
 def part_of(gpu: GpuReading, mig: MigReading) -> float | None:

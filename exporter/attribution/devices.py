@@ -16,15 +16,23 @@ class DeviceJoin:
 
     ``processes`` are those of the devices whose rows were made; none without a view of processes. On
     ``proven`` devices, who has no row has no process. ``unnamed`` pods are not named by
-    elimination.
+    elimination. Where holdings are not ``confirmed`` in this poll, nobody is known not to hold a device.
     """
 
-    def __init__(self, held: Held, workloads: Workloads, unnamed: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        held: Held,
+        workloads: Workloads,
+        unnamed: Collection[str] = (),
+        *,
+        confirmed: bool = True,
+    ) -> None:
         self.processes: list[ProcessRow] = []
         self.proven: set[DeviceKey] = set()
         self._held = held
         self._workloads = workloads
         self._unnamed = unnamed
+        self._confirmed = confirmed
         self._uids = _uids_by_name(workloads)
 
     def rows(self, device: Device) -> list[ContainerRow]:
@@ -49,6 +57,7 @@ class DeviceJoin:
 
     def _row(self, device: Device, ref: ContainerRef, use: Use, uid: str | None) -> ContainerRow:
         has = self._held.entitlement(device.key, device.sharing, ref)
+        told = self._confirmed or ref in self._held.on(device.key)
         return ContainerRow(
             holder=ref,
             device=device.key,
@@ -57,7 +66,7 @@ class DeviceJoin:
             isolation=has.isolation,
             pod_uid=uid or self._uids.get((ref.namespace, ref.pod), ""),
             model=device.model,
-            slices=has.slices,
+            slices=has.slices if told else None,
             memory_entitled=has.memory,
             compute_entitled=has.compute,
             memory_used=use.memory,

@@ -74,3 +74,6 @@ class Held:
         unsure = not self.holdings.known or pod in self._unresolved_pods or pod_holds
         unsure = unsure or key in self.holdings.unplaced
         return None if unsure else 0
+
+
+NOT_KNOWN = Held(Holdings(known=False))

@@ -5,9 +5,10 @@ from types import MappingProxyType
 
 from exporter.attribution import compute
 from exporter.attribution.ambiguous import ambiguous
-from exporter.attribution.believed import believed, lists_users
+from exporter.attribution.believed import believed, lists_users, lists_users_of
+from exporter.attribution.cut import AMD, are_all_told, cut_mode, slices_used
 from exporter.attribution.devices import DeviceJoin
-from exporter.attribution.held import Held
+from exporter.attribution.held import NOT_KNOWN, Held
 from exporter.attribution.placements import memory_slices
 from exporter.attribution.use import Device
 from exporter.model import (
@@ -33,7 +34,6 @@ ALL_THE_TIME = 1.0
 DIGITS = 9
 ROUNDING = 1e-6
 UNKNOWN_SHARING = DeviceSharing()
-AMD = "amd"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,11 +67,21 @@ def attribute(
 
 
 def attribute_held(
-    gpus: Iterable[GpuReading], held: Held, workloads: Workloads, stale: Mapping[str, Held]
+    gpus: Iterable[GpuReading],
+    held: Held,
+    workloads: Workloads,
+    stale: Mapping[str, Held],
+    *,
+    confirmed: bool = True,
 ) -> Attribution:
-    """Join as ``attribute`` does, with holdings that are kept for several polls."""
+    """Join as ``attribute`` does, with holdings that are kept for several polls.
+
+    Where they are not ``confirmed`` they were told in an earlier poll: others may hold the devices by now.
+    """
     ordered = sorted(gpus, key=_gpu_order)
-    join = _Join(held, workloads, stale, ambiguous(ordered, held, workloads) | workloads.superseded)
+    unnamed = ambiguous(ordered, held, workloads) | workloads.superseded
+    then = stale if confirmed else {gpu.identity.uuid: NOT_KNOWN for gpu in ordered} | dict(stale)
+    join = _Join(held, DeviceJoin(held, workloads, unnamed, confirmed=confirmed), stale, then)
     gpu_rows = [join.gpu(gpu) for gpu in ordered]
     gpu_rows += [join.foreign(identity) for identity in held.holdings.foreign]
     return Attribution(
@@ -92,15 +102,16 @@ class _Join:
     """Collects the rows of one poll."""
 
     def __init__(
-        self, held: Held, workloads: Workloads, stale: Mapping[str, Held], unnamed: Collection[str]
+        self, held: Held, devices: DeviceJoin, stale: Collection[str], then: Mapping[str, Held]
     ) -> None:
         self._stale = stale
+        self._then = then
         self.migs: list[MigRow] = []
         self.containers: list[ContainerRow] = []
         self.inconsistent: list[tuple[str, str, str]] = []
         self._held = held
         self._holdings = held.holdings
-        self._devices = DeviceJoin(held, workloads, unnamed)
+        self._devices = devices
 
     @property
     def processes(self) -> list[ProcessRow]:
@@ -114,12 +125,12 @@ class _Join:
         if not gpu.mig_enabled:
             return self._whole(gpu)
         if gpu.mig is None:
-            return GpuRow(identity=gpu.identity, reading=gpu, sharing=_cut_mode(gpu, ()))
+            return GpuRow(identity=gpu.identity, reading=gpu, sharing=cut_mode(gpu, ()))
         rows = [row for mig in gpu.mig for row in self._mig(gpu, mig)]
         keys = [DeviceKey(gpu.identity.uuid, mig.uuid) for mig in gpu.mig]
         modes = [self._sharing(key).sharing for key in keys]
         used = compute.of_all(gpu, [compute.of_mig(gpu, mig) for mig in gpu.mig])
-        return self._gpu_row(gpu, _cut_mode(gpu, modes), keys, rows, used)
+        return self._gpu_row(gpu, cut_mode(gpu, modes), keys, rows, used)
 
     def foreign(self, identity: GpuIdentity) -> GpuRow:
         """Show what is held of a device that no driver of ours reads: who holds it is all that is known."""
@@ -163,9 +174,9 @@ class _Join:
             compute=metered.share,
             compute_source=metered.source,
             # GPUs that can be cut do nothing but compute.
-            lists_all=lists_users(mig.processes, memory),
+            lists_all=lists_users_of(gpu, mig),
             processes=mig.processes,
-            utilization=mig.process_utilization,
+            utilization=believed(mig.process_utilization, compute.own_of(mig)),
         )
         rows = self._devices.rows(device)
         self.containers += rows
@@ -193,9 +204,8 @@ class _Join:
         used: float | None,
     ) -> GpuRow:
         whole = DeviceKey(gpu.identity.uuid)
-        # KFD hides partitions for good from those who may not use them; a MIG device is known from before.
-        listed = gpu.mig_complete or gpu.identity.vendor != AMD
-        used_slices = _mig_slices(gpu)
+        listed = are_all_told(gpu, self._holdings.unresolved_holders)
+        used_slices = slices_used(gpu)
         free_slices = None if used_slices is None or gpu.mig_slices is None else gpu.mig_slices - used_slices
         memory = memory_slices(gpu)
         row = GpuRow(
@@ -217,8 +227,8 @@ class _Join:
         return row
 
     def _holders_then(self, key: DeviceKey) -> Collection[ContainerRef]:
-        """Return who held a device in the poll in which it was read."""
-        return self._stale.get(key.uuid, self._held).on(key)
+        """Return who held a device when it was read, as far as that was told in that poll."""
+        return self._then.get(key.uuid, self._held).on(key)
 
     def _sharing(self, key: DeviceKey) -> DeviceSharing:
         return self._holdings.devices.get(key, UNKNOWN_SHARING)
@@ -265,13 +275,6 @@ def _computed(rows: Iterable[ContainerRow]) -> float:
     return sum(row.compute_used for row in rows if row.compute_used is not None)
 
 
-def _cut_mode(gpu: GpuReading, modes: Iterable[str]) -> str:
-    """Name how a GPU in parts is shared: after its parts where one is shared further."""
-    if gpu.identity.vendor == AMD:
-        return "amd-partition"
-    return "mig-time-slicing" if "mig-time-slicing" in modes else "mig"
-
-
 def _add_up(counts: Iterable[tuple[SliceCount, ...]]) -> tuple[SliceCount, ...]:
     """Add the slices of several devices of one GPU, by resource."""
     by_resource: dict[str, list[SliceCount]] = {}
@@ -286,10 +289,3 @@ def _add_up(counts: Iterable[tuple[SliceCount, ...]]) -> tuple[SliceCount, ...]:
         )
         for resource, same in sorted(by_resource.items())
     )
-
-
-def _mig_slices(gpu: GpuReading) -> int | None:
-    """Count the compute slices that GPU instances take; None without MIG or where it cannot be told."""
-    if not gpu.mig_enabled or gpu.mig is None or not gpu.mig_complete or not gpu.up:
-        return None
-    return total(list({mig.gi: mig.instance_slices for mig in gpu.mig}.values()))

@@ -82,8 +82,8 @@ def _give(
         ]
         if len(held_by) == 1:
             names = {pid: name or held_by[0].container for pid, name in names.items()}
-        elif held_by:
-            # Some of these could be any of several holders: then no holder of the pod has a sum of its own.
+        else:
+            # Some of these could be anybody's in the pod: then no container of it has a sum of its own.
             names = dict.fromkeys(names, "")
     for process, _ in members:
         owner = ContainerRef(pod.namespace, pod.name, names[process.pid])

@@ -125,7 +125,9 @@ class Nvidia(System):
             return MODES[strategy] if replicated else ("exclusive", "hard")
         if device.gpu.virtualization == "vgpu_host":
             return "vgpu", "hard"
-        return ("none", "none") if offered_known and device.gpu.up else ("unknown", "")
+        # One that does not say whether it is cut may have parts that somebody has.
+        told = offered_known and device.gpu.up and device.gpu.mig_enabled is not None
+        return ("none", "none") if told else ("unknown", "")
 
     def _strategy(self, device: Device, slices: Iterable[SliceCount]) -> Strategy:
         found = {self._strategies.of(device, count.resource) for count in slices}

@@ -92,14 +92,15 @@ async def _poll_often(served: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    ("hang", "collector"),
+    ("hang", "collector", "slices"),
     [
-        (NvmlHang(kind="nvml_hang", at=5, for_=5, function="nvmlDeviceGetMemoryInfo_v2"), "nvml"),
-        (KubeletHang(kind="kubelet_hang", at=5, for_=5), "podresources"),
+        (NvmlHang(kind="nvml_hang", at=5, for_=5, function="nvmlDeviceGetMemoryInfo_v2"), "nvml", 14),
+        # Whether the one that holds nothing still does is not known meanwhile.
+        (KubeletHang(kind="kubelet_hang", at=5, for_=5), "podresources", 13),
     ],
     ids=["driver", "kubelet"],
 )
-async def test_a_hang_keeps_no_scraper_waiting(hang: Fault, collector: str) -> None:
+async def test_a_hang_keeps_no_scraper_waiting(hang: Fault, collector: str, slices: int) -> None:
     """While a poll hangs the page before it is served at once, and after its deadline one that says so."""
     scenario = replace(catalog.load("t4-timeslicing"), faults=(hang,))
     async with serving(scenario, deadline=1.0) as served:
@@ -117,4 +118,4 @@ async def test_a_hang_keeps_no_scraper_waiting(hang: Fault, collector: str) -> N
     assert meanwhile == ready
     assert f'gpuslice_collector_success{{collector="{collector}"}} 0\n'.encode() in page
     assert page.count(b"\ngpuslice_gpu_up{") == 4
-    assert page.count(b"\ngpuslice_container_slices{") == 14
+    assert page.count(b"\ngpuslice_container_slices{") == slices

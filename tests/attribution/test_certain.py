@@ -1,0 +1,178 @@
+"""What evidence does not prove: devices that were not told, parts that share, holdings from before."""
+
+import pytest
+
+from exporter.attribution import Held, attribute_held
+from exporter.model import (
+    Allocations,
+    ContainerRef,
+    DeviceKey,
+    DeviceSharing,
+    GpuIdentity,
+    Holding,
+    Holdings,
+    PodIdentity,
+    ProcessPlace,
+    Workloads,
+)
+from exporter.model.records import replace
+from exporter.sharing import resolve_holdings
+from tests.attribution.build import (
+    GIB,
+    MIG,
+    UUID,
+    gpu,
+    held,
+    join,
+    mig,
+    mig_gpu,
+    process,
+    row,
+    whole,
+    workloads,
+)
+
+OTHER = "MIG-00000000-0000-0000-0000-00000000000c"
+PARTS = "nvidia.com/mig-3g.5gb"
+BOTH = held("a", MIG, resource=PARTS) + held("b", OTHER, resource=PARTS)
+OFFERED = whole(MIG, PARTS) + whole(OTHER, PARTS)
+
+
+def untold(**changes):
+    """Return a GPU of which two MIG devices are held, but not how it is cut."""
+    return gpu(None, **{"mig_enabled": None, "mig": None} | changes)
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        untold(),
+        untold(up=False, memory=None, utilization_percent=None),
+        mig_gpu([], mig_complete=False),
+        mig_gpu([mig()], mig_complete=False),
+    ],
+    ids=["not told", "lost", "no slot told", "one slot told"],
+)
+def test_a_gpu_whose_parts_were_not_told_is_not_held_by_nobody(device):
+    """Ids that lead nowhere may be those of its parts: who holds it, and what of it, is not known."""
+    [found] = join(device, BOTH, OFFERED).gpus
+    assert (found.holders, found.memory_entitled, found.slices) == (None, None, ())
+    assert found.sharing != "none"
+
+
+def test_parts_that_were_not_told_are_missed_only_while_somebody_holds_one():
+    """Where each id leads to a device, and where the driver tells all parts, the figures are whole."""
+    [found] = join(mig_gpu([mig()], mig_complete=False), held("a", MIG), whole(MIG)).gpus
+    assert (found.holders, found.memory_entitled) == (1, 5 * GIB)
+    [found] = join(mig_gpu([mig()]), BOTH, OFFERED).gpus
+    assert (found.holders, found.memory_entitled) == (1, 5 * GIB)
+
+
+def test_compute_instances_share_what_an_empty_list_is_held_against():
+    """Where more is used in their GPU instance than by a driver, and no list has anybody, none is proven."""
+    parts = [
+        mig([], used=4 * GIB, uuid=uuid, ci=ci, memory_shared=True) for ci, uuid in enumerate((MIG, OTHER))
+    ]
+    found = join(mig_gpu(parts), BOTH, OFFERED)
+    for pod in "ab":
+        assert (row(found, pod).memory_used, row(found, pod).processes) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "complete"),
+    [([process(1)], True), (None, True), ([], False)],
+    ids=["told", "silent", "unseen"],
+)
+def test_memory_of_a_gpu_instance_may_be_that_of_another_compute_instance(theirs, complete: bool):
+    """Then an empty list contradicts nothing."""
+    parts = [
+        mig([], used=4 * GIB, memory_shared=True),
+        mig(theirs, used=4 * GIB, uuid=OTHER, ci=1, memory_shared=True),
+    ]
+    found = join(mig_gpu(parts, mig_complete=complete), BOTH, OFFERED, workloads({1: "b"}))
+    assert (row(found, "a").memory_used, row(found, "a").processes) == (0, 0)
+
+
+def partition(occupied, percent):
+    """Return an AMD GPU in two partitions, one of them with a process."""
+    part = mig([process(7)], slices=1, process_utilization={7: occupied}, utilization_percent=percent)
+    device = mig_gpu([part], identity=GpuIdentity(uuid=UUID, index=0, vendor="amd"))
+    return replace(device, mig_slices=2)
+
+
+def held_partition(occupied, percent):
+    """Return the row of the only holder of a partition, and what of the partition is nobody's."""
+    key = DeviceKey(UUID, MIG)
+    sharing = DeviceSharing(sharing="amd-partition", isolation="hard", exclusive=True)
+    holding = Holding(
+        holder=ContainerRef("ml", "a", "main"),
+        device=key,
+        resource="amd.com/gpu",
+        slices=1,
+        memory_entitled=None,
+        compute_entitled=0.5,
+    )
+    holdings = Holdings(known=True, holdings=(holding,), devices={key: sharing})
+    found = attribute_held([partition(occupied, percent)], Held(holdings), workloads({7: "a"}), {})
+    return row(found, "a"), found.migs[0].unattributed_utilization
+
+
+@pytest.mark.parametrize(
+    ("occupied", "percent", "compute", "source", "rest"),
+    [
+        (0.0, 80, 0.4, "instance", 0.0),
+        (0.0, 15, 0.075, "instance", 0.0),
+        (0.0, 5, 0.0, "process", 0.025),
+        (30.0, 80, 0.3, "process", 0.1),
+    ],
+)
+def test_nobody_at_one_moment_is_not_believed_of_a_busy_partition(
+    occupied, percent, compute, source: str, rest
+):
+    """How busy it was counts of the partition, not of the GPU."""
+    use, unattributed = held_partition(occupied, percent)
+    assert use.compute_used == pytest.approx(compute)
+    assert use.compute_source == source
+    assert unattributed == pytest.approx(rest)
+
+
+def test_processes_of_a_pod_that_holds_nothing_are_put_together_where_one_may_be_anybodys():
+    """A container's sum is whole, or it is the pod's."""
+    places = {
+        pid: ProcessPlace(pid=pid, known=True, pod_uid="x", container_id=f"{pid:064x}") for pid in (1, 2)
+    }
+    pod = PodIdentity(
+        uid="x",
+        namespace="ml",
+        name="x",
+        containers=("main", "side"),
+        container_ids={f"{1:064x}": "main"},
+    )
+    who = Workloads(places=places, pods={"x": pod}, process_view=True)
+    found = join(gpu([process(1), process(2, 3 * GIB)], {1: 10, 2: 30}), offered=whole(), who=who)
+    [only] = found.containers
+    assert (only.holder, only.memory_used, only.compute_used) == (ContainerRef("ml", "x", ""), 4 * GIB, 0.4)
+
+
+def unconfirmed(device, allocated, who=None):
+    """Join with holdings that were told in an earlier poll."""
+    told = Allocations(allocated=tuple(allocated), offered=tuple(whole()), api_version="v1", read_at=0.0)
+    holdings = Held(resolve_holdings([device], told))
+    return attribute_held([device], holdings, who or workloads(), {}, confirmed=False)
+
+
+def test_holdings_from_before_prove_nobody_a_mere_user():
+    """Who uses a device without a holding of then may hold it by now; who held it is still shown."""
+    used = gpu([process(1), process(2)], {1: 10, 2: 20})
+    found = unconfirmed(used, held("a", UUID), workloads({1: "a", 2: "b"}))
+    assert (row(found, "a").slices, row(found, "a").memory_used) == (1, GIB)
+    assert (row(found, "b").slices, row(found, "b").memory_used) == (None, GIB)
+
+
+@pytest.mark.parametrize("processes", [None, [process(1)]])
+def test_holdings_from_before_give_nobody_the_figures_of_a_device(processes):
+    """Rules 5 and 6: another may have it by now, and they would be that one's."""
+    view = workloads(view=False) if processes is None else workloads({1: "a"})
+    use = row(unconfirmed(gpu(processes), held("a", UUID), view), "a")
+    assert (use.slices, use.compute_used, use.compute_source) == (1, None, "none")
+    assert use.memory_used == (None if processes is None else GIB)

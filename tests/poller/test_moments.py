@@ -1,0 +1,113 @@
+"""What a poll joins is of one moment: no holdings of a poll before, and no sweep that came late."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from exporter.demo import catalog
+from exporter.model.records import replace
+from podresources.errors import KubeletError
+from tests.poller.bench import failing, polled, rows
+
+ANNA = "nb-anna"
+
+
+def without(allocations, pod):
+    """Return what a kubelet tells before it has admitted a pod."""
+    kept = tuple(each for each in allocations.allocated if each.holder.pod != pod)
+    return replace(allocations, allocated=kept)
+
+
+async def slices_while(poller, node, told):
+    """Poll before a pod is admitted, while the kubelet's answer is that of ``told``, and after that."""
+    real = poller._allocations._read
+
+    async def before():
+        return without(await real(), ANNA)
+
+    found = []
+    for second, read in ((0, before), (5, told), (10, real)):
+        poller._allocations._read = read
+        await node.step(second)
+        found.append([row.slices for row in rows(await poller.poll(), ANNA)])
+    return found
+
+
+async def test_a_kubelet_that_is_silent_makes_nobody_a_mere_user():
+    """A pod that was admitted meanwhile has its slice as soon as the kubelet tells; till then it has no 0."""
+
+    async def silent():
+        raise KubeletError("unavailable", Path("kubelet.sock"), "it restarts")
+
+    async with polled(catalog.load("t4-timeslicing"), deadline=1.0) as (node, poller):
+        assert await slices_while(poller, node, silent) == [[0], [None], [1]]
+
+
+async def test_a_mapping_that_the_client_kept_is_of_the_poll_in_which_it_was_told():
+    """A kubelet that has just started lists nothing: the mapping from before stands in, and is as old."""
+    async with polled(catalog.load("t4-timeslicing"), deadline=1.0) as (node, poller):
+
+        async def kept():
+            return poller.evidence.allocations
+
+        assert await slices_while(poller, node, kept) == [[0], [None], [1]]
+        assert failing(poller.snapshot) == set()
+
+
+async def test_an_answer_of_the_kubelet_that_comes_late_is_none_of_now():
+    """It was given in the poll before; the next answer is one again."""
+    async with polled(catalog.load("t4-timeslicing"), deadline=0.3) as (node, poller):
+        real = poller._allocations._read
+
+        async def late():
+            answer = without(await real(), ANNA)
+            await asyncio.sleep(0.6)
+            return answer
+
+        poller._allocations._read = late
+        assert "podresources" in failing(await poller.poll())
+        poller._allocations._read = real
+        await asyncio.sleep(0.6)
+        await node.step(5)
+        assert [row.slices for row in rows(await poller.poll(), ANNA)] == [None]
+        assert failing(poller.snapshot) == set()
+        await node.step(10)
+        assert [row.slices for row in rows(await poller.poll(), ANNA)] == [1]
+
+
+@pytest.mark.parametrize("name", ["t4-timeslicing", "h100-exclusive"])
+async def test_a_sweep_that_ends_between_two_polls_proves_nobody_absent(name: str):
+    """Its lists are older than the poll that takes them: who is not on them may have come since."""
+    async with polled(catalog.load(name), deadline=0.3) as (node, poller):
+        nvml = poller._sources.nvml
+        real = nvml.read
+
+        async def slow():
+            await asyncio.sleep(0.6)
+            read = await real()
+            # Nobody had begun to work yet.
+            nobody = tuple(
+                replace(gpu, processes=(), memory=replace(gpu.memory, used=0, free=gpu.memory.total))
+                for gpu in nvml.latest.gpus
+            )
+            nvml._latest = replace(nvml.latest, gpus=nobody)
+            return read
+
+        before = await poller.poll()
+        assert any(row.memory_used for row in before.containers)
+        poller._devices._nvml._read = slow
+        await node.step(5)
+        assert failing(await poller.poll()) == {"nvml"}
+        poller._devices._nvml._read = real
+        await asyncio.sleep(1.0)
+        await node.step(10)
+        taken = await poller.poll()
+        assert failing(taken) == set()
+        assert taken.containers
+        assert {(row.memory_used, row.processes) for row in taken.containers} == {(None, None)}
+        await node.step(15)
+        again = (await poller.poll()).containers
+        assert {row.holder: row.processes for row in again} == {
+            row.holder: row.processes for row in before.containers
+        }
