@@ -5,6 +5,7 @@ Of a list it asks the size first, and takes memory for whatever number the drive
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from ctypes import byref, c_int, c_uint, c_ulonglong
+from functools import lru_cache
 from typing import Any
 
 import pynvml
@@ -21,6 +22,8 @@ PROCESS_LISTS = (
     "nvmlDeviceGetGraphicsRunningProcesses",
     "nvmlDeviceGetMPSComputeRunningProcesses",
 )
+# GPUs of one kind are asked the same; where a driver refuses fields together, they are asked one by one.
+MOST_QUESTIONS = 512
 # Stands for memory that the driver cannot tell.
 NOT_AVAILABLE = 2**64 - 1
 # No code of a driver's: of a record that it has not filled.
@@ -59,14 +62,21 @@ def _field_values(device: Any, wanted: Sequence[tuple[int, int]]) -> Any:
     The binding hands out records of zeros, and zero says success: what a driver leaves as it was given would
     be read as an answer.
     """
-    values = (pynvml.c_nvmlFieldValue_t * len(wanted))()
-    for value, (number, scope) in zip(values, wanted, strict=True):
-        value.fieldId, value.scopeId = number, scope
-        value.nvmlReturn = NOT_ANSWERED
+    values = (pynvml.c_nvmlFieldValue_t * len(wanted)).from_buffer_copy(_unanswered(tuple(wanted)))
     code = _function("nvmlDeviceGetFieldValues")(device, c_int(len(wanted)), byref(values))
     if code != pynvml.NVML_SUCCESS:
         raise pynvml.NVMLError(code)
     return values
+
+
+@lru_cache(maxsize=MOST_QUESTIONS)
+def _unanswered(wanted: Sequence[tuple[int, int]]) -> bytes:
+    """Return the records that ask for these fields: filling them takes longer than the driver's answer."""
+    values = (pynvml.c_nvmlFieldValue_t * len(wanted))()
+    for value, (number, scope) in zip(values, wanted, strict=True):
+        value.fieldId, value.scopeId = number, scope
+        value.nvmlReturn = NOT_ANSWERED
+    return bytes(values)
 
 
 def _filled(ask: Ask, record: Any, spare: int = 0) -> tuple[Any, int] | None:
