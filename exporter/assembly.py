@@ -159,7 +159,9 @@ class Assembly:
         told = self._held if found.confirmed else NOT_KNOWN
         listed = [gpu.identity.uuid for gpu in found.gpus]
         stale = {uuid: self._held_then.get(uuid, NOT_KNOWN) for uuid in listed if uuid not in covered}
-        stale |= dict.fromkeys(found.late.intersection(covered), self._told_before)
+        # Who held a device before such a reading held it in it only if the kubelet has told the same since.
+        before = self._told_before if found.confirmed else NOT_KNOWN
+        stale |= dict.fromkeys(found.late.intersection(covered), before)
         self._held_then = {uuid: stale.get(uuid, told) for uuid in listed}
         self._told_before = told
         return holdings, attribute_held(found.gpus, self._held, workloads, stale, confirmed=found.confirmed)

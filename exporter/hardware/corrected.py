@@ -70,8 +70,8 @@ def _field_values(device: Any, wanted: Sequence[tuple[int, int]]) -> Any:
 
 
 @lru_cache(maxsize=MOST_QUESTIONS)
-def _unanswered(wanted: Sequence[tuple[int, int]]) -> bytes:
-    """Return the records that ask for these fields: filling them takes longer than the driver's answer."""
+def _unanswered(wanted: tuple[tuple[int, int], ...]) -> bytes:
+    """Return the records that ask for these fields; the binding takes its time for each value that is set."""
     values = (pynvml.c_nvmlFieldValue_t * len(wanted))()
     for value, (number, scope) in zip(values, wanted, strict=True):
         value.fieldId, value.scopeId = number, scope

@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from exporter.assembly import Assembly, Evidence
 from exporter.demo import catalog
+from exporter.model import Allocations
 from exporter.model.records import replace
 from podresources.errors import KubeletError
-from tests.poller.bench import failing, polled, rows
+from tests.attribution.build import GIB, UUID, gpu, held, whole, workloads
+from tests.poller.bench import DEFAULTS, failing, polled, rows
 
 ANNA = "nb-anna"
 
@@ -111,3 +114,23 @@ async def test_a_sweep_that_ends_between_two_polls_proves_nobody_absent(name: st
         assert {row.holder: row.processes for row in again} == {
             row.holder: row.processes for row in before.containers
         }
+
+
+@pytest.mark.parametrize(
+    ("now", "confirmed", "used"), [("a", True, 14 * GIB), ("b", True, None), ("a", False, None)]
+)
+def test_a_late_sweep_is_of_who_held_a_device_before_it_and_after(now: str, confirmed: bool, used):
+    """One that the kubelet has told on one side only may have come after it, or gone before."""
+    assembly = Assembly(DEFAULTS, demo=False)
+
+    def poll(pod, number, **more):
+        told = Allocations(
+            allocated=tuple(held(pod, UUID)), offered=tuple(whole()), api_version="v1", read_at=0
+        )
+        reading = gpu(None, used=14 * GIB, sweep=number)
+        found = Evidence(gpus=(reading,), allocations=told, workloads=workloads(view=False), **more)
+        return rows(assembly.snapshot(found, (), 5.0 * number, 5.0 * number), pod)
+
+    assert [row.memory_used for row in poll("a", 1)] == [14 * GIB]
+    [row] = poll(now, 2, confirmed=confirmed, late=frozenset({UUID}))
+    assert row.memory_used == used
