@@ -6,7 +6,7 @@ from dashboards.fleet_rows import LISTED, STALE_SECONDS, silent, with_names
 from dashboards.fleet_rows import overcommitted as rows_overcommitted
 from dashboards.panels import Query
 from dashboards.promql import CLUSTER
-from dashboards.tables import Column, leads_to, listing
+from dashboards.tables import HIDDEN_UUID, Column, Nothing, leads_to, listing, setting
 
 _NODE = leads_to("gpuslice-node", node="Node")
 _GPU = leads_to("gpuslice-hardware", node="Node", uuid="UUID")
@@ -18,27 +18,35 @@ def alerts() -> Panel:
     """List what fires."""
     firing = f'ALERTS{{{CLUSTER}, alertname=~"GpuSlice.+", alertstate="firing", severity!="info"}}'
     labels = "severity, alertname, cluster, node, namespace"
+    rows = f"topk({2 * LISTED}, count by ({labels}) ({firing}))"
+    # Cells without a node or namespace show "-", which must not become a variable's value.
+    query, node = setting(Query(rows), "node", "node")
+    query, namespace = setting(query, "namespace", "namespace")
     return listing(
         "Firing alerts",
         "How many alerts of this exporter's rules fire, by what they concern: critical ones first, then "
         "warnings. Advice (severity info) is left out: the tables below tell of waste and of what is full. "
-        "None is listed where the alerting rules are not loaded.",
+        "Unknown where the rules are not loaded.",
         [
             Column(name="severity", title="Severity", width=90),
             Column(name="alertname", title="Alert", width=260),
             Column(name="cluster", title="Cluster", empty=_NOT_CONCERNED),
-            Column(name="node", title="Node", empty=_NOT_CONCERNED, link=_NODE),
+            Column(
+                name="node", title="Node", empty=_NOT_CONCERNED, link=leads_to("gpuslice-node", node.title)
+            ),
             Column(
                 name="namespace",
                 title="Namespace",
                 empty=_NOT_CONCERNED,
-                link=leads_to("gpuslice-tenant", namespace="Namespace"),
+                link=leads_to("gpuslice-tenant", namespace.title),
             ),
             Column(name="Value #A", title="Alerts", unit="none", width=80),
+            node,
+            namespace,
         ],
-        Query(f"topk({2 * LISTED}, count by ({labels}) ({firing}))"),
+        query,
         sort=("Severity", "Alert"),
-        none="none fires",
+        nothing=Nothing("alertname", f"cluster:gpuslice_gpus:count{{{CLUSTER}}}"),
         span=12,
         height=8,
     )
@@ -61,7 +69,7 @@ def exporters() -> Panel:
         ],
         *map(Query, silent()),
         sort="Since",
-        none="none: all exporters answer, and read their sources",
+        nothing=Nothing("state", f"gpuslice_node_info{{{CLUSTER}}}"),
         span=12,
         height=8,
     )
@@ -83,11 +91,11 @@ def sick_gpus() -> Panel:
             Column(name="gpu", title="GPU", width=60, link=_GPU),
             Column(name="model", title="Model"),
             Column(name="reason", title="Reason", width=340),
-            Column(name="uuid", title="UUID", hidden=True),
+            HIDDEN_UUID,
         ],
         Query(f"topk({4 * LISTED}, {rows})"),
         sort=("Cluster", "Node", "GPU"),
-        none="none is sick",
+        nothing=Nothing("reason", f"gpuslice_gpu_up{{{CLUSTER}}}"),
         span=14,
         height=8,
     )
@@ -104,14 +112,15 @@ def overcommitted() -> Panel:
             Column(name="cluster", title="Cluster", empty=_NOT_CONCERNED),
             Column(name="node", title="Node", link=_NODE),
             Column(name="gpu", title="GPU", width=60, link=_GPU),
+            Column(name="model", title="Model"),
             Column(name="Value #A", title="Promised", unit="bytes"),
             Column(name="Value #B", title="There is", unit="bytes"),
-            Column(name="uuid", title="UUID", hidden=True),
+            HIDDEN_UUID,
         ],
         Query(promised),
         Query(there),
         sort="Promised",
-        none="none",
+        nothing=Nothing("model", f"gpuslice_gpu_memory_entitled_bytes{{{CLUSTER}}}"),
         span=10,
         height=8,
     )

@@ -5,7 +5,8 @@ from dashboards.amounts import by
 from dashboards.board import Panel
 from dashboards.fleet_rows import LISTED, held_by_idle, idle, memory_of_idle, with_names
 from dashboards.panels import IDLE, NEUTRAL, Query
-from dashboards.tables import Column, leads_to, listing
+from dashboards.promql import CLUSTER
+from dashboards.tables import Column, Nothing, leads_to, listing
 
 _NODES_LISTED = 200
 _CLUSTER = Column(name="cluster", title="Cluster", empty="-")
@@ -56,6 +57,7 @@ def namespaces() -> Panel:
 def idle_holders() -> Panel:
     """List the holders that are idle."""
     labels = ("namespace", "pod", "container", "mig_uuid")
+    measured = f"gpuslice_container_compute_used_ratio{{{CLUSTER}}} or gpuslice_gpu_holders{{{CLUSTER}}} == 0"
     return listing(
         "Longest idle holders",
         f"Holders that have not computed for as long as is chosen above, the {LISTED} longest. One that "
@@ -83,7 +85,7 @@ def idle_holders() -> Panel:
             for rows in (idle(), held_by_idle("compute"), held_by_idle("memory"), memory_of_idle())
         ),
         sort="Idle for",
-        none="none is idle",
+        nothing=Nothing("container", measured),
     )
 
 
@@ -104,6 +106,7 @@ def free_slices() -> Panel:
         Query(f"{offered} - {held}"),
         Query(held),
         Query(offered),
+        nothing=Nothing("resource", f"gpuslice_allocations_timestamp_seconds{{{CLUSTER}}}"),
         sort="Free",
         span=10,
         height=8,

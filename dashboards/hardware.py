@@ -12,10 +12,7 @@ from dashboards.hardware_load import engines, load, memory, profiling
 from dashboards.hardware_now import now
 
 MAY_BE_EMPTY = {
-    "What holds the clocks down": "there is a band only for what held clocks in the time shown",
-    "Time with clocks held down": "there is a line only while clocks are held down",
     "XID errors": "there is a row only once a GPU has had one",
-    "XID errors over time": "there is a point only when a GPU has one",
     "Other events": "there is a row only once a GPU has had one",
     "Fan": "most boards for servers have none",
 }

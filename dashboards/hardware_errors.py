@@ -2,10 +2,12 @@
 
 from dashboards.board import Panel
 from dashboards.hardware_now import INDEX, NODE, UUID
-from dashboards.panels import BAD, NEUTRAL, WARNING, YES_IS_BAD, Query, timeline
+from dashboards.panels import BAD, NEUTRAL, WARNING, YES_IS_BAD, Query, row, timeline
 from dashboards.promql import DEVICE, GPU, ON_GPUS, by_gpu, gpu_names
 from dashboards.shares import of_gpus
-from dashboards.tables import Column, listing
+from dashboards.tables import Column, Nothing, listing
+
+WATCHED = f"gpuslice_gpu_events_watched{{{ON_GPUS}}} == 1"
 
 
 def errors() -> tuple[Panel, ...]:
@@ -20,7 +22,7 @@ def _xids() -> Panel:
     return listing(
         "XID errors",
         "The last error of each GPU and code, and how many since the exporter's start. What a code means "
-        "stands in docs/xids.md. Empty: there was none, or events are not waited for.",
+        "stands in docs/xids.md. Unknown: events are not waited for.",
         [
             NODE,
             INDEX,
@@ -34,21 +36,21 @@ def _xids() -> Panel:
         sort="Last",
         span=12,
         height=8,
-        none="none",
+        nothing=Nothing("xid", WATCHED),
     )
 
 
 def _events() -> Panel:
     return listing(
         "Other events",
-        "Events of GPUs since the exporter's start, such as storms of ECC errors or changes of MIG. Empty: "
-        "there was none, or events are not waited for.",
+        "Events of GPUs since the exporter's start, such as storms of ECC errors or changes of MIG. Unknown: "
+        "events are not waited for.",
         [NODE, INDEX, Column(name="event", title="Event"), Column(name="Value #A", title="How many")],
         Query(by_gpu(f"gpuslice_gpu_events_total{{{ON_GPUS}}} > 0", "event")),
         sort="How many",
         span=12,
         height=8,
-        none="none",
+        nothing=Nothing("event", WATCHED),
     )
 
 
@@ -58,11 +60,13 @@ def _xid_rate() -> Panel:
     # not scraped for a while is none of these.
     new = f"{counted} unless max_over_time({counted}[1h] offset $__rate_interval)"
     grew = f"({new} or increase({counted}[$__rate_interval])) > 0"
+    rows = f"{grew} or on ({DEVICE}) {row(f'0 * ({WATCHED})', 'xid', 'none')}"
     return timeline(
         "XID errors over time",
         "none",
-        "New errors by code, in about the time of a step. Codes that did not occur are left out.",
-        Query(by_gpu(grew, "xid", "mig_uuid"), f"{GPU} · XID {{{{xid}}}} {{{{mig_uuid}}}}"),
+        "New errors by code, in about the time of a step. Codes that did not occur are left out; none: the "
+        "GPU had no error.",
+        Query(by_gpu(rows, "xid", "mig_uuid"), f"{GPU} · XID {{{{xid}}}} {{{{mig_uuid}}}}"),
     )
 
 
@@ -101,6 +105,7 @@ def _ecc() -> Panel:
         "left out, and GPUs without ECC. Since load: of the driver. Ever: since the board was made.",
         [NODE, INDEX, Column(name="location", title="Memory"), *columns],
         *queries,
+        nothing=Nothing("location", f"gpuslice_gpu_ecc_enabled{{{ON_GPUS}}} == 0", "ECC is off"),
         sort=("Node", "GPU", "Memory"),
         height=8,
     )

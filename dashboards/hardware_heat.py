@@ -1,35 +1,42 @@
 """Clocks, power and heat: how fast GPUs run, and what holds them back."""
 
 from dashboards.board import Panel
-from dashboards.hardware_series import growth, of_gpu, rate
-from dashboards.panels import NEUTRAL, WARNING, Query, Words, states, timeline
-from dashboards.promql import GPU, ON_GPUS, by_gpu
+from dashboards.hardware_series import UNTIL_SLOWDOWN, growth, of_gpu, rate
+from dashboards.panels import GOOD, WARNING, Query, Words, row, states, timeline
+from dashboards.promql import DEVICE, GPU, ON_GPUS, by_gpu
 
-_HOLDS: Words = {1: ("holds the clocks", WARNING), 0: ("does not", NEUTRAL)}
+_HOLDS: Words = {1: ("holds the clocks", WARNING), 0: ("does not", GOOD)}
 
 
 def clocks() -> tuple[Panel, ...]:
     """Make the row of clocks."""
     events = f'gpuslice_gpu_clock_event_active{{{ON_GPUS}, reason!="idle"}}'
     ever = f"{events} and max_over_time({events}[$__range] @ end()) == 1"
+    never = f"0 * max by ({DEVICE}) ({events})"
+    held = f"{growth('gpu_violation_seconds_total')} > 0"
+    none = f"0 * max by ({DEVICE}) ({growth('gpu_violation_seconds_total')})"
     return (
         _clock("SM clock", "sm", "Clock of the multiprocessors"),
         _clock("Memory clock", "memory", "Clock of the memory"),
         states(
             "What holds the clocks down",
-            "The reasons that held the clocks at some time of those shown; an idle GPU is not drawn. A power "
-            "cap is normal under load; heat and brakes are not. Without bands: none did, or it is not told, "
-            "as of AMD GPUs.",
+            "The reasons that held the clocks at some time of those shown, or none; idleness is no reason. A "
+            "power cap is normal under load; heat and brakes are not. Not told of AMD GPUs.",
             _HOLDS,
-            Query(by_gpu(ever, "reason"), f"{GPU} · {{{{reason}}}}"),
+            Query(
+                by_gpu(f"{ever} or on ({DEVICE}) {row(never, 'reason', 'none')}", "reason"),
+                f"{GPU} · {{{{reason}}}}",
+            ),
+            series=events,
         ),
         timeline(
             "Time with clocks held down",
             "percentunit",
             "Share of time for which each reason held the clocks down, by the driver's own count. Reasons "
-            "that did not are left out. Not told of AMD GPUs.",
+            "that did not are left out; none: no reason did. Not told of AMD GPUs.",
             Query(
-                by_gpu(f"{growth('gpu_violation_seconds_total')} > 0", "reason"), f"{GPU} · {{{{reason}}}}"
+                by_gpu(f"{held} or on ({DEVICE}) {row(none, 'reason', 'none')}", "reason"),
+                f"{GPU} · {{{{reason}}}}",
             ),
             top=1,
         ),
@@ -83,14 +90,7 @@ def heat() -> tuple[Panel, ...]:
             "celsius",
             "How much hotter the core may get until the GPU slows itself down: at 0 it does. From Ada on; "
             "else by the threshold of slowdown, where it is told.",
-            Query(
-                by_gpu(
-                    f"gpuslice_gpu_temperature_limit_margin_celsius{{{ON_GPUS}}} or "
-                    f"max without (threshold) (gpuslice_gpu_temperature_threshold_celsius{{{ON_GPUS}, "
-                    f'threshold="slowdown"}}) - gpuslice_gpu_temperature_celsius{{{ON_GPUS}}}'
-                ),
-                GPU,
-            ),
+            Query(UNTIL_SLOWDOWN, GPU),
         ),
         timeline(
             "Temperature of the memory",

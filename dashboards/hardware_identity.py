@@ -7,9 +7,11 @@ from dashboards.hardware_series import of_gpu
 from dashboards.panels import ON_OFF, YES_IS_GOOD, Query, timeline
 from dashboards.promql import DEVICE, GPU, ON_GPUS, ON_NODES, TARGET, by_gpu, by_mig, gpu_names
 from dashboards.shares import of_gpus
-from dashboards.tables import Column, listing
+from dashboards.tables import Column, Nothing, listing
 
 _WHOLE = f"max by (cluster, node, gpu, uuid) ({gpu_names(ON_GPUS)})"
+
+_VIRTUALIZATION = f"gpuslice_gpu_virtualization_info{{{ON_GPUS}"
 
 
 def identity() -> tuple[Panel, ...]:
@@ -141,7 +143,7 @@ def cuts() -> tuple[Panel, ...]:
             told("memory_used_bytes"),
             told("memory_total_bytes"),
             *(told("engines", f', engine="{engine}"') for engine in engines),
-            none="no GPU is cut",
+            nothing=Nothing("profile", f"gpuslice_gpu_up{{{ON_GPUS}}}"),
         ),
     )
 
@@ -178,7 +180,7 @@ def _vgpus() -> Panel:
         told("memory_total_bytes"),
         told("utilization_ratio"),
         told("licensed"),
-        none="no vGPU runs here",
+        nothing=Nothing("type", f'{_VIRTUALIZATION}, virtualization!="vgpu_host"}}'),
     )
 
 
@@ -243,5 +245,5 @@ def _licences() -> Panel:
         Query(of_gpus("gpu_vgpu_licensed")),
         Query(by_gpu(f"gpuslice_gpu_vgpu_licence_expiry_timestamp_seconds{{{ON_GPUS}}} * 1000")),
         height=6,
-        none="no vGPU guest",
+        nothing=Nothing("licence_product", f'{_VIRTUALIZATION}, virtualization!="vgpu_guest"}}'),
     )

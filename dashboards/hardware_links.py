@@ -6,7 +6,7 @@ from dashboards.hardware_series import growth, of_gpu, traffic
 from dashboards.panels import NEUTRAL, WARNING, Query, bars, timeline
 from dashboards.promql import DEVICE, GPU, ON_GPUS, ON_NODES, TARGET, by_gpu, gpu_names
 from dashboards.shares import of_gpus
-from dashboards.tables import Column, listing
+from dashboards.tables import Column, Nothing, listing
 
 
 def links() -> tuple[Panel, ...]:
@@ -135,7 +135,7 @@ def _peers() -> Panel:
         ],
         Query(by_gpu(_peer(f"gpuslice_gpu_peer_info{{{ON_GPUS}}}"), "peer", "link", "pcie")),
         span=12,
-        none="none",
+        nothing=Nothing("link", f"count by ({TARGET}) (gpuslice_gpu_up{{{ON_NODES}}}) == 1"),
     )
 
 

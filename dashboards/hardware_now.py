@@ -1,6 +1,7 @@
 """The first glance at the hardware: which GPUs are well, and which are not."""
 
 from dashboards.board import Panel
+from dashboards.hardware_series import UNTIL_SLOWDOWN
 from dashboards.panels import BAD, GOOD, NEUTRAL, WARNING, Query, number, states
 from dashboards.presence import ANSWERS, GPUS_LOST, GPUS_THERE, XID_CODES, answering, each
 from dashboards.promql import GPU, ON_GPUS, by_gpu
@@ -107,6 +108,7 @@ def _states() -> Panel:
         "reset. A gap: nobody tells.",
         ANSWERS,
         answering(GPU),
+        series=f"gpuslice_gpu_up{{{ON_GPUS}}}",
         span=24,
         height=6,
     )
@@ -146,7 +148,7 @@ def _table() -> Panel:
         Query(by_gpu(watts)),
         Query(by_gpu(f"{watts} / {limit}")),
         Query(of_gpus("gpu_temperature_celsius")),
-        Query(of_gpus("gpu_temperature_limit_margin_celsius")),
+        Query(UNTIL_SLOWDOWN),
         Query(by_gpu(f'gpuslice_gpu_clock_hertz{{{ON_GPUS}, clock="sm"}}')),
         Query(_SLOWED),
         Query(by_gpu(_UNCORRECTED)),

@@ -6,6 +6,13 @@ from dashboards.shares import of_gpus
 
 MIG = f"{GPU} · {{{{profile}}}} {{{{gi}}}}/{{{{ci}}}}"
 
+# Drivers report the margin from Ada on, and the slowdown threshold for older GPUs.
+UNTIL_SLOWDOWN = by_gpu(
+    f"gpuslice_gpu_temperature_limit_margin_celsius{{{ON_GPUS}}} or "
+    f"max without (threshold) (gpuslice_gpu_temperature_threshold_celsius{{{ON_GPUS}, "
+    f'threshold="slowdown"}}) - gpuslice_gpu_temperature_celsius{{{ON_GPUS}}}'
+)
+
 
 def of_gpu(name: str, *labels: str, what: str = "", limit: bool = False) -> Query:
     """Draw a series of each GPU; ``labels`` tell several apart, or ``what`` is said of it."""

@@ -4,9 +4,12 @@ from dashboards.board import Panel
 from dashboards.panels import WARNING, YES_IS_GOOD, Query, states, timeline
 from dashboards.presence import ANSWERS, answering
 from dashboards.promql import GPU, NODE, NODES_LATELY, ON_GPUS, ON_NODES, TARGET, by_gpu, by_node
-from dashboards.tables import Column, listing
+from dashboards.tables import Column, Nothing, listing
 
 _NODE = Column(name="node", title="Node")
+
+_WATCHED = f"gpuslice_gpu_events_watched{{{ON_GPUS}}} == 1"
+_POLLED = f"gpuslice_collector_success{{{ON_NODES}}}"
 
 
 def health() -> tuple[Panel, ...]:
@@ -25,12 +28,14 @@ def _answering() -> tuple[Panel, ...]:
             ANSWERS,
             Query(scraped, NODE),
             answering(GPU),
+            series=f"up{{{ON_NODES}}}",
         ),
         states(
             "Sources of data",
             "Whether the last pass of each source succeeded. A gap: nobody tells.",
             ANSWERS,
             Query(_of_node("collector_success", "collector"), f"{NODE} · {{{{collector}}}}"),
+            series=_POLLED,
         ),
     )
 
@@ -76,6 +81,7 @@ def _missing() -> tuple[Panel, ...]:
             "the host's processes cannot be seen.",
             YES_IS_GOOD,
             Query(_of_node("process_view"), NODE),
+            series=f"gpuslice_process_view{{{ON_NODES}}}",
             height=6,
         ),
         listing(
@@ -90,7 +96,7 @@ def _missing() -> tuple[Panel, ...]:
             Query(by_node(rows, "what")),
             span=12,
             height=6,
-            none="nothing is known to be missing",
+            nothing=Nothing("what", _POLLED),
         ),
     )
 
@@ -103,7 +109,7 @@ def _failures() -> tuple[Panel, ...]:
         listing(
             "XID errors",
             "The last error of each GPU and code, and how many since the exporter's start. What a code means "
-            "stands in docs/xids.md. Empty: there was none, or events are not waited for.",
+            "stands in docs/xids.md. Unknown: events are not waited for.",
             [
                 _NODE,
                 Column(name="gpu", title="GPU"),
@@ -117,7 +123,7 @@ def _failures() -> tuple[Panel, ...]:
             sort="Last",
             span=12,
             height=8,
-            none="none",
+            nothing=Nothing("xid", _WATCHED),
         ),
         listing(
             "Passes that failed",
@@ -132,7 +138,7 @@ def _failures() -> tuple[Panel, ...]:
             sort="How many",
             span=12,
             height=8,
-            none="none",
+            nothing=Nothing("reason", _POLLED),
         ),
         listing(
             "Driver calls that failed",
@@ -149,7 +155,7 @@ def _failures() -> tuple[Panel, ...]:
             sort="How many",
             span=12,
             height=8,
-            none="none",
+            nothing=Nothing("error", _POLLED),
         ),
         timeline(
             "Time in the driver",

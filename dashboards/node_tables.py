@@ -1,11 +1,13 @@
 """The tables about a node: its holders, its GPUs, their slices and MIG devices."""
 
+from dataclasses import replace
+
 from dashboards.board import Panel
 from dashboards.panels import Query, bars
 from dashboards.presence import ANSWERS, answering, each
-from dashboards.promql import DEVICE, GPU, ON_GPUS, by_gpu, by_mig, containers, gpu_names
+from dashboards.promql import DEVICE, GPU, ON_GPUS, ON_NODES, by_gpu, by_mig, containers, gpu_names
 from dashboards.shares import CONTAINER, of_containers, of_gpus
-from dashboards.tables import Column, leads_to, listing
+from dashboards.tables import HIDDEN_UUID, Column, Nothing, leads_to, listing, setting
 
 _NODE = Column(name="node", title="Node")
 _GPU = Column(name="gpu", title="GPU", width=60, link=leads_to("gpuslice-hardware", node="Node", uuid="UUID"))
@@ -43,7 +45,7 @@ def holders() -> tuple[Panel, ...]:
                 Column(name="mig_uuid", title="MIG device", empty="-"),
                 Column(name="memory_source", title="Memory from"),
                 Column(name="compute_source", title="Compute from"),
-                Column(name="uuid", title="UUID", hidden=True),
+                HIDDEN_UUID,
             ],
             Query(of_containers("info", *info, own=False)),
             Query(of_containers("slices", own=False)),
@@ -66,6 +68,7 @@ def gpus_and_slices() -> tuple[Panel, ...]:
 
 def _gpus() -> Panel:
     entitled = f"gpuslice_gpu_memory_entitled_bytes{{{ON_GPUS}}}"
+    gpus, uuid = setting(each("model", "sharing"), "uuid", "uuid")
     return listing(
         "Each GPU",
         "A row for each device. GPUs that were lost before they had a name stand in one. Over 100 % held: "
@@ -73,7 +76,7 @@ def _gpus() -> Panel:
         "utilization.",
         [
             _NODE,
-            _GPU,
+            replace(_GPU, link=leads_to("gpuslice-hardware", uuid.title, node="Node")),
             Column(name="model", title="Model"),
             Column(name="sharing", title="Sharing", width=110),
             Column(name="Value #B", title="Answers", words=ANSWERS),
@@ -86,8 +89,9 @@ def _gpus() -> Panel:
             Column(name="Value #I", title="Utilization", unit="percentunit"),
             Column(name="Value #J", title="Unattributed compute", unit="percentunit"),
             _UUID,
+            uuid,
         ],
-        each("model", "sharing"),
+        gpus,
         answering(),
         Query(of_gpus("gpu_holders")),
         Query(by_gpu(entitled)),
@@ -105,8 +109,8 @@ def _slices() -> Panel:
     offered, held = (f"gpuslice_gpu_{name}{{{ON_GPUS}}}" for name in ("slices", "slices_allocated"))
     return listing(
         "Slices by resource",
-        "What the device plugins offer of each GPU, and what of it is held. Without a row: nothing is "
-        "offered, or the kubelet does not answer.",
+        "What the device plugins offer of each GPU, and what of it is held. None: nothing is "
+        "offered; unknown: the kubelet does not answer.",
         [
             _NODE,
             _GPU,
@@ -114,11 +118,12 @@ def _slices() -> Panel:
             Column(name="Value #A", title="Slices", unit="none"),
             Column(name="Value #B", title="Held", unit="none"),
             Column(name="Value #C", title="Free", unit="none"),
-            Column(name="uuid", title="UUID", hidden=True),
+            HIDDEN_UUID,
         ],
         Query(by_gpu(offered, "resource")),
         Query(by_gpu(held, "resource")),
         Query(by_gpu(f"{offered} - {held}", "resource")),
+        nothing=Nothing("resource", f"gpuslice_allocations_timestamp_seconds{{{ON_NODES}}}"),
         sort="Free",
         span=12,
     )
@@ -162,24 +167,26 @@ def mig_devices() -> tuple[Panel, ...]:
                 Column(name="profile", title="Profile"),
                 Column(name="gi", title="GI", width=60),
                 Column(name="ci", title="CI", width=60),
-                Column(name="Value #B", title="Compute slices", unit="none"),
-                Column(name="Value #C", title="SMs", unit="none"),
-                Column(name="Value #D", title="Memory used", unit="bytes"),
-                Column(name="Value #E", title="Memory", unit="bytes"),
-                Column(name="Value #F", title="Unattributed memory", unit="bytes"),
+                Column(name="Value #C", title="Compute slices", unit="none"),
+                Column(name="Value #D", title="SMs", unit="none"),
+                Column(name="Value #E", title="Memory used", unit="bytes"),
+                Column(name="Value #F", title="Memory", unit="bytes"),
+                Column(name="Value #G", title="Unattributed memory", unit="bytes"),
                 Column(name="namespace", title="Namespace", empty="-"),
                 Column(name="pod", title="Pod", empty="-"),
                 Column(name="container", title="Container", empty="-"),
-                Column(name="Value #A", title="Slices held", unit="none"),
+                Column(name="Value #B", title="Slices held", unit="none"),
                 Column(name="mig_uuid", title="MIG device"),
-                Column(name="uuid", title="UUID", hidden=True),
+                HIDDEN_UUID,
             ],
+            told("info"),
             Query(by_mig(f"({chosen} or on ({device}) {holders} == 0)", *CONTAINER)),
             told("compute_slices"),
             told("multiprocessors"),
             told("memory_used_bytes"),
             told("memory_total_bytes"),
             told("unattributed_memory_bytes"),
+            nothing=Nothing("profile", f"gpuslice_gpu_up{{{ON_GPUS}}}"),
             sort=("Node", "GPU", "GI", "CI"),
             height=12,
         ),
@@ -203,7 +210,7 @@ def _left_to_cut() -> Panel:
             Column(name="Value #C", title="Memory slices used", unit="none"),
             Column(name="Value #D", title="free of memory", unit="none"),
             Column(name="Value #E", title="of them adjacent", unit="none"),
-            Column(name="uuid", title="UUID", hidden=True),
+            HIDDEN_UUID,
         ],
         told("compute", "used"),
         told("compute", "free"),
@@ -211,7 +218,7 @@ def _left_to_cut() -> Panel:
         told("memory", "free"),
         Query(of_gpus("gpu_mig_adjacent_free_memory_slices")),
         height=8,
-        none="no GPU is in MIG mode",
+        nothing=Nothing("node", f"gpuslice_gpu_up{{{ON_GPUS}}}", "no GPU is in MIG mode"),
     )
 
 
@@ -223,15 +230,15 @@ def jobs() -> tuple[Panel, ...]:
         listing(
             "Batch jobs",
             "Jobs that a batch system runs on GPUs or on their GPU instances, by the files in "
-            "--job-mapping-dir. Empty without that setting.",
+            "--job-mapping-dir. Unknown without that setting.",
             [
                 _NODE,
                 _GPU,
                 Column(name="mig_uuid", title="MIG device", empty="-"),
                 Column(name="hpc_job", title="Job"),
-                Column(name="uuid", title="UUID", hidden=True),
+                HIDDEN_UUID,
             ],
             Query(f"max by (cluster, node, gpu, uuid, mig_uuid, hpc_job) ({rows})"),
-            none="none",
+            nothing=Nothing("hpc_job", f'gpuslice_collector_success{{{ON_NODES}, collector="jobs"}} == 1'),
         ),
     )

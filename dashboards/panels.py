@@ -4,7 +4,7 @@ A panel is 24 columns wide at most; ``span`` is its width, ``height`` its height
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar
 
 from grafana_foundation_sdk.builders import (
@@ -45,6 +45,7 @@ GOOD = "green"
 WARNING = "orange"
 BAD = "red"
 NEUTRAL = "text"
+_GAP = "transparent"
 
 # What numbers stand for where each means something: by number its word and colour.
 Words: TypeAlias = Mapping[int, tuple[str, str]]
@@ -86,7 +87,7 @@ def timeline(
         .span_nulls(False)
         .show_points(options.VisibilityMode.AUTO)
         .fill_opacity(40 if stacked else 8)
-        .color_scheme(dashboard.FieldColor().mode(FieldColorModeId.PALETTE_CLASSIC_BY_NAME))
+        .color_scheme(dashboard.FieldColor().mode(FieldColorModeId.PALETTE_CLASSIC))
         .tooltip(
             common.VizTooltipOptions()
             .mode(options.TooltipDisplayMode.MULTI)
@@ -117,17 +118,22 @@ def states(
     description: str,
     words: Words,
     *queries: Query,
+    series: str,
     span: int = 12,
     height: int = 8,
 ) -> statetimeline.Panel:
-    """Draw a band for each series, coloured by what its values stand for; what is not known is a gap."""
+    """Draw a band for each series, in the colour of its values' words; an unknown value is a gap.
+
+    Without a band Grafana shows an error. If ``series``, a selector, has no sample in the time range, the
+    panel therefore has one series of NaN that is called unknown.
+    """
     panel = (
         _framed(statetimeline.Panel(), title, "none", description)
         .span(span)
         .height(height)
-        .mappings([wording(words)])
-        .color_scheme(dashboard.FieldColor().mode(FieldColorModeId.THRESHOLDS))
-        .thresholds(colours({0: NEUTRAL}))
+        .mappings([special(SpecialValueMatch.NA_N, _GAP, UNKNOWN), wording(words)])
+        # In the mode "thresholds" Grafana merges all values of a step and ignores the mappings.
+        .color_scheme(dashboard.FieldColor().mode(FieldColorModeId.FIXED).fixed_color(_GAP))
         .show_value(options.VisibilityMode.NEVER)
         .merge_values(True)
         .row_height(0.8)
@@ -141,7 +147,10 @@ def states(
             .show_legend(True)
         )
     )
-    for target in targets(queries):
+    first, *others = queries
+    seen = f"last_over_time({series}[$__range:$__interval] @ end())"
+    unknown = f"{row('vector(NaN)', 'node', UNKNOWN)} unless on () {seen}"
+    for target in targets([replace(first, expr=f"{first.expr} or on () {unknown}"), *others]):
         panel.with_target(target.range())
     return panel
 
@@ -191,7 +200,7 @@ def bars(
         .orientation(options.VizOrientation.HORIZONTAL)
         .value_mode(options.BarGaugeValueMode.TEXT)
         .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]).values(False).fields(""))
-        .color_scheme(dashboard.FieldColor().mode(FieldColorModeId.PALETTE_CLASSIC_BY_NAME))
+        .color_scheme(dashboard.FieldColor().mode(FieldColorModeId.PALETTE_CLASSIC))
     )
     for target in targets(queries):
         panel.with_target(target.instant())
@@ -230,6 +239,11 @@ def wording(words: Words) -> ValueMap:
     )
 
 
+def row(value: str, label: str, text: str) -> str:
+    """Return a query for ``value`` with ``text`` as the value of ``label``, and no other label."""
+    return f'label_replace({value}, "{label}", "{text}", "", "")'
+
+
 def _framed(panel: Framed, title: str, unit: str, description: str) -> Framed:
     """Give a panel what all have."""
     return panel.title(title).description(description).unit(unit).datasource(DATASOURCE).no_value(UNKNOWN)
@@ -252,8 +266,11 @@ def _drawn(query: Query) -> list[DynamicConfigValue]:
     return found
 
 
+def special(match: SpecialValueMatch, colour: str, text: str | None = None) -> SpecialValueMap:
+    """Return a mapping of null or NaN to a colour; without ``text`` Grafana shows the field's noValue."""
+    result = ValueMappingResult(text=text, color=colour)
+    return SpecialValueMap(options=DashboardSpecialValueMapOptions(match=match, result=result))
+
+
 def _unknown() -> SpecialValueMap:
-    result = ValueMappingResult(text=UNKNOWN, color="text")
-    return SpecialValueMap(
-        options=DashboardSpecialValueMapOptions(match=SpecialValueMatch.NULL_AND_NAN, result=result)
-    )
+    return special(SpecialValueMatch.NULL_AND_NAN, NEUTRAL, UNKNOWN)

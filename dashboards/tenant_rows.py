@@ -119,6 +119,11 @@ def over_share() -> str:
     return f"max by ({_PLACED}, quantity) ({placed})"
 
 
+def watched() -> str:
+    """Return 1 for each GPU that the chosen pods hold and whose events are subscribed to."""
+    return f"gpuslice_gpu_events_watched{{{CLUSTER}}} == 1 and on (cluster, uuid) ({series('slices')} > 0)"
+
+
 def xids() -> str:
     """Give the Unix milliseconds of XID errors in the time shown, on devices that are held now.
 

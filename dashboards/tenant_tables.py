@@ -3,7 +3,8 @@
 from dashboards import tenant_rows as rows
 from dashboards.board import Panel
 from dashboards.panels import Query
-from dashboards.tables import Column, leads_to, listing
+from dashboards.promql import CLUSTER
+from dashboards.tables import HIDDEN_UUID, Column, Nothing, leads_to, listing
 
 _LISTED = 20
 _PODS_LISTED = 100
@@ -18,7 +19,7 @@ _CONTAINER = Column(name="container", title="Container")
 _WHERE = (
     Column(name="node", title="Node", link=_NODE),
     Column(name="gpu", title="GPU", width=60, link=_GPU),
-    Column(name="uuid", title="UUID", hidden=True),
+    HIDDEN_UUID,
 )
 _MIG = Column(name="mig_uuid", title="MIG device", empty="-")
 
@@ -62,6 +63,7 @@ def holders() -> Panel:
                 f"time() - {rows.series('last_active_timestamp_seconds')}",
             )
         ),
+        nothing=Nothing("container", f"gpuslice_allocations_timestamp_seconds{{{CLUSTER}}}"),
         sort="GPUs held",
         height=12,
     )
@@ -78,10 +80,10 @@ def idle_holders() -> Panel:
         "most compute. Where compute is not measured nobody is idle.",
         [
             *_POD,
+            _CONTAINER,
             Column(name="Value #A", title="GPUs held", unit="none"),
             Column(name="Value #B", title="Memory held", unit="bytes"),
             Column(name="Value #C", title="Idle for", unit="s"),
-            _CONTAINER,
             *_WHERE,
             _CLUSTER,
         ],
@@ -96,7 +98,7 @@ def idle_holders() -> Panel:
         sort="GPUs held",
         span=14,
         height=8,
-        none="none is idle",
+        nothing=Nothing("container", rows.known_idle()),
     )
 
 
@@ -119,7 +121,7 @@ def over_share() -> Panel:
         sort="Used of its share",
         span=10,
         height=8,
-        none="none uses more than its share",
+        nothing=Nothing("quantity", rows.series("memory_used_bytes")),
     )
 
 
@@ -176,5 +178,5 @@ def xids() -> Panel:
         Query(rows.xids()),
         sort="Last",
         span=10,
-        none="none",
+        nothing=Nothing("xid", rows.watched()),
     )

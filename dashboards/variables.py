@@ -1,5 +1,7 @@
 """The variables that stand above the dashboards, each of which narrows those after it."""
 
+import re
+
 from grafana_foundation_sdk.builders.dashboard import (
     CustomVariable,
     DatasourceVariable,
@@ -158,10 +160,11 @@ def _offered(name: str, label: str, query: str) -> QueryVariable:
 
 
 def _query(name: str, label: str, query: str) -> QueryVariable:
+    # Grafana understands the functions label_values() and query_result() on a single line only.
     return (
         QueryVariable(name)
         .label(label)
-        .query(query)
+        .query(re.sub(r"\s*\n\s*", " ", query))
         .datasource(DATASOURCE)
         .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
     )

@@ -1,6 +1,7 @@
 """What the panels of a dashboard are answered by the Prometheus of a scene."""
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -42,9 +43,14 @@ class Answer(NamedTuple):
         return found.labels | found.made | {label for series in self.series for label in series.labels}
 
     @property
+    def found(self) -> list[Series]:
+        """Its series without a row that says "none" or "unknown"."""
+        return [series for series in self.series if not says_none(series)]
+
+    @property
     def rows(self) -> frozenset[Labels]:
-        """The labels of each series."""
-        return frozenset(frozenset(series.labels.items()) for series in self.series)
+        """The labels of each series that was found."""
+        return frozenset(frozenset(series.labels.items()) for series in self.found)
 
     @property
     def lines(self) -> list[str]:
@@ -79,6 +85,11 @@ class BothWays(NamedTuple):
     def by_minutes(self) -> bool:
         """Whether what was recorded is added up minute by minute."""
         return _MINUTES in self.expr
+
+
+def says_none(series: Series) -> bool:
+    """Return whether a row is one that says "none" or "unknown": one label, and NaN."""
+    return len(series.labels) <= 1 and all(map(math.isnan, series.values.values()))
 
 
 def choice(name: str, seen: Scene, chosen: Mapping[str, Sequence[str]]) -> Variables:

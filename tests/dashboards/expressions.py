@@ -63,7 +63,7 @@ def parts(expr: str) -> Parts:
                     word for found, word in tokens[place:end] if found == "word" and word not in _LISTS
                 )
                 place = end
-        elif text == "{" or (kind == "word" and after not in _CALLED and text not in _WORDS):
+        elif text == "{" or (kind == "word" and after not in _CALLED and text.lower() not in _WORDS):
             selector, place = _selector(tokens, place, functions[-1] if functions else "")
             selectors.append(selector)
         place += 1

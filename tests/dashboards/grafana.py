@@ -16,8 +16,8 @@ SCRAPE_INTERVAL = 30
 """How often its data source of Grafana is told that Prometheus scrapes, in seconds."""
 
 _USE = re.compile(r"\$(\w+)|\$\{(\w+)(?::(\w+))?\}|\[\[(\w+)(?::(\w+))?\]\]")
-_LABEL_VALUES = re.compile(r"^label_values\((?:(.+),\s*)?([a-zA-Z_]\w*)\)\s*$", re.DOTALL)
-_QUERY_RESULT = re.compile(r"^query_result\((.+)\)\s*$", re.DOTALL)
+_LABEL_VALUES = re.compile(r"^label_values\((?:(.+),\s*)?([a-zA-Z_]\w*)\)\s*$")
+_QUERY_RESULT = re.compile(r"^query_result\((.+)\)\s*$")
 _SPECIAL = re.compile(r"[$^*{}\[\]+?.()|]")
 Labels = Mapping[str, str]
 

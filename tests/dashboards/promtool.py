@@ -55,6 +55,11 @@ def query(board: str, panel: str, *, number: int = 0, hours: int = 6, **chosen: 
     return Variables(made, Window(0, length, MINUTE), values, offered).expand(found)
 
 
+def said(board: str, panel: str, label: str, *, number: int = 0, **chosen: str) -> str:
+    """Return a query for the values of a label in the answer to a panel's query; each is 1."""
+    return f"group by ({label}) ({query(board, panel, number=number, **chosen)})"
+
+
 def answered(folder: Path, told: Told, *asked: Asked) -> None:
     """Hold answers against what they must be, to three decimals."""
     test = {

@@ -11,6 +11,7 @@ from tests.dashboards.answers import EVERYTHING, FILES, LEGEND, Answer, both_way
 from tests.dashboards.expressions import parts
 from tests.dashboards.foreign import FOREIGN, choices, compared
 from tests.dashboards.grafana import Window, ask, panels
+from tests.dashboards.looks import link, links
 from tests.dashboards.records import record_labels
 from tests.dashboards.scene import Scene, scene
 from tests.dashboards.twins import CLEAN, PARTLY, RENAMED, SCRAPED, twins
@@ -30,6 +31,8 @@ CHOICES = {
     "tenant": ({"namespace": ["shop"], "pod": ["rank"]}, {"namespace": ["train"], "pod": ["llm-3"]}),
     "fleet": ({"cluster": ["east"]}, {"cluster": ["west"]}),
 }
+NARROWED = ("node", "namespace", "cluster")
+"""Variables that narrow a dashboard: the first one that it has is varied."""
 AVERAGED = re.compile(r"used|efficiency|increase|rate")
 IDLE = re.compile(r"idle")
 
@@ -61,14 +64,14 @@ def answers(seen: Scene) -> dict[str, list[Answer]]:
 def test_no_panel_is_empty(answers, name) -> None:
     """With everything chosen each query has an answer, but for what no fake node has."""
     may_be_empty = getattr(importlib.import_module(f"dashboards.{name}"), "MAY_BE_EMPTY", {})
-    empty = [each for each in answers[name] if not each.series]
+    empty = [each for each in answers[name] if not each.found]
     silent = [
         each.called
         for each in empty
         if each.panel["title"] not in EMPTY_HERE.get(name, set())
         and not {selector.name for selector in parts(each.target["expr"]).selectors} & NEVER_SCRAPED.keys()
     ]
-    answered = {each.panel["title"] for each in answers[name] if each.series}
+    answered = {each.panel["title"] for each in answers[name] if each.found}
     titles = {panel["title"] for panel in panels(FILES[name]) if panel.get("targets")}
 
     assert not silent
@@ -87,7 +90,7 @@ def test_numbers_are_numbers(answers, name) -> None:
     wrong = [
         each.called
         for each in answers[name]
-        for series in each.series
+        for series in each.found
         if not all(map(math.isfinite, series.values.values()))
     ]
 
@@ -116,11 +119,35 @@ def test_a_choice_shows_its_own_rows(seen, answers, name) -> None:
         found = drawn(name, seen, choice(name, seen, chosen))
         for whole, each in zip(answers[name], found, strict=True):
             told = {(label, value) for label, (value,) in chosen.items()}
-            if all(chosen.keys() <= series.labels.keys() for series in whole.series):
+            if all(chosen.keys() <= series.labels.keys() for series in whole.found):
                 own = {row for row in whole.rows if told <= set(row)}
                 # Of all together, a list of the largest has not all that a list of one's own has.
                 assert own <= each.rows if "topk" in whole.target["expr"] else own == each.rows, each.called
                 assert all(told <= set(row) for row in each.rows), each.called
+
+
+@each_board
+def test_a_panel_that_lists_nothing_says_so(seen, name) -> None:
+    """Whatever is chosen, every table and state timeline has a row."""
+    offered = choice(name, seen, EVERYTHING).offered
+    by = next(variable for variable in NARROWED if variable in offered)
+    for chosen in (*offered[by], "gone"):
+        rows: dict[str, int] = {}
+        for each in drawn(name, seen, choice(name, seen, {by: [chosen]})):
+            if each.panel["type"] in ("table", "state-timeline"):
+                rows[each.panel["title"]] = rows.get(each.panel["title"], 0) + len(each.series)
+        assert rows
+        assert not [title for title, count in rows.items() if not count], chosen
+
+
+@each_board
+def test_a_cell_leads_to_what_it_shows(answers, name) -> None:
+    """No link sets a variable to the words for a missing value, "-" or "unknown"."""
+    for each in answers[name]:
+        for url in links(each.panel):
+            for series in each.found:
+                led = link(each.panel, url, series.labels)
+                assert not re.search(r"=(-|unknown)(&|$)", led), (each.called, led)
 
 
 @each_board

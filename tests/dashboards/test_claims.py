@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.dashboards.promtool import Asked, answered, during, node, query, series
+from tests.dashboards.promtool import Asked, answered, during, node, query, said, series
 
 A, B = "GPU-a", "GPU-b"
 TRAINER = 'namespace="ml", pod="ddp", container="trainer"'
@@ -151,16 +151,21 @@ def test_a_source_that_was_never_read_is_listed(tmp_path: Path) -> None:
 
 def test_a_new_code_is_drawn_by_all_its_errors(tmp_path: Path) -> None:
     """The first errors of a code are drawn once, however often they were scraped since."""
-    told = node(200, A) | {series("gpu_xid_errors_total", f'uuid="{A}", xid="31"'): "_x10 3x40 4x100"}
-    errors, code = query("hardware", "XID errors over time"), f'{GPU_A}, xid="31"'
+    told = node(200, A, B) | {
+        series("gpu_xid_errors_total", f'uuid="{A}", xid="31"'): "_x10 3x40 4x100",
+        series("gpu_events_watched", f'uuid="{A}"'): "1x200",
+        series("gpu_events_watched", f'uuid="{B}"'): "0x200",
+    }
+    errors = query("hardware", "XID errors over time")
+    code, none = (f'{GPU_A}, xid="{code}"' for code in ("31", "none"))
 
     answered(
         tmp_path,
         told,
-        Asked(errors, 9, {}),
+        Asked(errors, 9, {none: 0}),
         Asked(errors, 10, {code: 3}),
         Asked(errors, 11, {code: 3}),
-        Asked(errors, 12, {}),
+        Asked(errors, 12, {none: 0}),
     )
 
 
@@ -183,7 +188,7 @@ def test_a_mig_device_that_others_hold_is_not_free(tmp_path: Path) -> None:
         f'{GPU_A}, mig_uuid="MIG-{number}", gi="1", ci="0", profile="3g.20gb"' for number in (1, 2, 3)
     )
     first += ', namespace="team-b", pod="p", container="c"'
-    slices, memory = 0, 4
+    slices, memory = 1, 5
 
     def devices(number: int, namespace: str) -> str:
         return query("node", "Devices", number=number, namespace=namespace)
@@ -238,5 +243,5 @@ def test_gpus_that_were_lost_before_they_had_a_name_are_sick(tmp_path: Path) -> 
         Asked(sick, 20, {"": 2}),
         Asked(listed, 20, {row: 2}),
         Asked(sick, 50, {"": 0}),
-        Asked(listed, 50, {}),
+        Asked(said("fleet", "GPUs to look at", "reason"), 50, {'reason="none"': 1}),
     )

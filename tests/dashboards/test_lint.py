@@ -72,6 +72,14 @@ def test_template_on_time_change_reload(board: dict[str, Any]) -> None:
 
 
 @each_board
+def test_queries_of_variables_are_one_line(board: dict[str, Any]) -> None:
+    """Grafana takes a query of several lines for the name of a series, and is answered with an error."""
+    asked = [each for each in board["templating"]["list"] if each["type"] == "query"]
+
+    assert not [each["name"] for each in asked if "\n" in each["query"]]
+
+
+@each_board
 def test_uneditable_dashboard(board: dict[str, Any]) -> None:
     """What is changed in Grafana would be lost with the next import."""
     assert board["editable"] is False

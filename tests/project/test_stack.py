@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 import yaml
@@ -40,9 +42,13 @@ HTTPServer(("127.0.0.1", int(os.environ["GF_SERVER_HTTP_PORT"])), Healthy).serve
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What was seen of a stack from its start to its end. ``said`` is where things are, by their names."""
+    """What was seen of a stack from its start to its end.
+
+    ``said`` is where things are, and ``answers`` what is there, by their names.
+    """
 
     said: Mapping[str, str]
+    answers: Mapping[str, str]
     targets: list[dict[str, Any]]
     rules: list[dict[str, Any]]
     hub: str
@@ -84,6 +90,7 @@ def _look(process: subprocess.Popen[str], folder: Path) -> dict[str, Any]:
     made = Path(grafana["GF_PATHS_PROVISIONING"])
     return {
         "said": said,
+        "answers": {name: _answer(where) for name, where in said.items() if where.startswith("http")},
         "targets": server.api("targets")["activeTargets"],
         "rules": [rule for group in server.api("rules")["groups"] for rule in group["rules"]],
         "hub": until(lambda: _page_of(said["Hub"]), "the hub knows the nodes"),
@@ -91,6 +98,15 @@ def _look(process: subprocess.Popen[str], folder: Path) -> dict[str, Any]:
         "source": yaml.safe_load((made / "datasources/prometheus.yaml").read_text())["datasources"][0],
         "provider": yaml.safe_load((made / "dashboards/gpuslice.yaml").read_text())["providers"][0],
     }
+
+
+def _answer(url: str) -> str:
+    """Return the body of a page, or the text of the HTTP error."""
+    try:
+        with urlopen(url, timeout=5) as answer:  # noqa: S310 - a URL of the stack
+            return str(answer.read(), "utf-8")
+    except HTTPError as error:
+        return str(error)
 
 
 def _page_of(hub: str) -> str | None:
@@ -117,6 +133,13 @@ def test_it_says_where_everything_is(seen: Seen) -> None:
     installed = any(map(shutil.which, NAMES))
     assert (seen.said["Alertmanager"] == "not installed") != installed
     assert all(where.startswith(("http://127.0.0.1:", "not installed")) for where in seen.said.values())
+
+
+def test_what_it_announces_answers(seen: Seen) -> None:
+    """Each address has something to look at, with any build of Prometheus and Alertmanager."""
+    assert {"Hub", "Prometheus", "Grafana"} <= seen.answers.keys()
+    wrong = ("HTTP Error", "does not include a web")
+    assert not {name: text[:99] for name, text in seen.answers.items() if any(each in text for each in wrong)}
 
 
 def test_every_node_is_scraped(seen: Seen) -> None:
@@ -150,7 +173,7 @@ def test_the_hub_shows_the_nodes(seen: Seen) -> None:
 
 def test_grafana_finds_the_data_source_and_the_dashboards(seen: Seen) -> None:
     """Where Grafana is installed it is provisioned with both, and asks nobody on this machine for a name."""
-    assert seen.source["url"] == seen.said["Prometheus"].removesuffix("/alerts")
+    assert seen.said["Prometheus"].startswith(f"{seen.source['url']}/")
     assert seen.source["isDefault"] is True
     boards = Path(seen.provider["options"]["path"])
     assert {json.loads(path.read_text())["uid"] for path in boards.glob("*.json")} >= {"gpuslice-fleet"}
