@@ -148,6 +148,19 @@ async def test_events_of_the_stream_are_as_described(served: Served) -> None:
     await events.aclose()
 
 
+async def test_the_fields_of_events_are_as_described(served: Served) -> None:
+    """Each event of the stream has the name, the id and the data of its schema, and no other field."""
+    async with served.client.get(f"{served.url}/api/v1/stream") as stream:
+        for name in ("snapshot", "delta"):
+            fields: dict[str, str] = {}
+            while "data" not in fields:
+                key, _, value = (await stream.content.readline()).decode().rstrip("\n").partition(": ")
+                fields |= {key: value} if key in ("event", "id", "data") else {}
+            assert _faults("StreamEvent", fields) == []
+            assert fields["event"] == name
+            await served.poll(10)
+
+
 async def test_a_wrong_answer_would_be_noticed(served: Served) -> None:
     """The schemas refuse a field too many, one too few, and one of another type."""
     async with served.client.get(f"{served.url}/api/v1/snapshot") as response:
@@ -185,7 +198,9 @@ def _all(node: Any) -> Iterator[dict[str, Any]]:
             yield from _all(child)
 
 
-@pytest.mark.parametrize("query", ["history?range=soon", "history?points=0", "snapshot?format=xml"])
+@pytest.mark.parametrize(
+    "query", ["history?range=soon", "history?points=0", "snapshot?format=xml", "snapshot?format="]
+)
 async def test_refusals_are_as_described(served: Served, query: str) -> None:
     """What cannot be understood is 400, and says why in a document of its own schema to who names JSON."""
     headers = {"Accept": "application/json"}

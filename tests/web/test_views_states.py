@@ -100,6 +100,16 @@ def test_old_allocations_carry_their_age() -> None:
     assert "holders are those of 20 s ago" in page.one(id="health").text
 
 
+def test_a_kubelet_that_fills_up_is_reported_with_the_age_of_what_is_kept() -> None:
+    """After a restart the page says how many running pods are not listed, and since when."""
+    node = {"allocations_read_at": NOW - 90, "unlisted_pods": 4}
+    health = draw(snapshot([gpu()], [holder("a")], node=node)).one(id="health").text
+
+    assert "does not list 4 running pods yet" in health
+    assert "from 1 min ago" in health
+    assert "does not list" not in draw(snapshot([gpu()], node=node | {"unlisted_pods": 0})).text
+
+
 def test_no_pods_is_said_in_words() -> None:
     """An empty table is replaced by the reason: all free, or nothing offered."""
     free = gpu(slices=(SliceCount("nvidia.com/gpu", 1, 0),), holders=0)

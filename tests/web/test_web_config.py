@@ -137,6 +137,8 @@ async def test_a_file_that_asks_for_nothing_changes_nothing(folder, text):
         ("tls_server_config: {cert_file: [a], key_file: b}\n", "cert_file (line 1): plain text is needed"),
         (f"{TLS}  min_version: TLS9\n", "min_version (line 4): 'TLS9' is none of TLS12, TLS13"),
         (f"{TLS}  min_version: TLS10\n", "min_version: TLS10 is not safe any more"),
+        ("tls_server_config:\n  min_version: TLS10\n", "min_version: TLS10 is not safe any more"),
+        ("tls_server_config:\n  max_version: TLS11\n", "max_version: TLS11 is not safe any more"),
         (f"{TLS}  max_version: TLS11\n", "max_version: TLS11 is not safe any more"),
         (f"{TLS}  min_version: TLS13\n  max_version: TLS12\n", "max_version: TLS12 is older"),
         (f"{TLS}  cipher_suites: [TLS_RSA_WITH_RC4_128_SHA]\n", "is none of TLS_ECDHE_ECDSA_WITH_AES_128"),

@@ -119,6 +119,7 @@ def _tls(section: Section, folder: Path) -> TlsConfig | None:
     prefer = section.flag("prefer_server_cipher_suites", default=True)
     sans = section.texts("client_allowed_sans")
     section.end()
+    _check_served(section, (oldest, newest))
     if not (cert or key or client_ca or auth):
         # So it is in other exporters: the rest of this section alone does not ask for TLS.
         return None
@@ -136,7 +137,7 @@ def _tls(section: Section, folder: Path) -> TlsConfig | None:
         prefer_server_ciphers=prefer,
         curve=CURVES[curves[0]] if curves else "",
     )
-    _check_versions(section, config, (oldest, newest))
+    _check_versions(section, config)
     _check_clients(section, config)
     for name, pem in (("cert", cert), ("key", key)):
         if not pem:
@@ -149,10 +150,14 @@ def _tls(section: Section, folder: Path) -> TlsConfig | None:
     return config
 
 
-def _check_versions(section: Section, config: TlsConfig, given: tuple[str, str]) -> None:
+def _check_served(section: Section, given: tuple[str, str]) -> None:
+    """Refuse old versions also if TLS is off: who writes them expects them to be served."""
     for name, version in zip(("min_version", "max_version"), given, strict=True):
         if version in _TOO_OLD:
             section.fail(name, f"{version} is not safe any more and not served: write TLS12 or TLS13")
+
+
+def _check_versions(section: Section, config: TlsConfig) -> None:
     if config.min_version > config.max_version:
         why = f"{config.max_version} is older than what is spoken at least, {config.min_version}"
         section.fail("max_version", why)

@@ -42,9 +42,11 @@ class _Machine:
 
     async def snapshot(self, request: web.Request) -> web.Response:
         """Hand out the snapshot in the form that the URL names, else in the one that is accepted."""
-        form = request.query.get("format") or _accepted_form(request.headers.get("Accept", ""))
+        form = request.query.get("format")
+        if form is None:
+            form = _accepted_form(request.headers.get("Accept", ""))
         if form not in FORMS:
-            raise web.HTTPBadRequest(text=f"The format is none of {', '.join(FORMS)}.")
+            raise web.HTTPBadRequest(text=f"The format must be one of {', '.join(FORMS)}.")
         pages, headers = self._pages, {}
         make = {"json": pages.snapshot_json, "csv": pages.snapshot_csv, "text": pages.snapshot_text}[form]
         if form == "csv":

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from exporter import __version__
 from exporter.history.past import FIELDS
-from exporter.web.api.schemas import Schema, choice, reference, schemas
+from exporter.web.api.schemas import Schema, choice, reference, schemas, whole
 from exporter.web.serving.responses import reply
 from exporter.web.streams import stream
 from exporter.web.timelines.query import DEFAULT_POINTS, DEFAULT_SPAN, MOST_POINTS
@@ -73,7 +73,7 @@ OPERATIONS: Mapping[str, Operation] = {
         name="stream",
         summary="The snapshot, kept up to date by events.",
         words=f"{stream.__doc__}\n\nData of `snapshot` is a Snapshot, of `delta` a Delta.",
-        answers={"text/event-stream": ""},
+        answers={"text/event-stream": "StreamEvent"},
         refusals=(503,),
     ),
     "/api/v1/history": Operation(
@@ -136,13 +136,23 @@ def document() -> Schema:
         "servers": [{"url": "../.."}],
         "paths": {path: {"get": _described(operation)} for path, operation in OPERATIONS.items()},
         "components": {
-            "schemas": schemas() | {"Description": {"type": "object"}},
+            "schemas": schemas() | {"Description": {"type": "object"}, "StreamEvent": _stream_event()},
             "responses": {
                 f"{status}": {"description": meaning, "content": refusal}
                 for status, meaning in _REFUSALS.items()
             },
         },
     }
+
+
+def _stream_event() -> Schema:
+    """Describe one event as its fields on the wire; ``data`` is JSON."""
+
+    def event(kind: str, schema: str) -> Schema:
+        data = {"type": "string", "contentMediaType": _JSON, "contentSchema": reference(schema)}
+        return whole({"event": {"const": kind}, "id": {"type": "string"}, "data": data})
+
+    return {"oneOf": [event("snapshot", "Snapshot"), event("delta", "Delta")]}
 
 
 @cache

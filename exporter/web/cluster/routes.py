@@ -129,9 +129,11 @@ class _Routes:
 
     async def document(self, request: web.Request) -> web.Response:
         """Hand out the cluster in the form that the URL names, else in the one that is accepted."""
-        form = request.query.get("format") or _accepted_form(request.headers.get("Accept", ""))
+        form = request.query.get("format")
+        if form is None:
+            form = _accepted_form(request.headers.get("Accept", ""))
         if form not in _FORMS:
-            raise web.HTTPBadRequest(text=f"The format is none of {', '.join(_FORMS)}.")
+            raise web.HTTPBadRequest(text=f"The format must be one of {', '.join(_FORMS)}.")
         body = await (self._pages.document() if form == "json" else self._pages.text())
         return await reply(request, body, _FORMS[form], vary=_VARY)
 

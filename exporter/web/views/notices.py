@@ -122,9 +122,13 @@ def _faults(scene: Scene) -> Iterator[Notice]:
 
 
 def _kubelet(scene: Scene) -> Iterator[Notice]:
+    read_at, unlisted = scene.snapshot.node.allocations_read_at, scene.snapshot.node.unlisted_pods
+    if unlisted and read_at is not None:
+        title = f"The kubelet was started and does not list {plural(unlisted, 'running pod')} yet"
+        text = f"Allocations of these pods are from {duration(scene.now - read_at)} ago"
+        yield Notice("note", title, text, _doctor(scene))
     if "podresources" not in scene.failing:
         return
-    read_at = scene.snapshot.node.allocations_read_at
     if read_at is None:
         title = "Who holds what is not known, because the kubelet does not answer"
     else:
