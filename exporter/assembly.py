@@ -21,6 +21,7 @@ from exporter.model import (
     JobFiles,
     NodeObject,
     NodeRow,
+    PodName,
     Snapshot,
     SystemFiles,
     Workloads,
@@ -49,6 +50,8 @@ class Evidence:
     ``files`` are those of sharing systems, by system; ``own_uid`` is the uid of our own pod, "" in none.
     ``objects_from`` is the source of the labels and annotations of pods, "" where there is none, and
     ``unfollowed`` says why the Kubernetes API does not tell what it was asked for.
+    ``unlisted`` are running pods that the kubelet has not listed since it was started, None if it does not
+    answer; with ``covered`` False some of them may hold any device.
     ``confirmed``: the kubelet has told the allocations in this poll. ``late`` are the uuids of the GPUs that
     were read after the poll before and before this one.
     ``jobs`` are asked for by a setting. ``nvidia_module`` is whether the kernel has that driver's module.
@@ -57,6 +60,8 @@ class Evidence:
     gpus: tuple[GpuReading, ...] = ()
     hardware: HardwareReading | None = None
     allocations: Allocations | None = None
+    unlisted: frozenset[PodName] | None = frozenset()
+    covered: bool = True
     confirmed: bool = True
     late: frozenset[str] = frozenset()
     workloads: Workloads | None = None
@@ -127,7 +132,7 @@ class Assembly:
             self._ledger.skip(elapsed)
             raise
         self._count_inconsistent(attribution)
-        unsure = holdings.unresolved_holders if holdings.known else None
+        unsure = holdings.unresolved_holders if holdings.known and not found.unlisted else None
         attribution = self._ledger.advance(attribution, elapsed, covered, timestamp, unsure)
         recent = found.hardware.recent if found.hardware is not None else ()
         jobs = self._jobs(found)
@@ -174,6 +179,7 @@ class Assembly:
             host=found.host_devices or HostDevices(),
             own_uid=found.own_uid,
             patterns=self._settings.resource_pattern,
+            all_listed=found.covered,
         )
 
     def _with_objections(self, health: CollectorHealth) -> CollectorHealth:
@@ -215,6 +221,7 @@ class Assembly:
             process_view=workloads.process_view,
             process_view_reason=workloads.process_view_reason,
             allocations_read_at=allocations.read_at if allocations is not None else None,
+            unlisted_pods=None if found.unlisted is None else len(found.unlisted),
             nvml_errors=dict(hardware.errors) if hardware is not None else {},
             inconsistent=dict(self._inconsistent),
             costs=hardware.costs if hardware is not None else {},

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from exporter.collector import Collector
@@ -151,3 +151,9 @@ class Devices:
 def _earlier(one: float | None, other: float | None) -> float | None:
     """Return the stricter of two moments; None is no moment at all."""
     return min((moment for moment in (one, other) if moment is not None), default=None)
+
+
+def lists_processes(gpus: Iterable[GpuReading]) -> bool:
+    """Return True if any device reports its processes, or if there is no device to report any."""
+    devices = [device for gpu in gpus if gpu.up for device in (gpu.mig or ()) or (gpu,)]
+    return not devices or any(device.processes is not None for device in devices)

@@ -7,28 +7,29 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 from exporter.assembly import JOBS, Assembly, Evidence
 from exporter.collector import Collector
-from exporter.devices import Devices
+from exporter.devices import Devices, lists_processes
+from exporter.kubelet_restart import Judged, KubeletRestart, evidence_of
 from exporter.model import (
     Allocations,
     CollectorHealth,
     GpuReading,
-    JobFiles,
-    PodIdentity,
     ProcessPlace,
     Snapshot,
     SystemFiles,
     Workloads,
 )
+from exporter.pod_names import cause_to_list
 from exporter.settings import Settings
 from exporter.sharing import HostDevices, without_use
 from exporter.sources import Sources, source_deadline
 from exporter.waiting import occurs
 from exporter.worker import Worker
+from exporter.workloads.running import Placed, is_container_unclear
 
 __all__ = ["Evidence", "Poller"]
 
@@ -64,25 +65,18 @@ class Poller:
         self._wall = wall
         deadline = deadline or source_deadline(settings.poll_interval)
         self._devices = Devices(sources, deadline, settings.stale_after, sources.clock)
-        self._allocations: Collector[Allocations] = Collector(
-            "podresources", sources.pod_resources.read, deadline
-        )
-        self._names: Collector[Mapping[str, PodIdentity]] = Collector(
-            "identity", sources.names.read, deadline
-        )
-        self._processes: Collector[Mapping[int, ProcessPlace]] = Collector(
+        self._allocations = Collector("podresources", sources.pod_resources.read, deadline)
+        self._names = Collector("identity", lambda: sources.names.read(self._cause()), deadline)
+        self._restart = KubeletRestart(settings.stale_after)
+        self._raw: Allocations | None = None
+        self._processes: Collector[Placed] = Collector(
             "processes", self._read_processes, deadline, takes_late=False
         )
-        self._host_devices: Collector[HostDevices] = Collector(
-            "host_devices", self._read_host_devices, deadline
-        )
-        self._module: Collector[bool] = Collector(
-            "kernel_module", sources.host_devices.nvidia_module, deadline
-        )
+        self._host_devices = Collector("host_devices", self._read_host_devices, deadline)
+        self._module = Collector("kernel_module", sources.host_devices.nvidia_module, deadline)
         self._files: Collector[Mapping[str, SystemFiles]] = Collector("sharing", sources.files.read, deadline)
-        self._jobs: Collector[JobFiles] | None = None
-        if sources.jobs is not None:
-            self._jobs = Collector(JOBS, sources.jobs.read, deadline)
+        jobs = sources.jobs
+        self._jobs = None if jobs is None else Collector(JOBS, jobs.read, deadline)
         self._assembly = Assembly(settings, demo=demo)
         self._join = Worker("join")
         self._broken = False
@@ -130,9 +124,18 @@ class Poller:
         devices = asyncio.ensure_future(self._devices.collect())
         try:
             await asyncio.wait({devices}, timeout=HEAD_START_SECONDS)
-            await asyncio.gather(devices, self._allocations.collect(), self._names.collect())
+            await asyncio.gather(devices, self._read_holders())
         finally:
             devices.cancel()
+
+    async def _read_holders(self) -> None:
+        """Read the kubelet's list, then names, which are asked for again if the list is another one."""
+        allocations = asyncio.ensure_future(self._allocations.collect())
+        try:
+            await asyncio.wait({allocations}, timeout=HEAD_START_SECONDS)
+            await asyncio.gather(allocations, self._names.collect())
+        finally:
+            allocations.cancel()
 
     def _publish(self, snapshot: Snapshot) -> None:
         """Show a snapshot. A reader that fails keeps it from nobody else."""
@@ -202,11 +205,24 @@ class Poller:
     def _kubelet_answers(self) -> bool:
         return self._allocations.health.success
 
-    async def _read_processes(self) -> Mapping[int, ProcessPlace]:
-        return await self._sources.processes.read(self._devices.pids())
+    def _cause(self) -> Hashable:
+        places = self._placed().places.values()
+        return cause_to_list(self._allocations.value, places, self._names.value or {})
+
+    def _placed(self) -> Placed:
+        return self._processes.value or Placed({})
+
+    async def _read_processes(self) -> Placed:
+        listed, pods = self._fresh_list(), self._names.fresh_value(self.settings.stale_after) or {}
+        filling = listed is not None and not self._restart.is_complete(listed)
+
+        def search(places: Mapping[int, ProcessPlace]) -> bool:
+            return filling or is_container_unclear(places.values(), pods)
+
+        return await self._sources.processes.read(self._devices.pids(), search)
 
     async def _read_host_devices(self) -> HostDevices:
-        return await self._sources.host_devices.read(self._fresh_allocations())
+        return await self._sources.host_devices.read(self._restart.known(self._fresh_list()))
 
     def _others(self) -> tuple[Collector[Any], ...]:
         return self._allocations, self._names, *self._later()
@@ -228,11 +244,13 @@ class Poller:
         return (*self._devices.health(), *listed, *(() if devices.success else (devices,)))
 
     def _gather(self) -> Evidence:
-        gpus = self._devices.gpus()
+        gpus, judged = self._devices.gpus(), self._judged()
         return Evidence(
             gpus=gpus,
             hardware=self._devices.latest(),
-            allocations=self._fresh_allocations(),
+            allocations=judged.allocations,
+            unlisted=None if judged.allocations is None else judged.unlisted,
+            covered=judged.covered,
             confirmed=self._is_confirmed(),
             late=self._devices.late(),
             workloads=self._workloads(gpus),
@@ -251,34 +269,31 @@ class Poller:
         found = self._files.fresh_value(self.settings.stale_after) or {}
         return without_use(found) if self._files.failure or self._files.late else found
 
-    def _fresh_allocations(self) -> Allocations | None:
-        """Return the mapping unless it is stale by its own age.
+    def _fresh_list(self) -> Allocations | None:
+        """Return the kubelet's last list unless it is stale."""
+        return self._allocations.fresh_value(self.settings.stale_after)
 
-        A kubelet that has just started may list nothing, and the mapping from before then stands in.
-        """
-        found = self._allocations.fresh_value(self.settings.stale_after)
-        if found is None or self._wall() - found.read_at > self.settings.stale_after:
-            return None
-        return found
+    def _judged(self) -> Judged:
+        """Judge whether the kubelet's list is complete, and add what is missing in it after a restart."""
+        pods = self._names.fresh_value(self.settings.stale_after)
+        placed, names = self._placed(), self._sources.names
+        running = placed.running if self._processes.health.success else None
+        evidence = evidence_of(pods, running, self._sources.own_uid, starting=names.starting)
+        return self._restart.judge(self._fresh_list(), evidence)
 
     def _is_confirmed(self) -> bool:
-        """Whether the kubelet was asked in this poll and has told: one mapping is not of two polls."""
-        told = self._kubelet_answers() and not self._allocations.late
-        return told and self._allocations.value is not self.evidence.allocations
+        """Return True if the kubelet has answered in this poll: one list is not of two polls."""
+        before, self._raw = self._raw, self._allocations.value
+        return self._kubelet_answers() and not self._allocations.late and self._raw is not before
 
     def _workloads(self, gpus: tuple[GpuReading, ...]) -> Workloads:
-        places = self._processes
-        listed = _lists_processes(gpus)
+        placed, health = self._placed(), self._processes.health
+        listed = lists_processes(gpus)
         return Workloads(
-            places=places.value or {},
+            places=placed.places,
             pods=self._names.fresh_value(self.settings.stale_after),
-            process_view=places.health.success and listed,
-            process_view_reason=places.health.message or ("" if listed else NO_LISTS),
+            process_view=health.success and listed,
+            process_view_reason=health.message or ("" if listed else NO_LISTS),
             superseded=self._sources.names.superseded,
+            running=placed.containers,
         )
-
-
-def _lists_processes(gpus: tuple[GpuReading, ...]) -> bool:
-    """Whether any device tells its processes; without devices there is nothing to tell."""
-    devices = [device for gpu in gpus if gpu.up for device in (gpu.mig or ()) or (gpu,)]
-    return not devices or any(device.processes is not None for device in devices)

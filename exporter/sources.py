@@ -21,6 +21,7 @@ from exporter.worker import Worker
 from exporter.workloads.jobs import read_jobs
 from exporter.workloads.pid_view import process_view
 from exporter.workloads.processes import ProcessTable, boot_seconds
+from exporter.workloads.running import Placed, read_running
 from podresources.client import PodResources
 
 if TYPE_CHECKING:
@@ -221,18 +222,23 @@ class Processes:
         self._view: tuple[bool, str] = (False, "")
         self._checked: float | None = None
 
-    async def read(self, pids: Mapping[int, float | None]) -> Mapping[int, ProcessPlace]:
+    async def read(
+        self, pids: Mapping[int, float | None], search: Callable[[Mapping[int, ProcessPlace]], bool]
+    ) -> Placed:
         """Place pids, each given with the boot clock when the driver named it.
 
+        ``search`` returns, given the places, True if all processes of the node are to be searched for pods.
         Raises NoProcessViewError when no per-process number can be trusted.
         """
-        return await self._worker.run(lambda: self._read(pids))
+        return await self._worker.run(lambda: self._read(pids, search))
 
     def close(self) -> None:
         """Let the thread end."""
         self._worker.stop()
 
-    def _read(self, pids: Mapping[int, float | None]) -> Mapping[int, ProcessPlace]:
+    def _read(
+        self, pids: Mapping[int, float | None], search: Callable[[Mapping[int, ProcessPlace]], bool]
+    ) -> Placed:
         now = time.monotonic()
         due = self._checked is None or now - self._checked > RECHECK_VIEW_SECONDS
         if due and not self._view[0]:
@@ -240,4 +246,5 @@ class Processes:
         proven, reason = self._view
         if not proven:
             raise NoProcessViewError(f"per-process numbers are off: {reason}")
-        return self._table.read(pids)
+        places = self._table.read(pids)
+        return Placed(places, read_running(self._proc_root) if search(places) else None)

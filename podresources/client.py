@@ -25,9 +25,9 @@ _Inode = tuple[int, int, int]
 class PodResources:
     """Reads the kubelet's device accounting from ``socket``, a read taking ``timeout`` seconds at most.
 
-    After a restart the kubelet serves before it knows its pods. For ``empty_grace`` seconds after one
-    was noticed (the socket is another one) an answer without any device does not replace a mapping that had
-    some; that mapping keeps its ``read_at``, so its age shows.
+    Each start of the kubelet makes another socket, by which a restart is noticed. A starting kubelet lists
+    its pods bit by bit: whether a list is complete cannot be told here, see ``exporter.kubelet_restart``. For
+    ``register_grace`` seconds after a start, resources whose plugin has not registered again stay on offer.
     """
 
     def __init__(
@@ -35,21 +35,21 @@ class PodResources:
         socket: Path,
         *,
         timeout: float = 10.0,
-        empty_grace: float = 60.0,
+        register_grace: float = 60.0,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._socket = socket
         self._timeout = timeout
-        self._empty_grace = empty_grace
+        self._register_grace = register_grace
         self._clock = clock
         self._wall = wall
         self._lists = fold.Lists()
         self._offers = Offers(clock)
-        self._last: Allocations | None = None
         self._unanswered = 0
         self._inode: _Inode | None = None
-        self._settled_at = 0.0
+        self._start = 0
+        self._registered_at = 0.0
 
     async def read(self) -> Allocations:
         """Ask the kubelet; KubeletError when it does not say who holds what.
@@ -74,22 +74,23 @@ class PodResources:
         return min(self._timeout, SHORT_PATIENCE)
 
     async def _read(self, within: float) -> Allocations:
+        start = self._kubelet_start()
         async with dial(self._socket, within=within) as kubelet:
             version, listed = await self._list(kubelet)
             read_at = self._wall()
-            settling = self._settling()
             in_use = {allocation.resource for allocation in listed.allocated}
-            offered = await self._offered(kubelet, version, in_use, settling=settling)
-        if settling and not any(listed) and self._last and (self._last.allocated or self._last.claims):
-            return self._last
-        self._last = Allocations(
+            offered = await self._offered(kubelet, version, in_use)
+        if self._kubelet_start() != start:
+            raise KubeletError("unavailable", self._socket, "the kubelet was restarted during this read")
+        return Allocations(
             allocated=listed.allocated,
             claims=listed.claims,
             offered=offered,
             api_version=version,
             read_at=read_at,
+            listed=listed.containers,
+            kubelet_start=start,
         )
-        return self._last
 
     async def _list(self, kubelet: Connection) -> tuple[str, fold.Listed]:
         # v1 is tried each time, so that an upgraded kubelet is noticed at once.
@@ -101,7 +102,7 @@ class PodResources:
         return "v1alpha1", await kubelet.call(LIST_V1ALPHA1, self._lists.listed)
 
     async def _offered(
-        self, kubelet: Connection, version: str, in_use: set[str], *, settling: bool
+        self, kubelet: Connection, version: str, in_use: set[str]
     ) -> tuple[OfferedDevice, ...] | None:
         if version != "v1":
             self._offers.forget()
@@ -110,15 +111,17 @@ class PodResources:
             fresh = await kubelet.call(ALLOCATABLE_V1, fold.offered)
         except KubeletError as error:
             return self._offers.failed(error)
+        settling = self._clock() < self._registered_at
         return self._offers.answered(fresh, in_use=in_use, settling=settling)
 
-    def _settling(self) -> bool:
-        # Each start of a kubelet makes a socket of its own, and any other failure is none.
+    def _kubelet_start(self) -> int:
+        """Count the starts of the kubelet seen so far: each makes a socket of its own."""
         inode = _inode(self._socket)
-        if inode != self._inode:
-            self._settled_at = self._clock() + self._empty_grace
-        self._inode = inode
-        return self._clock() < self._settled_at
+        if inode is not None and inode != self._inode:
+            self._start += 1
+            self._registered_at = self._clock() + self._register_grace
+            self._inode = inode
+        return self._start
 
 
 def _inode(socket: Path) -> _Inode | None:

@@ -23,18 +23,23 @@ _Claimed = tuple[str, str, str, str, str, str]
 
 
 class Listed(NamedTuple):
-    """What containers hold: by id, and by resource claims."""
+    """What containers hold, by id and by resource claims.
+
+    ``containers`` are all in the list, with devices or without. Each pod is there too, with "" as container.
+    """
 
     allocated: tuple[Allocation, ...]
     claims: tuple[ClaimedDevice, ...]
+    containers: frozenset[ContainerRef]
 
 
 class _Pod(NamedTuple):
-    """What the containers of the pod of these names hold, sorted."""
+    """What the containers of the pod of these names hold, sorted, and all of its containers."""
 
     names: tuple[str, str]
     allocated: tuple[Allocation, ...]
     claims: tuple[ClaimedDevice, ...]
+    containers: tuple[ContainerRef, ...]
 
 
 class Lists:
@@ -48,12 +53,12 @@ class Lists:
         payloads = EncodedPods.FromString(answer).pod_resources
         by_names: dict[tuple[str, str], list[tuple[_Pod, bytes]]] = {}
         for pod, payload in zip(self._pods.of(payloads), payloads, strict=True):
-            if pod.allocated or pod.claims:
-                by_names.setdefault(pod.names, []).append((pod, payload))
+            by_names.setdefault(pod.names, []).append((pod, payload))
         pods = [_merged(same) for _, same in sorted(by_names.items())]
         return Listed(
             tuple(chain.from_iterable(pod.allocated for pod in pods)),
             tuple(chain.from_iterable(pod.claims for pod in pods)),
+            frozenset(chain.from_iterable(pod.containers for pod in pods)),
         )
 
 
@@ -84,7 +89,9 @@ def _pod(payload: bytes) -> _Pod:
         for holder in (ContainerRef(pod.namespace, pod.name, name),)
         for device, cdi in sorted(found.items())
     )
-    return _Pod((pod.namespace, pod.name), allocated, claims)
+    names = ("", *(container.name for container in pod.containers))
+    containers = tuple(ContainerRef(pod.namespace, pod.name, name) for name in names)
+    return _Pod((pod.namespace, pod.name), allocated, claims, containers)
 
 
 def offered(answer: bytes) -> tuple[OfferedDevice, ...]:

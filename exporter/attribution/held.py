@@ -28,7 +28,7 @@ class Held:
         for holding in holdings.holdings:
             of_device = self._held.setdefault(holding.device, defaultdict(list))
             of_device[holding.holder].append(holding)
-        self._unresolved_pods = {(ref.namespace, ref.pod) for ref in holdings.unresolved_holders}
+        self._unresolved_pods = {ref.pod_name for ref in holdings.unresolved_holders}
         self._entitled: dict[tuple[DeviceKey, ContainerRef], tuple[DeviceSharing, Entitlement]] = {}
 
     def on(self, key: DeviceKey) -> dict[ContainerRef, list[Holding]]:
@@ -65,13 +65,15 @@ class Held:
         What is held in several units counts in the first.
 
         The kubelet lists neither init nor ephemeral containers: beside a holder of the same pod, a
-        container may well hold the device.
+        container that is not listed may well hold the device. Nothing is known of a pod that is not listed.
         """
         if held:
             return sum(holding.slices for holding in held if not holding.beside)
-        pod = (ref.namespace, ref.pod)
-        pod_holds = any(pod == (other.namespace, other.pod) for other in self.on(key))
-        unsure = not self.holdings.known or pod in self._unresolved_pods or pod_holds
+        listed = self.holdings.listed
+        pod_holds = any(other.pod_name == ref.pod_name for other in self.on(key))
+        unsure = not self.holdings.known or ref.pod_name in self._unresolved_pods
+        unsure = unsure or ref._replace(container="") not in listed
+        unsure = unsure or (pod_holds and (not ref.container or ref not in listed))
         unsure = unsure or key in self.holdings.unplaced
         return None if unsure else 0
 

@@ -235,7 +235,8 @@ class _Join:
 
     def _are_known(self, keys: Iterable[DeviceKey]) -> bool:
         """Whether everyone who holds these devices is known."""
-        return self._holdings.known and self._holdings.unplaced.isdisjoint(keys)
+        known = self._holdings.known and self._holdings.all_listed
+        return known and self._holdings.unplaced.isdisjoint(keys)
 
     def _holder_count(self, keys: Collection[DeviceKey]) -> int | None:
         if not self._are_known(keys):

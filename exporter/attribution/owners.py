@@ -47,7 +47,7 @@ def owners(
     for uid, members in in_pods.items():
         pod = pods.get(uid) or (None if uid in unnamed else found.get(uid))
         if pod is not None:
-            _give(owned, pod, members, holding)
+            _give(owned, pod, members, holding, _containers_of(workloads, uid))
         else:
             owned.unknown.extend(process for process, _ in members)
     return owned
@@ -68,27 +68,53 @@ def named_by_elimination(
     return {nameless[0]: PodIdentity(uid=nameless[0], namespace=namespace, name=name)}
 
 
+def _containers_of(workloads: Workloads, uid: str) -> frozenset[str] | None:
+    """Return the ids of a pod's containers with processes, None if that is unknown."""
+    return None if workloads.running is None else workloads.running.get(uid, frozenset())
+
+
 def _give(
     owned: Owned,
     pod: PodIdentity,
     members: list[tuple[DeviceProcess, str]],
     holders: tuple[ContainerRef, ...],
+    running: frozenset[str] | None,
 ) -> None:
     """Give the processes of one pod to its containers, as far as these can be told apart."""
     names = {process.pid: _container(pod, container_id) for process, container_id in members}
     if "" in names.values():
-        held_by = [
-            holder for holder in holders if (holder.namespace, holder.pod) == (pod.namespace, pod.name)
-        ]
-        if len(held_by) == 1:
+        unnamed = {container_id for process, container_id in members if not names[process.pid]}
+        held_by = [holder for holder in holders if holder.pod_name == pod.pod_name]
+        if len(held_by) == 1 and _only_holder(pod, held_by[0].container, unnamed, running):
             names = {pid: name or held_by[0].container for pid, name in names.items()}
         else:
-            # Some of these could be anybody's in the pod: then no container of it has a sum of its own.
+            # Some of these could be any container's of the pod: then no container of it has a sum of its own.
             names = dict.fromkeys(names, "")
     for process, _ in members:
         owner = ContainerRef(pod.namespace, pod.name, names[process.pid])
         owned.by_owner[owner].append(process)
         owned.pod_uids[owner] = pod.uid
+
+
+def _only_holder(
+    pod: PodIdentity, holder: str, unnamed: Collection[str], running: frozenset[str] | None
+) -> bool:
+    """Return True if the container with an unknown id can only be the holder: no other one can be meant.
+
+    A container that was started again has another id than the one that is still known of it. Its old one has
+    no processes then. Pod logs have no ids: there the holder is meant if it is the only container that runs.
+    """
+    if set(pod.containers) == {holder}:
+        return True
+    container_id, *others = unnamed
+    if others or not container_id:
+        return False
+    known = {id_ for id_, name in pod.container_ids.items() if name == holder}
+    if known and (running is None or known & running):
+        return False
+    if pod.details is None and running is not None and not running - {container_id}:
+        return holder in pod.containers or not pod.containers
+    return bool(pod.containers) and {*pod.container_ids.values(), holder} >= set(pod.containers)
 
 
 def _container(pod: PodIdentity, container_id: str) -> str:

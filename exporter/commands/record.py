@@ -138,9 +138,12 @@ def _processes(
 
 
 def _cgroup(pid: int, workloads: Workloads, mask: Mask) -> str:
-    """Keep a process of a pod without a name in a pod."""
+    """Keep a process of a pod without a name in a pod, and in a container of its own."""
     place = workloads.places.get(pid)
-    return f"/kubepods/pod{mask.uid(place.pod_uid)}" if place is not None and place.pod_uid else ""
+    if place is None or not place.pod_uid:
+        return ""
+    container = f"/{mask.container_id(place.container_id)}" if place.container_id else ""
+    return f"/kubepods/pod{mask.uid(place.pod_uid)}{container}"
 
 
 def _owner(pid: int, workloads: Workloads) -> ContainerRef | None:

@@ -22,6 +22,10 @@ from exporter.demo.schema_claims import Claim
 from podresources import messages
 from podresources.channel import reachable, target
 
+# Pods listed by a real kubelet of 52 pods in the 130 ms after its first one, and the time between two.
+FILLING = (9, 18, 28, 47)
+FILLING_PAUSE = 0.03
+_NOT_READY = (grpc.StatusCode.FAILED_PRECONDITION, "Kubelet is initializing")
 _GARBAGE = b"\x0a\xffnot a protobuf"
 _PADDING_TAG = b"\xfa\x7f"  # field 2047 with a length: known to nobody, so decoders skip it
 
@@ -53,7 +57,10 @@ class KubeletContainer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubeletPod:
-    """A pod of the node; with ``resources_listed`` False only the Pods API shows it."""
+    """A pod of the node; with ``resources_listed`` False only the Pods API shows it.
+
+    ``static``: its manifest is a file of the node, so that the kubelet knows it without the API server.
+    """
 
     namespace: str
     name: str
@@ -63,14 +70,16 @@ class KubeletPod:
     annotations: Mapping[str, str] = field(default_factory=dict)
     containers: tuple[KubeletContainer, ...] = ()
     resources_listed: bool = True
+    static: bool = False
 
 
 class FakeKubelet:
     """Serves ``<root>/pod-resources/kubelet.sock`` and, if asked, ``<root>/pods-api/pods-api.sock``.
 
     ``pods`` and ``offered`` (resource, device id) are what the next call answers. ``calls`` counts by
-    the method's bare name: List, GetAllocatableResources, ListPods. Each way to misbehave is an
-    attribute: ``rate_limited``, ``delay`` in seconds (``math.inf`` hangs), ``padding_bytes`` added to
+    the method's bare name: List, GetAllocatableResources, ListPods. ``filled`` is how many pods it knows
+    after a start, static ones first; None is all of them. Until then ListPods fails. Each way to misbehave
+    is an attribute: ``rate_limited``, ``delay`` in seconds (``math.inf`` hangs), ``padding_bytes`` added to
     each answer, ``errors`` (status code, details) and ``garbage`` by bare method name.
     """
 
@@ -82,6 +91,7 @@ class FakeKubelet:
         self.pods: Sequence[KubeletPod] = ()
         self.offered: Sequence[tuple[str, str]] = ()
         self.calls: Counter[str] = Counter()
+        self.filled: int | None = None
         self.rate_limited = False
         self.delay = 0.0
         self.padding_bytes = 0
@@ -107,6 +117,16 @@ class FakeKubelet:
         servers, self._servers = self._servers, []
         for server in servers:
             await server.stop(grace)
+
+    async def restart(self, *, empty: float = 0.0) -> None:
+        """Stop, start, and fill up as the real one does: no pods for ``empty`` seconds, some, then all."""
+        await self.stop()
+        self.filled = 0
+        await self.start()
+        await asyncio.sleep(empty)
+        for self.filled in FILLING:
+            await asyncio.sleep(FILLING_PAUSE)
+        self.filled = None
 
     async def _serve(self, path: Path, services: Mapping[str, Mapping[str, Callable[[], bytes]]]) -> None:
         server = grpc.aio.server()
@@ -138,10 +158,12 @@ class FakeKubelet:
             await asyncio.sleep(self.delay)
         if method in self.errors:
             await context.abort(*self.errors[method])
+        if method == "ListPods" and self.filled is not None:
+            await context.abort(*_NOT_READY)
 
     def _list(self, *, claims: bool = True) -> bytes:
         answer = messages.ListPodResourcesResponse()
-        for pod in self.pods:
+        for pod in self._known_pods():
             if pod.resources_listed:
                 listed = answer.pod_resources.add(name=pod.name, namespace=pod.namespace)
                 for container in pod.containers:
@@ -153,6 +175,11 @@ class FakeKubelet:
                     )
                     told.dynamic_resources.extend(_claims(container.claims if claims else ()))
         return bytes(answer.SerializeToString())
+
+    def _known_pods(self) -> Sequence[KubeletPod]:
+        if self.filled is None:
+            return self.pods
+        return sorted(self.pods, key=lambda pod: not pod.static)[: self.filled]
 
     def _allocatable(self) -> bytes:
         return _shuffled(_offers(tuple(self.offered)))

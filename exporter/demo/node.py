@@ -152,10 +152,12 @@ class FakeNode:
         self.kubelet.offered = self._offered
         self.kubelet.rate_limited = now.kubelet_rate_limit
         self.kubelet.delay = math.inf if now.kubelet_hang else 0.0
-        if now.kubelet_down and self._kubelet_up:
+        restarted = now.kubelet_filled is not None and self.kubelet.filled is None
+        self.kubelet.filled = now.kubelet_filled
+        if self._kubelet_up and (now.kubelet_down or restarted):
             self._kubelet_up = False
             await self.kubelet.stop()
-        elif not now.kubelet_down and not self._kubelet_up:
+        if not now.kubelet_down and not self._kubelet_up:
             await self.kubelet.start()
             self._kubelet_up = True
 
@@ -200,6 +202,7 @@ def _listed(pod: Pod) -> KubeletPod:
         labels=pod.labels,
         annotations=pod.annotations,
         containers=containers,
+        static=pod.static,
     )
 
 

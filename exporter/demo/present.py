@@ -15,6 +15,7 @@ from exporter.demo.schema_faults import (
     Fault,
     GpuAbsent,
     KubeletDown,
+    KubeletFilling,
     KubeletHang,
     KubeletRateLimit,
     MigLayout,
@@ -44,7 +45,8 @@ class Running:
 class Present:
     """The node at ``time`` seconds; ``gpus`` are cut as they are then, ``faults`` are those in force.
 
-    ``amd`` are the AMD GPUs. ``loaded`` is whether the kernel module of the others is.
+    ``amd`` are the AMD GPUs. ``loaded`` is whether the kernel module of the others is. ``kubelet_filled``
+    is how many pods a starting kubelet knows, None all.
     """
 
     time: float
@@ -58,6 +60,7 @@ class Present:
     kubelet_down: bool = False
     kubelet_hang: bool = False
     kubelet_rate_limit: bool = False
+    kubelet_filled: int | None = None
 
 
 def present(scenario: Scenario, time: float) -> Present:
@@ -80,6 +83,7 @@ def present(scenario: Scenario, time: float) -> Present:
         kubelet_down=KubeletDown in kinds,
         kubelet_hang=KubeletHang in kinds,
         kubelet_rate_limit=KubeletRateLimit in kinds,
+        kubelet_filled=next((fault.pods for fault in faults if isinstance(fault, KubeletFilling)), None),
     )
 
 

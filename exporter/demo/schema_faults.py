@@ -70,6 +70,19 @@ class KubeletHang:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KubeletFilling:
+    """The kubelet was restarted at ``at`` and knows only so many of its ``pods`` until this is over.
+
+    Static pods come first. A kubelet whose API server is away knows no others.
+    """
+
+    kind: Literal["kubelet_filling"]
+    at: float = 0.0
+    for_: float | None = None
+    pods: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PodDelete:
     """A pod (``namespace/name``) goes; with ``for`` it comes back after it, with new start times."""
 
@@ -138,6 +151,7 @@ Fault = (
     | KubeletDown
     | KubeletRateLimit
     | KubeletHang
+    | KubeletFilling
     | PodDelete
     | PodAdd
     | MigLayout

@@ -70,7 +70,7 @@ class Container:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """A pod of this node, with what its object says."""
+    """A pod of this node, with what its object says; ``static`` if its manifest is a file of the node."""
 
     count: int = 1
     namespace: str
@@ -78,6 +78,7 @@ class Pod:
     uid: str = ""
     qos: Qos = "burstable"
     phase: str = "Running"
+    static: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     containers: tuple[Container, ...] = ()

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from exporter.demo import cgroups
-from exporter.demo.present import Present, Running
+from exporter.demo.bystanders import BYSTANDERS, bystanders
+from exporter.demo.present import AGE, Present, Running
 from exporter.demo.schema import Scenario
 from exporter.demo.schema_gpu import Gpu
 from exporter.demo.schema_pods import Pod
@@ -40,6 +41,8 @@ class Tree:
         self._driver = self._sys / "bus/pci/drivers/nvidia"
         self._booted, self._uptime, self._speed = booted, uptime, speed
         self._written = Written()
+        self._bystanders: dict[tuple[str, str], int] = {}
+        self._bystanders_so_far = 0
 
     def create(self) -> None:
         """Make the folders and what never changes."""
@@ -56,7 +59,8 @@ class Tree:
         uptime = self._at(now.time)
         self._write(self._proc / "uptime", f"{uptime:.2f} {uptime * CORES * 0.8:.2f}\n")
         if self._scenario.host_pid:
-            self._replace(self._proc, {str(each.process.pid): self._files(each) for each in now.running})
+            on_gpus = {str(each.process.pid): self._files(each) for each in now.running}
+            self._replace(self._proc, {**on_gpus, **self._without_gpu(now)})
         if self._scenario.identity != "none":
             self._step_logs(now.pods)
         if self._scenario.node.driver_version:
@@ -105,6 +109,22 @@ class Tree:
         start = round(self._at(running.born) * TICKS)
         cgroup = cgroups.of_running(running, self._scenario.cgroup)
         return _process_files(running.process.pid, running.process.command, cgroup, start)
+
+    def _without_gpu(self, now: Present) -> Mapping[str, Mapping[str, str]]:
+        """Return the files of the processes that no GPU knows: sandboxes, and containers that use none."""
+        found = {}
+        before, self._bystanders = self._bystanders, {}
+        start = round(self._at(-AGE) * TICKS)
+        for command, uid, path in bystanders(now, self._scenario.cgroup):
+            pid = before.get((uid, path)) or self._free_pid()
+            self._bystanders[uid, path] = pid
+            cgroup = cgroups.of_path(path, self._scenario.cgroup)
+            found[str(pid)] = _process_files(pid, command, cgroup, start)
+        return found
+
+    def _free_pid(self) -> int:
+        self._bystanders_so_far += 1
+        return BYSTANDERS[(self._bystanders_so_far - 1) % len(BYSTANDERS)]
 
     def _replace(self, parent: Path, folders: Mapping[str, Mapping[str, str]]) -> None:
         for name, files in folders.items():

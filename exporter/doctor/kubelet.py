@@ -42,6 +42,9 @@ def _allocations(health: CollectorHealth, evidence: Evidence, settings: Settings
         return cause.check(_NAME, health.message, directory=socket.parent, socket=socket)
     if allocations is None:
         return found.KUBELET_STARTING.check(_NAME, f"{socket}: lists no device since the kubelet has started")
+    if evidence.unlisted:
+        pods = ", ".join(sorted(f"{pod.namespace}/{pod.name}" for pod in evidence.unlisted))
+        return found.KUBELET_FILLING.check(_NAME, f"running pods that are not listed yet: {pods}")
     text = f"{allocations.api_version}, {plural(len(allocations.allocated), 'device id')} allocated"
     if allocations.offered is None:
         return found.OFFERS_UNKNOWN.check(_NAME, text)

@@ -67,6 +67,14 @@ NODE: tuple[AnyFamily, ...] = (
         "Unix time of the kubelet's answer that the holders come from.",
         lambda snapshot: snapshot.node.allocations_read_at,
     ),
+    Family(
+        "gpuslice_unlisted_pods",
+        "gauge",
+        "node",
+        "Running pods that the kubelet has not listed since it was started; their last known allocations are "
+        "kept.",
+        lambda snapshot: snapshot.node.unlisted_pods,
+    ),
     LabelledFamily(
         "gpuslice_attribution_inconsistent_total",
         "counter",

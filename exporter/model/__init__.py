@@ -29,6 +29,7 @@ from exporter.model.kubelet import (
     OfferedDevice,
     PodDetails,
     PodIdentity,
+    PodName,
     ProcessPlace,
     Workloads,
 )
@@ -104,6 +105,7 @@ __all__ = [
     "PeerLink",
     "PodDetails",
     "PodIdentity",
+    "PodName",
     "PodRow",
     "ProcessPlace",
     "ProcessRow",

@@ -67,6 +67,8 @@ class Holdings:
     ``unresolved`` counts the allocated ids that match no visible device, by resource;
     ``unresolved_holders`` are the containers that hold one. ``foreign`` are devices that are held here and
     that no driver of ours reads, in stable order. ``unplaced`` are devices with holders that are not known.
+    ``listed`` are the containers in the kubelet's list, with devices or without, and their pods, with "" as
+    container. With ``all_listed`` False some pod that runs is not among them, and may hold any device.
     ``blind`` says, by system that is at work here, what is not
     known for want of the pods' annotations.
     """
@@ -79,3 +81,5 @@ class Holdings:
     foreign: tuple[GpuIdentity, ...] = ()
     unplaced: frozenset[DeviceKey] = frozenset()
     blind: Mapping[str, str] = field(default_factory=dict)
+    listed: frozenset[ContainerRef] = frozenset()
+    all_listed: bool = True

@@ -5,12 +5,24 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 
+class PodName(NamedTuple):
+    """A pod by namespace and name."""
+
+    namespace: str
+    name: str
+
+
 class ContainerRef(NamedTuple):
     """A container by the names that Kubernetes gives it. ``container`` is "" where only the pod is known."""
 
     namespace: str
     pod: str
     container: str
+
+    @property
+    def pod_name(self) -> PodName:
+        """Return the name of the container's pod."""
+        return PodName(self.namespace, self.pod)
 
 
 class Allocation(NamedTuple):
@@ -50,8 +62,11 @@ class OfferedDevice(NamedTuple):
 class Allocations:
     """The kubelet's device accounting, sorted and free of NUMA duplicates.
 
-    ``offered`` is None where the kubelet cannot tell (pod-resources v1alpha1, old kubelets): then the
-    number of replicas of a GPU is not known either. ``read_at`` is Unix time in seconds.
+    ``offered`` is None if the kubelet cannot report it (pod-resources v1alpha1, old kubelets): the number of
+    replicas of a GPU is then unknown too. ``read_at`` is Unix time in seconds; with allocations carried over
+    from before a restart of the kubelet it is that of the oldest. ``listed`` are the containers in the
+    kubelet's list, with devices or without, and each pod in it, with "" as container. ``kubelet_start`` is
+    another number after each start of the kubelet.
     """
 
     allocated: tuple[Allocation, ...]
@@ -59,6 +74,13 @@ class Allocations:
     api_version: str
     read_at: float
     claims: tuple[ClaimedDevice, ...] = ()
+    listed: frozenset[ContainerRef] = frozenset()
+    kubelet_start: int = 0
+
+    @property
+    def pods(self) -> frozenset[PodName]:
+        """Return the pods in the kubelet's list by namespace and name."""
+        return frozenset(each.pod_name for each in self.listed if not each.container)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +128,11 @@ class PodIdentity:
     container_ids: Mapping[str, str] = field(default_factory=dict)
     details: PodDetails | None = None
 
+    @property
+    def pod_name(self) -> PodName:
+        """Return namespace and name."""
+        return PodName(self.namespace, self.name)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessPlace:
@@ -133,6 +160,8 @@ class Workloads:
     ``process_view`` says that pids mean the same to the driver, to ``--proc-root`` and to us; without it
     no per-process number can be trusted, and ``process_view_reason`` tells why. ``pods`` is None when no
     source of pod names answers. ``superseded`` are uids of pods whose name another one has now.
+    ``running`` has the ids of the containers with processes by pod uid, without those of sandboxes; None if
+    the process table was not searched in this poll.
     """
 
     places: Mapping[int, ProcessPlace]
@@ -140,3 +169,4 @@ class Workloads:
     process_view: bool
     process_view_reason: str = ""
     superseded: frozenset[str] = frozenset()
+    running: Mapping[str, frozenset[str]] | None = None

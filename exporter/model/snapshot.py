@@ -218,8 +218,10 @@ class NodeRow:
     """The node as a whole. ``unresolved`` counts allocated ids that match no visible device, by resource.
 
     ``gpu_count`` is None while the driver does not answer. ``nvml_errors`` counts by (uuid, call, error),
-    ``inconsistent`` by (uuid, mig_uuid, quantity). ``allocations_read_at`` is Unix time. ``costs`` is what
-    each group of the driver's readings has cost; ``released`` says why the driver was given up for a while.
+    ``inconsistent`` by (uuid, mig_uuid, quantity). ``allocations_read_at`` is Unix time. ``unlisted_pods``
+    counts running pods that the kubelet has not listed since it was started, None if it does not answer.
+    ``costs`` is what each group of the driver's readings has cost; ``released`` says why the driver was given
+    up for a while.
     ``blind`` says, by sharing system, what is not known for want of the pods' annotations.
     """
 
@@ -229,6 +231,7 @@ class NodeRow:
     process_view: bool = False
     process_view_reason: str = ""
     allocations_read_at: float | None = None
+    unlisted_pods: int | None = None
     costs: Mapping[str, Cost] = field(default_factory=dict)
     released: str = ""
     unresolved: Mapping[str, int] = field(default_factory=dict)

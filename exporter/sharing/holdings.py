@@ -27,6 +27,8 @@ def holdings_from(resolved: Resolved, view: View, systems: Sequence[System]) -> 
         unresolved_holders=frozenset(resolved.unresolved_holders),
         foreign=tuple(node.foreign()),
         unplaced=frozenset(resolved.unplaced),
+        listed=view.allocations.listed,
+        all_listed=view.facts.all_listed,
         blind={
             system.name: system.blind_without_pods
             for system in systems
@@ -49,6 +51,8 @@ class _Node:
         self._known = {device.key for device in view.inventory.devices}
         self._offered_known = view.allocations.offered is not None
         self._slices = slice_counts(resolved, self._offered_known)
+        if not view.facts.all_listed:
+            self._slices = {key: tuple(map(_without_allocated, each)) for key, each in self._slices.items()}
         self._by_vendor = {system.vendor: system for system in reversed(systems)}
         self.devices = resolved.devices | {device.key: device for device in view.inventory.devices}
         self._shared: dict[tuple[DeviceKey, System], DeviceSharing] = {}
@@ -124,3 +128,7 @@ class _Node:
 
 def _resource_missing(count: SliceCount, sharing: DeviceSharing) -> bool:
     return all(count.resource != each.resource for each in sharing.slices)
+
+
+def _without_allocated(count: SliceCount) -> SliceCount:
+    return count._replace(allocated=None)

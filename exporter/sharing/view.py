@@ -29,7 +29,8 @@ class NodeFacts:
 
     ``pods`` by uid and ``node`` are None where no source tells of them. ``files`` are by the name of the
     system that reads them. ``own_uid`` is the uid of the pod that this program runs in, ``patterns`` match
-    whole names of resources that are NVIDIA's under another name.
+    whole names of resources that are NVIDIA's under another name. ``all_listed`` is False if a running pod is
+    in no list of the kubelet: it may hold any device.
     """
 
     pods: Mapping[str, PodIdentity] | None = None
@@ -38,6 +39,7 @@ class NodeFacts:
     host: HostDevices = field(default_factory=HostDevices)
     own_uid: str = ""
     patterns: tuple[re.Pattern[str], ...] = ()
+    all_listed: bool = True
 
 
 class View:

@@ -28,7 +28,7 @@ _COMMAND_BYTES = 15
 _PORTION = 8 << 10
 
 
-class _Stat(NamedTuple):
+class Stat(NamedTuple):
     """``start`` in clock ticks since boot; ``command`` None for a process without a name.
 
     ``ending``: a zombie, or one that the kernel takes apart, which may take as long as its GPU does.
@@ -72,7 +72,7 @@ class ProcessTable:
 
     def _place(self, pid: int, latest: float, before: _Seen | None) -> ProcessPlace:
         unknown = ProcessPlace(pid=pid, known=False)
-        stat = _read_stat(self._root, pid)
+        stat = read_stat(self._root, pid)
         if stat is None:
             return before.place if before else unknown
         if stat.start > latest:
@@ -83,12 +83,12 @@ class ProcessTable:
         if before is not None and cgroup == before.cgroup:
             # Whoever may have got the number since then, this is where the process was and still is.
             return self._remember(pid, stat, cgroup, before.place)
-        after = _read_stat(self._root, pid)
+        after = read_stat(self._root, pid)
         if after is not None and after.start != stat.start:
             return unknown
         return self._by_cgroup(pid, after, cgroup, before)
 
-    def _by_cgroup(self, pid: int, stat: _Stat | None, cgroup: bytes, before: _Seen | None) -> ProcessPlace:
+    def _by_cgroup(self, pid: int, stat: Stat | None, cgroup: bytes, before: _Seen | None) -> ProcessPlace:
         """Place a process by what its file says now, else by what it has said ``before``."""
         text = cgroup.decode("utf-8", "replace")
         if stat is None or not names_cgroups(text):
@@ -125,7 +125,7 @@ class ProcessTable:
         for _ in range(_MOST_PARENTS):
             if pid <= 0:
                 return CgroupPlace()
-            stat, text = _read_stat(self._root, pid), _read_cgroup(self._root, pid).decode("utf-8", "replace")
+            stat, text = read_stat(self._root, pid), _read_cgroup(self._root, pid).decode("utf-8", "replace")
             if stat is None or not names_cgroups(text):
                 return None
             place = parse_cgroup(text)
@@ -134,7 +134,7 @@ class ProcessTable:
             pid = stat.parent
         return None
 
-    def _remember(self, pid: int, stat: _Stat, cgroup: bytes, place: ProcessPlace) -> ProcessPlace:
+    def _remember(self, pid: int, stat: Stat, cgroup: bytes, place: ProcessPlace) -> ProcessPlace:
         if not place.known:
             return replace(place, command=stat.command)
         if place.command != stat.command:
@@ -150,7 +150,7 @@ def boot_seconds(proc_root: Path) -> float | None:
     /proc hides the file (``subset=pid``) does the kernel's clock stand in for it.
     """
     try:
-        seconds = float(_read(f"{proc_root}/uptime").split()[0])
+        seconds = float(read_file(f"{proc_root}/uptime").split()[0])
     except (OSError, ValueError, IndexError):
         return time.clock_gettime(time.CLOCK_BOOTTIME) if _is_live(proc_root) else None
     return seconds if 0 <= seconds < math.inf else None
@@ -177,13 +177,14 @@ def _is_live(proc_root: Path) -> bool:
         return False
 
 
-def _read_stat(proc_root: str, pid: int) -> _Stat | None:
+def read_stat(proc_root: str, pid: int) -> Stat | None:
+    """Return what the stat file of a process contains, None if it cannot be read."""
     try:
         # A command name may hold blanks, brackets and line feeds; behind its last bracket are only numbers.
-        before, _, behind = _read(f"{proc_root}/{pid}/stat").rpartition(b")")
+        before, _, behind = read_file(f"{proc_root}/{pid}/stat").rpartition(b")")
         fields = behind.split(None, _START + 1)
         ending = fields[_STATE] in (b"Z", b"X") or bool(int(fields[_FLAGS]) & _EXITING)
-        return _Stat(int(fields[_START]), int(fields[_PARENT]), ending, _command(before))
+        return Stat(int(fields[_START]), int(fields[_PARENT]), ending, _command(before))
     except (OSError, ValueError, IndexError):
         return None
 
@@ -195,12 +196,12 @@ def _command(text: bytes) -> str | None:
 
 def _read_cgroup(proc_root: str, pid: int) -> bytes:
     try:
-        return _read(f"{proc_root}/{pid}/cgroup")
+        return read_file(f"{proc_root}/{pid}/cgroup")
     except OSError:
         return b""
 
 
-def _read(path: str) -> bytes:
+def read_file(path: str) -> bytes:
     """Read a file of /proc, of a thousand at each poll, without the standard library's way for all kinds."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

@@ -91,6 +91,10 @@ def workloads(in_pods=None, *, outside=(), lost=(), named=True, view=True, conta
     }
     places |= {pid: ProcessPlace(pid=pid, known=True) for pid in outside}
     places |= {pid: ProcessPlace(pid=pid, known=False) for pid in lost}
+    running = {
+        f"uid-{pod}": frozenset(f"{pid:064x}" for pid, other in in_pods.items() if other == pod)
+        for pod in in_pods.values()
+    }
     names = set(in_pods.values()) if named is True else set(named or ())
     pods = {
         f"uid-{name}": PodIdentity(
@@ -98,19 +102,22 @@ def workloads(in_pods=None, *, outside=(), lost=(), named=True, view=True, conta
         )
         for name in names
     }
-    return Workloads(places=places, pods=None if named is False else pods, process_view=view)
+    return Workloads(places=places, pods=None if named is False else pods, process_view=view, running=running)
 
 
 def join(gpus, allocated=(), offered=(), who=None) -> Attribution:
-    """Resolve and join one node."""
+    """Resolve and join one node, of which the kubelet lists all named pods."""
+    who = who or workloads()
+    named = {ContainerRef(pod.namespace, pod.name, "") for pod in (who.pods or {}).values()}
     allocations = Allocations(
         allocated=tuple(sorted(allocated)),
         offered=None if offered is None else tuple(sorted(offered)),
         api_version="v1",
         read_at=0.0,
+        listed=frozenset(named),
     )
     gpus = gpus if isinstance(gpus, list) else [gpus]
-    return attribute(gpus, resolve_holdings(gpus, allocations), who or workloads())
+    return attribute(gpus, resolve_holdings(gpus, allocations), who)
 
 
 def row(attribution: Attribution, pod, container="main") -> ContainerRow:

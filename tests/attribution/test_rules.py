@@ -5,7 +5,16 @@ from dataclasses import replace
 import pytest
 
 from exporter.attribution import attribute
-from exporter.model import Allocation, Allocations, ContainerRef, ContainerRow, GpuIdentity, Holdings
+from exporter.model import (
+    Allocation,
+    Allocations,
+    ContainerRef,
+    ContainerRow,
+    GpuIdentity,
+    Holdings,
+    PodDetails,
+    PodIdentity,
+)
 from exporter.sharing import resolve_holdings
 from tests.attribution.build import (
     GIB,
@@ -106,6 +115,74 @@ def test_the_only_holder_of_a_pod_takes_what_is_known_of_the_pod():
         workloads({1: "a"}, containers={"a": ("train", "sidecar")}),
     )
     assert row(result, "a", "train").memory_used == GIB
+
+
+ID, OTHER_ID, OLD_ID = (f"{number:064x}" for number in (1, 2, 3))
+STATUS = PodDetails(phase="Running")
+
+
+@pytest.mark.parametrize(
+    ("known", "running", "details", "owner"),
+    [
+        pytest.param({}, {ID}, None, "train", id="logs: no other container runs"),
+        pytest.param({}, {ID, OTHER_ID}, None, "", id="logs: another container runs"),
+        pytest.param({}, None, None, "", id="logs: which containers run is unknown"),
+        pytest.param({OTHER_ID: "sidecar"}, {ID, OTHER_ID}, STATUS, "train", id="the other has another id"),
+        pytest.param({OLD_ID: "train"}, {ID, OLD_ID}, STATUS, "", id="the holder has another id, and runs"),
+        pytest.param({OLD_ID: "train"}, {ID}, STATUS, "", id="the id of the other is not known yet"),
+        pytest.param({}, {ID}, STATUS, "", id="no id is known yet"),
+        pytest.param(
+            {OLD_ID: "train", OTHER_ID: "sidecar"},
+            {ID, OTHER_ID},
+            STATUS,
+            "train",
+            id="holder restarted",
+        ),
+        pytest.param(
+            {OLD_ID: "train", OTHER_ID: "sidecar"}, {ID, OLD_ID}, STATUS, "", id="the other restarted"
+        ),
+    ],
+)
+def test_use_is_the_holders_only_if_no_other_container_can_be_meant(known, running, details, owner):
+    """Rule 3: else it is on the row of the pod, and the holder has none of its own."""
+    pod = PodIdentity(
+        uid="uid-a",
+        namespace="ml",
+        name="a",
+        containers=("train", "sidecar"),
+        container_ids=known,
+        details=details,
+    )
+    who = replace(
+        workloads({1: "a"}),
+        pods={"uid-a": pod},
+        running=None if running is None else {"uid-a": frozenset(running)},
+    )
+    result = join(gpu([process(1)], {1: 20}), held("a", UUID, container="train"), whole(), who)
+    assert {r.holder.container: r.memory_used for r in result.containers if r.processes} == {owner: GIB}
+    assert row(result, "a", "train").memory_used == (GIB if owner else None)
+
+
+def test_a_container_that_is_listed_without_devices_holds_nothing_beside_a_holder():
+    """Rule 7: the kubelet lists it, so its 0 is known; an init container is not listed."""
+    main, sidecar = ContainerRef("ml", "a", "main"), ContainerRef("ml", "a", "sidecar")
+    allocations = Allocations(
+        allocated=tuple(held("a", UUID)),
+        offered=tuple(whole()),
+        api_version="v1",
+        read_at=0.0,
+        listed=frozenset({main, sidecar, main._replace(container="")}),
+    )
+    names = {f"{pid:064x}": name for pid, name in ((1, "main"), (2, "sidecar"), (3, "setup"))}
+    pod = PodIdentity(uid="uid-a", namespace="ml", name="a", container_ids=names)
+    who = replace(workloads({1: "a", 2: "a", 3: "a"}), pods={"uid-a": pod})
+    reading = gpu([process(1), process(2), process(3)], {1: 20})
+    result = attribute([reading], resolve_holdings([reading], allocations), who)
+    assert {r.holder.container: r.slices for r in result.containers} == {
+        "main": 1,
+        "sidecar": 0,
+        "setup": None,
+    }
 
 
 def test_containers_that_cannot_be_told_apart_have_no_sums_of_their_own():

@@ -200,6 +200,7 @@ def nodes(tmp_path: Path) -> Mapping[str, Callable[[], Sick]]:
             spoil=lambda _node: _dead(tmp_path / "dead.sock"),
         ),
         "kubelet-slow": lambda: kubelet({"kind": "kubelet_hang"}, within=0.3),
+        "kubelet-filling": lambda: kubelet({"kind": "kubelet_filling"}),
         "kubelet-busy": lambda: kubelet({"kind": "kubelet_rate_limit"}),
         "ids-hidden": lambda: Sick(name="device ids", scenario=_hidden()),
         "ids-unplaced": lambda: Sick(name="ids of no GPU", scenario=catalog.load("elastic-gpu")),

@@ -10,6 +10,7 @@ from exporter.demo.present import present
 from exporter.demo.scenario import Scenario
 from exporter.demo.schema import CgroupStyle
 from exporter.demo.tree import Tree
+from exporter.workloads.running import read_running
 from tests.demo.making import made, pod
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -101,6 +102,7 @@ def test_with_the_hosts_pids_the_first_process_is_systemd(tmp_path: Path):
     assert cgroup(tmp_path, 900) == "0::/system.slice/gdm.service"
     assert sorted(path.name for path in (tmp_path / "proc").iterdir()) == [
         "1",
+        "4010000",
         "4242",
         "900",
         "stat",
@@ -193,3 +195,15 @@ def test_the_driver_leaves_its_version(tmp_path: Path):
     planted(made(node={"name": "n"}, gpus=[]), tmp_path / "b")
     assert not (tmp_path / "b/sys/module/nvidia").exists()
     assert (tmp_path / "b/sys/module").is_dir()
+
+
+def test_a_pod_has_a_sandbox_and_each_of_its_containers_a_process(tmp_path: Path):
+    """Containers without a GPU process run too, init containers have ended, sandboxes are called pause."""
+    held_by = pod("a", {"memory": "1 GiB", "pid": 4242}, devices={"nvidia.com/gpu": ["{gpu:0}"]})
+    held_by["containers"] += [{"name": "sidecar"}, {"name": "setup", "init": True}]
+    planted(made(pods=[held_by]), tmp_path)
+    commands = sorted(path.read_text().strip() for path in (tmp_path / "proc").glob("4*/comm"))
+    assert commands == ["pause", "python3", "sleep"]
+    running = read_running(tmp_path / "proc")
+    ((uid, ids),) = running.containers.items()
+    assert (running.pods, len(ids)) == ({uid}, 2)

@@ -221,14 +221,18 @@ def test_without_the_nodes_pids_use_of_shared_gpus_is_lost(heard: Mapping[str, H
 
 
 def test_without_the_pods_api_what_annotations_say_is_lost(heard: Mapping[str, Heard], full: Heard) -> None:
-    """Of systems that share by annotations, entitlements; everything else stands."""
+    """Of systems that share by annotations, entitlements; in pods of several containers, whose use it is."""
     less = heard["pods-api"]
     changed = {
         key for key, row in full.rows.items() if any(less.rows[key][name] != row[name] for name in ENTITLED)
     }
 
     assert {full.rows[key]["sharing"] for key in changed} == BY_ANNOTATION
-    assert all(less.rows[key][use] == row[use] for key, row in full.rows.items() for use in USED)
+    merged = {(row["namespace"], row["pod"]) for row in less.snapshot["containers"] if not row["container"]}
+    assert merged
+    for key, row in full.rows.items():
+        expected = [None if key[:2] in merged else row[use] for use in USED]
+        assert [less.rows[key][use] for use in USED] == expected
     assert less.gpus == full.gpus
     assert {"sharing by hami", "sharing by kai", "sharing by gpushare"} <= less.ill.keys()
 

@@ -158,6 +158,7 @@ def full() -> Snapshot:
             gpu_count=2,
             process_view=True,
             allocations_read_at=NOW - 2,
+            unlisted_pods=1,
             unresolved={"nvidia.com/gpu": 1},
             blind={"gpushare": "which GPU a container has"},
             nvml_errors={

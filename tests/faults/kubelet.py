@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ SOURCE = {POD_RESOURCES: "podresources", PODS_API: "identity"}
 """The collector of each of the two sockets."""
 GPU = "nvidia.com/gpu"
 HEALTH = frozenset({"gpuslice_collector_success"})
+# Reports that the kubelet's list is incomplete.
+FILLING = frozenset({"gpuslice_unlisted_pods"})
 WORKS = frozenset[str]()
 Act = Callable[[FakeKubelet], contextlib.AbstractAsyncContextManager[None]]
 
@@ -45,7 +47,7 @@ def node() -> Scenario:
         pods=[
             pod("a", process, devices={GPU: ["{gpu:0}::0"]}),
             pod("b", process, devices={GPU: ["{gpu:0}::1"]}),
-            pod("c", process, devices={"nvidia.com/whole": ["{gpu:1}"]}),
+            pod("c", process, devices={"nvidia.com/whole": ["{gpu:1}"]}) | {"static": True},
         ],
     )
 
@@ -93,12 +95,15 @@ async def _restarted(watch: Watch, _path: Path) -> AsyncIterator[None]:
     yield
 
 
-@contextlib.asynccontextmanager
-async def _restarted_without_pods(watch: Watch, path: Path) -> AsyncIterator[None]:
-    # The Pods API says that it does not know yet; pod-resources says that there are none.
-    pods = tuple(replace(each, resources_listed=False) for each in watch.node.kubelet.pods)
-    async with _restarted(watch, path), behaving(pods=pods, offered=()).put(watch, path):
-        yield
+def filling(pods: int, **changes: Any) -> Fault:
+    """Restart the kubelet, which then lists so many pods, static ones first; its Pods API is not ready."""
+
+    @contextlib.asynccontextmanager
+    async def _filling(watch: Watch, path: Path) -> AsyncIterator[None]:
+        async with _restarted(watch, path), behaving(filled=pods, **changes).put(watch, path):
+            yield
+
+    return Fault(put=_filling, reasons=WORKS)
 
 
 @contextlib.asynccontextmanager
@@ -162,7 +167,8 @@ async def _with_nonsense(watch: Watch, path: Path) -> AsyncIterator[None]:
         yield
 
 
-def _cell(what: str, how: str) -> Cell:
+def cell_of(what: str, how: str) -> Cell:
+    """Name a cell of this matrix."""
     return Cell(source="kubelet", what=what, how=how, where="poll")
 
 
@@ -207,15 +213,17 @@ FAULTS: Mapping[str, Fault] = {
     "an answer of 17 MB": behaving(padding_bytes=17_000_000),
     "nonsense": Fault(put=_with_nonsense, reasons=WORKS),
     "a new socket": Fault(put=_restarted, reasons=WORKS),
-    "a new socket without pods yet": Fault(put=_restarted_without_pods, reasons=WORKS),
+    "a new socket without pods yet": filling(0, offered=()),
+    "a new socket with a static pod": filling(1),
+    "a new socket with some pods": filling(2, offered=()),
 }
 """Ways to fail, by name. Some of them befall both sockets at once."""
 AT_BOTH = frozenset(
-    name for name, fault in FAULTS.items() if fault.put.__qualname__.startswith(("behaving", "_"))
+    name for name, fault in FAULTS.items() if fault.put.__qualname__.startswith(("behaving", "filling", "_"))
 )
 CELLS = (
-    *(_cell(what, how) for what in SOURCE for how in FAULTS if how not in AT_BOTH),
-    *(_cell(BOTH, how) for how in FAULTS if how in AT_BOTH),
+    *(cell_of(what, how) for what in SOURCE for how in FAULTS if how not in AT_BOTH),
+    *(cell_of(BOTH, how) for how in FAULTS if how in AT_BOTH),
 )
 
 
@@ -239,7 +247,8 @@ def claim_of(cell: Cell) -> Claim:
         if not expected and counted:
             yield f"is counted as a failure: {counted}"
 
-    return Claim(own=lambda series: name_of(series) in HEALTH, health=health, states=HEALTH)
+    states = HEALTH | FILLING
+    return Claim(own=lambda series: name_of(series) in states, health=health, states=states)
 
 
 def outcome(before: Page, page: Page) -> str:
@@ -254,47 +263,3 @@ async def try_cell(watch: Watch, cell: Cell) -> Result:
     servers.let_in(watch.node)
     path = kubelet.socket if cell.what == POD_RESOURCES else kubelet.pods_socket
     return await watch.under(cell, FAULTS[cell.how].put(watch, path), claim_of(cell), outcome)
-
-
-STALE = 0.4
-"""Seconds after which what the kubelet said is too old, where a cell waits for that."""
-# What it alone tells, or what is known only with it.
-OF_HOLDINGS = (
-    "gpuslice_allocations",
-    "gpuslice_container_",
-    "gpuslice_gpu_holders",
-    "gpuslice_gpu_slices",
-    "gpuslice_gpu_sharing",
-    "gpuslice_gpu_memory_entitled",
-    "gpuslice_gpu_compute_entitled",
-    "gpuslice_gpu_info",
-)
-
-
-async def hold_stale(watch: Watch) -> Result:
-    """Take the kubelet away for longer than its answer stands."""
-    cell = _cell(POD_RESOURCES, "absent for long")
-
-    @contextlib.asynccontextmanager
-    async def put() -> AsyncIterator[None]:
-        path = watch.node.kubelet.socket
-        async with FAULTS["absent"].put(watch, path):
-            await asyncio.sleep(STALE + 0.1)
-            yield
-
-    def health(before: Page, page: Page) -> Iterator[str]:
-        yield from claim_of(replace(cell, how="absent")).health(before, page)
-        for family in ("gpuslice_container_slices", "gpuslice_gpu_holders"):
-            if list(page.series(family)):
-                yield f"{family} is still said of a kubelet that is away"
-        if page.total("gpuslice_container_memory_used_bytes") == 0:
-            yield "the use of processes has left with the kubelet"
-
-    page = (await watch.before()).page
-    # These carry the names of the pods that hold a GPU.
-    labelled = {name_of(series) for series in page.samples if series.startswith("DCGM_")}
-
-    def own(series: str) -> bool:
-        return name_of(series) in HEALTH | labelled or series.startswith(OF_HOLDINGS)
-
-    return await watch.under(cell, put(), Claim(own=own, health=health, states=HEALTH | labelled), outcome)

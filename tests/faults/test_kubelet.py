@@ -7,7 +7,8 @@ import pytest
 
 from exporter.demo.schema_faults import KubeletDown
 from tests.faults.harness import Cell, Result, must_hold, scenario_fault, watched
-from tests.faults.kubelet import CELLS, STALE, hold_stale, node
+from tests.faults.kubelet import CELLS, FAULTS, node
+from tests.faults.kubelet_long import STALE, hold_filling, hold_stale
 from tests.faults.matrices import kubelets
 from tests.faults.pages import Page
 
@@ -32,6 +33,13 @@ async def test_a_kubelet_that_stays_away_takes_what_it_told_and_nothing_else() -
     """After ``--stale-after`` holdings are unknown, not none; all of them come back with the kubelet."""
     async with watched(node(), poll_interval=1.0, stale_after=STALE) as watch:
         must_hold(await hold_stale(watch))
+
+
+@pytest.mark.parametrize("how", [name for name in FAULTS if name.startswith("a new socket with")])
+async def test_a_kubelet_that_fills_up_for_long_costs_nothing(how: str) -> None:
+    """Holders that run outlive ``--stale-after``; no number changes until the list is complete."""
+    async with watched(node(), poll_interval=1.0, stale_after=STALE) as watch:
+        must_hold(await hold_filling(watch, how))
 
 
 async def test_a_kubelet_that_is_absent_from_the_start_is_noticed_when_it_comes() -> None:

@@ -36,9 +36,11 @@ def _answers(method: str) -> Sequence[bytes]:
 
 
 def _check_listed(told: fold.Listed) -> None:
-    for entries in told:
+    for entries in (told.allocated, told.claims):
         if len(set(entries)) < len(entries) or sorted(entries) != list(entries):
             raise BrokenPromiseError("the kubelet's devices are not sorted, or not free of duplicates")
+    if not {each.holder for each in (*told.allocated, *told.claims)} <= told.containers:
+        raise BrokenPromiseError("a holder is not among the containers of the list")
 
 
 POD = {

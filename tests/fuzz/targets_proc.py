@@ -13,11 +13,12 @@ from exporter.workloads.identity import read_pod_logs
 from exporter.workloads.jobs import read_jobs
 from exporter.workloads.pid_view import process_view
 from exporter.workloads.processes import ProcessTable, boot_seconds
+from exporter.workloads.running import read_running
 from tests.fuzz.promises import BrokenPromiseError
 from tests.fuzz.seeds import MARK, Scratch, files_of, parts_of
 from tests.fuzz.target import Target
 
-_process, _view, _jobs, _logs, _sys = Scratch(), Scratch(), Scratch(), Scratch(), Scratch()
+_process, _table, _view, _jobs, _logs, _sys = (Scratch() for _ in range(6))
 UID = "6a1f3c8e-0000-4000-8000-000000000001"
 GPU, FUNCTION, MDEV = "0000:3b:00.0", "0000:3b:00.4", "c73f1fa6-489e-4834-9476-d70dabd98c40"
 POD_OF_ANOTHER = (
@@ -47,6 +48,23 @@ def _seeds_of_stat() -> list[bytes]:
     stats = files_of("hami", "proc/[1-9]*/stat", 2)
     cgroups = files_of("hami", "proc/[1-9]*/cgroup", 2)
     return [MARK.join(parts) + MARK + b"12.5 3.0" for parts in zip(stats, cgroups, strict=False)]
+
+
+# The 52 fields of proc(5), of a process of this name.
+_STAT = b"7 (%s) S 1" + b" 7" * 48
+
+
+def _running(content: bytes) -> Any:
+    """Search a tree of two processes whose cgroup and stat files are these four parts."""
+    names = ("7/cgroup", "7/stat", "8/cgroup", "8/stat")
+    for name, part in zip(names, parts_of(content, len(names)), strict=True):
+        _table.write(name, part)
+    return read_running(_table.path)
+
+
+def _check_running(told: Any) -> None:
+    if not told.containers.keys() <= told.pods:
+        raise BrokenPromiseError("a container of a pod without processes")
 
 
 def _pid_view(content: bytes) -> Any:
@@ -133,6 +151,14 @@ TARGETS = (
         decode=_stat,
         check=_check_boot,
         words=(b") Z ", b"nan", b"1e999", b"-1", b"18446744073709551616"),
+    ),
+    Target(
+        name="proc-running",
+        covers=("exporter.workloads.running",),
+        seeds=lambda: [MARK.join((POD_OF_ANOTHER, _STAT % b"pause", POD_OF_ANOTHER, _STAT % b"python3"))],
+        decode=_running,
+        check=_check_running,
+        words=(b"(pod) ", b"/../", b"crio-", UID.encode(), b"ab" * 32),
     ),
     Target(
         name="proc-view",

@@ -14,7 +14,6 @@ from exporter.demo.kubelet import FakeKubelet, KubeletContainer, KubeletDevices,
 from exporter.demo.schema_claims import Claim
 from exporter.model import Allocation, Allocations, ClaimedDevice, ContainerRef, OfferedDevice
 from podresources.client import PodResources
-from tests.podresources.support import Clock
 
 HOLDER = ContainerRef("ml", "train", "main")
 
@@ -26,6 +25,8 @@ async def test_read(kubelet: FakeKubelet) -> None:
         offered=tuple(OfferedDevice("nvidia.com/gpu", f"GPU-1::{n}") for n in range(4)),
         api_version="v1",
         read_at=5.0,
+        listed=frozenset({HOLDER, HOLDER._replace(container="")}),
+        kubelet_start=1,
     )
 
 
@@ -70,19 +71,6 @@ async def test_claims_of_an_old_kubelet(tmp_path: Path, pod: KubeletPod) -> None
     read = await PodResources(kubelet.socket).read()
     assert (len(read.allocated), read.claims) == (2, ())
     await kubelet.stop()
-
-
-async def test_claims_of_a_kubelet_that_starts(kubelet: FakeKubelet, pod: KubeletPod, clock: Clock) -> None:
-    """While it does not know its pods yet, claims stay where there are no ids at all."""
-    (main,) = pod.containers
-    kubelet.pods = [replace(pod, containers=(replace(main, devices=(), claims=(CLAIM,)),))]
-    client = PodResources(kubelet.socket, clock=clock)
-    before = await client.read()
-    assert (before.allocated, before.claims) == ((), (claimed(CLAIM),))
-    kubelet.pods = ()
-    assert await client.read() == before
-    clock.now += 61
-    assert (await client.read()).claims == ()
 
 
 async def test_upgrade(tmp_path: Path, pod: KubeletPod) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,45 +39,39 @@ async def outage(client: PodResources, kubelet: FakeKubelet) -> None:
 
 
 @pytest.mark.parametrize("seen", [True, False])
-async def test_empty_after_restart(
-    kubelet: FakeKubelet, client: PodResources, clock: Clock, seen: bool
-) -> None:
-    """An empty answer soon after a restart, be it seen or not, keeps the old mapping with its old age."""
-    good = await client.read()
-    kubelet.pods = []
-    clock.now += 15
+async def test_a_restart_is_another_start(kubelet: FakeKubelet, client: PodResources, seen: bool) -> None:
+    """A restart, noticed by a failed read or not, is another start; other reads are of the same one."""
+    first, again = await client.read(), await client.read()
+    assert first.kubelet_start == again.kubelet_start
     await (outage(client, kubelet) if seen else restart(kubelet))
-    assert await client.read() == good
-    clock.now += 59
-    assert await client.read() == good
-    clock.now += 1
-    settled = await client.read()
-    assert (settled.allocated, settled.read_at) == ((), clock.now)
+    after = await client.read()
+    assert after.kubelet_start != again.kubelet_start
+    assert (await client.read()).kubelet_start == after.kubelet_start
 
 
-async def test_filled_after_restart(
-    kubelet: FakeKubelet, client: PodResources, clock: Clock, pod: KubeletPod
-) -> None:
-    """The first answer with devices after a restart replaces the old mapping at once."""
+async def test_a_restart_during_a_read(kubelet: FakeKubelet, client: PodResources) -> None:
+    """An answer that may be of the kubelet before or after a restart is of neither."""
     await client.read()
-    await outage(client, kubelet)
-    clock.now += 1
-    kubelet.pods = [replace(pod, name="other")]
-    read = await client.read()
-    assert ({"other"}, clock.now) == ({held.holder.pod for held in read.allocated}, read.read_at)
+    kubelet.delay = 0.2
+    task = asyncio.create_task(client.read())
+    await asyncio.sleep(0.1)
+    fresh = kubelet.socket.with_name("fresh.sock")
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(fresh))
+        fresh.replace(kubelet.socket)
+        with pytest.raises(KubeletError, match="restarted during this read"):
+            await task
 
 
-async def test_second_restart(kubelet: FakeKubelet, client: PodResources, clock: Clock) -> None:
-    """A restart during the time of grace begins it anew."""
-    good = await client.read()
-    kubelet.pods = []
+async def test_answers_are_taken_as_they_are(kubelet: FakeKubelet, client: PodResources) -> None:
+    """An incomplete list after a restart is reported as it is: others judge it."""
+    pods = kubelet.pods
+    await client.read()
     await restart(kubelet)
-    assert await client.read() == good
-    clock.now += 50
-    await restart(kubelet)
-    assert await client.read() == good
-    clock.now += 50
-    assert await client.read() == good
+    kubelet.filled = 0
+    assert (await client.read()).listed == frozenset()
+    kubelet.filled = None
+    assert (await client.read()).pods == {(pod.namespace, pod.name) for pod in pods}
 
 
 @pytest.mark.parametrize("code", [grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INTERNAL])

@@ -78,6 +78,7 @@ def test_claims() -> None:
     assert fold.Lists().listed(answer) == (
         (),
         (whole, share, replace(whole, holder=main), replace(share, holder=main)),
+        {main, whole.holder, main._replace(container="")},
     )
 
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager, nullcontext
 from itertools import pairwise
 from pathlib import Path
 
+import grpc
 import pytest
 
 from exporter.demo import catalog
@@ -165,11 +166,35 @@ async def test_what_the_pods_api_said_is_not_believed_for_ever():
         told = await names.read()
         with refused(paths.pods_api_socket):
             now[0] = 30.0
-            assert await names.read() == told
+            assert await names.read("new") == told
             assert names.objects_from == PODS_API
             now[0] = 31.0
-            assert [pod.details for pod in (await names.read()).values()] == [None]
+            assert [pod.details for pod in (await names.read("new")).values()] == [None]
             assert names.objects_from == ""
+        names.close()
+
+
+async def test_the_pods_api_is_not_called_without_a_cause():
+    """The kubelet logs each call: without a change there is one a minute."""
+    now = [0.0]
+    async with polled(shared("pods_api")) as (node, poller):
+        paths, kubelet = poller.settings, node.kubelet
+        names = PodNames(paths.pods_api_socket, paths.pod_logs, 1.0, keep=60.0, clock=lambda: now[0])
+
+        async def calls(cause: str, seconds: int) -> int:
+            before = kubelet.calls["ListPods"]
+            for _ in range(0, seconds, 5):
+                now[0] += 5
+                assert UID in await names.read(cause)
+            return kubelet.calls["ListPods"] - before
+
+        assert await calls("start", 60) == 6
+        assert await calls("start", 600) == 10
+        assert await calls("another pod", 5) == 1
+        kubelet.errors = {"ListPods": (grpc.StatusCode.INTERNAL, "not now")}
+        await calls("another pod", 60)
+        kubelet.errors = {}
+        assert await calls("another pod", 5) == 1
         names.close()
 
 

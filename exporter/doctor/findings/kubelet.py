@@ -58,6 +58,12 @@ KUBELET_STARTING: Final = Finding(
     _HOLDERS,
     "wait: it is asked again at once; if it lasts, see the kubelet's log",
 )
+KUBELET_FILLING: Final = Finding(
+    "kubelet-filling",
+    "degraded",
+    "changes of allocations since the kubelet was started; the last known allocations are kept",
+    "wait some seconds; if it lasts, check that the kubelet reaches its API server (journalctl -u kubelet)",
+)
 KUBELET_FAILS: Final = Finding("kubelet-fails", "missing", _HOLDERS, "see the kubelet's log on the node")
 OFFERS_UNKNOWN: Final = Finding(
     "offers-unknown",

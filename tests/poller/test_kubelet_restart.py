@@ -1,0 +1,216 @@
+"""What the page shows while a kubelet fills up after its restart."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from exporter.demo.scenario import Scenario
+from exporter.demo.schema_faults import KubeletDown, KubeletFilling, PodDelete
+from exporter.model import Snapshot
+from tests.demo.making import made, pod
+from tests.kubernetes.api import a_pod, api_server
+from tests.poller.bench import QUICK, failing, polled
+
+GPU = "nvidia.com/gpu"
+AWAY, EMPTY, SOME, FULL = 10, 20, 30, 300
+
+
+def scenario(identity: str, *faults, **changes) -> Scenario:
+    """Make a node of one GPU in four replicas, each held by a pod (d is static), and a pod with none."""
+    process = {"memory": "1 GiB", "load": {"high": 20}}
+    holders = [pod(name, process, devices={GPU: [f"{{gpu:0}}::{n}"]}) for n, name in enumerate("abcd")]
+    holders[3]["static"] = True
+    thief = pod("thief", process | {"device": "{gpu:0}"})
+    return replace(
+        made(
+            identity=identity,
+            offers=[{"resource": GPU, "of": "gpus", "replicas": 4}],
+            pods=[*holders, thief],
+            **changes,
+        ),
+        faults=faults,
+    )
+
+
+def restarts() -> tuple[KubeletDown | KubeletFilling, ...]:
+    """Take the kubelet away, then let it list no pod, then the static one, for minutes."""
+    return (
+        KubeletDown(kind="kubelet_down", at=AWAY, for_=EMPTY - AWAY),
+        KubeletFilling(kind="kubelet_filling", at=EMPTY, for_=SOME - EMPTY, pods=0),
+        KubeletFilling(kind="kubelet_filling", at=SOME, for_=FULL - SOME, pods=1),
+    )
+
+
+def slices(snapshot: Snapshot) -> dict[str, int | None]:
+    """Return the slices of each container by pod."""
+    return {row.holder.pod: row.slices for row in snapshot.containers}
+
+
+def held_seconds(snapshot: Snapshot) -> dict[str, float]:
+    """Return the GPU-seconds that each holder has been entitled to."""
+    return {row.holder.pod: row.totals.entitled_gpu_seconds for row in snapshot.containers if row.slices}
+
+
+HELD = {"a": 1, "b": 1, "c": 1, "d": 1}
+IDENTITIES = ("pods_api", "pod_logs")
+
+
+@pytest.mark.parametrize("identity", IDENTITIES)
+async def test_holders_stand_until_the_kubelet_lists_all_running_pods(identity: str):
+    """No poll has a false 0, loses a holder or a counter, however long the list is incomplete."""
+    async with polled(scenario(identity, *restarts()), **QUICK | {"stale_after": 60}) as (node, poller):
+        before = await poller.poll()
+        assert slices(before) == HELD | {"thief": 0}
+        assert before.node.unlisted_pods == 0
+        seconds = held_seconds(before)
+        for moment, unlisted in ((EMPTY, 5), (EMPTY + 1, 5), (SOME, 4), (SOME + 1, 4)):
+            await node.step(moment)
+            now = await poller.poll()
+            assert failing(now) == set()
+            assert slices(now) == HELD | {"thief": 0}
+            assert now.node.unlisted_pods == unlisted
+            assert now.node.allocations_read_at == before.node.allocations_read_at
+            assert now.gpus[0].holders == 4
+            assert {row.compute_entitled for row in now.containers if row.slices} == {0.25}
+            assert all(seconds[name] < value for name, value in held_seconds(now).items())
+            seconds = held_seconds(now)
+        await node.step(FULL)
+        after = await poller.poll()
+        assert slices(after) == HELD | {"thief": 0}
+        assert after.node.unlisted_pods == 0
+        assert after.node.allocations_read_at > before.node.allocations_read_at
+        assert held_seconds(after).keys() == seconds.keys()
+
+
+async def test_holders_outlive_the_age_at_which_answers_are_stale():
+    """What a kubelet that is away had said leaves when it is stale, and stands again while its pods run."""
+    async with polled(scenario("pod_logs", *restarts()), **QUICK) as (node, poller):
+        before = await poller.poll()
+        await node.step(AWAY)
+        await asyncio.sleep(QUICK["stale_after"] + 0.05)
+        assert slices(await poller.poll()) == dict.fromkeys("abcd") | {"thief": None}
+        await node.step(SOME)
+        again = await poller.poll()
+        assert slices(again) == HELD | {"thief": 0}
+        assert again.node.allocations_read_at == before.node.allocations_read_at
+        await asyncio.sleep(QUICK["stale_after"] + 0.05)
+        later = await poller.poll()
+        assert slices(later) == HELD | {"thief": 0}
+        assert all(value >= held_seconds(before)[name] for name, value in held_seconds(later).items())
+
+
+@pytest.mark.parametrize("identity", IDENTITIES)
+async def test_a_holder_that_ends_meanwhile_leaves_at_the_next_poll(identity: str):
+    """Only containers that run are carried over."""
+    ends = PodDelete(kind="pod_delete", at=SOME + 1, pod="ml/b")
+    async with polled(scenario(identity, *restarts(), ends), **QUICK | {"stale_after": 60}) as (node, poller):
+        await poller.poll()
+        await node.step(SOME)
+        await poller.poll()
+        await node.step(SOME + 1)
+        now = await poller.poll()
+        assert slices(now) == {"a": 1, "c": 1, "d": 1, "thief": 0}
+        assert now.gpus[0].holders == 3
+
+
+@pytest.mark.parametrize("identity", IDENTITIES)
+async def test_an_exporter_that_starts_beside_a_kubelet_that_fills_up(identity: str):
+    """Without an earlier list, slices and numbers of holders are unknown until the list is complete."""
+    faults = (KubeletFilling(kind="kubelet_filling", for_=EMPTY, pods=1),)
+    async with polled(scenario(identity, *faults), **QUICK) as (node, poller):
+        first = await poller.poll()
+        assert slices(first) == {"a": None, "b": None, "c": None, "d": 1, "thief": None}
+        assert (first.gpus[0].holders, first.gpus[0].memory_entitled) == (None, None)
+        assert [count.allocated for count in first.gpus[0].slices] == [None]
+        assert first.node.unlisted_pods == 4
+        await node.step(EMPTY)
+        full = await poller.poll()
+        assert slices(full) == HELD | {"thief": 0}
+        assert full.gpus[0].holders == 4
+
+
+async def test_every_moment_of_a_restart():
+    """A kubelet polled all through its restart, from no pods over some to all, gives no false number."""
+    async with polled(scenario("pods_api"), **QUICK | {"stale_after": 60}) as (node, poller):
+        await poller.poll()
+        restart = asyncio.ensure_future(node.kubelet.restart(empty=0.1))
+        seen = set()
+        while not restart.done():
+            snapshot = await poller.poll()
+            # In the moment in which no kubelet answers, a container without an allocation may have got one.
+            unsure = "podresources" in failing(snapshot)
+            assert slices(snapshot) == HELD | {"thief": None if unsure else 0}
+            seen.add(snapshot.node.unlisted_pods)
+        await restart
+        assert 5 in seen
+        final = await poller.poll()
+        assert (slices(final), final.node.unlisted_pods) == (HELD | {"thief": 0}, 0)
+
+
+@pytest.mark.parametrize("moment", [0, FULL])
+async def test_the_last_holder_of_a_node_leaves_at_the_next_poll(moment: int):
+    """Also right after the start of the exporter, and after that of the kubelet."""
+    ends = [PodDelete(kind="pod_delete", at=moment + 1, pod=f"ml/{name}") for name in ("a", "b", "c", "d")]
+    faults = restarts() if moment else ()
+    async with polled(scenario("pods_api", *faults, *ends)) as (node, poller):
+        for time in (0, EMPTY, SOME, FULL) if moment else (0,):
+            await node.step(time)
+            assert slices(await poller.poll()) == HELD | {"thief": 0}
+        await node.step(moment + 1)
+        assert slices(await poller.poll()) == {"thief": 0}
+
+
+async def test_without_a_view_of_processes_former_holders_stand_for_a_while():
+    """They may run: for the age at which answers are stale. After it nothing is known, and nothing is 0."""
+    async with polled(scenario("pods_api", *restarts(), host_pid=False), **QUICK) as (node, poller):
+        assert slices(await poller.poll()) == HELD
+        await node.step(SOME)
+        now = await poller.poll()
+        assert slices(now) == HELD
+        await asyncio.sleep(QUICK["stale_after"] + 0.05)
+        later = await poller.poll()
+        assert slices(later) == {"d": 1}
+        assert later.gpus[0].holders is None
+        await node.step(FULL)
+        assert slices(await poller.poll()) == HELD
+
+
+async def test_with_the_kubernetes_api_which_is_away_too(tmp_path: Path):
+    """Names come from the API server while it answers; that it and the kubelet are away costs no holder."""
+    async with api_server() as api:
+        config = api.kubeconfig(tmp_path / "config")
+        node_of = scenario("pod_logs", *restarts())
+        for each in node_of.pods:
+            (container,) = each.containers
+            about = a_pod(each.name, each.uid)
+            about["status"]["containerStatuses"][0]["containerID"] = f"containerd://{container.container_id}"
+            api.pods.put(about)
+        async with polled(node_of, kubeconfig=config, **QUICK) as (node, poller):
+            await poller.first()
+            assert slices(poller.snapshot) == HELD | {"thief": 0}
+            await api.pods.watching.wait()
+            api.pods.refuse = 503
+            api.pods.end_watches()
+            for moment in (EMPTY, SOME):
+                await node.step(moment)
+                assert slices(await poller.poll()) == HELD | {"thief": 0}
+                await asyncio.sleep(QUICK["stale_after"] + 0.05)
+                assert slices(await poller.poll()) == HELD | {"thief": 0}
+            api.pods.refuse = 0
+            await node.step(FULL)
+            after = await poller.poll()
+            assert (slices(after), after.node.unlisted_pods) == (HELD | {"thief": 0}, 0)
+
+
+async def test_a_restart_is_logged_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture):
+    """One line when the list is incomplete, with the pods that are missing, and one when it is complete."""
+    caplog.set_level("INFO", logger="exporter.kubelet_restart")
+    async with polled(scenario("pods_api", *restarts()), **QUICK | {"stale_after": 60}) as (node, poller):
+        for moment in (0, 1, EMPTY, EMPTY + 1, SOME, SOME + 1, FULL, FULL + 1):
+            await node.step(moment)
+            await poller.poll()
+    started, ended = [each.message for each in caplog.records if each.name == "exporter.kubelet_restart"]
+    assert "does not list 5 running pods yet (ml/a, ml/b, ml/c, ...)" in started
+    assert ended == "kubelet lists all running pods again"
