@@ -16,6 +16,7 @@ from exporter.exposition import Exposition
 from exporter.history.ring import History
 from exporter.history.spans import spans_of
 from exporter.model import Snapshot
+from exporter.node_log import NodeLog
 from exporter.poller import Poller
 from exporter.prometheus import LongerHistory, Prometheus, PrometheusHistory
 from exporter.release import Release
@@ -54,6 +55,7 @@ async def _serve(node: Node, announce: Callable[[str], None], told: asyncio.Even
     sources = Sources(settings, node.nvml_library)
     _follow_signals(sources.release)
     poller = Poller(settings, sources, demo=node.fake is not None)
+    poller.subscribe(NodeLog().record)
     exposition = Exposition(dcgm_names=settings.dcgm_names, hostname_label=settings.dcgm_hostname_label)
     history = _history(poller)
     past = _past(poller, history)

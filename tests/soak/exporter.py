@@ -25,6 +25,7 @@ from exporter.commands.node import Node
 from exporter.demo import machine
 from exporter.demo.nvml import FakeNvml
 from exporter.demo.present import present
+from exporter.hardware import event_log
 from exporter.poller import Poller
 from exporter.settings import load_settings
 from tests.soak.day import PERIOD, Day
@@ -38,6 +39,9 @@ _LATE_SECONDS = 5.0
 # The faked driver keeps a hundred samples of each GPU, which come back one by one after each reload:
 # thousands of objects that are not the exporter's.
 machine.SAMPLES = 2
+# The newest events keep the names of their holders, a hundred objects each. In a short run they would fill
+# up until its end, which looks like growth.
+event_log.RECENT = 16
 
 
 class Acted:
