@@ -15,7 +15,7 @@ class Held(NamedTuple):
     """``held`` units, of ``offered`` where that is known (None), and what else is held ``besides``.
 
     ``unit`` is "" for slices, and ``resource`` what these are of where it is not the vendor's. ``least``: at
-    least so many, since of some nobody knows whether they are held.
+    least so many, since of some nobody knows whether they are held. ``lost`` are unhealthy and not held.
     """
 
     held: int
@@ -24,6 +24,7 @@ class Held(NamedTuple):
     resource: str
     besides: tuple[str, ...]
     least: bool
+    lost: int = 0
 
 
 def held_of_node(gpus: Sequence[GpuRow]) -> Held:
@@ -60,6 +61,12 @@ def held_of_each(counts: Sequence[SliceCount]) -> str:
     return ", ".join(held_of_all((count,), name) for count, name in zip(counts, told, strict=True))
 
 
+def unhealthy(counts: Sequence[SliceCount]) -> tuple[str, ...]:
+    """Write how many slices are unhealthy; () where none is known to be."""
+    number = sum(count.unhealthy or 0 for count in counts)
+    return (f"{number} unhealthy",) if number else ()
+
+
 def _by_system(gpus: Sequence[GpuRow]) -> Iterator[tuple[str, tuple[SliceCount, ...]]]:
     found: dict[str, list[SliceCount]] = {}
     for gpu in gpus:
@@ -78,7 +85,8 @@ def _counted(counts: Sequence[SliceCount], resource: str, besides: tuple[str, ..
     more = (f"{rest} more of no fixed number",) if rest else ()
     held = sum(count.allocated or 0 for count in fixed)
     offered = sum(count.offered or 0 for count in fixed)
-    return Held(held, offered, "", resource, (*besides, *more), least)
+    lost = sum(count.lost or 0 for count in fixed)
+    return Held(held, offered, "", resource, (*besides, *more, *unhealthy(counts)), least, lost)
 
 
 def _told(systems: dict[str, tuple[SliceCount, ...]]) -> Iterator[str]:

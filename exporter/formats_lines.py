@@ -2,7 +2,7 @@
 
 from itertools import chain
 
-from exporter.formats_held import held_of_each, held_of_node
+from exporter.formats_held import held_of_each, held_of_node, unhealthy
 from exporter.formats_modes import CUT
 from exporter.formats_words import (
     TIMES,
@@ -90,7 +90,8 @@ def _slices(counts: tuple[SliceCount, ...], *, cut: bool) -> str:
     if len(counts) > 1 and not cut:
         return f"{printable(held_of_each(counts))} held"
     held = total((count.allocated for count in counts), str)
-    return f"slices {held} held of {total((count.offered for count in counts), str)}"
+    told = f"slices {held} held of {total((count.offered for count in counts), str)}"
+    return ", ".join((told, *unhealthy(counts)))
 
 
 def slices_held(row: ContainerRow) -> str:

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from exporter.model import Allocations, OfferedDevice
+from exporter.model import Allocations
 from podresources import fold
 from podresources.channel import Connection, dial
 from podresources.errors import KubeletError
 from podresources.messages import ALLOCATABLE_V1, LIST_V1, LIST_V1ALPHA1
-from podresources.offers import Offers
+from podresources.offers import Offer, Offers
 
 # Seconds to wait for a kubelet that did not answer in time before.
 SHORT_PATIENCE: Final = 1.0
@@ -79,13 +79,15 @@ class PodResources:
             version, listed = await self._list(kubelet)
             read_at = self._wall()
             in_use = {allocation.resource for allocation in listed.allocated}
-            offered = await self._offered(kubelet, version, in_use)
+            offer = await self._offered(kubelet, version, in_use)
         if self._kubelet_start() != start:
             raise KubeletError("unavailable", self._socket, "the kubelet was restarted during this read")
         return Allocations(
             allocated=listed.allocated,
             claims=listed.claims,
-            offered=offered,
+            offered=None if offer is None else offer.devices,
+            withdrawn=() if offer is None else offer.withdrawn,
+            kept=frozenset() if offer is None else offer.kept,
             api_version=version,
             read_at=read_at,
             listed=listed.containers,
@@ -101,9 +103,7 @@ class PodResources:
                 raise
         return "v1alpha1", await kubelet.call(LIST_V1ALPHA1, self._lists.listed)
 
-    async def _offered(
-        self, kubelet: Connection, version: str, in_use: set[str]
-    ) -> tuple[OfferedDevice, ...] | None:
+    async def _offered(self, kubelet: Connection, version: str, in_use: set[str]) -> Offer | None:
         if version != "v1":
             self._offers.forget()
             return None

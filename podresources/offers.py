@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Collection
 from itertools import groupby
 from operator import attrgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 from exporter.model import OfferedDevice
 from podresources.errors import KubeletError
@@ -18,31 +18,59 @@ _PERMANENT: Final = frozenset({"unimplemented", "internal"})
 _log = logging.getLogger(__name__)
 
 
+class Offer(NamedTuple):
+    """``devices`` on offer; ``withdrawn`` were on offer since their plugin was started, and are not now.
+
+    Of resources in ``kept`` the last answer had no device: theirs are of an earlier one.
+    """
+
+    devices: tuple[OfferedDevice, ...]
+    withdrawn: tuple[OfferedDevice, ...] = ()
+    kept: frozenset[str] = frozenset()
+
+
 class Offers:
     """The last good answer by resource, and what is to be shown of it now."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._last: dict[str, tuple[OfferedDevice, ...]] | None = None
+        self._kept: frozenset[str] = frozenset()
+        self._seen: dict[str, frozenset[OfferedDevice]] = {}
         self._read_at = 0.0
         self._failure = ""
 
-    def answered(
-        self, fresh: tuple[OfferedDevice, ...], *, in_use: Collection[str], settling: bool
-    ) -> tuple[OfferedDevice, ...]:
+    def answered(self, fresh: tuple[OfferedDevice, ...], *, in_use: Collection[str], settling: bool) -> Offer:
         """Take a sorted answer in and give what is on offer.
 
         A resource missing from it is kept while the kubelet is ``settling`` after a restart, and while
-        it is ``in_use``: what is held must have been offered.
+        it is ``in_use``: what is held must have been offered. It is not if another resource has appeared: a
+        plugin that was set up anew may give its devices another name.
         """
         now = {name: tuple(group) for name, group in groupby(fresh, attrgetter("resource"))}
-        for resource, devices in (self._last or {}).items():
-            if settling or resource in in_use:
-                now.setdefault(resource, devices)
-        self._last, self._read_at, self._failure = now, self._clock(), ""
-        return self._shown(now)
+        self._note(now)
+        before = self._last or {}
+        renamed = bool(before) and not now.keys() <= before.keys()
+        missing = {name: devices for name, devices in before.items() if name not in now}
+        kept = {name: devices for name, devices in missing.items() if settling or name in in_use}
+        self._kept = frozenset() if renamed else frozenset(kept)
+        self._last = now | ({} if renamed else kept)
+        self._seen = {resource: self._seen[resource] for resource in self._last}
+        self._read_at, self._failure = self._clock(), ""
+        return self._shown(self._last)
 
-    def failed(self, error: KubeletError) -> tuple[OfferedDevice, ...] | None:
+    def _note(self, now: dict[str, tuple[OfferedDevice, ...]]) -> None:
+        """Note what each resource has offered since its plugin was started.
+
+        A plugin lists its devices when it starts, and says later which of them are healthy: a device that was
+        never listed, or a resource that was away, is a new start.
+        """
+        for resource, devices in now.items():
+            fresh = frozenset(devices)
+            if resource in self._kept or not fresh <= self._seen.get(resource, frozenset()):
+                self._seen[resource] = fresh
+
+    def failed(self, error: KubeletError) -> Offer | None:
         """Give what stands in for an answer that failed, None where there is none."""
         if error.reason != self._failure:
             _log.warning("the devices on offer are not known afresh: %s", error)
@@ -54,7 +82,13 @@ class Offers:
     def forget(self) -> None:
         """Drop the last good answer: the kubelet no longer tells what is on offer."""
         self._last = None
+        self._kept = frozenset()
+        self._seen = {}
 
-    @staticmethod
-    def _shown(offers: dict[str, tuple[OfferedDevice, ...]]) -> tuple[OfferedDevice, ...]:
-        return tuple(device for resource in sorted(offers) for device in offers[resource])
+    def _shown(self, offers: dict[str, tuple[OfferedDevice, ...]]) -> Offer:
+        withdrawn = (each for name, seen in self._seen.items() for each in seen.difference(offers[name]))
+        return Offer(
+            devices=tuple(device for resource in sorted(offers) for device in offers[resource]),
+            withdrawn=tuple(sorted(withdrawn)),
+            kept=self._kept,
+        )

@@ -15,6 +15,7 @@ class CapacityThresholds:
     overcommit_ratio: float
     overcommitted_for: str
     replica_mismatch_for: str
+    slices_unhealthy_for: str
     device_missing_for: str
     unlicensed_for: str
     licence_expires_within: str

@@ -7,6 +7,9 @@ from alerts.promql import DEVICE, TARGET, on_gpu, on_node
 from alerts.wording import GPU, PERCENT, PODS, ROUNDED, SHORT_GPU
 
 _SLICES, _ALLOCATED = "gpuslice_gpu_slices", "gpuslice_gpu_slices_allocated"
+_UNHEALTHY = "gpuslice_gpu_slices_unhealthy"
+# Holders of these have a part of what the plugin has cut.
+_REPLICATED = 'gpuslice_gpu_info{sharing=~"time-slicing|mps|mig-time-slicing"}'
 # Resources whose ids name devices. Elsewhere an id is a percent or so much memory, and one that matches no
 # device is one of which nobody has said yet where it is.
 _NAMING_DEVICES = "nvidia.com/(gpu|mig-).*|amd.com/.+|(gpu|mig).nvidia.com|gpu.amd.com"
@@ -14,7 +17,13 @@ _NAMING_DEVICES = "nvidia.com/(gpu|mig-).*|amd.com/.+|(gpu|mig).nvidia.com|gpu.a
 
 def slice_alerts(numbers: CapacityThresholds) -> tuple[Alert, ...]:
     """Give the alerts."""
-    return (_exhausted(numbers), _overcommitted(numbers), _mismatch(numbers), _missing(numbers))
+    return (
+        _exhausted(numbers),
+        _overcommitted(numbers),
+        _mismatch(numbers),
+        _unhealthy(numbers),
+        _missing(numbers),
+    )
 
 
 def _exhausted(numbers: CapacityThresholds) -> Alert:
@@ -56,17 +65,35 @@ def _overcommitted(numbers: CapacityThresholds) -> Alert:
 def _mismatch(numbers: CapacityThresholds) -> Alert:
     offered = f"{_SLICES}{{cluster=%q,job=%q,instance=%q,uuid=%q,resource=%q}}"
     asked = f"printf `{offered}` $labels.cluster $labels.job $labels.instance $labels.uuid $labels.resource"
+    unknown = f"({_ALLOCATED} > 0 unless {_SLICES})\n  and on ({DEVICE}) {_REPLICATED}"
     return Alert(
         name="ReplicaMismatch",
-        expr=on_device(f"{_ALLOCATED} > {_SLICES}", "resource"),
+        expr=on_device(f"({_ALLOCATED} > {_SLICES})\nor\n({unknown})", "resource"),
         hold=numbers.replica_mismatch_for,
         severity="warning",
-        summary=f"More slices of {{{{ $labels.resource }}}} are held than offered: {OF_DEVICE}",
+        summary=f"Held slices of {{{{ $labels.resource }}}} do not match those offered: {OF_DEVICE}",
         description=f"{ROUNDED} slices of {{{{ $labels.resource }}}} are held, and the device plugin offers "
-        f"{{{{ with query ({asked}) }}}}{{{{ . | first | value }}}}{{{{ end }}}}: {OF_DEVICE}. Pods on it: "
-        f"{PODS}. Mostly its configuration was changed while pods held slices of the old one; shares and "
-        "entitlements are wrong until these pods have been started again.",
+        f"{{{{ with query ({asked}) }}}}{{{{ . | first | value }}}}{{{{ else }}}}others, or none{{{{ end }}}}"
+        f": {OF_DEVICE}. Pods on it: {PODS}. "
+        "Mostly its configuration was changed while pods held slices of the old one, or the device plugin "
+        "does not run; entitlements are unknown or wrong until these pods have been started again.",
         dashboard=NODE_BOARD,
+    )
+
+
+def _unhealthy(numbers: CapacityThresholds) -> Alert:
+    return Alert(
+        name="SlicesUnhealthy",
+        expr=on_device(f"{_UNHEALTHY} > 0", "resource"),
+        hold=numbers.slices_unhealthy_for,
+        severity="warning",
+        summary=f"Unhealthy slices of {{{{ $labels.resource }}}}: {OF_DEVICE}",
+        description="The device plugin reports slices of {{ $labels.resource }} unhealthy: "
+        f"{ROUNDED} on {OF_DEVICE}. No new pod gets them; what holders are entitled to does not change. "
+        f"Pods on it: {PODS}. Mostly the GPU has reported an XID: see its XIDs, drain and reset it if they "
+        "ask for that, then restart the device plugin's pod of this node, which keeps a device unhealthy "
+        "until it is restarted.",
+        dashboard=GPU_BOARD,
     )
 
 

@@ -287,6 +287,8 @@ def _add_up(counts: Iterable[tuple[SliceCount, ...]]) -> tuple[SliceCount, ...]:
             resource,
             total([count.offered for count in same]),
             total([count.allocated for count in same]),
+            total([count.unhealthy for count in same]),
+            total([count.lost for count in same]),
         )
         for resource, same in sorted(by_resource.items())
     )

@@ -26,6 +26,7 @@ from exporter.demo.schema_faults import (
     PodAdd,
     PodDelete,
     ProcessExit,
+    Unhealthy,
 )
 from exporter.demo.schema_gpu import Gpu
 from exporter.demo.schema_pods import Pod, Process
@@ -205,6 +206,10 @@ def _check_fault(scenario: Scenario, fault: Fault, path: str) -> None:
         check_layout(scenario.gpus[fault.gpu], fault.instances, f"{path}.instances")
     if isinstance(fault, PodDelete) and fault.pod not in _pod_names(scenario):
         fail(f"{path}.pod", f"{fault.pod} is no pod (namespace/name) of this node")
+    if isinstance(fault, Unhealthy):
+        offered = {key for offer in scenario.offers if offer.resource == fault.resource for key in offer.ids}
+        for device in set(fault.devices) - offered:
+            fail(f"{path}.devices", f"{device} is no id of {fault.resource} that this node offers")
     if isinstance(fault, ProcessExit) and fault.pid not in {
         process.pid for _, process in _processes(scenario)
     }:

@@ -23,7 +23,7 @@ from exporter.demo.ranges import written_out
 from exporter.demo.schema import Scenario
 from exporter.demo.schema_amd import AmdGpu
 from exporter.demo.schema_claims import Claim
-from exporter.demo.schema_faults import Fault, MigLayout, NvmlFault, PodAdd
+from exporter.demo.schema_faults import Fault, MigLayout, NvmlFault, PodAdd, Unhealthy
 from exporter.demo.schema_gpu import Gpu
 from exporter.demo.schema_pods import Container, Offer, Pod, Process
 
@@ -130,6 +130,9 @@ class _Writer:
             return self._layout(fault, path)
         if isinstance(fault, NvmlFault):
             return replace(fault, device=self._referred(fault.device, f"{path}.device"))
+        if isinstance(fault, Unhealthy):
+            ids = (self._referred(each, f"{path}.devices") for each in fault.devices)
+            return replace(fault, devices=tuple(ids))
         return fault
 
     def _layout(self, fault: MigLayout, path: str) -> MigLayout:

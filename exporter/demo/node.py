@@ -149,7 +149,7 @@ class FakeNode:
 
     async def _step_kubelet(self, now: Present) -> None:
         self.kubelet.pods = tuple(_listed(pod) for pod in now.pods)
-        self.kubelet.offered = self._offered
+        self.kubelet.offered = tuple(each for each in self._offered if each not in now.unhealthy)
         self.kubelet.rate_limited = now.kubelet_rate_limit
         self.kubelet.delay = math.inf if now.kubelet_hang else 0.0
         restarted = now.kubelet_filled is not None and self.kubelet.filled is None

@@ -23,6 +23,7 @@ from exporter.demo.schema_faults import (
     PodAdd,
     PodDelete,
     ProcessExit,
+    Unhealthy,
 )
 from exporter.demo.schema_gpu import Gpu
 from exporter.demo.schema_pods import Container, Pod, Process
@@ -46,7 +47,8 @@ class Present:
     """The node at ``time`` seconds; ``gpus`` are cut as they are then, ``faults`` are those in force.
 
     ``amd`` are the AMD GPUs. ``loaded`` is whether the kernel module of the others is. ``kubelet_filled``
-    is how many pods a starting kubelet knows, None all.
+    is how many pods a starting kubelet knows, None all. ``unhealthy`` are resources and ids that device
+    plugins report as such.
     """
 
     time: float
@@ -61,6 +63,7 @@ class Present:
     kubelet_hang: bool = False
     kubelet_rate_limit: bool = False
     kubelet_filled: int | None = None
+    unhealthy: frozenset[tuple[str, str]] = frozenset()
 
 
 def present(scenario: Scenario, time: float) -> Present:
@@ -83,6 +86,12 @@ def present(scenario: Scenario, time: float) -> Present:
         kubelet_down=KubeletDown in kinds,
         kubelet_hang=KubeletHang in kinds,
         kubelet_rate_limit=KubeletRateLimit in kinds,
+        unhealthy=frozenset(
+            (fault.resource, device)
+            for fault in faults
+            if isinstance(fault, Unhealthy)
+            for device in fault.devices
+        ),
         kubelet_filled=next((fault.pods for fault in faults if isinstance(fault, KubeletFilling)), None),
     )
 

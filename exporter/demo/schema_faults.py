@@ -83,6 +83,17 @@ class KubeletFilling:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unhealthy:
+    """A device plugin reports these ids unhealthy: the kubelet offers them to nobody, holders keep them."""
+
+    kind: Literal["unhealthy"]
+    at: float = 0.0
+    for_: float | None = None
+    resource: str
+    devices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PodDelete:
     """A pod (``namespace/name``) goes; with ``for`` it comes back after it, with new start times."""
 
@@ -152,6 +163,7 @@ Fault = (
     | KubeletRateLimit
     | KubeletHang
     | KubeletFilling
+    | Unhealthy
     | PodDelete
     | PodAdd
     | MigLayout

@@ -8,7 +8,7 @@ from exporter.assembly import Evidence
 from exporter.doctor.findings import Finding
 from exporter.doctor.findings import kubelet as found
 from exporter.formats_words import plural
-from exporter.model import CollectorHealth, Snapshot
+from exporter.model import Allocations, CollectorHealth, Snapshot
 from exporter.report import Check
 from exporter.settings import Settings
 
@@ -32,6 +32,7 @@ def kubelet_checks(
     """Judge the socket and, where it tells, the ids."""
     yield _allocations(health, evidence, settings)
     if evidence.allocations is not None:
+        yield from _offers(evidence.allocations, snapshot)
         yield from _ids(snapshot)
 
 
@@ -49,6 +50,27 @@ def _allocations(health: CollectorHealth, evidence: Evidence, settings: Settings
     if allocations.offered is None:
         return found.OFFERS_UNKNOWN.check(_NAME, text)
     return Check(_NAME, "OK", f"{text}, {len(allocations.offered)} offered")
+
+
+def _offers(allocations: Allocations, snapshot: Snapshot) -> Iterator[Check]:
+    """Judge the resources of visible devices: held and not offered, or offered with unhealthy slices."""
+    counts = [count for gpu in snapshot.gpus for count in gpu.slices]
+    offered = {each.resource for each in allocations.offered or ()} - allocations.kept
+    held = {each.resource for each in allocations.allocated} & {count.resource for count in counts}
+    absent = sorted(held - offered) if allocations.offered is not None else []
+    if absent:
+        text = f"pods hold {', '.join(absent)}, and the kubelet offers none of it"
+        yield found.RESOURCE_NOT_OFFERED.check("offered resources", text)
+    unhealthy = [
+        f"{count.unhealthy} of {count.offered} of {count.resource} on GPU {gpu.identity.index}"
+        for gpu in snapshot.gpus
+        for count in gpu.slices
+        if count.unhealthy
+    ]
+    if unhealthy:
+        yield found.SLICES_UNHEALTHY.check("slices", f"unhealthy: {', '.join(unhealthy)}")
+    elif any(count.unhealthy is not None for count in counts):
+        yield Check("slices", "OK", "no slice of a visible device is unhealthy")
 
 
 def _ids(snapshot: Snapshot) -> Iterator[Check]:

@@ -32,15 +32,14 @@ class Event(NamedTuple):
 class Query:
     """What is asked: ``call`` is the client's method, ``selector`` chooses by fields, ``about`` names it.
 
-    ``form`` is a shorter form of the objects, "" for whole ones. ``cached``: the first list may be that which
-    the API server has at hand; the watch tells what it lacks. ``right`` is what to do about a missing right.
+    ``cached``: the first list may be that which the API server has at hand; the watch tells what it lacks.
+    ``right`` is what to do about a missing right.
     """
 
     about: str
     call: str
     selector: str
     right: str
-    form: str = ""
     cached: bool = False
 
 
@@ -58,7 +57,7 @@ class Collection:
         """
         # Many nodes ask for their pods: from the server's memory that is cheap, from etcd it is all pods.
         cached = {"resource_version": "0"} if self._query.cached and not fresh else {}
-        async with await self._ask("List", LIST_SECONDS, **cached) as answer:
+        async with await self._ask(LIST_SECONDS, **cached) as answer:
             self._check(answer.status)
             listing, length = Listing(), 0
             async for piece in answer.content.iter_any():
@@ -77,7 +76,6 @@ class Collection:
         the version.
         """
         async with await self._ask(
-            "",
             WATCH_SECONDS + _GRACE_SECONDS,
             watch=True,
             resource_version=version,
@@ -87,10 +85,8 @@ class Collection:
             self._check(answer.status)
             yield (self._event(line) async for line in lines(answer.content.iter_any(), LONGEST_EVENT))
 
-    async def _ask(self, suffix: str, within: float, **query: Any) -> Any:
-        form = self._query.form
-        shorter = f"application/json;as={form}{suffix};g=meta.k8s.io;v=v1," if form else ""
-        self._api.api_client.set_default_header("Accept", f"{shorter}application/json")
+    async def _ask(self, within: float, **query: Any) -> Any:
+        self._api.api_client.set_default_header("Accept", "application/json")
         return await getattr(self._api, self._query.call)(
             field_selector=self._query.selector, _preload_content=False, _request_timeout=within, **query
         )

@@ -1,4 +1,4 @@
-"""The object of this node as the Kubernetes API has it: labels and annotations."""
+"""The object of this node as the Kubernetes API has it: labels, annotations and extended resources."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -6,7 +6,7 @@ from typing import Any, Final
 from exporter.kubernetes.collection import Query
 from exporter.kubernetes.values import mapping, texts
 from exporter.model import NodeObject
-from exporter.objects import kept_annotations
+from exporter.objects import extended_resources, kept_annotations
 
 RIGHT: Final = (
     "let the service account list and watch nodes: deploy/components/kubernetes-api, or node-labels"
@@ -14,19 +14,21 @@ RIGHT: Final = (
 
 
 def object_of(node: str) -> Query:
-    """Ask for a node's names, labels and annotations: the whole of it is a hundred times as large."""
+    """Ask for a node."""
     return Query(
-        about=f"the labels and annotations of node {node}",
+        about=f"the labels, annotations and devices of node {node}",
         call="list_node",
         selector=f"metadata.name={node}",
-        form="PartialObjectMetadata",
         right=RIGHT,
     )
 
 
 def read_node(node: Mapping[str, Any]) -> NodeObject:
-    """Keep the labels and annotations."""
-    metadata = mapping(node, "metadata")
+    """Keep labels, annotations, and of the status the numbers of extended resources."""
+    metadata, status = mapping(node, "metadata"), mapping(node, "status")
     return NodeObject(
-        labels=texts(metadata, "labels"), annotations=kept_annotations(texts(metadata, "annotations"))
+        labels=texts(metadata, "labels"),
+        annotations=kept_annotations(texts(metadata, "annotations")),
+        capacity=extended_resources(texts(status, "capacity")),
+        allocatable=extended_resources(texts(status, "allocatable")),
     )

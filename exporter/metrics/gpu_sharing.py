@@ -20,6 +20,19 @@ def job_info(level: Literal["gpu", "mig"], device: str) -> AnyFamily:
     )
 
 
+def slices_unhealthy(level: Literal["gpu", "mig"], device: str) -> AnyFamily:
+    """Make the row of the slices that nobody can be given; ``device`` names their device in the help."""
+    return LabelledFamily(
+        f"gpuslice_{level}_slices_unhealthy",
+        "gauge",
+        level,
+        f"Slices of this {device} that are unhealthy by the device plugin, by resource. No pod gets them.",
+        ("resource",),
+        lambda row: (((count.resource,), count.unhealthy) for count in row.slices),
+        group="sharing",
+    )
+
+
 def _jobs(row: GpuRow | MigRow) -> Iterator[Labelled]:
     return (((job,), 1) for job in row.jobs)
 
@@ -39,11 +52,12 @@ GPU_SHARING: tuple[AnyFamily, ...] = (
         "gpuslice_gpu_slices",
         "gauge",
         "gpu",
-        "Slices of this GPU that the device plugin offers, by resource.",
+        "Slices that the device plugin has cut this GPU into, healthy or not, by resource.",
         ("resource",),
         lambda row: (((count.resource,), count.offered) for count in row.slices),
         group="sharing",
     ),
+    slices_unhealthy("gpu", "GPU"),
     LabelledFamily(
         "gpuslice_gpu_slices_allocated",
         "gauge",

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from exporter.metrics.family import AnyFamily, Family, Labelled, LabelledFamily, Number, scaled
-from exporter.metrics.gpu_sharing import job_info
+from exporter.metrics.gpu_sharing import job_info, slices_unhealthy
 from exporter.metrics.profiling import MIG_PROFILING
 from exporter.model import Bar1, Memory, MigRow
 
@@ -136,11 +136,12 @@ _OWN: tuple[AnyFamily, ...] = (
         "gpuslice_mig_slices",
         "gauge",
         "mig",
-        "Slices of this MIG device that the device plugin offers, by resource.",
+        "Slices that the device plugin has cut this MIG device into, healthy or not, by resource.",
         ("resource",),
         lambda row: (((count.resource,), count.offered) for count in row.slices),
         group="sharing",
     ),
+    slices_unhealthy("mig", "MIG device"),
     LabelledFamily(
         "gpuslice_mig_slices_allocated",
         "gauge",

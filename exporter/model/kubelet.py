@@ -63,7 +63,9 @@ class Allocations:
     """The kubelet's device accounting, sorted and free of NUMA duplicates.
 
     ``offered`` is None if the kubelet cannot report it (pod-resources v1alpha1, old kubelets): the number of
-    replicas of a GPU is then unknown too. ``read_at`` is Unix time in seconds; with allocations carried over
+    replicas of a GPU is then unknown too. ``withdrawn`` were offered since their plugin was started, and are
+    not now: they are unhealthy. Of resources in ``kept`` the kubelet offers nothing now, and ``offered`` has
+    what it offered last. ``read_at`` is Unix time in seconds; with allocations carried over
     from before a restart of the kubelet it is that of the oldest. ``listed`` are the containers in the
     kubelet's list, with devices or without, and each pod in it, with "" as container. ``kubelet_start`` is
     another number after each start of the kubelet.
@@ -74,6 +76,8 @@ class Allocations:
     api_version: str
     read_at: float
     claims: tuple[ClaimedDevice, ...] = ()
+    withdrawn: tuple[OfferedDevice, ...] = ()
+    kept: frozenset[str] = frozenset()
     listed: frozenset[ContainerRef] = frozenset()
     kubelet_start: int = 0
 
@@ -107,10 +111,15 @@ class PodDetails:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeObject:
-    """What the object of this node says in the Kubernetes API."""
+    """What the object of this node says in the Kubernetes API.
+
+    ``capacity`` counts the devices of each extended resource, ``allocatable`` those of them that are healthy.
+    """
 
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    capacity: Mapping[str, int] = field(default_factory=dict)
+    allocatable: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,13 +32,23 @@ class DeviceKey(NamedTuple):
 class SliceCount(NamedTuple):
     """Slices of one resource on a device.
 
-    ``offered`` is None where the kubelet cannot tell, ``allocated`` where somebody holds some of the resource
-    and nobody says on which device.
+    ``offered`` are all that its plugin has cut, None if that is unknown; ``allocated`` is None if somebody
+    holds some of the resource and nobody says on which device. ``unhealthy`` slices can be given to nobody,
+    and ``lost`` are those of them that nobody holds; both are None if that is unknown.
     """
 
     resource: str
     offered: int | None
     allocated: int | None
+    unhealthy: int | None = None
+    lost: int | None = None
+
+    @property
+    def free(self) -> int | None:
+        """Return how many slices can still be given out, None if that is unknown."""
+        if self.offered is None or self.allocated is None:
+            return None
+        return max(self.offered - self.allocated - (self.lost or 0), 0)
 
 
 READ_VENDORS = frozenset({"nvidia", "amd"})

@@ -1,13 +1,12 @@
 """NVIDIA's device plugin (and GKE's): exclusive GPUs, time-slicing, MPS, MIG, and MIG with time-slicing.
 
-A device id says which device it is and whether it is given out in replicas; how many replicas there are is
-what the kubelet says is allocatable, or a label of the node where the kubelet is too old to say it. Who
-enforces the shares is told by the device, by the files of the MPS daemon, or by labels.
+A device id says which device it is and whether it is given out in replicas; how many there are follows from
+the ids that the kubelet offers and lists, or from a label of the node if the kubelet does not tell what it
+offers. Who enforces the shares is told by the device, by the files of the MPS daemon, or by labels.
 """
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 from exporter.model import ContainerRef, DeviceKey, DeviceSharing, Holding, SliceCount
@@ -15,6 +14,7 @@ from exporter.sharing.device_id import parse_device_id
 from exporter.sharing.files.mps import read_daemons
 from exporter.sharing.inventory import Device
 from exporter.sharing.nvidia_strategy import LABELS, Strategies, Strategy
+from exporter.sharing.replicas import UNKNOWN, Cut, cuts
 from exporter.sharing.system import Claim, Read, System, words_of
 from exporter.sharing.view import View
 
@@ -63,6 +63,7 @@ class Nvidia(System):
         super().__init__(view)
         self._strategies = Strategies(view)
         self._resources = Resources(view.facts.patterns)
+        self._cuts: dict[str, Mapping[DeviceKey, Cut]] = {}
 
     def claim(self, resource: str, device_id: str) -> Claim | None:
         """Find the device of an id in any spelling of these plugins."""
@@ -77,6 +78,7 @@ class Nvidia(System):
         self, device: Device, slices: tuple[SliceCount, ...], replicated: bool, offered_known: bool
     ) -> DeviceSharing:
         """Tell time-slicing, MPS, MIG and whole GPUs apart."""
+        slices = tuple(self._counted(device, count) for count in slices)
         mode, isolation = self._mode(device, slices, replicated, offered_known)
         exclusive = not replicated and mode != "vgpu" and isolation == "hard"
         return DeviceSharing(sharing=mode, isolation=isolation, exclusive=exclusive, slices=slices)
@@ -90,7 +92,6 @@ class Nvidia(System):
         """
         replicas = 1 if sharing.exclusive else self._replicas(sharing, resource)
         known = replicas is not None and replicas >= slices
-        known = known and (sharing.exclusive or (device.key, resource) not in self._withdrawn)
         share = Share(slices, replicas) if known and replicas else None
         return Holding(
             holder=holder,
@@ -101,19 +102,19 @@ class Nvidia(System):
             compute_entitled=_compute(device, share) if share else None,
         )
 
-    @cached_property
-    def _withdrawn(self) -> frozenset[tuple[DeviceKey, str]]:
-        """The devices of which an id is held that is not on offer.
+    def _counted(self, device: Device, count: SliceCount) -> SliceCount:
+        """Count the slices that the plugin has cut, whether they are healthy or not."""
+        if count.offered is None:
+            return count
+        cut = self._cuts_of(count.resource).get(device.key, UNKNOWN)
+        return count._replace(offered=cut.slices, unhealthy=cut.unhealthy, lost=cut.lost)
 
-        The plugin was set up anew since: how many replicas the device has now says nothing of those before.
-        """
-        allocations = self.view.allocations
-        if allocations.offered is None:
-            return frozenset()
-        offered = {(each.resource, each.device_id) for each in allocations.offered}
-        held = {(each.resource, each.device_id) for each in allocations.allocated}
-        claims = ((resource, self.claim(resource, each)) for resource, each in held - offered)
-        return frozenset((each.device.key, name) for name, each in claims if each is not None and each.device)
+    def _cuts_of(self, resource: str) -> Mapping[DeviceKey, Cut]:
+        if resource not in self._cuts:
+            found = cuts(resource, self.view.allocations, self.view.facts.node)
+            devices = ((self.view.inventory.find(name), cut) for name, cut in found.items())
+            self._cuts[resource] = {device.key: cut for device, cut in devices if device is not None}
+        return self._cuts[resource]
 
     def _mode(
         self, device: Device, slices: tuple[SliceCount, ...], replicated: bool, offered_known: bool

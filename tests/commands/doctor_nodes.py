@@ -124,6 +124,15 @@ def _two_containers() -> Scenario:
     return one_gpu(pods=[{"namespace": "ml", "name": "train", "containers": both}], identity="pod_logs")
 
 
+def _replicas(*unhealthy: int) -> Scenario:
+    """Give a GPU in two replicas, one of which is held; these numbers are unhealthy."""
+    held = pod("train", {"memory": "1 GiB"}, devices={"nvidia.com/gpu": [f"{GPU}::0"]})
+    offers = [{"resource": "nvidia.com/gpu", "of": "gpus", "replicas": 2}]
+    ids = [f"{GPU}::{number}" for number in unhealthy]
+    fault = {"kind": "unhealthy", "resource": "nvidia.com/gpu", "devices": ids}
+    return one_gpu(*([fault] if ids else []), pods=[held], offers=offers)
+
+
 def _hidden() -> Scenario:
     other = "GPU-99999999-2222-4333-8444-555555555555"
     return one_gpu(pods=[pod("train", devices={"nvidia.com/gpu": [other]})])
@@ -201,6 +210,10 @@ def nodes(tmp_path: Path) -> Mapping[str, Callable[[], Sick]]:
         ),
         "kubelet-slow": lambda: kubelet({"kind": "kubelet_hang"}, within=0.3),
         "kubelet-filling": lambda: kubelet({"kind": "kubelet_filling"}),
+        "slices-unhealthy": lambda: Sick(name="slices", scenario=_replicas(0)),
+        "resource-not-offered": lambda: Sick(
+            name="offered resources", scenario=replace(_replicas(), offers=())
+        ),
         "kubelet-busy": lambda: kubelet({"kind": "kubelet_rate_limit"}),
         "ids-hidden": lambda: Sick(name="device ids", scenario=_hidden()),
         "ids-unplaced": lambda: Sick(name="ids of no GPU", scenario=catalog.load("elastic-gpu")),

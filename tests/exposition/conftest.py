@@ -77,7 +77,7 @@ def _gpu(uuid: str, index: int, minor: int, sharing: str, **facts) -> GpuRow:
         identity=identity,
         reading=reading,
         sharing=sharing,
-        slices=(SliceCount("nvidia.com/gpu.shared", 10, 2),),
+        slices=(SliceCount("nvidia.com/gpu.shared", 10, 2, 1, 1),),
         holders=2,
         memory_entitled=8 * GIB,
         unattributed_memory=GIB // 2,
@@ -105,7 +105,7 @@ def _mig(key: DeviceKey, gi: int) -> MigRow:
     return MigRow(
         device=key,
         reading=reading,
-        slices=(SliceCount("nvidia.com/mig-3g.20gb", 1, 1),),
+        slices=(SliceCount("nvidia.com/mig-3g.20gb", 1, 1, 0, 0),),
         holders=1,
         unattributed_memory=0,
         compute_used=0.2,

@@ -29,7 +29,7 @@ OBSERVED = {
 
 BASE_UNITS = ("_bytes", "_ratio", "_watts", "_joules", "_celsius", "_hertz", "_seconds", "_per_second")
 COUNTS = re.compile(
-    r"_(up|slices|allocated|holders|processes|multiprocessors|success|view|unresolved|released)$|_v?gpus$"
+    r"_(up|slices|unhealthy|allocated|holders|processes|multiprocessors|success|view|unresolved|released)$|_v?gpus$"
     r"|_(generation|width)(_max)?$|_nvlinks(_active)?$"
     r"|_(labels|pods|rows|banks|pages|pending|failure|engines|sessions)$"
     r"|_(enabled|active|state|mode|action|watched|licensed|blind)$"

@@ -25,6 +25,8 @@ GPU = "nvidia.com/gpu"
 HEALTH = frozenset({"gpuslice_collector_success"})
 # Reports that the kubelet's list is incomplete.
 FILLING = frozenset({"gpuslice_unlisted_pods"})
+# Reports that the device plugin offers less.
+UNHEALTHY = frozenset({"gpuslice_gpu_slices_unhealthy"})
 WORKS = frozenset[str]()
 Act = Callable[[FakeKubelet], contextlib.AbstractAsyncContextManager[None]]
 
@@ -104,6 +106,19 @@ def filling(pods: int, **changes: Any) -> Fault:
             yield
 
     return Fault(put=_filling, reasons=WORKS)
+
+
+def unhealthy(*numbers: int) -> Fault:
+    """Have the device plugin report these replicas unhealthy, all if none is named."""
+
+    @contextlib.asynccontextmanager
+    async def _unhealthy(watch: Watch, path: Path) -> AsyncIterator[None]:
+        lost = tuple(f"::{number}" for number in numbers) or ("",)
+        offered = tuple(each for each in watch.node.kubelet.offered if not each[1].endswith(lost))
+        async with behaving(offered=offered).put(watch, path):
+            yield
+
+    return Fault(put=_unhealthy, reasons=WORKS)
 
 
 @contextlib.asynccontextmanager
@@ -216,10 +231,16 @@ FAULTS: Mapping[str, Fault] = {
     "a new socket without pods yet": filling(0, offered=()),
     "a new socket with a static pod": filling(1),
     "a new socket with some pods": filling(2, offered=()),
+    "an unhealthy replica that is free": unhealthy(2),
+    "an unhealthy replica that is held": unhealthy(1),
+    "the last replica is unhealthy": unhealthy(3),
+    "a device plugin that is away": unhealthy(),
 }
 """Ways to fail, by name. Some of them befall both sockets at once."""
 AT_BOTH = frozenset(
-    name for name, fault in FAULTS.items() if fault.put.__qualname__.startswith(("behaving", "filling", "_"))
+    name
+    for name, fault in FAULTS.items()
+    if fault.put.__qualname__.startswith(("behaving", "filling", "unhealthy", "_"))
 )
 CELLS = (
     *(cell_of(what, how) for what in SOURCE for how in FAULTS if how not in AT_BOTH),
@@ -247,7 +268,7 @@ def claim_of(cell: Cell) -> Claim:
         if not expected and counted:
             yield f"is counted as a failure: {counted}"
 
-    states = HEALTH | FILLING
+    states = HEALTH | FILLING | UNHEALTHY
     return Claim(own=lambda series: name_of(series) in states, health=health, states=states)
 
 

@@ -12,7 +12,6 @@ from aiohttp import web
 from kubernetes_asyncio.client import Configuration
 
 NODE = "gpu-node-07"
-PARTIAL = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1,application/json"
 
 
 class Kept:
@@ -109,7 +108,7 @@ class Api:
     """The server, with one node in it; ``tokens`` are what came as Authorization."""
 
     def __init__(self) -> None:
-        self.nodes = Kept(count(100), PARTIAL)
+        self.nodes = Kept(count(100), "application/json")
         self.pods = Kept(count(5000), "application/json")
         self.tokens: list[str] = []
         self._runner: web.AppRunner | None = None
@@ -169,7 +168,7 @@ class Api:
 
 def _node(labels: dict[str, str], version: str = "") -> dict[str, Any]:
     metadata = {"name": NODE, "uid": "node", "resourceVersion": version, "labels": labels}
-    return {"kind": "PartialObjectMetadata", "metadata": metadata}
+    return {"kind": "Node", "metadata": metadata}
 
 
 def a_pod(name: str, uid: str = "", **metadata: Any) -> dict[str, Any]:

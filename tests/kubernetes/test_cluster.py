@@ -63,6 +63,18 @@ async def test_pods_and_node_are_known_after_the_start(api: Api) -> None:
         await until(lambda: found.pods.live)
 
 
+async def test_the_node_tells_how_many_devices_it_has_and_how_many_are_healthy(api: Api) -> None:
+    """Of its status only the extended resources are kept."""
+    api.nodes.objects["node"]["status"] = {
+        "capacity": {"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "8"},
+        "allocatable": {"cpu": "15500m", "nvidia.com/gpu": "7"},
+        "images": [{"names": ["a"], "sizeBytes": 1}],
+    }
+    async with started(api.configure) as found:
+        assert found.node.capacity == {"nvidia.com/gpu": 8}
+        assert found.node.allocatable == {"nvidia.com/gpu": 7}
+
+
 async def test_who_is_not_to_ask_knows_nothing() -> None:
     """Without a way to reach a server there is neither a task nor a wait."""
     async with started(None) as found:

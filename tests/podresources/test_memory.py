@@ -193,6 +193,58 @@ async def test_offers_replaced(kubelet: FakeKubelet, client: PodResources) -> No
     assert [device.device_id for device in read.offered or ()] == ["GPU-2"]
 
 
+def offer(kubelet: FakeKubelet, *numbers: int, resource: str = "nvidia.com/gpu") -> None:
+    """Offer these replicas of a GPU, and nothing else."""
+    kubelet.offered = [(resource, f"GPU-1::{number}") for number in numbers]
+
+
+async def withdrawn(client: PodResources) -> list[str]:
+    """Read, and return the ids that were offered before and are not now."""
+    return [device.device_id for device in (await client.read()).withdrawn]
+
+
+async def test_devices_that_are_offered_no_more(kubelet: FakeKubelet, client: PodResources) -> None:
+    """An unhealthy device is remembered as long as its plugin runs, and returns."""
+    offer(kubelet, 0, 1, 2, 3)
+    assert await withdrawn(client) == []
+    offer(kubelet, 0, 1, 2)
+    assert await withdrawn(client) == ["GPU-1::3"]
+    offer(kubelet, 0)
+    assert await withdrawn(client) == ["GPU-1::1", "GPU-1::2", "GPU-1::3"]
+    kubelet.errors = {"GetAllocatableResources": UNAVAILABLE}
+    assert await withdrawn(client) == ["GPU-1::1", "GPU-1::2", "GPU-1::3"]
+    kubelet.errors = {}
+    offer(kubelet, 0, 1, 2, 3)
+    assert await withdrawn(client) == []
+
+
+async def test_a_plugin_that_is_set_up_anew_withdraws_nothing(
+    kubelet: FakeKubelet, client: PodResources
+) -> None:
+    """Its resource was away for a moment, or it has devices that were never offered."""
+    offer(kubelet, 0, 1, 2, 3)
+    await client.read()
+    offer(kubelet)
+    read = await client.read()
+    assert (read.kept, read.withdrawn) == ({"nvidia.com/gpu"}, ())
+    offer(kubelet, 0, 1)
+    read = await client.read()
+    assert (read.kept, read.withdrawn) == (frozenset(), ())
+    offer(kubelet, 0, 2)
+    assert await withdrawn(client) == []
+
+
+async def test_a_resource_that_was_renamed(kubelet: FakeKubelet, client: PodResources) -> None:
+    """What is held of the old name is not kept on offer beside the new one."""
+    offer(kubelet, 0, 1, 2, 3)
+    await client.read()
+    offer(kubelet, 0, 1, 2, 3, resource="nvidia.com/gpu.shared")
+    read = await client.read()
+    assert {device.resource for device in read.offered or ()} == {"nvidia.com/gpu.shared"}
+    assert {each.resource for each in read.allocated} == {"nvidia.com/gpu"}
+    assert (read.kept, read.withdrawn) == (frozenset(), ())
+
+
 async def test_socket_unlinked_while_read(kubelet: FakeKubelet, client: PodResources, tmp_path: Path) -> None:
     """A socket that vanishes while it is read from does not cost the answer."""
     kubelet.delay = 0.5

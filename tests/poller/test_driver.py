@@ -163,7 +163,7 @@ async def test_mig_devices_that_are_cut_anew():
             (2, "1g.2gb"),
         ]
         assert rows(before, "old")[0].memory_used == 1 << 30
-        assert before.gpus[0].slices == (SliceCount("nvidia.com/gpu", 2, 1),)
+        assert before.gpus[0].slices == (SliceCount("nvidia.com/gpu", 2, 1, 0, 0),)
         await node.step(10)
         after = await poller.poll()
         assert [(mig.reading.gi, mig.reading.profile) for mig in after.migs] == [(3, "2g.4gb")]

@@ -37,6 +37,7 @@ LASTING = {
     "gpuslice_gpu_holders",
     "gpuslice_gpu_slices",
     "gpuslice_gpu_slices_allocated",
+    "gpuslice_gpu_slices_unhealthy",
     "gpuslice_container_slices",
     "gpuslice_container_compute_entitled_ratio",
     "gpuslice_container_last_active_timestamp_seconds",

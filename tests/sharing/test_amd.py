@@ -2,7 +2,7 @@
 
 import pytest
 
-from exporter.model import Allocation, DeviceKey, GpuIdentity, GpuReading, Holding, OfferedDevice
+from exporter.model import Allocation, DeviceKey, GpuIdentity, GpuReading, Holding, OfferedDevice, SliceCount
 from tests.attribution.build import GIB, UUID, gpu, held, memory, mig
 from tests.sharing.build import container, only, resolve, where
 
@@ -137,8 +137,8 @@ def test_modes():
 def test_slices_that_are_offered_and_held():
     """A partition is one slice, free or not."""
     holdings = resolve(partitioned(), held("a", PARTITIONS[1], resource=CPX), offers(CPX, *PARTITIONS))
-    assert holdings.devices[AMD, PARTITIONS[1]].slices == ((CPX, 1, 1),)
-    assert holdings.devices[AMD, PARTITIONS[2]].slices == ((CPX, 1, 0),)
+    assert holdings.devices[AMD, PARTITIONS[1]].slices == (SliceCount(CPX, 1, 1),)
+    assert holdings.devices[AMD, PARTITIONS[2]].slices == (SliceCount(CPX, 1, 0),)
 
 
 def test_what_is_not_known_of_a_partition_is_not_promised():

@@ -37,7 +37,7 @@ def test_what_the_plugin_holds_is_on_offer_to_nobody():
     assert (other[0].uuid, other[1].sharing, other[1].slices) == (
         OTHER_UUID,
         "exclusive",
-        (SliceCount(WHOLE, 1, 1),),
+        (SliceCount(WHOLE, 1, 1, 0, 0),),
     )
     assert only(found).holder.pod == "b"
 

@@ -80,7 +80,7 @@ def test_a_renamed_resource_is_known_by_its_ids():
     offered = replicas(4, resource="nvidia.com/a100-shared")
     holdings = resolve(gpu(), held("a", f"{UUID}::1", resource="nvidia.com/a100-shared"), offered)
     assert only(holdings).compute_entitled == 1 / 4
-    assert holdings.devices[UUID, ""].slices == (SliceCount("nvidia.com/a100-shared", 4, 1),)
+    assert holdings.devices[UUID, ""].slices == (SliceCount("nvidia.com/a100-shared", 4, 1, 0, 0),)
 
 
 def test_a_renamed_mig_resource_is_known_by_its_ids():

@@ -71,6 +71,20 @@ OFFERS_UNKNOWN: Final = Finding(
     "how many slices a GPU has, and with it every share of it",
     "a kubelet from 1.23 on; with one, the exporter's log says why it does not tell",
 )
+SLICES_UNHEALTHY: Final = Finding(
+    "slices-unhealthy",
+    "degraded",
+    "nothing of what is shown; no new pod is given these slices",
+    "see the XIDs of the GPU and do what they ask for, then restart the device plugin's pod of this node: it"
+    " keeps a device unhealthy until then",
+)
+RESOURCE_NOT_OFFERED: Final = Finding(
+    "resource-not-offered",
+    "degraded",
+    "into how many slices its devices are cut, and with it every share of them",
+    "see whether the device plugin's pod runs on this node, and its log; if the resource has another name"
+    " now, start the pods that hold the old one anew",
+)
 IDS_HIDDEN: Final = Finding(
     "ids-hidden",
     "degraded",

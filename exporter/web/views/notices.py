@@ -48,6 +48,7 @@ def notices(scene: Scene) -> list[Notice]:
         _needs(scene),
         _faults(scene),
         _kubelet(scene),
+        _unhealthy(scene),
         _unresolved(scene),
         _blind(scene),
         _use(scene),
@@ -134,6 +135,19 @@ def _kubelet(scene: Scene) -> Iterator[Notice]:
     else:
         title = f"The kubelet does not answer; holders are those of {duration(scene.now - read_at)} ago"
     yield Notice("bad", title, scene.failing["podresources"], _doctor(scene))
+
+
+def _unhealthy(scene: Scene) -> Iterator[Notice]:
+    for gpu in scene.snapshot.gpus:
+        for count in gpu.slices:
+            if count.unhealthy:
+                slices = f"{plural(count.unhealthy, 'unhealthy slice')} of {count.resource}"
+                title = f"{slices} on GPU {gpu.identity.index}"
+                text = (
+                    "The device plugin reports this, mostly after an XID: no new pod is given such a slice. "
+                    "What holders are entitled to stays the same"
+                )
+                yield Notice("note", title, text, _page(scene, gpu), "Its page")
 
 
 def _unresolved(scene: Scene) -> Iterator[Notice]:

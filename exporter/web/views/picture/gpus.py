@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 
-from exporter.formats_held import held_of_all, held_of_each
+from exporter.formats_held import held_of_all, held_of_each, unhealthy
 from exporter.formats_modes import CUT, is_system, mode_word
 from exporter.formats_words import TIMES, gibibytes, measure, plural, total
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuReading, GpuRow
@@ -120,7 +120,7 @@ def _slices(gpu: GpuRow) -> str:
         return f"{held_of_each(gpu.slices)} held"
     if all(count.offered is None for count in gpu.slices):
         return f"{plural(sum(count.allocated or 0 for count in gpu.slices), 'slice')} held"
-    return f"{held_of_all(gpu.slices)} slices held"
+    return ", ".join((f"{held_of_all(gpu.slices)} slices held", *unhealthy(gpu.slices)))
 
 
 def _jobs(scene: Scene, gpu: GpuRow) -> tuple[str, ...]:

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, repeat
 from typing import NamedTuple
 
-from exporter.formats_held import held_of_each
+from exporter.formats_held import held_of_each, unhealthy
 from exporter.formats_words import TIMES, gibibytes, plural, total
 from exporter.metrics import Number
-from exporter.model import ContainerRow, SliceCount
+from exporter.model import ContainerRow
 from exporter.states import HolderState
 from exporter.web.views.picture.bars import UNATTRIBUTED, Part, bar
 from exporter.web.views.picture.cells import Amounts, Cell, Device, Gauge, Key, Mark, percent
@@ -154,14 +154,8 @@ def _offer(device: Device, rows: Sequence[ContainerRow]) -> str:
         return f"{held_of_each(device.slices)} held{f', with {given}' if sizes else ''}"
     offered = total((count.offered for count in device.slices), str)
     held = total((count.allocated for count in device.slices), str)
-    free = [_free(count) for count in device.slices]
-    return f"{offered} replicas, {held} held, {total(free, str)} free"
-
-
-def _free(count: SliceCount) -> int | None:
-    if count.offered is None or count.allocated is None:
-        return None
-    return count.offered - count.allocated
+    free = total((count.free for count in device.slices), str)
+    return ", ".join((f"{offered} replicas", f"{held} held", *unhealthy(device.slices), f"{free} free"))
 
 
 def _marks(device: Device, shares: Sequence[_Share]) -> tuple[Mark, ...]:
@@ -175,7 +169,9 @@ def _marks(device: Device, shares: Sequence[_Share]) -> tuple[Mark, ...]:
     taken = sum(slices for _, slices in held)
     count = max(sum(count.offered or 0 for count in device.slices), taken)
     runs = [(_mark(share, device.share / count), slices) for share, slices in held]
-    runs.append((Mark("free", "", "", "free", 1), count - taken))
+    lost = min(sum(count.lost or 0 for count in device.slices), count - taken)
+    runs.append((Mark("free", "", "", "free", 1), count - taken - lost))
+    runs.append((Mark("unhealthy", "", "", "unhealthy: no pod is given it", 1), lost))
     if count > _MOST_MARKS:
         return tuple(mark._replace(width=percent(slices / count)) for mark, slices in runs if slices)
     return tuple(chain.from_iterable(repeat(mark, slices) for mark, slices in runs))

@@ -1,0 +1,97 @@
+"""What the page says when a device plugin reports replicas of a GPU unhealthy."""
+
+from exporter.demo.scenario import Scenario
+from exporter.model import SliceCount, Snapshot
+from tests.demo.making import gpu, made, pod
+from tests.poller.bench import QUICK, failing, polled
+
+GPU = "nvidia.com/gpu"
+SOME, SHARE = 10, 0.25
+
+
+def scenario(*unhealthy: int, gpus: int = 1) -> Scenario:
+    """Make GPUs in four replicas; two of the first are held, and these become unhealthy."""
+    process = {"memory": "1 GiB", "load": {"high": 20}}
+    ids = [f"{{gpu:0}}::{number}" for number in unhealthy]
+    return made(
+        gpus=[gpu(count=gpus)],
+        offers=[{"resource": GPU, "of": "gpus", "replicas": 4}],
+        pods=[pod(name, process, devices={GPU: [f"{{gpu:0}}::{n}"]}) for n, name in ((0, "a"), (3, "b"))],
+        faults=[{"kind": "unhealthy", "at": SOME, "resource": GPU, "devices": ids}],
+    )
+
+
+def shares(snapshot: Snapshot) -> dict[str, tuple[float | None, int | None]]:
+    """Return the entitlement of each holder to compute and memory, by pod."""
+    return {row.holder.pod: (row.compute_entitled, row.memory_entitled) for row in snapshot.containers}
+
+
+def counts(snapshot: Snapshot) -> SliceCount:
+    """Return the slices of the first GPU."""
+    (count,) = snapshot.gpus[0].slices
+    return count
+
+
+async def test_a_free_replica_that_becomes_unhealthy_changes_no_share():
+    """It is counted as unhealthy, and is not free."""
+    async with polled(scenario(1)) as (node, poller):
+        before = await poller.poll()
+        assert counts(before) == SliceCount(GPU, 4, 2, 0, 0)
+        await node.step(SOME)
+        after = await poller.poll()
+        assert counts(after) == SliceCount(GPU, 4, 2, 1, 1)
+        assert counts(after).free == 1
+        assert shares(after) == shares(before) == dict.fromkeys("ab", (SHARE, 4 << 30))
+        assert failing(after) == set()
+
+
+async def test_a_held_replica_that_becomes_unhealthy_changes_no_share():
+    """Its number is the highest one: it was offered before."""
+    async with polled(scenario(3)) as (node, poller):
+        before = await poller.poll()
+        await node.step(SOME)
+        after = await poller.poll()
+        assert counts(after) == SliceCount(GPU, 4, 2, 1, 0)
+        assert shares(after) == shares(before)
+
+
+async def test_a_replica_that_was_unhealthy_before_the_start():
+    """A hole in the numbers, or another GPU of the resource, tells how many there are."""
+    for unhealthy, gpus in ((1, 1), (3, 2)):
+        async with polled(scenario(unhealthy, gpus=gpus)) as (node, poller):
+            await node.step(SOME)
+            now = await poller.poll()
+            assert (counts(now).offered, counts(now).unhealthy) == (4, 1)
+            assert {share for share, _ in shares(now).values()} == {SHARE}
+
+
+async def test_the_last_replica_of_the_only_gpu_was_unhealthy_before_the_start():
+    """It is held, so there are more than are offered; how many more is unknown."""
+    async with polled(scenario(3)) as (node, poller):
+        await node.step(SOME)
+        now = await poller.poll()
+        assert counts(now) == SliceCount(GPU, None, 2)
+        assert set(shares(now).values()) == {(None, None)}
+
+
+async def test_a_device_plugin_that_is_away_and_returns():
+    """Shares stay; whether a slice is unhealthy is unknown meanwhile."""
+    async with polled(scenario(1), **QUICK) as (node, poller):
+        before = await poller.poll()
+        offered, node.kubelet.offered = node.kubelet.offered, ()
+        away = await poller.poll()
+        assert counts(away) == SliceCount(GPU, 4, 2, None, None)
+        assert shares(away) == shares(before)
+        node.kubelet.offered = offered
+        assert counts(await poller.poll()) == counts(before)
+
+
+async def test_a_plugin_that_was_set_up_with_fewer_replicas():
+    """Its resource was away meanwhile: what was offered before is not unhealthy."""
+    async with polled(scenario(1), **QUICK) as (node, poller):
+        await poller.poll()
+        offered, node.kubelet.offered = node.kubelet.offered, ()
+        await poller.poll()
+        node.kubelet.offered = offered[:2]
+        now = await poller.poll()
+        assert counts(now) == SliceCount(GPU, None, 2)
