@@ -174,6 +174,7 @@ class Ledger:
         computed = row.compute_used if covered is not None else None
         measured = row.compute_entitled if computed is not None else None
         of_measured = computed if measured is not None else None
+        last_active, seen_computing = self._last_active(account, computed, poll.now)
         entitled_seconds, used_seconds = min(poll.elapsed, age), self._seconds(min(covered or 0.0, age))
         account.totals = Totals(
             first_seen=before.first_seen,
@@ -182,22 +183,26 @@ class Ledger:
             measured_use_gpu_seconds=_add(before.measured_use_gpu_seconds, of_measured, used_seconds),
             used_gpu_seconds=_add(before.used_gpu_seconds, computed, used_seconds),
             energy_joules=_add(before.energy_joules, poll.energy.get(key), 1.0),
-            last_active=self._last_active(account, computed, poll.now),
+            last_active=last_active,
+            seen_computing=seen_computing,
         )
         if computed is not None:
             account.measured = self._time
         # An idle time is a claim: while the use cannot be measured it is not made.
-        shown = account.totals if row.compute_used is not None else replace(account.totals, last_active=None)
+        shown = account.totals
+        if row.compute_used is None:
+            shown = replace(shown, last_active=None, seen_computing=False)
         return replace(row, totals=shown)
 
-    def _last_active(self, account: Account, computed: float | None, now: float) -> float | None:
+    def _last_active(self, account: Account, computed: float | None, now: float) -> tuple[float | None, bool]:
+        """Return since when a container has not computed, and whether it was seen computing then."""
         before = account.totals
-        if computed is None:
-            return before.last_active
         # Who was not watched for long may have computed: the time to be idle begins now.
-        if computed > 0 or self._time - account.measured > self._longest_gap:
-            return now
-        return before.last_active if before.last_active is not None else before.first_seen
+        if computed is not None and (computed > 0 or self._time - account.measured > self._longest_gap):
+            return now, computed > 0
+        if computed is not None and before.last_active is None:
+            return before.first_seen, False
+        return before.last_active, before.seen_computing
 
     def _seconds(self, covered: float) -> float:
         return covered if covered <= self._longest_gap else 0.0

@@ -30,19 +30,21 @@ from exporter.metrics import (
 )
 from exporter.metrics.vgpu import VGPU
 from exporter.model import EventRow, PodRow, ProcessRow, Snapshot
+from exporter.states import judge
 from exporter.xids import explain
 
 __all__ = ["snapshot_csv", "snapshot_json", "snapshot_text"]
 
+_STATE = ("state", "quiet_seconds")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def snapshot_json(snapshot: Snapshot) -> dict[str, Any]:
+def snapshot_json(snapshot: Snapshot, *, idle_after: float = 600.0) -> dict[str, Any]:
     """Give the snapshot as plain data of JSON: lists of objects by level; what is not known is null.
 
     Identity (labels and info series) is text; a family with labels of its own is an object keyed by their
     values, outermost first. Events stand with the containers that they hit, oldest first. Processes have the
-    names that their owners gave them.
+    names that their owners gave them. A container is idle after ``idle_after`` seconds without compute.
     """
     (node,) = _records("node", NODE, snapshot)
     health = zip(_records("collector", COLLECTOR, snapshot), snapshot.collectors, strict=True)
@@ -54,7 +56,7 @@ def snapshot_json(snapshot: Snapshot) -> dict[str, Any]:
         "gpus": list(_records("gpu", GPU, snapshot)),
         "migs": list(_records("mig", MIG, snapshot)),
         "vgpus": list(_records("vgpu", VGPU, snapshot)),
-        "containers": list(_records("container", CONTAINER, snapshot)),
+        "containers": list(_containers(snapshot, idle_after)),
         "pods": [_pod(row) for row in snapshot.pods],
         "processes": [_process(row) for row in snapshot.processes],
         "processes_left_out": snapshot.processes_left_out,
@@ -63,17 +65,25 @@ def snapshot_json(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def snapshot_csv(snapshot: Snapshot) -> str:
+def snapshot_csv(snapshot: Snapshot, *, idle_after: float = 600.0) -> str:
     """Give the container rows as CSV (RFC 4180) with a header; what is not known is an empty cell.
 
     Text that a spreadsheet would run as a formula starts with an apostrophe.
     """
     out = io.StringIO()
     writer = csv.writer(out)
-    writer.writerow(_columns("container", CONTAINER))
-    for record in _records("container", CONTAINER, snapshot):
+    writer.writerow([*_columns("container", CONTAINER), *_STATE])
+    for record in _containers(snapshot, idle_after):
         writer.writerow([_cell(value) for value in record.values()])
     return out.getvalue()
+
+
+def _containers(snapshot: Snapshot, idle_after: float) -> Iterator[dict[str, Any]]:
+    """Give containers with their states as of the poll: what they have done since then is not known."""
+    records = _records("container", CONTAINER, snapshot)
+    for record, row in zip(records, snapshot.containers, strict=True):
+        judged = judge(row, snapshot.timestamp, idle_after)
+        yield record | dict(zip(_STATE, (judged.state, judged.quiet_for), strict=True))
 
 
 def _pod(row: PodRow) -> dict[str, Any]:

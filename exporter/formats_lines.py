@@ -8,6 +8,7 @@ from exporter.formats_words import (
     TIMES,
     UNKNOWN,
     decimal,
+    duration,
     gibibytes,
     measure,
     plural,
@@ -17,6 +18,7 @@ from exporter.formats_words import (
 )
 from exporter.metrics import Number
 from exporter.model import ContainerRow, DeviceKey, GpuRow, MigRow, SliceCount, Snapshot
+from exporter.states import STATE_WORDS, Judgement
 
 
 def gpu_line(gpu: GpuRow, released: str = "") -> str:
@@ -136,3 +138,9 @@ def _held(snapshot: Snapshot) -> str:
 
 def _hundredths(value: Number) -> str:
     return decimal(value, 2)
+
+
+def state_words(judged: Judgement) -> str:
+    """Write the state of a holder, with for how long where it says that the holder does not compute."""
+    quiet_for = judged.quiet_for if judged.state in ("quiet", "idle", "idle-memory") else None
+    return STATE_WORDS[judged.state] + (f" ({duration(quiet_for)})" if quiet_for is not None else "")

@@ -6,10 +6,17 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import TypeAlias
 
-from exporter.formats_lines import gpu_line, mig_line, slices_held, total_line, unattributed_line
+from exporter.formats_lines import (
+    gpu_line,
+    mig_line,
+    slices_held,
+    state_words,
+    total_line,
+    unattributed_line,
+)
 from exporter.formats_words import TIMES, UNKNOWN, decimal, duration, gibibytes, plural, printable, used_of
 from exporter.model import ContainerRow, DeviceKey, MigRow, Snapshot
-from exporter.states import STATE_WORDS, holder_state, idle_seconds
+from exporter.states import judge
 
 _Line: TypeAlias = str | tuple[str, ...]
 _HEADINGS = (
@@ -115,10 +122,7 @@ class _Drawing:
 
     def _state(self, row: ContainerRow) -> str:
         # As of the poll: what a holder has done since then is not known.
-        then = self._snapshot.timestamp
-        state = holder_state(row, then, self._idle_after)
-        quiet_for = idle_seconds(row, then) if state.startswith("idle") else None
-        return STATE_WORDS[state] + (f" ({duration(quiet_for)})" if quiet_for is not None else "")
+        return state_words(judge(row, self._snapshot.timestamp, self._idle_after))
 
     def _total(self) -> Iterator[_Line]:
         if not all(gpu.foreign for gpu in self._snapshot.gpus):

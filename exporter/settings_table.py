@@ -99,7 +99,9 @@ class Settings:
         metadata=option(
             duration("1s", "168h"),
             "10m",
-            "How long a holder must not have computed to be called idle, on the page and in its twins.",
+            "How long a holder must not have computed to be called idle, on the page and in its other forms. "
+            "It is active for 1m after it was last seen computing, or for this time if that is less, and "
+            "quiet in between.",
         )
     )
     history: float = field(

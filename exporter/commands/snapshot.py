@@ -18,8 +18,10 @@ def _prometheus(snapshot: Snapshot, settings: Settings) -> str:
 
 FORMATS: Mapping[str, Callable[[Snapshot, Settings], str]] = {
     "text": lambda snapshot, settings: snapshot_text(snapshot, idle_after=settings.idle_after),
-    "json": lambda snapshot, _: json.dumps(snapshot_json(snapshot), indent=2) + "\n",
-    "csv": lambda snapshot, _: snapshot_csv(snapshot),
+    "json": lambda snapshot, settings: (
+        json.dumps(snapshot_json(snapshot, idle_after=settings.idle_after), indent=2) + "\n"
+    ),
+    "csv": lambda snapshot, settings: snapshot_csv(snapshot, idle_after=settings.idle_after),
     "prometheus": _prometheus,
 }
 

@@ -14,7 +14,7 @@ from exporter.fleet.targets import Scraped, holder_of
 from exporter.fleet.units import UNTOLD_SLICES, Units
 from exporter.model import ContainerRow, DeviceKey, Totals
 from exporter.prometheus import Sample
-from exporter.states import HolderState, holder_state, idle_seconds
+from exporter.states import Judgement, judge
 
 _GPU, _CONTAINER = "gpuslice_gpu_", "gpuslice_container_"
 _UP, _INFO = "GPUs", "names of GPUs"
@@ -34,20 +34,21 @@ _ROW = {
     "compute_entitled": "compute_entitled_ratio",
     "compute_used": "compute_used_ratio",
     "last_active": "last_active_timestamp_seconds",
+    "used": "used_gpu_seconds_total",
 }
 _HOLDERS = "names of holders"
 _OF_HOLDER = "{} of holders"
+_UNASKED = Judgement("unknown", "unknown", None)
 
 _Place: TypeAlias = tuple[Target, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """A container on a device, its state, and for how many seconds it has been idle where it is."""
+    """A container on a device, and what it does."""
 
     row: ContainerRow
-    state: HolderState
-    idle_for: float | None
+    judged: Judgement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,11 +191,8 @@ def _holders(
             continue
         key = _identity(sample)
         row = _row(sample, {name: table.get(key) for name, table in tables.items()}, node)
-        quiet = idle_seconds(row, at)
-        state = "unknown" if refused else holder_state(row, at, idle_after)
-        found[row.device.uuid].append(
-            Holder(row=row, state=state, idle_for=quiet if state.startswith("idle") else None)
-        )
+        judged = _UNASKED if refused else judge(row, at, idle_after)
+        found[row.device.uuid].append(Holder(row=row, judged=judged))
     return found
 
 
@@ -211,7 +209,12 @@ def _row(sample: Sample, values: Mapping[str, float | None], node: Scraped) -> C
         memory_used=_whole(values["memory_used"]),
         compute_entitled=values["compute_entitled"],
         compute_used=values["compute_used"],
-        totals=Totals(first_seen=last_active or 0.0, last_active=last_active),
+        totals=Totals(
+            first_seen=last_active or 0.0,
+            last_active=last_active,
+            # A container that has used nothing yet was never seen computing.
+            seen_computing=bool(values["used"]),
+        ),
     )
 
 

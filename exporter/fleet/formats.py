@@ -88,7 +88,7 @@ def _idle(each: IdleHolder) -> dict[str, Any]:
         "mig_uuid": each.mig_uuid or None,
         "gpu": each.gpu or None,
         "resource": each.resource or None,
-        "idle_seconds": each.seconds,
+        "quiet_seconds": each.seconds,
         "memory_held_bytes": each.memory_held,
         "memory_used_bytes": each.memory_used,
         "compute_held_gpus": each.compute_held,

@@ -12,9 +12,9 @@ from exporter.fleet.model import Node
 from exporter.fleet.read import read_clock, read_targets_at
 from exporter.fleet.targets import Scraped, Targets
 from exporter.fleet.units import slices_json, told, whole, words
-from exporter.formats_words import TIMES, UNKNOWN, decimal, duration, gibibytes, printable
+from exporter.formats_lines import state_words
+from exporter.formats_words import TIMES, UNKNOWN, decimal, gibibytes, printable
 from exporter.prometheus import Prometheus
-from exporter.states import STATE_WORDS
 
 _HEADINGS = (
     "GPU",
@@ -147,14 +147,13 @@ def _holder_row(gpu: Gpu, holder: Holder) -> tuple[str, ...]:
         slices = UNKNOWN
     else:
         slices = f"{row.slices} {TIMES} {printable(row.resource or 'slice')}" if row.slices else "none"
-    idle = f" ({duration(holder.idle_for)})" if holder.idle_for is not None else ""
     return (
         printable(f"{ref.namespace}/{ref.pod}/{ref.container or '?'}"),
         printable(gpu.index or gpu.uuid),
         slices,
         f"{gibibytes(row.memory_used)} / {gibibytes(row.memory_entitled)} GiB",
         f"{decimal(row.compute_used, 2)} / {decimal(row.compute_entitled, 2)} GPU",
-        STATE_WORDS[holder.state] + idle,
+        state_words(holder.judged),
     )
 
 
@@ -202,6 +201,6 @@ def _holder(holder: Holder) -> dict[str, Any]:
         "memory_used_bytes": row.memory_used,
         "compute_entitled_ratio": row.compute_entitled,
         "compute_used_ratio": row.compute_used,
-        "state": holder.state,
-        "idle_seconds": holder.idle_for,
+        "state": holder.judged.state,
+        "quiet_seconds": holder.judged.quiet_for,
     }

@@ -60,6 +60,7 @@ class Totals:
     """What has been integrated over the life of a container on a device.
 
     ``used_gpu_seconds``, ``energy_joules`` and ``last_active`` are None until the use was measured once.
+    ``seen_computing``: it was seen computing at ``last_active``, which else is since when it is watched.
     ``measured_gpu_seconds`` is what of ``entitled_gpu_seconds`` went by while the use was measured, and
     ``measured_use_gpu_seconds`` what was used in that time: while entitlement and use were both known.
     """
@@ -71,6 +72,7 @@ class Totals:
     used_gpu_seconds: float | None = None
     energy_joules: float | None = None
     last_active: float | None = None
+    seen_computing: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

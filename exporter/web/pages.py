@@ -106,17 +106,20 @@ class Pages:
     async def document(self) -> dict[str, Any]:
         """Give the snapshot as plain data of JSON, which nobody may change."""
         snapshot = self.snapshot
-        return await self._once(("document",), lambda: snapshot_json(snapshot))
+        return await self._once(("document",), lambda: self._json(snapshot))
 
     async def snapshot_json(self) -> bytes:
         """Give the snapshot as JSON."""
         snapshot = self.snapshot
-        return await self._once(("json",), lambda: json.dumps(snapshot_json(snapshot)).encode())
+        return await self._once(("json",), lambda: json.dumps(self._json(snapshot)).encode())
+
+    def _json(self, snapshot: Snapshot) -> dict[str, Any]:
+        return snapshot_json(snapshot, idle_after=self._idle_after)
 
     async def snapshot_csv(self) -> bytes:
         """Give the containers as CSV."""
-        snapshot = self.snapshot
-        return await self._once(("csv",), lambda: snapshot_csv(snapshot).encode())
+        snapshot, idle_after = self.snapshot, self._idle_after
+        return await self._once(("csv",), lambda: snapshot_csv(snapshot, idle_after=idle_after).encode())
 
     async def snapshot_text(self) -> bytes:
         """Give the node as text for a terminal."""

@@ -23,6 +23,7 @@ from exporter.metrics import (
 from exporter.model.hardware import ProcessKind
 from exporter.model.snapshot import ProcessWhere
 from exporter.report import EXIT_CODES
+from exporter.states import STATE_WORDS
 from exporter.xids import XidClass
 
 Schema: TypeAlias = dict[str, Any]
@@ -58,10 +59,6 @@ _UNITS = (
     "seconds",
     "watts",
 )
-_FURTHER = {
-    "Node": {"process_view_reason": "Why single processes cannot be trusted or seen, empty where they can."},
-    "Collector": {"message": "What is wrong and what to do, empty while all is well."},
-}
 _TIME = "Unix time in seconds."
 _SEQUENCE = "Number of the poll since the exporter's start; 0 before the first."
 
@@ -70,9 +67,7 @@ def schemas() -> dict[str, Schema]:
     """Make all schemas by their names."""
     made: dict[str, Schema] = {}
     for name, level, families in (_NODE, *ROWS.values()):
-        fields = _fields(level, families) | {
-            further: text(meaning) for further, meaning in _FURTHER.get(name, {}).items()
-        }
+        fields = _fields(level, families) | _further(name)
         made[f"{name}Fields"] = {"type": "object", "properties": fields}
         made[name] = {**reference(f"{name}Fields"), "required": list(fields)}
     return made | {
@@ -117,6 +112,26 @@ def listed(items: Schema, meaning: str) -> Schema:
 def reference(name: str) -> Schema:
     """Refer to the schema of that name."""
     return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _further(name: str) -> dict[str, Schema]:
+    """Make the schemas of the fields of a row that no series has."""
+    further: Mapping[str, dict[str, Schema]] = {
+        "Node": {
+            "process_view_reason": text(
+                "Why single processes cannot be trusted or seen, empty where they can."
+            )
+        },
+        "Collector": {"message": text("What is wrong and what to do, empty while all is well.")},
+        "Container": {
+            "state": choice(STATE_WORDS, "What the container does with the device, as of the poll."),
+            "quiet_seconds": number(
+                "How long a quiet or idle container has not been seen computing; null of others.", null=True
+            )
+            | _unit("quiet_seconds"),
+        },
+    }
+    return further.get(name, {})
 
 
 def _labels(names: Iterable[str]) -> dict[str, Schema]:

@@ -8,7 +8,6 @@ from exporter.formats_modes import mode_word
 from exporter.formats_words import UNKNOWN, decimal, duration, gibibytes, total
 from exporter.metrics import Number
 from exporter.model import ContainerRow, Memory, Totals
-from exporter.states import idle_seconds
 from exporter.web.views.events import EventView
 from exporter.web.views.scene import Scene, answers, name_of
 from exporter.web.views.table.rows import efficiency_of
@@ -98,22 +97,16 @@ def _present(row: ContainerRow) -> str:
 
 
 def _quiet(scene: Scene, row: ContainerRow) -> str:
-    quiet_for = idle_seconds(row, scene.snapshot.timestamp)
+    _, activity, seconds = scene.judged(row)
     keeps = f", and keeps {gibibytes(row.memory_used)} GiB of memory" if row.memory_used else ""
-    if quiet_for is None or row.compute_used:
+    if seconds is None or row.totals is None or row.compute_used:
         return f"Hardly: it computes almost nothing now{keeps}."
-    idle = scene.idle_for(row) is not None
-    if never_computed(row):
-        no = "No" if idle else "Not yet"
-        return f"{no}: it has not computed in the {duration(quiet_for)} that it has been seen{keeps}."
-    if idle:
-        return f"No: it has not computed for {duration(quiet_for)}{keeps}."
-    return f"Not at this moment: it last computed {duration(quiet_for)} ago{keeps}."
-
-
-def never_computed(row: ContainerRow) -> bool:
-    """Whether a holder has not been seen computing: its last time is then the first that it was seen."""
-    return row.totals is not None and not row.compute_used and row.totals.last_active == row.totals.first_seen
+    if not row.totals.seen_computing:
+        no = "No" if activity == "idle" else "Not yet"
+        return f"{no}: it has not computed in the {duration(seconds)} that it has been watched{keeps}."
+    if activity == "idle":
+        return f"No: it has not computed for {duration(seconds)}{keeps}."
+    return f"Not at this moment: it last computed {duration(seconds)} ago{keeps}."
 
 
 def _memory(scene: Scene, row: ContainerRow) -> Iterator[str]:

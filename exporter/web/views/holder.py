@@ -9,7 +9,7 @@ from exporter.formats_modes import mode_word
 from exporter.formats_words import UNKNOWN, decimal, duration, gibibytes
 from exporter.model import ContainerRef, ContainerRow, GpuRow, MigRow, Totals
 from exporter.states import STATE_WORDS
-from exporter.web.views.answers import Answer, answers_of, device_memory, never_computed
+from exporter.web.views.answers import Answer, answers_of, device_memory
 from exporter.web.views.events import EventView, hits_of
 from exporter.web.views.picture.bars import UNATTRIBUTED, Use, use_bar
 from exporter.web.views.picture.cells import Gauge
@@ -161,15 +161,15 @@ def _held(scene: Scene, row: ContainerRow) -> HeldView:
 def _since(scene: Scene, row: ContainerRow, state: str) -> str:
     if row.compute_used is None:
         return scene.why_compute(row)
-    last = row.totals.last_active if row.totals is not None else None
-    if last is None:
+    totals, seconds = row.totals, scene.judged(row).not_computed_for
+    if totals is None or totals.last_active is None or seconds is None:
         return ""
     if row.compute_used:
         return "computing now"
-    quiet_for = duration(max(scene.snapshot.timestamp - last, 0.0))
-    if state.startswith("idle"):
-        return f"for {quiet_for}, since {_at(last)}"
-    return f"not seen computing in {quiet_for}" if never_computed(row) else f"last computed {quiet_for} ago"
+    lasted = duration(seconds)
+    if state in ("quiet", "idle", "idle-memory"):
+        return f"for {lasted}, since {_at(totals.last_active)}"
+    return f"last computed {lasted} ago" if totals.seen_computing else f"not seen computing in {lasted}"
 
 
 def _at(moment: float) -> str:

@@ -14,7 +14,7 @@ from exporter.web.views.scene import Figure, Pair
 __all__ = ["bar", "figure", "holder", "holder_link", "icon", "key", "marks", "pair"]
 
 _KEPT = 4096
-_PATTERNED = frozenset({"idle-memory", "unattributed", "unmeasured"})
+_PATTERNED = frozenset({"quiet", "idle-memory", "unattributed", "unmeasured"})
 
 
 @lru_cache(_KEPT)

@@ -12,7 +12,7 @@ from exporter.formats_modes import is_system
 from exporter.formats_words import UNKNOWN, decimal, gibibytes
 from exporter.metrics import Number
 from exporter.model import ContainerRow, DeviceKey, GpuRow, MigRow, Snapshot
-from exporter.states import HolderState, holder_state, idle_seconds
+from exporter.states import HolderState, Judgement, judge
 from exporter.web.query import Query
 
 _COMPUTE_DIGITS = 2
@@ -140,7 +140,7 @@ class Scene:
             if not row.holder.container:
                 self._merged.add((row.device, row.holder.namespace, row.holder.pod))
         # Several parts of a page ask for it. The rows live as long as the snapshot, and so do their ids.
-        self._states = {id(row): self._judge(row) for row in snapshot.containers}
+        self._judged = {id(row): self._judge(row) for row in snapshot.containers}
 
     def in_full(self) -> "Scene":
         """Give the same scene for a page that tells of all holders."""
@@ -160,17 +160,16 @@ class Scene:
         """Return the MIG devices of a GPU, then those that containers hold though they are not seen now."""
         return [key for key in dict.fromkeys((*self.migs, *self._rows)) if key.uuid == uuid and key.mig_uuid]
 
-    def state(self, row: ContainerRow) -> HolderState:
+    def judged(self, row: ContainerRow) -> Judgement:
         """Judge a holder."""
-        return self._states.get(id(row)) or self._judge(row)
+        return self._judged.get(id(row)) or self._judge(row)
 
-    def _judge(self, row: ContainerRow) -> HolderState:
-        return holder_state(row, self.snapshot.timestamp, self._idle_after)
+    def _judge(self, row: ContainerRow) -> Judgement:
+        return judge(row, self.snapshot.timestamp, self._idle_after)
 
-    def idle_for(self, row: ContainerRow) -> float | None:
-        """Tell for how many seconds a holder has been idle, None where it is not or cannot be told."""
-        quiet_for = idle_seconds(row, self.snapshot.timestamp)
-        return quiet_for if quiet_for is not None and quiet_for >= self._idle_after else None
+    def state(self, row: ContainerRow) -> HolderState:
+        """Return the state of a holder."""
+        return self.judged(row).state
 
     def memory(self, row: ContainerRow) -> Pair:
         """Write a container's memory, with reasons for what is missing."""

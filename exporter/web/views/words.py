@@ -12,6 +12,7 @@ URGENCY: Sequence[HolderState] = (
     "over-notional",
     "idle-memory",
     "idle",
+    "quiet",
     "active",
     "unknown",
 )

@@ -9,8 +9,8 @@ from exporter.web.views.scene import Pair, Scene
 
 def held_box(scene: Scene, device: Device, row: ContainerRow) -> Cell:
     """Draw a device with the one container that holds or uses it."""
-    state = scene.state(row)
-    quiet_for = scene.idle_for(row)
+    state, activity, _ = judged = scene.judged(row)
+    quiet_for = judged.quiet_for
     memory, compute = scene.memory(row), scene.compute(row)
     memory_use = Use(row.memory_used, row.memory_entitled, device.memory.whole)
     compute_use = Use(row.compute_used, row.compute_entitled, device.compute.whole)
@@ -21,7 +21,7 @@ def held_box(scene: Scene, device: Device, row: ContainerRow) -> Cell:
         title=row.resource or device.key.mig_uuid or device.key.uuid,
         width=percent(device.share),
         look="held",
-        note="" if quiet_for is None else f"idle {duration(quiet_for)}",
+        note="" if quiet_for is None else f"{activity} {duration(quiet_for)}",
         holder=row.holder,
         state=state,
         gauges=(Gauge("memory", memory_bar, memory), Gauge("compute", compute_bar, compute)),

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from exporter.formats_modes import mode_word
-from exporter.states import idle_seconds
 from exporter.web.views.scene import Scene
 from exporter.web.views.table import rows
 from exporter.web.views.table.rows import Line
@@ -65,10 +64,6 @@ def _state(line: Line) -> int | None:
     return None if line.state == "unknown" else _URGENT[line.state]
 
 
-def _idle(line: Line) -> float | None:
-    return idle_seconds(line.row, line.scene.snapshot.timestamp)
-
-
 def _gpu(line: Line) -> tuple[bool, str, int] | None:
     gpu = line.gpu
     return None if gpu is None else (gpu.foreign, gpu.identity.vendor, gpu.identity.index)
@@ -91,7 +86,14 @@ COLUMNS: Sequence[Column] = (
         rows.state,
         _state,
     ),
-    Column("idle", "Idle for", "for how long it has not computed", rows.idle, _idle, falling=True),
+    Column(
+        "quiet",
+        "Quiet for",
+        "for how long a quiet or idle holder has not been seen computing",
+        rows.quiet,
+        rows.quiet_of,
+        falling=True,
+    ),
     Column("gpu", "GPU", "", rows.gpu, _gpu),
     Column("slice", "Slice", "what it holds of the GPU", rows.part, _slice),
     Column(

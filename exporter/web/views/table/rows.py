@@ -86,12 +86,18 @@ def _state(name: HolderState, why: str) -> str:
     return f'<td data-label="State" class="state c-{name}">{markup.icon(name)}{word}</td>'
 
 
-def idle(line: Line) -> str:
-    """Write for how long it has been idle; a cell without text is of a holder that is not."""
+def quiet(line: Line) -> str:
+    """Write for how long it has been quiet or idle; a cell without text is of a holder that is active."""
     if line.row.compute_used is None:
-        return _plain("Idle for", _unknown(line.scene.why_compute(line.row)))
-    quiet_for = line.scene.idle_for(line.row)
-    return '<td data-label="Idle for"></td>' if quiet_for is None else _plain("Idle for", duration(quiet_for))
+        return _plain("Quiet for", _unknown(line.scene.why_compute(line.row)))
+    quiet_for = line.scene.judged(line.row).quiet_for
+    return _plain("Quiet for", "" if quiet_for is None else duration(quiet_for))
+
+
+def quiet_of(line: Line) -> float | None:
+    """Return for how many seconds a holder has been quiet or idle: 0 of an active one, None if not known."""
+    judged = line.scene.judged(line.row)
+    return None if judged.activity == "unknown" else judged.quiet_for or 0.0
 
 
 def gpu(line: Line) -> str:
