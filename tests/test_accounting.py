@@ -97,6 +97,7 @@ def test_a_container_begins_at_zero():
         measured_use_gpu_seconds=0,
         used_gpu_seconds=0,
         last_active=START + 5,
+        seen_computing=True,
     )
 
 
@@ -167,6 +168,7 @@ def test_sums_end_with_their_container():
         measured_use_gpu_seconds=0,
         used_gpu_seconds=0,
         last_active=START + 15,
+        seen_computing=True,
     )
 
 

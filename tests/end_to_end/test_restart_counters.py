@@ -21,7 +21,7 @@ from exporter.exposition import Exposition, Format
 from exporter.poller import Poller
 from exporter.settings import load_settings
 from exporter.sources import Sources
-from exporter.states import holder_state
+from exporter.states import judge
 
 BEGAN = 1_700_000_000.0
 PERIOD, END = 5, 90
@@ -79,7 +79,7 @@ class Told:
             page = exposition.page(snapshot).body(Format.OPENMETRICS).decode()
             self.scrapes[time] = read(page)
             now = BEGAN + time
-            self.states[time] = {holder_state(row, now) for row in snapshot.containers}
+            self.states[time] = {judge(row, now).state for row in snapshot.containers}
 
     def increase(self, key: tuple[str, frozenset[tuple[str, str]]]) -> float:
         """Add up as Prometheus does: a value below the one before stands for a counter that began at 0."""
@@ -147,6 +147,7 @@ def test_a_restart_makes_nobody_idle(one, two):
         assert two.scrapes[FIRST][key] >= one.scrapes[LAST][key]
         assert two.scrapes[FIRST][key] <= BEGAN + FIRST
     assert not two.states[FIRST] & {"idle", "idle-memory"}
+    assert "quiet" in two.states[FIRST]
 
 
 async def _beside() -> tuple[Told, Told]:

@@ -3,14 +3,18 @@
 import pytest
 
 from exporter.model import DeviceKey, Totals
-from exporter.states import STATE_WORDS, holder_state, idle_seconds
+from exporter.states import STATE_WORDS, Judgement, judge
 
 NOW = 10_000.0
 DEVICE = DeviceKey("GPU-0")
 
 
 def _quiet(seconds: float) -> Totals:
-    return Totals(first_seen=0.0, last_active=NOW - seconds)
+    return Totals(first_seen=0.0, last_active=NOW - seconds, seen_computing=True)
+
+
+def _never(seconds: float) -> Totals:
+    return Totals(first_seen=NOW - seconds, last_active=NOW - seconds)
 
 
 @pytest.mark.parametrize(
@@ -18,7 +22,14 @@ def _quiet(seconds: float) -> Totals:
     [
         ("active", {"compute_used": 0.05}),
         ("active", {"compute_used": 0.05, "totals": None}),
-        ("active", {"compute_used": 0.0, "totals": _quiet(599)}),
+        ("active", {"compute_used": 0.05, "totals": _quiet(9000)}),
+        ("active", {"compute_used": 0.0, "totals": _quiet(0)}),
+        ("active", {"compute_used": 0.0, "totals": _quiet(59.9)}),
+        ("quiet", {"compute_used": 0.0, "totals": _quiet(60)}),
+        ("quiet", {"compute_used": 0.0, "totals": _quiet(599.9)}),
+        ("quiet", {"compute_used": 0.0, "totals": _never(0)}),
+        ("quiet", {"compute_used": 0.0, "totals": _never(599.9)}),
+        ("idle-memory", {"compute_used": 0.0, "totals": _never(600)}),
         ("idle-memory", {"compute_used": 0.0, "totals": _quiet(600)}),
         ("idle", {"compute_used": 0.0, "totals": _quiet(600), "memory_used": 0}),
         ("idle", {"compute_used": 0.0, "totals": _quiet(600), "memory_used": None}),
@@ -45,6 +56,16 @@ def _quiet(seconds: float) -> Totals:
                 "isolation": "none",
             },
         ),
+        (
+            "over-notional",
+            {
+                "memory_used": 11,
+                "memory_entitled": 10,
+                "compute_used": 0.0,
+                "totals": _quiet(599),
+                "isolation": "none",
+            },
+        ),
         ("active", {"compute_used": 0.5, "compute_entitled": 0.1, "isolation": "none"}),
         ("active", {"compute_used": 0.34, "compute_entitled": 1 / 3}),
         ("active", {"compute_used": 0.5, "compute_entitled": None, "memory_entitled": None}),
@@ -59,13 +80,14 @@ def _quiet(seconds: float) -> Totals:
 def test_the_state_is_what_the_numbers_say(container, state, facts) -> None:
     """Use without a slice goes first, then use beyond the share, then activity, as far as it is measured."""
     row = container("x", DEVICE, **({"isolation": "hard"} | facts))
-    assert holder_state(row, NOW, idle_after=600) == state
+    assert judge(row, NOW, idle_after=600).state == state
 
 
 def test_every_state_has_its_words() -> None:
     """A person reads words, not codes."""
     assert set(STATE_WORDS) == {
         "active",
+        "quiet",
         "idle",
         "idle-memory",
         "over-share",
@@ -75,8 +97,34 @@ def test_every_state_has_its_words() -> None:
     }
 
 
-def test_idle_time_is_unknown_without_a_measurement(container) -> None:
-    """How long a holder has been quiet is known only while its compute is measured."""
-    assert idle_seconds(container("x", DEVICE, compute_used=0.0, totals=_quiet(60)), NOW) == 60
-    assert idle_seconds(container("x", DEVICE, compute_used=0.0, totals=_quiet(-60)), NOW) == 0
-    assert idle_seconds(container("x", DEVICE, compute_used=None, totals=_quiet(60)), NOW) is None
+@pytest.mark.parametrize(
+    ("totals", "judged"),
+    [
+        (_quiet(19.9), Judgement("active", "active", pytest.approx(19.9))),
+        (_quiet(20), Judgement("idle", "idle", 20)),
+        (_never(19.9), Judgement("quiet", "quiet", pytest.approx(19.9))),
+        (_never(20), Judgement("idle", "idle", 20)),
+    ],
+)
+def test_nobody_who_computed_is_quiet_where_idle_begins_within_a_minute(container, totals, judged) -> None:
+    """A holder is active until it is idle; only one that was never seen computing is quiet before."""
+    row = container("x", DEVICE, compute_used=0.0, memory_used=0, totals=totals)
+    assert judge(row, NOW, idle_after=20) == judged
+
+
+@pytest.mark.parametrize(
+    ("facts", "seconds"),
+    [
+        ({"compute_used": 0.05}, None),
+        ({"compute_used": 0.0, "totals": _quiet(59)}, None),
+        ({"compute_used": 0.0, "totals": _quiet(-60)}, None),
+        ({"compute_used": 0.0, "totals": _quiet(60)}, 60),
+        ({"compute_used": 0.0, "totals": _quiet(600)}, 600),
+        ({"compute_used": 0.0, "totals": _never(-60)}, 0),
+        ({"compute_used": 0.0, "totals": _never(5)}, 5),
+        ({"compute_used": None, "totals": _quiet(60)}, None),
+    ],
+)
+def test_how_long_it_has_not_computed_is_said_of_quiet_and_idle_holders(container, facts, seconds) -> None:
+    """Of active ones there is nothing to say, and where compute is not measured it is not known."""
+    assert judge(container("x", DEVICE, **facts), NOW, idle_after=600).quiet_for == seconds

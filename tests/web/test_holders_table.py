@@ -32,8 +32,8 @@ def test_by_itself_it_shows_all_in_the_order_of_the_snapshot() -> None:
     [
         ("holder", ["anna", "old", "train 0", "web", "bench"]),
         ("state", ["web", "bench", "old", "anna", "train 0"]),
-        ("idle", ["anna", "bench", "web", "old", "train 0"]),
-        ("-idle", ["old", "anna", "bench", "web", "train 0"]),
+        ("quiet", ["anna", "bench", "web", "old", "train 0"]),
+        ("-quiet", ["old", "anna", "bench", "web", "train 0"]),
         ("gpu", ["anna", "bench", "web", "train 0", "old"]),
         ("-gpu", ["train 0", "old", "bench", "web", "anna"]),
         ("memory", ["bench", "anna", "train 0", "old", "web"]),

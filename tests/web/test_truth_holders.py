@@ -6,7 +6,6 @@ import pytest
 
 from tests.web.truth import (
     GIB,
-    IDLE_AFTER,
     SCENARIOS,
     UNKNOWN,
     Series,
@@ -60,17 +59,15 @@ def untrue_numbers(series: Series, key, cells):
         "isolation": cells["Isolation"].text == series.info(key).get("isolation", UNKNOWN),
         "resource": cells["Slice"].attributes["title"] == series.info(key).get("resource", ""),
         "state": cells["State"].text == series.state(key),
-        "idle": is_quiet(cells["Idle for"].text, series.quiet_for(key)),
+        "quiet": is_quiet(series, key, cells["Quiet for"].text),
         "slice": is_slice(series, key, cells["Slice"].text),
     }
     yield from (f"{'/'.join(key)}: {name}, {cells}" for name, true in checks.items() if not true)
 
 
-def is_quiet(text, seconds) -> bool:
-    """Whether a cell tells a time if the container is idle, a dash if that is not known, and else nothing."""
-    if seconds is not None and seconds < IDLE_AFTER:
-        return text == ""
-    return lasts(text, seconds)
+def is_quiet(series: Series, key, text) -> bool:
+    """Whether a cell has a time if the container is quiet or idle, a dash if that is not known, else nothing."""
+    return text == "" if series.is_active(key) else lasts(text, series.quiet_for(key))
 
 
 def is_slice(series: Series, key, text) -> bool:
@@ -120,6 +117,7 @@ def test_bars_are_as_long_as_the_use_is_of_the_entitlement(name) -> None:
 
 _LOOKS = {
     "active": "active",
+    "quiet": "quiet",
     "idle": "idle",
     "idle, holding memory": "idle-memory",
     "over its share": "over-share",

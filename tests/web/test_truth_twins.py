@@ -10,8 +10,9 @@ from jsonschema import Draft202012Validator
 
 from exporter.formats import snapshot_csv, snapshot_json, snapshot_text
 from exporter.metrics import LEVEL_LABELS
+from exporter.states import STATE_WORDS
 from exporter.web.api.openapi import document
-from tests.web.truth import GIB, IDLE_AFTER, SCENARIOS, UNKNOWN, Key, lasts, says, scenario, told
+from tests.web.truth import GIB, SCENARIOS, UNKNOWN, Key, idle_after, lasts, says, scenario, told
 
 _LISTS = {
     "gpus": ("gpu", "GpuFields"),
@@ -128,15 +129,34 @@ def test_json_of_every_scenario_is_as_described(name) -> None:
     assert [f"{fault.json_path}: {fault.message}" for fault in faults] == []
 
 
+def says_state(series, key, state, seconds) -> bool:
+    """Whether a state and the seconds without compute are what the series of a container say."""
+    quiet = None if series.is_active(key) else series.quiet_for(key)
+    return STATE_WORDS[state] == series.state(key) and seconds == (
+        quiet if quiet is None else pytest.approx(quiet, abs=0.001)
+    )
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_json_has_the_states_of_containers(name) -> None:
+    """Each container has its state, and for how long it has not computed where it is quiet or idle."""
+    series = told(name)
+    for row in snapshot_json(scenario(name), idle_after=idle_after(name))["containers"]:
+        key = Key(*(row[label] or "" for label in Key._fields))
+        assert says_state(series, key, row["state"], row["quiet_seconds"]), row
+
+
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_csv_has_the_numbers_of_metrics(name) -> None:
     """Each container has a line, each cell is its series or label, and empty where there is none."""
     series = told(name)
-    lines = list(csv.DictReader(io.StringIO(snapshot_csv(scenario(name)))))
+    lines = list(csv.DictReader(io.StringIO(snapshot_csv(scenario(name), idle_after=idle_after(name)))))
     keys = [Key(*(line[label] for label in Key._fields)) for line in lines]
     assert sorted(keys) == sorted(series.containers)
     for key, line in zip(keys, lines, strict=True):
         info = series.info(key)
+        state, quiet = line.pop("state"), line.pop("quiet_seconds")
+        assert says_state(series, key, state, float(quiet) if quiet else None), key
         for column, cell in line.items():
             if f"gpuslice_container_{column}" in series.helps or not (
                 column in info or cell == "" or column in Key._fields
@@ -182,7 +202,7 @@ def says_row(series, key, cells) -> bool:
         and says(computes, series.of(key, "compute_used_ratio"), 2)
         and says(share, series.of(key, "compute_entitled_ratio"), 2)
         and word == series.state(key)
-        and bool(quiet) == word.startswith("idle")
+        and bool(quiet) == word.startswith(("quiet", "idle"))
         and (not quiet or lasts(quiet.removesuffix(")"), series.quiet_for(key)))
     )
 
@@ -191,7 +211,7 @@ def says_row(series, key, cells) -> bool:
 def test_text_has_the_numbers_of_metrics(name) -> None:
     """Each container has a line of its own with its use, entitlement and state, and a dash for no series."""
     series, shown = told(name), scenario(name)
-    lines = list(lines_of_holders(snapshot_text(shown, now=shown.timestamp, idle_after=IDLE_AFTER)))
+    lines = list(lines_of_holders(snapshot_text(shown, now=shown.timestamp, idle_after=idle_after(name))))
     rest = series.containers
     assert len(lines) == len(rest)
     for cells in lines:

@@ -89,15 +89,18 @@ def test_a_pod_whose_containers_cannot_be_told_apart_has_a_page() -> None:
         ({"compute_entitled": 0.25}, "Yes: it uses 0.60 of a GPU now, beyond its share of 0.25."),
         (
             {"compute_used": 0.0},
-            "Not at this moment: it last computed 1 min ago, and keeps 7.0 GiB of memory.",
+            "Not at this moment: it last computed 30 s ago, and keeps 7.0 GiB of memory.",
         ),
         (
-            {"compute_used": 0.0, "totals": Totals(first_seen=NOW - 9000, last_active=NOW - 7200)},
+            {
+                "compute_used": 0.0,
+                "totals": Totals(first_seen=NOW - 9000, last_active=NOW - 7200, seen_computing=True),
+            },
             "No: it has not computed for 2 h 0 min, and keeps 7.0 GiB of memory.",
         ),
         (
             {"compute_used": 0.0, "totals": Totals(first_seen=NOW - 7200, last_active=NOW - 7200)},
-            "No: it has not computed in the 2 h 0 min that it has been seen, and keeps 7.0 GiB of memory.",
+            "No: it has not computed in the 2 h 0 min that it has been watched, and keeps 7.0 GiB of memory.",
         ),
         (
             {"compute_used": None, "processes": 2},

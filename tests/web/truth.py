@@ -23,12 +23,13 @@ from tests.web.views_reading import Element, gpu_page, node_page, read, scenario
 SCENARIOS = names()
 GIB = 1 << 30
 UNKNOWN = "\N{EN DASH}"
-# Scenarios are as old as half a minute, so that some of their holders are idle by now.
-IDLE_AFTER = 20.0
+# Scenarios are as old as half a minute, so that some of their holders are idle by now, and some not yet.
+IDLE_AFTER, IDLE_LATER = 20.0, frozenset({"t4-timeslicing"})
+_ACTIVE = 60.0
 QUERY = Query(
     columns=(
         "state",
-        "idle",
+        "quiet",
         "gpu",
         "slice",
         "sharing",
@@ -73,12 +74,14 @@ class Sample(NamedTuple):
 class Series:
     """A page of metrics; ``helps`` are the help texts of families by their names.
 
-    ``measured`` are the GPU-seconds that each container held while its use was measured, of which there is no
-    series.
+    ``measured`` are the GPU-seconds that each container held while its use was measured, and ``computed`` the
+    containers that were seen computing: of both there is no series.
     """
 
-    def __init__(self, text, measured) -> None:
+    def __init__(self, text, measured, computed=frozenset(), idle_after=IDLE_AFTER) -> None:
         self.measured = measured
+        self.computed = computed
+        self.idle_after = idle_after
         self.samples: dict[str, list[Sample]] = {}
         self.helps: dict[str, str] = {}
         self.types: dict[str, str] = {}
@@ -164,11 +167,20 @@ class Series:
             return "uses without holding"
         if not notional and (over_memory or over_compute):
             return "over its share"
-        if not computes and quiet is not None and quiet >= IDLE_AFTER:
+        if not computes and quiet is not None and quiet >= self.idle_after:
             return "idle, holding memory" if used else "idle"
         if notional and over_memory:
             return "over its notional share"
-        return "unknown" if not computes and quiet is None else "active"
+        if not computes and quiet is None:
+            return "unknown"
+        return "active" if self.is_active(key) else "quiet"
+
+    def is_active(self, key) -> bool:
+        """Whether a container computes, or was seen computing in the last minute and is not idle yet."""
+        if self.of(key, "compute_used_ratio"):
+            return True
+        quiet = self.quiet_for(key)
+        return key in self.computed and quiet is not None and quiet < min(_ACTIVE, self.idle_after)
 
     def quiet_for(self, key) -> float | None:
         """Tell for how long a container has not computed."""
@@ -202,7 +214,21 @@ def _key(labels) -> Key:
 def told(name) -> Series:
     """Read the page of metrics of a scenario."""
     shown = scenario(name)
-    return Series(Exposition().page(shown).body(Format.TEXT).decode(), measured(shown))
+    return Series(Exposition().page(shown).body(Format.TEXT).decode(), measured(shown), computed(shown), idle_after(name))
+
+
+def idle_after(name) -> float:
+    """Return after how many seconds a holder of a scenario is idle."""
+    return 600.0 if name in IDLE_LATER else IDLE_AFTER
+
+
+def computed(shown) -> frozenset[Key]:
+    """Return the containers that were seen computing."""
+    return frozenset(
+        Key(*row.holder, row.device.uuid, row.device.mig_uuid)
+        for row in shown.containers
+        if row.totals is not None and row.totals.seen_computing
+    )
 
 
 def measured(shown) -> dict[Key, float | None]:
@@ -217,20 +243,20 @@ def measured(shown) -> dict[Key, float | None]:
 @cache
 def node(name) -> Element:
     """Read the page of the node, with all columns."""
-    return read(node_page(scenario(name), idle_after=IDLE_AFTER, query=QUERY))
+    return read(node_page(scenario(name), idle_after=idle_after(name), query=QUERY))
 
 
 @cache
 def gpu_of(name, uuid) -> Element:
     """Read the page of a GPU, with all columns."""
-    return read(gpu_page(scenario(name), uuid, idle_after=IDLE_AFTER, query=QUERY))
+    return read(gpu_page(scenario(name), uuid, idle_after=idle_after(name), query=QUERY))
 
 
 @cache
 def holder_of(name, holder) -> Element:
     """Read the page of a container."""
     shown = scenario(name)
-    scene = Scene(shown, now=shown.timestamp + 3, idle_after=IDLE_AFTER, root="../../../")
+    scene = Scene(shown, now=shown.timestamp + 3, idle_after=idle_after(name), root="../../../")
     return read(page(holder_drawing(scene, *holder), scene.root))
 
 

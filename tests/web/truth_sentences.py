@@ -86,7 +86,7 @@ SENTENCES = (
     ),
     Sentence(rf"uses {N} of a GPU now\.", lambda of, used: is_gpu(used, of.compute) and of.share is None),
     Sentence(
-        rf"it has not computed in the {D} that it has been seen", lambda of, quiet: lasts(quiet, of.quiet)
+        rf"it has not computed in the {D} that it has been watched", lambda of, quiet: lasts(quiet, of.quiet)
     ),
     Sentence(rf"it has not computed for {D}", lambda of, quiet: lasts(quiet, of.quiet)),
     Sentence(rf"it last computed {D} ago", lambda of, quiet: lasts(quiet, of.quiet)),

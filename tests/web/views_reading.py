@@ -203,7 +203,7 @@ def holder(pod, device=UUID, **facts) -> ContainerRow:
         compute_entitled=1.0,
         memory_used=7 * GIB,
         compute_used=0.6,
-        totals=Totals(first_seen=NOW - 9000, last_active=NOW - 60),
+        totals=Totals(first_seen=NOW - 9000, last_active=NOW - 30, seen_computing=True),
     )
     return replace(row, **facts)
 
