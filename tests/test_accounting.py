@@ -251,12 +251,24 @@ def test_last_active_before_any_activity_is_first_seen():
     assert node.totals().last_active == START + 3
 
 
+def test_who_was_seen_computing_is_told_from_who_never_was():
+    """From the first poll that saw it compute, also before anything is counted of it, and ever after."""
+    node = Node().after(0, row(used=0)).after(5, row(used=0))
+    assert not node.totals().seen_computing
+    node.after(5, row(used=0.1)).after(5, row(used=0))
+    assert node.totals().seen_computing
+    at_first = Node().after(0, row(used=0.1)).after(5, row(used=0))
+    assert at_first.totals().seen_computing
+    assert at_first.totals().used_gpu_seconds == 0
+
+
 def test_last_active_is_absent_while_compute_is_unknown():
     """No idle time is claimed of a container whose compute cannot be measured; it comes back as it was."""
     node = Node().after(0, row(used=0.1)).after(5, row(used=None))
     assert node.totals().last_active is None
     node.after(5, row(used=0))
     assert node.totals().last_active == START
+    assert node.totals().seen_computing
 
 
 def test_who_was_not_watched_for_long_is_not_idle_for_it():
@@ -264,6 +276,7 @@ def test_who_was_not_watched_for_long_is_not_idle_for_it():
     node = Node().after(0, row(used=0.1)).after(60, row(used=None)).after(1200, row(used=None))
     node.after(5, row(used=0)).after(5, row(used=0))
     assert node.totals().last_active == START + 1265
+    assert not node.totals().seen_computing
     never = Node().after(0, row(used=None)).after(1200, row(used=None)).after(5, row(used=0))
     assert never.totals().last_active == START + 1205
 

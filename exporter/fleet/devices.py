@@ -14,7 +14,7 @@ from exporter.fleet.targets import Scraped, holder_of
 from exporter.fleet.units import UNTOLD_SLICES, Units
 from exporter.model import ContainerRow, DeviceKey, Totals
 from exporter.prometheus import Sample
-from exporter.states import Judgement, judge
+from exporter.states import ACTIVE_SECONDS, Judgement, judge
 
 _GPU, _CONTAINER = "gpuslice_gpu_", "gpuslice_container_"
 _UP, _INFO = "GPUs", "names of GPUs"
@@ -38,6 +38,8 @@ _ROW = {
 }
 _HOLDERS = "names of holders"
 _OF_HOLDER = "{} of holders"
+# What a container computed before the first poll that saw it is in no counter.
+_COMPUTED = "holders that computed lately"
 _UNASKED = Judgement("unknown", "unknown", None)
 
 _Place: TypeAlias = tuple[Target, str]
@@ -87,6 +89,7 @@ def questions(instances: Collection[str] | None, *, details: bool) -> dict[str, 
         asked[_HOLDERS] = f"{ROWS}{among}"
         for name, family in _ROW.items():
             asked[_OF_HOLDER.format(name)] = f"{_CONTAINER}{family}{among}"
+        asked[_COMPUTED] = f"max_over_time({_CONTAINER}compute_used_ratio[{ACTIVE_SECONDS:.0f}s]) > 0{among}"
     return asked
 
 
@@ -184,19 +187,24 @@ def _holders(
         for name in _ROW
     }
     # What a state stands on may be any of these.
-    refused = any(_OF_HOLDER.format(name) in answers.problems for name in _ROW)
+    stands_on = (_COMPUTED, *(_OF_HOLDER.format(name) for name in _ROW))
+    refused = any(name in answers.problems for name in stands_on)
+    computed = {_identity(sample) for sample in answers.samples(_COMPUTED)}
     found: dict[str, list[Holder]] = defaultdict(list)
     for sample in answers.samples(_HOLDERS):
         if target_of(sample) != node.target:
             continue
         key = _identity(sample)
-        row = _row(sample, {name: table.get(key) for name, table in tables.items()}, node)
+        values = {name: table.get(key) for name, table in tables.items()}
+        row = _row(sample, values, node, seen_computing=key in computed or bool(values["used"]))
         judged = _UNASKED if refused else judge(row, at, idle_after)
         found[row.device.uuid].append(Holder(row=row, judged=judged))
     return found
 
 
-def _row(sample: Sample, values: Mapping[str, float | None], node: Scraped) -> ContainerRow:
+def _row(
+    sample: Sample, values: Mapping[str, float | None], node: Scraped, *, seen_computing: bool
+) -> ContainerRow:
     labels, last_active = sample.labels, values["last_active"]
     return ContainerRow(
         holder=holder_of(sample, node.own),
@@ -209,12 +217,7 @@ def _row(sample: Sample, values: Mapping[str, float | None], node: Scraped) -> C
         memory_used=_whole(values["memory_used"]),
         compute_entitled=values["compute_entitled"],
         compute_used=values["compute_used"],
-        totals=Totals(
-            first_seen=last_active or 0.0,
-            last_active=last_active,
-            # A container that has used nothing yet was never seen computing.
-            seen_computing=bool(values["used"]),
-        ),
+        totals=Totals(first_seen=last_active or 0.0, last_active=last_active, seen_computing=seen_computing),
     )
 
 

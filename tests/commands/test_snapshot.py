@@ -140,5 +140,16 @@ def test_who_is_idle_is_judged_by_the_setting():
     (soon, late) = (
         FORMATS["text"](shown, load_settings({"idle_after": after}, {})) for after in ("1m", "10m")
     )
-    assert "idle" in soon
-    assert "idle" not in late
+    assert "idle, holding memory (2 min)" in soon
+    assert "quiet (2 min)" in late
+
+
+def test_all_forms_judge_by_the_setting():
+    """JSON and CSV have the state and for how long, as the text has."""
+    quiet = holder("train", compute_used=0.0, totals=Totals(first_seen=NOW - 900, last_active=NOW - 120))
+    shown = snapshot([gpu()], [quiet])
+    for after, state in (("1m", "idle-memory"), ("10m", "quiet")):
+        settings = load_settings({"idle_after": after}, {})
+        (row,) = json.loads(FORMATS["json"](shown, settings))["containers"]
+        assert (row["state"], row["quiet_seconds"]) == (state, 120.0)
+        assert FORMATS["csv"](shown, settings).splitlines()[1].endswith(f",{state},120.0")

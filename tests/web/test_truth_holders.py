@@ -66,7 +66,7 @@ def untrue_numbers(series: Series, key, cells):
 
 
 def is_quiet(series: Series, key, text) -> bool:
-    """Whether a cell has a time if the container is quiet or idle, a dash if that is not known, else nothing."""
+    """Whether a cell tells a time of a quiet or idle container, a dash if it is not known, else nothing."""
     return text == "" if series.is_active(key) else lasts(text, series.quiet_for(key))
 
 

@@ -214,7 +214,12 @@ def _key(labels) -> Key:
 def told(name) -> Series:
     """Read the page of metrics of a scenario."""
     shown = scenario(name)
-    return Series(Exposition().page(shown).body(Format.TEXT).decode(), measured(shown), computed(shown), idle_after(name))
+    return Series(
+        Exposition().page(shown).body(Format.TEXT).decode(),
+        measured(shown),
+        computed(shown),
+        idle_after(name),
+    )
 
 
 def idle_after(name) -> float:
