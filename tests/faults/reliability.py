@@ -111,7 +111,8 @@ What clients without manners do to the server is part of the tests; what a clien
 
 - Counters begin at 0. `increase` over a restart adds nothing, and lacks what fell between the two processes.
   There are no `_created` series.
-- The time of last activity begins at the restart, so nobody is idle until `--idle-after` has passed.
+- The time of last activity begins at the restart: a holder that does not compute is quiet from then on, and
+  idle after `--idle-after`.
 - SIGTERM, SIGINT and SIGHUP end the program with code 0, also when they come again and again; where a driver,
   a disk or a name server hangs, some seconds later.
 - SIGKILL leaves nothing behind; of a demo it leaves the temporary folder.
