@@ -59,6 +59,17 @@ _UNITS = (
     "seconds",
     "watts",
 )
+_UNSEEN = "Why single processes cannot be trusted or seen, empty where they can."
+_WRONG = "What is wrong and what to do, empty while all is well."
+_QUIET = "For how long a quiet or idle container has not been seen computing; null of others."
+_FURTHER: Mapping[str, Mapping[str, Schema]] = {
+    "Node": {"process_view_reason": {"type": "string", "description": _UNSEEN}},
+    "Collector": {"message": {"type": "string", "description": _WRONG}},
+    "Container": {
+        "state": {"enum": [*STATE_WORDS], "description": "What the container does, as of the poll."},
+        "quiet_seconds": {"type": ["number", "null"], "description": _QUIET, "x-unit": "seconds"},
+    },
+}
 _TIME = "Unix time in seconds."
 _SEQUENCE = "Number of the poll since the exporter's start; 0 before the first."
 
@@ -67,7 +78,7 @@ def schemas() -> dict[str, Schema]:
     """Make all schemas by their names."""
     made: dict[str, Schema] = {}
     for name, level, families in (_NODE, *ROWS.values()):
-        fields = _fields(level, families) | _further(name)
+        fields = {**_fields(level, families), **_FURTHER.get(name, {})}
         made[f"{name}Fields"] = {"type": "object", "properties": fields}
         made[name] = {**reference(f"{name}Fields"), "required": list(fields)}
     return made | {
@@ -112,26 +123,6 @@ def listed(items: Schema, meaning: str) -> Schema:
 def reference(name: str) -> Schema:
     """Refer to the schema of that name."""
     return {"$ref": f"#/components/schemas/{name}"}
-
-
-def _further(name: str) -> dict[str, Schema]:
-    """Make the schemas of the fields of a row that no series has."""
-    further: Mapping[str, dict[str, Schema]] = {
-        "Node": {
-            "process_view_reason": text(
-                "Why single processes cannot be trusted or seen, empty where they can."
-            )
-        },
-        "Collector": {"message": text("What is wrong and what to do, empty while all is well.")},
-        "Container": {
-            "state": choice(STATE_WORDS, "What the container does with the device, as of the poll."),
-            "quiet_seconds": number(
-                "How long a quiet or idle container has not been seen computing; null of others.", null=True
-            )
-            | _unit("quiet_seconds"),
-        },
-    }
-    return further.get(name, {})
 
 
 def _labels(names: Iterable[str]) -> dict[str, Schema]:
