@@ -23,7 +23,7 @@ from exporter.metrics import (
 from exporter.model.hardware import ProcessKind
 from exporter.model.snapshot import ProcessWhere
 from exporter.report import EXIT_CODES
-from exporter.states import STATE_WORDS
+from exporter.web.api.further import FURTHER
 from exporter.xids import XidClass
 
 Schema: TypeAlias = dict[str, Any]
@@ -59,17 +59,6 @@ _UNITS = (
     "seconds",
     "watts",
 )
-_UNSEEN = "Why single processes cannot be trusted or seen, empty where they can."
-_WRONG = "What is wrong and what to do, empty while all is well."
-_QUIET = "For how long a quiet or idle container has not been seen computing; null of others."
-_FURTHER: Mapping[str, Mapping[str, Schema]] = {
-    "Node": {"process_view_reason": {"type": "string", "description": _UNSEEN}},
-    "Collector": {"message": {"type": "string", "description": _WRONG}},
-    "Container": {
-        "state": {"enum": [*STATE_WORDS], "description": "What the container does, as of the poll."},
-        "quiet_seconds": {"type": ["number", "null"], "description": _QUIET, "x-unit": "seconds"},
-    },
-}
 _TIME = "Unix time in seconds."
 _SEQUENCE = "Number of the poll since the exporter's start; 0 before the first."
 
@@ -78,7 +67,7 @@ def schemas() -> dict[str, Schema]:
     """Make all schemas by their names."""
     made: dict[str, Schema] = {}
     for name, level, families in (_NODE, *ROWS.values()):
-        fields = {**_fields(level, families), **_FURTHER.get(name, {})}
+        fields = {**_fields(level, families), **FURTHER.get(name, {})}
         made[f"{name}Fields"] = {"type": "object", "properties": fields}
         made[name] = {**reference(f"{name}Fields"), "required": list(fields)}
     return made | {
