@@ -32,6 +32,8 @@ IDLE: Mapping[str, Key] = {
     "memory": lambda each: (-(each.memory_used or 0), -(each.seconds or 0)),
     "compute": lambda each: (-(each.compute_held or 0), -(each.seconds or 0)),
 }
+ORDERS: Mapping[str, Mapping[str, Key]] = {"nodes": NODES, "namespaces": NAMESPACES, "idle": IDLE}
+"""The orders of each table, by the parameter in the URL that names one."""
 
 
 def nodes_in(rows: Sequence[Node], order: str) -> list[Node]:

@@ -4,6 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
+from aiohttp import web
+from multidict import MultiMapping
+
+from exporter.web.serving.parameters import given_once
+from exporter.web.timelines.query import SPANS, BadValueError, span_of
+
 LONGEST = 200
 """More characters of a parameter than this are not read."""
 
@@ -44,6 +50,26 @@ class Query:
         )
         told = [(name, value) for name, value in pairs if value]
         return f"?{urlencode(told, safe=':,', errors='replace')}"
+
+
+_ONCE = ("q", "namespace", "gpu", "state", "sort")
+
+
+def asked_query(parameters: MultiMapping[str]) -> Query:
+    """Read the parameters of a page's URL.
+
+    An empty one is as if it were absent, because forms send those too, and the page itself says which words
+    it does not know. Raises HTTPBadRequest if one is repeated, except ``columns``, or if ``range`` cannot be
+    used.
+    """
+    for name in _ONCE:
+        given_once(parameters, name)
+    span = given_once(parameters, "range")
+    try:
+        span_of(span or None)
+    except BadValueError:
+        raise web.HTTPBadRequest(text=f"The range must be {SPANS}.") from None
+    return read_query(parameters)
 
 
 def read_query(parameters: Mapping[str, str]) -> Query:

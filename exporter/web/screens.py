@@ -6,7 +6,7 @@ from aiohttp import web
 
 from exporter.web.drawing import Drawing
 from exporter.web.places import Place
-from exporter.web.query import read_query
+from exporter.web.query import asked_query
 from exporter.web.serving.errors import prefers_html
 from exporter.web.serving.responses import reply
 from exporter.web.site import Site
@@ -39,22 +39,22 @@ class _Screens:
 
     async def node(self, request: web.Request) -> web.Response:
         """Show the node: to browsers as a page, to programs such as curl as text."""
-        vary = "Accept, Accept-Encoding"
+        vary, place = "Accept, Accept-Encoding", Place("node", (), asked_query(request.query))
         if prefers_html(request):
-            return await self._answer(request, Place("node", (), read_query(request.query)), vary)
+            return await self._answer(request, place, vary)
         body = await self._site.pages.snapshot_text()
         return await reply(request, body, "text/plain; charset=utf-8", vary=vary)
 
     async def gpu(self, request: web.Request) -> web.Response:
-        place = Place("gpu", (request.match_info["uuid"],), read_query(request.query))
+        place = Place("gpu", (request.match_info["uuid"],), asked_query(request.query))
         return await self._answer(request, place)
 
     async def holder(self, request: web.Request) -> web.Response:
         names = tuple(request.match_info[name] for name in ("namespace", "pod", "container"))
-        return await self._answer(request, Place("holder", names, read_query(request.query)))
+        return await self._answer(request, Place("holder", names, asked_query(request.query)))
 
     async def doctor(self, request: web.Request) -> web.Response:
-        return await self._answer(request, Place("doctor", (), read_query(request.query)))
+        return await self._answer(request, Place("doctor", (), asked_query(request.query)))
 
     async def _answer(
         self, request: web.Request, place: Place, vary: str = "Accept-Encoding"

@@ -6,6 +6,7 @@ from aiohttp import web
 
 from exporter.exposition import accepts_gzip, choose_format
 from exporter.exposition_formats import media_quality
+from exporter.web.serving.parameters import one_of
 from exporter.web.serving.responses import reply
 from exporter.web.site import Site
 
@@ -42,11 +43,9 @@ class _Machine:
 
     async def snapshot(self, request: web.Request) -> web.Response:
         """Hand out the snapshot in the form that the URL names, else in the one that is accepted."""
-        form = request.query.get("format")
+        form = one_of(request.query, "format", FORMS)
         if form is None:
             form = _accepted_form(request.headers.get("Accept", ""))
-        if form not in FORMS:
-            raise web.HTTPBadRequest(text=f"The format must be one of {', '.join(FORMS)}.")
         pages, headers = self._pages, {}
         make = {"json": pages.snapshot_json, "csv": pages.snapshot_csv, "text": pages.snapshot_text}[form]
         if form == "csv":

@@ -78,7 +78,6 @@ def schemas() -> dict[str, Schema]:
         "Delta": _delta(),
         "History": _history(),
         "Report": _report(),
-        "Error": whole({"error": text("What is wrong, as a sentence.")}),
     }
 
 

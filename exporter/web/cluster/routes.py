@@ -9,12 +9,16 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from exporter.exposition_formats import media_quality
+from exporter.fleet.orders import ORDERS
 from exporter.web.app import build_app
+from exporter.web.cluster import openapi
+from exporter.web.cluster.openapi import FORMS
 from exporter.web.cluster.pages import FleetPages
 from exporter.web.drawing import Drawing, change
 from exporter.web.html import seen
 from exporter.web.serving import assets
 from exporter.web.serving.errors import prefers_html
+from exporter.web.serving.parameters import one_of
 from exporter.web.serving.responses import reply
 from exporter.web.serving.version import version
 from exporter.web.streams.hub import Hub
@@ -23,10 +27,7 @@ from exporter.web.streams.ticker import Ticker
 from exporter.web.views.fleet.tables import Orders
 
 _TEXT = "text/plain; charset=utf-8"
-_FORMS = {"json": "application/json; charset=utf-8", "text": _TEXT}
 _VARY = "Accept, Accept-Encoding"
-# What an order is called is short.
-_LONGEST = 20
 
 
 class Cluster(NamedTuple):
@@ -52,6 +53,7 @@ def make_hub_app(
             web.get("/metrics", routes.metrics),
             web.get("/-/healthy", routes.healthy),
             web.get("/-/ready", routes.ready),
+            openapi.route(),
             *assets.routes(),
         ],
         prefix=prefix,
@@ -119,8 +121,9 @@ class _Routes:
 
     async def page(self, request: web.Request) -> web.Response:
         """Show the cluster: to browsers as a page, to programs such as curl as text."""
+        orders = _orders(request)
         if prefers_html(request):
-            body = await self._pages.html(_orders(request))
+            body = await self._pages.html(orders)
             return await reply(request, body, "text/html; charset=utf-8", vary=_VARY)
         return await reply(request, await self._pages.text(), _TEXT, vary=_VARY)
 
@@ -129,13 +132,11 @@ class _Routes:
 
     async def document(self, request: web.Request) -> web.Response:
         """Hand out the cluster in the form that the URL names, else in the one that is accepted."""
-        form = request.query.get("format")
+        form = one_of(request.query, "format", FORMS)
         if form is None:
             form = _accepted_form(request.headers.get("Accept", ""))
-        if form not in _FORMS:
-            raise web.HTTPBadRequest(text=f"The format must be one of {', '.join(_FORMS)}.")
         body = await (self._pages.document() if form == "json" else self._pages.text())
-        return await reply(request, body, _FORMS[form], vary=_VARY)
+        return await reply(request, body, FORMS[form], vary=_VARY)
 
     async def metrics(self, _request: web.Request) -> web.Response:
         headers = {"Content-Type": CONTENT_TYPE_LATEST}
@@ -152,9 +153,9 @@ class _Routes:
 
 
 def _orders(request: web.Request) -> Orders:
-    return Orders(*(request.query.get(name, "")[:_LONGEST] for name in Orders._fields))
+    return Orders(*(one_of(request.query, name, keys) or "" for name, keys in ORDERS.items()))
 
 
 def _accepted_form(accept: str) -> str:
-    wanted = {form: media_quality(accept, kind.partition(";")[0]) for form, kind in _FORMS.items()}
+    wanted = {form: media_quality(accept, kind.partition(";")[0]) for form, kind in FORMS.items()}
     return max(wanted, key=lambda form: wanted[form])

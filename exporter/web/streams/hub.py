@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from exporter.exposition import accepts_gzip
+from exporter.web.serving.parameters import short_text
 from exporter.web.streams.channel import Channel, Subject
 from exporter.web.streams.sse import HEADERS, START, Message, event
 from exporter.web.streams.ticker import Ticker
@@ -27,6 +28,8 @@ PATIENCE_SECONDS = 30.0
 RETRY_AFTER_SECONDS = 30
 # More than this is never handed to a connection before the client has taken what was before.
 PORTION = 64 * 1024
+LONGEST_ID = 100
+"""Characters of the name of a snapshot that a client may say it knows."""
 GONE = event("gone", {})
 """What is sent before the end when the subject is not there any more."""
 
@@ -61,6 +64,7 @@ class Hub:
         if self._closed or self.streams >= self._most or self._is_one_too_many(subject):
             retry = {"Retry-After": str(RETRY_AFTER_SECONDS), "Cache-Control": "no-store"}
             raise web.HTTPServiceUnavailable(text="too many streams are open here\n", headers=retry)
+        since = _known(request)
         self.streams += 1
         channel = self._channels.setdefault(subject, Channel(subject))
         channel.followers += 1
@@ -70,7 +74,7 @@ class Hub:
                 raise web.HTTPNotFound(text="what this stream would be about is not there\n")
             if request.method == "HEAD":
                 return web.Response(headers=HEADERS)
-            return await self._stream(request, channel)
+            return await self._stream(request, channel, since)
         finally:
             self._leave(channel)
 
@@ -92,7 +96,7 @@ class Hub:
         if not channel.followers and self._channels.get(channel.subject) is channel:
             del self._channels[channel.subject]
 
-    async def _stream(self, request: web.Request, channel: Channel) -> web.StreamResponse:
+    async def _stream(self, request: web.Request, channel: Channel, since: str) -> web.StreamResponse:
         zipped = accepts_gzip(request.headers.get("Accept-Encoding", ""))
         response = web.StreamResponse(headers=HEADERS)
         if zipped:
@@ -100,7 +104,6 @@ class Hub:
         if self._pump is None:
             self._pump = asyncio.create_task(self._run(), name="streams")
         send = self._sender(request, response, zipped)
-        since = request.headers.get("Last-Event-ID", "") or request.query.get("since", "")
         try:
             await response.prepare(request)
             await send(START)
@@ -164,3 +167,9 @@ class Hub:
             channel.failing = True
         else:
             channel.failing = False
+
+
+def _known(request: web.Request) -> str:
+    """Return the name of the snapshot that the client has, "" if it names none."""
+    asked = short_text(request.query, "since", LONGEST_ID)
+    return request.headers.get("Last-Event-ID", "") or asked or ""

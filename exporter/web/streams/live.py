@@ -22,7 +22,7 @@ from exporter.web.drawing import Drawing, change
 from exporter.web.html import seen
 from exporter.web.pages import Pages
 from exporter.web.places import Place
-from exporter.web.query import read_query
+from exporter.web.query import asked_query
 from exporter.web.serving.version import version
 from exporter.web.streams.hub import Hub
 from exporter.web.streams.sse import Message, event
@@ -103,19 +103,19 @@ class _Streams:
         self._hub = hub
 
     async def node(self, request: web.Request) -> web.StreamResponse:
-        return await self._answer(request, Place("node", (), read_query(request.query)))
+        return await self._answer(request, Place("node", (), asked_query(request.query)))
 
     async def gpu(self, request: web.Request) -> web.StreamResponse:
         return await self._answer(
-            request, Place("gpu", (request.match_info["uuid"],), read_query(request.query))
+            request, Place("gpu", (request.match_info["uuid"],), asked_query(request.query))
         )
 
     async def holder(self, request: web.Request) -> web.StreamResponse:
         names = tuple(request.match_info[name] for name in ("namespace", "pod", "container"))
-        return await self._answer(request, Place("holder", names, read_query(request.query)))
+        return await self._answer(request, Place("holder", names, asked_query(request.query)))
 
     async def doctor(self, request: web.Request) -> web.StreamResponse:
-        return await self._answer(request, Place("doctor", (), read_query(request.query)))
+        return await self._answer(request, Place("doctor", (), asked_query(request.query)))
 
     async def _answer(self, request: web.Request, place: Place) -> web.StreamResponse:
         return await self._hub.answer(request, OpenPage(self._pages, place))

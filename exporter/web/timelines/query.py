@@ -1,8 +1,6 @@
 """What is asked of the past, read from a URL; whoever asks wrongly is told what to write instead."""
 
-import math
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from multidict import MultiMapping
@@ -14,9 +12,21 @@ from exporter.history.spans import span_seconds
 DEFAULT_SPAN = "1h"
 DEFAULT_POINTS = 240
 MOST_POINTS = 1440
+SPANS = "a duration such as 5m, 1h, 6h or 7d, from 10s to 366d"
+SPAN_PATTERN = (
+    "([1-9][0-9]{1,5}s"
+    "|([1-9][0-9]{0,4}|[1-4][0-9]{5}|5[01][0-9]{4}|52[0-6][0-9]{3}|5270[0-3][0-9]|527040)m"
+    "|([1-9][0-9]{0,2}|[1-7][0-9]{3}|8[0-6][0-9]{2}|87[0-7][0-9]|878[0-4])h"
+    "|([1-9][0-9]?|[12][0-9]{2}|3[0-5][0-9]|36[0-6])d)"
+)
+"""What a range looks like within its bounds, as a regular expression that JSON Schema knows too."""
+LATEST = 253402300800
+"""The last Unix time that a calendar of four digits knows."""
+LONGEST_NAMES = {"uuid": 100, "namespace": 63, "pod": 253, "container": 63}
+"""How many characters a name has at most: Kubernetes allows no more, and the driver's UUIDs are shorter."""
 _SHORTEST, _LONGEST = 10.0, 366 * 86400.0
-# The last time that a calendar of four digits knows.
-_LATEST = 253402300800.0
+# As JSON writes numbers that are not below zero.
+_NUMBER = re.compile(r"[0-9]{1,400}(\.[0-9]{1,400})?([eE][+-]?[0-9]{1,4})?")
 
 
 class BadValueError(Exception):
@@ -33,11 +43,16 @@ class Ask:
     wanted: Wanted
 
 
-def asked_span(parameters: Mapping[str, str]) -> float:
+def asked_span(parameters: MultiMapping[str]) -> float:
     """Read ``range``; raises BadValueError."""
-    seconds = span_seconds(parameters.get("range", DEFAULT_SPAN))
+    return span_of(_once(parameters, "range"))
+
+
+def span_of(text: str | None) -> float:
+    """Read a range, in seconds; None is the default. Raises BadValueError."""
+    seconds = span_seconds(DEFAULT_SPAN if text is None else text)
     if seconds is None or not _SHORTEST <= seconds <= _LONGEST:
-        raise BadValueError("range: write a duration such as 5m, 1h, 6h or 7d, from 10s to 366d")
+        raise BadValueError(f"range: write {SPANS}")
     return seconds
 
 
@@ -45,24 +60,28 @@ def read_ask(parameters: MultiMapping[str]) -> Ask:
     """Read all parameters; raises BadValueError."""
     return Ask(
         span=asked_span(parameters),
-        end=_end(parameters.get("end")),
-        points=_points(parameters.get("points")),
+        end=_end(_once(parameters, "end")),
+        points=_points(_once(parameters, "points")),
         wanted=Wanted(
             levels=_levels(parameters.getall("level", [])),
-            uuid=parameters.get("uuid", ""),
+            uuid=_name(parameters, "uuid"),
             holder=_holder(parameters),
         ),
     )
 
 
+def _once(parameters: MultiMapping[str], name: str) -> str | None:
+    values = parameters.getall(name, [])
+    if len(values) > 1:
+        raise BadValueError(f"{name}: write it once")
+    return values[0] if values else None
+
+
 def _end(text: str | None) -> float | None:
     if text is None:
         return None
-    try:
-        end = float(text)
-    except ValueError:
-        end = math.nan
-    if not 0 <= end <= _LATEST:
+    end = float(text) if _NUMBER.fullmatch(text) else -1.0
+    if not 0 <= end <= LATEST:
         raise BadValueError("end: write a Unix time in seconds, such as 1767225600")
     return end
 
@@ -77,14 +96,21 @@ def _points(text: str | None) -> int:
 
 
 def _levels(told: list[str]) -> frozenset[str]:
-    if not FIELDS.keys() >= set(told):
+    if not FIELDS.keys() >= set(told) or len(told) > len(set(told)):
         raise BadValueError(f"level: write {', '.join(FIELDS)}; once for each that is wanted")
     return frozenset(told)
 
 
-def _holder(parameters: Mapping[str, str]) -> tuple[str, str, str] | None:
-    namespace, pod = parameters.get("namespace", ""), parameters.get("pod", "")
-    container = parameters.get("container", "")
+def _name(parameters: MultiMapping[str], name: str) -> str:
+    """Read a name, "" if it is absent; raises BadValueError."""
+    text = _once(parameters, name)
+    if text is not None and not 1 <= len(text) <= LONGEST_NAMES[name]:
+        raise BadValueError(f"{name}: write 1 to {LONGEST_NAMES[name]} characters")
+    return text or ""
+
+
+def _holder(parameters: MultiMapping[str]) -> tuple[str, str, str] | None:
+    namespace, pod, container = (_name(parameters, name) for name in ("namespace", "pod", "container"))
     if bool(namespace) != bool(pod):
         missing = "pod" if namespace else "namespace"
         raise BadValueError(f"{missing}: a holder is named by namespace and pod, with or without container")

@@ -131,4 +131,4 @@ def _rounded(field: str, values: Iterable[float | None]) -> list[float | None]:
 
 def _refusal(error: Exception) -> web.Response:
     text = str(error) if isinstance(error, BadValueError) else f"range: {error}"
-    return web.json_response({"error": text}, status=400)
+    return web.json_response({"error": f"{text.removesuffix('.')}."}, status=400)
