@@ -1,0 +1,88 @@
+"""Servers are what their descriptions say, whatever is asked: schemathesis against a node and a hub."""
+
+import json
+import subprocess
+import sys
+from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from exporter.web.api.openapi import document
+from tests.commands.program import environment, serving
+from tests.end_to_end.programs import demo, prometheus, until
+
+SCENARIO = "showcase"
+# Streams have no end, which a fuzzer would wait for.
+STREAMS = "^/(live/|api/v1/stream)"
+# Of each path, beside all edges of its parameters; with them a run takes some twenty seconds.
+EXAMPLES = 15
+SECONDS = 60
+
+
+def fuzz(url: str, folder: Path) -> None:
+    """Run all checks against a server, and fail with what they found."""
+    command = [
+        *(sys.executable, "-m", "schemathesis.cli", "run", f"{url}/api/v1/openapi.json", "--url", url),
+        *("--checks", "all", "--exclude-path-regex", STREAMS, "--no-color", "--warnings", "off"),
+        *("--phases", "examples,coverage,fuzzing", "--max-examples", f"{EXAMPLES}", "--seed", "1"),
+        *("--max-time", f"{SECONDS}", "--request-timeout", "20", "--generation-database", "none"),
+    ]
+    variables = {"FUZZED_URL": url, "SCHEMATHESIS_HOOKS": "tests.web.fuzz_hooks", "PYTHONWARNINGS": "default"}
+    done = subprocess.run(
+        command, cwd=folder, env=environment(**variables), capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        pytest.fail(f"{done.stdout}\n{done.stderr}", pytrace=False)
+
+
+def _fields(stream: HTTPResponse) -> dict[str, str]:
+    """Read the next event of a stream, without comments and the time to wait."""
+    fields: dict[str, str] = {}
+    while "data" not in fields:
+        name, _, value = stream.readline().decode().rstrip("\n").partition(": ")
+        fields |= {name: value} if name in ("event", "id", "data") else {}
+    return fields
+
+
+def _faults(name: str, value: Any) -> list[str]:
+    schema = {"$ref": f"#/components/schemas/{name}", "components": document()["components"]}
+    return [fault.message for fault in Draft202012Validator(schema).iter_errors(value)]
+
+
+@pytest.mark.timeout(240)
+def test_a_node_is_what_it_describes(tmp_path: Path) -> None:
+    """Every answer of a node has a status, a type and a body that are described, whatever is asked."""
+    with demo(SCENARIO) as url:
+        fuzz(url, tmp_path)
+
+
+@pytest.mark.timeout(240)
+def test_a_hub_is_what_it_describes(tmp_path: Path) -> None:
+    """So has every answer of a hub that knows a cluster of a node."""
+    with demo("t4-timeslicing") as node, prometheus(tmp_path, {"node": f"{node}/metrics"}) as server:
+        until(lambda: server.query("gpuslice_gpu_up"), "the node was scraped")
+        with serving("hub", "--prometheus-url", server.url, "--refresh", "10s") as hub:
+            until(lambda: hub.get("-/ready") == "ok\n", "the first look")
+            fuzz(hub.url.removesuffix("/"), tmp_path)
+            assert hub.end()[0] == 0
+
+
+def test_a_stream_is_what_it_describes() -> None:
+    """A snapshot and several deltas, each as described; the stream ends whole when the server ends."""
+    with demo(SCENARIO, "--poll-interval", "1s") as url:
+        connection = HTTPConnection(urlsplit(url).netloc, timeout=20)
+        connection.request("GET", "/api/v1/stream")
+        stream = connection.getresponse()
+        assert (stream.status, stream.headers["Content-Type"]) == (200, "text/event-stream")
+        for kind in ("snapshot", "delta", "delta", "delta"):
+            fields = _fields(stream)
+            assert fields["event"] == kind
+            assert _faults("StreamEvent", fields) == []
+            assert _faults(kind.capitalize(), json.loads(fields["data"])) == []
+    # What comes before the end is read; an end in the midst of a chunk would be an IncompleteRead.
+    stream.read()
+    connection.close()
