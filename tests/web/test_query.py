@@ -1,13 +1,17 @@
 """The query of a page, as it stands in its URL."""
 
-from hypothesis import given
+import re
+
+from hypothesis import example, given
 from hypothesis import strategies as st
 from multidict import MultiDict
 from yarl import URL
 
 from exporter.web.query import LONGEST, Query, read_query
+from exporter.web.timelines.query import SPAN_PATTERN, BadValueError, span_of
 
 WORDS = st.text(max_size=LONGEST).map(str.strip)
+SPANS = st.builds("{}{}".format, st.integers(0, 999999), st.sampled_from("smhdx"))
 KEYS = st.lists(st.sampled_from(["state", "gpu", "memory", "age"]), unique=True).map(tuple)
 
 
@@ -49,3 +53,24 @@ def test_a_parameter_has_a_greatest_length() -> None:
 def test_a_name_that_is_no_text_can_be_linked_to() -> None:
     """Halves of characters do not keep a page from being written."""
     assert Query(namespace="\udc80").url == "?namespace=%3F"
+
+
+@given(SPANS)
+@example("9s")
+@example("10s")
+@example("527040m")
+@example("527041m")
+@example("8784h")
+@example("8785h")
+@example("366d")
+@example("367d")
+def test_the_pattern_of_a_range_has_its_bounds(text: str) -> None:
+    """What the pattern in the description matches is what is read, from 10 seconds to 366 days."""
+    try:
+        span_of(text)
+    except BadValueError:
+        known = False
+    else:
+        known = True
+
+    assert bool(re.fullmatch(SPAN_PATTERN, text)) == known

@@ -1,0 +1,169 @@
+"""Parameters of URLs: every route takes what its description allows, and says of all else what it takes."""
+
+import json
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+import pytest
+import pytest_asyncio
+from aiohttp import ClientSession
+from jsonschema import Draft202012Validator
+
+from exporter.demo import catalog
+from exporter.fleet.links import NodeLinks
+from exporter.fleet.metrics import hub_registry
+from exporter.fleet.watch import Look
+from exporter.settings import ListenAddress
+from exporter.web import Server
+from exporter.web.api import openapi as node
+from exporter.web.cluster import openapi as hub
+from exporter.web.cluster.pages import FleetPages
+from exporter.web.cluster.routes import Cluster, make_hub_app
+from exporter.web.streams.ticker import Ticker
+from tests.end_to_end.serving import serving
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SCENARIO = catalog.load("t4-timeslicing")
+NAMES = {
+    "uuid": SCENARIO.gpus[0].uuid,
+    "namespace": "ml",
+    "pod": "nb-anna",
+    "container": "notebook",
+    "hash": "any",
+    "name": "app.css",
+}
+# What a description cannot say: a pod is named by two parameters or more.
+WITH = {"namespace": "pod=nb-anna", "pod": "namespace=ml", "container": "namespace=ml&pod=nb-anna"}
+Urls = dict[str, str]
+
+
+class Asked(NamedTuple):
+    """A parameter in the query of a path of the node or the hub."""
+
+    where: str
+    path: str
+    name: str
+    schema: dict[str, Any]
+
+    def query(self, values: list[str]) -> str:
+        """Ask the path with these values, and with what has to be given with them."""
+        with_it = WITH.get(self.name, "") if self.path == "/api/v1/history" else ""
+        asked = urlencode([(self.name, value) for value in values])
+        return f"{self.path.format(**NAMES)}?{asked}&{with_it}"
+
+
+def _parameters(where: str, described: dict[str, Any]) -> Iterator[Asked]:
+    for path, item in described["paths"].items():
+        for parameter in item["get"]["parameters"]:
+            if parameter["in"] == "query":
+                yield Asked(where, path, parameter["name"], parameter["schema"])
+
+
+EVERY = [*_parameters("node", node.document()), *_parameters("hub", hub.document())]
+ASKED = [pytest.param(asked, id=f"{asked.where}:{asked.path}:{asked.name}") for asked in EVERY]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def client() -> AsyncIterator[ClientSession]:
+    """Give a client that says nothing of what it accepts."""
+    async with ClientSession(skip_auto_headers=("Accept",)) as client:
+        yield client
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def urls() -> AsyncIterator[Urls]:
+    """Serve a node that was polled, and a hub whose first look has failed."""
+    async with AsyncExitStack() as stack:
+        served = await stack.enter_async_context(serving(SCENARIO))
+        await served.poll(0)
+        look = Look(looks=1, error="away", failing_since=1.0)
+        pages = FleetPages(lambda: look, NodeLinks(), idle_after=600.0)
+        app = make_hub_app(Cluster(pages, Ticker(), hub_registry(lambda: look)))
+        server = Server(app, ListenAddress("127.0.0.1", 0))
+        url = await server.start()
+        stack.push_async_callback(server.stop)
+        yield {"node": served.url, "hub": url.removesuffix("/")}
+
+
+def _refused(schema: dict[str, Any]) -> Iterator[list[str]]:
+    """Give values of a parameter that its schema does not allow."""
+    good = _accepted(schema)[0]
+    if schema.get("type") != "array":
+        yield [*good, *good]
+    elif schema.get("uniqueItems"):
+        yield [*good, good[0]]
+    validator = Draft202012Validator(schema)
+    for text in ("", "nonsense", "x" * 300, "-1", "1e999", "nan", "10000000d", "1 ", "٣", "json,csv"):
+        value = [text] if schema.get("type") == "array" else _typed(schema, text)
+        if not validator.is_valid(value):
+            yield [text]
+
+
+def _typed(schema: dict[str, Any], text: str) -> Any:
+    if schema.get("type") not in ("number", "integer"):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def _accepted(schema: dict[str, Any]) -> list[list[str]]:
+    """Give values of a parameter that its schema allows, its edges first."""
+    if "enum" in schema:
+        return [[option] for option in schema["enum"]]
+    kind = schema["type"]
+    if kind == "array":
+        options = schema["items"].get("enum", ["state", "gpu"])
+        return [options, *([option] for option in options)]
+    if kind in ("integer", "number"):
+        return [[f"{schema[edge]}"] for edge in ("maximum", "minimum")]
+    if "pattern" in schema:
+        return [["5m"], ["10s"]]
+    longest = schema.get("maxLength", 300)
+    return [["é" * longest], ["x"]]
+
+
+@pytest.mark.parametrize("asked", ASKED)
+async def test_what_is_not_allowed_is_refused(urls: Urls, client: ClientSession, asked: Asked) -> None:
+    """The answer is 400 and one sentence that names the parameter."""
+    tried = list(_refused(asked.schema))
+    assert tried or asked.name == "columns"
+    for values in tried:
+        async with client.get(urls[asked.where] + asked.query(values)) as response:
+            body = await response.text()
+            assert response.status == 400, (values, body)
+            said = json.loads(body)["error"] if body.startswith("{") else body
+            assert re.fullmatch(rf"(The {asked.name} must|{asked.name}: ).*\.\n?", said), said
+
+
+@pytest.mark.parametrize("asked", ASKED)
+async def test_what_is_allowed_is_taken(urls: Urls, client: ClientSession, asked: Asked) -> None:
+    """A value at the edge of what is allowed is answered, but not a time before history."""
+    for values in _accepted(asked.schema):
+        async with client.get(urls[asked.where] + asked.query(values)) as response:
+            if (asked.name, values) == ("end", ["0"]):
+                assert "are kept in memory" in await response.text()
+            else:
+                assert response.status == 200, (values, await response.content.read(200))
+
+
+@pytest.mark.parametrize("path", ["/", "/doctor", "/gpu/{uuid}", "/live/"])
+async def test_forms_send_what_is_empty(urls: Urls, client: ClientSession, path: str) -> None:
+    """A browser without script sends each field of the form, empty or not."""
+    query = "?q=&namespace=&gpu=&state=&columns=&range="
+    async with client.get(urls["node"] + path.format(**NAMES) + query) as response:
+        assert response.status == 200
+
+
+async def test_the_hub_answers_what_it_describes() -> None:
+    """Whatever path the hub answers is in its description, and nothing else is."""
+    look = Look()
+    pages = FleetPages(lambda: look, NodeLinks(), idle_after=600.0)
+    app = make_hub_app(Cluster(pages, Ticker(), hub_registry(lambda: look)))
+
+    assert {route.resource.canonical for route in app.router.routes()} == set(hub.OPERATIONS)
