@@ -68,7 +68,7 @@ OPERATIONS: Operations = {
         summary="What changes on the page.",
         answers={EVENTS: ""},
         parameters={**_ORDERS, **FOLLOWING},
-        refusals=(404, 503),
+        refusals=(503,),
         tagged=False,
     ),
     describe.FILES: describe.files(),

@@ -1,0 +1,110 @@
+"""Every status that a route can answer with is in its description: each is provoked on each route."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from exporter.fleet.links import NodeLinks
+from exporter.fleet.metrics import hub_registry
+from exporter.fleet.watch import Look
+from exporter.report import Check, Report
+from exporter.web import make_app
+from exporter.web.api import openapi as node
+from exporter.web.cluster import openapi as hub
+from exporter.web.cluster.pages import FleetPages
+from exporter.web.cluster.routes import Cluster, make_hub_app
+from exporter.web.streams.ticker import Ticker
+from tests.site import site_of
+from tests.web.access import PATIENCE, RIGHT, Site, serving
+from tests.web.certificates import CHEAP
+from tests.web.views_reading import gpu, holder, snapshot
+
+ROW = holder("a")
+THERE = {
+    "uuid": ROW.device.uuid,
+    "namespace": ROW.holder.namespace,
+    "pod": ROW.holder.pod,
+    "container": ROW.holder.container,
+    "hash": "any",
+    "name": "app.css",
+}
+REPORT = Report("node", (Check("driver", "OK", "driver 550.90.07"),))
+USERS = f"basic_auth_users:\n  ann: {CHEAP}\n"
+RATE = "rate_limit:\n  interval: 1h\n  burst: 1\n"
+EVERY = [
+    pytest.param(kind, path, id=f"{kind}:{path}")
+    for kind, module in (("node", node), ("hub", hub))
+    for path in module.OPERATIONS
+]
+
+
+def _app(kind: str) -> web.Application:
+    if kind == "node":
+        return make_app(site_of(lambda: snapshot([gpu()], [ROW]), report=lambda: REPORT))
+    look = Look(looks=1, error="away", failing_since=1.0)
+    pages = FleetPages(lambda: look, NodeLinks(), idle_after=600.0)
+    return make_hub_app(Cluster(pages, Ticker(), hub_registry(lambda: look)))
+
+
+def _declared(kind: str, path: str) -> set[int]:
+    document = (node if kind == "node" else hub).document()
+    return {int(status) for status in document["paths"][path]["get"]["responses"]}
+
+
+async def _status(site: Site, path: str, version: str = "HTTP/1.1", **headers: str) -> int:
+    """Ask for a path as it is filled in, and read the status alone: a stream has no end."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
+    said = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
+    writer.write(f"GET {path.format(**THERE)} {version}\r\nHost: here\r\n{said}\r\n".encode())
+    try:
+        return int((await asyncio.wait_for(reader.readline(), PATIENCE)).split()[1])
+    finally:
+        writer.transport.abort()
+
+
+@asynccontextmanager
+async def _serving(kind: str, folder: Path, config: str = "") -> AsyncIterator[Site]:
+    file = folder / "web-config.yml"
+    file.write_text(config)
+    async with serving(file if config else None, _app(kind)) as site:
+        yield site
+
+
+@pytest.mark.parametrize(("kind", "path"), EVERY)
+async def test_what_is_refused_everywhere_is_described(kind: str, path: str, tmp_path: Path) -> None:
+    """A body, an expectation and another version of HTTP are refused with statuses that are described."""
+    async with _serving(kind, tmp_path) as site:
+        refused = {
+            413: await _status(site, path, Content_Length="5"),
+            417: await _status(site, path, Expect="wonders"),
+            505: await _status(site, path, "HTTP/2.0"),
+            400: await _status(site, path, X="x" * 20_000),
+        }
+
+        assert set(refused) == set(refused.values()) <= _declared(kind, path)
+
+
+@pytest.mark.parametrize(("kind", "path"), EVERY)
+async def test_what_is_known_is_described(kind: str, path: str, tmp_path: Path) -> None:
+    """304 is described where there are ETags, and nowhere else; the plain answer is described too."""
+    async with _serving(kind, tmp_path) as site:
+        declared = _declared(kind, path)
+
+        assert await _status(site, path) in declared
+        assert (await _status(site, path, If_None_Match="*") == 304) == (304 in declared)
+
+
+@pytest.mark.parametrize(("kind", "path"), EVERY)
+async def test_who_may_not_ask_is_described(kind: str, path: str, tmp_path: Path) -> None:
+    """401 and 429 are described where the web configuration is heeded: everywhere but in health checks."""
+    async with _serving(kind, tmp_path, USERS + RATE) as site:
+        stranger = await _status(site, path)
+        known = [await _status(site, path, **RIGHT) for _ in range(2)]
+        declared = _declared(kind, path)
+
+        assert (stranger == 401) == (known[1] == 429) == ({401, 429} <= declared)
+        assert {stranger, *known} <= declared
