@@ -15,7 +15,7 @@ from exporter.kubernetes.follower import Pace
 from tests.kubernetes.api import NODE, Api, api_server
 from tests.kubernetes.following import following, messages, until
 
-ABOUT = f"the labels and annotations of node {NODE}"
+ABOUT = f"the labels, annotations and devices of node {NODE}"
 
 
 @pytest.fixture
