@@ -93,13 +93,13 @@ def free_slices() -> Panel:
     """List the slices that can still be had."""
     offered, held = amounts.slices(), amounts.slices("_allocated")
     return listing(
-        "Free slices",
-        "Slices that device plugins offer, and those of them that containers hold, by resource. Slices "
-        "of a GPU that is down count as well.",
+        "Slices by resource",
+        "Slices that device plugins offer, and those of them that containers hold, by resource. Not held "
+        "includes slices that are unhealthy and slices of a GPU that is down.",
         [
             _CLUSTER,
             Column(name="resource", title="Resource"),
-            Column(name="Value #A", title="Free", unit="none", width=70),
+            Column(name="Value #A", title="Not held", unit="none", width=80),
             Column(name="Value #B", title="Held", unit="none", width=70),
             Column(name="Value #C", title="Offered", unit="none", width=80),
         ],
@@ -107,7 +107,7 @@ def free_slices() -> Panel:
         Query(held),
         Query(offered),
         nothing=Nothing("resource", f"gpuslice_allocations_timestamp_seconds{{{CLUSTER}}}"),
-        sort="Free",
+        sort="Not held",
         span=10,
         height=8,
     )

@@ -51,9 +51,9 @@ def _there() -> tuple[Panel, ...]:
             {0: HELD},
         ),
         _short(
-            "Free slices",
+            "Slices not held",
             "none",
-            "Slices that the device plugins offer and nobody holds, of all resources together.",
+            "Slices that device plugins offer and no container holds, including unhealthy ones.",
             f"sum({by_gpu(_FREE, 'resource')})",
         ),
     )

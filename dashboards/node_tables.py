@@ -117,14 +117,14 @@ def _slices() -> Panel:
             Column(name="resource", title="Resource"),
             Column(name="Value #A", title="Slices", unit="none"),
             Column(name="Value #B", title="Held", unit="none"),
-            Column(name="Value #C", title="Free", unit="none"),
+            Column(name="Value #C", title="Not held", unit="none"),
             HIDDEN_UUID,
         ],
         Query(by_gpu(offered, "resource")),
         Query(by_gpu(held, "resource")),
         Query(by_gpu(f"{offered} - {held}", "resource")),
         nothing=Nothing("resource", f"gpuslice_allocations_timestamp_seconds{{{ON_NODES}}}"),
-        sort="Free",
+        sort="Not held",
         span=12,
     )
 

@@ -155,7 +155,7 @@ class _Figures:
     def slices(self, place: _Place) -> Units:
         """Tell of its slices; where nothing is said of any, nothing is known."""
         told = self._slices.slices(place, 0)
-        return UNTOLD_SLICES if told == Units("", Amount(), Amount()) else told
+        return UNTOLD_SLICES if told.held == told.offered == Amount() else told
 
     def units(self, place: _Place) -> tuple[Units, ...] | None:
         """Tell of its units by resource."""

@@ -6,7 +6,17 @@ from typing import Any
 from exporter.fleet.amounts import Share, total, total_share
 from exporter.fleet.model import Fleet, IdleHolder, Namespace, Node, SickGpu
 from exporter.fleet.orders import idle_in, namespaces_in
-from exporter.fleet.units import Units, held_words, named, slices_json, told, total_units, whole, words
+from exporter.fleet.units import (
+    Units,
+    held_words,
+    named,
+    slices_json,
+    told,
+    total_unhealthy,
+    total_units,
+    whole,
+    words,
+)
 from exporter.formats_words import UNKNOWN, decimal, duration, gibibytes, plural, printable
 
 # A terminal shows so many rows of each list that can be long.
@@ -138,7 +148,8 @@ def total_line(nodes: tuple[Node, ...]) -> str:
 def total_slices(nodes: tuple[Node, ...]) -> tuple[Units, tuple[Units, ...] | None]:
     """Add slices up, and the units of each resource on their own."""
     held, offered = total(node.slices.held for node in nodes), total(node.slices.offered for node in nodes)
-    return Units("", held, offered), total_units(node.units for node in nodes)
+    unhealthy = total_unhealthy(node.slices for node in nodes)
+    return Units("", held, offered, unhealthy), total_units(node.units for node in nodes)
 
 
 def gpu_count(nodes: tuple[Node, ...]) -> str:

@@ -16,6 +16,7 @@ from exporter.formats_modes import OWN_MODES
 from exporter.prometheus import Sample
 
 _OFFERED, _HELD = "gpuslice_gpu_slices", "gpuslice_gpu_slices_allocated"
+_UNHEALTHY = "gpuslice_gpu_slices_unhealthy"
 _OF_SYSTEMS = f'on ({DEVICE}) gpuslice_gpu_info{{sharing!~"{"|".join(OWN_MODES)}"}}'
 _KINDS = {"slices": "unless", "units": "and"}
 _BOTH = "held and offered"
@@ -41,6 +42,9 @@ def questions(labels: str, among: str = "") -> dict[str, str]:
             asked[_COUNT.format(kind, what)] = f"count by ({by}) {chosen}"
             if what != _BOTH:
                 asked[_SUM.format(kind, what)] = f"sum by ({by}) {chosen}"
+        asked[_SUM.format(kind, "unhealthy")] = (
+            f"sum by ({by}) ({_UNHEALTHY} {operator} {_OF_SYSTEMS}{among})"
+        )
     return asked
 
 
@@ -75,7 +79,8 @@ class SliceTables:
             # Of what is offered nobody may know who holds it, and of what is held how much there is.
             return Amount(value, int(known), max(int(others - both), 0) + unseen)
 
-        return Units(resource, amount("held", "offered"), amount("offered", "held"))
+        unhealthy = self._figure(_SUM, kind, "unhealthy", place, resource)
+        return Units(resource, amount("held", "offered"), amount("offered", "held"), unhealthy)
 
     def _figure(self, form: str, kind: str, what: str, place: Hashable, resource: str) -> float | None:
         table = self._tables[form.format(kind, what)]

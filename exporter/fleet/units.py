@@ -10,12 +10,14 @@ from exporter.formats_words import short_names
 class Units(NamedTuple):
     """What is held and offered of a resource; of the slices of the vendors' own plug-ins ("") together.
 
-    ``offered`` is not known where nobody says how much there is.
+    ``offered`` is unknown if no device plugin reports how much there is. ``unhealthy`` counts what is offered
+    and unhealthy, held or not; None if it could not be queried.
     """
 
     resource: str
     held: Amount = UNTOLD
     offered: Amount = UNTOLD
+    unhealthy: float | None = 0.0
 
     def as_dict(self) -> dict[str, Any]:
         """Give it as plain data of JSON."""
@@ -50,9 +52,16 @@ def total_units(each: Iterable[tuple[Units, ...] | None]) -> tuple[Units, ...] |
             resource,
             total(one.held for one in flat if one.resource == resource) + missing,
             total(one.offered for one in flat if one.resource == resource) + missing,
+            total_unhealthy(one for one in flat if one.resource == resource),
         )
         for resource in sorted({one.resource for one in flat})
     )
+
+
+def total_unhealthy(units: Iterable[Units]) -> float | None:
+    """Return the sum of what is unhealthy; None if that of one could not be queried."""
+    counts = [one.unhealthy for one in units]
+    return None if None in counts else sum(filter(None, counts))
 
 
 def slices_json(slices: Units, units: Sequence[Units] | None) -> dict[str, Any]:

@@ -196,6 +196,16 @@ def test_what_is_free_is_bounded_by_what_is_known(held: Amount, offered: Amount,
     assert card == f"{held.text(whole)} held of {offered.text(whole)} {free}".strip()
 
 
+@pytest.mark.parametrize(
+    ("unhealthy", "free"), [(0.0, "5 free"), (1.0, "at most 5 free, 1 unhealthy"), (None, "at most 5 free")]
+)
+def test_an_unhealthy_slice_may_be_one_of_the_free(unhealthy: float | None, free: str) -> None:
+    """An unhealthy slice that is not held is not free; the sums do not show whether it is held."""
+    node = _node("n1", slices=Units("", Amount(3, 2), Amount(8, 2), unhealthy), units=())
+
+    assert f"3 held of 8 {free}" in _seen(_fleet(nodes=(node,)))
+
+
 def test_units_of_different_resources_are_not_added_up() -> None:
     """Slices are the total; what sharing systems give out stands beside it, each resource on its own."""
     shared = _node("n1", slices=Units("", Amount(3, 2), Amount(8, 2)), units=())

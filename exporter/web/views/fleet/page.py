@@ -194,10 +194,15 @@ def _labelled(value: Amount, write: Callable[[float], str], unit: str) -> Figure
 
 def _free(units: Units) -> str:
     held, offered = units.held, units.offered
-    if held.value is None or offered.value is None or (held.missing and offered.missing):
+    if held.value is None or offered.value is None:
         return ""
-    mark = "at most " if held.missing else "≥ " if offered.missing else ""
-    return f"{mark}{max(offered.value - held.value, 0):.0f} free"
+    # A slice that is unhealthy may be one that is held.
+    most = held.missing or units.unhealthy != 0
+    if most and offered.missing:
+        return ""
+    mark = "at most " if most else "≥ " if offered.missing else ""
+    sick = f", {units.unhealthy:.0f} unhealthy" if units.unhealthy else ""
+    return f"{mark}{max(offered.value - held.value, 0):.0f} free{sick}"
 
 
 def _attention(fleet: Fleet) -> Card:
