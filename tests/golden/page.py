@@ -1,4 +1,4 @@
-"""A page of metrics as tests look at it: read by prometheus_client's parser, or with its moods masked."""
+"""A page of metrics as tests look at it: read by prometheus_client's parser, or as a golden page."""
 
 import re
 from collections.abc import Iterator
@@ -13,40 +13,38 @@ MASKED = {
     "gpuslice_gpu_read_timestamp_seconds",
     "gpuslice_gpu_xid_last_timestamp_seconds",
     "gpuslice_nvml_call_seconds_total",
-    "gpuslice_render_duration_seconds",
-    # What runs the tests.
-    "gpuslice_build_info",
-    "python_info",
-    "process_cpu_seconds_total",
-    "process_max_fds",
-    "process_open_fds",
-    "process_resident_memory_bytes",
-    "process_start_time_seconds",
-    "process_virtual_memory_bytes",
 }
+"""Series whose values differ from run to run."""
+_OF_THIS_PROCESS = ("gpuslice_build_info", "gpuslice_render_duration_seconds", "process_", "python_info")
+_DCGM = ("DCGM_", "dcgm_")
 _SAMPLE = re.compile(r"(?P<name>\w+)(?P<labels>\{.*\})? (?P<value>\S+)")
-_LABEL_VALUE = re.compile(r'"[^"]*"')
 
 
 # Python 3.12 adds floats up more exactly than 3.11: the last digits are not compared.
 _DECIMALS = 9
 
 
-def masked(text: str) -> str:
-    """Put NaN in the place of every value that differs from run to run, and blank the labels of versions."""
-    return "".join(f"{_masked_line(line)}\n" for line in text.splitlines())
+def reviewed(text: str, *, dcgm: bool) -> list[str]:
+    """Return the samples of a page that a golden page has, without HELP and TYPE.
+
+    Values that differ from run to run are NaN, and what describes the process that runs the tests is left
+    out; so is every series under a name of DCGM unless ``dcgm``.
+    """
+    left_out = _OF_THIS_PROCESS if dcgm else (*_OF_THIS_PROCESS, *_DCGM)
+    lines = (line for line in text.splitlines() if not line.startswith(("# ", *left_out)))
+    return [_masked_line(line) for line in lines]
+
+
+def headers(text: str) -> set[str]:
+    """Return the HELP and TYPE lines of a page."""
+    return {line for line in text.splitlines() if line.startswith("# ")}
 
 
 def _masked_line(line: str) -> str:
     sample = _SAMPLE.fullmatch(line)
-    if sample is None:
-        return line
-    labels = sample["labels"] or ""
-    if sample["name"] not in MASKED:
-        return f"{sample['name']}{labels} {_rounded(sample['value'])}"
-    if sample["name"].endswith("_info"):
-        labels = _LABEL_VALUE.sub('"masked"', labels)
-    return f"{sample['name']}{labels} NaN"
+    assert sample is not None, line
+    value = "NaN" if sample["name"] in MASKED else _rounded(sample["value"])
+    return f"{sample['name']}{sample['labels'] or ''} {value}"
 
 
 def _rounded(value: str) -> str:

@@ -1,30 +1,59 @@
-"""Every byte of the page of every node, compared with the page that was reviewed.
+"""The page of every node, compared with the page that was reviewed.
 
-``pytest tests/golden --update-golden`` writes the pages anew.
+HELP and TYPE are compared once, in ``families.prom``: a text that is reworded is one changed line. Series
+under names of DCGM are compared on the nodes of ``WITH_DCGM``, which have nearly all of them.
+``pytest tests/golden --update-golden`` writes all of these files.
 """
 
 import math
 from difflib import unified_diff
+from pathlib import Path
 
 import pytest
 
+from exporter.dcgm import DCGM
 from exporter.demo import catalog
 from exporter.demo.schema_faults import Fault
-from tests.golden.page import masked
+from exporter.exposition_lines import text_header
+from exporter.metrics import FAMILIES
+from exporter.selfmetrics import SelfMetrics
+from tests.golden.page import headers, reviewed
 from tests.golden.story import HERE, NODES, golden, scenario, story, times
+
+WITH_DCGM = frozenset({"dra", "h100-exclusive", "sick-gpus"})
+
+
+def _compare(path: Path, lines: list[str], request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("--update-golden", default=False):
+        path.write_text("".join(f"{line}\n" for line in lines))
+    named = str(path.relative_to(HERE)), "now"
+    shown = "\n".join(unified_diff(path.read_text().splitlines(), lines, *named, n=1, lineterm=""))
+    assert not shown, f"\n{shown}\nif this is meant: pytest tests/golden --update-golden"
 
 
 @pytest.mark.parametrize("name", NODES)
 def test_the_page_is_the_one_that_was_reviewed(name: str, request: pytest.FixtureRequest) -> None:
-    """What a node serves has not changed, apart from what differs from run to run."""
+    """The samples of a node have not changed, except values that differ from run to run."""
     for scene in story(name).scenes:
-        path, page = golden(name, scene.time), masked(scene.text)
-        if request.config.getoption("--update-golden", default=False):
-            path.write_text(page)
-        before, now = path.read_text().splitlines(), page.splitlines()
-        named = str(path.relative_to(HERE)), "now"
-        shown = "\n".join(unified_diff(before, now, *named, n=1, lineterm=""))
-        assert not shown, f"\n{shown}\nif this is meant: pytest tests/golden --update-golden"
+        _compare(golden(name, scene.time), reviewed(scene.text, dcgm=name in WITH_DCGM), request)
+
+
+def test_help_and_type_are_those_that_were_reviewed(request: pytest.FixtureRequest) -> None:
+    """Each family has one HELP and one TYPE line, in the order of the page."""
+    spelt = b"".join(map(text_header, (*FAMILIES, *DCGM))).decode().splitlines()
+    of_process = SelfMetrics().body(openmetrics=False).decode().splitlines()
+    lines = [*spelt, *(line for line in of_process if line.startswith("# "))]
+
+    assert len(lines) == len(set(lines))
+    _compare(HERE / "families.prom", lines, request)
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_a_page_has_no_other_help_or_type(name: str) -> None:
+    """What stands above the samples of a page is in the reviewed file."""
+    known = headers((HERE / "families.prom").read_text())
+    for scene in story(name).scenes:
+        assert headers(scene.text) <= known
 
 
 def test_every_scenario_has_a_page() -> None:

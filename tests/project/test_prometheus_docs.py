@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 import yaml
-from prometheus_client.parser import text_string_to_metric_families
 
 from alerts.thresholds import load_thresholds
 from alerts.write import ALERTS, RECORDING, rule_files
 from tests.end_to_end.programs import program
-from tests.golden.story import USUAL, golden
+from tests.golden.story import USUAL, story
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/prometheus.md").read_text()
@@ -222,11 +221,8 @@ ROW = re.compile(r"^\| ([^|]+?) \| `([\w-]+)` \| (\d+) \| (\d+) \|$", re.MULTILI
 @cache
 def series(scenario: str) -> Mapping[str, tuple[float, float]]:
     """Count a page's series by level, for each entity of it: ours and DCGM's."""
-    samples = [
-        (sample.name, sample.labels)
-        for family in text_string_to_metric_families(golden(scenario, USUAL).read_text())
-        for sample in family.samples
-    ]
+    (page,) = (scene.page for scene in story(scenario).scenes if scene.time == USUAL)
+    samples = [(name, labels) for name, labels, _ in page.samples]
     counts = dict.fromkeys(("node", "GPU", "MIG device", "partition", "vGPU", "holder"), 0)
     dcgm = dict.fromkeys(counts, 0)
     for name, labels in samples:
