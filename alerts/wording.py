@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 
 from alerts.promql import CONTAINER_SLICES
-from exporter.xids import XIDS
+from exporter.model.xids import XIDS
 
 # One that was lost before it could tell more has its UUID only.
 GPU = (

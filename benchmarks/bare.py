@@ -12,7 +12,7 @@ from typing import Any, cast
 import grpc.aio
 import pynvml
 
-from exporter.hardware.corrected import CORRECTED
+from exporter.nvml.driver.binding import CORRECTED
 from podresources import messages
 from podresources.channel import target
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import exporter.commands.serve as program
 from benchmarks.subject import POLL_SECONDS, Lazy, say
+from exporter.config.settings import Settings
 from exporter.model import Snapshot
-from exporter.poller import Poller
-from exporter.settings import Settings
-from exporter.sources import Sources
+from exporter.poll.poller import Poller
+from exporter.poll.sources import Sources
 
 
 class Hand:

@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable
 
 from exporter.demo.machine import Machine
-from exporter.demo.nvml import FakeNvml
+from exporter.demo.nvml.library import FakeNvml
 from exporter.demo.present import present
-from exporter.demo.scenario import Scenario
+from exporter.demo.scenario.catalog import Scenario
 
 
 class Driver:

@@ -23,15 +23,14 @@ from typing import Any, NamedTuple
 
 from aiohttp import ClientSession, ClientTimeout, web
 
-from exporter.commands.node import Node
+from exporter.commands.runtime import Node
 from exporter.commands.serve import serve
-from exporter.demo.catalog import load
+from exporter.config.settings import load_settings
 from exporter.demo.machine import Machine
 from exporter.demo.node import FakeNode
-from exporter.demo.nvml import FakeNvml
+from exporter.demo.nvml.library import FakeNvml
 from exporter.demo.present import present
-from exporter.demo.scenario import Scenario, parse
-from exporter.settings import load_settings
+from exporter.demo.scenario.catalog import Scenario, load, parse
 
 _SECONDS, _WARM = 60.0, 12.0
 _POLL, _SCRAPE, _PAGES = 5.0, 15.0, 5

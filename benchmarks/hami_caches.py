@@ -13,9 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from timeit import repeat
 
-from exporter.sharing.files.hami_cache import read_hami
-from exporter.sharing.files.hami_layout import LAYOUTS, MAGIC
-from exporter.sharing.system import Roots
+from exporter.sharing.base.system import Roots
+from exporter.sharing.hami.cache import read_hami
+from exporter.sharing.hami.cache_layout import LAYOUTS, MAGIC
 
 _ROUNDS = 15
 _LAYOUT = LAYOUTS[-1]

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from exporter.demo.scenario import Scenario, parse
+from exporter.demo.scenario.catalog import Scenario, parse
 
 _Document = dict[str, Any]
 # A replica set is called after a hash, and each of its pods has some letters of its own.

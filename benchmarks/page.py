@@ -22,9 +22,11 @@ from uuid import UUID
 
 from playwright.async_api import Browser, Page, async_playwright
 
-from exporter.demo.catalog import load
+from exporter.config.settings import ListenAddress, load_settings
 from exporter.demo.node import FakeNode
-from exporter.exposition import Exposition
+from exporter.demo.scenario.catalog import load
+from exporter.doctor.report import Report
+from exporter.exposition.page import Exposition
 from exporter.history.ring import History
 from exporter.model import (
     ContainerRef,
@@ -39,20 +41,18 @@ from exporter.model import (
     Snapshot,
     Totals,
 )
-from exporter.poller import Poller
-from exporter.report import Report
-from exporter.settings import ListenAddress, load_settings
-from exporter.sources import Sources
+from exporter.poll.poller import Poller
+from exporter.poll.sources import Sources
 from exporter.web import Server, make_app
-from exporter.web.drawing import Opened
 from exporter.web.html import page
-from exporter.web.pages import Pages
-from exporter.web.serving.assets import bundle
-from exporter.web.serving.responses import compress
+from exporter.web.http.assets import bundle
+from exporter.web.http.responses import compress
+from exporter.web.pages.cache import Pages
+from exporter.web.pages.drawing import Opened
+from exporter.web.pages.layout import node_drawing
+from exporter.web.pages.views.scene import Scene
 from exporter.web.site import Site
 from exporter.web.timelines.sparklines import STEPS, Sparklines
-from exporter.web.views.pages import node_drawing
-from exporter.web.views.scene import Scene
 
 _ROUNDS, _HOUR, _STEP = 60, 3600.0, 30.0
 _SPANS = "5m", "1h", "6h"

@@ -11,7 +11,7 @@ from prometheus_client.exposition import generate_latest
 from benchmarks import bare
 from benchmarks.by_hand import Bench
 from benchmarks.collector import TableCollector
-from exporter.exposition import Exposition, Format, Page
+from exporter.exposition.page import Exposition, Format, Page
 from exporter.model import Snapshot
 
 # They keep what they have spelt once, as that of the program does.

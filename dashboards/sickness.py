@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from dashboards.presence import UNNAMED, unnamed
 from dashboards.promql import CLUSTER, DEVICE, TARGET, node_names
-from exporter.xids import CLASSES, XIDS
+from exporter.model.xids import CLASSES, XIDS
 
 RECENT_SECONDS = 3600
 """An XID is told for so long."""

@@ -11,10 +11,9 @@ from typing import NoReturn
 
 from exporter import __version__
 from exporter.commands.logs import set_up_logging
-from exporter.commands.node import node
 from exporter.commands.options import HELP, INSPECT, OPTIONS
-from exporter.commands.output import say, write_whole
-from exporter.settings import Settings, SettingsError, add_options, load_settings
+from exporter.commands.runtime import node, say, write_whole
+from exporter.config.settings import Settings, SettingsError, add_options, load_settings
 
 # What a command is made of, it imports when it runs: --help and --version need next to nothing, and nobody
 # pays for the commands of others.
@@ -81,7 +80,7 @@ async def _serve(_arguments: argparse.Namespace, settings: Settings) -> int:
 
 async def _demo(arguments: argparse.Namespace, settings: Settings) -> int:
     if arguments.list:
-        from exporter.demo.catalog import scenarios  # noqa: PLC0415 - see above
+        from exporter.demo.scenario.catalog import scenarios  # noqa: PLC0415 - see above
 
         _say("\n".join(f"{entry.name:<18} {entry.description}" for entry in scenarios()))
         return 0
@@ -144,7 +143,7 @@ async def _inspect(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 async def _metrics(_arguments: argparse.Namespace, _settings: Settings) -> int:
-    from exporter.metrics_docs import metrics_markdown  # noqa: PLC0415 - see above
+    from exporter.commands.metrics import metrics_markdown  # noqa: PLC0415 - see above
 
     say(metrics_markdown())
     return 0

@@ -4,7 +4,7 @@ import socket
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from exporter.worker import Worker
+from exporter.concurrency import Worker
 
 
 class WorkerResolver(AbstractResolver):

@@ -11,8 +11,7 @@ from typing import Final
 
 from exporter.model import Allocations
 from podresources import fold
-from podresources.channel import Connection, dial
-from podresources.errors import KubeletError
+from podresources.channel import Connection, KubeletError, dial
 from podresources.messages import ALLOCATABLE_V1, LIST_V1, LIST_V1ALPHA1
 from podresources.offers import Offer, Offers
 
@@ -26,8 +25,8 @@ class PodResources:
     """Reads the kubelet's device accounting from ``socket``, a read taking ``timeout`` seconds at most.
 
     Each start of the kubelet makes another socket, by which a restart is noticed. A starting kubelet lists
-    its pods bit by bit: whether a list is complete cannot be told here, see ``exporter.kubelet_restart``. For
-    ``register_grace`` seconds after a start, resources whose plugin has not registered again stay on offer.
+    its pods bit by bit: whether a list is complete is decided in ``exporter.poll.kubelet_restart``.
+    Resources whose plugin has not registered again stay on offer for ``register_grace`` seconds.
     """
 
     def __init__(

@@ -3,10 +3,10 @@
 The kubelet repeats a device once per NUMA node, in another order each time.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from exporter.model import Allocation, ClaimedDevice, ContainerRef, OfferedDevice
 from podresources.messages import (
@@ -16,7 +16,34 @@ from podresources.messages import (
     OfferedEntries,
     PodResources,
 )
-from podresources.unchanged import Unchanged
+
+T = TypeVar("T")
+_Print = tuple[int, int]
+
+
+class Unchanged(Generic[T]):
+    """Makes a value of each payload, but not of one that was among those of the read before.
+
+    Pods stay as they are for hours, and each of them is some kilobytes: they are told apart by length and
+    Python's keyed hash of 64 bits, not kept. One read at a time.
+    """
+
+    def __init__(self, make: Callable[[bytes], T]) -> None:
+        self._make = make
+        self._made: dict[_Print, T] = {}
+
+    def of(self, payloads: Iterable[bytes]) -> list[T]:
+        """Give the value of each payload, in their order; what ``make`` raises goes through."""
+        before, now = self._made, dict[_Print, T]()
+        values = []
+        for payload in payloads:
+            key = len(payload), hash(payload)
+            value = now[key] if key in now else before[key] if key in before else self._make(payload)
+            now[key] = value
+            values.append(value)
+        self._made = now
+        return values
+
 
 # Driver, pool, device, namespace and name of the claim, share: what tells two claimed devices apart.
 _Claimed = tuple[str, str, str, str, str, str]

@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from exporter.model import OfferedDevice
-from podresources.errors import KubeletError
+from podresources.channel import KubeletError
 
 KEPT: Final = 300.0  # seconds for which the last good answer stands in for one that fails
 _PERMANENT: Final = frozenset({"unimplemented", "internal"})

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from exporter.model import ContainerSpec, PodDetails, PodIdentity
-from exporter.objects import extended_resources, kept_annotations
+from exporter.model.kubelet import extended_resources, kept_annotations
 from podresources.channel import dial
+from podresources.fold import Unchanged
 from podresources.messages import DECODE_ERRORS, LIST_PODS, ListPodsResponse, Pod
-from podresources.unchanged import Unchanged
 
 _log = logging.getLogger(__name__)
 

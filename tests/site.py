@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from exporter.exposition import Exposition
+from exporter.doctor.report import Report
+from exporter.exposition.page import Exposition
 from exporter.history.ring import History
 from exporter.model import Snapshot
-from exporter.report import Report
-from exporter.web.pages import Pages
+from exporter.web.pages.cache import Pages
 from exporter.web.site import Site
 from exporter.web.timelines.sparklines import Sparklines
 

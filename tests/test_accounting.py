@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.accounting import MISSED_SECONDS, Ledger, split_energy
 from exporter.attribution import Attribution
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuIdentity, GpuReading, GpuRow, Totals
+from exporter.poll.accounting import MISSED_SECONDS, Ledger, split_energy
 
 UUID = "GPU-a"
 START = 1_700_000_000.0

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.accounting import Coverage, Ledger
-from exporter.assembly import Assembly, Evidence
 from exporter.attribution import Attribution, attribute
+from exporter.config.settings import load_settings
 from exporter.model import (
     Allocation,
     Allocations,
@@ -30,7 +29,8 @@ from exporter.model import (
     Snapshot,
     Workloads,
 )
-from exporter.settings import load_settings
+from exporter.poll.accounting import Coverage, Ledger
+from exporter.poll.snapshot_builder import PollResult, SnapshotBuilder
 
 UUID = "GPU-a"
 MIGS = (("MIG-a", 3), ("MIG-b", 2), ("MIG-c", 1))
@@ -206,7 +206,7 @@ def test_a_metered_container_is_charged_by_its_meter():
 
 def test_energy_of_a_poll_that_failed_is_nobodys(monkeypatch):
     """Who computed while no rows were made is not known, so that the next poll charges nobody for it."""
-    assembly = Assembly(load_settings({}, {}), demo=False)
+    assembly = SnapshotBuilder(load_settings({}, {}), demo=False)
     allocations = Allocations(
         allocated=(Allocation(ContainerRef("ml", "a", "main"), "nvidia.com/gpu", UUID),),
         offered=(OfferedDevice("nvidia.com/gpu", UUID),),
@@ -216,7 +216,7 @@ def test_energy_of_a_poll_that_failed_is_nobodys(monkeypatch):
 
     def poll(number) -> Snapshot:
         reading = whole(100 * number, 100, (100,), {100: 100}, sweep=number)
-        found = Evidence(gpus=(reading,), allocations=allocations, workloads=placed([100]))
+        found = PollResult(gpus=(reading,), allocations=allocations, workloads=placed([100]))
         return assembly.snapshot(found, (), 5.0 * number, 1_700_000_000.0 + 5 * number)
 
     def fail(*_, **__) -> None:
@@ -224,7 +224,7 @@ def test_energy_of_a_poll_that_failed_is_nobodys(monkeypatch):
 
     poll(1)
     with monkeypatch.context() as patched:
-        patched.setattr("exporter.assembly.attribute_held", fail)
+        patched.setattr("exporter.poll.snapshot_builder.attribute_held", fail)
         with pytest.raises(ValueError, match="no rows"):
             poll(2)
     after, later = poll(3), poll(4)

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from exporter.collector import Collector
 from exporter.model import CollectorHealth
-from podresources.errors import KubeletError
+from exporter.poll.collector import Collector
+from podresources.channel import KubeletError
 
 DEADLINE = 0.05
 

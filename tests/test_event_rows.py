@@ -2,8 +2,8 @@
 
 import pytest
 
-from exporter.event_rows import event_rows
 from exporter.model import ContainerRef, ContainerRow, DeviceEvent, DeviceKey, EventRow
+from exporter.poll.rows import event_rows
 
 NOW = 1_700_000_000.0
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.demo.catalog import load
-from exporter.job_rows import gpus_with_jobs, migs_with_jobs
+from exporter.demo.scenario.catalog import load
 from exporter.model import GpuIdentity, GpuRow, JobFiles
+from exporter.poll.rows import gpus_with_jobs, migs_with_jobs
 from exporter.workloads.jobs import (
     LONGEST_ID,
     MOST_BYTES,

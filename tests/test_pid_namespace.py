@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.pid_namespace import MACHINE, counts_machine_pids, is_recorded
+from exporter.model.pid_namespace import MACHINE, counts_machine_pids, is_recorded
 
 
 @pytest.mark.parametrize("link", [True, False])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.settings import (
+from exporter.config.settings import (
     ListenAddress,
     Settings,
     SettingsError,

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from exporter.waiting import occurs
+from exporter.concurrency import occurs
 
 
 async def test_an_event_that_occurs_is_told_at_once():

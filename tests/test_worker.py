@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from exporter.worker import Worker
+from exporter.concurrency import Worker
 
 
 def threads(name: str) -> list[threading.Thread]:

@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from exporter.xids import ALERTING, CLASSES, XIDS, XidClass, explain, xids_markdown
+from exporter.model.xids import ALERTING, CLASSES, XIDS, XidClass, explain, xids_markdown
 
 PAGE = Path(__file__).parents[1] / "docs/xids.md"
 # What the catalogue calls unused for every GPU.

@@ -13,7 +13,7 @@ from alerts.model import GPU_BOARD, Alert, Severity
 from alerts.promql import DEVICE, GPU_NAMES, indented, on_gpu
 from alerts.recording.windows import seconds
 from alerts.wording import GPU, ON_MIG, PODS, PODS_THEN, ROUNDED, SHORT_GPU, xid_meaning
-from exporter.xids import XIDS, XidClass
+from exporter.model.xids import XIDS, XidClass
 
 _LAST = "gpuslice_gpu_xid_last_timestamp_seconds"
 _TOTAL = "gpuslice_gpu_xid_errors_total"

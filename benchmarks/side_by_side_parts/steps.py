@@ -18,7 +18,7 @@ IMPORTS = (
     ("jinja2", ("jinja2",)),
     ("prometheus_client, yaml", ("prometheus_client", "yaml")),
     ("pynvml", ("pynvml",)),
-    ("our own modules", ("exporter.cli", "exporter.commands.serve", "exporter.sources")),
+    ("our own modules", ("exporter.cli", "exporter.commands.serve", "exporter.poll.sources")),
 )
 Note = Callable[[str], None]
 
@@ -46,11 +46,11 @@ def measured() -> list[tuple[str, int, int]]:
 
 async def _polled(note: Note) -> None:
     """Poll the node once and keep what a server keeps of it."""
-    from exporter.exposition import Exposition, Format  # noqa: PLC0415 - it was measured above
+    from exporter.config.settings import load_settings  # noqa: PLC0415
+    from exporter.exposition.page import Exposition, Format  # noqa: PLC0415 - it was measured above
     from exporter.history.ring import History  # noqa: PLC0415
-    from exporter.poller import Poller  # noqa: PLC0415
-    from exporter.settings import load_settings  # noqa: PLC0415
-    from exporter.sources import Sources  # noqa: PLC0415
+    from exporter.poll.poller import Poller  # noqa: PLC0415
+    from exporter.poll.sources import Sources  # noqa: PLC0415
 
     settings = load_settings({}, dict(importlib.import_module("os").environ))
     poller = Poller(settings, Sources(settings, None))

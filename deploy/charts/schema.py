@@ -21,9 +21,9 @@ from deploy.charts.kubernetes import (
     text,
 )
 from deploy.charts.values import Value
-from exporter.settings_parse import ADDRESS, ANCESTOR, PREFIX, SWITCH, URL
-from exporter.settings_table import Option, Settings
-from exporter.web.access.web_config import (
+from exporter.config.parse import ADDRESS, ANCESTOR, PREFIX, SWITCH, URL
+from exporter.config.table import Option, Settings
+from exporter.web.auth.web_config import (
     CIPHERS_12,
     CIPHERS_13,
     CURVES,

@@ -3,13 +3,10 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from exporter.attribution import compute
-from exporter.attribution.ambiguous import ambiguous
-from exporter.attribution.believed import believed, lists_users, lists_users_of
-from exporter.attribution.cut import AMD, are_all_told, cut_mode, slices_used
-from exporter.attribution.devices import DeviceJoin
-from exporter.attribution.held import NOT_KNOWN, Held
-from exporter.attribution.placements import memory_slices
+from exporter.attribution import use
+from exporter.attribution.device_rows import DeviceJoin
+from exporter.attribution.holdings_index import AMD, NOT_KNOWN, Held, are_all_told, cut_mode, slices_used
+from exporter.attribution.plausibility import ambiguous, believed, lists_users, lists_users_of
 from exporter.attribution.use import Device
 from exporter.model import (
     ContainerRef,
@@ -26,8 +23,9 @@ from exporter.model import (
     SliceCount,
     Workloads,
 )
+from exporter.model.mig_geometry import memory_slices
 from exporter.model.records import dataclass, replace
-from exporter.sums import total
+from exporter.model.sums import total
 
 ALL_THE_TIME = 1.0
 # Of shares that are told in percent; what is apart by less than this is the rounding of sums.
@@ -129,7 +127,7 @@ class _Join:
         rows = [row for mig in gpu.mig for row in self._mig(gpu, mig)]
         keys = [DeviceKey(gpu.identity.uuid, mig.uuid) for mig in gpu.mig]
         modes = [self._sharing(key).sharing for key in keys]
-        used = compute.of_all(gpu, [compute.of_mig(gpu, mig) for mig in gpu.mig])
+        used = use.of_all(gpu, [use.of_mig(gpu, mig) for mig in gpu.mig])
         return self._gpu_row(gpu, cut_mode(gpu, modes), keys, rows, used)
 
     def foreign(self, identity: GpuIdentity) -> GpuRow:
@@ -139,7 +137,7 @@ class _Join:
     def _whole(self, gpu: GpuReading) -> GpuRow:
         key = DeviceKey(gpu.identity.uuid)
         sharing = self._sharing(key)
-        metered = compute.of_gpu(gpu)
+        metered = use.of_gpu(gpu)
         device = Device(
             key=key,
             model=gpu.identity.model,
@@ -162,7 +160,7 @@ class _Join:
         key = DeviceKey(gpu.identity.uuid, mig.uuid)
         sharing = self._sharing(key)
         memory = None if mig.memory_shared else mig.memory
-        metered = compute.of_mig(gpu, mig)
+        metered = use.of_mig(gpu, mig)
         device = Device(
             key=key,
             model=gpu.identity.model,
@@ -176,7 +174,7 @@ class _Join:
             # GPUs that can be cut do nothing but compute.
             lists_all=lists_users_of(gpu, mig),
             processes=mig.processes,
-            utilization=believed(mig.process_utilization, compute.own_of(mig)),
+            utilization=believed(mig.process_utilization, use.own_of(mig)),
         )
         rows = self._devices.rows(device)
         self.containers += rows
@@ -190,7 +188,7 @@ class _Join:
             unattributed_utilization=_utilization_rest(metered.share, rows),
         )
         self.migs.append(row)
-        part = compute.part_of(gpu, mig)
+        part = use.part_of(gpu, mig)
         if part is not None:
             self._check_compute(key, rows, part)
         return rows

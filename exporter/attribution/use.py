@@ -3,12 +3,24 @@
 The rules are numbered in ``docs/join.md``; each function names those that it carries out.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from exporter.attribution.owners import Owned
-from exporter.model import ContainerRef, DeviceKey, DeviceProcess, DeviceSharing, Memory
+from exporter.model import (
+    ContainerRef,
+    DeviceKey,
+    DeviceProcess,
+    DeviceSharing,
+    GpuReading,
+    Holding,
+    Memory,
+    Meter,
+    MigReading,
+    Profile,
+)
 from exporter.model.records import dataclass, replace
-from exporter.sums import total
+from exporter.model.sums import total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,3 +168,110 @@ def _with_device_compute(
         return found
     use = found[holders[0]]
     return {holders[0]: replace(use, compute=device.compute, compute_source=device.compute_source)}
+
+
+def with_meters(
+    uses: Mapping[ContainerRef, Use], held: Mapping[ContainerRef, Sequence[Holding]], used: int | None
+) -> dict[ContainerRef, Use]:
+    """Give each metered holder the figures of its meter, and nobody else those same bytes.
+
+    ``used`` are the bytes that the device itself says are used.
+    """
+    room = None if used is None else used - sum(use.memory or 0 for use in uses.values())
+    meters = {ref: meter for ref in held if (meter := _meter(held[ref])) is not None}
+    pods = {(ref.namespace, ref.pod) for ref in meters}
+    found = dict(uses)
+    for ref, use in uses.items():
+        if ref in meters:
+            found[ref] = use if _is_left_over(use, meters[ref], room) else _metered(use, meters[ref])
+        elif not ref.container and (ref.namespace, ref.pod) in pods:
+            # The processes of a pod that could not be told apart: some are those that were metered.
+            found[ref] = Use(processes=use.processes)
+    return found
+
+
+def _meter(holdings: Sequence[Holding]) -> Meter | None:
+    """Return the meter of a container: there is one on a device, by however many resources it is held."""
+    return next((holding.meter for holding in holdings if holding.meter is not None), None)
+
+
+def _is_left_over(use: Use, meter: Meter, room: int | None) -> bool:
+    """Whether a meter still has what processes had that were killed: nobody is there, nor are the bytes."""
+    nobody = use.processes == 0 and use.memory == 0
+    return nobody and room is not None and (meter.memory or 0) > max(room, 0)
+
+
+def _misses(use: Use, meter: Meter) -> bool:
+    """Whether a meter has nothing of the memory that the driver lists for the processes of its container."""
+    return meter.memory == 0 and use.memory_source == "process" and bool(use.memory)
+
+
+def _metered(use: Use, meter: Meter) -> Use:
+    memory, compute = meter.memory, meter.compute
+    if _misses(use, meter):
+        # Nor is a compute of 0 anything that was seen.
+        memory, compute = None, compute or None
+    use = replace(use, memory=memory, memory_source="none" if memory is None else meter.source)
+    if meter.memory_only:
+        return use
+    return replace(use, compute=compute, compute_source="none" if compute is None else meter.source)
+
+
+class Metered(NamedTuple):
+    """A used share of the whole physical GPU, None where nothing meters it, and the name of the meter."""
+
+    share: float | None
+    source: str
+
+
+def of_gpu(gpu: GpuReading) -> Metered:
+    """Return the time with a kernel running: as the driver tells it, else as a profiling meter does."""
+    if gpu.utilization_percent is not None:
+        return Metered(gpu.utilization_percent / 100, "device")
+    return Metered(_busy(gpu.profiling), _source(gpu.profiling, "device"))
+
+
+def of_mig(gpu: GpuReading, mig: MigReading) -> Metered:
+    """Return what a MIG device makes of its part of the GPU.
+
+    Rule 6: the time in which its engine worked, as a profiling meter tells it, is the twin of a GPU's
+    utilization. How many of its multiprocessors worked is another quantity, and does not stand in for it.
+    """
+    own, part = own_of(mig), part_of(gpu, mig)
+    share = None if own is None or part is None else own * part
+    return Metered(share, _source(mig.profiling, "instance"))
+
+
+def own_of(mig: MigReading) -> float | None:
+    """Return the share of the time in which a MIG device or partition worked, of all that it could have."""
+    own = _busy(mig.profiling)
+    if own is None and mig.utilization_percent is not None:
+        return mig.utilization_percent / 100
+    return own
+
+
+def part_of(gpu: GpuReading, mig: MigReading) -> float | None:
+    """Return which part of the GPU's compute a MIG device is."""
+    if mig.compute_slices is None or not gpu.mig_slices:
+        return None
+    return mig.compute_slices / gpu.mig_slices
+
+
+def of_all(gpu: GpuReading, devices: Sequence[Metered]) -> float | None:
+    """Return the used share of a cut GPU: that of its MIG devices, where every one is metered.
+
+    A profiling meter of the whole GPU does not stand in for them: of a cut one, it is not told what its
+    engine's time means.
+    """
+    parts = total([device.share for device in devices]) if devices and gpu.mig_complete else None
+    if parts is None and gpu.utilization_percent is not None:
+        return gpu.utilization_percent / 100
+    return parts
+
+
+def _busy(profile: Profile | None) -> float | None:
+    return None if profile is None else profile.active.get("graphics_engine")
+
+
+def _source(profile: Profile | None, driver: str) -> str:
+    return "dcgm" if profile is not None and profile.source == "dcgm" else driver

@@ -1,9 +1,8 @@
 """``doctor``: what can be read on this node, what is lost where it cannot, and how to mend it."""
 
-from exporter.commands.node import Node
-from exporter.commands.once import poll_once
+from exporter.commands.runtime import Node, poll_once
 from exporter.doctor import examine
-from exporter.report import Report
+from exporter.doctor.report import Report
 
 
 async def doctor(node: Node) -> Report:

@@ -4,19 +4,16 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from exporter.commands.memory import keep_little
-from exporter.commands.stopping import told_to_end, until_told
-from exporter.fleet.links import NodeLinks, TemplateError
-from exporter.fleet.metrics import hub_registry
+from exporter.commands.runtime import keep_little, told_to_end, until_told
+from exporter.config.settings import Settings, SettingsError
 from exporter.fleet.read import Aim
-from exporter.fleet.watch import Watch
+from exporter.fleet.targets import NodeLinks, TemplateError
+from exporter.fleet.watch import Watch, hub_registry
 from exporter.prometheus import Prometheus
-from exporter.settings import Settings, SettingsError
 from exporter.web import Server
-from exporter.web.access import access_of
-from exporter.web.cluster.pages import FleetPages
-from exporter.web.cluster.routes import Cluster, make_hub_app
-from exporter.web.streams.ticker import Ticker
+from exporter.web.auth import access_of
+from exporter.web.cluster.routes import Cluster, FleetPages, make_hub_app
+from exporter.web.live.broadcaster import Ticker
 
 # Questions of a large cluster take Prometheus a while.
 DEADLINE = 60.0

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from exporter.settings_parse import duration
+from exporter.config.parse import duration
 
 INSPECT = "inspect"
 DEMO_SCENARIO = "showcase"

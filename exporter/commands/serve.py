@@ -7,25 +7,22 @@ import logging
 import signal
 from collections.abc import Callable
 
-from exporter.collector import DEADLINE
-from exporter.commands.memory import keep_little
-from exporter.commands.node import Node
-from exporter.commands.stopping import told_to_end, until_told
+from exporter.commands.runtime import Node, keep_little, told_to_end, until_told
 from exporter.doctor import Doctor
-from exporter.exposition import Exposition
-from exporter.history.ring import History
-from exporter.history.spans import spans_of
+from exporter.exposition.page import Exposition
+from exporter.history.ring import History, spans_of
 from exporter.model import Snapshot
-from exporter.node_log import NodeLog
-from exporter.poller import Poller
+from exporter.model.poll_result import DEADLINE
+from exporter.poll.driver_release import Release
+from exporter.poll.gpu_log import NodeLog
+from exporter.poll.poller import Poller
+from exporter.poll.sources import Sources
 from exporter.prometheus import LongerHistory, Prometheus, PrometheusHistory
-from exporter.release import Release
-from exporter.sources import Sources
 from exporter.web import Server, make_app
-from exporter.web.access import access_of
-from exporter.web.pages import Pages
+from exporter.web.auth import access_of
+from exporter.web.live.broadcaster import Ticker
+from exporter.web.pages.cache import Pages
 from exporter.web.site import Site
-from exporter.web.streams.ticker import Ticker
 from exporter.web.timelines.sparklines import Sparklines
 
 log = logging.getLogger(__name__)

@@ -3,12 +3,11 @@
 import json
 from collections.abc import Callable, Mapping
 
-from exporter.commands.node import Node
-from exporter.commands.once import poll_once
-from exporter.exposition import Exposition, choose_format
-from exporter.formats import snapshot_csv, snapshot_json, snapshot_text
+from exporter.commands.runtime import Node, poll_once
+from exporter.config.settings import Settings
+from exporter.exposition.page import Exposition, choose_format
+from exporter.formats.json_csv import snapshot_csv, snapshot_json, snapshot_text
 from exporter.model import Snapshot
-from exporter.settings import Settings
 
 
 def _prometheus(snapshot: Snapshot, settings: Settings) -> str:

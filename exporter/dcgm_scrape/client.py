@@ -10,10 +10,9 @@ from urllib.parse import urlsplit, urlunsplit
 
 import aiohttp
 
-from exporter.dcgm_scrape.errors import DcgmError
-from exporter.dcgm_scrape.page import DcgmReading, read_page
+from exporter.concurrency import Worker
+from exporter.dcgm_scrape.page import DcgmError, DcgmReading, read_page
 from exporter.resolver import WorkerResolver
-from exporter.worker import Worker
 
 log = logging.getLogger(__name__)
 # A node with 16 GPUs, each cut into 7 and shared by dozens of pods, has a page of a few MiB.

@@ -1,17 +1,16 @@
-"""The page of a dcgm-exporter, read: one profile per GPU and per GPU instance of MIG."""
+"""The page of a dcgm-exporter: one profile per GPU and MIG instance, merged into readings that lack one."""
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
-from typing import TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from exporter.dcgm_scrape.errors import DcgmError
-from exporter.dcgm_scrape.fields import (
+from exporter.dcgm_scrape.dcgm_fields import (
     FIELDS,
     PREFIX,
     ByteCount,
@@ -22,7 +21,35 @@ from exporter.dcgm_scrape.fields import (
     Share,
     meaning,
 )
-from exporter.model import Profile
+from exporter.model import GpuReading, MigReading, Profile
+
+Reason = Literal[
+    "unreachable", "deadline", "status", "too_large", "malformed", "own_page", "not_dcgm", "no_profiling"
+]
+
+REMEDIES: Final[dict[Reason, str]] = {
+    "unreachable": "check that dcgm-exporter runs on this node and that --dcgm-exporter-url leads to it",
+    "deadline": "dcgm-exporter is overloaded or hangs; it is asked again at the next poll",
+    "status": "check the path of --dcgm-exporter-url; dcgm-exporter serves /metrics",
+    "too_large": "check that --dcgm-exporter-url leads to the dcgm-exporter of one node",
+    "malformed": "check that --dcgm-exporter-url leads to a dcgm-exporter",
+    "own_page": "let --dcgm-exporter-url lead to dcgm-exporter, by default on port 9400",
+    "not_dcgm": "check that --dcgm-exporter-url leads to a dcgm-exporter that has started",
+    "no_profiling": "give dcgm-exporter the right SYS_ADMIN and a file of counters that has DCGM_FI_PROF"
+    " fields, and see that nothing else profiles the GPUs",
+}
+
+
+class DcgmError(Exception):
+    """The dcgm-exporter gave no usable page. ``reason`` is one of a few stable words, fit for a label.
+
+    The message ends in the remedy.
+    """
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        super().__init__(f"{detail} ({reason}): {REMEDIES[reason]}")
+        self.reason: Reason = reason
+
 
 Device: TypeAlias = tuple[str, int | None]
 """The UUID of a GPU, and the id of a GPU instance on it, None for the whole GPU."""
@@ -125,4 +152,56 @@ def _profile(found: Mapping[Field, float]) -> Profile:
         rates={of.key: value for of, value in found.items() if isinstance(of, Rate)},
         cycles={of.key: int(value) for of, value in found.items() if isinstance(of, CycleCount)},
         bytes_total={of.key: int(value) for of, value in found.items() if isinstance(of, ByteCount)},
+    )
+
+
+# The call that a GPU does not support whose driver has no profiling meter.
+METER = "nvmlGpmQueryDeviceSupport"
+
+
+def with_dcgm(gpus: tuple[GpuReading, ...], reading: DcgmReading) -> tuple[GpuReading, ...]:
+    """Return the GPUs with the profiles of a dcgm-exporter, which never stand in for the driver's own values.
+
+    A profile that the driver had begun keeps its source. What counts comes from one of the two for good,
+    however it fails: the other has read the same counters at another time, and they would seem to fall.
+    """
+    rates = DcgmReading(
+        profiles={
+            device: replace(told, cycles={}, bytes_total={}) for device, told in reading.profiles.items()
+        }
+    )
+    return tuple(_gpu(gpu, reading if METER in gpu.unsupported else rates) if gpu.up else gpu for gpu in gpus)
+
+
+def _gpu(gpu: GpuReading, reading: DcgmReading) -> GpuReading:
+    whole = reading.profiles.get((gpu.identity.uuid, None))
+    tenants = Counter(mig.gi for mig in gpu.mig or ())
+    mig = tuple(
+        _mig(each, reading.profiles.get((gpu.identity.uuid, each.gi)))
+        # Where not all were told, those that were not stand there bare: nobody knows that they still exist.
+        if (gpu.mig_complete or each.memory is not None) and tenants[each.gi] == 1
+        else each
+        for each in gpu.mig or ()
+    )
+    return replace(gpu, profiling=_filled(gpu.profiling, whole), mig=None if gpu.mig is None else mig)
+
+
+def _mig(mig: MigReading, found: Profile | None) -> MigReading:
+    """Return a MIG device with the profile of its GPU instance, which it must fill."""
+    # DCGM's shares on a GPU instance are shares of that instance, not of the whole GPU: a 1g instance that
+    # is busy reads 1. So they need no conversion, but are those of a MIG device only where its compute
+    # instance owns all of the GPU instance's slices.
+    return replace(mig, profiling=_filled(mig.profiling, found)) if mig.fills_instance else mig
+
+
+def _filled(known: Profile | None, found: Profile | None) -> Profile | None:
+    if known is None or found is None:
+        return known or found
+    return replace(
+        known,
+        active={**found.active, **known.active},
+        engines={**found.engines, **known.engines},
+        rates={**found.rates, **known.rates},
+        cycles={**found.cycles, **known.cycles},
+        bytes_total={**found.bytes_total, **known.bytes_total},
     )

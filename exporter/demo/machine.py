@@ -8,10 +8,9 @@ from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from exporter.demo.load import Curve, level
-from exporter.demo.meters import Flow, Meters, flows, power_limit
+from exporter.demo.load import Curve, Flow, Meters, flows, level, power_limit
 from exporter.demo.present import Present, Running
-from exporter.demo.schema_gpu import MIB, Gpu, MigInstance
+from exporter.demo.scenario.gpus import MIB, Gpu, MigInstance
 
 # How many samples of process utilization the driver keeps for each GPU.
 SAMPLES = 100
@@ -63,7 +62,7 @@ class GpuState:
     """A GPU. ``instances`` is empty and ``processes`` are all that run on it when it is not cut.
 
     ``flows`` is what passes through it now, and ``totals`` what has passed since the start: see
-    ``exporter.demo.meters``. ``seconds`` is how long it has worked, and ``busy_seconds`` how many seconds of
+    ``exporter.demo.load``. ``seconds`` is how long it has worked, and ``busy_seconds`` how many seconds of
     full load that makes, by uuid of the GPU and of its MIG instances, each as a share of itself.
     ``pci_bus_ids`` are those of all GPUs of the node, by uuid.
     """

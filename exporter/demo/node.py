@@ -17,15 +17,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from exporter.demo.amd_tree import AmdTree
-from exporter.demo.files import SharingFiles
-from exporter.demo.kubelet import FakeKubelet, KubeletContainer, KubeletDevices, KubeletPod
+from exporter.demo.amd.tree import AmdTree
+from exporter.demo.files.systems import SharingFiles
+from exporter.demo.files.tree import Tree
+from exporter.demo.kubelet.server import FakeKubelet, KubeletContainer, KubeletDevices, KubeletPod
 from exporter.demo.machine import GpuState, Machine
-from exporter.demo.nvml import FakeNvml
+from exporter.demo.nvml.library import FakeNvml
 from exporter.demo.present import Present, present
-from exporter.demo.schema import Scenario
-from exporter.demo.schema_pods import Container, Pod
-from exporter.demo.tree import Tree
+from exporter.demo.scenario.pods import Container, Pod
+from exporter.demo.scenario.schema import Scenario
 from exporter.demo.truth import Truth, tell
 
 PERIOD_SECONDS = 1.0

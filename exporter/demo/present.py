@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from exporter.demo.amd_devices import gpus_of
-from exporter.demo.devices import keys
-from exporter.demo.schema import Scenario
-from exporter.demo.schema_faults import (
+from exporter.demo.kubelet.device_ids import keys
+from exporter.demo.scenario.amd_gpus import gpus_of
+from exporter.demo.scenario.faults import (
     DriverReload,
     Fault,
     GpuAbsent,
@@ -25,8 +24,9 @@ from exporter.demo.schema_faults import (
     ProcessExit,
     Unhealthy,
 )
-from exporter.demo.schema_gpu import Gpu
-from exporter.demo.schema_pods import Container, Pod, Process
+from exporter.demo.scenario.gpus import Gpu
+from exporter.demo.scenario.pods import Container, Pod, Process
+from exporter.demo.scenario.schema import Scenario
 
 # How long ago what is there from the start was started, in seconds.
 AGE = 3600.0

@@ -7,12 +7,13 @@ a process whose figure the driver withholds from the lists it gives out.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from exporter.demo import amd_devices, files_vnpu
-from exporter.demo.devices import keys, resolve
+from exporter.demo.files import writers
+from exporter.demo.kubelet.device_ids import keys, resolve
 from exporter.demo.machine import GpuState, ProcessState
 from exporter.demo.present import Present
-from exporter.demo.schema_gpu import Gpu
-from exporter.demo.schema_pods import Container, Pod
+from exporter.demo.scenario import amd_gpus
+from exporter.demo.scenario.gpus import Gpu
+from exporter.demo.scenario.pods import Container, Pod
 from exporter.demo.vgpus import guests
 from exporter.model import ContainerRef, DeviceKey
 
@@ -85,7 +86,7 @@ def _held(now: Present) -> tuple[dict[tuple[ContainerRef, DeviceKey], int], dict
             continue
         for resource, ids in container.devices.items():
             for device_id in dict.fromkeys(ids):
-                key = resolve(now.gpus, device_id) or amd_devices.resolve(now.amd, device_id)
+                key = resolve(now.gpus, device_id) or amd_gpus.resolve(now.amd, device_id)
                 if key is None:
                     unresolved[resource] = unresolved.get(resource, 0) + 1
                 else:
@@ -123,7 +124,7 @@ def _on_npus(
 ) -> dict[tuple[ContainerRef, DeviceKey], ContainerTruth]:
     """Tell of the containers on NPUs, which are not simulated: their meters say what is used."""
     used = {
-        _reference(pod, container): sum(files_vnpu.used(container.meter))
+        _reference(pod, container): sum(writers.used(container.meter))
         for pod, container in _all_containers(now.pods)
         if container.meter is not None and container.meter.kind == "hami-vnpu"
     }

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from exporter.demo.machine import GpuState, ProcessState
 from exporter.demo.present import Present
-from exporter.demo.schema_vgpu import Vgpu
+from exporter.demo.scenario.gpus import Vgpu
 from exporter.model import ContainerRef
 
 

@@ -1,6 +1,5 @@
 """The doctor: judges what the last poll had of each source, and reads nothing by itself."""
 
-from exporter.doctor.checks import examine
-from exporter.doctor.doctor import Doctor
+from exporter.doctor.checks import Doctor, examine
 
 __all__ = ["Doctor", "examine"]

@@ -1,30 +1,31 @@
 """What can be read on this node, what is lost where it cannot, and how to mend it."""
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import Final
 
-from exporter.assembly import Evidence
-from exporter.doctor.driver import driver_checks
-from exporter.doctor.files import file_checks
-from exporter.doctor.findings.driver import POLL_FAILS
-from exporter.doctor.gpus import gpu_checks
-from exporter.doctor.groups import group_checks
+from exporter.config.settings import Settings
+from exporter.doctor import driver, gpus, kubelet, objects, workloads
+from exporter.doctor.driver import POLL_FAILS, driver_checks
+from exporter.doctor.gpus import gpu_checks, group_checks
 from exporter.doctor.kubelet import kubelet_checks
-from exporter.doctor.objects import object_checks
+from exporter.doctor.objects import file_checks, object_checks
+from exporter.doctor.report import Check, Finding, Report
 from exporter.doctor.workloads import workload_checks
 from exporter.model import Snapshot
-from exporter.report import Check, Report
-from exporter.settings import Settings
+from exporter.model.poll_result import PollResult
 
 # What the poller says of every source when it is itself that fails.
 OWN_FAILURE = "the exporter's own poll fails"
 
 
-def examine(snapshot: Snapshot, evidence: Evidence, settings: Settings) -> Report:
+def examine(snapshot: Snapshot, evidence: PollResult, settings: Settings) -> Report:
     """Judge every source by what the last poll had of it."""
     return Report(settings.node_name, tuple(_checks(snapshot, evidence, settings)))
 
 
-def _checks(snapshot: Snapshot, evidence: Evidence, settings: Settings) -> Iterator[Check]:
+def _checks(snapshot: Snapshot, evidence: PollResult, settings: Settings) -> Iterator[Check]:
     health = {collector.name: collector for collector in snapshot.collectors}
     broken = [each.message for each in snapshot.collectors if OWN_FAILURE in each.message]
     if broken:
@@ -37,3 +38,39 @@ def _checks(snapshot: Snapshot, evidence: Evidence, settings: Settings) -> Itera
     yield from workload_checks(snapshot, health, evidence, settings)
     yield from object_checks(snapshot, evidence)
     yield from file_checks(snapshot, health, evidence, settings)
+
+
+class Doctor:
+    """Judges the last snapshot that ``record`` is told of; ``evidence`` returns what that is made of."""
+
+    def __init__(self, evidence: Callable[[], PollResult], settings: Settings) -> None:
+        self._evidence = evidence
+        self._settings = settings
+        self._last: tuple[Snapshot, PollResult] | None = None
+        self._made: tuple[Snapshot, Report] | None = None
+        self._making = threading.Lock()
+
+    def record(self, snapshot: Snapshot) -> None:
+        """Keep a snapshot together with its evidence, on the event loop: the next poll replaces both."""
+        self._last = snapshot, self._evidence()
+
+    def report(self) -> Report:
+        """Give the report of the last poll, without any check before the first. For any thread."""
+        with self._making:
+            last = self._last
+            if last is None:
+                return Report(self._settings.node_name, ())
+            if self._made is None or self._made[0] is not last[0]:
+                self._made = last[0], examine(*last, self._settings)
+            return self._made[1]
+
+
+__all__ = ["FINDINGS", "Finding", "driver", "gpus", "kubelet", "objects", "workloads"]
+
+_PLACES: Final = (driver, gpus, kubelet, workloads, objects)
+FINDINGS: Final = {
+    each.code: each
+    for each in chain.from_iterable(vars(place).values() for place in _PLACES)
+    if isinstance(each, Finding)
+}
+"""Every finding by its code."""

@@ -1,14 +1,77 @@
-"""The doctor's checks of single GPUs, of their MIG devices and of their partitions."""
+"""What can be found of GPUs, their parts and their readings."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from exporter.assembly import Evidence
-from exporter.collector import DEADLINE
-from exporter.doctor.findings import gpus as found
-from exporter.formats_words import plural
-from exporter.model import CollectorHealth, GpuReading, GpuRow, Snapshot
-from exporter.report import Check
+from exporter.doctor.report import Check, Finding
+from exporter.formats.wording import plural
+from exporter.metrics import GPU, GROUPS, MIG, AnyFamily, Family, Group
+from exporter.model import CollectorHealth, GpuReading, GpuRow, MigRow, Snapshot
+from exporter.model.poll_result import DEADLINE, PollResult
+
+_AMD: Final = "run as root on the host, or privileged in a pod: deploy/components/amd"
+
+GPU_NOT_READ: Final = Finding("gpu-not-read", "absent")
+GPU_BEHIND_DRIVER: Final = Finding(
+    "gpu-behind-driver",
+    "missing",
+    "its readings",
+    "mend what is said of the driver; this GPU needs nothing yet",
+)
+GPU_HANGS: Final = Finding(
+    "gpu-hangs",
+    "missing",
+    "its readings",
+    "look for its XIDs in the kernel log; drain it, and reset it (nvidia-smi --gpu-reset) or reboot the node",
+)
+GPU_LOST: Final = Finding(
+    "gpu-lost",
+    "missing",
+    "its readings",
+    "look for its XIDs in the kernel log; drain the node and power-cycle it: docs/xids.md",
+)
+GPU_NEEDS_RESET: Final = Finding(
+    "gpu-needs-reset",
+    "missing",
+    "its readings",
+    "drain it, open a release window (docs/deploy.md) and reset it: nvidia-smi --gpu-reset",
+)
+GPU_UNREAD: Final = Finding(
+    "gpu-unread",
+    "degraded",
+    remedy="NoPermission: run as uid 0, and in MIG mode with deploy/components/mig-monitor; ResetRequired:"
+    " drain the GPU and reset it; any other error: see the kernel log and the GPU's XIDs",
+)
+AMD_LOST: Final = Finding(
+    "amd-lost",
+    "missing",
+    "its readings",
+    "see what the kernel log says of amdgpu; reset it or reboot the node",
+)
+AMD_SUSPENDED: Final = Finding(
+    "amd-suspended", "degraded", remedy="nothing: it is read again as soon as somebody uses it"
+)
+AMD_UNREAD: Final = Finding("amd-unread", "degraded", remedy=_AMD)
+MIG_UNREAD: Final = Finding(
+    "mig-unread",
+    "degraded",
+    "all of its MIG devices",
+    "give the pod the right to monitor MIG: deploy/components/mig-monitor"
+    " (NVIDIA_MIG_MONITOR_DEVICES=all with the capability SYS_ADMIN)",
+)
+READINGS_DENIED: Final = Finding(
+    "readings-denied",
+    "degraded",
+    remedy="run as uid 0, and in MIG mode with deploy/components/mig-monitor; the calls are counted in"
+    " gpuslice_nvml_errors_total",
+)
+READINGS_FAIL: Final = Finding(
+    "readings-fail",
+    "degraded",
+    remedy="see the kernel log and the GPU's XIDs; the calls are counted in gpuslice_nvml_errors_total",
+)
+READINGS_NOT_HERE: Final = Finding("readings-not-here", "absent")
+
 
 NOT_SUPPORTED: Final = "not supported"
 RESET: Final = "ResetRequired"
@@ -17,7 +80,7 @@ LOST: Final = frozenset({"GpuIsLost", RESET})
 
 
 def gpu_checks(
-    snapshot: Snapshot, health: Mapping[str, CollectorHealth], evidence: Evidence
+    snapshot: Snapshot, health: Mapping[str, CollectorHealth], evidence: PollResult
 ) -> Iterator[Check]:
     """Judge every GPU, then those that are cut."""
     for row in snapshot.gpus:
@@ -33,7 +96,7 @@ def _gpu(row: GpuRow, nvml: CollectorHealth | None, errors: set[str]) -> Check:
     return _answering(row, row.reading)
 
 
-def _errors(row: GpuRow, snapshot: Snapshot, evidence: Evidence) -> set[str]:
+def _errors(row: GpuRow, snapshot: Snapshot, evidence: PollResult) -> set[str]:
     """Name the errors of a GPU. One that is lost may not say who it is: the only silent one is meant then."""
     errors = evidence.hardware.errors if evidence.hardware is not None else {}
     silent = [gpu.identity.uuid for gpu in snapshot.gpus if gpu.reading is None or not gpu.reading.up]
@@ -46,21 +109,21 @@ def _errors(row: GpuRow, snapshot: Snapshot, evidence: Evidence) -> set[str]:
 def _foreign(row: GpuRow) -> Check:
     number = row.identity.index if row.identity.index >= 0 else row.identity.uuid
     text = f"{row.identity.model}, {row.sharing}: who holds it is known, it is not read by this exporter"
-    return found.GPU_NOT_READ.check(f"{row.identity.vendor} {number}", text)
+    return GPU_NOT_READ.check(f"{row.identity.vendor} {number}", text)
 
 
 def _silent(row: GpuRow, nvml: CollectorHealth | None, errors: set[str]) -> Check:
     name = f"GPU {row.identity.index}"
     said = f" ({', '.join(sorted(errors))})" if errors else ""
     if row.identity.vendor == "amd":
-        return found.AMD_LOST.check(name, f"does not answer{said}")
+        return AMD_LOST.check(name, f"does not answer{said}")
     if nvml is not None and not nvml.success:
         if nvml.reason == DEADLINE:
-            return found.GPU_HANGS.check(name, f"a call into the driver does not return{said}")
-        return found.GPU_BEHIND_DRIVER.check(name, "is not read, because its driver is not")
+            return GPU_HANGS.check(name, f"a call into the driver does not return{said}")
+        return GPU_BEHIND_DRIVER.check(name, "is not read, because its driver is not")
     if HANGS in errors:
-        return found.GPU_HANGS.check(name, f"a call about it does not return{said}")
-    cause = found.GPU_NEEDS_RESET if RESET in errors else found.GPU_LOST
+        return GPU_HANGS.check(name, f"a call about it does not return{said}")
+    cause = GPU_NEEDS_RESET if RESET in errors else GPU_LOST
     return cause.check(name, f"does not answer{said}")
 
 
@@ -79,9 +142,9 @@ def _answering(row: GpuRow, reading: GpuReading) -> Check:
     lost = f"{' and '.join(failing)} of this GPU"
     asleep = reading.withheld.get("core", "")
     if row.identity.vendor == "amd" and asleep:
-        return found.AMD_SUSPENDED.check(name, f"{text}: {asleep}", lost=lost)
+        return AMD_SUSPENDED.check(name, f"{text}: {asleep}", lost=lost)
     why = ", ".join(sorted({reasons[group] for group in failing}))
-    cause = found.AMD_UNREAD if row.identity.vendor == "amd" else found.GPU_UNREAD
+    cause = AMD_UNREAD if row.identity.vendor == "amd" else GPU_UNREAD
     return cause.check(name, f"{text}: {why}", lost=lost)
 
 
@@ -95,14 +158,12 @@ def _mig(row: GpuRow) -> Check:
     instances = (reading.mig if reading is not None else None) or ()
     if reading is None or reading.mig is None or not reading.mig_complete:
         text = f"{plural(len(instances), 'MIG device')} told, there may be more"
-        return found.MIG_UNREAD.check(name, text)
+        return MIG_UNREAD.check(name, text)
     blind = [mig.uuid for mig in instances if mig.memory is None or mig.processes is None]
     text = plural(len(instances), "MIG device")
     if not blind:
         return Check(name, "OK", text)
-    return found.MIG_UNREAD.check(
-        name, text, lost=f"memory or processes of {plural(len(blind), 'MIG device')}"
-    )
+    return MIG_UNREAD.check(name, text, lost=f"memory or processes of {plural(len(blind), 'MIG device')}")
 
 
 def _partitions(row: GpuRow) -> Check:
@@ -112,7 +173,70 @@ def _partitions(row: GpuRow) -> Check:
     blind = [part for part in parts if part.processes is None]
     text = plural(len(parts), "partition")
     if reading is None or reading.mig is None or not reading.mig_complete:
-        return found.AMD_UNREAD.check(name, f"{text} told, there may be more", lost="who holds the others")
+        return AMD_UNREAD.check(name, f"{text} told, there may be more", lost="who holds the others")
     if not blind:
         return Check(name, "OK", text)
-    return found.AMD_UNREAD.check(name, text, lost=f"the processes of {len(blind)} of them")
+    return AMD_UNREAD.check(name, text, lost=f"the processes of {len(blind)} of them")
+
+
+# What is told by checks of its own.
+OTHERS = frozenset({"core", "sharing"})
+# Says of itself that there is nothing.
+ALWAYS_TOLD = frozenset({"gpuslice_gpu_events_watched"})
+DENIED = "NoPermission"
+
+
+def group_checks(snapshot: Snapshot) -> Iterator[Check]:
+    """Judge each group over all GPUs that answer."""
+    rows = [row for row in snapshot.gpus if row.reading is not None and row.reading.up]
+    for name, group in GROUPS.items():
+        families = [
+            family for family in (*GPU, *MIG) if family.group == name and family.name not in ALWAYS_TOLD
+        ]
+        if rows and families and name not in OTHERS:
+            silent = [row for row in rows if not _told(families, row, _migs(snapshot, row))]
+            yield _check(group, rows, silent, {row.identity.index: _reason(row, name) for row in rows})
+
+
+def _migs(snapshot: Snapshot, gpu: GpuRow) -> list[MigRow]:
+    return [mig for mig in snapshot.migs if mig.device.uuid == gpu.identity.uuid]
+
+
+def _told(families: Iterable[AnyFamily], gpu: GpuRow, migs: Iterable[MigRow]) -> bool:
+    """Whether any series of a group has a value on a GPU or on one of its MIG devices."""
+    return any(
+        _has_value(family, row) for family in families for row in ((gpu,) if family.level == "gpu" else migs)
+    )
+
+
+def _has_value(family: AnyFamily, row: GpuRow | MigRow) -> bool:
+    if isinstance(family, Family):
+        return family.value(row) is not None
+    return any(value is not None for _, value in family.samples(row))
+
+
+def _check(group: Group, rows: list[GpuRow], silent: list[GpuRow], reasons: Mapping[int, str]) -> Check:
+    """Judge one group: a reading that fails is an ailment, one that the hardware lacks is none."""
+    failing = [row for row in rows if NOT_SUPPORTED not in (reasons[row.identity.index] or NOT_SUPPORTED)]
+    absent = sorted({reasons[row.identity.index] or "nothing here gives it" for row in silent})
+    told = [row for row in rows if row not in silent]
+    found = f"on {_gpus(told, rows)}" if told else "; ".join(absent)
+    if failing:
+        errors = sorted({reasons[row.identity.index] for row in failing})
+        lost = f"all or part of it on {_gpus(failing, rows)}: {'; '.join(errors)}"
+        cause = READINGS_DENIED if DENIED in errors else READINGS_FAIL
+        return cause.check(group.title, found, lost=lost)
+    if not silent:
+        return Check(group.title, "OK", found)
+    text = f"{found} (to be had: {group.where})"
+    return Check(group.title, "OK", text) if told else READINGS_NOT_HERE.check(group.title, text)
+
+
+def _reason(row: GpuRow, group: str) -> str:
+    return row.reading.withheld.get(group, "") if row.reading is not None else ""
+
+
+def _gpus(some: list[GpuRow], every: list[GpuRow]) -> str:
+    if len(some) == len(every):
+        return "every GPU"
+    return f"GPU {', '.join(str(row.identity.index) for row in some)}"

@@ -1,44 +1,185 @@
-"""The doctor's checks of what is known of pods beyond their names, and of what is lost without it."""
+"""What can be found of the objects of pods, and of what other programs write down."""
 
 import re
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
-from exporter.assembly import Evidence
-from exporter.doctor.findings import Finding
-from exporter.doctor.findings import objects as found
-from exporter.model import Snapshot
-from exporter.report import Check
+from exporter.config.settings import Settings
+from exporter.doctor.report import Check, Finding
+from exporter.formats.wording import plural
+from exporter.model import CollectorHealth, FileProblem, Snapshot
+from exporter.model.poll_result import JOBS, SHARING, PollResult
+
+_OF_API: Final = "annotations and labels of this node or of its pods"
+
+POD_OBJECTS_UNKNOWN: Final = Finding("pod-objects-unknown", "absent")
+CLIENT_NOT_INSTALLED: Final = Finding(
+    "client-not-installed",
+    "degraded",
+    _OF_API,
+    "build the image with EXTRAS=kubernetes (docs/deploy.md: the objects of pods), or set"
+    " --kubernetes-api off",
+)
+API_FORBIDDEN: Final = Finding(
+    "api-forbidden",
+    "degraded",
+    _OF_API,
+    "bind the role of deploy/components/kubernetes-api to the service account, or set --kubernetes-api off",
+)
+API_TOKEN_REFUSED: Final = Finding(
+    "api-token-refused",
+    "degraded",
+    _OF_API,
+    "delete this pod, so that it gets a new token; outside a cluster renew the one in --kubeconfig",
+)
+API_NOT_CONFIGURED: Final = Finding(
+    "api-not-configured",
+    "degraded",
+    _OF_API,
+    "give the pod a token (automountServiceAccountToken: true, as deploy/components/kubernetes-api does),"
+    " name a file with --kubeconfig, or set --kubernetes-api off",
+)
+API_UNREACHABLE: Final = Finding(
+    "api-unreachable",
+    "degraded",
+    _OF_API,
+    "let the pod reach the API server: its address, DNS and NetworkPolicies; or set --kubernetes-api off",
+)
+SHARING_BLIND: Final = Finding(
+    "sharing-blind",
+    "degraded",
+    remedy="mount the kubelet's Pods API (Kubernetes 1.37 or later: deploy/components/pods-api), or let the"
+    " exporter ask the API server: deploy/components/kubernetes-api",
+)
+FILES_NOT_HERE: Final = Finding("files-not-here", "absent")
+FILES_UNREADABLE: Final = Finding(
+    "files-unreadable",
+    "degraded",
+    "what these files say of limits and use",
+    "let the exporter read them; one that is damaged is mended when its container is started anew",
+)
+FILES_FAIL: Final = Finding(
+    "files-fail",
+    "degraded",
+    "limits and use that sharing systems write down",
+    "see whether a file system hangs on the node, and the exporter's log",
+)
+HOST_DEVICES_FAIL: Final = Finding(
+    "host-devices-fail",
+    "degraded",
+    "which GPU a device for virtual machines is on",
+    "see whether /sys can be read, and the exporter's log",
+)
+JOBS_UNREADABLE: Final = Finding(
+    "jobs-unreadable",
+    "degraded",
+    "which jobs of the batch system run where",
+    "mount the directory that --job-mapping-dir names, and let the exporter read the files in it",
+)
+
 
 # What the reasons have in common, the one that explains the others first.
 _CAUSES: Final[tuple[tuple[re.Pattern[str], Finding], ...]] = (
-    (re.compile(r"client cannot be imported"), found.CLIENT_NOT_INSTALLED),
-    (re.compile(r"answers 401 "), found.API_TOKEN_REFUSED),
-    (re.compile(r"answers 403 "), found.API_FORBIDDEN),
+    (re.compile(r"client cannot be imported"), CLIENT_NOT_INSTALLED),
+    (re.compile(r"answers 401 "), API_TOKEN_REFUSED),
+    (re.compile(r"answers 403 "), API_FORBIDDEN),
     (
         re.compile(r"Service (?:host/port|token|certification)|kube-?config|No such file", re.IGNORECASE),
-        found.API_NOT_CONFIGURED,
+        API_NOT_CONFIGURED,
     ),
 )
 
 
-def object_checks(snapshot: Snapshot, evidence: Evidence) -> Iterator[Check]:
+def object_checks(snapshot: Snapshot, evidence: PollResult) -> Iterator[Check]:
     """Judge the source of annotations, the Kubernetes API where it is asked, and systems that need either."""
     yield _objects(evidence)
     if evidence.unfollowed:
         said = "; ".join(evidence.unfollowed)
         causes = (cause for pattern, cause in _CAUSES if pattern.search(said))
-        yield next(causes, found.API_UNREACHABLE).check("Kubernetes API", said)
+        yield next(causes, API_UNREACHABLE).check("Kubernetes API", said)
     for system, lost in sorted(snapshot.node.blind.items()):
         text = "shares GPUs here by annotations of pods, which are not known"
-        yield found.SHARING_BLIND.check(f"sharing by {system}", text, lost=lost)
+        yield SHARING_BLIND.check(f"sharing by {system}", text, lost=lost)
 
 
-def _objects(evidence: Evidence) -> Check:
+def _objects(evidence: PollResult) -> Check:
     name = "pod objects"
     pods = (evidence.workloads.pods if evidence.workloads is not None else None) or {}
     bare = sum(pod.details is None for pod in pods.values())
     if not evidence.objects_from:
-        return found.POD_OBJECTS_UNKNOWN.check(name, "labels and annotations of pods are not known")
+        return POD_OBJECTS_UNKNOWN.check(name, "labels and annotations of pods are not known")
     missing = f", but not of {bare} of {len(pods)} pods" if bare else ""
     return Check(name, "OK", f"labels and annotations from {evidence.objects_from}{missing}")
+
+
+class _Place(NamedTuple):
+    """Where a system keeps a file of each container: the setting that names it, and who has such files."""
+
+    setting: str
+    component: str
+    sharing: frozenset[str]
+
+
+_PLACES: Final[Mapping[str, _Place]] = {
+    "hami": _Place("hami_root", "hami", frozenset({"hami", "volcano-vgpu"})),
+    "hami-ascend": _Place("hami_vnpu_root", "hami-vnpu", frozenset({"hami-ascend"})),
+    "gpu-manager": _Place("vcuda_root", "gpu-manager", frozenset({"gpu-manager"})),
+    "vgpu-manager": _Place("vgpu_manager_root", "vgpu-manager", frozenset({"vgpu-manager"})),
+    "runai": _Place("run_root", "runai", frozenset({"runai"})),
+}
+
+
+def file_checks(
+    snapshot: Snapshot, health: Mapping[str, CollectorHealth], evidence: PollResult, settings: Settings
+) -> Iterator[Check]:
+    """Judge what is read of other programs' files; nothing is said of those that nobody writes here."""
+    yield from _sharing(snapshot, health, evidence, settings)
+    devices = health.get("host_devices")
+    if devices is not None and not devices.success:
+        yield HOST_DEVICES_FAIL.check("devices for virtual machines", devices.message)
+    if JOBS in health:
+        yield _jobs(health[JOBS], evidence)
+
+
+def _sharing(
+    snapshot: Snapshot, health: Mapping[str, CollectorHealth], evidence: PollResult, settings: Settings
+) -> Iterator[Check]:
+    if not health[SHARING].success:
+        yield FILES_FAIL.check("files of sharing systems", health[SHARING].message)
+        return
+    for system, files in sorted(evidence.files.items()):
+        name = f"files of {system}"
+        if files.problems:
+            yield _unreadable(FILES_UNREADABLE, name, files.problems)
+        elif files.containers:
+            yield Check(name, "OK", plural(len(files.containers), "container"))
+        elif system in _PLACES and _is_used(snapshot, _PLACES[system]):
+            yield _not_here(name, _PLACES[system], settings)
+
+
+def _is_used(snapshot: Snapshot, place: _Place) -> bool:
+    return any(row.sharing in place.sharing and not row.device.mig_uuid for row in snapshot.containers)
+
+
+def _not_here(name: str, place: _Place, settings: Settings) -> Check:
+    root = getattr(settings, place.setting)
+    text = (
+        f"{root} has none: it is not mounted (deploy/components/{place.component}), or no container has begun"
+        " to use its GPU"
+    )
+    return FILES_NOT_HERE.check(name, text)
+
+
+def _jobs(health: CollectorHealth, evidence: PollResult) -> Check:
+    name = "jobs of a batch system"
+    if not health.success or evidence.jobs is None:
+        return JOBS_UNREADABLE.check(name, health.message)
+    if evidence.jobs.problems:
+        return _unreadable(JOBS_UNREADABLE, name, evidence.jobs.problems)
+    return Check(name, "OK", f"on {plural(len(evidence.jobs.jobs), 'device')}")
+
+
+def _unreadable(cause: Finding, name: str, problems: Sequence[FileProblem]) -> Check:
+    first = problems[0]
+    more = f"; {len(problems) - 1} more" if len(problems) > 1 else ""
+    return cause.check(name, f"{first.about} is left out: {first.text}{more}")

@@ -1,22 +1,72 @@
-"""The doctor's checks of processes and of the pods that they are in."""
+"""What can be found of processes and of the names of pods."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from exporter.assembly import Evidence
-from exporter.doctor.findings import workloads as found
+from exporter.config.settings import Settings
 from exporter.doctor.gpus import NOT_SUPPORTED
-from exporter.formats_words import plural
+from exporter.doctor.report import Check, Finding
+from exporter.formats.wording import plural
 from exporter.model import CollectorHealth, ProcessPlace, Snapshot
-from exporter.report import Check
-from exporter.settings import Settings
+from exporter.model.poll_result import PollResult
+
+_PER_CONTAINER: Final = "per-container use on every shared device"
+
+HOST_PID_MISSING: Final = Finding(
+    "host-pid-missing",
+    "missing",
+    _PER_CONTAINER,
+    "set hostPID: true in the pod's spec, as deploy/base/daemonset.yaml does",
+)
+PROC_ROOT_WRONG: Final = Finding(
+    "proc-root-wrong",
+    "missing",
+    _PER_CONTAINER,
+    "leave --proc-root at /proc and set hostPID: true, for the driver counts pids as this process does",
+)
+PROCESSES_HIDDEN: Final = Finding(
+    "processes-hidden",
+    "degraded",
+    _PER_CONTAINER,
+    "mount {proc} without hidepid; under systemd, without ProtectProc=invisible and ProcSubset=pid",
+)
+PROCESS_LISTS_FAIL: Final = Finding(
+    "process-lists-fail",
+    "degraded",
+    _PER_CONTAINER,
+    "mend what is said of the GPUs above; in MIG mode deploy/components/mig-monitor",
+)
+PROCESS_LISTS_NOT_HERE: Final = Finding("process-lists-not-here", "absent")
+PROCESSES_FAIL: Final = Finding(
+    "processes-fail", "missing", _PER_CONTAINER, "see the load of the node, and the exporter's log"
+)
+POD_NAMES_MISSING: Final = Finding(
+    "pod-names-missing",
+    "missing",
+    "whose a process is, wherever several containers share a device",
+    "mount the node's /var/log/pods at {logs} (hostPath, read-only), or the directory of {socket}",
+)
+POD_NAMES_OF_OTHERS: Final = Finding(
+    "pod-names-of-others",
+    "degraded",
+    "whose a process is, wherever several containers share a device",
+    "mount the directory in which this node's kubelet keeps logs of pods (its podLogsDir) at {logs}",
+)
+CONTAINER_IDS_UNKNOWN: Final = Finding(
+    "container-ids-unknown",
+    "degraded",
+    "which container of a pod uses a device, where several of the pod hold it",
+    "deploy/components/pods-api (a kubelet from 1.37 on), or deploy/components/kubernetes-api"
+    " (--kubernetes-api on)",
+)
+
 
 _PROCESSES: Final = "processes"
 _NAMES: Final = "pod names"
 
 
 def workload_checks(
-    snapshot: Snapshot, health: Mapping[str, CollectorHealth], evidence: Evidence, settings: Settings
+    snapshot: Snapshot, health: Mapping[str, CollectorHealth], evidence: PollResult, settings: Settings
 ) -> Iterator[Check]:
     """Judge the view of processes, then the names of pods."""
     yield _process_view(snapshot, health[_PROCESSES], evidence, settings)
@@ -24,24 +74,24 @@ def workload_checks(
 
 
 def _process_view(
-    snapshot: Snapshot, health: CollectorHealth, evidence: Evidence, settings: Settings
+    snapshot: Snapshot, health: CollectorHealth, evidence: PollResult, settings: Settings
 ) -> Check:
     message = health.message
     if not health.success:
         if "hostPID: true" in message:
-            return found.HOST_PID_MISSING.check(_PROCESSES, message)
-        cause = found.PROC_ROOT_WRONG if "--proc-root" in message else found.PROCESSES_FAIL
+            return HOST_PID_MISSING.check(_PROCESSES, message)
+        cause = PROC_ROOT_WRONG if "--proc-root" in message else PROCESSES_FAIL
         return cause.check(_PROCESSES, message)
     if not snapshot.node.process_view:
         reason = snapshot.node.process_view_reason
-        cause = found.PROCESS_LISTS_NOT_HERE if _lists_lacking(snapshot) else found.PROCESS_LISTS_FAIL
+        cause = PROCESS_LISTS_NOT_HERE if _lists_lacking(snapshot) else PROCESS_LISTS_FAIL
         return cause.check(_PROCESSES, reason)
     places = _places(evidence)
     known = [place for place in places if place.known]
     shown = f"{settings.proc_root} shows the node's processes"
     if places and not known:
         text = f"of {len(places)} processes that use GPUs {settings.proc_root} shows none"
-        return found.PROCESSES_HIDDEN.check(_PROCESSES, text, proc=settings.proc_root)
+        return PROCESSES_HIDDEN.check(_PROCESSES, text, proc=settings.proc_root)
     if places:
         in_pods = sum(place.pod_uid is not None for place in known)
         shown = f"{shown}; of {len(places)} that use GPUs {in_pods} are in pods"
@@ -54,16 +104,16 @@ def _lists_lacking(snapshot: Snapshot) -> bool:
     return all(NOT_SUPPORTED in reading.withheld.get(_PROCESSES, "") for reading in readings)
 
 
-def _names(snapshot: Snapshot, health: CollectorHealth, evidence: Evidence, settings: Settings) -> Check:
+def _names(snapshot: Snapshot, health: CollectorHealth, evidence: PollResult, settings: Settings) -> Check:
     logs, socket = settings.pod_logs, settings.pods_api_socket
     if not health.success:
-        return found.POD_NAMES_MISSING.check(_NAMES, health.message, logs=logs, socket=socket)
+        return POD_NAMES_MISSING.check(_NAMES, health.message, logs=logs, socket=socket)
     pods = (evidence.workloads.pods if evidence.workloads is not None else None) or {}
     on_gpus = {place.pod_uid for place in _places(evidence) if place.pod_uid is not None}
     counted = plural(len(pods), "pod")
     if on_gpus and not on_gpus & pods.keys():
         text = f"{counted}, and none of the {plural(len(on_gpus), 'pod')} that use GPUs"
-        return found.POD_NAMES_OF_OTHERS.check(_NAMES, text, logs=logs)
+        return POD_NAMES_OF_OTHERS.check(_NAMES, text, logs=logs)
     if not pods or any(pod.container_ids for pod in pods.values()):
         return Check(_NAMES, "OK", f"{counted}, containers by id")
     text = f"{counted} from {logs}, containers by name only"
@@ -73,8 +123,8 @@ def _names(snapshot: Snapshot, health: CollectorHealth, evidence: Evidence, sett
     if not merged:
         return Check(_NAMES, "OK", text)
     whose = f"the use of {'/'.join(min(merged))}{f' and {len(merged) - 1} more' if len(merged) > 1 else ''}"
-    return found.CONTAINER_IDS_UNKNOWN.check(_NAMES, f"{text}; {whose} is told as the pod's")
+    return CONTAINER_IDS_UNKNOWN.check(_NAMES, f"{text}; {whose} is told as the pod's")
 
 
-def _places(evidence: Evidence) -> tuple[ProcessPlace, ...]:
+def _places(evidence: PollResult) -> tuple[ProcessPlace, ...]:
     return tuple(evidence.workloads.places.values()) if evidence.workloads is not None else ()

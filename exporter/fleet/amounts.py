@@ -1,10 +1,10 @@
 """Sums of which a part may not be known: that part is never taken for 0."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from exporter.formats_words import UNKNOWN
+from exporter.formats.wording import UNKNOWN, short_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,3 +74,105 @@ def total_share(shares: Iterable[Share]) -> Share:
     """Add shares up."""
     each = list(shares)
     return Share(*(total(share[place] for share in each) for place in range(len(Share._fields))))
+
+
+class Units(NamedTuple):
+    """What is held and offered of a resource; of the slices of the vendors' own plug-ins ("") together.
+
+    ``offered`` is unknown if no device plugin reports how much there is. ``unhealthy`` counts what is offered
+    and unhealthy, held or not; None if it could not be queried.
+    """
+
+    resource: str
+    held: Amount = UNTOLD
+    offered: Amount = UNTOLD
+    unhealthy: float | None = 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give it as plain data of JSON."""
+        return {"resource": self.resource, "held": self.held.as_dict(), "offered": self.offered.as_dict()}
+
+
+UNTOLD_SLICES = Units("")
+"""Slices of which nothing is known."""
+
+
+def told(slices: Units, units: Sequence[Units] | None) -> tuple[Units, ...]:
+    """Give what there is to tell: slices where there are any or nothing else is, and each resource."""
+    there = bool(slices.held.known or slices.offered.known)
+    if units is None:
+        return (slices if there else Units("", UNASKED, UNASKED),)
+    return ((slices,) if there or not units else ()) + tuple(units)
+
+
+def total_units(each: Iterable[tuple[Units, ...] | None]) -> tuple[Units, ...] | None:
+    """Add units up, each resource on its own; None where nothing is known of any."""
+    known, missing = [], Amount()
+    for units in each:
+        if units is None:
+            missing += UNTOLD
+        else:
+            known.append(units)
+    if not known and missing.missing:
+        return None
+    flat = [one for units in known for one in units]
+    return tuple(
+        Units(
+            resource,
+            total(one.held for one in flat if one.resource == resource) + missing,
+            total(one.offered for one in flat if one.resource == resource) + missing,
+            total_unhealthy(one for one in flat if one.resource == resource),
+        )
+        for resource in sorted({one.resource for one in flat})
+    )
+
+
+def total_unhealthy(units: Iterable[Units]) -> float | None:
+    """Return the sum of what is unhealthy; None if that of one could not be queried."""
+    counts = [one.unhealthy for one in units]
+    return None if None in counts else sum(filter(None, counts))
+
+
+def slices_json(slices: Units, units: Sequence[Units] | None) -> dict[str, Any]:
+    """Give both as plain data of JSON."""
+    return {
+        "slices_held": slices.held.as_dict(),
+        "slices_offered": slices.offered.as_dict(),
+        "units": None if units is None else [one.as_dict() for one in units],
+    }
+
+
+def words(parts: Sequence[Units]) -> str:
+    """Write what is held of each."""
+    return ", ".join(word(name, part) for name, part in named(parts))
+
+
+def word(name: str, part: Units) -> str:
+    """Write what is held of one; where nobody says how much there is of a resource it stands alone."""
+    return f"{part.held.text(whole)}{_of(part)}{f' {name}' if name else ''}"
+
+
+def held_words(name: str, part: Units) -> str:
+    """Write what is held of one among other totals."""
+    return f"{name or 'slices'} {part.held.text(whole)} held{_of(part)}"
+
+
+def _of(part: Units) -> str:
+    return "" if is_alone(part) else f" of {part.offered.text(whole)}"
+
+
+def is_alone(part: Units) -> bool:
+    """Tell whether nobody says how much there is of a resource."""
+    return bool(part.resource) and part.offered.value is None
+
+
+def named(parts: Sequence[Units]) -> Iterator[tuple[str, Units]]:
+    """Give each with a name as short as they can be told apart by; slices need none where they are alone."""
+    names = short_names([part.resource for part in parts])
+    slices = "slices" if len(parts) > 1 else ""
+    return zip((name or slices for name in names), parts, strict=True)
+
+
+def whole(value: float) -> str:
+    """Write a count."""
+    return f"{value:.0f}"

@@ -6,15 +6,24 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from exporter.fleet import slices
-from exporter.fleet.amounts import UNASKED, UNTOLD, Amount
-from exporter.fleet.asking import Answers, target_of
-from exporter.fleet.expressions import DEVICE, ROWS, SHARES, SNAPSHOT, TARGET, UNHELD, by_device, of
-from exporter.fleet.model import Target
+from exporter.fleet.amounts import UNASKED, UNTOLD, UNTOLD_SLICES, Amount, Units
+from exporter.fleet.cluster_model import Target
+from exporter.fleet.queries import (
+    DEVICE,
+    ROWS,
+    SHARES,
+    SNAPSHOT,
+    TARGET,
+    UNHELD,
+    Answers,
+    by_device,
+    of,
+    target_of,
+)
 from exporter.fleet.targets import Scraped, holder_of
-from exporter.fleet.units import UNTOLD_SLICES, Units
 from exporter.model import ContainerRow, DeviceKey, Totals
+from exporter.model.states import ACTIVE_SECONDS, Judgement, judge
 from exporter.prometheus import Sample
-from exporter.states import ACTIVE_SECONDS, Judgement, judge
 
 _GPU, _CONTAINER = "gpuslice_gpu_", "gpuslice_container_"
 _UP, _INFO = "GPUs", "names of GPUs"

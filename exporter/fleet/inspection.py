@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from exporter.fleet import devices, nodes
-from exporter.fleet.asking import ask
+from exporter.fleet.amounts import slices_json, told, whole, words
+from exporter.fleet.cluster_model import Node
 from exporter.fleet.devices import Gpu, Holder, read_gpus
-from exporter.fleet.formats import age_words, aligned, gpus, node_json, total_line
-from exporter.fleet.model import Node
+from exporter.fleet.queries import ask
 from exporter.fleet.read import read_clock, read_targets_at
+from exporter.fleet.rendering import age_words, aligned, gpus, node_json, total_line
 from exporter.fleet.targets import Scraped, Targets
-from exporter.fleet.units import slices_json, told, whole, words
-from exporter.formats_lines import state_words
-from exporter.formats_words import TIMES, UNKNOWN, decimal, gibibytes, printable
+from exporter.formats.text import state_words
+from exporter.formats.wording import TIMES, UNKNOWN, decimal, gibibytes, printable
 from exporter.prometheus import Prometheus
 
 _HEADINGS = (

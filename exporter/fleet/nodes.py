@@ -4,11 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
-from exporter.fleet import expressions, slices
+from exporter.fleet import queries, slices
 from exporter.fleet.amounts import UNASKED, Amount, Share
-from exporter.fleet.asking import Answers, Figures, target_of
-from exporter.fleet.expressions import COUNTED, SHARES, Narrow, by_target
-from exporter.fleet.model import Node, Target
+from exporter.fleet.cluster_model import Node, Target
+from exporter.fleet.queries import COUNTED, SHARES, Answers, Figures, Narrow, by_target, target_of
 from exporter.fleet.targets import Scraped, Targets
 
 _GPU = "gpuslice_gpu_"
@@ -18,7 +17,7 @@ _UNSEEN = "GPUs of which no slices are told"
 
 def questions(narrow: Narrow) -> dict[str, str]:
     """Ask for the sums of each target."""
-    return _questions(narrow) | slices.questions(expressions.TARGET)
+    return _questions(narrow) | slices.questions(queries.TARGET)
 
 
 def _questions(narrow: Narrow) -> dict[str, str]:
@@ -40,8 +39,8 @@ def _questions(narrow: Narrow) -> dict[str, str]:
         _UNSEEN: slices.UNTOLD_GPUS,
         "memory wasted": own(COUNTED["memory_wasted"]),
         "compute wasted": own(COUNTED["compute_wasted"]),
-        "containers": own(expressions.ROWS),
-        "containers without a slice": own(expressions.UNHELD),
+        "containers": own(queries.ROWS),
+        "containers without a slice": own(queries.UNHELD),
     }
     return {
         **{f"sum of {name}": by_target("sum", rows) for name, rows in sums.items()},

@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from exporter.fleet import expressions, holders, nodes, sickness, targets, tenants
-from exporter.fleet.asking import Answers, ask
-from exporter.fleet.expressions import Narrow
-from exporter.fleet.model import Fleet
+from exporter.concurrency import in_thread
+from exporter.fleet import attention, nodes, queries, targets, tenants
+from exporter.fleet.cluster_model import Fleet
+from exporter.fleet.queries import Answers, Narrow, ask
 from exporter.fleet.targets import Targets, narrow_of, read_targets
 from exporter.prometheus import Prometheus, PrometheusError, Sample
-from exporter.threads import in_thread
 
 NO_HOURS = Answers({}, {})
 _INFO = "names of GPUs"
@@ -28,7 +27,7 @@ class NoExporterError(Exception):
 
 async def read_clock(prometheus: Prometheus) -> float:
     """Ask for the Unix time of Prometheus, which all other questions are asked as of."""
-    answer = await prometheus.query(expressions.CLOCK)
+    answer = await prometheus.query(queries.CLOCK)
     if not answer:
         raise PrometheusError("Prometheus does not tell its time")
     return answer[0].value
@@ -65,13 +64,13 @@ async def read_fleet(prometheus: Prometheus, aim: Aim, hours: Answers = NO_HOURS
     questions = (
         nodes.questions(narrow)
         | tenants.questions(narrow)
-        | holders.questions(narrow, aim.idle_after)
-        | sickness.QUESTIONS
+        | attention.questions(narrow, aim.idle_after)
+        | attention.QUESTIONS
     )
     answers = await ask(prometheus, questions, at)
-    listed = holders.found(answers)
+    listed = attention.found(answers)
     some = listed or []
-    details = await ask(prometheus, holders.detail_questions(some) | _names(answers, some), at)
+    details = await ask(prometheus, attention.detail_questions(some) | _names(answers, some), at)
     gpus, models = _gpu_names(details)
 
     def put_together() -> Fleet:
@@ -80,10 +79,10 @@ async def read_fleet(prometheus: Prometheus, aim: Aim, hours: Answers = NO_HOURS
             window=aim.window,
             nodes=tuple(nodes.read_nodes(answers, found)),
             namespaces=tenants.read_namespaces(answers, hours),
-            idle=None if listed is None else tuple(holders.read_idle(listed, details, found, gpus, at)),
-            idle_totals=holders.idle_totals(answers),
-            sick=tuple(sickness.read_sick(answers, found, gpus, models)),
-            all_sick=sickness.is_whole(answers),
+            idle=None if listed is None else tuple(attention.read_idle(listed, details, found, gpus, at)),
+            idle_totals=attention.idle_totals(answers),
+            sick=tuple(attention.read_sick(answers, found, gpus, models)),
+            all_sick=attention.is_whole(answers),
             problems=tuple({**answers.problems, **details.problems, **hours.problems}.items()),
         )
 
@@ -92,8 +91,8 @@ async def read_fleet(prometheus: Prometheus, aim: Aim, hours: Answers = NO_HOURS
 
 
 def _names(answers: Answers, listed: list[Sample]) -> dict[str, str]:
-    uuids = sickness.sick_uuids(answers) | {sample.labels.get("uuid", "") for sample in listed}
-    return {_INFO: expressions.of("gpuslice_gpu_info", "uuid", uuids)} if uuids else {}
+    uuids = attention.sick_uuids(answers) | {sample.labels.get("uuid", "") for sample in listed}
+    return {_INFO: queries.of("gpuslice_gpu_info", "uuid", uuids)} if uuids else {}
 
 
 def _gpu_names(details: Answers) -> tuple[Mapping[str, str], Mapping[str, str]]:

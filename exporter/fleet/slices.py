@@ -8,11 +8,9 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping
 from typing import TypeAlias
 
-from exporter.fleet.amounts import UNASKED, Amount
-from exporter.fleet.asking import Answers
-from exporter.fleet.expressions import DEVICE
-from exporter.fleet.units import Units
-from exporter.formats_modes import OWN_MODES
+from exporter.fleet.amounts import UNASKED, Amount, Units
+from exporter.fleet.queries import DEVICE, Answers
+from exporter.formats.wording import OWN_MODES
 from exporter.prometheus import Sample
 
 _OFFERED, _HELD = "gpuslice_gpu_slices", "gpuslice_gpu_slices_allocated"

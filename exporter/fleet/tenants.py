@@ -3,11 +3,10 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from exporter.fleet import expressions
+from exporter.fleet import queries
 from exporter.fleet.amounts import UNASKED, Amount, Share
-from exporter.fleet.asking import Answers
-from exporter.fleet.expressions import COUNTED, SHARES, Narrow
-from exporter.fleet.model import Namespace
+from exporter.fleet.cluster_model import Namespace
+from exporter.fleet.queries import COUNTED, SHARES, Answers, Narrow
 from exporter.fleet.targets import namespace_of
 
 _SUM, _COUNT = "{} of namespaces", "number of {} of namespaces"
@@ -22,8 +21,8 @@ def questions(narrow: Narrow) -> dict[str, str]:
     """Ask for the sums of each namespace."""
     by_namespace = narrow.by_namespace
     return {
-        _ROWS: by_namespace("count", expressions.ROWS),
-        _UNHELD: by_namespace("count", expressions.UNHELD),
+        _ROWS: by_namespace("count", queries.ROWS),
+        _UNHELD: by_namespace("count", queries.UNHELD),
         **{_SUM.format(name): by_namespace("sum", rows) for name, rows in SHARES.items()},
         **{_COUNT.format(name): by_namespace("count", rows) for name, rows in COUNTED.items()},
     }
@@ -31,9 +30,7 @@ def questions(narrow: Narrow) -> dict[str, str]:
 
 def hours_questions(window: float) -> dict[str, str]:
     """Ask for GPU-hours over so many seconds; Prometheus reads every sample of them, so ask seldom."""
-    return {
-        _HOURS.format(what): expressions.gpu_seconds(what, window) for what in ("held", "used", "measured")
-    }
+    return {_HOURS.format(what): queries.gpu_seconds(what, window) for what in ("held", "used", "measured")}
 
 
 def read_namespaces(answers: Answers, hours: Answers) -> tuple[Namespace, ...] | None:

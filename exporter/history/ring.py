@@ -1,22 +1,19 @@
 """The ring: the last hours of a node in memory of a fixed size."""
 
+import re
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Literal, NamedTuple, cast
+from typing import Final, Literal, NamedTuple, cast
 
-from exporter.history.columns import Cells, Counts
-from exporter.history.parts import shares, whole
-from exporter.history.past import ADDED, FIELDS, NotKeptError, Past, Track, Wanted
-from exporter.history.plan import Plan, means, plan
-from exporter.history.readings import Key, readings
-from exporter.history.tiers import Lane, tiers_of
-from exporter.history.tracks import Tracks
+from exporter.concurrency import in_thread
+from exporter.history.past import ADDED, FIELDS, Key, NotKeptError, Past, Track, Wanted, readings
+from exporter.history.plan import Plan, Tracks, means, plan, shares, whole
+from exporter.history.tiers import Cells, Counts, Lane, tiers_of
 from exporter.metrics import LEVEL_LABELS, Number
 from exporter.model import Snapshot
-from exporter.threads import in_thread
 
 BUDGET = 24_000_000
 """Bytes that all series together may take."""
@@ -267,3 +264,26 @@ def _note(refused: int, shortened: bool) -> str:
     if shortened:
         notes.append("the steps are longer than asked for: ask for fewer series to have shorter ones")
     return "; ".join(notes)
+
+
+OFFERED: Final = ("5m", "1h", "6h", "24h", "7d", "30d")
+_SPAN: Final = re.compile(r"([1-9][0-9]{0,5})([smhd])")
+_SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def spans_of(kept: float, *, longer: bool) -> tuple[str, ...]:
+    """List the spans that can be told where memory keeps ``kept`` seconds, the shortest first.
+
+    The whole of what memory keeps is among them. ``longer``: a Prometheus tells of what was before.
+    """
+    offered = {name: seconds for name in OFFERED if (seconds := span_seconds(name)) is not None}
+    offered = {name: seconds for name, seconds in offered.items() if longer or seconds <= kept}
+    if kept not in offered.values():
+        offered[span_text(kept // 1).replace(" ", "")] = kept
+    return tuple(sorted(offered, key=offered.__getitem__))
+
+
+def span_seconds(name: str) -> float | None:
+    """Read a span such as ``5m`` or ``7d``, None where it is none."""
+    found = _SPAN.fullmatch(name)
+    return None if found is None else int(found[1]) * _SECONDS[found[2]]

@@ -2,6 +2,6 @@
 
 from exporter.kubernetes.access import access
 from exporter.kubernetes.cluster import Cluster
-from exporter.kubernetes.pods import WatchedPods
+from exporter.kubernetes.node_objects import WatchedPods
 
 __all__ = ["Cluster", "WatchedPods", "access"]

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final, Literal
 
-from exporter.worker import Worker
+from exporter.concurrency import Worker
 
 if TYPE_CHECKING:
     from kubernetes_asyncio.client import Configuration

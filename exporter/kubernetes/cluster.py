@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final, TypeVar
 
+from exporter.concurrency import NoThreadError, Worker
 from exporter.kubernetes.access import Configure, library
 from exporter.kubernetes.follower import PACE, Client, Follower, Pace
-from exporter.kubernetes.node import object_of, read_node
-from exporter.kubernetes.pods import WatchedPods, by_uid, pods_of, read_pod
+from exporter.kubernetes.node_objects import WatchedPods, by_uid, object_of, pods_of, read_node, read_pod
 from exporter.model import NodeObject, PodIdentity
-from exporter.worker import NoThreadError, Worker
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

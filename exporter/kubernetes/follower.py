@@ -9,9 +9,16 @@ from types import ModuleType
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from exporter.kubernetes.access import Configure
-from exporter.kubernetes.collection import LIST_SECONDS, Collection, Event, Query
-from exporter.kubernetes.errors import ApiError, ExpiredError
-from exporter.kubernetes.values import mapping, text
+from exporter.kubernetes.collection import (
+    LIST_SECONDS,
+    ApiError,
+    Collection,
+    Event,
+    ExpiredError,
+    Query,
+    mapping,
+    text,
+)
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

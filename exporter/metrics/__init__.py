@@ -4,7 +4,7 @@ Help texts, the renderer, the names of JSON fields and CSV columns, the referenc
 read it; adding a series is adding a row.
 """
 
-from exporter.metrics.container import CONTAINER
+from exporter.metrics.container_rows import CONTAINER, POD
 from exporter.metrics.family import (
     AnyFamily,
     Family,
@@ -17,11 +17,9 @@ from exporter.metrics.family import (
     scaled,
 )
 from exporter.metrics.gpu import GPU
-from exporter.metrics.groups import GROUPS, Group
-from exporter.metrics.levels import ENTITIES, LEVEL_LABELS, Entity, Enumerate
+from exporter.metrics.levels import ENTITIES, GROUPS, LEVEL_LABELS, Entity, Enumerate, Group
 from exporter.metrics.mig import MIG
 from exporter.metrics.node import COLLECTOR, NODE
-from exporter.metrics.pod import POD
 from exporter.metrics.vgpu import VGPU
 
 FAMILIES: tuple[AnyFamily, ...] = (*NODE, *COLLECTOR, *GPU, *MIG, *VGPU, *CONTAINER, *POD)

@@ -2,12 +2,19 @@
 
 from collections.abc import Callable, Iterator
 
-from exporter.metrics.events import GPU_EVENTS
-from exporter.metrics.family import AnyFamily, Family, Labelled, LabelledFamily, Number, scaled
-from exporter.metrics.gpu_health import GPU_HEALTH
+from exporter.metrics.family import (
+    AnyFamily,
+    Family,
+    Labelled,
+    LabelledFamily,
+    Number,
+    answering,
+    reading,
+    scaled,
+)
+from exporter.metrics.gpu_health import GPU_EVENTS, GPU_HEALTH
 from exporter.metrics.gpu_links import GPU_LINKS
 from exporter.metrics.gpu_power import GPU_POWER
-from exporter.metrics.gpu_reading import answering, reading
 from exporter.metrics.gpu_sharing import GPU_SHARING
 from exporter.metrics.profiling import GPU_PROFILING
 from exporter.metrics.vgpu import GPU_VGPU

@@ -2,8 +2,16 @@
 
 from collections.abc import Iterator
 
-from exporter.metrics.family import AnyFamily, Family, Labelled, LabelledFamily
-from exporter.metrics.gpu_reading import answering, each, reading, word
+from exporter.metrics.family import (
+    AnyFamily,
+    Family,
+    Labelled,
+    LabelledFamily,
+    answering,
+    each,
+    reading,
+    word,
+)
 from exporter.model import GpuRow, Nvlink, PcieLink, Topology
 
 _MEGABYTE = 1_000_000

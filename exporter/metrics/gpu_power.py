@@ -2,8 +2,16 @@
 
 from collections.abc import Iterator
 
-from exporter.metrics.family import AnyFamily, Family, Labelled, LabelledFamily, scaled
-from exporter.metrics.gpu_reading import answering, each, reading
+from exporter.metrics.family import (
+    AnyFamily,
+    Family,
+    Labelled,
+    LabelledFamily,
+    answering,
+    each,
+    reading,
+    scaled,
+)
 from exporter.model import GpuRow
 from exporter.model.readings import CLOCK_EVENT_BITS
 

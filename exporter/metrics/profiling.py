@@ -6,8 +6,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Literal
 
-from exporter.metrics.family import AnyFamily, Family, Labelled, LabelledFamily, Number
-from exporter.metrics.gpu_reading import answering
+from exporter.metrics.family import AnyFamily, Family, Labelled, LabelledFamily, Number, answering
 from exporter.model import GpuRow, MigRow, Profile
 from exporter.model.readings import Activity, Cycles, Engine, Traffic
 

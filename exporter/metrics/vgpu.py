@@ -2,8 +2,18 @@
 
 from collections.abc import Callable, Iterator
 
-from exporter.metrics.family import AnyFamily, Family, Labelled, LabelledFamily, Number, scaled
-from exporter.metrics.gpu_reading import answering, flag, reading, word
+from exporter.metrics.family import (
+    AnyFamily,
+    Family,
+    Labelled,
+    LabelledFamily,
+    Number,
+    answering,
+    flag,
+    reading,
+    scaled,
+    word,
+)
 from exporter.model import GpuRow, Licence, VgpuReading, VgpuRow
 
 

@@ -18,7 +18,7 @@ from exporter.model.hardware import (
     HardwareReading,
     MigReading,
 )
-from exporter.model.holdings import DeviceSharing, Holding, Holdings, Meter
+from exporter.model.holdings import DeviceSharing, Holding, Holdings, HostDevices, Meter
 from exporter.model.kubelet import (
     Allocation,
     Allocations,
@@ -91,6 +91,7 @@ __all__ = [
     "HardwareReading",
     "Holding",
     "Holdings",
+    "HostDevices",
     "JobFiles",
     "Licence",
     "Memory",

@@ -83,3 +83,17 @@ class Holdings:
     blind: Mapping[str, str] = field(default_factory=dict)
     listed: frozenset[ContainerRef] = frozenset()
     all_listed: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostDevices:
+    """Devices for virtual machines, by the kubelet's ids in lower case.
+
+    ``vgpus`` maps those of vGPUs to the PCI address of the physical GPU, as sysfs spells it:
+    ``0000:3b:00.0``; ``mdevs`` maps those that are IOMMU groups of mediated devices to the UUID of the
+    device. ``passed_through`` are NVIDIA devices that a virtual machine can have whole.
+    """
+
+    vgpus: Mapping[str, str] = field(default_factory=dict)
+    mdevs: Mapping[str, str] = field(default_factory=dict)
+    passed_through: frozenset[str] = frozenset()

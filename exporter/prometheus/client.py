@@ -11,11 +11,17 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector
 
 from exporter import __version__
-from exporter.prometheus.answers import Answer, Range, Sample, read_matrix, read_vector
-from exporter.prometheus.errors import PrometheusError, why_unreachable
+from exporter.concurrency import Worker, in_thread
+from exporter.prometheus.answers import (
+    Answer,
+    PrometheusError,
+    Range,
+    Sample,
+    read_matrix,
+    read_vector,
+    why_unreachable,
+)
 from exporter.resolver import WorkerResolver
-from exporter.threads import in_thread
-from exporter.worker import Worker
 
 DEADLINE: Final = 10.0
 # A fleet's answer is some MiB; more than this is a query that somebody should look at.

@@ -7,42 +7,35 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from exporter.model import Allocations, DeviceSharing, FileProblem, GpuReading, Holdings, SystemFiles
-from exporter.sharing.amd import Amd
-from exporter.sharing.baidu import Baidu
-from exporter.sharing.cgpu import Cgpu
-from exporter.sharing.dra import Dra
-from exporter.sharing.dra_amd import AmdDra
-from exporter.sharing.dra_hami import HamiDra
-from exporter.sharing.elastic_gpu import ElasticGpu
-from exporter.sharing.files.dra_checkpoint import with_known
-from exporter.sharing.gpu_manager import GpuManager
-from exporter.sharing.gpushare import Gpushare
-from exporter.sharing.hami import Hami
-from exporter.sharing.hami_vendors import HAMI_VENDORS
-from exporter.sharing.holdings import holdings_of
-from exporter.sharing.intel import Intel
-from exporter.sharing.inventory import Inventory
-from exporter.sharing.kai import Kai, KaiLimited
-from exporter.sharing.koordinator import Koordinator, KoordinatorHamiCore
-from exporter.sharing.mgpu import Mgpu
-from exporter.sharing.nos import Nos
-from exporter.sharing.nvidia import Nvidia
-from exporter.sharing.nvshare import Nvshare
-from exporter.sharing.objections import Objections
-from exporter.sharing.pids import with_pids
-from exporter.sharing.qgpu import Qgpu
-from exporter.sharing.runai import Runai
-from exporter.sharing.sysfs import HostDevices, host_devices
-from exporter.sharing.system import Roots, System
-from exporter.sharing.vgpu import Vgpu, vgpu_rows
-from exporter.sharing.vgpu_manager import VgpuManager
-from exporter.sharing.view import NodeFacts, View
-from exporter.sharing.volcano_gpushare import VolcanoGpushare
-from exporter.sharing.volcano_vgpu import VolcanoVgpu
+from exporter.sharing.alibaba.cgpu import Cgpu
+from exporter.sharing.alibaba.gpushare import Gpushare
+from exporter.sharing.alibaba.koordinator import Koordinator, KoordinatorHamiCore
+from exporter.sharing.base.holdings import holdings_of, with_pids
+from exporter.sharing.base.inventory import Inventory
+from exporter.sharing.base.sysfs_devices import host_devices
+from exporter.sharing.base.system import Roots, System
+from exporter.sharing.base.view import NodeFacts, Objections, View
+from exporter.sharing.dra.checkpoint import with_known
+from exporter.sharing.dra.drivers import AmdDra, Dra, HamiDra
+from exporter.sharing.hami.hami import Hami, VolcanoVgpu
+from exporter.sharing.hami.vendors import HAMI_VENDORS
+from exporter.sharing.nvidia.device_plugin import Nvidia
+from exporter.sharing.nvidia.kubevirt import Vgpu, vgpu_rows
+from exporter.sharing.others.amd_plugin import Amd
+from exporter.sharing.others.baidu import Baidu
+from exporter.sharing.others.intel_plugin import Intel
+from exporter.sharing.others.mgpu import Mgpu
+from exporter.sharing.others.nos import Nos
+from exporter.sharing.others.nvshare import Nvshare
+from exporter.sharing.others.vgpu_manager import VgpuManager
+from exporter.sharing.others.volcano_gpushare import VolcanoGpushare
+from exporter.sharing.runai.kai import Kai, KaiLimited
+from exporter.sharing.runai.runai import Runai
+from exporter.sharing.tencent.gpu_manager import GpuManager
+from exporter.sharing.tencent.qgpu import ElasticGpu, Qgpu
 
 __all__ = [
     "SYSTEMS",
-    "HostDevices",
     "NodeFacts",
     "Objections",
     "Roots",

@@ -4,15 +4,14 @@ from collections.abc import Iterable, Sequence
 
 from aiohttp import web
 
-from exporter.web import screens
 from exporter.web.api import machine, openapi
-from exporter.web.serving import assets
-from exporter.web.serving.errors import answer_errors
-from exporter.web.serving.responses import ZIPPER, Zipper
-from exporter.web.serving.security import secure
+from exporter.web.http import assets
+from exporter.web.http.errors import answer_errors
+from exporter.web.http.responses import ZIPPER, Zipper, secure
+from exporter.web.live import page_stream, snapshot_stream
+from exporter.web.live.broadcaster import Hub
+from exporter.web.pages import routes as screens
 from exporter.web.site import Site
-from exporter.web.streams import live, stream
-from exporter.web.streams.hub import Hub
 from exporter.web.timelines import routes as past
 
 
@@ -23,7 +22,7 @@ def make_app(site: Site, *, prefix: str = "", frame_ancestors: Sequence[str] = (
     """
     hub = Hub(site.ticker)
     shared = [*openapi.routes(), *assets.routes()]
-    streams = [*live.routes(site.pages, hub), *stream.routes(site.pages, hub)]
+    streams = [*page_stream.routes(site.pages, hub), *snapshot_stream.routes(site.pages, hub)]
     app = build_app(
         [*screens.routes(site), *machine.routes(site), *past.routes(site), *shared, *streams],
         prefix=prefix,

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from exporter import __version__
-from exporter.formats_words import printable
-from exporter.web.drawing import Drawing, Opened
-from exporter.web.serving import assets
+from exporter.formats.wording import printable
+from exporter.web.http import assets
+from exporter.web.pages.drawing import Drawing, Opened
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -78,7 +78,7 @@ def environment() -> "Environment":
     """Return the templates; the first to ask has what writes them imported."""
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - only pages need it
 
-    from exporter.web.views import markup  # noqa: PLC0415 - as above
+    from exporter.web.pages import markup  # noqa: PLC0415 - as above
 
     made = Environment(
         loader=PackageLoader("exporter.web"),

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
+from exporter.doctor.report import Report
 from exporter.history import PastReader
 from exporter.model import ContainerRow
-from exporter.report import Report
-from exporter.web.pages import Pages
-from exporter.web.streams.ticker import Ticker
+from exporter.web.live.broadcaster import Ticker
+from exporter.web.pages.cache import Pages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

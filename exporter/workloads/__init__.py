@@ -1,10 +1,9 @@
 """Who runs on the node: from a pid to its pod and container, and from a pod's uid to its name."""
 
-from exporter.workloads.cgroup import CgroupPlace, parse_cgroup
-from exporter.workloads.identity import index_pods, read_pod_logs
+from exporter.workloads.cgroups import CgroupPlace, parse_cgroup
 from exporter.workloads.pid_view import process_view
-from exporter.workloads.processes import ProcessTable, boot_seconds
-from exporter.workloads.settling import settled
+from exporter.workloads.pod_log_dirs import index_pods, read_pod_logs
+from exporter.workloads.processes import ProcessTable, boot_seconds, settled
 
 __all__ = [
     "CgroupPlace",

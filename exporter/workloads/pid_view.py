@@ -9,8 +9,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from exporter.pid_namespace import counts_machine_pids, is_recorded
-from exporter.workloads.cgroup import CgroupPlace, is_root, parse_cgroup
+from exporter.model.pid_namespace import counts_machine_pids, is_recorded
+from exporter.workloads.cgroups import CgroupPlace, is_root, parse_cgroup
 from exporter.workloads.processes import require_process_table
 
 _NO_HOST_PID = "host pid namespace missing: set hostPID: true"

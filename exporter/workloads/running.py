@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from exporter.model import PodIdentity, ProcessPlace
-from exporter.workloads.cgroup import parse_cgroup
+from exporter.workloads.cgroups import parse_cgroup
 from exporter.workloads.processes import read_file, read_stat
 
 # The only process of a pod's sandbox, which holds the pod's namespaces; "pod" on OpenShift.

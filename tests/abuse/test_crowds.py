@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from exporter.web.serving.connections import WIDE
-from exporter.web.serving.limits import affordable
-from exporter.web.serving.portions import ROOM
-from exporter.web.serving.server import RECEIVE_BUFFER, SEND_BUFFER
+from exporter.web.http.connections import WIDE
+from exporter.web.http.handler import affordable
+from exporter.web.http.responses import ROOM
+from exporter.web.http.server import RECEIVE_BUFFER, SEND_BUFFER
 from tests.abuse.attacks import ATTACKS, HEALTHY
 from tests.abuse.clients import connect, crowd
 from tests.abuse.victim import FILES, Victim, Vitals, victim

@@ -10,7 +10,7 @@ import struct
 
 import pytest
 
-from exporter.web.serving.limits import Limits
+from exporter.web.http.handler import Limits
 from tests.web.access import Site, serving, until
 from tests.web.certificates import Authority
 

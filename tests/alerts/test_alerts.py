@@ -15,9 +15,9 @@ import yaml
 
 from alerts.thresholds import load_thresholds
 from exporter.cli import HELP, OPTIONS
+from exporter.config.settings import add_options
+from exporter.exposition.self_metrics import SelfMetrics
 from exporter.metrics import FAMILIES, LEVEL_LABELS
-from exporter.selfmetrics import SelfMetrics
-from exporter.settings import add_options
 from tests.alerts.committed import NAME, ROOT, Rules, told
 from tests.end_to_end.programs import program
 

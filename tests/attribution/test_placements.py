@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.attribution.placements import Span, free_spans
+from exporter.model.mig_geometry import Span, free_spans
 from tests.attribution.build import gpu, join, mig, mig_gpu
 
 

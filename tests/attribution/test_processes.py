@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 
 from exporter.model import ContainerRef, DeviceKey, ProcessPlace, ProcessRow
-from exporter.process_rows import process_rows
-from exporter.sums import total
+from exporter.model.process_rows import process_rows
+from exporter.model.sums import total
 from tests.attribution.build import (
     GIB,
     MIG,

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Error, Page, Request, ViewportSize
 
-from exporter.demo.catalog import load
+from exporter.demo.scenario.catalog import load
 from tests.end_to_end.serving import Served, serving
 
 WIDE: ViewportSize = {"width": 1400, "height": 900}

@@ -2,8 +2,8 @@
 
 import pytest
 
+from exporter.config.settings import ListenAddress
 from exporter.model import SliceCount
-from exporter.settings import ListenAddress
 from exporter.web import Server, make_app
 from tests.browser.site import PHONE, WIDE, visiting
 from tests.site import site_of

@@ -6,9 +6,9 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page
 
-from exporter.demo.catalog import names
+from exporter.config.settings import ListenAddress
+from exporter.demo.scenario.catalog import names
 from exporter.model import ContainerRef
-from exporter.settings import ListenAddress
 from exporter.web import Server, make_app
 from tests.browser.site import Watch, follow, looking, node_of, overflow, visiting
 from tests.site import site_of

@@ -6,8 +6,8 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.async_api import expect
 
-from exporter.demo.catalog import load
-from exporter.settings import ListenAddress
+from exporter.config.settings import ListenAddress
+from exporter.demo.scenario.catalog import load
 from exporter.web import Server, make_app
 from tests.browser.axe import faults
 from tests.browser.site import PHONE, looking, overflow, visiting

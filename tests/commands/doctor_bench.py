@@ -7,12 +7,13 @@ from typing import Any
 import pynvml
 
 from exporter.demo.node import FakeNode
-from exporter.demo.scenario import Scenario
+from exporter.demo.scenario.catalog import Scenario
 from exporter.doctor import examine
+from exporter.doctor.report import Check, Report
 from exporter.model import CollectorHealth
-from exporter.poller import Poller
-from exporter.report import Check, Report
-from exporter.sources import NVIDIA_MODULE, Sources
+from exporter.model.poll_result import NVIDIA_MODULE
+from exporter.poll.poller import Poller
+from exporter.poll.sources import Sources
 from tests.poller.bench import settings_of
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from socket import AF_UNIX, socket
 from typing import Any
 
-from exporter.demo import catalog
 from exporter.demo.node import FakeNode
-from exporter.demo.scenario import Scenario
-from exporter.poller import Poller
+from exporter.demo.scenario import catalog
+from exporter.demo.scenario.catalog import Scenario
+from exporter.poll.poller import Poller
 from tests.commands.doctor_bench import Sick
 from tests.demo.making import gpu, instance, made, pod
 from tests.hardware.amd.tree import Tree, unreadable

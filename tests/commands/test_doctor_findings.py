@@ -11,24 +11,24 @@ from typing import get_args
 import pytest
 
 from exporter import doctor
-from exporter.assembly import Assembly, Evidence
-from exporter.demo import catalog
+from exporter.config.settings import load_settings
+from exporter.demo.scenario import catalog
 from exporter.doctor import examine
-from exporter.doctor.findings import FINDINGS
+from exporter.doctor.checks import FINDINGS
 from exporter.doctor.kubelet import kubelet_checks
+from exporter.doctor.report import Check, Report
 from exporter.kubernetes import cluster
 from exporter.model import CollectorHealth
-from exporter.poller import BROKEN
-from exporter.report import Check, Report
-from exporter.settings import load_settings
-from podresources.errors import KubeletError, Reason
+from exporter.poll.poller import BROKEN
+from exporter.poll.snapshot_builder import PollResult, SnapshotBuilder
+from podresources.channel import KubeletError, Reason
 from tests.commands.doctor_bench import Sick, examined, first_report
 from tests.commands.doctor_nodes import nodes, one_gpu, refusing
 from tests.kubernetes.api import api_server
 
 WELL = ("OK", "absent")
 SETTINGS = load_settings({}, {})
-BEFORE = Assembly(SETTINGS, demo=False).first(0)
+BEFORE = SnapshotBuilder(SETTINGS, demo=False).first(0)
 
 
 @pytest.fixture(autouse=True)
@@ -84,7 +84,7 @@ def of_kubelet(reason: Reason) -> Check:
     """Judge a kubelet that fails for this reason."""
     message = str(KubeletError(reason, SETTINGS.pod_resources_socket, "what it said"))
     health = CollectorHealth(name="podresources", success=False, message=message, reason=reason)
-    (check,) = kubelet_checks(BEFORE, health, Evidence(), SETTINGS)
+    (check,) = kubelet_checks(BEFORE, health, PollResult(), SETTINGS)
     return check
 
 
@@ -104,8 +104,10 @@ def test_a_socket_that_may_not_be_opened_is_not_called_missing() -> None:
 def test_a_poll_that_fails_blames_nothing_else() -> None:
     """Every source is empty then, and none of them is to be mended."""
     health = CollectorHealth(name="nvml", success=True)
-    empty = Assembly(SETTINGS, demo=False).empty(0, [health, replace(health, name="podresources")], BROKEN)
-    (check,) = examine(empty, Evidence(), SETTINGS).checks
+    empty = SnapshotBuilder(SETTINGS, demo=False).empty(
+        0, [health, replace(health, name="podresources")], BROKEN
+    )
+    (check,) = examine(empty, PollResult(), SETTINGS).checks
     assert (check.code, check.found) == ("poll-fails", BROKEN)
 
 

@@ -69,16 +69,22 @@ def test_help_and_version_import_no_library(option: str):
         "pynvml",
     }
     assert not [
-        name for name in loaded if name.startswith(("exporter.web", "exporter.poller", "exporter.demo"))
+        name for name in loaded if name.startswith(("exporter.web", "exporter.poll.poller", "exporter.demo"))
     ]
 
 
 def test_serving_imports_nothing_that_only_open_pages_or_other_commands_need():
     """A node whose page nobody opens has nothing that draws, and no node has what others are asked with."""
     loaded = set(json.loads(python("import exporter.commands.serve" + LOADED).stdout))
-    assert {"aiohttp", "grpc", "exporter.web.pages"} <= loaded
+    assert {"aiohttp", "grpc", "exporter.web.pages.cache"} <= loaded
     assert not loaded & {"jinja2", "kubernetes_asyncio", "plotly", "exporter.web.timelines.figures"}
-    rooms = ("exporter.web.views", "exporter.web.cluster", "exporter.demo", "exporter.fleet", "exporter.cli")
+    rooms = (
+        "exporter.web.pages.views",
+        "exporter.web.cluster",
+        "exporter.demo",
+        "exporter.fleet",
+        "exporter.cli",
+    )
     assert not [name for name in loaded if name.startswith(rooms)]
 
 

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from exporter.commands.record import scenario as recorded_from
-from exporter.commands.record_mask import Mask
-from exporter.demo import catalog
-from exporter.demo.scenario import Scenario, dump, parse
+from exporter.commands.record.mask import Mask
+from exporter.demo.scenario import catalog
+from exporter.demo.scenario.catalog import Scenario, dump, parse
 from exporter.demo.truth import Truth
 from exporter.model import (
     Allocation,
@@ -32,7 +32,7 @@ from exporter.model import (
     Snapshot,
     Workloads,
 )
-from exporter.poller import Evidence
+from exporter.poll.poller import PollResult
 from tests.demo.making import MIB, gpu, instance, made, pod
 from tests.poller.bench import polled
 
@@ -165,7 +165,7 @@ class Recording(NamedTuple):
     scenario: Scenario
 
 
-async def shown(scenario: Scenario, at: float = 0) -> tuple[Snapshot, Evidence, Truth]:
+async def shown(scenario: Scenario, at: float = 0) -> tuple[Snapshot, PollResult, Truth]:
     """Poll a node; return what it shows, what that is made of, and what is so."""
     async with polled(scenario, pcie_throughput="on") as (node, poller):
         await node.step(at)
@@ -364,9 +364,9 @@ async def test_odd_nodes_are_recorded_as_they_are(name: str):
     assert shape(after) == shape(before.snapshot)
 
 
-def evidence(*gpus: GpuReading, places=(), pods=()) -> Evidence:
+def evidence(*gpus: GpuReading, places=(), pods=()) -> PollResult:
     """Return what a poll found."""
-    return Evidence(
+    return PollResult(
         hardware=HardwareReading(driver=DriverInfo(), gpus=gpus, gpu_count=len(gpus)),
         workloads=Workloads(
             places={place.pid: place for place in places},
@@ -457,7 +457,7 @@ def test_other_device_plugins_are_left_out():
     )
     offered = tuple(OfferedDevice(each.resource, each.device_id) for each in allocated)
     allocations = Allocations(allocated=allocated, offered=offered, api_version="v1", read_at=0.0)
-    text = dump(recorded_from(Evidence(allocations=allocations), "node", Mask()))
+    text = dump(recorded_from(PollResult(allocations=allocations), "node", Mask()))
     assert "paris" not in text
     assert "acme" not in text
     assert "nvidia.com/gpu" in text

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import pytest
 
 from exporter.commands.record import scenario as recorded_from
-from exporter.commands.record_mask import Mask
-from exporter.commands.record_pods import notes
-from exporter.demo import catalog
-from exporter.demo.scenario import dump, parse
+from exporter.commands.record.mask import Mask
+from exporter.commands.record.pods import notes
+from exporter.demo.scenario import catalog
+from exporter.demo.scenario.catalog import dump, parse
 from exporter.model import (
     Allocation,
     Allocations,
@@ -21,7 +21,7 @@ from exporter.model import (
     PodIdentity,
     Workloads,
 )
-from exporter.poller import Evidence
+from exporter.poll.poller import PollResult
 from exporter.sharing import SYSTEMS, NodeFacts, resolve_holdings
 from tests.poller.bench import polled
 
@@ -135,7 +135,7 @@ def test_secrets_never_leave():
     )
     uid = "0f2a6d1e-51e6-4b3f-9f43-0a4cf2d0a111"
     pod = PodIdentity(uid=uid, namespace=holder.namespace, name=holder.pod, details=details)
-    evidence = Evidence(
+    evidence = PollResult(
         allocations=Allocations(
             allocated=(Allocation(holder, "nvidia.com/gpu", f"{GPU}-0"),),
             offered=(),

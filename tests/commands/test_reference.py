@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from exporter import __version__
-from exporter.demo import catalog
+from exporter.demo.scenario import catalog
 from tests.commands.program import output_of, run, run_anew
 
 METRICS_PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.demo import catalog
-from exporter.demo.scenario import dump
-from exporter.demo.schema_faults import KubeletHang, NvmlHang
+from exporter.demo.scenario import catalog
+from exporter.demo.scenario.catalog import dump
+from exporter.demo.scenario.faults import KubeletHang, NvmlHang
 from tests.commands.program import END_SECONDS, TIMEOUT, nothing_here, serving
 from tests.hardware.amd.tree import Tree
 

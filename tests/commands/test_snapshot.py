@@ -10,11 +10,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from exporter.commands.snapshot import FORMATS
-from exporter.demo import catalog
-from exporter.demo.scenario import dump
-from exporter.demo.schema_faults import NvmlHang
+from exporter.config.settings import load_settings
+from exporter.demo.scenario import catalog
+from exporter.demo.scenario.catalog import dump
+from exporter.demo.scenario.faults import NvmlHang
 from exporter.model import Totals
-from exporter.settings import load_settings
 from tests.commands.program import command, environment, nothing_here, output_of, run
 from tests.web.views_reading import NOW, gpu, holder, snapshot
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from exporter.commands.stopping import END_SECONDS, LAST_SECONDS, until_told
+from exporter.commands.runtime import END_SECONDS, LAST_SECONDS, until_told
 
 HUNG = """
 import asyncio, time

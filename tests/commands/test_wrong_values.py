@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from exporter.demo import catalog
+from exporter.demo.scenario import catalog
 from tests.commands.program import nothing_here, run
 
 # The words after the program's name, and what the line must name.

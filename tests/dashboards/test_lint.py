@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from dashboards.write import board_files
-from exporter.dcgm import DCGM
 from exporter.metrics import FAMILIES
+from exporter.metrics.dcgm import DCGM
 from tests.dashboards.expressions import bare_counters, expanded, parts
 from tests.dashboards.grafana import Window, panels
 from tests.end_to_end.programs import program

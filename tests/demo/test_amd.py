@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from exporter.demo import catalog
+from exporter.amd import AmdSource
 from exporter.demo.node import FakeNode
-from exporter.demo.scenario import ScenarioError, dump, parse
-from exporter.demo.schema_amd import AmdGpu
-from exporter.hardware.amd import AmdSource
+from exporter.demo.scenario import catalog
+from exporter.demo.scenario.amd_gpus import AmdGpu
+from exporter.demo.scenario.catalog import ScenarioError, dump, parse
 from exporter.model import DeviceKey, GpuReading, HardwareReading
 from exporter.workloads.processes import boot_seconds
 from tests.demo.making import made, pod

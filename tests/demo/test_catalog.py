@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.demo import catalog
-from exporter.demo.scenario import ScenarioError, dump
+from exporter.demo.scenario import catalog
+from exporter.demo.scenario.catalog import ScenarioError, dump
 from tests.demo.making import made
 
 

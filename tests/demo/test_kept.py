@@ -7,19 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.demo.codec import ScenarioError
-from exporter.demo.files import SharingFiles
-from exporter.demo.kept import KEEPERS
+from exporter.demo.files.systems import KEEPERS, SharingFiles
 from exporter.demo.present import present
-from exporter.demo.scenario import dump, parse
+from exporter.demo.scenario.catalog import dump, parse
+from exporter.demo.scenario.codec import ScenarioError
 from exporter.model import ContainerFile, DeviceUse
 from exporter.sharing import Roots
-from exporter.sharing.files.cgpu import read_instances
-from exporter.sharing.files.hami_cache import read_hami
-from exporter.sharing.files.hami_vnpu import read_vnpu
-from exporter.sharing.files.runai import read_runai
-from exporter.sharing.files.vcuda import read_vcuda
-from exporter.sharing.files.vgpu_manager import read_vgpu_manager
+from exporter.sharing.alibaba.cgpu import read_instances
+from exporter.sharing.hami.ascend import read_vnpu
+from exporter.sharing.hami.cache import read_hami
+from exporter.sharing.others.vgpu_manager import read_vgpu_manager
+from exporter.sharing.runai.runai import read_runai
+from exporter.sharing.tencent.gpu_manager import read_vcuda
 from tests.demo.making import MIB, document, made
 
 GIB = 1024 * MIB

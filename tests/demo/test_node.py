@@ -9,9 +9,9 @@ import grpc.aio
 import pynvml
 import pytest
 
-from exporter.demo import catalog
 from exporter.demo.node import FakeNode
-from exporter.demo.scenario import dump, parse
+from exporter.demo.scenario import catalog
+from exporter.demo.scenario.catalog import dump, parse
 from exporter.model import ContainerRef, DeviceKey
 from podresources import messages
 from tests.demo.making import MIB, gpu, instance, made, pod

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pynvml
 import pytest
 
-from exporter.demo.codec import ScenarioError
-from exporter.demo.nvml_event_sets import NO_INSTANCE, Happening
-from exporter.demo.schema_faults import XidEvent
+from exporter.demo.nvml.events import NO_INSTANCE, Happening
+from exporter.demo.scenario.codec import ScenarioError
+from exporter.demo.scenario.faults import XidEvent
 from tests.demo.making import Bench, code_of, gpu, instance, made
 
 Put = Callable[..., Bench]

@@ -7,7 +7,7 @@ from typing import Any
 import pynvml
 import pytest
 
-from exporter.demo.nvml_gpm import pool_of
+from exporter.demo.nvml.gpm import pool_of
 from tests.demo.making import MIB, Bench, code_of, gpu, instance, made, pod
 
 Put = Callable[..., Bench]

@@ -9,13 +9,13 @@ from typing import Any
 import pynvml
 import pytest
 
-from exporter.demo import catalog
 from exporter.demo.node import FakeNode
-from exporter.demo.scenario import ScenarioError
-from exporter.hardware.calls import Calls
-from exporter.hardware.vgpu import VgpuReader
+from exporter.demo.scenario import catalog
+from exporter.demo.scenario.catalog import ScenarioError
 from exporter.model import ContainerRef, DeviceKey, VgpuReading
-from exporter.sharing.sysfs import host_devices
+from exporter.nvml.driver.calls import Calls
+from exporter.nvml.vgpu import VgpuReader
+from exporter.sharing.base.sysfs_devices import host_devices
 from tests.attribution.build import held
 from tests.demo.making import MIB, WALL, Bench, code_of, gpu, instance, made
 from tests.hardware.making import ticking

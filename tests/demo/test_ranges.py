@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.demo.codec import ScenarioError
-from exporter.demo.ranges import MOST, folded, written_out
+from exporter.demo.scenario.codec import ScenarioError
+from exporter.demo.scenario.expand import MOST, folded, written_out
 
 
 @pytest.mark.parametrize(

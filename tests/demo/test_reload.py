@@ -9,10 +9,10 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from exporter.demo.nvml_gpm import pool_of
+from exporter.demo.files.tree import Tree
+from exporter.demo.nvml.gpm import pool_of
 from exporter.demo.present import present
-from exporter.demo.scenario import Scenario, dump, parse
-from exporter.demo.tree import Tree
+from exporter.demo.scenario.catalog import Scenario, dump, parse
 from tests.demo.making import Bench, code_of, gpu, made, pod
 
 Put = Callable[..., Bench]

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 import yaml
 
-from exporter.demo.catalog import load
 from exporter.demo.node import FakeNode
+from exporter.demo.scenario.catalog import load
 from tests.deploy.rendering import Manifest, only
 from tests.deploy.tools import ROOT, output, tool
 

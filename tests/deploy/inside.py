@@ -15,16 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from exporter.commands.logs import set_up_logging
-from exporter.commands.node import Node
-from exporter.commands.once import poll_once
+from exporter.commands.runtime import Node, poll_once
 from exporter.commands.snapshot import FORMATS
-from exporter.demo.catalog import load
+from exporter.config.settings import load_settings
 from exporter.demo.machine import Machine
-from exporter.demo.nvml import FakeNvml
+from exporter.demo.nvml.library import FakeNvml
 from exporter.demo.present import present
-from exporter.demo.schema import Scenario
+from exporter.demo.scenario.catalog import load
+from exporter.demo.scenario.schema import Scenario
 from exporter.doctor import examine
-from exporter.settings import load_settings
 
 
 def driver(scenario: Scenario, second: float) -> FakeNvml:

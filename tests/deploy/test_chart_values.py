@@ -11,7 +11,7 @@ import pytest
 from deploy.charts.schema import HUB_OPTIONS
 from deploy.charts.values import read_values
 from exporter.cli import _parse
-from exporter.settings import ListenAddress, Settings, load_settings
+from exporter.config.settings import ListenAddress, Settings, load_settings
 from tests.deploy.charts import CHART, chart, environment, named, refusal
 from tests.deploy.rendering import container
 from tests.deploy.tools import ROOT

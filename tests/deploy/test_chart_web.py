@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.settings import load_settings
-from exporter.web.access.web_config import parse_web_config
+from exporter.config.settings import load_settings
+from exporter.web.auth.web_config import parse_web_config
 from tests.deploy.charts import chart, environment, mount_paths, named
 from tests.deploy.rendering import container, only, pod_spec
 

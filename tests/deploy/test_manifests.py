@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from exporter.config.settings import Settings, load_settings, settings_markdown
 from exporter.model import NodeRow, Snapshot
-from exporter.settings import Settings, load_settings, settings_markdown
 from exporter.web import make_app
 from tests.deploy.rendering import COMPONENTS, composed, container, only, pod_spec
 from tests.deploy.schemas import NEWEST, OLDEST, validate
@@ -144,7 +144,7 @@ def test_the_environment_is_what_something_reads() -> None:
         "NVIDIA_MIG_MONITOR_DEVICES",
     }
     assert load_settings({}, {"NODE_NAME": "worker-7"}).node_name == "worker-7"
-    assert '"POD_UID"' in (ROOT / "exporter/sources.py").read_text()
+    assert '"POD_UID"' in (ROOT / "exporter/poll/sources.py").read_text()
     assert variables["NODE_NAME"]["valueFrom"]["fieldRef"]["fieldPath"] == "spec.nodeName"
     assert variables["POD_UID"]["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.uid"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.settings import settings_markdown
+from exporter.config.settings import settings_markdown
 from tests.deploy.rendering import COMPONENTS, OVERLAYS, Manifest, container, kustomized, objects_in, only
 from tests.deploy.schemas import NEWEST, OLDEST, validate
 from tests.deploy.tools import ROOT

@@ -15,9 +15,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from exporter.commands.logs import set_up_logging
-from exporter.demo.catalog import load
-from exporter.objects import MOST_ANNOTATIONS
-from exporter.sharing.files.hami_layout import layouts_of
+from exporter.demo.scenario.catalog import load
+from exporter.model.kubelet import MOST_ANNOTATIONS
+from exporter.sharing.hami.cache_layout import layouts_of
 from tests.end_to_end.serving import Served, serving
 
 SCENARIO = "showcase"

@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass, replace
 
 from aiohttp import ClientSession
 
+from exporter.config.settings import ListenAddress, load_settings
 from exporter.demo.node import FakeNode
-from exporter.demo.schema import Scenario
+from exporter.demo.scenario.schema import Scenario
 from exporter.doctor import Doctor
 from exporter.history.ring import History
-from exporter.poller import Poller
-from exporter.settings import ListenAddress, load_settings
-from exporter.sources import Sources
+from exporter.poll.poller import Poller
+from exporter.poll.sources import Sources
 from exporter.web import Server, make_app
 from tests.site import site_of
 

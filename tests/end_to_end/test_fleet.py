@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Page, async_playwright
 
-from exporter.fleet.model import Fleet
+from exporter.fleet.cluster_model import Fleet
 from exporter.fleet.read import Aim, read_clock, read_fleet, read_hours
 from exporter.prometheus import Prometheus as Client
 from tests.browser.site import chromium

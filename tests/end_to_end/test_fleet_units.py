@@ -8,10 +8,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from exporter.fleet.amounts import Amount
-from exporter.fleet.model import Fleet, Node
+from exporter.fleet.amounts import Amount, Units
+from exporter.fleet.cluster_model import Fleet, Node
 from exporter.fleet.read import Aim, read_fleet
-from exporter.fleet.units import Units
 from exporter.prometheus import Prometheus as Client
 from tests.commands.program import run
 from tests.end_to_end.programs import Prometheus, demo, free_port, prometheus, until

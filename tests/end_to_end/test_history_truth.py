@@ -11,15 +11,15 @@ from html.parser import HTMLParser
 import pytest
 from aiohttp import ClientSession
 
-from exporter.demo.catalog import load
+from exporter.config.settings import ListenAddress, load_settings
 from exporter.demo.node import FakeNode
+from exporter.demo.scenario.catalog import load
 from exporter.doctor import Doctor
 from exporter.history.past import FIELDS
 from exporter.history.ring import History
 from exporter.metrics import LEVEL_LABELS
-from exporter.poller import Poller
-from exporter.settings import ListenAddress, load_settings
-from exporter.sources import Sources
+from exporter.poll.poller import Poller
+from exporter.poll.sources import Sources
 from exporter.web import Server, make_app
 from tests.site import site_of
 from tests.web.truth import GIB, Series, measured

@@ -14,12 +14,12 @@ from aiohttp import ClientResponse
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from exporter.demo import catalog
-from exporter.demo.schema_faults import NvmlError
-from exporter.settings import ListenAddress
+from exporter.config.settings import ListenAddress
+from exporter.demo.scenario import catalog
+from exporter.demo.scenario.faults import NvmlError
 from exporter.web import ListenError, Server
 from exporter.web.app import make_app
-from exporter.web.serving.assets import asset
+from exporter.web.http.assets import asset
 from tests.end_to_end.serving import OPENMETRICS, PROMETHEUS_3, TEXT, Served, serving
 from tests.site import site_of
 

@@ -15,13 +15,13 @@ from itertools import pairwise
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from exporter.demo import catalog
+from exporter.config.settings import load_settings
 from exporter.demo.node import FakeNode
-from exporter.exposition import Exposition, Format
-from exporter.poller import Poller
-from exporter.settings import load_settings
-from exporter.sources import Sources
-from exporter.states import judge
+from exporter.demo.scenario import catalog
+from exporter.exposition.page import Exposition, Format
+from exporter.model.states import judge
+from exporter.poll.poller import Poller
+from exporter.poll.sources import Sources
 
 BEGAN = 1_700_000_000.0
 PERIOD, END = 5, 90

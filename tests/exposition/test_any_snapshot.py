@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.exposition import Exposition, Format
-from exporter.formats import snapshot_csv, snapshot_json, snapshot_text
+from exporter.exposition.page import Exposition, Format
+from exporter.formats.json_csv import snapshot_csv, snapshot_json, snapshot_text
 from exporter.model import (
     CollectorHealth,
     ContainerRef,

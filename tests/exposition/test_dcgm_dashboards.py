@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from exporter.exposition import Exposition, Format
+from exporter.exposition.page import Exposition, Format
 from tests.exposition.dcgm_node import NODE
 
 DASHBOARDS = json.loads(Path(__file__).with_name("dcgm_dashboards.json").read_text(encoding="utf-8"))

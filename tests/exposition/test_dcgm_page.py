@@ -11,9 +11,9 @@ from typing import NamedTuple
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from exporter.dcgm import DCGM, LEGACY
-from exporter.exposition import Exposition, Format
-from exporter.xids import explain
+from exporter.exposition.page import Exposition, Format
+from exporter.metrics.dcgm import DCGM, LEGACY
+from exporter.model.xids import explain
 from tests.exposition.dcgm_node import NODE, WHOLE
 
 HERE = Path(__file__).parent

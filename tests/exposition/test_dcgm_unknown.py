@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.dcgm import DCGM, LEGACY, entities, legacy_entities
-from exporter.exposition import Exposition, Format
+from exporter.exposition.page import Exposition, Format
 from exporter.metrics import Family
+from exporter.metrics.dcgm import DCGM, LEGACY, entities, legacy_entities
 from exporter.model import (
     Bar1,
     DeviceKey,

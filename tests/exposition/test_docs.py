@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from exporter.dcgm import DCGM, LEGACY
+from exporter.commands.metrics import metrics_markdown
 from exporter.metrics import FAMILIES, GROUPS
-from exporter.metrics_docs import metrics_markdown
+from exporter.metrics.dcgm import DCGM, LEGACY
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 

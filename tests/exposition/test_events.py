@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.metrics.events import GPU_EVENTS
+from exporter.metrics.gpu_health import GPU_EVENTS
 from exporter.model import EventCount, GpuIdentity, GpuReading, GpuRow
-from exporter.xids import ALERTING
+from exporter.model.xids import ALERTING
 
 ERRORS, TIMES, EVENTS, WATCHED = GPU_EVENTS
 IDENTITY = GpuIdentity(uuid="GPU-a", index=0)

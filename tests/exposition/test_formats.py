@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.formats import snapshot_csv, snapshot_json
+from exporter.formats.json_csv import snapshot_csv, snapshot_json
 from exporter.metrics import CONTAINER, FAMILIES, Family, field_name
 from exporter.model import ContainerRef, DeviceEvent, DeviceKey, EventRow, ProcessRow
 

@@ -17,10 +17,9 @@ from prometheus_client.core import (
 from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
-from exporter import dcgm
-from exporter.dcgm import DCGM
-from exporter.exposition import Exposition, Format
-from exporter.metrics import ENTITIES, FAMILIES, Family
+from exporter.exposition.page import Exposition, Format
+from exporter.metrics import ENTITIES, FAMILIES, Family, dcgm
+from exporter.metrics.dcgm import DCGM
 from exporter.model import ContainerRef
 
 FORMATS = [Format.TEXT, Format.OPENMETRICS]

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from exporter.exposition import Exposition, Format
+from exporter.exposition.page import Exposition, Format
+from exporter.exposition.self_metrics import SelfMetrics
 from exporter.model import ContainerRef
-from exporter.selfmetrics import SelfMetrics
 
 
 class CountingSelfMetrics(SelfMetrics):

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.exposition import Exposition, Format
-from exporter.formats import snapshot_csv, snapshot_json
-from exporter.metrics.pod import label_names
+from exporter.exposition.page import Exposition, Format
+from exporter.formats.json_csv import snapshot_csv, snapshot_json
+from exporter.metrics.container_rows import label_names
 from exporter.model import PodRow
 
 NAME = re.compile(r"label_[a-z0-9_]*")

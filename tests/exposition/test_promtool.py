@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
-from exporter.exposition import Exposition, Format
-from exporter.selfmetrics import SelfMetrics
+from exporter.exposition.page import Exposition, Format
+from exporter.exposition.self_metrics import SelfMetrics
 
 
 @pytest.fixture(scope="session")

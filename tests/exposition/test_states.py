@@ -3,7 +3,7 @@
 import pytest
 
 from exporter.model import DeviceKey, Totals
-from exporter.states import STATE_WORDS, Judgement, judge
+from exporter.model.states import STATE_WORDS, Judgement, judge
 
 NOW = 10_000.0
 DEVICE = DeviceKey("GPU-0")

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.dcgm import DCGM
-from exporter.exposition import Exposition, Format
+from exporter.exposition.page import Exposition, Format
+from exporter.exposition.self_metrics import SelfMetrics
 from exporter.metrics import FAMILIES, LEVEL_LABELS, Family, LabelledFamily, field_name
-from exporter.selfmetrics import SelfMetrics
+from exporter.metrics.dcgm import DCGM
 
 ALL = (*FAMILIES, *DCGM)
 OBSERVED = {

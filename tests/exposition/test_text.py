@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.formats import snapshot_text
-from exporter.formats_words import UNKNOWN, duration, gibibytes, printable, total
+from exporter.formats.json_csv import snapshot_text
+from exporter.formats.wording import UNKNOWN, duration, gibibytes, printable, total
 from exporter.model import ContainerRef, DeviceKey, SliceCount
 
 NOW = 1_700_000_003.0

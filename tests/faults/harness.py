@@ -16,13 +16,13 @@ from typing import Any
 import pynvml
 from aiohttp import ClientSession
 
+from exporter.config.settings import ListenAddress
 from exporter.demo.node import FakeNode
-from exporter.demo.schema import Scenario
-from exporter.demo.schema_faults import Fault
-from exporter.hardware import NvmlSource
-from exporter.poller import Poller
-from exporter.settings import ListenAddress
-from exporter.sources import Sources
+from exporter.demo.scenario.faults import Fault
+from exporter.demo.scenario.schema import Scenario
+from exporter.nvml import NvmlSource
+from exporter.poll.poller import Poller
+from exporter.poll.sources import Sources
 from exporter.web import Server, make_app
 from tests.faults.compare import Baseline, broken_sums, changed, failures_of, made_up, missing
 from tests.faults.crashes import crashes

@@ -9,8 +9,8 @@ from typing import Any
 
 import grpc
 
-from exporter.demo.kubelet import FakeKubelet, KubeletContainer, KubeletDevices, KubeletPod
-from exporter.demo.schema import Scenario
+from exporter.demo.kubelet.server import FakeKubelet, KubeletContainer, KubeletDevices, KubeletPod
+from exporter.demo.scenario.schema import Scenario
 from tests.demo.making import gpu, pod
 from tests.demo.making import made as scenario_of
 from tests.faults import kubelet_servers as servers

@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 
-from exporter.demo.schema import Scenario
-from exporter.demo.schema_faults import MigLayout
+from exporter.demo.scenario.faults import MigLayout
+from exporter.demo.scenario.schema import Scenario
 from tests.faults.compare import changed, missing
 from tests.faults.harness import Watch, watched
 from tests.faults.nvml_nodes import CUT, IDLE

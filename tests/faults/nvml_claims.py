@@ -10,8 +10,8 @@ from enum import IntEnum, StrEnum
 
 import pynvml
 
-from exporter.demo.nvml_codes import code_of
-from exporter.hardware.library import error_name
+from exporter.demo.nvml.call import code_of
+from exporter.nvml.driver.library import error_name
 
 
 class Kind(StrEnum):

@@ -8,11 +8,11 @@ from functools import partial
 
 import pynvml
 
-from exporter.demo.nvml_codes import code_of
-from exporter.demo.schema import Scenario
-from exporter.demo.schema_faults import NvmlError
-from exporter.hardware.kinds import FINDING, PICKING
-from exporter.hardware.library import error_name
+from exporter.demo.nvml.call import code_of
+from exporter.demo.scenario.faults import NvmlError
+from exporter.demo.scenario.schema import Scenario
+from exporter.nvml.driver.error_kinds import FINDING, PICKING
+from exporter.nvml.driver.library import error_name
 from tests.faults.compare import LIVE, RESTS, failures_of
 from tests.faults.harness import Cell, Claim, Result, Watch, scenario_fault, watched
 from tests.faults.nvml_calls import OF_LAYOUT, OF_PARTS, Driver, driver_of

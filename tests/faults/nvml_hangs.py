@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
-from exporter.demo.schema import Scenario
-from exporter.demo.schema_faults import NvmlHang
-from exporter.hardware.kinds import FINDING as FINDING_CALLS
+from exporter.demo.scenario.faults import NvmlHang
+from exporter.demo.scenario.schema import Scenario
+from exporter.nvml.driver.error_kinds import FINDING as FINDING_CALLS
 from tests.faults.compare import failures_of
 from tests.faults.harness import Cell, Claim, Result, Watch, scenario_fault, watched
 from tests.faults.nvml_calls import OF_PARTS, Driver, driver_of

@@ -6,7 +6,7 @@ witness of the other.
 
 from typing import Any
 
-from exporter.demo.schema import Scenario
+from exporter.demo.scenario.schema import Scenario
 from tests.demo.making import gpu, instance, made, node_of, pod
 
 WHOLE, CUT = range(2)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from exporter.demo.schema import Scenario
+from exporter.demo.scenario.schema import Scenario
 from tests.demo.making import gpu, pod
 from tests.demo.making import made as scenario_of
 from tests.faults.harness import Cell, Claim, Result, Watch, failures_of

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from exporter.demo import catalog
-from exporter.demo.schema import Scenario
+from exporter.demo.scenario import catalog
+from exporter.demo.scenario.schema import Scenario
 from tests.faults.harness import Cell, Claim, Result, Watch, failures_of, watched
 from tests.faults.layout_moments import OPENINGS
 from tests.faults.pages import Page, labels_of, name_of

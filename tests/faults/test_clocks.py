@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from exporter.demo import catalog
+from exporter.demo.scenario import catalog
 from tests.end_to_end.programs import until
 from tests.faults.clocks import HOUR, YEAR, growth, on_set_clocks, wrong_between
 from tests.faults.harness import watched

@@ -3,7 +3,7 @@
 import pytest
 
 from exporter.fleet.amounts import UNTOLD, Amount, Share, total, total_share
-from exporter.formats_words import UNKNOWN
+from exporter.formats.wording import UNKNOWN
 
 
 def test_a_part_that_is_not_known_makes_a_sum_a_least_figure() -> None:

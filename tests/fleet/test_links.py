@@ -2,8 +2,8 @@
 
 import pytest
 
-from exporter.fleet.links import NodeLinks, TemplateError
-from exporter.fleet.model import NodeKey, Target
+from exporter.fleet.cluster_model import NodeKey, Target
+from exporter.fleet.targets import NodeLinks, TemplateError
 
 KEY, TARGET = NodeKey("", "gpu-1"), Target("", "gpus", "10.0.0.7:9836")
 

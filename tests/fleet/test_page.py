@@ -4,16 +4,24 @@ import re
 
 import pytest
 
-from exporter.fleet.amounts import Amount, Share
-from exporter.fleet.links import NodeLinks
-from exporter.fleet.model import Fleet, IdleHolder, IdleTotals, Namespace, Node, NodeKey, SickGpu, Target
-from exporter.fleet.units import Units, whole
+from exporter.fleet.amounts import Amount, Share, Units, whole
+from exporter.fleet.cluster_model import (
+    Fleet,
+    IdleHolder,
+    IdleTotals,
+    Namespace,
+    Node,
+    NodeKey,
+    SickGpu,
+    Target,
+)
+from exporter.fleet.targets import NodeLinks
 from exporter.fleet.watch import Look
-from exporter.formats_words import UNKNOWN
+from exporter.formats.wording import UNKNOWN
 from exporter.model import ContainerRef
+from exporter.web.cluster.fleet_page import FleetScene, fleet_drawing
+from exporter.web.cluster.fleet_tables import SHOWN, Orders
 from exporter.web.html import page
-from exporter.web.views.fleet.page import FleetScene, fleet_drawing
-from exporter.web.views.fleet.tables import SHOWN, Orders
 
 GIB = 1024.0**3
 HOSTILE = '<script>alert(1)</script>"\u202e\x1b'

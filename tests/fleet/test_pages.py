@@ -4,11 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from exporter.fleet.links import NodeLinks
+from exporter.fleet.targets import NodeLinks
 from exporter.fleet.watch import Look
-from exporter.web.cluster.pages import FleetPages
+from exporter.web.cluster.fleet_tables import Orders
+from exporter.web.cluster.routes import FleetPages
 from exporter.web.html import page
-from exporter.web.views.fleet.tables import Orders
 
 
 async def _drawn(pages: FleetPages) -> str:
@@ -24,7 +24,7 @@ async def test_a_new_look_is_shown_within_the_second_of_the_one_before(
     monkeypatch: pytest.MonkeyPatch, shown
 ) -> None:
     """What was drawn a moment ago is kept for readers of that look, not for those of the next."""
-    monkeypatch.setattr("exporter.web.cluster.pages.time", SimpleNamespace(time=lambda: 1010.25))
+    monkeypatch.setattr("exporter.web.cluster.routes.time", SimpleNamespace(time=lambda: 1010.25))
     looks = [Look(looks=number, error=f"Prometheus refuses: {number}") for number in (1, 2)]
     pages = FleetPages(lambda: looks[0], NodeLinks(), idle_after=600.0)
     assert "Prometheus refuses: 1" in await shown(pages)

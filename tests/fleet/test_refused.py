@@ -6,19 +6,19 @@ from contextlib import contextmanager
 
 import pytest
 
-from exporter.fleet import sickness
-from exporter.fleet.asking import Answers
-from exporter.fleet.formats import fleet_json, fleet_text
+from exporter.fleet import attention
+from exporter.fleet.cluster_model import Fleet, IdleTotals
 from exporter.fleet.inspection import Inspection, inspect, inspection_json, inspection_text
-from exporter.fleet.links import NodeLinks
-from exporter.fleet.model import Fleet, IdleTotals
+from exporter.fleet.queries import Answers
 from exporter.fleet.read import Aim, read_fleet
+from exporter.fleet.rendering import fleet_json, fleet_text
+from exporter.fleet.targets import NodeLinks
 from exporter.fleet.watch import Look
-from exporter.formats_words import UNKNOWN
+from exporter.formats.wording import UNKNOWN
 from exporter.prometheus import Prometheus, Sample
+from exporter.web.cluster.fleet_page import FleetScene, fleet_drawing
+from exporter.web.cluster.fleet_tables import Orders
 from exporter.web.html import page
-from exporter.web.views.fleet.page import FleetScene, fleet_drawing
-from exporter.web.views.fleet.tables import Orders
 from tests.commands.program import run
 from tests.fleet.answering import AT, Samples, answering, nodes
 
@@ -205,9 +205,9 @@ def test_inspect_ends_with_a_code_that_tells_of_questions_that_failed(pattern: s
 
 def test_a_sign_with_as_many_gpus_as_are_listed_may_have_more() -> None:
     """Prometheus is asked for so many rows of each sign, so their number is a least one."""
-    name = next(iter(sickness.QUESTIONS))
-    rows = [Sample({"uuid": f"GPU-{number}"}, 1.0) for number in range(sickness.LISTED)]
+    name = next(iter(attention.QUESTIONS))
+    rows = [Sample({"uuid": f"GPU-{number}"}, 1.0) for number in range(attention.SICK_LISTED)]
 
-    assert not sickness.is_whole(Answers({name: rows}, {}))
-    assert sickness.is_whole(Answers({name: rows[1:]}, {}))
-    assert not sickness.is_whole(Answers({}, {name: WHY}))
+    assert not attention.is_whole(Answers({name: rows}, {}))
+    assert attention.is_whole(Answers({name: rows[1:]}, {}))
+    assert not attention.is_whole(Answers({}, {name: WHY}))

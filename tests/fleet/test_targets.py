@@ -2,8 +2,8 @@
 
 import pytest
 
-from exporter.fleet.asking import Answers
-from exporter.fleet.model import NodeKey, Target
+from exporter.fleet.cluster_model import NodeKey, Target
+from exporter.fleet.queries import Answers
 from exporter.fleet.targets import holder_of, namespace_of, read_targets
 from exporter.model import ContainerRef
 from exporter.prometheus import Sample

@@ -1,10 +1,9 @@
 """Sums of what sharing systems give out, each resource on its own."""
 
-from exporter.fleet.amounts import UNASKED, Amount
-from exporter.fleet.asking import Answers
+from exporter.fleet.amounts import UNASKED, UNTOLD_SLICES, Amount, Units, named, told, total_units, words
+from exporter.fleet.queries import Answers
 from exporter.fleet.slices import SliceTables
-from exporter.fleet.units import UNTOLD_SLICES, Units, named, told, total_units, words
-from exporter.formats_words import UNKNOWN
+from exporter.formats.wording import UNKNOWN
 from exporter.prometheus import Sample
 
 CORE = Units("tencent.com/vcuda-core", Amount(100, 1, 2), Amount(300, 3))

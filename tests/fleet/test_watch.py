@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from exporter.fleet.formats import fleet_json, fleet_text
-from exporter.fleet.model import IdleTotals
+from exporter.fleet.cluster_model import IdleTotals
 from exporter.fleet.read import Aim
+from exporter.fleet.rendering import fleet_json, fleet_text
 from exporter.fleet.watch import Watch
 from exporter.prometheus import Prometheus
 from tests.fleet.answering import Samples, answering, nodes, nothing

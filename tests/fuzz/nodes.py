@@ -15,8 +15,7 @@ from typing import Any
 from unittest import mock
 
 import exporter.demo
-from exporter import assembly
-from exporter.demo.scenario import load_file
+from exporter.demo.scenario.catalog import load_file
 from exporter.model import (
     Allocations,
     ClaimedDevice,
@@ -26,13 +25,13 @@ from exporter.model import (
     Holdings,
     PodIdentity,
 )
-from exporter.objects import extended_resources
+from exporter.model.kubelet import extended_resources
+from exporter.poll import snapshot_builder
 from exporter.sharing import NodeFacts, made
-from exporter.sharing.holdings import holdings_of
-from exporter.sharing.nvidia import Nvidia
-from exporter.sharing.objections import Problem
-from exporter.sharing.system import System
-from exporter.sharing.view import View
+from exporter.sharing.base.holdings import holdings_of
+from exporter.sharing.base.system import System
+from exporter.sharing.base.view import Problem, View
+from exporter.sharing.nvidia.device_plugin import Nvidia
 from tests.poller.bench import polled
 
 MARK = "\x1e"
@@ -195,8 +194,8 @@ def _polled(scenario: str) -> Node:
                 if seen[-1].allocations is not None:
                     break
 
-    resolve = assembly.resolve_holdings
+    resolve = snapshot_builder.resolve_holdings
     # What the product hands to the join is looked at, and goes on as it was.
-    with mock.patch.object(assembly, "resolve_holdings", look):
+    with mock.patch.object(snapshot_builder, "resolve_holdings", look):
         asyncio.run(poll())
     return seen[-1]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from exporter.demo.node import FakeNode
-from exporter.demo.scenario import load_file
+from exporter.demo.scenario.catalog import load_file
 from tests.fuzz.nodes import SCENARIOS
 
 T = TypeVar("T")

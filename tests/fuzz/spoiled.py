@@ -7,9 +7,9 @@ from typing import Any, Generic, TypeVar
 
 import pynvml
 
-from exporter.demo.nvml import FakeNvml
-from exporter.hardware.calls import Calls
-from exporter.hardware.library import Library
+from exporter.demo.nvml.library import FakeNvml
+from exporter.nvml.driver.calls import Calls
+from exporter.nvml.driver.library import Library
 from tests.fuzz.noisy import Noisy, Tape
 from tests.fuzz.recorded import Recorded
 

@@ -5,12 +5,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from exporter.demo.amd_metrics import TABLES, table
-from exporter.hardware.amd.cards import find_cards
-from exporter.hardware.amd.files import Files, properties, to_number
-from exporter.hardware.amd.gpu import CardReader
-from exporter.hardware.amd.kfd import KfdReader
-from exporter.hardware.amd.metrics import is_of_processor, parse
+from exporter.amd.card import CardReader
+from exporter.amd.cards import find_cards
+from exporter.amd.gpu_metrics import is_of_processor, parse
+from exporter.amd.kfd import KfdReader
+from exporter.amd.sysfs_file import Files, properties, to_number
+from exporter.demo.amd.metrics_table import TABLES, table
 from tests.fuzz.devices import require_believable, timeless
 from tests.fuzz.seeds import MARK, Scratch
 from tests.fuzz.target import Target
@@ -103,14 +103,14 @@ def _amd_seeds() -> list[bytes]:
 TARGETS = (
     Target(
         name="amd-metrics",
-        covers=("exporter.hardware.amd.metrics", "exporter.hardware.amd.attributes"),
+        covers=("exporter.amd.gpu_metrics", "exporter.amd.gpu_metrics"),
         seeds=_tables,
         decode=_metrics,
         words=(b"\xff\xff", b"\x00\x00\x00\x80"),
     ),
     Target(
         name="amd-sysfs",
-        covers=("exporter.hardware.amd.files",),
+        covers=("exporter.amd.sysfs_file",),
         seeds=lambda: [b"simd_count 416\nlocation_id 6400\n", b"12345\n", b"-1"],
         decode=_sysfs,
         words=(b"18446744073709551616", "٣".encode(), b"-0"),
@@ -118,13 +118,13 @@ TARGETS = (
     Target(
         name="amd-card",
         covers=(
-            "exporter.hardware.amd.cards",
-            "exporter.hardware.amd.gpu",
-            "exporter.hardware.amd.kfd",
-            "exporter.hardware.amd.partitions",
-            "exporter.hardware.amd.processes",
-            "exporter.hardware.amd.sensors",
-            "exporter.hardware.amd.topology",
+            "exporter.amd.cards",
+            "exporter.amd.card",
+            "exporter.amd.kfd",
+            "exporter.amd.partitions",
+            "exporter.amd.kfd",
+            "exporter.amd.sensors",
+            "exporter.amd.kfd",
         ),
         seeds=_amd_seeds,
         decode=_amd,

@@ -7,11 +7,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from exporter import settings_parse
-from exporter.demo.scenario import Scenario, ScenarioError, dump, parse
-from exporter.settings import _parse, load_settings
-from exporter.settings_parse import Kind, SettingsError
-from exporter.web.access.web_config import DocumentError, parse_web_config
+from exporter.config import parse as settings_parse
+from exporter.config.parse import Kind, SettingsError
+from exporter.config.settings import _parse, load_settings
+from exporter.demo.scenario.catalog import Scenario, ScenarioError, dump, parse
+from exporter.web.auth.web_config import DocumentError, parse_web_config
 from tests.fuzz.nodes import SCENARIOS
 from tests.fuzz.promises import BrokenPromiseError
 from tests.fuzz.seeds import MARK, Scratch, encoded, parts_of
@@ -90,7 +90,7 @@ rate_limit:
 TARGETS = (
     Target(
         name="settings",
-        covers=("exporter.settings", "exporter.settings_parse"),
+        covers=("exporter.config.settings", "exporter.config.parse"),
         seeds=encoded(
             "poll-interval: 2s\nlisten: ':1'\npod-labels: [a, b]\nlog-format: json\n\x1e[::1]:9836\x1e1m",
             "# nothing\n\x1e\x1e500ms",
@@ -102,7 +102,7 @@ TARGETS = (
     ),
     Target(
         name="setting-kinds",
-        covers=("exporter.settings_parse",),
+        covers=("exporter.config.parse",),
         seeds=lambda: [
             bytes([place]) + text
             for place in range(len(KINDS))
@@ -121,7 +121,7 @@ TARGETS = (
     ),
     Target(
         name="web-config",
-        covers=("exporter.web.access.document", "exporter.web.access.web_config"),
+        covers=("exporter.web.auth.yaml_document", "exporter.web.auth.web_config"),
         seeds=encoded(WEB, BLOCK),
         decode=_web_config,
         cost=5,
@@ -142,7 +142,7 @@ TARGETS = (
     ),
     Target(
         name="scenario",
-        covers=("exporter.demo.scenario", "exporter.demo.codec"),
+        covers=("exporter.demo.scenario.catalog", "exporter.demo.scenario.codec"),
         seeds=_scenarios,
         decode=_scenario,
         cost=2,

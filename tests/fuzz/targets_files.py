@@ -6,21 +6,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from exporter.demo import files_hami, files_vcuda, files_vgpu_manager, files_vnpu
+from exporter.demo.files import hami, writers
 from exporter.model import PodIdentity, SystemFiles, Workloads
-from exporter.sharing.files.cgpu import read_instances
-from exporter.sharing.files.dra_checkpoint import decode as decode_checkpoint
-from exporter.sharing.files.hami_cache import decode as decode_cache
-from exporter.sharing.files.hami_layout import LAYOUTS, Layout
-from exporter.sharing.files.hami_vnpu import read_vnpu
-from exporter.sharing.files.mps import read_daemons
-from exporter.sharing.files.reading import UnusableError
-from exporter.sharing.files.runai import read_runai
-from exporter.sharing.files.vcuda import decode_checkpoint as decode_cards
-from exporter.sharing.files.vcuda import decode_config, read_vcuda
-from exporter.sharing.files.vgpu_manager import read_vgpu_manager
-from exporter.sharing.pids import with_pids
-from exporter.sharing.system import Roots
+from exporter.sharing.alibaba.cgpu import read_instances
+from exporter.sharing.base.holdings import with_pids
+from exporter.sharing.base.reading import UnusableError
+from exporter.sharing.base.system import Roots
+from exporter.sharing.dra.checkpoint import decode as decode_checkpoint
+from exporter.sharing.hami.ascend import read_vnpu
+from exporter.sharing.hami.cache import decode as decode_cache
+from exporter.sharing.hami.cache_layout import LAYOUTS, Layout
+from exporter.sharing.nvidia.strategy import read_daemons
+from exporter.sharing.others.vgpu_manager import read_vgpu_manager
+from exporter.sharing.runai.runai import read_runai
+from exporter.sharing.tencent.gpu_manager import decode_checkpoint as decode_cards
+from exporter.sharing.tencent.gpu_manager import decode_config, read_vcuda
 from tests.fuzz.seeds import MARK, Scratch, parts_of
 from tests.fuzz.target import Target
 
@@ -43,12 +43,9 @@ SLOTS = 3
 
 def _images() -> dict[str, bytes]:
     slots = [
-        files_hami.Slot(pid=1000 + place, memory=(GIB, 0), percent=(30, 0), seen=(True, True))
-        for place in range(2)
+        hami.Slot(pid=1000 + place, memory=(GIB, 0), percent=(30, 0), seen=(True, True)) for place in range(2)
     ]
-    return {
-        layout.name: files_hami.image(layout.name, [GPU, MIG], [8 * GIB] * 2, 30, slots) for layout in LAYOUTS
-    }
+    return {layout.name: hami.image(layout.name, [GPU, MIG], [8 * GIB] * 2, 30, slots) for layout in LAYOUTS}
 
 
 def _folded(place: int, layout: Layout, image: bytes) -> bytes:
@@ -138,7 +135,7 @@ def _pids(content: bytes) -> Any:
     return files, with_pids(Workloads(places={}, pods={UID: pod}, process_view=True), {"gpu-manager": files})
 
 
-VCUDA = files_vcuda.image(files_vcuda.Config(UID, "main", 8 * GIB, 30, enabled=True, bus_id="0000:3b:00.0"))
+VCUDA = writers.vcuda_image(writers.Config(UID, "main", 8 * GIB, 30, enabled=True, bus_id="0000:3b:00.0"))
 CLAIM = (
     '{"v2":{"preparedClaims":{"u-1":{"status":{"allocation":{"devices":{"results":[{"driver":"gpu.nvidia.com",'
     '"device":"gpu-0","shareID":"s","consumedCapacity":{"memory":"8Gi","cores":"30"},"adminAccess":true}]}}},'
@@ -152,42 +149,42 @@ CARDS = (
 TARGETS = (
     Target(
         name="file-hami-cache",
-        covers=("exporter.sharing.files.hami_cache", "exporter.sharing.files.hami_layout"),
+        covers=("exporter.sharing.hami.cache", "exporter.sharing.hami.cache_layout"),
         seeds=_cache_seeds,
         decode=_cache,
         refuses=(UnusableError,),
     ),
     Target(
         name="file-hami-vnpu",
-        covers=("exporter.sharing.files.hami_vnpu", "exporter.sharing.files.reading"),
-        seeds=lambda: [files_vnpu.image(8 * GIB, [GIB, GIB])[:1400], files_vnpu.image(0, [])[:1200]],
+        covers=("exporter.sharing.hami.ascend", "exporter.sharing.base.reading"),
+        seeds=lambda: [writers.vnpu_image(8 * GIB, [GIB, GIB])[:1400], writers.vnpu_image(0, [])[:1200]],
         decode=partial(_with_file, f"hami_vnpu/containers/{UID}_main/vnpu_local_shmem", read_vnpu),
     ),
     Target(
         name="file-vgpu-manager",
-        covers=("exporter.sharing.files.vgpu_manager",),
+        covers=("exporter.sharing.others.vgpu_manager",),
         seeds=lambda: [
-            files_vgpu_manager.image((UID, "a", "b", "c"), {0: files_vgpu_manager.Limits(GPU, GIB, 30)}),
+            writers.vgpu_manager_image((UID, "a", "b", "c"), {0: writers.Limits(GPU, GIB, 30)}),
             bytes(248) + struct.pack("<48sQi4xi", GPU.encode(), GIB, 30, 1) + bytes(1536 - 248 - 68),
         ],
         decode=partial(_with_file, f"vgpu_manager/{UID}_main/config/vgpu.config", read_vgpu_manager),
     ),
     Target(
         name="file-vcuda-config",
-        covers=("exporter.sharing.files.vcuda",),
+        covers=("exporter.sharing.tencent.gpu_manager",),
         seeds=lambda: [VCUDA],
         decode=_config,
         refuses=(UnusableError,),
     ),
     Target(
         name="file-vcuda-pids",
-        covers=("exporter.sharing.files.vcuda", "exporter.sharing.pids"),
+        covers=("exporter.sharing.tencent.gpu_manager", "exporter.sharing.base.holdings"),
         seeds=lambda: [struct.pack("<4i", 1000, 1001, 1, -1)],
         decode=_pids,
     ),
     Target(
         name="file-vcuda-cards",
-        covers=("exporter.sharing.files.vcuda",),
+        covers=("exporter.sharing.tencent.gpu_manager",),
         seeds=lambda: [CARDS.encode()],
         decode=decode_cards,
         refuses=(UnusableError,),
@@ -195,7 +192,7 @@ TARGETS = (
     ),
     Target(
         name="file-cgpu",
-        covers=("exporter.sharing.files.cgpu",),
+        covers=("exporter.sharing.alibaba.cgpu",),
         seeds=lambda: [
             MARK.join((b"0\n", b"4\n", b"8589934592\n", b"Free: 1\nPID: 7 Mem: 4096\n", b"1\n", b"1.0.3\n"))
         ],
@@ -204,20 +201,20 @@ TARGETS = (
     ),
     Target(
         name="file-runai",
-        covers=("exporter.sharing.files.runai",),
+        covers=("exporter.sharing.runai.runai",),
         seeds=lambda: [b"37\n\x1e4294967296\n"],
         decode=_runai,
         words=(b"100", b"-1", b"999999999999999999"),
     ),
     Target(
         name="file-mps",
-        covers=("exporter.sharing.files.mps",),
+        covers=("exporter.sharing.nvidia.strategy",),
         seeds=lambda: [b"gpu", b"gpu.shared"],
         decode=_mps,
     ),
     Target(
         name="file-dra-checkpoint",
-        covers=("exporter.sharing.files.dra_checkpoint",),
+        covers=("exporter.sharing.dra.checkpoint",),
         seeds=lambda: [CLAIM.encode(), CLAIM.replace('"info":{"uuid"', '"concrete":{"migUUID"').encode()],
         decode=lambda content: decode_checkpoint(content, DRIVER, Path("checkpoint.json")),
         refuses=(UnusableError,),

@@ -7,11 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from exporter.demo.node import FakeNode
-from exporter.kubernetes.collection import _json
-from exporter.kubernetes.errors import NoListError, TooLongError
-from exporter.kubernetes.listing import Listing
-from exporter.kubernetes.node import read_node
-from exporter.kubernetes.pods import by_uid, read_pod
+from exporter.kubernetes.collection import Listing, NoListError, TooLongError, _json
+from exporter.kubernetes.node_objects import by_uid, read_node, read_pod
 from podresources import fold
 from podresources.messages import DECODE_ERRORS
 from podresources.pods import Pods
@@ -98,7 +95,7 @@ TARGETS = (
     ),
     Target(
         name="kubelet-pods",
-        covers=("podresources.pods", "podresources.unchanged", "exporter.objects"),
+        covers=("podresources.pods", "podresources.fold", "exporter.model.kubelet"),
         seeds=lambda: _answers("_list_pods"),
         decode=lambda content: Pods(Path(), timeout=0)._decoded(content),
         refuses=DECODE_ERRORS,
@@ -106,11 +103,11 @@ TARGETS = (
     Target(
         name="api-objects",
         covers=(
-            "exporter.kubernetes.listing",
             "exporter.kubernetes.collection",
-            "exporter.kubernetes.pods",
-            "exporter.kubernetes.node",
-            "exporter.kubernetes.values",
+            "exporter.kubernetes.collection",
+            "exporter.kubernetes.node_objects",
+            "exporter.kubernetes.node_objects",
+            "exporter.kubernetes.collection",
         ),
         seeds=lambda: [
             json.dumps({"metadata": {"resourceVersion": "9"}, "items": [POD, POD]}).encode(),

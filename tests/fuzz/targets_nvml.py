@@ -3,13 +3,13 @@
 from functools import cache
 from typing import Any
 
-from exporter.hardware.answers import ask_row, enter
-from exporter.hardware.calls import DeviceLostError, DriverGoneError
-from exporter.hardware.device import FIXED_ROWS, ROWS, SLOW_ROWS, _records
-from exporter.hardware.library import DriverError
-from exporter.hardware.mig import MigReader
-from exporter.hardware.sweep import Sweeper
 from exporter.model import GpuIdentity, GpuReading, MigReading
+from exporter.nvml.driver.calls import DeviceLostError, DriverGoneError
+from exporter.nvml.driver.library import DriverError
+from exporter.nvml.mig import MigReader
+from exporter.nvml.readings.answers import ask_row, enter
+from exporter.nvml.readings.device import FIXED_ROWS, ROWS, SLOW_ROWS, _records
+from exporter.nvml.sweep import Sweeper
 from tests.fuzz.devices import require_believable, require_believable_part, timeless
 from tests.fuzz.promises import BrokenPromiseError
 from tests.fuzz.spoiled import Spoiled
@@ -124,11 +124,11 @@ TARGETS = (
     Target(
         name="nvml-sweep",
         covers=(
-            "exporter.hardware.device",
-            "exporter.hardware.field_reader",
-            "exporter.hardware.gpu",
-            "exporter.hardware.identity",
-            "exporter.hardware.sweep",
+            "exporter.nvml.readings.device",
+            "exporter.nvml.readings.field_reader",
+            "exporter.nvml.gpu",
+            "exporter.nvml.readings.identity",
+            "exporter.nvml.sweep",
         ),
         seeds=lambda: [*seeds(60, 8, head=b"w"), *seeds(90, 12, head=b"c")],
         decode=_sweep,
@@ -139,7 +139,11 @@ TARGETS = (
     ),
     Target(
         name="nvml-rows",
-        covers=("exporter.hardware.answers", "exporter.hardware.calls", "exporter.hardware.memory"),
+        covers=(
+            "exporter.nvml.readings.answers",
+            "exporter.nvml.driver.calls",
+            "exporter.nvml.readings.memory",
+        ),
         seeds=lambda: [bytes([place]) + spoil for place in range(len(TABLE)) for spoil in (b"", SPOILT[0])],
         decode=_rows,
         refuses=(DriverGoneError,),
@@ -149,7 +153,7 @@ TARGETS = (
     ),
     Target(
         name="nvml-migs",
-        covers=("exporter.hardware.mig", "exporter.hardware.placement"),
+        covers=("exporter.nvml.mig", "exporter.nvml.mig_placement"),
         seeds=lambda: seeds(50, 7),
         decode=_migs,
         refuses=(DriverGoneError,),

@@ -9,10 +9,10 @@ from typing import Any
 
 import pynvml
 
-from exporter.hardware import event_wait, events
-from exporter.hardware.calls import DRIVER_GONE, LOST, UNSUPPORTED, DriverGoneError
-from exporter.hardware.events import KINDS, MIG_CONFIG, NO_INSTANCE, UNKNOWN_XID, XID, EventWatcher
 from exporter.model import DeviceEvent, EventCount
+from exporter.nvml import event_wait, events
+from exporter.nvml.driver.calls import DRIVER_GONE, LOST, UNSUPPORTED, DriverGoneError
+from exporter.nvml.events import KINDS, MIG_CONFIG, NO_INSTANCE, UNKNOWN_XID, XID, EventWatcher
 from tests.fuzz.noisy import REFUSED, UNKNOWN, Tape
 from tests.fuzz.promises import BrokenPromiseError
 from tests.fuzz.spoiled import Renewed, Spoiled
@@ -143,9 +143,9 @@ TARGETS = (
     Target(
         name="nvml-events",
         covers=(
-            "exporter.hardware.events",
-            "exporter.hardware.event_log",
-            "exporter.hardware.event_wait",
+            "exporter.nvml.events",
+            "exporter.nvml.events",
+            "exporter.nvml.event_wait",
         ),
         seeds=_seeds,
         decode=_watch,

@@ -8,14 +8,14 @@ from struct import pack
 from typing import Any
 
 from exporter.demo.machine import GpuState, Machine
-from exporter.demo.nvml import FakeNvml
-from exporter.demo.nvml_gpm import pool_of
+from exporter.demo.nvml.gpm import pool_of
+from exporter.demo.nvml.library import FakeNvml
 from exporter.demo.present import present
-from exporter.demo.scenario import Scenario, parse
-from exporter.hardware.calls import Calls, DeviceLostError, DriverGoneError
-from exporter.hardware.gpm import GpmReader
-from exporter.hardware.mig import Layout, MigReader
+from exporter.demo.scenario.catalog import Scenario, parse
 from exporter.model import Profile
+from exporter.nvml.driver.calls import Calls, DeviceLostError, DriverGoneError
+from exporter.nvml.mig import Layout, MigReader
+from exporter.nvml.readings.gpm import GpmReader
 from tests.fuzz.promises import BrokenPromiseError
 from tests.fuzz.spoiled import Renewed, Spoiled
 from tests.fuzz.target import Target
@@ -135,7 +135,7 @@ def _seeds() -> list[bytes]:
 TARGETS = (
     Target(
         name="nvml-gpm",
-        covers=("exporter.hardware.gpm", "exporter.hardware.gpm_metrics"),
+        covers=("exporter.nvml.readings.gpm", "exporter.nvml.readings.gpm_metrics"),
         seeds=_seeds,
         decode=_gpm,
         refuses=(DriverGoneError,),

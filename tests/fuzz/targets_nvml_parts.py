@@ -11,14 +11,14 @@ from typing import Any, TypeVar
 
 import pynvml
 
-from exporter.hardware.calls import Calls, DeviceLostError, DriverGoneError
-from exporter.hardware.field_reader import FieldReader
-from exporter.hardware.fields import MOST_LINKS
-from exporter.hardware.nvlink import active_links
-from exporter.hardware.processes import GREATEST_PID, Instance, UtilizationReader, running
-from exporter.hardware.topology import COMMON_ANCESTORS, NODE_WORDS, WORD_BITS, TopologyReader
-from exporter.hardware.vgpu import VgpuReader
 from exporter.model import DeviceProcess, Topology
+from exporter.nvml.driver.calls import Calls, DeviceLostError, DriverGoneError
+from exporter.nvml.readings.clients import GREATEST_PID, Instance, UtilizationReader, running
+from exporter.nvml.readings.device import active_links
+from exporter.nvml.readings.field_reader import FieldReader
+from exporter.nvml.readings.fields import MOST_LINKS
+from exporter.nvml.topology import COMMON_ANCESTORS, NODE_WORDS, WORD_BITS, TopologyReader
+from exporter.nvml.vgpu import VgpuReader
 from tests.fuzz.promises import BrokenPromiseError
 from tests.fuzz.spoiled import Spoiled
 from tests.fuzz.target import Target
@@ -205,7 +205,11 @@ def _check_vgpus(told: list[Any]) -> None:
 TARGETS = (
     Target(
         name="nvml-processes",
-        covers=("exporter.hardware.processes", "exporter.hardware.records", "exporter.hardware.samples"),
+        covers=(
+            "exporter.nvml.readings.clients",
+            "exporter.nvml.driver.binding",
+            "exporter.nvml.readings.samples",
+        ),
         seeds=lambda: [
             *seeds(16, 4),
             *(bytes(place) + count for place in range(0, 16, 3) for count in COUNTS),
@@ -218,7 +222,7 @@ TARGETS = (
     ),
     Target(
         name="nvml-links",
-        covers=("exporter.hardware.nvlink", "exporter.hardware.topology", "exporter.hardware.fields"),
+        covers=("exporter.nvml.readings.device", "exporter.nvml.topology", "exporter.nvml.readings.fields"),
         seeds=lambda: seeds(30, 6),
         decode=_links,
         refuses=(DriverGoneError,),
@@ -228,7 +232,7 @@ TARGETS = (
     ),
     Target(
         name="nvml-masks",
-        covers=("exporter.hardware.topology",),
+        covers=("exporter.nvml.topology",),
         seeds=lambda: [
             *seeds(2, 1),
             b"\x80\x00\x00\x10" + bytes(15) + b"\x80\x80\x00\x08\x10" + b"\xf0" * 16,
@@ -241,7 +245,7 @@ TARGETS = (
     ),
     Target(
         name="nvml-vgpus",
-        covers=("exporter.hardware.vgpu",),
+        covers=("exporter.nvml.vgpu",),
         seeds=lambda: [
             *seeds(30, 6),
             *(bytes(place) + count for place in range(1, 8, 2) for count in COUNTS),

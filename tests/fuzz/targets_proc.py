@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from exporter.model import Allocation, Allocations, ContainerRef
-from exporter.sharing.sysfs import host_devices
-from exporter.workloads.cgroup import is_root, parse_cgroup
-from exporter.workloads.identity import read_pod_logs
+from exporter.sharing.base.sysfs_devices import host_devices
+from exporter.workloads.cgroups import is_root, parse_cgroup
 from exporter.workloads.jobs import read_jobs
 from exporter.workloads.pid_view import process_view
+from exporter.workloads.pod_log_dirs import read_pod_logs
 from exporter.workloads.processes import ProcessTable, boot_seconds
 from exporter.workloads.running import read_running
 from tests.fuzz.promises import BrokenPromiseError
@@ -139,7 +139,7 @@ def _cgroup_seeds() -> Sequence[bytes]:
 TARGETS = (
     Target(
         name="proc-cgroup",
-        covers=("exporter.workloads.cgroup",),
+        covers=("exporter.workloads.cgroups",),
         seeds=_cgroup_seeds,
         decode=_cgroup,
         words=(b"pod", b"/../", b"crio-", b"conmon-", UID.encode(), b"ab" * 32),
@@ -179,13 +179,13 @@ TARGETS = (
     ),
     Target(
         name="pod-logs",
-        covers=("exporter.workloads.identity",),
+        covers=("exporter.workloads.pod_log_dirs",),
         seeds=lambda: [f"chat_llm-0_{UID}".encode(), f"kube-system_etcd-a_{'0f' * 16}".encode()],
         decode=_pod_logs,
     ),
     Target(
         name="sysfs-host-devices",
-        covers=("exporter.sharing.sysfs",),
+        covers=("exporter.sharing.base.sysfs_devices",),
         seeds=lambda: [
             b"12\x1e0x10de\x1e530",
             f"{FUNCTION}\x1e0x10de\x1e0".encode(),

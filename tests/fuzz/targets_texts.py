@@ -6,23 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from exporter.model import ContainerSpec, NodeObject
-from exporter.objects import extended_resources, kept_annotations, quantity
-from exporter.sharing import nv_fractions
-from exporter.sharing.device_id import parse_device_id
-from exporter.sharing.gpushare_text import (
-    parse_allocation as parse_gpushare,
-)
-from exporter.sharing.gpushare_text import (
-    parse_counts,
-    parse_index,
-    unit_bytes,
-)
-from exporter.sharing.hami_node import registered
-from exporter.sharing.hami_text import parse_allocation as parse_hami
-from exporter.sharing.hami_text import parse_mig_allocations, places_of
-from exporter.sharing.koordinator_text import asking, parse_allocated, split
-from exporter.sharing.reservation import fraction, mebibytes
-from exporter.sharing.runai_mig import mig_device, mig_mapping
+from exporter.model.kubelet import extended_resources, kept_annotations, quantity
+from exporter.sharing.alibaba.gpushare_annotations import parse_allocation as parse_gpushare
+from exporter.sharing.alibaba.gpushare_annotations import parse_counts, parse_index, unit_bytes
+from exporter.sharing.alibaba.koordinator_annotations import asking, parse_allocated, split
+from exporter.sharing.base.inventory import parse_device_id
+from exporter.sharing.hami.annotations import parse_allocation as parse_hami
+from exporter.sharing.hami.annotations import parse_mig_allocations, places_of, registered
+from exporter.sharing.runai import nv_fractions
+from exporter.sharing.runai.reservation import fraction, mebibytes
+from exporter.sharing.runai.runai import mig_device, mig_mapping
 from tests.fuzz.seeds import encoded
 from tests.fuzz.target import Target
 
@@ -92,7 +85,7 @@ def _runai_mig(text: str) -> Any:
 TARGETS = (
     Target(
         name="text-device-id",
-        covers=("exporter.sharing.device_id",),
+        covers=("exporter.sharing.base.inventory",),
         seeds=encoded(
             f"{GPU}::3", f"MIG-{GPU}/7/0", "nvidia0/gi7/vgpu1", GPU.removeprefix("GPU-"), f"MIG-{GPU[4:]}"
         ),
@@ -100,7 +93,7 @@ TARGETS = (
     ),
     Target(
         name="text-hami",
-        covers=("exporter.sharing.hami_text",),
+        covers=("exporter.sharing.hami.annotations",),
         seeds=encoded(f"{GPU},NVIDIA,4096,25:{GPU}[7-9],NVIDIA,1,0:;;", f"{GPU},NVIDIA,8000,30:;"),
         decode=_text(_hami),
         refuses=(ValueError,),
@@ -108,7 +101,7 @@ TARGETS = (
     ),
     Target(
         name="text-hami-mig",
-        covers=("exporter.sharing.hami_text",),
+        covers=("exporter.sharing.hami.annotations",),
         seeds=encoded(
             f'[{{"containerIndex":0,"deviceIndex":1,"gpuUUID":"{GPU}","profile":"1g.10gb",'
             f'"migUUID":"MIG-x","gpuInstanceID":7,"computeInstanceID":0}}]'
@@ -119,7 +112,7 @@ TARGETS = (
     ),
     Target(
         name="text-hami-node",
-        covers=("exporter.sharing.hami_node",),
+        covers=("exporter.sharing.hami.annotations",),
         seeds=encoded(
             f'[{{"id":"{GPU}","count":10,"devmem":23028,"devcore":100,"type":"A10","mode":"hami-core"}}]',
             f"{GPU},10,23028,100,NVIDIA-A10,0,true,0,hami-core:{GPU},10,1,1,T,0,true:",
@@ -129,7 +122,7 @@ TARGETS = (
     ),
     Target(
         name="text-gpushare",
-        covers=("exporter.sharing.gpushare_text",),
+        covers=("exporter.sharing.alibaba.gpushare_annotations",),
         seeds=encoded('{"0":{"1":10}}', '{"0":{"0":8,"1":8},"2":{"3":1}}'),
         decode=_text(_gpushare),
         refuses=(ValueError,),
@@ -137,14 +130,14 @@ TARGETS = (
     ),
     Target(
         name="text-gpushare-numbers",
-        covers=("exporter.sharing.gpushare_text",),
+        covers=("exporter.sharing.alibaba.gpushare_annotations",),
         seeds=encoded('3\x1e{"0":8,"1":16}', "-1\x1e{}"),
         decode=_text(_gpushare_numbers),
         refuses=(ValueError,),
     ),
     Target(
         name="text-koordinator",
-        covers=("exporter.sharing.koordinator_text",),
+        covers=("exporter.sharing.alibaba.koordinator_annotations",),
         seeds=encoded(
             '{"gpu":[{"minor":1,"id":"GPU-1","resources":{"koordinator.sh/gpu-core":"50",'
             '"koordinator.sh/gpu-memory":"8Gi","koordinator.sh/gpu-memory-ratio":"50"}}]}',
@@ -156,14 +149,14 @@ TARGETS = (
     ),
     Target(
         name="text-reservation",
-        covers=("exporter.sharing.reservation",),
+        covers=("exporter.sharing.runai.reservation",),
         seeds=encoded("0.3\x1e4608", "1\x1e0"),
         decode=_text(_reservation),
         words=(b"nan", b"inf", b"1e400", b"-0"),
     ),
     Target(
         name="text-nv-fractions",
-        covers=("exporter.sharing.nv_fractions",),
+        covers=("exporter.sharing.runai.nv_fractions",),
         seeds=encoded(
             "nvidia.com/container.main.gpu-memory.request\x1e7680Mi",
             "nvidia.com/container.main.gpu-memory.limit\x1e1.5Gi",
@@ -173,7 +166,7 @@ TARGETS = (
     ),
     Target(
         name="text-runai-mig",
-        covers=("exporter.sharing.runai_mig",),
+        covers=("exporter.sharing.runai.runai",),
         seeds=encoded(
             '{"name":"nvidia.com/mig-1g.5gb","position":6,"instanceid":"MIG-x","gpuindex":2}'
             '\x1e{"0":{"6":"MIG-x"},"1":[{"position":"0","device_uuid":"MIG-y"}]}'
@@ -183,7 +176,7 @@ TARGETS = (
     ),
     Target(
         name="text-quantity",
-        covers=("exporter.objects",),
+        covers=("exporter.model.kubelet",),
         seeds=encoded("nvidia.com/gpu\x1e2", "nvidia.com/gpumem\x1e16Gi", "a.b/c\x1e5e3"),
         decode=_text(_quantities),
         words=(b"999999999999999999", b"e99", b"Ei"),

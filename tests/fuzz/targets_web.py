@@ -9,7 +9,7 @@ from yarl import URL
 from exporter.dcgm_scrape import DcgmError, DcgmReading, with_dcgm
 from exporter.dcgm_scrape.client import _text
 from exporter.dcgm_scrape.page import read_page
-from exporter.exposition_formats import accepts_gzip, choose_format, media_quality
+from exporter.exposition.negotiation import accepts_gzip, choose_format, media_quality
 from exporter.model import (
     ContainerRef,
     ContainerRow,
@@ -20,15 +20,14 @@ from exporter.model import (
     NodeRow,
     Snapshot,
 )
-from exporter.prometheus.answers import Answer, Range, Sample, read_matrix, read_vector
-from exporter.prometheus.errors import PrometheusError
-from exporter.prometheus.queries import identity
-from exporter.web.access.gate import _credentials
-from exporter.web.query import LONGEST, read_query
+from exporter.prometheus.answers import Answer, PrometheusError, Range, Sample, read_matrix, read_vector
+from exporter.prometheus.past_queries import identity
+from exporter.web.auth.gate import _credentials
+from exporter.web.pages.holders_table.cells_html import Line, line_of
+from exporter.web.pages.holders_table.filters import choices, chosen, words_of
+from exporter.web.pages.place import LONGEST, read_query
+from exporter.web.pages.views.scene import Scene
 from exporter.web.timelines.query import BadValueError, read_ask
-from exporter.web.views.scene import Scene
-from exporter.web.views.table.filters import choices, chosen, words_of
-from exporter.web.views.table.rows import Line, line_of
 from tests.fuzz.promises import BrokenPromiseError
 from tests.fuzz.seeds import encoded, parts_of
 from tests.fuzz.target import Target
@@ -135,7 +134,7 @@ def _page() -> list[bytes]:
 TARGETS = (
     Target(
         name="page-query",
-        covers=("exporter.web.query", "exporter.web.views.table.filters"),
+        covers=("exporter.web.pages.place", "exporter.web.pages.holders_table.filters"),
         seeds=encoded(
             "q=ns%3Aml+-anna+%22train+0%22&namespace=ml&gpu=0&state=idle&sort=-memory&columns=gpu,age&range=1h",
             "q=gpu:gpu-1898+colour:red+-&columns=state&columns=gpu&state=unheard",
@@ -155,7 +154,7 @@ TARGETS = (
     ),
     Target(
         name="request-headers",
-        covers=("exporter.exposition_formats", "exporter.web.access.gate"),
+        covers=("exporter.exposition.negotiation", "exporter.web.auth.gate"),
         seeds=encoded(
             "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;q=0.5,*/*;q=0.1"
             "\x1egzip;q=1, *;q=0\x1eBasic YTpi"
@@ -167,9 +166,9 @@ TARGETS = (
         name="dcgm-page",
         covers=(
             "exporter.dcgm_scrape.page",
-            "exporter.dcgm_scrape.fields",
+            "exporter.dcgm_scrape.dcgm_fields",
             "exporter.dcgm_scrape.client",
-            "exporter.dcgm_scrape.merge",
+            "exporter.dcgm_scrape.page",
         ),
         seeds=_page,
         decode=_dcgm,

@@ -17,74 +17,54 @@ from tests.fuzz.target import Target
 # Packages all of whose modules read what others wrote, unless they are named below.
 PACKAGES = (
     "exporter.dcgm_scrape",
-    "exporter.hardware",
+    "exporter.nvml",
+    "exporter.amd",
     "exporter.kubernetes",
     "exporter.prometheus",
     "exporter.sharing",
-    "exporter.web.access",
+    "exporter.web.auth",
     "exporter.workloads",
     "podresources",
 )
 # Modules that decode, in packages that mostly do not.
 MODULES = frozenset(
     {
-        "exporter.demo.codec",
-        "exporter.demo.scenario",
-        "exporter.exposition_formats",
-        "exporter.objects",
-        "exporter.settings",
-        "exporter.settings_parse",
-        "exporter.web.query",
+        "exporter.demo.scenario.codec",
+        "exporter.demo.scenario.catalog",
+        "exporter.exposition.negotiation",
+        "exporter.model.kubelet",
+        "exporter.config.settings",
+        "exporter.config.parse",
+        "exporter.web.pages.place",
         "exporter.web.timelines.query",
-        "exporter.web.views.table.filters",
+        "exporter.web.pages.holders_table.filters",
     }
 )
 CALLS = "asks, and hands what it gets to modules that decode it"
 TABLE = "constants and shapes only"
 JOIN = "joins what others have decoded; runs below every target of a system"
 NO_DECODER = {
-    "exporter.dcgm_scrape.errors": TABLE,
-    "exporter.hardware.amd": "re-exports",
-    "exporter.hardware.amd.library": "calls AMD's library, which the fake node does not have",
-    "exporter.hardware.amd.source": CALLS,
-    "exporter.hardware.bound": "compares names of folders in sysfs, and keeps none",
-    "exporter.hardware.corrected": CALLS,
-    "exporter.hardware.hangs": "keeps count of calls that do not return",
-    "exporter.hardware.kinds": "constants and shapes only",
-    "exporter.hardware.library": CALLS,
-    "exporter.hardware.pids": "reads a number from the version of a driver, and drops values",
-    "exporter.hardware.plain": CALLS,
-    "exporter.hardware.lost": "drops values, and reads none",
-    "exporter.hardware.options": TABLE,
-    "exporter.hardware.patient": "runs jobs in threads",
-    "exporter.hardware.refusals": "counts errors of calls",
-    "exporter.hardware.source": CALLS,
+    "exporter.amd.amdsmi": "calls AMD's library, which the fake node does not have",
+    "exporter.amd.amd_source": CALLS,
+    "exporter.nvml.driver.error_kinds": "constants and shapes only",
+    "exporter.nvml.driver.library": CALLS,
+    "exporter.nvml.source": CALLS,
     "exporter.kubernetes.access": "reads the pod's own service account, which the kubelet writes",
     "exporter.kubernetes.cluster": CALLS,
-    "exporter.kubernetes.errors": TABLE,
     "exporter.kubernetes.follower": CALLS,
     "exporter.prometheus.client": CALLS,
-    "exporter.prometheus.errors": TABLE,
-    "exporter.prometheus.history": "lays decoded points on a grid",
-    "exporter.prometheus.longer": CALLS,
-    "exporter.prometheus.queries": "writes queries",
-    "exporter.sharing.files": "an empty package",
-    "exporter.sharing.hami_filed": JOIN,
-    "exporter.sharing.holdings": JOIN,
-    "exporter.sharing.inventory": JOIN,
-    "exporter.sharing.kept": JOIN,
-    "exporter.sharing.objections": JOIN,
-    "exporter.sharing.resolve": JOIN,
-    "exporter.sharing.view": JOIN,
-    "exporter.workloads.settling": JOIN,
-    "exporter.web.access.budget": "counts requests",
-    "exporter.web.access.passwords": "compares bytes with hashes",
-    "exporter.web.access.reload": CALLS,
-    "exporter.web.access.tls": "hands files to OpenSSL",
+    "exporter.prometheus.past_queries": "lays decoded points on a grid",
+    "exporter.prometheus.combined_history": CALLS,
+    "exporter.sharing.hami.cache_owners": JOIN,
+    "exporter.sharing.base.kept": JOIN,
+    "exporter.sharing.base.view": JOIN,
+    "exporter.sharing.base.resolve": JOIN,
+    "exporter.web.auth.passwords": "counts requests",
+    "exporter.web.auth.reload": CALLS,
+    "exporter.web.auth.tls": "hands files to OpenSSL",
     "podresources.messages": "tables of messages; the decoder of their bytes is protobuf's",
     "podresources.channel": CALLS,
     "podresources.client": CALLS,
-    "podresources.errors": "shortens the text of a status",
     "podresources.offers": "remembers what fold has decoded",
 }
 
@@ -92,7 +72,8 @@ NO_DECODER = {
 def _modules() -> Iterator[str]:
     for package in map(importlib.import_module, PACKAGES):
         prefix = f"{package.__name__}."
-        yield from (each.name for each in pkgutil.walk_packages(package.__path__, prefix))
+        found = pkgutil.walk_packages(package.__path__, prefix)
+        yield from (each.name for each in found if not each.ispkg)
     yield from MODULES
 
 

@@ -4,16 +4,15 @@ import json
 
 import pytest
 
+from exporter.config.parse import SettingsError, read_yaml
 from exporter.dcgm_scrape.page import read_page
-from exporter.demo.scenario import ScenarioError, parse
+from exporter.demo.scenario.catalog import ScenarioError, parse
 from exporter.model import Allocations, ClaimedDevice, ContainerRef, DeviceUse
-from exporter.prometheus.answers import Answer, read_matrix, read_vector
-from exporter.prometheus.errors import PrometheusError
-from exporter.settings_parse import SettingsError, read_yaml
-from exporter.sharing.dra import Dra
-from exporter.sharing.files.vcuda import decode_checkpoint
-from exporter.sharing.view import View
-from exporter.web.access.document import DocumentError, read_document
+from exporter.prometheus.answers import Answer, PrometheusError, read_matrix, read_vector
+from exporter.sharing.base.view import View
+from exporter.sharing.dra.drivers import Dra
+from exporter.sharing.tencent.gpu_manager import decode_checkpoint
+from exporter.web.auth.yaml_document import DocumentError, read_document
 from exporter.workloads import boot_seconds
 from tests.fuzz.target import examine
 from tests.fuzz.test_targets import BY_NAME

@@ -2,9 +2,9 @@
 
 import pytest
 
-from exporter.hardware.library import DriverError
-from exporter.hardware.processes import running
-from exporter.hardware.sweep import Sweeper
+from exporter.nvml.driver.library import DriverError
+from exporter.nvml.readings.clients import running
+from exporter.nvml.sweep import Sweeper
 from tests.fuzz.devices import timeless
 from tests.fuzz.recorded import Recorded
 from tests.fuzz.spoiled import Spoiled

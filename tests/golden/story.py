@@ -11,14 +11,14 @@ from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from exporter.demo import catalog
+from exporter.config.settings import load_settings
 from exporter.demo.node import FakeNode
-from exporter.demo.schema import Scenario
+from exporter.demo.scenario import catalog
+from exporter.demo.scenario.schema import Scenario
 from exporter.demo.truth import Truth
-from exporter.exposition import Exposition, Format
-from exporter.poller import Poller
-from exporter.settings import load_settings
-from exporter.sources import Sources
+from exporter.exposition.page import Exposition, Format
+from exporter.poll.poller import Poller
+from exporter.poll.sources import Sources
 from tests.golden.page import Page
 
 HERE = Path(__file__).parent

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from exporter.demo.schema import Scenario
-from exporter.demo.schema_faults import DriverReload, GpuAbsent, PodAdd
+from exporter.demo.scenario.faults import DriverReload, GpuAbsent, PodAdd
+from exporter.demo.scenario.schema import Scenario
 from exporter.demo.truth import ContainerTruth
 from exporter.model import ContainerRef, DeviceKey
 from tests.golden.page import Labels, Page

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from exporter.dcgm import DCGM
-from exporter.demo import catalog
-from exporter.demo.schema_faults import Fault
-from exporter.exposition_lines import text_header
+from exporter.demo.scenario import catalog
+from exporter.demo.scenario.faults import Fault
+from exporter.exposition.lines import text_header
+from exporter.exposition.self_metrics import SelfMetrics
 from exporter.metrics import FAMILIES
-from exporter.selfmetrics import SelfMetrics
+from exporter.metrics.dcgm import DCGM
 from tests.golden.page import headers, reviewed
 from tests.golden.story import HERE, NODES, golden, scenario, story, times
 

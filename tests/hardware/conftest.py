@@ -17,7 +17,7 @@ def _binding(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     A thread that still waited for events would take those of the next test, whose set has the same number.
     """
-    monkeypatch.setattr("exporter.hardware.event_wait.SLICE_MILLISECONDS", 10)
+    monkeypatch.setattr("exporter.nvml.event_wait.SLICE_MILLISECONDS", 10)
     yield
     pynvml.nvmlLib = None
     pynvml._nvmlGetFunctionPointer_cache.clear()
@@ -32,7 +32,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Put the sweeps on a clock that stands still until it is moved."""
     clock = Clock()
     for module in ("sweep", "gpu", "calls", "lost"):
-        monkeypatch.setattr(f"exporter.hardware.{module}.time", clock)
+        monkeypatch.setattr(f"exporter.nvml.{module}.time", clock)
     return clock
 
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from exporter.demo.machine import Machine
-from exporter.demo.nvml import FakeNvml
+from exporter.demo.nvml.library import FakeNvml
 from exporter.demo.present import present
-from exporter.demo.scenario import parse
-from exporter.demo.schema_faults import NvmlError, NvmlHang
-from exporter.hardware.options import NvmlOptions
-from exporter.hardware.sweep import Sweeper
+from exporter.demo.scenario.catalog import parse
+from exporter.demo.scenario.faults import NvmlError, NvmlHang
 from exporter.model import GpuReading
+from exporter.nvml.driver.library import NvmlOptions
+from exporter.nvml.sweep import Sweeper
 from tests.hardware import tiny
 
 MIB, GIB = 1 << 20, 1 << 30

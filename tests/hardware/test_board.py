@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from exporter.hardware.device import fabric
-from exporter.hardware.sweep import Sweeper
+from exporter.nvml.readings.device import fabric
+from exporter.nvml.sweep import Sweeper
 from tests.hardware.making import SMALL, Driver, gpu, nvml, refuse, sweep
 
 HOPPER = 9

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.hardware.bound import DRIVER, BoundDevices, plain
+from exporter.nvml.topology import DRIVER, BoundDevices, plain
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from exporter.hardware.processes import UtilizationReader
+from exporter.nvml.readings.clients import UtilizationReader
 from tests.hardware.making import Clock, ticking
 from tests.hardware.tiny import HANDLE, installed, sample, samples
 
@@ -38,7 +38,7 @@ class Node:
 def node(monkeypatch: pytest.MonkeyPatch) -> Node:
     """Give a node where one process has run and was read."""
     clock = Clock()
-    monkeypatch.setattr("exporter.hardware.samples.time", clock)
+    monkeypatch.setattr("exporter.nvml.readings.samples.time", clock)
     node = Node(clock)
     node.run(41, 5)
     assert node.read() == {41: 5}

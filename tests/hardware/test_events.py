@@ -230,7 +230,7 @@ def test_the_poller_is_woken_once_in_a_while(watch: Watch) -> None:
 
 def test_what_came_too_soon_wakes_later(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
     """An event within the second after another one is not forgotten."""
-    monkeypatch.setattr("exporter.hardware.events.WAKE_SECONDS", 0.05)
+    monkeypatch.setattr("exporter.nvml.events.WAKE_SECONDS", 0.05)
     watched = watch(gpu("a", mig={"enabled": False}))
     watched.happen(UNAVAILABLE)
     watched.happen(MIG_CONFIG)

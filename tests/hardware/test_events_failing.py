@@ -7,12 +7,11 @@ from typing import Any
 import pynvml
 import pytest
 
-from exporter.hardware import event_wait
-from exporter.hardware.calls import Calls
-from exporter.hardware.event_log import RECENT, EventLog
-from exporter.hardware.events import EventWatcher
-from exporter.hardware.sweep import GPU_BUDGET_SECONDS
 from exporter.model import DeviceEvent
+from exporter.nvml import event_wait
+from exporter.nvml.driver.calls import Calls
+from exporter.nvml.events import RECENT, EventLog, EventWatcher
+from exporter.nvml.sweep import GPU_BUDGET_SECONDS
 from tests.hardware import tiny
 from tests.hardware.making import Driver, gpu
 from tests.hardware.watching import MIG_CONFIG, XID, Watch, Watched, until

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from exporter.hardware import NvmlSource
-from exporter.hardware.device import ROWS
-from exporter.hardware.library import DriverError
-from exporter.hardware.sweep import Sweeper
+from exporter.nvml import NvmlSource
+from exporter.nvml.driver.library import DriverError
+from exporter.nvml.readings.device import ROWS
+from exporter.nvml.sweep import Sweeper
 from tests.hardware import tiny
 from tests.hardware.making import Driver, nvml, sweep, ups
 

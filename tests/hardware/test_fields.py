@@ -7,9 +7,9 @@ from typing import Any
 import pynvml
 import pytest
 
-from exporter.hardware.calls import Calls
-from exporter.hardware.field_reader import ENTRY, FieldReader
-from exporter.hardware.fields import ALL_LINKS, NVLINK_ROWS, ROWS, link_rows
+from exporter.nvml.driver.calls import Calls
+from exporter.nvml.readings.field_reader import ENTRY, FieldReader
+from exporter.nvml.readings.fields import ALL_LINKS, NVLINK_ROWS, ROWS, link_rows
 from tests.hardware.tiny import HANDLE, Function, answers, installed
 
 GPU = "GPU-a"

@@ -9,9 +9,9 @@ from typing import Any
 import pynvml
 import pytest
 
-from exporter.hardware import corrected
-from exporter.hardware.corrected import CORRECTED, MOST_RECORDS
-from exporter.hardware.library import Library
+from exporter.nvml.driver import binding
+from exporter.nvml.driver.binding import CORRECTED, MOST_RECORDS
+from exporter.nvml.driver.library import Library
 from tests.hardware.tiny import HANDLE, NOT_AVAILABLE, Function, answers, context, installed, library
 
 GPU = "GPU-a"
@@ -210,13 +210,13 @@ def test_what_a_binding_lacks_is_not_put_in_its_place(monkeypatch: pytest.Monkey
     for name in (PROCESSES[1], VGPU_SAMPLES, "c_nvmlProcessInfo_v3_t"):
         monkeypatch.delattr(pynvml, name)
     try:
-        left = set(importlib.reload(corrected).CORRECTED)
+        left = set(importlib.reload(binding).CORRECTED)
     finally:
         monkeypatch.undo()
-        importlib.reload(corrected)
+        importlib.reload(binding)
     assert set(LISTS) - left == {
         PROCESSES[1],
         VGPU_SAMPLES,
         *(name + version for name in PLAIN for version in ("", "_v3")),
     }
-    assert set(LISTS) <= set(corrected.CORRECTED)
+    assert set(LISTS) <= set(binding.CORRECTED)

@@ -7,12 +7,12 @@ from typing import Any
 import pynvml
 import pytest
 
-from exporter.demo.nvml_gpm import Pool, pool_of
-from exporter.hardware.calls import Calls, DeviceLostError
-from exporter.hardware.gpm import GpmReader, Instance, counted
-from exporter.hardware.library import Library
-from exporter.hardware.mig import Fingerprint, MigReader
+from exporter.demo.nvml.gpm import Pool, pool_of
 from exporter.model import Profile
+from exporter.nvml.driver.calls import Calls, DeviceLostError
+from exporter.nvml.driver.library import Library
+from exporter.nvml.mig import Fingerprint, MigReader
+from exporter.nvml.readings.gpm import GpmReader, Instance, counted
 from tests.hardware.making import Clock, Driver, gpu, instance, process, refuse
 
 NEW = {"name": "n", "driver_version": "580.65.06", "nvml_version": "13.580.65.06", "cuda_version": 13000}

@@ -7,10 +7,17 @@ from typing import Any
 import pynvml
 import pytest
 
-from exporter.hardware.calls import Calls
-from exporter.hardware.gpm import GpmReader
-from exporter.hardware.gpm_metrics import ENTRY, METRICS, OF_COMPUTE_INSTANCE, OF_GPU, decode, first_known
 from exporter.model import Profile
+from exporter.nvml.driver.calls import Calls
+from exporter.nvml.readings.gpm import GpmReader
+from exporter.nvml.readings.gpm_metrics import (
+    ENTRY,
+    METRICS,
+    OF_COMPUTE_INSTANCE,
+    OF_GPU,
+    decode,
+    first_known,
+)
 from tests.hardware import tiny
 from tests.hardware.making import ticking
 

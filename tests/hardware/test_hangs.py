@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from exporter.hardware.source import NvmlSource
 from exporter.model import GpuReading
+from exporter.nvml.source import NvmlSource
 from tests.hardware.making import LARGE, SMALL, Driver, gpu, nvml
 from tests.poller.bench import until
 

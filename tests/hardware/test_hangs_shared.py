@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from exporter.hardware.library import DriverError
+from exporter.nvml.driver.library import DriverError
 from tests.hardware.making import LARGE, SMALL, Driver, gpu
 from tests.hardware.test_hangs import REGISTER, read, settled, source, threads
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from exporter.hardware.library import DriverError
-from exporter.hardware.sweep import LONGEST_REOPEN_SECONDS, REOPEN_AFTER_SECONDS, Sweeper
 from exporter.model import GpuReading
+from exporter.nvml.driver.library import DriverError
+from exporter.nvml.sweep import LONGEST_REOPEN_SECONDS, REOPEN_AFTER_SECONDS, Sweeper
 from tests.hardware.making import LARGE, SMALL, Clock, Driver, gpu, instance, nvml, process, sweep, ups
 
 INIT = "nvmlInitWithFlags"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from exporter.hardware.sweep import Sweeper
 from exporter.model import GpuReading, Memory, MigReading
+from exporter.nvml.sweep import Sweeper
 from tests.hardware.making import GIB, LARGE, MIB, SMALL, Driver, gpu, instance, nvml, process, refuse
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from exporter.hardware.sweep import Sweeper
 from exporter.model import GpuReading
+from exporter.nvml.sweep import Sweeper
 from tests.hardware import tiny
 from tests.hardware.making import LARGE, SMALL, Driver, gpu, instance, nvml, process, refuse, sweep
 

@@ -2,9 +2,10 @@
 
 import pytest
 
-from exporter.hardware.pids import OTHER_PIDS, Trust, trust
-from exporter.hardware.sweep import Sweeper
 from exporter.model import GpuReading
+from exporter.model.pid_namespace import OTHER_PIDS
+from exporter.nvml.readings.clients import Trust, trust
+from exporter.nvml.sweep import Sweeper
 from tests.hardware.making import LARGE, Driver, gpu, nvml, process
 
 

@@ -6,11 +6,11 @@ from typing import Any
 import pynvml
 import pytest
 
-from exporter.hardware.calls import Calls, DeviceLostError, DriverGoneError
-from exporter.hardware.device import DeviceReader
-from exporter.hardware.library import DriverError, Library
-from exporter.hardware.processes import UtilizationReader, running
 from exporter.model import Memory
+from exporter.nvml.driver.calls import Calls, DeviceLostError, DriverGoneError
+from exporter.nvml.driver.library import DriverError, Library
+from exporter.nvml.readings.clients import UtilizationReader, running
+from exporter.nvml.readings.device import DeviceReader
 from tests.hardware.making import ticking
 from tests.hardware.tiny import (
     HANDLE,

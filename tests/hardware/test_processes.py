@@ -6,10 +6,10 @@ from typing import Any
 import pynvml
 import pytest
 
-from exporter.hardware.calls import Calls
-from exporter.hardware.processes import Instance, UtilizationReader, running
-from exporter.hardware.sweep import Sweeper
 from exporter.model import DeviceProcess
+from exporter.nvml.driver.calls import Calls
+from exporter.nvml.readings.clients import Instance, UtilizationReader, running
+from exporter.nvml.sweep import Sweeper
 from tests.hardware.making import GIB, LARGE, SMALL, Driver, gpu, nvml, process, ticking
 from tests.hardware.tiny import (
     HANDLE,

@@ -6,11 +6,11 @@ from typing import Any
 import pynvml
 import pytest
 
-from exporter.hardware.calls import Calls
-from exporter.hardware.device import DeviceReader
-from exporter.hardware.sweep import Sweeper
 from exporter.metrics import GROUPS
 from exporter.model import Bar1, Ecc, EncoderSessions, PcieLink, Repairs
+from exporter.nvml.driver.calls import Calls
+from exporter.nvml.readings.device import DeviceReader
+from exporter.nvml.sweep import Sweeper
 from tests.hardware.making import LARGE, SMALL, Driver, gpu, nvml, sweep
 from tests.hardware.tiny import HANDLE, Function, answers, fills, installed, writes
 

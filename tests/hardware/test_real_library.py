@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from exporter.hardware import NvmlSource
 from exporter.model import (
     Bar1,
     DeviceProcess,
@@ -28,6 +27,7 @@ from exporter.model import (
     Repairs,
     Topology,
 )
+from exporter.nvml import NvmlSource
 from tests.hardware.making import GIB, MIB, nvml
 
 SOURCE = Path(__file__).with_name("stub_nvml.c")
@@ -242,8 +242,8 @@ async def test_the_driver_is_found_where_it_lies_on_a_kubernetes_node(
     stub: Stub, monkeypatch: pytest.MonkeyPatch
 ):
     """Without a path the loader is asked first, then the known driver roots in their order."""
-    monkeypatch.setattr("exporter.hardware.library.DRIVER_ROOTS", ("/nowhere", str(stub.path.parent)))
-    monkeypatch.setattr("exporter.hardware.library.SONAME", stub.path.name)
+    monkeypatch.setattr("exporter.nvml.driver.library.DRIVER_ROOTS", ("/nowhere", str(stub.path.parent)))
+    monkeypatch.setattr("exporter.nvml.driver.library.SONAME", stub.path.name)
     source = NvmlSource()
     assert (await source.read()).driver.driver_version == "580.65.06"
     await source.close()

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from exporter.hardware import library
-from exporter.hardware.library import DriverError, Library
+from exporter.nvml.driver import library
+from exporter.nvml.driver.library import DriverError, Library
 
 SECONDS = 2
 SOURCE = """

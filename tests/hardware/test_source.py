@@ -10,8 +10,8 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from exporter.hardware import NvmlSource
-from exporter.hardware.library import DriverError
+from exporter.nvml import NvmlSource
+from exporter.nvml.driver.library import DriverError
 from tests.hardware.making import Driver, gpu, nvml
 
 POWER = "nvmlDeviceGetPowerUsage"
@@ -204,7 +204,7 @@ async def test_a_library_that_is_no_nvml_is_refused():
 
 async def test_a_node_without_a_driver_says_what_to_do(monkeypatch: pytest.MonkeyPatch):
     """Without any library the text names the ways to give the pod one."""
-    monkeypatch.setattr("exporter.hardware.library.SONAME", "libnvidia-ml-that-is-nowhere.so.1")
+    monkeypatch.setattr("exporter.nvml.driver.library.SONAME", "libnvidia-ml-that-is-nowhere.so.1")
     error = await refusal(NvmlSource())
     assert error.reason == "LibraryNotFound"
     for remedy in ("install the NVIDIA driver", "runtimeClassName", "--nvml-library"):

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from exporter.hardware.sweep import Sweeper
 from exporter.model import DriverInfo, GpuReading, Memory
+from exporter.nvml.sweep import Sweeper
 from tests.hardware import tiny
 from tests.hardware.making import GIB, MIB, WALL, Clock, Driver, gpu, nvml, process, sweep
 

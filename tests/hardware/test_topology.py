@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from exporter.hardware.calls import Calls
-from exporter.hardware.topology import TopologyReader
 from exporter.model import PeerLink, Topology
+from exporter.nvml.driver.calls import Calls
+from exporter.nvml.topology import TopologyReader
 from tests.hardware.tiny import address, answers, installed
 
 LOST, NOT_SUPPORTED, UNKNOWN = 15, 3, 999

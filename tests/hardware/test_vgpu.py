@@ -7,9 +7,9 @@ from typing import Any
 import pynvml
 import pytest
 
-from exporter.hardware.calls import Calls, DeviceLostError, DriverGoneError
-from exporter.hardware.vgpu import VgpuReader
 from exporter.model import Licence, VgpuReading
+from exporter.nvml.driver.calls import Calls, DeviceLostError, DriverGoneError
+from exporter.nvml.vgpu import VgpuReader
 from tests.hardware.making import GIB, Clock, ticking
 from tests.hardware.tiny import HANDLE, Function, answers, fills, installed, writes
 
@@ -248,7 +248,7 @@ def test_each_gpu_is_asked_from_where_its_own_samples_ended():
 def test_a_clock_that_is_set_back_does_not_silence_the_samples(monkeypatch: pytest.MonkeyPatch):
     """New samples look older than the last, and those of a time to come are passed over."""
     clock = Clock()
-    monkeypatch.setattr("exporter.hardware.samples.time", clock)
+    monkeypatch.setattr("exporter.nvml.readings.samples.time", clock)
     reader = VgpuReader(ticking())
     before = (FIRST, int(clock.time() * 1e6), 5)
     assert only(host(nvmlDeviceGetVgpuUtilization=samples(before)), reader).sm_percent == 5

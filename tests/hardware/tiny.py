@@ -10,8 +10,8 @@ from typing import Any
 
 import pynvml
 
-from exporter.hardware.calls import Calls
-from exporter.hardware.library import Library
+from exporter.nvml.driver.calls import Calls
+from exporter.nvml.driver.library import Library
 
 HANDLE = c_void_p(1)
 NOT_AVAILABLE = 2**64 - 1

@@ -6,10 +6,10 @@ from typing import Any
 
 import pynvml
 
-from exporter.demo.nvml_event_sets import NO_INSTANCE, Happening
-from exporter.hardware.calls import Calls
-from exporter.hardware.events import EventWatcher
-from exporter.hardware.library import Library
+from exporter.demo.nvml.events import NO_INSTANCE, Happening
+from exporter.nvml.driver.calls import Calls
+from exporter.nvml.driver.library import Library
+from exporter.nvml.events import EventWatcher
 from tests.hardware.making import Driver
 
 XID, DOUBLE_BIT, MIG_CONFIG, UNAVAILABLE = 0x8, 0x2, 0x100, 0x4000

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.history.columns import Column
+from exporter.history.tiers import Column
 from exporter.web.timelines.routes import history_json
 from tests.history.snapshots import START, Clocked, holder
 

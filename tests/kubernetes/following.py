@@ -7,8 +7,7 @@ from typing import Any
 
 from exporter.kubernetes.access import Configure, library
 from exporter.kubernetes.follower import Client, Follower, Pace
-from exporter.kubernetes.node import object_of, read_node
-from exporter.kubernetes.pods import pods_of, read_pod
+from exporter.kubernetes.node_objects import object_of, pods_of, read_node, read_pod
 from tests.kubernetes.api import NODE
 
 QUICK = Pace(first_pause=0.02)

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.kubernetes.errors import NoListError, TooLongError
-from exporter.kubernetes.listing import LONGEST_FRAME, LONGEST_OBJECT, Listing
+from exporter.kubernetes.collection import LONGEST_FRAME, LONGEST_OBJECT, Listing, NoListError, TooLongError
 
 TEXTS = st.text(st.sampled_from('ab"\\{}[]:,/\né\U0001f680'), max_size=12)
 VALUES = st.recursive(

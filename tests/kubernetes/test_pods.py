@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from exporter.kubernetes import collection
 from exporter.kubernetes.collection import LONGEST_EVENT, lines
 from exporter.kubernetes.follower import MOST_OBJECTIONS, Pace
-from exporter.kubernetes.node import read_node
-from exporter.kubernetes.pods import by_uid, read_pod
+from exporter.kubernetes.node_objects import by_uid, read_node, read_pod
 from exporter.model import ContainerSpec, NodeObject
-from exporter.objects import LAST_APPLIED, MOST_ANNOTATIONS
+from exporter.model.kubelet import LAST_APPLIED, MOST_ANNOTATIONS
 from tests.kubernetes.api import NODE, Api, a_pod, api_server, uid_of
 from tests.kubernetes.following import following_pods, messages, names, until
 

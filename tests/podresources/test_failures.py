@@ -14,9 +14,9 @@ from pathlib import Path
 import grpc
 import pytest
 
-from exporter.demo.kubelet import FakeKubelet
+from exporter.demo.kubelet.server import FakeKubelet
+from podresources.channel import REMEDIES, KubeletError
 from podresources.client import PodResources
-from podresources.errors import REMEDIES, KubeletError
 from tests.podresources.support import ByteServer
 
 SETTINGS = bytes.fromhex("000000040000000000")  # an empty HTTP/2 SETTINGS frame
@@ -24,7 +24,7 @@ READ_AS_NOBODY = """
 import asyncio, os, sys
 from pathlib import Path
 from podresources.client import PodResources
-from podresources.errors import KubeletError
+from podresources.channel import KubeletError
 if os.geteuid() == 0:
     os.setgroups([])
     os.setgid(65534)

@@ -5,7 +5,7 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
-from exporter.demo.kubelet import FakeKubelet, KubeletPod
+from exporter.demo.kubelet.server import FakeKubelet, KubeletPod
 from podresources.channel import dial
 from podresources.client import PodResources
 from podresources.messages import LIST_V1, ListPodResourcesResponse

@@ -9,9 +9,9 @@ from pathlib import Path
 import grpc
 import pytest
 
-from exporter.demo.kubelet import FakeKubelet, KubeletPod
+from exporter.demo.kubelet.server import FakeKubelet, KubeletPod
+from podresources.channel import KubeletError
 from podresources.client import PodResources
-from podresources.errors import KubeletError
 from podresources.offers import KEPT
 from tests.podresources.support import Clock
 

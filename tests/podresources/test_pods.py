@@ -5,9 +5,9 @@ from pathlib import Path
 import grpc
 import pytest
 
-from exporter.demo.kubelet import FakeKubelet, KubeletContainer, KubeletPod
+from exporter.demo.kubelet.server import FakeKubelet, KubeletContainer, KubeletPod
 from exporter.model import ContainerSpec, PodDetails, PodIdentity
-from podresources.errors import KubeletError
+from podresources.channel import KubeletError
 from podresources.messages import LIST_PODS, ListPodsResponse, Pod
 from podresources.pods import Pods
 from tests.podresources.support import RawServer

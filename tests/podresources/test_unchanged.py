@@ -6,7 +6,7 @@ import weakref
 import pytest
 
 from podresources import fold, messages
-from podresources.unchanged import Unchanged
+from podresources.fold import Unchanged
 
 
 def _answer(**ids_of: list[str]) -> bytes:

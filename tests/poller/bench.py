@@ -9,12 +9,12 @@ from typing import Any
 
 import pynvml
 
+from exporter.config.settings import Settings, load_settings
 from exporter.demo.node import FakeNode
-from exporter.demo.scenario import Scenario
+from exporter.demo.scenario.catalog import Scenario
 from exporter.model import CollectorHealth, ContainerRow, Memory, Snapshot
-from exporter.poller import Poller
-from exporter.settings import Settings, load_settings
-from exporter.sources import Sources
+from exporter.poll.poller import Poller
+from exporter.poll.sources import Sources
 
 DEFAULTS = load_settings({}, {})
 # Many polls in little time; what is left is the rhythm of 2 s at which a kubelet is asked again.

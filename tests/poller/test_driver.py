@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from aiohttp import ClientSession
 
-from exporter.demo import catalog
-from exporter.demo.schema_faults import NvmlError, NvmlHang
+from exporter.config.settings import ListenAddress
+from exporter.demo.scenario import catalog
+from exporter.demo.scenario.faults import NvmlError, NvmlHang
 from exporter.model import SliceCount
-from exporter.settings import ListenAddress
 from exporter.web import Server, make_app
 from tests.demo.making import gpu, instance, made, pod
 from tests.poller.bench import QUICK, failing, health, holders, polled, rows, running, until

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.demo import catalog
-from exporter.demo.schema_faults import KubeletDown, KubeletHang, KubeletRateLimit, PodDelete
-from exporter.exposition import Exposition, choose_format
+from exporter.demo.scenario import catalog
+from exporter.demo.scenario.faults import KubeletDown, KubeletHang, KubeletRateLimit, PodDelete
+from exporter.exposition.page import Exposition, choose_format
 from tests.demo.making import made, pod
 from tests.poller.bench import QUICK, failing, health, holders, memories, polled, rows, running, until
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.demo.scenario import Scenario
-from exporter.demo.schema_faults import KubeletDown, KubeletFilling, PodDelete
+from exporter.demo.scenario.catalog import Scenario
+from exporter.demo.scenario.faults import KubeletDown, KubeletFilling, PodDelete
 from exporter.model import Snapshot
 from tests.demo.making import made, pod
 from tests.kubernetes.api import a_pod, api_server
@@ -206,11 +206,11 @@ async def test_with_the_kubernetes_api_which_is_away_too(tmp_path: Path):
 
 async def test_a_restart_is_logged_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture):
     """One line when the list is incomplete, with the pods that are missing, and one when it is complete."""
-    caplog.set_level("INFO", logger="exporter.kubelet_restart")
+    caplog.set_level("INFO", logger="exporter.poll.kubelet_restart")
     async with polled(scenario("pods_api", *restarts()), **QUICK | {"stale_after": 60}) as (node, poller):
         for moment in (0, 1, EMPTY, EMPTY + 1, SOME, SOME + 1, FULL, FULL + 1):
             await node.step(moment)
             await poller.poll()
-    started, ended = [each.message for each in caplog.records if each.name == "exporter.kubelet_restart"]
+    started, ended = [each.message for each in caplog.records if each.name == "exporter.poll.kubelet_restart"]
     assert "does not list 5 running pods yet (ml/a, ml/b, ml/c, ...)" in started
     assert ended == "kubelet lists all running pods again"

@@ -11,15 +11,15 @@ import pynvml
 import pytest
 from aiohttp import ClientSession
 
+from exporter.config.settings import ListenAddress
 from exporter.demo.node import FakeNode
-from exporter.demo.nvml_event_sets import Happening
-from exporter.demo.nvml_gpm import pool_of
-from exporter.demo.scenario import Scenario
-from exporter.exposition import Exposition, Format
+from exporter.demo.nvml.events import Happening
+from exporter.demo.nvml.gpm import pool_of
+from exporter.demo.scenario.catalog import Scenario
+from exporter.exposition.page import Exposition, Format
 from exporter.model import Snapshot
-from exporter.poller import Poller
-from exporter.settings import ListenAddress
-from exporter.sources import Sources
+from exporter.poll.poller import Poller
+from exporter.poll.sources import Sources
 from exporter.web import Server, make_app
 from tests.demo.making import gpu, instance, made, pod
 from tests.golden.page import Page

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from exporter.assembly import Assembly, Evidence
-from exporter.demo import catalog
+from exporter.demo.scenario import catalog
 from exporter.model import Allocations
 from exporter.model.records import replace
-from podresources.errors import KubeletError
+from exporter.poll.snapshot_builder import PollResult, SnapshotBuilder
+from podresources.channel import KubeletError
 from tests.attribution.build import GIB, UUID, gpu, held, whole, workloads
 from tests.poller.bench import DEFAULTS, failing, polled, rows
 
@@ -121,14 +121,14 @@ async def test_a_sweep_that_ends_between_two_polls_proves_nobody_absent(name: st
 )
 def test_a_late_sweep_is_of_who_held_a_device_before_it_and_after(now: str, confirmed: bool, used):
     """One that the kubelet has told on one side only may have come after it, or gone before."""
-    assembly = Assembly(DEFAULTS, demo=False)
+    assembly = SnapshotBuilder(DEFAULTS, demo=False)
 
     def poll(pod, number, **more):
         told = Allocations(
             allocated=tuple(held(pod, UUID)), offered=tuple(whole()), api_version="v1", read_at=0
         )
         reading = gpu(None, used=14 * GIB, sweep=number)
-        found = Evidence(gpus=(reading,), allocations=told, workloads=workloads(view=False), **more)
+        found = PollResult(gpus=(reading,), allocations=told, workloads=workloads(view=False), **more)
         return rows(assembly.snapshot(found, (), 5.0 * number, 5.0 * number), pod)
 
     assert [row.memory_used for row in poll("a", 1)] == [14 * GIB]

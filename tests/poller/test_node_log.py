@@ -5,8 +5,8 @@ import pytest
 from exporter.demo.node import FakeNode
 from exporter.model import Snapshot
 from exporter.model.records import replace
-from exporter.node_log import REPEAT_SECONDS, NodeLog
-from exporter.poller import Poller
+from exporter.poll.gpu_log import REPEAT_SECONDS, NodeLog
+from exporter.poll.poller import Poller
 from tests.poller.bench import QUICK, polled
 from tests.poller.test_lifecycle import FAULT, OVER, happen, node_of, nvml_error
 
@@ -21,7 +21,7 @@ class Reader:
     """Reads the log as snapshots are recorded, ``PERIOD`` seconds from one to the next."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
-        caplog.set_level("INFO", logger="exporter.node_log")
+        caplog.set_level("INFO", logger="exporter.poll.gpu_log")
         self._caplog = caplog
         self._log = NodeLog()
         self._at = 1_000_000.0

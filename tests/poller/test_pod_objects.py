@@ -10,12 +10,12 @@ from pathlib import Path
 import grpc
 import pytest
 
-from exporter.demo import catalog
-from exporter.demo.scenario import Scenario
+from exporter.demo.scenario import catalog
+from exporter.demo.scenario.catalog import Scenario
 from exporter.doctor.objects import object_checks
 from exporter.kubernetes import WatchedPods
 from exporter.model import PodDetails, PodIdentity
-from exporter.pod_names import KUBERNETES_API, PODS_API, NoNamesError, PodNames, merged
+from exporter.poll.pod_names import KUBERNETES_API, PODS_API, NoNamesError, PodNames, merged
 from tests.demo.making import gpu, made, pod
 from tests.kubernetes.api import a_pod, api_server
 from tests.poller.bench import polled, rows, until

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from exporter.accounting import Coverage
-from exporter.demo import catalog
-from exporter.demo.schema_faults import KubeletDown, KubeletHang, NvmlError, NvmlHang
+from exporter.demo.scenario import catalog
+from exporter.demo.scenario.faults import KubeletDown, KubeletHang, NvmlError, NvmlHang
 from exporter.model import GpuIdentity, GpuReading
-from exporter.pod_names import PodNames
+from exporter.poll.accounting import Coverage
+from exporter.poll.pod_names import PodNames
 from tests.poller.bench import QUICK, failing, holders, polled, rows, running, until
 
 FAULT, OVER = 10, 20

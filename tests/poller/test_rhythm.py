@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from exporter.demo import catalog
+from exporter.demo.scenario import catalog
 from exporter.model import DriverInfo, HardwareReading
-from exporter.poller import Poller
-from exporter.sources import Sources
+from exporter.poll.poller import Poller
+from exporter.poll.sources import Sources
 from tests.demo.making import made
 from tests.poller.bench import QUICK, polled, running, settings_of, until
 

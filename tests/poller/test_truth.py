@@ -5,12 +5,12 @@ import time
 
 import pytest
 
-from exporter.demo import catalog
 from exporter.demo.node import FakeNode
+from exporter.demo.scenario import catalog
 from exporter.demo.truth import Truth
 from exporter.model import Snapshot
-from exporter.poller import Poller
-from exporter.sources import Sources
+from exporter.poll.poller import Poller
+from exporter.poll.sources import Sources
 from tests.poller.bench import failing, health, holders, memories, polled, rows, settings_of
 
 # Nodes on which every process can be seen and named.

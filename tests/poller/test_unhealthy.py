@@ -1,6 +1,6 @@
 """What the page says when a device plugin reports replicas of a GPU unhealthy."""
 
-from exporter.demo.scenario import Scenario
+from exporter.demo.scenario.catalog import Scenario
 from exporter.model import SliceCount, Snapshot
 from tests.demo.making import gpu, made, pod
 from tests.poller.bench import QUICK, failing, polled

@@ -3,9 +3,9 @@
 import asyncio
 from dataclasses import replace
 
-from exporter.demo import catalog
-from exporter.demo.scenario import Scenario
-from exporter.demo.schema_faults import NvmlError, NvmlHang
+from exporter.demo.scenario import catalog
+from exporter.demo.scenario.catalog import Scenario
+from exporter.demo.scenario.faults import NvmlError, NvmlHang
 from tests.demo.making import gpu, made
 from tests.poller.bench import QUICK, failing, polled
 

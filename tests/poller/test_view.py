@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from exporter.demo import catalog
-from exporter.demo.schema_faults import NvmlError
+from exporter.demo.scenario import catalog
+from exporter.demo.scenario.faults import NvmlError
 from tests.poller.bench import failing, health, holders, polled, rows
 
 

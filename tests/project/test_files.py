@@ -10,9 +10,9 @@ import pynvml
 import pytest
 from packaging.requirements import Requirement
 
-from exporter.metrics_docs import metrics_markdown
-from exporter.settings import settings_markdown
-from exporter.xids import xids_markdown
+from exporter.commands.metrics import metrics_markdown
+from exporter.config.settings import settings_markdown
+from exporter.model.xids import xids_markdown
 
 ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())

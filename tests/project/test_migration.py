@@ -9,10 +9,10 @@ from typing import NamedTuple
 import pytest
 import yaml
 
-from exporter.dcgm import DCGM
-from exporter.exposition import Exposition, Format
-from exporter.metrics_docs import metrics_markdown
-from exporter.settings import settings_markdown
+from exporter.commands.metrics import metrics_markdown
+from exporter.config.settings import settings_markdown
+from exporter.exposition.page import Exposition, Format
+from exporter.metrics.dcgm import DCGM
 from tests.exposition.dcgm_node import NODE
 
 ROOT = Path(__file__).parents[2]

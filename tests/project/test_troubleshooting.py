@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from alerts.thresholds import load_thresholds
-from exporter.doctor.findings import FINDINGS
-from exporter.report import DOCUMENTATION, TROUBLESHOOTING
-from exporter.settings import settings_markdown
+from exporter.config.settings import settings_markdown
+from exporter.doctor.checks import FINDINGS
+from exporter.doctor.report import DOCUMENTATION, TROUBLESHOOTING
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/troubleshooting.md").read_text()

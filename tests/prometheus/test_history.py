@@ -7,11 +7,11 @@ from typing import NamedTuple
 import pytest
 import pytest_asyncio
 
-from exporter.demo.catalog import load
+from exporter.demo.scenario.catalog import load
 from exporter.history.past import FIELDS, Wanted
 from exporter.metrics import ENTITIES, FAMILIES, field_name
 from exporter.prometheus import Prometheus, PrometheusHistory
-from exporter.prometheus.history import grid_of
+from exporter.prometheus.past_queries import grid_of
 from tests.end_to_end.programs import prometheus
 from tests.end_to_end.serving import Served, serving
 from tests.prometheus.waiting import eventually

@@ -5,12 +5,11 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from exporter.demo.catalog import load
+from exporter.demo.scenario.catalog import load
 from exporter.history import NotKeptError, Wanted
-from exporter.history.ring import History
-from exporter.history.spans import OFFERED, span_seconds, spans_of
+from exporter.history.ring import OFFERED, History, span_seconds, spans_of
 from exporter.prometheus import LongerHistory, Prometheus, PrometheusHistory
-from exporter.prometheus.longer import RETRY_AFTER
+from exporter.prometheus.combined_history import RETRY_AFTER
 from tests.end_to_end.programs import free_port, prometheus
 from tests.end_to_end.serving import serving
 from tests.prometheus.answering import answering, saying

@@ -2,7 +2,7 @@
 
 import pytest
 
-from exporter.prometheus.queries import expression, identity, quoted, scraped_containers, summing
+from exporter.prometheus.past_queries import expression, identity, quoted, scraped_containers, summing
 
 OWN = {"namespace": "ml", "pod": "nb-0", "container": "jupyter", "uuid": "GPU-1", "mig_uuid": "MIG-1"}
 TARGET = {"namespace": "monitoring", "pod": "gpuslice-x", "container": "exporter"}

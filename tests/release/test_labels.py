@@ -2,7 +2,7 @@
 
 import pytest
 
-from exporter.release.labels import reason_of
+from exporter.poll.driver_release import reason_of
 
 DEPLOY = "nvidia.com/gpu.deploy."
 

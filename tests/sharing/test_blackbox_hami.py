@@ -15,10 +15,12 @@ from exporter.model import (
     SliceCount,
     SystemFiles,
 )
-from exporter.sharing.files import hami_cache, hami_vnpu, reading, vgpu_manager
-from exporter.sharing.files.hami_cache import Content, decode
-from exporter.sharing.files.reading import listed
-from exporter.sharing.hami_text import parse_allocation, places_of
+from exporter.sharing.base import reading
+from exporter.sharing.base.reading import listed
+from exporter.sharing.hami import ascend, cache
+from exporter.sharing.hami.annotations import parse_allocation, places_of
+from exporter.sharing.hami.cache import Content, decode
+from exporter.sharing.others import vgpu_manager
 from tests.attribution.build import UUID, gpu, held
 from tests.sharing.build import OTHER_UUID, container, numbered, only, pod, pods, resolve, roots_at
 from tests.sharing.hami_regions import begun, content, join
@@ -309,7 +311,7 @@ def test_caches_are_found_where_either_plugin_puts_them(folder, tmp_path):
     path.parent.mkdir(parents=True)
     path.write_bytes(content(made))
 
-    found = hami_cache.read_hami(roots_at(hami=tmp_path))
+    found = cache.read_hami(roots_at(hami=tmp_path))
 
     assert [(each.pod_uid, each.devices[0].memory_used) for each in found.containers] == [("uid-p", GIB)]
     assert found.problems == ()
@@ -318,8 +320,8 @@ def test_caches_are_found_where_either_plugin_puts_them(folder, tmp_path):
 @pytest.mark.parametrize(
     ("read", "folder"),
     [
-        (hami_cache.read_hami, "containers"),
-        (hami_vnpu.read_vnpu, "containers"),
+        (cache.read_hami, "containers"),
+        (ascend.read_vnpu, "containers"),
         (vgpu_manager.read_vgpu_manager, "."),
     ],
     ids=["hami", "hami-vnpu", "vgpu-manager"],

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from exporter.model import ContainerFile, DeviceUse
 from exporter.sharing import Roots
-from exporter.sharing.files.cgpu import LONGEST, MOST_NAMES, read_instances
+from exporter.sharing.alibaba.cgpu import LONGEST, MOST_NAMES, read_instances
 
 SHORT = "0123456789ab"
 MEMINFO = "Free: 6730809344\nPID: 19772 Mem: 200278016\n"

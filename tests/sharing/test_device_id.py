@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.sharing.device_id import DeviceId, parse_device_id
+from exporter.sharing.base.inventory import DeviceId, parse_device_id
 
 UUID = "4cf8db2d-06c0-7d70-1a51-e59b25b2c16c"
 GPU = f"GPU-{UUID}"

@@ -20,11 +20,11 @@ from exporter.model import (
     SystemFiles,
 )
 from exporter.sharing import Objections
-from exporter.sharing.claims import claim_uid
-from exporter.sharing.dra import DRIVER, Place, parse_name
-from exporter.sharing.dra_amd import DRIVER as AMD
-from exporter.sharing.dra_hami import DRIVER as HAMI
-from exporter.sharing.files.dra_checkpoint import Checkpoint, Prepared
+from exporter.sharing.dra.checkpoint import Checkpoint, Prepared
+from exporter.sharing.dra.claims import claim_uid
+from exporter.sharing.dra.drivers import AMD_DRIVER as AMD
+from exporter.sharing.dra.drivers import HAMI_DRIVER as HAMI
+from exporter.sharing.dra.drivers import NVIDIA_DRIVER, Place, parse_name
 from tests.attribution.build import GIB, MIG, UUID, gpu, memory, mig, mig_gpu, process
 from tests.sharing.build import OTHER_UUID, container, only, resolve, where
 
@@ -48,7 +48,7 @@ def placed(profile, start, size, **more):
     return mig(gi_profile=profile, gi_start=start, gi_size=size, **more)
 
 
-def claimed(pod, device, *, claim="", uid=UID, driver=DRIVER, name="main", **more) -> ClaimedDevice:
+def claimed(pod, device, *, claim="", uid=UID, driver=NVIDIA_DRIVER, name="main", **more) -> ClaimedDevice:
     """Return a device that a container has by a claim, which is its own when not named."""
     return ClaimedDevice(
         holder=container(pod, name),
@@ -107,7 +107,7 @@ def test_any_name(name):
     """Whatever a device is called, it is a place, or it is objected to and counts as unresolved."""
     objections = Objections()
     found = resolve(numbered(), claims=[claimed("a", name)], objections=objections)
-    assert len(found.holdings) + found.unresolved.get(DRIVER, 0) == 1
+    assert len(found.holdings) + found.unresolved.get(NVIDIA_DRIVER, 0) == 1
 
 
 def test_a_whole_gpu():
@@ -115,11 +115,11 @@ def test_a_whole_gpu():
     gpus = [numbered(0), numbered(1, OTHER_UUID)]
     found = resolve(gpus, claims=[claimed("a", "gpu-1")])
     held = only(found)
-    assert (held.device, held.resource, held.slices) == (DeviceKey(OTHER_UUID), DRIVER, 1)
+    assert (held.device, held.resource, held.slices) == (DeviceKey(OTHER_UUID), NVIDIA_DRIVER, 1)
     assert holders(found) == {"a": (16 * GIB, 1.0, "exclusive", "hard")}
     device = found.devices[DeviceKey(OTHER_UUID)]
     assert (device.sharing, device.exclusive) == ("exclusive", True)
-    assert device.slices == (SliceCount(DRIVER, None, 1),)
+    assert device.slices == (SliceCount(NVIDIA_DRIVER, None, 1),)
     assert found.devices[DeviceKey(UUID)].sharing == "none"
 
 
@@ -151,7 +151,7 @@ def test_a_name_of_the_old_form_is_not_misread():
 def test_a_mig_device_that_is_not_there(device):
     """Another profile, another place, or a place that is not told: nobody is said to hold it."""
     found = resolve(cut(device), claims=[claimed("a", "gpu-0-mig-9-4-4")])
-    assert (found.holdings, found.unresolved) == ((), {DRIVER: 1})
+    assert (found.holdings, found.unresolved) == ((), {NVIDIA_DRIVER: 1})
     assert found.unresolved_holders == {container("a")}
 
 
@@ -188,7 +188,7 @@ def test_a_gpu_that_is_passed_through():
     """It is held, and cannot be seen; that is no mistake of anybody."""
     objections = Objections()
     found = resolve(numbered(), claims=[claimed("vm", "gpu-vfio-1")], objections=objections)
-    assert (found.holdings, found.unresolved) == ((), {DRIVER: 1})
+    assert (found.holdings, found.unresolved) == ((), {NVIDIA_DRIVER: 1})
     assert not objections.counts
 
 
@@ -197,7 +197,7 @@ def test_a_name_that_the_driver_does_not_give():
     objections = Objections()
     claims = [claimed("a", "gpu-zero"), claimed("b", "gpu-0")]
     found = resolve(numbered(), claims=claims, objections=objections)
-    assert (list(where(found)), found.unresolved) == (["b"], {DRIVER: 1})
+    assert (list(where(found)), found.unresolved) == (["b"], {NVIDIA_DRIVER: 1})
     assert objections.counts == {"dra_id": 1}
 
 
@@ -213,7 +213,7 @@ def test_several_devices_of_one_claim():
     gpus = [numbered(0), numbered(1, OTHER_UUID)]
     found = resolve(gpus, claims=[claimed("a", f"gpu-{minor}") for minor in (0, 1, 9)])
     assert where(found) == {"a": [DeviceKey(UUID), DeviceKey(OTHER_UUID)]}
-    assert found.unresolved == {DRIVER: 1}
+    assert found.unresolved == {NVIDIA_DRIVER: 1}
 
 
 def test_one_claim_of_two_pods():
@@ -224,7 +224,7 @@ def test_one_claim_of_two_pods():
     assert holders(found) == {"a": half, "b": half}
     device = found.devices[DeviceKey(UUID)]
     assert (device.sharing, device.isolation, device.exclusive) == ("dra", "none", False)
-    assert device.slices == (SliceCount(DRIVER, None, 2),)
+    assert device.slices == (SliceCount(NVIDIA_DRIVER, None, 2),)
 
 
 def test_one_claim_of_two_containers():

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.sharing import Roots
-from exporter.sharing.files import dra_checkpoint
-from exporter.sharing.files.dra_checkpoint import Prepared, decode, read_checkpoint, with_known
-from exporter.sharing.files.reading import UnusableError
+from exporter.sharing.base.reading import UnusableError
+from exporter.sharing.dra import checkpoint
+from exporter.sharing.dra.checkpoint import Prepared, decode, read_checkpoint, with_known
 from tests.sharing.build import roots_at
 
 DRIVER = "gpu.nvidia.com"
@@ -276,7 +276,7 @@ def test_a_checkpoint_from_the_disk(tmp_path):
 def test_a_file_that_is_too_large(tmp_path):
     """No more is read than a checkpoint can have."""
     where = roots(tmp_path, b"")
-    os.truncate(tmp_path / "plugins" / DRIVER / "checkpoint.json", dra_checkpoint.MOST_BYTES + 1)
+    os.truncate(tmp_path / "plugins" / DRIVER / "checkpoint.json", checkpoint.MOST_BYTES + 1)
     [problem] = read_checkpoint(where, DRIVER).problems
     assert "more than a checkpoint has" in problem.text
 

@@ -16,14 +16,13 @@ from exporter.model import (
     SliceCount,
     SystemFiles,
 )
-from exporter.objects import LAST_APPLIED, extended_resources, kept_annotations, quantity
+from exporter.model.kubelet import LAST_APPLIED, extended_resources, kept_annotations, quantity
 from exporter.sharing import NodeFacts, Objections, made, without_use
-from exporter.sharing.amd import Amd
-from exporter.sharing.holdings import holdings_of
-from exporter.sharing.nvidia import Nvidia
-from exporter.sharing.objections import MOST_LINES, Problem
-from exporter.sharing.system import Claim, Grant, Granted, System, foreign
-from exporter.sharing.view import View
+from exporter.sharing.base.holdings import holdings_of
+from exporter.sharing.base.system import Claim, Grant, Granted, System, foreign
+from exporter.sharing.base.view import MOST_LINES, Problem, View
+from exporter.sharing.nvidia.device_plugin import Nvidia
+from exporter.sharing.others.amd_plugin import Amd
 from tests.attribution.build import (
     GIB,
     MIG,

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from exporter.model import DeviceUse
 from exporter.sharing import Roots
-from exporter.sharing.files.hami_cache import Content, decode, read_hami
-from exporter.sharing.files.hami_layout import LAYOUTS
-from exporter.sharing.files.reading import UnusableError
+from exporter.sharing.base.reading import UnusableError
+from exporter.sharing.hami.cache import Content, decode, read_hami
+from exporter.sharing.hami.cache_layout import LAYOUTS
 from tests.sharing.build import roots_at
 from tests.sharing.hami_regions import MAGIC, NAMES, begun, content, join, region
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.model import ContainerSpec
-from exporter.sharing.hami_text import (
+from exporter.sharing.hami.annotations import (
     HamiDevice,
     MigAllocation,
     parse_allocation,

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.model import ContainerFile, DeviceUse
-from exporter.sharing.files.hami_vnpu import read_vnpu
+from exporter.sharing.hami.ascend import read_vnpu
 from tests.sharing.build import roots_at
 
 GIB = 1 << 30

@@ -17,10 +17,10 @@ from exporter.model import (
     SystemFiles,
 )
 from exporter.sharing import NodeFacts, Objections, resolve_holdings
-from exporter.sharing.kai import Kai, KaiLimited
-from exporter.sharing.nv_fractions import memory as read_memory
-from exporter.sharing.reservation import fraction as read_fraction
-from exporter.sharing.reservation import mebibytes
+from exporter.sharing.runai.kai import Kai, KaiLimited
+from exporter.sharing.runai.nv_fractions import memory as read_memory
+from exporter.sharing.runai.reservation import fraction as read_fraction
+from exporter.sharing.runai.reservation import mebibytes
 from tests.attribution.build import GIB, UUID, gpu, held, process, whole, workloads
 from tests.attribution.build import row as row_of
 from tests.sharing.build import OTHER_UUID, allocations, container, numbered, only, pod, pods, resolve, where

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.demo import catalog
+from exporter.demo.scenario import catalog
 from exporter.model import (
     Allocation,
     Allocations,
@@ -18,7 +18,7 @@ from exporter.model import (
     SystemFiles,
 )
 from exporter.sharing import NodeFacts, resolve_holdings
-from exporter.sharing.kept import KeptHoldings, fixed_part
+from exporter.sharing.base.kept import KeptHoldings, fixed_part
 from tests.poller.bench import polled
 from tests.sharing.build import allocations, gpu, pod, pods
 

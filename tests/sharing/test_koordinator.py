@@ -22,7 +22,7 @@ from exporter.model import (
     SystemFiles,
 )
 from exporter.sharing import NodeFacts, Objections, resolve_holdings
-from exporter.sharing.koordinator_text import Amount, Given, asking, parse_allocated, split
+from exporter.sharing.alibaba.koordinator_annotations import Amount, Given, asking, parse_allocated, split
 from tests.attribution.build import GIB, MIG, UUID, gpu, held, mig, mig_gpu, process, whole, workloads
 from tests.attribution.build import row as row_of
 from tests.sharing.build import OTHER_UUID, allocations, container, numbered, only, pod, pods, resolve, where

@@ -19,7 +19,7 @@ from exporter.model import (
     SystemFiles,
 )
 from exporter.sharing import NodeFacts, Objections, resolve_holdings
-from exporter.sharing.runai_mig import MigDevice, mig_device, mig_mapping
+from exporter.sharing.runai.runai import MigDevice, mig_device, mig_mapping
 from tests.attribution.build import GIB, MIG, UUID, gpu, held, mig, mig_gpu, process, whole, workloads
 from tests.attribution.build import row as row_of
 from tests.sharing.build import OTHER_UUID, allocations, container, numbered, only, pod, pods, resolve, where

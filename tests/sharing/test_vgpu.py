@@ -14,12 +14,13 @@ from exporter.model import (
     GpuReading,
     Holding,
     Holdings,
+    HostDevices,
     Meter,
     OfferedDevice,
     SliceCount,
     VgpuReading,
 )
-from exporter.sharing import HostDevices, NodeFacts, host_devices, resolve_holdings, vgpu_rows
+from exporter.sharing import NodeFacts, host_devices, resolve_holdings, vgpu_rows
 from tests.attribution.build import GIB, MIG, UUID, gpu, held, mig, mig_gpu, whole
 from tests.sharing.build import OTHER_UUID, allocations, container, only
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from exporter.model import Allocation, ContainerFile, DeviceUse, OfferedDevice, SliceCount, SystemFiles
 from exporter.sharing import Objections
-from exporter.sharing.files.vgpu_manager import read_vgpu_manager
-from exporter.sharing.vgpu_manager import Part, parse_claims
+from exporter.sharing.others.vgpu_manager import Part, parse_claims, read_vgpu_manager
 from tests.attribution.build import GIB, UUID, gpu
 from tests.sharing.build import OTHER_UUID, container, numbered, only, pod, pods, resolve, roots_at
 

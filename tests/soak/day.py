@@ -7,9 +7,8 @@ beginning, and so that the process that is measured and the one that judges it k
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from exporter.demo.derive import make_hex, make_uuid
-from exporter.demo.schema import Scenario
-from exporter.demo.schema_faults import (
+from exporter.demo.scenario.derive import make_hex, make_uuid
+from exporter.demo.scenario.faults import (
     DriverReload,
     Fault,
     GpuAbsent,
@@ -20,7 +19,8 @@ from exporter.demo.schema_faults import (
     PodAdd,
     XidEvent,
 )
-from exporter.demo.schema_pods import Container, Pod
+from exporter.demo.scenario.pods import Container, Pod
+from exporter.demo.scenario.schema import Scenario
 from tests.soak.scenario import CUT, FRAIL, SHARED, SLICED, beginning, layout
 
 PERIOD = 5

@@ -21,13 +21,13 @@ from collections.abc import Callable
 from typing import Any
 
 from exporter.commands import serve as serving
-from exporter.commands.node import Node
+from exporter.commands.runtime import Node
+from exporter.config.settings import load_settings
 from exporter.demo import machine
-from exporter.demo.nvml import FakeNvml
+from exporter.demo.nvml.library import FakeNvml
 from exporter.demo.present import present
-from exporter.hardware import event_log
-from exporter.poller import Poller
-from exporter.settings import load_settings
+from exporter.nvml import events
+from exporter.poll.poller import Poller
 from tests.soak.day import PERIOD, Day
 from tests.soak.probe import Probe
 from tests.soak.scenario import beginning
@@ -41,7 +41,7 @@ _LATE_SECONDS = 5.0
 machine.SAMPLES = 2
 # The newest events keep the names of their holders, a hundred objects each. In a short run they would fill
 # up until its end, which looks like growth.
-event_log.RECENT = 16
+events.RECENT = 16
 
 
 class Acted:

@@ -9,9 +9,9 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, TypeAlias
 
-from exporter.demo.derive import complete_instances, make_uuid
-from exporter.demo.scenario import Scenario, parse
-from exporter.demo.schema_gpu import MIB, MigInstance
+from exporter.demo.scenario.catalog import Scenario, parse
+from exporter.demo.scenario.derive import complete_instances, make_uuid
+from exporter.demo.scenario.gpus import MIB, MigInstance
 
 NODE = "soak-1"
 CUT, SLICED, HAMI, CGPU, WHOLE, VOLCANO, FRAIL = range(7)

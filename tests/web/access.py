@@ -9,11 +9,11 @@ from pathlib import Path
 
 from aiohttp import ClientSession, TCPConnector, web
 
-from exporter.settings import ListenAddress
+from exporter.config.settings import ListenAddress
 from exporter.web import Server
-from exporter.web.access.reload import WebAccess
 from exporter.web.app import build_app
-from exporter.web.serving.limits import Limits
+from exporter.web.auth.reload import WebAccess
+from exporter.web.http.handler import Limits
 from tests.web.certificates import PASSWORD
 
 LOOK = 0.02

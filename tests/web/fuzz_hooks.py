@@ -17,8 +17,8 @@ import schemathesis
 from schemathesis.core.failures import Failure
 from schemathesis.openapi.checks import RejectedPositiveData
 
-from exporter.history.spans import span_seconds
-from exporter.settings import load_settings
+from exporter.config.settings import load_settings
+from exporter.history.ring import span_seconds
 from exporter.web.timelines.query import DEFAULT_SPAN
 
 KEPT = load_settings({}, {}).history

@@ -9,7 +9,7 @@ from aiohttp import ClientSession, web
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 
-from exporter.demo import catalog
+from exporter.demo.scenario import catalog
 from exporter.history.past import FIELDS
 from exporter.metrics import CONTAINER, FAMILIES, Family, field_name
 from exporter.web import make_app

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientResponse
 
-from exporter.demo import catalog
-from exporter.web.serving.assets import FOR_EVER, PLOTLY, STATIC, asset, bundle, library, modules, read_bundle
+from exporter.demo.scenario import catalog
+from exporter.web.http.assets import FOR_EVER, PLOTLY, STATIC, asset, bundle, library, modules, read_bundle
 from tests.end_to_end.serving import Served, serving
 
 SCENARIO = "t4-timeslicing"

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 from markupsafe import Markup
 
-from exporter.formats_words import UNKNOWN
+from exporter.formats.wording import UNKNOWN
 from exporter.model import ContainerRef, DeviceKey, SliceCount, Totals
-from exporter.web.query import Query
-from exporter.web.views.table.columns import COLUMNS
-from exporter.web.views.table.rows import row_id
+from exporter.web.pages.holders_table.cells_html import row_id
+from exporter.web.pages.holders_table.columns import COLUMNS
+from exporter.web.pages.place import Query
 from tests.web.holders_reading import NODE, ROWS, asked, pods
 from tests.web.views_reading import GIB, NOW, draw, gpu, gpu_page, holder, read, snapshot
 

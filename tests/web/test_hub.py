@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 
 from aiohttp import ClientSession, web
 
-from exporter.settings import ListenAddress
+from exporter.config.settings import ListenAddress
 from exporter.web import Server
 from exporter.web.app import build_app
-from exporter.web.streams.hub import Hub
-from exporter.web.streams.sse import Message, event, text
-from exporter.web.streams.ticker import Ticker
+from exporter.web.live.broadcaster import Hub, Ticker
+from exporter.web.live.sse import Message, event, text
 from tests.web.following import PATIENCE, following
 from tests.web.views_reading import snapshot
 

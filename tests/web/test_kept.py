@@ -6,9 +6,9 @@ import tracemalloc
 import pytest
 from aiohttp import web
 
-from exporter.web.serving.turns import AT_ONCE, MOST_WAITING
-from exporter.web.timelines import kept
-from exporter.web.timelines.kept import Kept
+from exporter.web.pages.render_queue import AT_ONCE, MOST_WAITING
+from exporter.web.timelines import routes
+from exporter.web.timelines.routes import Kept
 
 
 async def test_those_who_ask_together_wait_for_one_answer() -> None:
@@ -44,7 +44,7 @@ async def test_what_failed_is_tried_again() -> None:
     assert await things.get("key", 60, make) == b"body"
 
 
-@pytest.mark.parametrize("size", [10, kept.MOST_BYTES // 4])
+@pytest.mark.parametrize("size", [10, routes.MOST_BYTES // 4])
 async def test_there_is_a_bound_on_what_is_kept(size) -> None:
     """The oldest go first, by number and by size, and are made again when asked for."""
     made = []
@@ -57,9 +57,9 @@ async def test_there_is_a_bound_on_what_is_kept(size) -> None:
         return make
 
     things = Kept()
-    for key in range(kept.MOST_THINGS + 6):
+    for key in range(routes.MOST_THINGS + 6):
         await things.get(key, 60, maker(key))
-    newest = kept.MOST_THINGS + 5
+    newest = routes.MOST_THINGS + 5
     await things.get(newest, 60, maker(newest))
     assert made.count(newest) == 1
     await things.get(0, 60, maker(0))
@@ -68,7 +68,7 @@ async def test_there_is_a_bound_on_what_is_kept(size) -> None:
 
 async def test_what_has_to_make_room_is_freed_at_once() -> None:
     """However many are asked for, no more memory is taken than the bound, long before their time is over."""
-    size = kept.MOST_BYTES // 4
+    size = routes.MOST_BYTES // 4
 
     async def make() -> bytes:
         return bytes(size)
@@ -78,7 +78,7 @@ async def test_what_has_to_make_room_is_freed_at_once() -> None:
     try:
         for key in range(20):
             await things.get(key, 60, make)
-        assert tracemalloc.get_traced_memory()[0] < kept.MOST_BYTES + size
+        assert tracemalloc.get_traced_memory()[0] < routes.MOST_BYTES + size
     finally:
         tracemalloc.stop()
 

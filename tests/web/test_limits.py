@@ -17,9 +17,8 @@ import pytest
 from aiohttp import web
 
 from exporter.web.app import build_app
-from exporter.web.serving.limits import Limits, affordable, client_of
-from exporter.web.serving.portions import PORTION
-from exporter.web.serving.security import security_headers
+from exporter.web.http.handler import Limits, affordable, client_of
+from exporter.web.http.responses import PORTION, security_headers
 from tests.web.access import PATIENCE, serving, small_app, until
 from tests.web.certificates import Authority
 

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 from aiohttp import ClientSession
 
-from exporter.demo.catalog import load
-from exporter.settings import ListenAddress
+from exporter.config.settings import ListenAddress
+from exporter.demo.scenario.catalog import load
 from exporter.web import Server, make_app
-from exporter.web import pages as pages_module
-from exporter.web.serving.version import version
+from exporter.web.http.assets import version
+from exporter.web.pages import cache as pages_module
 from tests.end_to_end.serving import serving
 from tests.site import site_of
 from tests.web.following import following

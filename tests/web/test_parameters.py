@@ -12,17 +12,15 @@ import pytest_asyncio
 from aiohttp import ClientSession
 from jsonschema import Draft202012Validator
 
-from exporter.demo import catalog
-from exporter.fleet.links import NodeLinks
-from exporter.fleet.metrics import hub_registry
-from exporter.fleet.watch import Look
-from exporter.settings import ListenAddress
+from exporter.config.settings import ListenAddress
+from exporter.demo.scenario import catalog
+from exporter.fleet.targets import NodeLinks
+from exporter.fleet.watch import Look, hub_registry
 from exporter.web import Server
 from exporter.web.api import openapi as node
-from exporter.web.cluster import openapi as hub
-from exporter.web.cluster.pages import FleetPages
-from exporter.web.cluster.routes import Cluster, make_hub_app
-from exporter.web.streams.ticker import Ticker
+from exporter.web.cluster import hub_openapi as hub
+from exporter.web.cluster.routes import Cluster, FleetPages, make_hub_app
+from exporter.web.live.broadcaster import Ticker
 from tests.end_to_end.serving import serving
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import ClientSession
 
+from exporter.config.settings import ListenAddress
 from exporter.history.past import FIELDS
 from exporter.history.ring import History
 from exporter.metrics import LEVEL_LABELS
-from exporter.settings import ListenAddress
 from exporter.web import Server, make_app
 from tests.history.snapshots import GIB, UUID, gpu, holder, snapshot
 from tests.site import site_of

@@ -5,9 +5,9 @@ import threading
 import time
 from dataclasses import replace
 
-from exporter.exposition import Exposition, Format, Page
+from exporter.exposition.page import Exposition, Format, Page
 from exporter.model import Snapshot
-from exporter.web.pages import Pages
+from exporter.web.pages.cache import Pages
 from tests.web.views_reading import snapshot
 
 PATIENCE = 10.0

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from multidict import MultiDict
 from yarl import URL
 
-from exporter.web.query import LONGEST, Query, read_query
+from exporter.web.pages.place import LONGEST, Query, read_query
 from exporter.web.timelines.query import SPAN_PATTERN, BadValueError, span_of
 
 WORDS = st.text(max_size=LONGEST).map(str.strip)

@@ -3,7 +3,7 @@
 import csv
 import io
 
-from exporter.formats import snapshot_csv, snapshot_json, snapshot_text
+from exporter.formats.json_csv import snapshot_csv, snapshot_json, snapshot_text
 from tests.web.truth import QUERY, rows
 from tests.web.views_reading import node_page, read, scenario
 

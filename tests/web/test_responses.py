@@ -8,18 +8,10 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import ClientSession, web
 
-from exporter.settings import ListenAddress
+from exporter.config.settings import ListenAddress
 from exporter.web import Server
 from exporter.web.app import build_app
-from exporter.web.serving.responses import (
-    KEPT,
-    WORTH_ZIPPING,
-    ZIPPED_AT_ONCE,
-    Zipper,
-    compress,
-    digest,
-    reply,
-)
+from exporter.web.http.responses import KEPT, WORTH_ZIPPING, ZIPPED_AT_ONCE, Zipper, compress, digest, reply
 
 SIZES = (1, WORTH_ZIPPING - 1, WORTH_ZIPPING, ZIPPED_AT_ONCE, ZIPPED_AT_ONCE + 1, 2_000_000)
 
@@ -77,7 +69,7 @@ async def test_a_body_that_could_not_be_compressed_is_tried_again(monkeypatch: p
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as patched:
-        patched.setattr("exporter.web.serving.responses.in_thread", no_thread)
+        patched.setattr("exporter.web.http.responses.in_thread", no_thread)
         with pytest.raises(RuntimeError, match="can't start new thread"):
             await zipper.zipped("tag", body)
 

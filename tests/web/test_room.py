@@ -8,9 +8,9 @@ import pytest
 from aiohttp import web
 
 from exporter.web.app import build_app
-from exporter.web.serving.connections import WIDE
-from exporter.web.serving.limits import Limits
-from exporter.web.serving.portions import PORTION, ROOM
+from exporter.web.http.connections import WIDE
+from exporter.web.http.handler import Limits
+from exporter.web.http.responses import PORTION, ROOM
 from tests.web.access import LOOK, Site, serving, until
 from tests.web.test_limits import GET, open_socket
 

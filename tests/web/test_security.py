@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 import pytest
 from aiohttp import ClientResponse, ClientSession, web
 
-from exporter.demo import catalog
-from exporter.settings import ListenAddress
+from exporter.config.settings import ListenAddress
+from exporter.demo.scenario import catalog
 from exporter.web import Server, make_app
 from exporter.web.app import build_app
-from exporter.web.serving.security import security_headers
+from exporter.web.http.responses import security_headers
 from tests.end_to_end.serving import Served, serving
 from tests.site import site_of
 

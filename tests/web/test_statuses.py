@@ -8,16 +8,14 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from exporter.fleet.links import NodeLinks
-from exporter.fleet.metrics import hub_registry
-from exporter.fleet.watch import Look
-from exporter.report import Check, Report
+from exporter.doctor.report import Check, Report
+from exporter.fleet.targets import NodeLinks
+from exporter.fleet.watch import Look, hub_registry
 from exporter.web import make_app
 from exporter.web.api import openapi as node
-from exporter.web.cluster import openapi as hub
-from exporter.web.cluster.pages import FleetPages
-from exporter.web.cluster.routes import Cluster, make_hub_app
-from exporter.web.streams.ticker import Ticker
+from exporter.web.cluster import hub_openapi as hub
+from exporter.web.cluster.routes import Cluster, FleetPages, make_hub_app
+from exporter.web.live.broadcaster import Ticker
 from tests.site import site_of
 from tests.web.access import PATIENCE, RIGHT, Site, serving
 from tests.web.certificates import CHEAP

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.demo.catalog import load
+from exporter.demo.scenario.catalog import load
 from exporter.metrics import LEVEL_LABELS
-from exporter.web.streams.deltas import LEVELS, delta
+from exporter.web.live.snapshot_stream import LEVELS, delta
 from tests.end_to_end.serving import serving
 from tests.web.following import following
 

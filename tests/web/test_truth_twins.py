@@ -8,9 +8,9 @@ from functools import cache
 import pytest
 from jsonschema import Draft202012Validator
 
-from exporter.formats import snapshot_csv, snapshot_json, snapshot_text
+from exporter.formats.json_csv import snapshot_csv, snapshot_json, snapshot_text
 from exporter.metrics import LEVEL_LABELS
-from exporter.states import STATE_WORDS
+from exporter.model.states import STATE_WORDS
 from exporter.web.api.openapi import document
 from tests.web.truth import GIB, SCENARIOS, UNKNOWN, Key, idle_after, lasts, says, scenario, told
 

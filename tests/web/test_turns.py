@@ -6,18 +6,17 @@ import threading
 import pytest
 from aiohttp import web
 
-from exporter.exposition import Exposition, Format
-from exporter.fleet.links import NodeLinks
+from exporter.concurrency import in_thread
+from exporter.exposition.page import Exposition, Format
+from exporter.fleet.targets import NodeLinks
 from exporter.fleet.watch import Look
-from exporter.threads import in_thread
 from exporter.web.app import make_app
-from exporter.web.cluster import pages as cluster
-from exporter.web.drawing import Drawing
-from exporter.web.pages import Pages
-from exporter.web.places import Place
-from exporter.web.query import Query
-from exporter.web.serving.turns import AT_ONCE, MOST_WAITING
-from exporter.web.views.fleet.tables import Orders
+from exporter.web.cluster import routes as cluster
+from exporter.web.cluster.fleet_tables import Orders
+from exporter.web.pages.cache import Pages
+from exporter.web.pages.drawing import Drawing
+from exporter.web.pages.place import Place, Query
+from exporter.web.pages.render_queue import AT_ONCE, MOST_WAITING
 from tests.site import site_of
 from tests.web.access import PATIENCE, serving, until
 from tests.web.views_reading import snapshot

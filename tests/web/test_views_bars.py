@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.web.views.picture.bars import Part, Use, bar, use_bar
+from exporter.web.pages.picture.bars import Part, Use, bar, use_bar
 
 SIZES = st.one_of(st.integers(0, 1 << 40), st.floats(0, 1e6))
 

@@ -1,9 +1,9 @@
 """Devices that no driver of ours reads, on the page, as text and in the sums."""
 
-from exporter.formats import snapshot_text
-from exporter.formats_words import TIMES
-from exporter.web.views.scene import Scene
-from exporter.web.views.totals import cards
+from exporter.formats.json_csv import snapshot_text
+from exporter.formats.wording import TIMES
+from exporter.web.pages.views.scene import Scene
+from exporter.web.pages.views.totals import cards
 from tests.web.views_reading import NOW, draw, gpu_page, read, scenario
 
 NPU = "a1f04d3b-5c27-4e19-9a1e-70c3b2d8e602"

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from exporter.formats_words import TIMES
+from exporter.formats.wording import TIMES
 from exporter.model import DeviceKey, SliceCount
 from tests.web.views_reading import GIB, NOW, draw, gpu, holder, mig, scenario, snapshot
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.demo.catalog import names
+from exporter.demo.scenario.catalog import names
 from exporter.model import ContainerRef, DeviceEvent, DeviceKey, EventRow, Memory, ProcessRow, Totals
 from exporter.web.html import page
-from exporter.web.views.pages import holder_drawing
-from exporter.web.views.scene import Scene
+from exporter.web.pages.layout import holder_drawing
+from exporter.web.pages.views.scene import Scene
 from tests.web.views_reading import GIB, NOW, UUID, gpu, holder, mig, read, scenario, snapshot
 
 ROOT = "../../../"

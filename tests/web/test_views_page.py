@@ -7,13 +7,13 @@ from urllib.parse import urljoin
 import aiohttp
 import pytest
 
-from exporter.demo.catalog import names
-from exporter.exposition import Exposition
+from exporter.config.settings import load_settings
+from exporter.demo.scenario.catalog import names
+from exporter.exposition.page import Exposition
 from exporter.model import ContainerRef
-from exporter.settings import load_settings
 from exporter.web import Server, make_app
-from exporter.web.pages import Pages
-from exporter.web.places import Place
+from exporter.web.pages.cache import Pages
+from exporter.web.pages.place import Place
 from tests.site import site_of
 from tests.web.views_reading import NOW, draw, gpu, holder, mig, node_page, read, scenario, snapshot
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from exporter.formats_text import snapshot_text
+from exporter.formats.text import snapshot_text
 from exporter.model import GpuIdentity
 from tests.web.views_reading import NOW, draw, gpu, holder, snapshot
 

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.formats_modes import mode_word
-from exporter.formats_words import TIMES, UNKNOWN
+from exporter.formats.wording import TIMES, UNKNOWN, mode_word
 from exporter.model import DeviceKey, SliceCount
 from tests.web.test_views_gpus import growth, widths
 from tests.web.views_reading import GIB, draw, gpu, holder, mig, scenario, snapshot

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.exposition import Exposition
-from exporter.formats_words import UNKNOWN
+from exporter.exposition.page import Exposition
+from exporter.formats.wording import UNKNOWN
 from exporter.model import (
     ContainerRow,
     DeviceEvent,
@@ -18,9 +18,9 @@ from exporter.model import (
     MigRow,
     SliceCount,
 )
-from exporter.web import pages as pages_module
-from exporter.web.pages import Pages
-from exporter.web.places import Place
+from exporter.web.pages import cache as pages_module
+from exporter.web.pages.cache import Pages
+from exporter.web.pages.place import Place
 from tests.web.views_reading import GIB, NOW, draw, gpu, holder, mig, scenario, snapshot
 
 

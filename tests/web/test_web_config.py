@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.settings import SettingsError
-from exporter.web.access.document import DocumentError
-from exporter.web.access.reload import WebAccess
-from exporter.web.access.web_config import CIPHERS_12, parse_web_config
+from exporter.config.settings import SettingsError
+from exporter.web.auth.reload import WebAccess
+from exporter.web.auth.web_config import CIPHERS_12, parse_web_config
+from exporter.web.auth.yaml_document import DocumentError
 from tests.commands.program import run
 from tests.end_to_end.programs import program
 from tests.web.access import serving

@@ -7,11 +7,17 @@ import bcrypt
 import pytest
 from aiohttp import web
 
-from exporter.web.access import passwords
-from exporter.web.access.budget import Budget, Budgets
-from exporter.web.access.passwords import MOST_SHARING, MOST_WAITING, Passwords, TooManyGuessesError
 from exporter.web.app import build_app
-from exporter.web.serving.security import security_headers
+from exporter.web.auth import passwords
+from exporter.web.auth.passwords import (
+    MOST_SHARING,
+    MOST_WAITING,
+    Budget,
+    Budgets,
+    Passwords,
+    TooManyGuessesError,
+)
+from exporter.web.http.responses import security_headers
 from tests.web.access import PATIENCE, RIGHT, says, serving, until
 from tests.web.certificates import CHEAP, PASSWORD
 

@@ -12,12 +12,12 @@ from urllib.parse import unquote
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from exporter.demo.catalog import names
-from exporter.exposition import Exposition, Format
+from exporter.demo.scenario.catalog import names
+from exporter.exposition.page import Exposition, Format
 from exporter.web.html import page
-from exporter.web.query import Query
-from exporter.web.views.pages import holder_drawing
-from exporter.web.views.scene import Scene
+from exporter.web.pages.layout import holder_drawing
+from exporter.web.pages.place import Query
+from exporter.web.pages.views.scene import Scene
 from tests.web.views_reading import Element, gpu_page, node_page, read, scenario
 
 SCENARIOS = names()

@@ -5,8 +5,9 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from html.parser import HTMLParser
 
-from exporter.demo.catalog import load
+from exporter.config.settings import load_settings
 from exporter.demo.node import FakeNode
+from exporter.demo.scenario.catalog import load
 from exporter.model import (
     CollectorHealth,
     ContainerRef,
@@ -23,12 +24,11 @@ from exporter.model import (
     Snapshot,
     Totals,
 )
-from exporter.poller import Poller
-from exporter.settings import load_settings
-from exporter.sources import Sources
+from exporter.poll.poller import Poller
+from exporter.poll.sources import Sources
 from exporter.web.html import page
-from exporter.web.views.pages import gpu_drawing, node_drawing
-from exporter.web.views.scene import Scene
+from exporter.web.pages.layout import gpu_drawing, node_drawing
+from exporter.web.pages.views.scene import Scene
 
 GIB = 1 << 30
 NOW = 1_700_000_000.0

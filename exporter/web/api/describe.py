@@ -11,8 +11,8 @@ from aiohttp import web
 
 from exporter import __version__
 from exporter.web.api.schemas import Schema, reference, text, whole
-from exporter.web.serving.responses import reply
-from exporter.web.streams.hub import LONGEST_ID
+from exporter.web.http.responses import reply
+from exporter.web.live.broadcaster import LONGEST_ID
 
 JSON, TEXT, CSV, HTML, EVENTS = "application/json", "text/plain", "text/csv", "text/html", "text/event-stream"
 PATH = "/api/v1/openapi.json"

@@ -4,10 +4,10 @@ import json
 
 from aiohttp import web
 
-from exporter.exposition import accepts_gzip, choose_format
-from exporter.exposition_formats import media_quality
-from exporter.web.serving.parameters import one_of
-from exporter.web.serving.responses import reply
+from exporter.exposition.negotiation import media_quality
+from exporter.exposition.page import accepts_gzip, choose_format
+from exporter.web.http.errors import one_of
+from exporter.web.http.responses import reply
 from exporter.web.site import Site
 
 JSON = "application/json; charset=utf-8"

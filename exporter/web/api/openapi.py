@@ -21,7 +21,7 @@ from exporter.web.api.describe import (
 )
 from exporter.web.api.machine import FORMS
 from exporter.web.api.schemas import Schema, choice, listed, number, reference, schemas, text, whole
-from exporter.web.streams import stream
+from exporter.web.live import snapshot_stream
 from exporter.web.timelines.query import (
     DEFAULT_POINTS,
     DEFAULT_SPAN,
@@ -133,7 +133,7 @@ OPERATIONS: Operations = {
     "/api/v1/stream": Operation(
         name="stream",
         summary="The snapshot, kept up to date by events.",
-        words=f"{stream.__doc__}\n\nData of `snapshot` is a Snapshot, of `delta` a Delta.",
+        words=f"{snapshot_stream.__doc__}\n\nData of `snapshot` is a Snapshot, of `delta` a Delta.",
         answers={EVENTS: "StreamEvent"},
         parameters=FOLLOWING,
         refusals=(503,),

@@ -6,6 +6,7 @@ A field that can be unknown is there all the same, and null.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, get_args
 
+from exporter.doctor.report import EXIT_CODES
 from exporter.history.past import FIELDS
 from exporter.metrics import (
     COLLECTOR,
@@ -22,9 +23,8 @@ from exporter.metrics import (
 )
 from exporter.model.hardware import ProcessKind
 from exporter.model.snapshot import ProcessWhere
-from exporter.report import EXIT_CODES
-from exporter.web.api.further import FURTHER
-from exporter.xids import XidClass
+from exporter.model.xids import XidClass
+from exporter.web.api.field_schemas import FURTHER
 
 Schema: TypeAlias = dict[str, Any]
 

@@ -1,30 +1,135 @@
 """The routes of the hub: the page of the cluster, its twins, its stream, and how the hub itself is doing."""
 
-from collections.abc import Sequence
+import json
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from exporter.exposition_formats import media_quality
-from exporter.fleet.orders import ORDERS
+from exporter.concurrency import in_thread
+from exporter.exposition.negotiation import media_quality
+from exporter.fleet.cluster_model import ORDERS
+from exporter.fleet.rendering import fleet_json, fleet_text
+from exporter.fleet.targets import NodeLinks
+from exporter.fleet.watch import Look
 from exporter.web.app import build_app
-from exporter.web.cluster import openapi
-from exporter.web.cluster.openapi import FORMS
-from exporter.web.cluster.pages import FleetPages
-from exporter.web.drawing import Drawing, change
-from exporter.web.html import seen
-from exporter.web.serving import assets
-from exporter.web.serving.errors import prefers_html
-from exporter.web.serving.parameters import one_of
-from exporter.web.serving.responses import reply
-from exporter.web.serving.version import version
-from exporter.web.streams.hub import Hub
-from exporter.web.streams.sse import Message, event
-from exporter.web.streams.ticker import Ticker
-from exporter.web.views.fleet.tables import Orders
+from exporter.web.cluster import hub_openapi
+from exporter.web.cluster.fleet_page import FleetScene, fleet_drawing
+from exporter.web.cluster.fleet_tables import Orders
+from exporter.web.cluster.hub_openapi import FORMS
+from exporter.web.html import page, seen
+from exporter.web.http import assets
+from exporter.web.http.assets import version
+from exporter.web.http.errors import one_of, prefers_html
+from exporter.web.http.responses import reply
+from exporter.web.live.broadcaster import Hub, Ticker
+from exporter.web.live.sse import Message, event
+from exporter.web.pages.drawing import Drawing, Opened, change
+from exporter.web.pages.render_queue import Turns, Work
+
+# Orders of all tables together; those that somebody makes up are more.
+_KEPT = 64
+
+
+class FleetPages:
+    """The page of the newest look, which ``current`` returns."""
+
+    def __init__(self, current: Callable[[], Look], links: NodeLinks, *, idle_after: float) -> None:
+        self._current = current
+        self._links = links
+        self._idle_after = idle_after
+        self._made: dict[tuple[Any, ...], Work[Any]] = {}
+        self._turns = Turns()
+
+    @property
+    def look(self) -> Look:
+        """The look that is shown."""
+        return self._current()
+
+    @property
+    def tag(self) -> str:
+        """A name for this look, which that of no other hub is."""
+        look = self.look
+        return f"{look.looks}-{look.read_at or 0:.3f}-{'' if look.fleet else 'nothing'}"
+
+    async def drawing(self, orders: Orders, *, refusing: bool = False) -> Drawing:
+        """Draw the page; ``refusing`` answers 503 where too many orders of it wait to be drawn."""
+        scene = self._scene(orders)
+        key = (orders, self.tag, int(scene.now))
+        if refusing and key not in self._made:
+            self._turns.refuse_where_full()
+        made: Drawing = await self._once(key, lambda: fleet_drawing(scene))
+        return made
+
+    async def html(self, orders: Orders) -> bytes:
+        """Give the page as HTML."""
+        look = self.look
+        opened = Opened(
+            live="live/fleet",
+            tag=self.tag,
+            timestamp=look.read_at or 0.0,
+            now=time.time(),
+            interval=look.interval,
+            version=version(),
+        )
+        # In its own order it is drawn once in a second whoever asks for it, so nobody is refused it.
+        drawing = await self.drawing(orders, refusing=orders != Orders())
+        key = ("html", orders, opened.tag, int(opened.now))
+        made: bytes = await self._once(key, lambda: page(drawing, "", opened).encode())
+        return made
+
+    async def text(self) -> bytes:
+        """Give the cluster as text for a terminal; without a look at it, why there is none."""
+        look = self.look
+        if look.fleet is None:
+            return f"{look.error or 'the first look at the cluster is under way'}\n".encode()
+        before = f"! Prometheus cannot be asked now: {look.error}\n\n" if look.error else ""
+        fleet = look.fleet
+
+        def write() -> bytes:
+            return (before + fleet_text(fleet)).encode()
+
+        made: bytes = await self._once(("text", self.tag), write)
+        return made
+
+    async def document(self) -> bytes:
+        """Give the cluster as JSON: ``fleet`` is null without a look at it."""
+        look = self.look
+        made: bytes = await self._once(("json", self.tag), lambda: json.dumps(look_json(look)).encode())
+        return made
+
+    def _scene(self, orders: Orders) -> FleetScene:
+        return FleetScene(self.look, time.time(), self._idle_after, self._links, orders)
+
+    async def _once(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        work = self._made.get(key)
+        if work is None:
+            while len(self._made) >= _KEPT:
+                del self._made[next(iter(self._made))]
+            work = self._made[key] = Work(
+                lambda: in_thread(make), lambda failed: self._drop(key, failed), self._turns
+            )
+        return await work.wait()
+
+    def _drop(self, key: tuple[Any, ...], work: Work[Any]) -> None:
+        """Have what could not be made tried again by the next who asks."""
+        if self._made.get(key) is work:
+            del self._made[key]
+
+
+def look_json(look: Look) -> dict[str, Any]:
+    """Give a look as plain data of JSON."""
+    return {
+        "read_at": look.read_at,
+        "error": look.error or None,
+        "failing_since": look.failing_since,
+        "fleet": None if look.fleet is None else fleet_json(look.fleet),
+    }
+
 
 _TEXT = "text/plain; charset=utf-8"
 _VARY = "Accept, Accept-Encoding"
@@ -53,7 +158,7 @@ def make_hub_app(
             web.get("/metrics", routes.metrics),
             web.get("/-/healthy", routes.healthy),
             web.get("/-/ready", routes.ready),
-            openapi.route(),
+            hub_openapi.route(),
             *assets.routes(),
         ],
         prefix=prefix,

@@ -10,11 +10,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from exporter.formats_words import printable
+from exporter.formats.wording import printable
 from exporter.history.past import Past, Track
-from exporter.web.timelines.captions import Panel, devices_caption, stack_caption
-from exporter.web.timelines.looks import GREY, Look, in_order, looks, shortest
-from exporter.web.timelines.spans import shown_from
+from exporter.web.timelines.figure_style import (
+    GREY,
+    Look,
+    Panel,
+    devices_caption,
+    in_order,
+    looks,
+    shortest,
+    shown_from,
+    stack_caption,
+)
 from exporter.web.timelines.stacks import COMPUTE, MEMORY, Quantity, Stack, Values, added_up, any_known, stack
 
 MOST_HOLDERS = 10

@@ -7,7 +7,7 @@ from multidict import MultiMapping
 
 from exporter.history import Wanted
 from exporter.history.past import FIELDS
-from exporter.history.spans import span_seconds
+from exporter.history.ring import span_seconds
 
 DEFAULT_SPAN = "1h"
 DEFAULT_POINTS = 240

@@ -12,8 +12,8 @@ from zlib import crc32
 
 from markupsafe import Markup
 
-from exporter.formats_words import decimal, duration
-from exporter.history.readings import Key, key_of
+from exporter.formats.wording import decimal, duration
+from exporter.history.past import Key, key_of
 from exporter.history.ring import History
 from exporter.model import ContainerRow
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.demo import amd_metrics
-from exporter.hardware.amd import AmdSource
+from exporter.amd import AmdSource
+from exporter.demo.amd import metrics_table
 from exporter.model.readings import Ecc
 from tests.hardware.amd.tree import ADDRESS, UUID, Tree, hanging, release
 
@@ -109,7 +109,7 @@ async def test_what_the_files_tell_stands(tree: Tree, install: Install) -> None:
 async def test_a_counter_of_the_files_is_not_the_librarys_for_a_moment(tree: Tree, install: Install) -> None:
     """The two count in different units: energy that the table has told once is the table's, or unknown."""
     install(STAND_IN)
-    table = amd_metrics.table("1.6", {"energy_accumulator": 65536 * 25})
+    table = metrics_table.table("1.6", {"energy_accumulator": 65536 * 25})
     tree.card(gpu_metrics=table)
     amd = tree.source()
     for content, energy in ((table, 25_000), (b"", None), (table, 25_000)):

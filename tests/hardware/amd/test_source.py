@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from exporter.hardware.amd import AmdSource, source
-from exporter.hardware.amd.cards import Card
-from exporter.hardware.amd.gpu import CardReader
+from exporter.amd import AmdSource, amd_source
+from exporter.amd.card import CardReader
+from exporter.amd.cards import Card
 from exporter.model import GpuReading, HardwareReading
 from tests.hardware.amd.tree import GIB, GPU_ID, UUID, Tree, hanging, release, unreadable
 
@@ -166,7 +166,7 @@ async def test_a_card_that_takes_too_long_is_given_up(two: Tree, monkeypatch: py
     amd = two.source()
     assert [gpu.up for gpu in (await amd.read()).gpus] == [True, True]
     with monkeypatch.context() as patched:
-        patched.setattr(source, "CARD_BUDGET_SECONDS", -1.0)
+        patched.setattr(amd_source, "CARD_BUDGET_SECONDS", -1.0)
         slow = await amd.read()
     assert [(gpu.up, gpu.memory) for gpu in slow.gpus] == [(False, None), (False, None)]
     assert (UUID, "sysfs uevent", "TooSlow") not in slow.errors

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from exporter.hardware.amd import AmdSource
+from exporter.amd import AmdSource
 from exporter.model import GpuReading, HardwareReading
 
 GIB = 1 << 30

@@ -1,0 +1,193 @@
+"""What the files of one card say of its board: memory, activity, power, heat, clocks, link, errors.
+
+``pcie_bw`` is left alone: the driver measures for a whole second before it answers.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from exporter.amd.cards import Card
+from exporter.amd.gpu_metrics import Metrics
+from exporter.amd.sysfs_file import Files, properties, to_amount
+from exporter.model.readings import (
+    Bar1,
+    Clock,
+    Ecc,
+    EccScope,
+    EccSeverity,
+    Memory,
+    PcieLink,
+    PowerLimit,
+    PowerPart,
+    Topology,
+)
+
+ALL_THE_TIME = 100
+MICROWATTS_PER_MILLIWATT = 1000
+MILLIDEGREES = 1000
+MEGAHERTZ = 1_000_000
+FULL_PWM = 255
+POWER_LIMITS: Mapping[PowerLimit, str] = {
+    "enforced": "power1_cap",
+    "default": "power1_cap_default",
+    "min": "power1_cap_min",
+    "max": "power1_cap_max",
+}
+POWER_PARTS: Mapping[PowerPart, str] = {"average": "power1_average", "instant": "power1_input"}
+CLOCKS: Mapping[str, Clock] = {"sclk": "sm", "mclk": "memory"}
+# Gigatransfers per second of a lane, as the kernel prints them, by generation of PCIe.
+GENERATIONS = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
+SEVERITIES: Mapping[str, EccSeverity] = {"ce": "corrected", "ue": "uncorrected"}
+# Boards whose table of metrics counts energy in the unit that later versions state.
+COUNTS_ENERGY = frozenset({"gfx908", "gfx90a"})
+
+
+def read_board(files: Files, card: Card, metrics: Metrics, architecture: str | None) -> dict[str, Any]:
+    """Return the fields of a GPU's reading that the files of its board tell."""
+    hwmon = _hwmon(files, card.path)
+    return {
+        "memory": _memory(files, card.path),
+        "bar1": _bar1(files, card.path),
+        "utilization_percent": _percent(files, card.path / "gpu_busy_percent", metrics.activity),
+        "memory_copy_percent": _percent(files, card.path / "mem_busy_percent", metrics.memory_activity),
+        "energy_millijoules": _energy(metrics, architecture),
+        **(_sensors(files, hwmon, metrics) if hwmon is not None else _without_sensors(metrics)),
+        "pcie_link": _pcie_link(files, card.path),
+        "pcie_replays": _first(files.amount(card.path / "pcie_replay_count"), metrics.pcie_replays),
+        "ecc": _ecc(files, card.path / "ras"),
+        "topology": _topology(files, card.path),
+    }
+
+
+def _first(*readings: int | None) -> int | None:
+    return next((reading for reading in readings if reading is not None), None)
+
+
+def _hwmon(files: Files, device: Path) -> Path | None:
+    folder = device / "hwmon"
+    found = [folder / name for name in files.names(folder)]
+    return next((path for path in found if files.text(path / "name") == "amdgpu"), None)
+
+
+def _memory(files: Files, device: Path) -> Memory | None:
+    """Return the frame buffer; the driver counts in ``used`` what it keeps for itself."""
+    total, used = (files.amount(device / f"mem_info_vram_{part}") for part in ("total", "used"))
+    if total is None or used is None or used > total:
+        return None
+    return Memory(total=total, used=used, free=total - used)
+
+
+def _bar1(files: Files, device: Path) -> Bar1 | None:
+    total, used = (files.amount(device / f"mem_info_vis_vram_{part}") for part in ("total", "used"))
+    return None if total is None or used is None or used > total else Bar1(total=total, used=used)
+
+
+def _percent(files: Files, path: Path, otherwise: int | None) -> int | None:
+    percent = _first(files.number(path), otherwise)
+    return percent if percent is not None and 0 <= percent <= ALL_THE_TIME else None
+
+
+def _energy(metrics: Metrics, architecture: str | None) -> int | None:
+    known_unit = metrics.energy_unit_told or architecture in COUNTS_ENERGY
+    return metrics.energy_millijoules if known_unit else None
+
+
+def _without_sensors(metrics: Metrics) -> dict[str, Any]:
+    return {
+        "power_milliwatts": _milliwatts(metrics),
+        "temperature_celsius": _first(metrics.edge, metrics.hotspot),
+        "memory_temperature_celsius": metrics.memory,
+    }
+
+
+def _milliwatts(metrics: Metrics) -> int | None:
+    return metrics.watts * 1000 if metrics.watts else None
+
+
+def _sensors(files: Files, hwmon: Path, metrics: Metrics) -> dict[str, Any]:
+    powers = _watts(files, hwmon, POWER_PARTS)
+    heat = _labelled(files, hwmon, "temp", MILLIDEGREES)
+    clocks = _labelled(files, hwmon, "freq", MEGAHERTZ)
+    return {
+        "power_milliwatts": _first(powers.get("average"), powers.get("instant"), _milliwatts(metrics)),
+        "power_parts_milliwatts": powers,
+        "power_limits_milliwatts": _watts(files, hwmon, POWER_LIMITS),
+        "temperature_celsius": _first(heat.get("edge"), heat.get("junction"), metrics.edge, metrics.hotspot),
+        "memory_temperature_celsius": _first(heat.get("mem"), metrics.memory),
+        "clocks_megahertz": {CLOCKS[name]: rate for name, rate in clocks.items() if name in CLOCKS},
+        "fan_percent": _fan(files, hwmon),
+    }
+
+
+def _watts(files: Files, hwmon: Path, names: Mapping[Any, str]) -> dict[Any, int]:
+    """Read powers in milliwatts. The second GPU of a board says 0 of all: the first one is metered for both.
+
+    The least limit may well be 0.
+    """
+    found = {part: files.number(hwmon / name) for part, name in names.items()}
+    return {
+        part: power // MICROWATTS_PER_MILLIWATT
+        for part, power in found.items()
+        if power is not None and (power > 0 or (power == 0 and part == "min" and any(found.values())))
+    }
+
+
+def _labelled(files: Files, hwmon: Path, kind: str, unit: int) -> dict[str, int]:
+    """Read the sensors of one kind by the names on their labels, rounded to whole units."""
+    # Only a temperature can be below zero.
+    read = files.number if kind == "temp" else files.amount
+    names = files.names(hwmon)
+    channels = [name.removesuffix("_label") for name in names if name.startswith(kind)]
+    found: dict[str, int] = {}
+    for channel in dict.fromkeys(channel for channel in channels if f"{channel}_label" in names):
+        label, value = files.text(hwmon / f"{channel}_label"), read(hwmon / f"{channel}_input")
+        if label is not None and value is not None:
+            found[label] = round(value / unit)
+    return found
+
+
+def _fan(files: Files, hwmon: Path) -> int | None:
+    speed, most = files.amount(hwmon / "fan1_input"), files.amount(hwmon / "fan1_max")
+    if speed is None or not most:
+        speed, most = files.amount(hwmon / "pwm1"), FULL_PWM
+    return None if speed is None else min(round(speed * ALL_THE_TIME / most), ALL_THE_TIME)
+
+
+def _pcie_link(files: Files, device: Path) -> PcieLink | None:
+    link = PcieLink(
+        generation=_generation(files.text(device / "current_link_speed")),
+        width=files.amount(device / "current_link_width") or None,
+        max_generation=_generation(files.text(device / "max_link_speed")),
+        max_width=files.amount(device / "max_link_width") or None,
+    )
+    return None if link == PcieLink() else link
+
+
+def _generation(speed: str | None) -> int | None:
+    return GENERATIONS.get((speed or "").partition(" ")[0])
+
+
+def _ecc(files: Files, folder: Path) -> Ecc | None:
+    """Add up what the parts of the GPU (``umc`` is the memory controller) count since the driver's load."""
+    by_location: dict[tuple[EccSeverity, EccScope, str], int] = {}
+    for name in files.names(folder):
+        part = name.removesuffix("_err_count") if name.endswith("_err_count") else name.removeprefix("aca_")
+        if part != name:
+            counts = properties(files.text(folder / name), ":")
+            for mark, severity in SEVERITIES.items():
+                if (count := to_amount(counts.get(mark))) is not None:
+                    by_location[severity, "volatile", part] = count
+    if not by_location:
+        return None
+    errors: dict[tuple[EccSeverity, EccScope], int] = {}
+    for (severity, scope, _), count in by_location.items():
+        errors[severity, scope] = errors.get((severity, scope), 0) + count
+    return Ecc(errors=errors, by_location=by_location)
+
+
+def _topology(files: Files, device: Path) -> Topology | None:
+    node, cpus = files.number(device / "numa_node"), files.text(device / "local_cpulist")
+    if node is None and cpus is None:
+        return None
+    return Topology(numa_node=node if node is not None and node >= 0 else None, cpus=cpus or "")

@@ -1,0 +1,156 @@
+"""``record``: this node as a scenario, so that what a user sees can become a test.
+
+Everything that could identify the node or its tenants is replaced by numbered names: UUIDs, serials, names
+of the node, of namespaces, pods, containers and claims, uids and container ids. Models, sizes, readings,
+names of GPU resources, spellings of their device ids and what the driver does not support stay: they are what
+a fault depends on. Other device plugins are left out, and so are vGPUs, and GPUs that another driver reads.
+
+Of the annotations and labels, those are recorded that a sharing system looks at, and no others. Every word in
+them is replaced that is neither a number nor a word of such a system. What the files of these systems say is
+recorded too, with the same names; a file that cannot be read is left out.
+"""
+
+import re
+from collections import defaultdict
+from dataclasses import replace
+
+from exporter.commands.record.gpu import peers_of, processes_of, record_gpu
+from exporter.commands.record.mask import Mask
+from exporter.commands.record.pods import Found, Pods, kept, notes, other_files
+from exporter.commands.runtime import Node, poll_once
+from exporter.demo.scenario import faults as schema_faults
+from exporter.demo.scenario import gpus as schema_gpu
+from exporter.demo.scenario import pods as schema_pods
+from exporter.demo.scenario import schema
+from exporter.demo.scenario.catalog import dump
+from exporter.demo.scenario.expand import folded
+from exporter.model import ContainerRef, DriverInfo, HostDevices, NodeObject, Workloads
+from exporter.poll.poller import NO_LISTS, PollResult
+from exporter.sharing import NodeFacts
+
+NOBODY = Workloads(places={}, pods=None, process_view=False)
+NO_DRIVER = tuple(
+    schema_faults.NvmlError(kind="nvml_error", function=function, code="DRIVER_NOT_LOADED")
+    for function in ("nvmlInitWithFlags", "nvmlInit_v2")
+)
+NVIDIA = "nvidia"
+NO_KUBELET = (schema_faults.KubeletDown(kind="kubelet_down"),)
+
+
+async def record(node: Node, mask: bool) -> str:
+    """Poll once and return the node as the JSON of a scenario."""
+    _, evidence = await poll_once(node)
+    return dump(
+        scenario(evidence, node.settings.node_name, Mask(mask), patterns=node.settings.resource_pattern)
+    )
+
+
+def scenario(
+    evidence: PollResult, node_name: str, mask: Mask, patterns: tuple[re.Pattern[str], ...] = ()
+) -> schema.Scenario:
+    """Make the scenario of what one poll found; resources that match ``patterns`` are NVIDIA's."""
+    hardware, allocations = evidence.hardware, evidence.allocations
+    driver = hardware.driver if hardware is not None else DriverInfo()
+    workloads = evidence.workloads or NOBODY
+    gpus = hardware.gpus if hardware is not None else ()
+    told = tuple(gpu for gpu in gpus if gpu.up and gpu.identity.vendor == NVIDIA)
+    found = Found(evidence, _facts(evidence, patterns))
+    mask.know(gpu.identity.model for gpu in told)
+    mask.know(found.resources)
+    peers = peers_of(told)
+    old_kubelet = allocations is not None and allocations.offered is None
+    processes = _processes(evidence, workloads, mask)
+    return schema.Scenario(
+        name="recorded",
+        description="A recorded node.",
+        node=_node(driver, evidence.node or NodeObject(), node_name, mask),
+        host_pid=workloads.process_view or workloads.process_view_reason == NO_LISTS,
+        identity=_identity(workloads),
+        kubelet_api=("v1alpha1",) if old_kubelet else ("v1", "v1alpha1"),
+        gpus=tuple(record_gpu(gpu, mask, peers) for gpu in told),
+        offers=_offers(found, mask),
+        pods=tuple(Pods(found, processes, mask, node_name).recorded()),
+        host_processes=tuple(processes.get(None, ())),
+        files=other_files(evidence.files, mask),
+        kept=kept(evidence.files, mask),
+        faults=(NO_DRIVER if driver.driver_version is None and not told else ())
+        + (NO_KUBELET if allocations is None else ()),
+    )
+
+
+def _identity(workloads: Workloads) -> schema.IdentitySource:
+    """Name the source that tells as much: the Pods API tells containers by id, pod logs only by name."""
+    if workloads.pods is None:
+        return "none"
+    told = any(pod.container_ids or pod.details for pod in workloads.pods.values())
+    return "pods_api" if told else "pod_logs"
+
+
+def _facts(evidence: PollResult, patterns: tuple[re.Pattern[str], ...]) -> NodeFacts:
+    return NodeFacts(
+        pods=evidence.workloads.pods if evidence.workloads is not None else None,
+        node=evidence.node,
+        files=evidence.files,
+        host=evidence.host_devices or HostDevices(),
+        own_uid=evidence.own_uid,
+        patterns=patterns,
+    )
+
+
+def _node(driver: DriverInfo, node: NodeObject, name: str, mask: Mask) -> schema_gpu.Node:
+    def say(text: str) -> str:
+        return mask.text(text, (), name)
+
+    major, _, minor = (driver.cuda_version or "0.0").partition(".")
+    return schema_gpu.Node(
+        name=mask.name("node", name),
+        driver_version=driver.driver_version or "",
+        nvml_version=driver.nvml_version or "",
+        cuda_version=int(major) * 1000 + int(minor) * 10,
+        labels=notes(node.labels, say),
+        annotations=notes(node.annotations, say),
+    )
+
+
+def _offers(found: Found, mask: Mask) -> tuple[schema_pods.Offer, ...]:
+    ids: dict[str, list[str]] = defaultdict(list)
+    for offer in found.view.allocations.offered or ():
+        if found.concerns_gpus(offer.resource, offer.device_id):
+            ids[offer.resource].append(mask.device_id(offer.device_id))
+    return tuple(schema_pods.Offer(resource=resource, ids=folded(of)) for resource, of in ids.items())
+
+
+def _processes(
+    evidence: PollResult, workloads: Workloads, mask: Mask
+) -> dict[ContainerRef | None, list[schema_pods.Process]]:
+    """Sort processes by container; those of no pod, or of one without a name, stand under None."""
+    sorted_out: dict[ContainerRef | None, list[schema_pods.Process]] = defaultdict(list)
+    seen: set[int] = set()
+    gpus = evidence.hardware.gpus if evidence.hardware is not None else ()
+    for gpu in (gpu for gpu in gpus if gpu.identity.vendor == NVIDIA):
+        for pid, process in processes_of(gpu, mask):
+            owner = _owner(pid, workloads)
+            # A process of a scenario is on one device: what it has on a second one becomes another process.
+            own_pid = 0 if pid in seen else pid
+            seen.add(pid)
+            cgroup = _cgroup(pid, workloads, mask) if owner is None else ""
+            sorted_out[owner].append(replace(process, pid=own_pid, cgroup=cgroup))
+    return sorted_out
+
+
+def _cgroup(pid: int, workloads: Workloads, mask: Mask) -> str:
+    """Keep a process of a pod without a name in a pod, and in a container of its own."""
+    place = workloads.places.get(pid)
+    if place is None or not place.pod_uid:
+        return ""
+    container = f"/{mask.container_id(place.container_id)}" if place.container_id else ""
+    return f"/kubepods/pod{mask.uid(place.pod_uid)}{container}"
+
+
+def _owner(pid: int, workloads: Workloads) -> ContainerRef | None:
+    place = workloads.places.get(pid)
+    pod = (workloads.pods or {}).get(place.pod_uid or "") if place is not None else None
+    if place is None or pod is None:
+        return None
+    name = pod.container_ids.get(place.container_id or "")
+    return ContainerRef(pod.namespace, pod.name, name or next(iter(pod.containers), "main"))

@@ -1,0 +1,165 @@
+"""The readings of a GPU as answers of its driver: the tables of readings, read from right to left.
+
+What a table's row can tell was either there, and becomes an answer, or was not, and becomes unsupported.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+from exporter.demo.scenario.codec import Signed
+from exporter.model import Bar1, Ecc, EncoderSessions, GpuReading, MigReading
+from exporter.model.readings import RECOVERY_ACTIONS
+from exporter.nvml.driver.calls import Call
+from exporter.nvml.readings import device, fields, memory
+from exporter.nvml.readings.answers import NOTHING, Path, Row, first_percent
+
+Answers = dict[str, tuple[Signed, ...]]
+Numbers = tuple[int, ...]
+
+# The symbols of the library behind the binding's names, where they differ.
+SYMBOLS = {
+    "nvmlDeviceGetMemoryInfo": "nvmlDeviceGetMemoryInfo_v2",
+    "nvmlDeviceGetComputeRunningProcesses": "nvmlDeviceGetComputeRunningProcesses_v3",
+    "nvmlDeviceGetGraphicsRunningProcesses": "nvmlDeviceGetGraphicsRunningProcesses_v3",
+    "nvmlDeviceGetMPSComputeRunningProcesses": "nvmlDeviceGetMPSComputeRunningProcesses_v3",
+    "nvmlDeviceGetPciInfo": "nvmlDeviceGetPciInfo_v3",
+    "nvmlDeviceGetAttributes": "nvmlDeviceGetAttributes_v2",
+    "nvmlDeviceGetNvLinkRemotePciInfo": "nvmlDeviceGetNvLinkRemotePciInfo_v2",
+}
+# Its argument goes into the record that it fills.
+TEMPERATURE_V = "nvmlDeviceGetTemperatureV"
+SAMPLING_MICROSECONDS = 167_000
+# What a reader takes for no share of time, and for neither yes nor no.
+NO_PERCENT, NO_FLAG = 255, 2
+WORDS: Mapping[str, int] = {
+    word: number for words in (device.COMPUTE_MODES, RECOVERY_ACTIONS) for number, word in enumerate(words)
+}
+ALL_ROWS = tuple(row for row in (*device.ROWS, *device.FIXED_ROWS) if row is not memory.MEMORY)
+
+
+def answers_of(gpu: GpuReading, missing: Collection[str]) -> tuple[Answers, tuple[str, ...]]:
+    """Return what the driver of this GPU answers, and what of the rest it does not support.
+
+    ``missing`` are symbols that it is known not to support, whatever they are given.
+    """
+    answers: Answers = {}
+    unsupported = set(missing)
+    # What was not asked for is not known to be unsupported.
+    slow = (row for row in device.SLOW_ROWS if _at(gpu, row.into) is not None)
+    for call, numbers in (*_of_calls(gpu, (*ALL_ROWS, *slow)), *_of_fields(gpu)):
+        if call.partition(":")[0] in missing:
+            continue
+        if numbers is None:
+            unsupported.add(call)
+        else:
+            answers[call] = tuple(map(Signed, numbers))
+    return answers, tuple(sorted(unsupported))
+
+
+def answers_of_mig(mig: MigReading) -> tuple[Answers, tuple[str, ...]]:
+    """Return what a MIG device answers and does not support beside its processes and its memory."""
+    (call,) = (_spelled(call) for call in memory.BAR1.calls)
+    numbers = None if mig.bar1 is None else _bar1(mig.bar1)
+    return ({}, (call,)) if numbers is None else ({call: tuple(map(Signed, numbers))}, ())
+
+
+def _of_calls(gpu: GpuReading, rows: tuple[Row, ...]) -> Iterator[tuple[str, Numbers | None]]:
+    for row in rows:
+        value = _at(gpu, row.into)
+        numbers = None if value is None else ENCODERS.get(row.decode, _plain)(value)
+        for call in row.calls:
+            yield _spelled(call), numbers
+
+
+def _of_fields(gpu: GpuReading) -> Iterator[tuple[str, Numbers | None]]:
+    """Let the first field of a row answer whose unit can tell the value, and no other."""
+    links = gpu.nvlink.links if gpu.nvlink is not None else None
+    states_known = gpu.nvlink is not None and gpu.nvlink.active is not None
+    for row in (*fields.ROWS, *fields.link_rows(links or 0)):
+        if row.into[0] == "link_states":
+            if not states_known:
+                yield _field(row.fields[0]), None
+            continue
+        value = _at(gpu, row.into)
+        number = None if value is None else _plain(value)[0]
+        teller = None if number is None else next(each for each in row.fields if not number % each.unit)
+        for each in row.fields:
+            yield _field(each), (number // each.unit,) if number is not None and each is teller else None
+    if not states_known:
+        yield "nvmlDeviceGetNvLinkState", None
+
+
+def _spelled(call: Call) -> str:
+    name, arguments = call
+    given = () if name == TEMPERATURE_V else arguments
+    return ":".join((SYMBOLS.get(name, name), *map(str, given)))
+
+
+def _field(field: fields.Field) -> str:
+    return f"field:{field.number}:{field.scope}" if field.scope else f"field:{field.number}"
+
+
+def _at(reading: Any, path: Path) -> Any:
+    """Follow the way of a row into a reading; None where it ends early."""
+    for step in path:
+        if reading is None:
+            return None
+        reading = reading.get(step) if isinstance(reading, Mapping) else getattr(reading, step)
+    return reading
+
+
+def _plain(value: Any) -> Numbers:
+    return (WORDS[value] if isinstance(value, str) else int(value),)
+
+
+def _bar1(bar1: Bar1) -> Numbers:
+    return bar1.total, bar1.used, bar1.total - bar1.used
+
+
+def _utilization(gpu: GpuReading) -> Numbers | None:
+    shares = gpu.utilization_percent, gpu.memory_copy_percent
+    return None if shares == (None, None) else _filled(shares, NO_PERCENT)
+
+
+def _fabric(word: str) -> Numbers:
+    """Write a state with its return code: one that failed came to its end all the same."""
+    if word == "failed":
+        return len(device.FABRIC_STATES), 1
+    return device.FABRIC_STATES.index(word) + 1, 0
+
+
+def _sessions(sessions: EncoderSessions) -> Numbers:
+    return sessions.count, sessions.average_fps, sessions.average_latency_microseconds
+
+
+def _constraints(limits: Mapping[str, int]) -> Numbers | None:
+    ends = limits.get("min"), limits.get("max")
+    return None if ends == (None, None) else _filled(ends, NOTHING)
+
+
+def _ecc_mode(ecc: Ecc) -> Numbers | None:
+    modes = ecc.enabled, ecc.pending
+    return None if modes == (None, None) else _filled(modes, NO_FLAG)
+
+
+def _histogram(banks: Mapping[str, int]) -> Numbers | None:
+    left = ("max", "high", "partial", "low", "none")
+    return _filled([banks.get(each) for each in left], NOTHING) if banks else None
+
+
+def _filled(values: Collection[int | None], nothing: int) -> Numbers:
+    return tuple(nothing if value is None else int(value) for value in values)
+
+
+# From the decoder of a row to the way back, where there is more to it than one number.
+ENCODERS: Mapping[Callable[..., Any], Callable[[Any], Numbers | None]] = {
+    memory.bar1: _bar1,
+    first_percent: lambda percent: (percent, SAMPLING_MICROSECONDS),
+    device.utilization: _utilization,
+    device.encoder_sessions: _sessions,
+    device.fabric: _fabric,
+    device.constraints: _constraints,
+    device.ecc_mode: _ecc_mode,
+    device.histogram: _histogram,
+    device.throughput: lambda rate: (rate // device.KILOBYTE,),
+}

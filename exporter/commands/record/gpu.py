@@ -1,0 +1,205 @@
+"""One GPU of a recording: the reading of one moment as the description of a board."""
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from datetime import UTC, datetime
+from itertools import accumulate
+
+from exporter.commands.record.answers import SYMBOLS, answers_of, answers_of_mig
+from exporter.commands.record.mask import Mask
+from exporter.demo.load import OFF, Curve
+from exporter.demo.scenario import gpus as schema_board
+from exporter.demo.scenario import gpus as schema_gpu
+from exporter.demo.scenario import gpus as schema_vgpu
+from exporter.demo.scenario import pods
+from exporter.model import (
+    DeviceProcess,
+    GpuIdentity,
+    GpuReading,
+    Licence,
+    Memory,
+    MigReading,
+    Nvlink,
+    PeerLink,
+    Topology,
+)
+from exporter.model.hardware import ProcessKind
+from exporter.nvml.readings.identity import ARCHITECTURES
+
+Peers = dict[str, dict[str, PeerLink]]
+# What a process is called says what its owner does.
+COMMAND = "process"
+KINDS: tuple[ProcessKind, ...] = ("mps", "compute", "graphics")
+
+
+def peers_of(gpus: Collection[GpuReading]) -> Peers:
+    """Return by uuid how each of these GPUs reaches the others, told by itself or by the other one."""
+    ways: Peers = {gpu.identity.uuid: {} for gpu in gpus}
+    for gpu in gpus:
+        for other, link in (gpu.topology or Topology()).peers.items():
+            if other in ways:
+                ways[gpu.identity.uuid][other] = link
+                ways[other].setdefault(gpu.identity.uuid, link)
+    return ways
+
+
+def record_gpu(gpu: GpuReading, mask: Mask, peers: Peers) -> schema_gpu.Gpu:
+    """Describe a board that stands still at what was read; ``peers`` are the ways between all boards."""
+    identity, clocks = gpu.identity, gpu.clocks_megahertz
+    memory = gpu.memory or Memory(total=0, used=0, free=0)
+    sm = clocks.get("sm", 0)
+    missing = {SYMBOLS.get(name, name) for name in gpu.unsupported}
+    if not any(peer.pcie for peer in peers[gpu.identity.uuid].values()):
+        missing.add("nvmlDeviceGetTopologyCommonAncestor")
+    answers, unsupported = answers_of(gpu, missing)
+    return schema_gpu.Gpu(
+        uuid=mask.uuid(identity.uuid),
+        minor=identity.minor,
+        model=identity.model,
+        pci_bus_id=identity.pci_bus_id,
+        serial=mask.serial(identity.serial),
+        vbios=identity.vbios,
+        board_info=_board_info(identity),
+        architecture=next(
+            (number for number, name in ARCHITECTURES.items() if name == identity.architecture), 0
+        ),
+        memory_total=memory.total,
+        memory_reserved=memory.reserved or 0,
+        overhead=_overhead(gpu, memory),
+        power_idle_mw=gpu.power_milliwatts or 0,
+        power_max_mw=gpu.power_milliwatts or 0,
+        temperature_base=gpu.temperature_celsius or 0,
+        memory_temperature=gpu.memory_temperature_celsius is not None,
+        clocks=schema_gpu.Clocks(
+            sm_idle=sm, sm_max=sm, memory=clocks.get("memory", 0), video_max=clocks.get("video", 0)
+        ),
+        fan=gpu.fan_percent,
+        compute_mode=gpu.compute_mode or "default",
+        pcie_replays=gpu.pcie_replays or 0,
+        virtualization=gpu.virtualization or "none",
+        licence=_licence(gpu.licence),
+        gpm=False if gpu.profiling is None and "profiling" in gpu.withheld else None,
+        links=_links(gpu, mask, peers),
+        mig=_mig(gpu, mask),
+        answers=answers,
+        unsupported=unsupported,
+    )
+
+
+def _board_info(identity: GpuIdentity) -> dict[str, str]:
+    facts = {
+        "part_number": identity.part_number,
+        "inforom": identity.inforom,
+        "gsp_firmware": identity.gsp_firmware,
+        "compute_capability": identity.compute_capability,
+    }
+    return {name: fact for name, fact in facts.items() if fact is not None}
+
+
+def _licence(licence: Licence | None) -> schema_vgpu.GuestLicence | None:
+    if licence is None:
+        return None
+    expires = "" if licence.expires is None else f"{datetime.fromtimestamp(licence.expires, UTC):%FT%T}"
+    return schema_vgpu.GuestLicence(product=licence.product, licensed=licence.licensed, expires=expires)
+
+
+def _links(gpu: GpuReading, mask: Mask, peers: Peers) -> schema_board.Links:
+    """Describe the ways to other GPUs.
+
+    Links that lead to one GPU are not left for another: where peers have more of them than there are, they
+    lead through a switch.
+    """
+    topology, nvlink = gpu.topology or Topology(), gpu.nvlink or Nvlink()
+    links = nvlink.links or 0
+    active = links if nvlink.active is None else nvlink.active
+    ways = peers[gpu.identity.uuid]
+    direct = {mask.uuid(uuid): peer.nvlinks for uuid, peer in ways.items() if peer.nvlinks}
+    switch = sum(direct.values()) > active
+    return schema_board.Links(
+        nvlinks=links,
+        down=links - active,
+        switch=switch,
+        to={} if switch else direct,
+        numa_node=topology.numa_node,
+        cpus=topology.cpus,
+        relations={mask.uuid(uuid): peer.pcie for uuid, peer in ways.items() if peer.pcie is not None},
+    )
+
+
+def processes_of(gpu: GpuReading, mask: Mask) -> Iterator[tuple[int, pods.Process]]:
+    """Describe every process on a GPU and on its MIG devices, with its pid."""
+    for process in gpu.processes or ():
+        percent = round((gpu.process_utilization or {}).get(process.pid) or 0)
+        yield process.pid, _process(process, mask.uuid(gpu.identity.uuid), percent)
+    for mig in gpu.mig or ():
+        for process in mig.processes or ():
+            yield process.pid, _process(process, mask.uuid(mig.uuid), 0)
+
+
+def _process(process: DeviceProcess, device: str, percent: int) -> pods.Process:
+    return pods.Process(
+        pid=process.pid,
+        command=COMMAND,
+        device=device,
+        memory=process.memory,
+        kind=next(kind for kind in KINDS if kind in process.kinds),
+        load=Curve(high=percent) if percent else OFF,
+    )
+
+
+def _overhead(gpu: GpuReading, memory: Memory) -> int:
+    """Return what neither processes nor MIG devices account for."""
+    instances = {mig.gi: mig.memory.used for mig in gpu.mig or () if mig.memory is not None}
+    return max(memory.used - _sum(gpu.processes) - sum(instances.values()), 0)
+
+
+def _sum(processes: tuple[DeviceProcess, ...] | None) -> int:
+    return sum(process.memory or 0 for process in processes or ())
+
+
+def _mig(gpu: GpuReading, mask: Mask) -> schema_gpu.Mig | None:
+    if gpu.mig_enabled is None or "nvmlDeviceGetMigMode" in gpu.unsupported:
+        return None
+    starts = _starts(gpu.mig or ())
+    instances = [_instance(mig, mask, starts[mig.gi]) for mig in gpu.mig or ()]
+    return schema_gpu.Mig(
+        enabled=bool(gpu.mig_enabled), max_slices=gpu.mig_slices or 7, instances=tuple(instances)
+    )
+
+
+def _starts(migs: tuple[MigReading, ...]) -> dict[int, int]:
+    """Lay the GPU instances where they are, or side by side where that is told to the administrator only.
+
+    Then those come first whose compute instances fill them: the driver finds a compute instance by its place,
+    of which there are as many as compute slices, often one fewer than memory slices.
+    """
+    told = {mig.gi: mig.gi_start for mig in migs if mig.gi_start is not None and mig.gi_size is not None}
+    if all(mig.gi in told for mig in migs):
+        return told
+    sizes = {mig.gi: mig.memory_slices or 1 for mig in migs}
+    filled = Counter(mig.gi for mig in migs)
+    order = sorted(sizes, key=lambda gi: (sizes[gi] - filled[gi], gi))
+    return dict(zip(order, accumulate((sizes[gi] for gi in order), initial=0), strict=False))
+
+
+def _instance(mig: MigReading, mask: Mask, start: int) -> schema_gpu.MigInstance:
+    memory = mig.memory or Memory(total=0, used=0, free=0)
+    answers, unsupported = answers_of_mig(mig)
+    return schema_gpu.MigInstance(
+        uuid=mask.uuid(mig.uuid),
+        gi=mig.gi,
+        ci=mig.ci,
+        profile=mig.profile or "",
+        memory_bytes=memory.total,
+        reserved=memory.reserved or 0,
+        overhead=0 if mig.memory_shared else max(memory.used - _sum(mig.processes), 0),
+        compute_slices=mig.compute_slices or 0,
+        gi_slices=mig.instance_slices or 0,
+        multiprocessors=mig.multiprocessors or 0,
+        start=start,
+        size=mig.gi_size or mig.memory_slices or 1,
+        gi_profile=mig.gi_profile,
+        engines=mig.engines,
+        answers=answers,
+        unsupported=(*unsupported, *(("nvmlGpuInstanceGetInfo",) if mig.gi_profile is None else ())),
+    )

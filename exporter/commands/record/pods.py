@@ -1,0 +1,252 @@
+"""The pods of a recording, and the files that sharing systems keep of them, under masked names."""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from exporter.commands.record.mask import Mask
+from exporter.demo.files.systems import KEEPERS
+from exporter.demo.scenario import pods
+from exporter.demo.scenario.expand import folded
+from exporter.demo.scenario.pods import Claim, Share
+from exporter.model import (
+    Allocations,
+    ClaimedDevice,
+    ContainerFile,
+    ContainerRef,
+    ContainerSpec,
+    DeviceKey,
+    Holding,
+    PodIdentity,
+    SystemFiles,
+)
+from exporter.model.poll_result import PollResult
+from exporter.sharing import SYSTEMS, made
+from exporter.sharing.alibaba.cgpu import Cgpu
+from exporter.sharing.base.holdings import holdings_from
+from exporter.sharing.base.resolve import resolve
+from exporter.sharing.base.view import NodeFacts, View
+from exporter.sharing.dra.checkpoint import Checkpoint, Prepared
+from exporter.sharing.dra.claims import ClaimSystem, claim_uid
+from exporter.sharing.nvidia.device_plugin import Nvidia, Resources
+
+Files = Mapping[str, SystemFiles]
+CLAIM_SYSTEMS = tuple(system for system in SYSTEMS if issubclass(system, ClaimSystem))
+
+
+def kept(files: Files, mask: Mask) -> dict[str, tuple[ContainerFile, ...]]:
+    """Return what the files of containers say, by system."""
+    return {
+        system: tuple(_container(file, mask) for file in files[system].containers)
+        for system in KEEPERS
+        if system in files and files[system].containers
+    }
+
+
+def other_files(files: Files, mask: Mask) -> dict[str, str]:
+    """Return what else the systems' files say, as texts by path."""
+    nothing = SystemFiles()
+    found = {
+        f"run/nvidia/mps/{mask.text(resource)}/.started": ""
+        for resource in files.get(Nvidia.name, nothing).names
+    }
+    found |= {f"proc/cgpu_km/{name}": text for name, text in files.get(Cgpu.name, nothing).names.items()}
+    for system in CLAIM_SYSTEMS:
+        checkpoint = files.get(system.name)
+        if isinstance(checkpoint, Checkpoint) and checkpoint.prepared:
+            path = f"var/lib/kubelet/plugins/{system.driver}/checkpoint.json"
+            found[path] = json.dumps(_checkpoint(checkpoint, system.driver, mask))
+    return found
+
+
+def _container(file: ContainerFile, mask: Mask) -> ContainerFile:
+    return replace(
+        file,
+        pod_uid=mask.uid(file.pod_uid),
+        container=mask.container(file.container),
+        container_id=mask.container_id(file.container_id),
+        claim_uid=mask.uid(file.claim_uid),
+        devices=tuple(replace(use, device=mask.text(use.device)) for use in file.devices),
+    )
+
+
+def _checkpoint(checkpoint: Checkpoint, driver: str, mask: Mask) -> dict[str, Any]:
+    claims: dict[str, dict[str, Any]] = {}
+    for (uid, device), shares in checkpoint.prepared.items():
+        claim = claims.setdefault(
+            mask.uid(uid),
+            {"status": {"allocation": {"devices": {"results": []}}}, "preparedDevices": [{"devices": []}]},
+        )
+        for share in shares:
+            name, share_id = mask.text(device), mask.uid(share.share_id)
+            result = {"driver": driver, "device": name, **dict(_result(share, share_id))}
+            claim["status"]["allocation"]["devices"]["results"].append(result)
+            if share.uuid:
+                of = {"DeviceName": name, "ShareID": share_id}
+                made = {"gpu": {"device": of, "info": {"uuid": mask.uuid(share.uuid)}}}
+                claim["preparedDevices"][0]["devices"].append(made)
+    return {"v2": {"preparedClaims": claims}}
+
+
+def _result(share: Prepared, share_id: str) -> Iterator[tuple[str, object]]:
+    if share_id:
+        yield "shareID", share_id
+    if share.admin:
+        yield "adminAccess", True
+    cores = None if share.compute is None else round(share.compute * 100)
+    consumed = {"memory": share.memory, "cores": cores}
+    yield "consumedCapacity", {name: str(each) for name, each in consumed.items() if each is not None}
+
+
+NOTHING = Allocations(allocated=(), offered=None, api_version="", read_at=0.0)
+DRIVERS = frozenset(system.driver for system in CLAIM_SYSTEMS)
+GPU_SPELLINGS = ("GPU-", "MIG-", "nvidia")
+ALL = 100
+
+Processes = Mapping[ContainerRef | None, Sequence[pods.Process]]
+
+
+class Found:
+    """What the systems make of one poll. ``resources`` are those that some system knows.
+
+    ``told`` are the containers whose ids do not say what they have, or not in NVIDIA's way.
+    """
+
+    def __init__(self, evidence: PollResult, facts: NodeFacts) -> None:
+        self.view = View(evidence.gpus, evidence.allocations or NOTHING, facts)
+        systems = list(made(self.view))
+        resolved = resolve(self.view.allocations, systems, self.view.inventory.cards())
+        self.told = {holder for holder, _ in resolved.settled}
+        self.told |= {grant.holder for _, _, grant in resolved.grants}
+        self.told |= {
+            holder
+            for device, resource, holder in resolved.held
+            if not isinstance(resolved.owners[device, resource], Nvidia)
+        }
+        self.resources = {resource for _, resource in (*resolved.settled, *resolved.owners)}
+        self.resources |= resolved.unresolved.keys()
+        self._nvidia = Resources(facts.patterns)
+        self.held: dict[ContainerRef, list[Holding]] = defaultdict(list)
+        for holding in holdings_from(resolved, self.view, systems).holdings:
+            self.held[holding.holder].append(holding)
+
+    def concerns_gpus(self, resource: str, device_id: str = "") -> bool:
+        """Leave out what other device plugins have: it is nobody's business here."""
+        known = resource in self.resources or self._nvidia.named(resource)
+        return known or device_id.startswith(GPU_SPELLINGS)
+
+
+def notes(texts: Mapping[str, str], say: Callable[[str], str]) -> dict[str, str]:
+    """Keep the annotations or labels that a system looks at, with what ``say`` makes of each text."""
+    found: dict[str, str] = {}
+    for key, text in texts.items():
+        match = next((match for system in SYSTEMS if (match := system.reads(key)) is not None), None)
+        if match is not None:
+            begin, end = match.span("name") if match.groupdict().get("name") else (len(key), len(key))
+            found[key[:begin] + say(key[begin:end]) + key[end:]] = say(text)
+    return found
+
+
+class Pods:
+    """The pods of one poll, as a scenario has them."""
+
+    def __init__(self, found: Found, processes: Processes, mask: Mask, node: str) -> None:
+        self._found, self._processes, self._mask, self._node = found, processes, mask, node
+        self._pods = {(pod.namespace, pod.name): pod for pod in (found.view.facts.pods or {}).values()}
+        self._devices: dict[ContainerRef, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+        self._claims: dict[ContainerRef, list[ClaimedDevice]] = defaultdict(list)
+        for each in found.view.allocations.allocated:
+            if found.concerns_gpus(each.resource, each.device_id):
+                self._devices[each.holder][each.resource].append(mask.device_id(each.device_id))
+        for claim in found.view.allocations.claims:
+            if claim.driver in DRIVERS:
+                self._claims[claim.holder].append(claim)
+
+    def recorded(self) -> Iterator[pods.Pod]:
+        """Describe the pods that have to do with GPUs."""
+        held = (*self._devices, *self._claims, *self._processes)
+        containers: dict[tuple[str, str], set[str]] = defaultdict(set)
+        for ref in held:
+            if ref is not None:
+                containers[ref.namespace, ref.pod].add(ref.container)
+        for name, pod in self._pods.items():
+            if name in containers or self._is_noted(pod):
+                # The other containers count too: with them, a process may not be told from theirs.
+                containers[name] |= set(pod.containers)
+        for name in sorted(containers):
+            yield self._pod(name, containers[name])
+
+    def _is_noted(self, pod: PodIdentity) -> bool:
+        details = pod.details
+        return details is not None and bool(notes({**details.labels, **details.annotations}, str))
+
+    def _pod(self, name: tuple[str, str], containers: Collection[str]) -> pods.Pod:
+        mask, pod = self._mask, self._pods.get(name)
+        details = pod.details if pod is not None else None
+        specs = {spec.name: spec for spec in (details.containers if details is not None else ())}
+        for other in sorted(containers):
+            specs.setdefault(other, ContainerSpec(name=other))
+        recorded = pods.Pod(
+            namespace=mask.name("namespace", name[0]),
+            name=mask.name("pod", "/".join(name)),
+            uid=mask.uid(pod.uid if pod is not None else ""),
+            containers=tuple(self._container(name, spec, pod) for spec in specs.values()),
+        )
+        if details is None:
+            return recorded
+
+        def say(text: str) -> str:
+            return mask.text(text, specs, self._node)
+
+        return replace(
+            recorded,
+            phase=details.phase or recorded.phase,
+            labels=notes(details.labels, say),
+            annotations=notes(details.annotations, say),
+        )
+
+    def _container(
+        self, pod: tuple[str, str], spec: ContainerSpec, identity: PodIdentity | None
+    ) -> pods.Container:
+        ref = ContainerRef(*pod, spec.name)
+        ids = [key for key, name in identity.container_ids.items() if name == spec.name] if identity else []
+        return pods.Container(
+            name=self._mask.container(spec.name),
+            container_id=self._mask.container_id(ids[-1] if ids else ""),
+            devices={resource: folded(ids) for resource, ids in self._devices.get(ref, {}).items()},
+            claims=tuple(self._claim(claim) for claim in self._claims.get(ref, ())),
+            shares=tuple(self._shares(ref)) if ref in self._found.told else None,
+            init=spec.init,
+            limits={name: amount for name, amount in spec.limits.items() if self._is_read(name)},
+            processes=tuple(self._processes.get(ref, ())),
+        )
+
+    def _is_read(self, limit: str) -> bool:
+        return self._found.concerns_gpus(limit) or any(system.reads(limit) for system in SYSTEMS)
+
+    def _claim(self, claim: ClaimedDevice) -> Claim:
+        mask = self._mask
+        return Claim(
+            driver=claim.driver,
+            device=mask.text(claim.device),
+            name=mask.name("claim", f"{claim.claim_namespace}/{claim.claim}"),
+            namespace=mask.name("namespace", claim.claim_namespace),
+            uid=mask.uid(claim_uid(claim)),
+            pool=mask.name("node", claim.pool),
+            share_id=mask.uid(claim.share_id),
+        )
+
+    def _shares(self, ref: ContainerRef) -> Iterable[Share]:
+        """Put together what a container has of the same device by several resources."""
+        by_device: dict[DeviceKey, list[Holding]] = defaultdict(list)
+        for held in self._found.held.get(ref, ()):
+            by_device[held.device].append(held)
+        for device, same in by_device.items():
+            yield Share(
+                device=self._mask.text(device.mig_uuid or device.uuid, (), self._node),
+                slices=sum(held.slices for held in same if not held.beside),
+                memory=sum(held.memory_entitled or 0 for held in same),
+                cores=round(sum(held.compute_entitled or 0 for held in same) * ALL),
+            )

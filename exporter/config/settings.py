@@ -1,0 +1,185 @@
+"""Everything that can be set: one table makes the flags, the environment, the YAML keys and the docs.
+
+A flag wins over the environment, the environment over the YAML file, the file over the default. All
+sources hand over text, and so do the defaults, so that one parser per option reads them all.
+"""
+
+import argparse
+import socket
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from exporter.config.parse import Kind, ListenAddress, SettingsError, read_yaml
+from exporter.config.table import Option, Settings
+
+__all__ = ["ListenAddress", "Settings", "SettingsError", "add_options", "load_settings", "settings_markdown"]
+
+_PREFIX = "GPUSLICE_"
+_FILE = "config"  # the one option that the file cannot hold
+
+
+class _Given(NamedTuple):
+    """Values as text, and the name of the option as its user gave it."""
+
+    source: str
+    texts: tuple[str, ...]
+
+
+_OPTIONS: dict[str, Option] = {row.name: row.metadata["option"] for row in fields(Settings)}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add a flag for every option; one that is not given leaves no trace in the parser's namespace."""
+    for name, row in _OPTIONS.items():
+        text = f"{row.help} Default: {row.shown}. Also {_variable(name)}."
+        parser.add_argument(
+            f"--{_kebab(name)}",
+            metavar=row.kind.metavar,
+            action="append" if row.repeatable else "store",
+            default=argparse.SUPPRESS,
+            help=text.replace("%", "%%").replace("`", ""),
+        )
+
+
+def load_settings(argv_namespace: Mapping[str, object], environ: Mapping[str, str]) -> Settings:
+    """Make the settings of parsed flags (by field name), environment, and the YAML file that these name.
+
+    Other entries of both mappings are ignored, and a variable that is empty is not set. Raises
+    SettingsError for the first value that cannot be used, and for any unknown key in the file.
+    """
+    given = _from_environment(environ) | _from_flags(argv_namespace)
+    given = _from_pod(environ) | _from_file(given.get(_FILE)) | given
+    values: dict[str, Any] = {"host": socket.gethostname()}
+    for name, row in _OPTIONS.items():
+        values[name] = _value(row, given.get(name), values)
+    del values["host"]
+    settings = Settings(**values)
+    _check_ages(settings, given)
+    return settings
+
+
+_HEAD = """# Settings
+
+*Made from the table in `exporter/config/table.py` by `make docs`.*
+
+Each option is a flag, a variable, and a key of the file that `--config` names. Where several say it, the flag
+counts before the variable, and that before the file.
+
+| Flag | Environment | YAML key | Default | Value | Meaning |
+|---|---|---|---|---|---|
+"""
+
+
+def settings_markdown() -> str:
+    """Give the page of all options as Markdown: a head, and a table with one row per option."""
+    return _HEAD + "".join(_markdown_row(name, row) for name, row in _OPTIONS.items())
+
+
+def _markdown_row(name: str, row: Option) -> str:
+    key = "none" if name == _FILE else f"`{_kebab(name)}`"
+    repeat = ", several times" if row.repeatable else ""
+    cells = f"`--{_kebab(name)}`", f"`{_variable(name)}`", key, row.shown, row.kind.allowed + repeat, row.help
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"
+
+
+def _from_flags(namespace: Mapping[str, object]) -> dict[str, _Given]:
+    return {
+        name: _Given(f"--{_kebab(name)}", _texts(value))
+        for name in _OPTIONS
+        if (value := namespace.get(name)) is not None
+    }
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, list) else (str(value),)
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, _Given]:
+    # Unknown names with our prefix are no mistake: Kubernetes makes variables of the names of Services.
+    return {
+        name: _Given(_variable(name), tuple(filter(None, text.split(","))) if row.repeatable else (text,))
+        for name, row in _OPTIONS.items()
+        if (text := environ.get(_variable(name), "").strip())
+    }
+
+
+def _from_pod(environ: Mapping[str, str]) -> dict[str, _Given]:
+    # The name that pod specs commonly give to this variable; only a better default for ours.
+    name = environ.get("NODE_NAME", "").strip()
+    return {"node_name": _Given("NODE_NAME", (name,))} if name else {}
+
+
+def _from_file(config: _Given | None) -> dict[str, _Given]:
+    if config is None:
+        return {}
+    path = _value(_OPTIONS[_FILE], config, {})
+    given: dict[str, _Given] = {}
+    try:
+        for key, value in read_yaml(path):
+            name = _field_of_key(key, path)
+            if name in given:
+                raise SettingsError(f"{key} in {path}: the option is given twice")
+            given[name] = _from_key(name, value, f"{key} in {path}")
+    except OSError as error:
+        reason = f"{error.strerror}; it must be a YAML file that can be read"
+        raise SettingsError(f"{config.source}: cannot read {str(path)!r}: {reason}") from error
+    return given
+
+
+def _field_of_key(key: str, path: Path) -> str:
+    known = [_kebab(name) for name in _OPTIONS if name != _FILE]
+    kebab = _kebab(key)
+    if kebab in known:
+        return kebab.replace("-", "_")
+    from difflib import get_close_matches  # noqa: PLC0415 - only who mistypes needs it
+
+    close = get_close_matches(kebab, known, n=1) if kebab != _FILE else []
+    hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
+    raise SettingsError(f"{key!r} in {path}: no such option; {hint}")
+
+
+def _from_key(name: str, value: str | list[str], source: str) -> _Given:
+    if isinstance(value, str):
+        return _Given(source, (value,))
+    if not _OPTIONS[name].repeatable:
+        raise SettingsError(f"{source}: a list is not {_OPTIONS[name].kind.allowed}")
+    return _Given(source, tuple(value))
+
+
+def _value(row: Option, given: _Given | None, values: Mapping[str, Any]) -> Any:
+    if given is None:
+        texts = () if row.default is None else (row.default.format_map(values),)
+        given = _Given("default", texts)
+    parsed = tuple(_parse(row.kind, text.strip(), given.source) for text in given.texts)
+    if row.repeatable:
+        return parsed
+    return parsed[-1] if parsed else None
+
+
+def _parse(kind: Kind, text: str, source: str) -> Any:
+    try:
+        return kind.parse(text)
+    except ValueError as error:
+        detail = f" ({error})" if str(error) else ""
+        raise SettingsError(f"{source}: {text!r} is not {kind.allowed}{detail}") from error
+
+
+def _check_ages(settings: Settings, given: Mapping[str, _Given]) -> None:
+    if settings.stale_after >= settings.poll_interval:
+        return
+    if stale := given.get("stale_after"):
+        least = f"it must be at least the poll interval, {settings.poll_interval:g}s"
+        raise SettingsError(f"{stale.source}: {stale.texts[-1]!r} is too short: {least}")
+    poll = given["poll_interval"]
+    most = f"it must be at most stale-after, {settings.stale_after:g}s unless that is set too"
+    raise SettingsError(f"{poll.source}: {poll.texts[-1]!r} is too long: {most}")
+
+
+def _kebab(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _variable(name: str) -> str:
+    return _PREFIX + name.upper()

@@ -1,0 +1,1 @@
+"""AMD GPUs of a fake node: the files of sysfs and KFD."""

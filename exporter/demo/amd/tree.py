@@ -1,0 +1,226 @@
+"""The files of a fake node's AMD GPUs: cards and their partitions, and KFD's nodes and processes."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from exporter.demo.amd import metrics_table
+from exporter.demo.files.tree import Written
+from exporter.demo.machine import GpuState, ProcessState
+from exporter.demo.scenario.amd_gpus import MOST_PARTITIONS, AmdGpu
+from exporter.demo.scenario.derive import make_hex
+
+HWMON = "hwmon/hwmon4"
+# Some of the frame buffer's traffic per percent of activity; a rule of thumb that looks alive.
+COPY_RATIO = 0.6
+JUNCTION_HOTTER, MEMORY_HOTTER = 9, 5
+ENERGY_UNITS_PER_MILLIJOULE = 65.536
+FULL_PWM = 255
+SPEEDS = {3: "8.0 GT/s PCIe", 4: "16.0 GT/s PCIe", 5: "32.0 GT/s PCIe"}
+VBIOS = "113-D65210-X10"
+
+Files = Mapping[str, str | bytes]
+
+
+def static_files(amd: AmdGpu) -> Files:
+    """Return what never changes while the driver is loaded."""
+    speed = SPEEDS[amd.pcie_generation]
+    files = {
+        "vendor": "0x1002",
+        "device": amd.device,
+        "uevent": f"DRIVER=amdgpu\nPCI_CLASS=38000\nPCI_SLOT_NAME={amd.address}",
+        "unique_id": amd.unique_id,
+        "product_name": amd.model,
+        "serial_number": amd.serial,
+        "vbios_version": VBIOS,
+        "numa_node": "0",
+        "local_cpulist": "0-31",
+        "current_link_speed": speed,
+        "max_link_speed": speed,
+        "current_link_width": "16",
+        "max_link_width": "16",
+        "power/runtime_status": "active",
+        "mem_info_vram_total": str(amd.memory_total),
+        "mem_info_vis_vram_total": str(amd.memory_total),
+        "ras/umc_err_count": f"ue: {amd.uncorrected_errors}\nce: {amd.corrected_errors}",
+        "ras/gfx_err_count": "ue: 0\nce: 0",
+        f"{HWMON}/name": "amdgpu",
+        f"{HWMON}/power1_cap": str(amd.power_max_mw * 1000),
+        f"{HWMON}/power1_cap_default": str(amd.power_max_mw * 1000),
+        f"{HWMON}/power1_cap_min": "0",
+        f"{HWMON}/power1_cap_max": str(amd.power_max_mw * 1000),
+        f"{HWMON}/temp2_label": "junction",
+        f"{HWMON}/temp3_label": "mem",
+        f"{HWMON}/freq1_label": "sclk",
+        f"{HWMON}/freq2_label": "mclk",
+    }
+    if not amd.mode:
+        files |= {f"{HWMON}/temp1_label": "edge", "pcie_replay_count": "0"}
+    else:
+        files |= {"current_compute_partition": amd.mode, "current_memory_partition": amd.memory_mode}
+    return {name: f"{content}\n" for name, content in files.items()}
+
+
+def moving_files(amd: AmdGpu, state: GpuState) -> Files:
+    """Return what moves with the load. From MI300 on, power is told as it is now instead of averaged."""
+    busy, degrees = state.utilization, state.temperature
+    sclk = round(amd.sclk_idle + (amd.sclk_max - amd.sclk_idle) * busy / 100)
+    power = "power1_input" if amd.mode else "power1_average"
+    files = {
+        "gpu_busy_percent": busy,
+        "mem_busy_percent": round(busy * COPY_RATIO),
+        "mem_info_vram_used": state.used,
+        "mem_info_vis_vram_used": state.used,
+        f"{HWMON}/{power}": state.power_mw * 1000,
+        f"{HWMON}/temp2_input": (degrees + JUNCTION_HOTTER) * 1000,
+        f"{HWMON}/temp3_input": (degrees + MEMORY_HOTTER) * 1000,
+        f"{HWMON}/freq1_input": sclk * 1_000_000,
+        f"{HWMON}/freq2_input": amd.mclk * 1_000_000,
+    }
+    if not amd.mode:
+        files[f"{HWMON}/temp1_input"] = degrees * 1000
+    if amd.fan is not None:
+        files[f"{HWMON}/pwm1"] = round(amd.fan * FULL_PWM / 100)
+    table = {"gpu_metrics": _table(amd, state)} if amd.metrics else {}
+    return {**{name: f"{number}\n" for name, number in files.items()}, **table}
+
+
+def _table(amd: AmdGpu, state: GpuState) -> bytes:
+    values = {
+        "temperature_hotspot": state.temperature + JUNCTION_HOTTER,
+        "temperature_mem": state.temperature + MEMORY_HOTTER,
+        "socket_power": state.power_mw // 1000,
+        "average_gfx_activity": state.utilization,
+        "average_umc_activity": round(state.utilization * COPY_RATIO),
+        "energy_accumulator": int(state.totals["energy"] * ENERGY_UNITS_PER_MILLIJOULE),
+        "pcie_replay_count_acc": 0,
+    }
+    return metrics_table.table(amd.metrics, values, _busy(amd, state))
+
+
+def _busy(amd: AmdGpu, state: GpuState) -> list[list[int]]:
+    """Return how busy the dies of each partition are; all dies of one are equally so."""
+    dies = amd.dies // amd.partitions
+    parts = [sum(process.sm for process in part.processes) for part in state.instances]
+    return [[min(100, busy)] * dies for busy in parts or [state.utilization]]
+
+
+DRIVER_VERSION = "6.10.5"
+FIRST_RENDER_MINOR = 128
+SIMDS_PER_UNIT = 4
+FRAME_BUFFER = 1
+
+
+class AmdTree:
+    """Writes the files of some AMD GPUs below a sysfs. Without any, it writes nothing."""
+
+    def __init__(self, amd: Sequence[AmdGpu], sys_root: Path) -> None:
+        self._amd = tuple(amd)
+        self._sys = sys_root
+        self._kfd = sys_root / "class/kfd/kfd"
+        self._written = Written()
+
+    def create(self) -> None:
+        """Make what never changes."""
+        if not self._amd:
+            return
+        self._write(self._sys / "module/amdgpu/version", DRIVER_VERSION)
+        # The console of a server hangs on a card of its own.
+        self._write(self._sys / "class/drm/card0/device/vendor", "0x1a03")
+        self._write(self._kfd / "topology/generation_id", "2")
+        self._write(self._kfd / "topology/nodes/0/gpu_id", "0")
+        (self._kfd / "proc").mkdir(parents=True, exist_ok=True)
+        for index, amd in enumerate(self._amd):
+            self._write_all(self._device(index), static_files(amd))
+            (self._device(index) / f"drm/renderD{_render_minor(index, 0)}").mkdir(parents=True)
+            if amd.mode:
+                self._create_partitions(index)
+            self._create_nodes(amd, index)
+
+    def step(self, states: Sequence[GpuState]) -> None:
+        """Bring the files to what the machine says now."""
+        for index, (amd, state) in enumerate(zip(self._amd, states, strict=True)):
+            self._write_all(self._device(index), moving_files(amd, state))
+        if self._amd:
+            self._step_processes(dict(self._processes(states)))
+
+    def _device(self, index: int) -> Path:
+        return self._sys / f"class/drm/card{_render_minor(index, 0) - FIRST_RENDER_MINOR + 1}/device"
+
+    def _create_partitions(self, index: int) -> None:
+        """Make the devices of partitions: of all that there could be."""
+        for place in range(1, MOST_PARTITIONS):
+            name = f"amdgpu_xcp_{index * (MOST_PARTITIONS - 1) + place - 1}"
+            render = self._sys / f"devices/platform/{name}/drm/renderD{_render_minor(index, place)}"
+            render.mkdir(parents=True)
+
+    def _create_nodes(self, amd: AmdGpu, index: int) -> None:
+        for place in range(amd.partitions):
+            node = self._kfd / f"topology/nodes/{index * MOST_PARTITIONS + place + 1}"
+            self._write(node / "gpu_id", str(gpu_id(amd, place)))
+            self._write(node / "properties", _lines(_properties(amd, index, place)))
+            bank = {"heap_type": FRAME_BUFFER, "size_in_bytes": amd.memory_total // amd.partitions}
+            self._write(node / "mem_banks/0/properties", _lines(bank))
+
+    def _processes(self, states: Sequence[GpuState]) -> Iterator[tuple[int, Mapping[str, str]]]:
+        """Give the files of each process by its pid. Every process has opened all nodes, and uses one."""
+        ids = [gpu_id(amd, place) for amd in self._amd for place in range(amd.partitions)]
+        for amd, state in zip(self._amd, states, strict=True):
+            for process in state.processes:
+                own = gpu_id(amd, process.instance.gi if process.instance else 0)
+                files = {f"vram_{each}": str(process.memory if each == own else 0) for each in ids}
+                units = _units(amd, process)
+                files |= {f"stats_{each}/cu_occupancy": str(units if each == own else 0) for each in ids}
+                yield process.pid, {**files, "queues/0/gpuid": str(own)}
+
+    def _step_processes(self, processes: Mapping[int, Mapping[str, str]]) -> None:
+        folder = self._kfd / "proc"
+        for pid, files in processes.items():
+            self._write_all(folder / str(pid), files)
+        for path in list(folder.iterdir()):
+            if int(path.name) not in processes:
+                self._written.remove(path)
+
+    def _write_all(self, folder: Path, files: Mapping[str, str | bytes]) -> None:
+        for name, content in files.items():
+            self._written.write(folder / name, content)
+
+    def _write(self, path: Path, line: str) -> None:
+        self._written.write(path, f"{line}\n")
+
+
+def gpu_id(amd: AmdGpu, partition: int) -> int:
+    """Return KFD's number of a device: it has 16 bits, and no order."""
+    return int(make_hex(amd.unique_id, partition)[:4], 16) or 1
+
+
+def _render_minor(index: int, partition: int) -> int:
+    return FIRST_RENDER_MINOR + index * MOST_PARTITIONS + partition
+
+
+def _properties(amd: AmdGpu, index: int, partition: int) -> Mapping[str, int]:
+    domain, bus, rest = amd.address.split(":")
+    device, function = rest.split(".")
+    location = int(bus, 16) << 8 | int(device, 16) << 3 | int(function)
+    major, minor, step = amd.architecture[3:-2], amd.architecture[-2], amd.architecture[-1]
+    return {
+        "cpu_cores_count": 0,
+        "simd_count": amd.compute_units // amd.partitions * SIMDS_PER_UNIT,
+        "mem_banks_count": 1,
+        "simd_per_cu": SIMDS_PER_UNIT,
+        "gfx_target_version": int(major) * 10000 + int(minor, 16) * 100 + int(step, 16),
+        "vendor_id": 0x1002,
+        "device_id": int(amd.device, 16),
+        "location_id": location | partition,
+        "domain": int(domain, 16),
+        "drm_render_minor": _render_minor(index, partition),
+        "num_xcc": amd.dies // amd.partitions,
+        "unique_id": int(amd.unique_id, 16),
+    }
+
+
+def _units(amd: AmdGpu, process: ProcessState) -> int:
+    return round(process.sm * (amd.compute_units // amd.partitions) / 100)
+
+
+def _lines(values: Mapping[str, int]) -> str:
+    return "\n".join(f"{name} {value}" for name, value in values.items())

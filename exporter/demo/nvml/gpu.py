@@ -1,0 +1,213 @@
+"""Functions of the fake driver about one device: identity, memory, activity and modes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from exporter.demo.machine import COPY_RATIO, GpuState
+from exporter.demo.nvml.board import Device, GpuDevice, MigDevice
+from exporter.demo.nvml.call import (
+    INVALID_ARGUMENT,
+    NOT_SUPPORTED,
+    VERSION_MISMATCH,
+    Function,
+    numbers,
+    record,
+    refuse,
+    target,
+    text,
+)
+from exporter.demo.scenario.derive import TURING, capability, has_hbm
+from exporter.demo.scenario.gpus import MIB
+
+COMPUTE_MODES = {"default": 0, "exclusive_thread": 1, "prohibited": 2, "exclusive_process": 3}
+MEMORY_V2 = 0x02000028
+# The performance state of a small board at rest; large ones stay at the highest, which is 0.
+RESTING = 8
+
+
+def memory(device: Device) -> tuple[int, int, int]:
+    """Return (total, reserved, used) of a GPU or of a MIG device's GPU instance, in bytes."""
+    if isinstance(device, MigDevice):
+        cut = device.state.instance
+        return cut.memory_bytes, cut.reserved, device.state.used
+    return device.state.gpu.memory_total, device.state.reserved, device.state.used
+
+
+def _memory_v1(device: Device, reference: Any) -> None:
+    total, reserved, used = memory(device)
+    answer = target(reference)
+    # The old call counts what the driver keeps for itself as used.
+    answer.total, answer.used, answer.free = total, used + reserved, total - used - reserved
+
+
+def _memory_v2(device: Device, reference: Any) -> int | None:
+    answer = target(reference)
+    if answer.version != MEMORY_V2:
+        return VERSION_MISMATCH
+    total, reserved, used = memory(device)
+    answer.total, answer.reserved, answer.used = total, reserved, used
+    answer.free = total - used - reserved
+    return None
+
+
+def _bar1(device: Device) -> tuple[int, int, int]:
+    gpu = device.gpu.gpu if isinstance(device, MigDevice) else device.state.gpu
+    total = gpu.bar1_total
+    if total is None:
+        return refuse(NOT_SUPPORTED)
+    used = min(total, (1 + 2 * len(device.state.processes)) * MIB)
+    return total, used, total - used
+
+
+def _utilization(device: GpuDevice) -> tuple[int, int]:
+    if device.state.is_cut:
+        return refuse(NOT_SUPPORTED)
+    return device.state.utilization, round(device.state.utilization * COPY_RATIO)
+
+
+def _compute_mode(device: Device) -> int:
+    if isinstance(device, MigDevice):
+        return COMPUTE_MODES["default"]
+    return refuse(NOT_SUPPORTED) if device.state.is_cut else COMPUTE_MODES[device.state.gpu.compute_mode]
+
+
+def _architecture(device: Device) -> int:
+    return refuse(INVALID_ARGUMENT) if isinstance(device, MigDevice) else device.state.gpu.architecture
+
+
+def _performance_state(device: GpuDevice) -> int:
+    return 0 if device.state.utilization or has_hbm(device.state.gpu) else RESTING
+
+
+def _accounting(device: GpuDevice) -> int:
+    return int(device.state.gpu.accounting and not device.state.is_cut)
+
+
+def _serial(device: GpuDevice) -> str:
+    serial = device.state.gpu.serial
+    return refuse(NOT_SUPPORTED) if serial is None else serial
+
+
+def _vbios(device: GpuDevice) -> str:
+    vbios = device.state.gpu.vbios
+    return refuse(NOT_SUPPORTED) if vbios is None else vbios
+
+
+def _board(fact: str) -> Function:
+    def read(device: GpuDevice) -> str:
+        return device.state.gpu.board_info.get(fact) or refuse(NOT_SUPPORTED)
+
+    return text("gpu", read)
+
+
+def _gsp_firmware(device: GpuDevice, buffer: Any) -> None:
+    version = device.state.gpu.board_info.get("gsp_firmware") or refuse(NOT_SUPPORTED)
+    buffer.value = version.encode()
+
+
+def _capability(device: GpuDevice) -> tuple[int, int]:
+    given = device.state.gpu.board_info.get("compute_capability")
+    if given:
+        major, minor = map(int, given.split("."))
+        return major, minor
+    return capability(device.state.gpu) or refuse(NOT_SUPPORTED)
+
+
+def _name(device: Device) -> str:
+    if isinstance(device, MigDevice):
+        return f"{device.gpu.gpu.model} MIG {device.state.instance.profile}"
+    return device.state.gpu.model
+
+
+def _index(device: Device) -> int:
+    return device.slot if isinstance(device, MigDevice) else device.index
+
+
+def _pci(device: GpuDevice, reference: Any) -> None:
+    fill_pci(target(reference), device.state.gpu.pci_bus_id)
+
+
+def fill_pci(answer: Any, pci_bus_id: str) -> None:
+    """Write a PCI address into a record of any version."""
+    domain, bus, rest = pci_bus_id.split(":")
+    answer.domain, answer.bus = int(domain, 16), int(bus, 16)
+    answer.device = int(rest.split(".")[0], 16)
+    short = f"{int(domain, 16):04X}:{bus}:{rest}".encode()
+    if hasattr(answer, "busIdLegacy"):
+        answer.busIdLegacy, answer.busId = short, pci_bus_id.encode()
+    else:
+        answer.busId = short
+
+
+FUNCTIONS: Mapping[str, Function] = {
+    "nvmlDeviceGetUUID": text("any", lambda device: device.uuid),
+    "nvmlDeviceGetName": text("any", _name),
+    "nvmlDeviceGetIndex": numbers("any", _index),
+    "nvmlDeviceGetMinorNumber": numbers("gpu", lambda device: device.state.gpu.minor),
+    "nvmlDeviceGetSerial": text("gpu", _serial),
+    "nvmlDeviceGetVbiosVersion": text("gpu", _vbios),
+    "nvmlDeviceGetBoardPartNumber": _board("part_number"),
+    "nvmlDeviceGetInforomImageVersion": _board("inforom"),
+    "nvmlDeviceGetGspFirmwareVersion": Function("gpu", _gsp_firmware),
+    "nvmlDeviceGetCudaComputeCapability": numbers("gpu", _capability),
+    "nvmlDeviceGetPciInfo_v3": Function("gpu", _pci),
+    "nvmlDeviceGetPciInfo_v2": Function("gpu", _pci),
+    "nvmlDeviceGetArchitecture": numbers("any", _architecture),
+    "nvmlDeviceGetComputeMode": numbers("any", _compute_mode),
+    "nvmlDeviceGetMemoryInfo": Function("any", _memory_v1),
+    "nvmlDeviceGetMemoryInfo_v2": Function("any", _memory_v2),
+    "nvmlDeviceGetBAR1MemoryInfo": record("any", ("bar1Total", "bar1Used", "bar1Free"), _bar1),
+    "nvmlDeviceGetUtilizationRates": record("gpu", ("gpu", "memory"), _utilization),
+    "nvmlDeviceGetPerformanceState": numbers("gpu", _performance_state),
+    "nvmlDeviceGetPowerState": numbers("gpu", _performance_state),
+    "nvmlDeviceGetPersistenceMode": numbers("gpu", lambda device: int(device.state.gpu.persistence)),
+    "nvmlDeviceGetAccountingMode": numbers("gpu", _accounting),
+    "nvmlDeviceGetDisplayActive": numbers("gpu", lambda device: int(device.state.gpu.display_active)),
+}
+
+
+SAMPLING_MICROSECONDS = 167_000
+FRAMES_PER_SECOND, LATENCY_MICROSECONDS = 60, 2400
+# How much of an engine one stream takes, per percent of the time that its process keeps the GPU busy.
+ENCODING, DECODING = 0.5, 0.3
+
+
+def _encoder(device: GpuDevice) -> tuple[int, int]:
+    return _engine(device.state, ENCODING)
+
+
+def _decoder(device: GpuDevice) -> tuple[int, int]:
+    return _engine(device.state, DECODING)
+
+
+def _engine(state: GpuState, per_stream: float) -> tuple[int, int]:
+    _refuse_cut(state)
+    percent = sum(process.running.process.streams * process.sm * per_stream for process in state.processes)
+    return min(100, round(percent)), SAMPLING_MICROSECONDS
+
+
+def _later_engine(device: GpuDevice) -> tuple[int, int]:
+    if device.state.gpu.architecture < TURING:
+        return refuse(NOT_SUPPORTED)
+    _refuse_cut(device.state)
+    return 0, SAMPLING_MICROSECONDS
+
+
+def _encoder_stats(device: GpuDevice) -> tuple[int, int, int]:
+    _refuse_cut(device.state)
+    sessions = sum(process.running.process.streams for process in device.state.processes if process.sm)
+    return (sessions, FRAMES_PER_SECOND, LATENCY_MICROSECONDS) if sessions else (0, 0, 0)
+
+
+def _refuse_cut(state: GpuState) -> None:
+    if state.is_cut:
+        refuse(NOT_SUPPORTED)
+
+
+VIDEO_FUNCTIONS: Mapping[str, Function] = {
+    "nvmlDeviceGetEncoderUtilization": numbers("gpu", _encoder),
+    "nvmlDeviceGetDecoderUtilization": numbers("gpu", _decoder),
+    "nvmlDeviceGetJpgUtilization": numbers("gpu", _later_engine),
+    "nvmlDeviceGetOfaUtilization": numbers("gpu", _later_engine),
+    "nvmlDeviceGetEncoderStats": numbers("gpu", _encoder_stats),
+}

@@ -1,0 +1,182 @@
+"""Functions of the fake driver about PCIe and NVLink: how wide the ways are, and what passes over them."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from exporter.demo.load import Flow, active_nvlinks
+from exporter.demo.machine import GpuState
+from exporter.demo.nvml.board import GpuDevice
+from exporter.demo.nvml.call import (
+    INVALID_ARGUMENT,
+    NOT_SUPPORTED,
+    SUCCESS,
+    Function,
+    number,
+    numbers,
+    put,
+    record,
+    refuse,
+    target,
+)
+from exporter.demo.nvml.gpu import fill_pci
+from exporter.demo.scenario.derive import BLACKWELL, HOPPER, has_hbm, nvlink_version, pcie_generation
+from exporter.demo.scenario.gpus import Gpu
+
+TO_GPU, TO_PROCESSOR, TO_SWITCH = 0, 1, 2
+# The counters of nvmlDeviceGetNvLinkErrorCounter.
+ERRORS = ("replay", "recovery", "crc_flit", "crc_data")
+ALL_LINKS = 0xFFFFFFFF
+SWITCH = "0000FFFF:00:00.0"
+SLOWEST_PCIE = 1
+# The KB in which throughput is told.
+KILOBYTE = 1024
+TRANSMIT, RECEIVE = 0, 1
+JOINED = 3
+
+
+def refuse_link(gpu: Gpu, link: int) -> None:
+    """Refuse a question about an NVLink that the board does not have."""
+    if not gpu.links.nvlinks:
+        refuse(NOT_SUPPORTED)
+    if not 0 <= link < gpu.links.nvlinks:
+        refuse(INVALID_ARGUMENT)
+
+
+def is_active(gpu: Gpu, link: int) -> bool:
+    """Say whether an NVLink is up."""
+    refuse_link(gpu, link)
+    return link < active_nvlinks(gpu)
+
+
+def link_bytes(state: GpuState, flow: Flow, link: int) -> int:
+    """Return what has passed over one NVLink, or over all of them together."""
+    if link == ALL_LINKS:
+        refuse_link(state.gpu, 0)
+        return state.totals[flow]
+    return state.totals[flow] // active_nvlinks(state.gpu) if is_active(state.gpu, link) else 0
+
+
+def link_errors(gpu: Gpu, error: str, link: int = 0) -> int:
+    """Return the errors on one NVLink: the first has them all. Later links have other counters."""
+    refuse_link(gpu, link)
+    if gpu.architecture >= BLACKWELL:
+        return refuse(NOT_SUPPORTED)
+    return 0 if link else gpu.links.errors.get(error, 0)
+
+
+def _error_counter(device: GpuDevice, link: int, counter: int) -> int:
+    if not 0 <= counter < len(ERRORS):
+        return refuse(NOT_SUPPORTED)
+    return link_errors(device.state.gpu, ERRORS[counter], link)
+
+
+def _version(device: GpuDevice, link: int) -> int:
+    refuse_link(device.state.gpu, link)
+    return nvlink_version(device.state.gpu)
+
+
+def _peer(gpu: Gpu, link: int) -> str | None:
+    """Return the uuid of the GPU at the other end, None where that is none; an inactive link has no end."""
+    if not is_active(gpu, link):
+        return refuse(NOT_SUPPORTED)
+    ends = [uuid for uuid, count in gpu.links.to.items() for _ in range(count)]
+    return ends[link] if link < len(ends) else None
+
+
+def _remote_type(device: GpuDevice, link: int) -> int:
+    if _peer(device.state.gpu, link) is not None:
+        return TO_GPU
+    return TO_SWITCH if device.state.gpu.links.switch else TO_PROCESSOR
+
+
+def _remote_pci(device: GpuDevice, link: Any, reference: Any) -> None:
+    peer = _peer(device.state.gpu, number(link))
+    if peer is None and not device.state.gpu.links.switch:
+        refuse(NOT_SUPPORTED)
+    fill_pci(target(reference), SWITCH if peer is None else device.state.pci_bus_ids[peer])
+
+
+def _generation(device: GpuDevice) -> int:
+    """Return the generation now: a small board saves power on its link while it has nothing to do."""
+    gpu = device.state.gpu
+    return pcie_generation(gpu) if device.state.utilization or has_hbm(gpu) else SLOWEST_PCIE
+
+
+def _throughput(device: GpuDevice, direction: int) -> int:
+    flows: dict[int, Flow] = {TRANSMIT: "pcie_transmit", RECEIVE: "pcie_receive"}
+    if direction not in flows:
+        return refuse(INVALID_ARGUMENT)
+    return round(device.state.flows[flows[direction]] / KILOBYTE)
+
+
+def _fabric(device: GpuDevice) -> tuple[int, int]:
+    """Answer for the fabric of switches, which Hopper's are the first to ask a manager to join."""
+    if not device.state.gpu.links.switch or device.state.gpu.architecture < HOPPER:
+        return refuse(NOT_SUPPORTED)
+    return JOINED, SUCCESS
+
+
+FUNCTIONS: Mapping[str, Function] = {
+    "nvmlDeviceGetPcieReplayCounter": numbers("gpu", lambda device: device.state.gpu.pcie_replays),
+    "nvmlDeviceGetCurrPcieLinkGeneration": numbers("gpu", _generation),
+    "nvmlDeviceGetMaxPcieLinkGeneration": numbers("gpu", lambda device: pcie_generation(device.state.gpu)),
+    "nvmlDeviceGetCurrPcieLinkWidth": numbers("gpu", lambda device: device.state.gpu.links.pcie_width),
+    "nvmlDeviceGetMaxPcieLinkWidth": numbers("gpu", lambda device: device.state.gpu.links.pcie_width),
+    "nvmlDeviceGetPcieThroughput": numbers("gpu", _throughput),
+    "nvmlDeviceGetNvLinkState": numbers("gpu", lambda device, link: int(is_active(device.state.gpu, link))),
+    "nvmlDeviceGetNvLinkVersion": numbers("gpu", _version),
+    "nvmlDeviceGetNvLinkErrorCounter": numbers("gpu", _error_counter),
+    "nvmlDeviceGetNvLinkRemoteDeviceType": numbers("gpu", _remote_type),
+    "nvmlDeviceGetNvLinkRemotePciInfo_v2": Function("gpu", _remote_pci),
+    "nvmlDeviceGetGpuFabricInfoV": record("gpu", ("state", "status"), _fabric),
+}
+
+
+# What two GPUs have in common, from one package to the machine as a whole.
+LEVELS: Mapping[str, int] = {"PSB": 0, "PIX": 10, "PXB": 20, "PHB": 30, "NODE": 40, "SYS": 50}
+WORD_BITS = 64
+
+
+def cpu_numbers(text: str) -> Iterator[int]:
+    """Yield the processors of a list such as ``0-31,64-95``; raises ValueError for anything else."""
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        yield from range(int(first), int(last or first) + 1)
+
+
+def _ancestor(device: GpuDevice, other: GpuDevice, reference: Any) -> None:
+    own, others = device.state.gpu.links, other.state.gpu.links
+    named = own.relations.get(other.uuid) or others.relations.get(device.uuid)
+    put(reference, LEVELS[named or ("NODE" if own.numa_node == others.numa_node else "SYS")])
+
+
+def _cpus(device: GpuDevice, size: Any, reference: Any) -> int | None:
+    return _mark(set(cpu_numbers(device.state.gpu.links.cpus)), number(size), reference)
+
+
+def _memory_nodes(device: GpuDevice, size: Any, reference: Any, _scope: Any) -> int | None:
+    node = device.state.gpu.links.numa_node
+    return _mark(set() if node is None else {node}, number(size), reference)
+
+
+def _mark(bits: set[int], words: int, reference: Any) -> int | None:
+    """Set these bits in an array of words; what lies past its end is left out."""
+    if not bits:
+        return NOT_SUPPORTED
+    answer = target(reference)
+    for word in range(words):
+        answer[word] = sum(1 << bit % WORD_BITS for bit in bits if bit // WORD_BITS == word)
+    return None
+
+
+def _own_node(_device: GpuDevice) -> int:
+    """Refuse: only the GPUs of coherent platforms are NUMA nodes themselves."""
+    return refuse(NOT_SUPPORTED)
+
+
+TOPOLOGY_FUNCTIONS: Mapping[str, Function] = {
+    "nvmlDeviceGetTopologyCommonAncestor": Function("pair", _ancestor),
+    "nvmlDeviceGetCpuAffinity": Function("gpu", _cpus),
+    "nvmlDeviceGetMemoryAffinity": Function("gpu", _memory_nodes),
+    "nvmlDeviceGetNumaNodeId": numbers("gpu", _own_node),
+}

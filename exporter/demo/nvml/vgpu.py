@@ -1,0 +1,189 @@
+"""Functions of the fake driver about virtual GPUs: those that run on a host's GPU, and a guest's licence.
+
+A vGPU has a number in place of a handle, and so has its type; both mean something to the whole driver.
+"""
+
+import zlib
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, get_args
+
+from exporter.demo.machine import ProcessState
+from exporter.demo.nvml.board import GpuDevice
+from exporter.demo.nvml.call import (
+    INSUFFICIENT_SIZE,
+    INVALID_ARGUMENT,
+    NOT_FOUND,
+    NOT_SUPPORTED,
+    Function,
+    number,
+    numbers,
+    put,
+    put_text,
+    refuse,
+    target,
+)
+from exporter.demo.nvml.mig import newer
+from exporter.demo.nvml.node import Driver
+from exporter.demo.scenario.derive import make_uuid
+from exporter.demo.scenario.gpus import Vgpu
+from exporter.demo.vgpus import running
+from exporter.model.hardware import Virtualization
+
+MODES: tuple[Virtualization, ...] = get_args(Virtualization)
+NO_INSTANCE = 0xFFFFFFFF
+VM_ID_IS_UUID = 1
+UNSIGNED_INT = 1
+STATES = {None: 1, False: 4, True: 5}
+FEATURE_VGPU = 1
+EXPIRES, NEVER_EXPIRES = 2, 4
+# What a vGPU encodes and decodes beside its computing; a rule of thumb that looks alive.
+VIDEO_RATIO = 0.1
+
+
+def vgpu_number(vgpu: Vgpu) -> int:
+    """Return the driver's number of a vGPU; real ones, too, have the highest bit set."""
+    return 0x8000_0000 | zlib.crc32(vgpu.mdev_uuid.lower().encode())
+
+
+def vgpu_uuid(vgpu: Vgpu) -> str:
+    """Return the driver's uuid of a vGPU; that of its mediated device is another one."""
+    return vgpu.uuid or make_uuid(vgpu.mdev_uuid, "vgpu")
+
+
+def type_number(vgpu: Vgpu) -> int:
+    """Return the driver's number of a vGPU's type."""
+    return zlib.crc32(vgpu.type.encode()) & 0xFFFF
+
+
+def _mode(device: GpuDevice) -> int:
+    return MODES.index(device.state.gpu.virtualization)
+
+
+def _require_host(device: GpuDevice) -> None:
+    if device.state.gpu.virtualization != "vgpu_host":
+        refuse(NOT_SUPPORTED)
+
+
+def _active(device: GpuDevice, count: Any, answers: Any) -> int | None:
+    _require_host(device)
+    found = [vgpu_number(vgpu) for vgpu, _ in running(device.state)]
+    room = 0 if answers is None else number(target(count))
+    put(count, len(found))
+    if len(found) > room:
+        return INSUFFICIENT_SIZE
+    for place, each in enumerate(found):
+        answers[place] = each
+    return None
+
+
+def _utilization(device: GpuDevice, last_seen: Any, kind: Any, count: Any, answers: Any) -> int | None:
+    _require_host(device)
+    if device.state.is_cut:
+        return NOT_SUPPORTED
+    found = [(vgpu_number(vgpu), process.pid) for vgpu, process in running(device.state)]
+    window = [sample for sample in device.state.samples if sample.timestamp > number(last_seen)]
+    if found and not window:
+        return NOT_FOUND
+    room = 0 if answers is None else number(target(count))
+    put(count, len(found))
+    put(kind, UNSIGNED_INT)
+    if len(found) > room:
+        return INSUFFICIENT_SIZE
+    ran = newer(tuple(window), 0)
+    for place, (vgpu, pid) in enumerate(found):
+        stamp, sm = ran.get(pid, (window[-1].timestamp, 0))
+        answer = answers[place]
+        answer.vgpuInstance, answer.timeStamp = vgpu, stamp
+        answer.smUtil.uiVal, answer.memUtil.uiVal = sm, sm // 2
+        answer.encUtil.uiVal = answer.decUtil.uiVal = round(sm * VIDEO_RATIO)
+    return None
+
+
+def _of_vgpu(run: Callable[..., int | None]) -> Function:
+    """Make a function about one vGPU that runs: ``run`` gets it, its process and the rest."""
+
+    def find(driver: Driver, wanted: Any, *arguments: Any) -> int | None:
+        for device in driver.board.gpus:
+            for vgpu, process in running(device.state):
+                if vgpu_number(vgpu) == number(wanted):
+                    return run(vgpu, process, *arguments)
+        return NOT_FOUND
+
+    return Function("node", find)
+
+
+def _of_type(run: Callable[..., int | None]) -> Function:
+    """Make a function about a type of vGPUs: ``run`` gets one of that type and the rest."""
+
+    def find(driver: Driver, wanted: Any, *arguments: Any) -> int | None:
+        known = (vgpu for device in driver.board.gpus for vgpu in device.state.gpu.vgpus)
+        vgpu = next((each for each in known if type_number(each) == number(wanted)), None)
+        return INVALID_ARGUMENT if vgpu is None else run(vgpu, *arguments)
+
+    return Function("node", find)
+
+
+def _vgpu_text(read: Callable[[Vgpu], str]) -> Function:
+    return _of_vgpu(lambda vgpu, _process, buffer, size: put_text(target(buffer), size, read(vgpu)))
+
+
+def _vgpu_number(read: Callable[[Vgpu, ProcessState], int]) -> Function:
+    return _of_vgpu(lambda vgpu, process, reference: put(reference, read(vgpu, process)))
+
+
+def _vm_id(vgpu: Vgpu, _process: ProcessState, buffer: Any, size: Any, kind: Any) -> None:
+    put_text(target(buffer), size, vgpu.vm_id or make_uuid(vgpu.mdev_uuid, "vm"))
+    put(kind, VM_ID_IS_UUID)
+
+
+def _gpu_instance(_vgpu: Vgpu, process: ProcessState) -> int:
+    return NO_INSTANCE if process.instance is None else process.instance.gi
+
+
+def _licence_info(vgpu: Vgpu, _process: ProcessState, reference: Any) -> None:
+    answer = target(reference)
+    answer.isLicensed, answer.currentState = int(bool(vgpu.licensed)), STATES[vgpu.licensed]
+
+
+def _type_name(vgpu: Vgpu, buffer: Any, size: Any) -> None:
+    put_text(buffer, target(size), vgpu.type)
+
+
+def _type_memory(vgpu: Vgpu, reference: Any) -> None:
+    put(reference, vgpu.memory_bytes)
+
+
+def _licensable(device: GpuDevice, reference: Any) -> None:
+    answer, licence = target(reference), device.state.gpu.licence
+    answer.isGridLicenseSupported = int(licence is not None)
+    if licence is None:
+        return
+    answer.licensableFeaturesCount = 1
+    feature = answer.gridLicensableFeatures[0]
+    feature.featureCode, feature.featureEnabled = FEATURE_VGPU, 1
+    feature.featureState, feature.productName = int(licence.licensed), licence.product.encode()
+    expiry = feature.licenseExpiry
+    expiry.status = EXPIRES if licence.expires else NEVER_EXPIRES
+    if licence.expires:
+        end = datetime.fromisoformat(licence.expires)
+        expiry.year, expiry.month, expiry.day = end.year, end.month, end.day
+        expiry.hour, expiry.min, expiry.sec = end.hour, end.minute, end.second
+
+
+FUNCTIONS: Mapping[str, Function] = {
+    "nvmlDeviceGetVirtualizationMode": numbers("gpu", _mode),
+    "nvmlDeviceGetGridLicensableFeatures_v4": Function("gpu", _licensable),
+    "nvmlDeviceGetActiveVgpus": Function("gpu", _active),
+    "nvmlDeviceGetVgpuUtilization": Function("gpu", _utilization),
+    "nvmlVgpuInstanceGetUUID": _vgpu_text(vgpu_uuid),
+    "nvmlVgpuInstanceGetMdevUUID": _vgpu_text(lambda vgpu: vgpu.mdev_uuid),
+    "nvmlVgpuInstanceGetVmID": _of_vgpu(_vm_id),
+    "nvmlVgpuInstanceGetType": _vgpu_number(lambda vgpu, _process: type_number(vgpu)),
+    "nvmlVgpuInstanceGetFbUsage": _vgpu_number(lambda _vgpu, process: process.memory),
+    "nvmlVgpuInstanceGetGpuInstanceId": _vgpu_number(_gpu_instance),
+    "nvmlVgpuInstanceGetLicenseInfo_v2": _of_vgpu(_licence_info),
+    "nvmlVgpuInstanceGetLicenseStatus": _vgpu_number(lambda vgpu, _process: int(bool(vgpu.licensed))),
+    "nvmlVgpuTypeGetName": _of_type(_type_name),
+    "nvmlVgpuTypeGetFramebufferSize": _of_type(_type_memory),
+}

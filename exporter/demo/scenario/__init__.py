@@ -1,0 +1,1 @@
+"""A scenario: everything about a node, in one JSON document."""

@@ -1,0 +1,243 @@
+"""What a scenario must hold true to be a node that could exist; each mistake is named by its path."""
+
+import re
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Any
+
+from exporter.demo.files.systems import KEEPERS, NUMBERED
+from exporter.demo.kubelet.device_ids import keys
+from exporter.demo.load import Curve, peak
+from exporter.demo.nvml.call import code_of
+from exporter.demo.nvml.library import FUNCTIONS
+from exporter.demo.scenario.amd_gpus import check_amd, gpus_of
+from exporter.demo.scenario.check_gpus import check_boards, check_gpu, check_layout, check_vgpus
+from exporter.demo.scenario.codec import fail
+from exporter.demo.scenario.faults import (
+    Fault,
+    GpuAbsent,
+    MigLayout,
+    NvmlError,
+    NvmlFault,
+    NvmlHang,
+    PodAdd,
+    PodDelete,
+    ProcessExit,
+    Unhealthy,
+)
+from exporter.demo.scenario.gpus import Gpu
+from exporter.demo.scenario.pods import Pod, Process
+from exporter.demo.scenario.schema import Scenario
+
+_DNS_NAME = re.compile(r"[a-z0-9](?:[-.a-z0-9]*[a-z0-9])?")
+_UID = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
+_KEPT = {
+    "pod_uid": _UID,
+    "container": _DNS_NAME,
+    "container_id": re.compile(r"[0-9a-f]{12,64}"),
+    "claim_uid": _UID,
+}
+_NUMBER, _DEVICE = re.compile("[0-9]{1,4}"), re.compile("[0-9A-Za-z:./-]{0,90}")
+
+
+def check(scenario: Scenario) -> None:
+    """Raise ScenarioError with the path of the first thing that cannot be so."""
+    for place, gpu in enumerate(scenario.gpus):
+        check_gpu(gpu, f"gpus[{place}]")
+    check_boards(scenario.gpus)
+    check_vgpus(scenario)
+    for place, amd in enumerate(scenario.amd):
+        check_amd(amd, f"amd[{place}]")
+    _check_unique(scenario)
+    for path, pod in _pods(scenario):
+        _check_names(pod, path)
+    for path, process in _processes(scenario):
+        _check_process(scenario, process, path)
+    _check_memory(scenario)
+    _check_kept(scenario)
+    for place, fault in enumerate(scenario.faults):
+        _check_fault(scenario, fault, f"faults[{place}]")
+
+
+def _gpus(scenario: Scenario) -> Iterator[tuple[str, Gpu]]:
+    for place, gpu in enumerate(scenario.gpus):
+        yield f"gpus[{place}]", gpu
+    for place, gpu in enumerate(gpus_of(scenario.amd)):
+        yield f"amd[{place}]", gpu
+
+
+def _pods(scenario: Scenario) -> Iterator[tuple[str, Pod]]:
+    for place, pod in enumerate(scenario.pods):
+        yield f"pods[{place}]", pod
+    for place, fault in enumerate(scenario.faults):
+        if isinstance(fault, PodAdd):
+            yield f"faults[{place}].pod", fault.pod
+
+
+def _processes(scenario: Scenario) -> Iterator[tuple[str, Process]]:
+    for place, process in enumerate(scenario.host_processes):
+        yield f"host_processes[{place}]", process
+    for path, pod in _pods(scenario):
+        for outer, container in enumerate(pod.containers):
+            for inner, process in enumerate(container.processes):
+                yield f"{path}.containers[{outer}].processes[{inner}]", process
+
+
+def _check_names(pod: Pod, path: str) -> None:
+    """Names become names of files, so none may lead out of its folder."""
+    _matches(_DNS_NAME, pod.namespace, f"{path}.namespace")
+    _matches(_DNS_NAME, pod.name, f"{path}.name")
+    _matches(_UID, pod.uid, f"{path}.uid")
+    for place, container in enumerate(pod.containers):
+        _matches(_DNS_NAME, container.name, f"{path}.containers[{place}].name")
+        _matches(_CONTAINER_ID, container.container_id, f"{path}.containers[{place}].container_id")
+        for which, claim in enumerate(container.claims):
+            _matches(_UID, claim.uid, f"{path}.containers[{place}].claims[{which}].uid")
+    _once("name", ((f"{path}.containers[{n}]", each.name) for n, each in enumerate(pod.containers)))
+
+
+def _check_kept(scenario: Scenario) -> None:
+    """Names in files become names of files here, too."""
+    for system, files in scenario.kept.items():
+        if system not in KEEPERS:
+            fail("kept", f"{system} is no system with files; there are {', '.join(sorted(KEEPERS))}")
+        for place, file in enumerate(files):
+            path = f"kept.{system}[{place}]"
+            for field, pattern in _KEPT.items():
+                if getattr(file, field):
+                    _matches(pattern, getattr(file, field), f"{path}.{field}")
+            for which, use in enumerate(file.devices):
+                kind = _NUMBER if system in NUMBERED else _DEVICE
+                _matches(kind, use.device, f"{path}.devices[{which}].device")
+
+
+def _matches(pattern: re.Pattern[str], value: str, path: str) -> None:
+    if not pattern.fullmatch(value):
+        fail(path, f"must match {pattern.pattern}, not {value!r}")
+
+
+def _check_unique(scenario: Scenario) -> None:
+    pods = list(_pods(scenario))
+    gpus = list(_gpus(scenario))
+    _once("uuid", ((path, gpu.uuid) for path, gpu in gpus))
+    _once("minor", ((path, gpu.minor) for path, gpu in gpus if gpu.minor is not None))
+    _once("pci_bus_id", ((path, gpu.pci_bus_id) for path, gpu in gpus))
+    _once(
+        "uuid",
+        (
+            (f"{path}.mig.instances[{place}]", instance.uuid)
+            for path, gpu in gpus
+            for place, instance in enumerate(gpu.mig.instances if gpu.mig else ())
+        ),
+    )
+    _once("name", ((path, (pod.namespace, pod.name)) for path, pod in pods[: len(scenario.pods)]))
+    _once("uid", ((path, pod.uid) for path, pod in pods))
+    _once(
+        "container_id",
+        (
+            (f"{path}.containers[{place}]", container.container_id)
+            for path, pod in pods
+            for place, container in enumerate(pod.containers)
+        ),
+    )
+    _once("pid", ((path, process.pid) for path, process in _processes(scenario)))
+
+
+def _once(field: str, values: Iterable[tuple[str, Hashable]]) -> None:
+    seen: dict[Hashable, str] = {}
+    for path, value in values:
+        if value in seen:
+            fail(f"{path}.{field}", f"is {_text(value)}, which {seen[value]} has already")
+        seen[value] = path
+
+
+def _text(value: Any) -> str:
+    return "/".join(value) if isinstance(value, tuple) else str(value)
+
+
+def _check_process(scenario: Scenario, process: Process, path: str) -> None:
+    if process.pid <= 1:
+        fail(f"{path}.pid", "must be above 1")
+    if process.load.shape != "off" and process.load.high > 100:
+        fail(f"{path}.load.high", "must be a percentage, at most 100")
+    gpus = [gpu for _, gpu in _gpus(scenario)]
+    known = {key.mig_uuid or key.uuid for key, _, _ in keys(gpus)} | _later_instances(scenario)
+    if process.device not in known:
+        fail(f"{path}.device", f"{process.device} is no GPU without MIG and no MIG instance of this node")
+
+
+def _check_memory(scenario: Scenario) -> None:
+    """Hold what runs from the start against the room that each device has."""
+    wanted: Counter[str] = Counter()
+    for path, process in _processes(scenario):
+        if not path.startswith("faults"):
+            wanted[process.device] += _most(process)
+    gpus = list(_gpus(scenario))
+    for key, gpu, instance in keys([gpu for _, gpu in gpus]):
+        path = next(path for path, other in gpus if other is gpu)
+        room = gpu.memory_total - gpu.memory_reserved - gpu.overhead
+        if instance is not None:
+            room = instance.memory_bytes - instance.reserved - instance.overhead
+        held = wanted[key.mig_uuid or key.uuid]
+        if held > room:
+            name = f"{instance.profile} instance {instance.gi}/{instance.ci}" if instance else "memory"
+            fail(path, f"its processes hold up to {held} bytes, its {name} has room for {room}")
+
+
+def _most(process: Process) -> int:
+    if isinstance(process.memory, Curve):
+        return int(peak(process.memory))
+    return process.memory or 0
+
+
+def _check_fault(scenario: Scenario, fault: Fault, path: str) -> None:
+    if fault.at < 0 or (fault.for_ is not None and fault.for_ <= 0):
+        fail(f"{path}.at" if fault.at < 0 else f"{path}.for", "must be a time from the start, in seconds")
+    if isinstance(fault, NvmlError | NvmlHang):
+        _check_nvml_fault(fault, path)
+    if isinstance(fault, NvmlFault) and fault.device is not None:
+        _check_device(scenario, fault.device, f"{path}.device")
+    if isinstance(fault, GpuAbsent) and not 0 <= fault.gpu < len(scenario.gpus):
+        fail(f"{path}.gpu", f"must be the index of one of the {len(scenario.gpus)} GPUs")
+    if isinstance(fault, MigLayout):
+        check_layout(scenario.gpus[fault.gpu], fault.instances, f"{path}.instances")
+    if isinstance(fault, PodDelete) and fault.pod not in _pod_names(scenario):
+        fail(f"{path}.pod", f"{fault.pod} is no pod (namespace/name) of this node")
+    if isinstance(fault, Unhealthy):
+        offered = {key for offer in scenario.offers if offer.resource == fault.resource for key in offer.ids}
+        for device in set(fault.devices) - offered:
+            fail(f"{path}.devices", f"{device} is no id of {fault.resource} that this node offers")
+    if isinstance(fault, ProcessExit) and fault.pid not in {
+        process.pid for _, process in _processes(scenario)
+    }:
+        fail(f"{path}.pid", f"no process has the pid {fault.pid}")
+
+
+def _pod_names(scenario: Scenario) -> set[str]:
+    return {f"{pod.namespace}/{pod.name}" for _, pod in _pods(scenario)}
+
+
+def _check_nvml_fault(fault: NvmlError | NvmlHang, path: str) -> None:
+    if fault.function is None and fault.device is None:
+        fail(path, "must name a function, a device or both")
+    if fault.function is not None and fault.function not in FUNCTIONS:
+        fail(f"{path}.function", f"{fault.function} is no function of the fake driver")
+    if isinstance(fault, NvmlError) and code_of(fault.code) is None:
+        fail(f"{path}.code", f"{fault.code} is no NVML error, such as GPU_IS_LOST or NOT_SUPPORTED")
+
+
+def _check_device(scenario: Scenario, device: str, path: str) -> None:
+    devices = {gpu.uuid for gpu in scenario.gpus} | {key.mig_uuid for key, _, _ in keys(scenario.gpus)}
+    if device not in devices | _later_instances(scenario):
+        fail(path, f"{device} is no device of this node")
+
+
+def _later_instances(scenario: Scenario) -> set[str]:
+    """Return the uuids of the MIG instances that come with a new layout."""
+    return {
+        instance.uuid
+        for fault in scenario.faults
+        if isinstance(fault, MigLayout)
+        for instance in fault.instances
+    }

@@ -1,0 +1,156 @@
+"""What must hold true of the GPUs of a scenario and of how they are cut."""
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from itertools import pairwise
+from typing import get_args
+
+from exporter.demo.kubelet.device_ids import keys
+from exporter.demo.nvml.health import BANKS, CAUSES, LOCATIONS, SCOPES, SEVERITIES
+from exporter.demo.nvml.library import FUNCTIONS
+from exporter.demo.nvml.links import LEVELS
+from exporter.demo.scenario.codec import Signed, fail
+from exporter.demo.scenario.gpus import Gpu, GuestLicence, Health, Links, MigInstance
+from exporter.demo.scenario.schema import Scenario
+from exporter.model.readings import NvlinkError
+
+_PCI_BUS_ID = re.compile(r"[0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]")
+
+
+def check_gpu(gpu: Gpu, path: str) -> None:
+    """Raise ScenarioError with the path of what a board cannot be."""
+    if not _PCI_BUS_ID.fullmatch(gpu.pci_bus_id):
+        fail(f"{path}.pci_bus_id", f"must look like 00000000:07:00.0, not {gpu.pci_bus_id!r}")
+    if gpu.memory_reserved + gpu.overhead > gpu.memory_total:
+        fail(f"{path}.memory_total", "must be more than memory_reserved and overhead")
+    if not 0 <= gpu.power_idle_mw <= gpu.power_max_mw:
+        fail(f"{path}.power_idle_mw", "must lie between 0 and power_max_mw")
+    if gpu.power_limit_mw is not None and not gpu.power_idle_mw <= gpu.power_limit_mw <= gpu.power_max_mw:
+        fail(f"{path}.power_limit_mw", "must lie between power_idle_mw and power_max_mw")
+    if gpu.mig is not None and gpu.mig.enabled:
+        check_layout(gpu, gpu.mig.instances, f"{path}.mig.instances")
+
+
+def check_layout(gpu: Gpu, instances: tuple[MigInstance, ...], path: str) -> None:
+    """Raise ScenarioError when the GPU cannot be cut into these instances."""
+    if gpu.mig is None:
+        fail(path, f"cannot be: {gpu.model} is given without mig")
+    first_of: dict[int, MigInstance] = {}
+    for place, instance in enumerate(instances):
+        if instance.reserved + instance.overhead > instance.memory_bytes:
+            fail(f"{path}[{place}].memory_bytes", "must be more than reserved and overhead")
+        first = first_of.setdefault(instance.gi, instance)
+        if _gpu_instance(first) != _gpu_instance(instance):
+            fail(f"{path}[{place}]", f"must have memory and placement in common with all of gi {instance.gi}")
+    if len({(instance.gi, instance.ci) for instance in instances}) < len(instances):
+        fail(path, "name one compute instance twice (the same gi and ci)")
+    _check_room(gpu, list(first_of.values()), gpu.mig.max_slices, path)
+
+
+def _gpu_instance(instance: MigInstance) -> tuple[int, ...]:
+    return instance.memory_bytes, instance.reserved, instance.overhead, instance.start, instance.size
+
+
+def _check_room(gpu: Gpu, instances: list[MigInstance], max_slices: int, path: str) -> None:
+    if sum(instance.gi_slices for instance in instances) > max_slices:
+        fail(path, f"take more than the {max_slices} compute slices of the GPU")
+    held = sum(instance.memory_bytes for instance in instances)
+    if held + gpu.memory_reserved + gpu.overhead > gpu.memory_total:
+        fail(path, f"take {held} bytes, more than memory_total leaves beside memory_reserved and overhead")
+    for before, after in pairwise(sorted(instances, key=lambda instance: instance.start)):
+        if before.start + before.size > after.start:
+            fail(path, f"overlap: gi {before.gi} and gi {after.gi} both lie on memory slice {after.start}")
+
+
+_CPUS = re.compile(r"(?:\d{1,5}(?:-\d{1,5})?(?:,\d{1,5}(?:-\d{1,5})?)*)?")
+_FIELD = re.compile(r"field:\d+(?::\d+)?")
+
+
+def check_boards(gpus: Iterable[Gpu]) -> None:
+    """Raise ScenarioError with the path of what no board can be."""
+    known = {gpu.uuid for gpu in gpus}
+    for place, gpu in enumerate(gpus):
+        path = f"gpus[{place}]"
+        _check_links(gpu.links, known - {gpu.uuid}, f"{path}.links")
+        _check_health(gpu.health, f"{path}.health")
+        _check_answers(gpu.answers, f"{path}.answers")
+        for number, instance in enumerate(gpu.mig.instances if gpu.mig else ()):
+            _check_answers(instance.answers, f"{path}.mig.instances[{number}].answers")
+
+
+def _check_links(links: Links, others: set[str], path: str) -> None:
+    if links.down > links.nvlinks:
+        fail(f"{path}.down", f"must be at most the {links.nvlinks} that there are")
+    _all_of(f"{path}.to", links.to, others)
+    _all_of(f"{path}.relations", links.relations, others)
+    for word in links.relations.values():
+        _all_of(f"{path}.relations", (word,), LEVELS)
+    _all_of(f"{path}.errors", links.errors, get_args(NvlinkError))
+    ends = sum(links.to.values())
+    if ends > links.nvlinks:
+        fail(f"{path}.to", f"must lead no more than {links.nvlinks} links anywhere, not {ends}")
+    if not _CPUS.fullmatch(links.cpus):
+        fail(f"{path}.cpus", f"must look like 0-31,64-95, not {links.cpus!r}")
+
+
+def _check_health(health: Health, path: str) -> None:
+    places = {
+        f"{severity}/{scope}/{name}" for severity in SEVERITIES for scope in SCOPES for name in LOCATIONS
+    }
+    _all_of(f"{path}.errors", health.errors, places)
+    _all_of(f"{path}.remapped_rows", health.remapped_rows, SEVERITIES)
+    _all_of(f"{path}.row_banks", health.row_banks, BANKS)
+    _all_of(f"{path}.retired_pages", health.retired_pages, CAUSES)
+
+
+def _check_answers(answers: Mapping[str, tuple[Signed, ...]], path: str) -> None:
+    for call, numbers in answers.items():
+        function = FUNCTIONS.get(call.partition(":")[0])
+        if _FIELD.fullmatch(call):
+            if len(numbers) != 1:
+                fail(path, f"{call} must be given one number, not {len(numbers)}")
+        elif function is None or function.write is None:
+            fail(path, f"{call} is no call of the fake driver that answers with numbers")
+
+
+def _all_of(path: str, given: Iterable[str], known: Iterable[str]) -> None:
+    for name in given:
+        if name not in known:
+            fail(path, f"{name} is none of {', '.join(sorted(known)) or 'none'}")
+
+
+_UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
+
+
+def check_vgpus(scenario: Scenario) -> None:
+    """Raise ScenarioError with the path of what a vGPU or a licence cannot be."""
+    seen: set[str] = set()
+    for place, gpu in enumerate(scenario.gpus):
+        path = f"gpus[{place}]"
+        if gpu.vgpus and gpu.virtualization != "vgpu_host":
+            fail(f"{path}.virtualization", f"must be vgpu_host for vGPUs to run, not {gpu.virtualization}")
+        if gpu.licence is not None:
+            _check_licence(gpu.licence, f"{path}.licence")
+        for number, vgpu in enumerate(gpu.vgpus):
+            own = f"{path}.vgpus[{number}]"
+            if not _UUID.fullmatch(vgpu.mdev_uuid):
+                fail(f"{own}.mdev_uuid", f"must be a UUID, not {vgpu.mdev_uuid!r}")
+            if vgpu.mdev_uuid.lower() in seen:
+                fail(f"{own}.mdev_uuid", f"is {vgpu.mdev_uuid}, which another vGPU has already")
+            seen.add(vgpu.mdev_uuid.lower())
+            _check_process(scenario, gpu, vgpu.pid, f"{own}.pid")
+
+
+def _check_process(scenario: Scenario, gpu: Gpu, pid: int, path: str) -> None:
+    """Without a process of that pid the vGPU waits for its machine to start; another GPU's is a mistake."""
+    devices = {process.device for process in scenario.host_processes if process.pid == pid}
+    if devices - {key.mig_uuid or key.uuid for key, _, _ in keys((gpu,))}:
+        fail(path, f"the process {pid} of the host does not run on this GPU")
+
+
+def _check_licence(licence: GuestLicence, path: str) -> None:
+    try:
+        datetime.fromisoformat(licence.expires or "2000-01-01")
+    except ValueError:
+        fail(f"{path}.expires", f"must be such as 2027-01-31T23:59:59, not {licence.expires!r}")

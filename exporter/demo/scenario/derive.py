@@ -1,0 +1,191 @@
+"""Names and numbers that a scenario may leave out, derived from where they stand in it.
+
+The same scenario gives the same uuids, pids and ids on every machine.
+"""
+
+import hashlib
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+
+from exporter.demo.scenario.codec import fail
+from exporter.demo.scenario.gpus import Gpu, MigInstance
+
+_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "scenario.gpuslice")
+FIRST_PID, PIDS = 2_000, 4_000_000
+_PROFILE = re.compile(r"(?:(\d+)c\.)?(\d+)g\.\d+gb(?:\+\S+)?")
+# Where the PCI addresses of a board with eight GPUs lie; later ones go on from there.
+_BUSES = (0x07, 0x0F, 0x47, 0x4E, 0x87, 0x90, 0xB7, 0xBD)
+
+# The version of a board's firmware begins with the number of its generation.
+_VBIOS = {5: 88, 6: 90, 7: 92, 8: 95, 9: 96}
+_LATEST_VBIOS = 97
+
+
+def make_uuid(*parts: object) -> str:
+    """Return a uuid of these parts."""
+    return str(uuid.uuid5(_NAMESPACE, "/".join(map(str, parts))))
+
+
+def make_hex(*parts: object) -> str:
+    """Return 64 hex digits, as a container runtime names its containers."""
+    return hashlib.sha256("/".join(map(str, parts)).encode()).hexdigest()
+
+
+def make_pid(*parts: object) -> int:
+    """Return a pid such as a busy node has."""
+    return FIRST_PID + int(make_hex(*parts)[:8], 16) % PIDS
+
+
+def complete_gpu(scenario: str, gpu: Gpu, index: int, path: str) -> Gpu:
+    """Fill what a GPU leaves out; ``index`` is its place on the node."""
+    identity = gpu.uuid or f"GPU-{make_uuid(scenario, 'gpu', index)}"
+    return replace(
+        gpu,
+        count=1,
+        uuid=identity,
+        minor=index if gpu.minor is None else gpu.minor,
+        pci_bus_id=gpu.pci_bus_id or _pci_bus_id(index),
+        serial=_serial(scenario, index) if gpu.serial == "" else gpu.serial,
+        vbios=_vbios(gpu.architecture) if gpu.vbios == "" else gpu.vbios,
+        mig=gpu.mig and replace(gpu.mig, instances=complete_instances(identity, gpu.mig.instances, path)),
+    )
+
+
+def complete_instances(gpu: str, instances: tuple[MigInstance, ...], path: str) -> tuple[MigInstance, ...]:
+    """Fill what the MIG instances of a GPU leave out."""
+    return tuple(
+        _complete_instance(gpu, instance, f"{path}.instances[{index}]")
+        for index, instance in enumerate(instances)
+    )
+
+
+def _complete_instance(gpu: str, instance: MigInstance, path: str) -> MigInstance:
+    profile = _PROFILE.fullmatch(instance.profile)
+    if profile is None:
+        fail(f"{path}.profile", f"must be a MIG profile such as 1g.5gb, not {instance.profile!r}")
+    gi_slices = int(profile[2])
+    # The driver, too, derives the uuid from the placement: the same cut gives the same uuids.
+    derived = make_uuid(gpu, instance.gi, instance.ci, instance.profile, instance.start)
+    return replace(
+        instance,
+        uuid=instance.uuid or f"MIG-{derived}",
+        compute_slices=instance.compute_slices or int(profile[1] or gi_slices),
+        gi_slices=instance.gi_slices or gi_slices,
+    )
+
+
+def _pci_bus_id(index: int) -> str:
+    if index >= len(_BUSES):
+        return f"{index // 8:08X}:{_BUSES[index % 8]:02X}:00.0"
+    return f"00000000:{_BUSES[index]:02X}:00.0"
+
+
+def _vbios(architecture: int) -> str:
+    return f"{_VBIOS.get(architecture, _LATEST_VBIOS)}.00.5C.00.02"
+
+
+def _serial(scenario: str, index: int) -> str:
+    return f"1{int(make_hex(scenario, 'serial', index)[:12], 16) % 10**12:012d}"
+
+
+VOLTA, TURING, AMPERE, ADA, HOPPER, BLACKWELL = 5, 6, 7, 8, 9, 10
+
+# MB/s of one NVLink in one direction, and NVML's number of its version.
+_NVLINK_SPEEDS = {VOLTA: 25781, TURING: 25781, AMPERE: 25000, HOPPER: 26562, BLACKWELL: 53125}
+_NVLINK_VERSIONS = {VOLTA: 2, TURING: 3, AMPERE: 4, HOPPER: 6, BLACKWELL: 7}
+_PCIE_GENERATIONS = {VOLTA: 3, TURING: 3, AMPERE: 4, ADA: 4, HOPPER: 5}
+_LATEST_PCIE = 5
+# Modules of a processor and GPUs, whose power the driver can tell as a whole.
+_MODULES = ("GH200", "GB200", "GB300")
+# Branches of the driver, with how many field ids each knows.
+_FIELD_IDS = ((575, 274), (570, 269), (560, 230), (550, 200), (535, 197), (525, 170), (0, 146))
+# The driver's numbers of profiles, by the slices of the whole GPU and those of compute and memory in it.
+_GI_PROFILES = {
+    (7, 1, 1): 19,
+    (7, 1, 2): 15,
+    (7, 2, 2): 14,
+    (7, 3, 4): 9,
+    (7, 4, 4): 5,
+    (7, 7, 8): 0,
+    (4, 1, 1): 14,
+    (4, 2, 2): 5,
+    (4, 4, 4): 0,
+}
+# The same with media extensions.
+_WITH_MEDIA = {(7, 1, 1): 20, (4, 1, 1): 21, (4, 2, 2): 6}
+_CAPABILITIES: Mapping[int, tuple[int, int]] = {
+    VOLTA: (7, 0),
+    TURING: (7, 5),
+    AMPERE: (8, 0),
+    ADA: (8, 9),
+    HOPPER: (9, 0),
+    BLACKWELL: (10, 0),
+}
+
+
+def has_hbm(gpu: Gpu) -> bool:
+    """Say whether it is one of the large boards; a thermometer of the memory gives them away."""
+    return gpu.memory_temperature
+
+
+def is_ga100(gpu: Gpu) -> bool:
+    """Say whether it is an A100 or A30, the first Amperes."""
+    return gpu.architecture == AMPERE and has_hbm(gpu)
+
+
+def is_module(gpu: Gpu) -> bool:
+    """Say whether it shares a module with a processor."""
+    return any(name in gpu.model for name in _MODULES)
+
+
+def nvlink_speed(gpu: Gpu) -> int:
+    """Return the MB/s of one NVLink in one direction."""
+    return gpu.links.megabytes_per_second or _NVLINK_SPEEDS.get(gpu.architecture, _NVLINK_SPEEDS[BLACKWELL])
+
+
+def nvlink_version(gpu: Gpu) -> int:
+    """Return NVML's number of the version of its NVLinks."""
+    return _NVLINK_VERSIONS.get(gpu.architecture, _NVLINK_VERSIONS[BLACKWELL])
+
+
+def pcie_generation(gpu: Gpu) -> int:
+    """Return the newest PCIe generation that GPU and slot know."""
+    return gpu.links.pcie_generation or _PCIE_GENERATIONS.get(gpu.architecture, _LATEST_PCIE)
+
+
+def knows_field(driver: int, field: int) -> bool:
+    """Say whether this branch of the driver has heard of a field value."""
+    return field < next(count for branch, count in _FIELD_IDS if driver >= branch)
+
+
+def engines(gpu: Gpu, cut: MigInstance) -> Mapping[str, int]:
+    """Count the engines of a GPU instance: from Hopper on, each slice has its own for video and pictures."""
+    if cut.engines:
+        return cut.engines
+    each = cut.gi_slices if gpu.architecture >= HOPPER else 0
+    # Of some engines there is only one: it goes with the whole GPU, or with media extensions.
+    one = int("+me" in cut.profile or (gpu.mig is not None and cut.gi_slices == gpu.mig.max_slices))
+    return {
+        "copy": cut.gi_slices,
+        "decoder": each or max(one, cut.gi_slices // 2),
+        "encoder": 0,
+        "jpeg": each or one,
+        "ofa": one,
+    }
+
+
+def gi_profile(gpu: Gpu, cut: MigInstance) -> int | None:
+    """Return the driver's number of the profile of a GPU instance, None for one that no board has."""
+    if cut.gi_profile is not None:
+        return cut.gi_profile
+    numbers = _WITH_MEDIA if "+me" in cut.profile else _GI_PROFILES
+    return numbers.get((gpu.mig.max_slices if gpu.mig else 0, cut.gi_slices, cut.size))
+
+
+def capability(gpu: Gpu) -> tuple[int, int] | None:
+    """Return the compute capability of a board; Ampere's without HBM have another chip than those with it."""
+    if gpu.architecture == AMPERE and not has_hbm(gpu):
+        return 8, 6
+    return _CAPABILITIES.get(gpu.architecture)

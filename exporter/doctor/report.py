@@ -1,0 +1,79 @@
+"""What the doctor hands over: its checks, as text and as data."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Status = Literal["OK", "absent", "degraded", "missing"]
+# Where the documentation can be read: a path in the repository leads nowhere from within a pod.
+DOCUMENTATION = "https://github.com/gpuslice/gpuslice-exporter/blob/main/docs"
+TROUBLESHOOTING = f"{DOCUMENTATION}/troubleshooting.md"
+EXIT_CODES: dict[Status, int] = {"OK": 0, "absent": 0, "degraded": 1, "missing": 3}
+NAME_WIDTH = 29
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the report. ``lost`` and ``remedy`` are "" where all is well.
+
+    ``absent`` is what this hardware, its mode or its driver does not have: nothing is wrong. ``code`` names
+    the cause for good, "" where the status is OK: it is a heading of docs/troubleshooting.md.
+    """
+
+    name: str
+    status: Status
+    found: str
+    lost: str = ""
+    remedy: str = ""
+    code: str = ""
+
+    @property
+    def url(self) -> str:
+        """Where its cause is explained, "" where the status is OK."""
+        return f"{TROUBLESHOOTING}#{self.code}" if self.code else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All checks, in the order in which one stands on the other."""
+
+    node: str
+    checks: tuple[Check, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """0 when all is well, 1 when something is degraded, 3 when something is missing."""
+        return max((EXIT_CODES[check.status] for check in self.checks), default=0)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give the report as plain data of JSON."""
+        names = (*Check.__slots__, "url")
+        checks = [{name: getattr(check, name) for name in names} for check in self.checks]
+        return {"node": self.node, "exit_code": self.exit_code, "checks": checks}
+
+    def as_text(self) -> str:
+        """Give the report as lines for a terminal."""
+        lines = [f"node {self.node}"]
+        for check in self.checks:
+            lines.append(f"{check.status:<9} {check.name:<{NAME_WIDTH}} {check.found}")
+            lines += [f"{'':<{NAME_WIDTH + 11}} lost: {check.lost}"] if check.lost else []
+            lines += [f"{'':<{NAME_WIDTH + 11}} mend: {check.remedy}"] if check.remedy else []
+            lines += [f"{'':<{NAME_WIDTH + 11}} more: {check.url}"] if check.remedy else []
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A cause: its code, how bad it is, what is lost by it and how to mend it, "" where nothing is wrong.
+
+    Words in braces in the remedy are filled in where it is found.
+    """
+
+    code: str
+    status: Status
+    lost: str = ""
+    remedy: str = ""
+
+    def check(self, name: str, found: str, *, lost: str = "", **words: object) -> Check:
+        """Make the check ``name`` of it; ``lost`` says it closer, ``words`` fill the remedy in."""
+        remedy = self.remedy.format(**words)
+        return Check(name, self.status, found, lost or self.lost, remedy, self.code)

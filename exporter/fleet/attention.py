@@ -1,0 +1,215 @@
+"""GPUs and holders that need attention: sick GPUs, and holders that are idle."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from exporter.fleet.cluster_model import IdleHolder, IdleTotals, SickGpu
+from exporter.fleet.queries import Answers, Narrow, of, target_of
+from exporter.fleet.targets import Scraped, Targets, holder_of
+from exporter.formats.wording import duration
+from exporter.model.xids import explain
+from exporter.prometheus import Sample
+
+# More than this is no list of GPUs any more.
+SICK_LISTED = 200
+# An XID is told for so long, as on the page of its node.
+RECENT_SECONDS = 3600
+_GPU = "gpuslice_gpu_"
+_HARMLESS = frozenset({"notice", "application"})
+
+_Severity = Literal["bad", "note"]
+_Reason = tuple[_Severity, str]
+
+
+class _Sign(NamedTuple):
+    """A sign of sickness: the rows where it is there, and what to say of one."""
+
+    rows: str
+    reason: Callable[[Sample], _Reason | None]
+
+
+def _said(severity: _Severity, text: str) -> Callable[[Sample], _Reason]:
+    return lambda _: (severity, text)
+
+
+def _recovery(sample: Sample) -> _Reason:
+    return "bad", f"asks for a recovery: {sample.labels.get('action', '').replace('_', ' ')}"
+
+
+def _uncorrected(sample: Sample) -> _Reason:
+    errors = f"{sample.value:.0f} uncorrected memory error{'' if sample.value == 1 else 's'}"
+    return "bad", f"{errors} since the driver was loaded"
+
+
+def _xid(sample: Sample) -> _Reason | None:
+    code = sample.labels.get("xid", "")
+    known = explain(int(code)) if code.isdecimal() else None
+    if known is None or known.kind in _HARMLESS:
+        return None
+    return "bad", f"XID {known.code} {duration(sample.value)} ago: {known.meaning}"
+
+
+_SIGNS = {
+    "GPUs that do not answer": _Sign(
+        f"({_GPU}up == 0 unless on (cluster, job, instance) gpuslice_nvml_released == 1)",
+        _said("bad", "does not answer"),
+    ),
+    "recovery actions": _Sign(f'{_GPU}recovery_action{{action!="none"}} == 1', _recovery),
+    "row remap failures": _Sign(
+        f"{_GPU}row_remap_failure == 1",
+        _said("bad", "has no spare memory left: the board is to be exchanged"),
+    ),
+    "uncorrected errors": _Sign(
+        f'{_GPU}ecc_errors_total{{severity="uncorrected",scope="volatile"}} > 0', _uncorrected
+    ),
+    "XID errors": _Sign(f"time() - {_GPU}xid_last_timestamp_seconds < {RECENT_SECONDS}", _xid),
+    "row remaps": _Sign(
+        f"{_GPU}row_remap_pending == 1", _said("note", "waits for a reset to replace a row of its memory")
+    ),
+    "retired pages": _Sign(
+        f"{_GPU}retired_pages_pending == 1",
+        _said("note", "waits for a reboot to retire a page of its memory"),
+    ),
+    "brakes": _Sign(
+        f'{_GPU}clock_event_active{{reason=~"hardware_thermal|power_brake"}} == 1',
+        _said("note", "is slowed down by its hardware"),
+    ),
+}
+
+QUESTIONS = {name: f"topk({SICK_LISTED}, {sign.rows})" for name, sign in _SIGNS.items()}
+
+
+class _Case(NamedTuple):
+    scraped: Scraped
+    uuid: str
+
+
+def is_whole(answers: Answers) -> bool:
+    """Tell whether every sign was asked for, and none has more GPUs than are listed."""
+    return all(name not in answers.problems and len(answers.samples(name)) < SICK_LISTED for name in _SIGNS)
+
+
+def sick_uuids(answers: Answers) -> set[str]:
+    """Name the GPUs that have a sign."""
+    return {sample.labels.get("uuid", "") for name in _SIGNS for sample in answers.samples(name)}
+
+
+def read_sick(
+    answers: Answers, targets: Targets, gpus: Mapping[str, str], models: Mapping[str, str]
+) -> Iterator[SickGpu]:
+    """Describe each sick GPU once, those first that cannot be relied on; indexes and models by uuid."""
+    cases: dict[_Case, dict[_Reason, None]] = defaultdict(dict)
+    for name, sign in _SIGNS.items():
+        for sample in answers.samples(name):
+            scraped, reason = targets.of(sample), sign.reason(sample)
+            if scraped is not None and reason is not None:
+                cases[_Case(scraped, sample.labels.get("uuid", ""))][reason] = None
+    found = [_sick(case, list(reasons), gpus, models) for case, reasons in cases.items()]
+    yield from sorted(found, key=lambda gpu: (gpu.severity, gpu.node, gpu.gpu, gpu.uuid))
+
+
+def _sick(case: _Case, reasons: list[_Reason], gpus: Mapping[str, str], models: Mapping[str, str]) -> SickGpu:
+    reasons.sort(key=lambda reason: reason[0])
+    return SickGpu(
+        node=case.scraped.key,
+        uuid=case.uuid,
+        gpu=gpus.get(case.uuid, ""),
+        model=models.get(case.uuid, ""),
+        severity=reasons[0][0],
+        reasons=tuple(text for _, text in reasons),
+    )
+
+
+IDLE_LISTED = 50
+"""How many are listed in each order."""
+
+_LONGEST, _MEMORY, _COMPUTE = "longest idle", "idle with most memory", "idle with most compute"
+_COUNT, _SUM, _COMPUTE_SUM = "number of idle holders", "memory of idle holders", "compute of idle holders"
+_CONTAINER = "gpuslice_container_"
+DETAILS = ("memory_entitled_bytes", "memory_used_bytes", "compute_entitled_ratio", "info")
+"""The families that tell what an idle holder holds."""
+
+_LAST = "last_active_timestamp_seconds"
+
+
+def questions(narrow: Narrow, idle_after: float) -> dict[str, str]:
+    """Ask who has been idle for so many seconds: how many, and the greatest in each order."""
+    rows = narrow.idle(idle_after)
+    memory, compute = (
+        narrow.idle(idle_after, f"{_CONTAINER}{name}")
+        for name in ("memory_used_bytes", "compute_entitled_ratio")
+    )
+    return {
+        _COUNT: f"count({rows})",
+        _SUM: f"sum({memory})",
+        _COMPUTE_SUM: f"sum({compute})",
+        _LONGEST: f"bottomk({IDLE_LISTED}, {rows})",
+        _MEMORY: f"topk({IDLE_LISTED}, {memory})",
+        _COMPUTE: f"topk({IDLE_LISTED}, {compute})",
+    }
+
+
+def found(answers: Answers) -> list[Sample] | None:
+    """Give a sample of each holder that is to be listed; None where nobody could be found."""
+    lists = (_LONGEST, _MEMORY, _COMPUTE)
+    samples = [sample for name in lists for sample in answers.samples(name)]
+    if not samples and any(name in answers.problems for name in lists):
+        return None
+    return list({_identity(sample): sample for sample in samples}.values())
+
+
+def detail_questions(samples: Sequence[Sample]) -> dict[str, str]:
+    """Ask what these hold, and since when they are idle; nothing where there are none."""
+    uuids = [sample.labels.get("uuid", "") for sample in samples]
+    if not uuids:
+        return {}
+    return {name: of(f"{_CONTAINER}{name}", "uuid", uuids) for name in (*DETAILS, _LAST)}
+
+
+def idle_totals(answers: Answers) -> IdleTotals:
+    """Add all up, also those that are not listed; a sum over holders of whom none tells it is not known."""
+    holders = None if _COUNT in answers.problems else int(_single(answers, _COUNT) or 0)
+    nothing = 0.0 if holders == 0 else None
+    sums = (_single(answers, name) for name in (_SUM, _COMPUTE_SUM))
+    return IdleTotals(holders, *(nothing if value is None else value for value in sums))
+
+
+def read_idle(
+    samples: Sequence[Sample], details: Answers, targets: Targets, gpus: Mapping[str, str], at: float
+) -> Iterator[IdleHolder]:
+    """Describe idle holders; ``gpus`` are indexes by uuid, ``at`` the Unix time of all answers."""
+    tables = {
+        name: {_identity(sample): sample for sample in details.samples(name)} for name in (*DETAILS, _LAST)
+    }
+    for sample in samples:
+        scraped, key = targets.of(sample), _identity(sample)
+        last = tables[_LAST].get(key)
+        if scraped is None:
+            continue
+        uuid = sample.labels.get("uuid", "")
+        info = tables["info"].get(key)
+        values = [row.value if (row := tables[name].get(key)) else None for name in DETAILS[:3]]
+        yield IdleHolder(
+            node=scraped.key,
+            holder=holder_of(sample, scraped.own),
+            uuid=uuid,
+            mig_uuid=sample.labels.get("mig_uuid", ""),
+            gpu=gpus.get(uuid, ""),
+            resource=info.labels.get("resource", "") if info else "",
+            seconds=None if last is None else at - last.value,
+            memory_held=values[0],
+            memory_used=values[1],
+            compute_held=values[2],
+        )
+
+
+def _identity(sample: Sample) -> tuple[str, ...]:
+    names = ("namespace", "pod", "container")
+    labels = (*names, *(f"exported_{name}" for name in names), "uuid", "mig_uuid")
+    return (*target_of(sample), *(sample.labels.get(name, "") for name in labels))
+
+
+def _single(answers: Answers, name: str) -> float | None:
+    """Give the only figure of an answer, None where there is none."""
+    return next((sample.value for sample in answers.samples(name)), None)

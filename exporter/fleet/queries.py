@@ -1,0 +1,185 @@
+"""The queries that a Prometheus is asked, many at once, so that one that fails costs only what needs it."""
+
+import asyncio
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from exporter.fleet.cluster_model import Target
+from exporter.prometheus import Prometheus, PrometheusError, Sample
+
+TARGET = "cluster, job, instance"
+DEVICE = f"{TARGET}, uuid"
+# What may have been there before now: a target that is gone for longer is taken for one that left.
+SEEN = "15m"
+# A target that Prometheus still asks, in vain, is remembered by what it said at one of these times ago.
+REMEMBERED = ("1h", "3h", "12h", "1d", "3d", "7d")
+_NAMESPACE = "namespace, exported_namespace"
+
+SNAPSHOT = "gpuslice_snapshot_timestamp_seconds"
+NODE_INFO = "gpuslice_node_info"
+CLOCK = "vector(time())"
+
+_NAMED = f'label_replace({NODE_INFO}, "node", "$1", "exported_node", "(.+)")'
+_NODES = f"max by ({TARGET}, node) ({_NAMED})"
+NEWEST = f"topk by (cluster, node) (1, {SNAPSHOT} * on ({TARGET}) group_left (node) {_NODES})"
+"""For each node the one target that counts."""
+
+_OLD = " or ".join(f"{NODE_INFO} offset {ago}" for ago in REMEMBERED)
+KNOWN = (
+    f"max by ({TARGET}, node, exported_node, namespace, pod, container) "
+    f"(last_over_time({NODE_INFO}[{SEEN}]) or (({_OLD}) and on ({TARGET}) (up == 0)))"
+)
+"""The targets that answer, or did until lately, or are asked in vain; with labels of their own."""
+
+LAST = f"max by ({TARGET}) (last_over_time({SNAPSHOT}[{SEEN}]))"
+UP = f"max by ({TARGET}) (up and on ({TARGET}) {KNOWN})"
+
+ALL = f"count({SNAPSHOT})"
+"""How many targets tell of nodes, of each node perhaps several."""
+
+FOREIGN = f"(gpuslice_gpu_info unless on ({DEVICE}) gpuslice_gpu_up)"
+"""Devices of other makers, of which only the holders are known: they add to no sum."""
+
+_CONTAINER = "gpuslice_container_"
+ROWS = f"{_CONTAINER}info"
+UNHELD = f"({_CONTAINER}slices == 0)"
+"""The rows of containers that use a device and hold nothing of it."""
+
+ANY_FOREIGN = f"count({FOREIGN})"
+
+SHARES = {
+    f"{quantity}_{what}": expression
+    for quantity, unit in (("memory", "bytes"), ("compute", "ratio"))
+    for what, expression in (
+        ("held", f"{_CONTAINER}{quantity}_entitled_{unit}"),
+        ("used", f"{_CONTAINER}{quantity}_used_{unit}"),
+        (
+            "wasted",
+            f"clamp_min({_CONTAINER}{quantity}_entitled_{unit} - {_CONTAINER}{quantity}_used_{unit}, 0)",
+        ),
+    )
+}
+"""What containers hold, use and waste, row by row; where a part is not known there is no row."""
+
+COUNTED = SHARES | {
+    # The same rows, without reckoning with each of them.
+    f"{quantity}_wasted": f"({SHARES[f'{quantity}_held']} and {SHARES[f'{quantity}_used']})"
+    for quantity in ("memory", "compute")
+}
+"""What to count to know of how many containers that is known."""
+
+
+class Narrow(NamedTuple):
+    """What has to be left out of sums. Both cost Prometheus much, and most clusters need neither.
+
+    ``foreign``: there are devices of other makers. ``several``: a node is told of by several targets.
+    """
+
+    foreign: bool = True
+    several: bool = True
+
+    def own(self, rows: str) -> str:
+        """Leave out what is on devices of other makers."""
+        return f"({rows} unless on ({DEVICE}) {FOREIGN})" if self.foreign else f"({rows})"
+
+    def newest(self, rows: str) -> str:
+        """Leave out all but the targets that count."""
+        return f"({rows} and on ({TARGET}) {NEWEST})" if self.several else f"({rows})"
+
+    def by_namespace(self, function: str, rows: str) -> str:
+        """Sum or count for each namespace of the cluster."""
+        return f"{function} by ({_NAMESPACE}) ({self.newest(self.own(rows))})"
+
+    def idle(self, idle_after: float, rows: str = "") -> str:
+        """Give rows of those who hold a device and have not computed on it for so many seconds.
+
+        Without ``rows`` these are the times at which they last computed. Where compute is not measured
+        nobody is called idle.
+        """
+        quiet = f"({_CONTAINER}last_active_timestamp_seconds <= (time() - {idle_after:g}))"
+        # Since its last poll nobody has looked, however long ago that is.
+        still = f"({_CONTAINER}compute_used_ratio == 0)"
+        # The longer a chain is, the dearer: what few rows are left of comes first.
+        found = f"{rows} and {still} and {quiet}" if rows else f"{quiet} and {still}"
+        return self.newest(self.own(f"({found} unless {UNHELD})"))
+
+
+def by_target(function: str, rows: str) -> str:
+    """Sum or count for each target."""
+    return f"{function} by ({TARGET}) ({rows})"
+
+
+def by_device(function: str, rows: str) -> str:
+    """Sum or count for each GPU of each target."""
+    return f"{function} by ({DEVICE}) ({rows})"
+
+
+def gpu_seconds(what: str, window: float) -> str:
+    """Give GPU-seconds ``held``, ``used``, or ``measured`` (held, where use is known) by namespace.
+
+    The parts of one job are added up, since a pod that was replaced left its part with another target; those
+    of several jobs are the same seconds told twice.
+    """
+    held, used = (
+        f"increase({_CONTAINER}{name}_gpu_seconds_total[{window:.0f}s])" for name in ("entitled", "used")
+    )
+    rows = {"held": held, "used": used, "measured": f"({held} and {used})"}[what]
+    for label in ("namespace", "pod", "container"):
+        rows = f'label_replace({rows}, "{label}", "$1", "exported_{label}", "(.+)")'
+    entity = "cluster, namespace, pod, container, uuid, mig_uuid"
+    return f"sum by (namespace) (max by ({entity}) (sum by (job, {entity}) ({rows})))"
+
+
+def of(metric: str, label: str, values: Iterable[str]) -> str:
+    """Select the series of a metric where a label has one of some values."""
+    pattern = "|".join(re.escape(value) for value in sorted(set(values)))
+    return f"{metric}{{{label}=~{json.dumps(pattern)}}}"
+
+
+# A Prometheus evaluates 20 at a time by default, and others want answers too.
+_AT_ONCE = 4
+
+Figures: TypeAlias = Mapping[Target, float]
+
+
+class Answers:
+    """The answers to questions, by their names; ``problems`` are those that failed, and why."""
+
+    def __init__(self, samples: Mapping[str, Sequence[Sample]], problems: Mapping[str, str]) -> None:
+        self._samples = samples
+        self.problems = problems
+
+    def samples(self, name: str) -> Sequence[Sample]:
+        """Give an answer, nothing where it failed."""
+        return self._samples.get(name, ())
+
+    def figures(self, name: str) -> Figures | None:
+        """Give an answer by target, None where it failed."""
+        found = self._samples.get(name)
+        return None if found is None else {target_of(sample): sample.value for sample in found}
+
+
+def target_of(sample: Sample) -> Target:
+    """Tell which target a sample is of."""
+    return Target(*(sample.labels.get(name, "") for name in Target._fields))
+
+
+async def ask(prometheus: Prometheus, expressions: Mapping[str, str], at: float) -> Answers:
+    """Evaluate expressions as of one Unix time."""
+    samples: dict[str, list[Sample]] = {}
+    problems: dict[str, str] = {}
+    turns = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(name: str, expression: str) -> None:
+        async with turns:
+            try:
+                samples[name] = await prometheus.query(expression, at)
+            except PrometheusError as error:
+                problems[name] = str(error)
+
+    async with asyncio.TaskGroup() as group:
+        for name, expression in expressions.items():
+            group.create_task(one(name, expression))
+    return Answers(samples, problems)

@@ -1,0 +1,269 @@
+"""The cluster as plain data of JSON, and as text for a terminal."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from exporter.fleet.amounts import (
+    Share,
+    Units,
+    held_words,
+    named,
+    slices_json,
+    told,
+    total,
+    total_share,
+    total_unhealthy,
+    total_units,
+    whole,
+    words,
+)
+from exporter.fleet.cluster_model import Fleet, IdleHolder, Namespace, Node, SickGpu, idle_in, namespaces_in
+from exporter.formats.wording import UNKNOWN, decimal, duration, gibibytes, plural, printable
+
+# A terminal shows so many rows of each list that can be long.
+_LINES = 20
+
+
+def fleet_json(fleet: Fleet) -> dict[str, Any]:
+    """Give all of it. An amount has its value, null where nothing is known, and whether it is complete."""
+    return {
+        "timestamp": fleet.at,
+        "window_seconds": fleet.window,
+        "totals": totals_json(fleet),
+        "nodes": [node_json(node) for node in fleet.nodes],
+        "namespaces": None if fleet.namespaces is None else [_namespace(each) for each in fleet.namespaces],
+        "idle_holders": {
+            **fleet.idle_totals._asdict(),
+            "listed": None if fleet.idle is None else [_idle(each) for each in idle_in(fleet.idle, "")],
+        },
+        "sick_gpus": [_sick(gpu) for gpu in fleet.sick] if fleet.sick or fleet.all_sick else None,
+        "problems": [{"question": name, "error": error} for name, error in fleet.problems],
+    }
+
+
+def totals_json(fleet: Fleet) -> dict[str, Any]:
+    """Add the nodes up."""
+    return {
+        "nodes": len(fleet.nodes),
+        "nodes_not_answering": len(fleet.silent),
+        **_sums(fleet.nodes),
+    }
+
+
+def _sums(nodes: tuple[Node, ...]) -> dict[str, Any]:
+    return {
+        "gpus": total(node.gpus for node in nodes).as_dict(),
+        **slices_json(*total_slices(nodes)),
+        "memory_total_bytes": total(node.memory_total for node in nodes).as_dict(),
+        "memory_bytes": total_share(node.memory for node in nodes).as_dict(),
+        "compute_gpus": total_share(node.compute for node in nodes).as_dict(),
+    }
+
+
+def node_json(node: Node) -> dict[str, Any]:
+    """Give a node."""
+    return {
+        "node": node.key.name,
+        "cluster": node.key.cluster or None,
+        "job": node.target.job,
+        "instance": node.target.instance,
+        "answers": not node.silent,
+        "reason": node.silent or None,
+        "data_age_seconds": node.age,
+        "models": None if node.models is None else dict(node.models),
+        "sharing": None if node.sharing is None else list(node.sharing),
+        "driver_given_up": node.released,
+        **_sums((node,)),
+    }
+
+
+def _namespace(each: Namespace) -> dict[str, Any]:
+    return {
+        "namespace": each.name,
+        "holders": each.holders,
+        "memory_bytes": each.memory.as_dict(),
+        "compute_gpus": each.compute.as_dict(),
+        "gpu_hours": each.hours.as_dict(),
+    }
+
+
+def _idle(each: IdleHolder) -> dict[str, Any]:
+    holder = each.holder
+    return {
+        "node": each.node.name,
+        "cluster": each.node.cluster or None,
+        "namespace": holder.namespace,
+        "pod": holder.pod,
+        "container": holder.container or None,
+        "uuid": each.uuid,
+        "mig_uuid": each.mig_uuid or None,
+        "gpu": each.gpu or None,
+        "resource": each.resource or None,
+        "quiet_seconds": each.seconds,
+        "memory_held_bytes": each.memory_held,
+        "memory_used_bytes": each.memory_used,
+        "compute_held_gpus": each.compute_held,
+    }
+
+
+def _sick(gpu: SickGpu) -> dict[str, Any]:
+    return {
+        "node": gpu.node.name,
+        "cluster": gpu.node.cluster or None,
+        "uuid": gpu.uuid,
+        "gpu": gpu.gpu or None,
+        "model": gpu.model or None,
+        "severity": gpu.severity,
+        "reasons": list(gpu.reasons),
+    }
+
+
+def gpus(value: float) -> str:
+    """Write shares of physical GPUs."""
+    return decimal(value, 2)
+
+
+def share_words(share: Share, write: Callable[[float], str], unit: str) -> str:
+    """Write what is used of what is held."""
+    return f"{share.used.text(write)} / {share.held.text(write)} {unit}"
+
+
+def total_line(nodes: tuple[Node, ...]) -> str:
+    """Add nodes up in one line."""
+    size = total(n.memory_total for n in nodes).text(gibibytes)
+    memory, compute = (
+        total_share(shares) for shares in zip(*((n.memory, n.compute) for n in nodes), strict=True)
+    )
+    return " · ".join(
+        (
+            f"{plural(len(nodes), 'node')}{_silent(nodes)}",
+            gpu_count(nodes),
+            *(held_words(name, part) for name, part in named(told(*total_slices(nodes)))),
+            f"memory {memory.held.text(gibibytes)} GiB held",
+            f"{memory.used.text(gibibytes)} GiB used of {size} GiB",
+            f"compute {compute.held.text(gpus)} GPUs held, {compute.used.text(gpus)} GPUs used",
+        )
+    )
+
+
+def total_slices(nodes: tuple[Node, ...]) -> tuple[Units, tuple[Units, ...] | None]:
+    """Add slices up, and the units of each resource on their own."""
+    held, offered = total(node.slices.held for node in nodes), total(node.slices.offered for node in nodes)
+    unhealthy = total_unhealthy(node.slices for node in nodes)
+    return Units("", held, offered, unhealthy), total_units(node.units for node in nodes)
+
+
+def gpu_count(nodes: tuple[Node, ...]) -> str:
+    """Write how many GPUs nodes have together."""
+    count = total(node.gpus for node in nodes).text(whole)
+    return f"{count} GPU" if count == "1" else f"{count} GPUs"
+
+
+def _silent(nodes: tuple[Node, ...]) -> str:
+    count = sum(bool(node.silent) for node in nodes)
+    return f" ({count} not answering)" if count else ""
+
+
+def age_words(node: Node) -> str:
+    """Write how old the data of a node are."""
+    return f"more than {SEEN_WORDS}" if node.age is None else duration(node.age)
+
+
+SEEN_WORDS = "15 min"
+
+
+def fleet_text(fleet: Fleet) -> str:
+    """Draw the cluster for a terminal: nodes, namespaces, idle holders, sick GPUs, and the total."""
+    blocks = (_nodes(fleet), _namespaces(fleet), _idle_lines(fleet), _sick_lines(fleet), _end(fleet))
+    return "\n".join("".join(f"{line}\n" for line in block) for block in map(list, blocks) if block)
+
+
+def aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """Give each column the width of its widest cell."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _nodes(fleet: Fleet) -> Iterator[str]:
+    rows = [("NODE", "GPUS", "SLICES HELD", "MEMORY USED / HELD", "COMPUTE USED / HELD", "DATA")]
+    for node in fleet.nodes:
+        name = printable(str(node.key))
+        if node.silent:
+            dashes = (UNKNOWN,) * 4
+            rows.append((name, *dashes, f"not answering for {age_words(node)}: {node.silent}"))
+            continue
+        rows.append(
+            (
+                name,
+                node.gpus.text(whole),
+                words(told(node.slices, node.units)),
+                share_words(node.memory, gibibytes, "GiB"),
+                share_words(node.compute, gpus, "GPU"),
+                f"{age_words(node)} ago",
+            )
+        )
+    return aligned(rows)
+
+
+def _namespaces(fleet: Fleet) -> Iterator[str]:
+    if fleet.namespaces is None:
+        yield "Which namespaces hold GPUs is not known."
+        return
+    rows = [("NAMESPACE", "HOLDERS", "MEMORY USED / HELD", "UNUSED", "COMPUTE USED / HELD", "UNUSED")]
+    rows += [
+        (
+            printable(each.name),
+            UNKNOWN if each.holders is None else str(each.holders),
+            share_words(each.memory, gibibytes, "GiB"),
+            f"{each.memory.wasted.text(gibibytes)} GiB",
+            share_words(each.compute, gpus, "GPU"),
+            f"{each.compute.wasted.text(gpus)} GPU",
+        )
+        for each in namespaces_in(fleet.namespaces, "")[:_LINES]
+    ]
+    yield from aligned(rows)
+    yield from _more(len(fleet.namespaces) - _LINES)
+
+
+def _idle_lines(fleet: Fleet) -> Iterator[str]:
+    if fleet.idle is None:
+        yield "Which holders are idle is not known."
+        return
+    rows = [("IDLE HOLDER", "NODE", "GPU", "HOLDS", "MEMORY USED", "IDLE FOR")]
+    for each in idle_in(fleet.idle, "")[:_LINES]:
+        held = decimal(each.compute_held, 2)
+        rows.append(
+            (
+                printable(
+                    "/".join(filter(None, (each.holder.namespace, each.holder.pod, each.holder.container)))
+                ),
+                printable(str(each.node)),
+                printable(each.gpu or each.uuid),
+                f"{gibibytes(each.memory_held)} GiB, {held} GPU",
+                f"{gibibytes(each.memory_used)} GiB",
+                UNKNOWN if each.seconds is None else duration(each.seconds),
+            )
+        )
+    if fleet.idle:
+        yield from aligned(rows)
+        yield from _more((fleet.idle_totals.holders or len(fleet.idle)) - len(rows) + 1)
+
+
+def _sick_lines(fleet: Fleet) -> Iterator[str]:
+    for gpu in fleet.sick:
+        name = f"{printable(str(gpu.node))} GPU {printable(gpu.gpu or gpu.uuid)}"
+        yield f"{'!' if gpu.severity == 'bad' else '-'} {name}: {printable('; '.join(gpu.reasons))}"
+    if not fleet.all_sick:
+        yield f"Whether {'more' if fleet.sick else 'any'} GPUs are sick is not known."
+
+
+def _more(count: int) -> Iterator[str]:
+    if count > 0:
+        yield f"and {count} more"
+
+
+def _end(fleet: Fleet) -> Iterator[str]:
+    yield f"Total: {total_line(fleet.nodes)}"
+    for name, error in fleet.problems:
+        yield f"! not known: {name}: {printable(error)}"

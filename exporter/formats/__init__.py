@@ -1,0 +1,1 @@
+"""A snapshot as JSON, CSV and text."""

@@ -1,0 +1,184 @@
+"""Twins of the page of metrics for programs and people: a snapshot as JSON, as CSV, as text.
+
+Names of fields and columns come from the table of series, so that what is called ``memory_used_bytes`` of
+a container here is ``gpuslice_container_memory_used_bytes`` there.
+"""
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from exporter.exposition.lines import encodable
+from exporter.formats.text import snapshot_text
+from exporter.metrics import (
+    COLLECTOR,
+    CONTAINER,
+    ENTITIES,
+    GPU,
+    LEVEL_LABELS,
+    MIG,
+    NODE,
+    AnyFamily,
+    Entity,
+    Family,
+    LabelledFamily,
+    Level,
+    Number,
+    field_name,
+)
+from exporter.metrics.vgpu import VGPU
+from exporter.model import EventRow, PodRow, ProcessRow, Snapshot
+from exporter.model.states import judge
+from exporter.model.xids import explain
+
+__all__ = ["snapshot_csv", "snapshot_json", "snapshot_text"]
+
+_STATE = ("state", "quiet_seconds")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def snapshot_json(snapshot: Snapshot, *, idle_after: float = 600.0) -> dict[str, Any]:
+    """Give the snapshot as plain data of JSON: lists of objects by level; what is not known is null.
+
+    Identity (labels and info series) is text; a family with labels of its own is an object keyed by their
+    values, outermost first. Events stand with the containers that they hit, oldest first. Processes have the
+    names that their owners gave them. A container is idle after ``idle_after`` seconds without compute.
+    """
+    (node,) = _records("node", NODE, snapshot)
+    health = zip(_records("collector", COLLECTOR, snapshot), snapshot.collectors, strict=True)
+    return {
+        "timestamp": snapshot.timestamp,
+        "sequence": snapshot.sequence,
+        "demo": snapshot.demo,
+        "node": node | {"process_view_reason": snapshot.node.process_view_reason},
+        "gpus": list(_records("gpu", GPU, snapshot)),
+        "migs": list(_records("mig", MIG, snapshot)),
+        "vgpus": list(_records("vgpu", VGPU, snapshot)),
+        "containers": list(_containers(snapshot, idle_after)),
+        "pods": [_pod(row) for row in snapshot.pods],
+        "processes": [_process(row) for row in snapshot.processes],
+        "processes_left_out": snapshot.processes_left_out,
+        "events": [_event(row) for row in snapshot.events],
+        "collectors": [record | {"message": row.message} for record, row in health],
+    }
+
+
+def snapshot_csv(snapshot: Snapshot, *, idle_after: float = 600.0) -> str:
+    """Give the container rows as CSV (RFC 4180) with a header; what is not known is an empty cell.
+
+    Text that a spreadsheet would run as a formula starts with an apostrophe.
+    """
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow([*_columns("container", CONTAINER), *_STATE])
+    for record in _containers(snapshot, idle_after):
+        writer.writerow([_cell(value) for value in record.values()])
+    return out.getvalue()
+
+
+def _containers(snapshot: Snapshot, idle_after: float) -> Iterator[dict[str, Any]]:
+    """Give containers with their states as of the poll: what they have done since then is not known."""
+    records = _records("container", CONTAINER, snapshot)
+    for record, row in zip(records, snapshot.containers, strict=True):
+        judged = judge(row, snapshot.timestamp, idle_after)
+        yield record | dict(zip(_STATE, (judged.state, judged.quiet_for), strict=True))
+
+
+def _pod(row: PodRow) -> dict[str, Any]:
+    """Give a pod with its labels under the names that they have there."""
+    return {"namespace": row.namespace, "pod": row.name, "pod_uid": row.uid, "labels": dict(row.labels)}
+
+
+def _process(row: ProcessRow) -> dict[str, Any]:
+    """Give a process; a container that cannot be told from others of its pod is null."""
+    holder = row.holder
+    return {
+        "uuid": row.device.uuid,
+        "mig_uuid": row.device.mig_uuid or None,
+        "pid": row.pid,
+        "command": row.command,
+        "kinds": sorted(row.kinds),
+        "place": row.place,
+        "namespace": holder.namespace if holder else None,
+        "pod": holder.pod if holder else None,
+        "container": (holder.container or None) if holder else None,
+        "memory_used_bytes": row.memory,
+        "compute_used_ratio": _finite(row.compute),
+    }
+
+
+def _event(row: EventRow) -> dict[str, Any]:
+    event = row.event
+    known = explain(event.xid) if event.xid is not None else None
+    return {
+        "timestamp": event.at,
+        "uuid": event.uuid,
+        "mig_uuid": event.mig_uuid or None,
+        "kind": event.kind,
+        "xid": event.xid,
+        "class": known.kind if known else None,
+        "meaning": known.meaning if known else None,
+        "action": known.action if known else None,
+        "holders": [holder._asdict() for holder in row.holders],
+    }
+
+
+def _records(level: Level, families: Iterable[AnyFamily], snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+    for entity in ENTITIES[level](snapshot):
+        record: dict[str, Any] = dict.fromkeys(LEVEL_LABELS[level])
+        record |= {name: value or None for name, value in zip(entity.names, entity.values, strict=True)}
+        for family in families:
+            record |= _fields(family, entity)
+        yield record
+
+
+def _fields(family: AnyFamily, entity: Entity) -> dict[str, Any]:
+    if isinstance(family, Family):
+        return {field_name(family): _finite(family.value(entity.row))}
+    if family.several:
+        return {field_name(family): list(_listed(family, entity))}
+    if family.type == "info":
+        return _identity(family, entity)
+    return {field_name(family): _nested(family, entity)}
+
+
+def _listed(family: LabelledFamily[Any], entity: Entity) -> Iterator[dict[str, str | None]]:
+    for values, _ in family.samples(entity.row):
+        yield {name: value or None for name, value in zip(family.labels, values, strict=True)}
+
+
+def _identity(family: LabelledFamily[Any], entity: Entity) -> dict[str, str | None]:
+    fields: dict[str, str | None] = dict.fromkeys(family.labels)
+    for values, _ in family.samples(entity.row):
+        fields |= {name: value or None for name, value in zip(family.labels, values, strict=True)}
+    return fields
+
+
+def _nested(family: LabelledFamily[Any], entity: Entity) -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    for (*outer, last), value in family.samples(entity.row):
+        branch = tree
+        for name in outer:
+            branch = branch.setdefault(name, {})
+        branch[last] = _finite(value)
+    return tree
+
+
+def _finite(value: Number | None) -> Number | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _columns(level: Level, families: Iterable[AnyFamily]) -> list[str]:
+    columns = list(LEVEL_LABELS[level])
+    for family in families:
+        columns += family.labels if family.type == "info" else [field_name(family)]
+    return columns
+
+
+def _cell(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    text = encodable(value)
+    return f"'{text}" if text.startswith(_FORMULA) else text

@@ -1,0 +1,281 @@
+"""A snapshot as a table for a terminal: who holds which slice of which GPU, and what is used of it."""
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from itertools import chain
+from typing import TypeAlias
+
+from exporter.formats.wording import (
+    CUT,
+    TIMES,
+    UNKNOWN,
+    decimal,
+    duration,
+    gibibytes,
+    held_of_each,
+    held_of_node,
+    measure,
+    plural,
+    printable,
+    total,
+    unhealthy,
+    used_of,
+)
+from exporter.metrics import Number
+from exporter.model import ContainerRow, DeviceKey, GpuRow, MigRow, SliceCount, Snapshot
+from exporter.model.states import STATE_WORDS, Judgement, judge
+
+
+def gpu_line(gpu: GpuRow, released: str = "") -> str:
+    """Write what a GPU is, does and gives; ``released`` says why the driver was given up."""
+    reading = gpu.reading
+    parts = [
+        f"GPU {gpu.identity.index}",
+        printable(gpu.identity.model or gpu.identity.uuid),
+        printable(gpu.sharing),
+    ]
+    if gpu.foreign:
+        number = str(gpu.identity.index) if gpu.identity.index >= 0 else gpu.identity.uuid
+        parts[0] = f"{printable(gpu.identity.vendor)} {printable(number)}"
+        held = (_slices_of(gpu), plural(gpu.holders, "holder"))
+        return " · ".join([*parts, "not read by this exporter", *held])
+    if reading is None or not reading.up:
+        asked = not released or gpu.identity.vendor != "nvidia"
+        return " · ".join([*parts, "not answering" if asked else "not read"])
+    memory = reading.memory
+    used, whole = (memory.used, memory.total) if memory else (None, None)
+    watts = None if reading.power_milliwatts is None else reading.power_milliwatts / 1000
+    return " · ".join(
+        (
+            *parts,
+            f"memory {used_of(gibibytes(used), gibibytes(whole), 'GiB')}",
+            f"utilization {measure(reading.utilization_percent, '%')}",
+            measure(watts, "W"),
+            measure(reading.temperature_celsius, "°C"),
+            _slices_of(gpu),
+            plural(gpu.holders, "holder"),
+        )
+    )
+
+
+def mig_line(key: DeviceKey, mig: MigRow | None) -> str:
+    """Write a MIG device, numbered GPU instance/compute instance, or a partition of an AMD GPU."""
+    of_mig = key.mig_uuid.startswith("MIG-")
+    part = "MIG" if of_mig else "partition"
+    if mig is None:
+        return f"  {part} {printable(key.mig_uuid)} · not seen by the driver"
+    memory = mig.reading.memory
+    used, whole = (memory.used, memory.total) if memory else (None, None)
+    shared = " shared with its neighbours" if mig.reading.memory_shared else ""
+    number = f"{mig.reading.gi}/{mig.reading.ci}" if of_mig else mig.reading.gi
+    return " · ".join(
+        (
+            f"  {part} {printable(mig.reading.profile or UNKNOWN)} {number}",
+            f"memory {used_of(gibibytes(used), gibibytes(whole), 'GiB')}{shared}",
+            f"unattributed {gibibytes(mig.unattributed_memory)} GiB",
+            _slices(mig.slices, cut=False),
+            plural(mig.holders, "holder"),
+        )
+    )
+
+
+def unattributed_line(gpu: GpuRow) -> str:
+    """Write what of a GPU is used by no known container."""
+    ratio = gpu.unattributed_utilization
+    compute = measure(None if ratio is None else ratio * 100, "%")
+    return f"    unattributed: {gibibytes(gpu.unattributed_memory)} GiB · {compute} utilization"
+
+
+def _slices_of(gpu: GpuRow) -> str:
+    return _slices(gpu.slices, cut=gpu.sharing in CUT)
+
+
+def _slices(counts: tuple[SliceCount, ...], *, cut: bool) -> str:
+    """Write what is held of a device; units of several resources add up only where they are its parts."""
+    if not counts:
+        return f"slices {UNKNOWN}"
+    if len(counts) > 1 and not cut:
+        return f"{printable(held_of_each(counts))} held"
+    held = total((count.allocated for count in counts), str)
+    told = f"slices {held} held of {total((count.offered for count in counts), str)}"
+    return ", ".join((told, *unhealthy(counts)))
+
+
+def slices_held(row: ContainerRow) -> str:
+    """Write how many slices of which resource a container holds."""
+    if row.slices is None:
+        return UNKNOWN
+    return f"{row.slices} {TIMES} {printable(row.resource or 'slice')}" if row.slices else "none"
+
+
+def total_line(snapshot: Snapshot) -> str:
+    """Add up the GPUs that are read. One that does not tell makes the sum a least figure."""
+    gpus = [gpu for gpu in snapshot.gpus if not gpu.foreign]
+    foreign = {gpu.identity.uuid for gpu in snapshot.gpus if gpu.foreign}
+    rows = [row for row in snapshot.containers if row.device.uuid not in foreign]
+    memories = [gpu.reading.memory if gpu.reading else None for gpu in gpus]
+    taken = [memory.used if memory else None for memory in memories]
+    whole = [memory.total if memory else None for memory in memories]
+    unseen = [None for gpu in gpus if gpu.holders is None]
+    entitled = chain((row.compute_entitled for row in rows if row.slices != 0), unseen)
+    used = chain((row.compute_used for row in rows), (gpu.unattributed_utilization for gpu in gpus))
+    return " · ".join(
+        (
+            f"Total: {_held(snapshot)}",
+            f"memory {total((gpu.memory_entitled for gpu in gpus), gibibytes)} GiB held",
+            f"{total(taken, gibibytes)} GiB used of {total(whole, gibibytes)} GiB",
+            f"compute {total(entitled, _hundredths)} GPUs held",
+            f"{total(used, _hundredths)} GPUs used of {decimal(snapshot.node.gpu_count, 0)}",
+        )
+    )
+
+
+def _held(snapshot: Snapshot) -> str:
+    """Write what is held of the node: slices, or GPUs where these are shared in units of several kinds."""
+    if all(gpu.holders is None for gpu in snapshot.gpus):
+        return f"slices {UNKNOWN}"
+    found = held_of_node(snapshot.gpus)
+    held = total([found.held, None] if found.least else [found.held], str)
+    offered = UNKNOWN if found.offered is None else str(found.offered)
+    words = ("" if found.unit else "slices", held, "held of", offered, found.unit)
+    return printable(", ".join((" ".join(filter(None, words)), *found.besides)))
+
+
+def _hundredths(value: Number) -> str:
+    return decimal(value, 2)
+
+
+def state_words(judged: Judgement) -> str:
+    """Write the state of a holder, with for how long where it says that the holder does not compute."""
+    quiet_for = judged.quiet_for if judged.state in ("quiet", "idle", "idle-memory") else None
+    return STATE_WORDS[judged.state] + (f" ({duration(quiet_for)})" if quiet_for is not None else "")
+
+
+_Line: TypeAlias = str | tuple[str, ...]
+_HEADINGS = (
+    "    HOLDER",
+    "SLICES",
+    "ISOLATION",
+    "MEMORY USED / ENTITLED",
+    "COMPUTE USED / ENTITLED",
+    "STATE",
+)
+
+
+def snapshot_text(snapshot: Snapshot, *, now: float | None = None, idle_after: float = 600.0) -> str:
+    """Draw the snapshot as it is read at Unix time ``now`` (default: the clock)."""
+    return _Drawing(snapshot, time.time() if now is None else now, idle_after).text()
+
+
+class _Drawing:
+    """One snapshot on its way to text: headings are lines, holders are cells that are aligned at the end."""
+
+    def __init__(self, snapshot: Snapshot, now: float, idle_after: float) -> None:
+        self._snapshot = snapshot
+        self._now = now
+        self._idle_after = idle_after
+        self._migs: dict[DeviceKey, MigRow] = {mig.device: mig for mig in snapshot.migs}
+        self._rows: dict[DeviceKey, list[ContainerRow]] = defaultdict(list)
+        for row in snapshot.containers:
+            self._rows[row.device].append(row)
+
+    def text(self) -> str:
+        lines = list(chain(self._head(), self._devices(), self._total(), self._failures()))
+        return "".join(f"{line}\n" for line in _aligned(lines))
+
+    def _head(self) -> Iterator[_Line]:
+        node, driver = self._snapshot.node, self._snapshot.node.driver
+        named = self._models(foreign=False)
+        others = self._models(foreign=True)
+        vendors = {gpu.identity.vendor for gpu in self._snapshot.gpus}
+        cuda = f"CUDA {printable((driver and driver.cuda_version) or UNKNOWN)}"
+        yield " · ".join(
+            (
+                printable(node.name),
+                plural(node.gpu_count, "GPU") + (f" ({named})" if named else ""),
+                *((others,) if others else ()),
+                f"driver {printable((driver and driver.driver_version) or UNKNOWN)}",
+                *(() if vendors == {"amd"} else (cuda,)),
+                f"read {duration(self._now - self._snapshot.timestamp)} ago",
+                f"process view {'good' if node.process_view else 'missing'}",
+            )
+        )
+        if self._snapshot.demo:
+            yield "DEMO: a node in software; nothing here was measured."
+        if not node.process_view:
+            reason = node.process_view_reason or "the processes of the host cannot be seen"
+            yield f"No numbers of single processes: {printable(reason)}"
+        yield ""
+
+    def _models(self, *, foreign: bool) -> str:
+        """Count models: those that are read, which are the node's GPUs, or those of other makers."""
+        gpus = [gpu for gpu in self._snapshot.gpus if gpu.foreign == foreign]
+        models = Counter(gpu.identity.model or "unknown model" for gpu in gpus)
+        return ", ".join(f"{count} {TIMES} {printable(model)}" for model, count in models.items())
+
+    def _devices(self) -> Iterator[_Line]:
+        if self._rows:
+            yield _HEADINGS
+        for gpu in self._snapshot.gpus:
+            yield gpu_line(gpu, self._snapshot.node.released)
+            yield from self._holders(DeviceKey(gpu.identity.uuid))
+            for key in self._keys_of(gpu.identity.uuid):
+                yield mig_line(key, self._migs.get(key))
+                yield from self._holders(key)
+            if not gpu.foreign:
+                yield unattributed_line(gpu)
+            yield ""
+        yield from self._elsewhere()
+
+    def _keys_of(self, uuid: str) -> list[DeviceKey]:
+        """List the MIG devices of a GPU, with those that containers hold though they are not seen now."""
+        keys = dict.fromkeys(chain(self._migs, self._rows))
+        return [key for key in keys if key.uuid == uuid and key.mig_uuid]
+
+    def _elsewhere(self) -> Iterator[_Line]:
+        seen = {gpu.identity.uuid for gpu in self._snapshot.gpus}
+        for key in self._rows:
+            if key.uuid not in seen:
+                yield f"{printable(key.mig_uuid or key.uuid)} · not seen by the driver"
+                yield from self._holders(key)
+                yield ""
+
+    def _holders(self, key: DeviceKey) -> Iterator[_Line]:
+        for row in self._rows.get(key, ()):
+            holder = row.holder
+            name = f"{holder.namespace}/{holder.pod}/{holder.container or '?'}"
+            yield (
+                f"    {printable(name)}",
+                slices_held(row),
+                printable(row.isolation),
+                used_of(gibibytes(row.memory_used), gibibytes(row.memory_entitled), "GiB"),
+                used_of(decimal(row.compute_used, 2), decimal(row.compute_entitled, 2), "GPU"),
+                self._state(row),
+            )
+
+    def _state(self, row: ContainerRow) -> str:
+        # As of the poll: what a holder has done since then is not known.
+        return state_words(judge(row, self._snapshot.timestamp, self._idle_after))
+
+    def _total(self) -> Iterator[_Line]:
+        if not all(gpu.foreign for gpu in self._snapshot.gpus):
+            yield total_line(self._snapshot)
+
+    def _failures(self) -> Iterator[_Line]:
+        for health in self._snapshot.collectors:
+            if health.name == "nvml" and self._snapshot.node.released:
+                yield f"! {printable(health.message)}"
+            elif not health.success:
+                yield f"! {printable(health.name)} fails: {printable(health.message) or 'no reason is known'}"
+
+
+def _aligned(lines: list[_Line]) -> Iterator[str]:
+    """Give each column of cells the width of its widest; plain lines stay as they are."""
+    rows = [line for line in lines if not isinstance(line, str)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for line in lines:
+        if isinstance(line, str):
+            yield line
+        else:
+            yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()

@@ -1,0 +1,218 @@
+"""Words for people: numbers, sharing modes, and how much of the slices is held."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from exporter.metrics import Number
+from exporter.model import GpuRow, SliceCount
+
+UNKNOWN = "\N{EN DASH}"
+TIMES = "\N{MULTIPLICATION SIGN}"
+
+_GIBIBYTE = 1024**3
+
+
+def printable(text: str) -> str:
+    """Show control characters, separators and lone surrogates as escapes: names never steer a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def decimal(value: Number | None, digits: int) -> str:
+    """Write a number with that many decimals; a little more than nothing is not written as 0."""
+    if value is None:
+        return UNKNOWN
+    least = 10**-digits
+    return f"<{least}" if 0 < value < least / 2 else f"{value:.{digits}f}"
+
+
+def gibibytes(size: Number | None) -> str:
+    """Write bytes as GiB, without the unit."""
+    return decimal(None if size is None else size / _GIBIBYTE, 1)
+
+
+def used_of(used: str, whole: str, unit: str) -> str:
+    """Write a use beside what it is a part of."""
+    return f"{used} / {whole} {unit}"
+
+
+def measure(value: Number | None, unit: str, digits: int = 0) -> str:
+    """Write a number with its unit."""
+    return f"{decimal(value, digits)} {unit}"
+
+
+def duration(seconds: float) -> str:
+    """Write a time span with its two largest units."""
+    minutes = int(seconds) // 60
+    if minutes < 1:
+        return f"{max(int(seconds), 0)} s"
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 24:
+        return f"{hours} h {minutes} min"
+    return f"{hours // 24} d {hours % 24} h"
+
+
+def short_names(resources: Sequence[str]) -> Sequence[str]:
+    """Call resources by their last part, unless two of them have the same."""
+    names = [resource.rpartition("/")[2] for resource in resources]
+    return names if len(set(names)) == len(names) else resources
+
+
+def plural(count: int | None, noun: str) -> str:
+    """Write a count with its noun."""
+    if count is None:
+        return f"{UNKNOWN} {noun}s"
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def total(values: Iterable[Number | None], write: Callable[[Number], str]) -> str:
+    """Write the sum of what is known: at least that (``≥``) where a part is not, a dash where none is."""
+    parts = list(values)
+    known = [value for value in parts if value is not None]
+    if parts and not known:
+        return UNKNOWN
+    return ("" if len(known) == len(parts) else "≥ ") + write(sum(known))
+
+
+CUT = frozenset({"mig", "mig-time-slicing", "amd-partition"})
+"""The ways in which a GPU is cut into devices, each of which has slices of its own."""
+
+OWN_MODES = {
+    "exclusive": "exclusive",
+    "time-slicing": "time-sliced",
+    "mps": "MPS",
+    "mig": "MIG",
+    "mig-time-slicing": "MIG, time-sliced",
+    "vgpu": "vGPU",
+    "amd-partition": "partitioned",
+    "none": "not shared out",
+    "unknown": "sharing not known",
+    "": "sharing not known",
+}
+"""The ways of sharing that the vendors' own plug-ins bring; all others are the names of sharing systems."""
+
+_SYSTEMS = {
+    "amd-dra": "DRA",
+    "baidu-cgpu": "Baidu cGPU",
+    "cgpu": "cGPU",
+    "dra": "DRA",
+    "elastic-gpu": "Elastic GPU",
+    "hami": "HAMi",
+    "hami-dra": "HAMi by DRA",
+    "intel": "Intel's plug-in",
+    "kai": "KAI fractions",
+    "koordinator": "Koordinator",
+    "mgpu": "mGPU",
+    "qgpu": "qGPU",
+    "runai": "Run:ai fractions",
+    "volcano-gpushare": "Volcano gpushare",
+    "volcano-vgpu": "Volcano vGPU",
+}
+
+
+def mode_word(sharing: str) -> str:
+    """Name a way of sharing."""
+    if sharing.startswith("hami-") and sharing not in _SYSTEMS:
+        return _SYSTEMS["hami"]
+    return OWN_MODES.get(sharing) or _SYSTEMS.get(sharing, sharing)
+
+
+def is_system(sharing: str) -> bool:
+    """Whether GPUs are shared by a system of its own, which states what its holders may take."""
+    return sharing not in OWN_MODES
+
+
+_OWN = "slices"
+
+
+class Held(NamedTuple):
+    """``held`` units, of ``offered`` where that is known (None), and what else is held ``besides``.
+
+    ``unit`` is "" for slices, and ``resource`` what these are of where it is not the vendor's. ``least``: at
+    least so many, since of some nobody knows whether they are held. ``lost`` are unhealthy and not held.
+    """
+
+    held: int
+    offered: int | None
+    unit: str
+    resource: str
+    besides: tuple[str, ...]
+    least: bool
+    lost: int = 0
+
+
+def held_of_node(gpus: Sequence[GpuRow]) -> Held:
+    """Count slices where most GPUs are shared by their vendors' plug-ins, units of the only system, or GPUs.
+
+    What is given out besides is told beside it, each in its own unit.
+    """
+    systems = dict(_by_system(gpus))
+    owned = sum(bool(gpu.slices) and not is_system(gpu.sharing) for gpu in gpus)
+    if 2 * owned > len(gpus) or systems.keys() <= {_OWN}:
+        return _counted(systems.pop(_OWN, ()), "", tuple(_told(systems)))
+    (only,) = systems.values() if len(systems) == 1 else ((),)
+    resources = {count.resource for count in only}
+    if len(resources) == 1 and any(count.allocated for count in only):
+        return _counted(only, resources.pop(), ())
+    held = sum(bool(gpu.holders) for gpu in gpus)
+    least = any(gpu.holders is None for gpu in gpus)
+    return Held(held, len(gpus), "GPUs" if len(gpus) > 1 else "GPU", "", tuple(_told(systems)), least)
+
+
+def held_of_all(counts: Sequence[SliceCount], noun: str = "") -> str:
+    """Write what is held of all that is offered, alone where nobody says how much that is."""
+    held = total((count.allocated for count in counts), str)
+    offered = total((count.offered for count in counts), str)
+    words = (held, *(() if offered == UNKNOWN else ("of", offered)), noun)
+    return " ".join(filter(None, words))
+
+
+def held_of_each(counts: Sequence[SliceCount]) -> str:
+    """Write what is held of a whole device: of several resources each, whose units add up to nothing."""
+    if len(counts) == 1:
+        return held_of_all(counts)
+    told = short_names([count.resource for count in counts])
+    return ", ".join(held_of_all((count,), name) for count, name in zip(counts, told, strict=True))
+
+
+def unhealthy(counts: Sequence[SliceCount]) -> tuple[str, ...]:
+    """Write how many slices are unhealthy; () where none is known to be."""
+    number = sum(count.unhealthy or 0 for count in counts)
+    return (f"{number} unhealthy",) if number else ()
+
+
+def _by_system(gpus: Sequence[GpuRow]) -> Iterator[tuple[str, tuple[SliceCount, ...]]]:
+    found: dict[str, list[SliceCount]] = {}
+    for gpu in gpus:
+        if gpu.slices:
+            system = mode_word(gpu.sharing) if is_system(gpu.sharing) else _OWN
+            found.setdefault(system, []).extend(gpu.slices)
+    return ((system, tuple(counts)) for system, counts in found.items())
+
+
+def _counted(counts: Sequence[SliceCount], resource: str, besides: tuple[str, ...]) -> Held:
+    fixed = [count for count in counts if count.offered is not None]
+    rest = sum(count.allocated or 0 for count in counts if count.offered is None)
+    least = any(count.allocated is None for count in fixed or counts)
+    if not fixed:
+        return Held(rest, None, "", resource, besides, least)
+    more = (f"{rest} more of no fixed number",) if rest else ()
+    held = sum(count.allocated or 0 for count in fixed)
+    offered = sum(count.offered or 0 for count in fixed)
+    lost = sum(count.lost or 0 for count in fixed)
+    return Held(held, offered, "", resource, (*besides, *more, *unhealthy(counts)), least, lost)
+
+
+def _told(systems: dict[str, tuple[SliceCount, ...]]) -> Iterator[str]:
+    for system, counts in systems.items():
+        ordered = sorted(counts, key=lambda count: count.resource)
+        by_resource = [tuple(group) for _, group in groupby(ordered, lambda count: count.resource)]
+        some = [group for group in by_resource if any(count.allocated for count in group)]
+        if some:
+            nouns = short_names([group[0].resource for group in some]) if len(some) > 1 else [""]
+            parts = (held_of_all(group, noun) for group, noun in zip(some, nouns, strict=True))
+            yield f"{system} {', '.join(parts)}"

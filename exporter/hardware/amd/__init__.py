@@ -1,5 +1,0 @@
-"""AMD GPUs, read from the files of their kernel drivers: amdgpu for the boards, KFD for what computes."""
-
-from exporter.hardware.amd.source import AmdSource
-
-__all__ = ["AmdSource"]

@@ -1,0 +1,111 @@
+"""The same fields under the lower-case names of dcgm-exporter's first version, in the units of its day."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from exporter.metrics import AnyFamily, Family, Labelled, LabelledFamily, Number
+from exporter.metrics.dcgm.device import CLOCKS, HEAT, MEMORY, PCIE, POWER, UTILIZATION
+from exporter.metrics.dcgm.health import ECC, NVLINK, REPAIRS, THROTTLING
+from exporter.metrics.dcgm.profiling import PROFILING
+from exporter.metrics.dcgm.row import DcgmRow
+
+_NAMES: Mapping[str, str] = {
+    "sm_clock": "DEV_SM_CLOCK",
+    "memory_clock": "DEV_MEM_CLOCK",
+    "memory_temp": "DEV_MEMORY_TEMP",
+    "gpu_temp": "DEV_GPU_TEMP",
+    "power_usage": "DEV_POWER_USAGE",
+    "total_energy_consumption": "DEV_TOTAL_ENERGY_CONSUMPTION",
+    "pcie_tx_throughput": "DEV_PCIE_TX_THROUGHPUT",
+    "pcie_rx_throughput": "DEV_PCIE_RX_THROUGHPUT",
+    "pcie_replay_counter": "DEV_PCIE_REPLAY_COUNTER",
+    "gpu_utilization": "DEV_GPU_UTIL",
+    "mem_copy_utilization": "DEV_MEM_COPY_UTIL",
+    "enc_utilization": "DEV_ENC_UTIL",
+    "dec_utilization": "DEV_DEC_UTIL",
+    "fb_total": "DEV_FB_TOTAL",
+    "fb_free": "DEV_FB_FREE",
+    "fb_used": "DEV_FB_USED",
+    "ecc_sbe_volatile_total": "DEV_ECC_SBE_VOL_TOTAL",
+    "ecc_dbe_volatile_total": "DEV_ECC_DBE_VOL_TOTAL",
+    "ecc_sbe_aggregate_total": "DEV_ECC_SBE_AGG_TOTAL",
+    "ecc_dbe_aggregate_total": "DEV_ECC_DBE_AGG_TOTAL",
+    "retired_pages_sbe": "DEV_RETIRED_SBE",
+    "retired_pages_dbe": "DEV_RETIRED_DBE",
+    "retired_pages_pending": "DEV_RETIRED_PENDING",
+    "nvlink_flit_crc_error_count_total": "DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL",
+    "nvlink_data_crc_error_count_total": "DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL",
+    "nvlink_replay_error_count_total": "DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL",
+    "nvlink_recovery_error_count_total": "DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL",
+    "nvlink_bandwidth_total": "DEV_NVLINK_BANDWIDTH_TOTAL",
+    "fi_prof_gr_engine_active": "PROF_GR_ENGINE_ACTIVE",
+    "fi_prof_sm_active": "PROF_SM_ACTIVE",
+    "fi_prof_sm_occupancy": "PROF_SM_OCCUPANCY",
+    "fi_prof_pipe_tensor_active": "PROF_PIPE_TENSOR_ACTIVE",
+    "fi_prof_dram_active": "PROF_DRAM_ACTIVE",
+    "fi_prof_pcie_tx_bytes": "PROF_PCIE_TX_BYTES",
+    "fi_prof_pcie_rx_bytes": "PROF_PCIE_RX_BYTES",
+}
+_VIOLATIONS: Mapping[str, str] = {
+    "power_violation": "DEV_POWER_VIOLATION",
+    "thermal_violation": "DEV_THERMAL_VIOLATION",
+    "sync_boost_violation": "DEV_SYNC_BOOST_VIOLATION",
+    "board_limit_violation": "DEV_BOARD_LIMIT_VIOLATION",
+    "low_util_violation": "DEV_LOW_UTIL_VIOLATION",
+    "reliability_violation": "DEV_RELIABILITY_VIOLATION",
+}
+_FIELDS: Mapping[str, Family[Any]] = {
+    family.name: family
+    for family in (
+        *(*CLOCKS, *HEAT, *POWER, *PCIE, *UTILIZATION, *MEMORY, *ECC, *REPAIRS, *NVLINK, *PROFILING),
+        *THROTTLING,
+    )
+    if isinstance(family, Family)
+}
+
+
+def _renamed(name: str, field: str) -> Family[DcgmRow]:
+    return replace(_FIELDS[f"DCGM_FI_{field}"], name=f"dcgm_{name}", level="dcgm_legacy")
+
+
+def _violation(name: str, field: str) -> Family[DcgmRow]:
+    family = _renamed(name, field)
+    return replace(family, help=family.help.replace("(ns)", "(us)"), value=_microseconds(family.value))
+
+
+def _microseconds(nanoseconds: Callable[[DcgmRow], Number | None]) -> Callable[[DcgmRow], Number | None]:
+    def value(row: DcgmRow) -> int | None:
+        found = nanoseconds(row)
+        return None if found is None else int(found // 1000)
+
+    return value
+
+
+def _model(row: DcgmRow) -> Iterator[Labelled]:
+    if row.gpu is not None:
+        yield (row.gpu.identity.model,), 1
+
+
+LEGACY: tuple[AnyFamily, ...] = (
+    *(_renamed(name, field) for name, field in _NAMES.items()),
+    *(_violation(name, field) for name, field in _VIOLATIONS.items()),
+    Family(
+        "dcgm_xid_errors",
+        "gauge",
+        "dcgm_legacy",
+        "Code of the last XID error, 0 until there is one.",
+        lambda row: row.xids.last,
+        group="events",
+    ),
+    LabelledFamily(
+        "dcgm_gpu_info",
+        "info",
+        "dcgm_legacy",
+        "Model of the GPU.",
+        ("gpu_type",),
+        _model,
+        group="core",
+    ),
+)
+"""Families under the names of version 1, for GPUs."""

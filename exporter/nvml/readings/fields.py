@@ -1,0 +1,159 @@
+"""The table of readings that the driver numbers: all of one GPU's come in one call.
+
+A row has a field for each generation of drivers or boards that numbers the reading differently.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+from exporter.model.readings import RECOVERY_ACTIONS
+from exporter.nvml.readings.answers import (
+    NOTHING,
+    NOTHING_LONG,
+    Decode,
+    Path,
+    celsius,
+    flag,
+    long_number,
+    margin,
+    word,
+)
+
+# The scope of a reading that is summed over all NVLinks.
+ALL_LINKS = 2**32 - 1
+LINK_STATE = 165
+KIBIBYTE = 1024
+MOST_LINKS = 128
+# The bits of a double as an integer are at least that, but for 0.
+DOUBLE_BITS = 2**52
+# The driver's numbers of two types of values.
+UNSIGNED, UNSIGNED_LONG = 1, 3
+
+
+class Field(NamedTuple):
+    """The driver's number of a reading, whose it is (a scope of power, a link), and the size of its unit."""
+
+    number: int
+    scope: int = 0
+    unit: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class FieldRow:
+    """One reading: its group, where it goes, the fields that can tell it (preferred first), their meaning.
+
+    ``integer`` is the type that the value has where a driver says that it is a double, which it is not.
+    """
+
+    group: str
+    into: Path
+    fields: tuple[Field, ...]
+    decode: Decode = long_number
+    integer: int = 0
+
+
+def _violation(reason: str, number: int) -> FieldRow:
+    return FieldRow("throttling", ("violations_nanoseconds", reason), (Field(number),))
+
+
+def _limit(threshold: str, number: int) -> FieldRow:
+    return FieldRow("thermal", ("temperature_limits_celsius", threshold), (Field(number),), margin)
+
+
+def _power(part: str, number: int, scope: int) -> FieldRow:
+    return FieldRow("power", ("power_parts_milliwatts", part), (Field(number, scope),))
+
+
+def _ecc(severity: str, scope: str, number: int) -> FieldRow:
+    # Some drivers leave the type of these at 0, which is a double.
+    return FieldRow(
+        "ecc", ("ecc", "errors", (severity, scope)), (Field(number),), _error_count, integer=UNSIGNED_LONG
+    )
+
+
+def _error_count(answer: int) -> int | None:
+    return answer if 0 <= answer < DOUBLE_BITS else None
+
+
+def _repair(name: str, number: int, decode: Decode = long_number) -> FieldRow:
+    return FieldRow("repairs", ("repairs", *name.split(".")), (Field(number),), decode)
+
+
+def past_wrapping(answer: int) -> int | None:
+    """Keep a count that 32 bits cannot hold: a counter of those is full within a second on a busy link.
+
+    What is below may be of either kind, and a counter that falls for no reason is worse than none.
+    """
+    return answer if NOTHING < answer < NOTHING_LONG else None
+
+
+def _link_count(answer: int) -> int | None:
+    return answer if 0 <= answer <= MOST_LINKS else None
+
+
+LINKS = FieldRow("nvlink", ("nvlink", "links"), (Field(91),), _link_count)
+ROWS = (
+    _power("average", 185, 0),
+    _power("instant", 186, 0),
+    _power("module", 186, 1),
+    # Boards that meter their memory tell its average only.
+    _power("memory", 185, 2),
+    # One driver branch says double, and means an unsigned integer.
+    FieldRow("thermal", ("memory_temperature_celsius",), (Field(82),), celsius, integer=UNSIGNED),
+    _limit("shutdown", 193),
+    _limit("slowdown", 194),
+    _limit("memory", 195),
+    _limit("gpu", 196),
+    _violation("power", 74),
+    _violation("thermal", 75),
+    _violation("sync_boost", 76),
+    _violation("board_limit", 77),
+    _violation("low_utilization", 78),
+    _violation("reliability", 79),
+    _violation("application_clocks", 80),
+    _violation("base_clocks", 81),
+    _violation("software_thermal", 269),
+    _violation("hardware_thermal", 270),
+    _violation("power_brake", 271),
+    FieldRow("pcie", ("traffic_bytes", "pcie_transmit"), (Field(197),), past_wrapping),
+    FieldRow("pcie", ("traffic_bytes", "pcie_receive"), (Field(198),), past_wrapping),
+    LINKS,
+    _ecc("corrected", "volatile", 3),
+    _ecc("uncorrected", "volatile", 4),
+    _ecc("corrected", "aggregate", 5),
+    _ecc("uncorrected", "aggregate", 6),
+    _repair("retired_pages.single_bit", 29),
+    _repair("retired_pages.double_bit", 30),
+    _repair("retired_pages_pending", 31, flag),
+    _repair("remapped_rows.corrected", 142),
+    _repair("remapped_rows.uncorrected", 143),
+    _repair("row_remap_pending", 144, flag),
+    _repair("row_remap_failure", 145, flag),
+    FieldRow("repairs", ("recovery_action",), (Field(230),), word(dict(enumerate(RECOVERY_ACTIONS)))),
+)
+# Asked of a GPU that has links; Blackwell's have other counters than those before.
+NVLINK_ROWS = (
+    FieldRow("nvlink", ("nvlink", "megabytes_per_second"), (Field(90),)),
+    FieldRow("nvlink", ("nvlink", "errors", "crc_flit"), (Field(38),)),
+    FieldRow("nvlink", ("nvlink", "errors", "crc_data"), (Field(45),)),
+    FieldRow("nvlink", ("nvlink", "errors", "replay"), (Field(52),)),
+    FieldRow("nvlink", ("nvlink", "errors", "recovery"), (Field(59), Field(215, ALL_LINKS))),
+    FieldRow(
+        "nvlink",
+        ("traffic_bytes", "nvlink_transmit"),
+        (Field(138, ALL_LINKS, KIBIBYTE), Field(202, ALL_LINKS)),
+    ),
+    FieldRow(
+        "nvlink",
+        ("traffic_bytes", "nvlink_receive"),
+        (Field(139, ALL_LINKS, KIBIBYTE), Field(204, ALL_LINKS)),
+    ),
+)
+
+
+@cache
+def link_rows(links: int) -> tuple[FieldRow, ...]:
+    """Return the rows of a GPU with that many NVLinks: what is told of all of them, and the state of each."""
+    states = (FieldRow("nvlink", ("link_states", link), (Field(LINK_STATE, link),)) for link in range(links))
+    return (*NVLINK_ROWS, *states) if links else ()

@@ -1,0 +1,1 @@
+"""The poll: each source is read under a deadline, and the parts become one snapshot."""

@@ -1,0 +1,153 @@
+"""The names of pods, and their objects where any source has them."""
+
+import math
+import time
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from exporter.concurrency import Worker
+from exporter.kubernetes import WatchedPods
+from exporter.model import Allocations, PodIdentity, ProcessPlace
+from exporter.workloads.pod_log_dirs import PodLogs, index_pods, read_pod_logs
+from podresources.channel import KubeletError
+from podresources.pods import Pods
+
+PODS_API: Final = "the kubelet's Pods API"
+KUBERNETES_API: Final = "the Kubernetes API"
+
+
+# The kubelet logs each call of its Pods API. Statuses and annotations follow a change for
+# some time: then pods are listed at every poll, and else at this interval.
+SETTLING_SECONDS: Final = 30.0
+LISTING_SECONDS: Final = 60.0
+
+
+class NoNamesError(Exception):
+    """No source of pod names answers; ``reason`` counts it."""
+
+    reason = "no_source"
+
+
+class PodNames:
+    """The ladder of pod names: the kubelet's Pods API, else the Kubernetes API with the listing of pod logs.
+
+    The Pods API may take ``patience`` seconds, so that there is time left for the others. ``watched`` tells
+    what the Kubernetes API has said, None where it is not asked or has not answered. ``objects_from`` names
+    the source of labels and annotations of the last reading, "" where there is none; ``superseded`` are the
+    uids of pods whose name another one has since. ``starting`` is True if the Pods API last reported that the
+    kubelet does not know its pods yet.
+
+    Logs have no objects: for ``keep`` seconds (by ``clock``) what the Pods API said last stands beside them,
+    or one failure of the kubelet would take every holder away that is one by its annotations.
+    """
+
+    def __init__(  # noqa: PLR0913 - three sources, and how long to wait for and to believe them
+        self,
+        socket: Path,
+        logs: Path,
+        patience: float,
+        watched: Callable[[], WatchedPods | None] = lambda: None,
+        *,
+        keep: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.objects_from = ""
+        self.superseded: frozenset[str] = frozenset()
+        self.starting = False
+        self._socket = socket
+        self._logs = logs
+        self._watched = watched
+        self._keep = keep
+        self._clock = clock
+        self._told: Mapping[str, PodIdentity] = {}
+        self._told_at = -math.inf
+        self._listed_at: float | None = None
+        self._cause: Hashable = None
+        self._changed_at = self._clock()
+        self._pods = Pods(socket, timeout=patience)
+        self._worker = Worker("pod-logs")
+
+    async def read(self, cause: Hashable = None) -> Mapping[str, PodIdentity]:
+        """Return the pods of this node by uid; raises NoNamesError when no source answers.
+
+        The Pods API is not called as long as ``cause`` stays the same, see ``SETTLING_SECONDS``.
+        """
+        if not self._is_due(cause):
+            self._told_at = self._clock()
+            return self._told
+        self._listed_at = None
+        objections = []
+        self.starting = False
+        try:
+            if await self._worker.run(self._socket.exists):
+                self._told, self._told_at = index_pods(await self._pods.read()), self._clock()
+                self._listed_at = self._told_at
+                self.objects_from, self.superseded = PODS_API, frozenset()
+                return self._told
+        except (KubeletError, OSError) as error:
+            self.starting = isinstance(error, KubeletError) and error.reason == "not_ready"
+            objections.append(str(error))
+        logged: PodLogs | None = None
+        told = self._told if self._clock() - self._told_at <= self._keep else None
+        try:
+            logged = await self._worker.run(lambda: read_pod_logs(self._logs, told or ()))
+        except OSError as error:
+            objections.append(str(error))
+        watched = self._watched()
+        if watched is not None:
+            self.objects_from = KUBERNETES_API
+            return self._merged(watched, logged)
+        if logged is None:
+            self.objects_from = ""
+            raise NoNamesError("; ".join(objections))
+        if told is not None:
+            self.objects_from = PODS_API
+            return self._merged(WatchedPods(pods=told, live=False), logged)
+        self.objects_from, self.superseded = "", logged.superseded
+        return index_pods(logged.pods)
+
+    def _is_due(self, cause: Hashable) -> bool:
+        """Return True unless the last call of the Pods API succeeded and is recent enough."""
+        now = self._clock()
+        if cause != self._cause:
+            self._cause, self._changed_at = cause, now
+        settled = now - self._changed_at >= SETTLING_SECONDS
+        return not settled or self._listed_at is None or now - self._listed_at >= LISTING_SECONDS
+
+    def _merged(self, watched: WatchedPods, logged: PodLogs | None) -> Mapping[str, PodIdentity]:
+        logged = logged or PodLogs((), frozenset())
+        found = merged(watched, logged.pods)
+        told = {*watched.pods, *(pod.uid for pod in logged.pods), *logged.superseded}
+        self.superseded = frozenset(told - found.keys())
+        return found
+
+    def close(self) -> None:
+        """Let the thread end."""
+        self._worker.stop()
+
+
+def merged(watched: WatchedPods, logged: Iterable[PodIdentity]) -> Mapping[str, PodIdentity]:
+    """Add the pods of the logs that the API server has not told of yet.
+
+    Logs outlive their pod, so that of two pods with one name a live watch has the right one. Where it is
+    not, the kubelet knows better, and the pod's object is not known.
+    """
+    sources = (logged, watched.pods.values()) if watched.live else (watched.pods.values(), logged)
+    by_name = {(pod.namespace, pod.name): pod for source in sources for pod in source}
+    return index_pods(watched.pods.get(pod.uid, pod) for pod in by_name.values())
+
+
+def cause_to_list(
+    listed: Allocations | None, places: Iterable[ProcessPlace], pods: Mapping[str, PodIdentity]
+) -> Hashable:
+    """Return a value that changes if pods are to be listed again: with allocations and unnamed containers."""
+    unnamed = frozenset(
+        (place.pod_uid, place.container_id)
+        for place in places
+        if place.pod_uid is not None
+        and (place.pod_uid not in pods or place.container_id not in pods[place.pod_uid].container_ids)
+    )
+    if listed is None:
+        return unnamed
+    return unnamed, listed.kubelet_start, listed.listed, listed.allocated, listed.claims

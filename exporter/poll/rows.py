@@ -1,0 +1,112 @@
+"""Rows of a snapshot that need no join: events, jobs and pods."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from exporter.model import (
+    ContainerRef,
+    ContainerRow,
+    DeviceEvent,
+    EventRow,
+    GpuRow,
+    MigRow,
+    PodIdentity,
+    PodRow,
+    Workloads,
+)
+from exporter.model.records import replace
+
+
+def event_rows(
+    recent: Iterable[DeviceEvent], before: Iterable[EventRow], containers: Sequence[ContainerRow]
+) -> tuple[EventRow, ...]:
+    """Return a row for each recent event, in their order.
+
+    An event that stands in ``before`` keeps its holders; a new one gets those among ``containers``, the rows
+    of this poll and of the one before it: what an event has ended stands in the latter only. A container is
+    a holder of a device if it has slices or processes on it; an event of a whole GPU concerns the holders of
+    its MIG devices too.
+    """
+    known = {row.event: row for row in before}
+    return tuple(
+        known.get(event) or EventRow(event=event, holders=_holders(event, containers)) for event in recent
+    )
+
+
+def _holders(event: DeviceEvent, containers: Iterable[ContainerRow]) -> tuple[ContainerRef, ...]:
+    return tuple(sorted({row.holder for row in containers if _concerns(event, row)}))
+
+
+def _concerns(event: DeviceEvent, row: ContainerRow) -> bool:
+    if row.device.uuid != event.uuid or not (row.slices or row.processes):
+        return False
+    return event.mig_uuid in ("", row.device.mig_uuid)
+
+
+# A batch system counts the GPUs of NVIDIA, as dcgm-exporter does.
+VENDOR = "nvidia"
+Jobs = Mapping[tuple[int, int | None], tuple[str, ...]]
+
+
+def gpus_with_jobs(gpus: Iterable[GpuRow], jobs: Jobs) -> tuple[GpuRow, ...]:
+    """Give each GPU the jobs that have it as a whole."""
+    rows = tuple(gpus)
+    counted = _counted(rows)
+    return tuple(
+        replace(gpu, jobs=jobs.get((gpu.identity.index, None), ())) if gpu.identity.uuid in counted else gpu
+        for gpu in rows
+    )
+
+
+def migs_with_jobs(migs: Iterable[MigRow], gpus: Iterable[GpuRow], jobs: Jobs) -> tuple[MigRow, ...]:
+    """Give each MIG device the jobs that have the GPU instance around it."""
+    indexes = _counted(gpus)
+    return tuple(
+        replace(mig, jobs=jobs.get((indexes[mig.device.uuid], mig.reading.gi), ()))
+        if mig.device.uuid in indexes
+        else mig
+        for mig in migs
+    )
+
+
+def _counted(gpus: Iterable[GpuRow]) -> dict[str, int]:
+    """Return by uuid the index that means that GPU alone.
+
+    One that is missing keeps its index, which another may have by now: the one that answers.
+    """
+    by_index: dict[int, list[GpuRow]] = defaultdict(list)
+    for gpu in gpus:
+        if gpu.identity.vendor == VENDOR:
+            by_index[gpu.identity.index].append(gpu)
+    answering = {index: [gpu for gpu in same if _answers(gpu)] or same for index, same in by_index.items()}
+    return {same[0].identity.uuid: index for index, same in answering.items() if len(same) == 1}
+
+
+def _answers(gpu: GpuRow) -> bool:
+    return gpu.reading is not None and gpu.reading.up
+
+
+def pod_rows(
+    containers: Iterable[ContainerRow], workloads: Workloads, patterns: Sequence[re.Pattern[str]]
+) -> tuple[PodRow, ...]:
+    """Return a row for each pod of a container row that has a label whose whole name fits a pattern.
+
+    Rows are sorted. A pod whose labels are not known has none.
+    """
+    if not patterns:
+        return ()
+    uids = {row.pod_uid for row in containers}
+    pods = (pod for uid, pod in (workloads.pods or {}).items() if uid in uids)
+    rows = (_row(pod, patterns) for pod in sorted(pods, key=lambda pod: (pod.namespace, pod.name, pod.uid)))
+    return tuple(row for row in rows if row.labels)
+
+
+def _row(pod: PodIdentity, patterns: Sequence[re.Pattern[str]]) -> PodRow:
+    labels = pod.details.labels if pod.details is not None else {}
+    let_through = (
+        (name, value)
+        for name, value in sorted(labels.items())
+        if any(each.fullmatch(name) for each in patterns)
+    )
+    return PodRow(namespace=pod.namespace, name=pod.name, uid=pod.uid, labels=tuple(let_through))

@@ -1,0 +1,1 @@
+"""Alibaba's gpushare and cGPU, and Koordinator."""

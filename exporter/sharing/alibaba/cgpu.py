@@ -1,0 +1,169 @@
+"""Alibaba's cGPU: a kernel module between containers and driver, which keeps each to its part of a GPU.
+
+It shares by gpushare's resources and annotations. What the kernel has made for a container stands in
+``/proc/cgpu_km``, whatever the annotations say: a container without an instance there is gpushare's.
+"""
+
+import os
+import re
+import stat
+from collections import defaultdict
+from pathlib import Path
+from typing import ClassVar
+
+from exporter.model import ContainerFile, DeviceUse, FileProblem, Meter, SystemFiles
+from exporter.sharing.alibaba.gpushare import ALLOCATIONS, Gpushare, Part
+from exporter.sharing.base.reading import UnusableError, names, problem
+from exporter.sharing.base.system import Grant, Read, Roots
+
+GPU = re.compile(r"[0-9]{1,3}")
+CONTAINER = re.compile(r"[0-9a-f]{12,64}")
+# A group that is not set up answers -1.
+NUMBER = re.compile(r"(-?)([0-9]{1,19})\s*")
+VERSION = re.compile(r"[0-9A-Za-z.+_-]{1,40}")
+FREE = re.compile(r"Free: [0-9]{1,20}")
+PROCESS = re.compile(r"PID: [0-9]{1,10} Mem: ([0-9]{1,19})")
+MOST_NAMES, LONGEST = 256, 1 << 16
+# Every instance has the same part of the time, whether the others use theirs or not.
+FIXED_SHARE = 0
+
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+def read_instances(roots: Roots) -> SystemFiles:
+    """Return the instances of all containers; ``names`` is empty where the kernel module is not loaded."""
+    reading = _Reading()
+    root = roots.cgpu
+    found = reading.names(root)
+    devices: dict[str, list[DeviceUse]] = defaultdict(list)
+    for gpu in filter(GPU.fullmatch, found):
+        share = reading.share(root / gpu)
+        for container in filter(CONTAINER.fullmatch, reading.names(root / gpu)):
+            devices[container].append(reading.instance(root / gpu / container, gpu, share))
+    version = reading.text(root / "version").strip()
+    return SystemFiles(
+        containers=tuple(
+            ContainerFile(container_id=key, devices=tuple(uses)) for key, uses in sorted(devices.items())
+        ),
+        names={"version": version if VERSION.fullmatch(version) else ""} if found else {},
+        problems=tuple(reading.problems),
+    )
+
+
+class _Reading:
+    """Notes what cannot be used, and goes on with the rest."""
+
+    def __init__(self) -> None:
+        self.problems: list[FileProblem] = []
+
+    def names(self, folder: Path) -> list[str]:
+        """List a folder; one that is not there is empty."""
+        try:
+            return names(folder, MOST_NAMES)
+        except OSError as error:
+            self.problems.append(problem(folder, error.strerror))
+            return []
+
+    def share(self, gpu: Path) -> float | None:
+        """Return the share of a GPU's time that each instance has, None where none is fixed."""
+        policy, most = self._number(gpu / "policy"), self._number(gpu / "max_inst")
+        return 1 / most if policy == FIXED_SHARE and most else None
+
+    def instance(self, folder: Path, gpu: str, share: float | None) -> DeviceUse:
+        """Read one instance, each of whose files may be missing."""
+        weight = self._number(folder / "weight")
+        return DeviceUse(
+            device=str(int(gpu)),
+            memory_limit=self._number(folder / "memsize") or None,
+            # What another weight makes of a fixed share is not documented.
+            compute_limit=share if weight in (None, 1) else None,
+            memory_used=self._used(folder / "meminfo"),
+        )
+
+    def text(self, path: Path) -> str:
+        """Read a file whose size the kernel does not tell; "" where it is not there, or gone meanwhile."""
+        try:
+            return _content(path).decode("ascii")
+        except (UnusableError, PermissionError, UnicodeDecodeError) as error:
+            self.problems.append(problem(path, error))
+        except OSError:
+            pass
+        return ""
+
+    def _number(self, path: Path) -> int | None:
+        text = self.text(path)
+        match = NUMBER.fullmatch(text)
+        if match is None and text:
+            self.problems.append(problem(path, f"{text[:40]!r} is no number"))
+        return int(match[2]) if match is not None and not match[1] else None
+
+    def _used(self, path: Path) -> int | None:
+        """Add up what the processes have, in bytes; a line that cannot be read leaves the sum unknown."""
+        lines = self.text(path).splitlines()
+        if not lines:
+            return None
+        sizes = [PROCESS.fullmatch(line) for line in lines if not FREE.fullmatch(line)]
+        known = [int(match[1]) for match in sizes if match is not None]
+        if len(known) < len(sizes):
+            self.problems.append(problem(path, "has a line that is neither Free nor of a process"))
+            return None
+        return sum(known)
+
+
+def _content(path: Path) -> bytes:
+    descriptor = os.open(path, _FLAGS)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise UnusableError("is no regular file")
+        content = b""
+        while piece := os.read(descriptor, LONGEST):
+            content += piece
+            if len(content) > LONGEST:
+                raise UnusableError(f"is longer than {LONGEST} bytes")
+        return content
+    finally:
+        os.close(descriptor)
+
+
+class Cgpu(Gpushare):
+    """Holders by the instances that the kernel module has made."""
+
+    name = "cgpu"
+    isolation = "hard"
+    blind_without_pods = ""
+    read: ClassVar[Read | None] = staticmethod(read_instances)
+
+    def knows(self, _resource: str) -> bool:
+        """Whether the kernel module is loaded."""
+        files = self.view.facts.files.get(self.name)
+        return files is not None and bool(files.names)
+
+    def _of(self, part: Part) -> tuple[Grant, ...]:
+        file = self.view.file(self.name, part.holder)
+        uses = file.devices if file is not None else ()
+        told = next((found for key, _ in ALLOCATIONS if (found := self._units(part, key))), {})
+        # A container with several GPUs has the same of each.
+        each = max(1, part.units // max(1, len(uses)))
+        return tuple(
+            self._instance(part._replace(units=told.get(int(use.device)) or each), use) for use in uses
+        )
+
+    def _instance(self, part: Part, use: DeviceUse) -> Grant:
+        device = self.view.inventory.by_minor(int(use.device))
+        percent = self._percent(part.holder, device) if device is not None else None
+        return Grant(
+            holder=part.holder,
+            resource=part.resource,
+            device=device,
+            slices=part.units,
+            memory_entitled=use.memory_limit,
+            compute_entitled=use.compute_limit if percent is None else percent / 100,
+            meter=_meter(use),
+        )
+
+
+def _meter(use: DeviceUse) -> Meter | None:
+    """Return what the module counts of a container: its memory, and never its compute."""
+    if use.memory_used is None:
+        return None
+    return Meter(source=Cgpu.name, memory=use.memory_used, memory_only=True)

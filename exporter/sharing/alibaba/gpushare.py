@@ -1,0 +1,220 @@
+"""Alibaba's gpushare, and plugins made from it: memory of GPUs by the GiB or MiB, and nobody who keeps it.
+
+An id is a unit of memory. It has the UUID of a GPU in it, and says nothing of which GPU was given: that
+stands in annotations of the pod, which count once the plugin has confirmed them. On a node with one GPU the
+plugin asks for no annotation, and leaves one that the scheduler wrote unconfirmed.
+
+Whoever took the plugin over has given the resource, and the annotations, names of their own:
+``rainbond.com/gpu-mem`` goes with ``RAINBOND_COM_GPU_MEM_IDX``.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import NamedTuple
+
+from exporter.model import ContainerRef, DeviceSharing, SliceCount
+from exporter.sharing.alibaba import gpushare_annotations
+from exporter.sharing.base.inventory import Device
+from exporter.sharing.base.system import Claim, Grant, Granted, System, whole_keys
+
+MEMORY = "aliyun.com/gpu-mem"
+COMPUTE = re.compile(r"aliyun\.com/gpu-core\.[a-z]+")
+ID = re.compile(r"(GPU-[^/:]{1,64})-_-[0-9]{1,9}")
+# Allocations with the annotation that confirms each, the one that counts first.
+ALLOCATIONS = (
+    ("scheduler.framework.gpushare.allocation", "scheduler.framework.gpushare.assigned"),
+    ("gpushare.alibabacloud.com/gpumemory", "gpushare.alibabacloud.com/assigned"),
+)
+CORES = "gpushare.alibabacloud.com/core-percentage"
+UNITS_OF_GPUS = "gpushare.alibabacloud.com/device-resource"
+UNITS_OF_A_GPU = "ALIYUN_COM_GPU_MEM_DEV"
+
+
+class Part(NamedTuple):
+    """Units of a resource that a container has."""
+
+    holder: ContainerRef
+    resource: str
+    units: int
+
+
+class Gpushare(System):
+    """Holders by annotation."""
+
+    name = "gpushare"
+    isolation = "none"
+    notes = (
+        whole_keys(*(key for keys in ALLOCATIONS for key in keys), CORES, UNITS_OF_GPUS),
+        re.compile("[A-Z0-9_]{1,80}_GPU_MEM_(?:IDX|DEV|ASSIGNED)"),
+    )
+    blind_without_pods = "which GPU a container has"
+
+    @cached_property
+    def _offered(self) -> Counter[tuple[str, str]]:
+        """Count the units that are offered, by resource and UUID: a plugin may offer tens of thousands."""
+        offered = self.view.allocations.offered or ()
+        found = ((each.resource, ID.fullmatch(each.device_id)) for each in offered)
+        return Counter((resource, match[1]) for resource, match in found if match is not None)
+
+    @cached_property
+    def _named(self) -> Mapping[str, Device | None]:
+        """Find the GPUs that ids name, by UUID."""
+        held = (ID.fullmatch(each.device_id) for each in self.view.allocations.allocated)
+        uuids = {uuid for _, uuid in self._offered} | {match[1] for match in held if match is not None}
+        return {uuid: self.view.inventory.by_uuid(uuid) for uuid in uuids}
+
+    @cached_property
+    def _only(self) -> Device | None:
+        """Find the GPU of a node that has no other, where there is nothing to tell of it."""
+        devices = self.view.inventory.devices
+        gpus = {device.key.uuid for device in devices if device.gpu.identity.vendor == "nvidia"}
+        return next(iter(self._named.values())) if len(gpus) == 1 and gpus == set(self._named) else None
+
+    def owns(self, resource: str, device_id: str) -> bool:
+        """Say that units of memory are of this system, whatever their resource is called."""
+        return resource == MEMORY or ID.fullmatch(device_id) is not None
+
+    def blind(self) -> bool:
+        """Say that annotations are missed where there is more than one GPU that they could mean."""
+        return self._only is None and super().blind()
+
+    def claim(self, resource: str, device_id: str) -> Claim | None:
+        """Find the GPU that a unit is offered with."""
+        if (match := ID.fullmatch(device_id)) is not None:
+            return Claim(self.view.inventory.by_uuid(match[1]), replica=True, nominal=True)
+        return Claim(nominal=True) if resource == MEMORY or COMPUTE.fullmatch(resource) else None
+
+    def sharing(
+        self, _device: Device, slices: tuple[SliceCount, ...], _replicated: bool, _offered_known: bool
+    ) -> DeviceSharing:
+        """Tell the units; every GPU is offered with those of the first, which unlike ones do not have."""
+        models = {device.gpu.identity.model for device in self._named.values() if device is not None}
+        counted = tuple(each._replace(offered=None) for each in slices) if len(models) > 1 else slices
+        return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=counted)
+
+    def grants(self) -> Granted:
+        """Give every container that has units what the annotations of its pod say."""
+        grants: list[Grant] = []
+        settled: set[tuple[ContainerRef, str]] = set()
+        for part in self._parts():
+            if found := self._of(part):
+                grants += found
+                resources = self.view.held[part.holder]
+                settled |= {(part.holder, each) for each in resources if COMPUTE.fullmatch(each)}
+                settled.add((part.holder, part.resource))
+        return Granted(grants=tuple(grants), settled=frozenset(settled))
+
+    def _parts(self) -> Iterator[Part]:
+        for holder, by_resource in self.view.held.items():
+            for resource, ids in by_resource.items():
+                if any(self.owns(resource, device_id) for device_id in ids):
+                    yield Part(holder, resource, len(ids))
+
+    def _of(self, part: Part) -> tuple[Grant, ...]:
+        annotations = self._annotations(part.holder)
+        for key, assigned in ALLOCATIONS:
+            if annotations.get(key):
+                confirmed = annotations.get(assigned) == "true"
+                told = self._units(part, key) if confirmed else {}
+                found = {minor: part._replace(units=units) for minor, units in told.items() if units}
+                return tuple(
+                    self._grant(each, self.view.inventory.by_minor(minor)) for minor, each in found.items()
+                )
+        key_of_index = gpushare_annotations.index_key(annotations, part.resource)
+        if key_of_index is not None:
+            return self._by_index(part, key_of_index)
+        return self._by_itself(part)
+
+    def _by_itself(self, part: Part) -> tuple[Grant, ...]:
+        return (self._grant(part, self._only),) if self._only is not None else ()
+
+    def _units(self, part: Part, key: str) -> Mapping[int, int]:
+        """Return what an allocation gives of each GPU; it cannot give more than the kubelet did."""
+        told = self._shares(part.holder, key)
+        if sum(told.values()) <= part.units:
+            return told
+        self._object(part.holder, key, f"gives {part.holder.container} more than it has of {part.resource}")
+        return {}
+
+    def _by_index(self, part: Part, key: str) -> tuple[Grant, ...]:
+        annotations = self._annotations(part.holder)
+        prefix = key.removesuffix("IDX")
+        if annotations.get(f"{prefix}ASSIGNED") != "true":
+            return self._by_itself(part)
+        try:
+            minor = gpushare_annotations.parse_index(annotations[key])
+        except ValueError as error:
+            self._object(part.holder, key, error)
+            return ()
+        if minor is None:
+            return ()
+        return (self._grant(part, self.view.inventory.by_minor(minor), f"{prefix}DEV"),)
+
+    def _grant(self, part: Part, device: Device | None, key_of_units: str = UNITS_OF_A_GPU) -> Grant:
+        unit = self._unit(part, device, key_of_units) if device is not None else None
+        percent = self._percent(part.holder, device) if device is not None else None
+        return Grant(
+            holder=part.holder,
+            resource=part.resource,
+            device=device,
+            slices=part.units,
+            memory_entitled=None if unit is None else unit * part.units,
+            compute_entitled=None if percent is None else percent / 100,
+        )
+
+    def _percent(self, holder: ContainerRef, device: Device) -> int | None:
+        """Return the part of a GPU's compute that the scheduler gave; None where it gave memory only."""
+        shares = self._shares(holder, CORES)
+        return shares.get(minor) or None if (minor := device.gpu.identity.minor) is not None else None
+
+    def _unit(self, part: Part, device: Device, key: str) -> int | None:
+        """Return the bytes of a unit, by how many units a GPU is said to have."""
+        minor = device.gpu.identity.minor
+        place = -1 if minor is None else minor
+        counts = (
+            self._number(
+                part.holder, UNITS_OF_GPUS, lambda text: gpushare_annotations.parse_counts(text).get(place, 0)
+            ),
+            self._number(part.holder, key, gpushare_annotations.parse_number),
+            self._offered[part.resource, device.key.uuid],
+        )
+        total = device.memory
+        return gpushare_annotations.unit_bytes(next(filter(None, counts), 0), total)
+
+    def _number(self, holder: ContainerRef, key: str, parse: Callable[[str], int]) -> int:
+        """Return a number that an annotation has, 0 where it has none."""
+        text = self._annotations(holder).get(key)
+        try:
+            return 0 if text is None else parse(text)
+        except ValueError as error:
+            self._object(holder, key, error)
+            return 0
+
+    def _shares(self, holder: ContainerRef, key: str) -> Mapping[int, int]:
+        """Return what an annotation gives a container of each GPU, by minor."""
+        text, place = self._annotations(holder).get(key), self._place(holder)
+        if text is None or place is None:
+            return {}
+        try:
+            found = gpushare_annotations.parse_allocation(text)
+        except ValueError as error:
+            self._object(holder, key, error)
+            return {}
+        for fault in found.faults:
+            self._object(holder, key, fault)
+        return found.shares.get(place, {})
+
+    def _place(self, holder: ContainerRef) -> int | None:
+        details = self.view.details(holder)
+        names = [each.name for each in details.containers if not each.init] if details is not None else []
+        return names.index(holder.container) if holder.container in names else None
+
+    def _annotations(self, holder: ContainerRef) -> Mapping[str, str]:
+        details = self.view.details(holder)
+        return details.annotations if details is not None else {}
+
+    def _object(self, holder: ContainerRef, key: str, why: object) -> None:
+        # They are gpushare's annotations also where cGPU looks at them.
+        self.view.object_to(Gpushare.name, "annotation", f"{holder.namespace}/{holder.pod}: {key}", str(why))

@@ -1,0 +1,130 @@
+"""What Koordinator writes down of a pod's GPUs, and what its containers asked for.
+
+The annotation is JSON, ``{"gpu":[{"minor":1,"resources":{"koordinator.sh/gpu-core":"50",...}}]}``, and about
+the pod: which of its containers has what, is not in it. Amounts are quantities of Kubernetes, as texts or as
+numbers. Cores and the ratio of memory are in percent of a GPU, memory is in bytes.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from exporter.model import ContainerSpec
+from exporter.model.kubelet import quantity
+
+LONGEST = 1 << 16
+PREFIXES = ("koordinator.sh/", "kubernetes.io/")
+"""Of Koordinator's resources, those of before it had a domain of its own last."""
+WHOLE = "nvidia.com/gpu"
+LIMITS = (
+    WHOLE,
+    *(f"{prefix}gpu{part}" for prefix in PREFIXES for part in ("", "-core", "-memory", "-memory-ratio")),
+)
+ALL = 100
+MOST = 1 << 62
+
+
+class Amount(NamedTuple):
+    """So much of a GPU: percent of its cores, bytes, percent of its memory; None where it is not said."""
+
+    cores: int | None = None
+    memory: int | None = None
+    ratio: int | None = None
+
+
+class Given(NamedTuple):
+    """One GPU of a pod; ``uuid`` is "" where only the minor is told."""
+
+    minor: int
+    uuid: str
+    amount: Amount
+
+
+def parse_allocated(text: str) -> tuple[Given, ...]:
+    """Return the GPUs of a pod, none where it has other devices only; raise ValueError with what is wrong."""
+    try:
+        told = json.loads(text) if len(text) <= LONGEST else None
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
+    if not isinstance(told, dict):
+        raise ValueError("no JSON object of a usual size")  # noqa: TRY004 - one kind of error for a text
+    gpus = told.get("gpu")
+    if not isinstance(gpus, list | None):
+        raise ValueError("gpu is no list")  # noqa: TRY004 - as above
+    found = tuple(map(_given, gpus or ()))
+    if len({each.minor for each in found}) < len(found):
+        raise ValueError("a GPU is given twice")
+    return found
+
+
+def asking(containers: Sequence[ContainerSpec]) -> list[ContainerSpec]:
+    """List the containers that ask for a GPU; those of init only where no other does."""
+    found = [each for each in containers if _asked(each.limits) != Amount()]
+    return [each for each in found if not each.init] or found
+
+
+def asks_for_parts(containers: Iterable[ContainerSpec]) -> bool:
+    """Whether a pod asks for Koordinator's own resources, and so not for whole GPUs of a plugin."""
+    own = set(LIMITS) - {WHOLE}
+    return any(own & each.limits.keys() for each in containers)
+
+
+def split(given: Amount, containers: Sequence[ContainerSpec]) -> list[Amount] | None:
+    """Part what a pod was given of its only GPU as its containers asked; None where that does not add up."""
+    asked = [_asked(each.limits) for each in containers]
+    cores = _sum(each.cores for each in asked)
+    ratio, memory = _sum(each.ratio for each in asked), _sum(each.memory for each in asked)
+    by_ratio = ratio is not None and ratio == given.ratio
+    by_memory = memory is not None and memory == given.memory
+    if cores != given.cores or not (by_ratio or by_memory):
+        return None
+    return [Amount(each.cores, each.memory if by_memory else None, each.ratio) for each in asked]
+
+
+def _asked(limits: Mapping[str, int]) -> Amount:
+    whole = [limits[name] for name in _named("gpu") if name in limits]
+    if not whole and WHOLE in limits:
+        whole = [limits[WHOLE] * ALL]
+    both = whole[0] if whole else None
+    return Amount(
+        cores=_first(limits, "gpu-core", both),
+        memory=_first(limits, "gpu-memory", None),
+        ratio=_first(limits, "gpu-memory-ratio", both),
+    )
+
+
+def _first(amounts: Mapping[str, int], name: str, other: int | None) -> int | None:
+    return next((amounts[each] for each in _named(name) if amounts.get(each)), other)
+
+
+def _named(name: str) -> Iterable[str]:
+    return (f"{prefix}{name}" for prefix in PREFIXES)
+
+
+def _sum(parts: Iterator[int | None]) -> int | None:
+    known = [each for each in parts if each is not None]
+    return sum(known) if known else None
+
+
+def _given(item: Any) -> Given:
+    minor = item.get("minor") if isinstance(item, dict) else None
+    if type(minor) is not int or not 0 <= minor <= 1 << 31:
+        raise ValueError(f"no minor of a GPU: {str(item)[:100]!r}")
+    uuid, resources = item.get("id"), item.get("resources")
+    if not isinstance(uuid, str | None) or not isinstance(resources, dict | None):
+        raise ValueError(f"the id or the resources of minor {minor} are of another type")  # noqa: TRY004 - as above
+    ours = {name: value for name, value in (resources or {}).items() if name.startswith(PREFIXES)}
+    amounts = {name: _amount(name, value) for name, value in ours.items()}
+    told = Amount(
+        _first(amounts, "gpu-core", None),
+        _first(amounts, "gpu-memory", None),
+        _first(amounts, "gpu-memory-ratio", None),
+    )
+    return Given(minor, uuid if uuid and uuid.startswith("GPU-") else "", told)
+
+
+def _amount(name: str, value: Any) -> int:
+    found = quantity(value) if isinstance(value, str) else value
+    if type(found) is not int or not 0 <= found <= MOST:
+        raise ValueError(f"{name[:60]!r} is no whole amount: {str(value)[:60]!r}")
+    return found

@@ -1,0 +1,1 @@
+"""What all sharing systems have in common."""

@@ -1,0 +1,196 @@
+"""What all systems tell, made to the holdings of the node."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from exporter.model import (
+    ContainerFile,
+    ContainerRef,
+    DeviceKey,
+    DeviceSharing,
+    GpuIdentity,
+    Holding,
+    Holdings,
+    PodIdentity,
+    ProcessPlace,
+    SliceCount,
+    SystemFiles,
+    Workloads,
+)
+from exporter.sharing.base.inventory import Device
+from exporter.sharing.base.resolve import Resolved, own_counts, resolve, slice_counts
+from exporter.sharing.base.system import Grant, System, guarded
+from exporter.sharing.base.view import View
+
+
+def holdings_of(view: View, systems: Sequence[System]) -> Holdings:
+    """Return every holding of the node, as the systems tell them in their order."""
+    return holdings_from(resolve(view.allocations, systems, view.inventory.cards()), view, systems)
+
+
+def holdings_from(resolved: Resolved, view: View, systems: Sequence[System]) -> Holdings:
+    """Do the same with what the systems have told already."""
+    node = _Node(view, systems, resolved)
+    return Holdings(
+        known=True,
+        holdings=tuple(sorted(node.holdings(), key=lambda held: (held.device, held.holder, held.resource))),
+        devices={key: node.sharing_of_device(key) for key in node.devices},
+        unresolved=_unresolved(resolved),
+        unresolved_holders=frozenset(resolved.unresolved_holders),
+        foreign=tuple(node.foreign()),
+        unplaced=frozenset(resolved.unplaced),
+        listed=view.allocations.listed,
+        all_listed=view.facts.all_listed,
+        blind={
+            system.name: system.blind_without_pods
+            for system in systems
+            if guarded(system, system.blind, otherwise=False)
+        },
+    )
+
+
+def _unresolved(resolved: Resolved) -> dict[str, int]:
+    """Count by resource what is held of devices that are not here, by ids and by grants."""
+    counts = Counter({resource: len(ids) for resource, ids in resolved.unresolved.items()})
+    return dict(sorted((counts + resolved.missing).items()))
+
+
+class _Node:
+    """The devices of the node with the systems that share them."""
+
+    def __init__(self, view: View, systems: Sequence[System], resolved: Resolved) -> None:
+        self._resolved = resolved
+        self._known = {device.key for device in view.inventory.devices}
+        self._offered_known = view.allocations.offered is not None
+        self._slices = slice_counts(resolved, self._offered_known)
+        if not view.facts.all_listed:
+            self._slices = {key: tuple(map(_without_allocated, each)) for key, each in self._slices.items()}
+        self._by_vendor = {system.vendor: system for system in reversed(systems)}
+        self.devices = resolved.devices | {device.key: device for device in view.inventory.devices}
+        self._shared: dict[tuple[DeviceKey, System], DeviceSharing] = {}
+
+    def sharing_of_device(self, key: DeviceKey) -> DeviceSharing:
+        """Tell how a device is shared: as the first of its systems says, else as that of its vendor."""
+        vendor = self.devices[key].gpu.identity.vendor
+        system = next(iter(self._resolved.systems(key)), None) or self._by_vendor.get(vendor)
+        if system is None:
+            return DeviceSharing(slices=self._slices.get(key, ()))
+        told = self._sharing(key, system)
+        extra = [each for each in self._slices.get(key, ()) if _resource_missing(each, told)]
+        return replace(told, slices=tuple(sorted((*told.slices, *extra)))) if extra else told
+
+    def holdings(self) -> Iterable[Holding]:
+        """Yield what is held by grants, then what is held by ids."""
+        for system, device, grant in self._resolved.grants:
+            yield self._granted(system, device, grant)
+        for (key, resource, holder), ids in self._resolved.held.items():
+            system = self._resolved.told_by[key, resource, holder]
+            sharing = self._sharing(key, system)
+            yield replace(
+                self._by_ids(system, key, resource, holder, len(ids)),
+                sharing=sharing.sharing,
+                isolation=sharing.isolation,
+            )
+
+    def foreign(self) -> Iterable[GpuIdentity]:
+        """List the devices that are held here though no driver of ours reads them."""
+        unread = {key: device for key, device in self.devices.items() if key not in self._known}
+        return (unread[key].gpu.identity for key in sorted(unread))
+
+    def _by_ids(
+        self, system: System, key: DeviceKey, resource: str, holder: ContainerRef, count: int
+    ) -> Holding:
+        device, sharing = self.devices[key], self._sharing(key, system)
+        bare = System.holding(system, device, sharing, resource, holder, count)
+        return guarded(system, lambda: system.holding(device, sharing, resource, holder, count), bare)
+
+    def _granted(self, system: System, device: Device, grant: Grant) -> Holding:
+        sharing = self._sharing(device.key, system)
+        return Holding(
+            holder=grant.holder,
+            device=device.key,
+            resource=grant.resource,
+            slices=grant.slices,
+            memory_entitled=grant.memory_entitled,
+            compute_entitled=grant.compute_entitled,
+            meter=grant.meter,
+            beside=grant.beside,
+            sharing=sharing.sharing,
+            isolation=sharing.isolation,
+        )
+
+    def _sharing(self, key: DeviceKey, system: System) -> DeviceSharing:
+        if (key, system) not in self._shared:
+            slices = own_counts(self._resolved, key, system, self._slices.get(key, ()))
+            replicated = (key, system) in self._resolved.replicated
+            device = self.devices[key]
+            told = guarded(
+                system,
+                lambda: system.sharing(device, slices, replicated, self._offered_known),
+                DeviceSharing(slices=slices),
+            )
+            self._shared[key, system] = replace(told, exclusive=told.exclusive or self._is_exclusive(key))
+        return self._shared[key, system]
+
+    def _is_exclusive(self, key: DeviceKey) -> bool:
+        on_device = [grant for _, device, grant in self._resolved.grants if device.key == key]
+        by_ids = any(device == key for device, _, _ in self._resolved.held)
+        return not by_ids and len(on_device) == 1 and on_device[0].exclusive
+
+
+def _resource_missing(count: SliceCount, sharing: DeviceSharing) -> bool:
+    return all(count.resource != each.resource for each in sharing.slices)
+
+
+def _without_allocated(count: SliceCount) -> SliceCount:
+    return count._replace(allocated=None)
+
+
+LENGTH_OF_ID = 64
+
+
+def with_pids(workloads: Workloads, files: Mapping[str, SystemFiles]) -> Workloads:
+    """Place what has no known place by the one file that lists it; what is known stays as it is.
+
+    Without a view of the host's processes nothing is placed: the pids would be somebody else's.
+    """
+    pods = workloads.pods or {}
+    if not workloads.process_view:
+        return workloads
+    told = _told((file for system in files.values() for file in system.containers), pods)
+    placed = {
+        pid: places.pop()
+        for pid, places in told.items()
+        if len(places) == 1 and not _is_known(workloads.places.get(pid))
+    }
+    return replace(workloads, places={**workloads.places, **placed}) if placed else workloads
+
+
+def _told(files: Iterable[ContainerFile], pods: Mapping[str, PodIdentity]) -> Mapping[int, set[ProcessPlace]]:
+    told: dict[int, set[ProcessPlace]] = defaultdict(set)
+    for file in files:
+        if file.pod_uid in pods:
+            container_id = _container_id(file, pods[file.pod_uid])
+            for pid in file.pids or ():
+                told[pid].add(
+                    ProcessPlace(pid=pid, known=True, pod_uid=file.pod_uid, container_id=container_id)
+                )
+    return told
+
+
+def _container_id(file: ContainerFile, pod: PodIdentity) -> str | None:
+    """Return the whole id of a file's container, None where only its pod is known."""
+    if len(file.container_id) == LENGTH_OF_ID:
+        return file.container_id
+    fitting = [
+        container_id
+        for container_id, name in pod.container_ids.items()
+        if container_id.startswith(file.container_id) and file.container in ("", name)
+    ]
+    told = file.container or file.container_id
+    return fitting[0] if told and len(fitting) == 1 else None
+
+
+def _is_known(place: ProcessPlace | None) -> bool:
+    return place is not None and place.known

@@ -1,0 +1,80 @@
+"""Holdings kept from poll to poll for as long as all that they follow from stays as it is.
+
+Pods come and go in minutes, and a node is polled every few seconds. The systems are shown what is fixed of
+a GPU and nothing else, so that what they tell cannot follow from anything that is not compared.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from exporter.model import Allocations, DeviceProcess, GpuReading, Holdings, Memory, MigReading
+from exporter.model.records import replace
+from exporter.sharing.base.view import NodeFacts
+
+Resolve = Callable[[tuple[GpuReading, ...], Allocations | None, NodeFacts], Holdings]
+MPS = "mps"
+
+
+class KeptHoldings:
+    """Calls ``resolve`` when devices, ids, pods or files are others than at the last call.
+
+    ``resolve`` must follow from its arguments alone, and not look at when the kubelet was read.
+    """
+
+    def __init__(self, resolve: Resolve) -> None:
+        self._resolve = resolve
+        self._told: tuple[Any, ...] | None = None
+        self._holdings = Holdings(known=False)
+
+    def of(self, gpus: Iterable[GpuReading], allocations: Allocations | None, facts: NodeFacts) -> Holdings:
+        """Return the holdings of the node."""
+        fixed = tuple(map(fixed_part, gpus))
+        told = (fixed, allocations and replace(allocations, read_at=0.0), facts)
+        if told != self._told:
+            # Should this fail, it is asked again.
+            self._told = None
+            self._holdings = self._resolve(fixed, allocations, facts)
+            self._told = told
+        return self._holdings
+
+
+def fixed_part(gpu: GpuReading) -> GpuReading:
+    """Keep of a GPU what it is and how it is shared; of its use only that of vGPUs, who are metered by it."""
+    return GpuReading(
+        identity=gpu.identity,
+        up=gpu.up,
+        memory=_size(gpu.memory),
+        compute_mode=gpu.compute_mode,
+        virtualization=gpu.virtualization,
+        vgpus=gpu.vgpus,
+        mig_enabled=gpu.mig_enabled,
+        mig_slices=gpu.mig_slices,
+        mig=None if gpu.mig is None else tuple(map(_fixed_part, gpu.mig)),
+        mig_complete=gpu.mig_complete,
+        processes=_clients(gpu.processes),
+    )
+
+
+def _fixed_part(mig: MigReading) -> MigReading:
+    return replace(
+        mig,
+        memory=_size(mig.memory),
+        bar1=None,
+        profiling=None,
+        utilization_percent=None,
+        processes=_clients(mig.processes),
+        process_utilization=None,
+    )
+
+
+def _size(memory: Memory | None) -> Memory | None:
+    # How much of it is used is nobody's business here.
+    return memory and Memory(total=memory.total, used=0, free=memory.total)
+
+
+def _clients(processes: tuple[DeviceProcess, ...] | None) -> tuple[DeviceProcess, ...] | None:
+    """Keep one client of MPS, which tells that there is a daemon."""
+    if processes is None:
+        return None
+    client = next((process for process in processes if MPS in process.kinds), None)
+    return () if client is None else (replace(client, memory=None),)

@@ -1,0 +1,1 @@
+"""Resource claims (DRA), by the driver that hands the devices out."""

@@ -1,0 +1,1 @@
+"""HAMi, 4paradigm's scheduler, and Volcano's vGPU."""

@@ -1,0 +1,228 @@
+"""HAMi on Huawei's Ascend NPUs: divided by the driver after templates, or by a library in the container.
+
+The key of the annotation has the name of the chip, and so has the resource. Another annotation, under the
+name of the resource, says which template each device was divided after. Its name begins with the number of
+AI cores (``vir05_1c_16g``: 5); how many an NPU has is told by the node's annotation. Where the library limits
+(``huawei.com/vnpu-mode: hami-core``), cores are percent, and it notes what each container uses.
+
+Nodes are set up for the one or the other (``hami-vnpu-core``). On those of the library, the plugin up to
+version 1.4.0 divides after templates for a pod that has no mode, and since then leaves it to the library.
+"""
+
+import json
+import re
+import struct
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, ClassVar
+
+from exporter.model import (
+    ContainerFile,
+    ContainerRef,
+    DeviceSharing,
+    DeviceUse,
+    FileProblem,
+    Meter,
+    SliceCount,
+    SystemFiles,
+)
+from exporter.sharing.base.inventory import Device
+from exporter.sharing.base.reading import UnusableError, gathered, of_containers, opened, problem
+from exporter.sharing.base.system import Claim, Read, Roots, foreign, whole_keys, words_of
+from exporter.sharing.base.view import View
+from exporter.sharing.hami.annotations import Registered
+from exporter.sharing.hami.cache_owners import filed, names_by_pod
+from exporter.sharing.hami.vendor_base import WORDS, HamiVendor, Kind, Told
+
+NAME = "vnpu_local_shmem"
+SLOTS_BEGIN, SLOT_SIZE, MOST_SLOTS = 1080, 80, 64
+MOST_BYTES = 1 << 50
+
+_LIMIT = struct.Struct("<Q")
+# A pid, one more that is that of the container's view too, the memory of eight NPUs, and whether it lives.
+_SLOT = struct.Struct("<ii8QIi")
+
+
+def read_vnpu(roots: Roots) -> SystemFiles:
+    """Read the files of all containers; a folder that is not there has none."""
+    return gathered(of_containers(f"{roots.hami_vnpu}/containers", _of_container))
+
+
+def _of_container(folder: str, pod: str, container: str) -> Iterator[ContainerFile | FileProblem]:
+    path = f"{folder}/{NAME}"
+    try:
+        devices = _devices(path)
+    except FileNotFoundError:
+        # Whose folder it is, is told before there is a file in it.
+        devices = ()
+    except NotADirectoryError:
+        return
+    except (OSError, UnusableError) as error:
+        yield problem(path, error)
+        return
+    yield ContainerFile(pod_uid=pod, container=container, devices=devices)
+
+
+def _devices(path: str) -> tuple[DeviceUse, ...]:
+    """Return the sum over a container's NPUs as one device without a name; () before anything is noted."""
+    with opened(path) as (size, pread):
+        if size < SLOTS_BEGIN + SLOT_SIZE:
+            raise UnusableError(f"has {size} bytes, too few for one process")
+        count = min((size - SLOTS_BEGIN) // SLOT_SIZE, MOST_SLOTS)
+        limit = _LIMIT.unpack(pread(_LIMIT.size, 0))[0]
+        slots = list(_SLOT.iter_unpack(pread(count * SLOT_SIZE, SLOTS_BEGIN)))
+    if limit == 0 and not any(slot[-2] for slot in slots):
+        return ()
+    used = sum(sum(slot[2:10]) for slot in slots if slot[-2])
+    if max(limit, used) > MOST_BYTES:
+        raise UnusableError("tells more bytes than any device has")
+    return (DeviceUse(device="", memory_limit=limit or None, memory_used=used),)
+
+
+MODE = "huawei.com/vnpu-mode"
+SOFT = "hami-core"
+NODE_SOFT = "hami-vnpu-core"
+LONGEST = 64 * 1024
+METER = "hami-vnpu"
+TEMPLATE = re.compile(r"vir([0-9]{1,3})(?:_.*)?")
+# Huawei's own plugin has ids like Ascend910-3.
+ID = re.compile(r"(?!Ascend)(.{8,128})-[0-9]{1,4}")
+
+
+class HamiAscend(HamiVendor):
+    """Huawei's NPUs."""
+
+    name = "hami-ascend"
+    maker = "huawei"
+    blind_without_pods = "which containers have which part of which NPU"
+    kinds = (Kind(re.compile(r"hami\.io/(?:Ascend[^/]+|ascend(?:310p)?)-devices-allocated")),)
+    resources = re.compile(r"huawei\.com/Ascend.+")
+    counting = re.compile(r"huawei\.com/Ascend(?!.*-(?:memory|core)$).+")
+    own = counting
+    notes = (whole_keys(MODE, NODE_SOFT),)
+    words = WORDS | words_of("UUID temp vir memory hami")
+    registers = re.compile(r"hami\.io/node-register-Ascend[^/]+")
+    read: ClassVar[Read | None] = staticmethod(read_vnpu)
+
+    def __init__(self, view: View) -> None:
+        super().__init__(view)
+        # What keeps the holders of each NPU to their shares.
+        self._kept: dict[str, set[str]] = defaultdict(set)
+        own = (ids for resource, ids in view.offered.items() if self.knows(resource))
+        known = {ID.fullmatch(device_id) for ids in own for device_id in ids}
+        uuids = sorted({each[1] for each in known if each is not None})
+        # Where nobody tells their indexes, their order stands for them.
+        self.registered = {uuid: Registered(place, None) for place, uuid in enumerate(uuids)} | {
+            uuid: each._replace(cores=None) if self._node_is_soft else each
+            for uuid, each in self.registered.items()
+        }
+
+    def owns(self, resource: str, device_id: str) -> bool:
+        """Whether an id is a slice of an NPU as HAMi names them."""
+        return super().owns(resource, device_id) and ID.fullmatch(device_id) is not None
+
+    def claim(self, resource: str, device_id: str) -> Claim | None:
+        """Find the NPU that a slice is offered with; the scheduler may have chosen another for its holder."""
+        if not self.owns(resource, device_id):
+            return None
+        found = ID.fullmatch(device_id)
+        uuid = found[1] if found is not None else ""
+        listed = self.registered.get(uuid)
+        index = listed.number if listed is not None else None
+        device = foreign(self.maker, uuid, resource.partition("/")[2], index)
+        return Claim(device, replica=True, nominal=True)
+
+    def sharing(
+        self, device: Device, slices: tuple[SliceCount, ...], replicated: bool, offered_known: bool
+    ) -> DeviceSharing:
+        """Tell the library from the driver, which divides NPUs for good."""
+        kept = self._kept[device.key.uuid]
+        isolation = "soft" if "soft" in kept else "" if "" in kept else "hard"
+        told = super().sharing(device, slices, replicated, offered_known)
+        return DeviceSharing(sharing=told.sharing, isolation=isolation, slices=told.slices)
+
+    def compute(self, holder: ContainerRef, told: Told) -> float | None:
+        """Return the percent of a limit, or the AI cores of a template of those that the NPU has."""
+        isolation = self._isolation(holder)
+        self._kept[told.device.uuid].add(isolation)
+        if isolation == "soft":
+            return told.device.cores / told.kind.full or None
+        template = self._templates(holder, told).get(told.device.uuid)
+        if template is None or isolation != "hard":
+            return None
+        listed, cores = self.registered.get(told.device.uuid), TEMPLATE.fullmatch(template)
+        if not template:
+            return 1.0
+        known = cores is not None and listed is not None and listed.cores is not None
+        return int(cores[1]) / listed.cores if known and cores and listed and listed.cores else None
+
+    def exclusive(self, told: Told, holder: ContainerRef) -> bool:
+        """Whether the NPU was given whole: it has no template."""
+        hard = self._isolation(holder) == "hard"
+        return hard and self._templates(holder, told).get(told.device.uuid) == ""
+
+    def meter(self, holder: ContainerRef, count: int) -> Meter | None:
+        """Return what the library noted; of several NPUs it does not say which is which."""
+        file = self._file(holder) if count == 1 and self._isolation(holder) == "soft" else None
+        if file is None or not file.devices:
+            return None
+        return Meter(source=METER, memory=file.devices[0].memory_used, memory_only=True)
+
+    @cached_property
+    def _names(self) -> dict[str, set[str]]:
+        return names_by_pod(self.view, self.name)
+
+    def _file(self, holder: ContainerRef) -> ContainerFile | None:
+        """Return the file of a container, which is under another's name where Volcano left out segments."""
+        pod = self.view.pod(holder)
+        if pod is None or pod.details is None:
+            return None
+        told = self._told(holder, pod.details) or {}
+        places = {name: parts[0].place for name, parts in told.items()}
+        names = filed(self._names.get(pod.uid, set()), places, pod.details.containers)
+        return self.view.file(
+            self.name, holder._replace(container=names.get(holder.container, holder.container))
+        )
+
+    @property
+    def _node_is_soft(self) -> bool:
+        """Whether the library is to limit here; cores are registered in percent then, not as AI cores."""
+        node = self.view.facts.node
+        return node is not None and node.annotations.get(NODE_SOFT) == "true"
+
+    def _isolation(self, holder: ContainerRef) -> str:
+        """Return what keeps a container to its share, "" where it is not known.
+
+        Of a pod without a mode the library's folder tells: the plugin makes one for whom it leaves to the
+        library. Without one on such a node, the plugin may be older, or its folders are not seen here.
+        """
+        pod = self.view.pod(holder)
+        mode = pod.details.annotations.get(MODE, "") if pod is not None and pod.details is not None else ""
+        if mode:
+            return "soft" if mode == SOFT else "hard"
+        if pod is not None and pod.uid in self._names:
+            return "soft"
+        return "" if self._node_is_soft else "hard"
+
+    def _templates(self, holder: ContainerRef, told: Told) -> dict[str, str]:
+        """Return the templates of a pod's NPUs by uuid, "" for a whole one."""
+        details = self.view.details(holder)
+        key = told.key.removeprefix("hami.io/").removesuffix("-devices-allocated")
+        text = details.annotations.get(f"huawei.com/{key}") if details is not None else None
+        if text is None:
+            return {}
+        listed = _json(text)
+        if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
+            about = f"{holder.namespace}/{holder.pod}: huawei.com/{key}"
+            self.view.object_to(self.name, "annotation", about, f"{text[:60]!r} is no list of NPUs")
+            return {}
+        pairs = ((each.get("UUID"), each.get("temp", "")) for each in listed)
+        return {uuid: name for uuid, name in pairs if isinstance(uuid, str) and isinstance(name, str)}
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text) if len(text) <= LONGEST else None
+    except (ValueError, RecursionError):
+        return None

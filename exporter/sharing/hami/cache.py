@@ -1,0 +1,255 @@
+"""What HAMi's library libvgpu notes of each container: the cache that its processes share.
+
+Besides the device plugin's caches by container there are those of HAMi's DRA driver, by claim.
+"""
+
+import re
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from exporter.model import ContainerFile, DeviceUse, FileProblem, SystemFiles
+from exporter.sharing.base.reading import (
+    MOST_CONTAINERS,
+    Pread,
+    UnusableError,
+    gathered,
+    listed,
+    of_containers,
+    opened,
+    problem,
+)
+from exporter.sharing.base.system import Roots
+from exporter.sharing.hami.cache_layout import DEVICES, MAGIC, MAJOR, SLOTS, UUID_SIZE, Layout, layouts_of
+
+# Beside the cache a folder holds the library and its lock; a container may put more there.
+MOST_FILES = 64
+MOST_BYTES = 1 << 50
+# A writer is done within a microsecond, unless it was killed in the middle.
+TRIES = 4
+
+_VERSION = struct.Struct("<iII")
+_PROCESS = struct.Struct("<ii")
+_COUNT = struct.Struct("<Q")
+_SIGNED = struct.Struct("<i")
+_EACH = struct.Struct(f"<{DEVICES}Q")
+_UUID = re.compile(rb"(GPU|MIG)-[0-9A-Za-z/-]{1,80}")
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What one cache says. ``problems`` are texts about parts of it."""
+
+    devices: tuple[DeviceUse, ...] = ()
+    pids: tuple[int, ...] | None = None
+    problems: tuple[str, ...] = ()
+
+
+def read_hami(roots: Roots) -> SystemFiles:
+    """Read the caches of all containers and claims; a folder that is not there has none.
+
+    Volcano's plugin puts its folder of containers one deeper than HAMi's.
+    """
+    folders = (roots.hami / "containers", roots.hami / "vgpu/containers")
+    found = (of_containers(folder, _of_container) for folder in folders)
+    return gathered(chain(*found, _claims(roots.hami / "claims")))
+
+
+def decode(pread: Pread, size: int) -> Content:
+    """Say what a cache of ``size`` bytes says; one that no process has begun to use has no devices.
+
+    Raises UnusableError where it has none of the known layouts, OSError where it cannot be read.
+    """
+    if size == 0:
+        return Content()
+    fitting = layouts_of(size)
+    if not fitting:
+        raise UnusableError(f"has {size} bytes, like no known layout")
+    magic, major, minor = _VERSION.unpack(pread(_VERSION.size, 0))
+    if magic == 0:
+        return Content()
+    if magic != MAGIC:
+        raise UnusableError(f"begins with {magic}, not with {MAGIC}")
+    known = [each for each in fitting if each.minor is None or (major, each.minor) == (MAJOR, minor)]
+    if not known:
+        raise UnusableError(f"has version {major}.{minor}, which is not known")
+    caches = (_Cache(pread, each) for each in known)
+    first = next(caches)
+    return next((cache for cache in chain([first], caches) if cache.is_in_use), first).content()
+
+
+class _Cache:
+    """A cache of a known layout."""
+
+    def __init__(self, pread: Pread, layout: Layout) -> None:
+        self._pread, self._layout = pread, layout
+        self._header = pread(layout.slots, 0)
+        self._count = min(_COUNT.unpack_from(self._header, layout.device_count)[0], DEVICES)
+        self._problems: list[str] = []
+        self._live = list(self._slots()) if self._count else []
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether any process has a slot."""
+        return bool(self._live)
+
+    def content(self) -> Content:
+        """Put together what it says."""
+        live = [self._settled(*slot) for slot in self._live]
+        settled = all(self._is_settled(slot) for slot in live)
+        pids = [_PROCESS.unpack_from(slot)[1] for slot in live]
+        memory_limits = self._limits(self._layout.memory_limits)
+        compute_limits = self._limits(self._layout.compute_limits)
+        watched = any(0 < percent <= 100 for percent in self._values(self._layout.compute_limits))
+        devices = [
+            DeviceUse(
+                device=uuid,
+                memory_limit=self._bytes(memory_limits[place], f"the limit of {uuid}") or None,
+                compute_limit=compute_limits[place] / 100 if 0 < compute_limits[place] < 100 else None,
+                memory_used=self._memory(live, place, uuid) if settled else None,
+                compute_used=self._compute(live, uuid) if watched and not place else None,
+                # Until HAMi 2.9 only the first device is set to 0 before the library's watcher looks: what it
+                # saw on another one stays when the process is idle. The layout does not tell later releases.
+                memory_only=place > 0,
+            )
+            for place, uuid in self._uuids()
+        ]
+        known = settled and all(pid > 0 for pid in pids)
+        return Content(tuple(devices), tuple(pids) if known else None, tuple(self._problems))
+
+    def _slots(self) -> Iterator[tuple[bytes, int]]:
+        """Yield the slots of live processes with their offsets."""
+        layout = self._layout
+        size = layout.slot_size
+        count = max(0, min(_SIGNED.unpack(self._pread(_SIGNED.size, layout.slot_count))[0], SLOTS))
+        block = self._pread(count * size, layout.slots)
+        statuses = struct.iter_unpack(f"<{layout.status}xi{size - layout.status - _SIGNED.size}x", block)
+        for place, (status,) in enumerate(statuses):
+            if status:
+                yield block[place * size : (place + 1) * size], layout.slots + place * size
+
+    def _settled(self, slot: bytes, offset: int) -> bytes:
+        """Read a slot again while it is being written, a few times at most."""
+        tries = TRIES
+        while tries and not self._is_settled(slot):
+            slot, tries = self._pread(self._layout.slot_size, offset), tries - 1
+        return slot
+
+    def _is_settled(self, slot: bytes) -> bool:
+        seqlock = self._layout.seqlock
+        return seqlock is None or _COUNT.unpack_from(slot, seqlock)[0] % 2 == 0
+
+    def _uuids(self) -> Iterator[tuple[int, str]]:
+        """Yield the devices with their places; a place without a name is not in use yet."""
+        for place in range(self._count):
+            begin = self._layout.uuids + place * UUID_SIZE
+            uuid, _, _ = self._header[begin : begin + UUID_SIZE].partition(b"\0")
+            if uuid and not _UUID.fullmatch(uuid):
+                self._problems.append(f"names a device {uuid!r}")
+            elif uuid:
+                yield place, uuid.decode()
+
+    def _values(self, offset: int) -> Sequence[int]:
+        values: Sequence[int] = _EACH.unpack_from(self._header, offset)
+        return values[: self._count]
+
+    def _limits(self, offset: int) -> Sequence[int]:
+        """Return the limits by device, 0 where it cannot be said which is whose.
+
+        They stand in the order in which the devices were given, the names as the container sees them.
+        """
+        values = self._values(offset)
+        return values if len(set(values)) <= 1 else [0] * len(values)
+
+    def _memory(self, live: Sequence[bytes], place: int, uuid: str) -> int | None:
+        """Add up what processes count, where each counts on a device on which the driver sees it."""
+        if any(self._miscounts(slot, place) for slot in live):
+            return None
+        return self._bytes(sum(self._total(slot, place) for slot in live), f"the use of {uuid}")
+
+    def _miscounts(self, slot: bytes, place: int) -> bool:
+        """Whether the driver sees memory of a process that counts none.
+
+        Layouts without a counter leave to the next process of a slot what was seen of the one before.
+        """
+        cleared = self._layout.seqlock is not None
+        return cleared and self._seen(slot, place) > 0 and not self._total(slot, place)
+
+    def _bytes(self, value: int, what: str) -> int | None:
+        if value <= MOST_BYTES:
+            return value
+        self._problems.append(f"{what} is more than any device has")
+        return None
+
+    def _compute(self, live: Sequence[bytes], uuid: str) -> float | None:
+        """Add up what processes use of the first device, where all those on it were measured."""
+        layout = self._layout
+        if layout.sm is None:
+            return None
+        used: list[int] = [_COUNT.unpack_from(slot, layout.sm)[0] for slot in live]
+        if any(percent > 100 for percent in used):
+            self._problems.append(f"a process uses more than all of {uuid}")
+            return None
+        known = all(percent or self._is_idle(slot) for percent, slot in zip(used, live, strict=True))
+        return sum(used) / 100 if known else None
+
+    def _is_idle(self, slot: bytes) -> bool:
+        """Whether it is known that a process with a share of 0 does not compute.
+
+        The library's watcher measures by the pid on the host, and notes what memory it saw as well. It sets
+        both to 0 before it looks, many times a second. A process without memory does not compute there.
+        """
+        if self._layout.at_once and self._seen(slot, 0):
+            measured: bool = _PROCESS.unpack_from(slot)[1] > 0
+            return measured
+        return not self._layout.strays and not self._total(slot, 0)
+
+    def _total(self, slot: bytes, place: int) -> int:
+        offset = self._layout.total + place * self._layout.used_size
+        found: int = _COUNT.unpack_from(slot, offset)[0]
+        return found
+
+    def _seen(self, slot: bytes, place: int) -> int:
+        found: int = _COUNT.unpack_from(slot, self._layout.seen + place * _COUNT.size)[0]
+        return found
+
+
+def _of_container(folder: str, pod: str, container: str) -> Iterator[ContainerFile | FileProblem]:
+    return _in_folder(folder, pod_uid=pod, container=container)
+
+
+def _claims(folder: Path) -> Iterator[ContainerFile | FileProblem]:
+    for name in listed(folder, MOST_CONTAINERS):
+        if isinstance(name, FileProblem):
+            yield name
+        else:
+            yield from _in_folder(f"{folder}/{name}", claim_uid=name)
+
+
+def _in_folder(folder: str, **owner: str) -> Iterator[ContainerFile | FileProblem]:
+    """Read the one cache of a folder; one without a cache yet says whose it is, and no more."""
+    found = list(listed(folder, MOST_FILES))
+    caches = [name for name in found if isinstance(name, str) and name.endswith(".cache")]
+    problems = [each for each in found if isinstance(each, FileProblem)]
+    yield from problems
+    if len(caches) > 1:
+        yield problem(folder, f"holds {len(caches)} caches, of which one is expected")
+    elif caches:
+        yield from _of_cache(f"{folder}/{caches[0]}", owner)
+    elif not problems:
+        yield ContainerFile(devices=(), pids=None, **owner)
+
+
+def _of_cache(path: str, owner: dict[str, str]) -> Iterator[ContainerFile | FileProblem]:
+    try:
+        with opened(path) as (size, pread):
+            content = decode(pread, size)
+    except FileNotFoundError:
+        return
+    except (OSError, UnusableError) as error:
+        yield problem(path, error)
+        return
+    yield from (problem(path, text) for text in content.problems)
+    yield ContainerFile(devices=content.devices, pids=content.pids, **owner)

@@ -1,0 +1,146 @@
+"""HAMi on NVIDIA GPUs, and 4paradigm's scheduler that it grew out of.
+
+A pod's annotation ``hami.io/vgpu-devices-allocated`` says what each of its containers has; the ancestor's is
+``4pd.io/vgpu-ids-new``. Where HAMi cuts GPUs into MIG devices, another annotation says which were made: the
+kubelet's ids are slices of the whole GPU there too.
+"""
+
+import re
+from functools import cached_property
+from typing import ClassVar
+
+from exporter.model import ContainerRef, DeviceSharing, PodDetails, PodIdentity, SliceCount
+from exporter.sharing.base.inventory import Device, DeviceId
+from exporter.sharing.base.system import Read, whole_keys, words_of
+from exporter.sharing.base.view import View
+from exporter.sharing.hami.annotations import (
+    HamiDevice,
+    MigAllocation,
+    Registered,
+    parse_mig_allocations,
+    registered,
+)
+from exporter.sharing.hami.base import HAMI_KEYS, MEBIBYTE, VOLCANO_KEYS, LibvgpuSystem
+from exporter.sharing.hami.cache import read_hami
+
+VOLCANO_PREFIX = "volcano.sh/"
+VOLCANO_REGISTER = "volcano.sh/node-vgpu-register"
+NUMBER = re.compile(r"[0-9]{1,10}")
+# Which field of a GPU's record has the size of its memory.
+MEMORY = 2
+
+
+class VolcanoVgpu(LibvgpuSystem):
+    """The GPUs that Volcano's scheduler shares."""
+
+    name = "volcano-vgpu"
+    blind_without_pods = "what the containers of Volcano are entitled to, and for certain on which GPUs"
+    keys = VOLCANO_KEYS
+    notes = (whole_keys(*VOLCANO_KEYS, VOLCANO_REGISTER),)
+    words = words_of("NVIDIA")
+    lenient = True
+
+    def named(self, resource: str) -> bool:
+        """Whether a resource is Volcano's by its name."""
+        return resource.startswith(VOLCANO_PREFIX)
+
+    def memory(self, device: HamiDevice) -> int | None:
+        """Return the limit in bytes, None for none, and where the size of a unit is not known."""
+        unit = self._unit(device.uuid)
+        return device.memory * unit * MEBIBYTE or None if unit is not None else None
+
+    def _unit(self, uuid: str) -> int | None:
+        """Return in how many MiB memory is counted: one, unless the node says otherwise."""
+        gpu, units = self.view.inventory.by_uuid(uuid), self._registered(uuid)
+        if units is None or gpu is None or gpu.gpu.memory is None:
+            return 1
+        mebibytes = gpu.gpu.memory.total // MEBIBYTE
+        # The plugin rounds down, so that several sizes of the unit may have led to what it says.
+        least, most = mebibytes // (units + 1) + 1, mebibytes // units
+        return most if least == most else None
+
+    def _registered(self, uuid: str) -> int | None:
+        node = self.view.facts.node
+        text = node.annotations.get(VOLCANO_REGISTER, "") if node is not None else ""
+        records = (record.split(",") for record in text.split(":"))
+        found = next((record for record in records if record[0] == uuid), None)
+        if found is None:
+            return None
+        units = int(found[MEMORY]) if len(found) > MEMORY and NUMBER.fullmatch(found[MEMORY]) else 0
+        if not units:
+            self.view.object_to(
+                self.name, "node", f"{VOLCANO_REGISTER}: {uuid}", "it has no size of the memory"
+            )
+        return units or None
+
+
+MIG_KEY = "hami.io/vgpu-mig-allocations"
+HAMI_REGISTER = re.compile("hami.io/node-nvidia-register")
+WORDS = words_of("NVIDIA containerIndex deviceIndex gpuUUID profile placement start size migUUID") | words_of(
+    "gpuInstanceID computeInstanceID"
+)
+
+
+class Hami(LibvgpuSystem):
+    """HAMi's NVIDIA devices. Its resources may have any name."""
+
+    name = "hami"
+    blind_without_pods = "what HAMi's containers are entitled to, and for certain on which GPUs"
+    keys = HAMI_KEYS
+    notes = (whole_keys(*HAMI_KEYS, MIG_KEY, HAMI_REGISTER.pattern),)
+    words = WORDS
+    read: ClassVar[Read | None] = staticmethod(read_hami)
+
+    def __init__(self, view: View) -> None:
+        super().__init__(view)
+        self._made: dict[str, dict[tuple[int, int], MigAllocation]] = {}
+
+    def sharing(
+        self, device: Device, slices: tuple[SliceCount, ...], replicated: bool, offered_known: bool
+    ) -> DeviceSharing:
+        """Tell the slices of a GPU by what the node registered, where the kubelet does not tell its offer."""
+        told = self._registered.get(device.key.uuid) if device.mig is None and not offered_known else None
+        if told is not None and len(slices) == 1:
+            slices = (slices[0]._replace(offered=told.slices),)
+        return super().sharing(device, slices, replicated, offered_known)
+
+    @cached_property
+    def _registered(self) -> dict[str, Registered]:
+        node = self.view.facts.node
+        found = registered(node, HAMI_REGISTER)
+        text = node.annotations.get(HAMI_REGISTER.pattern, "") if node is not None else ""
+        if text and not found:
+            self.view.object_to(self.name, "node", HAMI_REGISTER.pattern, "is no list of devices")
+        return found
+
+    def named(self, resource: str) -> bool:
+        """Whether slices of this resource are HAMi's: all that are not Volcano's."""
+        return not resource.startswith(VOLCANO_PREFIX)
+
+    def device(self, holder: ContainerRef, place: int, device: HamiDevice) -> Device | None:
+        """Find the MIG device that was made for the container, else the device of the annotation."""
+        pod = self.view.pod(holder)
+        made = self._made_for(pod, pod.details, holder, place) if pod and pod.details else None
+        if made is None:
+            return super().device(holder, place, device)
+        if not made.mig_uuid:
+            return None
+        inventory = self.view.inventory
+        by_place = DeviceId(parent=made.gpu, gi=made.gi, ci=made.ci)
+        return inventory.by_uuid(made.mig_uuid) or inventory.find(by_place)
+
+    def _made_for(
+        self, pod: PodIdentity, details: PodDetails, holder: ContainerRef, place: int
+    ) -> MigAllocation | None:
+        if pod.uid not in self._made:
+            self._made[pod.uid] = self._read_mig(pod, details.annotations.get(MIG_KEY, ""))
+        segment = self._told_of(holder).places.get(holder.container, -1)
+        return self._made[pod.uid].get((segment, place))
+
+    def _read_mig(self, pod: PodIdentity, text: str) -> dict[tuple[int, int], MigAllocation]:
+        try:
+            found = parse_mig_allocations(text) if text else ()
+        except ValueError as error:
+            self.view.object_to(self.name, "annotation", f"{pod.namespace}/{pod.name}: {MIG_KEY}", str(error))
+            found = ()
+        return {(each.container, each.device): each for each in found}

@@ -1,0 +1,158 @@
+"""NVIDIA's device plugin (and GKE's): exclusive GPUs, time-slicing, MPS, MIG, and MIG with time-slicing.
+
+A device id says which device it is and whether it is given out in replicas; how many there are follows from
+the ids that the kubelet offers and lists, or from a label of the node if the kubelet does not tell what it
+offers. Who enforces the shares is told by the device, by the files of the MPS daemon, or by labels.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import ClassVar, NamedTuple
+
+from exporter.model import ContainerRef, DeviceKey, DeviceSharing, Holding, SliceCount
+from exporter.sharing.base.inventory import Device, parse_device_id
+from exporter.sharing.base.system import Claim, Read, System, words_of
+from exporter.sharing.base.view import View
+from exporter.sharing.nvidia.replicas import UNKNOWN, Cut, cuts
+from exporter.sharing.nvidia.strategy import LABELS, Strategies, Strategy, read_daemons
+
+RESOURCES = re.compile(r"nvidia\.com/(gpu|mig-[^/]+?)(\.shared)?")
+# MPS sets the memory limit of a client in whole mebibytes.
+MEBIBYTE = 1 << 20
+MODES: Mapping[Strategy, tuple[str, str]] = {
+    "mps": ("mps", "soft"),
+    "time-slicing": ("time-slicing", "none"),
+    "": ("unknown", ""),
+}
+"""Mode and isolation of a GPU in replicas."""
+
+
+class Share(NamedTuple):
+    """So many of the replicas of a device."""
+
+    slices: int
+    replicas: int
+
+
+class Resources:
+    """Which resources are NVIDIA's: the plugin's own names, and those that match an extra pattern."""
+
+    def __init__(self, patterns: Iterable[re.Pattern[str]] = ()) -> None:
+        self._patterns = (RESOURCES, *patterns)
+
+    def named(self, resource: str) -> bool:
+        """Whether the resource's name says that its ids are NVIDIA devices."""
+        return any(pattern.fullmatch(resource) for pattern in self._patterns)
+
+
+class Nvidia(System):
+    """NVIDIA's plugin and GKE's. A resource under any other name counts where its id is a device's UUID.
+
+    Plugins can be told to rename their resources; the patterns of the settings match those.
+    """
+
+    name = "nvidia"
+    vendor = "nvidia"
+    notes = LABELS
+    words = words_of("GPU MIG nvidia gi vgpu mps time slicing sharing none")
+    read: ClassVar[Read | None] = staticmethod(read_daemons)
+
+    def __init__(self, view: View) -> None:
+        super().__init__(view)
+        self._strategies = Strategies(view)
+        self._resources = Resources(view.facts.patterns)
+        self._cuts: dict[str, Mapping[DeviceKey, Cut]] = {}
+
+    def claim(self, resource: str, device_id: str) -> Claim | None:
+        """Find the device of an id in any spelling of these plugins."""
+        named = self._resources.named(resource)
+        found = parse_device_id(device_id)
+        device = self.view.inventory.find(found) if found is not None and (named or found.uuid) else None
+        if device is not None and found is not None:
+            return Claim(device, bool(found.replica))
+        return Claim() if named else None
+
+    def sharing(
+        self, device: Device, slices: tuple[SliceCount, ...], replicated: bool, offered_known: bool
+    ) -> DeviceSharing:
+        """Tell time-slicing, MPS, MIG and whole GPUs apart."""
+        slices = tuple(self._counted(device, count) for count in slices)
+        mode, isolation = self._mode(device, slices, replicated, offered_known)
+        exclusive = not replicated and mode != "vgpu" and isolation == "hard"
+        return DeviceSharing(sharing=mode, isolation=isolation, exclusive=exclusive, slices=slices)
+
+    def holding(
+        self, device: Device, sharing: DeviceSharing, resource: str, holder: ContainerRef, slices: int
+    ) -> Holding:
+        """State what a container is entitled to: the device, or its replicas' share of it.
+
+        The share is enforced by MPS and only notional on time-slicing, where a replica guarantees nothing.
+        """
+        replicas = 1 if sharing.exclusive else self._replicas(sharing, resource)
+        known = replicas is not None and replicas >= slices
+        share = Share(slices, replicas) if known and replicas else None
+        return Holding(
+            holder=holder,
+            device=device.key,
+            resource=resource,
+            slices=slices,
+            memory_entitled=self._memory(device, sharing, resource, share) if share else None,
+            compute_entitled=_compute(device, share) if share else None,
+        )
+
+    def _counted(self, device: Device, count: SliceCount) -> SliceCount:
+        """Count the slices that the plugin has cut, whether they are healthy or not."""
+        if count.offered is None:
+            return count
+        cut = self._cuts_of(count.resource).get(device.key, UNKNOWN)
+        return count._replace(offered=cut.slices, unhealthy=cut.unhealthy, lost=cut.lost)
+
+    def _cuts_of(self, resource: str) -> Mapping[DeviceKey, Cut]:
+        if resource not in self._cuts:
+            found = cuts(resource, self.view.allocations, self.view.facts.node)
+            devices = ((self.view.inventory.find(name), cut) for name, cut in found.items())
+            self._cuts[resource] = {device.key: cut for device, cut in devices if device is not None}
+        return self._cuts[resource]
+
+    def _mode(
+        self, device: Device, slices: tuple[SliceCount, ...], replicated: bool, offered_known: bool
+    ) -> tuple[str, str]:
+        strategy = self._strategy(device, slices) if replicated else ""
+        if device.mig is not None and strategy != "mps":
+            return ("mig-time-slicing", "none") if replicated else ("mig", "hard")
+        if slices:
+            return MODES[strategy] if replicated else ("exclusive", "hard")
+        if device.gpu.virtualization == "vgpu_host":
+            return "vgpu", "hard"
+        # One that does not say whether it is cut may have parts that somebody has.
+        told = offered_known and device.gpu.up and device.gpu.mig_enabled is not None
+        return ("none", "none") if told else ("unknown", "")
+
+    def _strategy(self, device: Device, slices: Iterable[SliceCount]) -> Strategy:
+        found = {self._strategies.of(device, count.resource) for count in slices}
+        return min(found - {""}, default="")
+
+    def _replicas(self, sharing: DeviceSharing, resource: str) -> int | None:
+        if self.view.allocations.offered is None:
+            return self._strategies.replicas(resource)
+        return next((count.offered for count in sharing.slices if count.resource == resource), None)
+
+    def _memory(self, device: Device, sharing: DeviceSharing, resource: str, share: Share) -> int | None:
+        total = device.memory
+        if total is None:
+            return None
+        if sharing.sharing != "mps":
+            return total * share.slices // share.replicas
+        # NVIDIA's daemon has one limit for all clients; GKE's plugin gives each container its own. On a MIG
+        # device that limit is reckoned from the whole GPU, and may be above what is the container's part.
+        if self._strategies.is_gke(resource):
+            return total * share.slices // share.replicas // MEBIBYTE * MEBIBYTE
+        return total // share.replicas // MEBIBYTE * MEBIBYTE * share.slices
+
+
+def _compute(device: Device, share: Share) -> float | None:
+    if device.mig is None:
+        return share.slices / share.replicas
+    if device.mig.compute_slices is None or not device.gpu.mig_slices:
+        return None
+    return device.mig.compute_slices * share.slices / (device.gpu.mig_slices * share.replicas)

@@ -1,0 +1,181 @@
+"""NVIDIA vGPU under KubeVirt: mediated devices or virtual functions of a GPU, given to virtual machines.
+
+The resource is named after the type of the vGPU (``nvidia.com/NVIDIA_A40-12Q``), the ids are the UUIDs of
+mediated devices. While its machine runs, the driver lists a vGPU and meters it; before that, only the kernel
+knows on which GPU it will be. The frame buffer of a vGPU is its own. Its compute is not: how much it may
+take depends on the scheduler of the host and on who else runs, so that no share is stated, except where the
+vGPU has a GPU instance to itself.
+
+On newer hosts a vGPU is a virtual function of its GPU, and the ids are PCI addresses. The driver does not
+tell which of its vGPUs is which function: who holds it is known then, but not what it uses.
+
+A GPU that is passed through to a machine as a whole is not the driver's any more: that it is held is known,
+by whom too, but nothing of its use. It counts as unresolved.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from exporter.model import (
+    Allocation,
+    Allocations,
+    ContainerRef,
+    DeviceSharing,
+    GpuReading,
+    Holding,
+    HostDevices,
+    Meter,
+    SliceCount,
+    VgpuReading,
+    VgpuRow,
+)
+from exporter.model.sums import total
+from exporter.sharing.base.inventory import Device, Inventory, pci_address
+from exporter.sharing.base.sysfs_devices import MDEV_UUID, PREFIX
+from exporter.sharing.base.system import Claim, System
+from exporter.sharing.base.view import View
+
+METER = "vgpu"
+
+
+class Place(NamedTuple):
+    """Where an id is: ``vgpu`` is None while its machine has not started."""
+
+    device: Device
+    vgpu: VgpuReading | None
+
+
+class Vgpu(System):
+    """The mediated devices of one poll."""
+
+    name = "vgpu"
+
+    def __init__(self, view: View) -> None:
+        super().__init__(view)
+        self._host = view.facts.host
+        self._places = _places(view.inventory, self._host)
+        # Of a resource with an id that has no place, it is not known how many each GPU has.
+        self._uncounted = {
+            resource
+            for resource, ids in view.offered.items()
+            if self.knows(resource)
+            and any(MDEV_UUID.fullmatch(each) and each.lower() not in self._places for each in ids)
+        }
+
+    def knows(self, resource: str) -> bool:
+        """Whether a resource may be a type of vGPU."""
+        return resource.startswith(PREFIX)
+
+    def claim(self, resource: str, device_id: str) -> Claim | None:
+        """Find the GPU, or the MIG device, that backs a mediated device."""
+        key = device_id.lower()
+        if not resource.startswith(PREFIX):
+            return None
+        if key in self._places:
+            return Claim(self._places[key].device)
+        host = self._host
+        ours = MDEV_UUID.fullmatch(key) or key in host.passed_through or key in host.vgpus
+        return Claim() if ours else None
+
+    def sharing(
+        self, _device: Device, slices: tuple[SliceCount, ...], _replicated: bool, _offered_known: bool
+    ) -> DeviceSharing:
+        """Tell that vGPUs share the device, each with a frame buffer of its own."""
+        counted = tuple(
+            each._replace(offered=None) if each.resource in self._uncounted else each for each in slices
+        )
+        return DeviceSharing(sharing="vgpu", isolation="hard", slices=counted)
+
+    def holding(
+        self, device: Device, _sharing: DeviceSharing, resource: str, holder: ContainerRef, slices: int
+    ) -> Holding:
+        """State the frame buffer of the holder's vGPUs, and what they use as the driver meters it."""
+        held = {key.lower() for key in self.view.held[holder][resource]}
+        places = [self._places[key] for key in held if key in self._places]
+        vgpus = [place.vgpu for place in places if place.device.key == device.key]
+        return Holding(
+            holder=holder,
+            device=device.key,
+            resource=resource,
+            slices=slices,
+            memory_entitled=total([vgpu.memory_total if vgpu else None for vgpu in vgpus]) if vgpus else None,
+            compute_entitled=_compute_entitled(device, len(vgpus)),
+            meter=_meter(vgpus) if vgpus else None,
+        )
+
+
+def vgpu_rows(
+    gpus: Collection[GpuReading], allocations: Allocations | None, host: HostDevices | None = None
+) -> tuple[VgpuRow, ...]:
+    """Return every vGPU that runs on this host, with the container that holds it.
+
+    A vGPU without a holder is that of a machine outside Kubernetes, or a virtual function, or the kubelet
+    does not answer.
+    """
+    if not any(gpu.vgpus for gpu in gpus):
+        return ()
+    names = host.mdevs if host is not None else {}
+    holders = _holders(allocations.allocated if allocations is not None else (), names)
+    return tuple(
+        VgpuRow(uuid=gpu.identity.uuid, reading=vgpu, holder=_holder(vgpu, holders))
+        for gpu in sorted(gpus, key=lambda gpu: gpu.identity.index)
+        for vgpu in gpu.vgpus or ()
+    )
+
+
+def _places(inventory: Inventory, host: HostDevices) -> dict[str, Place]:
+    """Find the device of every id, as the driver tells it or, before its machine runs, as the kernel does."""
+    found: dict[str, list[Place]] = defaultdict(list)
+    for device in inventory.devices:
+        for vgpu in device.gpu.vgpus or ():
+            if device.mig is None or device.mig.gi == vgpu.gi:
+                for name in _names(vgpu):
+                    found[name].append(Place(device, vgpu))
+    # Compute instances that share a GPU instance do not tell which of them backs the vGPU.
+    told = {name: places[0] for name, places in found.items() if len(places) == 1}
+    by_address = {
+        pci_address(each.gpu.identity.pci_bus_id): each for each in inventory.devices if each.mig is None
+    }
+    waiting = {
+        name: Place(by_address[gpu], None)
+        for name, gpu in host.vgpus.items()
+        if gpu in by_address and host.mdevs.get(name, name) not in found
+    }
+    running = {group: told[mdev] for group, mdev in host.mdevs.items() if mdev in told}
+    return told | waiting | running
+
+
+def _names(vgpu: VgpuReading) -> set[str]:
+    return {name.lower() for name in (vgpu.mdev_uuid, vgpu.uuid) if name}
+
+
+def _compute_entitled(device: Device, held: int) -> float | None:
+    """Return the share of a GPU instance that is the holder's alone, None on engines that take turns."""
+    mig = device.mig
+    alone = mig is not None and held == sum(vgpu.gi == mig.gi for vgpu in device.gpu.vgpus or ())
+    return device.compute if alone else None
+
+
+def _meter(vgpus: list[VgpuReading | None]) -> Meter:
+    percent = total([vgpu.sm_percent if vgpu else None for vgpu in vgpus])
+    return Meter(
+        source=METER,
+        memory=total([vgpu.memory_used if vgpu else None for vgpu in vgpus]),
+        compute=None if percent is None else percent / 100,
+    )
+
+
+def _holders(allocated: Iterable[Allocation], names: Mapping[str, str]) -> dict[str, set[ContainerRef]]:
+    holders: dict[str, set[ContainerRef]] = defaultdict(set)
+    for allocation in allocated:
+        if allocation.resource.startswith(PREFIX):
+            name = allocation.device_id.lower()
+            holders[names.get(name, name)].add(allocation.holder)
+    return holders
+
+
+def _holder(vgpu: VgpuReading, holders: Mapping[str, set[ContainerRef]]) -> ContainerRef | None:
+    """Return the one container that holds a vGPU; while one follows another, both may be listed."""
+    found = {holder for name in _names(vgpu) for holder in holders.get(name, ())}
+    return found.pop() if len(found) == 1 else None

@@ -1,0 +1,143 @@
+"""Into how many slices NVIDIA's device plugin has cut each device, by the ids that are offered and held.
+
+The kubelet offers healthy ids only, and the plugin may report a single replica of a GPU unhealthy. That does
+not change the share of the others: what counts is how many replicas there are. They are numbered from 0.
+
+=========================================================  ==============================================
+ids of a resource                                          replicas of each of its devices
+=========================================================  ==============================================
+the node's capacity is told and fits the offered ids       capacity divided by the number of devices
+0 to k-1 are offered of some device                        k; what is missing elsewhere is unhealthy
+a number below the highest one is not offered              it counts, and is unhealthy
+a higher number was offered since the plugin was started   it counts, and is unhealthy
+all of several devices have lost the same highest numbers  those that are left: the plugin was set up anew
+the only device has lost several of the highest numbers    unknown
+a number is held that is higher than all that were offered  unknown for that device
+=========================================================  ==============================================
+"""
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from exporter.model import Allocations, NodeObject
+from exporter.sharing.base.inventory import DeviceId, parse_device_id
+
+NUMBER = re.compile(r"[0-9]{1,9}")
+# Stands for the number of an id that is a whole device.
+WHOLE = -1
+
+
+class Cut(NamedTuple):
+    """How a device is cut: of its ``slices`` ``unhealthy`` are not offered, ``lost`` not even held.
+
+    The last two are None while the kubelet offers nothing of the resource.
+    """
+
+    slices: int | None
+    unhealthy: int | None
+    lost: int | None
+
+
+UNKNOWN = Cut(None, None, None)
+
+
+@dataclass(slots=True)
+class Numbers:
+    """The numbers of a device's ids of one resource."""
+
+    offered: set[int] = field(default_factory=set)
+    held: set[int] = field(default_factory=set)
+    withdrawn: set[int] = field(default_factory=set)
+
+    @property
+    def known(self) -> set[int]:
+        """Return all of them."""
+        return self.offered | self.held | self.withdrawn
+
+
+def cuts(resource: str, allocations: Allocations, node: NodeObject | None) -> Mapping[DeviceId, Cut]:
+    """Return how each device is cut for a resource; it has no entry if that is unknown."""
+    devices = _numbers(resource, allocations)
+    offered = sum(len(each.offered) for each in devices.values())
+    if not offered:
+        return {}
+    whole = {each: numbers for each, numbers in devices.items() if numbers.known == {WHOLE}}
+    cut = {each: numbers for each, numbers in devices.items() if WHOLE not in numbers.known}
+    alike = len(devices) in (len(whole), len(cut))
+    capacity = _capacity(resource, node, offered) if alike else None
+    found = _of_whole(whole, capacity) | _of_replicas(cut, capacity)
+    if resource in allocations.kept:
+        return {each: one._replace(unhealthy=None, lost=None) for each, one in found.items()}
+    return found
+
+
+def _numbers(resource: str, allocations: Allocations) -> dict[DeviceId, Numbers]:
+    """Sort the ids of a resource by device; those that name none, or have no number, are left out."""
+    found: dict[DeviceId, Numbers] = {}
+    told = (
+        ("offered", allocations.offered or ()),
+        ("held", allocations.allocated),
+        ("withdrawn", allocations.withdrawn),
+    )
+    for kind, ids in told:
+        for each in ids:
+            device = parse_device_id(each.device_id) if each.resource == resource else None
+            if device is not None and (not device.replica or NUMBER.fullmatch(device.replica)):
+                numbers = found.setdefault(replace(device, replica=""), Numbers())
+                getattr(numbers, kind).add(int(device.replica) if device.replica else WHOLE)
+    return found
+
+
+def _capacity(resource: str, node: NodeObject | None, offered: int) -> int | None:
+    """Return the node's capacity, unless it is of other ids: the kubelet reports it some seconds later."""
+    if node is None or node.allocatable.get(resource) != offered:
+        return None
+    return node.capacity.get(resource)
+
+
+def _of_whole(devices: Mapping[DeviceId, Numbers], capacity: int | None) -> dict[DeviceId, Cut]:
+    """Count a whole device that is not offered as unhealthy, unless the node's capacity is without it."""
+    offered = {each: Cut(1, 0, 0) for each, numbers in devices.items() if numbers.offered}
+    if capacity is not None and capacity != len(devices):
+        return offered
+    missing = {each: Cut(1, 1, 0 if numbers.held else 1) for each, numbers in devices.items()}
+    return missing | offered
+
+
+def _of_replicas(devices: Mapping[DeviceId, Numbers], capacity: int | None) -> dict[DeviceId, Cut]:
+    if not devices:
+        return {}
+    slices = _by_ids(devices.values()) if capacity is None else _by_capacity(devices.values(), capacity)
+    if slices is None:
+        return {}
+    fitting = {
+        each: numbers
+        for each, numbers in devices.items()
+        if max(numbers.offered | numbers.held, default=0) < slices
+    }
+    return {
+        each: Cut(slices, slices - len(numbers.offered), slices - len(numbers.offered | numbers.held))
+        for each, numbers in fitting.items()
+    }
+
+
+def _by_capacity(devices: Collection[Numbers], capacity: int) -> int | None:
+    slices, rest = divmod(capacity, len(devices))
+    return slices if not rest and slices >= max(_top(each.offered) for each in devices) else None
+
+
+def _by_ids(devices: Collection[Numbers]) -> int | None:
+    now = max(_top(each.offered) for each in devices)
+    since = max(_top(each.offered | each.withdrawn) for each in devices)
+    lost = set(range(now, since))
+    if len(lost) > 1 and len(devices) == 1:
+        return None
+    if lost and len(devices) > 1 and all(lost == each.withdrawn for each in devices):
+        return now
+    return since
+
+
+def _top(numbers: set[int]) -> int:
+    return max(numbers, default=-1) + 1

@@ -1,0 +1,1 @@
+"""Sharing systems that fill one file each."""

@@ -1,0 +1,51 @@
+"""nos of nebuly: GPUs that its fork of the device plugin cuts by memory, through MPS.
+
+An id is ``<UUID of the GPU>::<GB>::<n>``. The plugin limits each process to so many ``G`` of memory, which
+MPS reads as GiB. Its partitioner takes a GPU to have a GB for every 1000 MiB, so that the slices of a GPU may
+add up to more than it has. Of compute, nothing is promised.
+"""
+
+import re
+
+from exporter.model import ContainerRef, DeviceSharing, Holding
+from exporter.sharing.base.inventory import Device
+from exporter.sharing.base.system import Claim, System
+
+MARK = "::"
+GIBIBYTE = 1 << 30
+_ID = re.compile(r"(GPU-[^:]{1,80})::([1-9][0-9]{0,5})::[0-9]{1,9}")
+
+
+class Nos(System):
+    """The slices of memory of one poll. MIG devices that nos makes are those of NVIDIA's plugin."""
+
+    name = "nos"
+    isolation = "soft"
+
+    def owns(self, _resource: str, device_id: str) -> bool:
+        """Whether an id has the three parts that no other plugin's have."""
+        return device_id.startswith("GPU-") and device_id.count(MARK) == 2
+
+    def claim(self, resource: str, device_id: str) -> Claim | None:
+        """Find the GPU of a slice."""
+        if not self.owns(resource, device_id):
+            return None
+        found = _ID.fullmatch(device_id)
+        if found is None:
+            self.view.object_to(self.name, "id", resource, f"{device_id[:100]!r} is not UUID::GB::number")
+            return Claim()
+        return Claim(self.view.inventory.by_uuid(found[1]), replica=True)
+
+    def holding(
+        self, device: Device, _sharing: DeviceSharing, resource: str, holder: ContainerRef, slices: int
+    ) -> Holding:
+        """State the memory of the holder's slices."""
+        held = [found for each in self.view.held[holder][resource] if (found := _ID.fullmatch(each))]
+        return Holding(
+            holder=holder,
+            device=device.key,
+            resource=resource,
+            slices=slices,
+            memory_entitled=sum(int(found[2]) * GIBIBYTE for found in held if found[1] == device.key.uuid),
+            compute_entitled=None,
+        )

@@ -1,0 +1,71 @@
+"""nvshare: containers take turns on a whole GPU, each as if it had all of the memory.
+
+An id is the UUID of the GPU and a number. Nothing limits a holder, so that none is entitled to a share. The
+plugin itself holds the GPU from NVIDIA's plugin, to give it to others: it is no holder.
+"""
+
+import re
+
+from exporter.model import ContainerRef, DeviceSharing, SliceCount
+from exporter.sharing.base.inventory import Device
+from exporter.sharing.base.system import Claim, Granted, System, words_of
+from exporter.sharing.base.view import View
+
+MARK = "__"
+ID = re.compile(r"(GPU-[^/:]{1,64})__[0-9]{1,9}")
+PLUGIN = "nvshare-device-plugin"
+REPLICA_MARK = "::"
+
+
+class Nvshare(System):
+    """Holders by id."""
+
+    name = "nvshare"
+    isolation = "none"
+    words = words_of(PLUGIN)
+
+    def __init__(self, view: View) -> None:
+        super().__init__(view)
+        known = [each.device_id for each in view.allocations.allocated]
+        known += [each.device_id for each in view.allocations.offered or ()]
+        # Other plugins have tens of thousands of ids.
+        own = (device_id for device_id in known if MARK in device_id)
+        self._shared = {match[1] for device_id in own if (match := ID.fullmatch(device_id))}
+
+    def owns(self, _resource: str, device_id: str) -> bool:
+        """Say that an id with two underscores is of this system."""
+        return ID.fullmatch(device_id) is not None
+
+    def grants(self) -> Granted:
+        """Settle what the plugin holds for others."""
+        return Granted(settled=frozenset(self._of_plugin()))
+
+    def claim(self, _resource: str, device_id: str) -> Claim | None:
+        """Find the GPU of an id, or one that the plugin gives to others."""
+        if (match := ID.fullmatch(device_id)) is not None:
+            return Claim(self.view.inventory.by_uuid(match[1]), replica=True)
+        if not self._shared or (uuid := _uuid(device_id)) not in self._shared:
+            return None
+        return Claim(self.view.inventory.by_uuid(uuid))
+
+    def sharing(
+        self, _device: Device, slices: tuple[SliceCount, ...], _replicated: bool, _offered_known: bool
+    ) -> DeviceSharing:
+        """Tell the replicas. Of what the plugin holds for them, nobody else is offered any."""
+        taken = {resource for _, resource in self._of_plugin()}
+        counted = tuple(each._replace(offered=None) if each.resource in taken else each for each in slices)
+        return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=counted)
+
+    def _of_plugin(self) -> set[tuple[ContainerRef, str]]:
+        return {
+            (holder, resource)
+            for holder, by_resource in self.view.held.items()
+            for resource, ids in by_resource.items()
+            if holder.container == PLUGIN and all(_uuid(each) in self._shared for each in ids)
+        }
+
+
+def _uuid(device_id: str) -> str:
+    """Return the UUID in an id of NVIDIA's plugin, "" in one with more parts, which is another's."""
+    uuid, _, replica = device_id.partition(REPLICA_MARK)
+    return "" if REPLICA_MARK in replica else uuid

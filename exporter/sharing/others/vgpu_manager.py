@@ -1,0 +1,253 @@
+"""vgpu-manager: GPUs shared by a library in the container, each container with its limits in a file.
+
+The plugin writes what each container really got into an annotation of the pod, by container:
+``main[0_GPU-..._30_4096];other[]``, the number of the device, its UUID, percent and MiB. What the scheduler
+had planned stands in another annotation and is not read. The kubelet's ids (``GPU-...::3``, and until spring
+2026 ``0:GPU-...:3``) only count: they need not be those of the GPU that was planned. What containers use is
+what their processes use.
+"""
+
+import re
+import struct
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, NamedTuple
+
+from exporter.model import (
+    ContainerFile,
+    ContainerRef,
+    DeviceKey,
+    DeviceUse,
+    FileProblem,
+    PodDetails,
+    SystemFiles,
+)
+from exporter.model.sums import total
+from exporter.sharing.base.reading import Pread, UnusableError, gathered, of_containers, opened, problem
+from exporter.sharing.base.system import Claim, Grant, Granted, Read, Roots, System
+from exporter.sharing.base.view import View
+
+NAME = "config/vgpu.config"
+# Where the first releases had it.
+OLD_NAME = "vgpu.config"
+MAGIC, LAYOUT, SIZE = 0x56474346, 1, 8192
+MOST_BYTES = 1 << 50
+DEVICES_BEGIN, DEVICES, DEVICE_SIZE = 512, 16, 128
+REGION = DEVICES_BEGIN + DEVICES * DEVICE_SIZE
+TRIES = 4
+
+_HEAD = struct.Struct("<IIII")
+# The counter, the name, the limit of memory and what of it is real, then percent and switches.
+_DEVICE = struct.Struct("<II48sQQ7i28x")
+
+
+class _Old(NamedTuple):
+    """How a device of an old file lies: its size, and where in it the percent stand, in bytes."""
+
+    size: int
+    percent: int
+
+
+_OLD_BEGIN = 248
+_OLD = {
+    1536: _Old(80, 56),
+    **dict.fromkeys((1664, 1672, 2440), _Old(88, 64)),
+    **dict.fromkeys((1800, 1848), _Old(96, 64)),
+}
+_UUID = re.compile(rb"(GPU|MIG)-[0-9A-Za-z/-]{1,42}")
+
+
+def read_vgpu_manager(roots: Roots) -> SystemFiles:
+    """Read the files of all containers; a folder that is not there has none."""
+    return gathered(of_containers(roots.vgpu_manager, _of_container))
+
+
+def _of_container(folder: str, pod: str, container: str) -> Iterator[ContainerFile | FileProblem]:
+    for path in (f"{folder}/{NAME}", f"{folder}/{OLD_NAME}"):
+        try:
+            devices = tuple(_devices(path))
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except (OSError, UnusableError) as error:
+            yield problem(path, error)
+            return
+        yield ContainerFile(pod_uid=pod, container=container, devices=devices)
+        return
+
+
+def _devices(path: str) -> Iterator[DeviceUse]:
+    with opened(path) as (size, pread):
+        if size in _OLD:
+            yield from _old_devices(pread, _OLD[size])
+            return
+        if size != SIZE:
+            raise UnusableError(f"has {size} bytes, not {SIZE}")
+        magic, layout, region, count = _HEAD.unpack(pread(_HEAD.size, 0))
+        if (magic, layout, region, count) != (MAGIC, LAYOUT, REGION, DEVICES):
+            raise UnusableError(
+                f"has layout {layout} for {count} devices under {magic:#x}, which is not known"
+            )
+        for place in range(DEVICES):
+            for _ in range(TRIES):
+                device = _DEVICE.unpack(pread(DEVICE_SIZE, DEVICES_BEGIN + place * DEVICE_SIZE))
+                if device[0] % 2 == 0:
+                    break
+            else:
+                raise UnusableError("is being written")
+            if device[-1]:
+                yield _device(device)
+
+
+def _old_devices(pread: Pread, old: _Old) -> Iterator[DeviceUse]:
+    """Yield the devices that have a name; behind the percent stand a softer limit and a switch."""
+    device = struct.Struct(f"<48sQ{old.percent - 56}xi4xi{old.size - old.percent - 12}x")
+    for name, memory, percent, limited in device.iter_unpack(pread(DEVICES * device.size, _OLD_BEGIN)):
+        if name[:1] != b"\0":
+            yield _use(name, memory, percent, limited)
+
+
+def _device(device: tuple[Any, ...]) -> DeviceUse:
+    _, _, name, memory, _, percent, _, limited, _, _, _, _ = device
+    return _use(name, memory, percent, limited)
+
+
+def _use(name: bytes, memory: int, percent: int, limited: int) -> DeviceUse:
+    uuid = name.partition(b"\0")[0]
+    if not _UUID.fullmatch(uuid) or memory > MOST_BYTES:
+        raise UnusableError(f"has a device {uuid!r} of {memory} bytes")
+    whole = percent >= 100
+    return DeviceUse(
+        device=uuid.decode(),
+        memory_limit=memory or None,
+        compute_limit=1.0 if whole else percent / 100 if limited and percent > 0 else None,
+    )
+
+
+# The domain of resources and annotations is nvidia.com unless the installation has another.
+RESOURCE = re.compile(r"([a-z0-9.-]{1,253})/vgpu-number")
+ID = re.compile(r"([0-9]{1,4}:)?(?P<uuid>GPU-[0-9A-Za-z-]{1,64})(?(1):|::)[0-9]{1,6}")
+CONTAINER = re.compile(r"([^\[\];]{1,253})\[([^\[\]]*)\]")
+DEVICE = re.compile(r"[0-9]{1,4}_([^_,]{1,96})_([0-9]{1,5})_([0-9]{1,9})")
+GIVEN = "real-allocated"
+LONGEST = 256 * 1024
+MEBIBYTE = 1 << 20
+
+
+class Part(NamedTuple):
+    """What a container has of a GPU, in bytes and shares of the whole; None is no limit."""
+
+    uuid: str
+    memory: int | None
+    compute: float | None
+
+
+Parts = Mapping[str, tuple[Part, ...]]
+
+
+class VgpuManager(System):
+    """The plugin of vgpu-manager."""
+
+    name = "vgpu-manager"
+    isolation = "soft"
+    notes = (re.compile(rf"[a-z0-9.-]{{1,253}}/{GIVEN}"),)
+    read: ClassVar[Read | None] = staticmethod(read_vgpu_manager)
+
+    def __init__(self, view: View) -> None:
+        super().__init__(view)
+        self._told: dict[tuple[str, str], Parts] = {}
+
+    def knows(self, resource: str) -> bool:
+        """Whether this is the resource that counts slices."""
+        return RESOURCE.fullmatch(resource) is not None
+
+    def owns(self, resource: str, device_id: str) -> bool:
+        """Whether an id is a slice of a GPU under the resource that counts them."""
+        return RESOURCE.fullmatch(resource) is not None and ID.fullmatch(device_id) is not None
+
+    def claim(self, resource: str, device_id: str) -> Claim | None:
+        """Find the GPU that a slice is offered with; its holder may have another."""
+        found = ID.fullmatch(device_id) if RESOURCE.fullmatch(resource) else None
+        if found is None:
+            return None
+        return Claim(self.view.inventory.by_uuid(found["uuid"]), replica=True, nominal=True)
+
+    def grants(self) -> Granted:
+        """Tell what containers have by their annotation, else by their file."""
+        grants: list[Grant] = []
+        settled: set[tuple[ContainerRef, str]] = set()
+        for holder, held in self.view.held.items():
+            for resource, ids in held.items():
+                domain = RESOURCE.fullmatch(resource)
+                if domain is None or not any(map(ID.fullmatch, ids)):
+                    continue
+                file = self.view.file(self.name, holder)
+                parts = self._parts(holder, f"{domain[1]}/{GIVEN}", file)
+                if len(parts) > len(ids):
+                    text = f"{len(parts)} devices for {len(ids)} {resource}"
+                    about = f"{holder.namespace}/{holder.pod}/{holder.container}"
+                    self.view.object_to(self.name, "annotation", about, text)
+                elif parts:
+                    grants += _grants(holder, resource, parts, self.view)
+                    settled.add((holder, resource))
+        return Granted(grants=tuple(grants), settled=frozenset(settled))
+
+    def _parts(self, holder: ContainerRef, key: str, file: ContainerFile | None) -> tuple[Part, ...]:
+        """Return what a container has. Only its file says whether a share of compute is a limit."""
+        details = self.view.details(holder)
+        told = self._annotated(holder, key, details) if details is not None else {}
+        filed = {use.device: Part(use.device, use.memory_limit, use.compute_limit) for use in _uses(file)}
+        parts = told.get(holder.container, ())
+        if not parts:
+            return tuple(filed.values())
+        return tuple(
+            part._replace(compute=filed[part.uuid].compute) if part.uuid in filed else part for part in parts
+        )
+
+    def _annotated(self, holder: ContainerRef, key: str, details: PodDetails) -> Parts:
+        place = holder.namespace, holder.pod
+        if place not in self._told:
+            try:
+                self._told[place] = dict(parse_claims(details.annotations.get(key, "")))
+            except ValueError as error:
+                self._told[place] = {}
+                about = f"{holder.namespace}/{holder.pod}: {key}"
+                self.view.object_to(self.name, "annotation", about, str(error))
+        return self._told[place]
+
+
+def parse_claims(text: str) -> Iterator[tuple[str, tuple[Part, ...]]]:
+    """Yield the containers of an annotation with their devices; raise ValueError at what cannot be read."""
+    if len(text) > LONGEST:
+        raise ValueError(f"{len(text)} characters are more than an annotation can have")
+    for piece in filter(None, text.replace(" ", "").split(";")):
+        container = CONTAINER.fullmatch(piece)
+        if container is None:
+            raise ValueError(f"{piece[:60]!r} is not container[devices]")
+        yield container[1], tuple(_part(each) for each in container[2].split(",") if each)
+
+
+def _part(text: str) -> Part:
+    device = DEVICE.fullmatch(text)
+    if device is None:
+        raise ValueError(f"{text[:60]!r} is not number_UUID_percent_MiB")
+    return Part(device[1], int(device[3]) * MEBIBYTE or None, int(device[2]) / 100 or None)
+
+
+def _uses(file: ContainerFile | None) -> tuple[DeviceUse, ...]:
+    return file.devices if file is not None else ()
+
+
+def _grants(holder: ContainerRef, resource: str, parts: tuple[Part, ...], view: View) -> Iterator[Grant]:
+    """Yield one grant for each GPU, and one for all that are not here."""
+    of_device: dict[DeviceKey | None, list[Part]] = {}
+    for part in parts:
+        device = view.inventory.by_uuid(part.uuid)
+        of_device.setdefault(device.key if device is not None else None, []).append(part)
+    for same in of_device.values():
+        yield Grant(
+            holder=holder,
+            resource=resource,
+            device=view.inventory.by_uuid(same[0].uuid),
+            slices=len(same),
+            memory_entitled=total([part.memory for part in same]),
+            compute_entitled=total([part.compute for part in same]),
+        )

@@ -1,0 +1,1 @@
+"""run:ai and KAI-Scheduler."""

@@ -1,0 +1,264 @@
+"""run:ai: fractions of GPUs that a reservation pod holds, and MIG devices that it cuts for pods.
+
+Its annotations say what a pod was given. A library in the container may enforce that; whether one does
+cannot be seen. A pod on a MIG device owns nothing either, but says which device it has.
+"""
+
+import base64
+import json
+import re
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+from exporter.model import (
+    ContainerFile,
+    ContainerRef,
+    DeviceSharing,
+    DeviceUse,
+    FileProblem,
+    Meter,
+    PodDetails,
+    PodIdentity,
+    SliceCount,
+    SystemFiles,
+)
+from exporter.sharing.base.inventory import Device
+from exporter.sharing.base.reading import UnusableError, names, opened, problem
+from exporter.sharing.base.system import Grant, Granted, Read, Roots, whole_keys, words_of
+from exporter.sharing.runai.reservation import Reservations, Share, detailed, fraction, mebibytes
+
+LONGEST_NOTE = 1 << 16
+WORDS = words_of("name position deviceUUID device uuid instanceid gpuinstanceid gpuindex") | words_of(
+    "gpuamount gputype nvidia com mig MIG"
+)
+_RESOURCE = re.compile(r"nvidia\.com/mig-[a-z0-9.+-]{1,60}")
+_NUMBER = re.compile(r"[0-9]{1,4}")
+_UUID = re.compile(r"MIG-[0-9A-Za-z/-]{1,80}")
+
+Place = tuple[int, int]
+"""The index of a GPU, and where in it."""
+
+
+class MigDevice(NamedTuple):
+    """The MIG device of a pod; ``uuid`` is "" where only its place is told, None where that is not."""
+
+    resource: str
+    uuid: str
+    place: Place | None
+
+
+def is_mig(resource: str) -> bool:
+    """Whether a resource's name is that of MIG devices."""
+    return _RESOURCE.fullmatch(resource) is not None
+
+
+def mig_device(text: str) -> MigDevice:
+    """Read a pod's annotation; raise ValueError with what is wrong with it."""
+    told = _object(text, "the MIG device")
+    resource, uuid = told.get("name"), told.get("deviceUUID", told.get("instanceid", ""))
+    if not isinstance(resource, str) or not is_mig(resource):
+        raise ValueError(f"name is no resource of MIG devices: {str(resource)[:100]!r}")
+    if not isinstance(uuid, str) or (uuid and not _UUID.fullmatch(uuid)):
+        raise ValueError(f"no UUID of a MIG device: {str(uuid)[:100]!r}")
+    gpu, position = _number(told.get("gpuindex")), _number(told.get("position"))
+    place = (gpu, position) if gpu is not None and position is not None else None
+    if not uuid and place is None:
+        raise ValueError("neither a UUID nor a place is told")
+    return MigDevice(resource, uuid, place)
+
+
+def mig_mapping(text: str) -> dict[Place, str]:
+    """Read a node's annotation: UUIDs by place; raise ValueError with what is wrong with it."""
+    decoded = base64.b64decode(text.encode(), validate=True) if len(text) <= LONGEST_NOTE else b""
+    return dict(_mapped(_object(decoded.decode(), "the mapping")))
+
+
+def _mapped(told: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
+    for index, devices in told.items():
+        gpu = _number(index)
+        for position, uuid in _listed(devices):
+            place = _number(position)
+            if gpu is None or place is None or not isinstance(uuid, str) or not _UUID.fullmatch(uuid):
+                raise ValueError(f"GPU {index[:20]!r} has {str(uuid)[:100]!r} at {str(position)[:20]!r}")
+            yield (gpu, place), uuid
+
+
+def _listed(devices: Any) -> Iterator[tuple[Any, Any]]:
+    if isinstance(devices, dict):
+        yield from devices.items()
+    elif isinstance(devices, list) and all(isinstance(each, dict) for each in devices):
+        yield from ((each.get("position"), each.get("device_uuid")) for each in devices)
+    else:
+        raise ValueError(f"neither a list nor an object of MIG devices: {str(devices)[:100]!r}")
+
+
+def _object(text: str, what: str) -> dict[str, Any]:
+    try:
+        told = json.loads(text) if len(text) <= LONGEST_NOTE else None
+    except RecursionError as error:
+        raise ValueError(f"{what} is nested too deep") from error
+    if not isinstance(told, dict):
+        raise ValueError(f"{what} is no JSON object of a usual size")  # noqa: TRY004 - one kind of error
+    return told
+
+
+def _number(value: Any) -> int | None:
+    """Read an index that is a number or, in some releases, its digits."""
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        return int(value)
+    return value if type(value) is int and 0 <= value < 10000 else None
+
+
+PODS = Path("proc/pod")
+METRICS = Path("metrics/gpu")
+COMPUTE, MEMORY = "utilization.sm", "memory.allocated"
+# More than a node runs, and more than it has.
+MOST_PODS, MOST_GPUS = 4096, 64
+LONGEST_NUMBER = 32
+ALL = 100
+
+_POD = re.compile(r"[0-9a-f-]{32,36}")
+_INDEX = re.compile(r"0|[1-9][0-9]{0,3}")
+_FILE_NUMBER = re.compile(r"[0-9]{1,18}")
+
+
+def read_runai(roots: Roots) -> SystemFiles:
+    """Read the use of every pod; ``device`` is the index of a GPU in digits. Does not raise."""
+    root, problems = roots.run, list[FileProblem]()
+    found = [
+        ContainerFile(pod_uid=uid, devices=devices)
+        for uid in _names(root / PODS, MOST_PODS, problems)
+        if _POD.fullmatch(uid) and (devices := tuple(_devices(root / PODS / uid / METRICS, problems)))
+    ]
+    return SystemFiles(containers=tuple(found), problems=tuple(problems))
+
+
+def _devices(folder: Path, problems: list[FileProblem]) -> Iterator[DeviceUse]:
+    for index in _names(folder, MOST_GPUS, problems):
+        if _INDEX.fullmatch(index):
+            percent = _file_number(folder / index / COMPUTE, ALL, problems)
+            memory = _file_number(folder / index / MEMORY, None, problems)
+            compute = None if percent is None else percent / ALL
+            yield DeviceUse(device=index, memory_used=memory, compute_used=compute)
+
+
+def _names(folder: Path, most: int, problems: list[FileProblem]) -> list[str]:
+    try:
+        return names(folder, most)
+    except OSError as error:
+        problems.append(problem(folder, error))
+        return []
+
+
+def _file_number(path: Path, most: int | None, problems: list[FileProblem]) -> int | None:
+    try:
+        text = _text(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, UnusableError) as error:
+        problems.append(problem(path, error))
+        return None
+    if text and not (_FILE_NUMBER.fullmatch(text) and (most is None or int(text) <= most)):
+        problems.append(problem(path, f"{text!r} is no number that it can have"))
+        return None
+    return int(text) if text else None
+
+
+def _text(path: Path) -> str:
+    with opened(path) as (size, pread):
+        if size > LONGEST_NUMBER:
+            raise UnusableError(f"{size} bytes are more than a number has")
+        return pread(size, 0).decode("ascii", "backslashreplace").strip()
+
+
+ALLOCATED, ALLOCATED_MEMORY = "runai-allocated-gpus", "runai-allocated-gpu-memory"
+ALLOCATIONS = (ALLOCATED, ALLOCATED_MEMORY, "runai-allocated-mig-gpus")
+MIG_DEVICE, MIG_MAPPING = "runai-mig-device", "run.ai/mig-mapping"
+
+
+class Runai(Reservations):
+    """The fractions and MIG devices of run:ai."""
+
+    name = "runai"
+    isolation = ""
+    of_runai = True
+    notes = (*Reservations.notes, whole_keys(*ALLOCATIONS, MIG_DEVICE, MIG_MAPPING))
+    words = Reservations.words | WORDS
+    read: ClassVar[Read | None] = staticmethod(read_runai)
+
+    def grants(self) -> Granted:
+        """Add the pods on MIG devices to the fractions."""
+        told = super().grants()
+        return Granted(grants=(*told.grants, *self._of_mig()), settled=told.settled)
+
+    def sharing(
+        self, device: Device, slices: tuple[SliceCount, ...], replicated: bool, offered_known: bool
+    ) -> DeviceSharing:
+        """Tell MIG devices, which the hardware keeps apart, from fractions."""
+        if device.mig is not None:
+            return DeviceSharing(sharing="mig", isolation="hard", slices=slices)
+        return super().sharing(device, slices, replicated, offered_known)
+
+    def share(self, pod: PodIdentity, details: PodDetails, devices: int) -> Share:
+        """Read what a pod was given. Of several GPUs that is not told of each; what it asked for is."""
+        told = details.annotations
+        memory, part = mebibytes(told.get(ALLOCATED_MEMORY, "")), fraction(told.get(ALLOCATED, ""))
+        if devices == 1 and memory is not None and part is not None:
+            return Share(memory, part)
+        return super().share(pod, details, devices)
+
+    def meter(self, pod: PodIdentity, _holder: ContainerRef, device: Device) -> Meter | None:
+        """Return what run:ai measured of the pod, which has its fractions in one container."""
+        found = list(self._uses(pod, str(device.gpu.identity.index)))
+        if len(found) != 1:
+            return None
+        return Meter(source=self.name, memory=found[0].memory_used, compute=found[0].compute_used)
+
+    def _uses(self, pod: PodIdentity, index: str) -> Iterator[DeviceUse]:
+        files = self.view.facts.files.get(self.name)
+        for each in files.containers if files is not None else ():
+            if each.pod_uid == pod.uid:
+                yield from (use for use in each.devices if use.device == index)
+
+    def _of_mig(self) -> Iterator[Grant]:
+        """Give pods their MIG devices; of those that own some, the kubelet tells."""
+        for pod, details in detailed(self.view):
+            told = self._told(pod, details)
+            if told is None:
+                continue
+            holder, device = self.container(pod, details), self._device(told)
+            if any(map(is_mig, self.view.held.get(holder, ()))):
+                continue
+            yield Grant(
+                holder=holder,
+                resource=told.resource,
+                device=device,
+                memory_entitled=device.memory if device is not None else None,
+                compute_entitled=device.compute if device is not None else None,
+                exclusive=True,
+            )
+
+    def _told(self, pod: PodIdentity, details: PodDetails) -> MigDevice | None:
+        text = details.annotations.get(MIG_DEVICE, "")
+        try:
+            return mig_device(text) if text else None
+        except ValueError as error:
+            self.object_to(pod, MIG_DEVICE, str(error))
+            return None
+
+    def _device(self, told: MigDevice) -> Device | None:
+        uuid = told.uuid or (self._mapping.get(told.place, "") if told.place is not None else "")
+        device = self.view.inventory.by_uuid(uuid)
+        return device if device is not None and device.mig is not None else None
+
+    @cached_property
+    def _mapping(self) -> dict[Place, str]:
+        node = self.view.facts.node
+        text = node.annotations.get(MIG_MAPPING, "") if node is not None else ""
+        try:
+            return mig_mapping(text) if text else {}
+        except ValueError as error:
+            self.view.object_to(self.name, "node", MIG_MAPPING, str(error))
+            return {}

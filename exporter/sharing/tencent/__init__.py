@@ -1,0 +1,1 @@
+"""Tencent's gpu-manager (vCUDA) and qGPU, and Elastic GPU."""

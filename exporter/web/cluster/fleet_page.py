@@ -1,0 +1,239 @@
+"""The page of a cluster as a drawing, made of the last look at it."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from exporter.fleet.amounts import Amount, Share, Units, named, told, total, total_share, whole, word
+from exporter.fleet.cluster_model import Fleet
+from exporter.fleet.rendering import gpu_count, gpus, total_slices
+from exporter.fleet.targets import NodeLinks
+from exporter.fleet.watch import Look
+from exporter.formats.wording import UNKNOWN, duration, gibibytes, plural
+from exporter.web.cluster.fleet_rows import Table
+from exporter.web.cluster.fleet_tables import (
+    UNASKED,
+    Orders,
+    Places,
+    amount,
+    idle_table,
+    namespace_table,
+    node_table,
+    sick_table,
+    size_bar,
+)
+from exporter.web.html import piece
+from exporter.web.pages.drawing import Drawing
+from exporter.web.pages.picture.bars import Bar
+from exporter.web.pages.views.scene import Figure
+from exporter.web.pages.views.totals import Card, Finding
+
+_PIECES = "pieces/fleet.html"
+_EMPTY = Table((), (), 0)
+_OLD_INTERVALS = 3
+
+
+class FleetScene(NamedTuple):
+    """A look at the cluster as of Unix time ``now``; a holder is idle after ``idle_after`` seconds."""
+
+    look: Look
+    now: float
+    idle_after: float
+    links: NodeLinks
+    orders: Orders
+
+
+class Status(NamedTuple):
+    """How fresh the page is: when the cluster was read, and from what age in seconds on that is ``old``."""
+
+    text: str
+    at: str
+    old: bool
+    old_after: float = 0.0
+
+
+class FleetNotice(NamedTuple):
+    """Something that a person should know. ``look`` is ``bad`` or ``note``."""
+
+    look: str
+    title: str
+    text: str
+
+
+def fleet_drawing(scene: FleetScene) -> Drawing:
+    """Draw the cluster; without a look at it, why there is none."""
+    fleet = scene.look.fleet
+    tables = _tables(fleet, scene) if fleet else {}
+    idle_words = duration(scene.idle_after)
+    return Drawing(
+        layout="fleet.html",
+        title="GPU slices of the cluster",
+        pieces={
+            "name": piece(_PIECES, "name_of", _facts(fleet)),
+            "status": piece(_PIECES, "status_of", _status(scene)),
+            "cards": piece("pieces/node.html", "cards_of", list(_cards(fleet)) if fleet else ()),
+            "notices": piece(_PIECES, "notices_of", list(_notices(scene))),
+            "sick": piece(_PIECES, "sick_of", tables.get("sick", _EMPTY)),
+            "idle": piece(_PIECES, "idle_of", tables.get("idle", _EMPTY), idle_words, fleet is not None),
+            "nodes": piece(_PIECES, "nodes_of", tables.get("nodes", _EMPTY)),
+            "namespaces": piece(_PIECES, "namespaces_of", tables.get("namespaces", _EMPTY)),
+        },
+        facts={"demo": False},
+    )
+
+
+def _tables(fleet: Fleet, scene: FleetScene) -> dict[str, Table]:
+    places = Places(fleet, scene.links)
+    return {
+        "nodes": node_table(fleet, places, scene.orders),
+        "namespaces": namespace_table(fleet, scene.orders),
+        "idle": idle_table(fleet, places, scene.orders),
+        "sick": sick_table(fleet, places),
+    }
+
+
+def _facts(fleet: Fleet | None) -> tuple[str, ...]:
+    if fleet is None:
+        return ()
+    silent = len(fleet.silent)
+    return (
+        plural(len(fleet.nodes), "node"),
+        *((f"{silent} not answering",) if silent else ()),
+        gpu_count(fleet.nodes),
+        plural(_count(fleet.namespaces), "namespace"),
+    )
+
+
+def _status(scene: FleetScene) -> Status:
+    look = scene.look
+    if look.read_at is None:
+        return Status("not read yet", "", old=bool(look.error))
+    age = max(scene.now - look.read_at, 0.0)
+    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(look.read_at))
+    old_after = 0.0 if look.error else _OLD_INTERVALS * look.interval
+    return Status(f"read {duration(age)} ago", at, age > old_after, old_after)
+
+
+def _notices(scene: FleetScene) -> Iterator[FleetNotice]:
+    look = scene.look
+    if look.error:
+        since = scene.now - (look.failing_since or scene.now)
+        kept = "What is shown is from before." if look.fleet else "Nothing is known of the cluster now."
+        yield FleetNotice(
+            "bad", f"Prometheus has not answered for {duration(since)}", f"{look.error}. {kept}"
+        )
+    elif look.fleet is None:
+        yield FleetNotice("note", "The first look at the cluster is under way", "It takes some seconds.")
+    if look.fleet is not None:
+        for name, error in look.fleet.problems:
+            yield FleetNotice("bad", f"Not known: {name}", error)
+
+
+def _cards(fleet: Fleet) -> Iterator[Card]:
+    nodes = fleet.nodes
+    memory = total_share(node.memory for node in nodes)
+    compute = total_share(node.compute for node in nodes)
+    yield _slices(fleet)
+    size = total(node.memory_total for node in nodes)
+    yield Card(
+        name="Memory",
+        figure=_labelled(memory.used, gibibytes, "GiB used"),
+        of=f"of {size.text(gibibytes)}",
+        bars=_bars(memory, size, f"{memory.held.text(gibibytes)} held"),
+        waste=f"{memory.wasted.text(gibibytes)} GiB held and not used",
+    )
+    count = total(node.gpus for node in nodes)
+    yield Card(
+        name="Compute",
+        figure=_labelled(compute.used, gpus, "GPUs used"),
+        of=f"of {count.text(whole)}",
+        bars=_bars(compute, count, f"{compute.held.text(gpus)} held"),
+        waste=f"{compute.wasted.text(gpus)} GPUs held and not used",
+    )
+    yield _attention(fleet)
+
+
+def _slices(fleet: Fleet) -> Card:
+    """Tell of slices, or of the first resource that somebody says the number of; of others in words."""
+    parts = list(named(told(*total_slices(fleet.nodes))))
+    place = next((place for place, (_, part) in enumerate(parts) if part.offered.value is not None), 0)
+    name, first = parts.pop(place)
+    return Card(
+        name="Slices",
+        figure=_labelled(first.held, whole, "held"),
+        of=" ".join(filter(None, ("of", first.offered.text(whole), name))),
+        bars=((size_bar("slices held", "held", first.held, first.offered.value), _free(first)),),
+        detail=" · ".join((*(word(*other) for other in parts), _by_whom(fleet))),
+    )
+
+
+def _by_whom(fleet: Fleet) -> str:
+    if fleet.namespaces is None:
+        return "by whom could not be asked"
+    known = [each.holders for each in fleet.namespaces if each.holders is not None]
+    holders = sum(known) if len(known) == len(fleet.namespaces) else None
+    return f"by {plural(holders, 'holder')} in {plural(len(fleet.namespaces), 'namespace')}"
+
+
+def _count(rows: Sequence[object] | None) -> int | None:
+    return None if rows is None else len(rows)
+
+
+def _bars(share: Share, size: Amount, held: str) -> tuple[tuple[Bar, str], ...]:
+    return (
+        (size_bar("held", "held", share.held, size.value), held),
+        (size_bar("used", "used", share.used, size.value), "used"),
+    )
+
+
+def _labelled(value: Amount, write: Callable[[float], str], unit: str) -> Figure:
+    figure = amount(value, write)
+    return figure if figure.why else Figure(f"{figure.text} {unit}")
+
+
+def _free(units: Units) -> str:
+    held, offered = units.held, units.offered
+    if held.value is None or offered.value is None:
+        return ""
+    # A slice that is unhealthy may be one that is held.
+    most = held.missing or units.unhealthy != 0
+    if most and offered.missing:
+        return ""
+    mark = "at most " if most else "≥ " if offered.missing else ""
+    sick = f", {units.unhealthy:.0f} unhealthy" if units.unhealthy else ""
+    return f"{mark}{max(offered.value - held.value, 0):.0f} free{sick}"
+
+
+def _attention(fleet: Fleet) -> Card:
+    counts = (
+        (Amount(len(fleet.silent), 1), "silent node"),
+        (fleet.bad, "sick GPU"),
+        (fleet.idle_holders, "idle holder"),
+    )
+    nouns = [_counted(count, noun) for count, noun in counts if count.total]
+    unknown = [f"{noun}s" for count, noun in counts if count.missing]
+    nothing = Figure(UNKNOWN, UNASKED) if unknown else Figure("nothing")
+    return Card(
+        name="Look at",
+        figure=Figure(nouns[0]) if nouns else nothing,
+        of="".join(f"and {noun} " for noun in nouns[1:]),
+        findings=tuple(_findings(fleet)),
+        detail=f"not all is known of {' and '.join(unknown)}" if unknown else "",
+    )
+
+
+def _counted(count: Amount, noun: str) -> str:
+    return f"{count.text(whole)} {noun}{'' if count.total == 1 and not count.missing else 's'}"
+
+
+def _findings(fleet: Fleet) -> Iterator[Finding]:
+    idle = fleet.idle_totals
+    if fleet.silent:
+        yield Finding("bad", f"{plural(len(fleet.silent), 'node')} not answering", "#nodes")
+    if fleet.bad.total:
+        yield Finding("bad", f"{_counted(fleet.bad, 'GPU')} not to be relied on", "#sick")
+    if fleet.idle_holders.total:
+        size = gibibytes(idle.memory_used)
+        yield Finding("idle-memory", f"{fleet.idle_holders.text(whole)} idle, holding {size} GiB", "#idle")
+    if idle.compute_held:
+        yield Finding("idle", f"{gpus(idle.compute_held)} GPUs held by them", "#idle")

@@ -1,0 +1,220 @@
+"""The description of the hub's routes, as OpenAPI 3.1: ``/api/v1/openapi.json``."""
+
+from collections.abc import Mapping
+
+from aiohttp import web
+
+from exporter.fleet.cluster_model import ORDERS
+from exporter.web.api import describe
+from exporter.web.api.describe import (
+    EVENTS,
+    FOLLOWING,
+    HTML,
+    JSON,
+    TEXT,
+    Operation,
+    Operations,
+    Parameter,
+    description,
+    probe,
+)
+from exporter.web.api.schemas import Schema, choice, listed, number, reference, text, whole
+
+FORMS: Mapping[str, str] = {
+    "json": "application/json; charset=utf-8",
+    "text": "text/plain; charset=utf-8",
+}
+"""The forms of the cluster, and the types that they have."""
+_ABOUT = """\
+What a Prometheus knows of the GPUs of a cluster, who holds them, and what they use. Nothing can be
+changed. HEAD is answered as GET is, without a body. A parameter that is not described is passed over.
+
+What is not known is null, never 0. Fields may be added. Units are base units."""
+_TABLES = {"nodes": "nodes", "namespaces": "namespaces", "idle": "idle holders"}
+_ORDERS = {
+    name: Parameter(f"Order of the table of {_TABLES[name]}.", choice(keys)) for name, keys in ORDERS.items()
+}
+
+
+def _page(name: str) -> Operation:
+    return Operation(
+        name=name,
+        summary="The cluster as text; the page, to clients that name HTML.",
+        answers={TEXT: "", HTML: ""},
+        parameters=_ORDERS,
+        refusals=(503,),
+    )
+
+
+OPERATIONS: Operations = {
+    "/": _page("cluster"),
+    "/fleet": _page("fleet"),
+    "/api/v1/fleet": Operation(
+        name="document",
+        summary="The last look at the cluster.",
+        answers={JSON: "Look", TEXT: ""},
+        parameters={
+            "format": Parameter("The form of the answer, in place of an Accept header.", choice(FORMS)),
+        },
+    ),
+    describe.PATH: Operation(name="describe", summary="This description.", answers={JSON: "Description"}),
+    "/metrics": Operation(
+        name="metrics", summary="How the hub itself is doing.", answers={TEXT: ""}, tagged=False
+    ),
+    "/-/healthy": probe("healthy", "Whether it runs."),
+    "/-/ready": probe("ready", "Whether there is something to show.", (503,)),
+    "/live/fleet": Operation(
+        name="live",
+        summary="What changes on the page.",
+        answers={EVENTS: ""},
+        parameters={**_ORDERS, **FOLLOWING},
+        refusals=(503,),
+        tagged=False,
+    ),
+    describe.FILES: describe.files(),
+}
+"""The paths of the hub."""
+
+
+def route() -> web.RouteDef:
+    """Make the route of the description."""
+    return describe.route(document)
+
+
+def document() -> Schema:
+    """Make the description."""
+    return description(_ABOUT, OPERATIONS, _schemas())
+
+
+def _schemas() -> dict[str, Schema]:
+    return {
+        "Look": _look(),
+        "Fleet": _fleet(),
+        "Node": _node(),
+        "Amount": _amount(),
+        "Share": whole({name: reference("Amount") for name in ("held", "used", "wasted")}),
+        "Unit": whole({"resource": text("Its name.")} | _amounts("held", "offered")),
+        "Namespace": _namespace(),
+        "IdleHolder": _idle(),
+        "SickGpu": _sick(),
+    }
+
+
+def _look() -> Schema:
+    return whole(
+        {
+            "read_at": number("Unix time of the last good look, null before the first.", null=True),
+            "error": text("Why the newest look failed.", null=True),
+            "failing_since": number("Unix time since when looks fail.", null=True),
+            "fleet": {"anyOf": [reference("Fleet"), {"type": "null"}]},
+        }
+    )
+
+
+def _fleet() -> Schema:
+    problem = {"question": text("What was asked."), "error": text("What Prometheus said.")}
+    totals = {
+        "nodes": number("Nodes."),
+        "nodes_not_answering": number("Nodes of which nothing is known now."),
+        **_sums(),
+    }
+    idle = {
+        "holders": number("All idle holders.", null=True),
+        "memory_used": number("Bytes that they use.", null=True),
+        "compute_held": number("Physical GPUs that they hold.", null=True),
+        "listed": _nullable(listed(reference("IdleHolder"), "The greatest of them.")),
+    }
+    return whole(
+        {
+            "timestamp": number("Unix time, by the clock of Prometheus, that all of it is as of."),
+            "window_seconds": number("Window of GPU-hours."),
+            "totals": whole(totals),
+            "nodes": listed(reference("Node"), "All nodes."),
+            "namespaces": _nullable(listed(reference("Namespace"), "All namespaces that hold GPUs.")),
+            "idle_holders": whole(idle),
+            "sick_gpus": _nullable(listed(reference("SickGpu"), "The worst first.")),
+            "problems": listed(whole(problem), "What Prometheus refused: what stands on it is null."),
+        }
+    )
+
+
+def _node() -> Schema:
+    return whole(
+        {
+            **_of_node(),
+            "job": text("Job of its target."),
+            "instance": text("Instance of its target."),
+            "answers": {"type": "boolean", "description": "Whether anything is known of it now."},
+            "reason": text("Why it does not answer.", null=True),
+            "data_age_seconds": number("Age of its newest data.", null=True),
+            "models": {"type": ["object", "null"], "additionalProperties": number("GPUs of this model.")},
+            "sharing": _nullable(listed({"type": "string"}, "How its GPUs are shared.")),
+            "driver_given_up": {"type": ["boolean", "null"], "description": "On purpose."},
+            **_sums(),
+        }
+    )
+
+
+def _namespace() -> Schema:
+    shares = {name: reference("Share") for name in ("memory_bytes", "compute_gpus", "gpu_hours")}
+    return whole({"namespace": text("Its name."), "holders": number("Its holders.", null=True), **shares})
+
+
+def _idle() -> Schema:
+    return whole(
+        {
+            **_of_node(),
+            "namespace": text("Namespace of the pod."),
+            "pod": text("Name of the pod."),
+            "container": text("Name of the container.", null=True),
+            "uuid": text("UUID of the GPU."),
+            "mig_uuid": text("UUID of the MIG device.", null=True),
+            "gpu": text("Index of the GPU on its node.", null=True),
+            "resource": text("What it was given.", null=True),
+            "idle_seconds": number("How long it has not computed.", null=True),
+            "memory_held_bytes": number("Memory that it holds.", null=True),
+            "memory_used_bytes": number("Memory that it uses.", null=True),
+            "compute_held_gpus": number("Physical GPUs that it holds.", null=True),
+        }
+    )
+
+
+def _sick() -> Schema:
+    return whole(
+        {
+            **_of_node(),
+            "uuid": text("UUID of the GPU."),
+            "gpu": text("Index of the GPU on its node.", null=True),
+            "model": text("Model of the GPU.", null=True),
+            "severity": choice(("bad", "note"), "`bad` cannot be relied on."),
+            "reasons": listed({"type": "string"}, "Why it needs attention, the worst first."),
+        }
+    )
+
+
+def _of_node() -> dict[str, Schema]:
+    return {"node": text("Name of the node."), "cluster": text("Cluster of the node.", null=True)}
+
+
+def _sums() -> dict[str, Schema]:
+    return {
+        "gpus": reference("Amount"),
+        **_amounts("slices_held", "slices_offered"),
+        "units": _nullable(listed(reference("Unit"), "What sharing systems give out, by resource.")),
+        "memory_total_bytes": reference("Amount"),
+        "memory_bytes": reference("Share"),
+        "compute_gpus": reference("Share"),
+    }
+
+
+def _amounts(*names: str) -> dict[str, Schema]:
+    return {name: reference("Amount") for name in names}
+
+
+def _amount() -> Schema:
+    complete = {"type": "boolean", "description": "If not, the value is what is known at least."}
+    return whole({"value": number("Null where nothing of it is known.", null=True), "complete": complete})
+
+
+def _nullable(schema: Schema) -> Schema:
+    return {**schema, "type": [schema["type"], "null"]}

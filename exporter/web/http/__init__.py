@@ -1,0 +1,1 @@
+"""HTTP: the listener, connections and their limits, responses, errors and static files."""

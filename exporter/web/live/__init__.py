@@ -1,0 +1,1 @@
+"""Streams of events (SSE), for open pages and for programs."""

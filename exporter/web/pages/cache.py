@@ -1,0 +1,227 @@
+"""Everything that is made of a snapshot for readers, each thing once: per snapshot, or second where it ages.
+
+Making happens in a thread, off the loop; those who ask for the same thing meanwhile wait for the same
+result. Pages with a query are as many as clients make up, so pages are drawn in turns.
+"""
+
+import json
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from markupsafe import Markup
+
+from exporter.concurrency import in_scrape_thread, in_thread
+from exporter.exposition.page import Exposition, Format, Page
+from exporter.formats.json_csv import snapshot_csv, snapshot_json, snapshot_text
+from exporter.model import ContainerRow, Snapshot
+from exporter.web.html import page
+from exporter.web.http.assets import version
+from exporter.web.pages.drawing import Drawing, Opened
+from exporter.web.pages.place import Place
+from exporter.web.pages.render_queue import Turns, Work
+
+if TYPE_CHECKING:
+    from exporter.web.pages.views.scene import Scene
+
+Made = TypeVar("Made")
+# A format of the page of metrics, and whether it is compressed.
+_Form = tuple[Format, bool]
+Draw = Callable[["Scene", tuple[str, ...]], Drawing | None]
+"""Draws a kind of page from what it is of (``Place.names``); None where that is not there."""
+
+
+class Pages:
+    """The pages of the newest snapshot; ``current`` returns the snapshot to show.
+
+    A holder is idle after ``idle_after`` seconds without compute. A new snapshot comes every ``interval``
+    seconds.
+    """
+
+    def __init__(
+        self,
+        current: Callable[[], Snapshot],
+        exposition: Exposition,
+        *,
+        idle_after: float = 600.0,
+        interval: float = 5.0,
+    ) -> None:
+        self._current = current
+        self._exposition = exposition
+        self._idle_after = idle_after
+        self._interval = interval
+        self._page = exposition.page(current())
+        self._tag = _tag(self._page.snapshot)
+        self._drawn: dict[str, Draw] = {}
+        self._spans: tuple[str, ...] = ()
+        self._sparkline: Callable[[ContainerRow], Markup] | None = None
+        self._made: dict[tuple[Any, ...], Work[Any]] = {}
+        self._turns = Turns()
+        self._second = 0
+        self._asked: set[_Form] = set()
+        self._asked_before: set[_Form] = set()
+
+    def draws(self, kind: str, draw: Draw) -> None:
+        """Have a kind of page drawn of more than a snapshot: ``draw`` knows where to get the rest."""
+        self._drawn[kind] = draw
+
+    def looks_back(
+        self, spans: tuple[str, ...], sparkline: Callable[[ContainerRow], Markup] | None = None
+    ) -> None:
+        """Have pages offer timelines over these spans, and draw each holder's last hour in its row."""
+        self._spans = spans
+        self._sparkline = sparkline
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The snapshot that the pages show."""
+        return self._fresh_page().snapshot
+
+    @property
+    def tag(self) -> str:
+        """A name for this snapshot that no other has, not even one of this node's next exporter."""
+        self._fresh_page()
+        return self._tag
+
+    def turn(self, _snapshot: Snapshot) -> None:
+        """Take the newest snapshot; for each one as soon as it is there.
+
+        A form of the page of metrics that was asked for of both snapshots before is made at once, so that
+        who scrapes as often as there is something new need not wait for it.
+        """
+        steady = self._asked & self._asked_before
+        self._asked_before, self._asked = self._asked, set()
+        page = self._fresh_page()
+        for form in steady:
+            self._start(form, page)
+
+    async def metrics(self, fmt: Format, zipped: bool) -> bytes:
+        """Give the page of metrics in one format."""
+        page, form = self._fresh_page(), (fmt, zipped)
+        self._asked.add(form)
+        if page.ready(fmt, zipped=zipped):
+            return page.gzipped(fmt) if zipped else page.body(fmt)
+        return await self._start(form, page).wait()
+
+    async def document(self) -> dict[str, Any]:
+        """Give the snapshot as plain data of JSON, which nobody may change."""
+        snapshot = self.snapshot
+        return await self._once(("document",), lambda: self._json(snapshot))
+
+    async def snapshot_json(self) -> bytes:
+        """Give the snapshot as JSON."""
+        snapshot = self.snapshot
+        return await self._once(("json",), lambda: json.dumps(self._json(snapshot)).encode())
+
+    def _json(self, snapshot: Snapshot) -> dict[str, Any]:
+        return snapshot_json(snapshot, idle_after=self._idle_after)
+
+    async def snapshot_csv(self) -> bytes:
+        """Give the containers as CSV."""
+        snapshot, idle_after = self.snapshot, self._idle_after
+        return await self._once(("csv",), lambda: snapshot_csv(snapshot, idle_after=idle_after).encode())
+
+    async def snapshot_text(self) -> bytes:
+        """Give the node as text for a terminal."""
+        snapshot, now, idle_after = self.snapshot, time.time(), self._idle_after
+        return await self.each_second(
+            "text", lambda: snapshot_text(snapshot, now=now, idle_after=idle_after).encode()
+        )
+
+    async def each_second(self, name: str, make: Callable[[], Made]) -> Made:
+        """Give something that tells ages, made once in a second for all who ask for it by this name."""
+        return await self._once((self._aging(time.time()), name), make)
+
+    async def drawing(self, place: Place, *, refusing: bool = False) -> Drawing | None:
+        """Draw a page, None where what it is of is not there; it tells ages, so it lasts for a second.
+
+        ``refusing`` answers 503 where too many pages wait to be drawn.
+        """
+        scene_of, now = self.snapshot, time.time()
+
+        def draw() -> Drawing | None:
+            # By the first visitor and in a thread: nodes are many whose pages nobody opens.
+            from exporter.web.pages.layout import DRAWN  # noqa: PLC0415 - as said above
+            from exporter.web.pages.views.scene import Scene  # noqa: PLC0415
+
+            scene = Scene(
+                scene_of,
+                now=now,
+                idle_after=self._idle_after,
+                interval=self._interval,
+                root=place.root,
+                query=place.query,
+                spans=self._spans,
+                sparkline=self._sparkline,
+            )
+            drawn = self._drawn.get(place.kind) or DRAWN[place.kind]
+            return drawn(scene, place.names)
+
+        key = (self._aging(now), place)
+        if refusing and key not in self._made:
+            self._turns.refuse_where_full()
+        return await self._once(key, draw, self._turns)
+
+    async def html(self, place: Place) -> bytes | None:
+        """Give a page as HTML, None where what it is of is not there."""
+        opened = self._opened(place, time.time())
+        # That of the node as such is drawn once in a second whoever asks for it, so nobody is refused it.
+        drawing = await self.drawing(place, refusing=place != Place())
+        if drawing is None:
+            return None
+        # Drawing takes a while, in which there may be a new snapshot; this one is kept under its own name.
+        key = (self._aging(time.time()), place, "html", opened.tag)
+        return await self._once(key, lambda: page(drawing, place.root, opened).encode(), self._turns)
+
+    def _opened(self, place: Place, now: float) -> Opened:
+        return Opened(
+            live=f"{place.root}live/{place.path}",
+            tag=self.tag,
+            timestamp=self.snapshot.timestamp,
+            now=now,
+            interval=self._interval,
+            version=version(),
+        )
+
+    def _aging(self, now: float) -> int:
+        """Forget what tells ages as of earlier seconds; return this one."""
+        second = int(now)
+        if second != self._second:
+            self._second = second
+            self._made = {key: made for key, made in self._made.items() if not isinstance(key[0], int)}
+        return second
+
+    def _fresh_page(self) -> Page:
+        current = self._current()
+        if self._page.snapshot is not current:
+            self._page = self._exposition.page(current)
+            self._tag = _tag(current)
+            self._made = {}
+        return self._page
+
+    async def _once(self, key: tuple[Any, ...], make: Callable[[], Made], turns: Turns | None = None) -> Made:
+        return await self._begun(key, lambda: in_thread(make), turns).wait()
+
+    def _start(self, form: _Form, page: Page) -> "Work[bytes]":
+        fmt, zipped = form
+        make = page.gzipped if zipped else page.body
+        return self._begun(("metrics", *form), lambda: in_scrape_thread(make, fmt))
+
+    def _begun(
+        self, key: tuple[Any, ...], make: Callable[[], Awaitable[Made]], turns: Turns | None = None
+    ) -> "Work[Made]":
+        """Begin to make something, unless somebody has."""
+        work = self._made.get(key)
+        if work is None:
+            work = self._made[key] = Work(make, lambda failed: self._drop(key, failed), turns)
+        return work
+
+    def _drop(self, key: tuple[Any, ...], work: Work[Any]) -> None:
+        """Have what could not be made tried again by the next who asks."""
+        if self._made.get(key) is work:
+            del self._made[key]
+
+
+def _tag(snapshot: Snapshot) -> str:
+    """Name a snapshot; the poller may publish two with the same sequence, and counts from 1 each time."""
+    return f"{snapshot.sequence}-{time.time_ns():x}"

@@ -1,0 +1,277 @@
+"""The cells of the table of holders, written by hand: a large node has thousands of them.
+
+Each function writes one cell from its opening to its closing tag. What many rows have alike is written once
+and kept: the same text always gives the same cell.
+"""
+
+from functools import lru_cache
+from hashlib import blake2b
+from typing import NamedTuple
+from urllib.parse import quote
+
+from markupsafe import escape
+
+from exporter.formats.wording import UNKNOWN, decimal, duration, gibibytes, mode_word
+from exporter.metrics import Number
+from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuRow
+from exporter.model.states import STATE_WORDS, HolderState
+from exporter.web.pages import markup
+from exporter.web.pages.markup import ISOLATION, isolation_word, slice_of
+from exporter.web.pages.picture.bars import Use, use_bar
+from exporter.web.pages.views.scene import Figure, Scene, number_of
+
+_KEPT = 4096
+_NEVER_MEASURED = "nothing is used of it that could be measured"
+_UNSEEN = "it has not been seen for long enough"
+_NOT_KEPT = "nothing of its last hour is kept yet"
+
+
+class Line(NamedTuple):
+    """A row of the table to be written; ``gpu`` is None where the driver does not list it."""
+
+    scene: Scene
+    row: ContainerRow
+    state: HolderState
+    gpu: GpuRow | None
+
+
+def line_of(scene: Scene, row: ContainerRow) -> Line:
+    """Judge a row."""
+    return Line(scene, row, scene.state(row), scene.gpus.get(row.device.uuid))
+
+
+def row_id(ref: ContainerRef, device: DeviceKey) -> str:
+    """Name the element of a row: the same for as long as the container has the device.
+
+    Names are short, because nothing else of a page is as hard to compress; two rows may have the same one.
+    """
+    return _row_id(ref.namespace, ref.pod, ref.container, *device)
+
+
+# Strings remember their hashes, and records do not.
+@lru_cache(_KEPT)
+def _row_id(*names: str) -> str:
+    name = "\0".join(names)
+    return f"h-{blake2b(name.encode('utf-8', 'surrogatepass'), digest_size=4).hexdigest()}"
+
+
+def holder(line: Line) -> str:
+    """Write who it is, with a link to its page."""
+    ref = line.row.holder
+    return _holder(ref.namespace, ref.pod, ref.container, line.scene.root)
+
+
+@lru_cache(_KEPT)
+def _holder(namespace: str, pod: str, name: str, root: str) -> str:
+    if name:
+        container = f'<span class="ct">{escape(name)}</span>'
+    else:
+        container = (
+            '<abbr class="ct" title="the containers of this pod cannot be told apart">any container</abbr>'
+        )
+    link = markup.holder_link(ContainerRef(namespace, pod, name), root)
+    return f'<th scope="row">{link} {container}</th>'
+
+
+def state(line: Line) -> str:
+    """Write the state, with a reason where it is not known."""
+    return _state(line.state, line.scene.why_compute(line.row) if line.state == "unknown" else "")
+
+
+@lru_cache(_KEPT)
+def _state(name: HolderState, why: str) -> str:
+    word = f'<abbr title="{escape(why)}">{STATE_WORDS[name]}</abbr>' if why else STATE_WORDS[name]
+    return f'<td data-label="State" class="state c-{name}">{markup.icon(name)}{word}</td>'
+
+
+def quiet(line: Line) -> str:
+    """Write for how long it has been quiet or idle; a cell without text is of a holder that is active."""
+    if line.row.compute_used is None:
+        return _plain("Quiet for", _unknown(line.scene.why_compute(line.row)))
+    quiet_for = line.scene.judged(line.row).quiet_for
+    return _plain("Quiet for", "" if quiet_for is None else duration(quiet_for))
+
+
+def quiet_of(line: Line) -> float | None:
+    """Return for how many seconds a holder has been quiet or idle: 0 of an active one, None if not known."""
+    judged = line.scene.judged(line.row)
+    return None if judged.activity == "unknown" else judged.quiet_for or 0.0
+
+
+def gpu(line: Line) -> str:
+    """Write the number of the GPU, with a link to its page."""
+    number = "" if line.gpu is None else number_of(line.gpu)
+    return _gpu(*line.row.device, number, line.scene.root)
+
+
+@lru_cache(_KEPT)
+def _gpu(gpu_uuid: str, mig_uuid: str, number: str, root: str) -> str:
+    uuid = escape(mig_uuid or gpu_uuid)
+    if number:
+        path = quote(gpu_uuid, safe="", errors="replace")
+        shown = f'<a href="{root}gpu/{path}">{escape(number)}</a>'
+    else:
+        shown = f'<abbr class="unknown" title="the driver does not list {uuid}">{UNKNOWN}</abbr>'
+    return f'<td data-label="GPU" class="end" title="{uuid}">{shown}</td>'
+
+
+def part(line: Line) -> str:
+    """Write what it holds."""
+    return _part(slice_of(line.scene, line.row), line.row.resource)
+
+
+@lru_cache(_KEPT)
+def _part(held: Figure, resource: str) -> str:
+    return f'<td data-label="Slice" title="{escape(resource)}">{markup.figure(held)}</td>'
+
+
+@lru_cache(_KEPT)
+def _sharing(sharing: str) -> str:
+    return _plain("Sharing", str(escape(mode_word(sharing))))
+
+
+def sharing(line: Line) -> str:
+    """Write how the device is shared."""
+    return _sharing(line.row.sharing)
+
+
+def isolation(line: Line) -> str:
+    """Write what keeps it apart from others."""
+    return _isolation(line.row.isolation)
+
+
+@lru_cache(_KEPT)
+def _isolation(name: str) -> str:
+    word, title = escape(isolation_word(name)), escape(ISOLATION.get(name, ""))
+    return _plain("Isolation", f'<abbr title="{title}">{word}</abbr>')
+
+
+def memory(line: Line) -> str:
+    """Write the memory that it uses beside what it is entitled to."""
+    row = line.row
+    used, held = row.memory_used, row.memory_entitled
+    amount = _unknown(line.scene.why_memory(row)) if used is None else _little(gibibytes(used))
+    whole = _unknown(line.scene.why_entitled(row)) if held is None else _gibibytes(held)
+    drawn = _use(line.state, used, held, _device_memory(line) if held is None else None)
+    return (
+        f'<td data-label="Memory" class="measure">{drawn}{amount}<span class="of"> / {whole} GiB</span></td>'
+    )
+
+
+def compute(line: Line) -> str:
+    """Write the compute that it uses beside what it is entitled to."""
+    row = line.row
+    used, held = row.compute_used, row.compute_entitled
+    amount = _unknown(line.scene.why_compute(row)) if used is None else _little(decimal(used, 2))
+    whole = _unknown(line.scene.why_entitled(row)) if held is None else _hundredths(held)
+    drawn = _use(line.state, used, held, 1)
+    return (
+        f'<td data-label="Compute" class="measure">{drawn}{amount}<span class="of"> / {whole} GPU</span></td>'
+    )
+
+
+def efficiency(line: Line) -> str:
+    """Write which part of what it was entitled to it has used since it was first seen, as far as measured."""
+    share = efficiency_of(line.row)
+    if share is None:
+        return _end("Efficiency", _unknown(_why_no_efficiency(line)))
+    return _end("Efficiency", _little(f"{decimal(100 * share, 0)} %"))
+
+
+def efficiency_of(row: ContainerRow) -> float | None:
+    """Divide the compute that a container has used in its life by what it was entitled to meanwhile.
+
+    What it was entitled to while its use could not be measured is not known to be unused, nor is what it
+    used while nobody knew what it was entitled to a part of that.
+    """
+    totals = row.totals
+    if totals is None or totals.measured_use_gpu_seconds is None or not totals.measured_gpu_seconds:
+        return None
+    return totals.measured_use_gpu_seconds / totals.measured_gpu_seconds
+
+
+def _why_no_efficiency(line: Line) -> str:
+    row, totals = line.row, line.row.totals
+    if row.compute_entitled is None:
+        return line.scene.why_entitled(row)
+    if row.compute_used is None:
+        return line.scene.why_compute(row)
+    return _UNSEEN if totals is None or totals.used_gpu_seconds is not None else _NEVER_MEASURED
+
+
+def hour(line: Line) -> str:
+    """Draw its last hour, or write a dash where nothing of it is known."""
+    scene, row = line.scene, line.row
+    drawn = scene.sparkline(row) if scene.sparkline else ""
+    if not drawn:
+        drawn = _unknown(_NOT_KEPT if row.compute_used is not None else scene.why_compute(row))
+    return f'<td data-label="Last hour" class="hour">{drawn}</td>'
+
+
+def processes(line: Line) -> str:
+    """Write how many processes it has on the device."""
+    count = line.row.processes
+    return _end("Processes", str(count) if count is not None else _unknown(line.scene.why_memory(line.row)))
+
+
+def age(line: Line) -> str:
+    """Write for how long it has been seen."""
+    seconds = age_of(line)
+    return _plain("Age", _unknown(_UNSEEN) if seconds is None else duration(seconds))
+
+
+def age_of(line: Line) -> float | None:
+    """Tell for how many seconds a container has been seen on the device."""
+    totals = line.row.totals
+    return None if totals is None else max(line.scene.snapshot.timestamp - totals.first_seen, 0.0)
+
+
+def _plain(label: str, text: str) -> str:
+    return f'<td data-label="{label}">{text}</td>'
+
+
+def _end(label: str, text: str) -> str:
+    return f'<td data-label="{label}" class="end">{text}</td>'
+
+
+@lru_cache(_KEPT)
+def _unknown(why: str) -> str:
+    return str(markup.figure(Figure(UNKNOWN, why)))
+
+
+def _little(number: str) -> str:
+    return number.replace("<", "&lt;")
+
+
+# Many holders are entitled to the same.
+@lru_cache(_KEPT)
+def _gibibytes(value: Number) -> str:
+    return _little(gibibytes(value))
+
+
+@lru_cache(_KEPT)
+def _hundredths(value: Number) -> str:
+    return _little(decimal(value, 2))
+
+
+def _use(state: HolderState, used: Number | None, entitled: Number | None, device: Number | None) -> str:
+    """Draw a use on its track, the entitlement or else the device, whose size only matters beside the use."""
+    track = device if entitled is None else entitled
+    if used is None or not track:
+        return _bar(state, None, entitled is None)
+    share = used / track
+    # A little use is still seen.
+    return _bar(state, round(share, 3) or (share and 0.001), entitled is None)
+
+
+@lru_cache(_KEPT)
+def _bar(look: str, share: float | None, dashed: bool) -> str:
+    return str(markup.bar(use_bar("", look, Use(share, None if dashed else 1, 1)), silent=True))
+
+
+def _device_memory(line: Line) -> int | None:
+    mig = line.scene.migs.get(line.row.device)
+    if mig is not None:
+        return mig.reading.memory.total if mig.reading.memory else None
+    reading = line.gpu.reading if line.gpu else None
+    return reading.memory.total if reading and reading.memory else None

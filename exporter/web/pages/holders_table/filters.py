@@ -1,0 +1,162 @@
+"""Which rows of the table are shown: the language of the filter, and what there is to choose from."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from exporter.formats.wording import mode_word
+from exporter.model.states import STATE_WORDS
+from exporter.web.pages.holders_table.cells_html import Line
+from exporter.web.pages.markup import URGENCY, isolation_word, slice_of
+from exporter.web.pages.place import Query
+from exporter.web.pages.views.scene import number_of
+
+_STATES: Mapping[str, str] = {str(name): word for name, word in STATE_WORDS.items()}
+# A word ends at a space that does not stand between quotes; the last quote may be missing.
+_WORD = re.compile(r'(?:"[^"]*(?:"|$)|[^\s"])+')
+
+
+class Word(NamedTuple):
+    """One condition: ``text`` is in what ``key`` names ("" is the whole row), or is not where ``out``."""
+
+    key: str
+    text: str
+    out: bool
+
+
+class Option(NamedTuple):
+    """Something to choose; ``rows`` is how many have it."""
+
+    value: str
+    name: str
+    rows: int
+    chosen: bool
+
+
+class Choice(NamedTuple):
+    """A list to choose from; ``every`` is its first entry, that leaves all rows."""
+
+    name: str
+    label: str
+    every: str
+    options: tuple[Option, ...]
+
+
+def words_of(text: str) -> list[Word]:
+    """Read a filter: words that all have to match, ``key:value``, ``-word``, and quotes around spaces.
+
+    A word in quotes is only text. Keys that are not known are text too.
+    """
+    return [word for token in _WORD.findall(text) if (word := _word(token)).text]
+
+
+def _word(token: str) -> Word:
+    out = token.startswith("-") and len(token) > 1
+    rest = token[1:] if out else token
+    key, colon, value = rest.partition(":")
+    known = bool(colon and value) and key.lower() in _FIELDS
+    text = (value if known else rest).replace('"', "").casefold()
+    return Word(key.lower() if known else "", text, out)
+
+
+def chosen(lines: Iterable[Line], query: Query) -> list[Line]:
+    """Leave out the rows that a query does not ask for."""
+    words = words_of(query.text)
+    return [line for line in lines if _is_chosen(line, query) and all(_fits(line, word) for word in words)]
+
+
+def _is_chosen(line: Line, query: Query) -> bool:
+    return (
+        query.namespace in ("", line.row.holder.namespace)
+        and query.gpu in ("", number(line))
+        and query.state in ("", line.state)
+    )
+
+
+def _fits(line: Line, word: Word) -> bool:
+    return _FIELDS[word.key](line, word.text) != word.out
+
+
+def number(line: Line) -> str:
+    """Return what the GPU of a row is called, its uuid where the driver does not list it."""
+    return line.row.device.uuid if line.gpu is None else number_of(line.gpu)
+
+
+def _on_gpu(line: Line, text: str) -> bool:
+    """Whether a row is on GPU 3: which GPU 13 is not, while a uuid need not be whole."""
+    device = line.row.device
+    names = (device.uuid.casefold(), device.mig_uuid.casefold())
+    return text == number(line).casefold() or any(len(text) > 3 and text in name for name in names)
+
+
+def _everything(line: Line) -> str:
+    holder, where = line.row.holder, number(line)
+    name = f"{holder.namespace}/{holder.pod}/{holder.container}"
+    return f"{name}\n{where}\ngpu {where}\n" + "\n".join(read(line) for read in _TEXTS.values())
+
+
+def _in(read: Callable[[Line], str]) -> Callable[[Line, str], bool]:
+    return lambda line, text: text in read(line).casefold()
+
+
+_TEXTS: Mapping[str, Callable[[Line], str]] = {
+    "state": lambda line: f"{line.state}\n{STATE_WORDS[line.state]}",
+    "slice": lambda line: slice_of(line.scene, line.row).text,
+    "sharing": lambda line: f"{line.row.sharing}\n{mode_word(line.row.sharing)}",
+    "isolation": lambda line: isolation_word(line.row.isolation),
+}
+_FIELDS: Mapping[str, Callable[[Line, str], bool]] = {
+    "": _in(_everything),
+    "ns": _in(lambda line: line.row.holder.namespace),
+    "pod": _in(lambda line: line.row.holder.pod),
+    "container": _in(lambda line: line.row.holder.container),
+    "gpu": _on_gpu,
+    **{key: _in(read) for key, read in _TEXTS.items()},
+}
+
+
+def choices(lines: Sequence[Line], query: Query) -> list[Choice]:
+    """List what can be chosen; a list of one entry is no choice, unless it has been made."""
+    namespaces = Counter(line.row.holder.namespace for line in lines)
+    gpus = Counter(number(line) for line in lines)
+    states = Counter(line.state for line in lines)
+    listed = (
+        Choice(
+            "namespace",
+            "Namespace",
+            "every namespace",
+            tuple(_options(dict(sorted(namespaces.items())), {}, query.namespace)),
+        ),
+        Choice("gpu", "GPU", "every GPU", tuple(_options(_by_number(gpus), _gpu_names(gpus), query.gpu))),
+        Choice(
+            "state",
+            "State",
+            "every state",
+            tuple(_options({name: states[name] for name in URGENCY if name in states}, _STATES, query.state)),
+        ),
+    )
+    return [
+        choice
+        for choice in listed
+        if len(choice.options) > 1 or any(option.chosen for option in choice.options)
+    ]
+
+
+def _options(counts: Mapping[str, int], names: Mapping[str, str], wanted: str) -> Iterator[Option]:
+    for value, count in counts.items():
+        yield Option(value, names.get(value, value), count, value == wanted)
+    if wanted and wanted not in counts:
+        # What nobody is any more is still what is asked for.
+        yield Option(wanted, names.get(wanted, wanted), 0, chosen=True)
+
+
+def _by_number(gpus: Mapping[str, int]) -> dict[str, int]:
+    def place(name: str) -> tuple[bool, int, str]:
+        return (not name.isdecimal(), int(name) if name.isdecimal() else 0, name)
+
+    return {name: gpus[name] for name in sorted(gpus, key=place)}
+
+
+def _gpu_names(gpus: Iterable[str]) -> dict[str, str]:
+    return {name: f"GPU {name}" for name in gpus if name.isdecimal()}

@@ -1,0 +1,174 @@
+"""One row of the page per GPU: what it is, how it is cut, and the cells of its devices."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain
+
+from exporter.formats.wording import (
+    CUT,
+    TIMES,
+    gibibytes,
+    held_of_all,
+    held_of_each,
+    is_system,
+    measure,
+    mode_word,
+    plural,
+    total,
+    unhealthy,
+)
+from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuReading, GpuRow
+from exporter.web.pages.picture.cells import Amounts, Cell, Device, Stretch, memory_amounts
+from exporter.web.pages.picture.mig_cells import Picture, device_cell, is_amd, picture
+from exporter.web.pages.views.scene import Scene, anchor_of, answers, name_of
+
+_REPLICATED = frozenset({"time-slicing", "mps"})
+_SILENT = "the driver does not tell how busy the GPU is"
+_LOST = (
+    "This GPU does not answer, and nothing is known of its use. Look for {errors} in the node's kernel "
+    "log; a GPU that fell off the bus comes back with a reset or a reboot of the node."
+)
+_RELEASED = "The driver is given up for a while, so nothing is read from this GPU."
+_FOREIGN = "This device is not read by this exporter: only what its sharing system tells of it is known."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuView:
+    """A GPU on the page. ``problem`` stands in place of the picture where there is nothing to draw.
+
+    ``look`` is that of the problem: ``bad`` or ``note``. ``anchor`` names its place on the page.
+    ``stretches`` are its cells where they lie on ``size`` memory slices, () where that is not told, and
+    ``stranded`` says what of a cut GPU is lost to the way it is cut.
+    """
+
+    name: str
+    anchor: str
+    uuid: str
+    model: str
+    mode: str
+    facts: tuple[str, ...]
+    slices: str
+    jobs: tuple[str, ...] = ()
+    cells: tuple[Cell, ...] = ()
+    stretches: tuple[Stretch, ...] = ()
+    size: int = 0
+    stranded: str = ""
+    problem: str = ""
+    look: str = "bad"
+    holders: tuple[ContainerRef, ...] = ()
+
+
+def gpu_view(scene: Scene, gpu: GpuRow) -> GpuView:
+    """Draw one GPU."""
+    reading = gpu.reading
+    drawn = Picture(())
+    problem = ""
+    released = scene.is_released(gpu)
+    if reading is None or not answers(gpu):
+        problem = _why_empty(gpu, released)
+    elif reading.mig_enabled and reading.mig is None:
+        problem = _uncounted(gpu)
+    else:
+        drawn = _picture(scene, gpu, reading)
+    return GpuView(
+        name=name_of(gpu),
+        anchor=anchor_of(gpu),
+        uuid=gpu.identity.uuid,
+        model=gpu.identity.model.removeprefix("NVIDIA ") or "model not known",
+        mode=_mode(gpu),
+        facts=_facts(reading) if not problem or answers(gpu) else (),
+        slices=_slices(gpu),
+        jobs=_jobs(scene, gpu),
+        cells=drawn.cells,
+        stretches=drawn.stretches,
+        size=drawn.size,
+        stranded=drawn.stranded,
+        problem=problem,
+        look="note" if released or gpu.foreign else "bad",
+        holders=_holders(scene, gpu) if problem else (),
+    )
+
+
+def _why_empty(gpu: GpuRow, released: bool) -> str:
+    if gpu.foreign:
+        return _FOREIGN
+    return _RELEASED if released else _LOST.format(errors=_errors(gpu))
+
+
+def _errors(gpu: GpuRow) -> str:
+    return "errors of amdgpu" if is_amd(gpu) else "XID errors"
+
+
+def _uncounted(gpu: GpuRow) -> str:
+    if is_amd(gpu):
+        return "This GPU is cut into partitions, but the driver does not list them."
+    return "This GPU is in MIG mode, but the driver does not list its MIG devices."
+
+
+def _mode(gpu: GpuRow) -> str:
+    word = mode_word(gpu.sharing)
+    if gpu.sharing not in _REPLICATED:
+        return word
+    return f"{word} {TIMES} {total((count.offered for count in gpu.slices), str)}"
+
+
+def _facts(reading: GpuReading | None) -> tuple[str, ...]:
+    if reading is None:
+        return ()
+    watts = None if reading.power_milliwatts is None else reading.power_milliwatts / 1000
+    facts = ((reading.temperature_celsius, "°C"), (watts, "W"))
+    known = tuple(measure(value, unit) for value, unit in facts if value is not None)
+    return (*known, f"{gibibytes(reading.memory.total)} GiB") if reading.memory else known
+
+
+def _slices(gpu: GpuRow) -> str:
+    if gpu.holders is None:
+        return "slices not known"
+    if not gpu.slices:
+        return "no slices offered"
+    if len(gpu.slices) > 1 and gpu.sharing not in CUT:
+        return f"{held_of_each(gpu.slices)} held"
+    if all(count.offered is None for count in gpu.slices):
+        return f"{plural(sum(count.allocated or 0 for count in gpu.slices), 'slice')} held"
+    return ", ".join((f"{held_of_all(gpu.slices)} slices held", *unhealthy(gpu.slices)))
+
+
+def _jobs(scene: Scene, gpu: GpuRow) -> tuple[str, ...]:
+    """List the jobs of a batch system on the GPU and on its MIG devices, each once."""
+    of_parts = (mig.jobs for key, mig in scene.migs.items() if key.uuid == gpu.identity.uuid)
+    return tuple(dict.fromkeys(chain(gpu.jobs, *of_parts)))
+
+
+def _holders(scene: Scene, gpu: GpuRow) -> tuple[ContainerRef, ...]:
+    rows = scene.rows_of(gpu.identity.uuid)
+    return tuple(dict.fromkeys(row.holder for row in rows))
+
+
+def _picture(scene: Scene, gpu: GpuRow, reading: GpuReading) -> Picture:
+    if reading.mig_enabled:
+        return picture(scene, gpu, reading)
+    return Picture((device_cell(scene, _whole(scene, gpu, reading)),))
+
+
+def _computed(rows: Iterable[ContainerRow], gpu: GpuRow) -> float | None:
+    """Add up what a GPU computes: the driver measures the whole over another moment than its parts."""
+    if gpu.unattributed_utilization is None:
+        return None
+    known = sum(row.compute_used for row in rows if row.compute_used is not None)
+    return known + gpu.unattributed_utilization
+
+
+def _whole(scene: Scene, gpu: GpuRow, reading: GpuReading) -> Device:
+    key = DeviceKey(gpu.identity.uuid)
+    return Device(
+        key=key,
+        caption="vGPUs" if gpu.sharing == "vgpu" else "whole GPU",
+        share=1.0,
+        slices=gpu.slices,
+        replicated=gpu.sharing in _REPLICATED,
+        pooled=gpu.sharing in _REPLICATED or is_system(gpu.sharing),
+        holders_known=gpu.holders is not None,
+        memory=memory_amounts(reading.memory, gpu.unattributed_memory),
+        compute=Amounts(1, _computed(scene.rows(key), gpu), gpu.unattributed_utilization),
+        why_compute=_SILENT,
+    )

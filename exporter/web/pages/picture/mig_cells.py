@@ -1,0 +1,241 @@
+"""The cells of a GPU that is cut into MIG devices or partitions, and what of it is not cut."""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple
+
+from exporter.formats.wording import plural
+from exporter.model import DeviceKey, GpuReading, GpuRow, MigReading, MigRow
+from exporter.model.mig_geometry import Span, free_spans, slices_of_memory
+from exporter.web.pages.picture.cells import (
+    Amounts,
+    Cell,
+    Device,
+    Stretch,
+    empty_box,
+    held_box,
+    memory_amounts,
+    percent,
+)
+from exporter.web.pages.picture.pool_cells import pool
+from exporter.web.pages.views.scene import Scene
+
+# The page has columns for GPUs of so many memory slices; others are drawn by their compute slices.
+GRIDS = frozenset({2, 4, 8})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Memory slices that lie beside each other: those of a GPU instance, or free ones without ``devices``.
+
+    ``slices`` are the compute slices that the instance has, or that can be cut of what is free.
+    """
+
+    start: int
+    size: int
+    slices: int | None
+    devices: tuple[DeviceKey, ...] = ()
+
+
+class Cut(NamedTuple):
+    """A GPU of ``size`` memory slices in its parts, from the first slice to the last.
+
+    ``stranded`` compute slices are in no instance, and no memory is left that they could be cut with.
+    """
+
+    size: int
+    parts: tuple[Part, ...]
+    stranded: int | None
+
+
+def cut(reading: GpuReading, rows: Sequence[MigRow]) -> Cut | None:
+    """Lay out a GPU with these MIG devices; None where the driver does not tell where each of them lies."""
+    if not reading.mig_slices or not rows:
+        return None
+    size = slices_of_memory(reading.mig_slices)
+    instances = list(_instances(rows))
+    told = [part for part in instances if part is not None]
+    gaps = free_spans([Span(part.start, part.size) for part in told], size)
+    if size not in GRIDS or len(told) < len(instances) or gaps is None:
+        return None
+    free = [_free(gap, reading.mig_slices) for gap in gaps]
+    parts = sorted((*told, *free), key=lambda part: part.start)
+    return Cut(size, tuple(parts), _stranded(reading.mig_slices, told, free))
+
+
+def _instances(rows: Sequence[MigRow]) -> Iterator[Part | None]:
+    """Give the GPU instances, None for one of which the place is not told."""
+    ordered = sorted(rows, key=lambda row: (row.reading.gi, row.reading.ci, row.device))
+    for _, same in groupby(ordered, key=lambda row: row.reading.gi):
+        members = tuple(same)
+        yield _instance(members[0].reading, tuple(row.device for row in members))
+
+
+def _instance(reading: MigReading, devices: tuple[DeviceKey, ...]) -> Part | None:
+    if reading.gi_start is None or not reading.gi_size:
+        return None
+    return Part(start=reading.gi_start, size=reading.gi_size, slices=reading.instance_slices, devices=devices)
+
+
+def _free(gap: Span, compute_slices: int) -> Part:
+    """Give what lies free, with the compute slices that can be cut of it."""
+    slices = max(min(gap.start + gap.size, compute_slices) - gap.start, 0)
+    return Part(start=gap.start, size=gap.size, slices=slices)
+
+
+def _stranded(compute_slices: int, told: Collection[Part], free: Iterable[Part]) -> int | None:
+    used = [part.slices for part in told if part.slices is not None]
+    if len(used) < len(told):
+        return None
+    return max(compute_slices - sum(used) - sum(part.slices or 0 for part in free), 0)
+
+
+_MIG_SILENT = "nothing meters compute inside MIG here"
+_PARTITION_SILENT = "nothing meters compute inside partitions here"
+_NOT_CUT = "not cut"
+_NO_COMPUTE = "no compute slice is left for it"
+_PERHAPS_CUT = "not known: not all parts could be told"
+
+
+class Picture(NamedTuple):
+    """What is drawn of a GPU. ``stretches`` have the same cells where they lie, () where that is not told.
+
+    ``size`` is how many memory slices the stretches lie on; ``stranded`` says what cannot be cut any more.
+    """
+
+    cells: tuple[Cell, ...]
+    stretches: tuple[Stretch, ...] = ()
+    size: int = 0
+    stranded: str = ""
+
+
+def is_amd(gpu: GpuRow) -> bool:
+    """Whether it is a GPU of AMD's, which has partitions and no XID errors."""
+    return gpu.identity.vendor == "amd"
+
+
+def part_name(key: DeviceKey) -> str:
+    """Name what a GPU is cut into: MIG devices, or the partitions of an AMD GPU."""
+    return "MIG device" if key.mig_uuid.startswith("MIG-") else "partition"
+
+
+def device_cell(scene: Scene, device: Device) -> Cell:
+    """Draw a device: as a box where one container can hold it, else as a pool."""
+    rows = scene.rows(device.key)
+    if device.pooled or len(rows) > 1:
+        return pool(scene, device, rows)
+    return held_box(scene, device, rows[0]) if rows else empty_box(scene, device)
+
+
+def picture(scene: Scene, gpu: GpuRow, reading: GpuReading) -> Picture:
+    """Draw a GPU in its parts: each where it lies if that is told, else by compute slices in stable order."""
+    keys = scene.devices_of(gpu.identity.uuid)
+    seen = [scene.migs[key] for key in keys if key in scene.migs]
+    laid = cut(reading, seen) if len(seen) == len(keys) else None
+    if laid is not None:
+        return _laid_out(scene, gpu, reading, laid)
+    cells = [_part_cell(scene, gpu, reading, key, len(keys)) for key in keys]
+    made = [scene.migs[key].reading.compute_slices if key in scene.migs else None for key in keys]
+    return Picture((*cells, *_uncut(gpu, reading, made)))
+
+
+def _laid_out(scene: Scene, gpu: GpuRow, reading: GpuReading, laid: Cut) -> Picture:
+    stretches = tuple(
+        Stretch(size=part.size, cells=tuple(_stretch_cells(scene, gpu, reading, part, laid.size)))
+        for part in laid.parts
+    )
+    cells = tuple(cell for stretch in stretches for cell in stretch.cells)
+    return Picture(cells, stretches, laid.size, _stranded_cell(laid, reading))
+
+
+def _stranded_cell(laid: Cut, reading: GpuReading) -> str:
+    if not laid.stranded or not reading.mig_complete:
+        return ""
+    return f"{plural(laid.stranded, 'compute slice')} left without memory"
+
+
+def _stretch_cells(scene: Scene, gpu: GpuRow, reading: GpuReading, part: Part, size: int) -> Iterator[Cell]:
+    if not part.devices:
+        yield _gap(gpu, reading, part, size)
+        return
+    rows = [scene.migs[key] for key in part.devices]
+    sizes = [row.reading.compute_slices for row in rows]
+    known = [slices for slices in sizes if slices is not None]
+    whole = part.slices if part.slices and len(known) == len(sizes) else None
+    for row in rows:
+        inside = (row.reading.compute_slices or 0) / whole if whole else 1 / len(rows)
+        yield device_cell(scene, _device(gpu, reading, row, part.size / size * min(inside, 1.0)))
+    left = whole - sum(known) if whole else 0
+    if whole and left > 0:
+        yield _free_cell(reading, f"{left} of {whole} slices free", "", part.size / size * left / whole)
+
+
+def _gap(gpu: GpuRow, reading: GpuReading, part: Part, size: int) -> Cell:
+    last = part.start + part.size - 1
+    where = f"memory slice {last}" if part.size == 1 else f"memory slices {part.start} to {last}"
+    title = f"{where} of {gpu.identity.uuid}"
+    share = part.size / size
+    if not part.slices:
+        return _free_cell(reading, "memory only", title, share, _NO_COMPUTE)
+    return _free_cell(reading, f"{part.slices} of {reading.mig_slices} slices free", title, share)
+
+
+def _free_cell(reading: GpuReading, caption: str, title: str, share: float, note: str = _NOT_CUT) -> Cell:
+    """Draw what is not cut, unless there may be parts that could not be told."""
+    known = reading.mig_complete
+    return Cell(
+        caption=caption if known else "rest of the GPU",
+        title=title,
+        width=percent(share),
+        look="uncut" if known else "unknown",
+        note=note if known else _PERHAPS_CUT,
+    )
+
+
+def _part_cell(scene: Scene, gpu: GpuRow, reading: GpuReading, key: DeviceKey, devices: int) -> Cell:
+    row = scene.migs.get(key)
+    if row is not None:
+        return device_cell(scene, _device(gpu, reading, row, _compute_share(reading, row) or 1 / devices))
+    return Cell(
+        caption=part_name(key),
+        title=key.mig_uuid,
+        width=percent(1 / devices),
+        look="missing",
+        note="not seen by the driver",
+        holder=scene.rows(key)[0].holder,
+        state="unknown",
+    )
+
+
+def _compute_share(reading: GpuReading, row: MigRow) -> float | None:
+    slices, of = row.reading.compute_slices, reading.mig_slices
+    return slices / of if slices and of else None
+
+
+def _device(gpu: GpuRow, reading: GpuReading, row: MigRow, share: float) -> Device:
+    offered = sum(count.offered or 0 for count in row.slices)
+    return Device(
+        key=row.device,
+        caption=row.reading.profile or part_name(row.device),
+        share=share,
+        slices=row.slices,
+        replicated=offered > 1,
+        pooled=offered > 1,
+        holders_known=gpu.holders is not None,
+        memory=memory_amounts(row.reading.memory, row.unattributed_memory),
+        compute=Amounts(_compute_share(reading, row), row.compute_used, row.unattributed_utilization),
+        why_compute=_PARTITION_SILENT if is_amd(gpu) else _MIG_SILENT,
+    )
+
+
+def _uncut(gpu: GpuRow, reading: GpuReading, made: Sequence[int | None]) -> Iterator[Cell]:
+    """Show the compute slices of which no MIG device has been made, where nobody tells where they lie."""
+    known = [slices for slices in made if slices is not None]
+    whole = reading.mig_slices
+    if len(known) < len(made) or (made and whole is None):
+        return
+    left = (whole or 1) - sum(known)
+    if left > 0:
+        caption = f"{left} of {whole} slices free" if made else "whole GPU"
+        yield _free_cell(reading, caption, gpu.identity.uuid, left / (whole or 1))

@@ -1,0 +1,205 @@
+"""A device that is given out in replicas: a pool, with all its holders stacked in the same two bars.
+
+A replica has no memory of its own, and the picture does not pretend that it has. Of a pool with many holders
+the page of the node tells those to look at first; the page of the GPU tells all.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, repeat
+from typing import NamedTuple
+
+from exporter.formats.wording import TIMES, gibibytes, held_of_each, plural, total, unhealthy
+from exporter.metrics import Number
+from exporter.model import ContainerRow
+from exporter.model.states import HolderState
+from exporter.web.pages.markup import URGENCY, is_of_one_kind
+from exporter.web.pages.picture.bars import UNATTRIBUTED, Part, bar
+from exporter.web.pages.picture.cells import Amounts, Cell, Device, Gauge, Key, Mark, percent
+from exporter.web.pages.views.scene import Pair, Scene
+
+# More marks than this are drawn as one run for each holder.
+_MOST_MARKS = 64
+# Where there are more holders than these, some are parts of the bars with a name, and fewer are listed.
+_MANY = 16
+_MOST_NAMED = 24
+_MOST_LISTED = 12
+_URGENT = {state: place for place, state in enumerate(URGENCY)}
+# A bar over the whole width has room for about this many characters.
+_CHARACTERS = 110
+_LEAST_LABELLED = 0.02
+# Less than this part of a device is not worth a mark that it is free.
+_LEAST_FREE = 0.005
+
+
+class _Share(NamedTuple):
+    """A holder in the pool. Its memory and compute are told where it is named in the bars.
+
+    ``listed``: it is named below them too.
+    """
+
+    number: int
+    row: ContainerRow
+    state: HolderState
+    told: tuple[Pair, Pair] | None
+    listed: bool
+
+
+def pool(scene: Scene, device: Device, rows: Sequence[ContainerRow]) -> Cell:
+    """Draw a device with all the containers that hold or use it."""
+    shares = _shares(scene, rows)
+    pods = Counter((row.holder.namespace, row.holder.pod) for row in rows)
+    keys = tuple(_key(share, share.told, pods) for share in shares if share.listed and share.told)
+    memory, compute = device.pairs
+    of_memory = [(share, share.row.memory_used or 0) for share in shares]
+    of_compute = [(share, share.row.compute_used or 0) for share in shares]
+    return Cell(
+        caption=f"{device.caption} · {_offer(device, rows)}",
+        title=", ".join(count.resource for count in device.slices),
+        width=percent(device.share),
+        look="held" if rows else "free",
+        note="who holds it is not known",
+        marks=_marks(device, shares),
+        gauges=(
+            _gauge("memory", _parts(of_memory, device, 0), device.memory, memory),
+            _gauge("compute", _parts(of_compute, device, 1), device.compute, compute),
+        ),
+        keys=keys,
+        others=len(shares) - len(keys),
+        uuid=device.key.uuid,
+        rest=device.rests,
+    )
+
+
+def _shares(scene: Scene, rows: Sequence[ContainerRow]) -> list[_Share]:
+    """Choose the holders to tell of: all where they are few, or where the page tells all of them."""
+    states = [scene.state(row) for row in rows]
+    order: Sequence[int] = range(len(rows))
+    named = listed = set(order)
+    if scene.in_short and len(rows) > _MANY:
+        first = sorted(order, key=lambda at: (_URGENT[states[at]], -(rows[at].memory_used or 0)))
+        named, listed = set(first[:_MOST_NAMED]), set(first[:_MOST_LISTED])
+    return [
+        _Share(
+            at + 1,
+            row,
+            states[at],
+            (scene.memory(row), scene.compute(row)) if at in named else None,
+            at in listed,
+        )
+        for at, row in enumerate(rows)
+    ]
+
+
+def _key(share: _Share, told: tuple[Pair, Pair], pods: Counter[tuple[str, str]]) -> Key:
+    row = share.row
+    return Key(
+        number=share.number,
+        holder=row.holder,
+        named=pods[row.holder.namespace, row.holder.pod] > 1,
+        state=share.state,
+        held=f"{TIMES}{row.slices}" if row.slices and row.slices > 1 and is_of_one_kind(row) else "",
+        memory=told[0],
+        compute=told[1],
+    )
+
+
+def _parts(uses: Iterable[tuple[_Share, Number]], device: Device, which: int) -> Iterator[Part]:
+    """Draw the uses of memory (``which`` 0) or compute (1).
+
+    What has no name is drawn as one where it stands side by side in the same state.
+    """
+    whole = (device.memory, device.compute)[which].whole
+    look, others = "", 0
+    size: Number = 0
+    for share, used in uses:
+        if others and (share.told is not None or share.state != look):
+            yield Part(look, size, plural(others, "other holder"))
+            size = others = 0
+        if share.told is not None:
+            yield _named(share, share.told[which], used, device.share * used / whole if whole else 0.0)
+        else:
+            look, size, others = share.state, size + used, others + 1
+    if others:
+        yield Part(look, size, plural(others, "other holder"))
+
+
+def _named(share: _Share, told: Pair, used: Number, width: float) -> Part:
+    """Draw the use of one holder; ``width`` is its part of the width of the GPU."""
+    holder = share.row.holder
+    return Part(
+        share.state,
+        used,
+        f"{holder.namespace}/{holder.pod}: {told}",
+        str(share.number) if width > _LEAST_LABELLED else "",
+        holder.pod if _fits(holder.pod, width) else "",
+    )
+
+
+def _gauge(name: str, parts: Iterable[Part], amounts: Amounts, pair: Pair) -> Gauge:
+    stacked = [*parts, Part("unattributed", amounts.rest or 0, UNATTRIBUTED)]
+    known = amounts.rest is not None
+    return Gauge(name, bar(f"{name}: {pair}", stacked, amounts.whole, known=known), pair)
+
+
+def _offer(device: Device, rows: Sequence[ContainerRow]) -> str:
+    if not device.slices:
+        return "slices not known" if not device.holders_known else "held by nobody"
+    if not device.replicated:
+        sizes = _entitled(device, rows)
+        given = f"{gibibytes(sum(sizes))} of {gibibytes(device.memory.whole)} GiB"
+        if sizes and len(device.slices) > 1:
+            return f"{given} held"
+        return f"{held_of_each(device.slices)} held{f', with {given}' if sizes else ''}"
+    offered = total((count.offered for count in device.slices), str)
+    held = total((count.allocated for count in device.slices), str)
+    free = total((count.free for count in device.slices), str)
+    return ", ".join((f"{offered} replicas", f"{held} held", *unhealthy(device.slices), f"{free} free"))
+
+
+def _marks(device: Device, shares: Sequence[_Share]) -> tuple[Mark, ...]:
+    """Draw the replicas: those that are held with the number of the holder, the free ones after them.
+
+    Where each holder has memory of its own, marks are as wide as that and not as its number of slices.
+    """
+    if sizes := _entitled(device, [share.row for share in shares]):
+        return tuple(_sized_marks(device, shares, sizes))
+    held = [(share, share.row.slices) for share in shares if share.row.slices]
+    taken = sum(slices for _, slices in held)
+    count = max(sum(count.offered or 0 for count in device.slices), taken)
+    runs = [(_mark(share, device.share / count), slices) for share, slices in held]
+    lost = min(sum(count.lost or 0 for count in device.slices), count - taken)
+    runs.append((Mark("free", "", "", "free", 1), count - taken - lost))
+    runs.append((Mark("unhealthy", "", "", "unhealthy: no pod is given it", 1), lost))
+    if count > _MOST_MARKS:
+        return tuple(mark._replace(width=percent(slices / count)) for mark, slices in runs if slices)
+    return tuple(chain.from_iterable(repeat(mark, slices) for mark, slices in runs))
+
+
+def _entitled(device: Device, rows: Sequence[ContainerRow]) -> list[int]:
+    """Return the memory that a sharing system gave each container, nothing where one's is not known."""
+    if device.replicated or not device.pooled or not device.memory.whole:
+        return []
+    sizes = [0 if row.slices == 0 else row.memory_entitled for row in rows if row.slices is not None]
+    known = [size for size in sizes if size is not None]
+    return known if len(known) == len(rows) else []
+
+
+def _sized_marks(device: Device, shares: Sequence[_Share], sizes: Sequence[int]) -> Iterator[Mark]:
+    whole = max(device.memory.whole or 0, sum(sizes))
+    for share, size in zip(shares, sizes, strict=True):
+        if size:
+            mark = _mark(share, device.share * size / whole)
+            yield mark._replace(title=f"{mark.title}: {gibibytes(size)} GiB", width=percent(size / whole))
+    free = whole - sum(sizes)
+    if free > _LEAST_FREE * whole:
+        yield Mark("free", "", "", f"free: {gibibytes(free)} GiB", percent(free / whole))
+
+
+def _mark(share: _Share, width: float) -> Mark:
+    pod = share.row.holder.pod
+    return Mark(share.state, str(share.number), pod if _fits(pod, width) else "", pod, 1)
+
+
+def _fits(name: str, share: float) -> bool:
+    return len(name) + 4 < _CHARACTERS * share

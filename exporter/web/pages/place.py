@@ -1,0 +1,116 @@
+"""Which page is asked for: its name, filter, order, columns and range."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+from urllib.parse import quote, urlencode
+
+from aiohttp import web
+from multidict import MultiMapping
+
+from exporter.web.http.errors import given_once
+from exporter.web.timelines.query import SPANS, BadValueError, span_of
+
+LONGEST = 200
+"""More characters of a parameter than this are not read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """The part of the URL after the question mark; "" and () are what a page shows by itself.
+
+    ``text`` are the words of the filter; ``namespace``, ``gpu`` (its number) and ``state`` narrow it further.
+    ``sort`` is the key of a column, after a minus where the largest stand first. ``columns`` are the keys of
+    those that are shown. ``span`` is the range of the timelines, such as ``1h``.
+    """
+
+    text: str = ""
+    namespace: str = ""
+    gpu: str = ""
+    state: str = ""
+    sort: str = ""
+    columns: tuple[str, ...] = ()
+    span: str = ""
+
+    @property
+    def filters(self) -> bool:
+        """Whether some rows may be left out."""
+        return bool(self.text or self.namespace or self.gpu or self.state)
+
+    @property
+    def url(self) -> str:
+        """The query as a relative URL, in one spelling: what is as by itself leaves no trace."""
+        pairs = (
+            ("q", self.text),
+            ("namespace", self.namespace),
+            ("gpu", self.gpu),
+            ("state", self.state),
+            ("sort", self.sort),
+            ("columns", ",".join(self.columns)),
+            ("range", self.span),
+        )
+        told = [(name, value) for name, value in pairs if value]
+        return f"?{urlencode(told, safe=':,', errors='replace')}"
+
+
+_ONCE = ("q", "namespace", "gpu", "state", "sort")
+
+
+def asked_query(parameters: MultiMapping[str]) -> Query:
+    """Read the parameters of a page's URL.
+
+    An empty one is as if it were absent, because forms send those too, and the page itself says which words
+    it does not know. Raises HTTPBadRequest if one is repeated, except ``columns``, or if ``range`` cannot be
+    used.
+    """
+    for name in _ONCE:
+        given_once(parameters, name)
+    span = given_once(parameters, "range")
+    try:
+        span_of(span or None)
+    except BadValueError:
+        raise web.HTTPBadRequest(text=f"The range must be {SPANS}.") from None
+    return read_query(parameters)
+
+
+def read_query(parameters: Mapping[str, str]) -> Query:
+    """Read the parameters of a URL. What is not known is left out: a link from elsewhere still works.
+
+    ``columns`` may stand there several times, as a form writes it; of others the first one counts.
+    """
+    first: dict[str, str] = {}
+    columns: list[str] = []
+    for name, value in parameters.items():
+        if name == "columns":
+            columns += filter(None, value[:LONGEST].split(","))
+        else:
+            first.setdefault(name, value[:LONGEST].strip())
+    return Query(
+        text=first.get("q", ""),
+        namespace=first.get("namespace", ""),
+        gpu=first.get("gpu", ""),
+        state=first.get("state", ""),
+        sort=first.get("sort", ""),
+        columns=tuple(dict.fromkeys(columns))[:LONGEST],
+        span=first.get("range", ""),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A page: its kind, what it is of (the uuid of a GPU; namespace, pod and container), and its query."""
+
+    kind: Literal["node", "gpu", "holder", "doctor"] = "node"
+    names: tuple[str, ...] = ()
+    query: Query = field(default_factory=Query)
+
+    @property
+    def path(self) -> str:
+        """The way from the page of the node to this one."""
+        parts = () if self.kind == "node" else (self.kind, *self.names)
+        return "/".join(quote(part, safe="") for part in parts)
+
+    @property
+    def root(self) -> str:
+        """The way from this page to that of the node, relative, so that any sub-path will do."""
+        return "../" * len(self.names)

@@ -1,0 +1,239 @@
+"""What the owner of a holder asks, answered in sentences: is it used, is there memory left, was it hit."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from exporter.formats.wording import UNKNOWN, decimal, duration, gibibytes, mode_word, total
+from exporter.metrics import Number
+from exporter.model import ContainerRow, Memory, Totals
+from exporter.web.pages.holders_table.cells_html import efficiency_of
+from exporter.web.pages.views.event_list import EventView
+from exporter.web.pages.views.scene import Scene, answers, name_of
+
+# With less than this part of what it may have left, the next allocation is likely to fail.
+_LITTLE_LEFT = 0.05
+# Less than this is not what a person would call used.
+_NOTHING = 0.005
+# A container of which less than this part of its time was measured is told so.
+_MEASURED = 0.99
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A question with what is said to it: the device ("" where there is one only) and the sentences."""
+
+    question: str
+    said: tuple[tuple[str, str], ...]
+
+
+def answers_of(
+    scene: Scene, rows: Sequence[ContainerRow], names: Sequence[str], hits: Sequence[EventView]
+) -> list[Answer]:
+    """Answer for each row, called by its name where there are several."""
+    return [
+        Answer("Is its slice used?", _said(scene, rows, names, _USE)),
+        Answer("Is there memory left for it?", _said(scene, rows, names, _MEMORY)),
+        Answer("Has a fault hit it?", (("", " ".join(_faults(scene, rows, hits))),)),
+    ]
+
+
+class _Question(NamedTuple):
+    """How to answer for one row and for all together, and which of several rows are told by themselves."""
+
+    say: Callable[[Scene, ContainerRow], Iterator[str]]
+    together: Callable[[Sequence[ContainerRow]], str]
+    stands_out: Callable[[Scene, ContainerRow], bool]
+
+
+def _said(
+    scene: Scene, rows: Sequence[ContainerRow], names: Sequence[str], question: _Question
+) -> tuple[tuple[str, str], ...]:
+    if len(rows) == 1:
+        return (("", " ".join(question.say(scene, rows[0]))),)
+    told = [
+        (name, " ".join(question.say(scene, row)))
+        for row, name in zip(rows, names, strict=True)
+        if question.stands_out(scene, row)
+    ]
+    return (("", question.together(rows)), *told)
+
+
+def _use(scene: Scene, row: ContainerRow) -> Iterator[str]:
+    if row.slices == 0:
+        yield "It holds no slice of this device, and is on it all the same."
+    yield _now(scene, row)
+    efficiency = efficiency_of(row)
+    if efficiency is not None and row.totals is not None:
+        seen = duration(scene.snapshot.timestamp - row.totals.first_seen)
+        share = f"{decimal(100 * efficiency, 0)} %"
+        told = f"In the {seen} that it has been seen, it has used {share} of the GPU time it was entitled to"
+        yield f"{told}{_as_far_as_measured(row.totals)}."
+
+
+def _as_far_as_measured(totals: Totals) -> str:
+    measured, entitled = totals.measured_gpu_seconds or 0.0, totals.entitled_gpu_seconds or 0.0
+    return " while that was measured" if measured < _MEASURED * entitled else ""
+
+
+def _now(scene: Scene, row: ContainerRow) -> str:
+    used, entitled = row.compute_used, row.compute_entitled
+    if used is None:
+        return f"That is not known here: {scene.why_compute(row)}.{_present(row)}"
+    if used < _NOTHING:
+        return _quiet(scene, row)
+    if entitled is None:
+        return f"Yes: it uses {decimal(used, 2)} of a GPU now."
+    if used > entitled + _NOTHING:
+        return f"Yes: it uses {decimal(used, 2)} of a GPU now, beyond its share of {decimal(entitled, 2)}."
+    return f"Yes: it uses {decimal(used, 2)} of the {decimal(entitled, 2)} GPU it is entitled to."
+
+
+def _present(row: ContainerRow) -> str:
+    if not row.processes:
+        return ""
+    return f" It has {row.processes} {'process' if row.processes == 1 else 'processes'} there."
+
+
+def _quiet(scene: Scene, row: ContainerRow) -> str:
+    _, activity, seconds = scene.judged(row)
+    keeps = f", and keeps {gibibytes(row.memory_used)} GiB of memory" if row.memory_used else ""
+    if seconds is None or row.totals is None or row.compute_used:
+        return f"Hardly: it computes almost nothing now{keeps}."
+    if not row.totals.seen_computing:
+        no = "No" if activity == "idle" else "Not yet"
+        return f"{no}: it has not computed in the {duration(seconds)} that it has been watched{keeps}."
+    if activity == "idle":
+        return f"No: it has not computed for {duration(seconds)}{keeps}."
+    return f"Not at this moment: it last computed {duration(seconds)} ago{keeps}."
+
+
+def _memory(scene: Scene, row: ContainerRow) -> Iterator[str]:
+    used, entitled = row.memory_used, row.memory_entitled
+    if used is None:
+        yield f"How much it uses is not known here: {scene.why_memory(row)}."
+        if entitled is not None:
+            yield f"It is entitled to {gibibytes(entitled)} GiB."
+    elif entitled is None:
+        why = scene.why_entitled(row)
+        yield f"It uses {gibibytes(used)} GiB; there is no share to hold that against: {why}."
+        yield from _device(scene, row)
+    elif row.isolation == "hard":
+        yield f"It uses {gibibytes(used)} of {gibibytes(entitled)} GiB that nobody else can take."
+        yield from _left(used, entitled)
+    elif row.isolation == "soft":
+        who = mode_word(row.sharing)
+        yield f"It uses {gibibytes(used)} of the {gibibytes(entitled)} GiB that {who} lets it have."
+        yield from _left(used, entitled)
+        if used <= entitled:
+            yield "Beyond that its allocations fail, however much of the device is free."
+    else:
+        yield f"It uses {gibibytes(used)} GiB of a share of {gibibytes(entitled)} GiB that nothing enforces."
+        yield from _device(scene, row)
+
+
+def _left(used: int, entitled: int) -> Iterator[str]:
+    if used > entitled:
+        yield f"That is {gibibytes(used - entitled)} GiB more: the limit does not hold it back."
+    elif entitled - used < _LITTLE_LEFT * entitled:
+        yield f"Only {gibibytes(entitled - used)} GiB are left: the next allocation may fail."
+
+
+def _device(scene: Scene, row: ContainerRow) -> Iterator[str]:
+    """Tell who has the memory that nobody keeps apart, and how much of it is left for all."""
+    others = [other for other in scene.rows(row.device) if other is not row]
+    if others:
+        told = total((other.memory_used for other in others), gibibytes)
+        one = len(others) == 1
+        if told == UNKNOWN:
+            yield f"How much its {'neighbour uses' if one else f'{len(others)} neighbours use'} is not known."
+        else:
+            noun = "neighbour uses" if one else f"{len(others)} neighbours use"
+            yield f"Its {noun} {told} GiB{_largest(others)}."
+    memory = device_memory(scene, row)
+    if memory is not None:
+        free = f"{gibibytes(memory.free)} of the device's {gibibytes(memory.total)} GiB"
+        yield f"{free} are free for whoever asks first."
+
+
+def _largest(others: Sequence[ContainerRow]) -> str:
+    known = [other for other in others if other.memory_used]
+    if len(others) == 1 or not known:
+        return _beyond(others[0])
+    largest = max(known, key=lambda other: other.memory_used or 0)
+    return (
+        f", the largest of them {largest.holder.namespace}/{largest.holder.pod} "
+        f"with {gibibytes(largest.memory_used)} GiB{_beyond(largest)}"
+    )
+
+
+def _beyond(row: ContainerRow) -> str:
+    over = row.memory_used is not None and row.memory_entitled is not None
+    if over and (row.memory_used or 0) > (row.memory_entitled or 0):
+        return f", beyond its share of {gibibytes(row.memory_entitled)}"
+    return ""
+
+
+def device_memory(scene: Scene, row: ContainerRow) -> Memory | None:
+    """Return the memory of the device that a row is of, None where that is not told."""
+    if row.device.mig_uuid:
+        mig = scene.migs.get(row.device)
+        return mig.reading.memory if mig is not None else None
+    gpu = scene.gpus.get(row.device.uuid)
+    return gpu.reading.memory if gpu is not None and gpu.reading is not None else None
+
+
+def _use_of_all(rows: Sequence[ContainerRow]) -> str:
+    used = total((row.compute_used for row in rows), lambda value: decimal(value, 2))
+    entitled = total(_held(rows, lambda row: row.compute_entitled), lambda value: decimal(value, 2))
+    return _of_all(len(rows), used, entitled, "GPUs")
+
+
+def _memory_of_all(rows: Sequence[ContainerRow]) -> str:
+    used = total((row.memory_used for row in rows), gibibytes)
+    entitled = total(_held(rows, lambda row: row.memory_entitled), gibibytes)
+    return _of_all(len(rows), used, entitled, "GiB")
+
+
+def _held(
+    rows: Sequence[ContainerRow], size: Callable[[ContainerRow], Number | None]
+) -> Iterator[Number | None]:
+    """Give what it is entitled to where it holds something: elsewhere that is nothing, which is known."""
+    return (size(row) for row in rows if row.slices != 0)
+
+
+def _of_all(devices: int, used: str, entitled: str, unit: str) -> str:
+    where = f"On {devices} devices it uses"
+    if used == UNKNOWN:
+        return f"What it uses of its {devices} devices is not known."
+    if entitled == UNKNOWN:
+        return f"{where} {used} {unit}; what it is entitled to is not known."
+    return f"{where} {used} of the {entitled} {unit} it is entitled to."
+
+
+def _is_short(_scene: Scene, row: ContainerRow) -> bool:
+    """Whether a row has no memory left, or it cannot be told."""
+    if row.memory_used is None or row.memory_entitled is None:
+        return True
+    return row.memory_used > (1 - _LITTLE_LEFT) * row.memory_entitled
+
+
+_USE = _Question(_use, _use_of_all, lambda scene, row: scene.state(row) != "active")
+_MEMORY = _Question(_memory, _memory_of_all, _is_short)
+
+
+def _faults(scene: Scene, rows: Sequence[ContainerRow], hits: Sequence[EventView]) -> Iterator[str]:
+    gpus = [scene.gpus.get(uuid) for uuid in dict.fromkeys(row.device.uuid for row in rows)]
+    for gpu in gpus:
+        if gpu is not None and not gpu.foreign and not answers(gpu):
+            yield f"{name_of(gpu)} does not answer."
+    if hits:
+        newest = hits[0]
+        others = f" It is the newest of {len(hits)}." if len(hits) > 1 else ""
+        yield f"{newest.name}, {newest.ago} ago, while it was on the device. {newest.meaning}{others}"
+    elif any(gpu is not None and gpu.foreign for gpu in gpus):
+        yield "This exporter does not read the events of its device."
+    elif all(gpu is not None and gpu.watched for gpu in gpus):
+        yield "None that the driver has reported since this exporter first saw it."
+    else:
+        yield "Nobody reports the events of its device here; the node's kernel log has them."

@@ -1,0 +1,153 @@
+"""The page of the doctor: what is missing or degraded first, with what is lost and how to mend it."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from exporter.doctor.report import Check, Report, Status
+
+_LOOKS: Final[dict[Status, str]] = {
+    "missing": "missing",
+    "degraded": "degraded",
+    "OK": "good",
+    "absent": "note",
+}
+_WORDS: Final[dict[Status, str]] = {
+    "missing": "missing",
+    "degraded": "degraded",
+    "OK": "read",
+    "absent": "not here",
+}
+# What a person types, opens or sets: commands, flags with their values, paths, variables, fields and series.
+_TYPED: Final = re.compile(
+    r"gpuslice-exporter [a-z]+|gpuslice_[a-z_]+"
+    r"|(?<!\S)--[a-z][a-z0-9-]+(?: (?:on|off)\b)?"
+    r"|\b(?:deploy|docs)/[\w./-]*\w"
+    r"|(?<![\w/:.])/[\w.@-]+(?:/[\w.@-]+)*\b"
+    r"|\b[A-Z][A-Z0-9]*_[A-Z0-9_]+(?:=\w+)?"
+    r"|\b(?:hostPID|runtimeClassName|runAsUser|automountServiceAccountToken): \w+"
+)
+_NUMBERS: Final = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten")
+_MOST_NAMES: Final = 4
+
+
+class Words(NamedTuple):
+    """A part of a sentence; ``typed`` is what stands in it as it is typed."""
+
+    text: str
+    typed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CheckView:
+    """One check. ``look`` names its mark and colour, ``word`` says the same.
+
+    ``code`` names the cause and ``url`` leads to what the documentation says of it, "" where all is well.
+    """
+
+    name: str
+    look: str
+    word: str
+    found: tuple[Words, ...]
+    lost: tuple[Words, ...]
+    remedy: tuple[Words, ...]
+    code: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What it comes to. ``counts`` are (look, what, place on the page)."""
+
+    look: str
+    title: str
+    text: str
+    counts: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorView:
+    """The checks by what is to be done about them."""
+
+    summary: Summary
+    ailing: tuple[CheckView, ...]
+    well: tuple[CheckView, ...]
+    lacking: tuple[CheckView, ...]
+
+
+def doctor_view(report: Report) -> DoctorView:
+    """Sort the checks; among alike ones stands first what others stand on."""
+    by_status = {status: [check for check in report.checks if check.status == status] for status in _LOOKS}
+    return DoctorView(
+        summary=_summary(by_status),
+        ailing=tuple(map(_view, (*by_status["missing"], *by_status["degraded"]))),
+        well=tuple(map(_view, by_status["OK"])),
+        lacking=tuple(map(_view, by_status["absent"])),
+    )
+
+
+def _view(check: Check) -> CheckView:
+    return CheckView(
+        name=check.name,
+        look=_LOOKS[check.status],
+        word=_WORDS[check.status],
+        found=words(check.found),
+        lost=words(check.lost),
+        remedy=words(check.remedy),
+        code=check.code,
+        url=check.url,
+    )
+
+
+def words(text: str) -> tuple[Words, ...]:
+    """Take a sentence apart into what is said in it and what is typed."""
+    return tuple(part for part in _words(text) if part.text)
+
+
+def _words(text: str) -> Iterator[Words]:
+    end = 0
+    for found in _TYPED.finditer(text):
+        yield Words(text[end : found.start()], typed=False)
+        yield Words(found.group(), typed=True)
+        end = found.end()
+    yield Words(text[end:], typed=False)
+
+
+def _summary(by_status: dict[Status, list[Check]]) -> Summary:
+    missing, degraded, well = by_status["missing"], by_status["degraded"], by_status["OK"]
+    if not any(by_status.values()):
+        text = "Opening the driver can take half a minute on a node whose GPUs were idle."
+        return Summary(look="note", title="The first poll is under way", text=text, counts=())
+    counts = (
+        ("missing", f"{len(missing)} missing", "#mend"),
+        ("degraded", f"{len(degraded)} degraded", "#mend"),
+        ("good", f"{len(well)} read", "#well"),
+        ("note", f"{len(by_status['absent'])} not on this node", "#lacking"),
+    )
+    told = tuple(count for count, checks in zip(counts, by_status.values(), strict=True) if checks)
+    if not missing and not degraded:
+        text = (
+            "Nothing is lost for want of a right, a mount or a version. Whether the GPUs are healthy is told"
+        )
+        return Summary(look="good", title="Everything here can be read", text=text, counts=told)
+    look = "missing" if missing else "degraded"
+    said = (_sentence(missing, "missing"), _sentence(degraded, "degraded"))
+    text = "Everything else is read as it should be. What is not known is left out, and never shown as 0."
+    return Summary(look=look, title=" ".join(filter(None, said)), text=text, counts=told)
+
+
+def _sentence(checks: Sequence[Check], word: str) -> str:
+    """Say how many checks are so, and which."""
+    if not checks:
+        return ""
+    count = _NUMBERS[len(checks)] if len(checks) < len(_NUMBERS) else str(len(checks))
+    things = "thing is" if len(checks) == 1 else "things are"
+    return f"{count} {things} {word}: {_listed(check.name for check in checks)}."
+
+
+def _listed(names: Iterable[str]) -> str:
+    told = list(names)
+    if len(told) > _MOST_NAMES:
+        told[_MOST_NAMES - 1 :] = [f"{len(told) - _MOST_NAMES + 1} more"]
+    return " and ".join(filter(None, (", ".join(told[:-1]), told[-1])))

@@ -1,0 +1,130 @@
+"""The page of one GPU: its slices and holders, what has befallen it, its links, and all its readings."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from exporter.formats.wording import UNKNOWN
+from exporter.model import GpuRow, Topology
+from exporter.web.pages.picture.gpu_rows import gpu_view
+from exporter.web.pages.picture.mig_cells import is_amd, part_name
+from exporter.web.pages.views.event_list import event_views
+from exporter.web.pages.views.process_table import processes_of_gpu
+from exporter.web.pages.views.readings_table import ReadingGroup, gpu_readings, mig_readings, vgpu_readings
+from exporter.web.pages.views.scene import Scene, answers
+
+LINKS = {
+    "X": "the GPU itself",
+    "PSB": "both are on one board",
+    "PIX": "at most one PCIe bridge between them",
+    "PXB": "several PCIe bridges, but no host bridge between them",
+    "PHB": "a PCIe host bridge, usually the processor, between them",
+    "NODE": "host bridges of one NUMA node between them",
+    "SYS": "the link between NUMA nodes is on the way",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One cell of the matrix; ``title`` says what its word means."""
+
+    word: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyRow:
+    """One GPU with its links to all GPUs, in their order, and where it sits."""
+
+    index: int
+    uuid: str
+    links: tuple[Link, ...]
+    numa_node: str
+    cpus: str
+
+
+def topology_rows(scene: Scene) -> list[TopologyRow]:
+    """Make the matrix; empty where no GPU tells of another."""
+    gpus = tuple(gpu for gpu in scene.snapshot.gpus if not gpu.foreign)
+    told = [_topology(gpu) for gpu in gpus]
+    if not any(topology.peers or topology.numa_node is not None for topology in told):
+        return []
+    return [_row(gpu, topology, gpus) for gpu, topology in zip(gpus, told, strict=True)]
+
+
+def _topology(gpu: GpuRow) -> Topology:
+    reading = gpu.reading
+    return reading.topology if reading is not None and reading.topology is not None else Topology()
+
+
+def _row(gpu: GpuRow, topology: Topology, gpus: tuple[GpuRow, ...]) -> TopologyRow:
+    return TopologyRow(
+        index=gpu.identity.index,
+        uuid=gpu.identity.uuid,
+        links=tuple(_link(gpu, topology, other) for other in gpus),
+        numa_node=UNKNOWN if topology.numa_node is None else str(topology.numa_node),
+        cpus=topology.cpus or UNKNOWN,
+    )
+
+
+def _link(gpu: GpuRow, topology: Topology, other: GpuRow) -> Link:
+    if other is gpu:
+        return Link("X", LINKS["X"])
+    link = topology.peers.get(other.identity.uuid)
+    if link is not None and link.nvlinks:
+        return Link(f"NV{link.nvlinks}", f"{link.nvlinks} NVLinks, directly or through switches")
+    word = link.pcie if link is not None else None
+    return Link(word or UNKNOWN, LINKS.get(word or "", "the driver does not tell"))
+
+
+_WATCHED = "None since this exporter was started."
+_UNWATCHED = "The driver does not report the events of this GPU: the node's kernel log has its XIDs."
+_UNWATCHED_AMD = "Events of AMD GPUs are not read: the node's kernel log has them."
+_UNWATCHED_FOREIGN = "Events of this device are not read by this exporter."
+
+
+@dataclass(frozen=True, slots=True)
+class PartView:
+    """The readings of one MIG device, partition or vGPU."""
+
+    name: str
+    uuid: str
+    groups: list[ReadingGroup]
+
+
+def gpu_context(scene: Scene, gpu: GpuRow) -> dict[str, Any]:
+    """Give what the template of the page is filled with."""
+    uuid = gpu.identity.uuid
+    groups = gpu_readings(gpu)
+    return {
+        "gpu": gpu_view(scene, gpu),
+        "processes": processes_of_gpu(scene, gpu),
+        "events": event_views(scene, uuid),
+        "no_events": _no_events(gpu),
+        "topology": () if gpu.foreign else topology_rows(scene),
+        "groups": groups,
+        "missing": [group for group in groups if group.why and answers(gpu)],
+        "parts": [*_migs(scene, gpu), *_vgpus(scene, uuid)],
+    }
+
+
+def _no_events(gpu: GpuRow) -> str:
+    if gpu.foreign:
+        return _UNWATCHED_FOREIGN
+    unwatched = _UNWATCHED_AMD if is_amd(gpu) else _UNWATCHED
+    return _WATCHED if gpu.watched else unwatched
+
+
+def _migs(scene: Scene, gpu: GpuRow) -> Iterator[PartView]:
+    for mig in scene.snapshot.migs:
+        if mig.device.uuid == gpu.identity.uuid:
+            number = str(mig.reading.gi) if is_amd(gpu) else f"{mig.reading.gi}/{mig.reading.ci}"
+            name = f"{part_name(mig.device)} {number} {mig.reading.profile or ''}"
+            yield PartView(name, mig.device.mig_uuid, mig_readings(mig))
+
+
+def _vgpus(scene: Scene, uuid: str) -> Iterator[PartView]:
+    for row in scene.snapshot.vgpus:
+        if row.uuid == uuid:
+            name = row.reading.type_name or ""
+            yield PartView(f"vGPU {name.removeprefix('NVIDIA ')}", row.reading.uuid, vgpu_readings(row))

@@ -1,0 +1,173 @@
+"""The head of the page, and the section of timelines."""
+
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from mmap import ACCESS_READ, mmap
+from typing import NamedTuple
+from urllib.parse import quote, urlencode
+
+from exporter.formats.wording import TIMES, duration, mode_word, plural
+from exporter.history.ring import span_seconds
+from exporter.model import CollectorHealth, Snapshot
+from exporter.web.http.assets import library
+from exporter.web.pages.views.scene import Scene, answers
+
+# Data older than this is called old: it is when the exporter itself, by default, stops showing it. Where
+# polls are farther apart, it is when so many should have come since.
+OLD_SECONDS = 60.0
+OLD_INTERVALS = 3
+SOURCES = {
+    "nvml": "driver",
+    "podresources": "kubelet",
+    "processes": "processes",
+    "identity": "pod names",
+}
+"""What a person calls the collectors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """How one collector is doing, in a ``word`` unless it is ``good``; ``look`` is good, bad or note.
+
+    ``title`` has its name in the metrics and what is wrong.
+    """
+
+    name: str
+    look: str
+    word: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """The first lines of the page. ``old``: the last poll is longer ago than ``old_after`` seconds.
+
+    ``modes`` are the ways of sharing; ``doctor`` is the way to what is ``degraded`` and how to mend it.
+    """
+
+    node: str
+    modes: tuple[str, ...]
+    facts: tuple[str, ...]
+    polled: str
+    polled_at: str
+    old: bool
+    old_after: float
+    sources: tuple[Source, ...]
+    doctor: str
+    degraded: bool
+
+
+def head(scene: Scene) -> Head:
+    """Describe the node and its sources."""
+    snapshot = scene.snapshot
+    age = max(scene.now - snapshot.timestamp, 0.0)
+    old_after = max(OLD_SECONDS, OLD_INTERVALS * scene.interval)
+    return Head(
+        node=snapshot.node.name,
+        modes=_modes(snapshot),
+        facts=tuple(_facts(snapshot)),
+        polled=f"polled {duration(age)} ago" if snapshot.sequence else "not polled yet",
+        polled_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(snapshot.timestamp)),
+        old=age > old_after,
+        old_after=old_after,
+        sources=tuple(_source(scene, health) for health in snapshot.collectors),
+        doctor=f"{scene.root}doctor",
+        degraded=_degraded(scene),
+    )
+
+
+def _degraded(scene: Scene) -> bool:
+    """Whether something is not seen here that could be."""
+    node = scene.snapshot.node
+    blind = bool(scene.snapshot.gpus) and not node.process_view
+    failing = scene.failing.keys() - ({"nvml"} if scene.released else set())
+    return bool(scene.snapshot.sequence and (failing or blind or node.blind))
+
+
+def _source(scene: Scene, health: CollectorHealth) -> Source:
+    look, word = ("good", "") if health.success else ("bad", "failing")
+    if health.name == "nvml" and scene.released:
+        look, word = "note", "given up"
+    title = f"{health.name}: {health.message or ('answers' if health.success else 'fails')}"
+    return Source(SOURCES.get(health.name, health.name), look, word, title)
+
+
+def _facts(snapshot: Snapshot) -> Iterator[str]:
+    models = Counter(gpu.identity.model.removeprefix("NVIDIA ") for gpu in snapshot.gpus)
+    if models:
+        named = (f"{count} {TIMES} {model or 'GPU of unknown model'}" for model, count in models.items())
+        yield ", ".join(named)
+    elif snapshot.node.gpu_count is not None:
+        yield plural(snapshot.node.gpu_count, "GPU")
+    driver = snapshot.node.driver
+    if driver is not None and driver.driver_version:
+        yield f"driver {driver.driver_version}"
+    if driver is not None and driver.cuda_version:
+        yield f"CUDA {driver.cuda_version}"
+
+
+def _modes(snapshot: Snapshot) -> tuple[str, ...]:
+    shown = (gpu for gpu in snapshot.gpus if answers(gpu) or gpu.foreign)
+    return tuple(dict.fromkeys(mode_word(gpu.sharing) for gpu in shown))
+
+
+DEFAULT = "1h"
+_STYLED = re.compile(rb'getElementById\("([0-9a-f]{64})"\)')
+_FILTERS = {"node": (), "gpu": ("uuid",), "holder": ("namespace", "pod", "container")}
+
+
+class RangeLink(NamedTuple):
+    """A link to the same page with another span."""
+
+    name: str
+    href: str
+    current: bool
+
+
+class TimelineView(NamedTuple):
+    """Addresses relative to the page: ``figures`` for the script, ``history`` for those without.
+
+    ``styled`` are the ids of elements that Plotly must find, or it adds styles, which the policy forbids.
+    """
+
+    figures: str
+    history: str
+    ranges: tuple[RangeLink, ...]
+    styled: tuple[str, ...]
+
+
+def timeline_view(scene: Scene, kind: str = "node", *names: str) -> TimelineView:
+    """Tell of the timelines of a page, by its kind and what it is of (see ``Place``)."""
+    asked = scene.query.span
+    span = asked if span_seconds(asked) is not None else _default(scene.spans)
+    path = "/".join(quote(name, safe="") for name in (kind, *names))
+    filters = [(key, name) for key, name in zip(_FILTERS[kind], names, strict=True) if name]
+    return TimelineView(
+        styled=styled(),
+        figures=f"{scene.root}figures/{path}?{urlencode({'range': span})}",
+        history=f"{scene.root}api/v1/history?{urlencode([('range', span), *filters])}",
+        ranges=tuple(_link(scene, each, each == span) for each in scene.spans),
+    )
+
+
+@cache
+def styled() -> tuple[str, ...]:
+    """Look up in Plotly's JavaScript by which ids it knows its styles, which are those of maps."""
+    found = library()
+    if found is None:
+        return ()
+    with found.path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as text:
+        return tuple(sorted({match[1].decode() for match in _STYLED.finditer(text)}))
+
+
+def _link(scene: Scene, span: str, current: bool) -> RangeLink:
+    address = replace(scene.query, span=span).url
+    return RangeLink(f"{span[:-1]} {span[-1]}", f"{address}#timeline", current)
+
+
+def _default(spans: tuple[str, ...]) -> str:
+    return DEFAULT if DEFAULT in spans or not spans else spans[-1]

@@ -1,0 +1,266 @@
+"""The page of one holder: what it holds, what it uses, who is beside it, and what has befallen it."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from exporter.formats.wording import UNKNOWN, decimal, duration, gibibytes, mode_word
+from exporter.model import ContainerRef, ContainerRow, GpuRow, MigRow, Totals
+from exporter.model.states import STATE_WORDS
+from exporter.web.pages.holders_table.cells_html import efficiency_of, row_id
+from exporter.web.pages.markup import ISOLATION, isolation_word, slice_of
+from exporter.web.pages.picture.bars import UNATTRIBUTED, Use, use_bar
+from exporter.web.pages.picture.cells import Gauge
+from exporter.web.pages.views.answers import Answer, answers_of, device_memory
+from exporter.web.pages.views.event_list import EventView, hits_of
+from exporter.web.pages.views.process_table import ProcessTable, place_of, processes_of_holder
+from exporter.web.pages.views.scene import Figure, Pair, Scene, name_of
+
+_MINUTE, _HOUR, _KILOJOULE, _KILOWATT_HOUR = 60.0, 3600.0, 1000.0, 3_600_000.0
+_NOT_YET = "it has not been seen for long enough"
+_NEVER = "nothing of it could be measured yet"
+_SOURCES = {
+    "process": "summed over its processes, as the driver tells them",
+    "instance": "the MIG device's own: nobody else is on it",
+    "device": "the GPU's own: nobody else is on it",
+    "dcgm": "the device's own by a profiling meter of DCGM: nobody else is on it",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A use beside its entitlement, and in words where the number comes from."""
+
+    gauge: Gauge
+    source: str
+
+
+class Fact(NamedTuple):
+    """A line of what adds up over a holder's life."""
+
+    name: str
+    figure: Figure
+    title: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbour:
+    """Somebody else on the same device."""
+
+    holder: ContainerRef
+    state: str
+    state_word: str
+    memory: Pair
+    compute: Pair
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldView:
+    """One device of a holder. ``gpu`` is "" where the driver does not list it; ``since`` tells of the state.
+
+    ``rest`` says what of the device nobody known uses.
+    """
+
+    id: str
+    gpu: str
+    gpu_uuid: str
+    uuid: str
+    model: str
+    slice: Figure
+    resource: str
+    mode: str
+    isolation: str
+    isolation_text: str
+    state: str
+    state_word: str
+    since: str
+    measures: tuple[Measure, ...]
+    facts: tuple[Fact, ...]
+    neighbours: tuple[Neighbour, ...]
+    rest: str
+
+
+class Hit(NamedTuple):
+    """An event with the device that it came from."""
+
+    gpu: str
+    gpu_uuid: str
+    event: EventView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HolderPage:
+    """All of a holder. ``facts`` stand under its name."""
+
+    holder: ContainerRef
+    facts: tuple[str, ...]
+    answers: tuple[Answer, ...]
+    devices: tuple[HeldView, ...]
+    processes: ProcessTable
+    hits: tuple[Hit, ...]
+
+
+def holder_page(scene: Scene, ref: ContainerRef) -> HolderPage | None:
+    """Describe a holder; None where no such container holds or uses a device now."""
+    found = [row for row in scene.snapshot.containers if row.holder == ref]
+    rows = sorted(found, key=lambda row: place_of(scene, row.device))
+    if not rows:
+        return None
+    devices = tuple(_held(scene, row) for row in rows)
+    hits = tuple(_hits(scene, ref))
+    names = [f"{device.gpu or 'a device that is not listed'}: {device.slice.text}" for device in devices]
+    unseen = next((why for row in rows if (why := scene.why_processes(row))), "")
+    return HolderPage(
+        holder=ref,
+        facts=tuple(_facts_of_all(scene, rows)),
+        answers=tuple(answers_of(scene, rows, names, [hit.event for hit in hits])),
+        devices=devices,
+        processes=processes_of_holder(scene, ref, unseen),
+        hits=hits,
+    )
+
+
+def _facts_of_all(scene: Scene, rows: Sequence[ContainerRow]) -> Iterator[str]:
+    if not rows[0].holder.container:
+        yield "the containers of this pod cannot be told apart"
+    seen = [row.totals.first_seen for row in rows if row.totals is not None]
+    if seen:
+        yield f"seen for {duration(scene.snapshot.timestamp - min(seen))}, since {_at(min(seen))}"
+    uids = {row.pod_uid for row in rows if row.pod_uid}
+    if len(uids) == 1:
+        yield f"pod uid {uids.pop()}"
+
+
+def _held(scene: Scene, row: ContainerRow) -> HeldView:
+    gpu = scene.gpus.get(row.device.uuid)
+    state = scene.state(row)
+    return HeldView(
+        id=f"on-{row_id(row.holder, row.device)}",
+        gpu="" if gpu is None else name_of(gpu),
+        gpu_uuid=row.device.uuid,
+        uuid=row.device.mig_uuid or row.device.uuid,
+        model=row.model,
+        slice=slice_of(scene, row),
+        resource=row.resource,
+        mode=mode_word(row.sharing),
+        isolation=isolation_word(row.isolation),
+        isolation_text=ISOLATION.get(row.isolation, ""),
+        state=state,
+        state_word=STATE_WORDS[state],
+        since=_since(scene, row, state),
+        measures=_measures(scene, row, state),
+        facts=tuple(_facts(scene, row)),
+        neighbours=tuple(_neighbours(scene, row)),
+        rest=_rest(scene, row),
+    )
+
+
+def _since(scene: Scene, row: ContainerRow, state: str) -> str:
+    if row.compute_used is None:
+        return scene.why_compute(row)
+    totals, seconds = row.totals, scene.judged(row).not_computed_for
+    if totals is None or totals.last_active is None or seconds is None:
+        return ""
+    if row.compute_used:
+        return "computing now"
+    lasted = duration(seconds)
+    if state in ("quiet", "idle", "idle-memory"):
+        return f"for {lasted}, since {_at(totals.last_active)}"
+    return f"last computed {lasted} ago" if totals.seen_computing else f"not seen computing in {lasted}"
+
+
+def _at(moment: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(moment))
+
+
+def _measures(scene: Scene, row: ContainerRow, state: str) -> tuple[Measure, ...]:
+    memory, compute = scene.memory(row), scene.compute(row)
+    device = device_memory(scene, row)
+    whole = device.total if device is not None else None
+    memory_bar = use_bar(f"memory: {memory}", state, Use(row.memory_used, row.memory_entitled, whole))
+    compute_bar = use_bar(f"compute: {compute}", state, Use(row.compute_used, row.compute_entitled, 1))
+    return (
+        Measure(Gauge("memory", memory_bar, memory), _source(row.memory_source, memory)),
+        Measure(Gauge("compute", compute_bar, compute), _source(row.compute_source, compute)),
+    )
+
+
+def _source(name: str, pair: Pair) -> str:
+    """Tell where a number comes from, or why there is none."""
+    if pair.used.why:
+        return pair.used.why
+    return _SOURCES.get(name, f"by the meter of {mode_word(name)}")
+
+
+def _facts(scene: Scene, row: ContainerRow) -> Iterator[Fact]:
+    totals = row.totals or Totals(first_seen=scene.snapshot.timestamp)
+    why_held, why_used = _NOT_YET, _NEVER
+    if row.compute_entitled is None:
+        why_held = scene.why_entitled(row)
+    if row.compute_used is None:
+        why_used = scene.why_compute(row)
+    held = _figure(totals.entitled_gpu_seconds, _gpu_time, why_held)
+    used = _figure(totals.used_gpu_seconds, _gpu_time, why_used)
+    share = efficiency_of(row)
+    yield Fact("GPU time held", held, "the share that it is entitled to, added up since it was first seen")
+    yield Fact("GPU time used", used, "the share that it computed with, added up since it was first seen")
+    yield Fact(
+        "efficiency",
+        _figure(share, lambda value: f"{decimal(100 * value, 0)} %", held.why or used.why or _NOT_YET),
+        "GPU time used of what was held while its use was measured",
+    )
+    yield Fact(
+        "energy",
+        _figure(totals.energy_joules, _energy, "how much of the GPU's energy is its own cannot be told"),
+        "its part of what the GPU drew since it was first seen",
+    )
+    yield Fact(
+        "processes",
+        _figure(row.processes, str, scene.why_processes(row) or "the driver does not list them"),
+        "with a context on the device",
+    )
+
+
+def _figure(value: float | None, write: Callable[[float], str], why: str) -> Figure:
+    return Figure(UNKNOWN, why) if value is None else Figure(write(value))
+
+
+def _gpu_time(seconds: float) -> str:
+    if seconds < _HOUR:
+        return f"{decimal(seconds / _MINUTE, 1)} GPU minutes"
+    return f"{decimal(seconds / _HOUR, 1)} GPU hours"
+
+
+def _energy(joules: float) -> str:
+    if joules < _KILOWATT_HOUR / 10:
+        return f"{decimal(joules / _KILOJOULE, 1)} kJ"
+    return f"{decimal(joules / _KILOWATT_HOUR, 2)} kWh"
+
+
+def _neighbours(scene: Scene, row: ContainerRow) -> Iterator[Neighbour]:
+    for other in scene.rows(row.device):
+        if other is not row:
+            state = scene.state(other)
+            yield Neighbour(
+                holder=other.holder,
+                state=state,
+                state_word=STATE_WORDS[state],
+                memory=scene.memory(other),
+                compute=scene.compute(other),
+            )
+
+
+def _rest(scene: Scene, row: ContainerRow) -> str:
+    """Tell how much of the device's memory no known container uses, "" where that is nothing or not known."""
+    part: MigRow | GpuRow | None = scene.gpus.get(row.device.uuid)
+    if row.device.mig_uuid:
+        part = scene.migs.get(row.device)
+    rest = part.unattributed_memory if part is not None else None
+    return f"{gibibytes(rest)} GiB are {UNATTRIBUTED}." if rest else ""
+
+
+def _hits(scene: Scene, ref: ContainerRef) -> Iterator[Hit]:
+    for row, view in hits_of(scene, ref):
+        gpu = scene.gpus.get(row.event.uuid)
+        yield Hit("" if gpu is None else name_of(gpu), row.event.uuid, view)

@@ -1,0 +1,163 @@
+"""Everything that a GPU or MIG device says, as lines for a person: the table of series, group by group."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from exporter.formats.wording import decimal, duration, gibibytes
+from exporter.metrics import GPU, GROUPS, MIG, VGPU, AnyFamily, Family, LabelledFamily, Number, field_name
+from exporter.model import GpuRow, MigRow, VgpuRow
+
+_ELSEWHERE = frozenset({"sharing", "topology", "events"})
+_MEBIBYTE, _MEGAHERTZ, _KILOJOULE = 1 << 20, 1_000_000, 1000
+_GIBIBYTE = 1 << 30
+# How the help of a family begins whose sample says yes or no, or has one for each of several states.
+_YES_OR_NO, _STATES = "1 if ", "1 for "
+# Names that are not spelled as other words are.
+_NAMES = {
+    **{name: name.upper() for name in ("bar1", "dram", "ecc", "gpu", "id", "jpeg", "mig", "numa", "ofa")},
+    **{name: name.upper() for name in ("fp16", "fp32", "fp64", "gsp", "pci", "sm", "sram", "uuid", "vm")},
+    "inforom": "InfoROM",
+    "nvlink": "NVLink",
+    "nvlinks": "NVLinks",
+    "pcie": "PCIe",
+    "vbios": "VBIOS",
+    "vgpu": "vGPU",
+    "vgpus": "vGPUs",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One reading: what it is (``title`` at more length) and what it says."""
+
+    name: str
+    value: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingGroup:
+    """The readings of one group; ``why`` says why some or all of them are missing, "" where none is."""
+
+    title: str
+    lines: tuple[Line, ...]
+    why: str
+
+
+def gpu_readings(gpu: GpuRow) -> list[ReadingGroup]:
+    """Write what a GPU says; a group that it has nothing of tells why."""
+    withheld = gpu.reading.withheld if gpu.reading is not None else {}
+    groups = []
+    for name, group in GROUPS.items():
+        families = [family for family in GPU if family.group == name]
+        if families and name not in _ELSEWHERE:
+            lines = tuple(_lines(families, gpu))
+            why = "" if lines else f"{withheld.get(name, 'not given here')} (to be had: {group.where})"
+            groups.append(ReadingGroup(group.title, lines, why))
+    return groups
+
+
+def mig_readings(mig: MigRow) -> list[ReadingGroup]:
+    """Write what a MIG device says; groups that it has nothing of are left out."""
+    return list(_told(MIG, mig))
+
+
+def vgpu_readings(vgpu: VgpuRow) -> list[ReadingGroup]:
+    """Write what a vGPU says."""
+    return list(_told(VGPU, vgpu))
+
+
+def _told(table: Iterable[AnyFamily], row: Any) -> Iterator[ReadingGroup]:
+    for name, group in GROUPS.items():
+        lines = tuple(_lines([family for family in table if family.group == name], row))
+        if lines and name not in _ELSEWHERE:
+            yield ReadingGroup(group.title, lines, "")
+
+
+def _lines(families: list[AnyFamily], row: Any) -> Iterator[Line]:
+    for family in families:
+        if isinstance(family, Family):
+            value = family.value(row)
+            if value is not None and not family.name.endswith("_timestamp_seconds"):
+                text = _yes_or_no(value) if family.help.startswith(_YES_OR_NO) else write(family.name, value)
+                yield Line(_name(family), text, family.help)
+        elif family.type == "info":
+            yield from _facts(family, row)
+        elif family.help.startswith(_STATES):
+            yield from _states(family, row)
+        else:
+            for labels, value in family.samples(row):
+                if value is not None:
+                    name = f"{_name(family)}: {', '.join(map(_words, filter(None, labels)))}"
+                    yield Line(name, write(family.name, value), family.help)
+
+
+def _states(family: LabelledFamily[Any], row: Any) -> Iterator[Line]:
+    """Name the states that hold: the others are no news."""
+    states = list(family.samples(row))
+    if states:
+        holding = [_words(", ".join(labels)) for labels, value in states if value]
+        yield Line(_name(family), "; ".join(holding) or "none", family.help)
+
+
+def _facts(family: AnyFamily, row: Any) -> Iterator[Line]:
+    if isinstance(family, Family):
+        return
+    for values, _ in family.samples(row):
+        for label, value in zip(family.labels, values, strict=True):
+            if value:
+                yield Line(_words(label), value, family.help)
+
+
+def _name(family: AnyFamily) -> str:
+    name = field_name(family).removesuffix("_total")
+    for suffix in _WRITERS:
+        name = name.removesuffix(suffix)
+    return _words(name.removeprefix("nvml_"))
+
+
+def _words(name: str) -> str:
+    return " ".join(_NAMES.get(word, word) for word in name.split("_"))
+
+
+def _yes_or_no(value: Number) -> str:
+    return "yes" if value else "no"
+
+
+def write(family: str, value: Number) -> str:
+    """Write a sample in the unit that people use for what its name ends in."""
+    name = family.removesuffix("_total")
+    unit = next((each for each in _WRITERS if name.endswith(each)), "")
+    return _WRITERS[unit](value)
+
+
+def _bytes(value: Number) -> str:
+    return f"{gibibytes(value)} GiB" if value >= _GIBIBYTE else f"{decimal(value / _MEBIBYTE, 0)} MiB"
+
+
+def _rate(value: Number) -> str:
+    unit, name = (_GIBIBYTE, "GiB/s") if value >= _GIBIBYTE else (_MEBIBYTE, "MiB/s")
+    return f"{decimal(value / unit, 1)} {name}"
+
+
+def _seconds(value: Number) -> str:
+    return duration(value) if value >= 1 else f"{decimal(value * 1000, 1)} ms"
+
+
+def _number(value: Number) -> str:
+    return f"{value:,}".replace(",", " ") if isinstance(value, int) else decimal(value, 2)
+
+
+# The longer suffix stands before the one that it ends in; what has none is a count.
+_WRITERS: Mapping[str, Callable[[Number], str]] = {
+    "_bytes_per_second": _rate,
+    "_bytes": _bytes,
+    "_ratio": lambda value: f"{decimal(value * 100, 0)} %",
+    "_watts": lambda value: f"{decimal(value, 0)} W",
+    "_celsius": lambda value: f"{decimal(value, 0)} °C",
+    "_hertz": lambda value: f"{decimal(value / _MEGAHERTZ, 0)} MHz",
+    "_joules": lambda value: f"{decimal(value / _KILOJOULE, 1)} kJ",
+    "_seconds": _seconds,
+    "": _number,
+}

@@ -1,0 +1,252 @@
+"""A snapshot as a person looks at it: rows by device, states of holders, and why a number is missing."""
+
+from collections import defaultdict
+from collections.abc import Callable
+from copy import copy
+from functools import lru_cache
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from exporter.formats.wording import UNKNOWN, decimal, gibibytes, is_system
+from exporter.metrics import Number
+from exporter.model import ContainerRow, DeviceKey, GpuRow, MigRow, Snapshot
+from exporter.model.states import HolderState, Judgement, judge
+from exporter.web.pages.place import Query
+
+_COMPUTE_DIGITS = 2
+_KEPT = 1024
+
+
+class Figure(NamedTuple):
+    """A number as text; ``why`` tells what keeps it from being known, "" while it is."""
+
+    text: str
+    why: str = ""
+
+
+class Pair(NamedTuple):
+    """A use beside what it is a part of, in one unit."""
+
+    used: Figure
+    whole: Figure
+    unit: str
+
+    def __str__(self) -> str:
+        text = f"{self.used.text} of {self.whole.text} {self.unit}"
+        return f"{text} ({self.used.why})" if self.used.why else text
+
+
+def memory_pair(used: Number | None, why: str, whole: Number | None, why_whole: str) -> Pair:
+    """Write bytes used of bytes; each ``why`` stands where its number is None."""
+    used_figure = Figure(UNKNOWN, why) if used is None else Figure(gibibytes(used))
+    return Pair(used_figure, _memory(whole, why_whole), "GiB")
+
+
+def compute_pair(used: Number | None, why: str, whole: Number | None, why_whole: str) -> Pair:
+    """Write shares of a physical GPU; each ``why`` stands where its number is None."""
+    used_figure = Figure(UNKNOWN, why) if used is None else Figure(decimal(used, _COMPUTE_DIGITS))
+    return Pair(used_figure, _compute(whole, why_whole), "GPU")
+
+
+# Many holders are entitled to the same.
+@lru_cache(_KEPT)
+def _memory(value: Number | None, why: str) -> Figure:
+    return Figure(UNKNOWN, why) if value is None else Figure(gibibytes(value))
+
+
+@lru_cache(_KEPT)
+def _compute(value: Number | None, why: str) -> Figure:
+    return Figure(UNKNOWN, why) if value is None else Figure(decimal(value, _COMPUTE_DIGITS))
+
+
+def answers(gpu: GpuRow | None) -> bool:
+    """Whether anything fresh is known of a GPU."""
+    return gpu is not None and gpu.reading is not None and gpu.reading.up
+
+
+def anchor_of(gpu: GpuRow) -> str:
+    """Return a name for its place on the page; the indexes of other makers' devices need not differ."""
+    return gpu.identity.uuid if gpu.foreign else str(gpu.identity.index)
+
+
+def number_of(gpu: GpuRow) -> str:
+    """Return what a device is called beside the others: its index, with its maker where that is not ours."""
+    index = str(gpu.identity.index) if gpu.identity.index >= 0 else gpu.identity.uuid
+    return f"{gpu.identity.vendor} {index}" if gpu.foreign else index
+
+
+def name_of(gpu: GpuRow) -> str:
+    """Return what a device is called by itself."""
+    return number_of(gpu) if gpu.foreign else f"GPU {gpu.identity.index}"
+
+
+def why_part(device: DeviceKey) -> str:
+    """Tell why it is not known how much a process computes on a part of a GPU."""
+    parts = "MIG" if device.mig_uuid.startswith("MIG-") else "partitions"
+    return f"no driver meters compute per process inside {parts}"
+
+
+class Scene:
+    """One snapshot, looked at at Unix time ``now``; a holder is idle after ``idle_after`` seconds.
+
+    A new snapshot should come every ``interval`` seconds.
+
+    Holders are judged as of the poll: what they have done since then is not known. ``root`` leads from the
+    page to that of the node, and ``query`` is what the page was asked for beyond its name. ``spans``
+    are those that timelines are offered over. ``sparkline`` draws the last hour of a container, None where no
+    history is kept. ``in_short``: of very many holders of one device only some are told.
+    """
+
+    def __init__(  # noqa: PLR0913 - by keyword: what pages differ in
+        self,
+        snapshot: Snapshot,
+        *,
+        now: float,
+        idle_after: float = 600.0,
+        interval: float = 5.0,
+        root: str = "",
+        query: Query | None = None,
+        spans: tuple[str, ...] = (),
+        sparkline: Callable[[ContainerRow], Markup] | None = None,
+    ) -> None:
+        self.snapshot = snapshot
+        self.now = now
+        self.interval = interval
+        self.root = root
+        self.query = query or Query()
+        self.spans = spans
+        self.sparkline = sparkline
+        self.in_short = True
+        self.gpus: dict[str, GpuRow] = {gpu.identity.uuid: gpu for gpu in snapshot.gpus}
+        self.migs: dict[DeviceKey, MigRow] = {mig.device: mig for mig in snapshot.migs}
+        self.failing = {
+            health.name: health.message or "no reason is known"
+            for health in snapshot.collectors
+            if not health.success
+        }
+        self.released = snapshot.node.released if "nvml" in self.failing else ""
+        # Resources that pods claim have no domain before a slash, and are offered by no kubelet.
+        self.claimed = any(row.resource and "/" not in row.resource for row in snapshot.containers)
+        self._idle_after = idle_after
+        self._rows: dict[DeviceKey, list[ContainerRow]] = defaultdict(list)
+        self._of_gpu: dict[str, list[ContainerRow]] = defaultdict(list)
+        # Pods of which a device has a row for no container in particular.
+        self._merged: set[tuple[DeviceKey, str, str]] = set()
+        for row in snapshot.containers:
+            self._rows[row.device].append(row)
+            self._of_gpu[row.device.uuid].append(row)
+            if not row.holder.container:
+                self._merged.add((row.device, row.holder.namespace, row.holder.pod))
+        # Several parts of a page ask for it. The rows live as long as the snapshot, and so do their ids.
+        self._judged = {id(row): self._judge(row) for row in snapshot.containers}
+
+    def in_full(self) -> "Scene":
+        """Give the same scene for a page that tells of all holders."""
+        full = copy(self)
+        full.in_short = False
+        return full
+
+    def rows(self, key: DeviceKey) -> list[ContainerRow]:
+        """Return the containers on one device."""
+        return self._rows.get(key, [])
+
+    def rows_of(self, uuid: str) -> list[ContainerRow]:
+        """Return the containers on a GPU and on all that it is cut into."""
+        return self._of_gpu.get(uuid, [])
+
+    def devices_of(self, uuid: str) -> list[DeviceKey]:
+        """Return the MIG devices of a GPU, then those that containers hold though they are not seen now."""
+        return [key for key in dict.fromkeys((*self.migs, *self._rows)) if key.uuid == uuid and key.mig_uuid]
+
+    def judged(self, row: ContainerRow) -> Judgement:
+        """Judge a holder."""
+        return self._judged.get(id(row)) or self._judge(row)
+
+    def _judge(self, row: ContainerRow) -> Judgement:
+        return judge(row, self.snapshot.timestamp, self._idle_after)
+
+    def state(self, row: ContainerRow) -> HolderState:
+        """Return the state of a holder."""
+        return self.judged(row).state
+
+    def memory(self, row: ContainerRow) -> Pair:
+        """Write a container's memory, with reasons for what is missing."""
+        return memory_pair(
+            row.memory_used,
+            "" if row.memory_used is not None else self.why_memory(row),
+            row.memory_entitled,
+            "" if row.memory_entitled is not None else self.why_entitled(row),
+        )
+
+    def compute(self, row: ContainerRow) -> Pair:
+        """Write a container's compute, with reasons for what is missing."""
+        return compute_pair(
+            row.compute_used,
+            "" if row.compute_used is not None else self.why_compute(row),
+            row.compute_entitled,
+            "" if row.compute_entitled is not None else self.why_entitled(row),
+        )
+
+    def why_memory(self, row: ContainerRow) -> str:
+        """Tell why a container's memory could not be measured."""
+        return self.why_processes(row) or "the driver does not say how much its processes take"
+
+    def why_compute(self, row: ContainerRow) -> str:
+        """Tell why a container's compute could not be measured."""
+        if reason := self.why_processes(row):
+            return reason
+        if row.device.mig_uuid:
+            return why_part(row.device)
+        if row.sharing == "mps":
+            return "the MPS server computes in its clients' name, so it cannot be told who does"
+        return "the driver does not say how much its processes compute"
+
+    def why_processes(self, row: ContainerRow) -> str:
+        """Tell what keeps a container's processes from being seen, "" where they are."""
+        node = self.snapshot.node
+        if silent := self._why_silent(row):
+            return silent
+        if not node.process_view:
+            return node.process_view_reason or "the processes of the host cannot be seen"
+        if self._is_merged(row):
+            return "its processes cannot be told from those of another container of its pod"
+        return f"pod names are missing: {self.failing['identity']}" if "identity" in self.failing else ""
+
+    def why_holders(self) -> str:
+        """Tell why nobody knows who holds the GPUs."""
+        silent = "the kubelet has not answered yet"
+        if self.snapshot.node.allocations_read_at is not None:
+            silent = "the kubelet answers, but what the GPUs are cut into is not known"
+        return self.failing.get("podresources", silent)
+
+    def is_released(self, gpu: GpuRow | None) -> bool:
+        """Whether a GPU is not asked, because its driver is given up."""
+        return bool(self.released) and gpu is not None and gpu.identity.vendor == "nvidia"
+
+    def _why_silent(self, row: ContainerRow) -> str:
+        gpu = self.gpus.get(row.device.uuid)
+        if answers(gpu):
+            return ""
+        if gpu is not None and gpu.foreign:
+            return "this exporter does not read this device"
+        return "the driver is given up" if self.is_released(gpu) else "the GPU does not answer"
+
+    def _is_merged(self, row: ContainerRow) -> bool:
+        return (row.device, row.holder.namespace, row.holder.pod) in self._merged
+
+    def why_entitled(self, row: ContainerRow) -> str:
+        """Tell why nobody knows what a container is entitled to."""
+        if row.slices == 0:
+            return "it holds nothing here"
+        if row.slices is None:
+            reason = self.failing.get("podresources")
+            return f"what it holds is not known: {reason}" if reason else "what it holds here is not known"
+        if is_system(row.sharing):
+            return "no limit of it is set or told"
+        if silent := self._why_silent(row):
+            return silent
+        mig = self.migs.get(row.device)
+        if mig is not None and mig.reading.memory_shared:
+            return "it shares its GPU instance with other compute instances"
+        return "the kubelet does not tell into how many slices this is cut"

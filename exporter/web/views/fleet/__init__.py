@@ -1,1 +1,0 @@
-"""The page of the cluster: totals and tables, made of what a Prometheus told."""
