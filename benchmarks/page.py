@@ -47,7 +47,7 @@ from exporter.web import Server, make_app
 from exporter.web.html import page
 from exporter.web.http.assets import bundle
 from exporter.web.http.responses import compress
-from exporter.web.pages.cache import Pages
+from exporter.web.pages.cache import RenderCache
 from exporter.web.pages.drawing import Opened
 from exporter.web.pages.layout import node_drawing
 from exporter.web.pages.views.scene import Scene
@@ -176,7 +176,7 @@ async def _served(node: Node) -> AsyncIterator[tuple[str, Callable[[], None]]]:
     snapshots = cycle(node.snapshots)
     current = next(snapshots)
     site = Site(
-        pages=Pages(lambda: current, Exposition()),
+        pages=RenderCache(lambda: current, Exposition()),
         restart_reason=lambda: None,
         report=lambda: Report(current.node.name, ()),
         past=node.history,

@@ -149,8 +149,8 @@ def cuts() -> tuple[Panel, ...]:
 
 
 def virtual() -> tuple[Panel, ...]:
-    """Make the row of vGPUs: those of a host, and the licence of a guest."""
-    return (_vgpus(), *_vgpu_use(), _licences())
+    """Make the row of vGPUs: those of a host, and the license of a guest."""
+    return (_vgpus(), *_vgpu_use(), _licenses())
 
 
 def _vgpus() -> Panel:
@@ -160,7 +160,7 @@ def _vgpus() -> Panel:
     return listing(
         "vGPUs of hosts",
         "The vGPUs that run on GPUs of a host, and the pods that hold them. Licensed: unknown until the "
-        "guest's driver has asked for a licence.",
+        "guest's driver has asked for a license.",
         [
             NODE,
             INDEX,
@@ -228,22 +228,22 @@ def _vgpu_use() -> tuple[Panel, ...]:
     )
 
 
-def _licences() -> Panel:
+def _licenses() -> Panel:
     return listing(
-        "Licences of guests",
-        "The licence of the vGPU that a guest has. Without one its driver slows it down.",
+        "Licenses of guests",
+        "The license of the vGPU that a guest has. Without one its driver slows it down.",
         [
             NODE,
             INDEX,
-            Column(name="licence_product", title="Product"),
-            Column(name="licence_state", title="State"),
+            Column(name="license_product", title="Product"),
+            Column(name="license_state", title="State"),
             Column(name="Value #B", title="Licensed", words=YES_IS_GOOD),
             Column(name="Value #C", title="Ends", unit="dateTimeFromNow", empty="does not end"),
             UUID,
         ],
-        Query(of_gpus("gpu_vgpu_licence_info", "licence_product", "licence_state")),
+        Query(of_gpus("gpu_vgpu_license_info", "license_product", "license_state")),
         Query(of_gpus("gpu_vgpu_licensed")),
-        Query(by_gpu(f"gpuslice_gpu_vgpu_licence_expiry_timestamp_seconds{{{ON_GPUS}}} * 1000")),
+        Query(by_gpu(f"gpuslice_gpu_vgpu_license_expiry_timestamp_seconds{{{ON_GPUS}}} * 1000")),
         height=6,
-        nothing=Nothing("licence_product", f'{_VIRTUALIZATION}, virtualization!="vgpu_guest"}}'),
+        nothing=Nothing("license_product", f'{_VIRTUALIZATION}, virtualization!="vgpu_guest"}}'),
     )

@@ -28,7 +28,7 @@ def _pcie() -> tuple[Panel, ...]:
             "meter (from Hopper on). Over 20 ms: only with --pcie-throughput on. Others do not tell.",
             traffic("gpu_pcie_transmit", "sent"),
             traffic("gpu_pcie_receive", "received"),
-            of_gpu("gpu_throughput_bytes_per_second", "traffic", what="over 20 ms"),
+            of_gpu("gpu_pcie_sampled_bytes_per_second", "direction", what="over 20 ms"),
         ),
         timeline(
             "PCIe link, of what it can be",

@@ -54,9 +54,7 @@ def profiling() -> tuple[Panel, ...]:
         _meter(
             "Multiprocessors at work", "sm_active", "Time with a warp on a multiprocessor, averaged over all."
         ),
-        _meter(
-            "Warps, of those there is room for", "sm_occupancy_active", "How full the multiprocessors are."
-        ),
+        _meter("Warps, of those there is room for", "sm_occupancy", "How full the multiprocessors are."),
         _meter("Tensor cores", "tensor_active", "Cycles with a tensor core at work."),
         _meter("Memory bandwidth", "dram_active", "Traffic of the memory, of the most there can be."),
         _meter(

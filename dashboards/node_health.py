@@ -65,7 +65,7 @@ def _sources() -> tuple[Panel, ...]:
 def _missing() -> tuple[Panel, ...]:
     # Each is told by other labels: they are brought into one.
     parts = (
-        ("sharing_blind", "system", "entitlements by $1, for want of the pods' annotations"),
+        ("pod_annotations_unreadable", "system", "entitlements by $1, for want of the pods' annotations"),
         ("allocations_unresolved", "resource", "devices of $1 that match none"),
         ("attribution_inconsistent_total", "quantity", "polls in which holders' $1 was more than there is"),
     )
@@ -80,8 +80,8 @@ def _missing() -> tuple[Panel, ...]:
             "Whether the numbers of single processes, and so the use by container, can be trusted. Not where "
             "the host's processes cannot be seen.",
             YES_IS_GOOD,
-            Query(_of_node("process_view"), NODE),
-            series=f"gpuslice_process_view{{{ON_NODES}}}",
+            Query(_of_node("process_attribution_available"), NODE),
+            series=f"gpuslice_process_attribution_available{{{ON_NODES}}}",
             height=6,
         ),
         listing(

@@ -14,13 +14,13 @@ UNNAMED = "lost before it had a name"
 
 def unnamed(selector: str) -> str:
     """Give by target how many GPUs have no name; unknown while the driver is given up."""
-    counted = f"max by ({TARGET}) (gpuslice_gpus{{{selector}}})"
+    counted = f"max by ({TARGET}) (gpuslice_node_gpus{{{selector}}})"
     asked = f"count by ({TARGET}) (gpuslice_gpu_up{{{selector}}})"
-    released = f"gpuslice_nvml_released{{{selector}}} == 1"
+    released = f"gpuslice_driver_released{{{selector}}} == 1"
     return f"{counted} - ({asked} or {counted} * 0) unless on ({TARGET}) {released}"
 
 
-_RELEASED = f"gpuslice_nvml_released{{{ON_NODES}}} == 1"
+_RELEASED = f"gpuslice_driver_released{{{ON_NODES}}} == 1"
 _UNNAMED = by_node(unnamed(ON_NODES))
 _LOST = by_gpu(f"(1 - gpuslice_gpu_up{{{ON_GPUS}}}) unless on ({TARGET}) {_RELEASED}")
 # As if it were the index of one, in lists of GPUs.

@@ -44,7 +44,7 @@ def _gpu(series: str, *matchers: str) -> str:
 
 
 def _signs() -> Iterator[tuple[str, str] | tuple[str, str, str]]:
-    released = f"gpuslice_nvml_released{{{CLUSTER}}} == 1"
+    released = f"gpuslice_driver_released{{{CLUSTER}}} == 1"
     yield f"({_gpu('up')} == 0 unless on ({TARGET}) {released})", "does not answer"
     action = _gpu("recovery_action", 'action!="none"')
     yield f"{action} == 1", "asks for a recovery: $1", "action"

@@ -28,7 +28,7 @@ async def in_scrape_thread(make: Callable[P, T], *arguments: P.args, **named: P.
     return await asyncio.get_running_loop().run_in_executor(_SCRAPED, partial(make, *arguments, **named))
 
 
-async def occurs(event: asyncio.Event, seconds: float) -> bool:
+async def wait_for(event: asyncio.Event, seconds: float) -> bool:
     """Wait so long for an event; return whether it is set.
 
     ``asyncio.wait_for`` of Python 3.11 loses a cancellation that comes while the event is being set: who
@@ -110,7 +110,7 @@ LOOKS = 5
 PATIENCE_SECONDS = 2.5
 
 
-class PatientWorker:
+class ReplaceableWorker:
     """Runs jobs one after the other, in a thread called ``name``.
 
     ``leave`` is asked whether the thread waits for a single thing for longer than ``patience`` seconds. Where

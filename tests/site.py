@@ -6,7 +6,7 @@ from exporter.doctor.report import Report
 from exporter.exposition.page import Exposition
 from exporter.history.ring import History
 from exporter.model import Snapshot
-from exporter.web.pages.cache import Pages
+from exporter.web.pages.cache import RenderCache
 from exporter.web.site import Site
 from exporter.web.timelines.sparklines import Sparklines
 
@@ -20,7 +20,7 @@ def site_of(
     """Make the site of the snapshot that ``current`` returns."""
     history = past or History(6 * 3600, 5)
     return Site(
-        pages=Pages(current, Exposition()),
+        pages=RenderCache(current, Exposition()),
         restart_reason=restart_reason,
         report=report,
         past=history,

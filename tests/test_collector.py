@@ -157,7 +157,7 @@ async def test_a_late_answer_is_asked_for_again_where_it_would_be_joined_with_wh
     source = Source()
     source.answer = outcome
     source.open.clear()
-    collector = Collector("thing", source.read, DEADLINE, takes_late=False)
+    collector = Collector("thing", source.read, DEADLINE, accept_late=False)
     await collector.collect()
     source.answer = "of now"
     source.open.set()

@@ -30,7 +30,7 @@ VALUES = {
     "poll_interval": ("500ms", 0.5),
     "stale_after": ("2m", 120.0),
     "idle_after": ("30m", 1800.0),
-    "history": ("12h", 43200.0),
+    "history_retention": ("12h", 43200.0),
     "prometheus_url": ("https://prometheus.monitoring:9090", "https://prometheus.monitoring:9090"),
     "prometheus_token_file": ("/var/run/token", Path("/var/run/token")),
     "prometheus_ca_file": ("/var/run/ca.crt", Path("/var/run/ca.crt")),
@@ -38,7 +38,7 @@ VALUES = {
     "kubelet_root": ("/var/snap/kubelet", Path("/var/snap/kubelet")),
     "pod_resources_socket": ("/run/a.sock", Path("/run/a.sock")),
     "pods_api_socket": ("/run/b.sock", Path("/run/b.sock")),
-    "pod_logs": ("/logs", Path("/logs")),
+    "pod_log_dir": ("/logs", Path("/logs")),
     "proc_root": ("/host/proc", Path("/host/proc")),
     "sys_root": ("/host/sys", Path("/host/sys")),
     "hami_root": ("/host/hami", Path("/host/hami")),
@@ -47,7 +47,7 @@ VALUES = {
     "vcuda_root": ("/host/vcuda", Path("/host/vcuda")),
     "vgpu_manager_root": ("/host/vgpu_manager", Path("/host/vgpu_manager")),
     "mps_root": ("/host/mps", Path("/host/mps")),
-    "run_root": ("/host/run", Path("/host/run")),
+    "runai_root": ("/host/run", Path("/host/run")),
     "resource_pattern": (r"nvidia\.com/a100.*", (re.compile(r"nvidia\.com/a100.*"),)),
     "pod_labels": (r"app\.kubernetes\.io/.*", (re.compile(r"app\.kubernetes\.io/.*"),)),
     "job_mapping_dir": ("/run/slurm/jobs", Path("/run/slurm/jobs")),
@@ -55,7 +55,7 @@ VALUES = {
     "dcgm_hostname_label": ("hostname", "hostname"),
     "dcgm_exporter_url": ("http://localhost:9400/metrics", "http://localhost:9400/metrics"),
     "pcie_throughput": ("on", True),
-    "release_file": ("/run/gpuslice/release", Path("/run/gpuslice/release")),
+    "driver_release_file": ("/run/gpuslice/release", Path("/run/gpuslice/release")),
     "kubernetes_api": ("on", "on"),
     "kubeconfig": ("/root/.kube/config", Path("/root/.kube/config")),
     "log_level": ("debug", "debug"),
@@ -109,7 +109,7 @@ BAD_VALUES = {
     "poll_interval": ["soon", "-1s", "0", "50ms", "0.05", "2h", "61m", "1e3", "nan", "5 parsecs", "٣s", "5S"],
     "stale_after": ["never", "25h", "10ms"],
     "idle_after": ["never", "8d", "0s"],
-    "history": ["never", "1m", "999h"],
+    "history_retention": ["never", "1m", "999h"],
     "prometheus_url": ["prometheus:9090", "ftp://prometheus"],
     "prometheus_token_file": ["a\0b"],
     "prometheus_ca_file": ["a\0b"],
@@ -117,7 +117,7 @@ BAD_VALUES = {
     "kubelet_root": ["\0"],
     "pod_resources_socket": ["\0"],
     "pods_api_socket": ["\0"],
-    "pod_logs": ["\0"],
+    "pod_log_dir": ["\0"],
     "proc_root": ["\0"],
     "sys_root": ["\0"],
     "hami_root": ["\0"],
@@ -126,7 +126,7 @@ BAD_VALUES = {
     "vcuda_root": ["\0"],
     "vgpu_manager_root": ["\0"],
     "mps_root": ["\0"],
-    "run_root": ["\0"],
+    "runai_root": ["\0"],
     "resource_pattern": ["nvidia(", "*", "a{99999999999999999999}", "(" * 5000],
     "pod_labels": ["team(", "*", "a{99999999999999999999}", "(" * 5000],
     "job_mapping_dir": ["\0"],
@@ -141,7 +141,7 @@ BAD_VALUES = {
         "http://[::1",
     ],
     "pcie_throughput": ["true", "1", "ON"],
-    "release_file": ["\0"],
+    "driver_release_file": ["\0"],
     "kubernetes_api": ["yes", "OFF"],
     "kubeconfig": ["\0"],
     "log_level": ["trace", "INFO"],
@@ -209,7 +209,7 @@ def test_defaults():
         poll_interval=5.0,
         stale_after=60.0,
         idle_after=600.0,
-        history=21600.0,
+        history_retention=21600.0,
         prometheus_url=None,
         prometheus_token_file=None,
         prometheus_ca_file=None,
@@ -217,7 +217,7 @@ def test_defaults():
         kubelet_root=Path("/var/lib/kubelet"),
         pod_resources_socket=Path("/var/lib/kubelet/pod-resources/kubelet.sock"),
         pods_api_socket=Path("/var/lib/kubelet/pods-api/pods-api.sock"),
-        pod_logs=Path("/var/log/pods"),
+        pod_log_dir=Path("/var/log/pods"),
         proc_root=Path("/proc"),
         sys_root=Path("/sys"),
         hami_root=Path("/usr/local/vgpu"),
@@ -226,7 +226,7 @@ def test_defaults():
         vcuda_root=Path("/etc/gpu-manager/vm"),
         vgpu_manager_root=Path("/etc/vgpu-manager"),
         mps_root=Path("/run/nvidia/mps"),
-        run_root=Path("/runai"),
+        runai_root=Path("/runai"),
         resource_pattern=(),
         pod_labels=(),
         job_mapping_dir=None,
@@ -234,7 +234,7 @@ def test_defaults():
         dcgm_hostname_label="Hostname",
         dcgm_exporter_url=None,
         pcie_throughput=False,
-        release_file=None,
+        driver_release_file=None,
         kubernetes_api="auto",
         kubeconfig=None,
         log_level="info",
@@ -482,12 +482,12 @@ def test_unreadable_file_is_an_error(tmp_path, name, reason):
 
 def test_foreign_entries_are_ignored():
     """Other arguments of a command, and the variables that Kubernetes makes for Services, are no options."""
-    foreign = {
+    unread = {
         "GPUSLICE_EXPORTER_SERVICE_HOST": "10.0.0.1",
         "GPUSLICE_PORT": "tcp://10.0.0.1:9836",
         "LISTEN": ":1",
     }
-    assert load_settings({"command": "serve", "listen": None}, foreign) == load_settings({}, {})
+    assert load_settings({"command": "serve", "listen": None}, unread) == load_settings({}, {})
 
 
 def test_flags_that_are_not_given_leave_no_trace():

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from exporter.concurrency import occurs
+from exporter.concurrency import wait_for
 
 
 async def test_an_event_that_occurs_is_told_at_once():
@@ -13,14 +13,14 @@ async def test_an_event_that_occurs_is_told_at_once():
     event = asyncio.Event()
     asyncio.get_running_loop().call_later(0.01, event.set)
     began = time.monotonic()
-    assert await occurs(event, 30)
+    assert await wait_for(event, 30)
     assert time.monotonic() - began < 10
 
 
 async def test_an_event_that_does_not_occur_is_not_waited_for_any_more():
     """Nothing is left waiting behind."""
     tasks = asyncio.all_tasks()
-    assert not await occurs(asyncio.Event(), 0.01)
+    assert not await wait_for(asyncio.Event(), 0.01)
     await asyncio.sleep(0)
     assert asyncio.all_tasks() == tasks
 
@@ -33,7 +33,7 @@ async def test_who_is_cancelled_while_the_event_is_set_ends(steps: int):
 
         async def forever(event: asyncio.Event = event) -> None:
             while True:
-                await occurs(event, 30)
+                await wait_for(event, 30)
                 event.clear()
 
         task = asyncio.create_task(forever())

@@ -137,7 +137,7 @@ async def test_a_job_that_nobody_waits_for_any_more_is_not_begun():
 
 HANGING_PROGRAM = """
 import asyncio, threading
-from exporter.worker import Worker
+from exporter.concurrency import Worker
 
 async def main():
     try:

@@ -1,6 +1,6 @@
 """Alerts of the group capacity: what is left to give out, and what was given out that is not there."""
 
-from alerts.groups.capacity_licences import licence_alerts
+from alerts.groups.capacity_licenses import license_alerts
 from alerts.groups.capacity_mig import mig_alerts
 from alerts.groups.capacity_numbers import CapacityThresholds
 from alerts.groups.capacity_slices import slice_alerts
@@ -11,4 +11,4 @@ __all__ = ["CapacityThresholds", "capacity_alerts"]
 
 def capacity_alerts(numbers: CapacityThresholds) -> tuple[Alert, ...]:
     """Give the alerts."""
-    return (*mig_alerts(numbers), *slice_alerts(numbers), *licence_alerts(numbers))
+    return (*mig_alerts(numbers), *slice_alerts(numbers), *license_alerts(numbers))

@@ -18,5 +18,5 @@ class CapacityThresholds:
     slices_unhealthy_for: str
     device_missing_for: str
     unlicensed_for: str
-    licence_expires_within: str
-    licence_unchanged_for: str
+    license_expires_within: str
+    license_unchanged_for: str

@@ -100,7 +100,7 @@ def _unhealthy(numbers: CapacityThresholds) -> Alert:
 def _missing(numbers: CapacityThresholds) -> Alert:
     # Devices that nobody can see now, or of which nobody can tell, are not missing.
     unseen = (
-        f"unless on ({TARGET}) gpuslice_sharing_blind == 1\n"
+        f"unless on ({TARGET}) gpuslice_pod_annotations_unreadable == 1\n"
         f'unless on ({TARGET}) gpuslice_collector_success{{collector=~"nvml|amd"}} == 0'
     )
     unresolved = f'gpuslice_allocations_unresolved{{resource=~"{_NAMING_DEVICES}"}}'

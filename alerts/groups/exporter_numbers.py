@@ -24,7 +24,7 @@ class ExporterThresholds:
     unattributed_used_bytes: float
     unattributed_for: str
     process_view_for: str
-    sharing_blind_for: str
+    pod_annotations_unreadable_for: str
     inconsistent_window: str
     inconsistent_polls: float
     nvml_errors_window: str

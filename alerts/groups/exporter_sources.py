@@ -33,7 +33,7 @@ def _failing(numbers: ExporterThresholds) -> Alert:
     failing = (
         f'{_SUCCESS}{{collector!~"podresources|processes|nvml"}} == 0\n'
         f"or\n"
-        f'({_SUCCESS}{{collector="nvml"}} == 0 unless on ({TARGET}) gpuslice_nvml_released == 1)'
+        f'({_SUCCESS}{{collector="nvml"}} == 0 unless on ({TARGET}) gpuslice_driver_released == 1)'
     )
     return Alert(
         name="CollectorFailing",

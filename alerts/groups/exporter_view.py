@@ -29,7 +29,7 @@ def _degraded(numbers: ExporterThresholds) -> Alert:
             f"  or\n"
             f"  ({mig} unless on ({DEVICE}) {gpu})\n"
             f")\n"
-            f"unless on ({TARGET}) gpuslice_process_view == 0"
+            f"unless on ({TARGET}) gpuslice_process_attribution_available == 0"
         ),
         hold=numbers.unattributed_for,
         severity="warning",
@@ -56,9 +56,9 @@ def _process_view(numbers: ExporterThresholds) -> Alert:
     unreadable = 'gpuslice_collector_success{cluster=%q,job=%q,instance=%q,collector="processes"} == 0'
     asked = f"printf `{unreadable}` $labels.cluster $labels.job $labels.instance"
     return Alert(
-        name="ProcessViewMissing",
+        name="ProcessAttributionMissing",
         # Without a GPU that is read there are no processes to see.
-        expr=on_node(f"gpuslice_process_view == 0\nand on ({TARGET}) gpuslice_gpu_up"),
+        expr=on_node(f"gpuslice_process_attribution_available == 0\nand on ({TARGET}) gpuslice_gpu_up"),
         hold=numbers.process_view_for,
         severity="warning",
         summary="The exporter of node {{ $labels.node }} does not see the node's processes",
@@ -73,9 +73,9 @@ def _process_view(numbers: ExporterThresholds) -> Alert:
 
 def _blind(numbers: ExporterThresholds) -> Alert:
     return Alert(
-        name="SharingBlind",
-        expr=on_node("gpuslice_sharing_blind == 1"),
-        hold=numbers.sharing_blind_for,
+        name="PodAnnotationsUnreadable",
+        expr=on_node("gpuslice_pod_annotations_unreadable == 1"),
+        hold=numbers.pod_annotations_unreadable_for,
         severity="warning",
         summary="What {{ $labels.system }} gave out on node {{ $labels.node }} is not known",
         description="Node {{ $labels.node }} shares its GPUs by {{ $labels.system }}, which writes into the "
@@ -117,7 +117,7 @@ def _nvml_errors(numbers: ExporterThresholds) -> Alert:
         expr=on_device(
             f"sum by ({DEVICE}, error) ({counted}) > {numbers.nvml_errors:g}\n"
             f"unless on ({DEVICE}) min_over_time(gpuslice_gpu_up[{window}]) == 0\n"
-            f"unless on ({TARGET}) max_over_time(gpuslice_nvml_released[{window}]) == 1\n"
+            f"unless on ({TARGET}) max_over_time(gpuslice_driver_released[{window}]) == 1\n"
             f"unless on ({TARGET}) min_over_time({driver}[{window}]) == 0",
             "error",
         ),

@@ -8,7 +8,7 @@ from alerts.wording import GPU, PODS, SHORT_GPU
 # A GPU is counted once, whichever targets tell of it: an exporter that is replaced is two for a moment.
 _PRESENT = f"count by (cluster, node) (group by (cluster, node, uuid) ({GPU_NAMES}))"
 # What the driver counts; nothing while it does not answer, for then nobody knows.
-_COUNTED = f"max by (cluster, node) (gpuslice_gpus * on ({TARGET}) group_left (node) {NODE_NAMES})"
+_COUNTED = f"max by (cluster, node) (gpuslice_node_gpus * on ({TARGET}) group_left (node) {NODE_NAMES})"
 
 
 def presence_alerts(numbers: HardwareThresholds) -> tuple[Alert, ...]:
@@ -27,7 +27,7 @@ def _lost(numbers: HardwareThresholds) -> Alert:
     asked = f"printf `{unread}` $labels.cluster $labels.job $labels.instance"
     return Alert(
         name="GpuLost",
-        expr=on_gpu(f"gpuslice_gpu_up == 0 unless on ({TARGET}) gpuslice_nvml_released == 1"),
+        expr=on_gpu(f"gpuslice_gpu_up == 0 unless on ({TARGET}) gpuslice_driver_released == 1"),
         hold=numbers.lost_for,
         severity="critical",
         summary=f"{SHORT_GPU} does not answer",
@@ -58,7 +58,7 @@ def _missing(numbers: HardwareThresholds) -> Alert:
 def _driver_gone(numbers: HardwareThresholds) -> Alert:
     failing = (
         f'gpuslice_collector_success{{collector=~"nvml|amd"}} == 0\n'
-        f"unless on ({TARGET}) gpuslice_nvml_released == 1"
+        f"unless on ({TARGET}) gpuslice_driver_released == 1"
     )
     before = f"max_over_time(({_PRESENT})[{numbers.remembered}:{numbers.remembered_step}])"
     return Alert(
@@ -110,7 +110,7 @@ def _unidentified(numbers: HardwareThresholds) -> Alert:
 def _released(numbers: HardwareThresholds) -> Alert:
     return Alert(
         name="DriverReleased",
-        expr=on_node("gpuslice_nvml_released == 1"),
+        expr=on_node("gpuslice_driver_released == 1"),
         hold=numbers.released_for,
         severity="warning",
         summary="The driver of node {{ $labels.node }} has been given up for long",

@@ -62,7 +62,7 @@ def running_node(layout: Layout) -> Iterator[Node]:
         environment = {
             "NODE_NAME": "side-by-side",
             "GPUSLICE_KUBELET_ROOT": str(root),
-            "GPUSLICE_POD_LOGS": str(empty),
+            "GPUSLICE_POD_LOG_DIR": str(empty),
             "GPUSLICE_KUBERNETES_API": "off",
         }
         yield Node(layout=layout, pods=pods, pids=pids, environment=environment)

@@ -56,7 +56,7 @@ async def _polled(note: Note) -> None:
     poller = Poller(settings, Sources(settings, None))
     await poller.first()
     note("first poll: kubelet, driver, /proc")
-    history = History(settings.history, settings.poll_interval)
+    history = History(settings.history_retention, settings.poll_interval)
     history.record(poller.snapshot)
     note("history of six hours")
     page = Exposition(dcgm_names="on").page(poller.snapshot)

@@ -14,7 +14,7 @@ from exporter.amd.card import CardReader
 from exporter.amd.cards import DRIVER, Card, driver_at, find_cards, has_nvidia
 from exporter.amd.kfd import Kfd, KfdReader
 from exporter.amd.sysfs_file import CardSlowError, Files
-from exporter.concurrency import PATIENCE_SECONDS, PatientWorker
+from exporter.concurrency import PATIENCE_SECONDS, ReplaceableWorker
 from exporter.model import DriverInfo, GpuReading, HardwareReading
 
 # A healthy card answers in milliseconds.
@@ -47,7 +47,7 @@ class AmdSource:
         self._files = Files()
         self._kfd = KfdReader(self._files, sys_root, proc_root)
         self._cards = CardReader(self._files, boot_clock or _no_clock, clock)
-        self._worker = PatientWorker("amd", patience, self._files.leave)
+        self._worker = ReplaceableWorker("amd", patience, self._files.leave)
         self._driver = DriverInfo()
         self._found: dict[int, Card] = {}
         self._slow: set[str] = set()

@@ -3,7 +3,7 @@
 Pure functions of plain records. The rules are written down, with numbers, in ``docs/join.md``.
 """
 
-from exporter.attribution.holdings_index import NOT_KNOWN, Held
+from exporter.attribution.holdings_index import NOT_KNOWN, HoldingsIndex
 from exporter.attribution.join import Attribution, attribute, attribute_held
 
-__all__ = ["NOT_KNOWN", "Attribution", "Held", "attribute", "attribute_held"]
+__all__ = ["NOT_KNOWN", "Attribution", "HoldingsIndex", "attribute", "attribute_held"]

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 
-from exporter.attribution.holdings_index import Held
+from exporter.attribution.holdings_index import HoldingsIndex
 from exporter.attribution.owners import Owned, owners
 from exporter.attribution.use import (
     Device,
@@ -70,7 +70,7 @@ class DeviceJoin:
 
     def __init__(
         self,
-        held: Held,
+        held: HoldingsIndex,
         workloads: Workloads,
         unnamed: Collection[str] = (),
         *,

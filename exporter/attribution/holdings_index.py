@@ -20,7 +20,7 @@ class Entitlement(NamedTuple):
     compute: float | None
 
 
-class Held:
+class HoldingsIndex:
     """The holdings of a node by device and container. ``holdings`` are never changed."""
 
     def __init__(self, holdings: Holdings) -> None:
@@ -79,7 +79,7 @@ class Held:
         return None if unsure else 0
 
 
-NOT_KNOWN = Held(Holdings(known=False))
+NOT_KNOWN = HoldingsIndex(Holdings(known=False))
 
 
 NVIDIA, AMD = "nvidia", "amd"

@@ -5,7 +5,14 @@ from types import MappingProxyType
 
 from exporter.attribution import use
 from exporter.attribution.device_rows import DeviceJoin
-from exporter.attribution.holdings_index import AMD, NOT_KNOWN, Held, are_all_told, cut_mode, slices_used
+from exporter.attribution.holdings_index import (
+    AMD,
+    NOT_KNOWN,
+    HoldingsIndex,
+    are_all_told,
+    cut_mode,
+    slices_used,
+)
 from exporter.attribution.plausibility import ambiguous, believed, lists_users, lists_users_of
 from exporter.attribution.use import Device
 from exporter.model import (
@@ -60,15 +67,15 @@ def attribute(
     ``stale`` has the uuids of GPUs whose reading is from an earlier poll than the holdings, and the holdings
     of that poll.
     """
-    before = {uuid: Held(holdings) for uuid, holdings in stale.items()}
-    return attribute_held(gpus, Held(holdings), workloads, before)
+    before = {uuid: HoldingsIndex(holdings) for uuid, holdings in stale.items()}
+    return attribute_held(gpus, HoldingsIndex(holdings), workloads, before)
 
 
 def attribute_held(
     gpus: Iterable[GpuReading],
-    held: Held,
+    held: HoldingsIndex,
     workloads: Workloads,
-    stale: Mapping[str, Held],
+    stale: Mapping[str, HoldingsIndex],
     *,
     confirmed: bool = True,
 ) -> Attribution:
@@ -76,12 +83,12 @@ def attribute_held(
 
     Where they are not ``confirmed`` they were told in an earlier poll: others may hold the devices by now.
     """
-    ordered = sorted(gpus, key=_gpu_order)
+    ordered = sorted(gpus, key=lambda gpu: (gpu.identity.index, gpu.identity.uuid))
     unnamed = ambiguous(ordered, held, workloads) | workloads.superseded
     then = stale if confirmed else {gpu.identity.uuid: NOT_KNOWN for gpu in ordered} | dict(stale)
     join = _Join(held, DeviceJoin(held, workloads, unnamed, confirmed=confirmed), stale, then)
     gpu_rows = [join.gpu(gpu) for gpu in ordered]
-    gpu_rows += [join.foreign(identity) for identity in held.holdings.foreign]
+    gpu_rows += [join.unread(identity) for identity in held.holdings.unread]
     return Attribution(
         gpus=tuple(gpu_rows),
         migs=tuple(join.migs),
@@ -92,15 +99,15 @@ def attribute_held(
     )
 
 
-def _gpu_order(gpu: GpuReading) -> tuple[int, str]:
-    return gpu.identity.index, gpu.identity.uuid
-
-
 class _Join:
     """Collects the rows of one poll."""
 
     def __init__(
-        self, held: Held, devices: DeviceJoin, stale: Collection[str], then: Mapping[str, Held]
+        self,
+        held: HoldingsIndex,
+        devices: DeviceJoin,
+        stale: Collection[str],
+        then: Mapping[str, HoldingsIndex],
     ) -> None:
         self._stale = stale
         self._then = then
@@ -130,7 +137,7 @@ class _Join:
         used = use.of_all(gpu, [use.of_mig(gpu, mig) for mig in gpu.mig])
         return self._gpu_row(gpu, cut_mode(gpu, modes), keys, rows, used)
 
-    def foreign(self, identity: GpuIdentity) -> GpuRow:
+    def unread(self, identity: GpuIdentity) -> GpuRow:
         """Show what is held of a device that no driver of ours reads: who holds it is all that is known."""
         return replace(self._whole(GpuReading(identity=identity)), reading=None)
 

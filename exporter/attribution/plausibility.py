@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from exporter.attribution.holdings_index import Held
+from exporter.attribution.holdings_index import HoldingsIndex
 from exporter.attribution.owners import named_by_elimination
 from exporter.model import DeviceKey, DeviceProcess, GpuReading, Memory, MigReading, Workloads
 
@@ -40,7 +40,7 @@ def believed(
     return None if silent and compute is not None and compute >= BUSY else utilization
 
 
-def ambiguous(gpus: Iterable[GpuReading], held: Held, workloads: Workloads) -> frozenset[str]:
+def ambiguous(gpus: Iterable[GpuReading], held: HoldingsIndex, workloads: Workloads) -> frozenset[str]:
     """Return the uids of pods of which different devices would tell different ones.
 
     Rule 4: a pod has one uid. One that would have two names, or that would share its name with another, uses

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from exporter.commands.runtime import keep_little, told_to_end, until_told
+from exporter.commands.process import shutdown_signals, tune_malloc, until_told
 from exporter.config.settings import Settings, SettingsError
 from exporter.fleet.read import Aim
 from exporter.fleet.targets import NodeLinks, TemplateError
@@ -49,8 +49,8 @@ async def hub(settings: Settings, options: HubOptions, announce: Callable[[str],
 
     Raises SettingsError for what cannot be used, and ListenError.
     """
-    keep_little()
-    with told_to_end() as told:
+    tune_malloc()
+    with shutdown_signals() as told:
         await _hub(settings, options, announce, told)
 
 

@@ -10,7 +10,7 @@ from exporter.metrics.dcgm import DCGM, LEGACY
 _INTRODUCTION = """\
 # Exported series
 
-*Made from the tables in `exporter/metrics/` and `exporter/dcgm/` by `gpuslice-exporter metrics`.*
+*Made from the tables in `exporter/metrics/` by `gpuslice-exporter metrics`.*
 
 Units are base units, and ratios are of 1, where 1 is a whole physical GPU. A value that is not known is
 absent: a 0 was observed. What describes an entity stands on its info series, to be joined:

@@ -7,7 +7,8 @@ import logging
 import signal
 from collections.abc import Callable
 
-from exporter.commands.runtime import Node, keep_little, told_to_end, until_told
+from exporter.commands.process import shutdown_signals, tune_malloc, until_told
+from exporter.commands.runtime import Node
 from exporter.doctor import Doctor
 from exporter.exposition.page import Exposition
 from exporter.history.ring import History, spans_of
@@ -21,7 +22,7 @@ from exporter.prometheus import LongerHistory, Prometheus, PrometheusHistory
 from exporter.web import Server, make_app
 from exporter.web.auth import access_of
 from exporter.web.live.broadcaster import Ticker
-from exporter.web.pages.cache import Pages
+from exporter.web.pages.cache import RenderCache
 from exporter.web.site import Site
 from exporter.web.timelines.sparklines import Sparklines
 
@@ -41,8 +42,8 @@ async def serve(node: Node, announce: Callable[[str], None]) -> None:
     Raises ListenError when the address cannot be listened on, and SettingsError for a web configuration
     that cannot be used.
     """
-    keep_little()
-    with told_to_end() as told:
+    tune_malloc()
+    with shutdown_signals() as told:
         await _serve(node, announce, told)
 
 
@@ -76,7 +77,7 @@ async def _serve(node: Node, announce: Callable[[str], None], told: asyncio.Even
 
 def _history(poller: Poller) -> History:
     """Keep the last hours in memory."""
-    history = History(poller.settings.history, poller.settings.poll_interval)
+    history = History(poller.settings.history_retention, poller.settings.poll_interval)
     poller.subscribe(history.record)
     return history
 
@@ -100,7 +101,7 @@ def _site(poller: Poller, exposition: Exposition, past: LongerHistory, history: 
     settings = poller.settings
     doctor = Doctor(lambda: poller.evidence, settings)
     poller.subscribe(doctor.record)
-    pages = Pages(
+    pages = RenderCache(
         lambda: poller.snapshot,
         exposition,
         idle_after=settings.idle_after,
@@ -115,7 +116,7 @@ def _site(poller: Poller, exposition: Exposition, past: LongerHistory, history: 
         report=doctor.report,
         past=past,
         sparkline=Sparklines(history).of,
-        spans=spans_of(settings.history, longer=settings.prometheus_url is not None),
+        spans=spans_of(settings.history_retention, longer=settings.prometheus_url is not None),
         ticker=ticker,
     )
 

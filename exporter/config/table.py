@@ -104,7 +104,7 @@ class Settings:
             "quiet in between.",
         )
     )
-    history: float = field(
+    history_retention: float = field(
         metadata=option(
             duration("5m", "168h"),
             "6h",
@@ -147,7 +147,7 @@ class Settings:
             shown="`<kubelet-root>/pods-api/pods-api.sock`",
         )
     )
-    pod_logs: Path = field(
+    pod_log_dir: Path = field(
         metadata=option(PATH, "/var/log/pods", "The kubelet's directory of pod logs, read for names only.")
     )
     proc_root: Path = field(metadata=option(PATH, "/proc", "The procfs of the node's pid namespace."))
@@ -172,7 +172,7 @@ class Settings:
     mps_root: Path = field(
         metadata=option(PATH, "/run/nvidia/mps", "Where NVIDIA's device plugin keeps its MPS daemons.")
     )
-    run_root: Path = field(metadata=option(PATH, "/runai", "Where run:ai keeps what pods use."))
+    runai_root: Path = field(metadata=option(PATH, "/runai", "Where run:ai keeps what pods use."))
     resource_pattern: tuple[re.Pattern[str], ...] = field(
         metadata=option(
             PATTERN,
@@ -228,7 +228,7 @@ class Settings:
             SWITCH, "off", "Ask for PCIe throughput too, which takes the driver 20 ms per direction and GPU."
         )
     )
-    release_file: Path | None = field(
+    driver_release_file: Path | None = field(
         metadata=option(
             PATH,
             None,

@@ -38,7 +38,7 @@ class Paths:
     kubelet_root: Path
     pod_resources_socket: Path
     pods_api_socket: Path
-    pod_logs: Path
+    pod_log_dir: Path
     proc_root: Path
     sys_root: Path
     hami_root: Path
@@ -47,7 +47,7 @@ class Paths:
     vcuda_root: Path
     vgpu_manager_root: Path
     mps_root: Path
-    run_root: Path
+    runai_root: Path
 
 
 class FakeNode:
@@ -179,7 +179,7 @@ def _paths(root: Path, kubelet_root: Path, kubelet: FakeKubelet) -> Paths:
         kubelet_root=kubelet_root,
         pod_resources_socket=kubelet.socket,
         pods_api_socket=kubelet.pods_socket,
-        pod_logs=root / "var/log/pods",
+        pod_log_dir=root / "var/log/pods",
         proc_root=root / "proc",
         sys_root=root / "sys",
         hami_root=root / "usr/local/vgpu",
@@ -188,7 +188,7 @@ def _paths(root: Path, kubelet_root: Path, kubelet: FakeKubelet) -> Paths:
         vcuda_root=root / "etc/gpu-manager/vm",
         vgpu_manager_root=root / "etc/vgpu-manager",
         mps_root=root / "run/nvidia/mps",
-        run_root=root / "runai",
+        runai_root=root / "runai",
     )
 
 

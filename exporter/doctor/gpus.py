@@ -89,8 +89,8 @@ def gpu_checks(
 
 
 def _gpu(row: GpuRow, nvml: CollectorHealth | None, errors: set[str]) -> Check:
-    if row.foreign:
-        return _foreign(row)
+    if row.unread:
+        return _unread(row)
     if row.reading is None or not row.reading.up:
         return _silent(row, nvml, errors)
     return _answering(row, row.reading)
@@ -106,7 +106,7 @@ def _errors(row: GpuRow, snapshot: Snapshot, evidence: PollResult) -> set[str]:
     return said | ({error for uuid, _, error in errors if not uuid} & LOST)
 
 
-def _foreign(row: GpuRow) -> Check:
+def _unread(row: GpuRow) -> Check:
     number = row.identity.index if row.identity.index >= 0 else row.identity.uuid
     text = f"{row.identity.model}, {row.sharing}: who holds it is known, it is not read by this exporter"
     return GPU_NOT_READ.check(f"{row.identity.vendor} {number}", text)

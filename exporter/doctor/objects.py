@@ -125,7 +125,7 @@ _PLACES: Final[Mapping[str, _Place]] = {
     "hami-ascend": _Place("hami_vnpu_root", "hami-vnpu", frozenset({"hami-ascend"})),
     "gpu-manager": _Place("vcuda_root", "gpu-manager", frozenset({"gpu-manager"})),
     "vgpu-manager": _Place("vgpu_manager_root", "vgpu-manager", frozenset({"vgpu-manager"})),
-    "runai": _Place("run_root", "runai", frozenset({"runai"})),
+    "runai": _Place("runai_root", "runai", frozenset({"runai"})),
 }
 
 

@@ -105,7 +105,7 @@ def _lists_lacking(snapshot: Snapshot) -> bool:
 
 
 def _names(snapshot: Snapshot, health: CollectorHealth, evidence: PollResult, settings: Settings) -> Check:
-    logs, socket = settings.pod_logs, settings.pods_api_socket
+    logs, socket = settings.pod_log_dir, settings.pods_api_socket
     if not health.success:
         return POD_NAMES_MISSING.check(_NAMES, health.message, logs=logs, socket=socket)
     pods = (evidence.workloads.pods if evidence.workloads is not None else None) or {}

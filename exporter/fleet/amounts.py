@@ -65,7 +65,7 @@ class Share(NamedTuple):
         return {"held": self.held.as_dict(), "used": self.used.as_dict(), "wasted": self.wasted.as_dict()}
 
 
-def total(amounts: Iterable[Amount]) -> Amount:
+def total_amount(amounts: Iterable[Amount]) -> Amount:
     """Add amounts up."""
     return sum(amounts, Amount())
 
@@ -73,7 +73,7 @@ def total(amounts: Iterable[Amount]) -> Amount:
 def total_share(shares: Iterable[Share]) -> Share:
     """Add shares up."""
     each = list(shares)
-    return Share(*(total(share[place] for share in each) for place in range(len(Share._fields))))
+    return Share(*(total_amount(share[place] for share in each) for place in range(len(Share._fields))))
 
 
 class Units(NamedTuple):
@@ -119,8 +119,8 @@ def total_units(each: Iterable[tuple[Units, ...] | None]) -> tuple[Units, ...] |
     return tuple(
         Units(
             resource,
-            total(one.held for one in flat if one.resource == resource) + missing,
-            total(one.offered for one in flat if one.resource == resource) + missing,
+            total_amount(one.held for one in flat if one.resource == resource) + missing,
+            total_amount(one.offered for one in flat if one.resource == resource) + missing,
             total_unhealthy(one for one in flat if one.resource == resource),
         )
         for resource in sorted({one.resource for one in flat})

@@ -52,7 +52,7 @@ def _xid(sample: Sample) -> _Reason | None:
 
 _SIGNS = {
     "GPUs that do not answer": _Sign(
-        f"({_GPU}up == 0 unless on (cluster, job, instance) gpuslice_nvml_released == 1)",
+        f"({_GPU}up == 0 unless on (cluster, job, instance) gpuslice_driver_released == 1)",
         _said("bad", "does not answer"),
     ),
     "recovery actions": _Sign(f'{_GPU}recovery_action{{action!="none"}} == 1', _recovery),

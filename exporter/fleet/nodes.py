@@ -23,7 +23,7 @@ def questions(narrow: Narrow) -> dict[str, str]:
 def _questions(narrow: Narrow) -> dict[str, str]:
     own = narrow.own
     sums = {
-        "gpus": "gpuslice_gpus",
+        "gpus": "gpuslice_node_gpus",
         "memory of GPUs": f"{_GPU}memory_total_bytes",
         "memory used": f"{_GPU}memory_used_bytes",
         "memory held": own(f"{_GPU}memory_entitled_bytes"),
@@ -46,7 +46,7 @@ def _questions(narrow: Narrow) -> dict[str, str]:
         **{f"sum of {name}": by_target("sum", rows) for name, rows in sums.items()},
         **{f"count of {name}": by_target("count", rows) for name, rows in counts.items()},
         _MODELS: "count by (cluster, job, instance, model, sharing) (gpuslice_gpu_info)",
-        "drivers given up": by_target("sum", "gpuslice_nvml_released"),
+        "drivers given up": by_target("sum", "gpuslice_driver_released"),
     }
 
 

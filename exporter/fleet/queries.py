@@ -74,15 +74,15 @@ COUNTED = SHARES | {
 class Narrow(NamedTuple):
     """What has to be left out of sums. Both cost Prometheus much, and most clusters need neither.
 
-    ``foreign``: there are devices of other makers. ``several``: a node is told of by several targets.
+    ``unread``: there are devices of other makers. ``several``: a node is told of by several targets.
     """
 
-    foreign: bool = True
+    unread: bool = True
     several: bool = True
 
     def own(self, rows: str) -> str:
         """Leave out what is on devices of other makers."""
-        return f"({rows} unless on ({DEVICE}) {FOREIGN})" if self.foreign else f"({rows})"
+        return f"({rows} unless on ({DEVICE}) {FOREIGN})" if self.unread else f"({rows})"
 
     def newest(self, rows: str) -> str:
         """Leave out all but the targets that count."""

@@ -10,7 +10,7 @@ from exporter.fleet.amounts import (
     named,
     slices_json,
     told,
-    total,
+    total_amount,
     total_share,
     total_unhealthy,
     total_units,
@@ -52,9 +52,9 @@ def totals_json(fleet: Fleet) -> dict[str, Any]:
 
 def _sums(nodes: tuple[Node, ...]) -> dict[str, Any]:
     return {
-        "gpus": total(node.gpus for node in nodes).as_dict(),
+        "gpus": total_amount(node.gpus for node in nodes).as_dict(),
         **slices_json(*total_slices(nodes)),
-        "memory_total_bytes": total(node.memory_total for node in nodes).as_dict(),
+        "memory_total_bytes": total_amount(node.memory_total for node in nodes).as_dict(),
         "memory_bytes": total_share(node.memory for node in nodes).as_dict(),
         "compute_gpus": total_share(node.compute for node in nodes).as_dict(),
     }
@@ -130,7 +130,7 @@ def share_words(share: Share, write: Callable[[float], str], unit: str) -> str:
 
 def total_line(nodes: tuple[Node, ...]) -> str:
     """Add nodes up in one line."""
-    size = total(n.memory_total for n in nodes).text(gibibytes)
+    size = total_amount(n.memory_total for n in nodes).text(gibibytes)
     memory, compute = (
         total_share(shares) for shares in zip(*((n.memory, n.compute) for n in nodes), strict=True)
     )
@@ -148,14 +148,17 @@ def total_line(nodes: tuple[Node, ...]) -> str:
 
 def total_slices(nodes: tuple[Node, ...]) -> tuple[Units, tuple[Units, ...] | None]:
     """Add slices up, and the units of each resource on their own."""
-    held, offered = total(node.slices.held for node in nodes), total(node.slices.offered for node in nodes)
+    held, offered = (
+        total_amount(node.slices.held for node in nodes),
+        total_amount(node.slices.offered for node in nodes),
+    )
     unhealthy = total_unhealthy(node.slices for node in nodes)
     return Units("", held, offered, unhealthy), total_units(node.units for node in nodes)
 
 
 def gpu_count(nodes: tuple[Node, ...]) -> str:
     """Write how many GPUs nodes have together."""
-    count = total(node.gpus for node in nodes).text(whole)
+    count = total_amount(node.gpus for node in nodes).text(whole)
     return f"{count} GPU" if count == "1" else f"{count} GPUs"
 
 

@@ -78,7 +78,7 @@ def narrow_of(answers: Answers) -> Narrow:
     """Tell what has to be left out of sums."""
     targets = sum(sample.value for sample in answers.samples("number of targets"))
     return Narrow(
-        foreign=bool(answers.samples("devices of other makers")),
+        unread=bool(answers.samples("devices of other makers")),
         several=targets != len(answers.samples("data")),
     )
 

@@ -18,7 +18,7 @@ from exporter.formats.wording import (
     measure,
     plural,
     printable,
-    total,
+    total_text,
     unhealthy,
     used_of,
 )
@@ -35,7 +35,7 @@ def gpu_line(gpu: GpuRow, released: str = "") -> str:
         printable(gpu.identity.model or gpu.identity.uuid),
         printable(gpu.sharing),
     ]
-    if gpu.foreign:
+    if gpu.unread:
         number = str(gpu.identity.index) if gpu.identity.index >= 0 else gpu.identity.uuid
         parts[0] = f"{printable(gpu.identity.vendor)} {printable(number)}"
         held = (_slices_of(gpu), plural(gpu.holders, "holder"))
@@ -97,8 +97,8 @@ def _slices(counts: tuple[SliceCount, ...], *, cut: bool) -> str:
         return f"slices {UNKNOWN}"
     if len(counts) > 1 and not cut:
         return f"{printable(held_of_each(counts))} held"
-    held = total((count.allocated for count in counts), str)
-    told = f"slices {held} held of {total((count.offered for count in counts), str)}"
+    held = total_text((count.allocated for count in counts), str)
+    told = f"slices {held} held of {total_text((count.offered for count in counts), str)}"
     return ", ".join((told, *unhealthy(counts)))
 
 
@@ -111,9 +111,9 @@ def slices_held(row: ContainerRow) -> str:
 
 def total_line(snapshot: Snapshot) -> str:
     """Add up the GPUs that are read. One that does not tell makes the sum a least figure."""
-    gpus = [gpu for gpu in snapshot.gpus if not gpu.foreign]
-    foreign = {gpu.identity.uuid for gpu in snapshot.gpus if gpu.foreign}
-    rows = [row for row in snapshot.containers if row.device.uuid not in foreign]
+    gpus = [gpu for gpu in snapshot.gpus if not gpu.unread]
+    unread = {gpu.identity.uuid for gpu in snapshot.gpus if gpu.unread}
+    rows = [row for row in snapshot.containers if row.device.uuid not in unread]
     memories = [gpu.reading.memory if gpu.reading else None for gpu in gpus]
     taken = [memory.used if memory else None for memory in memories]
     whole = [memory.total if memory else None for memory in memories]
@@ -123,10 +123,10 @@ def total_line(snapshot: Snapshot) -> str:
     return " · ".join(
         (
             f"Total: {_held(snapshot)}",
-            f"memory {total((gpu.memory_entitled for gpu in gpus), gibibytes)} GiB held",
-            f"{total(taken, gibibytes)} GiB used of {total(whole, gibibytes)} GiB",
-            f"compute {total(entitled, _hundredths)} GPUs held",
-            f"{total(used, _hundredths)} GPUs used of {decimal(snapshot.node.gpu_count, 0)}",
+            f"memory {total_text((gpu.memory_entitled for gpu in gpus), gibibytes)} GiB held",
+            f"{total_text(taken, gibibytes)} GiB used of {total_text(whole, gibibytes)} GiB",
+            f"compute {total_text(entitled, _hundredths)} GPUs held",
+            f"{total_text(used, _hundredths)} GPUs used of {decimal(snapshot.node.gpu_count, 0)}",
         )
     )
 
@@ -136,7 +136,7 @@ def _held(snapshot: Snapshot) -> str:
     if all(gpu.holders is None for gpu in snapshot.gpus):
         return f"slices {UNKNOWN}"
     found = held_of_node(snapshot.gpus)
-    held = total([found.held, None] if found.least else [found.held], str)
+    held = total_text([found.held, None] if found.least else [found.held], str)
     offered = UNKNOWN if found.offered is None else str(found.offered)
     words = ("" if found.unit else "slices", held, "held of", offered, found.unit)
     return printable(", ".join((" ".join(filter(None, words)), *found.besides)))
@@ -186,8 +186,8 @@ class _Drawing:
 
     def _head(self) -> Iterator[_Line]:
         node, driver = self._snapshot.node, self._snapshot.node.driver
-        named = self._models(foreign=False)
-        others = self._models(foreign=True)
+        named = self._models(unread=False)
+        others = self._models(unread=True)
         vendors = {gpu.identity.vendor for gpu in self._snapshot.gpus}
         cuda = f"CUDA {printable((driver and driver.cuda_version) or UNKNOWN)}"
         yield " · ".join(
@@ -208,9 +208,9 @@ class _Drawing:
             yield f"No numbers of single processes: {printable(reason)}"
         yield ""
 
-    def _models(self, *, foreign: bool) -> str:
+    def _models(self, *, unread: bool) -> str:
         """Count models: those that are read, which are the node's GPUs, or those of other makers."""
-        gpus = [gpu for gpu in self._snapshot.gpus if gpu.foreign == foreign]
+        gpus = [gpu for gpu in self._snapshot.gpus if gpu.unread == unread]
         models = Counter(gpu.identity.model or "unknown model" for gpu in gpus)
         return ", ".join(f"{count} {TIMES} {printable(model)}" for model, count in models.items())
 
@@ -223,7 +223,7 @@ class _Drawing:
             for key in self._keys_of(gpu.identity.uuid):
                 yield mig_line(key, self._migs.get(key))
                 yield from self._holders(key)
-            if not gpu.foreign:
+            if not gpu.unread:
                 yield unattributed_line(gpu)
             yield ""
         yield from self._elsewhere()
@@ -259,7 +259,7 @@ class _Drawing:
         return state_words(judge(row, self._snapshot.timestamp, self._idle_after))
 
     def _total(self) -> Iterator[_Line]:
-        if not all(gpu.foreign for gpu in self._snapshot.gpus):
+        if not all(gpu.unread for gpu in self._snapshot.gpus):
             yield total_line(self._snapshot)
 
     def _failures(self) -> Iterator[_Line]:

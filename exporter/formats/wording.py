@@ -69,7 +69,7 @@ def plural(count: int | None, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def total(values: Iterable[Number | None], write: Callable[[Number], str]) -> str:
+def total_text(values: Iterable[Number | None], write: Callable[[Number], str]) -> str:
     """Write the sum of what is known: at least that (``≥``) where a part is not, a dash where none is."""
     parts = list(values)
     known = [value for value in parts if value is not None]
@@ -129,7 +129,7 @@ def is_system(sharing: str) -> bool:
 _OWN = "slices"
 
 
-class Held(NamedTuple):
+class HeldSummary(NamedTuple):
     """``held`` units, of ``offered`` where that is known (None), and what else is held ``besides``.
 
     ``unit`` is "" for slices, and ``resource`` what these are of where it is not the vendor's. ``least``: at
@@ -145,7 +145,7 @@ class Held(NamedTuple):
     lost: int = 0
 
 
-def held_of_node(gpus: Sequence[GpuRow]) -> Held:
+def held_of_node(gpus: Sequence[GpuRow]) -> HeldSummary:
     """Count slices where most GPUs are shared by their vendors' plug-ins, units of the only system, or GPUs.
 
     What is given out besides is told beside it, each in its own unit.
@@ -160,13 +160,13 @@ def held_of_node(gpus: Sequence[GpuRow]) -> Held:
         return _counted(only, resources.pop(), ())
     held = sum(bool(gpu.holders) for gpu in gpus)
     least = any(gpu.holders is None for gpu in gpus)
-    return Held(held, len(gpus), "GPUs" if len(gpus) > 1 else "GPU", "", tuple(_told(systems)), least)
+    return HeldSummary(held, len(gpus), "GPUs" if len(gpus) > 1 else "GPU", "", tuple(_told(systems)), least)
 
 
 def held_of_all(counts: Sequence[SliceCount], noun: str = "") -> str:
     """Write what is held of all that is offered, alone where nobody says how much that is."""
-    held = total((count.allocated for count in counts), str)
-    offered = total((count.offered for count in counts), str)
+    held = total_text((count.allocated for count in counts), str)
+    offered = total_text((count.offered for count in counts), str)
     words = (held, *(() if offered == UNKNOWN else ("of", offered)), noun)
     return " ".join(filter(None, words))
 
@@ -194,17 +194,17 @@ def _by_system(gpus: Sequence[GpuRow]) -> Iterator[tuple[str, tuple[SliceCount, 
     return ((system, tuple(counts)) for system, counts in found.items())
 
 
-def _counted(counts: Sequence[SliceCount], resource: str, besides: tuple[str, ...]) -> Held:
+def _counted(counts: Sequence[SliceCount], resource: str, besides: tuple[str, ...]) -> HeldSummary:
     fixed = [count for count in counts if count.offered is not None]
     rest = sum(count.allocated or 0 for count in counts if count.offered is None)
     least = any(count.allocated is None for count in fixed or counts)
     if not fixed:
-        return Held(rest, None, "", resource, besides, least)
+        return HeldSummary(rest, None, "", resource, besides, least)
     more = (f"{rest} more of no fixed number",) if rest else ()
     held = sum(count.allocated or 0 for count in fixed)
     offered = sum(count.offered or 0 for count in fixed)
     lost = sum(count.lost or 0 for count in fixed)
-    return Held(held, offered, "", resource, (*besides, *more, *unhealthy(counts)), least, lost)
+    return HeldSummary(held, offered, "", resource, (*besides, *more, *unhealthy(counts)), least, lost)
 
 
 def _told(systems: dict[str, tuple[SliceCount, ...]]) -> Iterator[str]:

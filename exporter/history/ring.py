@@ -95,7 +95,7 @@ class History:
         now = self._wall()
         end = now if end is None else min(end, now)
         if end - span < now - self._kept - self._tiers[-1].step:
-            raise NotKeptError(f"{span_text(self._kept)} are kept in memory (--history)")
+            raise NotKeptError(f"{span_text(self._kept)} are kept in memory (--history-retention)")
         # All of them are of one moment, or their sum would not hold.
         with self._lock:
             chosen = [key for key in self._series if _is_wanted(key, wanted)]

@@ -119,7 +119,7 @@ _CORE: tuple[AnyFamily, ...] = (
         "gauge",
         "gpu",
         "1 if the GPU was read, 0 if it is lost, failing, no longer answering, or its driver is given up.",
-        lambda row: None if row.foreign else int(answering(row) is not None),
+        lambda row: None if row.unread else int(answering(row) is not None),
         group="core",
     ),
     Family(

@@ -98,12 +98,12 @@ GPU_LINKS: tuple[AnyFamily, ...] = (
         group="pcie",
     ),
     LabelledFamily(
-        "gpuslice_gpu_throughput_bytes_per_second",
+        "gpuslice_gpu_pcie_sampled_bytes_per_second",
         "gauge",
         "gpu",
-        "Traffic that the driver saw over 20 ms, by link and direction; only with --pcie-throughput on.",
-        ("traffic",),
-        each(lambda gpu: gpu.pcie_throughput),
+        "PCIe throughput sampled over 20 ms, by direction. Needs --pcie-throughput on.",
+        ("direction",),
+        each(lambda gpu: {name.removeprefix("pcie_"): rate for name, rate in gpu.pcie_throughput.items()}),
         group="pcie_throughput",
     ),
     Family(

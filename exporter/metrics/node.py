@@ -29,14 +29,14 @@ NODE: tuple[AnyFamily, ...] = (
         _info,
     ),
     Family(
-        "gpuslice_gpus",
+        "gpuslice_node_gpus",
         "gauge",
         "node",
         "GPUs that the driver counts on this node, lost ones included.",
         lambda snapshot: snapshot.node.gpu_count,
     ),
     Family(
-        "gpuslice_process_view",
+        "gpuslice_process_attribution_available",
         "gauge",
         "node",
         "1 if the numbers of single processes can be trusted; 0 where the host's processes cannot be seen.",
@@ -52,7 +52,7 @@ NODE: tuple[AnyFamily, ...] = (
         lambda snapshot: (((resource,), count) for resource, count in snapshot.node.unresolved.items()),
     ),
     LabelledFamily(
-        "gpuslice_sharing_blind",
+        "gpuslice_pod_annotations_unreadable",
         "gauge",
         "node",
         "1 for each sharing system at work here whose holders or entitlements are not known for want of the "
@@ -108,7 +108,7 @@ NODE: tuple[AnyFamily, ...] = (
         lambda snapshot: (((group,), cost.seconds) for group, cost in snapshot.node.costs.items()),
     ),
     LabelledFamily(
-        "gpuslice_nvml_latency_seconds",
+        "gpuslice_nvml_field_read_seconds",
         "gauge",
         "node",
         "What the driver says that the field values of a group took at the last poll, all GPUs together.",
@@ -116,7 +116,7 @@ NODE: tuple[AnyFamily, ...] = (
         _latency,
     ),
     Family(
-        "gpuslice_nvml_released",
+        "gpuslice_driver_released",
         "gauge",
         "node",
         "1 while the driver is given up so that GPUs can be reset or recut (gpuslice_gpu_up is 0), 0 else.",

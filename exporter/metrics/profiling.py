@@ -29,6 +29,8 @@ ACTIVITIES: Mapping[Activity, str] = MappingProxyType(
         "integer": "Cycles with the integer pipe at work",
     }
 )
+# An occupancy is no share of time.
+_NAMES: Mapping[Activity, str] = MappingProxyType({"sm_occupancy": "sm_occupancy_ratio"})
 ENGINES: Mapping[Engine, str] = MappingProxyType(
     {
         "encoder": "video encoders",
@@ -113,7 +115,7 @@ def _profile(
     )
     for activity, what in ACTIVITIES.items():
         yield Family(
-            f"gpuslice_{level}_{activity}_active_ratio",
+            f"gpuslice_{level}_{_NAMES.get(activity, f'{activity}_active_ratio')}",
             "gauge",
             level,
             f"{what}, as a share of the {of} over the last interval.",

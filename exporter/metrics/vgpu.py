@@ -1,4 +1,4 @@
-"""The rows of virtual GPUs: those that a host runs, and the licence of the one that a guest has."""
+"""The rows of virtual GPUs: those that a host runs, and the license of the one that a guest has."""
 
 from collections.abc import Callable, Iterator
 
@@ -14,7 +14,7 @@ from exporter.metrics.family import (
     scaled,
     word,
 )
-from exporter.model import GpuRow, Licence, VgpuReading, VgpuRow
+from exporter.model import GpuRow, License, VgpuReading, VgpuRow
 
 
 def _info(row: VgpuRow) -> Iterator[Labelled]:
@@ -36,25 +36,25 @@ def _share(value: Callable[[VgpuReading], int | None]) -> Callable[[VgpuRow], Nu
     return lambda row: scaled(value(row.reading), 100)
 
 
-def _licence(row: GpuRow) -> Licence | None:
+def _license(row: GpuRow) -> License | None:
     found = answering(row)
-    return None if found is None else found.licence
+    return None if found is None else found.license
 
 
-def _licence_info(row: GpuRow) -> Iterator[Labelled]:
-    licence = _licence(row)
-    if licence is not None:
-        yield (licence.product, licence.state), 1
+def _license_info(row: GpuRow) -> Iterator[Labelled]:
+    guest_license = _license(row)
+    if guest_license is not None:
+        yield (guest_license.product, guest_license.state), 1
 
 
 def _licensed(row: GpuRow) -> Number | None:
-    licence = _licence(row)
-    return None if licence is None else flag(licence.licensed)
+    guest_license = _license(row)
+    return None if guest_license is None else flag(guest_license.licensed)
 
 
-def _licence_expires(row: GpuRow) -> Number | None:
-    licence = _licence(row)
-    return None if licence is None else licence.expires
+def _license_expires(row: GpuRow) -> Number | None:
+    guest_license = _license(row)
+    return None if guest_license is None else guest_license.expires
 
 
 GPU_VGPU: tuple[AnyFamily, ...] = (
@@ -77,28 +77,28 @@ GPU_VGPU: tuple[AnyFamily, ...] = (
         group="vgpu",
     ),
     LabelledFamily(
-        "gpuslice_gpu_vgpu_licence_info",
+        "gpuslice_gpu_vgpu_license_info",
         "info",
         "gpu",
-        "The licence of the vGPU that this guest has.",
-        ("licence_product", "licence_state"),
-        _licence_info,
+        "The license of the vGPU that this guest has.",
+        ("license_product", "license_state"),
+        _license_info,
         group="vgpu",
     ),
     Family(
         "gpuslice_gpu_vgpu_licensed",
         "gauge",
         "gpu",
-        "1 if the vGPU that this guest has is licensed; without a licence its driver slows it down.",
+        "1 if the vGPU that this guest has is licensed; without a license its driver slows it down.",
         _licensed,
         group="vgpu",
     ),
     Family(
-        "gpuslice_gpu_vgpu_licence_expiry_timestamp_seconds",
+        "gpuslice_gpu_vgpu_license_expiry_timestamp_seconds",
         "gauge",
         "gpu",
-        "Unix time at which the licence of this guest's vGPU ends; absent where it does not.",
-        _licence_expires,
+        "Unix time at which the license of this guest's vGPU ends; absent where it does not.",
+        _license_expires,
         group="vgpu",
     ),
 )
@@ -167,7 +167,7 @@ VGPU: tuple[AnyFamily, ...] = (
         "gpuslice_vgpu_licensed",
         "gauge",
         "vgpu",
-        "1 if the guest has a licence for the vGPU; absent until its driver has asked for one.",
+        "1 if the guest has a license for the vGPU; absent until its driver has asked for one.",
         lambda row: flag(row.reading.licensed),
         group="vgpu",
     ),

@@ -14,7 +14,7 @@ from exporter.model.readings import (
     Ecc,
     EncoderSessions,
     Engine,
-    Licence,
+    License,
     Memory,
     Nvlink,
     PcieLink,
@@ -196,7 +196,7 @@ class GpuReading:
     display_active: bool | None = None
     compute_mode: ComputeMode | None = None
     virtualization: Virtualization | None = None
-    licence: Licence | None = None
+    license: License | None = None
     vgpus: tuple[VgpuReading, ...] | None = None
     topology: Topology | None = None
     mig_enabled: bool | None = None

@@ -65,7 +65,7 @@ class Holdings:
 
     ``known`` is False while the kubelet has never answered: nobody can then be said to hold nothing.
     ``unresolved`` counts the allocated ids that match no visible device, by resource;
-    ``unresolved_holders`` are the containers that hold one. ``foreign`` are devices that are held here and
+    ``unresolved_holders`` are the containers that hold one. ``unread`` are devices that are held here and
     that no driver of ours reads, in stable order. ``unplaced`` are devices with holders that are not known.
     ``listed`` are the containers in the kubelet's list, with devices or without, and their pods, with "" as
     container. With ``all_listed`` False some pod that runs is not among them, and may hold any device.
@@ -78,7 +78,7 @@ class Holdings:
     devices: Mapping[DeviceKey, DeviceSharing] = field(default_factory=dict)
     unresolved: Mapping[str, int] = field(default_factory=dict)
     unresolved_holders: frozenset[ContainerRef] = frozenset()
-    foreign: tuple[GpuIdentity, ...] = ()
+    unread: tuple[GpuIdentity, ...] = ()
     unplaced: frozenset[DeviceKey] = frozenset()
     blind: Mapping[str, str] = field(default_factory=dict)
     listed: frozenset[ContainerRef] = frozenset()

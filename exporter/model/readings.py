@@ -182,8 +182,8 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Licence:
-    """The licence of a vGPU guest. ``state`` is NVML's word: licensed, unlicensed, expired, unknown, ..."""
+class License:
+    """The license of a vGPU guest. ``state`` is NVML's word: licensed, unlicensed, expired, unknown, ..."""
 
     product: str
     licensed: bool

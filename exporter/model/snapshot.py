@@ -153,7 +153,7 @@ class GpuRow:
     jobs: tuple[str, ...] = ()
 
     @property
-    def foreign(self) -> bool:
+    def unread(self) -> bool:
         """Whether no driver of ours reads the device, so that only who holds it is known."""
         return self.reading is None and self.identity.vendor not in READ_VENDORS
 

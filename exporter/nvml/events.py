@@ -16,7 +16,7 @@ from typing import Any
 import pynvml
 
 from exporter.model import DeviceEvent, EventCount
-from exporter.nvml.driver.binding import plain
+from exporter.nvml.driver.binding import to_python
 from exporter.nvml.driver.calls import (
     INVALID_ARGUMENT,
     UNSUPPORTED,
@@ -245,7 +245,7 @@ class EventWatcher:
             self._complain("an event of a GPU could not be read", error=True)
 
     def _take(self, data: Any) -> None:
-        uuid = self._uuids.get(_address(data.device)) or plain(pynvml.nvmlDeviceGetUUID(data.device))
+        uuid = self._uuids.get(_address(data.device)) or to_python(pynvml.nvmlDeviceGetUUID(data.device))
         kind = KINDS.get(data.eventType, "other")
         of_xid = kind == KINDS[XID]
         mig_uuid = self._mig(uuid, data.gpuInstanceId, data.computeInstanceId) if of_xid else ""

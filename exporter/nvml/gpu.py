@@ -14,7 +14,7 @@ from exporter.nvml.readings.clients import Trust, UtilizationReader, running, wi
 from exporter.nvml.readings.device import DeviceReader
 from exporter.nvml.readings.gpm import GpmReader, counted
 from exporter.nvml.readings.identity import identify
-from exporter.nvml.topology import TopologyReader, plain
+from exporter.nvml.topology import TopologyReader, normalize_pci
 from exporter.nvml.vgpu import VgpuReader
 
 Ids = tuple[int, int]
@@ -104,8 +104,10 @@ class GpuReader:
         self._topology.forget()
 
     def unplugged(self, addresses: Collection[str]) -> None:
-        """Forget the GPUs at these PCI addresses, in the spelling of ``plain``: they are not lost."""
-        self._drop([uuid for uuid, gpu in self.known.items() if plain(gpu.identity.pci_bus_id) in addresses])
+        """Forget the GPUs at these PCI addresses, in the spelling of ``normalize_pci``: they are not lost."""
+        self._drop(
+            [uuid for uuid, gpu in self.known.items() if normalize_pci(gpu.identity.pci_bus_id) in addresses]
+        )
 
     def replaced(self, seen: Collection[str], before: Collection[str]) -> None:
         """Forget GPUs in whose place another one answers, which was not known before: they are not lost.

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
 
-from exporter.concurrency import PatientWorker
+from exporter.concurrency import ReplaceableWorker
 from exporter.model import Cost, DriverInfo, GpuReading, HardwareReading
 from exporter.nvml.driver.library import DriverError, NvmlOptions, advice
 from exporter.nvml.sweep import STUCK, Sweeper
@@ -36,7 +36,7 @@ class NvmlSource:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = wake
         self._sweeper = Sweeper(self._options, self._call)
-        self._worker = PatientWorker("nvml", self._options.patience, self._sweeper.leave)
+        self._worker = ReplaceableWorker("nvml", self._options.patience, self._sweeper.leave)
 
     @property
     def latest(self) -> HardwareReading | None:

@@ -95,12 +95,12 @@ class Sweeper:
 
         True: another thread may sweep from now on. That device is read again when its call has returned.
         """
-        heir = self.calls.leave(patience)
-        if heir is None:
+        successor = self.calls.leave(patience)
+        if successor is None:
             return False
-        self.calls = heir
-        self.events.hand_over(heir)
-        self._gpus.hand_over(heir)
+        self.calls = successor
+        self.events.hand_over(successor)
+        self._gpus.hand_over(successor)
         return True
 
     def gone(self) -> list[GpuReading]:

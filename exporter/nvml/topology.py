@@ -180,12 +180,12 @@ class BoundDevices:
     def note(self, bound: frozenset[str] | None) -> frozenset[str]:
         """Remember what was bound when the library was opened; return the addresses that no longer are.
 
-        They are spelled as ``plain`` does. None is not known, and changes nothing.
+        They are spelled as ``normalize_pci`` does. None is not known, and changes nothing.
         """
         if bound is None:
             return frozenset()
         before, self._noted = self._noted or frozenset(), bound
-        return frozenset(map(plain, before - bound))
+        return frozenset(map(normalize_pci, before - bound))
 
     def changed(self) -> bool:
         """Whether other devices are bound than were noted; False where that cannot be told."""
@@ -204,7 +204,7 @@ class BoundDevices:
         return frozenset(name for name in names if ADDRESS.fullmatch(name))
 
 
-def plain(address: str) -> str:
+def normalize_pci(address: str) -> str:
     """Spell an address without the zeros that NVML puts before the domain."""
     domain, _, rest = address.lower().partition(":")
     return f"{domain.lstrip('0')}:{rest}"

@@ -1,11 +1,11 @@
-"""Virtual GPUs: those that a GPU of this host runs, and the licence of the one that this guest has."""
+"""Virtual GPUs: those that a GPU of this host runs, and the license of the one that this guest has."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from exporter.model import Licence, VgpuReading
+from exporter.model import License, VgpuReading
 from exporter.model.hardware import Virtualization
 from exporter.nvml.driver.calls import Calls
 from exporter.nvml.readings.answers import long_number, sampled_percent
@@ -21,7 +21,7 @@ MODES: dict[int, Virtualization] = {
 }
 # In the place of a GPU instance: this vGPU has the whole GPU's engines in turn with others.
 NO_INSTANCE = 0xFFFFFFFF
-# Before the guest's driver has started, nobody has asked for a licence yet.
+# Before the guest's driver has started, nobody has asked for a license yet.
 NOT_ASKED_YET = frozenset({0, 1})
 # The names that the binding has for these numbers are tuples.
 EXPIRY_VALID = 2
@@ -54,7 +54,7 @@ class VgpuReader:
         self._running: dict[str, set[str]] = {}
 
     def read(self, calls: Calls, uuid: str, handle: Any) -> dict[str, Any]:
-        """Return the fields ``virtualization``, ``licence`` and ``vgpus`` of a GPU's reading.
+        """Return the fields ``virtualization``, ``license`` and ``vgpus`` of a GPU's reading.
 
         Raises as ``Calls.ask`` does.
         """
@@ -62,7 +62,7 @@ class VgpuReader:
         mode = MODES.get(calls.ask(uuid, "nvmlDeviceGetVirtualizationMode", handle))
         return {
             "virtualization": mode,
-            "licence": _licence(calls, uuid, handle) if mode == "vgpu_guest" else None,
+            "license": _license(calls, uuid, handle) if mode == "vgpu_guest" else None,
             "vgpus": self._vgpus(calls, uuid, handle) if mode == "vgpu_host" else None,
         }
 
@@ -171,8 +171,8 @@ def _shares(number: int, use: dict[int, Any] | None) -> dict[str, int | None]:
     return {field: sampled_percent(getattr(use[number], name).uiVal) for field, name in SHARES.items()}
 
 
-def _licence(calls: Calls, uuid: str, handle: Any) -> Licence | None:
-    """Read the licence of the feature that this guest has switched on, else of the first one it could."""
+def _license(calls: Calls, uuid: str, handle: Any) -> License | None:
+    """Read the license of the feature that this guest has switched on, else of the first one it could."""
     answer = calls.ask(uuid, "nvmlDeviceGetGridLicensableFeatures_v4", handle)
     if answer is None or not answer.isGridLicenseSupported:
         return None
@@ -181,7 +181,7 @@ def _licence(calls: Calls, uuid: str, handle: Any) -> Licence | None:
         return None
     feature = max(features, key=lambda each: bool(each.featureEnabled))
     licensed = bool(feature.featureState)
-    return Licence(
+    return License(
         product=_text(feature, "productName"),
         licensed=licensed,
         state="licensed" if licensed else "unlicensed",
@@ -196,7 +196,7 @@ def _text(record: Any, field: str) -> str:
 
 
 def _moment(expiry: Any) -> float | None:
-    """Return the Unix time of an expiry in UTC; None for a licence that has none, or a date that is none."""
+    """Return the Unix time of an expiry in UTC; None for a license that has none, or a date that is none."""
     if expiry.status != EXPIRY_VALID:
         return None
     day = (expiry.year, expiry.month, expiry.day)

@@ -26,7 +26,7 @@ class Collector(Generic[T]):
 
     ``deadline`` is in seconds. An exception of ``read`` may carry a ``reason`` (a short stable word);
     others are counted by the name of their type. ``value`` is the last good answer, ``age`` its age, and
-    ``late`` whether it came only after the poll that asked for it. ``takes_late``: such an answer counts;
+    ``late`` whether it came only after the poll that asked for it. ``accept_late``: such an answer counts;
     otherwise it is asked for again.
     ``tells``: it logs its failures at once; otherwise ``tell`` does.
     """
@@ -39,12 +39,12 @@ class Collector(Generic[T]):
         clock: Callable[[], float] = time.monotonic,
         *,
         tells: bool = True,
-        takes_late: bool = True,
+        accept_late: bool = True,
     ) -> None:
         self.name = name
         self.value: T | None = None
         self.late = False
-        self._takes_late = takes_late
+        self._accept_late = accept_late
         self._read = read
         self._deadline = deadline
         self._clock = clock
@@ -82,7 +82,7 @@ class Collector(Generic[T]):
         Waits for the deadline, or ``within`` seconds if that is less.
         """
         patience = 0.0
-        if self._task is not None and self._task.done() and not self._takes_late:
+        if self._task is not None and self._task.done() and not self._accept_late:
             # Whatever it says was so when it was asked.
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from exporter.concurrency import NoThreadError, Worker, occurs
+from exporter.concurrency import NoThreadError, Worker, wait_for
 
 _MIG_STATE: Final = "nvidia.com/mig.config.state"
 _AT_WORK: Final = ("pending", "rebooting")
@@ -67,7 +67,7 @@ class Release:
         self._label_reason = ""
         self._looked = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._worker = Worker("release-file")
+        self._worker = Worker("driver-release-file")
         self._objection = ""
 
     def reason(self) -> str:
@@ -78,7 +78,7 @@ class Release:
         """Begin to look for the file, and return once that was done, or some seconds later."""
         if self._file is not None:
             self._task = asyncio.create_task(self._follow_file(self._file))
-            await occurs(self._looked, FIRST_SECONDS)
+            await wait_for(self._looked, FIRST_SECONDS)
 
     async def close(self) -> None:
         """Stop looking."""

@@ -51,7 +51,7 @@ class NodeLog:
         """Compare the GPUs with those before. While a driver fails its collector logs that, once."""
         if snapshot.node.gpu_count is None or any(_is_driver_failing(snapshot)):
             return
-        gpus = {gpu.identity.uuid: gpu for gpu in snapshot.gpus if not gpu.foreign}
+        gpus = {gpu.identity.uuid: gpu for gpu in snapshot.gpus if not gpu.unread}
         for uuid, gpu in gpus.items():
             self._names[uuid] = f"GPU {gpu.identity.index} ({printable(uuid)})"
             if not _answers(gpu):

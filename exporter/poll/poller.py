@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
-from exporter.concurrency import Worker, occurs
+from exporter.concurrency import Worker, wait_for
 from exporter.config.settings import Settings
 from exporter.model import (
     Allocations,
@@ -31,8 +31,6 @@ from exporter.poll.snapshot_builder import SnapshotBuilder
 from exporter.poll.sources import Sources, source_deadline
 from exporter.sharing import without_use
 from exporter.workloads.running import Placed, is_container_unclear
-
-__all__ = ["PollResult", "Poller"]
 
 log = logging.getLogger(__name__)
 # A kubelet that comes back is noticed at this pace, whatever the interval between polls.
@@ -71,7 +69,7 @@ class Poller:
         self._restart = KubeletRestart(settings.stale_after)
         self._raw: Allocations | None = None
         self._processes: Collector[Placed] = Collector(
-            "processes", self._read_processes, deadline, takes_late=False
+            "processes", self._read_processes, deadline, accept_late=False
         )
         self._host_devices = Collector("host_devices", self._read_host_devices, deadline)
         self._module = Collector("kernel_module", sources.host_devices.nvidia_module, deadline)
@@ -199,7 +197,7 @@ class Poller:
 
     async def _woken(self, seconds: float) -> bool:
         """Wait so long for somebody to call for a poll."""
-        woken = await occurs(self._sources.wake, seconds)
+        woken = await wait_for(self._sources.wake, seconds)
         self._sources.wake.clear()
         return woken
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
-from exporter.attribution import NOT_KNOWN, Attribution, Held, attribute_held
+from exporter.attribution import NOT_KNOWN, Attribution, HoldingsIndex, attribute_held
 from exporter.config.settings import Settings
 from exporter.model import (
     CollectorHealth,
@@ -51,7 +51,7 @@ class SnapshotBuilder:
         self._held = NOT_KNOWN
         # Those that were told in the poll before, and of each GPU those of the poll in which it was read.
         self._told_before = NOT_KNOWN
-        self._held_then: dict[str, Held] = {}
+        self._held_then: dict[str, HoldingsIndex] = {}
         self._nvlink = NvlinkRates()
         self._clocks = ClockEvents()
         self._events: tuple[EventRow, ...] = ()
@@ -118,7 +118,7 @@ class SnapshotBuilder:
     ) -> tuple[Holdings, Attribution]:
         holdings = self._holdings.of(found.gpus, found.allocations, self._facts(found))
         if holdings is not self._held.holdings:
-            self._held = Held(holdings)
+            self._held = HoldingsIndex(holdings)
         told = self._held if found.confirmed else NOT_KNOWN
         listed = [gpu.identity.uuid for gpu in found.gpus]
         stale = {uuid: self._held_then.get(uuid, NOT_KNOWN) for uuid in listed if uuid not in covered}

@@ -62,7 +62,7 @@ class Sources:
         self.wake = asyncio.Event()
         # A client gives up before its collector does, so that its own message is told.
         patience = source_deadline(settings.poll_interval) - 0.5
-        self.release = Release(settings.release_file, changed=self.wake)
+        self.release = Release(settings.driver_release_file, changed=self.wake)
         self.cluster = Cluster(
             settings.node_name,
             access(settings.kubernetes_api, settings.kubeconfig),
@@ -94,7 +94,7 @@ class Sources:
         self.pod_resources = PodResources(settings.pod_resources_socket, timeout=patience)
         self.names = PodNames(
             settings.pods_api_socket,
-            settings.pod_logs,
+            settings.pod_log_dir,
             patience / 2,
             lambda: self.cluster.pods,
             keep=settings.stale_after,
@@ -207,7 +207,7 @@ def _roots(settings: Settings) -> Roots:
         vcuda=settings.vcuda_root,
         vgpu_manager=settings.vgpu_manager_root,
         mps=settings.mps_root,
-        run=settings.run_root,
+        run=settings.runai_root,
         kubelet=settings.kubelet_root,
     )
 

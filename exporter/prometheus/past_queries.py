@@ -225,7 +225,7 @@ async def _none() -> frozenset[str]:
 
 def _uuids(snapshot: Snapshot, wanted: Wanted) -> list[str]:
     """List the GPUs to ask for; what other makers call theirs need not be a name of its own in a cluster."""
-    known = [gpu.identity.uuid for gpu in snapshot.gpus if not gpu.foreign]
+    known = [gpu.identity.uuid for gpu in snapshot.gpus if not gpu.unread]
     return [uuid for uuid in known if wanted.uuid in ("", uuid)]
 
 

@@ -9,7 +9,7 @@ from exporter.web.http import assets
 from exporter.web.http.errors import answer_errors
 from exporter.web.http.responses import ZIPPER, Zipper, secure
 from exporter.web.live import page_stream, snapshot_stream
-from exporter.web.live.broadcaster import Hub
+from exporter.web.live.broadcaster import Broadcaster
 from exporter.web.pages import routes as screens
 from exporter.web.site import Site
 from exporter.web.timelines import routes as past
@@ -20,7 +20,7 @@ def make_app(site: Site, *, prefix: str = "", frame_ancestors: Sequence[str] = (
 
     ``frame_ancestors`` are the origins whose pages may frame it.
     """
-    hub = Hub(site.ticker)
+    hub = Broadcaster(site.ticker)
     shared = [*openapi.routes(), *assets.routes()]
     streams = [*page_stream.routes(site.pages, hub), *snapshot_stream.routes(site.pages, hub)]
     app = build_app(

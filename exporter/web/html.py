@@ -26,7 +26,7 @@ _UNSEEN = re.compile(r"[^\n\x20-\x7e]")
 
 def piece(template: str, name: str, *parts: Any) -> str:
     """Write one element with the macro ``name`` of a template."""
-    return seen(str(_macro(template, name)(*parts)))
+    return escape_controls(str(_macro(template, name)(*parts)))
 
 
 def page(drawing: Drawing, root: str, opened: Opened | None = None) -> str:
@@ -45,7 +45,7 @@ def page(drawing: Drawing, root: str, opened: Opened | None = None) -> str:
         environment()
         .get_template(drawing.layout)
         .render(
-            drawing=replace(drawing, title=seen(drawing.title)),
+            drawing=replace(drawing, title=escape_controls(drawing.title)),
             root=root,
             opened=opened,
             version=__version__,
@@ -55,17 +55,17 @@ def page(drawing: Drawing, root: str, opened: Opened | None = None) -> str:
         )
     )
     # Pieces have been looked at when they were written, and are most of a page.
-    between = [seen(text) for text in layout.split(_PLACE)]
+    between = [escape_controls(text) for text in layout.split(_PLACE)]
     return "".join(chain.from_iterable(zip(between, (*put, ""), strict=True)))
 
 
 def error_page(status: int, phrase: str, sentence: str, root: str) -> str:
     """Write the page that says why there is none; ``root`` leads to the page of the node."""
     template = environment().get_template("error.html")
-    return seen(template.render(status=status, phrase=phrase, sentence=sentence, root=root))
+    return escape_controls(template.render(status=status, phrase=phrase, sentence=sentence, root=root))
 
 
-def seen(html: str) -> str:
+def escape_controls(html: str) -> str:
     """Show control and bidi characters, which could hide or turn a name around, as escapes."""
     unusual = html.encode("utf-8", "surrogatepass").translate(None, _USUAL)
     if unusual.decode("utf-8", "surrogatepass").isprintable():

@@ -9,7 +9,7 @@ from exporter.doctor.report import Report
 from exporter.history import PastReader
 from exporter.model import ContainerRow
 from exporter.web.live.broadcaster import Ticker
-from exporter.web.pages.cache import Pages
+from exporter.web.pages.cache import RenderCache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +21,7 @@ class Site:
     back over, and ``sparkline`` draws the last hour of a container, None where no history is kept.
     """
 
-    pages: Pages
+    pages: RenderCache
     restart_reason: Callable[[], str | None]
     report: Callable[[], Report]
     past: PastReader

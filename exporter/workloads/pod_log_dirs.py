@@ -39,7 +39,7 @@ def read_pod_logs(path: Path, known: Collection[str] = ()) -> PodLogs:
     try:
         found, superseded = _newest(path, known)
     except OSError as error:
-        remedy = "mount the node's /var/log/pods there, or set --pod-logs"
+        remedy = "mount the node's /var/log/pods there, or set --pod-log-dir"
         raise OSError(f"cannot list pod logs in {path}: {error.strerror}; {remedy}") from error
     pods = (_read_pod(path / match[0], match) for match in found)
     return PodLogs(tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.name, pod.uid))), superseded)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from exporter.attribution import Held, attribute_held
+from exporter.attribution import HoldingsIndex, attribute_held
 from exporter.model import (
     Allocations,
     ContainerRef,
@@ -113,7 +113,7 @@ def held_partition(occupied, percent):
         compute_entitled=0.5,
     )
     holdings = Holdings(known=True, holdings=(holding,), devices={key: sharing})
-    found = attribute_held([partition(occupied, percent)], Held(holdings), workloads({7: "a"}), {})
+    found = attribute_held([partition(occupied, percent)], HoldingsIndex(holdings), workloads({7: "a"}), {})
     return row(found, "a"), found.migs[0].unattributed_utilization
 
 
@@ -157,7 +157,7 @@ def test_processes_of_a_pod_that_holds_nothing_are_put_together_where_one_may_be
 def unconfirmed(device, allocated, who=None):
     """Join with holdings that were told in an earlier poll."""
     told = Allocations(allocated=tuple(allocated), offered=tuple(whole()), api_version="v1", read_at=0.0)
-    holdings = Held(resolve_holdings([device], told))
+    holdings = HoldingsIndex(resolve_holdings([device], told))
     return attribute_held([device], holdings, who or workloads(), {}, confirmed=False)
 
 

@@ -77,7 +77,7 @@ def test_copying_adds_labels_and_nothing_else() -> None:
         'gpuslice_pod_labels{namespace="a",pod="p",pod_uid="u",label_team="t"} 1',
         'gpuslice_gpu_up{uuid="GPU-1"} 1',
         'gpuslice_gpu_up{uuid="GPU-2"} 0',
-        "gpuslice_gpus 2",
+        "gpuslice_node_gpus 2",
         "# EOF",
     ]
     lines = copied(page)

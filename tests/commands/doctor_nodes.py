@@ -173,7 +173,7 @@ def nodes(tmp_path: Path) -> Mapping[str, Callable[[], Sick]]:
             settings={"dcgm_exporter_url": "http://127.0.0.1:9/metrics"},
         ),
         "driver-released": lambda: Sick(
-            name="driver", scenario=one_gpu(), settings={"release_file": tmp_path}
+            name="driver", scenario=one_gpu(), settings={"driver_release_file": tmp_path}
         ),
         "gpu-behind-driver": lambda: Sick(
             name="GPU 0", scenario=one_gpu({"kind": "driver_reload", "at": 1}), also=_later
@@ -226,10 +226,12 @@ def nodes(tmp_path: Path) -> Mapping[str, Callable[[], Sick]]:
             name="processes", scenario=one_gpu(*failing("UNKNOWN", *PROCESSES))
         ),
         "pod-names-missing": lambda: Sick(
-            name="pod names", scenario=one_gpu(identity="pod_logs"), settings={"pod_logs": nothing}
+            name="pod names", scenario=one_gpu(identity="pod_logs"), settings={"pod_log_dir": nothing}
         ),
         "pod-names-of-others": lambda: Sick(
-            name="pod names", scenario=one_gpu(identity="pod_logs"), spoil=lambda n: _empty(n.paths.pod_logs)
+            name="pod names",
+            scenario=one_gpu(identity="pod_logs"),
+            spoil=lambda n: _empty(n.paths.pod_log_dir),
         ),
         "container-ids-unknown": lambda: Sick(name="pod names", scenario=_two_containers()),
         "api-not-configured": lambda: Sick(

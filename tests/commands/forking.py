@@ -13,14 +13,6 @@ import sys
 from typing import Any
 
 # What commands import only when they run is imported here too, so that no start has to.
-import exporter.commands.doctor
-import exporter.commands.hub
-import exporter.commands.inspect
-import exporter.commands.record
-import exporter.commands.serve
-import exporter.commands.snapshot
-import exporter.demo.node
-import exporter.metrics_docs  # noqa: F401 - as said above
 from exporter.cli import main
 
 

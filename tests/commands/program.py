@@ -165,7 +165,7 @@ def nothing_here(folder: Path) -> list[str]:
         str(folder / "libnvidia-ml.so.1"),
         "--kubelet-root",
         str(folder / "kubelet"),
-        "--pod-logs",
+        "--pod-log-dir",
         str(folder / "pods"),
         "--sys-root",
         str(folder / "sys"),

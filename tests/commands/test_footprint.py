@@ -23,9 +23,9 @@ main([sys.argv[2]])
 # Nine threads that allocate at the same time; then glibc tells of each of its heaps.
 THREADS = """
 import ctypes, sys, threading
-from exporter.commands.memory import keep_little
+from exporter.commands.process import tune_malloc
 if sys.argv[1] == "little":
-    keep_little()
+    tune_malloc()
 together = threading.Barrier(9)
 def allocate():
     together.wait()

@@ -32,7 +32,7 @@ from exporter.model import (
     Snapshot,
     Workloads,
 )
-from exporter.poll.poller import PollResult
+from exporter.model.poll_result import PollResult
 from tests.demo.making import MIB, gpu, instance, made, pod
 from tests.poller.bench import polled
 

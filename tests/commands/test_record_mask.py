@@ -21,7 +21,7 @@ from exporter.model import (
     PodIdentity,
     Workloads,
 )
-from exporter.poll.poller import PollResult
+from exporter.model.poll_result import PollResult
 from exporter.sharing import SYSTEMS, NodeFacts, resolve_holdings
 from tests.poller.bench import polled
 

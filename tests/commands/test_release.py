@@ -31,12 +31,12 @@ def until(server: Serving, condition: Callable[[str], bool], within: float = 10.
 
 def polled(page: str) -> bool:
     """Whether there has been a poll."""
-    return "gpuslice_nvml_released" in page
+    return "gpuslice_driver_released" in page
 
 
 def released(page: str) -> bool:
     """Whether the driver is said to be given up."""
-    return sample(page, "gpuslice_nvml_released") == {"": 1}
+    return sample(page, "gpuslice_driver_released") == {"": 1}
 
 
 def answering(page: str) -> bool:
@@ -90,7 +90,7 @@ def test_signals_give_the_driver_up_and_take_it_again():
 def test_a_file_gives_the_driver_up_as_long_as_it_exists(tmp_path: Path):
     """The page names it, as a note; a moment after it is removed the GPUs are back."""
     file = tmp_path / "release"
-    with demo("--release-file", file) as server:
+    with demo("--driver-release-file", file) as server:
         until(server, answering)
         file.touch()
         _, took = until(server, released)
@@ -100,7 +100,7 @@ def test_a_file_gives_the_driver_up_as_long_as_it_exists(tmp_path: Path):
         assert "so nothing is read from this GPU" in html
         assert "does not answer" not in html
         node = json.loads(server.get("api/v1/snapshot"))["node"]
-        assert node["nvml_released"] == 1
+        assert node["driver_released"] == 1
         file.unlink()
         _, took = until(server, answering)
         assert took < SOON
@@ -111,7 +111,7 @@ def test_started_in_a_window_the_driver_is_never_opened(tmp_path: Path):
     """There is nothing to see of the GPUs, and the reason stands in their place."""
     file = tmp_path / "release"
     file.touch()
-    with demo("--release-file", file) as server:
+    with demo("--driver-release-file", file) as server:
         page = server.get("metrics")
         assert released(page)
         assert calls(page) == 0
@@ -128,7 +128,7 @@ def test_commands_of_one_poll_leave_the_driver_alone_too(tmp_path: Path):
     """Who looks in the window is told why there is nothing to see, and does not disturb it."""
     file = tmp_path / "release"
     file.touch()
-    arguments = ("--scenario", "t4-timeslicing", "--release-file", file)
+    arguments = ("--scenario", "t4-timeslicing", "--driver-release-file", file)
     reason = f"the driver is given up, because the file {file} exists"
     text = run("snapshot", *arguments).stdout
     assert f"! {reason}" in text.splitlines()

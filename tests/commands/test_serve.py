@@ -23,7 +23,7 @@ def test_serving_a_machine_without_gpu_and_kubelet(tmp_path):
         page = server.get("metrics")
         assert 'gpuslice_collector_success{collector="nvml"} 0' in page
         assert 'gpuslice_collector_success{collector="podresources"} 0' in page
-        assert "gpuslice_gpus 0" not in page
+        assert "gpuslice_node_gpus 0" not in page
         assert "gpuslice_build_info{" in page
         assert "<html" in server.get("")
         assert json.loads(server.get("api/v1/snapshot"))["demo"] is False
@@ -42,7 +42,7 @@ def test_a_node_of_amd_alone_does_not_ask_for_the_driver_of_nvidia(tmp_path):
     with serving("serve", *nothing_here(tmp_path)) as server:
         wait_until_ready(server)
         page = server.get("metrics")
-        assert "gpuslice_gpus 1" in page
+        assert "gpuslice_node_gpus 1" in page
         assert 'collector="nvml"' not in page
         server.end()
     told = "\n".join(server.lines)
@@ -79,7 +79,7 @@ def test_demo():
         assert server.lines[0] == f"A fake GPU node (t4-timeslicing): {server.url}"
         wait_until_ready(server)
         page = server.get("metrics")
-        assert "gpuslice_gpus 4" in page
+        assert "gpuslice_node_gpus 4" in page
         assert 'pod="infer-1"' in page
         assert "nb-anna" in server.get("")
         assert json.loads(server.get("api/v1/snapshot"))["demo"] is True

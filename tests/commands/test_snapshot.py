@@ -70,7 +70,7 @@ def test_prometheus():
     """The page of metrics, as Prometheus reads it."""
     page = output_of("snapshot", "--scenario", SCENARIO, "--format", "prometheus")
     samples = [sample for family in text_string_to_metric_families(page) for sample in family.samples]
-    assert [sample.value for sample in samples if sample.name == "gpuslice_gpus"] == [4]
+    assert [sample.value for sample in samples if sample.name == "gpuslice_node_gpus"] == [4]
     held = {s.labels["pod"]: s.value for s in samples if s.name == "gpuslice_container_slices"}
     assert (held["infer-1"], held["shell-oskar"]) == (3, 0)
     assert any(sample.name == "DCGM_FI_DEV_GPU_UTIL" for sample in samples)

@@ -9,14 +9,14 @@ import time
 
 import pytest
 
-from exporter.commands.runtime import END_SECONDS, LAST_SECONDS, until_told
+from exporter.commands.process import END_SECONDS, LAST_SECONDS, until_told
 
 HUNG = """
 import asyncio, time
-from exporter.commands.stopping import told_to_end, until_told
+from exporter.commands.process import shutdown_signals, until_told
 
 async def program():
-    with told_to_end() as told:
+    with shutdown_signals() as told:
         thread = asyncio.ensure_future(asyncio.to_thread(time.sleep, 100))
         print("up", flush=True)
         await until_told(asyncio.ensure_future(asyncio.Event().wait()), told)

@@ -231,8 +231,8 @@ def test_gpus_that_were_lost_before_they_had_a_name_are_sick(tmp_path: Path) -> 
     """The fleet counts and lists them as the page of their node does, unless the driver is given up."""
     target = 'job="j", instance="i1"'
     told = node(60, A) | {
-        f"gpuslice_gpus{{{target}}}": "3x60",
-        f"gpuslice_nvml_released{{{target}}}": "0x30 1x30",
+        f"gpuslice_node_gpus{{{target}}}": "3x60",
+        f"gpuslice_driver_released{{{target}}}": "0x30 1x30",
     }
     sick, listed = query("fleet", "Sick GPUs"), query("fleet", "GPUs to look at")
     row = 'node="n1", reason="lost before it had a name"'

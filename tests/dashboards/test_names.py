@@ -66,7 +66,7 @@ def _known(found: Parts) -> frozenset[str]:
     return found.made.union(*(_labels(selector.name) for selector in found.selectors))
 
 
-def _foreign(selector: Selector) -> set[str]:
+def _unread(selector: Selector) -> set[str]:
     return {label for label, _, _ in selector.matchers} - _labels(selector.name)
 
 
@@ -88,10 +88,10 @@ def test_every_series_is_exported_or_recorded(board) -> None:
 def test_matchers_are_of_labels_that_the_series_has(board) -> None:
     """A matcher of a label that a series never has would select all of it, or nothing."""
     wrong = [
-        (title, selector.name, _foreign(selector))
+        (title, selector.name, _unread(selector))
         for title, expr, _ in _queries(board)
         for selector in parts(expr).selectors
-        if _foreign(selector)
+        if _unread(selector)
     ]
 
     assert not wrong

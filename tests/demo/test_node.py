@@ -220,7 +220,7 @@ async def test_paths_lead_to_the_node():
         assert (paths.proc_root / "uptime").is_file()
         assert (paths.sys_root / "module/nvidia/version").is_file()
         assert re.match(
-            r"vision_detector-0_[0-9a-f-]{36}$", min(each.name for each in paths.pod_logs.iterdir())
+            r"vision_detector-0_[0-9a-f-]{36}$", min(each.name for each in paths.pod_log_dir.iterdir())
         )
 
 

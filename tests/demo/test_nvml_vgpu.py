@@ -1,4 +1,4 @@
-"""vGPUs on the fake driver: the host's list and meters, the guest's licence, and what a scenario may say."""
+"""vGPUs on the fake driver: the host's list and meters, the guest's license, and what a scenario may say."""
 
 import asyncio
 from collections.abc import Callable
@@ -61,7 +61,7 @@ def read() -> dict[str, Any]:
 
 
 def test_the_exporter_reads_what_the_scenario_says(bench: Put):
-    """Under the real binding: type, size, use, machine and licence of every vGPU that runs."""
+    """Under the real binding: type, size, use, machine and license of every vGPU that runs."""
     processes = [manager(41, load={"high": 30}), manager(42, memory="6 MiB")]
     bench(
         host(
@@ -145,20 +145,20 @@ def test_a_vgpu_inside_mig_knows_its_instance_and_is_not_metered(bench: Put):
 
 
 @pytest.mark.parametrize(("expires", "told"), [("2031-01-31T23:59:59", 1_927_670_399.0), ("", None)])
-def test_a_guest_has_a_licence(bench: Put, expires: str, told: float | None):
+def test_a_guest_has_a_license(bench: Put, expires: str, told: float | None):
     """With the day it ends, or without one; a guest is no host."""
-    board = gpu(virtualization="vgpu_guest", licence={"product": "vWS", "expires": expires})
+    board = gpu(virtualization="vgpu_guest", license={"product": "vWS", "expires": expires})
     bench(made(gpus=[board]))
     found = read()
     assert (found["virtualization"], found["vgpus"]) == ("vgpu_guest", None)
-    assert (found["licence"].product, found["licence"].licensed) == ("vWS", True)
-    assert found["licence"].expires == told
+    assert (found["license"].product, found["license"].licensed) == ("vWS", True)
+    assert found["license"].expires == told
 
 
 def test_a_guest_without_anything_to_license(bench: Put):
-    """The driver says that licences are not supported."""
+    """The driver says that licenses are not supported."""
     bench(made(gpus=[gpu(virtualization="vgpu_guest")]))
-    assert read() == {"virtualization": "vgpu_guest", "licence": None, "vgpus": None}
+    assert read() == {"virtualization": "vgpu_guest", "license": None, "vgpus": None}
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_a_guest_without_anything_to_license(bench: Put):
         ({"vgpus": [vgpu()]}, "gpus[0].virtualization: must be vgpu_host for vGPUs to run, not none"),
         ({"vgpus": [vgpu("../../etc")]}, "gpus[0].vgpus[0].mdev_uuid: must be a UUID, not '../../etc'"),
         ({"vgpus": [vgpu(), vgpu(MDEV.upper(), 42)]}, "gpus[0].vgpus[1].mdev_uuid: is C73F1FA6-"),
-        ({"licence": {"product": "x", "expires": "never"}}, "gpus[0].licence.expires: must be such as"),
+        ({"license": {"product": "x", "expires": "never"}}, "gpus[0].license.expires: must be such as"),
     ],
 )
 def test_what_cannot_be_is_named(board: dict[str, Any], message: str):

@@ -59,14 +59,14 @@ def test_values_need_no_quotes() -> None:
         "pcie-throughput": True,
         "poll-interval": 2,
         "stale-after": 1e2,
-        "history": 43200,
+        "history-retention": 43200,
         "log-format": None,
         "pod-labels": ["team", "tier-.*"],
     }
     settings = load_settings({}, environment(container(chart(values={"config": config}))))
 
     assert (settings.kubernetes_api, settings.dcgm_names, settings.pcie_throughput) == ("on", "off", True)
-    assert (settings.poll_interval, settings.stale_after, settings.history) == (2, 100, 43200)
+    assert (settings.poll_interval, settings.stale_after, settings.history_retention) == (2, 100, 43200)
     assert [pattern.pattern for pattern in settings.pod_labels] == ["team", "tier-.*"]
 
 

@@ -33,7 +33,7 @@ FILES = {
     "gpu-manager": ("vcuda_root", {"/etc/gpu-manager/vm", "/etc/gpu-manager/checkpoint"}),
     "vgpu-manager": ("vgpu_manager_root", {"/etc/vgpu-manager"}),
     "mps": ("mps_root", {"/run/nvidia/mps"}),
-    "runai": ("run_root", {"/runai"}),
+    "runai": ("runai_root", {"/runai"}),
     "hami-dra": ("kubelet_root", {"/var/lib/kubelet/plugins/hami-core-gpu.project-hami.io"}),
     "dra": ("kubelet_root", {"/var/lib/kubelet/plugins/gpu.nvidia.com"}),
 }
@@ -117,7 +117,7 @@ def test_mounts_are_where_the_program_looks() -> None:
     assert {
         str(settings.pod_resources_socket.parent),
         str(settings.pods_api_socket.parent),
-        str(settings.pod_logs),
+        str(settings.pod_log_dir),
     } == mounted
 
 

@@ -113,7 +113,7 @@ def test_the_sample_file_names_places_that_the_machine_has() -> None:
     made = re.findall(r"^d (\S+)", (UNITS / "tmpfiles.conf").read_text(), re.MULTILINE)
 
     assert config["job-mapping-dir"] in made
-    assert str(Path(config["release-file"]).parent) in made
+    assert str(Path(config["driver-release-file"]).parent) in made
     assert all(config["job-mapping-dir"] in path.read_text() for path in (UNITS / "slurm").iterdir())
 
 

@@ -59,7 +59,7 @@ async def serving(scenario: Scenario, *, deadline: float | None = None) -> Async
             clock=lambda: node.time,
             wall=time.time,
         )
-        history = History(settings.history, settings.poll_interval)
+        history = History(settings.history_retention, settings.poll_interval)
         poller.subscribe(history.record)
         doctor = Doctor(lambda: poller.evidence, settings)
         poller.subscribe(doctor.record)

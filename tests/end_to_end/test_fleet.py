@@ -289,8 +289,8 @@ async def _browse(url: str) -> None:
         page = await browser.new_page(viewport={"width": 380, "height": 800})
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("console", lambda line: complaints.append(line.text) if line.type == "error" else None)
-        foreign: list[str] = []
-        page.on("request", lambda asked: None if asked.url.startswith(url) else foreign.append(asked.url))
+        unread: list[str] = []
+        page.on("request", lambda asked: None if asked.url.startswith(url) else unread.append(asked.url))
         await page.goto(f"{url}fleet?nodes=name")
         assert await page.locator("#nodes tbody tr").count() == 4
         assert await page.evaluate("document.documentElement.scrollWidth") == 380
@@ -301,4 +301,4 @@ async def _browse(url: str) -> None:
         await _until(page, "location.search.includes('idle=memory')")
         await browser.close()
     assert complaints == []
-    assert foreign == []
+    assert unread == []

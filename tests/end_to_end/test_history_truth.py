@@ -49,7 +49,7 @@ async def clocked(scenario) -> AsyncIterator[tuple]:
             clock=lambda: node.time,
             wall=wall,
         )
-        history = History(settings.history, 5, wall=wall)
+        history = History(settings.history_retention, 5, wall=wall)
         poller.subscribe(history.record)
         doctor = Doctor(lambda: poller.evidence, settings)
         poller.subscribe(doctor.record)

@@ -171,7 +171,7 @@ async def test_json_says_null_for_what_is_not_known() -> None:
         assert container["slices"] == 1
         for unknown in ("memory_used_bytes", "compute_used_ratio", "processes"):
             assert container[unknown] is None
-    assert snapshot["node"]["process_view"] == 0
+    assert snapshot["node"]["process_attribution_available"] == 0
     assert snapshot["demo"] is True
 
 

@@ -15,7 +15,7 @@ from exporter.model import (
     GpuIdentity,
     GpuReading,
     GpuRow,
-    Licence,
+    License,
     Memory,
     MigReading,
     MigRow,
@@ -165,7 +165,7 @@ EVERYTHING: dict[str, Any] = {
     "mig_enabled": False,
     "compute_mode": "exclusive_process",
     "virtualization": "passthrough",
-    "licence": Licence(product="NVIDIA RTX Virtual Workstation", licensed=True),
+    "license": License(product="NVIDIA RTX Virtual Workstation", licensed=True),
 }
 
 

@@ -9,7 +9,7 @@ from exporter.model import (
     Ecc,
     EncoderSessions,
     EventCount,
-    Licence,
+    License,
     Nvlink,
     PcieLink,
     PeerLink,
@@ -150,7 +150,7 @@ READINGS: dict[str, Any] = {
     "accounting": False,
     "display_active": False,
     "virtualization": "vgpu_host",
-    "licence": Licence(
+    "license": License(
         product="NVIDIA RTX Virtual Workstation", licensed=True, state="licensed", expires=NOW
     ),
     "vgpus": (

@@ -95,12 +95,12 @@ def test_json_has_null_for_what_is_not_known(bare) -> None:
     found = snapshot_json(bare)
 
     observed = {
-        "process_view",
+        "process_attribution_available",
         "snapshot_timestamp_seconds",
         "success",
         "up",
         "nvml_unsupported",
-        "nvml_released",
+        "driver_released",
         "events_watched",
     }
     for family in FAMILIES:

@@ -42,8 +42,8 @@ def _lines(snapshot, prefix: str) -> list[str]:
         'gpuslice_nvml_errors_total{call="nvmlInit",error="Timeout"} 1',
         'gpuslice_allocations_unresolved{resource="nvidia.com/gpu"} 1',
         'gpuslice_collector_errors_total{collector="podresources",reason="timeout"} 3',
-        "gpuslice_process_view 1",
-        "gpuslice_gpus 2",
+        "gpuslice_process_attribution_available 1",
+        "gpuslice_node_gpus 2",
     ],
 )
 def test_a_sample_reads(full, line) -> None:

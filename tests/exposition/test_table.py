@@ -13,12 +13,12 @@ from exporter.metrics.dcgm import DCGM
 ALL = (*FAMILIES, *DCGM)
 OBSERVED = {
     "gpuslice_node_info",
-    "gpuslice_process_view",
+    "gpuslice_process_attribution_available",
     "gpuslice_snapshot_timestamp_seconds",
     "gpuslice_collector_success",
     "gpuslice_gpu_info",
     "gpuslice_gpu_up",
-    "gpuslice_nvml_released",
+    "gpuslice_driver_released",
     "gpuslice_nvml_unsupported",
     "gpuslice_gpu_events_watched",
     "gpuslice_mig_info",
@@ -29,7 +29,7 @@ OBSERVED = {
 
 BASE_UNITS = ("_bytes", "_ratio", "_watts", "_joules", "_celsius", "_hertz", "_seconds", "_per_second")
 COUNTS = re.compile(
-    r"_(up|slices|unhealthy|allocated|holders|processes|multiprocessors|success|view|unresolved|released)$|_v?gpus$"
+    r"_(up|slices|unhealthy|allocated|holders|processes|multiprocessors|success|available|unreadable|unresolved|released)$|_v?gpus$"
     r"|_(generation|width)(_max)?$|_nvlinks(_active)?$"
     r"|_(labels|pods|rows|banks|pages|pending|failure|engines|sessions)$"
     r"|_(enabled|active|state|mode|action|watched|licensed|blind)$"
@@ -78,7 +78,7 @@ def test_an_unknown_value_is_absent(unknown, family) -> None:
 
 def test_before_the_first_poll_no_process_view_is_claimed(bare) -> None:
     """Whether processes can be seen is not known before anybody has looked."""
-    assert "gpuslice_process_view" not in _text(replace(bare, sequence=0))
+    assert "gpuslice_process_attribution_available" not in _text(replace(bare, sequence=0))
 
 
 @each_family

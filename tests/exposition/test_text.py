@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from exporter.formats.json_csv import snapshot_text
-from exporter.formats.wording import UNKNOWN, duration, gibibytes, printable, total
+from exporter.formats.wording import UNKNOWN, duration, gibibytes, printable, total_text
 from exporter.model import ContainerRef, DeviceKey, SliceCount
 
 NOW = 1_700_000_003.0
@@ -159,6 +159,6 @@ def test_a_little_memory_is_not_none(size, text) -> None:
 
 def test_totals_of_nothing_known() -> None:
     """A sum of unknowns is unknown; a sum of no parts is zero."""
-    assert total([None, None], str) == UNKNOWN
-    assert total([], str) == "0"
-    assert total([1, None], str) == "≥ 1"
+    assert total_text([None, None], str) == UNKNOWN
+    assert total_text([], str) == "0"
+    assert total_text([1, None], str) == "≥ 1"

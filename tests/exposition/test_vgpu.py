@@ -12,7 +12,7 @@ from exporter.model import (
     GpuIdentity,
     GpuReading,
     GpuRow,
-    Licence,
+    License,
     NodeRow,
     Snapshot,
     VgpuReading,
@@ -84,19 +84,19 @@ def test_a_host_counts_its_vgpus(vgpus: tuple[VgpuReading, ...], count: int):
     assert gpu() == {}
 
 
-def test_the_licence_of_a_guest():
-    """A licence without an end has no day on which it ends."""
-    licence = Licence(product="vWS", licensed=True, state="licensed", expires=1.5)
-    assert gpu(licence=licence) == {
-        "gpu_vgpu_licence_info": [("vWS", "licensed")],
+def test_the_license_of_a_guest():
+    """A license without an end has no day on which it ends."""
+    guest_license = License(product="vWS", licensed=True, state="licensed", expires=1.5)
+    assert gpu(license=guest_license) == {
+        "gpu_vgpu_license_info": [("vWS", "licensed")],
         "gpu_vgpu_licensed": 1,
-        "gpu_vgpu_licence_expiry_timestamp_seconds": 1.5,
+        "gpu_vgpu_license_expiry_timestamp_seconds": 1.5,
     }
-    assert gpu(licence=Licence(product="vWS", licensed=False, state="unlicensed")) == {
-        "gpu_vgpu_licence_info": [("vWS", "unlicensed")],
+    assert gpu(license=License(product="vWS", licensed=False, state="unlicensed")) == {
+        "gpu_vgpu_license_info": [("vWS", "unlicensed")],
         "gpu_vgpu_licensed": 0,
     }
-    assert gpu(licence=licence, up=False) == {}
+    assert gpu(license=guest_license, up=False) == {}
 
 
 def test_vgpus_are_a_level_of_their_own():

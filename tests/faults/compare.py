@@ -18,7 +18,7 @@ LIVE = frozenset(
         "gpuslice_gpu_read_timestamp_seconds",
         "gpuslice_nvml_call_seconds_total",
         "gpuslice_nvml_calls_total",
-        "gpuslice_nvml_latency_seconds",
+        "gpuslice_nvml_field_read_seconds",
         # A GPU that was cut anew is asked some things again and others not.
         "gpuslice_nvml_unsupported",
         "gpuslice_render_duration_seconds",

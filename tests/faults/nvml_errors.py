@@ -50,7 +50,7 @@ STATES = frozenset(
     }
 )
 # Without any list of processes an exclusive holder has what the device says that is in use.
-RUNNING, VIEW = "RunningProcesses", "gpuslice_process_view"
+RUNNING, VIEW = "RunningProcesses", "gpuslice_process_attribution_available"
 OF_DEVICE = RESTS | {VIEW, "gpuslice_container_memory_used_bytes"}
 # How these are not supported is remembered by argument, or not at all as they are asked to find devices.
 # The form of a call that is asked where the newer one of the same name is not supported already.
@@ -58,7 +58,7 @@ OLDER_FORM = "nvmlDeviceGetMemoryInfo"
 BY_ARGUMENT = PICKING | FINDING | {"nvmlDeviceGetFieldValues"}
 # What a GPU draws is shared out by the use of its parts: where that of one is not known, nobody is given any.
 SPLIT = "gpuslice_container_energy_joules_total"
-OF_NODE = ("gpuslice_node_info", "gpuslice_gpus", 'gpuslice_collector_success{collector="nvml"}')
+OF_NODE = ("gpuslice_node_info", "gpuslice_node_gpus", 'gpuslice_collector_success{collector="nvml"}')
 
 
 @dataclass(frozen=True, slots=True)

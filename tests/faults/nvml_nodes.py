@@ -60,7 +60,7 @@ def old() -> Scenario:
     gpus = [
         gpu(architecture=5, memory_total="48 GiB", virtualization="vgpu_host", vgpus=_vgpus()),
         gpu(
-            architecture=5, virtualization="vgpu_guest", licence={"product": "NVIDIA Virtual Compute Server"}
+            architecture=5, virtualization="vgpu_guest", license={"product": "NVIDIA Virtual Compute Server"}
         ),
     ]
     pods = [

@@ -23,7 +23,7 @@ from tests.faults.pages import Page, labels_of, name_of
 RESOURCE: Final = "nvidia.com/gpu"
 VICTIM, OTHER = 5001, 5002
 """The process whose files fail, and the one that shares its GPU."""
-STATES = frozenset({"gpuslice_collector_success", "gpuslice_process_view"})
+STATES = frozenset({"gpuslice_collector_success", "gpuslice_process_attribution_available"})
 Put = Callable[[Path], contextlib.AbstractAsyncContextManager[None]]
 
 
@@ -166,7 +166,7 @@ def claim_of(watch: Watch, fault: Fault) -> Claim:
         reasons = {key[1] for key in failures_of(before, page)} - {"cgpu_file"}
         if reasons != ({fault.fails} if fault.fails else set()):
             yield f"is counted as {reasons}"
-        if page.value("gpuslice_process_view") != (0 if fault.fails else 1):
+        if page.value("gpuslice_process_attribution_available") != (0 if fault.fails else 1):
             yield "the view of processes is not said to be what it is"
         yield from _false_zeros(before, page)
 

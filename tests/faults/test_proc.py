@@ -35,7 +35,7 @@ async def test_while_the_process_table_hangs_no_number_stands_for_who_had_it_bef
         async with hanging(found.node.paths.proc_root / str(QUIET_PID) / "stat"):
             await found.change()
             page = await found.page()
-        assert page.value("gpuslice_process_view") == 0
+        assert page.value("gpuslice_process_attribution_available") == 0
         assert page.value("gpuslice_container_memory_used_bytes", pod="web") in (None, 0)
         check_sums(page, earlier)
         await found.page()

@@ -2,13 +2,13 @@
 
 import pytest
 
-from exporter.fleet.amounts import UNTOLD, Amount, Share, total, total_share
+from exporter.fleet.amounts import UNTOLD, Amount, Share, total_amount, total_share
 from exporter.formats.wording import UNKNOWN
 
 
 def test_a_part_that_is_not_known_makes_a_sum_a_least_figure() -> None:
     """What is known is told, with a mark that it is not all."""
-    added = total([Amount(1.5, 2), Amount(2.0, 1, 3)])
+    added = total_amount([Amount(1.5, 2), Amount(2.0, 1, 3)])
 
     assert added == Amount(3.5, 3, 3)
     assert added.text(str) == "≥ 3.5"
@@ -17,7 +17,7 @@ def test_a_part_that_is_not_known_makes_a_sum_a_least_figure() -> None:
 
 def test_nothing_known_is_not_zero() -> None:
     """A sum of unknown things is a dash, and null."""
-    added = total([UNTOLD, Amount(missing=4)])
+    added = total_amount([UNTOLD, Amount(missing=4)])
 
     assert added.text(str) == UNKNOWN
     assert added.as_dict() == {"value": None, "complete": False}
@@ -26,8 +26,8 @@ def test_nothing_known_is_not_zero() -> None:
 @pytest.mark.parametrize("amounts", [[], [Amount(0.0, 3)], [Amount()]])
 def test_a_sum_of_nothing_is_zero(amounts) -> None:
     """Where there is nothing to add, or all of it is 0, the sum is known."""
-    assert total(amounts).text(str) in ("0", "0.0")
-    assert not total(amounts).missing
+    assert total_amount(amounts).text(str) in ("0", "0.0")
+    assert not total_amount(amounts).missing
 
 
 def test_shares_add_up_by_their_parts() -> None:

@@ -157,7 +157,7 @@ async def test_who_holds_may_be_refused_where_who_uses_is_known() -> None:
 
 async def test_models_that_are_refused_are_not_known() -> None:
     """A node whose GPUs could not be named has no empty list of them."""
-    (node,) = fleet_json(await _fleet(r"count by \(cluster, job, instance, model|nvml_released"))["nodes"]
+    (node,) = fleet_json(await _fleet(r"count by \(cluster, job, instance, model|driver_released"))["nodes"]
 
     assert node["models"] is node["sharing"] is node["driver_given_up"] is None
 

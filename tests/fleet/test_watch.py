@@ -44,9 +44,9 @@ async def test_a_question_that_fails_costs_its_own_part() -> None:
     def answer(expression: str) -> Samples | str:
         if "memory_used_bytes" in expression and expression.startswith("sum by (cluster"):
             return "query processing would load too many samples"
-        if expression.startswith("sum by (cluster") and "gpuslice_gpus" in expression:
+        if expression.startswith("sum by (cluster") and "gpuslice_node_gpus" in expression:
             return [({"job": "gpus", "instance": "n1:9836"}, 8.0)]
-        if expression.startswith("count by (cluster") and "gpuslice_gpus" in expression:
+        if expression.startswith("count by (cluster") and "gpuslice_node_gpus" in expression:
             return [({"job": "gpus", "instance": "n1:9836"}, 1.0)]
         return _node(expression)
 

@@ -7,7 +7,7 @@ from exporter.model import GpuIdentity, GpuReading, MigReading
 from exporter.nvml.driver.calls import DeviceLostError, DriverGoneError
 from exporter.nvml.driver.library import DriverError
 from exporter.nvml.mig import MigReader
-from exporter.nvml.readings.answers import ask_row, enter
+from exporter.nvml.readings.answers import ask_row, set_path
 from exporter.nvml.readings.device import FIXED_ROWS, ROWS, SLOW_ROWS, _records
 from exporter.nvml.sweep import Sweeper
 from tests.fuzz.devices import require_believable, require_believable_part, timeless
@@ -89,7 +89,7 @@ def _rows(content: bytes) -> GpuReading | None:
     with driver.opened(content[1:]) as calls:
         try:
             for row in (*TABLE, *TABLE)[first : first + MOST_ROWS]:
-                enter(found, row.into, ask_row(calls, "GPU-a", driver.handles["GPU-a"], row))
+                set_path(found, row.into, ask_row(calls, "GPU-a", driver.handles["GPU-a"], row))
         except DeviceLostError:
             return None
     return GpuReading(identity=GpuIdentity(uuid="GPU-a", index=0), **_records(found))

@@ -166,7 +166,7 @@ def _check_masks(told: Topology | None) -> None:
 
 @cache
 def _virtual() -> Spoiled:
-    """Make a host's GPU with two vGPUs that run, and a guest's with a licence."""
+    """Make a host's GPU with two vGPUs that run, and a guest's with a license."""
     vgpus = [
         {
             "mdev_uuid": f"c73f1fa6-489e-4834-9476-d70dabd98c4{place}",
@@ -176,10 +176,10 @@ def _virtual() -> Spoiled:
         }
         for place in range(2)
     ]
-    licence = {"product": "NVIDIA RTX Virtual Workstation", "expires": "2027-01-31T23:59:59"}
+    guest_license = {"product": "NVIDIA RTX Virtual Workstation", "expires": "2027-01-31T23:59:59"}
     driver = Driver(
         gpu("a", virtualization="vgpu_host", vgpus=vgpus),
-        gpu("b", virtualization="vgpu_guest", licence=licence),
+        gpu("b", virtualization="vgpu_guest", license=guest_license),
         host_processes=[process(pid, "GPU-a", load={"high": 40}) for pid in (41, 42)],
     )
     driver.advance(5)

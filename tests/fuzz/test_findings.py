@@ -132,8 +132,8 @@ def test_a_list_that_is_longer_than_its_room_is_not_known(target, content) -> No
     examine(BY_NAME[target], content)
 
 
-def test_a_licence_that_ends_in_a_year_beyond_all_has_no_end() -> None:
-    """A year of a licence that is no year is not known; the licence is."""
+def test_a_license_that_ends_in_a_year_beyond_all_has_no_end() -> None:
+    """A year of a license that is no year is not known; the license is."""
     examine(BY_NAME["nvml-vgpus"], bytes(22) + b"\x80\x14\x01\x04" + b"\xff" * 4)
 
 

@@ -160,7 +160,11 @@ def test_nobodys_memory_is_nobodys(name: str) -> None:
             level, labels = _level(key)
             told = (truth.memory for (_, on), truth in scene.truth.containers.items() if on.uuid == key.uuid)
             rest = scene.page.value(f"gpuslice_{level}_unattributed_memory_bytes", **labels)
-            if rest is not None and None not in told and scene.page.value("gpuslice_process_view"):
+            if (
+                rest is not None
+                and None not in told
+                and scene.page.value("gpuslice_process_attribution_available")
+            ):
                 hidden = _reserved_as_used(scene, level, labels, key)
                 assert rest == scene.truth.devices[key].unattributed + hidden
 
@@ -190,7 +194,7 @@ def test_containers_are_as_they_are(name: str) -> None:
 def test_pods_are_as_they_are(name: str) -> None:
     """All that a pod uses of a device is on the page, also where its containers cannot be told apart."""
     for scene in story(name).scenes:
-        if scene.page.value("gpuslice_process_view"):
+        if scene.page.value("gpuslice_process_attribution_available"):
             for pod, key in {((ref.namespace, ref.pod), key) for ref, key in scene.truth.containers}:
                 _check_pod(scene, pod, key)
 
@@ -238,7 +242,7 @@ def _check(page: Page, labels: Labels, truth: ContainerTruth) -> None:
     if not list(page.series("gpuslice_container_info", **labels)):
         # Who holds nothing is only seen by the processes, and those of this node cannot be seen.
         assert not truth.slices
-        assert not page.value("gpuslice_process_view")
+        assert not page.value("gpuslice_process_attribution_available")
         return
     shown = page.value("gpuslice_container_slices", **labels)
     # Beside a holder of its pod a container is not said to hold nothing.

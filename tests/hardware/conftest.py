@@ -31,8 +31,8 @@ def _binding(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Put the sweeps on a clock that stands still until it is moved."""
     clock = Clock()
-    for module in ("sweep", "gpu", "calls", "lost"):
-        monkeypatch.setattr(f"exporter.nvml.{module}.time", clock)
+    for module in ("nvml.sweep", "nvml.gpu", "nvml.driver.calls", "model.lost_gpu"):
+        monkeypatch.setattr(f"exporter.{module}.time", clock)
     return clock
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.nvml.topology import DRIVER, BoundDevices, plain
+from exporter.nvml.topology import DRIVER, BoundDevices, normalize_pci
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_what_is_bound_no_more_is_told_with_the_next_note(sys_root: Path):
     assert bound.note(bound.now()) == set()
     (sys_root / DRIVER / "0000:07:00.0").rmdir()
     (sys_root / DRIVER / "0000:0f:00.0").mkdir()
-    assert bound.note(bound.now()) == {plain("00000000:07:00.0")}
+    assert bound.note(bound.now()) == {normalize_pci("00000000:07:00.0")}
     assert bound.note(bound.now()) == set()
 
 
@@ -62,7 +62,7 @@ def test_what_cannot_be_told_leaves_the_note_as_it_was(sys_root: Path):
     assert bound.note(bound.now()) == set()
     (sys_root / "away").rename(sys_root / DRIVER)
     (sys_root / DRIVER / "0000:07:00.0").rmdir()
-    assert bound.note(bound.now()) == {plain("0000:07:00.0")}
+    assert bound.note(bound.now()) == {normalize_pci("0000:07:00.0")}
 
 
 def test_before_anything_was_noted_nothing_has_changed(sys_root: Path):

@@ -144,7 +144,7 @@ async def test_closing_while_the_driver_hangs_can_be_given_up(three: Driver):
 
 PROGRAM = """
 import asyncio
-from exporter.hardware import NvmlSource
+from exporter.nvml import NvmlSource
 from tests.hardware.making import Driver, nvml
 
 async def main():

@@ -1,4 +1,4 @@
-"""vGPUs of a host and the licence of a guest, from a library that answers as the driver's header says."""
+"""vGPUs of a host and the license of a guest, from a library that answers as the driver's header says."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -7,7 +7,7 @@ from typing import Any
 import pynvml
 import pytest
 
-from exporter.model import Licence, VgpuReading
+from exporter.model import License, VgpuReading
 from exporter.nvml.driver.calls import Calls, DeviceLostError, DriverGoneError
 from exporter.nvml.vgpu import VgpuReader
 from tests.hardware.making import GIB, Clock, ticking
@@ -154,7 +154,7 @@ def test_where_no_vgpu_can_be_none_is_asked_for(mode: int, name: str | None):
     calls = host(nvmlDeviceGetVirtualizationMode=writes(mode))
     assert VgpuReader(ticking()).read(calls, GPU, HANDLE) == {
         "virtualization": name,
-        "licence": None,
+        "license": None,
         "vgpus": None,
     }
     assert calls.asked == {"vgpu": 1}
@@ -352,7 +352,7 @@ def test_a_vgpu_inside_mig_names_its_instance_and_has_no_meter():
     [(1, 5, True), (0, 4, False), (0, 3, False), (0, 2, False), (0, 1, None), (0, 0, None), (1, 0, True)],
 )
 def test_whether_a_vgpu_is_licensed(licensed: int, state: int, told: bool | None):
-    """Before the guest's driver has started, nobody has asked for a licence: that is not unlicensed."""
+    """Before the guest's driver has started, nobody has asked for a license: that is not unlicensed."""
     calls = host(nvmlVgpuInstanceGetLicenseInfo_v2=fills(isLicensed=licensed, currentState=state))
     assert only(calls).licensed is told
 
@@ -398,12 +398,12 @@ def expiry(status: int, *parts: int) -> Any:
     return pynvml.c_nvmlGridLicenseExpiry_t(*(parts or (0,) * 6), status)
 
 
-def licence(calls: Calls) -> Licence | None:
-    """Read the licence of the one GPU."""
+def guest_license(calls: Calls) -> License | None:
+    """Read the license of the one GPU."""
     read = VgpuReader(ticking()).read(calls, GPU, HANDLE)
     assert (read["virtualization"], read["vgpus"]) == ("vgpu_guest", None)
-    found = read["licence"]
-    assert found is None or isinstance(found, Licence)
+    found = read["license"]
+    assert found is None or isinstance(found, License)
     return found
 
 
@@ -418,10 +418,10 @@ def feature(product: bytes = b"NVIDIA RTX Virtual Workstation", **fields: Any) -
     return usual | fields
 
 
-def test_the_licence_of_a_guest():
+def test_the_license_of_a_guest():
     """Its product, and when it ends."""
     ends = expiry(VALID, 2031, 1, 31, 23, 59, 59)
-    assert licence(guest(feature(licenseExpiry=ends))) == Licence(
+    assert guest_license(guest(feature(licenseExpiry=ends))) == License(
         product="NVIDIA RTX Virtual Workstation",
         licensed=True,
         state="licensed",
@@ -440,42 +440,42 @@ def test_the_licence_of_a_guest():
         expiry(VALID, 0, 0, 0, 0, 0, 0),
     ],
 )
-def test_a_licence_without_an_end(ends: Any):
+def test_a_license_without_an_end(ends: Any):
     """A permanent one, one without a date, and a date that is none."""
-    found = licence(guest(feature(licenseExpiry=ends)))
+    found = guest_license(guest(feature(licenseExpiry=ends)))
     assert found is not None
     assert found.expires is None
 
 
 def test_an_unlicensed_guest():
     """It says so, which is not the same as having nothing to license."""
-    found = licence(guest(feature(featureState=0, licenseExpiry=expiry(0))))
+    found = guest_license(guest(feature(featureState=0, licenseExpiry=expiry(0))))
     assert found is not None
     assert (found.licensed, found.state) == (False, "unlicensed")
-    assert licence(guest(supported=0)) is None
-    assert licence(guest()) is None
+    assert guest_license(guest(supported=0)) is None
+    assert guest_license(guest()) is None
 
 
 def test_of_several_features_the_one_that_is_on():
     """The others could be licensed in its place."""
     features = (feature(b"Virtual Applications", featureEnabled=0, featureState=0), feature(b"vWS"))
-    found = licence(guest(*features))
+    found = guest_license(guest(*features))
     assert found is not None
     assert (found.product, found.licensed) == ("vWS", True)
-    found = licence(guest(feature(b"first", featureEnabled=0), feature(b"second", featureEnabled=0)))
+    found = guest_license(guest(feature(b"first", featureEnabled=0), feature(b"second", featureEnabled=0)))
     assert found is not None
     assert found.product == "first"
 
 
 def test_a_count_beyond_the_list_and_a_name_that_is_no_text():
     """There is room for three features, and a product's bytes may be no UTF-8."""
-    found = licence(guest(feature(b"caf\xff"), count=1000))
+    found = guest_license(guest(feature(b"caf\xff"), count=1000))
     assert found is not None
     assert found.product == "caf�"
 
 
-def test_a_guest_of_an_older_driver_says_nothing_of_its_licence():
+def test_a_guest_of_an_older_driver_says_nothing_of_its_license():
     """A driver without the call is no failure."""
     calls = installed(nvmlDeviceGetVirtualizationMode=writes(GUEST))
-    assert licence(calls) is None
+    assert guest_license(calls) is None
     assert not calls.errors

@@ -337,7 +337,7 @@ async def releasable(scenario: Scenario, **changes: Any) -> AsyncIterator[tuple[
 
 def is_released(poller: Poller) -> bool:
     """Whether the page says that the driver is given up."""
-    return page_of(poller.snapshot).value("gpuslice_nvml_released") == 1
+    return page_of(poller.snapshot).value("gpuslice_driver_released") == 1
 
 
 async def test_in_a_release_window_the_driver_is_shut_down_and_holders_stay():
@@ -370,7 +370,7 @@ async def test_in_a_window_that_is_open_at_the_start_the_driver_is_never_opened(
     """A pod that is started while a GPU is being reset does not get in the way."""
     file = tmp_path / "release"
     file.touch()
-    async with releasable(node_of(), poll_interval=0.1, release_file=file) as (node, poller, _):
+    async with releasable(node_of(), poll_interval=0.1, driver_release_file=file) as (node, poller, _):
         await poller.first()
         async with running(poller):
             await until(lambda: poller.snapshot.sequence >= 3, within=5)

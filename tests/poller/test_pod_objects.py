@@ -147,9 +147,9 @@ async def test_a_kubelet_that_fails_once_gives_no_name_back_to_the_pod_before():
     """What is removed of that one changed its directory last; who was just told of keeps name and object."""
     async with polled(shared("pods_api")) as (_, poller):
         paths = poller.settings
-        names = PodNames(paths.pods_api_socket, paths.pod_logs, 1.0, keep=30.0)
+        names = PodNames(paths.pods_api_socket, paths.pod_log_dir, 1.0, keep=30.0)
         told = await names.read()
-        before = paths.pod_logs / f"{told[UID].namespace}_{told[UID].name}_{OTHER}"
+        before = paths.pod_log_dir / f"{told[UID].namespace}_{told[UID].name}_{OTHER}"
         before.mkdir()
         os.utime(before, (time.time() + 60,) * 2)
         with refused(paths.pods_api_socket):
@@ -162,7 +162,7 @@ async def test_what_the_pods_api_said_is_not_believed_for_ever():
     now = [0.0]
     async with polled(shared("pods_api")) as (_, poller):
         paths = poller.settings
-        names = PodNames(paths.pods_api_socket, paths.pod_logs, 1.0, keep=30.0, clock=lambda: now[0])
+        names = PodNames(paths.pods_api_socket, paths.pod_log_dir, 1.0, keep=30.0, clock=lambda: now[0])
         told = await names.read()
         with refused(paths.pods_api_socket):
             now[0] = 30.0
@@ -179,7 +179,7 @@ async def test_the_pods_api_is_not_called_without_a_cause():
     now = [0.0]
     async with polled(shared("pods_api")) as (node, poller):
         paths, kubelet = poller.settings, node.kubelet
-        names = PodNames(paths.pods_api_socket, paths.pod_logs, 1.0, keep=60.0, clock=lambda: now[0])
+        names = PodNames(paths.pods_api_socket, paths.pod_log_dir, 1.0, keep=60.0, clock=lambda: now[0])
 
         async def calls(cause: str, seconds: int) -> int:
             before = kubelet.calls["ListPods"]
@@ -253,6 +253,6 @@ async def test_without_logs_the_watch_is_enough(tmp_path: Path):
 async def test_without_any_source_there_are_no_names(tmp_path: Path):
     """The error says what to mount."""
     names = PodNames(tmp_path / "none.sock", tmp_path / "none", 0.5)
-    with pytest.raises(NoNamesError, match="--pod-logs"):
+    with pytest.raises(NoNamesError, match="--pod-log-dir"):
         await names.read()
     names.close()

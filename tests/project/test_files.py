@@ -31,7 +31,7 @@ def _files(folder: Path = ROOT) -> Iterator[Path]:
 
 
 def _names_of_binding() -> Iterator[str]:
-    for path in sorted((ROOT / "exporter/hardware").rglob("*.py")):
+    for path in sorted((ROOT / "exporter/nvml").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             match node:
                 case ast.Attribute(value=ast.Name(id="pynvml"), attr=name):

@@ -118,8 +118,8 @@ def test_every_file_of_the_packages_is_in_the_wheel(wheel) -> None:
     assert expected == {name for name in wheel.namelist() if name.startswith(PACKAGES)}
 
 
-def test_the_licence_is_in_the_wheel(wheel) -> None:
-    """The full text of the licence comes with the program."""
+def test_the_license_is_in_the_wheel(wheel) -> None:
+    """The full text of the license comes with the program."""
     (name,) = [name for name in wheel.namelist() if name.endswith("licenses/LICENSE")]
 
     assert "Apache License" in wheel.read(name).decode()
@@ -176,7 +176,7 @@ def test_the_archive_of_sources_installs_too(built, tmp_path) -> None:
 
 
 def test_the_archive_of_sources_has_what_a_packager_needs(built) -> None:
-    """Licence, changelog, readme and the pages of documentation are in it."""
+    """License, changelog, readme and the pages of documentation are in it."""
     (archive,) = built.glob("*.tar.gz")
     with tarfile.open(archive) as opened:
         names = {name.partition("/")[2] for name in opened.getnames()}

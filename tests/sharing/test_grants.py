@@ -19,7 +19,7 @@ from exporter.model import (
 from exporter.model.kubelet import LAST_APPLIED, extended_resources, kept_annotations, quantity
 from exporter.sharing import NodeFacts, Objections, made, without_use
 from exporter.sharing.base.holdings import holdings_of
-from exporter.sharing.base.system import Claim, Grant, Granted, System, foreign
+from exporter.sharing.base.system import Claim, Grant, Granted, System, unread_device
 from exporter.sharing.base.view import MOST_LINES, Problem, View
 from exporter.sharing.nvidia.device_plugin import Nvidia
 from exporter.sharing.others.amd_plugin import Amd
@@ -194,10 +194,10 @@ def test_an_id_of_a_device_that_no_driver_reads_is_held_without_a_grant():
         name = "cards"
 
         def claim(self, resource: str, device_id: str) -> Claim | None:
-            return Claim(foreign("maker", device_id, "Card")) if resource == "x.io/card" else None
+            return Claim(unread_device("maker", device_id, "Card")) if resource == "x.io/card" else None
 
     found, _ = holdings(Cards, allocated=held("a", "card0", resource="x.io/card"))
-    assert [identity.uuid for identity in found.foreign] == ["card0"]
+    assert [identity.uuid for identity in found.unread] == ["card0"]
     assert [each.device.uuid for each in found.holdings] == ["card0"]
 
 
@@ -226,10 +226,10 @@ def test_what_is_held_in_two_units_counts_in_the_first():
 
 def test_a_device_that_no_driver_reads_takes_no_name_of_a_gpu():
     """A GPU that is cut has a name, too, though nobody holds it as a whole."""
-    npu = foreign("ascend", UUID, "Ascend910B")
+    npu = unread_device("ascend", UUID, "Ascend910B")
     word = told(Grant(holder=container("a"), resource="x.io/npu", device=npu))
     found, view = holdings(word, gpus=[mig_gpu([mig()])])
-    assert (found.foreign, found.unresolved) == ((), {"x.io/npu": 1})
+    assert (found.unread, found.unresolved) == ((), {"x.io/npu": 1})
     assert [problem.reason for problem in view.problems] == ["told_device"]
 
 
@@ -245,10 +245,10 @@ def test_of_an_earlier_reading_limits_stay_and_use_does_not():
 
 def test_a_device_that_no_driver_reads_is_shown_as_held():
     """It is on the list of such devices, with its holder."""
-    npu = foreign("ascend", "device-0", "Ascend910B")
+    npu = unread_device("ascend", "device-0", "Ascend910B")
     word = told(Grant(holder=container("a"), resource="x.io/npu", device=npu, memory_entitled=GIB))
     found, _ = holdings(word)
-    assert [identity.uuid for identity in found.foreign] == ["device-0"]
+    assert [identity.uuid for identity in found.unread] == ["device-0"]
     assert found.holdings[0].device.uuid == "device-0"
 
 

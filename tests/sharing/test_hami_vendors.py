@@ -181,7 +181,7 @@ def test_a_device_is_held_as_the_annotation_says(annotation, resources, device, 
     assert (holding.sharing, holding.slices, holding.meter) == (sharing, 1, None)
     assert holding.memory_entitled == (None if memory is None else memory * MIB)
     assert holding.compute_entitled == compute
-    assert found.foreign == (GpuIdentity(uuid=uuid, index=index, model=model, vendor=vendor),)
+    assert found.unread == (GpuIdentity(uuid=uuid, index=index, model=model, vendor=vendor),)
     assert found.devices[DeviceKey(uuid)].sharing == sharing
     assert found.unresolved == {}
 
@@ -349,7 +349,7 @@ def test_each_kind_of_a_maker_is_whose_who_asked_for_it(texts, resources, maker)
         "one": "n-x-0",
         "two": "n-y-0",
     }
-    assert {each.vendor for each in found.foreign} == {maker}
+    assert {each.vendor for each in found.unread} == {maker}
     assert found.unresolved == {}
 
 
@@ -480,7 +480,7 @@ def test_a_gpu_of_amds_is_found(name, listed, offered, compute):
     holding = only(found)
     assert (holding.device.uuid, holding.sharing, holding.isolation) == (AMD, "hami-amd", "soft")
     assert (holding.memory_entitled, holding.compute_entitled) == (16 * GIB, compute)
-    assert (holding.slices, found.foreign, found.unresolved) == (1, (), {})
+    assert (holding.slices, found.unread, found.unresolved) == (1, (), {})
     assert found.devices[DeviceKey(AMD)].slices == (SliceCount("amd.com/gpu", 1, 1),)
 
 
@@ -551,7 +551,7 @@ def test_npus_are_divided_by_the_driver_or_by_a_library(mode, template, cores, c
     assert holding.compute_entitled == compute
     assert (holding.isolation, found.devices[holding.device].exclusive) == kept_apart
     assert holding.memory_entitled == 8738 * MIB
-    assert found.foreign[0].index == 5
+    assert found.unread[0].index == 5
 
 
 def shmem(*names, used=3 * GIB):
@@ -595,7 +595,7 @@ def test_of_a_pod_without_a_mode_the_librarys_folder_tells(mode, node_mode, fold
     assert holding.compute_entitled == (share if hard else None)
     assert found.devices[holding.device].exclusive == (hard and not template)
     assert (holding.meter and holding.meter.memory) == (3 * GIB if folder and isolation == "soft" else None)
-    assert (holding.memory_entitled, found.foreign[0].index) == (16384 * MIB, 5)
+    assert (holding.memory_entitled, found.unread[0].index) == (16384 * MIB, 5)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def test_a_holder_has_a_card_without_a_limit(resource: str):
     assert (holding.device.uuid, holding.slices, holding.resource) == ("card0", 1, resource)
     assert (holding.memory_entitled, holding.compute_entitled) == (None, None)
     assert (holding.sharing, holding.isolation) == ("intel", "none")
-    (card,) = found.foreign
+    (card,) = found.unread
     assert (card.uuid, card.index, card.vendor) == ("card0", 0, "intel")
     assert found.devices[holding.device].slices == (SliceCount(resource, 5, 1),)
 
@@ -50,7 +50,7 @@ def test_a_card_that_is_not_shared_has_one_holder():
 def test_who_monitors_holds_nothing(name: str):
     """The id all gives every card to look at."""
     found = resolve([gpu()], held("a", "all", resource=f"gpu.intel.com/{name}"), offers())
-    assert (found.holdings, found.unresolved, found.foreign) == ((), {}, ())
+    assert (found.holdings, found.unresolved, found.unread) == ((), {}, ())
 
 
 def test_cards_stand_beside_gpus_of_others():

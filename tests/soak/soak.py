@@ -158,7 +158,7 @@ async def _exporter(plan: Plan, node: FakeNode, program: Sequence[str]) -> Async
         "NODE_NAME": node.name,
         "GPUSLICE_LISTEN": "127.0.0.1:0",
         "GPUSLICE_KUBERNETES_API": "off",
-        "GPUSLICE_HISTORY": f"{plan.history}s",
+        "GPUSLICE_HISTORY_RETENTION": f"{plan.history}s",
     }
     process = await asyncio.create_subprocess_exec(
         *program,

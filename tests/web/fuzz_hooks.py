@@ -21,7 +21,7 @@ from exporter.config.settings import load_settings
 from exporter.history.ring import span_seconds
 from exporter.web.timelines.query import DEFAULT_SPAN
 
-KEPT = load_settings({}, {}).history
+KEPT = load_settings({}, {}).history_retention
 # Between the request and this look at the clock; the history itself keeps a little more than it says.
 SLACK = 600.0
 

@@ -194,7 +194,7 @@ async def test_without_plotly_there_is_a_clear_answer(served: Served) -> None:
 def test_the_package_plotly_is_not_imported() -> None:
     """Finding its JavaScript costs no import of its thousands of modules."""
     code = (
-        "import sys; from exporter.web.serving.assets import asset; "
+        "import sys; from exporter.web.http.assets import asset; "
         "assert '/plotly' in asset('plotly.min.js');"
         "print(sum(name.split('.')[0] == 'plotly' for name in sys.modules))"
     )

@@ -10,7 +10,7 @@ from aiohttp import ClientSession, web
 from exporter.config.settings import ListenAddress
 from exporter.web import Server
 from exporter.web.app import build_app
-from exporter.web.live.broadcaster import Hub, Ticker
+from exporter.web.live.broadcaster import Broadcaster, Ticker
 from exporter.web.live.sse import Message, event, text
 from tests.web.following import PATIENCE, following
 from tests.web.views_reading import snapshot
@@ -61,7 +61,7 @@ class Served:
 
     def __init__(self, **options) -> None:
         self.ticker = Ticker()
-        self.hub = Hub(self.ticker, **options)
+        self.hub = Broadcaster(self.ticker, **options)
         self.one, self.other = Tally(), Tally()
         app = build_app(
             [web.get("/one", self._stream(self.one)), web.get("/other", self._stream(self.other))]

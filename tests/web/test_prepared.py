@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from exporter.exposition.page import Exposition, Format, Page
 from exporter.model import Snapshot
-from exporter.web.pages.cache import Pages
+from exporter.web.pages.cache import RenderCache
 from tests.web.views_reading import snapshot
 
 PATIENCE = 10.0
@@ -32,7 +32,7 @@ class Node:
     def __init__(self) -> None:
         self._shown = snapshot()
         self._exposition = Noting()
-        self.pages = Pages(lambda: self._shown, self._exposition)
+        self.pages = RenderCache(lambda: self._shown, self._exposition)
 
     def publish(self) -> Page:
         """Come to the next snapshot; return its page of metrics."""

@@ -43,7 +43,7 @@ def read_gpus(series) -> list[str]:
     return [
         sample.labels["uuid"]
         for sample in series.all("gpu_info")
-        if sample.labels["uuid"] not in series.foreign
+        if sample.labels["uuid"] not in series.unread
     ]
 
 
@@ -118,7 +118,7 @@ def test_compute_is_the_sum_of_the_containers_and_the_rest(name) -> None:
     held = [series.of(key, "compute_entitled_ratio") for key in keys if series.of(key, "slices") != 0]
     held += [None for uuid in gpus if series.value("gpu_holders", uuid=uuid) is None]
     (held_bar, held_words), (used_bar, used_words) = bars
-    (count,) = series.values("gpus")
+    (count,) = series.values("node_gpus")
     assert is_sum(figure.removesuffix(" GPUs used"), used, 2), (figure, used)
     assert beside == f"of {count:.0f}"
     assert is_sum(held_words.removesuffix(" held"), held, 2), (held_words, held)

@@ -228,7 +228,7 @@ def test_the_total_of_the_text_is_the_sum_of_the_series(name) -> None:
     read = [
         sample.labels["uuid"]
         for sample in series.all("gpu_info")
-        if sample.labels["uuid"] not in series.foreign
+        if sample.labels["uuid"] not in series.unread
     ]
     line = next((line for line in text.splitlines() if line.startswith("Total: ")), None)
     assert (line is None) == (not read)
@@ -264,5 +264,5 @@ def node_sums(series, read) -> list[tuple[list, float, int]]:
         ),
         (held, 1, 2),
         (used, 1, 2),
-        ([series.value("gpus")], 1, 0),
+        ([series.value("node_gpus")], 1, 0),
     ]

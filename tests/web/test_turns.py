@@ -13,7 +13,7 @@ from exporter.fleet.watch import Look
 from exporter.web.app import make_app
 from exporter.web.cluster import routes as cluster
 from exporter.web.cluster.fleet_tables import Orders
-from exporter.web.pages.cache import Pages
+from exporter.web.pages.cache import RenderCache
 from exporter.web.pages.drawing import Drawing
 from exporter.web.pages.place import Place, Query
 from exporter.web.pages.render_queue import AT_ONCE, MOST_WAITING
@@ -58,10 +58,10 @@ def _asked(number: int) -> Place:
     return Place("node", (), Query(text=f"x{number}"))
 
 
-def _pages(slow: Slow) -> Pages:
+def _pages(slow: Slow) -> RenderCache:
     # One snapshot for all that ask: with each new one what was made is forgotten.
     shown = snapshot()
-    pages = Pages(lambda: shown, Exposition())
+    pages = RenderCache(lambda: shown, Exposition())
     pages.draws("node", slow.node)
     return pages
 
@@ -150,7 +150,7 @@ async def test_what_is_scraped_waits_for_no_page() -> None:
     release = threading.Event()
     hanging = [asyncio.ensure_future(in_thread(release.wait)) for _ in range(64)]
     shown = snapshot()
-    pages = Pages(lambda: shown, Exposition())
+    pages = RenderCache(lambda: shown, Exposition())
     try:
         for zipped in (False, True):
             for fmt in Format:

@@ -12,7 +12,7 @@ from exporter.demo.scenario.catalog import names
 from exporter.exposition.page import Exposition
 from exporter.model import ContainerRef
 from exporter.web import Server, make_app
-from exporter.web.pages.cache import Pages
+from exporter.web.pages.cache import RenderCache
 from exporter.web.pages.place import Place
 from tests.site import site_of
 from tests.web.views_reading import NOW, draw, gpu, holder, mig, node_page, read, scenario, snapshot
@@ -146,5 +146,5 @@ def test_data_is_old_when_several_polls_should_have_come_since(interval, age, lo
 async def test_how_often_there_are_polls_is_known_to_the_page() -> None:
     """The setting reaches what judges the age."""
     shown = snapshot()
-    html = await Pages(lambda: shown, Exposition(), interval=120.0).html(Place())
+    html = await RenderCache(lambda: shown, Exposition(), interval=120.0).html(Place())
     assert b'data-old="360.0"' in (html or b"")

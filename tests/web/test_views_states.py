@@ -19,7 +19,7 @@ from exporter.model import (
     SliceCount,
 )
 from exporter.web.pages import cache as pages_module
-from exporter.web.pages.cache import Pages
+from exporter.web.pages.cache import RenderCache
 from exporter.web.pages.place import Place
 from tests.web.views_reading import GIB, NOW, draw, gpu, holder, mig, scenario, snapshot
 
@@ -176,7 +176,7 @@ def test_the_age_of_the_data_is_shown(age, text, old) -> None:
 async def test_the_age_grows_while_no_poll_comes(monkeypatch) -> None:
     """The same snapshot is drawn again when time has passed, so that a stuck poller is seen."""
     shown = snapshot([gpu()])
-    pages = Pages(lambda: shown, Exposition())
+    pages = RenderCache(lambda: shown, Exposition())
     texts = []
     for age in (1, 90):
         monkeypatch.setattr(pages_module.time, "time", lambda age=age: NOW + age)

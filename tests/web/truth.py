@@ -196,7 +196,7 @@ class Series:
         return used / held if held and used is not None else None
 
     @property
-    def foreign(self) -> set[str]:
+    def unread(self) -> set[str]:
         """The devices of other makers, of which nothing but their holders is known."""
         known = {"nvidia", "amd"}
         return {

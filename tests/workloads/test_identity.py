@@ -114,7 +114,7 @@ def test_links_to_docker_logs_give_container_ids(tmp_path):
 def test_unreadable_root_is_an_error_with_a_remedy(tmp_path, name):
     """A root that cannot be listed is named, together with what to do about it."""
     (tmp_path / "file").touch()
-    with pytest.raises(OSError, match=rf"{name}: .*/var/log/pods there, or set --pod-logs"):
+    with pytest.raises(OSError, match=rf"{name}: .*/var/log/pods there, or set --pod-log-dir"):
         read_pod_logs(tmp_path / name)
 
 

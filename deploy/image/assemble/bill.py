@@ -21,7 +21,7 @@ Component = dict[str, Any]
 
 
 def place_packages(root: Root) -> list[str]:
-    """Place what says which packages of Debian the files are of, where scanners look, and their licences."""
+    """Place what says which packages of Debian the files are of, where scanners look, and their licenses."""
     # Packages from before the merge of /lib and /usr/lib list their files by the older names.
     names = {str(path): str(path).removeprefix("/usr") for path in root.placed if path.is_relative_to("/usr")}
     paths = (*names, *(name for name in names.values() if name))
@@ -32,8 +32,8 @@ def place_packages(root: Root) -> list[str]:
         status = told("dpkg-query", "--status", package)
         name = package.partition(":")[0]
         root.write(Path("/var/lib/dpkg/status.d") / name, status)
-        if (licences := Path("/usr/share/doc") / name / "copyright").exists():
-            root.place(licences)
+        if (licenses := Path("/usr/share/doc") / name / "copyright").exists():
+            root.place(licenses)
     return packages
 
 

@@ -72,7 +72,7 @@ def _keep_only_script(distribution: Distribution, site: Path) -> None:
     script = site / SCRIPT_ONLY / SCRIPT
     text = script.read_bytes()
     for path in _tops(distribution, site):
-        # What says which version this is and under which licence.
+        # What says which version this is and under which license.
         if path.suffix != ".dist-info":
             _delete(path)
     script.parent.mkdir(parents=True)

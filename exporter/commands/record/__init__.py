@@ -14,10 +14,11 @@ import re
 from collections import defaultdict
 from dataclasses import replace
 
+from exporter.commands.one_poll import poll_once
 from exporter.commands.record.gpu import peers_of, processes_of, record_gpu
 from exporter.commands.record.mask import Mask
 from exporter.commands.record.pods import Found, Pods, kept, notes, other_files
-from exporter.commands.runtime import Node, poll_once
+from exporter.commands.runtime import Node
 from exporter.demo.scenario import faults as schema_faults
 from exporter.demo.scenario import gpus as schema_gpu
 from exporter.demo.scenario import pods as schema_pods
@@ -25,7 +26,8 @@ from exporter.demo.scenario import schema
 from exporter.demo.scenario.catalog import dump
 from exporter.demo.scenario.expand import folded
 from exporter.model import ContainerRef, DriverInfo, HostDevices, NodeObject, Workloads
-from exporter.poll.poller import NO_LISTS, PollResult
+from exporter.model.poll_result import PollResult
+from exporter.poll.poller import NO_LISTS
 from exporter.sharing import NodeFacts
 
 NOBODY = Workloads(places={}, pods=None, process_view=False)

@@ -16,7 +16,7 @@ from exporter.model import (
     DeviceProcess,
     GpuIdentity,
     GpuReading,
-    Licence,
+    License,
     Memory,
     MigReading,
     Nvlink,
@@ -77,7 +77,7 @@ def record_gpu(gpu: GpuReading, mask: Mask, peers: Peers) -> schema_gpu.Gpu:
         compute_mode=gpu.compute_mode or "default",
         pcie_replays=gpu.pcie_replays or 0,
         virtualization=gpu.virtualization or "none",
-        licence=_licence(gpu.licence),
+        license=_license(gpu.license),
         gpm=False if gpu.profiling is None and "profiling" in gpu.withheld else None,
         links=_links(gpu, mask, peers),
         mig=_mig(gpu, mask),
@@ -96,11 +96,14 @@ def _board_info(identity: GpuIdentity) -> dict[str, str]:
     return {name: fact for name, fact in facts.items() if fact is not None}
 
 
-def _licence(licence: Licence | None) -> schema_vgpu.GuestLicence | None:
-    if licence is None:
+def _license(guest_license: License | None) -> schema_vgpu.GuestLicense | None:
+    if guest_license is None:
         return None
-    expires = "" if licence.expires is None else f"{datetime.fromtimestamp(licence.expires, UTC):%FT%T}"
-    return schema_vgpu.GuestLicence(product=licence.product, licensed=licence.licensed, expires=expires)
+    end = guest_license.expires
+    expires = "" if end is None else f"{datetime.fromtimestamp(end, UTC):%FT%T}"
+    return schema_vgpu.GuestLicense(
+        product=guest_license.product, licensed=guest_license.licensed, expires=expires
+    )
 
 
 def _links(gpu: GpuReading, mask: Mask, peers: Peers) -> schema_board.Links:

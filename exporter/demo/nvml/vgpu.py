@@ -1,4 +1,4 @@
-"""Functions of the fake driver about virtual GPUs: those that run on a host's GPU, and a guest's licence.
+"""Functions of the fake driver about virtual GPUs: those that run on a host's GPU, and a guest's license.
 
 A vGPU has a number in place of a handle, and so has its type; both mean something to the whole driver.
 """
@@ -141,7 +141,7 @@ def _gpu_instance(_vgpu: Vgpu, process: ProcessState) -> int:
     return NO_INSTANCE if process.instance is None else process.instance.gi
 
 
-def _licence_info(vgpu: Vgpu, _process: ProcessState, reference: Any) -> None:
+def _license_info(vgpu: Vgpu, _process: ProcessState, reference: Any) -> None:
     answer = target(reference)
     answer.isLicensed, answer.currentState = int(bool(vgpu.licensed)), STATES[vgpu.licensed]
 
@@ -155,18 +155,18 @@ def _type_memory(vgpu: Vgpu, reference: Any) -> None:
 
 
 def _licensable(device: GpuDevice, reference: Any) -> None:
-    answer, licence = target(reference), device.state.gpu.licence
-    answer.isGridLicenseSupported = int(licence is not None)
-    if licence is None:
+    answer, guest_license = target(reference), device.state.gpu.license
+    answer.isGridLicenseSupported = int(guest_license is not None)
+    if guest_license is None:
         return
     answer.licensableFeaturesCount = 1
     feature = answer.gridLicensableFeatures[0]
     feature.featureCode, feature.featureEnabled = FEATURE_VGPU, 1
-    feature.featureState, feature.productName = int(licence.licensed), licence.product.encode()
+    feature.featureState, feature.productName = int(guest_license.licensed), guest_license.product.encode()
     expiry = feature.licenseExpiry
-    expiry.status = EXPIRES if licence.expires else NEVER_EXPIRES
-    if licence.expires:
-        end = datetime.fromisoformat(licence.expires)
+    expiry.status = EXPIRES if guest_license.expires else NEVER_EXPIRES
+    if guest_license.expires:
+        end = datetime.fromisoformat(guest_license.expires)
         expiry.year, expiry.month, expiry.day = end.year, end.month, end.day
         expiry.hour, expiry.min, expiry.sec = end.hour, end.minute, end.second
 
@@ -182,7 +182,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "nvmlVgpuInstanceGetType": _vgpu_number(lambda vgpu, _process: type_number(vgpu)),
     "nvmlVgpuInstanceGetFbUsage": _vgpu_number(lambda _vgpu, process: process.memory),
     "nvmlVgpuInstanceGetGpuInstanceId": _vgpu_number(_gpu_instance),
-    "nvmlVgpuInstanceGetLicenseInfo_v2": _of_vgpu(_licence_info),
+    "nvmlVgpuInstanceGetLicenseInfo_v2": _of_vgpu(_license_info),
     "nvmlVgpuInstanceGetLicenseStatus": _vgpu_number(lambda vgpu, _process: int(bool(vgpu.licensed))),
     "nvmlVgpuTypeGetName": _of_type(_type_name),
     "nvmlVgpuTypeGetFramebufferSize": _of_type(_type_memory),

@@ -11,7 +11,7 @@ from exporter.demo.nvml.health import BANKS, CAUSES, LOCATIONS, SCOPES, SEVERITI
 from exporter.demo.nvml.library import FUNCTIONS
 from exporter.demo.nvml.links import LEVELS
 from exporter.demo.scenario.codec import Signed, fail
-from exporter.demo.scenario.gpus import Gpu, GuestLicence, Health, Links, MigInstance
+from exporter.demo.scenario.gpus import Gpu, GuestLicense, Health, Links, MigInstance
 from exporter.demo.scenario.schema import Scenario
 from exporter.model.readings import NvlinkError
 
@@ -124,14 +124,14 @@ _UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
 
 def check_vgpus(scenario: Scenario) -> None:
-    """Raise ScenarioError with the path of what a vGPU or a licence cannot be."""
+    """Raise ScenarioError with the path of what a vGPU or a license cannot be."""
     seen: set[str] = set()
     for place, gpu in enumerate(scenario.gpus):
         path = f"gpus[{place}]"
         if gpu.vgpus and gpu.virtualization != "vgpu_host":
             fail(f"{path}.virtualization", f"must be vgpu_host for vGPUs to run, not {gpu.virtualization}")
-        if gpu.licence is not None:
-            _check_licence(gpu.licence, f"{path}.licence")
+        if gpu.license is not None:
+            _check_license(gpu.license, f"{path}.license")
         for number, vgpu in enumerate(gpu.vgpus):
             own = f"{path}.vgpus[{number}]"
             if not _UUID.fullmatch(vgpu.mdev_uuid):
@@ -149,8 +149,8 @@ def _check_process(scenario: Scenario, gpu: Gpu, pid: int, path: str) -> None:
         fail(path, f"the process {pid} of the host does not run on this GPU")
 
 
-def _check_licence(licence: GuestLicence, path: str) -> None:
+def _check_license(guest_license: GuestLicense, path: str) -> None:
     try:
-        datetime.fromisoformat(licence.expires or "2000-01-01")
+        datetime.fromisoformat(guest_license.expires or "2000-01-01")
     except ValueError:
-        fail(f"{path}.expires", f"must be such as 2027-01-31T23:59:59, not {licence.expires!r}")
+        fail(f"{path}.expires", f"must be such as 2027-01-31T23:59:59, not {guest_license.expires!r}")

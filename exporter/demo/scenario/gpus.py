@@ -84,8 +84,8 @@ class Vgpu:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GuestLicence:
-    """The licence of a vGPU guest; ``expires`` is such as ``2027-01-31T23:59:59`` in UTC, "" is never."""
+class GuestLicense:
+    """The license of a vGPU guest; ``expires`` is such as ``2027-01-31T23:59:59`` in UTC, "" is never."""
 
     product: str
     licensed: bool = True
@@ -206,7 +206,7 @@ class Gpu:
     accounting: bool = False
     display_active: bool = False
     virtualization: Virtualization = "none"
-    licence: GuestLicence | None = None
+    license: GuestLicense | None = None
     vgpus: tuple[Vgpu, ...] = ()
     mig: Mig | None = None
     gpm: bool | None = None

@@ -10,9 +10,10 @@ from typing import Literal, TypeAlias
 from exporter.metrics import AnyFamily
 from exporter.metrics.dcgm.device import CLOCKS, HEAT, MEMORY, MODES, PCIE, POWER, UTILIZATION
 from exporter.metrics.dcgm.entities import HostnameLabel, entities, legacy_entities
-from exporter.metrics.dcgm.health import ECC, NVLINK, REPAIRS, THROTTLING, XIDS
+from exporter.metrics.dcgm.health import ECC, NVLINK, REPAIRS
 from exporter.metrics.dcgm.legacy import LEGACY
 from exporter.metrics.dcgm.profiling import PROFILING
+from exporter.metrics.dcgm.xid_events import THROTTLING, XIDS
 
 DcgmNames: TypeAlias = Literal["on", "off", "only", "legacy"]
 

@@ -252,6 +252,6 @@ MODES: tuple[Family[DcgmRow], ...] = (
         "DEV_VGPU_LICENSE_STATUS",
         "vgpu",
         "1 if the vGPU is licensed.",
-        reading(lambda r: None if r.licence is None else int(r.licence.licensed)),
+        reading(lambda r: None if r.license is None else int(r.license.licensed)),
     ),
 )

@@ -6,9 +6,10 @@ from typing import Any
 
 from exporter.metrics import AnyFamily, Family, Labelled, LabelledFamily, Number
 from exporter.metrics.dcgm.device import CLOCKS, HEAT, MEMORY, PCIE, POWER, UTILIZATION
-from exporter.metrics.dcgm.health import ECC, NVLINK, REPAIRS, THROTTLING
+from exporter.metrics.dcgm.health import ECC, NVLINK, REPAIRS
 from exporter.metrics.dcgm.profiling import PROFILING
 from exporter.metrics.dcgm.row import DcgmRow
+from exporter.metrics.dcgm.xid_events import THROTTLING
 
 _NAMES: Mapping[str, str] = {
     "sm_clock": "DEV_SM_CLOCK",

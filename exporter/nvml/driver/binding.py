@@ -208,7 +208,7 @@ CORRECTED: Mapping[str, Callable[..., Any]] = {
 """By the name of the call, those that the binding has; they raise as the binding's own do."""
 
 
-def plain(answer: Any) -> Any:
+def to_python(answer: Any) -> Any:
     """Turn the binding's mixture of bytes, ctypes numbers and Python values into the last."""
     if isinstance(answer, bytes):
         return answer.decode(errors="replace")

@@ -14,7 +14,7 @@ from typing import Any
 import pynvml
 
 from exporter.concurrency import HANGS, Hangs
-from exporter.nvml.driver.binding import CORRECTED, plain
+from exporter.nvml.driver.binding import CORRECTED, to_python
 from exporter.nvml.driver.error_kinds import FINDING, PICKING, SLOT
 from exporter.nvml.driver.library import error_name
 
@@ -109,9 +109,9 @@ class Calls:
         """
         if not self._watched.leave(patience):
             return None
-        heir = copy.copy(self)
-        heir._begin_anew()  # noqa: SLF001 - it is one of these
-        return heir
+        successor = copy.copy(self)
+        successor._begin_anew()  # noqa: SLF001 - it is one of these
+        return successor
 
     def _begin_anew(self) -> None:
         self.deadline, self.group, self._place = None, CORE, ""
@@ -216,7 +216,7 @@ class Calls:
         else:
             if name in REMEMBERED:
                 self._answered[device].add(call)
-            return answer if type(answer) is int else plain(answer)
+            return answer if type(answer) is int else to_python(answer)
         return None
 
     def first(self, device: str, handle: Any, calls: Iterable[Call]) -> Any:

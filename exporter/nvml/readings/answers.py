@@ -40,11 +40,11 @@ def ask_row(calls: Calls, device: str, handle: Any, row: Row) -> Any:
     return None if answer is None else row.decode(answer)
 
 
-def enter(found: Found, into: Path, value: Any) -> None:
+def set_path(found: Found, into: Path, value: Any) -> None:
     """Put a value where it belongs; what is not known leaves no trace."""
     if isinstance(value, dict):
         for key, part in value.items():
-            enter(found, (*into, key), part)
+            set_path(found, (*into, key), part)
     elif value is not None:
         *way, last = into
         for step in way:

@@ -15,13 +15,13 @@ from exporter.nvml.readings.answers import (
     Row,
     ask_row,
     celsius,
-    enter,
     first_percent,
     flag,
     long_number,
     margin,
     number,
     percent,
+    set_path,
     word,
 )
 from exporter.nvml.readings.field_reader import FieldReader
@@ -263,7 +263,7 @@ class DeviceReader:
         """
         found: Found = {}
         for row in self._rows:
-            enter(found, row.into, ask_row(calls, uuid, handle, row))
+            set_path(found, row.into, ask_row(calls, uuid, handle, row))
         self._fields.read(calls, uuid, handle, found)
         active = active_links(calls, uuid, handle, found)
         if found:
@@ -287,7 +287,7 @@ class DeviceReader:
                 value = ask_row(calls, uuid, handle, row)
                 if calls.failures() == failures:
                     known[row] = value
-            enter(found, row.into, known.get(row))
+            set_path(found, row.into, known.get(row))
 
 
 def _records(found: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pynvml
 from exporter.nvml.driver.binding import NOT_ANSWERED
 from exporter.nvml.driver.calls import FIELDS, INVALID_ARGUMENT, NOTHING_THERE, UNSUPPORTED, Calls
 from exporter.nvml.driver.library import error_name
-from exporter.nvml.readings.answers import NOTHING, NOTHING_LONG, Found, enter
+from exporter.nvml.readings.answers import NOTHING, NOTHING_LONG, Found, set_path
 from exporter.nvml.readings.fields import ROWS, Field, FieldRow, link_rows
 
 SUCCESS, DOUBLE = 0, 0
@@ -106,7 +106,7 @@ def _round(calls: Calls, uuid: str, handle: Any, requests: list[Request], found:
     refused = []
     for (row, field), entry in _ask(calls, uuid, handle, requests):
         if entry is not None and _is_answer(entry):
-            enter(found, row.into, _value(row, field, entry))
+            set_path(found, row.into, _value(row, field, entry))
             continue
         calls.group = row.group
         if entry is None or entry.code in LACKING:

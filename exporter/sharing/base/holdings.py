@@ -38,7 +38,7 @@ def holdings_from(resolved: Resolved, view: View, systems: Sequence[System]) -> 
         devices={key: node.sharing_of_device(key) for key in node.devices},
         unresolved=_unresolved(resolved),
         unresolved_holders=frozenset(resolved.unresolved_holders),
-        foreign=tuple(node.foreign()),
+        unread=tuple(node.unread()),
         unplaced=frozenset(resolved.unplaced),
         listed=view.allocations.listed,
         all_listed=view.facts.all_listed,
@@ -93,7 +93,7 @@ class _Node:
                 isolation=sharing.isolation,
             )
 
-    def foreign(self) -> Iterable[GpuIdentity]:
+    def unread(self) -> Iterable[GpuIdentity]:
         """List the devices that are held here though no driver of ours reads them."""
         unread = {key: device for key, device in self.devices.items() if key not in self._known}
         return (unread[key].gpu.identity for key in sorted(unread))

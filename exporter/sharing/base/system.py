@@ -56,8 +56,8 @@ class Claim(NamedTuple):
 class Grant:
     """What a container has of one device by another word than its ids.
 
-    ``device`` is None for one that should be here and is not, and one made by ``foreign`` where no driver of
-    ours reads it. ``slices`` counts what the container has of ``resource`` on this device, as ids would.
+    ``device`` is None for one that should be here and is not, and one made by ``unread_device`` if no driver
+    reads it. ``slices`` counts what the container has of ``resource`` on this device, as ids would.
     Entitlements are those of ``Holding``. ``exclusive``: nobody else can have a part of the device.
     ``beside``: another grant of the same container counts its slices of the device, in another unit.
     ``for_unknown``: the holder keeps the device for somebody who is not known.
@@ -104,7 +104,7 @@ def first_match(patterns: Iterable[re.Pattern[str]], text: str) -> re.Match[str]
     return next((found for each in patterns if (found := each.fullmatch(text)) is not None), None)
 
 
-def foreign(vendor: str, uuid: str, model: str, index: int | None = None) -> Device:
+def unread_device(vendor: str, uuid: str, model: str, index: int | None = None) -> Device:
     """Make a device that no driver of ours reads, of which only this is known."""
     place = NOBODY_TELLS if index is None else index
     identity = GpuIdentity(uuid=uuid, index=place, model=model, vendor=vendor)

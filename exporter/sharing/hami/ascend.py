@@ -29,7 +29,7 @@ from exporter.model import (
 )
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.reading import UnusableError, gathered, of_containers, opened, problem
-from exporter.sharing.base.system import Claim, Read, Roots, foreign, whole_keys, words_of
+from exporter.sharing.base.system import Claim, Read, Roots, unread_device, whole_keys, words_of
 from exporter.sharing.base.view import View
 from exporter.sharing.hami.annotations import Registered
 from exporter.sharing.hami.cache_owners import filed, names_by_pod
@@ -130,7 +130,7 @@ class HamiAscend(HamiVendor):
         uuid = found[1] if found is not None else ""
         listed = self.registered.get(uuid)
         index = listed.number if listed is not None else None
-        device = foreign(self.maker, uuid, resource.partition("/")[2], index)
+        device = unread_device(self.maker, uuid, resource.partition("/")[2], index)
         return Claim(device, replica=True, nominal=True)
 
     def sharing(

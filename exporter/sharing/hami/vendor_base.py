@@ -14,7 +14,7 @@ from typing import ClassVar, NamedTuple
 from exporter.model import ContainerRef, ContainerSpec, DeviceSharing, Meter, PodDetails, SliceCount
 from exporter.model.sums import total
 from exporter.sharing.base.inventory import Device
-from exporter.sharing.base.system import Claim, Grant, Granted, System, first_match, foreign, words_of
+from exporter.sharing.base.system import Claim, Grant, Granted, System, first_match, unread_device, words_of
 from exporter.sharing.base.view import View
 from exporter.sharing.hami.annotations import (
     HamiDevice,
@@ -133,7 +133,7 @@ class HamiVendor(System):
         number = NUMBERED.fullmatch(uuid)
         listed = self.registered.get(uuid)
         index = listed.number if listed is not None else int(number[1]) if number is not None else None
-        return foreign(self.maker, uuid, told.device.type, index)
+        return unread_device(self.maker, uuid, told.device.type, index)
 
     def memory(self, told: Told) -> int | None:
         """Return the limit in bytes; 0 is none."""

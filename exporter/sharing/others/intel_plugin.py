@@ -9,7 +9,7 @@ from collections import Counter
 
 from exporter.model import ContainerRef, DeviceSharing, SliceCount
 from exporter.sharing.base.inventory import Device
-from exporter.sharing.base.system import Claim, Grant, Granted, System, foreign, words_of
+from exporter.sharing.base.system import Claim, Grant, Granted, System, unread_device, words_of
 from exporter.sharing.base.view import View
 
 RESOURCES = re.compile(r"gpu\.intel\.com/(?:i915|xe|dxg)")
@@ -94,4 +94,4 @@ class Intel(System):
 
 
 def _card(number: int) -> Device:
-    return foreign("intel", f"card{number}", MODEL, number)
+    return unread_device("intel", f"card{number}", MODEL, number)

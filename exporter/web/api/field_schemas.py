@@ -7,7 +7,7 @@ from exporter.model.states import STATE_WORDS
 
 FURTHER: Mapping[str, Mapping[str, dict[str, Any]]] = {
     "Node": {
-        "process_view_reason": {
+        "process_attribution_reason": {
             "type": "string",
             "description": "Why single processes cannot be trusted or seen, empty where they can.",
         }

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from exporter.fleet.amounts import Amount, Share, Units, named, told, total, total_share, whole, word
+from exporter.fleet.amounts import Amount, Share, Units, named, told, total_amount, total_share, whole, word
 from exporter.fleet.cluster_model import Fleet
 from exporter.fleet.rendering import gpu_count, gpus, total_slices
 from exporter.fleet.targets import NodeLinks
@@ -134,7 +134,7 @@ def _cards(fleet: Fleet) -> Iterator[Card]:
     memory = total_share(node.memory for node in nodes)
     compute = total_share(node.compute for node in nodes)
     yield _slices(fleet)
-    size = total(node.memory_total for node in nodes)
+    size = total_amount(node.memory_total for node in nodes)
     yield Card(
         name="Memory",
         figure=_labelled(memory.used, gibibytes, "GiB used"),
@@ -142,7 +142,7 @@ def _cards(fleet: Fleet) -> Iterator[Card]:
         bars=_bars(memory, size, f"{memory.held.text(gibibytes)} held"),
         waste=f"{memory.wasted.text(gibibytes)} GiB held and not used",
     )
-    count = total(node.gpus for node in nodes)
+    count = total_amount(node.gpus for node in nodes)
     yield Card(
         name="Compute",
         figure=_labelled(compute.used, gpus, "GPUs used"),

@@ -21,15 +21,15 @@ from exporter.web.cluster import hub_openapi
 from exporter.web.cluster.fleet_page import FleetScene, fleet_drawing
 from exporter.web.cluster.fleet_tables import Orders
 from exporter.web.cluster.hub_openapi import FORMS
-from exporter.web.html import page, seen
+from exporter.web.html import escape_controls, page
 from exporter.web.http import assets
 from exporter.web.http.assets import version
 from exporter.web.http.errors import one_of, prefers_html
 from exporter.web.http.responses import reply
-from exporter.web.live.broadcaster import Hub, Ticker
+from exporter.web.live.broadcaster import Broadcaster, Ticker
 from exporter.web.live.sse import Message, event
 from exporter.web.pages.drawing import Drawing, Opened, change
-from exporter.web.pages.render_queue import Turns, Work
+from exporter.web.pages.render_queue import RenderQueue, SharedTask
 
 # Orders of all tables together; those that somebody makes up are more.
 _KEPT = 64
@@ -42,8 +42,8 @@ class FleetPages:
         self._current = current
         self._links = links
         self._idle_after = idle_after
-        self._made: dict[tuple[Any, ...], Work[Any]] = {}
-        self._turns = Turns()
+        self._made: dict[tuple[Any, ...], SharedTask[Any]] = {}
+        self._turns = RenderQueue()
 
     @property
     def look(self) -> Look:
@@ -110,12 +110,12 @@ class FleetPages:
         if work is None:
             while len(self._made) >= _KEPT:
                 del self._made[next(iter(self._made))]
-            work = self._made[key] = Work(
+            work = self._made[key] = SharedTask(
                 lambda: in_thread(make), lambda failed: self._drop(key, failed), self._turns
             )
         return await work.wait()
 
-    def _drop(self, key: tuple[Any, ...], work: Work[Any]) -> None:
+    def _drop(self, key: tuple[Any, ...], work: SharedTask[Any]) -> None:
         """Have what could not be made tried again by the next who asks."""
         if self._made.get(key) is work:
             del self._made[key]
@@ -147,7 +147,7 @@ def make_hub_app(
     cluster: Cluster, *, prefix: str = "", frame_ancestors: Sequence[str] = ()
 ) -> web.Application:
     """Build the application of the hub, served below ``prefix`` too and framed as that of a node is."""
-    streams = Hub(cluster.ticker)
+    streams = Broadcaster(cluster.ticker)
     routes = _Routes(cluster, streams)
     app = build_app(
         [
@@ -211,7 +211,7 @@ def _told(tag: str, old: Drawing | None, new: tuple[float, Drawing]) -> Message:
     told = change(old, drawing)
     data = {
         "timestamp": timestamp,
-        "title": seen(told.title),
+        "title": escape_controls(told.title),
         "pieces": dict(told.pieces),
         "lists": dict(told.lists),
     }
@@ -219,7 +219,7 @@ def _told(tag: str, old: Drawing | None, new: tuple[float, Drawing]) -> Message:
 
 
 class _Routes:
-    def __init__(self, cluster: Cluster, streams: Hub) -> None:
+    def __init__(self, cluster: Cluster, streams: Broadcaster) -> None:
         self._pages = cluster.pages
         self._registry = cluster.registry
         self._streams = streams

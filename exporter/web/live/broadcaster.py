@@ -141,7 +141,7 @@ GONE = event("gone", {})
 Send = Callable[[Message], Awaitable[None]]
 
 
-class Hub:
+class Broadcaster:
     """Keeps up to ``most`` streams about ``subjects``, and hands to each what is new about its own."""
 
     def __init__(

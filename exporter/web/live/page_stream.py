@@ -18,11 +18,11 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from exporter.web.html import seen
+from exporter.web.html import escape_controls
 from exporter.web.http.assets import version
-from exporter.web.live.broadcaster import Hub
+from exporter.web.live.broadcaster import Broadcaster
 from exporter.web.live.sse import Message, event
-from exporter.web.pages.cache import Pages
+from exporter.web.pages.cache import RenderCache
 from exporter.web.pages.drawing import Drawing, change
 from exporter.web.pages.place import Place, asked_query
 
@@ -38,7 +38,7 @@ class Drawn(NamedTuple):
 class OpenPage:
     """A page as the subject of a stream."""
 
-    pages: Pages
+    pages: RenderCache
     place: Place
 
     @property
@@ -78,14 +78,14 @@ def _told(tag: str, old: Drawing | None, new: Drawn) -> Message:
     data = {
         "now": round(time.time(), 3),
         "timestamp": new.timestamp,
-        "title": seen(told.title),
+        "title": escape_controls(told.title),
         "pieces": dict(told.pieces),
         "lists": dict(told.lists),
     }
     return event("change", data, tag)
 
 
-def routes(pages: Pages, hub: Hub) -> list[web.RouteDef]:
+def routes(pages: RenderCache, hub: Broadcaster) -> list[web.RouteDef]:
     """List the routes of streams for pages."""
     streams = _Streams(pages, hub)
     return [
@@ -97,7 +97,7 @@ def routes(pages: Pages, hub: Hub) -> list[web.RouteDef]:
 
 
 class _Streams:
-    def __init__(self, pages: Pages, hub: Hub) -> None:
+    def __init__(self, pages: RenderCache, hub: Broadcaster) -> None:
         self._pages = pages
         self._hub = hub
 

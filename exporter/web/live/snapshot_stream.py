@@ -25,9 +25,9 @@ from typing import Any, TypeAlias
 from aiohttp import web
 
 from exporter.metrics import LEVEL_LABELS, Level
-from exporter.web.live.broadcaster import Hub
+from exporter.web.live.broadcaster import Broadcaster
 from exporter.web.live.sse import Message, event, text
-from exporter.web.pages.cache import Pages
+from exporter.web.pages.cache import RenderCache
 
 Document: TypeAlias = Mapping[str, Any]
 Row: TypeAlias = Mapping[str, Any]
@@ -100,7 +100,7 @@ _GREETING = text("retry: 3000\n\n")
 class Documents:
     """The document of the snapshot as the subject of a stream."""
 
-    pages: Pages
+    pages: RenderCache
 
     @property
     def beat(self) -> Message:
@@ -130,7 +130,7 @@ class Documents:
         return event("delta", delta(old, new), tag)
 
 
-def routes(pages: Pages, hub: Hub) -> list[web.RouteDef]:
+def routes(pages: RenderCache, hub: Broadcaster) -> list[web.RouteDef]:
     """List the route of the stream for programs."""
     documents = Documents(pages)
 

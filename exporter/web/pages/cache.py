@@ -19,7 +19,7 @@ from exporter.web.html import page
 from exporter.web.http.assets import version
 from exporter.web.pages.drawing import Drawing, Opened
 from exporter.web.pages.place import Place
-from exporter.web.pages.render_queue import Turns, Work
+from exporter.web.pages.render_queue import RenderQueue, SharedTask
 
 if TYPE_CHECKING:
     from exporter.web.pages.views.scene import Scene
@@ -31,7 +31,7 @@ Draw = Callable[["Scene", tuple[str, ...]], Drawing | None]
 """Draws a kind of page from what it is of (``Place.names``); None where that is not there."""
 
 
-class Pages:
+class RenderCache:
     """The pages of the newest snapshot; ``current`` returns the snapshot to show.
 
     A holder is idle after ``idle_after`` seconds without compute. A new snapshot comes every ``interval``
@@ -55,8 +55,8 @@ class Pages:
         self._drawn: dict[str, Draw] = {}
         self._spans: tuple[str, ...] = ()
         self._sparkline: Callable[[ContainerRow], Markup] | None = None
-        self._made: dict[tuple[Any, ...], Work[Any]] = {}
-        self._turns = Turns()
+        self._made: dict[tuple[Any, ...], SharedTask[Any]] = {}
+        self._turns = RenderQueue()
         self._second = 0
         self._asked: set[_Form] = set()
         self._asked_before: set[_Form] = set()
@@ -199,24 +199,26 @@ class Pages:
             self._made = {}
         return self._page
 
-    async def _once(self, key: tuple[Any, ...], make: Callable[[], Made], turns: Turns | None = None) -> Made:
+    async def _once(
+        self, key: tuple[Any, ...], make: Callable[[], Made], turns: RenderQueue | None = None
+    ) -> Made:
         return await self._begun(key, lambda: in_thread(make), turns).wait()
 
-    def _start(self, form: _Form, page: Page) -> "Work[bytes]":
+    def _start(self, form: _Form, page: Page) -> "SharedTask[bytes]":
         fmt, zipped = form
         make = page.gzipped if zipped else page.body
         return self._begun(("metrics", *form), lambda: in_scrape_thread(make, fmt))
 
     def _begun(
-        self, key: tuple[Any, ...], make: Callable[[], Awaitable[Made]], turns: Turns | None = None
-    ) -> "Work[Made]":
+        self, key: tuple[Any, ...], make: Callable[[], Awaitable[Made]], turns: RenderQueue | None = None
+    ) -> "SharedTask[Made]":
         """Begin to make something, unless somebody has."""
         work = self._made.get(key)
         if work is None:
-            work = self._made[key] = Work(make, lambda failed: self._drop(key, failed), turns)
+            work = self._made[key] = SharedTask(make, lambda failed: self._drop(key, failed), turns)
         return work
 
-    def _drop(self, key: tuple[Any, ...], work: Work[Any]) -> None:
+    def _drop(self, key: tuple[Any, ...], work: SharedTask[Any]) -> None:
         """Have what could not be made tried again by the next who asks."""
         if self._made.get(key) is work:
             del self._made[key]

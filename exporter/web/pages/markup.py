@@ -174,7 +174,7 @@ def _profile(scene: Scene, row: ContainerRow) -> str:
 def _offered(scene: Scene, row: ContainerRow) -> int | None:
     mig = scene.migs.get(row.device) if row.device.mig_uuid else None
     gpu = scene.gpus.get(row.device.uuid)
-    counts = mig.slices if mig else gpu.slices if gpu and (answers(gpu) or gpu.foreign) else ()
+    counts = mig.slices if mig else gpu.slices if gpu and (answers(gpu) or gpu.unread) else ()
     for count in counts:
         if count.resource == row.resource:
             return count.offered

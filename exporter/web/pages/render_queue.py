@@ -17,12 +17,12 @@ RETRY_AFTER_SECONDS = 2
 Made = TypeVar("Made")
 
 
-class Turns:
+class RenderQueue:
     """A few things are made at once; those that are ``waiting`` get their turn in their order."""
 
     def __init__(self) -> None:
         self.free = asyncio.Semaphore(AT_ONCE)
-        self.waiting: set[Work[Any]] = set()
+        self.waiting: set[SharedTask[Any]] = set()
 
     def refuse_where_full(self) -> None:
         """Answer 503 where so many wait already that another would wait for long."""
@@ -31,7 +31,7 @@ class Turns:
             raise web.HTTPServiceUnavailable(text="too much is asked for here at once\n", headers=retry)
 
 
-class Work(Generic[Made]):
+class SharedTask(Generic[Made]):
     """Something in the making, for all who wait for it; it waits itself for one of ``turns``, if need be.
 
     ``drop`` is called when nobody may wait for it any more: it failed, or all have gone who waited before its
@@ -41,11 +41,11 @@ class Work(Generic[Made]):
     def __init__(
         self,
         make: Callable[[], Awaitable[Made]],
-        drop: Callable[["Work[Made]"], object],
-        turns: Turns | None = None,
+        drop: Callable[["SharedTask[Made]"], object],
+        turns: RenderQueue | None = None,
     ) -> None:
         self._readers = 0
-        self._turns = turns or Turns()
+        self._turns = turns or RenderQueue()
         self._drop = drop
         # From now on, and not only from when the loop comes to it: many may be asked for in one go.
         self._turns.waiting.add(self)

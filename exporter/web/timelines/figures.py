@@ -1,8 +1,7 @@
 """Timelines as Plotly takes them: plain dictionaries of the shape of plotly.graph_objects, and no template.
 
-Each step is a bar as wide as itself, and the bars of holders stand on each other: unlike an area, which joins
-its points, a step in which nothing is known stays empty, and is hatched. Text and background have no colours
-here: a page has its own. Times are Unix milliseconds.
+Each step is a bar, and the bars of holders are stacked: unlike an area, which joins its points, a step in
+which nothing is known stays empty, and is hatched. The page sets the colours. Times are Unix milliseconds.
 """
 
 import html
@@ -26,8 +25,8 @@ from exporter.web.timelines.figure_style import (
 from exporter.web.timelines.stacks import COMPUTE, MEMORY, Quantity, Stack, Values, added_up, any_known, stack
 
 MOST_HOLDERS = 10
+# What Plotly is started with.
 CONFIG: Mapping[str, Any] = {"displayModeBar": False, "displaylogo": False, "responsive": True}
-"""What Plotly is started with."""
 _UNATTRIBUTED = Look(GREY, ".", "solid")
 _UNTOLD = Look(GREY, "/", "solid")
 _PANELS = (
@@ -130,7 +129,6 @@ def _whole(name: str, called: Mapping[str, str], quantity: Quantity) -> dict[str
     """Have the whole name told under the pointer where the legend has a shorter one."""
     if called.get(name, name) == name:
         return {}
-    # Not in the template itself, in which a name could have a meaning.
     return {"meta": text(name), "hovertemplate": f"%{{y:.2f}} {quantity.unit}<extra>%{{meta}}</extra>"}
 
 
@@ -200,10 +198,10 @@ def _lines(past: Past, parts: Stack, quantity: Quantity) -> list[dict[str, Any]]
 
 
 def _figure(past: Past, data: list[dict[str, Any]], quantity: Quantity) -> dict[str, Any]:
-    layout = _layout(past)
-    layout["yaxis"] = {"title": {"text": quantity.unit}, "rangemode": "tozero", "fixedrange": True}
-    layout["yaxis2"] = {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True}
-    return {"data": data, "layout": layout | {"barmode": "stack", "bargap": 0}}
+    yaxis = {"title": {"text": quantity.unit}, "rangemode": "tozero", "fixedrange": True}
+    hatched = {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True}
+    stacked = {"yaxis": yaxis, "yaxis2": hatched, "barmode": "stack", "bargap": 0}
+    return {"data": data, "layout": _layout(past) | stacked}
 
 
 def _devices(past: Past, names: Mapping[str, str]) -> Drawn:

@@ -5,7 +5,6 @@ import json
 import weakref
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
-from dataclasses import replace
 from itertools import chain, repeat
 from typing import Any
 
@@ -16,54 +15,9 @@ from exporter.history import NotKeptError, Past, Track, Wanted
 from exporter.metrics import LEVEL_LABELS
 from exporter.model import Snapshot
 from exporter.web.http.responses import reply
-from exporter.web.pages.render_queue import Turns, Work
-from exporter.web.pages.views.scene import name_of
+from exporter.web.pages.render_queue import RenderQueue, SharedTask
 from exporter.web.site import Site
-from exporter.web.timelines.figures import CONFIG, Drawn, holder_figures, node_figures
 from exporter.web.timelines.query import BadValueError, asked_span, read_ask
-from exporter.web.timelines.stacks import first_known
-
-_DRAWN: Mapping[str, Callable[[Past, Mapping[str, str]], list[Drawn]]] = {
-    "node": node_figures,
-    "holder": holder_figures,
-}
-
-
-def figures_json(past: Past, snapshot: Snapshot, kind: str) -> bytes:
-    """Write the figures of a node or a GPU (``kind`` is "node"), or of a holder ("holder"), as JSON.
-
-    ``begins`` is the Unix time of the first step of which anything is known. Names of devices are those of
-    the snapshot.
-    """
-    # They are looked at several times, and are few and short: those of a figure.
-    past = replace(past, tracks=tuple(past.tracks))
-    known = first_known(past)
-    document = {
-        "start": past.start,
-        "end": past.start + past.count * past.step,
-        "step": past.step,
-        "source": past.source,
-        "note": past.note,
-        "begins": None if known is None else past.start + known * past.step,
-        "config": CONFIG,
-        "figures": [
-            drawn._asdict() for drawn in (_DRAWN[kind](past, _device_names(snapshot)) if past.tracks else ())
-        ],
-    }
-    return json.dumps(document, separators=(",", ":")).encode()
-
-
-def _device_names(snapshot: Snapshot) -> dict[str, str]:
-    """Say what GPUs and MIG devices are called, by their uuids."""
-    names = {gpu.identity.uuid: name_of(gpu) for gpu in snapshot.gpus}
-    of_migs = {
-        mig.device.mig_uuid: " ".join(
-            filter(None, (names.get(mig.device.uuid), mig.reading.profile, f"({mig.device.mig_uuid[:12]})"))
-        )
-        for mig in snapshot.migs
-    }
-    return names | of_migs
-
 
 MOST_BYTES = 16 << 20
 MOST_THINGS = 64
@@ -76,8 +30,8 @@ class Kept:
     """
 
     def __init__(self) -> None:
-        self._made: OrderedDict[Hashable, Work[bytes]] = OrderedDict()
-        self._turns = Turns()
+        self._made: OrderedDict[Hashable, SharedTask[bytes]] = OrderedDict()
+        self._turns = RenderQueue()
 
     async def get(self, key: Hashable, seconds: float, make: Callable[[], Awaitable[bytes]]) -> bytes:
         """Give what was made for this key within the last ``seconds``, or make it.
@@ -87,24 +41,24 @@ class Kept:
         work = self._made.get(key)
         if work is None:
             self._turns.refuse_where_full()
-            work = Work(make, lambda failed: self._drop(key, failed), self._turns)
+            work = SharedTask(make, lambda failed: self._drop(key, failed), self._turns)
             self._made[key] = work
             work.task.add_done_callback(lambda _: self._done(key, work, seconds))
             self._bound()
         return await work.wait()
 
-    def _done(self, key: Hashable, work: Work[bytes], seconds: float) -> None:
+    def _done(self, key: Hashable, work: SharedTask[bytes], seconds: float) -> None:
         if self._made.get(key) is work:
             self._bound()
             # The timer must not hold on to what has had to make room.
             asyncio.get_running_loop().call_later(seconds, self._expire, key, weakref.ref(work))
 
-    def _expire(self, key: Hashable, made: "weakref.ref[Work[bytes]]") -> None:
+    def _expire(self, key: Hashable, made: "weakref.ref[SharedTask[bytes]]") -> None:
         work = made()
         if work is not None:
             self._drop(key, work)
 
-    def _drop(self, key: Hashable, work: Work[bytes]) -> None:
+    def _drop(self, key: Hashable, work: SharedTask[bytes]) -> None:
         if self._made.get(key) is work:
             del self._made[key]
 
@@ -218,6 +172,7 @@ def history_json(past: Past) -> bytes:
 
 
 def _figures_json(past: Past, snapshot: Snapshot, kind: str) -> bytes:
+    from exporter.web.timelines.documents import figures_json  # noqa: PLC0415 - only open pages need it
 
     return figures_json(past, snapshot, kind)
 

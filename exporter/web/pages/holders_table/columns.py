@@ -65,7 +65,7 @@ def _state(line: Line) -> int | None:
 
 def _gpu(line: Line) -> tuple[bool, str, int] | None:
     gpu = line.gpu
-    return None if gpu is None else (gpu.foreign, gpu.identity.vendor, gpu.identity.index)
+    return None if gpu is None else (gpu.unread, gpu.identity.vendor, gpu.identity.index)
 
 
 def _slice(line: Line) -> list[tuple[int, str]] | None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from exporter.formats.wording import plural
 from exporter.model import ContainerRow
 from exporter.model.states import STATE_WORDS
-from exporter.web.html import piece, seen
+from exporter.web.html import escape_controls, piece
 from exporter.web.pages.holders_table.cells_html import Line, line_of, row_id
 from exporter.web.pages.holders_table.columns import HOLDER, Column, columns, defaults, in_order
 from exporter.web.pages.holders_table.filters import Choice, choices, chosen
@@ -104,7 +104,7 @@ def _rows(lines: Sequence[Line], drawn: Sequence[Column]) -> dict[str, str]:
         while name in rows:
             name += "-"
         cells = "".join([write(line) for write in writers])
-        rows[name] = seen(f'<tr id="{name}">{cells}</tr>')
+        rows[name] = escape_controls(f'<tr id="{name}">{cells}</tr>')
     return rows
 
 

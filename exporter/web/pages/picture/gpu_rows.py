@@ -14,7 +14,7 @@ from exporter.formats.wording import (
     measure,
     mode_word,
     plural,
-    total,
+    total_text,
     unhealthy,
 )
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuReading, GpuRow
@@ -84,13 +84,13 @@ def gpu_view(scene: Scene, gpu: GpuRow) -> GpuView:
         size=drawn.size,
         stranded=drawn.stranded,
         problem=problem,
-        look="note" if released or gpu.foreign else "bad",
+        look="note" if released or gpu.unread else "bad",
         holders=_holders(scene, gpu) if problem else (),
     )
 
 
 def _why_empty(gpu: GpuRow, released: bool) -> str:
-    if gpu.foreign:
+    if gpu.unread:
         return _FOREIGN
     return _RELEASED if released else _LOST.format(errors=_errors(gpu))
 
@@ -109,7 +109,7 @@ def _mode(gpu: GpuRow) -> str:
     word = mode_word(gpu.sharing)
     if gpu.sharing not in _REPLICATED:
         return word
-    return f"{word} {TIMES} {total((count.offered for count in gpu.slices), str)}"
+    return f"{word} {TIMES} {total_text((count.offered for count in gpu.slices), str)}"
 
 
 def _facts(reading: GpuReading | None) -> tuple[str, ...]:

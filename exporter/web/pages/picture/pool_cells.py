@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, repeat
 from typing import NamedTuple
 
-from exporter.formats.wording import TIMES, gibibytes, held_of_each, plural, total, unhealthy
+from exporter.formats.wording import TIMES, gibibytes, held_of_each, plural, total_text, unhealthy
 from exporter.metrics import Number
 from exporter.model import ContainerRow
 from exporter.model.states import HolderState
@@ -151,9 +151,9 @@ def _offer(device: Device, rows: Sequence[ContainerRow]) -> str:
         if sizes and len(device.slices) > 1:
             return f"{given} held"
         return f"{held_of_each(device.slices)} held{f', with {given}' if sizes else ''}"
-    offered = total((count.offered for count in device.slices), str)
-    held = total((count.allocated for count in device.slices), str)
-    free = total((count.free for count in device.slices), str)
+    offered = total_text((count.offered for count in device.slices), str)
+    held = total_text((count.allocated for count in device.slices), str)
+    free = total_text((count.free for count in device.slices), str)
     return ", ".join((f"{offered} replicas", f"{held} held", *unhealthy(device.slices), f"{free} free"))
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from exporter.formats.wording import UNKNOWN, decimal, duration, gibibytes, mode_word, total
+from exporter.formats.wording import UNKNOWN, decimal, duration, gibibytes, mode_word, total_text
 from exporter.metrics import Number
 from exporter.model import ContainerRow, Memory, Totals
 from exporter.web.pages.holders_table.cells_html import efficiency_of
@@ -143,7 +143,7 @@ def _device(scene: Scene, row: ContainerRow) -> Iterator[str]:
     """Tell who has the memory that nobody keeps apart, and how much of it is left for all."""
     others = [other for other in scene.rows(row.device) if other is not row]
     if others:
-        told = total((other.memory_used for other in others), gibibytes)
+        told = total_text((other.memory_used for other in others), gibibytes)
         one = len(others) == 1
         if told == UNKNOWN:
             yield f"How much its {'neighbour uses' if one else f'{len(others)} neighbours use'} is not known."
@@ -184,14 +184,14 @@ def device_memory(scene: Scene, row: ContainerRow) -> Memory | None:
 
 
 def _use_of_all(rows: Sequence[ContainerRow]) -> str:
-    used = total((row.compute_used for row in rows), lambda value: decimal(value, 2))
-    entitled = total(_held(rows, lambda row: row.compute_entitled), lambda value: decimal(value, 2))
+    used = total_text((row.compute_used for row in rows), lambda value: decimal(value, 2))
+    entitled = total_text(_held(rows, lambda row: row.compute_entitled), lambda value: decimal(value, 2))
     return _of_all(len(rows), used, entitled, "GPUs")
 
 
 def _memory_of_all(rows: Sequence[ContainerRow]) -> str:
-    used = total((row.memory_used for row in rows), gibibytes)
-    entitled = total(_held(rows, lambda row: row.memory_entitled), gibibytes)
+    used = total_text((row.memory_used for row in rows), gibibytes)
+    entitled = total_text(_held(rows, lambda row: row.memory_entitled), gibibytes)
     return _of_all(len(rows), used, entitled, "GiB")
 
 
@@ -225,13 +225,13 @@ _MEMORY = _Question(_memory, _memory_of_all, _is_short)
 def _faults(scene: Scene, rows: Sequence[ContainerRow], hits: Sequence[EventView]) -> Iterator[str]:
     gpus = [scene.gpus.get(uuid) for uuid in dict.fromkeys(row.device.uuid for row in rows)]
     for gpu in gpus:
-        if gpu is not None and not gpu.foreign and not answers(gpu):
+        if gpu is not None and not gpu.unread and not answers(gpu):
             yield f"{name_of(gpu)} does not answer."
     if hits:
         newest = hits[0]
         others = f" It is the newest of {len(hits)}." if len(hits) > 1 else ""
         yield f"{newest.name}, {newest.ago} ago, while it was on the device. {newest.meaning}{others}"
-    elif any(gpu is not None and gpu.foreign for gpu in gpus):
+    elif any(gpu is not None and gpu.unread for gpu in gpus):
         yield "This exporter does not read the events of its device."
     elif all(gpu is not None and gpu.watched for gpu in gpus):
         yield "None that the driver has reported since this exporter first saw it."

@@ -45,7 +45,7 @@ class TopologyRow:
 
 def topology_rows(scene: Scene) -> list[TopologyRow]:
     """Make the matrix; empty where no GPU tells of another."""
-    gpus = tuple(gpu for gpu in scene.snapshot.gpus if not gpu.foreign)
+    gpus = tuple(gpu for gpu in scene.snapshot.gpus if not gpu.unread)
     told = [_topology(gpu) for gpu in gpus]
     if not any(topology.peers or topology.numa_node is not None for topology in told):
         return []
@@ -101,7 +101,7 @@ def gpu_context(scene: Scene, gpu: GpuRow) -> dict[str, Any]:
         "processes": processes_of_gpu(scene, gpu),
         "events": event_views(scene, uuid),
         "no_events": _no_events(gpu),
-        "topology": () if gpu.foreign else topology_rows(scene),
+        "topology": () if gpu.unread else topology_rows(scene),
         "groups": groups,
         "missing": [group for group in groups if group.why and answers(gpu)],
         "parts": [*_migs(scene, gpu), *_vgpus(scene, uuid)],
@@ -109,7 +109,7 @@ def gpu_context(scene: Scene, gpu: GpuRow) -> dict[str, Any]:
 
 
 def _no_events(gpu: GpuRow) -> str:
-    if gpu.foreign:
+    if gpu.unread:
         return _UNWATCHED_FOREIGN
     unwatched = _UNWATCHED_AMD if is_amd(gpu) else _UNWATCHED
     return _WATCHED if gpu.watched else unwatched

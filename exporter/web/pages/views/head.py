@@ -111,7 +111,7 @@ def _facts(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _modes(snapshot: Snapshot) -> tuple[str, ...]:
-    shown = (gpu for gpu in snapshot.gpus if answers(gpu) or gpu.foreign)
+    shown = (gpu for gpu in snapshot.gpus if answers(gpu) or gpu.unread)
     return tuple(dict.fromkeys(mode_word(gpu.sharing) for gpu in shown))
 
 

@@ -83,7 +83,7 @@ def _driver(scene: Scene) -> Iterator[Notice]:
 
 def _lost(scene: Scene) -> Iterator[Notice]:
     for gpu in scene.snapshot.gpus:
-        if not answers(gpu) and not gpu.foreign and "nvml" not in scene.failing:
+        if not answers(gpu) and not gpu.unread and "nvml" not in scene.failing:
             rows = [row for row in scene.snapshot.containers if row.device.uuid == gpu.identity.uuid]
             pods = dict.fromkeys(f"{row.holder.namespace}/{row.holder.pod}" for row in rows)
             held = f"It is held by {', '.join(pods)}." if pods else "No pod is known to hold it."

@@ -76,7 +76,7 @@ def place_of(scene: Scene, device: DeviceKey) -> tuple[int, int, DeviceKey]:
 
 def _why_none(scene: Scene, gpu: GpuRow) -> str:
     node = scene.snapshot.node
-    if gpu.foreign:
+    if gpu.unread:
         return _FOREIGN
     if gpu.reading is None or not answers(gpu):
         return _SILENT

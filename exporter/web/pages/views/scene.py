@@ -67,18 +67,18 @@ def answers(gpu: GpuRow | None) -> bool:
 
 def anchor_of(gpu: GpuRow) -> str:
     """Return a name for its place on the page; the indexes of other makers' devices need not differ."""
-    return gpu.identity.uuid if gpu.foreign else str(gpu.identity.index)
+    return gpu.identity.uuid if gpu.unread else str(gpu.identity.index)
 
 
 def number_of(gpu: GpuRow) -> str:
     """Return what a device is called beside the others: its index, with its maker where that is not ours."""
     index = str(gpu.identity.index) if gpu.identity.index >= 0 else gpu.identity.uuid
-    return f"{gpu.identity.vendor} {index}" if gpu.foreign else index
+    return f"{gpu.identity.vendor} {index}" if gpu.unread else index
 
 
 def name_of(gpu: GpuRow) -> str:
     """Return what a device is called by itself."""
-    return number_of(gpu) if gpu.foreign else f"GPU {gpu.identity.index}"
+    return number_of(gpu) if gpu.unread else f"GPU {gpu.identity.index}"
 
 
 def why_part(device: DeviceKey) -> str:
@@ -228,7 +228,7 @@ class Scene:
         gpu = self.gpus.get(row.device.uuid)
         if answers(gpu):
             return ""
-        if gpu is not None and gpu.foreign:
+        if gpu is not None and gpu.unread:
             return "this exporter does not read this device"
         return "the driver is given up" if self.is_released(gpu) else "the GPU does not answer"
 

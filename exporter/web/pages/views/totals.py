@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from exporter.formats.wording import UNKNOWN, decimal, gibibytes, held_of_node, plural, total
+from exporter.formats.wording import UNKNOWN, decimal, gibibytes, held_of_node, plural, total_text
 from exporter.metrics import Number
 from exporter.model import ContainerRef, ContainerRow, GpuRow
 from exporter.web.pages.picture.bars import Bar, Part, bar
@@ -68,7 +68,7 @@ def _slices(scene: Scene) -> Card:
     sizes = [held, None] if least else [held]
     return Card(
         name="Slices",
-        figure=Figure(f"{total(sizes, str)} held"),
+        figure=Figure(f"{total_text(sizes, str)} held"),
         of=" ".join(filter(None, ("of", str(offered), unit))) if told else "",
         detail=" · ".join(filter(None, details)),
         bars=((_bar("slices held", "held", sizes, [offered]), free),) if told else (),
@@ -87,9 +87,9 @@ def _memory(scene: Scene) -> Card:
     return Card(
         name="Memory",
         figure=_figure(used, gibibytes, "GiB used"),
-        of=f"of {total(whole, gibibytes)}",
+        of=f"of {total_text(whole, gibibytes)}",
         bars=(
-            (_bar("memory held", "held", held, whole, unknown), f"{total(held, gibibytes)} held"),
+            (_bar("memory held", "held", held, whole, unknown), f"{total_text(held, gibibytes)} held"),
             (_bar("memory used", "used", used, whole), _of_held(used, held)),
         ),
         waste=_waste(
@@ -113,7 +113,7 @@ def _compute(scene: Scene) -> Card:
         bars=(
             (
                 _bar("compute held", "held", all_held, whole, [_gap(sizes) for sizes in held]),
-                f"{total(all_held, _hundredths)} held",
+                f"{total_text(all_held, _hundredths)} held",
             ),
             (
                 _bar("compute used", "used", all_used, whole, [_gap(sizes) for sizes in used]),
@@ -128,7 +128,7 @@ def _compute(scene: Scene) -> Card:
 
 def _read(scene: Scene) -> list[GpuRow]:
     """Leave out devices of which nothing but their holders is known: they add to no sum."""
-    return [gpu for gpu in scene.snapshot.gpus if not gpu.foreign]
+    return [gpu for gpu in scene.snapshot.gpus if not gpu.unread]
 
 
 def _holding(scene: Scene, gpus: Sequence[GpuRow]) -> list[ContainerRow]:
@@ -141,7 +141,9 @@ def _waste(
     """Add up what each holder leaves of its share: what one takes too much of is not another's to save."""
     sizes = [None if held is None or used is None else max(held - used, 0) for held, used in pairs]
     return (
-        f"{total(sizes, write)} {unit} held and not used" if any(size is not None for size in sizes) else ""
+        f"{total_text(sizes, write)} {unit} held and not used"
+        if any(size is not None for size in sizes)
+        else ""
     )
 
 
@@ -173,7 +175,7 @@ def _of_held(used: Sizes, held: Sizes) -> str:
 
 
 def _figure(values: Sizes, write: Callable[[Number], str], unit: str) -> Figure:
-    text = total(values, write)
+    text = total_text(values, write)
     return Figure(UNKNOWN, "no GPU of this node tells") if text == UNKNOWN else Figure(f"{text} {unit}")
 
 
@@ -222,7 +224,7 @@ def _holder_findings(scene: Scene) -> Iterator[Finding]:
         by_state.setdefault(scene.state(row), []).append(row)
     for state, words in _WORDING.items():
         if rows := by_state.get(state):
-            size = total((row.memory_used for row in rows), gibibytes)
+            size = total_text((row.memory_used for row in rows), gibibytes)
             rows.sort(key=lambda row: -(row.memory_used or 0))
             refs = tuple(dict.fromkeys(row.holder for row in rows))
             shown = refs[:_MOST_NAMED]

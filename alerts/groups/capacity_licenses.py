@@ -1,4 +1,4 @@
-"""Alerts on the licences of virtual GPUs."""
+"""Alerts on the licenses of virtual GPUs."""
 
 from alerts.groups.capacity_numbers import CapacityThresholds
 from alerts.model import GPU_BOARD, Alert
@@ -6,10 +6,10 @@ from alerts.promql import on_gpu
 from alerts.recording.windows import seconds
 from alerts.wording import GPU, PODS, SHORT_GPU
 
-_EXPIRY = "gpuslice_gpu_vgpu_licence_expiry_timestamp_seconds"
+_EXPIRY = "gpuslice_gpu_vgpu_license_expiry_timestamp_seconds"
 
 
-def licence_alerts(numbers: CapacityThresholds) -> tuple[Alert, ...]:
+def license_alerts(numbers: CapacityThresholds) -> tuple[Alert, ...]:
     """Give the alerts."""
     return (_unlicensed(numbers), _expires(numbers))
 
@@ -21,21 +21,21 @@ def _unlicensed(numbers: CapacityThresholds) -> Alert:
         expr=on_gpu("gpuslice_gpu_vgpu_licensed == 0 or gpuslice_vgpu_licensed == 0"),
         hold=numbers.unlicensed_for,
         severity="warning",
-        summary=f"A vGPU has no licence: {SHORT_GPU}",
+        summary=f"A vGPU has no license: {SHORT_GPU}",
         description=f"{{{{ with $labels.vgpu_uuid }}}}The vGPU {{{{ . }}}}"
         f"{{{{ with query (printf `{query}` .) }}}} ({{{{ . | first | label `type` }}}}, virtual machine "
         "{{ . | first | label `vm_id` }}){{ end }} on {{ else }}The vGPU that this node has as {{ end }}"
-        f"{GPU} has no licence: its driver slows it down, and later lets nothing compute on it. Pods on it: "
-        f"{PODS}. See in the guest whether nvidia-gridd runs and reaches the licence server.",
+        f"{GPU} has no license: its driver slows it down, and later lets nothing compute on it. Pods on it: "
+        f"{PODS}. See in the guest whether nvidia-gridd runs and reaches the license server.",
         dashboard=GPU_BOARD,
     )
 
 
 def _expires(numbers: CapacityThresholds) -> Alert:
-    within, unchanged = numbers.licence_expires_within, numbers.licence_unchanged_for
+    within, unchanged = numbers.license_expires_within, numbers.license_unchanged_for
     return Alert(
-        name="VgpuLicenceExpires",
-        # A licence that is on loan is renewed long before it ends, again and again.
+        name="VgpuLicenseExpires",
+        # A license that is on loan is renewed long before it ends, again and again.
         expr=on_gpu(
             f"({_EXPIRY} - time() < {seconds(within):g} > 0)\n"
             f"and on (cluster, uuid)\n"
@@ -43,10 +43,10 @@ def _expires(numbers: CapacityThresholds) -> Alert:
             f"({_EXPIRY} offset {unchanged}))"
         ),
         severity="warning",
-        summary=f"The licence of a vGPU ends soon: {SHORT_GPU}",
-        description=f"The licence of the vGPU that is {GPU} ends in "
+        summary=f"The license of a vGPU ends soon: {SHORT_GPU}",
+        description=f"The license of the vGPU that is {GPU} ends in "
         "{{ $value | humanizeDuration }}, and has not been renewed for "
-        f"{unchanged}. Without one its driver slows it down. Pods on it: {PODS}. Renew the licence, or see "
+        f"{unchanged}. Without one its driver slows it down. Pods on it: {PODS}. Renew the license, or see "
         "in the guest why nvidia-gridd does not.",
         dashboard=GPU_BOARD,
     )
