@@ -84,6 +84,13 @@ SLICES_UNHEALTHY: Final = Finding(
     "see the XIDs of the GPU and do what they ask for, then restart the device plugin's pod of this node: it"
     " keeps a device unhealthy until then",
 )
+SLICES_UNKNOWN: Final = Finding(
+    "slices-unknown",
+    "degraded",
+    "how many slices these GPUs are cut into, and with it every share of them",
+    "turn --kubernetes-api on, which reports the node's capacity; or see in the device plugin's log which"
+    " devices are unhealthy, and restart this exporter if the plugin was configured with fewer replicas",
+)
 RESOURCE_NOT_OFFERED: Final = Finding(
     "resource-not-offered",
     "degraded",
@@ -108,6 +115,8 @@ IDS_UNPLACED: Final = Finding(
 
 
 _NAME: Final = "pod-resources"
+# Between the UUID of a device and the number of a replica of it.
+REPLICA = "::"
 _CAUSES: Final[Mapping[str, Finding]] = {
     "absent": KUBELET_SOCKET_ABSENT,
     "permission": KUBELET_SOCKET_DENIED,
@@ -164,8 +173,20 @@ def _offers(allocations: Allocations, snapshot: Snapshot) -> Iterator[Check]:
     ]
     if unhealthy:
         yield SLICES_UNHEALTHY.check("slices", f"unhealthy: {', '.join(unhealthy)}")
-    elif any(count.unhealthy is not None for count in counts):
+    unknown = _uncounted(allocations, snapshot) & offered
+    if unknown:
+        yield SLICES_UNKNOWN.check("slices", f"number unknown: {', '.join(sorted(unknown))}")
+    if not unhealthy and not unknown and any(count.unhealthy is not None for count in counts):
         yield Check("slices", "OK", "no slice of a visible device is unhealthy")
+
+
+def _uncounted(allocations: Allocations, snapshot: Snapshot) -> set[str]:
+    """Return the resources with replicas of a device for which the number of slices is unknown."""
+    replicated = {each.resource for each in allocations.allocated if REPLICA in each.device_id}
+    replicated |= {each.resource for each in allocations.offered or () if REPLICA in each.device_id}
+    slices = (*(gpu.slices for gpu in snapshot.gpus), *(mig.slices for mig in snapshot.migs))
+    counts = chain.from_iterable(slices)
+    return replicated & {count.resource for count in counts if count.offered is None}
 
 
 def _ids(snapshot: Snapshot) -> Iterator[Check]:

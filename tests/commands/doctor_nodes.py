@@ -124,13 +124,13 @@ def _two_containers() -> Scenario:
     return one_gpu(pods=[{"namespace": "ml", "name": "train", "containers": both}], identity="pod_logs")
 
 
-def _replicas(*unhealthy: int) -> Scenario:
+def _replicas(*unhealthy: int, held: int = 0) -> Scenario:
     """Give a GPU in two replicas, one of which is held; these numbers are unhealthy."""
-    held = pod("train", {"memory": "1 GiB"}, devices={"nvidia.com/gpu": [f"{GPU}::0"]})
+    holder = pod("train", {"memory": "1 GiB"}, devices={"nvidia.com/gpu": [f"{GPU}::{held}"]})
     offers = [{"resource": "nvidia.com/gpu", "of": "gpus", "replicas": 2}]
     ids = [f"{GPU}::{number}" for number in unhealthy]
     fault = {"kind": "unhealthy", "resource": "nvidia.com/gpu", "devices": ids}
-    return one_gpu(*([fault] if ids else []), pods=[held], offers=offers)
+    return one_gpu(*([fault] if ids else []), pods=[holder], offers=offers)
 
 
 def _hidden() -> Scenario:
@@ -211,6 +211,7 @@ def nodes(tmp_path: Path) -> Mapping[str, Callable[[], Sick]]:
         "kubelet-slow": lambda: kubelet({"kind": "kubelet_hang"}, within=0.3),
         "kubelet-filling": lambda: kubelet({"kind": "kubelet_filling"}),
         "slices-unhealthy": lambda: Sick(name="slices", scenario=_replicas(0)),
+        "slices-unknown": lambda: Sick(name="slices", scenario=_replicas(1, held=1)),
         "resource-not-offered": lambda: Sick(
             name="offered resources", scenario=replace(_replicas(), offers=())
         ),

@@ -1,5 +1,7 @@
 """What the page says when a device plugin reports replicas of a GPU unhealthy."""
 
+from dataclasses import replace
+
 from exporter.demo.scenario.catalog import Scenario
 from exporter.model import SliceCount, Snapshot
 from tests.demo.making import gpu, made, pod
@@ -53,6 +55,22 @@ async def test_a_held_replica_that_becomes_unhealthy_changes_no_share():
         after = await poller.poll()
         assert counts(after) == SliceCount(GPU, 4, 2, 1, 0)
         assert shares(after) == shares(before)
+
+
+async def test_the_last_replica_of_each_gpu_becomes_unhealthy():
+    """It could be a plugin with fewer replicas, too: shares are unknown then, and never of a third."""
+    made_of = scenario(3, gpus=2)
+    ids = made_of.faults[0].devices
+    other = (f"{made_of.gpus[1].uuid}::3",)
+    second = replace(made_of.faults[0], at=2 * SOME, devices=(*ids, *other))
+    async with polled(replace(made_of, faults=(*made_of.faults, second))) as (node, poller):
+        await poller.poll()
+        await node.step(SOME)
+        assert (counts(await poller.poll()).offered, counts(poller.snapshot).unhealthy) == (4, 1)
+        await node.step(2 * SOME)
+        now = await poller.poll()
+        assert [gpu.slices[0].offered for gpu in now.gpus] == [None, None]
+        assert set(shares(now).values()) == {(None, None)}
 
 
 async def test_a_replica_that_was_unhealthy_before_the_start():

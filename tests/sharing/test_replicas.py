@@ -49,10 +49,11 @@ CASES = {
         found(ids(0, 1, 3) + ids(0, 1, 2, device=OTHER_UUID), withdrawn=ids(2) + ids(3, device=OTHER_UUID)),
         (4, 1, 1),
     ),
-    "all GPUs lost the same last ones": (
-        found(ids(0, 1) + ids(0, 1, device=OTHER_UUID), withdrawn=ids(2, 3) + ids(2, 3, device=OTHER_UUID)),
-        (2, 0, 0),
+    "two GPUs lost the last one, and one of them another": (
+        found(ids(0, 2) + ids(0, 1, 2, device=OTHER_UUID), withdrawn=ids(1, 3) + ids(3, device=OTHER_UUID)),
+        (4, 2, 2),
     ),
+    "the only GPU lost several of the last, and another": (found(ids(1), withdrawn=ids(0, 2, 3)), (4, 3, 3)),
     "the node has one more": (found(ids(0, 1, 2), told=node(4, 3)), (4, 1, 1)),
     "the node has one more, which is held": (
         found(ids(0, 1, 2), held("a", f"{UUID}::3"), told=node(4, 3)),
@@ -69,6 +70,17 @@ CASES = {
     "an unhealthy whole GPU that is free": (found(whole(OTHER_UUID), withdrawn=whole()), (1, 1, 1)),
 }
 UNKNOWN = {
+    "all GPUs lost the same last one": found(
+        ids(0, 1, 2) + ids(0, 1, 2, device=OTHER_UUID), withdrawn=ids(3) + ids(3, device=OTHER_UUID)
+    ),
+    "all GPUs lost the same last ones": found(
+        ids(0, 1) + ids(0, 1, device=OTHER_UUID), withdrawn=ids(2, 3) + ids(2, 3, device=OTHER_UUID)
+    ),
+    "all GPUs lost the same last one, and the node's object lags behind": found(
+        ids(0, 1, 2) + ids(0, 1, 2, device=OTHER_UUID),
+        withdrawn=ids(3) + ids(3, device=OTHER_UUID),
+        told=node(8, 8),
+    ),
     "the only GPU lost several of the last": found(ids(0, 1), withdrawn=ids(2, 3)),
     "a number beyond all that are offered is held": found(ids(0, 1), held("a", f"{UUID}::3")),
     "such a number, and another GPU": found(ids(0, 1) + replicas(2, OTHER_UUID), held("a", f"{UUID}::3")),

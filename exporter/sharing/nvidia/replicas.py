@@ -10,8 +10,8 @@ the node's capacity is told and fits the offered ids       capacity divided by t
 0 to k-1 are offered of some device                        k; what is missing elsewhere is unhealthy
 a number below the highest one is not offered              it counts, and is unhealthy
 a higher number was offered since the plugin was started   it counts, and is unhealthy
-all of several devices have lost the same highest numbers  those that are left: the plugin was set up anew
-the only device has lost several of the highest numbers    unknown
+all of several devices have lost the same highest numbers  unknown: unhealthy, or the plugin has fewer now
+the only device has lost several of the highest numbers    unknown, likewise
 a number is held that is higher than all that were offered  unknown for that device
 =========================================================  ==============================================
 """
@@ -132,11 +132,11 @@ def _by_ids(devices: Collection[Numbers]) -> int | None:
     now = max(_top(each.offered) for each in devices)
     since = max(_top(each.offered | each.withdrawn) for each in devices)
     lost = set(range(now, since))
-    if len(lost) > 1 and len(devices) == 1:
-        return None
-    if lost and len(devices) > 1 and all(lost == each.withdrawn for each in devices):
-        return now
-    return since
+    # A plugin marks one replica of a device after an XID. Anything else may also be a plugin that was configured
+    # with fewer replicas and restarted between two polls.
+    least = 1 if len(devices) > 1 else 2
+    ambiguous = len(lost) >= least and all(lost == each.withdrawn for each in devices)
+    return None if ambiguous else since
 
 
 def _top(numbers: set[int]) -> int:
