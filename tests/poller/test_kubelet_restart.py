@@ -214,3 +214,30 @@ async def test_a_restart_is_logged_once_and_so_is_its_end(caplog: pytest.LogCapt
     started, ended = [each.message for each in caplog.records if each.name == "exporter.poll.kubelet_restart"]
     assert "does not list 5 running pods yet (ml/a, ml/b, ml/c, ...)" in started
     assert ended == "kubelet lists all running pods again"
+
+
+@pytest.mark.parametrize("identity", IDENTITIES)
+async def test_shares_stand_while_the_device_plugin_has_not_registered_again(identity: str):
+    """A kubelet that has just started offers nothing: a share is of the slices that were there before."""
+    async with polled(scenario(identity, *restarts()), **QUICK | {"stale_after": 60}) as (node, poller):
+        await poller.poll()
+        await node.step(EMPTY)
+        assert node.kubelet.filled == 0
+        now = await poller.poll()
+        assert [(count.offered, count.allocated) for count in now.gpus[0].slices] == [(4, 4)]
+        assert {row.compute_entitled for row in now.containers if row.slices} == {0.25}
+
+
+@pytest.mark.parametrize("identity", IDENTITIES)
+async def test_a_static_pod_that_is_removed_leaves_the_list_before_its_container(identity: str):
+    """The kubelet drops it at once, its process runs for a grace period: no 0 is claimed, and sums hold."""
+    async with polled(scenario(identity), **QUICK) as (node, poller):
+        before = await poller.poll()
+        node.kubelet.pods = tuple(pod for pod in node.kubelet.pods if not pod.static)
+        now = await poller.poll()
+        assert slices(now).get("d") is None
+        assert {name: count for name, count in slices(now).items() if name in "abc"} == dict.fromkeys(
+            "abc", 1
+        )
+        used = sum(row.memory_used or 0 for row in now.containers) + now.gpus[0].unattributed_memory
+        assert used == before.gpus[0].reading.memory.used

@@ -25,6 +25,8 @@ from podresources.channel import reachable, target
 # Pods listed by a real kubelet of 52 pods in the 130 ms after its first one, and the time between two.
 FILLING = (9, 18, 28, 47)
 FILLING_PAUSE = 0.03
+# So long a real one with static pods listed these alone (1.37: 0.4 to 0.6 s).
+STATIC_PAUSE = 0.5
 _NOT_READY = (grpc.StatusCode.FAILED_PRECONDITION, "Kubelet is initializing")
 _GARBAGE = b"\x0a\xffnot a protobuf"
 _PADDING_TAG = b"\xfa\x7f"  # field 2047 with a length: known to nobody, so decoders skip it
@@ -119,11 +121,18 @@ class FakeKubelet:
             await server.stop(grace)
 
     async def restart(self, *, empty: float = 0.0) -> None:
-        """Stop, start, and fill up as the real one does: no pods for ``empty`` seconds, some, then all."""
+        """Stop, start, and fill up as the real one does.
+
+        It knows no pods for ``empty`` seconds, then the static ones, then some, then all; and it offers
+        nothing until the device plugin has registered, which it does while the list is empty.
+        """
         await self.stop()
         self.filled = 0
         await self.start()
         await asyncio.sleep(empty)
+        self.filled = sum(pod.static for pod in self.pods)
+        if self.filled:
+            await asyncio.sleep(STATIC_PAUSE)
         for self.filled in FILLING:
             await asyncio.sleep(FILLING_PAUSE)
         self.filled = None
@@ -182,7 +191,7 @@ class FakeKubelet:
         return sorted(self.pods, key=lambda pod: not pod.static)[: self.filled]
 
     def _allocatable(self) -> bytes:
-        return _shuffled(_offers(tuple(self.offered)))
+        return _shuffled(_offers(() if self.filled == 0 else tuple(self.offered)))
 
     def _list_pods(self) -> bytes:
         answer = messages.ListPodsResponse(pods=[_pod(pod).SerializeToString() for pod in self.pods])

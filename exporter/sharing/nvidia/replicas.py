@@ -132,8 +132,8 @@ def _by_ids(devices: Collection[Numbers]) -> int | None:
     now = max(_top(each.offered) for each in devices)
     since = max(_top(each.offered | each.withdrawn) for each in devices)
     lost = set(range(now, since))
-    # A plugin marks one replica of a device after an XID. Anything else may also be a plugin that was configured
-    # with fewer replicas and restarted between two polls.
+    # A plugin marks one replica of a device after an XID. Anything else may also be a plugin that was
+    # configured with fewer replicas and restarted between two polls.
     least = 1 if len(devices) > 1 else 2
     ambiguous = len(lost) >= least and all(lost == each.withdrawn for each in devices)
     return None if ambiguous else since
