@@ -52,7 +52,7 @@ class LabelledError(Exception):
 
 def made(source: Source, clock: Callable[[], float] = time.monotonic) -> Collector[object]:
     """Put a source under a collector."""
-    return Collector("thing", source.read, DEADLINE, clock)
+    return Collector("thing", source.read, clock)
 
 
 async def settle() -> None:
@@ -78,7 +78,7 @@ async def test_an_answer():
     clock = Clock()
     collector = made(Source(), clock)
     before = time.time()
-    await collector.collect()
+    await collector.collect(DEADLINE)
     assert collector.value == "first"
     health = collector.health
     assert (health.success, health.message, health.errors, health.duration) == (True, "", {}, 0.0)
@@ -89,9 +89,9 @@ async def test_each_collect_asks_again():
     """Answers are not kept from one poll to the next."""
     source = Source()
     collector = made(source)
-    await collector.collect()
+    await collector.collect(DEADLINE)
     source.answer = "second"
-    await collector.collect()
+    await collector.collect(DEADLINE)
     assert (collector.value, source.calls) == ("second", 2)
 
 
@@ -99,11 +99,11 @@ async def test_a_slow_source_is_left_behind():
     """The deadline ends the wait, not the read; the last good answer and its time stay."""
     source = Source()
     collector = made(source)
-    await collector.collect()
+    await collector.collect(DEADLINE)
     good = collector.health
     source.open.clear()
     started = time.monotonic()
-    await collector.collect()
+    await collector.collect(DEADLINE)
     assert DEADLINE <= time.monotonic() - started < 1
     assert collector.value == "first"
     assert not collector.health.success
@@ -119,11 +119,11 @@ async def test_a_read_left_behind_is_not_started_twice_nor_waited_for_again():
     source, clock = Source(), Clock()
     source.open.clear()
     collector = made(source, clock)
-    await collector.collect()
+    await collector.collect(DEADLINE)
     clock.now += 120
     started = time.monotonic()
     for _ in range(20):
-        await collector.collect()
+        await collector.collect(DEADLINE)
     assert time.monotonic() - started < 10 * DEADLINE
     assert source.calls == 1
     assert collector.health.errors == {"deadline": 21}
@@ -137,17 +137,17 @@ async def test_a_late_answer_is_taken():
     source, clock = Source(), Clock()
     source.open.clear()
     collector = made(source, clock)
-    await collector.collect()
+    await collector.collect(DEADLINE)
     clock.now += 7
     source.answer = "second"
     source.open.set()
     await settle()
-    await collector.collect()
+    await collector.collect(DEADLINE)
     assert (collector.value, source.calls) == ("first", 1)
     assert collector.health.success
     assert collector.health.duration == 7
     assert collector.health.errors == {"deadline": 1}
-    await collector.collect()
+    await collector.collect(DEADLINE)
     assert (collector.value, source.calls) == ("second", 2)
 
 
@@ -157,12 +157,12 @@ async def test_a_late_answer_is_asked_for_again_where_it_would_be_joined_with_wh
     source = Source()
     source.answer = outcome
     source.open.clear()
-    collector = Collector("thing", source.read, DEADLINE, accept_late=False)
-    await collector.collect()
+    collector = Collector("thing", source.read, accept_late=False)
+    await collector.collect(DEADLINE)
     source.answer = "of now"
     source.open.set()
     await settle()
-    await collector.collect()
+    await collector.collect(DEADLINE)
     assert (collector.value, collector.late, source.calls) == ("of now", False, 2)
     assert collector.health.success
 
@@ -172,12 +172,12 @@ async def test_it_tells_that_an_answer_is_late():
     source = Source()
     source.open.clear()
     collector = made(source)
-    await collector.collect()
+    await collector.collect(DEADLINE)
     source.open.set()
     await settle()
-    await collector.collect()
+    await collector.collect(DEADLINE)
     assert (collector.value, collector.late) == ("first", True)
-    await collector.collect()
+    await collector.collect(DEADLINE)
     assert not collector.late
 
 
@@ -187,10 +187,10 @@ async def test_a_late_failure_is_taken():
     source.open.clear()
     source.answer = LabelledError("gone")
     collector = made(source)
-    await collector.collect()
+    await collector.collect(DEADLINE)
     source.open.set()
     await settle()
-    await collector.collect()
+    await collector.collect(DEADLINE)
     assert collector.health.errors == {"deadline": 1, "no_socket": 1}
     assert collector.health.message == "gone"
 
@@ -209,8 +209,8 @@ async def test_a_failure_is_counted_by_its_reason(error: Exception, reason: str,
     source = Source()
     source.answer = error
     collector = made(source)
-    await collector.collect()
-    await collector.collect()
+    await collector.collect(DEADLINE)
+    await collector.collect(DEADLINE)
     assert collector.health.errors == {reason: 2}
     assert collector.health.message == message
     assert collector.value is None
@@ -221,7 +221,7 @@ async def test_errors_of_the_kubelet_carry_a_reason(tmp_path):
     source = Source()
     source.answer = KubeletError("absent", tmp_path / "kubelet.sock", "No such file or directory")
     collector = made(source)
-    await collector.collect()
+    await collector.collect(DEADLINE)
     assert collector.health.errors == {"absent": 1}
     assert str(tmp_path) in collector.health.message
 
@@ -232,7 +232,7 @@ async def test_reasons_add_up_over_the_life():
     collector = made(source)
     answers: list[object] = [LabelledError("a"), "good", ValueError("b"), LabelledError("c"), "good"]
     for source.answer in answers:
-        await collector.collect()
+        await collector.collect(DEADLINE)
     assert collector.health.success
     assert collector.health.errors == {"no_socket": 2, "ValueError": 1}
 
@@ -242,9 +242,9 @@ async def test_health_once_read_does_not_change():
     source = Source()
     source.answer = LabelledError("a")
     collector = made(source)
-    await collector.collect()
+    await collector.collect(DEADLINE)
     health = collector.health
-    await collector.collect()
+    await collector.collect(DEADLINE)
     assert health.errors == {"no_socket": 1}
 
 
@@ -253,7 +253,7 @@ async def test_failure_and_recovery_are_each_told_once(caplog: pytest.LogCapture
     caplog.set_level(logging.DEBUG)
     source = Source()
     collector = made(source)
-    await collector.collect()
+    await collector.collect(DEADLINE)
     assert told(caplog) == []
     answers: list[object] = [
         LabelledError("gone"),
@@ -263,11 +263,11 @@ async def test_failure_and_recovery_are_each_told_once(caplog: pytest.LogCapture
         "good",
     ]
     for source.answer in answers:
-        await collector.collect()
+        await collector.collect(DEADLINE)
     once = [("WARNING", "thing: gone"), ("INFO", "thing: recovered")]
     assert told(caplog) == once
     for source.answer in [LabelledError("again"), "good"]:
-        await collector.collect()
+        await collector.collect(DEADLINE)
     assert told(caplog) == [*once, ("WARNING", "thing: again"), ("INFO", "thing: recovered")]
 
 
@@ -278,7 +278,7 @@ async def test_a_source_that_never_answered_is_told_once(caplog: pytest.LogCaptu
     source.answer = LabelledError("not here")
     collector = made(source)
     for _ in range(5):
-        await collector.collect()
+        await collector.collect(DEADLINE)
     assert told(caplog) == [("WARNING", "thing: not here")]
 
 
@@ -286,15 +286,15 @@ async def test_a_value_is_fresh_by_its_age():
     """The last good answer is given out until it is too old, and again with the next one."""
     source, clock = Source(), Clock()
     collector = made(source, clock)
-    await collector.collect()
+    await collector.collect(DEADLINE)
     source.answer = LabelledError("gone")
     for age, expected in [(0.0, "first"), (59.9, "first"), (60.0, "first"), (60.1, None), (3600.0, None)]:
         clock.now = 100.0 + age
-        await collector.collect()
+        await collector.collect(DEADLINE)
         assert collector.age == pytest.approx(age)
         assert collector.fresh_value(60.0) == expected
     source.answer = "new"
-    await collector.collect()
+    await collector.collect(DEADLINE)
     assert (collector.fresh_value(60.0), collector.age) == ("new", 0.0)
 
 
@@ -303,12 +303,12 @@ async def test_cancel_ends_the_wait():
     source = Source()
     source.open.clear()
     collector = made(source)
-    await collector.collect()
+    await collector.collect(DEADLINE)
     await collector.cancel()
     await collector.cancel()
     assert asyncio.all_tasks() == {asyncio.current_task()}
     source.open.set()
-    await collector.collect()
+    await collector.collect(DEADLINE)
     assert (collector.value, source.calls) == ("first", 2)
 
 
@@ -324,8 +324,8 @@ async def test_cancel_does_not_wait_for_a_read_that_will_not_end():
                 continue
         return "done"
 
-    collector = Collector("thing", stubborn, DEADLINE)
-    await collector.collect()
+    collector = Collector("thing", stubborn)
+    await collector.collect(DEADLINE)
     started = time.monotonic()
     await collector.cancel()
     assert time.monotonic() - started < 1
@@ -341,7 +341,7 @@ async def test_cancel_leaves_no_unheard_error():
     source.open.clear()
     source.answer = LabelledError("gone")
     collector = made(source)
-    await collector.collect()
+    await collector.collect(DEADLINE)
     source.open.set()
     await settle()
     await collector.cancel()
@@ -356,8 +356,8 @@ async def test_a_read_that_was_cancelled_by_others_is_a_failure():
     async def cancelled() -> str:
         raise asyncio.CancelledError
 
-    collector = Collector("thing", cancelled, DEADLINE)
-    await collector.collect()
+    collector = Collector("thing", cancelled)
+    await collector.collect(DEADLINE)
     assert collector.health.errors == {"cancelled": 1}
 
 
@@ -365,15 +365,15 @@ async def test_a_collector_that_does_not_tell_is_told_for(caplog: pytest.LogCapt
     """Whoever knows whether it matters logs the failure, once."""
     source = Source()
     source.answer = LabelledError("no driver")
-    collector = Collector("thing", source.read, DEADLINE, tells=False)
-    await collector.collect()
+    collector = Collector("thing", source.read, tells=False)
+    await collector.collect(DEADLINE)
     assert not caplog.records
     collector.tell()
     collector.tell()
-    await collector.collect()
+    await collector.collect(DEADLINE)
     collector.tell()
     assert [record.getMessage() for record in caplog.records] == ["thing: no driver"]
     source.answer = "well"
-    await collector.collect()
+    await collector.collect(DEADLINE)
     collector.tell()
     assert len(caplog.records) == 1

@@ -8,6 +8,7 @@ from dataclasses import replace
 from exporter.commands.runtime import Node
 from exporter.model import GpuReading, Snapshot
 from exporter.model.poll_result import PollResult
+from exporter.poll.budget import Budget
 from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources
 
@@ -26,12 +27,12 @@ async def poll_once(node: Node) -> tuple[Snapshot, PollResult]:
     """Read every source of the node once; return what was found and what it was made of."""
     # What was read while the slowest source was waited for is not stale.
     stale_after = max(node.settings.stale_after, 2 * PATIENCE_SECONDS)
-    sources = Sources(node.settings, node.nvml_library)
+    budget = Budget.of_interval(node.settings.poll_interval).patient(PATIENCE_SECONDS)
+    sources = Sources(node.settings, node.nvml_library, budget=budget)
     poller = Poller(
         replace(node.settings, stale_after=stale_after),
         sources,
         demo=node.fake is not None,
-        deadline=PATIENCE_SECONDS,
     )
     waiting = asyncio.get_running_loop().call_later(SILENCE_SECONDS, _tell_wait)
     try:

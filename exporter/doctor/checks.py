@@ -14,10 +14,7 @@ from exporter.doctor.objects import file_checks, object_checks
 from exporter.doctor.report import Check, Finding, Report
 from exporter.doctor.workloads import workload_checks
 from exporter.model import Snapshot
-from exporter.model.poll_result import PollResult
-
-# What the poller says of every source when it is itself that fails.
-OWN_FAILURE = "the exporter's own poll fails"
+from exporter.model.poll_result import POLL_FAILED, PollResult
 
 
 def examine(snapshot: Snapshot, evidence: PollResult, settings: Settings) -> Report:
@@ -27,7 +24,7 @@ def examine(snapshot: Snapshot, evidence: PollResult, settings: Settings) -> Rep
 
 def _checks(snapshot: Snapshot, evidence: PollResult, settings: Settings) -> Iterator[Check]:
     health = {collector.name: collector for collector in snapshot.collectors}
-    broken = [each.message for each in snapshot.collectors if OWN_FAILURE in each.message]
+    broken = [each.message for each in snapshot.collectors if each.reason == POLL_FAILED]
     if broken:
         yield POLL_FAILS.check("exporter", broken[0])
         return

@@ -167,9 +167,10 @@ class ProcessPlace:
 class Workloads:
     """Who runs on the node: processes by pid and pods by uid.
 
-    ``process_view`` says that pids mean the same to the driver, to ``--proc-root`` and to us; without it
-    no per-process number can be trusted, and ``process_view_reason`` tells why. ``pods`` is None when no
-    source of pod names answers. ``superseded`` are uids of pods whose name another one has now.
+    ``process_view``: pids mean the same to the driver, in ``--proc-root`` and to this process; without it no
+    per-process number can be trusted. ``process_view_reason`` says why in words, ``process_view_code`` by a
+    reason code. ``pods`` is None when no source of pod names answers. ``superseded`` are uids of pods whose
+    name another pod has now.
     ``running`` has the ids of the containers with processes by pod uid, without those of sandboxes; None if
     the process table was not searched in this poll.
     """
@@ -178,6 +179,7 @@ class Workloads:
     pods: Mapping[str, PodIdentity] | None
     process_view: bool
     process_view_reason: str = ""
+    process_view_code: str = ""
     superseded: frozenset[str] = frozenset()
     running: Mapping[str, frozenset[str]] | None = None
 

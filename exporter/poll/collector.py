@@ -6,7 +6,6 @@ and the poll goes on without it. Failure and recovery are each logged once.
 
 import asyncio
 import logging
-import math
 import re
 import time
 from collections import Counter
@@ -24,18 +23,17 @@ WORD = re.compile(r"\w+")
 class Collector(Generic[T]):
     """Reads one source once per poll.
 
-    ``deadline`` is in seconds. An exception of ``read`` may carry a ``reason`` (a short stable word);
-    others are counted by the name of their type. ``value`` is the last good answer, ``age`` its age, and
+    An exception of ``read`` may carry a ``reason`` (a short stable word); others are counted by the name of
+    their type. ``value`` is the last good answer, ``age`` its age, and
     ``late`` whether it came only after the poll that asked for it. ``accept_late``: such an answer counts;
     otherwise it is asked for again.
     ``tells``: it logs its failures at once; otherwise ``tell`` does.
     """
 
-    def __init__(  # noqa: PLR0913 - what differs from source to source
+    def __init__(
         self,
         name: str,
         read: Callable[[], Awaitable[T]],
-        deadline: float,
         clock: Callable[[], float] = time.monotonic,
         *,
         tells: bool = True,
@@ -46,7 +44,6 @@ class Collector(Generic[T]):
         self.late = False
         self._accept_late = accept_late
         self._read = read
-        self._deadline = deadline
         self._clock = clock
         self._tells = tells
         self._task: asyncio.Task[T] | None = None
@@ -71,16 +68,17 @@ class Collector(Generic[T]):
         """Seconds since the last good answer, None before the first."""
         return None if self._succeeded_at is None else self._clock() - self._succeeded_at
 
+    def is_fresh(self, stale_after: float) -> bool:
+        """Return whether the last good answer is at most ``stale_after`` seconds old."""
+        age = self.age
+        return age is not None and age <= stale_after
+
     def fresh_value(self, stale_after: float) -> T | None:
         """Return the last good answer unless it is older than ``stale_after`` seconds."""
-        age = self.age
-        return self.value if age is not None and age <= stale_after else None
+        return self.value if self.is_fresh(stale_after) else None
 
-    async def collect(self, within: float = math.inf) -> None:
-        """Read the source, or see whether the read that was left behind has come to an end.
-
-        Waits for the deadline, or ``within`` seconds if that is less.
-        """
+    async def collect(self, within: float) -> None:
+        """Read the source for up to ``within`` seconds; look after a read that was left behind instead."""
         patience = 0.0
         if self._task is not None and self._task.done() and not self._accept_late:
             # Whatever it says was so when it was asked.
@@ -90,7 +88,7 @@ class Collector(Generic[T]):
         if self._task is None:
             self._task = asyncio.ensure_future(self._read())
             self._started = self._clock()
-            patience = min(self._deadline, within)
+            patience = within
         await asyncio.wait({self._task}, timeout=patience)
         if self._task.done():
             task, self._task = self._task, None
@@ -120,8 +118,8 @@ class Collector(Generic[T]):
         self.value = value
         self._succeeded_at = self._clock()
         duration = self._succeeded_at - self._started
-        # A source that always comes late has not recovered; its failure is not told again either.
-        if self._failing and duration <= self._deadline:
+        # A source that is always late has not recovered; its failure is not logged again either.
+        if self._failing and not self.late:
             self._failing = False
             log.info("%s: recovered", self.name)
         self._health = CollectorHealth(

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any
 
 from exporter.dcgm_scrape import DcgmReading, with_dcgm
@@ -27,7 +27,6 @@ class Devices:
     def __init__(
         self,
         sources: Sources,
-        deadline: float,
         stale_after: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -35,17 +34,18 @@ class Devices:
         self._stale_after = stale_after
         self._clock = clock
         self._began = 0.0
-        # That there is no driver is no news on a node that only has GPUs of AMD's.
-        self._nvml: Collector[HardwareReading] = Collector("nvml", sources.nvml.read, deadline, tells=False)
-        self._amd: Collector[HardwareReading] = Collector("amd", sources.amd.read, deadline)
+        # A sweep that hangs has read some GPUs: ``latest`` of its source has them, and nothing else has.
+        # That there is no NVIDIA driver is not logged on a node that only has AMD GPUs.
+        self._nvml = Collector("nvml", _published(sources.nvml.read), tells=False)
+        self._amd = Collector("amd", _published(sources.amd.read))
         self._dcgm: Collector[DcgmReading] | None = (
-            None if sources.dcgm is None else Collector("dcgm", sources.dcgm.read, deadline)
+            None if sources.dcgm is None else Collector("dcgm", sources.dcgm.read)
         )
 
-    async def collect(self) -> None:
-        """Read every source once."""
+    async def collect(self, within: float) -> None:
+        """Read every source once, waiting ``within`` seconds."""
         self._began = self._clock()
-        await asyncio.gather(*(collector.collect() for collector in self._collectors()))
+        await asyncio.gather(*(collector.collect(within) for collector in self._collectors()))
         if self._concerns(self._nvml):
             self._nvml.tell()
 
@@ -125,11 +125,8 @@ class Devices:
         if self._has_amd():
             yield self._unless_stale(self._amd, self._sources.amd.latest)
 
-    def _unless_stale(
-        self, collector: Collector[HardwareReading], latest: HardwareReading | None
-    ) -> HardwareReading:
-        fresh = collector.fresh_value(self._stale_after) is not None
-        return latest if fresh and latest is not None else NOTHING_TOLD
+    def _unless_stale(self, collector: Collector[None], latest: HardwareReading | None) -> HardwareReading:
+        return latest if collector.is_fresh(self._stale_after) and latest is not None else NOTHING_TOLD
 
     def _collectors(self) -> tuple[Collector[Any], ...]:
         return (self._nvml, self._amd, *(() if self._dcgm is None else (self._dcgm,)))
@@ -146,6 +143,15 @@ class Devices:
 
     def _has_amd(self) -> bool:
         return bool(self._sources.amd.latest is not None and self._sources.amd.latest.gpus)
+
+
+def _published(read: Callable[[], Awaitable[HardwareReading]]) -> Callable[[], Awaitable[None]]:
+    """Return ``read`` without its result, which the source publishes itself, GPU by GPU."""
+
+    async def read_only() -> None:
+        await read()
+
+    return read_only
 
 
 def _earlier(one: float | None, other: float | None) -> float | None:

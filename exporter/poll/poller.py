@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
-from exporter.concurrency import Worker, wait_for
+from exporter.concurrency import wait_for
 from exporter.config.settings import Settings
 from exporter.model import (
     Allocations,
@@ -22,13 +22,14 @@ from exporter.model import (
     SystemFiles,
     Workloads,
 )
-from exporter.model.poll_result import JOBS, PollResult
+from exporter.model.poll_result import JOBS, NO_PROCESS_LISTS, PollResult
 from exporter.poll.collector import Collector
 from exporter.poll.gpu_sources import Devices, lists_processes
+from exporter.poll.joiner import Joiner
 from exporter.poll.kubelet_restart import Judged, KubeletRestart, evidence_of
 from exporter.poll.pod_names import cause_to_list
 from exporter.poll.snapshot_builder import SnapshotBuilder
-from exporter.poll.sources import Sources, source_deadline
+from exporter.poll.sources import Sources
 from exporter.sharing import without_use
 from exporter.workloads.running import Placed, is_container_unclear
 
@@ -36,7 +37,6 @@ log = logging.getLogger(__name__)
 # A kubelet that comes back is noticed at this pace, whatever the interval between polls.
 RETRY_SECONDS = 0.5
 MAX_JITTER = 1.0
-HEAD_START_SECONDS = 0.25
 NO_LISTS = "the driver lists the processes of no device: see gpuslice_nvml_errors_total, and doctor"
 BROKEN = "the exporter's own poll fails: see its log"
 
@@ -44,17 +44,16 @@ BROKEN = "the exporter's own poll fails: see its log"
 class Poller:
     """Polls the sources of one node; ``demo`` marks snapshots whose numbers are made up.
 
-    ``deadline`` is how long each source may take, by default about the interval between polls. ``clock``
-    (seconds) measures what is integrated, ``wall`` (Unix time) dates it.
+    ``clock`` (seconds) measures what is integrated, ``wall`` (Unix time) dates it. How long a poll may take:
+    the budget of ``sources``.
     """
 
-    def __init__(  # noqa: PLR0913 - what differs between the daemon, one poll, and a test of them
+    def __init__(
         self,
         settings: Settings,
         sources: Sources,
         *,
         demo: bool = False,
-        deadline: float | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -62,30 +61,28 @@ class Poller:
         self._sources = sources
         self._clock = clock
         self._wall = wall
-        deadline = deadline or source_deadline(settings.poll_interval)
-        self._devices = Devices(sources, deadline, settings.stale_after, sources.clock)
-        self._allocations = Collector("podresources", sources.pod_resources.read, deadline)
-        self._names = Collector("identity", lambda: sources.names.read(self._cause()), deadline)
+        self._budget = sources.budget
+        self._devices = Devices(sources, settings.stale_after, sources.clock)
+        self._allocations = Collector("podresources", sources.pod_resources.read)
+        self._names = Collector("identity", lambda: sources.names.read(self._cause()))
         self._restart = KubeletRestart(settings.stale_after)
         self._raw: Allocations | None = None
-        self._processes: Collector[Placed] = Collector(
-            "processes", self._read_processes, deadline, accept_late=False
-        )
-        self._host_devices = Collector("host_devices", self._read_host_devices, deadline)
-        self._module = Collector("kernel_module", sources.host_devices.nvidia_module, deadline)
-        self._files: Collector[Mapping[str, SystemFiles]] = Collector("sharing", sources.files.read, deadline)
+        self._processes: Collector[Placed] = Collector("processes", self._read_processes, accept_late=False)
+        self._host_devices = Collector("host_devices", self._read_host_devices)
+        self._module = Collector("kernel_module", sources.host_devices.nvidia_module)
+        self._files: Collector[Mapping[str, SystemFiles]] = Collector("sharing", sources.files.read)
         jobs = sources.jobs
-        self._jobs = None if jobs is None else Collector(JOBS, jobs.read, deadline)
-        self._assembly = SnapshotBuilder(settings, demo=demo)
-        self._join = Worker("join")
+        self._jobs = None if jobs is None else Collector(JOBS, jobs.read)
+        self._builder = SnapshotBuilder(settings, demo=demo)
+        self._joiner = Joiner(self._publish)
         self._broken = False
         self._readers: list[Callable[[Snapshot], None]] = []
         self._failing: set[Callable[[Snapshot], None]] = set()
         self.evidence = PollResult()
-        self.snapshot = self._assembly.first(wall())
+        self.snapshot = self._builder.first(wall())
 
     def subscribe(self, reader: Callable[[Snapshot], None]) -> None:
-        """Hand each snapshot to ``reader`` as soon as it is published, on the event loop."""
+        """Hand each snapshot to ``reader`` on the event loop."""
         self._readers.append(reader)
 
     async def first(self) -> None:
@@ -105,34 +102,38 @@ class Poller:
             due = max(due + interval, time.monotonic())
 
     async def poll(self) -> Snapshot:
-        """Read every source once, each within its deadline, and publish what is known."""
-        now = self._clock()
-        await self._read_devices_and_holders()
-        await asyncio.gather(*(collector.collect() for collector in self._later()))
+        """Read every source once, join what is known, and publish it; all within the budget.
+
+        Raises JoinLateError if the join takes longer.
+        """
+        now, left = self._clock(), self._budget.start()
+        await self._read_devices_and_holders(left)
+        await asyncio.gather(*(each.collect(left(self._budget.dependents)) for each in self._later()))
         self.evidence = self._gather()
         evidence, health, wall = self.evidence, self._health(), self._wall()
-        # A node may offer so many ids that pages would wait for them.
-        self._publish(await self._join.run(lambda: self._assembly.snapshot(evidence, health, now, wall)))
+        # A node may offer so many ids that pages would wait for them: not on the event loop.
+        await self._joiner.run(
+            lambda: self._builder.snapshot(evidence, health, now, wall), lambda: left(self._budget.join)
+        )
         return self.snapshot
 
-    async def _read_devices_and_holders(self) -> None:
-        """Read the devices, then who holds them, but do not wait for a driver that takes its time.
-
-        Python runs one thread at a time: side by side the two take a fifth more of the processor.
-        """
-        devices = asyncio.ensure_future(self._devices.collect())
+    async def _read_devices_and_holders(self, left: Callable[[float], float]) -> None:
+        """Read the devices, then who holds them, but do not wait for a slow driver."""
+        end = self._budget.devices
+        devices = asyncio.ensure_future(self._devices.collect(left(end)))
         try:
-            await asyncio.wait({devices}, timeout=HEAD_START_SECONDS)
-            await asyncio.gather(devices, self._read_holders())
+            await asyncio.wait({devices}, timeout=self._budget.head_start)
+            await asyncio.gather(devices, self._read_holders(left))
         finally:
             devices.cancel()
 
-    async def _read_holders(self) -> None:
+    async def _read_holders(self, left: Callable[[float], float]) -> None:
         """Read the kubelet's list, then names, which are asked for again if the list is another one."""
-        allocations = asyncio.ensure_future(self._allocations.collect())
+        end = self._budget.devices
+        allocations = asyncio.ensure_future(self._allocations.collect(left(end)))
         try:
-            await asyncio.wait({allocations}, timeout=HEAD_START_SECONDS)
-            await asyncio.gather(allocations, self._names.collect())
+            await asyncio.wait({allocations}, timeout=self._budget.head_start)
+            await asyncio.gather(allocations, self._names.collect(left(end)))
         finally:
             allocations.cancel()
 
@@ -154,7 +155,7 @@ class Poller:
         for collector in self._others():
             await collector.cancel()
         await self._devices.cancel()
-        self._join.stop()
+        self._joiner.stop()
         await self._sources.close()
 
     @property
@@ -177,7 +178,7 @@ class Poller:
         """Empty a page that is too old, and no longer claim that anything on it is well."""
         # A clock that is set back must not keep what is old for ever.
         if abs(self._wall() - self.snapshot.timestamp) > self.settings.stale_after:
-            self._publish(self._assembly.empty(self.snapshot.timestamp, self._health(), BROKEN))
+            self._publish(self._builder.empty(self.snapshot.timestamp, self._health(), BROKEN))
 
     async def _wait(self, due: float) -> bool:
         """Sleep until the next poll; return True when something has happened that cannot wait for it.
@@ -185,8 +186,10 @@ class Poller:
         That is a kubelet that was away and answers again, a GPU that reports to have been cut anew, and the
         driver to be given up or taken again.
         """
+        wake = self._sources.wake
         while (left := due - time.monotonic()) > 0:
-            if await self._woken(left if self._kubelet_answers() else min(left, RETRY_SECONDS)):
+            if await wait_for(wake, left if self._kubelet_answers() else min(left, RETRY_SECONDS)):
+                wake.clear()
                 return True
             left = due - time.monotonic()
             if not self._kubelet_answers() and left > RETRY_SECONDS:
@@ -194,12 +197,6 @@ class Poller:
                 if self._kubelet_answers():
                     return True
         return False
-
-    async def _woken(self, seconds: float) -> bool:
-        """Wait so long for somebody to call for a poll."""
-        woken = await wait_for(self._sources.wake, seconds)
-        self._sources.wake.clear()
-        return woken
 
     def _kubelet_answers(self) -> bool:
         return self._allocations.health.success
@@ -293,6 +290,7 @@ class Poller:
             pods=self._names.fresh_value(self.settings.stale_after),
             process_view=health.success and listed,
             process_view_reason=health.message or ("" if listed else NO_LISTS),
+            process_view_code=health.reason or ("" if listed else NO_PROCESS_LISTS),
             superseded=self._sources.names.superseded,
             running=placed.containers,
         )

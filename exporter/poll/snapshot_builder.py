@@ -18,7 +18,7 @@ from exporter.model import (
     Snapshot,
     Workloads,
 )
-from exporter.model.poll_result import JOBS, SHARING, PollResult
+from exporter.model.poll_result import JOBS, POLL_FAILED, SHARING, PollResult
 from exporter.model.process_rows import process_rows
 from exporter.model.records import replace
 from exporter.poll.accounting import Coverage, Ledger
@@ -70,7 +70,7 @@ class SnapshotBuilder:
             sequence=self._sequence,
             node=NodeRow(name=self._settings.node_name, process_view_reason=reason),
             collectors=tuple(
-                replace(health, success=False, message=reason, reason="") for health in collectors
+                replace(health, success=False, message=reason, reason=POLL_FAILED) for health in collectors
             ),
             demo=self._demo,
         )

@@ -16,6 +16,7 @@ from exporter.model import Allocations, HostDevices, JobFiles, NodeObject, Proce
 from exporter.model.pid_namespace import counts_machine_pids
 from exporter.model.poll_result import NVIDIA_MODULE
 from exporter.nvml import NvmlOptions, NvmlSource
+from exporter.poll.budget import Budget
 from exporter.poll.driver_release import Release
 from exporter.poll.pod_names import PodNames
 from exporter.sharing import Roots, host_devices, read_files, with_known
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 # The namespace of a running process does not change, but what can be seen from it may appear later.
 RECHECK_VIEW_SECONDS = 60.0
-SHORTEST_DEADLINE = 2.0
-LONGEST_DEADLINE = 10.0
 
 
 class NoProcessViewError(Exception):
@@ -41,15 +40,11 @@ class NoProcessViewError(Exception):
     reason = "no_process_view"
 
 
-def source_deadline(poll_interval: float) -> float:
-    """Return how many seconds a source may take before the poll goes on without it."""
-    return min(max(poll_interval, SHORTEST_DEADLINE), LONGEST_DEADLINE)
-
-
 class Sources:
     """Everything that a poll reads. ``nvml_library`` is an object to use in place of the driver's library.
 
     ``clock`` (seconds) is when GPUs are read. ``wake`` is set when a poll should not wait for its time.
+    ``budget`` is that of the polling interval if none is given.
     """
 
     def __init__(
@@ -57,11 +52,12 @@ class Sources:
         settings: Settings,
         nvml_library: Any = None,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        budget: Budget | None = None,
     ) -> None:
         self.clock = clock
+        self.budget = budget or Budget.of_interval(settings.poll_interval)
         self.wake = asyncio.Event()
-        # A client gives up before its collector does, so that its own message is told.
-        patience = source_deadline(settings.poll_interval) - 0.5
         self.release = Release(settings.driver_release_file, changed=self.wake)
         self.cluster = Cluster(
             settings.node_name,
@@ -78,8 +74,7 @@ class Sources:
                 clock=clock,
                 machine_pids=lambda: counts_machine_pids(settings.proc_root),
                 released=self.release.reason,
-                # The devices after one that hangs are still read within the deadline of all.
-                patience=source_deadline(settings.poll_interval) / 2,
+                patience=self.budget.hang,
             ),
             self.wake,
         )
@@ -88,14 +83,15 @@ class Sources:
             settings.proc_root,
             lambda: boot_seconds(settings.proc_root),
             clock,
-            patience=source_deadline(settings.poll_interval) / 2,
+            patience=self.budget.hang,
         )
-        self.dcgm = _dcgm(settings, patience)
-        self.pod_resources = PodResources(settings.pod_resources_socket, timeout=patience)
+        self.dcgm = _dcgm(settings, self.budget.client)
+        self.pod_resources = PodResources(settings.pod_resources_socket, timeout=self.budget.client)
         self.names = PodNames(
             settings.pods_api_socket,
             settings.pod_log_dir,
-            patience / 2,
+            # The other sources of names need time, too.
+            self.budget.client / 2,
             lambda: self.cluster.pods,
             keep=settings.stale_after,
         )

@@ -14,7 +14,7 @@ from exporter.model import CollectorHealth
 from exporter.model.poll_result import NVIDIA_MODULE
 from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources
-from tests.poller.bench import settings_of
+from tests.poller.bench import budget_of, settings_of
 
 
 @dataclass(kw_only=True)
@@ -44,7 +44,7 @@ async def examined(sick: Sick, *failing_too: CollectorHealth) -> dict[str, Check
         settings = replace(settings_of(node), **sick.settings)
         sick.spoil(node)
         library = None if "nvml_library" in sick.settings else node.nvml
-        poller = Poller(settings, Sources(settings, library), deadline=sick.within)
+        poller = Poller(settings, Sources(settings, library, budget=budget_of(settings, sick.within)))
         try:
             await poller.first()
             if sick.also is not None:

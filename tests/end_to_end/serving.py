@@ -15,6 +15,7 @@ from exporter.history.ring import History
 from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources
 from exporter.web import Server, make_app
+from tests.poller.bench import budget_of
 from tests.site import site_of
 
 PROMETHEUS_3 = (
@@ -53,9 +54,8 @@ async def serving(scenario: Scenario, *, deadline: float | None = None) -> Async
         )
         poller = Poller(
             settings,
-            Sources(settings, node.nvml),
+            Sources(settings, node.nvml, budget=budget_of(settings, deadline)),
             demo=True,
-            deadline=deadline,
             clock=lambda: node.time,
             wall=time.time,
         )

@@ -21,6 +21,7 @@ from exporter.metrics import LEVEL_LABELS
 from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources
 from exporter.web import Server, make_app
+from tests.poller.bench import budget_of
 from tests.site import site_of
 from tests.web.truth import GIB, Series, measured
 
@@ -44,7 +45,7 @@ async def clocked(scenario) -> AsyncIterator[tuple]:
 
         poller = Poller(
             settings,
-            Sources(settings, node.nvml, clock=lambda: node.time),
+            Sources(settings, node.nvml, clock=lambda: node.time, budget=budget_of(settings, 10.0)),
             demo=True,
             clock=lambda: node.time,
             wall=wall,

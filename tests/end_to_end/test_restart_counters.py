@@ -22,6 +22,7 @@ from exporter.exposition.page import Exposition, Format
 from exporter.model.states import judge
 from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources
+from tests.poller.bench import budget_of
 
 BEGAN = 1_700_000_000.0
 PERIOD, END = 5, 90
@@ -41,7 +42,7 @@ async def exporting(node: FakeNode) -> AsyncIterator[Poller]:
     settings = replace(load_settings({}, {}), node_name=node.name, **asdict(node.paths))
     poller = Poller(
         settings,
-        Sources(settings, node.nvml, clock=lambda: node.time),
+        Sources(settings, node.nvml, clock=lambda: node.time, budget=budget_of(settings, 10.0)),
         clock=lambda: node.time,
         wall=lambda: BEGAN + node.time,
     )

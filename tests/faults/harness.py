@@ -27,7 +27,7 @@ from exporter.web import Server, make_app
 from tests.faults.compare import Baseline, broken_sums, changed, failures_of, made_up, missing
 from tests.faults.crashes import crashes
 from tests.faults.pages import Page
-from tests.poller.bench import settings_of
+from tests.poller.bench import budget_of, settings_of
 from tests.site import site_of
 
 # So long may a page take; of several tries the best counts, because the machine has other things to do.
@@ -220,12 +220,13 @@ async def watched(
     """
     async with FakeNode(scenario, clock=lambda: 0.0) as node:
         settings = settings_of(node, **changes)
-        sources = Sources(settings, node.nvml, clock=lambda: node.time)
+        budget = budget_of(settings, deadline)
+        sources = Sources(settings, node.nvml, clock=lambda: node.time, budget=budget)
         if patience is not None:
             options = replace(sources.nvml._options, patience=patience)
             sources.nvml = NvmlSource(options, sources.wake)
         dated = wall or (lambda: BEGAN + node.time)
-        poller = Poller(settings, sources, deadline=deadline, clock=lambda: node.time, wall=dated)
+        poller = Poller(settings, sources, clock=lambda: node.time, wall=dated)
         site = site_of(lambda: poller.snapshot, lambda: poller.restart_reason)
         server = Server(make_app(site), ListenAddress("127.0.0.1", 0))
         url = await server.start()

@@ -20,6 +20,7 @@ from exporter.exposition.page import Exposition, Format
 from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources
 from tests.golden.page import Page
+from tests.poller.bench import budget_of
 
 HERE = Path(__file__).parent
 NODES = tuple(sorted(folder.name for folder in HERE.iterdir() if any(folder.glob("metrics*.prom"))))
@@ -80,7 +81,7 @@ async def _scenes(told: Scenario, wanted: tuple[int, ...]) -> AsyncIterator[Scen
         settings = replace(load_settings({}, {}), node_name=node.name, **asdict(node.paths))
         poller = Poller(
             settings,
-            Sources(settings, node.nvml, clock=lambda: node.time),
+            Sources(settings, node.nvml, clock=lambda: node.time, budget=budget_of(settings, 10.0)),
             demo=True,
             clock=lambda: node.time,
             wall=lambda: BEGAN + node.time,

@@ -13,10 +13,14 @@ from exporter.config.settings import Settings, load_settings
 from exporter.demo.node import FakeNode
 from exporter.demo.scenario.catalog import Scenario
 from exporter.model import CollectorHealth, ContainerRow, Memory, Snapshot
+from exporter.poll.budget import Budget
 from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources
 
 DEFAULTS = load_settings({}, {})
+# Intervals shorter than this are a test's way to many polls; their budget is not what it is about.
+SHORTEST_INTERVAL = 2.0
+QUICK_BUDGET = Budget(devices=2.0, dependents=4.0, join=6.0, hang=1.0, client=1.5)
 # Many polls in little time; what is left is the rhythm of 2 s at which a kubelet is asked again.
 QUICK: dict[str, float] = {"poll_interval": 0.1, "stale_after": 0.5}
 
@@ -26,6 +30,13 @@ def settings_of(node: FakeNode, **changes: Any) -> Settings:
     return replace(DEFAULTS, node_name=node.name, **asdict(node.paths), **changes)
 
 
+def budget_of(settings: Settings, deadline: float | None = None) -> Budget:
+    """Return the budget of a test's polls; with ``deadline`` each stage may take that many seconds."""
+    usual = settings.poll_interval >= SHORTEST_INTERVAL
+    budget = Budget.of_interval(settings.poll_interval) if usual else QUICK_BUDGET
+    return budget if deadline is None else budget.patient(deadline)
+
+
 @contextlib.asynccontextmanager
 async def polled(
     scenario: Scenario, *, deadline: float | None = None, **changes: Any
@@ -33,7 +44,7 @@ async def polled(
     """Start a node that stands still at 0 s and a poller for it that has not polled yet."""
     async with FakeNode(scenario, clock=lambda: 0.0) as node:
         settings = settings_of(node, **changes)
-        poller = Poller(settings, Sources(settings, node.nvml), deadline=deadline)
+        poller = Poller(settings, Sources(settings, node.nvml, budget=budget_of(settings, deadline)))
         try:
             yield node, poller
         finally:

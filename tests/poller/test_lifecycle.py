@@ -23,7 +23,18 @@ from exporter.poll.sources import Sources
 from exporter.web import Server, make_app
 from tests.demo.making import gpu, instance, made, pod
 from tests.golden.page import Page
-from tests.poller.bench import QUICK, failing, health, holders, polled, rows, running, settings_of, until
+from tests.poller.bench import (
+    QUICK,
+    budget_of,
+    failing,
+    health,
+    holders,
+    polled,
+    rows,
+    running,
+    settings_of,
+    until,
+)
 from tests.site import site_of
 
 FAULT, OVER = 10, 20
@@ -324,7 +335,7 @@ async def releasable(scenario: Scenario, **changes: Any) -> AsyncIterator[tuple[
     """Start a node and a poller, with the sources that can be told to give the driver up."""
     async with FakeNode(scenario, clock=lambda: 0.0) as node:
         settings = settings_of(node, **changes)
-        sources = Sources(settings, node.nvml)
+        sources = Sources(settings, node.nvml, budget=budget_of(settings))
         poller = Poller(settings, sources)
         try:
             yield node, poller, sources

@@ -22,12 +22,13 @@ from typing import Any
 
 from exporter.commands import serve as serving
 from exporter.commands.runtime import Node
-from exporter.config.settings import load_settings
+from exporter.config.settings import Settings, load_settings
 from exporter.demo import machine
 from exporter.demo.nvml.library import FakeNvml
 from exporter.demo.present import present
 from exporter.nvml import events
 from exporter.poll.poller import Poller
+from exporter.poll.sources import Sources
 from tests.soak.day import PERIOD, Day
 from tests.soak.probe import Probe
 from tests.soak.scenario import beginning
@@ -75,10 +76,9 @@ class Commanded(Poller):
 
     acted: Acted
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(
-            *arguments, **options, deadline=PATIENCE, clock=lambda: float(self.acted.poll * PERIOD)
-        )
+    def __init__(self, settings: Settings, sources: Sources, **options: Any) -> None:
+        sources.budget = sources.budget.patient(PATIENCE)
+        super().__init__(settings, sources, **options, clock=lambda: float(self.acted.poll * PERIOD))
 
     async def first(self) -> None:
         """Poll for the first time, and note what there is before the collector is frozen."""

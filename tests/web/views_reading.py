@@ -29,6 +29,7 @@ from exporter.poll.sources import Sources
 from exporter.web.html import page
 from exporter.web.pages.layout import gpu_drawing, node_drawing
 from exporter.web.pages.views.scene import Scene
+from tests.poller.bench import budget_of
 
 GIB = 1 << 30
 NOW = 1_700_000_000.0
@@ -46,7 +47,7 @@ def scenario(name) -> Snapshot:
 async def _poll(name) -> Snapshot:
     async with FakeNode(load(name), clock=lambda: 0.0) as node:
         settings = replace(load_settings({}, {}), node_name=node.name, **asdict(node.paths))
-        sources = Sources(settings, node.nvml, clock=lambda: node.time)
+        sources = Sources(settings, node.nvml, clock=lambda: node.time, budget=budget_of(settings, 10.0))
         poller = Poller(settings, sources, demo=True, clock=lambda: node.time, wall=lambda: NOW + node.time)
         for second in (0, 15, 30):
             await node.step(second)

@@ -26,8 +26,7 @@ from exporter.demo.scenario import schema
 from exporter.demo.scenario.catalog import dump
 from exporter.demo.scenario.expand import folded
 from exporter.model import ContainerRef, DriverInfo, HostDevices, NodeObject, Workloads
-from exporter.model.poll_result import PollResult
-from exporter.poll.poller import NO_LISTS
+from exporter.model.poll_result import NO_PROCESS_LISTS, PollResult
 from exporter.sharing import NodeFacts
 
 NOBODY = Workloads(places={}, pods=None, process_view=False)
@@ -66,7 +65,7 @@ def scenario(
         name="recorded",
         description="A recorded node.",
         node=_node(driver, evidence.node or NodeObject(), node_name, mask),
-        host_pid=workloads.process_view or workloads.process_view_reason == NO_LISTS,
+        host_pid=workloads.process_view or workloads.process_view_code == NO_PROCESS_LISTS,
         identity=_identity(workloads),
         kubelet_api=("v1alpha1",) if old_kubelet else ("v1", "v1alpha1"),
         gpus=tuple(record_gpu(gpu, mask, peers) for gpu in told),

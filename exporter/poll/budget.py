@@ -1,0 +1,70 @@
+"""How long one poll may take: every limit of a poll stands here.
+
+A poll ends within the interval, whatever hangs. It has three stages; each may take what those before it have
+left, up to the moment at which its share ends:
+
+| stage | ends at | what runs |
+|---|---|---|
+| devices | 75 % of the interval | the drivers and, at the same time, the kubelet and the names of pods |
+| dependents | 90 % | what needs their answers: processes, files of sharing systems, virtual devices, jobs |
+| join | 100 % | attribution and the new snapshot |
+
+A late source is left behind: the poll goes on without it, and the next poll looks whether it has answered.
+"""
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+DEVICES_SHARE, DEPENDENTS_SHARE = 0.75, 0.9
+# With long intervals, the numbers of one poll should still be of about one moment.
+LONGEST_STAGE_SECONDS = 10.0
+# Two devices that hang one after the other are both found within the stage. A healthy call can take most of a
+# second on a busy GPU, however short the interval is.
+HANG_SHARE, SHORTEST_HANG_SECONDS = 0.5, 1.0
+# Python runs one thread at a time: reading the devices and the kubelet side by side costs a fifth more of a
+# processor than one after the other. So each of them starts alone, but what is slow is not waited for.
+HEAD_START_SHARE, LONGEST_HEAD_START_SECONDS = 0.2, 0.25
+# A client gives up before its collector does, so that its own message is shown.
+CLIENT_SHARE = 0.9
+
+
+class Budget(NamedTuple):
+    """Limits of a poll in seconds.
+
+    devices, dependents, join: when each stage ends, counted from the start of the poll
+    hang: a call into a driver about one device that takes longer is abandoned
+    client: how long a client of another program waits for its answer
+    """
+
+    devices: float
+    dependents: float
+    join: float
+    hang: float
+    client: float
+
+    @classmethod
+    def of_interval(cls, interval: float) -> "Budget":
+        """Return the budget of polls that start every ``interval`` seconds."""
+        devices = min(DEVICES_SHARE * interval, LONGEST_STAGE_SECONDS)
+        return cls(
+            devices=devices,
+            dependents=min(DEPENDENTS_SHARE * interval, devices + LONGEST_STAGE_SECONDS),
+            join=interval,
+            hang=max(HANG_SHARE * devices, SHORTEST_HANG_SECONDS),
+            client=CLIENT_SHARE * devices,
+        )
+
+    @property
+    def head_start(self) -> float:
+        """Seconds after which the next source is read, although the one before has not answered."""
+        return min(HEAD_START_SHARE * self.devices, LONGEST_HEAD_START_SECONDS)
+
+    def patient(self, seconds: float) -> "Budget":
+        """Return a budget whose stages take up to ``seconds`` each: for a poll that no other one follows."""
+        return self._replace(devices=seconds, dependents=2 * seconds, join=3 * seconds)
+
+    def start(self, clock: Callable[[], float] = time.monotonic) -> Callable[[float], float]:
+        """Start a poll; return a function from the end of a stage to the seconds that are left until then."""
+        began = clock()
+        return lambda end: max(began + end - clock(), 0.0)
