@@ -10,6 +10,7 @@ from functools import partial
 from exporter.demo.scenario.faults import NvmlHang
 from exporter.demo.scenario.schema import Scenario
 from exporter.nvml.driver.error_kinds import FINDING as FINDING_CALLS
+from exporter.poll.budget import Budget
 from tests.faults.compare import failures_of
 from tests.faults.harness import Cell, Claim, Result, Watch, scenario_fault, watched
 from tests.faults.nvml_calls import OF_PARTS, Driver, driver_of
@@ -20,7 +21,7 @@ from tests.poller.bench import until
 
 FINDING = tuple(FINDING_CALLS)
 # The product's own patience with a call, at the default interval between polls.
-PATIENCE = 2.5
+PATIENCE = Budget.of_interval(5.0).hang
 SLOW, LATE, FOR_EVER = "1 s", "45 s", "for ever"
 # How long a call hangs, in seconds: less than the patience, longer than some polls, or until it is let go.
 DURATIONS: Mapping[str, float | None] = {SLOW: 1.0, LATE: 45.0, FOR_EVER: None}

@@ -49,7 +49,7 @@ Some answers are believed although they are codes of errors: that no newer sampl
 has no vGPU, that a GPU has no MIG mode, and that a slot for a MIG device is empty, for which drivers have
 several codes. A driver that says so of what is there makes the page say so too.
 
-Hangs ran for a 25th of the time that is said, with a patience of 0.5 s in place of 2.5 s; one function of
+Hangs ran for a 25th of the time that is said, with a patience of 0.5 s in place of 1.9 s; one function of
 each kind hung as long as it says under the patience of the program. Of several parts that hang at once each
 takes up the patience once, so that the poll that finds out may end after its deadline and collector `nvml`
 fails once.
