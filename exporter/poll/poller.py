@@ -25,7 +25,7 @@ from exporter.model import (
 from exporter.model.poll_result import JOBS, NO_PROCESS_LISTS, PollResult
 from exporter.poll.collector import Collector
 from exporter.poll.gpu_sources import Devices, lists_processes
-from exporter.poll.joiner import Joiner
+from exporter.poll.joiner import Joiner, JoinLateError
 from exporter.poll.kubelet_restart import Judged, KubeletRestart, evidence_of
 from exporter.poll.pod_names import cause_to_list
 from exporter.poll.snapshot_builder import SnapshotBuilder
@@ -102,10 +102,7 @@ class Poller:
             due = max(due + interval, time.monotonic())
 
     async def poll(self) -> Snapshot:
-        """Read every source once, join what is known, and publish it; all within the budget.
-
-        Raises JoinLateError if the join takes longer.
-        """
+        """Read every source once, join what is known, and publish it; raises JoinLateError."""
         now, left = self._clock(), self._budget.start()
         await self._read_devices_and_holders(left)
         await asyncio.gather(*(each.collect(left(self._budget.dependents)) for each in self._later()))
@@ -119,8 +116,7 @@ class Poller:
 
     async def _read_devices_and_holders(self, left: Callable[[float], float]) -> None:
         """Read the devices, then who holds them, but do not wait for a slow driver."""
-        end = self._budget.devices
-        devices = asyncio.ensure_future(self._devices.collect(left(end)))
+        devices = asyncio.ensure_future(self._devices.collect(left(self._budget.devices)))
         try:
             await asyncio.wait({devices}, timeout=self._budget.head_start)
             await asyncio.gather(devices, self._read_holders(left))
@@ -166,13 +162,20 @@ class Poller:
     async def _guarded_poll(self) -> None:
         try:
             await self.poll()
-        except Exception:
-            if not self._broken:
-                log.exception("the poll fails; the page keeps the one before until it is stale")
-            self._broken = True
-            self._expire()
+        except JoinLateError as error:
+            self._fail("poll has no snapshot: %s; the last one stays until it is stale", error)
+        except Exception as error:  # noqa: BLE001 - it is logged with its trace
+            self._fail("poll failed: %r; the last snapshot stays until it is stale", error, trace=True)
         else:
             self._broken = False
+
+    def _fail(self, message: str, error: Exception, *, trace: bool = False) -> None:
+        """Report a poll that failed, once until one succeeds."""
+        if not self._broken:
+            level = logging.ERROR if trace else logging.WARNING
+            log.log(level, message, error, exc_info=error if trace else None)
+        self._broken = True
+        self._expire()
 
     def _expire(self) -> None:
         """Empty a page that is too old, and no longer claim that anything on it is well."""

@@ -122,7 +122,7 @@ def unhealthy(*numbers: int) -> Fault:
 
 
 @contextlib.asynccontextmanager
-async def _hanging(watch: Watch, _path: Path) -> AsyncIterator[None]:
+async def hanging(watch: Watch, _path: Path) -> AsyncIterator[None]:
     """Take calls, and answer them when it is over."""
     over = asyncio.Event()
 
@@ -142,7 +142,7 @@ async def _hanging(watch: Watch, _path: Path) -> AsyncIterator[None]:
 @contextlib.asynccontextmanager
 async def _killed(watch: Watch, path: Path) -> AsyncIterator[None]:
     """Go down in the middle of a call."""
-    async with _hanging(watch, path):
+    async with hanging(watch, path):
         stopping = asyncio.get_running_loop().create_task(_stop_soon(watch.node.kubelet))
         yield
         await stopping
@@ -216,7 +216,7 @@ FAULTS: Mapping[str, Fault] = {
         saying(servers.SETTINGS, servers.ACKNOWLEDGED + servers.ANSWER_BEGINS, ends=True), "unavailable"
     ),
     "no permission": at_path(servers.resting(servers.forbidden), "permission"),
-    "hangs": Fault(put=_hanging, reasons=frozenset({"deadline"})),
+    "hangs": Fault(put=hanging, reasons=frozenset({"deadline"})),
     "killed while it answers": Fault(put=_killed, reasons=frozenset({"unavailable"})),
     "rate limit": behaving("rate_limited", rate_limited=True),
     "internal error": behaving("internal", errors=INTERNAL),

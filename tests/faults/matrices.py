@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 
-from tests.faults import kubelet, layout, nvml_errors, nvml_hangs, nvml_nodes, proc, sharing
+from tests.faults import kubelet, layout, nvml_errors, nvml_hangs, nvml_nodes, proc, sharing, together
 from tests.faults.harness import Result, watched
 from tests.faults.nvml_calls import asked_of
 
@@ -49,6 +49,13 @@ async def processes() -> AsyncIterator[Result]:
             yield await proc.try_cell(watch, cell)
 
 
+async def several() -> AsyncIterator[Result]:
+    """Yield a cell for all parts of a node that can hang at once."""
+    async with watched(together.node(), poll_interval=together.INTERVAL) as watch:
+        for cell in together.CELLS:
+            yield await together.try_cell(watch, cell)
+
+
 async def files() -> AsyncIterator[Result]:
     """Yield a cell for every file of a sharing system and every way to spoil it."""
     for name in sharing.NODES:
@@ -64,6 +71,7 @@ MATRICES: Mapping[str, tuple[Part, ...]] = {
     ),
     "The kubelet": (kubelets,),
     "Processes": (processes,),
+    "Several parts that hang at once": (several,),
     "Changes in the middle of a poll": (layout.results,),
     "Files of sharing systems": (files,),
 }
