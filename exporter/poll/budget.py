@@ -1,6 +1,6 @@
 """How long one poll may take: every limit of a poll stands here.
 
-A poll ends within the interval, whatever hangs. It has three stages; each may take what those before it have
+A poll ends within the interval, whatever hangs; within a second if the interval is shorter. It has three stages; each may take what those before it have
 left, up to the moment at which its share ends:
 
 | stage | ends at | what runs |
@@ -17,6 +17,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 DEVICES_SHARE, DEPENDENTS_SHARE = 0.75, 0.9
+# With a shorter interval a busy machine would miss the stages of healthy polls.
+SHORTEST_SECONDS = 1.0
 # With long intervals, the numbers of one poll should still be of about one moment.
 LONGEST_STAGE_SECONDS = 10.0
 # Two devices that hang one after the other are both found within the stage. A healthy call can take most of a
@@ -45,7 +47,8 @@ class Budget(NamedTuple):
 
     @classmethod
     def of_interval(cls, interval: float) -> "Budget":
-        """Return the budget of polls that start every ``interval`` seconds."""
+        """Return the budget of polls that start every ``interval`` seconds, of a second at least."""
+        interval = max(interval, SHORTEST_SECONDS)
         devices = min(DEVICES_SHARE * interval, LONGEST_STAGE_SECONDS)
         return cls(
             devices=devices,

@@ -114,13 +114,13 @@ async def test_a_join_that_is_late_is_shown_by_the_next_poll(monkeypatch: pytest
         assert later.sequence == first.sequence + 2
 
 
-@pytest.mark.parametrize("interval", [0.5, 1.0, 5.0, 60.0, 3600.0])
+@pytest.mark.parametrize("interval", [0.1, 1.0, 5.0, 60.0, 3600.0])
 def test_the_stages_of_a_poll_end_one_after_the_other(interval: float):
     """The last ends with the interval, and a client gives up before the stage that waits for it ends."""
     budget = Budget.of_interval(interval)
 
     assert 0 < budget.head_start < budget.client < budget.devices < budget.dependents < budget.join
-    assert budget.join == interval
+    assert budget.join == max(interval, 1.0)
 
 
 def test_what_a_stage_leaves_is_there_for_the_next():
