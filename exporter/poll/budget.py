@@ -1,7 +1,7 @@
 """How long one poll may take: every limit of a poll stands here.
 
-A poll ends within the interval, whatever hangs; within a second if the interval is shorter. It has three stages; each may take what those before it have
-left, up to the moment at which its share ends:
+A poll ends within the interval, whatever hangs; within a second if the interval is shorter. It has three
+stages. Each may take what those before it have left, up to the moment at which its share ends:
 
 | stage | ends at | what runs |
 |---|---|---|
