@@ -1,7 +1,7 @@
-"""The table: every exported family of series, one row each.
+"""The tables of series: one row for each exported family.
 
-Help texts, the renderer, the names of JSON fields and CSV columns, the reference page and the tests all
-read it; adding a series is adding a row.
+HELP texts, the renderer, JSON fields, CSV columns, the reference page and the tests are made from the tables;
+a new series is a new row.
 """
 
 from exporter.metrics.container_rows import CONTAINER, POD

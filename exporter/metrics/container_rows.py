@@ -1,20 +1,23 @@
-"""The rows of containers: which slices each holds, what it is entitled to, and what it uses."""
+"""Rows of containers (slices, entitlement and usage of a device), and of the labels of their pods."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
-from exporter.metrics.family import AnyFamily, Family, Labelled, LabelledFamily, Number
-from exporter.model import ContainerRow, Totals
+from exporter.metrics.family import AnyFamily, Rows, whole
+from exporter.model import ContainerRow, PodRow
 
+_ROWS: Rows[ContainerRow, ContainerRow] = Rows("gpuslice_container_", "container", whole)
+_TOTALS = _ROWS.of(lambda row: row.totals)
+_POD: Rows[PodRow, PodRow] = Rows("gpuslice_pod_", "pod", whole)
 
-def _totals(value: Callable[[Totals], float | None]) -> Callable[[ContainerRow], Number | None]:
-    return lambda row: None if row.totals is None else value(row.totals)
-
-
-def _info(row: ContainerRow) -> Iterator[Labelled]:
-    yield (
-        (
+CONTAINER: tuple[AnyFamily, ...] = (
+    _ROWS.info(
+        "info",
+        ("resource", "sharing", "pod_uid", "isolation", "memory_source", "compute_source", "model"),
+        "Use of a device by a container: resource, sharing mode, isolation (hard, soft or none), and the "
+        "sources of its memory and compute usage (none: not measurable).",
+        lambda row: (
             row.resource,
             row.sharing,
             row.pod_uid,
@@ -23,95 +26,69 @@ def _info(row: ContainerRow) -> Iterator[Labelled]:
             row.compute_source,
             row.model,
         ),
-        1,
-    )
-
-
-CONTAINER: tuple[AnyFamily, ...] = (
-    LabelledFamily(
-        "gpuslice_container_info",
-        "info",
-        "container",
-        "What a container has of a device. isolation is hard, soft or none; memory_source and "
-        "compute_source tell where the numbers of its use come from (none: not measurable).",
-        ("resource", "sharing", "pod_uid", "isolation", "memory_source", "compute_source", "model"),
-        _info,
     ),
-    Family(
-        "gpuslice_container_slices",
-        "gauge",
-        "container",
-        "Slices of this device that the container holds, of the resource that its info names first; 0: it "
-        "uses the device without holding any of it.",
+    _ROWS.gauge(
+        "slices",
+        "Slices of the device allocated to the container, of the first resource in gpuslice_container_info; "
+        "0 means use without an allocation.",
         lambda row: row.slices,
     ),
-    Family(
-        "gpuslice_container_memory_entitled_bytes",
-        "gauge",
-        "container",
-        "Memory of the device that the container may use: a limit or, with time-slicing, a notional share. A "
-        "limit of MPS binds each client process, not the container.",
+    _ROWS.gauge(
+        "memory_entitled_bytes",
+        "Device memory that the container may use: a limit or, with time-slicing, a notional share. An MPS "
+        "limit applies to each client process, not to the container.",
         lambda row: row.memory_entitled,
     ),
-    Family(
-        "gpuslice_container_memory_used_bytes",
-        "gauge",
-        "container",
-        "Memory of the device that the container's processes hold.",
+    _ROWS.gauge(
+        "memory_used_bytes",
+        "Device memory used by the container.",
         lambda row: row.memory_used,
     ),
-    Family(
-        "gpuslice_container_compute_entitled_ratio",
-        "gauge",
-        "container",
-        "Share of the physical GPU's compute that the container is entitled to.",
+    _ROWS.gauge(
+        "compute_entitled_ratio",
+        "Compute entitlement of the container, as a share of the physical GPU.",
         lambda row: row.compute_entitled,
     ),
-    Family(
-        "gpuslice_container_compute_used_ratio",
-        "gauge",
-        "container",
-        "Share of the physical GPU's compute that the container uses.",
+    _ROWS.gauge(
+        "compute_used_ratio",
+        "Compute usage of the container, as a share of the physical GPU.",
         lambda row: row.compute_used,
     ),
-    Family(
-        "gpuslice_container_processes",
-        "gauge",
-        "container",
-        "Processes of the container with a context on the device.",
-        lambda row: row.processes,
+    _ROWS.gauge(
+        "processes", "Processes of the container with a context on the device.", lambda row: row.processes
     ),
-    Family(
-        "gpuslice_container_last_active_timestamp_seconds",
-        "gauge",
-        "container",
-        "Unix time at which the container was last seen computing; before that, since when it is watched.",
-        _totals(lambda totals: totals.last_active),
+    _TOTALS.gauge(
+        "last_active_timestamp_seconds",
+        "Unix time of the container's last compute use; until the first, when monitoring began.",
+        lambda totals: totals.last_active,
     ),
-    Family(
-        "gpuslice_container_entitled_gpu_seconds_total",
-        "counter",
-        "container",
-        "GPU-seconds held: the integral of the entitled share of compute.",
-        _totals(lambda totals: totals.entitled_gpu_seconds),
+    _TOTALS.counter(
+        "entitled_gpu_seconds_total",
+        "GPU-seconds held by the container: time integral of its compute entitlement.",
+        lambda totals: totals.entitled_gpu_seconds,
     ),
-    Family(
-        "gpuslice_container_used_gpu_seconds_total",
-        "counter",
-        "container",
-        "GPU-seconds computed: the integral of the used share of compute.",
-        _totals(lambda totals: totals.used_gpu_seconds),
+    _TOTALS.counter(
+        "used_gpu_seconds_total",
+        "GPU-seconds used by the container: time integral of its compute usage.",
+        lambda totals: totals.used_gpu_seconds,
     ),
-    Family(
-        "gpuslice_container_energy_joules_total",
-        "counter",
-        "container",
-        "The container's part of the GPU's energy: by use while it computes, by entitlement while it idles.",
-        _totals(lambda totals: totals.energy_joules),
+    _TOTALS.counter(
+        "energy_joules_total",
+        "GPU energy attributed to the container: by usage while the GPU is active, else by entitlement.",
+        lambda totals: totals.energy_joules,
     ),
 )
-"""Families with one entity per container and device (a ContainerRow)."""
+"""Families of a container on a device (ContainerRow)."""
 
+POD: tuple[AnyFamily, ...] = (
+    _POD.gauge(
+        "labels",
+        "Labels of a pod that holds or uses a device on this node, as selected by --pod-labels and named as "
+        "in kube_pod_labels of kube-state-metrics.",
+        lambda _: 1,
+    ),
+)
+"""Families of a pod (PodRow), labelled ``namespace``, ``pod``, ``pod_uid`` and its own labels."""
 
 POD_LABELS = ("namespace", "pod", "pod_uid")
 
@@ -121,10 +98,10 @@ _CAMEL = re.compile(r"([a-z0-9])([A-Z])")
 
 @lru_cache(maxsize=1024)
 def label_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Spell the names of a pod's labels, given in order, as kube-state-metrics does in ``kube_pod_labels``.
+    """Return the names of a pod's labels as kube-state-metrics has them in ``kube_pod_labels``.
 
-    ``app.kubernetes.io/name`` is ``label_app_kubernetes_io_name``. Names that become the same are numbered in
-    their order, ``label_a_b_conflict1`` on, past numbers that another name has by itself.
+    ``app.kubernetes.io/name`` is ``label_app_kubernetes_io_name``. Names that become equal are
+    numbered in the order of ``names``, from ``label_a_b_conflict1``; a number already in use is skipped.
     """
     wanted = [_name(name) for name in names]
     shared = {name for name in wanted if wanted.count(name) > 1}
@@ -144,16 +121,3 @@ def _name(name: str) -> str:
 def _free(name: str, taken: set[str]) -> str:
     numbers = (f"{name}_conflict{number}" for number in range(1, len(taken) + 2))
     return next(each for each in numbers if each not in taken)
-
-
-POD: tuple[AnyFamily, ...] = (
-    Family(
-        "gpuslice_pod_labels",
-        "gauge",
-        "pod",
-        "Labels of a pod that holds or uses a device here, as far as --pod-labels lets them through; each is "
-        "a label of the series, named as in kube_pod_labels of kube-state-metrics.",
-        lambda _: 1,
-    ),
-)
-"""Families with one entity per pod (a PodRow), labelled ``namespace``, ``pod``, ``pod_uid`` and its own."""

@@ -1,237 +1,156 @@
-"""The rows of physical GPUs: who they are, their memory and their activity; the other rows beside them."""
+"""Rows of physical GPUs: identity, memory and utilization; the other files have the rest."""
 
-from collections.abc import Callable, Iterator
+from dataclasses import replace
 
-from exporter.metrics.family import (
-    AnyFamily,
-    Family,
-    Labelled,
-    LabelledFamily,
-    Number,
-    answering,
-    reading,
-    scaled,
-)
+from exporter.metrics.family import GPU_ROWS, READING, AnyFamily, answering, scaled
 from exporter.metrics.gpu_health import GPU_EVENTS, GPU_HEALTH
 from exporter.metrics.gpu_links import GPU_LINKS
 from exporter.metrics.gpu_power import GPU_POWER
 from exporter.metrics.gpu_sharing import GPU_SHARING
 from exporter.metrics.profiling import GPU_PROFILING
 from exporter.metrics.vgpu import GPU_VGPU
-from exporter.model import Bar1, EncoderSessions, GpuReading, GpuRow, Memory
+from exporter.model import EncoderSessions, GpuReading, GpuRow
 
 _MICROSECONDS = 1_000_000
 _MIG_MODE = {True: "enabled", False: "disabled", None: ""}
 
 
-def _memory(value: Callable[[Memory], int | None]) -> Callable[[GpuRow], Number | None]:
-    return reading(lambda gpu: None if gpu.memory is None else value(gpu.memory))
-
-
-def _bar1(value: Callable[[Bar1], int]) -> Callable[[GpuRow], Number | None]:
-    return reading(lambda gpu: None if gpu.bar1 is None else value(gpu.bar1))
-
-
-def _encoding(value: Callable[[EncoderSessions], Number]) -> Callable[[GpuRow], Number | None]:
-    """Ask a mean over the encoding sessions; without a session there is none."""
-
-    def read(gpu: GpuReading) -> Number | None:
-        sessions = gpu.encoder_sessions
-        return None if sessions is None or not sessions.count else value(sessions)
-
-    return reading(read)
-
-
-def _info(row: GpuRow) -> Iterator[Labelled]:
+def _info(row: GpuRow) -> tuple[str, ...]:
     gpu, found = row.identity, row.reading
     minor = "" if gpu.minor is None else str(gpu.minor)
-    yield (
-        (
-            str(gpu.index) if gpu.index >= 0 else "",
-            f"nvidia{minor}" if minor else "",
-            minor,
-            gpu.model,
-            gpu.pci_bus_id,
-            gpu.vendor,
-            gpu.serial or "",
-            _MIG_MODE[found.mig_enabled if found and gpu.vendor == "nvidia" else None],
-            row.sharing,
-            gpu.architecture or "",
-            gpu.vbios or "",
-        ),
-        1,
+    return (
+        str(gpu.index) if gpu.index >= 0 else "",
+        f"nvidia{minor}" if minor else "",
+        minor,
+        gpu.model,
+        gpu.pci_bus_id,
+        gpu.vendor,
+        gpu.serial or "",
+        _MIG_MODE[found.mig_enabled if found and gpu.vendor == "nvidia" else None],
+        row.sharing,
+        gpu.architecture or "",
+        gpu.vbios or "",
     )
 
 
-def _board(row: GpuRow) -> Iterator[Labelled]:
+def _board(row: GpuRow) -> tuple[str, ...] | None:
     gpu = row.identity
     facts = (gpu.part_number, gpu.inforom, gpu.gsp_firmware, gpu.compute_capability)
-    if any(facts):
-        yield tuple(fact or "" for fact in facts), 1
+    return tuple(fact or "" for fact in facts) if any(facts) else None
 
 
-def _engine(name: str, title: str) -> Family[GpuRow]:
-    return Family(
-        f"gpuslice_gpu_{name}_utilization_ratio",
-        "gauge",
-        "gpu",
-        f"Share of time in which the {title} was busy.",
-        reading(lambda gpu: scaled(gpu.engine_percent.get(name), 100)),  # type: ignore[call-overload]
-        group="engines",
-    )
+def _encoding(gpu: GpuReading) -> EncoderSessions | None:
+    """Return the encoder sessions; None without one, because their averages are then undefined."""
+    sessions = gpu.encoder_sessions
+    return sessions if sessions is not None and sessions.count else None
 
+
+_GPU = GPU_ROWS.grouped("core")
+_MEMORY = READING.of(lambda gpu: gpu.memory, "memory")
+_BAR1 = READING.of(lambda gpu: gpu.bar1, "bar1")
+_UTILIZATION = READING.grouped("utilization")
+_ENGINES = READING.grouped("engines")
+_SESSIONS = _ENGINES.of(lambda gpu: gpu.encoder_sessions)
+_ENCODING = _ENGINES.of(_encoding)
 
 _CORE: tuple[AnyFamily, ...] = (
-    LabelledFamily(
-        "gpuslice_gpu_info",
+    _GPU.info(
         "info",
-        "gpu",
-        "Identity of a physical GPU. gpu is its NVML index, minor the N of /dev/nvidiaN, "
-        "sharing the way it is shared now (exclusive, time-slicing, mps, mig, ...).",
         (
-            "gpu",
-            "device",
-            "minor",
-            "model",
-            "pci_bus_id",
-            "vendor",
-            "serial",
-            "mig",
-            "sharing",
-            "architecture",
-            "vbios",
+            *("gpu", "device", "minor", "model", "pci_bus_id", "vendor", "serial", "mig", "sharing"),
+            *("architecture", "vbios"),
         ),
+        "Identity of a physical GPU: gpu is the NVML index, minor the N of /dev/nvidiaN, sharing the current "
+        "sharing mode (exclusive, time-slicing, mps, mig, ...).",
         _info,
-        group="core",
     ),
-    LabelledFamily(
-        "gpuslice_gpu_board_info",
-        "info",
-        "gpu",
-        "The board and its firmware: part number, versions of the InfoROM and of the GSP's firmware, and the "
-        "compute capability.",
+    _GPU.info(
+        "board_info",
         ("part_number", "inforom", "gsp_firmware", "compute_capability"),
+        "Board part number, InfoROM version, GSP firmware version and CUDA compute capability of the GPU.",
         _board,
-        group="core",
     ),
-    Family(
-        "gpuslice_gpu_up",
-        "gauge",
-        "gpu",
-        "1 if the GPU was read, 0 if it is lost, failing, no longer answering, or its driver is given up.",
+    _GPU.gauge(
+        "up",
+        "1 if the last read succeeded; 0 if the GPU is lost or unresponsive, or the driver is released.",
         lambda row: None if row.unread else int(answering(row) is not None),
-        group="core",
     ),
-    Family(
-        "gpuslice_gpu_read_timestamp_seconds",
-        "gauge",
-        "gpu",
-        "Unix time at which this GPU was read.",
-        reading(lambda gpu: gpu.read_at or None),
-        group="core",
+    READING.grouped("core").gauge(
+        "read_timestamp_seconds",
+        "Unix time of the last successful read of the GPU.",
+        lambda gpu: gpu.read_at or None,
     ),
-    Family(
-        "gpuslice_nvml_unsupported",
-        "gauge",
-        "gpu",
-        "Driver calls that this GPU does not support; their series are absent.",
-        reading(lambda gpu: len(gpu.unsupported) if gpu.identity.vendor == "nvidia" else None),
-        group="core",
+    replace(READING, prefix="gpuslice_", group="core").gauge(
+        "nvml_unsupported",
+        "NVML calls that this GPU or its driver does not support; their series are absent.",
+        lambda gpu: len(gpu.unsupported) if gpu.identity.vendor == "nvidia" else None,
     ),
 )
 
 _ACTIVITY: tuple[AnyFamily, ...] = (
-    Family(
-        "gpuslice_gpu_memory_total_bytes",
-        "gauge",
-        "gpu",
-        "Frame buffer of the GPU: used + free + reserved.",
-        _memory(lambda memory: memory.total),
-        group="memory",
+    _MEMORY.gauge(
+        "memory_total_bytes", "Total GPU memory: used, free and reserved.", lambda memory: memory.total
     ),
-    Family(
-        "gpuslice_gpu_memory_used_bytes",
-        "gauge",
-        "gpu",
-        "Frame buffer in use, without what the driver reserves (with it, where reserved is absent).",
-        _memory(lambda memory: memory.used),
-        group="memory",
+    _MEMORY.gauge(
+        "memory_used_bytes",
+        "GPU memory in use; includes memory reserved by the driver only if "
+        "gpuslice_gpu_memory_reserved_bytes is absent.",
+        lambda memory: memory.used,
     ),
-    Family(
-        "gpuslice_gpu_memory_free_bytes",
-        "gauge",
-        "gpu",
-        "Frame buffer that is free.",
-        _memory(lambda memory: memory.free),
-        group="memory",
+    _MEMORY.gauge("memory_free_bytes", "Free GPU memory.", lambda memory: memory.free),
+    _MEMORY.gauge(
+        "memory_reserved_bytes",
+        "GPU memory reserved by the driver; absent if the driver does not report it.",
+        lambda memory: memory.reserved,
     ),
-    Family(
-        "gpuslice_gpu_memory_reserved_bytes",
-        "gauge",
-        "gpu",
-        "Frame buffer that the driver keeps for itself; absent with drivers that cannot tell.",
-        _memory(lambda memory: memory.reserved),
-        group="memory",
+    _BAR1.gauge(
+        "bar1_total_bytes",
+        "Total BAR1 memory of the GPU: the PCIe window for host access to GPU memory.",
+        lambda bar1: bar1.total,
     ),
-    Family(
-        "gpuslice_gpu_bar1_total_bytes",
-        "gauge",
-        "gpu",
-        "Size of the window through which the host reaches the frame buffer.",
-        _bar1(lambda bar1: bar1.total),
-        group="bar1",
+    _BAR1.gauge("bar1_used_bytes", "BAR1 memory in use on the GPU.", lambda bar1: bar1.used),
+    _UTILIZATION.gauge(
+        "utilization_ratio",
+        "GPU utilization: share of time in which at least one kernel was running.",
+        lambda gpu: scaled(gpu.utilization_percent, 100),
     ),
-    Family(
-        "gpuslice_gpu_bar1_used_bytes",
-        "gauge",
-        "gpu",
-        "Part of that window that is in use.",
-        _bar1(lambda bar1: bar1.used),
-        group="bar1",
+    _UTILIZATION.gauge(
+        "memory_copy_utilization_ratio",
+        "Memory utilization: share of time in which GPU memory was being read or written.",
+        lambda gpu: scaled(gpu.memory_copy_percent, 100),
     ),
-    Family(
-        "gpuslice_gpu_utilization_ratio",
-        "gauge",
-        "gpu",
-        "Share of time in which a kernel was running on the GPU.",
-        reading(lambda gpu: scaled(gpu.utilization_percent, 100)),
-        group="utilization",
+    _ENGINES.gauge(
+        "encoder_utilization_ratio",
+        "Video encoder utilization, as a share of time.",
+        lambda gpu: scaled(gpu.engine_percent.get("encoder"), 100),
     ),
-    Family(
-        "gpuslice_gpu_memory_copy_utilization_ratio",
-        "gauge",
-        "gpu",
-        "Share of time in which the GPU's memory was being read or written.",
-        reading(lambda gpu: scaled(gpu.memory_copy_percent, 100)),
-        group="utilization",
+    _ENGINES.gauge(
+        "decoder_utilization_ratio",
+        "Video decoder utilization, as a share of time.",
+        lambda gpu: scaled(gpu.engine_percent.get("decoder"), 100),
     ),
-    _engine("encoder", "video encoder"),
-    _engine("decoder", "video decoder"),
-    _engine("jpeg", "JPEG decoder"),
-    _engine("ofa", "optical flow accelerator"),
-    Family(
-        "gpuslice_gpu_encoder_sessions",
-        "gauge",
-        "gpu",
-        "Sessions of video encoding now.",
-        reading(lambda gpu: None if gpu.encoder_sessions is None else gpu.encoder_sessions.count),
-        group="engines",
+    _ENGINES.gauge(
+        "jpeg_utilization_ratio",
+        "JPEG decoder utilization, as a share of time.",
+        lambda gpu: scaled(gpu.engine_percent.get("jpeg"), 100),
     ),
-    Family(
-        "gpuslice_gpu_encoder_frames_per_second",
-        "gauge",
-        "gpu",
-        "Mean frame rate of the encoding sessions.",
-        _encoding(lambda sessions: sessions.average_fps),
-        group="engines",
+    _ENGINES.gauge(
+        "ofa_utilization_ratio",
+        "Optical flow accelerator (OFA) utilization, as a share of time.",
+        lambda gpu: scaled(gpu.engine_percent.get("ofa"), 100),
     ),
-    Family(
-        "gpuslice_gpu_encoder_latency_seconds",
-        "gauge",
-        "gpu",
-        "Mean time that encoding a frame takes.",
-        _encoding(lambda sessions: sessions.average_latency_microseconds / _MICROSECONDS),
-        group="engines",
+    _SESSIONS.gauge(
+        "encoder_sessions", "Active video encoder sessions of the GPU.", lambda sessions: sessions.count
+    ),
+    _ENCODING.gauge(
+        "encoder_frames_per_second",
+        "Average frame rate of the active encoder sessions; absent without a session.",
+        lambda sessions: sessions.average_fps,
+    ),
+    _ENCODING.gauge(
+        "encoder_latency_seconds",
+        "Average time to encode a frame in the active encoder sessions; absent without a session.",
+        lambda sessions: sessions.average_latency_microseconds / _MICROSECONDS,
     ),
 )
 
@@ -246,4 +165,4 @@ GPU: tuple[AnyFamily, ...] = (
     *GPU_VGPU,
     *GPU_SHARING,
 )
-"""Families with one entity per physical GPU (a GpuRow), labelled ``uuid``."""
+"""Families of physical GPUs (GpuRow), labelled ``uuid``."""

@@ -1,186 +1,115 @@
-"""The rows of a GPU's health: errors of its memory, repairs, what it needs, and its modes."""
+"""Rows of a GPU's health: ECC errors, memory repair, the recovery action, modes and events."""
 
 from collections.abc import Iterator
 
-from exporter.metrics.family import (
-    AnyFamily,
-    Family,
-    Labelled,
-    LabelledFamily,
-    answering,
-    flag,
-    reading,
-    word,
-)
-from exporter.model import Ecc, EventCount, GpuRow, Repairs
+from exporter.metrics.family import GPU_ROWS, READING, AnyFamily, Labelled, flag, keyed, word
+from exporter.model import EventCount, GpuReading, GpuRow
 from exporter.model.readings import RECOVERY_ACTIONS
 from exporter.model.xids import ALERTING
 
-
-def _ecc(row: GpuRow) -> Ecc:
-    found = answering(row)
-    return found.ecc if found is not None and found.ecc is not None else Ecc()
-
-
-def _repairs(row: GpuRow) -> Repairs:
-    found = answering(row)
-    return found.repairs if found is not None and found.repairs is not None else Repairs()
+_ECC = READING.of(lambda gpu: gpu.ecc, "ecc")
+_REPAIRS = READING.of(lambda gpu: gpu.repairs, "repairs")
+_MODES = READING.grouped("modes")
+_EVENTS = GPU_ROWS.grouped("events")
 
 
-def _recovery(row: GpuRow) -> Iterator[Labelled]:
-    """Give one sample for each action there is: 1 for the one that is needed."""
-    found = answering(row)
-    if found is not None and found.recovery_action is not None:
+def _recovery(gpu: GpuReading) -> Iterator[Labelled]:
+    """Yield a sample for every action, 1 for the one that is needed."""
+    if gpu.recovery_action is not None:
         for action in RECOVERY_ACTIONS:
-            yield (action,), int(action == found.recovery_action)
+            yield (action,), int(action == gpu.recovery_action)
 
 
 GPU_HEALTH: tuple[AnyFamily, ...] = (
-    LabelledFamily(
-        "gpuslice_gpu_ecc_errors_total",
-        "counter",
-        "gpu",
-        "ECC errors, corrected or uncorrected, since the driver was loaded (volatile) or ever (aggregate).",
+    _ECC.counter_by(
+        "ecc_errors_total",
         ("severity", "scope"),
-        lambda row: _ecc(row).errors.items(),
-        group="ecc",
+        "ECC errors by severity (corrected, uncorrected) and scope: volatile since the driver was loaded, "
+        "aggregate over the lifetime of the GPU.",
+        lambda ecc: ecc.errors.items(),
     ),
-    LabelledFamily(
-        "gpuslice_gpu_ecc_location_errors_total",
-        "counter",
-        "gpu",
-        "ECC errors by the memory in which they were found.",
+    _ECC.counter_by(
+        "ecc_location_errors_total",
         ("severity", "scope", "location"),
-        lambda row: _ecc(row).by_location.items(),
-        group="ecc",
+        "ECC errors by severity, scope and memory location.",
+        lambda ecc: ecc.by_location.items(),
     ),
-    Family(
-        "gpuslice_gpu_ecc_enabled",
-        "gauge",
-        "gpu",
-        "1 if ECC is on.",
-        lambda row: flag(_ecc(row).enabled),
-        group="ecc",
+    _ECC.gauge("ecc_enabled", "1 if ECC is enabled, else 0.", lambda ecc: flag(ecc.enabled)),
+    _ECC.gauge(
+        "ecc_enabled_pending",
+        "1 if ECC will be enabled after the next reboot, else 0.",
+        lambda ecc: flag(ecc.pending),
     ),
-    Family(
-        "gpuslice_gpu_ecc_enabled_pending",
-        "gauge",
-        "gpu",
-        "1 if ECC will be on after the next reboot.",
-        lambda row: flag(_ecc(row).pending),
-        group="ecc",
-    ),
-    LabelledFamily(
-        "gpuslice_gpu_remapped_rows",
-        "gauge",
-        "gpu",
-        "Rows of memory that were replaced by spare ones, by the severity of the error.",
+    _REPAIRS.gauge_by(
+        "remapped_rows",
         ("severity",),
-        lambda row: (((severity,), count) for severity, count in _repairs(row).remapped_rows.items()),
-        group="repairs",
+        "Memory rows remapped to spare rows, by severity of the ECC error.",
+        lambda repairs: keyed(repairs.remapped_rows),
     ),
-    Family(
-        "gpuslice_gpu_row_remap_pending",
-        "gauge",
-        "gpu",
-        "1 if a row will be replaced when the GPU is reset.",
-        lambda row: flag(_repairs(row).row_remap_pending),
-        group="repairs",
+    _REPAIRS.gauge(
+        "row_remap_pending",
+        "1 if a row remapping is pending until the next GPU reset, else 0.",
+        lambda repairs: flag(repairs.row_remap_pending),
     ),
-    Family(
-        "gpuslice_gpu_row_remap_failure",
-        "gauge",
-        "gpu",
-        "1 if a row could not be replaced: the board is to be exchanged.",
-        lambda row: flag(_repairs(row).row_remap_failure),
-        group="repairs",
+    _REPAIRS.gauge(
+        "row_remap_failure",
+        "1 if a row remapping has failed and the board must be replaced, else 0.",
+        lambda repairs: flag(repairs.row_remap_failure),
     ),
-    LabelledFamily(
-        "gpuslice_gpu_row_remap_banks",
-        "gauge",
-        "gpu",
-        "Banks of memory by how many of their spare rows are left: max, high, partial, low or none.",
+    _REPAIRS.gauge_by(
+        "row_remap_banks",
         ("left",),
-        lambda row: (((left,), count) for left, count in _repairs(row).row_banks.items()),
-        group="repairs",
+        "Memory banks by availability of spare rows: max, high, partial, low or none.",
+        lambda repairs: keyed(repairs.row_banks),
     ),
-    LabelledFamily(
-        "gpuslice_gpu_retired_pages",
-        "gauge",
-        "gpu",
-        "Pages of memory that were taken out of use, by cause: single_bit or double_bit errors.",
+    _REPAIRS.gauge_by(
+        "retired_pages",
         ("cause",),
-        lambda row: (((cause,), count) for cause, count in _repairs(row).retired_pages.items()),
-        group="repairs",
+        "Retired memory pages, by cause: single_bit or double_bit ECC errors.",
+        lambda repairs: keyed(repairs.retired_pages),
     ),
-    Family(
-        "gpuslice_gpu_retired_pages_pending",
-        "gauge",
-        "gpu",
-        "1 if a page will be taken out of use at the next reboot.",
-        lambda row: flag(_repairs(row).retired_pages_pending),
-        group="repairs",
+    _REPAIRS.gauge(
+        "retired_pages_pending",
+        "1 if a page retirement is pending until the next reboot, else 0.",
+        lambda repairs: flag(repairs.retired_pages_pending),
     ),
-    LabelledFamily(
-        "gpuslice_gpu_recovery_action",
-        "gauge",
-        "gpu",
-        "1 for what the driver says that the GPU needs now (none, reset, reboot, ...), 0 for the rest.",
+    READING.grouped("repairs").gauge_by(
+        "recovery_action",
         ("action",),
+        "1 for the recovery action that the GPU needs now (none, reset, reboot, ...), 0 for all others.",
         _recovery,
-        group="repairs",
     ),
-    Family(
-        "gpuslice_gpu_performance_state",
-        "gauge",
-        "gpu",
-        "Performance state: 0 is the fastest, 15 the slowest.",
-        reading(lambda gpu: gpu.performance_state),
-        group="modes",
+    _MODES.gauge(
+        "performance_state",
+        "Performance state (P-state) of the GPU: 0 is the maximum performance, 15 the minimum.",
+        lambda gpu: gpu.performance_state,
     ),
-    LabelledFamily(
-        "gpuslice_gpu_compute_mode_info",
-        "info",
-        "gpu",
-        "Compute mode of the GPU: default, exclusive_process, exclusive_thread or prohibited.",
+    _MODES.info(
+        "compute_mode_info",
         ("compute_mode",),
-        word(lambda gpu: gpu.compute_mode),
-        group="modes",
+        "Compute mode of the GPU: default, exclusive_process, exclusive_thread or prohibited.",
+        lambda gpu: word(gpu.compute_mode),
     ),
-    Family(
-        "gpuslice_gpu_mig_mode_pending",
-        "gauge",
-        "gpu",
-        "1 if the GPU will be in MIG mode when it has been reset.",
-        reading(lambda gpu: flag(gpu.mig_pending)),
-        group="modes",
+    _MODES.gauge(
+        "mig_mode_pending",
+        "1 if MIG mode will be enabled after the next GPU reset, else 0.",
+        lambda gpu: flag(gpu.mig_pending),
     ),
-    Family(
-        "gpuslice_gpu_persistence_mode",
-        "gauge",
-        "gpu",
-        "1 if the driver keeps the GPU initialised while nobody uses it.",
-        reading(lambda gpu: flag(gpu.persistence)),
-        group="modes",
+    _MODES.gauge(
+        "persistence_mode",
+        "1 if persistence mode is enabled: the GPU stays initialized without clients; else 0.",
+        lambda gpu: flag(gpu.persistence),
     ),
-    Family(
-        "gpuslice_gpu_accounting_mode",
-        "gauge",
-        "gpu",
-        "1 if the driver keeps account of each process.",
-        reading(lambda gpu: flag(gpu.accounting)),
-        group="modes",
+    _MODES.gauge(
+        "accounting_mode",
+        "1 if accounting mode is enabled: the driver records statistics of each process; else 0.",
+        lambda gpu: flag(gpu.accounting),
     ),
-    Family(
-        "gpuslice_gpu_display_active",
-        "gauge",
-        "gpu",
-        "1 if a display is driven by the GPU.",
-        reading(lambda gpu: flag(gpu.display_active)),
-        group="modes",
+    _MODES.gauge(
+        "display_active", "1 if a display is active on the GPU, else 0.", lambda gpu: flag(gpu.display_active)
     ),
 )
-"""Errors, repairs, needs and modes."""
+"""ECC errors, memory repair, recovery action and modes."""
 
 
 _XID_LABELS = ("mig_uuid", "xid")
@@ -191,7 +120,7 @@ def _xids(row: GpuRow) -> Iterator[EventCount]:
 
 
 def _xid_errors(row: GpuRow) -> Iterator[Labelled]:
-    """Count by code; a watched GPU starts with zeros, so that the first error of such a code is a rise."""
+    """Yield the count of each code; codes with an alert start at 0, so that their first error is a rise."""
     for event in _xids(row):
         yield (event.mig_uuid, str(event.xid)), event.count
     if row.watched:
@@ -201,52 +130,33 @@ def _xid_errors(row: GpuRow) -> Iterator[Labelled]:
                 yield ("", str(code)), 0
 
 
-def _xid_times(row: GpuRow) -> Iterator[Labelled]:
-    return (((event.mig_uuid, str(event.xid)), event.last) for event in _xids(row))
-
-
-def _events(row: GpuRow) -> Iterator[Labelled]:
-    return (((event.kind,), event.count) for event in row.events if event.xid is None)
-
-
 GPU_EVENTS: tuple[AnyFamily, ...] = (
-    LabelledFamily(
-        "gpuslice_gpu_xid_errors_total",
-        "counter",
-        "gpu",
-        "XID errors since the exporter's start by code, with mig_uuid where one MIG device caused it; codes "
-        "that need somebody to act start at 0. What a code means stands in docs/xids.md.",
+    _EVENTS.counter_by(
+        "xid_errors_total",
         _XID_LABELS,
+        "XID errors by code since the exporter started, with mig_uuid if a MIG device caused the error; "
+        "codes that need action start at 0. See docs/xids.md for the codes.",
         _xid_errors,
-        group="events",
     ),
-    LabelledFamily(
-        "gpuslice_gpu_xid_last_timestamp_seconds",
-        "gauge",
-        "gpu",
-        "Unix time of the last XID error of that code.",
+    _EVENTS.gauge_by(
+        "xid_last_timestamp_seconds",
         _XID_LABELS,
-        _xid_times,
-        group="events",
+        "Unix time of the last XID error, by code.",
+        lambda row: (((event.mig_uuid, str(event.xid)), event.last) for event in _xids(row)),
     ),
-    LabelledFamily(
-        "gpuslice_gpu_events_total",
-        "counter",
-        "gpu",
-        "Other events since the exporter's start: single_bit_ecc, double_bit_ecc, ecc_storm, "
-        "dram_retirement, dram_retirement_failure, poison, fatal_poison, mig_config, gpu_unavailable, "
-        "recovery_action.",
+    _EVENTS.counter_by(
+        "events_total",
         ("event",),
-        _events,
-        group="events",
+        "GPU events other than XID errors since the exporter started: single_bit_ecc, double_bit_ecc, "
+        "ecc_storm, dram_retirement, dram_retirement_failure, poison, fatal_poison, mig_config, "
+        "gpu_unavailable, recovery_action.",
+        lambda row: (((event.kind,), event.count) for event in row.events if event.xid is None),
     ),
-    Family(
-        "gpuslice_gpu_events_watched",
-        "gauge",
-        "gpu",
-        "1 if events of the GPU are waited for: then a code or event that is not listed did not occur.",
+    _EVENTS.gauge(
+        "events_watched",
+        "1 if the exporter is subscribed to this GPU's events, so that an event without a series did not "
+        "occur; else 0.",
         lambda row: int(row.watched),
-        group="events",
     ),
 )
-"""Families of what a GPU reports by itself (of a GpuRow), for a lost GPU too."""
+"""Events reported by a GPU (GpuRow), also of a lost GPU."""

@@ -1,181 +1,99 @@
-"""The rows of a GPU's links: PCIe, NVLink, and where it sits among the others."""
+"""Rows of a GPU's links: PCIe, NVLink, and topology."""
 
 from collections.abc import Iterator
 
-from exporter.metrics.family import (
-    AnyFamily,
-    Family,
-    Labelled,
-    LabelledFamily,
-    answering,
-    each,
-    reading,
-    word,
-)
-from exporter.model import GpuRow, Nvlink, PcieLink, Topology
+from exporter.metrics.family import READING, AnyFamily, keyed, word
+from exporter.model import Nvlink, Topology
 
 _MEGABYTE = 1_000_000
 
-
-def _link(row: GpuRow) -> PcieLink:
-    found = answering(row)
-    return found.pcie_link if found is not None and found.pcie_link is not None else PcieLink()
-
-
-def _nvlink(row: GpuRow) -> Nvlink:
-    found = answering(row)
-    return found.nvlink if found is not None and found.nvlink is not None else Nvlink()
+_PCIE = READING.grouped("pcie")
+_PCIE_LINK = _PCIE.of(lambda gpu: gpu.pcie_link)
+_NVLINK = READING.of(lambda gpu: gpu.nvlink, "nvlink")
+_TOPOLOGY = READING.of(lambda gpu: gpu.topology, "topology")
 
 
-def _topology(row: GpuRow) -> Topology:
-    found = answering(row)
-    return found.topology if found is not None and found.topology is not None else Topology()
-
-
-def _numa(row: GpuRow) -> Iterator[Labelled]:
-    sits = _topology(row)
-    if sits.numa_node is not None or sits.cpus:
-        yield ("" if sits.numa_node is None else str(sits.numa_node), sits.cpus), 1
-
-
-def _peers(row: GpuRow) -> Iterator[Labelled]:
-    """Write a link as ``nvidia-smi topo -m`` does: NVLinks where there are any, else the way over PCIe."""
-    for peer, link in _topology(row).peers.items():
-        way = f"NV{link.nvlinks}" if link.nvlinks else link.pcie or ""
-        if way:
-            yield (peer, way, link.pcie or ""), 1
-
-
-def _peer_nvlinks(row: GpuRow) -> Iterator[Labelled]:
-    for peer, link in _topology(row).peers.items():
-        yield (peer,), link.nvlinks
-
-
-def _nvlink_speed(row: GpuRow) -> int | None:
-    speed = _nvlink(row).megabytes_per_second
+def _speed(nvlink: Nvlink) -> int | None:
+    speed = nvlink.megabytes_per_second
     return None if speed is None else speed * _MEGABYTE
 
 
+def _numa(topology: Topology) -> tuple[str, ...] | None:
+    node = "" if topology.numa_node is None else str(topology.numa_node)
+    return (node, topology.cpus) if node or topology.cpus else None
+
+
+def _peers(topology: Topology) -> Iterator[tuple[str, ...]]:
+    """Yield each peer with its link as in ``nvidia-smi topo -m``: the NVLinks, else the PCIe path."""
+    for peer, link in topology.peers.items():
+        path = f"NV{link.nvlinks}" if link.nvlinks else link.pcie or ""
+        if path:
+            yield peer, path, link.pcie or ""
+
+
 GPU_LINKS: tuple[AnyFamily, ...] = (
-    Family(
-        "gpuslice_gpu_pcie_link_generation",
-        "gauge",
-        "gpu",
-        "Generation of PCIe that the link runs at now; it falls on an idle GPU.",
-        lambda row: _link(row).generation,
-        group="pcie",
+    _PCIE_LINK.gauge(
+        "pcie_link_generation",
+        "Current PCIe link generation of the GPU; lower while the GPU is idle.",
+        lambda link: link.generation,
     ),
-    Family(
-        "gpuslice_gpu_pcie_link_width",
-        "gauge",
-        "gpu",
-        "Lanes of PCIe that the link runs over now.",
-        lambda row: _link(row).width,
-        group="pcie",
+    _PCIE_LINK.gauge(
+        "pcie_link_width", "Current PCIe link width of the GPU in lanes.", lambda link: link.width
     ),
-    Family(
-        "gpuslice_gpu_pcie_link_generation_max",
-        "gauge",
-        "gpu",
-        "Highest generation of PCIe that GPU and slot have in common.",
-        lambda row: _link(row).max_generation,
-        group="pcie",
+    _PCIE_LINK.gauge(
+        "pcie_link_generation_max",
+        "Maximum PCIe link generation that both GPU and slot support.",
+        lambda link: link.max_generation,
     ),
-    Family(
-        "gpuslice_gpu_pcie_link_width_max",
-        "gauge",
-        "gpu",
-        "Most lanes of PCIe that GPU and slot have in common.",
-        lambda row: _link(row).max_width,
-        group="pcie",
+    _PCIE_LINK.gauge(
+        "pcie_link_width_max",
+        "Maximum PCIe link width in lanes that both GPU and slot support.",
+        lambda link: link.max_width,
     ),
-    Family(
-        "gpuslice_gpu_pcie_replays_total",
-        "counter",
-        "gpu",
-        "Packets that had to be sent again over PCIe.",
-        reading(lambda gpu: gpu.pcie_replays),
-        group="pcie",
+    _PCIE.counter(
+        "pcie_replays_total",
+        "PCIe replays: packets that had to be retransmitted.",
+        lambda gpu: gpu.pcie_replays,
     ),
-    LabelledFamily(
-        "gpuslice_gpu_pcie_sampled_bytes_per_second",
-        "gauge",
-        "gpu",
-        "PCIe throughput sampled over 20 ms, by direction. Needs --pcie-throughput on.",
+    READING.grouped("pcie_throughput").gauge_by(
+        "pcie_sampled_bytes_per_second",
         ("direction",),
-        each(lambda gpu: {name.removeprefix("pcie_"): rate for name, rate in gpu.pcie_throughput.items()}),
-        group="pcie_throughput",
+        "PCIe throughput sampled over 20 ms, by direction; requires --pcie-throughput on.",
+        lambda gpu: keyed({name.removeprefix("pcie_"): rate for name, rate in gpu.pcie_throughput.items()}),
     ),
-    Family(
-        "gpuslice_gpu_nvlinks",
-        "gauge",
-        "gpu",
-        "NVLinks that the GPU has.",
-        lambda row: _nvlink(row).links,
-        group="nvlink",
-    ),
-    Family(
-        "gpuslice_gpu_nvlinks_active",
-        "gauge",
-        "gpu",
-        "NVLinks of the GPU that are up.",
-        lambda row: _nvlink(row).active,
-        group="nvlink",
-    ),
-    Family(
-        "gpuslice_gpu_nvlink_speed_bytes_per_second",
-        "gauge",
-        "gpu",
-        "Speed of one NVLink.",
-        _nvlink_speed,
-        group="nvlink",
-    ),
-    LabelledFamily(
-        "gpuslice_gpu_fabric_info",
-        "info",
-        "gpu",
-        "How far the GPU has joined the NVSwitch fabric: not_started, in_progress, completed or failed.",
+    _NVLINK.gauge("nvlinks", "NVLinks of the GPU, active or not.", lambda nvlink: nvlink.links),
+    _NVLINK.gauge("nvlinks_active", "Active NVLinks of the GPU.", lambda nvlink: nvlink.active),
+    _NVLINK.gauge("nvlink_speed_bytes_per_second", "Speed of a single NVLink of the GPU.", _speed),
+    READING.grouped("nvlink").info(
+        "fabric_info",
         ("fabric",),
-        word(lambda gpu: gpu.fabric),
-        group="nvlink",
+        "NVSwitch fabric registration state of the GPU: not_started, in_progress, completed or failed.",
+        lambda gpu: word(gpu.fabric),
     ),
-    LabelledFamily(
-        "gpuslice_gpu_nvlink_errors_total",
-        "counter",
-        "gpu",
-        "Errors of all NVLinks of the GPU: crc_flit, crc_data, replay, recovery.",
+    _NVLINK.counter_by(
+        "nvlink_errors_total",
         ("error",),
-        lambda row: (((error,), count) for error, count in _nvlink(row).errors.items()),
-        group="nvlink",
+        "NVLink errors summed over all links of the GPU, by type: crc_flit, crc_data, replay, recovery.",
+        lambda nvlink: keyed(nvlink.errors),
     ),
-    LabelledFamily(
-        "gpuslice_gpu_numa_info",
-        "info",
-        "gpu",
-        "NUMA node of the GPU, and the processors near it.",
+    _TOPOLOGY.info(
+        "numa_info",
         ("numa_node", "cpus"),
+        "NUMA node of the GPU and the CPUs nearest to it.",
         _numa,
-        group="topology",
     ),
-    LabelledFamily(
-        "gpuslice_gpu_peer_info",
-        "info",
-        "gpu",
-        "How the GPU reaches another: NV and the number of NVLinks, or the way over PCIe (PIX, PXB, PHB, "
-        "NODE, SYS), which also stands under pcie.",
+    _TOPOLOGY.infos(
+        "peer_info",
         ("peer_uuid", "link", "pcie"),
+        "Connection to another GPU: link is NV with the number of NVLinks, else the PCIe path; pcie is the "
+        "PCIe path (PIX, PXB, PHB, NODE, SYS).",
         _peers,
-        group="topology",
-        several=True,
     ),
-    LabelledFamily(
-        "gpuslice_gpu_peer_nvlinks",
-        "gauge",
-        "gpu",
-        "Active NVLinks between the GPU and another, directly or through switches.",
+    _TOPOLOGY.gauge_by(
+        "peer_nvlinks",
         ("peer_uuid",),
-        _peer_nvlinks,
-        group="topology",
+        "Active NVLinks to another GPU, directly or through NVSwitches.",
+        lambda topology: keyed({peer: link.nvlinks for peer, link in topology.peers.items()}),
     ),
 )
 """PCIe, NVLink and topology."""

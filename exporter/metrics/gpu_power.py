@@ -1,186 +1,124 @@
-"""The rows of a GPU's power, heat and clocks, and of what holds it back."""
+"""Rows of a GPU's power, temperature and clocks, and of the reasons that limit its clocks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from exporter.metrics.family import (
-    AnyFamily,
-    Family,
-    Labelled,
-    LabelledFamily,
-    answering,
-    each,
-    reading,
-    scaled,
-)
-from exporter.model import GpuRow
-from exporter.model.readings import CLOCK_EVENT_BITS
+from exporter.metrics.family import GPU_ROWS, READING, AnyFamily, Labelled, keyed, scaled
+from exporter.model import GpuReading
+from exporter.model.readings import CLOCK_EVENT_BITS, Clock
 
 _MEGAHERTZ = 1_000_000
 _NANOSECONDS = 1_000_000_000
 
+_POWER = READING.grouped("power")
+_THERMAL = READING.grouped("thermal")
+_CLOCKS = READING.grouped("clocks")
+_THROTTLING = READING.grouped("throttling")
 
-def _clock_events(row: GpuRow) -> Iterator[Labelled]:
-    """Give one sample for each reason there is, so that one that ends goes back to 0."""
-    found = answering(row)
-    if found is not None and found.clock_events is not None:
+
+def _limit_settings(gpu: GpuReading) -> list[Labelled]:
+    limits = gpu.power_limits_milliwatts
+    return keyed({limit: milliwatts for limit, milliwatts in limits.items() if limit != "enforced"}, 1000)
+
+
+def _hertz(megahertz: Mapping[Clock, int]) -> list[Labelled]:
+    """Return a sample for each clock; whole numbers stay whole."""
+    return [((clock,), speed * _MEGAHERTZ) for clock, speed in megahertz.items()]
+
+
+def _clock_events(gpu: GpuReading) -> Iterator[Labelled]:
+    """Yield a sample for every reason, so that one that ends returns to 0."""
+    if gpu.clock_events is not None:
         for bit, reason in CLOCK_EVENT_BITS.items():
-            yield (reason,), int(bool(found.clock_events & bit))
-
-
-def _clock_event_counts(row: GpuRow) -> Iterator[Labelled]:
-    for reason, count in row.clock_events.items():
-        yield (reason,), count
+            yield (reason,), int(bool(gpu.clock_events & bit))
 
 
 GPU_POWER: tuple[AnyFamily, ...] = (
-    Family(
-        "gpuslice_gpu_power_watts",
-        "gauge",
-        "gpu",
-        "Power that the GPU draws.",
-        reading(lambda gpu: scaled(gpu.power_milliwatts, 1000)),
-        group="power",
-    ),
-    LabelledFamily(
-        "gpuslice_gpu_power_part_watts",
-        "gauge",
-        "gpu",
-        "Power as the driver meters it further: average, instant, of the whole module, of its memory.",
+    _POWER.gauge("power_watts", "Power draw of the GPU.", lambda gpu: scaled(gpu.power_milliwatts, 1000)),
+    _POWER.gauge_by(
+        "power_part_watts",
         ("part",),
-        each(lambda gpu: gpu.power_parts_milliwatts, 1000),
-        group="power",
+        "Power draw by measurement: average, instant, module, memory.",
+        lambda gpu: keyed(gpu.power_parts_milliwatts, 1000),
     ),
-    Family(
-        "gpuslice_gpu_power_limit_watts",
-        "gauge",
-        "gpu",
-        "Power limit in force.",
-        reading(lambda gpu: scaled(gpu.power_limits_milliwatts.get("enforced"), 1000)),
-        group="power",
+    _POWER.gauge(
+        "power_limit_watts",
+        "Enforced power limit of the GPU.",
+        lambda gpu: scaled(gpu.power_limits_milliwatts.get("enforced"), 1000),
     ),
-    LabelledFamily(
-        "gpuslice_gpu_power_limit_setting_watts",
-        "gauge",
-        "gpu",
-        "Power limits: configured by an administrator, default, and the least and most that can be set.",
+    _POWER.gauge_by(
+        "power_limit_setting_watts",
         ("limit",),
-        each(
-            lambda gpu: {kind: mw for kind, mw in gpu.power_limits_milliwatts.items() if kind != "enforced"},
-            1000,
-        ),
-        group="power",
+        "Power limit settings: configured, default, and the minimum and maximum that can be configured.",
+        _limit_settings,
     ),
-    Family(
-        "gpuslice_gpu_energy_joules_total",
-        "counter",
-        "gpu",
-        "Energy that the GPU has drawn since the driver was loaded.",
-        reading(lambda gpu: scaled(gpu.energy_millijoules, 1000)),
-        group="power",
+    _POWER.counter(
+        "energy_joules_total",
+        "Energy consumption of the GPU since the driver was loaded.",
+        lambda gpu: scaled(gpu.energy_millijoules, 1000),
     ),
-    Family(
-        "gpuslice_gpu_temperature_celsius",
-        "gauge",
-        "gpu",
-        "Temperature of the GPU's core.",
-        reading(lambda gpu: gpu.temperature_celsius),
-        group="thermal",
+    _THERMAL.gauge("temperature_celsius", "GPU core temperature.", lambda gpu: gpu.temperature_celsius),
+    _THERMAL.gauge(
+        "memory_temperature_celsius",
+        "GPU memory temperature.",
+        lambda gpu: gpu.memory_temperature_celsius,
     ),
-    Family(
-        "gpuslice_gpu_memory_temperature_celsius",
-        "gauge",
-        "gpu",
-        "Temperature of the GPU's memory.",
-        reading(lambda gpu: gpu.memory_temperature_celsius),
-        group="thermal",
+    _THERMAL.gauge(
+        "temperature_limit_margin_celsius",
+        "Temperature margin to the nearest slowdown threshold.",
+        lambda gpu: gpu.temperature_margin_celsius,
     ),
-    Family(
-        "gpuslice_gpu_temperature_limit_margin_celsius",
-        "gauge",
-        "gpu",
-        "Degrees left until the GPU slows itself down.",
-        reading(lambda gpu: gpu.temperature_margin_celsius),
-        group="thermal",
-    ),
-    LabelledFamily(
-        "gpuslice_gpu_temperature_margin_threshold_celsius",
-        "gauge",
-        "gpu",
-        "Margin at which something happens: shutdown, slowdown, or the core (gpu) or memory is at its most.",
+    _THERMAL.gauge_by(
+        "temperature_margin_threshold_celsius",
         ("threshold",),
-        each(lambda gpu: gpu.temperature_limits_celsius),
-        group="thermal",
+        "Temperature margins of the thresholds: shutdown, slowdown, and the maximum for GPU core and memory.",
+        lambda gpu: keyed(gpu.temperature_limits_celsius),
     ),
-    LabelledFamily(
-        "gpuslice_gpu_temperature_threshold_celsius",
-        "gauge",
-        "gpu",
-        "Temperature at which something happens: shutdown, slowdown, or core (gpu) or memory is at its most.",
+    _THERMAL.gauge_by(
+        "temperature_threshold_celsius",
         ("threshold",),
-        each(lambda gpu: gpu.temperature_thresholds_celsius),
-        group="thermal",
+        "Temperature thresholds: shutdown, slowdown, and the maximum for GPU core and memory.",
+        lambda gpu: keyed(gpu.temperature_thresholds_celsius),
     ),
-    Family(
-        "gpuslice_gpu_fan_ratio",
-        "gauge",
-        "gpu",
-        "Speed of the fan as a share of its greatest speed; absent on boards without one.",
-        reading(lambda gpu: scaled(gpu.fan_percent, 100)),
-        group="thermal",
+    _THERMAL.gauge(
+        "fan_ratio",
+        "Fan speed as a share of the maximum; absent on boards without a fan.",
+        lambda gpu: scaled(gpu.fan_percent, 100),
     ),
-    LabelledFamily(
-        "gpuslice_gpu_clock_hertz",
-        "gauge",
-        "gpu",
-        "Clock at which a part of the GPU runs now: sm, memory, graphics or video.",
+    _CLOCKS.gauge_by(
+        "clock_hertz",
         ("clock",),
-        each(lambda gpu: gpu.clocks_megahertz, times=_MEGAHERTZ),
-        group="clocks",
+        "Current clock frequency, by clock: sm, memory, graphics, video.",
+        lambda gpu: _hertz(gpu.clocks_megahertz),
     ),
-    LabelledFamily(
-        "gpuslice_gpu_clock_max_hertz",
-        "gauge",
-        "gpu",
-        "Highest clock at which a part of the GPU can run.",
+    _CLOCKS.gauge_by(
+        "clock_max_hertz",
         ("clock",),
-        each(lambda gpu: gpu.clocks_max_megahertz, times=_MEGAHERTZ),
-        group="clocks",
+        "Maximum clock frequency, by clock.",
+        lambda gpu: _hertz(gpu.clocks_max_megahertz),
     ),
-    LabelledFamily(
-        "gpuslice_gpu_clock_application_hertz",
-        "gauge",
-        "gpu",
-        "Clock that an administrator has set for applications.",
+    _CLOCKS.gauge_by(
+        "clock_application_hertz",
         ("clock",),
-        each(lambda gpu: gpu.clocks_application_megahertz, times=_MEGAHERTZ),
-        group="clocks",
+        "Applications clock frequency set by an administrator, by clock.",
+        lambda gpu: _hertz(gpu.clocks_application_megahertz),
     ),
-    LabelledFamily(
-        "gpuslice_gpu_clock_event_active",
-        "gauge",
-        "gpu",
-        "1 for each reason that holds the clocks where they are now, 0 for the others.",
+    _THROTTLING.gauge_by(
+        "clock_event_active",
         ("reason",),
+        "1 for each reason that currently limits the clocks, 0 for all other reasons.",
         _clock_events,
-        group="throttling",
     ),
-    LabelledFamily(
-        "gpuslice_gpu_clock_events_total",
-        "counter",
-        "gpu",
-        "How often each reason began to hold the clocks, as seen from poll to poll.",
+    GPU_ROWS.grouped("throttling").counter_by(
+        "clock_events_total",
         ("reason",),
-        _clock_event_counts,
-        group="throttling",
+        "Times that a reason started to limit the clocks, as observed from poll to poll, by reason.",
+        lambda row: keyed(row.clock_events),
     ),
-    LabelledFamily(
-        "gpuslice_gpu_violation_seconds_total",
-        "counter",
-        "gpu",
-        "Time for which each reason has held the clocks down since the driver was loaded.",
+    _THROTTLING.counter_by(
+        "violation_seconds_total",
         ("reason",),
-        each(lambda gpu: gpu.violations_nanoseconds, _NANOSECONDS),
-        group="throttling",
+        "Time for which the clocks were limited since the driver was loaded, by reason.",
+        lambda gpu: keyed(gpu.violations_nanoseconds, _NANOSECONDS),
     ),
 )
-"""Power, heat, clocks and what holds them back."""
+"""Power, temperature, clocks and their limits."""

@@ -1,4 +1,4 @@
-"""The levels of the table: which records a snapshot has on each, and the labels that identify one."""
+"""The levels of the tables: the records of each in a snapshot, with the labels that identify a record."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
@@ -16,7 +16,7 @@ MIG_CONTAINER_LABELS = (*CONTAINER_LABELS, "mig_uuid")
 
 
 class Entity(NamedTuple):
-    """A record of the model under its identifying labels; ``names`` and ``values`` have equal length."""
+    """A record of the model with the names and values of its identifying labels."""
 
     names: tuple[str, ...]
     values: tuple[str, ...]
@@ -76,7 +76,7 @@ ENTITIES: Mapping[Level, Enumerate] = {
     "container": _containers,
     "pod": _pods,
 }
-"""How to list the entities of a level. The record of the node level is the Snapshot itself."""
+"""Functions that list the entities of a level. The record of the node level is the Snapshot itself."""
 
 LEVEL_LABELS: Mapping[Level, tuple[str, ...]] = {
     "node": (),
@@ -87,47 +87,51 @@ LEVEL_LABELS: Mapping[Level, tuple[str, ...]] = {
     "container": MIG_CONTAINER_LABELS,
     "pod": POD_LABELS,
 }
-"""Every label that a level may carry. A container's ``mig_uuid`` is there on MIG devices only.
-
-A pod carries its own labels besides.
-"""
+"""Labels of a level. A container has ``mig_uuid`` on MIG devices only; a pod also has its own labels."""
 
 
 class Group(NamedTuple):
-    """What a group is called, and where it is to be had, as one phrase each."""
+    """A group of readings: its title, and the GPUs and modes that have it, as one phrase each."""
 
     title: str
     where: str
 
 
 GROUPS: Mapping[str, Group] = {
-    "core": Group("presence and identity", "every GPU"),
-    "memory": Group("frame buffer", "every GPU; a MIG-enabled GPU only with the right to monitor MIG"),
-    "bar1": Group("BAR1", "every GPU, MIG devices too; a MIG-enabled GPU only with the right to monitor MIG"),
-    "utilization": Group("utilization", "every GPU without MIG; AMD"),
-    "engines": Group("video engines", "GPUs without MIG that have the engine; JPEG and OFA from Turing on"),
-    "processes": Group("processes", "every GPU and MIG device, with the host's pid namespace"),
+    "core": Group("identity", "all GPUs"),
+    "memory": Group("memory", "all GPUs; MIG-enabled GPUs only with permission to monitor MIG"),
+    "bar1": Group("BAR1", "all GPUs and MIG devices; MIG-enabled GPUs only with permission to monitor MIG"),
+    "utilization": Group("utilization", "GPUs not in MIG mode; AMD GPUs"),
+    "engines": Group(
+        "video engines", "GPUs not in MIG mode that have the engine; JPEG and OFA from Turing on"
+    ),
+    "processes": Group("processes", "all GPUs and MIG devices, with the host's PID namespace"),
     "profiling": Group(
         "profiling meters",
-        "Hopper and later, MIG devices too (GPM), cycles by driver; others with --dcgm-exporter-url",
+        "GPUs and MIG devices from Hopper on (GPM), cycles depending on the driver; older GPUs with "
+        "--dcgm-exporter-url",
     ),
     "power": Group(
-        "power and energy", "every GPU; energy from Volta on; averages from Ampere on, but for A100 and A30"
+        "power and energy",
+        "all GPUs; energy from Volta on; average power from Ampere on, except A100 and A30",
     ),
-    "thermal": Group("temperatures", "every GPU; memory on boards with HBM; margins from Ada on"),
-    "clocks": Group("clocks", "every GPU"),
-    "throttling": Group("clock events and violations", "every NVIDIA GPU; times by driver"),
-    "pcie": Group("PCIe", "every GPU outside a vGPU guest; bytes where the driver's counter does not wrap"),
-    "pcie_throughput": Group("PCIe throughput", "on request: --pcie-throughput on (20 ms per direction)"),
+    "thermal": Group("temperatures", "all GPUs; memory temperature on boards with HBM; margins from Ada on"),
+    "clocks": Group("clocks", "all GPUs"),
+    "throttling": Group("clock events and violations", "all NVIDIA GPUs; times depending on the driver"),
+    "pcie": Group("PCIe", "all GPUs except in a vGPU guest; byte counters only if the driver's do not wrap"),
+    "pcie_throughput": Group(
+        "PCIe throughput", "with --pcie-throughput on, which takes 20 ms per direction and GPU"
+    ),
     "nvlink": Group("NVLink", "GPUs with NVLink"),
-    "ecc": Group("ECC errors", "data-center GPUs with ECC; not on MIG devices"),
+    "ecc": Group("ECC errors", "data-center GPUs with ECC; not MIG devices"),
     "repairs": Group(
-        "repairs of memory", "rows from Ampere on, not while cut; pages before; action by driver"
+        "memory repair",
+        "rows from Ampere on, not in MIG mode; pages on older GPUs; recovery action depending on the driver",
     ),
-    "modes": Group("modes", "every NVIDIA GPU"),
-    "events": Group("XID and other events", "every NVIDIA GPU whose events can be waited for"),
+    "modes": Group("modes", "all NVIDIA GPUs"),
+    "events": Group("XID and other events", "NVIDIA GPUs with support for event subscriptions"),
     "vgpu": Group("vGPU", "hosts with the vGPU manager, and their guests"),
-    "topology": Group("topology", "every GPU"),
-    "sharing": Group("holders and slices", "every GPU, with the kubelet's pod-resources socket"),
+    "topology": Group("topology", "all GPUs"),
+    "sharing": Group("holders and slices", "all GPUs, with the kubelet's pod-resources socket"),
 }
-"""By the name that families and calls carry."""
+"""By the name in the group field of families and NVML calls."""

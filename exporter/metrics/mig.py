@@ -1,182 +1,101 @@
-"""The rows of MIG devices: their size, their memory, and who holds them."""
+"""Rows of MIG devices: size, memory, utilization, slices and holders."""
 
-from collections.abc import Callable, Iterator
-
-from exporter.metrics.family import AnyFamily, Family, Labelled, LabelledFamily, Number, scaled
-from exporter.metrics.gpu_sharing import job_info, slices_unhealthy
+from exporter.metrics.family import MIG_ROWS, AnyFamily, keyed, scaled
+from exporter.metrics.gpu_sharing import job_info, slices
 from exporter.metrics.profiling import MIG_PROFILING
-from exporter.model import Bar1, Memory, MigRow
+from exporter.model import MigReading
 
 
-def _memory(value: Callable[[Memory], int | None]) -> Callable[[MigRow], Number | None]:
-    """Ask the memory, unless several compute instances share it: printed twice, it would be summed twice."""
-
-    def read(row: MigRow) -> Number | None:
-        memory = row.reading.memory
-        return None if memory is None or row.reading.memory_shared else value(memory)
-
-    return read
+def _unshared(reading: MigReading) -> MigReading | None:
+    """Return the reading unless compute instances share the memory: a sum would count it twice."""
+    return None if reading.memory_shared else reading
 
 
-def _bar1(value: Callable[[Bar1], int]) -> Callable[[MigRow], Number | None]:
-    """Ask the window to the memory, which belongs to the GPU instance as the memory does."""
+_READING = MIG_ROWS.of(lambda row: row.reading, "core")
+_MEMORY = _READING.of(_unshared).of(lambda reading: reading.memory, "memory")
+_BAR1 = _READING.of(_unshared).of(lambda reading: reading.bar1, "bar1")
+_SHARING = MIG_ROWS.grouped("sharing")
 
-    def read(row: MigRow) -> Number | None:
-        bar1 = row.reading.bar1
-        return None if bar1 is None or row.reading.memory_shared else value(bar1)
-
-    return read
-
-
-def _info(row: MigRow) -> Iterator[Labelled]:
-    yield (str(row.reading.gi), str(row.reading.ci), row.reading.profile or ""), 1
-
-
-_OWN: tuple[AnyFamily, ...] = (
-    LabelledFamily(
-        "gpuslice_mig_info",
+MIG: tuple[AnyFamily, ...] = (
+    _READING.info(
         "info",
-        "mig",
-        "Identity of a MIG device: compute instance ci inside GPU instance gi of the GPU uuid.",
         ("gi", "ci", "profile"),
-        _info,
-        group="core",
+        "Identity of a MIG device: compute instance ci in GPU instance gi of the GPU uuid.",
+        lambda mig: (str(mig.gi), str(mig.ci), mig.profile or ""),
     ),
-    Family(
-        "gpuslice_mig_memory_total_bytes",
-        "gauge",
-        "mig",
-        "Frame buffer of the MIG device; absent where several compute instances share one GPU instance.",
-        _memory(lambda memory: memory.total),
-        group="memory",
+    _MEMORY.gauge(
+        "memory_total_bytes",
+        "Total memory of the MIG device; absent if compute instances share it.",
+        lambda memory: memory.total,
     ),
-    Family(
-        "gpuslice_mig_memory_used_bytes",
-        "gauge",
-        "mig",
-        "Frame buffer in use on the MIG device; absent where compute instances share it.",
-        _memory(lambda memory: memory.used),
-        group="memory",
+    _MEMORY.gauge(
+        "memory_used_bytes",
+        "Memory in use on the MIG device; absent if compute instances share it.",
+        lambda memory: memory.used,
     ),
-    Family(
-        "gpuslice_mig_memory_free_bytes",
-        "gauge",
-        "mig",
-        "Frame buffer free on the MIG device; absent where compute instances share it.",
-        _memory(lambda memory: memory.free),
-        group="memory",
+    _MEMORY.gauge(
+        "memory_free_bytes",
+        "Free memory of the MIG device; absent if compute instances share it.",
+        lambda memory: memory.free,
     ),
-    Family(
-        "gpuslice_mig_memory_reserved_bytes",
-        "gauge",
-        "mig",
-        "Frame buffer of the MIG device that the driver keeps; absent with drivers that cannot tell.",
-        _memory(lambda memory: memory.reserved),
-        group="memory",
+    _MEMORY.gauge(
+        "memory_reserved_bytes",
+        "Memory of the MIG device reserved by the driver; absent if the driver does not report it or compute "
+        "instances share it.",
+        lambda memory: memory.reserved,
     ),
-    Family(
-        "gpuslice_mig_compute_slices",
-        "gauge",
-        "mig",
-        "Compute slices of the compute instance (7 make a whole A100 or H100, 4 an A30).",
-        lambda row: row.reading.compute_slices,
-        group="core",
+    _READING.gauge(
+        "compute_slices",
+        "Compute slices of the compute instance; a whole A100 or H100 has 7, an A30 has 4.",
+        lambda mig: mig.compute_slices,
     ),
-    Family(
-        "gpuslice_mig_memory_slices",
-        "gauge",
-        "mig",
-        "Memory slices of the GPU instance (8 make a whole A100 or H100, 4 an A30).",
-        lambda row: row.reading.memory_slices,
-        group="core",
+    _READING.gauge(
+        "memory_slices",
+        "Memory slices of the GPU instance; a whole A100 or H100 has 8, an A30 has 4.",
+        lambda mig: mig.memory_slices,
     ),
-    Family(
-        "gpuslice_mig_multiprocessors",
-        "gauge",
-        "mig",
-        "Streaming multiprocessors of the MIG device.",
-        lambda row: row.reading.multiprocessors,
-        group="core",
+    _READING.gauge(
+        "multiprocessors",
+        "Streaming multiprocessors (SMs) of the MIG device.",
+        lambda mig: mig.multiprocessors,
     ),
-    LabelledFamily(
-        "gpuslice_mig_engines",
-        "gauge",
-        "mig",
-        "Engines that the GPU instance of the MIG device has: copy, encoder, decoder, jpeg, ofa.",
+    _READING.gauge_by(
+        "engines",
         ("engine",),
-        lambda row: (((engine,), count) for engine, count in row.reading.engines.items()),
-        group="core",
+        "Engines in the GPU instance of the MIG device, by type: copy, encoder, decoder, jpeg, ofa.",
+        lambda mig: keyed(mig.engines),
     ),
-    Family(
-        "gpuslice_mig_bar1_total_bytes",
-        "gauge",
-        "mig",
-        "Size of the window through which the host reaches the frame buffer of the MIG device; absent where "
+    _BAR1.gauge(
+        "bar1_total_bytes",
+        "Total BAR1 memory of the MIG device: the PCIe window for host access to its memory; absent if "
         "compute instances share it.",
-        _bar1(lambda bar1: bar1.total),
-        group="bar1",
+        lambda bar1: bar1.total,
     ),
-    Family(
-        "gpuslice_mig_bar1_used_bytes",
-        "gauge",
-        "mig",
-        "Part of that window that is in use.",
-        _bar1(lambda bar1: bar1.used),
-        group="bar1",
+    _BAR1.gauge(
+        "bar1_used_bytes",
+        "BAR1 memory in use on the MIG device; absent if compute instances share it.",
+        lambda bar1: bar1.used,
     ),
-    Family(
-        "gpuslice_mig_utilization_ratio",
-        "gauge",
-        "mig",
-        "Share of time in which the partition was busy, where its driver tells (AMD).",
-        lambda row: scaled(row.reading.utilization_percent, 100),
-        group="utilization",
+    _READING.grouped("utilization").gauge(
+        "utilization_ratio",
+        "Utilization of an AMD partition, as a share of time; absent on NVIDIA MIG devices.",
+        lambda mig: scaled(mig.utilization_percent, 100),
     ),
-    LabelledFamily(
-        "gpuslice_mig_slices",
-        "gauge",
-        "mig",
-        "Slices that the device plugin has cut this MIG device into, healthy or not, by resource.",
-        ("resource",),
-        lambda row: (((count.resource,), count.offered) for count in row.slices),
-        group="sharing",
+    *slices(_SHARING, "MIG device"),
+    _SHARING.gauge(
+        "holders", "Distinct containers that hold a slice of this MIG device.", lambda row: row.holders
     ),
-    slices_unhealthy("mig", "MIG device"),
-    LabelledFamily(
-        "gpuslice_mig_slices_allocated",
-        "gauge",
-        "mig",
-        "Slices of this MIG device that containers hold, by resource.",
-        ("resource",),
-        lambda row: (((count.resource,), count.allocated) for count in row.slices),
-        group="sharing",
-    ),
-    Family(
-        "gpuslice_mig_holders",
-        "gauge",
-        "mig",
-        "Distinct containers that hold a slice of this MIG device.",
-        lambda row: row.holders,
-        group="sharing",
-    ),
-    Family(
-        "gpuslice_mig_unattributed_memory_bytes",
-        "gauge",
-        "mig",
-        "Frame buffer in use on the MIG device that belongs to no known container.",
+    _SHARING.gauge(
+        "unattributed_memory_bytes",
+        "Memory in use on the MIG device not attributed to any container.",
         lambda row: row.unattributed_memory,
-        group="sharing",
     ),
-    Family(
-        "gpuslice_mig_unattributed_utilization_ratio",
-        "gauge",
-        "mig",
-        "Compute of the MIG device, as a share of the physical GPU, that belongs to no known container.",
+    _SHARING.gauge(
+        "unattributed_utilization_ratio",
+        "Compute usage of the MIG device not attributed to any container, as a share of the physical GPU.",
         lambda row: row.unattributed_utilization,
-        group="sharing",
     ),
-    job_info("mig", "GPU instance of the MIG device"),
+    job_info(MIG_ROWS, "GPU instance of the MIG device"),
+    *MIG_PROFILING,
 )
-
-MIG: tuple[AnyFamily, ...] = (*_OWN, *MIG_PROFILING)
-"""Families with one entity per MIG device (a MigRow), labelled ``uuid`` and ``mig_uuid``."""
+"""Families of MIG devices (MigRow), labelled ``uuid`` and ``mig_uuid``."""

@@ -1,166 +1,136 @@
-"""The rows of the node and of the collectors: what is there, and how well it can be seen."""
+"""Rows of the node and of the collectors."""
 
 from collections.abc import Iterator
 
-from exporter.metrics.family import AnyFamily, Family, Labelled, LabelledFamily, scaled
-from exporter.model import DriverInfo, Snapshot
+from exporter.metrics.family import AnyFamily, Labelled, Rows, keyed, scaled, whole
+from exporter.model import CollectorHealth, DriverInfo, NodeRow, Snapshot
 
 _MICROSECONDS = 1_000_000
 
+_SNAPSHOT: Rows[Snapshot, Snapshot] = Rows("gpuslice_", "node", whole)
+_NODE = _SNAPSHOT.of(lambda snapshot: snapshot.node)
+_POLLED = _SNAPSHOT.of(lambda snapshot: snapshot.node if snapshot.sequence else None)
+"""Builder for values that are unknown before the first poll."""
+_COLLECTOR: Rows[CollectorHealth, CollectorHealth] = Rows("gpuslice_collector_", "collector", whole)
 
-def _info(snapshot: Snapshot) -> Iterator[Labelled]:
-    driver = snapshot.node.driver or DriverInfo()
+
+def _info(node: NodeRow) -> tuple[str, ...]:
+    driver = node.driver or DriverInfo()
     versions = (driver.driver_version, driver.nvml_version, driver.cuda_version)
-    yield (snapshot.node.name, *(version or "" for version in versions)), 1
+    return (node.name, *(version or "" for version in versions))
 
 
-def _latency(snapshot: Snapshot) -> Iterator[Labelled]:
-    for group, cost in snapshot.node.costs.items():
+def _field_read_seconds(node: NodeRow) -> Iterator[Labelled]:
+    for group, cost in node.costs.items():
         yield (group,), scaled(cost.driver_microseconds, _MICROSECONDS)
 
 
 NODE: tuple[AnyFamily, ...] = (
-    LabelledFamily(
-        "gpuslice_node_info",
-        "info",
-        "node",
-        "The node, and the versions of its driver, of NVML and of the CUDA driver API.",
+    _NODE.info(
+        "node_info",
         ("node", "driver_version", "nvml_version", "cuda_version"),
+        "Node name, and versions of the driver, NVML and the CUDA driver API.",
         _info,
     ),
-    Family(
-        "gpuslice_node_gpus",
-        "gauge",
-        "node",
-        "GPUs that the driver counts on this node, lost ones included.",
-        lambda snapshot: snapshot.node.gpu_count,
+    _NODE.gauge(
+        "node_gpus",
+        "GPUs that the driver counts on this node, including lost GPUs.",
+        lambda node: node.gpu_count,
     ),
-    Family(
-        "gpuslice_process_attribution_available",
-        "gauge",
-        "node",
-        "1 if the numbers of single processes can be trusted; 0 where the host's processes cannot be seen.",
-        lambda snapshot: int(snapshot.node.process_view) if snapshot.sequence else None,
+    _POLLED.gauge(
+        "process_attribution_available",
+        "1 if per-process usage can be attributed; 0 if host processes are not visible.",
+        lambda node: int(node.process_view),
     ),
-    LabelledFamily(
-        "gpuslice_allocations_unresolved",
-        "gauge",
-        "node",
-        "Allocated device ids that match no visible device, or of which nobody says which they mean, by "
-        "resource.",
+    _NODE.gauge_by(
+        "allocations_unresolved",
         ("resource",),
-        lambda snapshot: (((resource,), count) for resource, count in snapshot.node.unresolved.items()),
+        "Allocated device IDs that could not be mapped to a GPU on this node, by resource.",
+        lambda node: keyed(node.unresolved),
     ),
-    LabelledFamily(
-        "gpuslice_pod_annotations_unreadable",
-        "gauge",
-        "node",
-        "1 for each sharing system at work here whose holders or entitlements are not known for want of the "
-        "pods' annotations: see doctor.",
+    _NODE.gauge_by(
+        "pod_annotations_unreadable",
         ("system",),
-        lambda snapshot: (((system,), 1) for system in snapshot.node.blind),
+        "1 if a sharing system is in use but its pod annotations cannot be read, by system.",
+        lambda node: (((system,), 1) for system in node.blind),
     ),
-    Family(
-        "gpuslice_allocations_timestamp_seconds",
-        "gauge",
-        "node",
-        "Unix time of the kubelet's answer that the holders come from.",
-        lambda snapshot: snapshot.node.allocations_read_at,
+    _NODE.gauge(
+        "allocations_timestamp_seconds",
+        "Unix time of the pod-resources response behind the current allocations.",
+        lambda node: node.allocations_read_at,
     ),
-    Family(
-        "gpuslice_unlisted_pods",
-        "gauge",
-        "node",
-        "Running pods that the kubelet has not listed since it was started; their last known allocations are "
-        "kept.",
-        lambda snapshot: snapshot.node.unlisted_pods,
+    _NODE.gauge(
+        "unlisted_pods",
+        "Running pods that the kubelet has not listed since its last restart; their last known allocations "
+        "are kept.",
+        lambda node: node.unlisted_pods,
     ),
-    LabelledFamily(
-        "gpuslice_attribution_inconsistent_total",
-        "counter",
-        "node",
-        "Polls in which the containers of a device added up to more than the device itself, by quantity.",
+    _NODE.counter_by(
+        "attribution_inconsistent_total",
         ("uuid", "mig_uuid", "quantity"),
-        lambda snapshot: snapshot.node.inconsistent.items(),
+        "Polls in which the usage of a device's containers exceeded the usage of the device, by quantity.",
+        lambda node: node.inconsistent.items(),
     ),
-    LabelledFamily(
-        "gpuslice_nvml_errors_total",
-        "counter",
-        "node",
-        "Driver calls that failed, by GPU (none for calls about no GPU), call and error.",
+    _NODE.counter_by(
+        "nvml_errors_total",
         ("uuid", "call", "error"),
-        lambda snapshot: snapshot.node.nvml_errors.items(),
+        "Failed NVML calls, by GPU, call and error; without uuid if the call is not about a GPU.",
+        lambda node: node.nvml_errors.items(),
     ),
-    LabelledFamily(
-        "gpuslice_nvml_calls_total",
-        "counter",
-        "node",
-        "Calls into the driver, by group of readings; one that serves several groups counts as core.",
+    _NODE.counter_by(
+        "nvml_calls_total",
         ("group",),
-        lambda snapshot: (((group,), cost.calls) for group, cost in snapshot.node.costs.items()),
+        "NVML calls, by group of readings; a call for several groups counts as core.",
+        lambda node: (((group,), cost.calls) for group, cost in node.costs.items()),
     ),
-    LabelledFamily(
-        "gpuslice_nvml_call_seconds_total",
-        "counter",
-        "node",
-        "Time spent in calls into the driver, by group of readings.",
+    _NODE.counter_by(
+        "nvml_call_seconds_total",
         ("group",),
-        lambda snapshot: (((group,), cost.seconds) for group, cost in snapshot.node.costs.items()),
+        "Time spent in NVML calls, by group of readings.",
+        lambda node: (((group,), cost.seconds) for group, cost in node.costs.items()),
     ),
-    LabelledFamily(
-        "gpuslice_nvml_field_read_seconds",
-        "gauge",
-        "node",
-        "What the driver says that the field values of a group took at the last poll, all GPUs together.",
+    _NODE.gauge_by(
+        "nvml_field_read_seconds",
         ("group",),
-        _latency,
+        "Time reported by the driver for reading NVML field values in the last poll, summed over all GPUs, "
+        "by group of readings.",
+        _field_read_seconds,
     ),
-    Family(
-        "gpuslice_driver_released",
-        "gauge",
-        "node",
-        "1 while the driver is given up so that GPUs can be reset or recut (gpuslice_gpu_up is 0), 0 else.",
-        lambda snapshot: int(bool(snapshot.node.released)) if snapshot.sequence else None,
+    _POLLED.gauge(
+        "driver_released",
+        "1 while NVML is shut down so that GPUs can be reset or repartitioned (gpuslice_gpu_up is then 0), "
+        "else 0.",
+        lambda node: int(bool(node.released)),
     ),
-    Family(
-        "gpuslice_snapshot_timestamp_seconds",
-        "gauge",
-        "node",
-        "Unix time of the poll that this page shows.",
+    _SNAPSHOT.gauge(
+        "snapshot_timestamp_seconds",
+        "Unix time of the poll behind this page.",
         lambda snapshot: snapshot.timestamp,
     ),
 )
-"""Families of the node as a whole, without labels of a level; their record is the Snapshot."""
+"""Families of the node (Snapshot), without labels of a level."""
 
 COLLECTOR: tuple[AnyFamily, ...] = (
-    Family(
-        "gpuslice_collector_success",
-        "gauge",
-        "collector",
-        "1 if the last pass of this source succeeded.",
+    _COLLECTOR.gauge(
+        "success",
+        "1 if the last collection from this source succeeded, else 0.",
         lambda health: int(health.success),
     ),
-    Family(
-        "gpuslice_collector_duration_seconds",
-        "gauge",
-        "collector",
-        "How long the last pass of this source took.",
+    _COLLECTOR.gauge(
+        "duration_seconds",
+        "Duration of the last collection from this source.",
         lambda health: health.duration,
     ),
-    Family(
-        "gpuslice_collector_last_success_timestamp_seconds",
-        "gauge",
-        "collector",
-        "Unix time of the last pass of this source that succeeded.",
+    _COLLECTOR.gauge(
+        "last_success_timestamp_seconds",
+        "Unix time of the last successful collection from this source.",
         lambda health: health.last_success,
     ),
-    LabelledFamily(
-        "gpuslice_collector_errors_total",
-        "counter",
-        "collector",
-        "Passes of this source that failed, by reason.",
+    _COLLECTOR.counter_by(
+        "errors_total",
         ("reason",),
-        lambda health: (((reason,), count) for reason, count in health.errors.items()),
+        "Failed collections from this source, by reason.",
+        lambda health: keyed(health.errors),
     ),
 )
-"""Families with one entity per source of data (a CollectorHealth), labelled ``collector``."""
+"""Families of the sources of data (CollectorHealth), labelled ``collector``."""

@@ -1,172 +1,131 @@
-"""The rows of profiling meters: what the parts of a GPU or of a MIG device did, and what passed its links."""
+"""Rows of profiling metrics: activity of a GPU or MIG device by part, and traffic over the GPU's links."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from operator import attrgetter
-from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
-from exporter.metrics.family import AnyFamily, Family, Labelled, LabelledFamily, Number, answering
-from exporter.model import GpuRow, MigRow, Profile
+from exporter.metrics.family import MIG_ROWS, READING, AnyFamily, Number, Rows
+from exporter.model import GpuReading, Profile
 from exporter.model.readings import Activity, Cycles, Engine, Traffic
 
-GROUP = "profiling"
-
-ACTIVITIES: Mapping[Activity, str] = MappingProxyType(
-    {
-        "graphics_engine": "Time with the compute or graphics engine at work",
-        "sm": "Time with a warp on a multiprocessor, averaged over all of them",
-        "sm_occupancy": "Warps on the multiprocessors, of those that there is room for",
-        "tensor": "Cycles with a tensor core at work",
-        "tensor_dfma": "Cycles with a tensor core at work on double precision (DFMA)",
-        "tensor_hmma": "Cycles with a tensor core at work on half precision (HMMA)",
-        "tensor_dmma": "Cycles with a tensor core at work on double precision matrices (DMMA)",
-        "tensor_imma": "Cycles with a tensor core at work on integers (IMMA)",
-        "dram": "Bandwidth of the frame buffer in use, of its peak",
-        "fp64": "Cycles with the double precision pipe at work, tensor cores apart",
-        "fp32": "Cycles with the single precision pipe at work, tensor cores apart",
-        "fp16": "Cycles with the half precision pipe at work, tensor cores apart",
-        "integer": "Cycles with the integer pipe at work",
-    }
+_ACTIVITIES: Mapping[Activity, str] = {
+    "graphics_engine": "Share of time in which the graphics or compute engine of the {} was active",
+    "sm": "Share of time in which an SM of the {} had at least one warp assigned, averaged over all SMs",
+    "sm_occupancy": "Warps resident on the SMs of the {}, as a share of the maximum",
+    "tensor": "Share of cycles in which a tensor core of the {} was active",
+    "tensor_dfma": "Share of cycles in which the double-precision (DFMA) tensor pipe of the {} was active",
+    "tensor_hmma": "Share of cycles in which the half-precision (HMMA) tensor pipe of the {} was active",
+    "tensor_dmma": "Share of cycles in which the double-precision (DMMA) tensor pipe of the {} was active",
+    "tensor_imma": "Share of cycles in which the integer (IMMA) tensor pipe of the {} was active",
+    "dram": "Memory bandwidth of the {} in use, as a share of the peak",
+    "fp64": "Share of cycles in which the FP64 pipe of the {} was active, tensor cores excluded",
+    "fp32": "Share of cycles in which the FP32 pipe of the {} was active, tensor cores excluded",
+    "fp16": "Share of cycles in which the FP16 pipe of the {} was active, tensor cores excluded",
+    "integer": "Share of cycles in which the integer pipe of the {} was active",
+}
+_ENGINES: Mapping[Engine, str] = {
+    "encoder": "video encoders",
+    "decoder": "video decoders",
+    "jpeg": "JPEG decoders",
+    "ofa": "optical flow accelerators (OFA)",
+}
+_CYCLES: tuple[tuple[Cycles, str, str], ...] = (
+    ("sm_elapsed", "sm_elapsed", "Elapsed cycles"),
+    ("sm_active", "sm_active", "Cycles with at least one warp assigned"),
+    ("mma", "tensor_active", "Cycles in which a tensor core was active"),
+    (
+        "dmma",
+        "tensor_dmma_active",
+        "Cycles in which the double-precision (DMMA) tensor pipe was active",
+    ),
+    ("hmma", "tensor_hmma_active", "Cycles in which the half-precision (HMMA) tensor pipe was active"),
+    ("imma", "tensor_imma_active", "Cycles in which the integer (IMMA) tensor pipe was active"),
+    ("dfma", "tensor_dfma_active", "Cycles in which the double-precision (DFMA) tensor pipe was active"),
+    ("integer", "integer_active", "Cycles in which the integer pipe was active"),
+    ("fp64", "fp64_active", "Cycles in which the FP64 pipe was active"),
+    ("fp32", "fp32_active", "Cycles in which the FP32 pipe was active"),
+    ("fp16", "fp16_active", "Cycles in which the FP16 pipe was active"),
 )
-# An occupancy is no share of time.
-_NAMES: Mapping[Activity, str] = MappingProxyType({"sm_occupancy": "sm_occupancy_ratio"})
-ENGINES: Mapping[Engine, str] = MappingProxyType(
-    {
-        "encoder": "video encoders",
-        "decoder": "video decoders",
-        "jpeg": "JPEG decoders",
-        "ofa": "optical flow engines",
-    }
-)
-CYCLES: Mapping[Cycles, tuple[str, str]] = MappingProxyType(
-    {
-        "sm_elapsed": ("sm_elapsed", "that went by"),
-        "sm_active": ("sm_active", "with a warp on the multiprocessor"),
-        "mma": ("tensor_active", "with a tensor core at work"),
-        "dmma": ("tensor_dmma_active", "with a tensor core at work on double precision matrices (DMMA)"),
-        "hmma": ("tensor_hmma_active", "with a tensor core at work on half precision (HMMA)"),
-        "imma": ("tensor_imma_active", "with a tensor core at work on integers (IMMA)"),
-        "dfma": ("tensor_dfma_active", "with a tensor core at work on double precision (DFMA)"),
-        "integer": ("integer_active", "with the integer pipe at work"),
-        "fp64": ("fp64_active", "with the double precision pipe at work"),
-        "fp32": ("fp32_active", "with the single precision pipe at work"),
-        "fp16": ("fp16_active", "with the half precision pipe at work"),
-    }
-)
-TRAFFIC: Mapping[Traffic, tuple[str, str]] = MappingProxyType(
-    {
-        "pcie_transmit": ("pcie", "that the GPU sent over PCIe"),
-        "pcie_receive": ("pcie", "that the GPU received over PCIe"),
-        "nvlink_transmit": ("nvlink", "that the GPU sent over NVLink"),
-        "nvlink_receive": ("nvlink", "that the GPU received over NVLink"),
-    }
+_TRAFFIC: tuple[tuple[Traffic, str, str, str], ...] = (
+    ("pcie_transmit", "pcie", "sent", "PCIe transmit"),
+    ("pcie_receive", "pcie", "received", "PCIe receive"),
+    ("nvlink_transmit", "nvlink", "sent", "NVLink transmit"),
+    ("nvlink_receive", "nvlink", "received", "NVLink receive"),
 )
 
 
-def _of_gpu(row: GpuRow) -> Profile | None:
-    reading = answering(row)
-    return None if reading is None else reading.profiling
+def _number(
+    numbers: Callable[[Profile], Mapping[Any, Number]], key: str
+) -> Callable[[Profile], Number | None]:
+    return lambda profile: numbers(profile).get(key)
 
 
-def _value(
-    profile: Callable[[Any], Profile | None], values: Callable[[Profile], Mapping[Any, Number]], key: str
-) -> Callable[[GpuRow | MigRow], Number | None]:
-    """Ask one number of the profile."""
-
-    def read(row: GpuRow | MigRow) -> Number | None:
-        found = profile(row)
-        return None if found is None else values(found).get(key)
-
-    return read
+def _byte_counter(traffic: Traffic, gpu: GpuReading) -> int | None:
+    return gpu.traffic_bytes.get(traffic)
 
 
-def _info(profile: Callable[[Any], Profile | None]) -> Callable[[GpuRow | MigRow], Iterable[Labelled]]:
-    def read(row: GpuRow | MigRow) -> Iterable[Labelled]:
-        found = profile(row)
-        return () if found is None else (((found.source,), 1),)
-
-    return read
-
-
-def _counted(traffic: Traffic, row: GpuRow) -> int | None:
-    """Return the bytes since a start."""
-    reading = answering(row)
-    return None if reading is None else reading.traffic_bytes.get(traffic)
+def _throughput(traffic: Traffic, gpu: GpuReading) -> float | None:
+    """Return bytes per second if there is no byte counter, from which Prometheus can compute the rate."""
+    if gpu.profiling is None or traffic in gpu.traffic_bytes:
+        return None
+    return gpu.profiling.rates.get(traffic)
 
 
-def _rate(traffic: Traffic, row: GpuRow) -> float | None:
-    """Return bytes per second where nothing counts them: of a counter, everybody can take the rate."""
-    profile = _of_gpu(row)
-    return None if profile is None or _counted(traffic, row) is not None else profile.rates.get(traffic)
-
-
-def _profile(
-    level: Literal["gpu", "mig"], of: str, profile: Callable[[Any], Profile | None]
-) -> Iterator[AnyFamily]:
-    yield LabelledFamily(
-        f"gpuslice_{level}_profiling_info",
-        "info",
-        level,
-        f"Profiling meter of the {of}: gpm (the driver itself) or dcgm (a dcgm-exporter on the node).",
+def _profiling(rows: Rows[Any, Profile], device: str) -> Iterator[AnyFamily]:
+    yield rows.info(
+        "profiling_info",
         ("source",),
-        _info(profile),
-        group=GROUP,
+        f"Source of the profiling metrics of the {device}: gpm (NVML) or dcgm (a dcgm-exporter on the node).",
+        lambda profile: (profile.source,),
     )
-    for activity, what in ACTIVITIES.items():
-        yield Family(
-            f"gpuslice_{level}_{_NAMES.get(activity, f'{activity}_active_ratio')}",
-            "gauge",
-            level,
-            f"{what}, as a share of the {of} over the last interval.",
-            _value(profile, attrgetter("active"), activity),
-            group=GROUP,
+    for activity, text in _ACTIVITIES.items():
+        # Occupancy is not a share of time.
+        name = "sm_occupancy_ratio" if activity == "sm_occupancy" else f"{activity}_active_ratio"
+        yield rows.gauge(
+            name,
+            f"{text.format(device)}, over the last poll interval.",
+            _number(attrgetter("active"), activity),
         )
-    for engine, what in ENGINES.items():
-        yield Family(
-            f"gpuslice_{level}_{engine}_active_ratio",
-            "gauge",
-            level,
-            f"Time with the {what} of the {of} at work, averaged over them and over the last interval.",
-            _value(profile, attrgetter("engines"), engine),
-            group=GROUP,
+    for engine, engines in _ENGINES.items():
+        yield rows.gauge(
+            f"{engine}_active_ratio",
+            f"Average share of time in which the {engines} of the {device} were active, over the last poll "
+            "interval.",
+            _number(attrgetter("engines"), engine),
         )
 
 
-def _cycles() -> Iterator[AnyFamily]:
-    for cycles, (name, what) in CYCLES.items():
-        yield Family(
-            f"gpuslice_gpu_{name}_cycles_total",
-            "counter",
-            "gpu",
-            f"Cycles {what}, over all multiprocessors of the GPU since the machine started.",
-            _value(_of_gpu, attrgetter("cycles"), cycles),
-            group=GROUP,
+def _cycles(rows: Rows[Any, Profile]) -> Iterator[AnyFamily]:
+    for cycles, name, text in _CYCLES:
+        yield rows.counter(
+            f"{name}_cycles_total",
+            f"{text}, summed over all SMs of the GPU since the node booted.",
+            _number(attrgetter("cycles"), cycles),
         )
 
 
 def _traffic() -> Iterator[AnyFamily]:
-    for traffic, (link, what) in TRAFFIC.items():
-        yield Family(
-            f"gpuslice_gpu_{traffic}_bytes_total",
-            "counter",
-            "gpu",
-            f"Bytes {what}, where the driver has a counter that does not wrap.",
-            partial(_counted, traffic),
-            group=link,
+    for traffic, link, moved, direction in _TRAFFIC:
+        name, _ = direction.split()
+        yield READING.grouped(link).counter(
+            f"{traffic}_bytes_total",
+            f"Bytes {moved} by the GPU over {name}; absent if the driver's counter wraps.",
+            partial(_byte_counter, traffic),
         )
-        yield Family(
-            f"gpuslice_gpu_{traffic}_bytes_per_second",
-            "gauge",
-            "gpu",
-            f"Bytes per second {what} over the last interval, where nothing counts them.",
-            partial(_rate, traffic),
-            group=GROUP,
+        yield READING.grouped("profiling").gauge(
+            f"{traffic}_bytes_per_second",
+            f"{direction} throughput of the GPU over the last poll interval; exported only without a byte "
+            "counter.",
+            partial(_throughput, traffic),
         )
 
 
-GPU_PROFILING: tuple[AnyFamily, ...] = (*_profile("gpu", "GPU", _of_gpu), *_cycles(), *_traffic())
-"""What profiling meters say of GPUs, and the traffic over their links."""
+_GPU = READING.of(lambda gpu: gpu.profiling, "profiling")
+_MIG = MIG_ROWS.of(lambda row: row.reading.profiling, "profiling")
 
-MIG_PROFILING: tuple[AnyFamily, ...] = tuple(_profile("mig", "MIG device", attrgetter("reading.profiling")))
-"""What profiling meters say of MIG devices, as shares of each."""
+GPU_PROFILING: tuple[AnyFamily, ...] = (*_profiling(_GPU, "GPU"), *_cycles(_GPU), *_traffic())
+"""Profiling metrics of GPUs, and the traffic over their links."""
+
+MIG_PROFILING: tuple[AnyFamily, ...] = tuple(_profiling(_MIG, "MIG device"))
+"""Profiling metrics of MIG devices; shares are of the MIG device."""

@@ -55,13 +55,13 @@ def test_nodes(name: str):
 # Groups of readings that a node does not have, by what it is: nothing of it is an ailment.
 LACKING = {
     "a100-mig-mixed": {"utilization", "video engines", "profiling meters", "PCIe throughput", "vGPU"}
-    | {"repairs of memory"},
+    | {"memory repair"},
     "h100-mixed": {"PCIe throughput", "vGPU"},
     "t4-timeslicing": {"profiling meters", "PCIe throughput", "NVLink", "vGPU"},
     "vgpu-guest": {"profiling meters", "PCIe throughput", "NVLink", "power and energy", "temperatures"}
-    | {"ECC errors", "repairs of memory"},
+    | {"ECC errors", "memory repair"},
     "mi210": {"video engines", "profiling meters", "clock events and violations", "PCIe throughput"}
-    | {"NVLink", "repairs of memory", "modes", "XID and other events", "vGPU"},
+    | {"NVLink", "memory repair", "modes", "XID and other events", "vGPU"},
 }
 
 
@@ -86,7 +86,7 @@ def test_a_group_that_fails_is_an_ailment(tmp_path):
     assert checks["BAR1"]["status"] == "degraded"
     assert checks["BAR1"]["lost"] == "all or part of it on GPU 1: NoPermission"
     assert "gpuslice_nvml_errors_total" in checks["BAR1"]["remedy"]
-    assert checks["frame buffer"]["status"] == "OK"
+    assert checks["memory"]["status"] == "OK"
 
 
 def test_text():

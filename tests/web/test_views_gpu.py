@@ -149,7 +149,7 @@ def test_what_a_gpu_does_not_give_tells_why() -> None:
 
     assert why["ECC errors"].startswith("NoPermission (to be had: data-center GPUs")
     assert why["NVLink"].startswith("not given here (to be had: GPUs with NVLink")
-    assert "frame buffer" not in why
+    assert "memory" not in why
 
 
 def test_a_gpu_that_does_not_answer_shows_its_problem_and_no_readings() -> None:

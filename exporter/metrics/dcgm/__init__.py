@@ -1,8 +1,8 @@
-"""A second table: the same readings under the names, labels and units of dcgm-exporter.
+"""The second table: the same readings under the names, labels and units of dcgm-exporter.
 
-Dashboards and rules written for it keep working. Two differences are meant. A device is printed once, and
-names a container only where exactly one holds it, so that sums over a shared GPU are right. And under MIG
-the GPU stays, with what belongs to it alone, while its GPU instances tell what each of them has of its own.
+Dashboards and rules written for dcgm-exporter keep working. Two differences are intended. A device has one
+sample, with the labels of a container only if exactly one container holds it: sums over a shared GPU stay
+right. And in MIG mode the GPU keeps the readings of the GPU as a whole, next to those of its GPU instances.
 """
 
 from typing import Literal, TypeAlias
@@ -21,6 +21,6 @@ DCGM: tuple[AnyFamily, ...] = (
     *(*CLOCKS, *HEAT, *POWER, *PCIE, *UTILIZATION, *XIDS, *THROTTLING, *MEMORY, *ECC, *REPAIRS, *NVLINK),
     *(*PROFILING, *MODES),
 )
-"""Families under DCGM's names, for GPUs and for GPU instances of MIG, in dcgm-exporter's order."""
+"""Families of GPUs and of GPU instances of MIG under DCGM's names, in dcgm-exporter's order."""
 
 __all__ = ["DCGM", "LEGACY", "DcgmNames", "HostnameLabel", "entities", "legacy_entities"]

@@ -1,27 +1,40 @@
-"""Fields of the device: clocks, heat, power, PCIe, utilization, memory and modes."""
+"""Fields of the device: clocks, temperature, power, PCIe, utilization, memory and modes."""
 
 from typing import get_args
 
-from exporter.metrics import Family, Number, scaled
-from exporter.metrics.dcgm.row import DcgmRow, bar1, counter, flag, gauge, mebibytes, memory, pcie, reading
+from exporter.metrics.dcgm.row import DCGM_ROWS, READING, DcgmRow, mebibytes
+from exporter.metrics.family import Family, Number, flag, scaled
 from exporter.model import GpuReading, Memory
 from exporter.model.hardware import ComputeMode, Virtualization
 from exporter.model.readings import Traffic
 
-# The driver's numbers of these words are their places.
+# NVML's number of a mode is its place here.
 _COMPUTE_MODES = get_args(ComputeMode)
 _VIRTUALIZATIONS = get_args(Virtualization)
 _KIBIBYTE = 1024
 
+_CLOCKS = READING.grouped("clocks")
+_THERMAL = READING.grouped("thermal")
+_POWER = READING.grouped("power")
+_PCIE = READING.grouped("pcie")
+_PCIE_LINK = _PCIE.of(lambda gpu: gpu.pcie_link)
+_PCIE_THROUGHPUT = READING.grouped("pcie_throughput")
+_UTILIZATION = READING.grouped("utilization")
+_ENGINES = READING.grouped("engines")
+_MEMORY = DCGM_ROWS.of(lambda row: row.memory, "memory")
+_BAR1 = DCGM_ROWS.of(lambda row: row.bar1, "bar1")
+_MODES = READING.grouped("modes")
+_VGPU = READING.grouped("vgpu")
 
-def _throughput(gpu: GpuReading, direction: Traffic) -> int | None:
+
+def _kibibytes(gpu: GpuReading, direction: Traffic) -> int | None:
     rate = gpu.pcie_throughput.get(direction)
     return None if rate is None else rate // _KIBIBYTE
 
 
-def _used_share(found: Memory) -> float | None:
-    usable = found.total - (found.reserved or 0)
-    return round(found.used / usable, 6) if usable > 0 else None
+def _used_share(memory: Memory) -> float | None:
+    usable = memory.total - (memory.reserved or 0)
+    return round(memory.used / usable, 6) if usable > 0 else None
 
 
 def _place(words: tuple[str, ...], word: str | None) -> Number | None:
@@ -29,229 +42,187 @@ def _place(words: tuple[str, ...], word: str | None) -> Number | None:
 
 
 CLOCKS: tuple[Family[DcgmRow], ...] = (
-    gauge("DEV_SM_CLOCK", "clocks", "SM clock (MHz).", reading(lambda r: r.clocks_megahertz.get("sm"))),
-    gauge(
-        "DEV_MEM_CLOCK", "clocks", "Memory clock (MHz).", reading(lambda r: r.clocks_megahertz.get("memory"))
+    _CLOCKS.gauge("DEV_SM_CLOCK", "SM clock (MHz).", lambda gpu: gpu.clocks_megahertz.get("sm")),
+    _CLOCKS.gauge("DEV_MEM_CLOCK", "Memory clock (MHz).", lambda gpu: gpu.clocks_megahertz.get("memory")),
+    _CLOCKS.gauge(
+        "DEV_VIDEO_CLOCK", "Video engine clock (MHz).", lambda gpu: gpu.clocks_megahertz.get("video")
     ),
-    gauge(
-        "DEV_VIDEO_CLOCK", "clocks", "Video clock (MHz).", reading(lambda r: r.clocks_megahertz.get("video"))
-    ),
-    gauge(
+    _CLOCKS.gauge(
         "DEV_APP_SM_CLOCK",
-        "clocks",
-        "SM clock set for applications (MHz).",
-        reading(lambda r: r.clocks_application_megahertz.get("sm")),
+        "SM applications clock (MHz).",
+        lambda gpu: gpu.clocks_application_megahertz.get("sm"),
     ),
-    gauge(
+    _CLOCKS.gauge(
         "DEV_APP_MEM_CLOCK",
-        "clocks",
-        "Memory clock set for applications (MHz).",
-        reading(lambda r: r.clocks_application_megahertz.get("memory")),
+        "Memory applications clock (MHz).",
+        lambda gpu: gpu.clocks_application_megahertz.get("memory"),
     ),
-    gauge(
-        "DEV_MAX_SM_CLOCK",
-        "clocks",
-        "Highest SM clock (MHz).",
-        reading(lambda r: r.clocks_max_megahertz.get("sm")),
+    _CLOCKS.gauge(
+        "DEV_MAX_SM_CLOCK", "Maximum SM clock (MHz).", lambda gpu: gpu.clocks_max_megahertz.get("sm")
     ),
-    gauge(
-        "DEV_MAX_MEM_CLOCK",
-        "clocks",
-        "Highest memory clock (MHz).",
-        reading(lambda r: r.clocks_max_megahertz.get("memory")),
+    _CLOCKS.gauge(
+        "DEV_MAX_MEM_CLOCK", "Maximum memory clock (MHz).", lambda gpu: gpu.clocks_max_megahertz.get("memory")
     ),
-    gauge(
+    _CLOCKS.gauge(
         "DEV_MAX_VIDEO_CLOCK",
-        "clocks",
-        "Highest video clock (MHz).",
-        reading(lambda r: r.clocks_max_megahertz.get("video")),
+        "Maximum video engine clock (MHz).",
+        lambda gpu: gpu.clocks_max_megahertz.get("video"),
     ),
 )
 
 HEAT: tuple[Family[DcgmRow], ...] = (
-    gauge(
-        "DEV_MEMORY_TEMP",
-        "thermal",
-        "Temperature of the memory (C).",
-        reading(lambda r: r.memory_temperature_celsius),
-    ),
-    gauge("DEV_GPU_TEMP", "thermal", "Temperature of the GPU (C).", reading(lambda r: r.temperature_celsius)),
-    gauge(
+    _THERMAL.gauge("DEV_MEMORY_TEMP", "Memory temperature (C).", lambda gpu: gpu.memory_temperature_celsius),
+    _THERMAL.gauge("DEV_GPU_TEMP", "GPU temperature (C).", lambda gpu: gpu.temperature_celsius),
+    _THERMAL.gauge(
         "DEV_GPU_TEMP_LIMIT",
-        "thermal",
-        "How far the GPU is from slowing down (C).",
-        reading(lambda r: r.temperature_margin_celsius),
+        "Temperature margin to the nearest slowdown threshold (C).",
+        lambda gpu: gpu.temperature_margin_celsius,
     ),
-    gauge(
+    _THERMAL.gauge(
         "DEV_MEM_MAX_OP_TEMP",
-        "thermal",
-        "Highest temperature that the memory is meant to work at (C).",
-        reading(lambda r: r.temperature_thresholds_celsius.get("memory")),
+        "Maximum operating temperature of the memory (C).",
+        lambda gpu: gpu.temperature_thresholds_celsius.get("memory"),
     ),
-    gauge(
+    _THERMAL.gauge(
         "DEV_GPU_MAX_OP_TEMP",
-        "thermal",
-        "Highest temperature that the GPU is meant to work at (C).",
-        reading(lambda r: r.temperature_thresholds_celsius.get("gpu")),
+        "Maximum operating temperature of the GPU (C).",
+        lambda gpu: gpu.temperature_thresholds_celsius.get("gpu"),
     ),
-    gauge(
+    _THERMAL.gauge(
         "DEV_SLOWDOWN_TEMP",
-        "thermal",
-        "Temperature at which the GPU slows down (C).",
-        reading(lambda r: r.temperature_thresholds_celsius.get("slowdown")),
+        "Slowdown temperature of the GPU (C).",
+        lambda gpu: gpu.temperature_thresholds_celsius.get("slowdown"),
     ),
-    gauge(
+    _THERMAL.gauge(
         "DEV_SHUTDOWN_TEMP",
-        "thermal",
-        "Temperature at which the GPU shuts down (C).",
-        reading(lambda r: r.temperature_thresholds_celsius.get("shutdown")),
+        "Shutdown temperature of the GPU (C).",
+        lambda gpu: gpu.temperature_thresholds_celsius.get("shutdown"),
     ),
-    gauge("DEV_FAN_SPEED", "thermal", "Speed of the fan (%).", reading(lambda r: r.fan_percent)),
+    _THERMAL.gauge("DEV_FAN_SPEED", "Fan speed as a share of the maximum (%).", lambda gpu: gpu.fan_percent),
 )
 
 POWER: tuple[Family[DcgmRow], ...] = (
-    gauge("DEV_POWER_USAGE", "power", "Power draw (W).", reading(lambda r: scaled(r.power_milliwatts, 1000))),
-    gauge(
+    _POWER.gauge("DEV_POWER_USAGE", "Power draw (W).", lambda gpu: scaled(gpu.power_milliwatts, 1000)),
+    _POWER.gauge(
         "DEV_POWER_USAGE_INSTANT",
-        "power",
-        "Power draw at this moment (W).",
-        reading(lambda r: scaled(r.power_parts_milliwatts.get("instant"), 1000)),
+        "Instantaneous power draw (W).",
+        lambda gpu: scaled(gpu.power_parts_milliwatts.get("instant"), 1000),
     ),
-    counter(
+    _POWER.counter(
         "DEV_TOTAL_ENERGY_CONSUMPTION",
-        "power",
-        "Energy drawn since the driver was loaded (mJ).",
-        reading(lambda r: r.energy_millijoules),
+        "Energy consumption since the driver was loaded (mJ).",
+        lambda gpu: gpu.energy_millijoules,
     ),
-    gauge(
+    _POWER.gauge(
         "DEV_POWER_MGMT_LIMIT",
-        "power",
-        "Power limit that is set (W).",
-        reading(lambda r: scaled(r.power_limits_milliwatts.get("configured"), 1000)),
+        "Configured power limit (W).",
+        lambda gpu: scaled(gpu.power_limits_milliwatts.get("configured"), 1000),
     ),
-    gauge(
+    _POWER.gauge(
         "DEV_POWER_MGMT_LIMIT_MIN",
-        "power",
-        "Lowest power limit that can be set (W).",
-        reading(lambda r: scaled(r.power_limits_milliwatts.get("min"), 1000)),
+        "Minimum configurable power limit (W).",
+        lambda gpu: scaled(gpu.power_limits_milliwatts.get("min"), 1000),
     ),
-    gauge(
+    _POWER.gauge(
         "DEV_POWER_MGMT_LIMIT_MAX",
-        "power",
-        "Highest power limit that can be set (W).",
-        reading(lambda r: scaled(r.power_limits_milliwatts.get("max"), 1000)),
+        "Maximum configurable power limit (W).",
+        lambda gpu: scaled(gpu.power_limits_milliwatts.get("max"), 1000),
     ),
-    gauge(
+    _POWER.gauge(
         "DEV_POWER_MGMT_LIMIT_DEF",
-        "power",
-        "Power limit by default (W).",
-        reading(lambda r: scaled(r.power_limits_milliwatts.get("default"), 1000)),
+        "Default power limit (W).",
+        lambda gpu: scaled(gpu.power_limits_milliwatts.get("default"), 1000),
     ),
-    gauge(
+    _POWER.gauge(
         "DEV_ENFORCED_POWER_LIMIT",
-        "power",
-        "Power limit in force (W).",
-        reading(lambda r: scaled(r.power_limits_milliwatts.get("enforced"), 1000)),
+        "Enforced power limit (W).",
+        lambda gpu: scaled(gpu.power_limits_milliwatts.get("enforced"), 1000),
     ),
 )
 
 PCIE: tuple[Family[DcgmRow], ...] = (
-    gauge(
+    _PCIE_THROUGHPUT.gauge(
         "DEV_PCIE_TX_THROUGHPUT",
-        "pcie_throughput",
-        "Rate of transmission over PCIe (KB/s).",
-        reading(lambda r: _throughput(r, "pcie_transmit")),
+        "PCIe transmit throughput (KB/s).",
+        lambda gpu: _kibibytes(gpu, "pcie_transmit"),
     ),
-    gauge(
+    _PCIE_THROUGHPUT.gauge(
         "DEV_PCIE_RX_THROUGHPUT",
-        "pcie_throughput",
-        "Rate of reception over PCIe (KB/s).",
-        reading(lambda r: _throughput(r, "pcie_receive")),
+        "PCIe receive throughput (KB/s).",
+        lambda gpu: _kibibytes(gpu, "pcie_receive"),
     ),
-    counter("DEV_PCIE_REPLAY_COUNTER", "pcie", "Replays over PCIe.", reading(lambda r: r.pcie_replays)),
-    gauge("DEV_PCIE_LINK_GEN", "pcie", "Generation of PCIe in use.", pcie(lambda link: link.generation)),
-    gauge("DEV_PCIE_LINK_WIDTH", "pcie", "Lanes of PCIe in use.", pcie(lambda link: link.width)),
-    gauge(
+    _PCIE.counter(
+        "DEV_PCIE_REPLAY_COUNTER",
+        "PCIe replays: packets that had to be retransmitted.",
+        lambda gpu: gpu.pcie_replays,
+    ),
+    _PCIE_LINK.gauge("DEV_PCIE_LINK_GEN", "Current PCIe link generation.", lambda link: link.generation),
+    _PCIE_LINK.gauge("DEV_PCIE_LINK_WIDTH", "Current PCIe link width in lanes.", lambda link: link.width),
+    _PCIE_LINK.gauge(
         "DEV_PCIE_MAX_LINK_GEN",
-        "pcie",
-        "Highest generation of PCIe that GPU and slot have in common.",
-        pcie(lambda link: link.max_generation),
+        "Maximum PCIe link generation that both GPU and slot support.",
+        lambda link: link.max_generation,
     ),
-    gauge(
+    _PCIE_LINK.gauge(
         "DEV_PCIE_MAX_LINK_WIDTH",
-        "pcie",
-        "Most lanes of PCIe that GPU and slot have in common.",
-        pcie(lambda link: link.max_width),
+        "Maximum PCIe link width in lanes that both GPU and slot support.",
+        lambda link: link.max_width,
     ),
 )
 
 UTILIZATION: tuple[Family[DcgmRow], ...] = (
-    gauge(
-        "DEV_GPU_UTIL", "utilization", "Utilization of the GPU (%).", reading(lambda r: r.utilization_percent)
+    _UTILIZATION.gauge("DEV_GPU_UTIL", "GPU utilization (%).", lambda gpu: gpu.utilization_percent),
+    _UTILIZATION.gauge("DEV_MEM_COPY_UTIL", "Memory utilization (%).", lambda gpu: gpu.memory_copy_percent),
+    _ENGINES.gauge(
+        "DEV_ENC_UTIL", "Video encoder utilization (%).", lambda gpu: gpu.engine_percent.get("encoder")
     ),
-    gauge(
-        "DEV_MEM_COPY_UTIL",
-        "utilization",
-        "Utilization of the memory (%).",
-        reading(lambda r: r.memory_copy_percent),
-    ),
-    gauge(
-        "DEV_ENC_UTIL",
-        "engines",
-        "Utilization of the encoder (%).",
-        reading(lambda r: r.engine_percent.get("encoder")),
-    ),
-    gauge(
-        "DEV_DEC_UTIL",
-        "engines",
-        "Utilization of the decoder (%).",
-        reading(lambda r: r.engine_percent.get("decoder")),
+    _ENGINES.gauge(
+        "DEV_DEC_UTIL", "Video decoder utilization (%).", lambda gpu: gpu.engine_percent.get("decoder")
     ),
 )
 
 MEMORY: tuple[Family[DcgmRow], ...] = (
-    gauge("DEV_FB_TOTAL", "memory", "Frame buffer (MiB).", memory(lambda m: mebibytes(m.total))),
-    gauge("DEV_FB_FREE", "memory", "Frame buffer free (MiB).", memory(lambda m: mebibytes(m.free))),
-    gauge("DEV_FB_USED", "memory", "Frame buffer used (MiB).", memory(lambda m: mebibytes(m.used))),
-    gauge(
-        "DEV_FB_RESERVED", "memory", "Frame buffer reserved (MiB).", memory(lambda m: mebibytes(m.reserved))
+    _MEMORY.gauge("DEV_FB_TOTAL", "Total frame buffer (MiB).", lambda memory: mebibytes(memory.total)),
+    _MEMORY.gauge("DEV_FB_FREE", "Free frame buffer (MiB).", lambda memory: mebibytes(memory.free)),
+    _MEMORY.gauge("DEV_FB_USED", "Used frame buffer (MiB).", lambda memory: mebibytes(memory.used)),
+    _MEMORY.gauge(
+        "DEV_FB_RESERVED",
+        "Frame buffer reserved by the driver (MiB).",
+        lambda memory: mebibytes(memory.reserved),
     ),
-    gauge(
+    _MEMORY.gauge(
         "DEV_FB_USED_PERCENT",
-        "memory",
-        "used / (total - reserved), as a ratio of 0 to 1.",
-        memory(_used_share),
+        "Used frame buffer as a ratio of 0 to 1: used / (total - reserved).",
+        _used_share,
     ),
-    gauge("DEV_BAR1_TOTAL", "bar1", "BAR1 (MiB).", bar1(lambda b: mebibytes(b.total))),
-    gauge("DEV_BAR1_USED", "bar1", "BAR1 used (MiB).", bar1(lambda b: mebibytes(b.used))),
-    gauge("DEV_BAR1_FREE", "bar1", "BAR1 free (MiB).", bar1(lambda b: mebibytes(b.total - b.used))),
+    _BAR1.gauge("DEV_BAR1_TOTAL", "Total BAR1 memory (MiB).", lambda bar1: mebibytes(bar1.total)),
+    _BAR1.gauge("DEV_BAR1_USED", "Used BAR1 memory (MiB).", lambda bar1: mebibytes(bar1.used)),
+    _BAR1.gauge("DEV_BAR1_FREE", "Free BAR1 memory (MiB).", lambda bar1: mebibytes(bar1.total - bar1.used)),
 )
 
 MODES: tuple[Family[DcgmRow], ...] = (
-    gauge(
+    _MODES.gauge(
         "DEV_PSTATE",
-        "modes",
-        "Performance state, from 0 (fastest) to 15.",
-        reading(lambda r: r.performance_state),
+        "Performance state (P-state): 0 is the maximum performance, 15 the minimum.",
+        lambda gpu: gpu.performance_state,
     ),
-    gauge("DEV_PERSISTENCE_MODE", "modes", "1 if persistence is on.", reading(lambda r: flag(r.persistence))),
-    gauge("DEV_MIG_MODE", "modes", "1 if MIG is on.", reading(lambda r: flag(r.mig_enabled))),
-    gauge(
+    _MODES.gauge(
+        "DEV_PERSISTENCE_MODE", "1 if persistence mode is enabled, else 0.", lambda gpu: flag(gpu.persistence)
+    ),
+    _MODES.gauge("DEV_MIG_MODE", "1 if MIG mode is enabled, else 0.", lambda gpu: flag(gpu.mig_enabled)),
+    _MODES.gauge(
         "DEV_COMPUTE_MODE",
-        "modes",
         "Compute mode: 0 default, 1 exclusive thread, 2 prohibited, 3 exclusive process.",
-        reading(lambda r: _place(_COMPUTE_MODES, r.compute_mode)),
+        lambda gpu: _place(_COMPUTE_MODES, gpu.compute_mode),
     ),
-    gauge(
+    _VGPU.gauge(
         "DEV_VIRTUAL_MODE",
-        "vgpu",
-        "Virtualization: 0 none, 1 passthrough, 2 vGPU, 3 host of vGPU, 4 host of vSGA.",
-        reading(lambda r: _place(_VIRTUALIZATIONS, r.virtualization)),
+        "Virtualization mode: 0 none, 1 passthrough, 2 vGPU guest, 3 vGPU host, 4 vSGA host.",
+        lambda gpu: _place(_VIRTUALIZATIONS, gpu.virtualization),
     ),
-    gauge(
+    _VGPU.of(lambda gpu: gpu.license).gauge(
         "DEV_VGPU_LICENSE_STATUS",
-        "vgpu",
-        "1 if the vGPU is licensed.",
-        reading(lambda r: None if r.license is None else int(r.license.licensed)),
+        "1 if the vGPU in this guest is licensed, else 0.",
+        lambda guest_license: flag(guest_license.licensed),
     ),
 )

@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 from exporter.metrics import Entity, Enumerate
 from exporter.metrics.dcgm.row import WINDOW_SECONDS, DcgmRow, Xids
+from exporter.metrics.family import answering
 from exporter.model import (
     ContainerRef,
     DeviceEvent,
@@ -25,7 +26,7 @@ from exporter.model.readings import Activity
 
 
 def xids(snapshot: Snapshot, gpu: GpuRow, mig_uuids: Collection[str] | None) -> Xids:
-    """Tell the XID errors that came from one of these MIG devices ("": the whole GPU); None means any."""
+    """Return the XID errors of these MIG devices ("" is the whole GPU), or of all with None."""
     latest: EventCount | None = None
     totals: Counter[int] = Counter()
     for event in gpu.events:
@@ -41,7 +42,7 @@ def xids(snapshot: Snapshot, gpu: GpuRow, mig_uuids: Collection[str] | None) -> 
 
 
 def _recent(snapshot: Snapshot, gpu: GpuRow, mig_uuids: Collection[str] | None) -> Counter[int] | None:
-    """Count the codes of the last window, where all events of that time are still listed."""
+    """Return the errors of the last window by code; None if some events of that time are no longer listed."""
     events = [row.event for row in snapshot.events]
     start = snapshot.timestamp - WINDOW_SECONDS
     if not _reaches_back(events, gpu, start):
@@ -57,7 +58,7 @@ def _recent(snapshot: Snapshot, gpu: GpuRow, mig_uuids: Collection[str] | None) 
 
 
 def _reaches_back(events: list[DeviceEvent], gpu: GpuRow, start: float) -> bool:
-    """Whether the list of the newest events has all of this GPU's since then: it drops the oldest."""
+    """Return whether the list, which drops the oldest events, has all events of this GPU since ``start``."""
     if events and events[0].at <= start:
         return True
     listed = sum(event.uuid == gpu.identity.uuid for event in events)
@@ -74,7 +75,7 @@ _Owner: TypeAlias = str | tuple[str, int]
 
 
 def entities(hostname_label: HostnameLabel) -> Enumerate:
-    """Make the function that lists the DCGM entities of a snapshot, with the host under that label."""
+    """Return the function that lists the DCGM entities of a snapshot, with the node name under that label."""
 
     def enumerate_entities(snapshot: Snapshot) -> Iterator[Entity]:
         return _Entities(snapshot, hostname_label).all()
@@ -83,10 +84,10 @@ def entities(hostname_label: HostnameLabel) -> Enumerate:
 
 
 def legacy_entities(snapshot: Snapshot) -> Iterator[Entity]:
-    """List the GPUs as version 1 knew them: whole, also under MIG, with the pod labels of its day."""
+    """Yield the GPUs as in dcgm-exporter 1.x: whole also in MIG mode, with its names of the pod labels."""
     holders = _holders(snapshot)
     for gpu in _nvidia(snapshot):
-        identity, told = gpu.identity, _answering(gpu)
+        identity, reading = gpu.identity, answering(gpu)
         labels = {"gpu": str(identity.index), "uuid": identity.uuid}
         for holder in _only(holders.get(identity.uuid, set())):
             labels |= {
@@ -96,9 +97,9 @@ def legacy_entities(snapshot: Snapshot) -> Iterator[Entity]:
             }
         row = DcgmRow(
             gpu=gpu,
-            reading=told,
-            memory=told.memory if told else None,
-            active=_active(told),
+            reading=reading,
+            memory=reading.memory if reading else None,
+            active=_active(reading),
             xids=xids(snapshot, gpu, None),
         )
         yield _entity(labels, row)
@@ -139,20 +140,20 @@ class _Entities:
         return _entity(labels, row)
 
     def _of_gpu(self, gpu: GpuRow, parts: Collection[DcgmRow]) -> DcgmRow:
-        """Leave to its instances what they tell, so that no sum counts it twice."""
-        told = _answering(gpu)
+        """Return the row of a GPU without the values that its instances report: no sum counts them twice."""
+        reading = answering(gpu)
         return DcgmRow(
             gpu=gpu,
-            reading=told,
-            memory=None if told is None or any(part.memory for part in parts) else told.memory,
-            bar1=None if told is None or any(part.bar1 for part in parts) else told.bar1,
-            active={} if any(part.active for part in parts) else _active(told),
+            reading=reading,
+            memory=None if reading is None or any(part.memory for part in parts) else reading.memory,
+            bar1=None if reading is None or any(part.bar1 for part in parts) else reading.bar1,
+            active={} if any(part.active for part in parts) else _active(reading),
             xids=xids(self._snapshot, gpu, {""}),
         )
 
     def _of_instance(self, gpu: GpuRow, instance: _Instance) -> DcgmRow:
         reading = instance[0].reading
-        # A meter of one compute instance is not that of the GPU instance around it.
+        # The metrics of a compute instance are not those of its GPU instance.
         whole = len(instance) == 1 and not _COMPUTE_INSTANCE.match(reading.profile or "")
         return DcgmRow(
             memory=reading.memory,
@@ -168,10 +169,6 @@ def _entity(labels: dict[str, str], row: DcgmRow) -> Entity:
 
 def _nvidia(snapshot: Snapshot) -> Iterator[GpuRow]:
     return (gpu for gpu in snapshot.gpus if gpu.identity.vendor == "nvidia")
-
-
-def _answering(gpu: GpuRow) -> GpuReading | None:
-    return gpu.reading if gpu.reading is not None and gpu.reading.up else None
 
 
 def _active(reading: GpuReading | MigReading | None) -> Mapping[Activity, float]:
@@ -195,12 +192,12 @@ def _instance_labels(reading: MigReading) -> dict[str, str]:
 
 
 def _only(holders: set[ContainerRef]) -> set[ContainerRef]:
-    """Give the holder of a device that has just one: a value that sharers have in common names none."""
+    """Return the holder of a device with exactly one; a value of a shared device has no container labels."""
     return holders if len(holders) == 1 else set()
 
 
 def _instances(migs: tuple[MigRow, ...]) -> dict[str, dict[int, _Instance]]:
-    """Group MIG devices by GPU and GPU instance: compute instances that share it have the same memory."""
+    """Return the MIG devices by GPU and GPU instance; compute instances of one share its memory."""
     instances: dict[str, dict[int, _Instance]] = defaultdict(dict)
     for mig in migs:
         of_gpu = instances[mig.device.uuid]
@@ -209,16 +206,16 @@ def _instances(migs: tuple[MigRow, ...]) -> dict[str, dict[int, _Instance]]:
 
 
 def _holders(snapshot: Snapshot) -> dict[_Owner, set[ContainerRef]]:
-    """Who holds each GPU (by uuid) and each GPU instance (by uuid and number), where all are known."""
+    """Return the holders of each GPU (by UUID) and GPU instance (by UUID and number) if all are known."""
     owners: dict[DeviceKey, _Owner] = {
         DeviceKey(gpu.identity.uuid): gpu.identity.uuid for gpu in snapshot.gpus if gpu.holders is not None
     }
     instances = {mig.device: (mig.device.uuid, mig.reading.gi) for mig in snapshot.migs}
-    untold = {instances[mig.device] for mig in snapshot.migs if mig.holders is None}
-    owners |= {device: instance for device, instance in instances.items() if instance not in untold}
+    unknown = {instances[mig.device] for mig in snapshot.migs if mig.holders is None}
+    owners |= {device: instance for device, instance in instances.items() if instance not in unknown}
     holders: dict[_Owner, set[ContainerRef]] = defaultdict(set)
     for row in snapshot.containers:
-        # Virtual machines outside Kubernetes may have other vGPUs of the same GPU.
+        # Virtual machines outside Kubernetes may hold other vGPUs of the same GPU.
         if row.slices and row.device in owners and row.sharing != VGPU:
             holders[owners[row.device]].add(row.holder)
     return holders

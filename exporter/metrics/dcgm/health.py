@@ -1,75 +1,67 @@
-"""Fields of health: errors of the memory, its repairs, and NVLink."""
+"""Fields of health: ECC errors, memory repair, the recovery action, and NVLink."""
 
-from exporter.metrics import Family
-from exporter.metrics.dcgm.row import (
-    DcgmRow,
-    Value,
-    counter,
-    ecc,
-    flag,
-    gauge,
-    nvlink,
-    reading,
-    repairs,
-)
-from exporter.model.readings import (
-    RECOVERY_ACTIONS,
-    EccScope,
-    EccSeverity,
-    NvlinkError,
-)
+from collections.abc import Callable
+
+from exporter.metrics.dcgm.row import DCGM_ROWS, READING, DcgmRow
+from exporter.metrics.family import Family, Number, flag
+from exporter.model import Ecc, Nvlink, Repairs
+from exporter.model.readings import RECOVERY_ACTIONS, EccScope, EccSeverity, NvlinkError
+
+_ECC = READING.of(lambda gpu: gpu.ecc, "ecc")
+_REPAIRS = READING.of(lambda gpu: gpu.repairs, "repairs")
+_NVLINK = READING.of(lambda gpu: gpu.nvlink, "nvlink")
 
 _SEVERITIES: tuple[tuple[str, EccSeverity, str], ...] = (
-    ("SBE", "corrected", "corrected"),
-    ("DBE", "uncorrected", "uncorrected"),
+    ("SBE", "corrected", "Single-bit (corrected)"),
+    ("DBE", "uncorrected", "Double-bit (uncorrected)"),
 )
 _SCOPES: tuple[tuple[str, EccScope, str], ...] = (
     ("VOL", "volatile", "since the driver was loaded"),
-    ("AGG", "aggregate", "ever"),
+    ("AGG", "aggregate", "over the lifetime of the GPU"),
 )
 _LOCATIONS = (
     ("L1", "l1_cache", "the L1 cache"),
     ("L2", "l2_cache", "the L2 cache"),
-    ("DEV", "dram", "the device memory"),
+    ("DEV", "dram", "device memory"),
     ("REG", "register_file", "the register file"),
-    ("TEX", "texture_memory", "the texture memory"),
-    ("SHM", "shared_memory", "the shared memory"),
+    ("TEX", "texture_memory", "texture memory"),
+    ("SHM", "shared_memory", "shared memory"),
     ("CBU", "cbu", "the convergence barrier unit"),
-    ("SRM", "sram", "the SRAM"),
+    ("SRM", "sram", "SRAM"),
 )
 _NVLINK_ERRORS: tuple[tuple[str, NvlinkError, str], ...] = (
-    ("CRC_FLIT", "crc_flit", "Flow control digits with a wrong checksum"),
-    ("CRC_DATA", "crc_data", "Data with a wrong checksum"),
-    ("REPLAY", "replay", "Replays"),
-    ("RECOVERY", "recovery", "Recoveries"),
+    ("CRC_FLIT", "crc_flit", "flit CRC errors"),
+    ("CRC_DATA", "crc_data", "data CRC errors"),
+    ("REPLAY", "replay", "replay errors"),
+    ("RECOVERY", "recovery", "recovery errors"),
 )
 _BANKS = (
     ("MAX", "max", "all"),
     ("HIGH", "high", "many"),
     ("PARTIAL", "partial", "some"),
     ("LOW", "low", "few"),
-    ("NONE", "none", "none"),
+    ("NONE", "none", "no"),
 )
 
 
-def _ecc_errors(severity: EccSeverity, scope: EccScope) -> Value:
-    return ecc(lambda found: found.errors.get((severity, scope)))
+def _errors(severity: EccSeverity, scope: EccScope) -> Callable[[Ecc], Number | None]:
+    return lambda ecc: ecc.errors.get((severity, scope))
 
 
-def _ecc_errors_at(severity: EccSeverity, scope: EccScope, location: str) -> Value:
-    return ecc(lambda found: found.by_location.get((severity, scope, location)))
+def _errors_at(severity: EccSeverity, scope: EccScope, location: str) -> Callable[[Ecc], Number | None]:
+    return lambda ecc: ecc.by_location.get((severity, scope, location))
 
 
-def _nvlink_errors(kind: NvlinkError) -> Value:
-    return nvlink(lambda found: found.errors.get(kind))
+def _banks(left: str) -> Callable[[Repairs], Number | None]:
+    return lambda repairs: repairs.row_banks.get(left)
 
 
-def _banks(left: str) -> Value:
-    return repairs(lambda found: found.row_banks.get(left))
+def _nvlink_errors(kind: NvlinkError) -> Callable[[Nvlink], Number | None]:
+    return lambda nvlink: nvlink.errors.get(kind)
 
 
 def _nvlink_bandwidth(row: DcgmRow) -> int | None:
-    """Give what DCGM makes of the counters: KiB per second, both directions, divided by 1000."""
+    """Return what DCGM computes from the counters: KiB per second in both directions, divided by 1000."""
     if row.gpu is None or row.reading is None:
         return None
     rate = row.gpu.nvlink_bytes_per_second
@@ -81,107 +73,93 @@ def _nvlink_bandwidth(row: DcgmRow) -> int | None:
 
 
 ECC: tuple[Family[DcgmRow], ...] = (
-    gauge("DEV_ECC_CURRENT", "ecc", "1 if ECC is on.", ecc(lambda found: flag(found.enabled))),
-    gauge(
+    _ECC.gauge("DEV_ECC_CURRENT", "1 if ECC is enabled, else 0.", lambda ecc: flag(ecc.enabled)),
+    _ECC.gauge(
         "DEV_ECC_PENDING",
-        "ecc",
-        "1 if ECC will be on after the next reboot.",
-        ecc(lambda found: flag(found.pending)),
+        "1 if ECC will be enabled after the next reboot, else 0.",
+        lambda ecc: flag(ecc.pending),
     ),
     *(
-        counter(
-            f"DEV_ECC_{short}_{when}_TOTAL",
-            "ecc",
-            f"ECC errors {word}, {since}.",
-            _ecc_errors(severity, scope),
-        )
+        _ECC.counter(f"DEV_ECC_{short}_{when}_TOTAL", f"{bits} ECC errors {since}.", _errors(severity, scope))
         for when, scope, since in _SCOPES
-        for short, severity, word in _SEVERITIES
+        for short, severity, bits in _SEVERITIES
     ),
     *(
-        counter(
+        _ECC.counter(
             f"DEV_ECC_{short}_{when}_{where}",
-            "ecc",
-            f"ECC errors {word} in {place}, {since}.",
-            _ecc_errors_at(severity, scope, location),
+            f"{bits} ECC errors in {place} {since}.",
+            _errors_at(severity, scope, location),
         )
         for where, location, place in _LOCATIONS
         for when, scope, since in _SCOPES
-        for short, severity, word in _SEVERITIES
+        for short, severity, bits in _SEVERITIES
     ),
 )
 
 REPAIRS: tuple[Family[DcgmRow], ...] = (
-    counter(
+    _REPAIRS.counter(
         "DEV_RETIRED_SBE",
-        "repairs",
-        "Pages retired after single-bit errors.",
-        repairs(lambda found: found.retired_pages.get("single_bit")),
+        "Memory pages retired due to single-bit ECC errors.",
+        lambda repairs: repairs.retired_pages.get("single_bit"),
     ),
-    counter(
+    _REPAIRS.counter(
         "DEV_RETIRED_DBE",
-        "repairs",
-        "Pages retired after double-bit errors.",
-        repairs(lambda found: found.retired_pages.get("double_bit")),
+        "Memory pages retired due to double-bit ECC errors.",
+        lambda repairs: repairs.retired_pages.get("double_bit"),
     ),
-    gauge(
+    _REPAIRS.gauge(
         "DEV_RETIRED_PENDING",
-        "repairs",
-        "1 if a page will be retired at the next reboot.",
-        repairs(lambda found: flag(found.retired_pages_pending)),
+        "1 if a page retirement is pending until the next reboot, else 0.",
+        lambda repairs: flag(repairs.retired_pages_pending),
     ),
-    counter(
+    _REPAIRS.counter(
         "DEV_UNCORRECTABLE_REMAPPED_ROWS",
-        "repairs",
-        "Rows remapped after uncorrectable errors.",
-        repairs(lambda found: found.remapped_rows.get("uncorrected")),
+        "Memory rows remapped due to uncorrectable errors.",
+        lambda repairs: repairs.remapped_rows.get("uncorrected"),
     ),
-    counter(
+    _REPAIRS.counter(
         "DEV_CORRECTABLE_REMAPPED_ROWS",
-        "repairs",
-        "Rows remapped after correctable errors.",
-        repairs(lambda found: found.remapped_rows.get("corrected")),
+        "Memory rows remapped due to correctable errors.",
+        lambda repairs: repairs.remapped_rows.get("corrected"),
     ),
-    gauge(
+    _REPAIRS.gauge(
         "DEV_ROW_REMAP_FAILURE",
-        "repairs",
-        "1 if a row could not be remapped.",
-        repairs(lambda found: flag(found.row_remap_failure)),
+        "1 if a row remapping has failed, else 0.",
+        lambda repairs: flag(repairs.row_remap_failure),
     ),
-    gauge(
+    _REPAIRS.gauge(
         "DEV_ROW_REMAP_PENDING",
-        "repairs",
-        "1 if a row will be remapped when the GPU is reset.",
-        repairs(lambda found: flag(found.row_remap_pending)),
+        "1 if a row remapping is pending until the next GPU reset, else 0.",
+        lambda repairs: flag(repairs.row_remap_pending),
     ),
     *(
-        gauge(
+        _REPAIRS.gauge(
             f"DEV_BANKS_REMAP_ROWS_AVAIL_{name}",
-            "repairs",
-            f"Banks of memory with {amount} of their spare rows left.",
+            f"Memory banks with {amount} spare rows available for remapping.",
             _banks(left),
         )
         for name, left, amount in _BANKS
     ),
-    gauge(
+    READING.grouped("repairs").gauge(
         "DEV_GET_GPU_RECOVERY_ACTION",
-        "repairs",
-        "What the GPU needs: 0 nothing, 1 reset, 2 reboot, 3 draining of peers, 4 draining and reset.",
-        reading(lambda r: None if r.recovery_action is None else RECOVERY_ACTIONS.index(r.recovery_action)),
+        "Recovery action that the GPU needs: 0 none, 1 reset, 2 reboot, 3 drain P2P, 4 drain and reset, "
+        "5 recover IMEX domain, 6 bus reset, 7 system reboot.",
+        lambda gpu: None if gpu.recovery_action is None else RECOVERY_ACTIONS.index(gpu.recovery_action),
     ),
 )
 
 NVLINK: tuple[Family[DcgmRow], ...] = (
     *(
-        counter(
-            f"DEV_NVLINK_{name}_ERROR_COUNT_TOTAL", "nvlink", f"{what} over NVLink.", _nvlink_errors(kind)
+        _NVLINK.counter(
+            f"DEV_NVLINK_{name}_ERROR_COUNT_TOTAL",
+            f"NVLink {errors}, summed over all links.",
+            _nvlink_errors(kind),
         )
-        for name, kind, what in _NVLINK_ERRORS
+        for name, kind, errors in _NVLINK_ERRORS
     ),
-    gauge(
+    DCGM_ROWS.grouped("nvlink").gauge(
         "DEV_NVLINK_BANDWIDTH_TOTAL",
-        "nvlink",
-        "Rate of traffic over all NVLinks, both directions (MB/s).",
+        "NVLink bandwidth in use, summed over all links and both directions (MB/s).",
         _nvlink_bandwidth,
     ),
 )

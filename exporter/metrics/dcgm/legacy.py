@@ -1,15 +1,15 @@
-"""The same fields under the lower-case names of dcgm-exporter's first version, in the units of its day."""
+"""The fields under the lower-case names of dcgm-exporter 1.x, in its units."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from exporter.metrics import AnyFamily, Family, Labelled, LabelledFamily, Number
 from exporter.metrics.dcgm.device import CLOCKS, HEAT, MEMORY, PCIE, POWER, UTILIZATION
 from exporter.metrics.dcgm.health import ECC, NVLINK, REPAIRS
 from exporter.metrics.dcgm.profiling import PROFILING
 from exporter.metrics.dcgm.row import DcgmRow
 from exporter.metrics.dcgm.xid_events import THROTTLING
+from exporter.metrics.family import AnyFamily, Family, Number, Rows, whole
 
 _NAMES: Mapping[str, str] = {
     "sm_clock": "DEV_SM_CLOCK",
@@ -83,30 +83,16 @@ def _microseconds(nanoseconds: Callable[[DcgmRow], Number | None]) -> Callable[[
     return value
 
 
-def _model(row: DcgmRow) -> Iterator[Labelled]:
-    if row.gpu is not None:
-        yield (row.gpu.identity.model,), 1
-
+_ROWS: Rows[DcgmRow, DcgmRow] = Rows("dcgm_", "dcgm_legacy", whole)
 
 LEGACY: tuple[AnyFamily, ...] = (
     *(_renamed(name, field) for name, field in _NAMES.items()),
     *(_violation(name, field) for name, field in _VIOLATIONS.items()),
-    Family(
-        "dcgm_xid_errors",
-        "gauge",
-        "dcgm_legacy",
-        "Code of the last XID error, 0 until there is one.",
-        lambda row: row.xids.last,
-        group="events",
+    _ROWS.grouped("events").gauge(
+        "xid_errors", "Code of the last XID error; 0 before the first error.", lambda row: row.xids.last
     ),
-    LabelledFamily(
-        "dcgm_gpu_info",
-        "info",
-        "dcgm_legacy",
-        "Model of the GPU.",
-        ("gpu_type",),
-        _model,
-        group="core",
+    _ROWS.of(lambda row: row.gpu, "core").info(
+        "gpu_info", ("gpu_type",), "Model of the GPU.", lambda gpu: (gpu.identity.model,)
     ),
 )
-"""Families under the names of version 1, for GPUs."""
+"""Families of GPUs under the names of version 1."""

@@ -1,19 +1,11 @@
-"""Fields of what happens to a GPU: XID errors, and what limits its clocks."""
+"""Fields of XID errors, and of the reasons that limit the clocks."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from exporter.metrics import AnyFamily, Family, Labelled, LabelledFamily
-from exporter.metrics.dcgm.row import (
-    WINDOW_SECONDS,
-    DcgmRow,
-    counter,
-    gauge,
-    reading,
-)
-from exporter.model.readings import (
-    ClockEvent,
-    Violation,
-)
+from exporter.metrics.dcgm.row import DCGM_ROWS, EXPERIMENTAL, READING, WINDOW_SECONDS, DcgmRow
+from exporter.metrics.family import AnyFamily, Labelled, Number
+from exporter.model import GpuReading
+from exporter.model.readings import ClockEvent, Violation
 from exporter.model.xids import explain
 
 _CLOCK_EVENTS: dict[ClockEvent, str] = {
@@ -28,25 +20,31 @@ _CLOCK_EVENTS: dict[ClockEvent, str] = {
     "display": "display_clocks",
 }
 _VIOLATIONS: tuple[tuple[str, Violation, str], ...] = (
-    ("POWER_VIOLATION", "power", "power"),
-    ("THERMAL_VIOLATION", "thermal", "heat"),
-    ("SYNC_BOOST_VIOLATION", "sync_boost", "sync boost"),
-    ("BOARD_LIMIT_VIOLATION", "board_limit", "the board's limit"),
-    ("LOW_UTIL_VIOLATION", "low_utilization", "low utilization"),
-    ("RELIABILITY_VIOLATION", "reliability", "reliability"),
-    ("TOTAL_APP_CLOCKS_VIOLATION", "application_clocks", "anything, below the applications' clocks"),
-    ("TOTAL_BASE_CLOCKS_VIOLATION", "base_clocks", "anything, below the base clocks"),
-    ("CLOCKS_EVENT_REASON_SW_POWER_CAP_NS", "power", "the driver's power cap"),
-    ("CLOCKS_EVENT_REASON_SYNC_BOOST_NS", "sync_boost", "the clocks of a group"),
-    ("CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN_NS", "software_thermal", "heat, by the driver"),
-    ("CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN_NS", "hardware_thermal", "heat, by the hardware"),
-    ("CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN_NS", "power_brake", "the board's power brake"),
+    ("POWER_VIOLATION", "power", "limited by the power limit"),
+    ("THERMAL_VIOLATION", "thermal", "limited by the thermal limit"),
+    ("SYNC_BOOST_VIOLATION", "sync_boost", "limited by sync boost"),
+    ("BOARD_LIMIT_VIOLATION", "board_limit", "limited by the board limit"),
+    ("LOW_UTIL_VIOLATION", "low_utilization", "limited by low utilization"),
+    ("RELIABILITY_VIOLATION", "reliability", "limited by the board reliability limit"),
+    ("TOTAL_APP_CLOCKS_VIOLATION", "application_clocks", "below the applications clocks"),
+    ("TOTAL_BASE_CLOCKS_VIOLATION", "base_clocks", "below the base clocks"),
+    ("CLOCKS_EVENT_REASON_SW_POWER_CAP_NS", "power", "limited by the software power cap"),
+    ("CLOCKS_EVENT_REASON_SYNC_BOOST_NS", "sync_boost", "limited by the clocks of a sync boost group"),
+    ("CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN_NS", "software_thermal", "limited by software thermal slowdown"),
+    ("CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN_NS", "hardware_thermal", "limited by hardware thermal slowdown"),
+    (
+        "CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN_NS",
+        "power_brake",
+        "limited by hardware power brake slowdown",
+    ),
 )
 
+_THROTTLING = READING.grouped("throttling")
+_EVENTS = EXPERIMENTAL.grouped("events")
 
-def _violation(name: str, kind: Violation, cause: str) -> Family[DcgmRow]:
-    text = f"Time for which {cause} held the clocks down (ns)."
-    return counter(f"DEV_{name}", "throttling", text, reading(lambda r: r.violations_nanoseconds.get(kind)))
+
+def _violation(kind: Violation) -> Callable[[GpuReading], Number | None]:
+    return lambda gpu: gpu.violations_nanoseconds.get(kind)
 
 
 def _last_xid(row: DcgmRow) -> Iterator[Labelled]:
@@ -61,7 +59,7 @@ def _xid_totals(row: DcgmRow) -> Iterator[Labelled]:
 
 
 def _recent_xids(row: DcgmRow) -> Iterator[Labelled]:
-    """Count by code, or give one 0 without a code: that is how dcgm-exporter says that there were none."""
+    """Yield the count of each code, or one 0 without a code if there were none, as dcgm-exporter does."""
     if row.xids.recent is not None:
         window = str(WINDOW_SECONDS * 1000)
         for xid, count in row.xids.recent.items():
@@ -78,56 +76,43 @@ def _clock_events(row: DcgmRow) -> Iterator[Labelled]:
 
 
 THROTTLING: tuple[AnyFamily, ...] = (
-    gauge(
+    _THROTTLING.gauge(
         "DEV_CLOCK_THROTTLE_REASONS",
-        "throttling",
-        "What holds the clocks down now, as a sum of the driver's bits.",
-        reading(lambda r: r.clock_events),
+        "Bitmask of the reasons that currently limit the clocks.",
+        lambda gpu: gpu.clock_events,
     ),
-    gauge(
+    _THROTTLING.gauge(
         "DEV_CLOCKS_EVENT_REASONS",
-        "throttling",
-        "What holds the clocks down now, as a sum of the driver's bits; the newer name of the two.",
-        reading(lambda r: r.clock_events),
+        "Bitmask of the reasons that currently limit the clocks; the newer name of "
+        "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS.",
+        lambda gpu: gpu.clock_events,
     ),
-    *(_violation(*row) for row in _VIOLATIONS),
-    LabelledFamily(
-        "DCGM_EXP_CLOCK_EVENTS_TOTAL",
-        "counter",
-        "dcgm",
-        "How often something began to hold the clocks down, as seen from poll to poll.",
+    *(
+        _THROTTLING.counter(f"DEV_{name}", f"Time for which the clocks were {state} (ns).", _violation(kind))
+        for name, kind, state in _VIOLATIONS
+    ),
+    EXPERIMENTAL.grouped("throttling").counter_by(
+        "CLOCK_EVENTS_TOTAL",
         ("clock_event",),
+        "Times that a reason started to limit the clocks, as observed from poll to poll, by reason.",
         _clock_events,
-        group="throttling",
     ),
 )
 
 XIDS: tuple[AnyFamily, ...] = (
-    LabelledFamily(
-        "DCGM_FI_DEV_XID_ERRORS",
-        "gauge",
-        "dcgm",
-        "Code of the last XID error, 0 until there is one.",
+    DCGM_ROWS.grouped("events").gauge_by(
+        "DEV_XID_ERRORS",
         ("err_code", "err_msg"),
+        "Code of the last XID error; 0 before the first error.",
         _last_xid,
-        group="events",
     ),
-    LabelledFamily(
-        "DCGM_EXP_XID_ERRORS_TOTAL",
-        "counter",
-        "dcgm",
-        "XID errors since the exporter was started, by code.",
-        ("xid",),
-        _xid_totals,
-        group="events",
+    _EVENTS.counter_by(
+        "XID_ERRORS_TOTAL", ("xid",), "XID errors since the exporter started, by code.", _xid_totals
     ),
-    LabelledFamily(
-        "DCGM_EXP_XID_ERRORS_COUNT",
-        "gauge",
-        "dcgm",
-        "XID errors of the last five minutes, by code.",
+    _EVENTS.gauge_by(
+        "XID_ERRORS_COUNT",
         ("window_size_in_ms", "xid"),
+        "XID errors in the last five minutes, by code.",
         _recent_xids,
-        group="events",
     ),
 )
