@@ -49,31 +49,34 @@ class Settings:
     """What the exporter runs with. Durations are in seconds; a pattern matches a whole name."""
 
     config: Path | None = field(
-        metadata=option(ABSOLUTE_PATH, None, "YAML file with any of the other options.")
+        metadata=option(ABSOLUTE_PATH, None, "YAML file with values for the other options.")
     )
-    listen: ListenAddress = field(metadata=option(ADDRESS, ":9836", "Address of the page and of /metrics."))
+    listen: ListenAddress = field(
+        metadata=option(ADDRESS, ":9836", "Listen address of the page and of /metrics.")
+    )
     web_config: Path | None = field(
         metadata=option(
             PATH,
             None,
-            "File that asks for TLS, certificates and passwords, in the format of Prometheus' exporters:"
-            " docs/web-config.md.",
+            "Web configuration file for TLS, client certificates and passwords, in the format of the"
+            " Prometheus exporter toolkit: docs/web-config.md.",
         )
     )
     route_prefix: str | None = field(
         metadata=option(
             PREFIX,
             None,
-            "Path below which everything is served too, for a proxy that passes its path on. One that strips"
-            " it needs nothing: the page has relative links only.",
+            "Path prefix under which all routes are also served, for a proxy that forwards its path"
+            " unchanged. Not needed for a proxy that strips the path: the links of the page are"
+            " relative.",
         )
     )
     frame_ancestors: tuple[str, ...] = field(
         metadata=option(
             ANCESTOR,
             None,
-            "Whose pages may show this one in a frame; nobody's else. In the environment, commas separate"
-            " several.",
+            "Origins that may show the page in a frame; no other origin may. In the environment,"
+            " separate several with commas.",
             repeatable=True,
         )
     )
@@ -92,43 +95,48 @@ class Settings:
         metadata=option(
             duration("0.1s", "24h"),
             "60s",
-            "How long the last good answer of a failing source is shown; at least the poll interval.",
+            "Time for which the last good answer of a failing source is shown; at least the poll interval.",
         )
     )
     idle_after: float = field(
         metadata=option(
             duration("1s", "168h"),
             "10m",
-            "How long a holder must not have computed to be called idle, on the page and in its other forms. "
-            "It is active for 1m after it was last seen computing, or for this time if that is less, and "
-            "quiet in between.",
+            "Time without compute use after which a holder is idle, on the page and in the other"
+            " formats. A holder is active for 1m after its last compute use (for this time if it is"
+            " shorter), and quiet in between.",
         )
     )
     history_retention: float = field(
         metadata=option(
             duration("5m", "168h"),
             "6h",
-            "How much of the past the page keeps in memory for its timelines; the older, the coarser.",
+            "Retention of the history that is kept in memory for the timelines of the page; older"
+            " data is coarser.",
         )
     )
     prometheus_url: str | None = field(
         metadata=option(
             URL,
             None,
-            "Root of a Prometheus that scrapes the nodes: it gives the page of this node longer timelines,"
-            " and `hub` and `inspect` their cluster.",
+            "Base URL of a Prometheus that scrapes the nodes, as the source of longer timelines on"
+            " the page of the node, and of the cluster in `hub` and `inspect`.",
         )
     )
     prometheus_token_file: Path | None = field(
-        metadata=option(PATH, None, "File with a bearer token for that Prometheus.")
+        metadata=option(PATH, None, "File with the bearer token for --prometheus-url.")
     )
     prometheus_ca_file: Path | None = field(
         metadata=option(
-            PATH, None, "File with the certificates to trust of that Prometheus, instead of the system's."
+            PATH,
+            None,
+            "File with the CA certificates to trust for --prometheus-url, instead of those of the system.",
         )
     )
     nvml_library: Path | None = field(
-        metadata=option(PATH, None, "The driver's libnvidia-ml.so.1, where the usual places do not have it.")
+        metadata=option(
+            PATH, None, "Path of the driver's libnvidia-ml.so.1, if it is not in a standard location."
+        )
     )
     kubelet_root: Path = field(metadata=option(PATH, "/var/lib/kubelet", "Root directory of the kubelet."))
     pod_resources_socket: Path = field(
@@ -143,42 +151,58 @@ class Settings:
         metadata=option(
             PATH,
             "{kubelet_root}/pods-api/pods-api.sock",
-            "Socket of the kubelet's pods API.",
+            "Socket of the kubelet's Pods API.",
             shown="`<kubelet-root>/pods-api/pods-api.sock`",
         )
     )
     pod_log_dir: Path = field(
-        metadata=option(PATH, "/var/log/pods", "The kubelet's directory of pod logs, read for names only.")
+        metadata=option(
+            PATH,
+            "/var/log/pods",
+            "Directory of the kubelet's pod logs; only the names of directories are read.",
+        )
     )
-    proc_root: Path = field(metadata=option(PATH, "/proc", "The procfs of the node's pid namespace."))
-    sys_root: Path = field(metadata=option(PATH, "/sys", "The sysfs of the node."))
+    proc_root: Path = field(metadata=option(PATH, "/proc", "Path of the procfs of the node's PID namespace."))
+    sys_root: Path = field(metadata=option(PATH, "/sys", "Path of the sysfs of the node."))
     hami_root: Path = field(
-        metadata=option(PATH, "/usr/local/vgpu", "Where HAMi and volcano-vgpu keep what containers use.")
+        metadata=option(
+            PATH, "/usr/local/vgpu", "Directory in which HAMi and volcano-vgpu keep the usage of containers."
+        )
     )
     hami_vnpu_root: Path = field(
-        metadata=option(PATH, "/usr/local/hami-vnpu-core", "Where HAMi keeps what containers use of NPUs.")
+        metadata=option(
+            PATH, "/usr/local/hami-vnpu-core", "Directory in which HAMi keeps the NPU usage of containers."
+        )
     )
     cgpu_root: Path = field(
-        metadata=option(PATH, "{proc_root}/cgpu_km", "The procfs of cGPU.", shown="`<proc-root>/cgpu_km`")
+        metadata=option(
+            PATH, "{proc_root}/cgpu_km", "Directory of cGPU in the procfs.", shown="`<proc-root>/cgpu_km`"
+        )
     )
     vcuda_root: Path = field(
         metadata=option(
-            PATH, "/etc/gpu-manager/vm", "Where Tencent's gpu-manager keeps limits and processes."
+            PATH,
+            "/etc/gpu-manager/vm",
+            "Directory in which Tencent's gpu-manager keeps the limits and processes of containers.",
         )
     )
     vgpu_manager_root: Path = field(
-        metadata=option(PATH, "/etc/vgpu-manager", "Where vgpu-manager keeps the limits of containers.")
+        metadata=option(
+            PATH, "/etc/vgpu-manager", "Directory in which vgpu-manager keeps the limits of containers."
+        )
     )
     mps_root: Path = field(
-        metadata=option(PATH, "/run/nvidia/mps", "Where NVIDIA's device plugin keeps its MPS daemons.")
+        metadata=option(PATH, "/run/nvidia/mps", "Directory of the MPS daemons of NVIDIA's device plugin.")
     )
-    runai_root: Path = field(metadata=option(PATH, "/runai", "Where run:ai keeps what pods use."))
+    runai_root: Path = field(
+        metadata=option(PATH, "/runai", "Directory in which run:ai keeps the usage of pods.")
+    )
     resource_pattern: tuple[re.Pattern[str], ...] = field(
         metadata=option(
             PATTERN,
             None,
-            "Further resource names that are GPUs, matched whole, such as `nvidia\\.com/a100.*`; NVIDIA's own"
-            " names are always known. In the environment, commas separate several.",
+            "Additional resource names of GPUs, matched whole, such as `nvidia\\.com/a100.*`;"
+            " NVIDIA's own names are built in. In the environment, separate several with commas.",
             repeatable=True,
         )
     )
@@ -186,9 +210,9 @@ class Settings:
         metadata=option(
             PATTERN,
             None,
-            "Names of pod labels for /metrics to show, matched whole, such as `app\\.kubernetes\\.io/.*`;"
-            " labels are known where the kubelet's pods API or the Kubernetes API is asked. In the"
-            " environment, commas separate several.",
+            "Names of the pod labels to show on /metrics, matched whole, such as"
+            " `app\\.kubernetes\\.io/.*`; requires the kubelet's Pods API or the Kubernetes API. In"
+            " the environment, separate several with commas.",
             repeatable=True,
         )
     )
@@ -196,62 +220,71 @@ class Settings:
         metadata=option(
             PATH,
             None,
-            "Directory of files that say which jobs of a batch system have which GPU, as for dcgm-exporter:"
-            " named `<GPU>` or `<GPU>.<GPU instance>`, a job on each line.",
+            "Directory with the job mapping files of a batch system, as for dcgm-exporter: a file"
+            " named `<GPU>` or `<GPU>.<GPU instance>` with one job per line.",
         )
     )
     dcgm_names: Literal["on", "off", "only", "legacy"] = field(
         metadata=option(
             choice("on", "off", "only", "legacy"),
             "on",
-            "Whether /metrics carries dcgm-exporter's series too, or nothing else; `legacy` carries them"
-            " under the lower-case names of its first version as well.",
+            "Series under dcgm-exporter's names on /metrics: `on` adds them, `only` replaces the"
+            " series of devices and containers by them, `legacy` also adds the lower-case names of"
+            " dcgm-exporter 1.x.",
         )
     )
     dcgm_hostname_label: Literal["Hostname", "hostname"] = field(
         metadata=option(
             choice("Hostname", "hostname"),
             "Hostname",
-            "Spelling of the label with the node in dcgm-exporter's series.",
+            "Name of the node label on the series under dcgm-exporter's names.",
         )
     )
     dcgm_exporter_url: str | None = field(
         metadata=option(
             URL,
             None,
-            "/metrics of a dcgm-exporter on this node, for what NVML cannot give: profiling meters before"
-            " Hopper.",
+            "URL of /metrics of a dcgm-exporter on this node, as the source of profiling metrics of"
+            " GPUs older than Hopper.",
         )
     )
     pcie_throughput: bool = field(
         metadata=option(
-            SWITCH, "off", "Ask for PCIe throughput too, which takes the driver 20 ms per direction and GPU."
+            SWITCH, "off", "Read the PCIe throughput, which takes the driver 20 ms per direction and GPU."
         )
     )
     driver_release_file: Path | None = field(
         metadata=option(
             PATH,
             None,
-            "While this file exists the driver is given up, so that GPUs can be reset or recut.",
+            "NVML is shut down while this file exists, so that GPUs can be reset or repartitioned.",
         )
     )
     kubernetes_api: Literal["auto", "on", "off"] = field(
         metadata=option(
             choice("auto", "on", "off"),
             "auto",
-            "Follow the objects of this node and its pods: annotations, by which some systems share GPUs, and"
-            " labels, by which a MIG manager wants the driver. `auto` does so in pods with a token. Needs the"
-            " `kubernetes` extra, and the right to list and watch pods and nodes.",
+            "Watch this node and its pods in the Kubernetes API: annotations, which some sharing"
+            " systems use, and labels, with which a MIG manager requests the release of the driver."
+            " `auto` does so in pods with a token. Requires the `kubernetes` extra, and permission to"
+            " list and watch pods and nodes.",
         )
     )
     kubeconfig: Path | None = field(
-        metadata=option(PATH, None, "How to reach the Kubernetes API from outside a cluster; asks for it.")
+        metadata=option(
+            PATH,
+            None,
+            "Kubeconfig file to reach the Kubernetes API from outside a cluster; also turns"
+            " --kubernetes-api auto on.",
+        )
     )
     log_level: Literal["debug", "info", "warning", "error"] = field(
         metadata=option(
-            choice("debug", "info", "warning", "error"), "info", "Least severe message that is logged."
+            choice("debug", "info", "warning", "error"),
+            "info",
+            "Minimum severity of the messages that are logged.",
         )
     )
     log_format: Literal["text", "json"] = field(
-        metadata=option(choice("text", "json"), "text", "Form of the log lines.")
+        metadata=option(choice("text", "json"), "text", "Format of the log lines.")
     )
