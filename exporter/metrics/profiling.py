@@ -34,11 +34,7 @@ _CYCLES: tuple[tuple[Cycles, str, str], ...] = (
     ("sm_elapsed", "sm_elapsed", "Elapsed cycles"),
     ("sm_active", "sm_active", "Cycles with at least one warp assigned"),
     ("mma", "tensor_active", "Cycles in which a tensor core was active"),
-    (
-        "dmma",
-        "tensor_dmma_active",
-        "Cycles in which the double-precision (DMMA) tensor pipe was active",
-    ),
+    ("dmma", "tensor_dmma_active", "Cycles in which the double-precision (DMMA) tensor pipe was active"),
     ("hmma", "tensor_hmma_active", "Cycles in which the half-precision (HMMA) tensor pipe was active"),
     ("imma", "tensor_imma_active", "Cycles in which the integer (IMMA) tensor pipe was active"),
     ("dfma", "tensor_dfma_active", "Cycles in which the double-precision (DFMA) tensor pipe was active"),
@@ -48,10 +44,10 @@ _CYCLES: tuple[tuple[Cycles, str, str], ...] = (
     ("fp16", "fp16_active", "Cycles in which the FP16 pipe was active"),
 )
 _TRAFFIC: tuple[tuple[Traffic, str, str, str], ...] = (
-    ("pcie_transmit", "pcie", "sent", "PCIe transmit"),
-    ("pcie_receive", "pcie", "received", "PCIe receive"),
-    ("nvlink_transmit", "nvlink", "sent", "NVLink transmit"),
-    ("nvlink_receive", "nvlink", "received", "NVLink receive"),
+    ("pcie_transmit", "pcie", "Bytes sent by the GPU over PCIe", "PCIe transmit throughput"),
+    ("pcie_receive", "pcie", "Bytes received by the GPU over PCIe", "PCIe receive throughput"),
+    ("nvlink_transmit", "nvlink", "Bytes sent by the GPU over NVLink", "NVLink transmit throughput"),
+    ("nvlink_receive", "nvlink", "Bytes received by the GPU over NVLink", "NVLink receive throughput"),
 )
 
 
@@ -106,17 +102,15 @@ def _cycles(rows: Rows[Any, Profile]) -> Iterator[AnyFamily]:
 
 
 def _traffic() -> Iterator[AnyFamily]:
-    for traffic, link, moved, direction in _TRAFFIC:
-        name, _ = direction.split()
+    for traffic, link, counted, throughput in _TRAFFIC:
         yield READING.grouped(link).counter(
             f"{traffic}_bytes_total",
-            f"Bytes {moved} by the GPU over {name}; absent if the driver's counter wraps.",
+            f"{counted}; absent if the driver's counter wraps.",
             partial(_byte_counter, traffic),
         )
         yield READING.grouped("profiling").gauge(
             f"{traffic}_bytes_per_second",
-            f"{direction} throughput of the GPU over the last poll interval; exported only without a byte "
-            "counter.",
+            f"{throughput} of the GPU over the last poll interval; exported only without a byte counter.",
             partial(_throughput, traffic),
         )
 

@@ -8,18 +8,22 @@ from exporter.model import Profile
 from exporter.model.readings import Activity, Cycles, Traffic
 
 _ACTIVE: tuple[tuple[str, Activity, str], ...] = (
-    ("GR_ENGINE_ACTIVE", "graphics_engine", "Ratio of time the graphics or compute engine is active."),
-    ("SM_ACTIVE", "sm", "Ratio of cycles an SM has at least one warp assigned."),
-    ("SM_OCCUPANCY", "sm_occupancy", "Ratio of warps resident on an SM to the maximum."),
-    ("PIPE_TENSOR_ACTIVE", "tensor", "Ratio of cycles the tensor pipe is active."),
-    ("DRAM_ACTIVE", "dram", "Ratio of cycles the device memory interface is sending or receiving data."),
-    ("PIPE_FP64_ACTIVE", "fp64", "Ratio of cycles the FP64 pipe is active."),
-    ("PIPE_FP32_ACTIVE", "fp32", "Ratio of cycles the FP32 pipe is active."),
-    ("PIPE_FP16_ACTIVE", "fp16", "Ratio of cycles the FP16 pipe is active."),
-    ("PIPE_TENSOR_IMMA_ACTIVE", "tensor_imma", "Ratio of cycles the IMMA tensor pipe is active."),
-    ("PIPE_TENSOR_HMMA_ACTIVE", "tensor_hmma", "Ratio of cycles the HMMA tensor pipe is active."),
-    ("PIPE_TENSOR_DFMA_ACTIVE", "tensor_dfma", "Ratio of cycles the DFMA tensor pipe is active."),
-    ("PIPE_INT_ACTIVE", "integer", "Ratio of cycles the integer pipe is active."),
+    (
+        "GR_ENGINE_ACTIVE",
+        "graphics_engine",
+        "Share of time in which the graphics or compute engine was active.",
+    ),
+    ("SM_ACTIVE", "sm", "Share of cycles in which an SM had at least one warp assigned."),
+    ("SM_OCCUPANCY", "sm_occupancy", "Warps resident on the SMs, as a share of the maximum."),
+    ("PIPE_TENSOR_ACTIVE", "tensor", "Share of cycles in which the tensor pipe was active."),
+    ("DRAM_ACTIVE", "dram", "Share of cycles in which device memory sent or received data."),
+    ("PIPE_FP64_ACTIVE", "fp64", "Share of cycles in which the FP64 pipe was active."),
+    ("PIPE_FP32_ACTIVE", "fp32", "Share of cycles in which the FP32 pipe was active."),
+    ("PIPE_FP16_ACTIVE", "fp16", "Share of cycles in which the FP16 pipe was active."),
+    ("PIPE_TENSOR_IMMA_ACTIVE", "tensor_imma", "Share of cycles in which the IMMA tensor pipe was active."),
+    ("PIPE_TENSOR_HMMA_ACTIVE", "tensor_hmma", "Share of cycles in which the HMMA tensor pipe was active."),
+    ("PIPE_TENSOR_DFMA_ACTIVE", "tensor_dfma", "Share of cycles in which the DFMA tensor pipe was active."),
+    ("PIPE_INT_ACTIVE", "integer", "Share of cycles in which the integer pipe was active."),
 )
 _RATES: tuple[tuple[str, Traffic, str], ...] = (
     ("PCIE_TX_BYTES", "pcie_transmit", "PCIe transmit rate including headers (bytes/s)."),

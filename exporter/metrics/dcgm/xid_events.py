@@ -20,23 +20,19 @@ _CLOCK_EVENTS: dict[ClockEvent, str] = {
     "display": "display_clocks",
 }
 _VIOLATIONS: tuple[tuple[str, Violation, str], ...] = (
-    ("POWER_VIOLATION", "power", "limited by the power limit"),
-    ("THERMAL_VIOLATION", "thermal", "limited by the thermal limit"),
-    ("SYNC_BOOST_VIOLATION", "sync_boost", "limited by sync boost"),
-    ("BOARD_LIMIT_VIOLATION", "board_limit", "limited by the board limit"),
-    ("LOW_UTIL_VIOLATION", "low_utilization", "limited by low utilization"),
-    ("RELIABILITY_VIOLATION", "reliability", "limited by the board reliability limit"),
+    ("POWER_VIOLATION", "power", "reduced by the power limit"),
+    ("THERMAL_VIOLATION", "thermal", "reduced by the thermal limit"),
+    ("SYNC_BOOST_VIOLATION", "sync_boost", "reduced by sync boost"),
+    ("BOARD_LIMIT_VIOLATION", "board_limit", "reduced by the board limit"),
+    ("LOW_UTIL_VIOLATION", "low_utilization", "reduced by low utilization"),
+    ("RELIABILITY_VIOLATION", "reliability", "reduced by the board reliability limit"),
     ("TOTAL_APP_CLOCKS_VIOLATION", "application_clocks", "below the applications clocks"),
     ("TOTAL_BASE_CLOCKS_VIOLATION", "base_clocks", "below the base clocks"),
-    ("CLOCKS_EVENT_REASON_SW_POWER_CAP_NS", "power", "limited by the software power cap"),
-    ("CLOCKS_EVENT_REASON_SYNC_BOOST_NS", "sync_boost", "limited by the clocks of a sync boost group"),
-    ("CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN_NS", "software_thermal", "limited by software thermal slowdown"),
-    ("CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN_NS", "hardware_thermal", "limited by hardware thermal slowdown"),
-    (
-        "CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN_NS",
-        "power_brake",
-        "limited by hardware power brake slowdown",
-    ),
+    ("CLOCKS_EVENT_REASON_SW_POWER_CAP_NS", "power", "reduced by the software power cap"),
+    ("CLOCKS_EVENT_REASON_SYNC_BOOST_NS", "sync_boost", "reduced by a sync boost group"),
+    ("CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN_NS", "software_thermal", "reduced by software thermal slowdown"),
+    ("CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN_NS", "hardware_thermal", "reduced by hardware thermal slowdown"),
+    ("CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN_NS", "power_brake", "reduced by the hardware power brake"),
 )
 
 _THROTTLING = READING.grouped("throttling")
