@@ -228,9 +228,9 @@ class Settings:
         metadata=option(
             choice("on", "off", "only", "legacy"),
             "on",
-            "Series under dcgm-exporter's names on /metrics: `on` adds them, `only` replaces the"
-            " series of devices and containers by them, `legacy` also adds the lower-case names of"
-            " dcgm-exporter 1.x.",
+            "Series under dcgm-exporter's names on /metrics: `on` adds them, `off` omits them, `only`"
+            " omits the native series of devices and containers instead, `legacy` also adds the"
+            " lower-case names of dcgm-exporter 1.x.",
         )
     )
     dcgm_hostname_label: Literal["Hostname", "hostname"] = field(
