@@ -148,7 +148,7 @@ def container() -> Callable[..., ContainerRow]:
 
 @pytest.fixture(scope="session")
 def full() -> Snapshot:
-    """Give a node with a time-sliced GPU and one in MIG mode, where everything is known."""
+    """Return a node with a time-sliced GPU and one in MIG mode, with every value known."""
     return Snapshot(
         timestamp=NOW,
         sequence=7,
@@ -207,7 +207,7 @@ def full() -> Snapshot:
 
 @pytest.fixture(scope="session")
 def bare() -> Snapshot:
-    """Give one entity of each level, about which nothing is known."""
+    """Return one entity of each level, with every value unknown."""
     identity = GpuIdentity(uuid="GPU-x", index=0)
     mig = DeviceKey("GPU-x", "MIG-x")
     return Snapshot(

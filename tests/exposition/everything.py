@@ -193,7 +193,7 @@ COSTS = {
 
 
 def events(uuid: str, mig_uuid: str = "") -> tuple[EventCount, ...]:
-    """Give what a GPU has reported: XID 31 twice, XID 48 once, and an ECC error."""
+    """Return the events of a GPU: XID 31 twice, XID 48 once, and an ECC error."""
     return (
         EventCount(uuid=uuid, mig_uuid=mig_uuid, kind="xid", xid=31, count=2, last=NOW - 60),
         EventCount(uuid=uuid, mig_uuid="", kind="xid", xid=48, count=1, last=NOW - 30),

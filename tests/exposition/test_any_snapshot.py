@@ -1,4 +1,4 @@
-"""Whatever the rows say, every reader gets something that can be read."""
+"""Any values of the rows give output that its reader can parse."""
 
 import json
 
@@ -88,7 +88,7 @@ SNAPSHOT = st.builds(
 @pytest.mark.parametrize("fmt", [Format.TEXT, Format.OPENMETRICS])
 @given(snapshot=SNAPSHOT)
 def test_every_page_parses_and_has_no_series_twice(parse, fmt, snapshot) -> None:
-    """The parser reads any page; the reader of these tests refuses a series that stands twice."""
+    """The parser reads any page; the reader of these tests refuses a duplicate series."""
     assert parse(Exposition().page(snapshot).body(fmt), fmt)
 
 

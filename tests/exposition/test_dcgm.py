@@ -65,7 +65,7 @@ def test_a_gpu_without_usable_memory_has_no_used_percent(full, values) -> None:
 
 
 def test_memory_under_mig_is_told_by_the_instances_and_the_rest_by_the_gpu(full, values) -> None:
-    """Power stands once on a GPU in MIG mode, memory once on each of its GPU instances."""
+    """A GPU in MIG mode has power once, and memory once on each of its GPU instances."""
     found = values(full)
     memory = [dict(labels) for labels in found["DCGM_FI_DEV_FB_USED"] if ("UUID", "GPU-mig") in labels]
     power = [dict(labels) for labels in found["DCGM_FI_DEV_POWER_USAGE"] if ("UUID", "GPU-mig") in labels]
@@ -76,7 +76,7 @@ def test_memory_under_mig_is_told_by_the_instances_and_the_rest_by_the_gpu(full,
 
 
 def test_memory_stays_on_the_gpu_where_no_instance_tells_any(full, values) -> None:
-    """A GPU in MIG mode whose instances cannot be read still tells its memory."""
+    """A GPU in MIG mode reports its own memory if its instances cannot be read."""
     migs = tuple(replace(mig, reading=replace(mig.reading, memory=None)) for mig in full.migs)
 
     found = values(replace(full, migs=migs))["DCGM_FI_DEV_FB_USED"]
@@ -109,7 +109,7 @@ def test_a_device_names_a_container_only_where_exactly_one_holds_it(full, values
 
 
 def test_a_device_names_nobody_while_not_all_its_holders_are_known(full, values) -> None:
-    """Somebody else may hold it too, of whom nobody says where what he holds is."""
+    """Another container may hold it too if the device of an allocation is unknown."""
     gpus = tuple(replace(row, holders=None) for row in full.gpus)
     migs = tuple(replace(row, holders=None) for row in full.migs)
     found = values(replace(full, gpus=gpus, migs=migs, containers=full.containers[:1]))
@@ -145,7 +145,7 @@ def _pods(samples: dict) -> dict:
 
 
 def test_host_label_and_driver_version(full, bare, values) -> None:
-    """The host's label is spelt as asked, and an unknown driver version is no label."""
+    """The node label has the configured name, and an unknown driver version is not a label."""
     labels = next(iter(values(full, hostname_label="hostname")["DCGM_FI_DEV_GPU_TEMP"]))
     assert dict(labels)["hostname"] == "gpu-node-07"
     assert "Hostname" not in dict(labels)
@@ -177,7 +177,7 @@ def test_names_are_on_off_or_alone(full, values, names, present, absent) -> None
 
 
 def test_a_device_names_a_job_only_where_exactly_one_has_it(full, values) -> None:
-    """One job is named as dcgm-exporter does; sharers are not, so that each device stands once."""
+    """A single job is a label as in dcgm-exporter; several are not, so that each device has one sample."""
     found = values(full)["DCGM_FI_DEV_FB_USED"]
 
     jobs = sorted(str(dict(labels).get("hpc_job")) for labels in found)
@@ -185,7 +185,7 @@ def test_a_device_names_a_job_only_where_exactly_one_has_it(full, values) -> Non
 
 
 def test_every_job_of_a_device_is_on_its_info_series(full, values) -> None:
-    """Jobs that share a device are listed beside its numbers."""
+    """Jobs that share a device are listed in a series of their own."""
     found = values(full)
 
     assert [dict(labels) for labels in found["gpuslice_gpu_job_info"]] == [

@@ -56,7 +56,7 @@ def _series(snapshot) -> dict[str, list[dict[str, str]]]:
 
 
 def _matches(labels: dict[str, str], matcher: tuple[str, str, str]) -> bool:
-    """Tell whether Prometheus would take a series; a variable of the dashboard stands for any value."""
+    """Return whether Prometheus would select a series; a dashboard variable matches any value."""
     label, operator, value = matcher
     found = labels.get(label, "")
     if value.startswith("$"):
@@ -67,7 +67,7 @@ def _matches(labels: dict[str, str], matcher: tuple[str, str, str]) -> bool:
 
 @pytest.fixture(scope="module")
 def series() -> dict[str, list[dict[str, str]]]:
-    """Give the labels of every series of a node that has all the hardware, by name."""
+    """Return the labels of every series of a node that has all the hardware, by name."""
     return _series(NODE)
 
 

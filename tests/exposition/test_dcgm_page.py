@@ -95,7 +95,7 @@ def test_both_formats_say_the_same(names, prefix) -> None:
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not on PATH")
 def test_promtool_has_advice_on_names_only() -> None:
-    """What its linter says of this page is about names of series and labels, which are not ours to choose."""
+    """The linter of promtool objects only to names of series and labels, which are DCGM's."""
     about_names = re.compile(
         r"(DCGM_(FI|EXP)_|dcgm_)\w+ (counter metrics should have|non-counter metrics should not have"
         r"|label names should be|metric names should not|metric name should not)"
@@ -115,7 +115,7 @@ def test_promtool_has_advice_on_names_only() -> None:
 
 
 def test_fields_and_types_are_those_of_dcgm_exporter() -> None:
-    """Each field of its lists of counters is printed with its type there, but for those that say why not."""
+    """Each field of dcgm-exporter's counter lists is printed with its type, except those with a reason."""
     types = {family.name: family.type for family in DCGM}
     fields = [line.split(maxsplit=3) for line in (HERE / "dcgm_fields.txt").read_text().splitlines()]
     listed = [[*field, ""][:4] for field in fields if field and field[0] != "#"]
@@ -158,7 +158,7 @@ def test_no_xid_is_claimed_not_to_have_occurred_where_nobody_waits_for_it() -> N
 
 
 def test_on_a_cut_gpu_whose_instances_have_no_meter_the_gpu_tells_its_own() -> None:
-    """A share of time that no instance tells stays on the GPU."""
+    """A share of time that no instance reports stays on the GPU."""
     bare = tuple(replace(mig, reading=replace(mig.reading, profiling=None)) for mig in NODE.migs)
 
     page = Exposition(dcgm_names="only").page(replace(NODE, migs=bare)).body(Format.TEXT).decode()

@@ -32,7 +32,7 @@ def gpu(at: float, sent: int | None, received: int | None, *, uuid: str = "GPU-a
     ids=["both directions", "idle", "no time", "sent fell", "received fell", "new counter", "lost counter"],
 )
 def test_a_rate_is_the_difference_of_both_directions_over_the_time(before, now, rate) -> None:
-    """A counter that is missing or that fell tells no rate; one that stands tells an observed zero."""
+    """A counter that is missing or fell has no rate; one that did not change has an observed rate of zero."""
     assert nvlink_bytes_per_second(before, now) == rate
 
 

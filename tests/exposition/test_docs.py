@@ -10,12 +10,12 @@ PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 
 
 def test_the_committed_page_is_in_step() -> None:
-    """docs/metrics.md is what the tables say; ``gpuslice-exporter metrics > docs/metrics.md`` makes it so."""
+    """docs/metrics.md is made from the tables; ``gpuslice-exporter metrics > docs/metrics.md`` updates it."""
     assert metrics_markdown() == PAGE.read_text(encoding="utf-8")
 
 
 def test_every_series_is_on_the_page() -> None:
-    """Each family stands on the page once, with its help text and the GPUs and modes that have it."""
+    """Each family is on the page once, with its help text and the GPUs and modes that have it."""
     lines = metrics_markdown().splitlines()
 
     for family in (*FAMILIES, *DCGM, *LEGACY):

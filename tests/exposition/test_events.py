@@ -14,12 +14,12 @@ ROW = GpuRow(identity=IDENTITY, reading=GpuReading(identity=IDENTITY), watched=T
 
 
 def count(xid: int | None, number: int = 1, mig: str = "", kind: str = "xid") -> EventCount:
-    """Make a count whose last event came at second 100 and one for each."""
+    """Return a count with its last event at 100 seconds plus one for each event."""
     return EventCount(uuid="GPU-a", mig_uuid=mig, kind=kind, xid=xid, count=number, last=100.0 + number)
 
 
 def samples(family, *events: EventCount, row: GpuRow = ROW) -> dict:
-    """Return the samples of a family; none stands there twice."""
+    """Return the samples of a family; none is a duplicate."""
     found = list(family.samples(replace(row, events=events)))
     assert len(found) == len(dict(found))
     return dict(found)
@@ -74,12 +74,12 @@ def test_other_events_are_counted_by_their_word() -> None:
 
 @pytest.mark.parametrize("reading", [None, GpuReading(identity=IDENTITY, up=False)])
 def test_a_lost_gpu_keeps_its_events(reading) -> None:
-    """That a GPU fell off the bus is told after it has."""
+    """The event that a GPU fell off the bus is still printed after it did."""
     row = replace(ROW, reading=reading, watched=False)
 
     assert samples(ERRORS, count(79), row=row) == {("", "79"): 1}
 
 
 def test_all_are_of_the_group_of_events() -> None:
-    """The reference page tells of all four where they are to be had."""
+    """The reference page has the GPUs and modes of all four."""
     assert {(family.level, family.group) for family in GPU_EVENTS} == {("gpu", "events")}

@@ -54,7 +54,7 @@ def test_json_values_are_those_of_the_page(full) -> None:
 
 
 def test_json_has_the_processes_with_whose_they_are(full) -> None:
-    """A process stands with its container, one of the host with nobody; what is not known is null."""
+    """A process has its container, a process of the host has none; an unknown value is null."""
     rows = (
         ProcessRow(
             device=DeviceKey("GPU-a", "MIG-a"),
@@ -113,7 +113,7 @@ def test_json_has_null_for_what_is_not_known(bare) -> None:
 
 
 def test_json_has_events_with_those_whom_they_hit(full) -> None:
-    """An XID says what it means and what to do, and which containers held the device at that moment."""
+    """An XID has its meaning, the action, and the containers that held the device at that moment."""
     event = DeviceEvent(at=5.0, uuid="GPU-mig", mig_uuid="MIG-a", kind="xid", xid=31)
     other = DeviceEvent(at=6.0, uuid="GPU-mig", kind="mig_config")
     rows = (EventRow(event=event, holders=(ContainerRef("ml", "train-0", "main"),)), EventRow(event=other))
@@ -133,7 +133,7 @@ def test_json_has_events_with_those_whom_they_hit(full) -> None:
 
 
 def test_json_is_json(full, container) -> None:
-    """What JSON cannot spell (NaN, infinities) is null, and any name can be written."""
+    """A number that JSON does not have (NaN, infinities) is null, and any name can be written."""
     row = replace(
         container("x", full.containers[0].device), compute_used=float("nan"), compute_entitled=float("inf")
     )
@@ -160,7 +160,7 @@ def test_csv_has_a_column_for_every_family_of_containers(full) -> None:
 
 
 def test_csv_without_containers_is_its_header(full, bare) -> None:
-    """A node without containers gives the columns all the same, and unknown cells are empty."""
+    """A node without containers still has the columns, and unknown cells are empty."""
     header = snapshot_csv(full).splitlines()[0]
 
     assert [header] == snapshot_csv(replace(full, containers=())).splitlines()

@@ -1,4 +1,4 @@
-"""Lines that are kept from page to page are those that would be spelt now."""
+"""Lines that are kept from page to page are those that would be rendered now."""
 
 from dataclasses import replace
 
@@ -44,7 +44,7 @@ LABELLED = LabelledFamily("value", "gauge", "gpu", "", ("of",), lambda row: [((f
 def test_a_value_that_cannot_be_spelt_costs_its_page_and_none_after_it(
     family: Family | LabelledFamily,
 ) -> None:
-    """What failed is not kept as if it had been said."""
+    """A family that failed is not kept as if it had been rendered."""
     lines, labels = lines_of(family), ('{a="1"}',)
     good = lines.samples(Entities(labels, (1,)))
     with pytest.raises(TypeError):
@@ -60,7 +60,7 @@ class _Unspeakable:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Unspeakable)
 
-    __hash__ = None  # type: ignore[assignment]  # nobody asks
+    __hash__ = None  # type: ignore[assignment]  # never hashed
 
     def __repr__(self) -> str:
         raise TypeError

@@ -1,4 +1,4 @@
-"""Our renderer says the same as prometheus_client, for any labels and any numbers."""
+"""Our renderer and prometheus_client print the same, for any labels and any numbers."""
 
 import math
 from dataclasses import replace

@@ -41,7 +41,7 @@ def test_fifty_callers_make_a_page_once(full) -> None:
 
 
 def test_nothing_is_rendered_before_it_is_asked_for(full) -> None:
-    """A page that nobody scrapes costs nothing."""
+    """A page without a scrape costs nothing."""
     own = CountingSelfMetrics()
     page = Exposition(own).page(full)
 

@@ -1,4 +1,4 @@
-"""A page that nobody shows any more is gone at once."""
+"""A page without a reader is freed at once."""
 
 import gc
 import weakref

@@ -1,4 +1,4 @@
-"""The labels of pods: spelt as kube-state-metrics does, on a series of their own, and only if asked for."""
+"""The labels of pods: named as in kube-state-metrics, on a series of their own, and only on request."""
 
 import re
 from dataclasses import replace
@@ -67,7 +67,7 @@ def test_any_names_become_different_names_that_prometheus_takes(names):
 
 @pytest.mark.parametrize("fmt", [Format.TEXT, Format.OPENMETRICS])
 def test_each_pod_has_one_series_with_its_own_labels(bare, parse, fmt):
-    """Labels differ from pod to pod, and two pods of one name are told apart by their uid."""
+    """Labels differ from pod to pod, and two pods with the same name differ by UID."""
     pods = (
         pod(("app.kubernetes.io/name", "notebook"), ("team", 'vi"sion')),
         pod(("team", ""), uid="uid-old"),
@@ -95,7 +95,7 @@ def test_without_labels_there_is_no_series(full, bare, parse):
 
 
 def test_json_has_labels_under_their_own_names(full):
-    """JSON can spell any name, so that none is changed there; CSV has the containers only."""
+    """JSON can have any name, so that none is changed there; CSV has the containers only."""
     assert snapshot_json(full)["pods"] == [
         {
             "namespace": "ml",
@@ -109,7 +109,7 @@ def test_json_has_labels_under_their_own_names(full):
 
 
 def test_label_strings_are_kept_while_the_pod_is_there(bare):
-    """The string of a pod's labels is spelt once, and forgotten when the pod is gone."""
+    """The string of a pod's labels is rendered once, and dropped when the pod is gone."""
     exposition = Exposition()
     before = replace(bare, pods=(pod(("team", "vision")),))
     exposition.page(bare).body(Format.TEXT)

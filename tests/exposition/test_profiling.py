@@ -1,4 +1,4 @@
-"""What is printed of a profiling meter, and where a counter makes its rate superfluous."""
+"""The series of a profiling meter, and the rates that a counter replaces."""
 
 import re
 from types import SimpleNamespace
@@ -12,13 +12,13 @@ RATES = {"pcie_transmit": 5.5, "nvlink_receive": 7.0}
 
 
 def gpu(up=True, **values) -> GpuRow:
-    """Return the row of a GPU whose reading has these values."""
+    """Return the row of a GPU with these values in its reading."""
     identity = GpuIdentity(uuid="GPU-a", index=0)
     return GpuRow(identity=identity, reading=GpuReading(identity=identity, up=up, **values))
 
 
 def printed(row, families=GPU_PROFILING) -> dict:
-    """Return what the families say of a row: numbers, and the labels of information."""
+    """Return the values of the families for a row: numbers, and the labels of info families."""
     found = {}
     for family in families:
         value = list(family.samples(row)) if family.type == "info" else family.value(row)
@@ -30,17 +30,17 @@ def printed(row, families=GPU_PROFILING) -> dict:
 def test_a_meter_is_printed_while_its_gpu_answers(up):
     """Shares, engines and cycles under the names of their parts, with the name of the meter."""
     profile = Profile(source="gpm", active={"sm": 0.5}, engines={"ofa": 0.1}, cycles={"mma": 7})
-    told = {
+    expected = {
         "gpuslice_gpu_profiling_info": [(("gpm",), 1)],
         "gpuslice_gpu_sm_active_ratio": 0.5,
         "gpuslice_gpu_ofa_active_ratio": 0.1,
         "gpuslice_gpu_tensor_active_cycles_total": 7,
     }
-    assert printed(gpu(up, profiling=profile)) == (told if up else {})
+    assert printed(gpu(up, profiling=profile)) == (expected if up else {})
 
 
-def test_a_rate_is_printed_where_nothing_counts():
-    """Of a counter everybody can take the rate, over any stretch of time."""
+def test_a_rate_is_printed_without_a_byte_counter():
+    """Prometheus can compute the rate of a counter itself, over any range."""
     profile = Profile(source="gpm", rates=RATES)
     found = printed(gpu(profiling=profile, traffic_bytes={"pcie_transmit": 9}))
     del found["gpuslice_gpu_profiling_info"]
@@ -51,7 +51,7 @@ def test_a_rate_is_printed_where_nothing_counts():
 
 
 def test_bytes_come_from_one_counter():
-    """What another meter counts has begun at another time, and is never printed in the place of it."""
+    """The bytes of another meter, which started at another time, never replace those of the driver."""
     profile = Profile(source="dcgm", rates=RATES, bytes_total={"pcie_transmit": 9})
     found = printed(gpu(profiling=profile, traffic_bytes={"nvlink_receive": 12}))
     assert "gpuslice_gpu_pcie_transmit_bytes_total" not in found

@@ -1,4 +1,4 @@
-"""What Prometheus' own tool says of a page."""
+"""Prometheus' own tool accepts a page."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from exporter.exposition.self_metrics import SelfMetrics
 
 @pytest.fixture(scope="session")
 def promtool() -> str:
-    """Give the path of promtool; where it is missing the test is skipped, but never in CI."""
+    """Return the path of promtool; without it the test is skipped, but never in CI."""
     path = shutil.which("promtool")
     if path is None and os.environ.get("CI") == "true":
         pytest.fail("promtool is not on PATH; CI must have it (Debian: apt-get install prometheus)")

@@ -59,7 +59,7 @@ def test_gpu_info_tells_only_what_is_known(bare) -> None:
 
 
 def test_memory_shared_by_compute_instances_is_not_printed(full, values) -> None:
-    """A MIG device whose memory is that of several compute instances prints none, so that none is summed."""
+    """A MIG device that shares its memory with other compute instances prints none: a sum stays right."""
     window = Bar1(total=256, used=2)
     devices = [replace(row, reading=replace(row.reading, bar1=window)) for row in full.migs[:2]]
     shared = replace(devices[0], reading=replace(devices[0].reading, memory_shared=True))
@@ -105,7 +105,7 @@ def test_no_series_stands_twice(full, values) -> None:
         gpus=(replace(full.gpus[0], slices=(SliceCount("r", 4, 1), SliceCount("r", 9, 1))), full.gpus[0]),
     )
 
-    found = values(twice)  # the reader of pages refuses a series that stands twice
+    found = values(twice)  # the reader of pages refuses a duplicate series
 
     assert [full.containers[0].memory_used] == list(found["gpuslice_container_memory_used_bytes"].values())
     assert list(found["gpuslice_collector_success"].values()) == [1]
@@ -127,7 +127,7 @@ def test_no_series_stands_twice(full, values) -> None:
     ],
 )
 def test_a_number_is_spelt(full, value, text) -> None:
-    """Integers stay integers, floats are exact, and what JSON or Python would spell differently is right."""
+    """Integers stay integers, floats are exact, and numbers that Python writes differently are right."""
     row = replace(full.containers[0], compute_used=value)
     (line,) = _lines(replace(full, containers=(row,)), "gpuslice_container_compute_used_ratio{")
 

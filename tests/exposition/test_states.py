@@ -1,4 +1,4 @@
-"""The state of a holder: one word for what its numbers say."""
+"""The state of a holder: one word for its numbers."""
 
 import pytest
 
@@ -126,5 +126,5 @@ def test_nobody_who_computed_is_quiet_where_idle_begins_within_a_minute(containe
     ],
 )
 def test_how_long_it_has_not_computed_is_said_of_quiet_and_idle_holders(container, facts, seconds) -> None:
-    """Of active ones there is nothing to say, and where compute is not measured it is not known."""
+    """Active holders have no such time, and without measured compute it is unknown."""
     assert judge(container("x", DEVICE, **facts), NOW, idle_after=600).quiet_for == seconds

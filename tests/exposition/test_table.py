@@ -1,4 +1,4 @@
-"""What must be true of every row of the tables."""
+"""Claims about every row of the tables."""
 
 import re
 from dataclasses import replace
@@ -25,7 +25,7 @@ OBSERVED = {
     "gpuslice_vgpu_info",
     "gpuslice_container_info",
 }
-"""What is known of an entity as soon as it exists."""
+"""Families with a value for an entity as soon as it exists."""
 
 BASE_UNITS = ("_bytes", "_ratio", "_watts", "_joules", "_celsius", "_hertz", "_seconds", "_per_second")
 COUNTS = re.compile(
@@ -45,19 +45,19 @@ def _text(snapshot) -> str:
 
 @pytest.fixture(scope="module")
 def known(full) -> str:
-    """Give the page of the node where everything is known."""
+    """Return the page of the node with every value known."""
     return _text(full)
 
 
 @pytest.fixture(scope="module")
 def unknown(bare) -> str:
-    """Give the page of the node that knows nothing."""
+    """Return the page of the node with every value unknown."""
     return _text(bare)
 
 
 @pytest.fixture(scope="module")
 def lost(full) -> set[str]:
-    """Give the pages of the full node whose GPUs are down, by their reading and without any."""
+    """Return the pages of the full node with its GPUs down, by their reading and without a reading."""
     down = tuple(replace(gpu, reading=replace(gpu.reading, up=False)) for gpu in full.gpus)
     gone = tuple(replace(gpu, reading=None) for gpu in full.gpus)
     return {_text(replace(full, gpus=gpus, migs=())) for gpus in (down, gone)}
@@ -77,26 +77,26 @@ def test_an_unknown_value_is_absent(unknown, family) -> None:
 
 
 def test_before_the_first_poll_no_process_view_is_claimed(bare) -> None:
-    """Whether processes can be seen is not known before anybody has looked."""
+    """Before the first poll it is unknown whether processes are visible."""
     assert "gpuslice_process_attribution_available" not in _text(replace(bare, sequence=0))
 
 
 @each_family
 def test_a_lost_gpu_says_nothing_but_its_name(lost, family) -> None:
-    """Of a GPU that does not answer only its identity, its being down and what is held on it are printed."""
+    """A GPU that does not answer has only its identity, its state and the slices that are held on it."""
     of_events = family.group == "events" or family.name.startswith(
         ("gpuslice_gpu_clock_events", "DCGM_EXP_CLOCK_EVENTS")
     )
-    beside = {*OBSERVED, "gpuslice_gpu_board_info", "gpuslice_gpu_job_info"}
-    told = family.name in beside or family.group == "sharing"
-    from_driver = not of_events and (family.level == "dcgm" or (family.level == "gpu" and not told))
+    identity = {*OBSERVED, "gpuslice_gpu_board_info", "gpuslice_gpu_job_info"}
+    printed = family.name in identity or family.group == "sharing"
+    from_driver = not of_events and (family.level == "dcgm" or (family.level == "gpu" and not printed))
     if from_driver:
         assert not any(f"\n{family.name}{{" in text for text in lost)
     assert all('gpuslice_gpu_up{uuid="GPU-shared"} 0\n' in text for text in lost)
 
 
 def test_no_label_is_one_that_prometheus_gives_itself() -> None:
-    """No family has a label of the target: where labels are honoured it would take the target's place."""
+    """No family has a label of the target, which it would replace if labels are honoured."""
     labels = {label for family in ALL if isinstance(family, LabelledFamily) for label in family.labels}
 
     assert labels
@@ -123,7 +123,7 @@ def test_names_follow_the_conventions(family) -> None:
 
 @each_native
 def test_units_are_base_units(family) -> None:
-    """What is not a count ends in a base unit."""
+    """A name that is not a count ends in a base unit."""
     name = family.name.removesuffix("_total")
 
     assert (
@@ -144,7 +144,7 @@ def test_help_is_one_sentence_of_plain_text(family) -> None:
 
 @each_native
 def test_labels_of_a_family_are_not_those_of_its_level(family) -> None:
-    """No label name can stand twice on a sample."""
+    """No label name can be on a sample twice."""
     labels = (*LEVEL_LABELS[family.level], *family.labels)
 
     assert len(labels) == len(set(labels))

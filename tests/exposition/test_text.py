@@ -39,7 +39,7 @@ def test_unknown_is_a_dash_and_never_a_zero(bare) -> None:
 
 
 def test_a_gpu_that_does_not_answer_says_so_and_its_holders_stay(full) -> None:
-    """A lost GPU shows no old numbers; who holds it is still told, on MIG devices that are gone too."""
+    """A lost GPU shows no old numbers, but its holders, also on MIG devices that are gone."""
     gpus = tuple(replace(gpu, reading=None) for gpu in full.gpus)
 
     text = snapshot_text(replace(full, gpus=gpus, migs=()), now=NOW)
@@ -56,7 +56,7 @@ def test_holders_of_a_gpu_that_is_not_seen_are_listed(full) -> None:
 
 
 def test_sums_with_an_unknown_part_are_least_figures(full) -> None:
-    """A total says ≥ where a part of it is not known."""
+    """A total has ≥ if a part of it is unknown."""
     gpus = (replace(full.gpus[0], reading=None, slices=(SliceCount("r", None, 1),)), full.gpus[1])
 
     text = snapshot_text(replace(full, gpus=gpus), now=NOW)
@@ -66,7 +66,7 @@ def test_sums_with_an_unknown_part_are_least_figures(full) -> None:
 
 
 def test_units_of_several_resources_are_not_added_up(full) -> None:
-    """A GPU that is shared in units of two kinds tells each; the node then counts its GPUs, as its page."""
+    """A GPU that is shared in units of two kinds shows each; the node then counts its GPUs, as its page."""
     kinds = (SliceCount("a/core", 100, 60), SliceCount("a/memory", None, 8192))
     shared = replace(full.gpus[0], sharing="mgpu", holders=2, slices=kinds)
     free = replace(shared, holders=0, slices=(SliceCount("a/core", 100, 0), SliceCount("a/memory", None, 0)))
@@ -123,7 +123,7 @@ def test_demo_cannot_be_missed(full) -> None:
 
 
 def test_use_without_holding_and_unknown_slices(full, container) -> None:
-    """A container that holds nothing has no slices; one whose holdings are not known has a dash."""
+    """A container that holds nothing has no slices; one with unknown holdings has a dash."""
     device = DeviceKey("GPU-shared")
     rows = (container("thief", device, slices=0), container("maybe", device, slices=None))
 

@@ -23,7 +23,7 @@ IDENTITY = GpuIdentity(uuid="GPU-a", index=0)
 
 
 def printed(families: Any, row: Any) -> dict[str, Any]:
-    """Return what the families of a level say of a row, without what is absent."""
+    """Return the values of the families of a level for a row, without the absent ones."""
     found = {}
     for family in families:
         if isinstance(family, Family):
@@ -34,12 +34,12 @@ def printed(families: Any, row: Any) -> dict[str, Any]:
 
 
 def gpu(**reading: Any) -> dict[str, Any]:
-    """Return what is said of a GPU with that reading."""
+    """Return the values of a GPU with that reading."""
     return printed(GPU_VGPU, GpuRow(identity=IDENTITY, reading=GpuReading(identity=IDENTITY, **reading)))
 
 
-def test_a_vgpu_that_tells_all():
-    """Shares are of the physical GPU, a flag is 1 or 0, and the pod of its machine stands with it."""
+def test_a_vgpu_with_every_value():
+    """Shares are of the physical GPU, a flag is 1 or 0, and the info has the pod of the virtual machine."""
     reading = VgpuReading(
         uuid="v",
         mdev_uuid="m",
@@ -67,8 +67,8 @@ def test_a_vgpu_that_tells_all():
     }
 
 
-def test_a_vgpu_that_tells_nothing():
-    """It is there; no number is made up for it, and no label."""
+def test_a_vgpu_without_values():
+    """It has its info; no number and no label is invented."""
     row = VgpuRow(uuid="GPU-a", reading=VgpuReading(uuid="v"))
     assert printed(VGPU, row) == {"vgpu_info": [("",) * 6]}
 
@@ -100,7 +100,7 @@ def test_the_license_of_a_guest():
 
 
 def test_vgpus_are_a_level_of_their_own():
-    """Each is told apart by its GPU's uuid and its own."""
+    """Each is identified by the UUID of its GPU and its own."""
     row = VgpuRow(uuid="GPU-a", reading=VgpuReading(uuid="v"))
     snapshot = Snapshot(timestamp=0.0, sequence=1, node=NodeRow(name="n"), vgpus=(row,))
     assert [(each.names, each.values, each.row) for each in ENTITIES["vgpu"](snapshot)] == [
