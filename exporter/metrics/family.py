@@ -34,6 +34,8 @@ class Family(Generic[Row]):
     labels: tuple[str, ...] = ()
     # A key of GROUPS for readings of a device, else "".
     group: str = ""
+    # Whether the value is 1 or 0: yes or no.
+    flag: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,8 @@ class LabelledFamily(Generic[Row]):
     group: str = ""
     # Whether an info family has a sample for each of several things.
     several: bool = False
+    # Whether each sample is 1 or 0: whether the state that its labels name holds.
+    states: bool = False
 
 
 AnyFamily: TypeAlias = Family[Any] | LabelledFamily[Any]
@@ -80,6 +84,10 @@ class Rows(Generic[Row, Part]):
         """Return a gauge with one sample for each entity."""
         return self._plain("gauge", name, text, value)
 
+    def flag(self, name: str, text: str, value: Callable[[Part], bool | None]) -> Family[Row]:
+        """Return a gauge that is 1 for True and 0 for False."""
+        return replace(self._plain("gauge", name, text, lambda part: flag(value(part))), flag=True)
+
     def counter(self, name: str, text: str, value: Callable[[Part], Number | None]) -> Family[Row]:
         """Return a counter with one sample for each entity."""
         return self._plain("counter", name, text, value)
@@ -89,6 +97,12 @@ class Rows(Generic[Row, Part]):
     ) -> LabelledFamily[Row]:
         """Return a gauge with a sample for each combination of label values."""
         return self._labelled("gauge", name, labels, text, samples)
+
+    def states(
+        self, name: str, labels: tuple[str, ...], text: str, samples: Callable[[Part], Iterable[Labelled]]
+    ) -> LabelledFamily[Row]:
+        """Return a gauge that is 1 for each state that holds and 0 for each other one."""
+        return replace(self._labelled("gauge", name, labels, text, samples), states=True)
 
     def counter_by(
         self, name: str, labels: tuple[str, ...], text: str, samples: Callable[[Part], Iterable[Labelled]]

@@ -70,10 +70,10 @@ _CORE: tuple[AnyFamily, ...] = (
         "Board part number, InfoROM version, GSP firmware version and CUDA compute capability of the GPU.",
         _board,
     ),
-    _GPU.gauge(
+    _GPU.flag(
         "up",
         "1 if the last read succeeded; 0 if the GPU is lost or unresponsive, or the driver is released.",
-        lambda row: None if row.unread else int(answering(row) is not None),
+        lambda row: None if row.unread else answering(row) is not None,
     ),
     READING.grouped("core").gauge(
         "read_timestamp_seconds",

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from exporter.metrics.family import GPU_ROWS, READING, AnyFamily, Labelled, flag, keyed, word
+from exporter.metrics.family import GPU_ROWS, READING, AnyFamily, Labelled, keyed, word
 from exporter.model import EventCount, GpuReading, GpuRow
 from exporter.model.readings import RECOVERY_ACTIONS
 from exporter.model.xids import ALERTING
@@ -34,11 +34,11 @@ GPU_HEALTH: tuple[AnyFamily, ...] = (
         "ECC errors by severity, scope and memory location.",
         lambda ecc: ecc.by_location.items(),
     ),
-    _ECC.gauge("ecc_enabled", "1 if ECC is enabled, else 0.", lambda ecc: flag(ecc.enabled)),
-    _ECC.gauge(
+    _ECC.flag("ecc_enabled", "1 if ECC is enabled, else 0.", lambda ecc: ecc.enabled),
+    _ECC.flag(
         "ecc_enabled_pending",
         "1 if ECC will be enabled after the next reboot, else 0.",
-        lambda ecc: flag(ecc.pending),
+        lambda ecc: ecc.pending,
     ),
     _REPAIRS.gauge_by(
         "remapped_rows",
@@ -46,15 +46,15 @@ GPU_HEALTH: tuple[AnyFamily, ...] = (
         "Memory rows remapped to spare rows, by severity of the ECC error.",
         lambda repairs: keyed(repairs.remapped_rows),
     ),
-    _REPAIRS.gauge(
+    _REPAIRS.flag(
         "row_remap_pending",
         "1 if a row remapping is pending until the next GPU reset, else 0.",
-        lambda repairs: flag(repairs.row_remap_pending),
+        lambda repairs: repairs.row_remap_pending,
     ),
-    _REPAIRS.gauge(
+    _REPAIRS.flag(
         "row_remap_failure",
         "1 if a row remapping has failed and the board must be replaced, else 0.",
-        lambda repairs: flag(repairs.row_remap_failure),
+        lambda repairs: repairs.row_remap_failure,
     ),
     _REPAIRS.gauge_by(
         "row_remap_banks",
@@ -68,15 +68,15 @@ GPU_HEALTH: tuple[AnyFamily, ...] = (
         "Retired memory pages, by cause: single_bit or double_bit ECC errors.",
         lambda repairs: keyed(repairs.retired_pages),
     ),
-    _REPAIRS.gauge(
+    _REPAIRS.flag(
         "retired_pages_pending",
         "1 if a page retirement is pending until the next reboot, else 0.",
-        lambda repairs: flag(repairs.retired_pages_pending),
+        lambda repairs: repairs.retired_pages_pending,
     ),
-    READING.grouped("repairs").gauge_by(
+    READING.grouped("repairs").states(
         "recovery_action",
         ("action",),
-        "1 for the recovery action that the GPU needs now (none, reset, reboot, ...), 0 for all others.",
+        "1 if the GPU needs this recovery action now (none, reset, reboot, ...), else 0.",
         _recovery,
     ),
     _MODES.gauge(
@@ -90,23 +90,23 @@ GPU_HEALTH: tuple[AnyFamily, ...] = (
         "Compute mode of the GPU: default, exclusive_process, exclusive_thread or prohibited.",
         lambda gpu: word(gpu.compute_mode),
     ),
-    _MODES.gauge(
+    _MODES.flag(
         "mig_mode_pending",
         "1 if MIG mode will be enabled after the next GPU reset, else 0.",
-        lambda gpu: flag(gpu.mig_pending),
+        lambda gpu: gpu.mig_pending,
     ),
-    _MODES.gauge(
+    _MODES.flag(
         "persistence_mode",
         "1 if persistence mode is enabled: the GPU stays initialized without clients; else 0.",
-        lambda gpu: flag(gpu.persistence),
+        lambda gpu: gpu.persistence,
     ),
-    _MODES.gauge(
+    _MODES.flag(
         "accounting_mode",
         "1 if accounting mode is enabled: the driver records statistics of each process; else 0.",
-        lambda gpu: flag(gpu.accounting),
+        lambda gpu: gpu.accounting,
     ),
-    _MODES.gauge(
-        "display_active", "1 if a display is active on the GPU, else 0.", lambda gpu: flag(gpu.display_active)
+    _MODES.flag(
+        "display_active", "1 if a display is active on the GPU, else 0.", lambda gpu: gpu.display_active
     ),
 )
 """ECC errors, memory repair, recovery action and modes."""
@@ -152,11 +152,11 @@ GPU_EVENTS: tuple[AnyFamily, ...] = (
         "gpu_unavailable, recovery_action.",
         lambda row: (((event.kind,), event.count) for event in row.events if event.xid is None),
     ),
-    _EVENTS.gauge(
+    _EVENTS.flag(
         "events_watched",
         "1 if the exporter is subscribed to this GPU's events, so that an event without a series did not "
         "occur; else 0.",
-        lambda row: int(row.watched),
+        lambda row: row.watched,
     ),
 )
 """Events reported by a GPU (GpuRow), also of a lost GPU."""

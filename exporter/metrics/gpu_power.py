@@ -102,10 +102,10 @@ GPU_POWER: tuple[AnyFamily, ...] = (
         "Applications clock frequency set by an administrator, by clock.",
         lambda gpu: _hertz(gpu.clocks_application_megahertz),
     ),
-    _THROTTLING.gauge_by(
+    _THROTTLING.states(
         "clock_event_active",
         ("reason",),
-        "1 for each reason that currently limits the clocks, 0 for all other reasons.",
+        "1 if this reason currently limits the clocks, else 0.",
         _clock_events,
     ),
     GPU_ROWS.grouped("throttling").counter_by(

@@ -37,10 +37,10 @@ NODE: tuple[AnyFamily, ...] = (
         "GPUs that the driver counts on this node, including lost GPUs.",
         lambda node: node.gpu_count,
     ),
-    _POLLED.gauge(
+    _POLLED.flag(
         "process_attribution_available",
         "1 if per-process usage can be attributed; 0 if host processes are not visible.",
-        lambda node: int(node.process_view),
+        lambda node: node.process_view,
     ),
     _NODE.gauge_by(
         "allocations_unresolved",
@@ -96,11 +96,11 @@ NODE: tuple[AnyFamily, ...] = (
         "by group of readings.",
         _field_read_seconds,
     ),
-    _POLLED.gauge(
+    _POLLED.flag(
         "driver_released",
         "1 while NVML is shut down so that GPUs can be reset or repartitioned (gpuslice_gpu_up is then 0), "
         "else 0.",
-        lambda node: int(bool(node.released)),
+        lambda node: bool(node.released),
     ),
     _SNAPSHOT.gauge(
         "snapshot_timestamp_seconds",
@@ -111,10 +111,10 @@ NODE: tuple[AnyFamily, ...] = (
 """Families of the node (Snapshot), without labels of a level."""
 
 COLLECTOR: tuple[AnyFamily, ...] = (
-    _COLLECTOR.gauge(
+    _COLLECTOR.flag(
         "success",
         "1 if the last collection from this source succeeded, else 0.",
-        lambda health: int(health.success),
+        lambda health: health.success,
     ),
     _COLLECTOR.gauge(
         "duration_seconds",

@@ -1,6 +1,6 @@
 """Rows of vGPUs: those on a host, and the license of the vGPU in a guest."""
 
-from exporter.metrics.family import READING, AnyFamily, Rows, flag, scaled, whole, word
+from exporter.metrics.family import READING, AnyFamily, Rows, scaled, whole, word
 from exporter.model import VgpuRow
 
 _GUEST_LICENSE = READING.of(lambda gpu: gpu.license, "vgpu")
@@ -39,10 +39,10 @@ GPU_VGPU: tuple[AnyFamily, ...] = (
         "License product and state of the vGPU in this guest.",
         lambda guest_license: (guest_license.product, guest_license.state),
     ),
-    _GUEST_LICENSE.gauge(
+    _GUEST_LICENSE.flag(
         "vgpu_licensed",
         "1 if the vGPU in this guest is licensed, else 0; without a license the driver limits performance.",
-        lambda guest_license: flag(guest_license.licensed),
+        lambda guest_license: guest_license.licensed,
     ),
     _GUEST_LICENSE.gauge(
         "vgpu_license_expiry_timestamp_seconds",
@@ -84,10 +84,10 @@ VGPU: tuple[AnyFamily, ...] = (
         "Video decoder utilization of the vGPU, as a share of the physical GPU's decoder time.",
         lambda vgpu: scaled(vgpu.decoder_percent, 100),
     ),
-    _READING.gauge(
+    _READING.flag(
         "licensed",
         "1 if the guest has a license for the vGPU, else 0; absent until the guest driver requests one.",
-        lambda vgpu: flag(vgpu.licensed),
+        lambda vgpu: vgpu.licensed,
     ),
 )
 """Families of the vGPUs of a host (VgpuRow), labelled ``uuid`` and ``vgpu_uuid``."""

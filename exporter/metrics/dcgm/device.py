@@ -3,7 +3,7 @@
 from typing import get_args
 
 from exporter.metrics.dcgm.row import DCGM_ROWS, READING, DcgmRow, mebibytes
-from exporter.metrics.family import Family, Number, flag, scaled
+from exporter.metrics.family import Family, Number, scaled
 from exporter.model import GpuReading, Memory
 from exporter.model.hardware import ComputeMode, Virtualization
 from exporter.model.readings import Traffic
@@ -206,10 +206,10 @@ MODES: tuple[Family[DcgmRow], ...] = (
         "Performance state (P-state): 0 is the maximum performance, 15 the minimum.",
         lambda gpu: gpu.performance_state,
     ),
-    _MODES.gauge(
-        "DEV_PERSISTENCE_MODE", "1 if persistence mode is enabled, else 0.", lambda gpu: flag(gpu.persistence)
+    _MODES.flag(
+        "DEV_PERSISTENCE_MODE", "1 if persistence mode is enabled, else 0.", lambda gpu: gpu.persistence
     ),
-    _MODES.gauge("DEV_MIG_MODE", "1 if MIG mode is enabled, else 0.", lambda gpu: flag(gpu.mig_enabled)),
+    _MODES.flag("DEV_MIG_MODE", "1 if MIG mode is enabled, else 0.", lambda gpu: gpu.mig_enabled),
     _MODES.gauge(
         "DEV_COMPUTE_MODE",
         "Compute mode: 0 default, 1 exclusive thread, 2 prohibited, 3 exclusive process.",
@@ -220,9 +220,9 @@ MODES: tuple[Family[DcgmRow], ...] = (
         "Virtualization mode: 0 none, 1 passthrough, 2 vGPU guest, 3 vGPU host, 4 vSGA host.",
         lambda gpu: _place(_VIRTUALIZATIONS, gpu.virtualization),
     ),
-    _VGPU.of(lambda gpu: gpu.license).gauge(
+    _VGPU.of(lambda gpu: gpu.license).flag(
         "DEV_VGPU_LICENSE_STATUS",
         "1 if the vGPU in this guest is licensed, else 0.",
-        lambda guest_license: flag(guest_license.licensed),
+        lambda guest_license: guest_license.licensed,
     ),
 )

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from exporter.metrics.dcgm.row import DCGM_ROWS, READING, DcgmRow
-from exporter.metrics.family import Family, Number, flag
+from exporter.metrics.family import Family, Number
 from exporter.model import Ecc, Nvlink, Repairs
 from exporter.model.readings import RECOVERY_ACTIONS, EccScope, EccSeverity, NvlinkError
 
@@ -73,11 +73,11 @@ def _nvlink_bandwidth(row: DcgmRow) -> int | None:
 
 
 ECC: tuple[Family[DcgmRow], ...] = (
-    _ECC.gauge("DEV_ECC_CURRENT", "1 if ECC is enabled, else 0.", lambda ecc: flag(ecc.enabled)),
-    _ECC.gauge(
+    _ECC.flag("DEV_ECC_CURRENT", "1 if ECC is enabled, else 0.", lambda ecc: ecc.enabled),
+    _ECC.flag(
         "DEV_ECC_PENDING",
         "1 if ECC will be enabled after the next reboot, else 0.",
-        lambda ecc: flag(ecc.pending),
+        lambda ecc: ecc.pending,
     ),
     *(
         _ECC.counter(f"DEV_ECC_{short}_{when}_TOTAL", f"{bits} ECC errors {since}.", _errors(severity, scope))
@@ -107,10 +107,10 @@ REPAIRS: tuple[Family[DcgmRow], ...] = (
         "Memory pages retired due to double-bit ECC errors.",
         lambda repairs: repairs.retired_pages.get("double_bit"),
     ),
-    _REPAIRS.gauge(
+    _REPAIRS.flag(
         "DEV_RETIRED_PENDING",
         "1 if a page retirement is pending until the next reboot, else 0.",
-        lambda repairs: flag(repairs.retired_pages_pending),
+        lambda repairs: repairs.retired_pages_pending,
     ),
     _REPAIRS.counter(
         "DEV_UNCORRECTABLE_REMAPPED_ROWS",
@@ -122,15 +122,15 @@ REPAIRS: tuple[Family[DcgmRow], ...] = (
         "Memory rows remapped due to correctable errors.",
         lambda repairs: repairs.remapped_rows.get("corrected"),
     ),
-    _REPAIRS.gauge(
+    _REPAIRS.flag(
         "DEV_ROW_REMAP_FAILURE",
         "1 if a row remapping has failed, else 0.",
-        lambda repairs: flag(repairs.row_remap_failure),
+        lambda repairs: repairs.row_remap_failure,
     ),
-    _REPAIRS.gauge(
+    _REPAIRS.flag(
         "DEV_ROW_REMAP_PENDING",
         "1 if a row remapping is pending until the next GPU reset, else 0.",
-        lambda repairs: flag(repairs.row_remap_pending),
+        lambda repairs: repairs.row_remap_pending,
     ),
     *(
         _REPAIRS.gauge(

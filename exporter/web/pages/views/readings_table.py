@@ -11,8 +11,6 @@ from exporter.model import GpuRow, MigRow, VgpuRow
 _ELSEWHERE = frozenset({"sharing", "topology", "events"})
 _MEBIBYTE, _MEGAHERTZ, _KILOJOULE = 1 << 20, 1_000_000, 1000
 _GIBIBYTE = 1 << 30
-# How the help of a family begins whose sample says yes or no, or has one for each of several states.
-_YES_OR_NO, _STATES = "1 if ", "1 for "
 # Names that are not spelled as other words are.
 _NAMES = {
     **{name: name.upper() for name in ("bar1", "dram", "ecc", "gpu", "id", "jpeg", "mig", "numa", "ofa")},
@@ -80,11 +78,11 @@ def _lines(families: list[AnyFamily], row: Any) -> Iterator[Line]:
         if isinstance(family, Family):
             value = family.value(row)
             if value is not None and not family.name.endswith("_timestamp_seconds"):
-                text = _yes_or_no(value) if family.help.startswith(_YES_OR_NO) else write(family.name, value)
+                text = _yes_or_no(value) if family.flag else write(family.name, value)
                 yield Line(_name(family), text, family.help)
         elif family.type == "info":
             yield from _facts(family, row)
-        elif family.help.startswith(_STATES):
+        elif family.states:
             yield from _states(family, row)
         else:
             for labels, value in family.samples(row):
