@@ -46,7 +46,7 @@ class AmdSource:
         self._sys_root = sys_root
         self._files = Files()
         self._kfd = KfdReader(self._files, sys_root, proc_root)
-        self._cards = CardReader(self._files, boot_clock or _no_clock, clock)
+        self._cards = CardReader(self._files, boot_clock or (lambda: None), clock)
         self._worker = ReplaceableWorker("amd", patience, self._files.leave)
         self._driver = DriverInfo()
         self._found: dict[int, Card] = {}
@@ -74,10 +74,6 @@ class AmdSource:
             found[reading.identity.uuid] = reading
             self._publish(self._older() | found)
         return self._publish(found)
-
-    def _count(self) -> int:
-        """Count the cards that are there, also those that have not told who they are, and the lost ones."""
-        return len({card.address for card in self._found.values()} | self._cards.known.keys())
 
     def _read_node(self) -> None:
         self._driver = DriverInfo(driver_version=self._files.text(self._sys_root / "module/amdgpu/version"))
@@ -149,11 +145,8 @@ class AmdSource:
         self.latest = HardwareReading(
             driver=self._driver,
             gpus=tuple(gpus.values()),
-            gpu_count=self._count(),
+            # Also cards that have not reported their identity yet, and lost ones.
+            gpu_count=len({card.address for card in self._found.values()} | self._cards.known.keys()),
             errors=dict(self._files.errors),
         )
         return self.latest
-
-
-def _no_clock() -> None:
-    return None

@@ -45,7 +45,9 @@ COUNTS_ENERGY = frozenset({"gfx908", "gfx90a"})
 
 def read_board(files: Files, card: Card, metrics: Metrics, architecture: str | None) -> dict[str, Any]:
     """Return the fields of a GPU's reading that the files of its board tell."""
-    hwmon = _hwmon(files, card.path)
+    folder = card.path / "hwmon"
+    found = [folder / name for name in files.names(folder)]
+    hwmon = next((path for path in found if files.text(path / "name") == "amdgpu"), None)
     return {
         "memory": _memory(files, card.path),
         "bar1": _bar1(files, card.path),
@@ -62,12 +64,6 @@ def read_board(files: Files, card: Card, metrics: Metrics, architecture: str | N
 
 def _first(*readings: int | None) -> int | None:
     return next((reading for reading in readings if reading is not None), None)
-
-
-def _hwmon(files: Files, device: Path) -> Path | None:
-    folder = device / "hwmon"
-    found = [folder / name for name in files.names(folder)]
-    return next((path for path in found if files.text(path / "name") == "amdgpu"), None)
 
 
 def _memory(files: Files, device: Path) -> Memory | None:

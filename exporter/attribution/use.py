@@ -201,14 +201,10 @@ def _is_left_over(use: Use, meter: Meter, room: int | None) -> bool:
     return nobody and room is not None and (meter.memory or 0) > max(room, 0)
 
 
-def _misses(use: Use, meter: Meter) -> bool:
-    """Whether a meter has nothing of the memory that the driver lists for the processes of its container."""
-    return meter.memory == 0 and use.memory_source == "process" and bool(use.memory)
-
-
 def _metered(use: Use, meter: Meter) -> Use:
     memory, compute = meter.memory, meter.compute
-    if _misses(use, meter):
+    # The meter reports no memory although the driver lists memory of the container's processes.
+    if meter.memory == 0 and use.memory_source == "process" and use.memory:
         # Nor is a compute of 0 anything that was seen.
         memory, compute = None, compute or None
     use = replace(use, memory=memory, memory_source="none" if memory is None else meter.source)

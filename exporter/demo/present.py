@@ -68,7 +68,7 @@ class Present:
 
 def present(scenario: Scenario, time: float) -> Present:
     """Return what is there at ``time`` seconds after the scenario's start."""
-    faults = tuple(sorted(filter(lambda fault: _active(fault, time), scenario.faults), key=_at))
+    faults = tuple(sorted(filter(lambda fault: fault.at <= time < _end(fault), scenario.faults), key=_at))
     absent = {fault.gpu for fault in faults if isinstance(fault, GpuAbsent)}
     gpus = tuple(_cut(gpu, index, faults) for index, gpu in enumerate(scenario.gpus) if index not in absent)
     amd = gpus_of(scenario.amd)
@@ -102,10 +102,6 @@ def _at(fault: Fault) -> float:
 
 def _end(fault: Fault) -> float:
     return float("inf") if fault.for_ is None else fault.at + fault.for_
-
-
-def _active(fault: Fault, time: float) -> bool:
-    return fault.at <= time < _end(fault)
 
 
 def _cut(gpu: Gpu, index: int, faults: tuple[Fault, ...]) -> Gpu:

@@ -99,7 +99,7 @@ class History:
         # All of them are of one moment, or their sum would not hold.
         with self._lock:
             chosen = [key for key in self._series if _is_wanted(key, wanted)]
-            most = _most_points(chosen)
+            most = max(1, _MOST_NUMBERS // max(1, sum(len(FIELDS[key.level]) for key in chosen)))
             steps = plan(self._tiers, now=now, end=end, span=span, points=min(points, most))
             copied = self._copy(chosen, steps, told=wanted.summing)
             gpus = self._copy(self._gpus_of(chosen), steps, told=True) if wanted.summing else []
@@ -150,7 +150,8 @@ class History:
                 self._series.move_to_end(key)
                 # What was away for a poll was not there, whatever the grid.
                 series.put(at, slots, values, bridged and series.seen == before)
-        self._forget(at - self._kept)
+        while self._series and next(iter(self._series.values())).seen < at - self._kept:
+            self._drop_oldest()
         self._refused = sum(not self._add(key, at, slots, values) for key, values in added)
 
     def _cut(self, at: float) -> None:
@@ -160,10 +161,6 @@ class History:
             series.seen = min(series.seen, at)
             for lane, slot in zip(series.lanes, slots, strict=True):
                 lane.cut(slot)
-
-    def _forget(self, before: float) -> None:
-        while self._series and next(iter(self._series.values())).seen < before:
-            self._drop_oldest()
 
     def _add(self, key: Key, at: float, slots: list[int], values: list[Number | None]) -> bool:
         """Begin a series, if need be in the place of what ended the longest ago; say if it fits."""
@@ -228,11 +225,6 @@ def _is_wanted(key: Key, wanted: Wanted) -> bool:
 
 def _labels(key: Key) -> dict[str, str]:
     return dict(zip(LEVEL_LABELS[key.level], key.values, strict=False))
-
-
-def _most_points(keys: Iterable[Key]) -> int:
-    fields = sum(len(FIELDS[key.level]) for key in keys)
-    return max(1, _MOST_NUMBERS // max(1, fields))
 
 
 def _track(each: int, series: _Copied) -> Track:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from exporter.demo.amd import metrics_table
 from exporter.demo.files.tree import Written
-from exporter.demo.machine import GpuState, ProcessState
+from exporter.demo.machine import GpuState
 from exporter.demo.scenario.amd_gpus import MOST_PARTITIONS, AmdGpu
 from exporter.demo.scenario.derive import make_hex
 
@@ -168,7 +168,7 @@ class AmdTree:
             for process in state.processes:
                 own = gpu_id(amd, process.instance.gi if process.instance else 0)
                 files = {f"vram_{each}": str(process.memory if each == own else 0) for each in ids}
-                units = _units(amd, process)
+                units = round(process.sm * (amd.compute_units // amd.partitions) / 100)
                 files |= {f"stats_{each}/cu_occupancy": str(units if each == own else 0) for each in ids}
                 yield process.pid, {**files, "queues/0/gpuid": str(own)}
 
@@ -216,10 +216,6 @@ def _properties(amd: AmdGpu, index: int, partition: int) -> Mapping[str, int]:
         "num_xcc": amd.dies // amd.partitions,
         "unique_id": int(amd.unique_id, 16),
     }
-
-
-def _units(amd: AmdGpu, process: ProcessState) -> int:
-    return round(process.sm * (amd.compute_units // amd.partitions) / 100)
 
 
 def _lines(values: Mapping[str, int]) -> str:

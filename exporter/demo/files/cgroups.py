@@ -63,11 +63,6 @@ def _containerd(pod_uid: str, qos: Qos, container_id: str) -> str:
     return _systemd(pod_uid, qos, container_id, "cri-containerd-")
 
 
-def _crio(pod_uid: str, qos: Qos, container_id: str) -> str:
-    # crun puts the container's processes one level below the scope.
-    return _systemd(pod_uid, qos, container_id, "crio-") + "/container"
-
-
 def _cgroupfs(pod_uid: str, qos: Qos, container_id: str) -> str:
     parent = "" if qos == "guaranteed" else f"/{qos}"
     return f"/kubepods{parent}/pod{pod_uid}/{container_id}"
@@ -76,7 +71,8 @@ def _cgroupfs(pod_uid: str, qos: Qos, container_id: str) -> str:
 _WRITERS: Mapping[CgroupStyle, Callable[[str, Qos, str], str]] = {
     "systemd": _containerd,
     "relative": _containerd,
-    "crio": _crio,
+    # crun puts the container's processes one level below the scope.
+    "crio": lambda pod_uid, qos, container_id: _systemd(pod_uid, qos, container_id, "crio-") + "/container",
     "cgroupfs": _cgroupfs,
     "cgroupfs-v1": _cgroupfs,
 }

@@ -6,7 +6,7 @@ Files are replaced whole, so that a reader sees the old one or the new one and n
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from exporter.demo.files import cgroups
@@ -165,8 +165,8 @@ class Tree:
         for name, files in folders.items():
             for file, content in files.items():
                 self._write(parent / name / file, content)
-        for path in _numbered_folders(parent):
-            if path.name not in folders and path.name != str(INIT_PID):
+        for path in list(parent.iterdir()):
+            if path.name.isdigit() and path.name not in {*folders, str(INIT_PID)}:
                 self._written.remove(path)
 
     def _step_logs(self, pods: tuple[Pod, ...]) -> None:
@@ -187,10 +187,6 @@ def _link(link: Path, device: Path) -> None:
         device.mkdir(parents=True, exist_ok=True)
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(os.path.relpath(device, link.parent))
-
-
-def _numbered_folders(parent: Path) -> Iterator[Path]:
-    return (path for path in list(parent.iterdir()) if path.name.isdigit())
 
 
 def _process_files(pid: int, command: str, cgroup: str, start: int) -> Mapping[str, str]:

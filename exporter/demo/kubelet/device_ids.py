@@ -29,7 +29,7 @@ def resolve(gpus: Sequence[Gpu], device_id: str) -> DeviceKey | None:
             base == (key.mig_uuid or key.uuid)
             or _is_legacy(base, gpu, instance)
             or _is_gke(base, gpu, instance)
-            or (instance is None and _is_mdev(base, gpu))
+            or (instance is None and any(vgpu.mdev_uuid.lower() == base.lower() for vgpu in gpu.vgpus))
         ):
             return key
     return None
@@ -42,10 +42,6 @@ def _is_legacy(base: str, gpu: Gpu, instance: MigInstance | None) -> bool:
         and instance is not None
         and (match[1], int(match[2]), int(match[3])) == (gpu.uuid, instance.gi, instance.ci)
     )
-
-
-def _is_mdev(base: str, gpu: Gpu) -> bool:
-    return any(vgpu.mdev_uuid.lower() == base.lower() for vgpu in gpu.vgpus)
 
 
 def _is_gke(base: str, gpu: Gpu, instance: MigInstance | None) -> bool:

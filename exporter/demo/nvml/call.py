@@ -151,7 +151,7 @@ def _answering(
 
 
 def _put_numbers(arguments: Sequence[Any], values: Sequence[int]) -> None:
-    references = [argument for argument in arguments if _is_reference(argument)]
+    references = [argument for argument in arguments if hasattr(argument, "_obj")]
     if len(values) != len(references):
         refuse(INVALID_ARGUMENT)
     for reference, value in zip(references, values, strict=True):
@@ -177,7 +177,3 @@ def text(scope: Scope, read: Callable[..., str]) -> Function:
         put_text(buffer, length, read(device))
 
     return Function(scope, run)
-
-
-def _is_reference(argument: Any) -> bool:
-    return hasattr(argument, "_obj")

@@ -194,16 +194,12 @@ def _wait(driver: Driver, event_set: Any, reference: Any, milliseconds: Any) -> 
     answer.gpuInstanceId, answer.computeInstanceId = happening.gi, happening.ci
 
 
-def _free(driver: Driver, event_set: Any) -> None:
-    driver.events.free(address_of(event_set))
-
-
 FUNCTIONS: Mapping[str, Function] = {
     "nvmlEventSetCreate": Function("node", _create),
     "nvmlDeviceGetSupportedEventTypes": numbers("gpu", _supported),
     "nvmlDeviceRegisterEvents": Function("registration", _register),
     "nvmlEventSetWait_v2": Function("wait", _wait),
-    "nvmlEventSetFree": Function("node", _free),
+    "nvmlEventSetFree": Function("node", lambda driver, event_set: driver.events.free(address_of(event_set))),
 }
 
 

@@ -87,10 +87,6 @@ def _throughput(flow: Flow, factor: float = 1.0) -> Field:
     return _COUNT(lambda state, link: round(links.link_bytes(state, flow, link) * factor) // KIB)
 
 
-def _link_count(state: GpuState, _: int) -> int:
-    return state.gpu.links.nvlinks or refuse(NOT_SUPPORTED)
-
-
 def _link_speed(state: GpuState, link: int) -> int:
     return nvlink_speed(state.gpu) if links.is_active(state.gpu, link) else 0
 
@@ -143,7 +139,7 @@ FIELDS: Mapping[int, Field] = {
     82: _FLAG(lambda state, _: health.memory_temperature(state)),
     83: _COUNT(lambda state, _: state.totals["energy"]),
     90: _FLAG(lambda state, _: _link_speed(state, 0)),
-    91: _FLAG(_link_count),
+    91: _FLAG(lambda state, _: state.gpu.links.nvlinks or refuse(NOT_SUPPORTED)),
     94: _FLAG(lambda state, _: state.gpu.pcie_replays),
     138: _throughput("nvlink_transmit"),
     139: _throughput("nvlink_receive"),

@@ -172,14 +172,6 @@ FRAMES_PER_SECOND, LATENCY_MICROSECONDS = 60, 2400
 ENCODING, DECODING = 0.5, 0.3
 
 
-def _encoder(device: GpuDevice) -> tuple[int, int]:
-    return _engine(device.state, ENCODING)
-
-
-def _decoder(device: GpuDevice) -> tuple[int, int]:
-    return _engine(device.state, DECODING)
-
-
 def _engine(state: GpuState, per_stream: float) -> tuple[int, int]:
     _refuse_cut(state)
     percent = sum(process.running.process.streams * process.sm * per_stream for process in state.processes)
@@ -205,8 +197,8 @@ def _refuse_cut(state: GpuState) -> None:
 
 
 VIDEO_FUNCTIONS: Mapping[str, Function] = {
-    "nvmlDeviceGetEncoderUtilization": numbers("gpu", _encoder),
-    "nvmlDeviceGetDecoderUtilization": numbers("gpu", _decoder),
+    "nvmlDeviceGetEncoderUtilization": numbers("gpu", lambda device: _engine(device.state, ENCODING)),
+    "nvmlDeviceGetDecoderUtilization": numbers("gpu", lambda device: _engine(device.state, DECODING)),
     "nvmlDeviceGetJpgUtilization": numbers("gpu", _later_engine),
     "nvmlDeviceGetOfaUtilization": numbers("gpu", _later_engine),
     "nvmlDeviceGetEncoderStats": numbers("gpu", _encoder_stats),

@@ -83,7 +83,8 @@ class FakeNvml:
         self.opened = 0
         self.board = Board()
         self.calls: Counter[tuple[str, str]] = Counter()
-        driver = _major(node)
+        major = node.driver_version.partition(".")[0]
+        driver = int(major) if major.isdigit() else FIRST_WITH_PID_VIEWS
         self._handles = Handles(driver=driver, lists_pids=host_pid or driver < FIRST_WITH_PID_VIEWS)
         self._listing = Listing()
         # Whether the kernel module is there, and whether it is the one that the library was opened with.
@@ -188,7 +189,8 @@ class FakeNvml:
             return function.run(self, *arguments) or SUCCESS
         if isinstance(device, int):
             return device
-        self._require_there(device)
+        if self.board.is_lost(device):
+            refuse(GPU_IS_LOST)
         _require(device, name, function)
         if function.scope == "lookup":
             return function.run(device, *arguments) or SUCCESS
@@ -200,10 +202,6 @@ class FakeNvml:
             refuse(DRIVER_NOT_LOADED)
         if name not in _BEFORE and not (self.opened and (self._same or name in _BY_ITSELF)):
             refuse(UNINITIALIZED)
-
-    def _require_there(self, device: Device) -> None:
-        if self.board.is_lost(device):
-            refuse(GPU_IS_LOST)
 
     def _answer(self, device: Device, name: str, function: Function, arguments: tuple[Any, ...]) -> int:
         """Answer as the scenario wants it, or as the device would."""
@@ -244,11 +242,6 @@ class FakeNvml:
             event = self._hangs.get(fault)
         if event is not None:
             event.wait(fault.seconds)
-
-
-def _major(node: Node) -> int:
-    major = node.driver_version.partition(".")[0]
-    return int(major) if major.isdigit() else FIRST_WITH_PID_VIEWS
 
 
 def _uuids(device: Device | int) -> set[str]:

@@ -169,14 +169,10 @@ def _mark(bits: set[int], words: int, reference: Any) -> int | None:
     return None
 
 
-def _own_node(_device: GpuDevice) -> int:
-    """Refuse: only the GPUs of coherent platforms are NUMA nodes themselves."""
-    return refuse(NOT_SUPPORTED)
-
-
 TOPOLOGY_FUNCTIONS: Mapping[str, Function] = {
     "nvmlDeviceGetTopologyCommonAncestor": Function("pair", _ancestor),
     "nvmlDeviceGetCpuAffinity": Function("gpu", _cpus),
     "nvmlDeviceGetMemoryAffinity": Function("gpu", _memory_nodes),
-    "nvmlDeviceGetNumaNodeId": numbers("gpu", _own_node),
+    # Only the GPUs of coherent platforms are NUMA nodes themselves.
+    "nvmlDeviceGetNumaNodeId": numbers("gpu", lambda _: refuse(NOT_SUPPORTED)),
 }

@@ -36,10 +36,6 @@ def _max_count(device: GpuDevice) -> int:
     return mig.max_slices if mig and mig.enabled else 0
 
 
-def _is_mig(device: Device) -> int:
-    return int(isinstance(device, MigDevice))
-
-
 def _attributes(device: MigDevice, reference: Any) -> None:
     cut = device.state.instance
     answer = target(reference)
@@ -79,7 +75,7 @@ def _gpu_instance_info(device: MigDevice, reference: Any) -> int | None:
 FUNCTIONS: Mapping[str, Function] = {
     "nvmlDeviceGetMigMode": numbers("gpu", _mode),
     "nvmlDeviceGetMaxMigDeviceCount": numbers("gpu", _max_count),
-    "nvmlDeviceIsMigDeviceHandle": numbers("any", _is_mig),
+    "nvmlDeviceIsMigDeviceHandle": numbers("any", lambda device: int(isinstance(device, MigDevice))),
     "nvmlDeviceGetGpuInstanceId": numbers("mig", lambda device: device.state.instance.gi),
     "nvmlDeviceGetComputeInstanceId": numbers("mig", lambda device: device.state.instance.ci),
     "nvmlDeviceGetAttributes_v2": Function("mig", _attributes),
@@ -108,12 +104,8 @@ def _fill(info: Any, state: ProcessState) -> None:
     info.pid = state.pid
     info.usedGpuMemory = state.memory if state.told else NOT_AVAILABLE
     if hasattr(info, "gpuInstanceId"):
-        info.gpuInstanceId, info.computeInstanceId = _instance(state)
-
-
-def _instance(state: ProcessState) -> tuple[int, int]:
-    cut = state.instance
-    return (cut.gi, cut.ci) if cut else (NO_INSTANCE, NO_INSTANCE)
+        cut = state.instance
+        info.gpuInstanceId, info.computeInstanceId = (cut.gi, cut.ci) if cut else (NO_INSTANCE, NO_INSTANCE)
 
 
 def _utilization(device: GpuDevice, answers: Any, count: Any, last_seen: Any) -> int | None:

@@ -146,14 +146,6 @@ def _license_info(vgpu: Vgpu, _process: ProcessState, reference: Any) -> None:
     answer.isLicensed, answer.currentState = int(bool(vgpu.licensed)), STATES[vgpu.licensed]
 
 
-def _type_name(vgpu: Vgpu, buffer: Any, size: Any) -> None:
-    put_text(buffer, target(size), vgpu.type)
-
-
-def _type_memory(vgpu: Vgpu, reference: Any) -> None:
-    put(reference, vgpu.memory_bytes)
-
-
 def _licensable(device: GpuDevice, reference: Any) -> None:
     answer, guest_license = target(reference), device.state.gpu.license
     answer.isGridLicenseSupported = int(guest_license is not None)
@@ -184,6 +176,6 @@ FUNCTIONS: Mapping[str, Function] = {
     "nvmlVgpuInstanceGetGpuInstanceId": _vgpu_number(_gpu_instance),
     "nvmlVgpuInstanceGetLicenseInfo_v2": _of_vgpu(_license_info),
     "nvmlVgpuInstanceGetLicenseStatus": _vgpu_number(lambda vgpu, _process: int(bool(vgpu.licensed))),
-    "nvmlVgpuTypeGetName": _of_type(_type_name),
-    "nvmlVgpuTypeGetFramebufferSize": _of_type(_type_memory),
+    "nvmlVgpuTypeGetName": _of_type(lambda vgpu, buffer, size: put_text(buffer, target(size), vgpu.type)),
+    "nvmlVgpuTypeGetFramebufferSize": _of_type(lambda vgpu, reference: put(reference, vgpu.memory_bytes)),
 }

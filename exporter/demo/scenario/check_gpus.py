@@ -139,14 +139,10 @@ def check_vgpus(scenario: Scenario) -> None:
             if vgpu.mdev_uuid.lower() in seen:
                 fail(f"{own}.mdev_uuid", f"is {vgpu.mdev_uuid}, which another vGPU has already")
             seen.add(vgpu.mdev_uuid.lower())
-            _check_process(scenario, gpu, vgpu.pid, f"{own}.pid")
-
-
-def _check_process(scenario: Scenario, gpu: Gpu, pid: int, path: str) -> None:
-    """Without a process of that pid the vGPU waits for its machine to start; another GPU's is a mistake."""
-    devices = {process.device for process in scenario.host_processes if process.pid == pid}
-    if devices - {key.mig_uuid or key.uuid for key, _, _ in keys((gpu,))}:
-        fail(path, f"the process {pid} of the host does not run on this GPU")
+            # Without a process of that pid, the vGPU waits for its virtual machine to start.
+            devices = {process.device for process in scenario.host_processes if process.pid == vgpu.pid}
+            if devices - {key.mig_uuid or key.uuid for key, _, _ in keys((gpu,))}:
+                fail(f"{own}.pid", f"the process {vgpu.pid} of the host does not run on this GPU")
 
 
 def _check_license(guest_license: GuestLicense, path: str) -> None:

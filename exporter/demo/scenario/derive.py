@@ -48,7 +48,7 @@ def complete_gpu(scenario: str, gpu: Gpu, index: int, path: str) -> Gpu:
         minor=index if gpu.minor is None else gpu.minor,
         pci_bus_id=gpu.pci_bus_id or _pci_bus_id(index),
         serial=_serial(scenario, index) if gpu.serial == "" else gpu.serial,
-        vbios=_vbios(gpu.architecture) if gpu.vbios == "" else gpu.vbios,
+        vbios=f"{_VBIOS.get(gpu.architecture, _LATEST_VBIOS)}.00.5C.00.02" if gpu.vbios == "" else gpu.vbios,
         mig=gpu.mig and replace(gpu.mig, instances=complete_instances(identity, gpu.mig.instances, path)),
     )
 
@@ -80,10 +80,6 @@ def _pci_bus_id(index: int) -> str:
     if index >= len(_BUSES):
         return f"{index // 8:08X}:{_BUSES[index % 8]:02X}:00.0"
     return f"00000000:{_BUSES[index]:02X}:00.0"
-
-
-def _vbios(architecture: int) -> str:
-    return f"{_VBIOS.get(architecture, _LATEST_VBIOS)}.00.5C.00.02"
 
 
 def _serial(scenario: str, index: int) -> str:

@@ -110,12 +110,9 @@ class Calls:
         if not self._watched.leave(patience):
             return None
         successor = copy.copy(self)
-        successor._begin_anew()  # noqa: SLF001 - it is one of these
+        successor.deadline, successor.group, successor._place = None, CORE, ""  # noqa: SLF001 - it is one of these
+        successor._watched = successor._hangs.watch()  # noqa: SLF001
         return successor
-
-    def _begin_anew(self) -> None:
-        self.deadline, self.group, self._place = None, CORE, ""
-        self._watched = self._hangs.watch()
 
     @contextmanager
     def about(self, place: str, device: str | None = None) -> Iterator[None]:

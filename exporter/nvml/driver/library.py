@@ -168,18 +168,6 @@ def advice(name: str) -> str:
     return ADVICE.get(name, f"the driver answers {name}")
 
 
-def _nobody() -> str:
-    return ""
-
-
-def _no_boot_clock() -> None:
-    return None
-
-
-def _machine() -> bool:
-    return True
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NvmlOptions:
     """Where the driver's library is, what to ask it, and when to leave it alone.
@@ -196,8 +184,8 @@ class NvmlOptions:
     library: Any = None
     sys_root: Path | None = None
     pcie_throughput: bool = False
-    boot_clock: Callable[[], float | None] = _no_boot_clock
+    boot_clock: Callable[[], float | None] = lambda: None
     clock: Callable[[], float] = time.monotonic
-    machine_pids: Callable[[], bool] = _machine
-    released: Callable[[], str] = _nobody
+    machine_pids: Callable[[], bool] = lambda: True
+    released: Callable[[], str] = lambda: ""
     patience: float = PATIENCE_SECONDS

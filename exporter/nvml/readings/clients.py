@@ -140,7 +140,9 @@ class UtilizationReader:
         fresh = self._samples.read(calls, uuid, handle, UTILIZATION)
         if fresh is None:
             return None
-        figures = _figures(fresh)
+        latest = latest_time()
+        # Some drivers add empty samples. Oldest first, so that the newest of two samples of a pid stays.
+        figures = {each.pid: _percent(each, latest) for each in fresh if each.pid}
         if None not in figures.values():
             return figures
         # Garbage may stand in the place of any other: drivers have filled whole answers with it.
@@ -150,13 +152,6 @@ class UtilizationReader:
     def forget(self, known: Iterable[str]) -> None:
         """Keep the time stamps of these GPUs only."""
         self._samples.forget(known)
-
-
-def _figures(samples: Iterable[Any]) -> dict[int, int | None]:
-    """Give percent by pid, None for one that has a sample that cannot be; some drivers add empty ones."""
-    latest = latest_time()
-    # Oldest first, so that the newest of two samples of a pid stays.
-    return {each.pid: _percent(each, latest) for each in samples if each.pid}
 
 
 def _percent(sample: Any, latest: int) -> int | None:

@@ -87,7 +87,8 @@ class Koordinator(System):
             if details is None or (self.libvgpu and not asked):
                 continue
             given = self._given(pod, details)
-            if self.libvgpu == (asked and _has_library(given)):
+            # koordlet gives the library to a pod by the memory of its first GPU alone.
+            if self.libvgpu == (asked and (not given or (given[0].amount.ratio or 0) < ALL)):
                 yield pod, details, given
 
     def _given(self, pod: PodIdentity, details: PodDetails) -> tuple[Given, ...]:
@@ -171,11 +172,6 @@ def _may_be(given: Given, device: Device) -> bool:
     if given.uuid:
         return device.key.uuid == given.uuid
     return device.gpu.identity.minor in (given.minor, None)
-
-
-def _has_library(given: Sequence[Given]) -> bool:
-    """Whether a pod that asks for the library has it: koordlet looks at the memory of the first GPU alone."""
-    return not given or (given[0].amount.ratio or 0) < ALL
 
 
 class KoordinatorHamiCore(Koordinator):

@@ -135,7 +135,7 @@ class ClaimSystem(System):
 
     def entitled_by_shares(self, part: Part, holder: ContainerRef) -> Entitled:
         """Add up what the container's shares may take, as far as the driver notes it."""
-        found = [self._equal_limits(part, claim) for claim in part.of(holder)]
+        found = [_equal_part(self.limits(part, claim), len(part.sharers(claim))) for claim in part.of(holder)]
         return Entitled(total([each.memory for each in found]), total([each.compute for each in found]))
 
     def limits(self, _part: Part, claim: ClaimedDevice) -> Entitled:
@@ -150,9 +150,6 @@ class ClaimSystem(System):
     def exclusive(self, part: Part) -> bool:
         """Whether nobody else can have a part of a device."""
         return part.alone
-
-    def _equal_limits(self, part: Part, claim: ClaimedDevice) -> Entitled:
-        return _equal_part(self.limits(part, claim), len(part.sharers(claim)))
 
     def _grant(self, part: Part, holder: ContainerRef) -> Grant:
         entitled = self.entitled(part, holder)

@@ -30,7 +30,9 @@ class Amd(System):
         """Find the partition of a name, or the whole GPU of a PCI address."""
         if not RESOURCES.fullmatch(resource):
             return None
-        bus_id = _bus_id(device_id)
+        # A PCI address in the form that readings have.
+        match = PCI_ADDRESS.fullmatch(device_id)
+        bus_id = f"{match[1].upper():0>8}:{match[2].upper()}:{match[3].upper()}.{match[4]}" if match else ""
         return Claim(
             next((each for each in self.view.inventory.devices if _is(each, device_id, bus_id)), None)
         )
@@ -66,9 +68,3 @@ def _is(device: Device, device_id: str, bus_id: str) -> bool:
     if identity.vendor != Amd.vendor:
         return False
     return identity.pci_bus_id == bus_id if device.mig is None else device.mig.uuid == device_id
-
-
-def _bus_id(device_id: str) -> str:
-    """Spell a PCI address as readings do; "" for any other id."""
-    match = PCI_ADDRESS.fullmatch(device_id)
-    return f"{match[1].upper():0>8}:{match[2].upper()}:{match[3].upper()}.{match[4]}" if match else ""
