@@ -154,7 +154,7 @@ def test_a_system_that_fails_takes_no_other_down():
     assert [problem.reason for problem in view.problems] == ["told_failure"]
 
 
-@pytest.mark.parametrize("method", ["__init__", "knows", "owns", "claim", "sharing", "holding", "blind"])
+@pytest.mark.parametrize("method", ["__init__", "knows", "owns", "claim", "sharing", "entitlement", "blind"])
 def test_whatever_one_system_meets_the_others_are_told(method: str):
     """Its own word is missing then, and it is counted."""
 
@@ -162,7 +162,7 @@ def test_whatever_one_system_meets_the_others_are_told(method: str):
         raise ValueError("x")
 
     broken = type("Broken", (System,), {"name": "broken", method: fails})
-    if method in ("sharing", "holding"):
+    if method in ("sharing", "entitlement"):
         broken.claim = lambda self, _resource, device_id: Claim(self.view.inventory.by_uuid(device_id))
     objections = Objections()
     view = View((gpu(), numbered(1, 1)), allocations(held("b", UUID)))

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from exporter.model import ContainerRef, DeviceSharing, SliceCount
 from exporter.sharing.alibaba import gpushare_annotations
 from exporter.sharing.base.inventory import Device
-from exporter.sharing.base.system import Claim, Grant, Granted, System, whole_keys
+from exporter.sharing.base.system import Claim, Grant, Granted, System, not_counted, whole_keys
 
 MEMORY = "aliyun.com/gpu-mem"
 COMPUTE = re.compile(r"aliyun\.com/gpu-core\.[a-z]+")
@@ -91,7 +91,7 @@ class Gpushare(System):
     ) -> DeviceSharing:
         """Tell the units; every GPU is offered with those of the first, which unlike ones do not have."""
         models = {device.gpu.identity.model for device in self._named.values() if device is not None}
-        counted = tuple(each._replace(offered=None) for each in slices) if len(models) > 1 else slices
+        counted = not_counted(slices) if len(models) > 1 else slices
         return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=counted)
 
     def grants(self) -> Granted:

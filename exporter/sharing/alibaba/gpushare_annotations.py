@@ -32,8 +32,7 @@ class Allocation(NamedTuple):
 def parse_number(text: str) -> int:
     """Read a minor, or a count of units; raise ValueError for anything else."""
     if not _NUMBER.fullmatch(text):
-        message = f"{text[:40]!r} is no number"
-        raise ValueError(message)
+        raise ValueError(f"{text[:40]!r} is no number")
     return int(text)
 
 
@@ -88,16 +87,13 @@ def _object(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        message = "is no JSON object"
-        raise ValueError(message)  # noqa: TRY004 - one kind of error for all that is wrong with a text
+        raise ValueError("is no JSON object")  # noqa: TRY004 - one kind of error for all that is wrong with a text
     return found
 
 
 def _counts(given: object) -> dict[int, int]:
     if not isinstance(given, Mapping) or not all(type(each) is int for each in given.values()):
-        message = "is no object of whole numbers"
-        raise ValueError(message)
+        raise ValueError("is no object of whole numbers")
     if not all(0 <= each < MOST for each in given.values()):
-        message = "has a number out of bounds"
-        raise ValueError(message)
+        raise ValueError("has a number out of bounds")
     return {parse_number(minor): units for minor, units in given.items()}

@@ -13,11 +13,9 @@ from typing import ClassVar
 
 from exporter.model import (
     ContainerRef,
-    DeviceSharing,
     Meter,
     PodDetails,
     PodIdentity,
-    SliceCount,
 )
 from exporter.sharing.alibaba.koordinator_annotations import (
     ALL,
@@ -45,6 +43,7 @@ class Koordinator(System):
 
     name = "koordinator"
     isolation = "none"
+    cuts = False
     notes = (whole_keys(ALLOCATED, PROVIDER, VENDOR, *LIMITS),)
     words = words_of("gpu minor resources koordinator sh kubernetes io core memory ratio id rdma HAMi nvidia")
     blind_without_pods = "which containers have GPUs by Koordinator"
@@ -66,13 +65,6 @@ class Koordinator(System):
             names = (each.name for each in details.containers if each.name not in by_ids)
             settled |= {(ContainerRef(pod.namespace, pod.name, name), WHOLE) for name in names}
         return Granted(grants=tuple(grants), settled=frozenset(settled))
-
-    def sharing(
-        self, _device: Device, slices: tuple[SliceCount, ...], _replicated: bool, _offered_known: bool
-    ) -> DeviceSharing:
-        """Tell the system; into how many parts it will cut a GPU, nobody has said."""
-        uncounted = tuple(each._replace(offered=None) for each in slices)
-        return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=uncounted)
 
     def blind(self) -> bool:
         """Whether the node's labels say that Koordinator is at work, and no pod's annotations are known."""
@@ -96,8 +88,7 @@ class Koordinator(System):
         try:
             return parse_allocated(text) if text else ()
         except ValueError as error:
-            about = f"{pod.namespace}/{pod.name}: {ALLOCATED}"
-            self.view.object_to(self.name, "annotation", about, str(error))
+            self.object_to(pod, ALLOCATED, error)
             return ()
 
     def _by_ids(self, pod: PodIdentity, details: PodDetails, given: Sequence[Given]) -> set[str]:
@@ -110,7 +101,7 @@ class Koordinator(System):
         if not others:
             return set()
         text = f"the kubelet gave container {others[0][:100]!r} another GPU"
-        self.view.object_to(self.name, "annotation", f"{pod.namespace}/{pod.name}: {ALLOCATED}", text)
+        self.object_to(pod, ALLOCATED, text)
         if asks_for_parts(details.containers):
             return set(others)
         wanting = {each.name for each in details.containers if WHOLE in each.limits}

@@ -3,10 +3,10 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from exporter.model import (
     ContainerFile,
-    ContainerRef,
     DeviceKey,
     DeviceSharing,
     GpuIdentity,
@@ -18,9 +18,8 @@ from exporter.model import (
     SystemFiles,
     Workloads,
 )
-from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.resolve import Resolved, own_counts, resolve, slice_counts
-from exporter.sharing.base.system import Grant, System, guarded
+from exporter.sharing.base.system import Entitled, System, guarded
 from exporter.sharing.base.view import View
 
 
@@ -83,12 +82,32 @@ class _Node:
     def holdings(self) -> Iterable[Holding]:
         """Yield what is held by grants, then what is held by ids."""
         for system, device, grant in self._resolved.grants:
-            yield self._granted(system, device, grant)
+            sharing = self._sharing(device.key, system)
+            yield Holding(
+                holder=grant.holder,
+                device=device.key,
+                resource=grant.resource,
+                slices=grant.slices,
+                memory_entitled=grant.memory_entitled,
+                compute_entitled=grant.compute_entitled,
+                meter=grant.meter,
+                beside=grant.beside,
+                sharing=sharing.sharing,
+                isolation=sharing.isolation,
+            )
         for (key, resource, holder), ids in self._resolved.held.items():
             system = self._resolved.told_by[key, resource, holder]
             sharing = self._sharing(key, system)
-            yield replace(
-                self._by_ids(system, key, resource, holder, len(ids)),
+            ask = partial(system.entitlement, self.devices[key], sharing, resource, holder, len(ids))
+            entitled = guarded(system, ask, Entitled())
+            yield Holding(
+                holder=holder,
+                device=key,
+                resource=resource,
+                slices=len(ids),
+                memory_entitled=entitled.memory,
+                compute_entitled=entitled.compute,
+                meter=entitled.meter,
                 sharing=sharing.sharing,
                 isolation=sharing.isolation,
             )
@@ -97,28 +116,6 @@ class _Node:
         """List the devices that are held here though no driver of ours reads them."""
         unread = {key: device for key, device in self.devices.items() if key not in self._known}
         return (unread[key].gpu.identity for key in sorted(unread))
-
-    def _by_ids(
-        self, system: System, key: DeviceKey, resource: str, holder: ContainerRef, count: int
-    ) -> Holding:
-        device, sharing = self.devices[key], self._sharing(key, system)
-        bare = System.holding(system, device, sharing, resource, holder, count)
-        return guarded(system, lambda: system.holding(device, sharing, resource, holder, count), bare)
-
-    def _granted(self, system: System, device: Device, grant: Grant) -> Holding:
-        sharing = self._sharing(device.key, system)
-        return Holding(
-            holder=grant.holder,
-            device=device.key,
-            resource=grant.resource,
-            slices=grant.slices,
-            memory_entitled=grant.memory_entitled,
-            compute_entitled=grant.compute_entitled,
-            meter=grant.meter,
-            beside=grant.beside,
-            sharing=sharing.sharing,
-            isolation=sharing.isolation,
-        )
 
     def _sharing(self, key: DeviceKey, system: System) -> DeviceSharing:
         if (key, system) not in self._shared:

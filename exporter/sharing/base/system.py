@@ -12,8 +12,8 @@ from exporter.model import (
     DeviceSharing,
     GpuIdentity,
     GpuReading,
-    Holding,
     Meter,
+    PodIdentity,
     SliceCount,
     SystemFiles,
 )
@@ -52,13 +52,21 @@ class Claim(NamedTuple):
     nominal: bool = False
 
 
+class Entitled(NamedTuple):
+    """Memory in bytes, compute as a share of the physical GPU (None: unknown or unlimited), and the meter."""
+
+    memory: int | None = None
+    compute: float | None = None
+    meter: Meter | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
     """What a container has of one device by another word than its ids.
 
     ``device`` is None for one that should be here and is not, and one made by ``unread_device`` if no driver
     reads it. ``slices`` counts what the container has of ``resource`` on this device, as ids would.
-    Entitlements are those of ``Holding``. ``exclusive``: nobody else can have a part of the device.
+    Entitlements are those of ``Entitled``. ``exclusive``: nobody else can have a part of the device.
     ``beside``: another grant of the same container counts its slices of the device, in another unit.
     ``for_unknown``: the holder keeps the device for somebody who is not known.
     """
@@ -111,6 +119,11 @@ def unread_device(vendor: str, uuid: str, model: str, index: int | None = None) 
     return Device(DeviceKey(uuid), GpuReading(identity=identity))
 
 
+def not_counted(slices: tuple[SliceCount, ...]) -> tuple[SliceCount, ...]:
+    """Return the slices of a device of which it is unknown how many it is cut into."""
+    return tuple(count._replace(offered=None) for count in slices)
+
+
 def guarded(system: "System", ask: Callable[[], T], otherwise: T) -> T:
     """Ask a system something; whatever it meets, the others are told, and it has no say in this."""
     try:
@@ -127,6 +140,7 @@ class System:
     A device that no id and no grant names is told by the system of its ``vendor``. ``blind_without_pods``
     says what is not known without the annotations of pods, "" where none are needed. ``read``
     reads the files that the system keeps on the node; it is called in a thread, and answers in ``View.file``.
+    ``cuts``: what is offered of a device is the number of slices that it is cut into.
 
     What a recording keeps of a node: ``notes`` match the keys of the annotations and labels, and the names of
     the limits, that the system looks at; what a group ``name`` matches in them is somebody's name. ``words``
@@ -138,6 +152,7 @@ class System:
     vendor: ClassVar[str] = ""
     isolation: ClassVar[str] = "none"
     blind_without_pods: ClassVar[str] = ""
+    cuts: ClassVar[bool] = True
     read: ClassVar[Read | None] = None
     notes: ClassVar[tuple[re.Pattern[str], ...]] = ()
     words: ClassVar[frozenset[str]] = frozenset()
@@ -153,6 +168,11 @@ class System:
     def fails(self, error: Exception) -> None:
         """Note that this system cannot be asked."""
         self.view.object_to(self.name, "failure", f"all of {self.name}", repr(error))
+
+    def object_to(self, of: PodIdentity | ContainerRef, name: str, text: object) -> None:
+        """Note what is wrong with an annotation of a pod."""
+        pod = of.name if isinstance(of, PodIdentity) else of.pod
+        self.view.object_to(self.name, "annotation", f"{of.namespace}/{pod}: {name}", str(text))
 
     def knows(self, _resource: str) -> bool:
         """Whether ids of a resource may be this system's; where they cannot, it is not asked for each."""
@@ -174,21 +194,15 @@ class System:
     def sharing(
         self, _device: Device, slices: tuple[SliceCount, ...], _replicated: bool, _offered_known: bool
     ) -> DeviceSharing:
-        """Tell the mode of a device and what keeps its holders apart."""
-        return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=slices)
+        """Return the mode of a device and what keeps its holders apart."""
+        counted = slices if self.cuts else not_counted(slices)
+        return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=counted)
 
-    def holding(
-        self, device: Device, _sharing: DeviceSharing, resource: str, holder: ContainerRef, slices: int
-    ) -> Holding:
-        """State what a container is entitled to that holds so many ids of a device."""
-        return Holding(
-            holder=holder,
-            device=device.key,
-            resource=resource,
-            slices=slices,
-            memory_entitled=None,
-            compute_entitled=None,
-        )
+    def entitlement(
+        self, _device: Device, _sharing: DeviceSharing, _resource: str, _holder: ContainerRef, _slices: int
+    ) -> Entitled:
+        """Return what a container is entitled to that holds this number of ids of a device."""
+        return Entitled()
 
     def blind(self) -> bool:
         """Whether this system is at work here and cannot be told for want of the pods' annotations."""

@@ -14,6 +14,7 @@ more than it can have: which of them is the administrator's is not known then, n
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import ClassVar, NamedTuple
 
 from exporter.model import (
@@ -25,23 +26,15 @@ from exporter.model import (
     Meter,
     SliceCount,
 )
-from exporter.model.records import replace
 from exporter.model.sums import total
 from exporter.sharing.base.inventory import Device
-from exporter.sharing.base.system import Grant, Granted, System, words_of
+from exporter.sharing.base.system import Entitled, Grant, Granted, System, not_counted, words_of
 from exporter.sharing.base.view import View
 from exporter.sharing.dra.checkpoint import Checkpoint, Prepared
 
 NUMBER = "[0-9]{1,9}"
 UID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 CDI_NAME = re.compile(rf"k8s\.([^/=]+)/[^/=]+=({UID})-(.+)")
-
-
-class Entitled(NamedTuple):
-    """Bytes, and the share of the whole physical GPU."""
-
-    memory: int | None = None
-    compute: float | None = None
 
 
 class Part(NamedTuple):
@@ -112,7 +105,7 @@ class ClaimSystem(System):
     ) -> DeviceSharing:
         """Tell whether a device has one holder. How many shares it could have, nobody tells on the node."""
         part = self._parts.get(device.key)
-        counted = tuple(each._replace(offered=None) for each in slices)
+        counted = not_counted(slices)
         if part is None:
             return DeviceSharing(slices=counted)
         if part.alone:
@@ -221,7 +214,7 @@ def _ticket(claim: ClaimedDevice) -> tuple[str, str, str]:
 
 
 def _equal_part(all_of_it: Entitled, holders: int) -> Entitled:
-    memory, compute = all_of_it
+    memory, compute, _ = all_of_it
     return Entitled(
         None if memory is None else memory // holders, None if compute is None else compute / holders
     )

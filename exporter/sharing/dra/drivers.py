@@ -26,9 +26,9 @@ from exporter.model import (
 )
 from exporter.model.sums import total
 from exporter.sharing.base.inventory import Device
-from exporter.sharing.base.system import Read, Roots
+from exporter.sharing.base.system import Entitled, Read, Roots, not_counted
 from exporter.sharing.dra.checkpoint import Checkpoint, read_checkpoint
-from exporter.sharing.dra.claims import NUMBER, ClaimSystem, Entitled, Part, claim_uid
+from exporter.sharing.dra.claims import NUMBER, ClaimSystem, Part, claim_uid
 
 NVIDIA_DRIVER = "gpu.nvidia.com"
 GPU = re.compile(rf"gpu-({NUMBER})")
@@ -140,9 +140,8 @@ class HamiDra(ClaimSystem):
     def sharing(
         self, _device: Device, slices: tuple[SliceCount, ...], _replicated: bool, _offered_known: bool
     ) -> DeviceSharing:
-        """Tell that the library keeps holders apart."""
-        counted = tuple(each._replace(offered=None) for each in slices)
-        return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=counted)
+        """Return the mode; the library keeps holders apart."""
+        return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=not_counted(slices))
 
     def entitled(self, part: Part, holder: ContainerRef) -> Entitled:
         """State what the container's claims may take."""

@@ -55,8 +55,7 @@ def parse_allocation(text: str, *, lenient: bool = False) -> Segments:
     ``lenient``, as Volcano reads: a bad device is left out, and costs nothing else.
     """
     if len(text) > LONGEST:
-        message = f"{len(text)} characters are more than an annotation can have"
-        raise ValueError(message)
+        raise ValueError(f"{len(text)} characters are more than an annotation can have")
     pieces = text.removesuffix(";").split(";")
     return tuple(tuple(_devices(piece, lenient)) for piece in pieces)
 
@@ -98,15 +97,12 @@ def parse_mig_allocations(text: str) -> tuple[MigAllocation, ...]:
     try:
         listed = json.loads(text) if len(text) <= LONGEST else None
     except (ValueError, RecursionError) as error:
-        message = f"not JSON: {type(error).__name__}"
-        raise ValueError(message) from error
+        raise ValueError(f"not JSON: {type(error).__name__}") from error
     if not isinstance(listed, list):
-        message = "not a list of allocations"
-        raise ValueError(message)  # noqa: TRY004 - one kind of error for all that is wrong with a text
+        raise ValueError("not a list of allocations")  # noqa: TRY004 - one kind of error for all that is wrong with a text
     found = tuple(_mig_allocation(each) for each in listed)
     if len({(each.container, each.device) for each in found}) < len(found):
-        message = "two allocations have the same place"
-        raise ValueError(message)
+        raise ValueError("two allocations have the same place")
     return found
 
 
@@ -123,40 +119,34 @@ def _devices(piece: str, lenient: bool) -> Iterator[HamiDevice]:
             memory, cores = int(found["memory"]), int(found["cores"])
             yield HamiDevice(found["uuid"], found["type"], memory, cores, found["template"] or "")
         elif not lenient:
-            message = f"{text[:100]!r} is not UUID,type,MiB,percent"
-            raise ValueError(message)
+            raise ValueError(f"{text[:100]!r} is not UUID,type,MiB,percent")
 
 
 def _mig_allocation(item: Any) -> MigAllocation:
     if not isinstance(item, dict):
-        message = f"{str(item)[:100]!r} is not an allocation"
-        raise ValueError(message)  # noqa: TRY004 - as above
+        raise ValueError(f"{str(item)[:100]!r} is not an allocation")  # noqa: TRY004 - as above
     place = _number(item, "containerIndex"), _number(item, "deviceIndex")
     gi, ci = _number(item, "gpuInstanceID"), _number(item, "computeInstanceID")
     made = (_text(item, "migUUID") or None, gi, ci)
     gpu, profile = _text(item, "gpuUUID"), _text(item, "profile")
     if None in place or not gpu or not profile:
-        message = f"an allocation of {gpu or 'no GPU'} is incomplete"
-        raise ValueError(message)
+        raise ValueError(f"an allocation of {gpu or 'no GPU'} is incomplete")
     if len({part is None for part in made}) > 1:
-        message = f"an allocation of {gpu} names its MIG device only in part"
-        raise ValueError(message)
+        raise ValueError(f"an allocation of {gpu} names its MIG device only in part")
     return MigAllocation(place[0] or 0, place[1] or 0, gpu, profile, made[0] or "", gi, ci)
 
 
 def _number(item: dict[str, Any], name: str) -> int | None:
     found = item.get(name)
     if found is not None and not (type(found) is int and 0 <= found <= MOST_OF_POD):
-        message = f"{name} is not a number: {str(found)[:40]!r}"
-        raise ValueError(message)
+        raise ValueError(f"{name} is not a number: {str(found)[:40]!r}")
     return found
 
 
 def _text(item: dict[str, Any], name: str) -> str:
     found = item.get(name, "")
     if not isinstance(found, str):
-        message = f"{name} is not a text: {str(found)[:40]!r}"
-        raise ValueError(message)  # noqa: TRY004 - as above
+        raise ValueError(f"{name} is not a text: {str(found)[:40]!r}")  # noqa: TRY004 - as above
     return found
 
 

@@ -214,8 +214,7 @@ class HamiAscend(HamiVendor):
             return {}
         listed = _json(text)
         if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
-            about = f"{holder.namespace}/{holder.pod}: huawei.com/{key}"
-            self.view.object_to(self.name, "annotation", about, f"{text[:60]!r} is no list of NPUs")
+            self.object_to(holder, f"huawei.com/{key}", f"{text[:60]!r} is no list of NPUs")
             return {}
         pairs = ((each.get("UUID"), each.get("temp", "")) for each in listed)
         return {uuid: name for uuid, name in pairs if isinstance(uuid, str) and isinstance(name, str)}

@@ -233,7 +233,7 @@ class LibvgpuSystem(System):
         try:
             segments = parse_allocation(details.annotations[key], lenient=self.lenient)
         except ValueError as error:
-            self.view.object_to(self.name, "annotation", f"{pod.namespace}/{pod.name}: {key}", str(error))
+            self.object_to(pod, key, error)
             return NOTHING
         places = places_of(segments, details.containers, lambda each: self._asks(pod, each))
         devices = {name: segments[place] for name, place in places.items()}

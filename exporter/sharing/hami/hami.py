@@ -141,6 +141,6 @@ class Hami(LibvgpuSystem):
         try:
             found = parse_mig_allocations(text) if text else ()
         except ValueError as error:
-            self.view.object_to(self.name, "annotation", f"{pod.namespace}/{pod.name}: {MIG_KEY}", str(error))
+            self.object_to(pod, MIG_KEY, error)
             found = ()
         return {(each.container, each.device): each for each in found}

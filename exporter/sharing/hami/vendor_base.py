@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import ClassVar, NamedTuple
 
-from exporter.model import ContainerRef, ContainerSpec, DeviceSharing, Meter, PodDetails, SliceCount
+from exporter.model import ContainerRef, ContainerSpec, Meter, PodDetails
 from exporter.model.sums import total
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.system import Claim, Grant, Granted, System, first_match, unread_device, words_of
@@ -119,12 +119,6 @@ class HamiVendor(System):
         """Whether annotations say what a container with these ids has."""
         return bool(ids)
 
-    def sharing(
-        self, _device: Device, slices: tuple[SliceCount, ...], _replicated: bool, _offered_known: bool
-    ) -> DeviceSharing:
-        """Tell the system; what keeps holders apart is the vendor's, and not known of most."""
-        return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=slices)
-
     def device(self, told: Told) -> Device | None:
         """Make the device of an annotation, None for what can be none of this vendor."""
         uuid = told.device.uuid
@@ -202,8 +196,7 @@ class HamiVendor(System):
             try:
                 segments = parse_allocation(details.annotations[key])
             except ValueError as error:
-                about = f"{holder.namespace}/{holder.pod}: {key}"
-                self.view.object_to(self.name, "annotation", about, str(error))
+                self.object_to(holder, key, error)
                 return None
             asks = partial(self._asks, holder, kind.asked or self.resources)
             places = places_of(segments, details.containers, asks)

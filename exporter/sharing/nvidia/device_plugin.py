@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import ClassVar, NamedTuple
 
-from exporter.model import ContainerRef, DeviceKey, DeviceSharing, Holding, SliceCount
+from exporter.model import ContainerRef, DeviceKey, DeviceSharing, SliceCount
 from exporter.sharing.base.inventory import Device, parse_device_id
-from exporter.sharing.base.system import Claim, Read, System, words_of
+from exporter.sharing.base.system import Claim, Entitled, Read, System, words_of
 from exporter.sharing.base.view import View
 from exporter.sharing.nvidia.replicas import UNKNOWN, Cut, cuts
 from exporter.sharing.nvidia.strategy import LABELS, Strategies, Strategy, read_daemons
@@ -81,24 +81,18 @@ class Nvidia(System):
         exclusive = not replicated and mode != "vgpu" and isolation == "hard"
         return DeviceSharing(sharing=mode, isolation=isolation, exclusive=exclusive, slices=slices)
 
-    def holding(
-        self, device: Device, sharing: DeviceSharing, resource: str, holder: ContainerRef, slices: int
-    ) -> Holding:
-        """State what a container is entitled to: the device, or its replicas' share of it.
+    def entitlement(
+        self, device: Device, sharing: DeviceSharing, resource: str, _holder: ContainerRef, slices: int
+    ) -> Entitled:
+        """Return what a container is entitled to: the device, or its replicas' share of it.
 
         The share is enforced by MPS and only notional on time-slicing, where a replica guarantees nothing.
         """
         replicas = 1 if sharing.exclusive else self._replicas(sharing, resource)
-        known = replicas is not None and replicas >= slices
-        share = Share(slices, replicas) if known and replicas else None
-        return Holding(
-            holder=holder,
-            device=device.key,
-            resource=resource,
-            slices=slices,
-            memory_entitled=self._memory(device, sharing, resource, share) if share else None,
-            compute_entitled=_compute(device, share) if share else None,
-        )
+        if not replicas or replicas < slices:
+            return Entitled()
+        share = Share(slices, replicas)
+        return Entitled(self._memory(device, sharing, resource, share), _compute(device, share))
 
     def _counted(self, device: Device, count: SliceCount) -> SliceCount:
         """Count the slices that the plugin has cut, whether they are healthy or not."""

@@ -23,7 +23,6 @@ from exporter.model import (
     ContainerRef,
     DeviceSharing,
     GpuReading,
-    Holding,
     HostDevices,
     Meter,
     SliceCount,
@@ -33,7 +32,7 @@ from exporter.model import (
 from exporter.model.sums import total
 from exporter.sharing.base.inventory import Device, Inventory, pci_address
 from exporter.sharing.base.sysfs_devices import MDEV_UUID, PREFIX
-from exporter.sharing.base.system import Claim, System
+from exporter.sharing.base.system import Claim, Entitled, System
 from exporter.sharing.base.view import View
 
 METER = "vgpu"
@@ -87,21 +86,17 @@ class Vgpu(System):
         )
         return DeviceSharing(sharing="vgpu", isolation="hard", slices=counted)
 
-    def holding(
-        self, device: Device, _sharing: DeviceSharing, resource: str, holder: ContainerRef, slices: int
-    ) -> Holding:
-        """State the frame buffer of the holder's vGPUs, and what they use as the driver meters it."""
+    def entitlement(
+        self, device: Device, _sharing: DeviceSharing, resource: str, holder: ContainerRef, _slices: int
+    ) -> Entitled:
+        """Return the frame buffer of the holder's vGPUs, and what they use as the driver meters it."""
         held = {key.lower() for key in self.view.held[holder][resource]}
         places = [self._places[key] for key in held if key in self._places]
         vgpus = [place.vgpu for place in places if place.device.key == device.key]
-        return Holding(
-            holder=holder,
-            device=device.key,
-            resource=resource,
-            slices=slices,
-            memory_entitled=total([vgpu.memory_total if vgpu else None for vgpu in vgpus]) if vgpus else None,
-            compute_entitled=_compute_entitled(device, len(vgpus)),
-            meter=_meter(vgpus) if vgpus else None,
+        return Entitled(
+            total([vgpu.memory_total if vgpu else None for vgpu in vgpus]) if vgpus else None,
+            _compute_entitled(device, len(vgpus)),
+            _meter(vgpus) if vgpus else None,
         )
 
 

@@ -7,9 +7,9 @@ a process in a partition reaches neither the compute units nor the memory of ano
 
 import re
 
-from exporter.model import ContainerRef, DeviceSharing, Holding, SliceCount
+from exporter.model import ContainerRef, DeviceSharing, SliceCount
 from exporter.sharing.base.inventory import Device
-from exporter.sharing.base.system import Claim, System
+from exporter.sharing.base.system import Claim, Entitled, System
 
 # Other plugins of the same vendor have resources under amd.com too, such as network cards.
 RESOURCES = re.compile(r"amd\.com/(?:gpu|[a-z]px_nps[0-9]+)")
@@ -49,18 +49,11 @@ class Amd(System):
             return DeviceSharing(sharing="none", isolation="none")
         return DeviceSharing()
 
-    def holding(
-        self, device: Device, _sharing: DeviceSharing, resource: str, holder: ContainerRef, slices: int
-    ) -> Holding:
-        """State the whole device: all memory of it, and its share of the GPU's compute units."""
-        return Holding(
-            holder=holder,
-            device=device.key,
-            resource=resource,
-            slices=slices,
-            memory_entitled=device.memory,
-            compute_entitled=device.compute,
-        )
+    def entitlement(
+        self, device: Device, _sharing: DeviceSharing, _resource: str, _holder: ContainerRef, _slices: int
+    ) -> Entitled:
+        """Return the whole device: all of its memory, and its share of the GPU's compute units."""
+        return Entitled(device.memory, device.compute)
 
 
 def _is(device: Device, device_id: str, bus_id: str) -> bool:

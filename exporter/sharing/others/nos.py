@@ -7,9 +7,9 @@ add up to more than it has. Of compute, nothing is promised.
 
 import re
 
-from exporter.model import ContainerRef, DeviceSharing, Holding
+from exporter.model import ContainerRef, DeviceSharing
 from exporter.sharing.base.inventory import Device
-from exporter.sharing.base.system import Claim, System
+from exporter.sharing.base.system import Claim, Entitled, System
 
 MARK = "::"
 GIBIBYTE = 1 << 30
@@ -36,16 +36,9 @@ class Nos(System):
             return Claim()
         return Claim(self.view.inventory.by_uuid(found[1]), replica=True)
 
-    def holding(
-        self, device: Device, _sharing: DeviceSharing, resource: str, holder: ContainerRef, slices: int
-    ) -> Holding:
-        """State the memory of the holder's slices."""
+    def entitlement(
+        self, device: Device, _sharing: DeviceSharing, resource: str, holder: ContainerRef, _slices: int
+    ) -> Entitled:
+        """Return the memory of the holder's slices."""
         held = [found for each in self.view.held[holder][resource] if (found := _ID.fullmatch(each))]
-        return Holding(
-            holder=holder,
-            device=device.key,
-            resource=resource,
-            slices=slices,
-            memory_entitled=sum(int(found[2]) * GIBIBYTE for found in held if found[1] == device.key.uuid),
-            compute_entitled=None,
-        )
+        return Entitled(sum(int(found[2]) * GIBIBYTE for found in held if found[1] == device.key.uuid))

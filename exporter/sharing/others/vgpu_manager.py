@@ -209,8 +209,7 @@ class VgpuManager(System):
                 self._told[place] = dict(parse_claims(details.annotations.get(key, "")))
             except ValueError as error:
                 self._told[place] = {}
-                about = f"{holder.namespace}/{holder.pod}: {key}"
-                self.view.object_to(self.name, "annotation", about, str(error))
+                self.object_to(holder, key, error)
         return self._told[place]
 
 

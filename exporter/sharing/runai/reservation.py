@@ -10,7 +10,7 @@ from collections.abc import Container, Iterator, Sequence
 from fractions import Fraction
 from typing import ClassVar, NamedTuple
 
-from exporter.model import ContainerRef, DeviceSharing, Meter, PodDetails, PodIdentity, SliceCount
+from exporter.model import ContainerRef, Meter, PodDetails, PodIdentity
 from exporter.sharing.base.inventory import Device, parse_device_id
 from exporter.sharing.base.system import Grant, Granted, System, whole_keys
 from exporter.sharing.base.view import View
@@ -76,6 +76,7 @@ class Reservations(System):
     """What the two have in common. ``of_runai`` says whose reservations a class is about."""
 
     of_runai: ClassVar[bool]
+    cuts = False
     notes: ClassVar[tuple[re.Pattern[str], ...]] = (
         whole_keys(RESERVED, FRACTION, MEMORY, COUNT, CONTAINER, RECEIVED),
         re.compile(f"{GROUP}(?:/(?P<name>.+))?"),
@@ -104,13 +105,6 @@ class Reservations(System):
             for resource in self.view.held.get(holder, ())
         }
         return Granted(grants=(*self.of_fractions(), *self._of_unknown(nameless)), settled=frozenset(settled))
-
-    def sharing(
-        self, _device: Device, slices: tuple[SliceCount, ...], _replicated: bool, _offered_known: bool
-    ) -> DeviceSharing:
-        """Tell the system; into how many fractions it will cut a GPU, nobody has said."""
-        uncounted = tuple(each._replace(offered=None) for each in slices)
-        return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=uncounted)
 
     def blind(self) -> bool:
         """Whether GPUs are reserved here, and it is not known for whom."""
@@ -232,9 +226,8 @@ class Reservations(System):
             return self.view.inventory.by_index(int(told))
         parsed = parse_device_id(told)
         if parsed is None or not parsed.uuid or parsed.replica:
-            pod = f"{reservation.holder.namespace}/{reservation.holder.pod}"
             text = f"{told[:100]!r} is no UUID and no index of a GPU"
-            self.view.object_to(self.name, "annotation", f"{pod}: {RESERVED}", text)
+            self.object_to(reservation.holder, RESERVED, text)
             return None
         return self.view.inventory.find(parsed)
 
@@ -243,10 +236,6 @@ class Reservations(System):
         if told and not (_NUMBER.fullmatch(told) and int(told) == groups):
             text = f"{told[:100]!r} is not the number of the groups that its labels name: {groups}"
             self.object_to(pod, COUNT, text)
-
-    def object_to(self, pod: PodIdentity, name: str, text: str) -> None:
-        """Note what is wrong with an annotation of a pod."""
-        self.view.object_to(self.name, "annotation", f"{pod.namespace}/{pod.name}: {name}", text)
 
 
 def detailed(view: View) -> Iterator[tuple[PodIdentity, PodDetails]]:
