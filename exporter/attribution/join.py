@@ -1,6 +1,7 @@
 """One GPU after the other: its devices, its holders, its users, and the rest that is nobody's."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from exporter.attribution import use
@@ -31,7 +32,6 @@ from exporter.model import (
     Workloads,
 )
 from exporter.model.mig_geometry import memory_slices
-from exporter.model.records import dataclass, replace
 from exporter.model.sums import total
 
 ALL_THE_TIME = 1.0

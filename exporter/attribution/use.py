@@ -4,6 +4,7 @@ The rules are numbered in ``docs/join.md``; each function names those that it ca
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from exporter.attribution.owners import Owned
@@ -19,7 +20,6 @@ from exporter.model import (
     MigReading,
     Profile,
 )
-from exporter.model.records import dataclass, replace
 from exporter.model.sums import total
 
 

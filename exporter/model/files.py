@@ -1,9 +1,7 @@
 """What the files of sharing systems say: limits and meters of containers that these keep on the node."""
 
 from collections.abc import Mapping
-from dataclasses import field
-
-from exporter.model.records import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ twice; the table of series converts. ``None`` is a reading that the device does 
 """
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal
 
 from exporter.model.readings import (
@@ -29,7 +29,6 @@ from exporter.model.readings import (
     VgpuReading,
     Violation,
 )
-from exporter.model.records import dataclass
 
 ProcessKind = Literal["compute", "graphics", "mps"]
 ComputeMode = Literal["default", "exclusive_thread", "prohibited", "exclusive_process"]

@@ -1,11 +1,10 @@
 """Who is entitled to what: the kubelet's allocations once they are resolved to devices of this node."""
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from exporter.model.hardware import GpuIdentity
 from exporter.model.kubelet import ContainerRef
-from exporter.model.records import dataclass
 from exporter.model.snapshot import DeviceKey, SliceCount
 
 

@@ -3,9 +3,9 @@
 import time
 from collections import Counter
 from collections.abc import Collection
+from dataclasses import replace
 
 from exporter.model.hardware import GpuReading, MigReading
-from exporter.model.records import replace
 
 
 def without_values(reading: GpuReading, read_monotonic: float | None = None) -> GpuReading:

@@ -1,7 +1,7 @@
 """What one poll has read of each source, and the names that collectors and failures have."""
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
 from exporter.model import (
@@ -15,7 +15,6 @@ from exporter.model import (
     SystemFiles,
     Workloads,
 )
-from exporter.model.records import dataclass
 
 SHARING: Final = "sharing"
 """The collector that reads the files of sharing systems."""

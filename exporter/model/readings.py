@@ -4,10 +4,8 @@ Mappings hold what the device told and nothing else: a key that is missing is no
 """
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal, get_args
-
-from exporter.model.records import dataclass
 
 Clock = Literal["sm", "memory", "graphics", "video"]
 Engine = Literal["encoder", "decoder", "jpeg", "ofa"]

@@ -4,7 +4,7 @@ Units are base units: bytes, seconds, joules, and ratios where 1 is a whole phys
 """
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from exporter.model.hardware import (
@@ -19,7 +19,6 @@ from exporter.model.hardware import (
 )
 from exporter.model.kubelet import ContainerRef
 from exporter.model.readings import ClockEvent, VgpuReading
-from exporter.model.records import dataclass
 
 
 class DeviceKey(NamedTuple):

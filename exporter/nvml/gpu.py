@@ -2,11 +2,11 @@
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from exporter.model import GpuIdentity, GpuReading, MigReading, Profile, Topology
 from exporter.model.lost_gpu import with_known_layout, without_values
-from exporter.model.records import replace
 from exporter.nvml.driver.calls import Calls
 from exporter.nvml.driver.library import NvmlOptions
 from exporter.nvml.mig import Fingerprint, Layout, MigReader

@@ -5,12 +5,11 @@ use, whatever the polls around it saw; entitlement goes on while it is known who
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from exporter.attribution import Attribution
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuReading, GpuRow, Totals
-from exporter.model.records import replace
 
 # Seconds that sums of floats may be apart.
 ROUNDING = 1e-6

@@ -3,6 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from exporter.model import (
     ContainerRef,
@@ -15,7 +16,6 @@ from exporter.model import (
     PodRow,
     Workloads,
 )
-from exporter.model.records import replace
 
 
 def event_rows(

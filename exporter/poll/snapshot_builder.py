@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 from exporter.attribution import NOT_KNOWN, Attribution, HoldingsIndex, attribute_held
 from exporter.config.settings import Settings
@@ -20,7 +21,6 @@ from exporter.model import (
 )
 from exporter.model.poll_result import JOBS, POLL_FAILED, SHARING, PollResult
 from exporter.model.process_rows import process_rows
-from exporter.model.records import replace
 from exporter.poll.accounting import Coverage, Ledger
 from exporter.poll.rates import ClockEvents, NvlinkRates
 from exporter.poll.rows import event_rows, gpus_with_jobs, migs_with_jobs, pod_rows

@@ -9,11 +9,11 @@ import math
 import os
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from exporter.model import PodIdentity, ProcessPlace, Workloads
-from exporter.model.records import replace
 from exporter.workloads.cgroups import CgroupPlace, has_left, names_cgroups, parse_cgroup
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")

@@ -1,5 +1,7 @@
 """What evidence does not prove: devices that were not told, parts that share, holdings from before."""
 
+from dataclasses import replace
+
 import pytest
 
 from exporter.attribution import HoldingsIndex, attribute_held
@@ -15,7 +17,6 @@ from exporter.model import (
     ProcessPlace,
     Workloads,
 )
-from exporter.model.records import replace
 from exporter.sharing import resolve_holdings
 from tests.attribution.build import (
     GIB,

@@ -1,13 +1,13 @@
 """What a poll joins is of one moment: no holdings of a poll before, and no sweep that came late."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from exporter.demo.scenario import catalog
 from exporter.model import Allocations
-from exporter.model.records import replace
 from exporter.poll.snapshot_builder import PollResult, SnapshotBuilder
 from podresources.channel import KubeletError
 from tests.attribution.build import GIB, UUID, gpu, held, whole, workloads

@@ -1,10 +1,11 @@
 """What the log says of GPUs that are lost and return, and of their XIDs, on a node that is polled."""
 
+from dataclasses import replace
+
 import pytest
 
 from exporter.demo.node import FakeNode
 from exporter.model import Snapshot
-from exporter.model.records import replace
 from exporter.poll.gpu_log import REPEAT_SECONDS, NodeLog
 from exporter.poll.poller import Poller
 from tests.poller.bench import QUICK, polled

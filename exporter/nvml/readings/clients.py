@@ -2,12 +2,12 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from exporter.model import DeviceProcess, GpuReading, MigReading
 from exporter.model.hardware import ProcessKind
 from exporter.model.pid_namespace import OTHER_PIDS
-from exporter.model.records import replace
 from exporter.nvml.driver.calls import Calls
 from exporter.nvml.readings.answers import sampled_percent
 from exporter.nvml.readings.samples import SampleReader, latest_time

@@ -5,10 +5,10 @@ a GPU and nothing else, so that what they tell cannot follow from anything that 
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from exporter.model import Allocations, DeviceProcess, GpuReading, Holdings, Memory, MigReading
-from exporter.model.records import replace
 from exporter.sharing.base.view import NodeFacts
 
 Resolve = Callable[[tuple[GpuReading, ...], Allocations | None, NodeFacts], Holdings]

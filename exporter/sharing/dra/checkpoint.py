@@ -8,13 +8,12 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from exporter.model import FileProblem, SystemFiles
 from exporter.model.kubelet import quantity
-from exporter.model.records import dataclass, replace
 from exporter.sharing.base.reading import UnusableError, opened, problem
 from exporter.sharing.base.system import Roots
 
