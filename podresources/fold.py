@@ -4,7 +4,6 @@ The kubelet repeats a device once per NUMA node, in another order each time.
 """
 
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from itertools import chain
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -22,10 +21,10 @@ _Print = tuple[int, int]
 
 
 class Unchanged(Generic[T]):
-    """Makes a value of each payload, but not of one that was among those of the read before.
+    """Makes a value of each payload, but not of one that was among those of the previous read.
 
-    Pods stay as they are for hours, and each of them is some kilobytes: they are told apart by length and
-    Python's keyed hash of 64 bits, not kept. One read at a time.
+    Pods stay as they are for hours, and each is some kilobytes: they are recognised by length and Python's
+    keyed hash of 64 bits, not kept. One read at a time.
     """
 
     def __init__(self, make: Callable[[bytes], T]) -> None:
@@ -33,7 +32,7 @@ class Unchanged(Generic[T]):
         self._made: dict[_Print, T] = {}
 
     def of(self, payloads: Iterable[bytes]) -> list[T]:
-        """Give the value of each payload, in their order; what ``make`` raises goes through."""
+        """Return the value of each payload, in their order; what ``make`` raises goes through."""
         before, now = self._made, dict[_Print, T]()
         values = []
         for payload in payloads:
@@ -81,17 +80,16 @@ class Lists:
         by_names: dict[tuple[str, str], list[tuple[_Pod, bytes]]] = {}
         for pod, payload in zip(self._pods.of(payloads), payloads, strict=True):
             by_names.setdefault(pod.names, []).append((pod, payload))
-        pods = [_merged(same) for _, same in sorted(by_names.items())]
+        # Encoded messages that follow each other are one message.
+        pods = [
+            same[0][0] if len(same) == 1 else _pod(b"".join(payload for _, payload in same))
+            for _, same in sorted(by_names.items())
+        ]
         return Listed(
             tuple(chain.from_iterable(pod.allocated for pod in pods)),
             tuple(chain.from_iterable(pod.claims for pod in pods)),
             frozenset(chain.from_iterable(pod.containers for pod in pods)),
         )
-
-
-def _merged(same: list[tuple[_Pod, bytes]]) -> _Pod:
-    """Make one of what goes by one name: encoded messages that follow each other are one message."""
-    return same[0][0] if len(same) == 1 else _pod(b"".join(payload for _, payload in same))
 
 
 def _pod(payload: bytes) -> _Pod:
@@ -123,13 +121,7 @@ def _pod(payload: bytes) -> _Pod:
 
 def offered(answer: bytes) -> tuple[OfferedDevice, ...]:
     """Fold an answer to GetAllocatableResources; one of DECODE_ERRORS where it is none."""
-    return _offered(frozenset(OfferedEntries.FromString(answer).devices))
-
-
-@lru_cache(maxsize=1)
-def _offered(entries: frozenset[bytes]) -> tuple[OfferedDevice, ...]:
-    """Fold entries, which are those of the last time as long as nothing changes on the node."""
-    devices = map(ContainerDevices.FromString, entries)
+    devices = map(ContainerDevices.FromString, set(OfferedEntries.FromString(answer).devices))
     return tuple(OfferedDevice(*device) for device in sorted(_distinct(devices)))
 
 
