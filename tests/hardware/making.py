@@ -176,6 +176,6 @@ def refuse(driver: Driver, function: str, code: int, devices: set[str]) -> None:
         answer = real(*arguments)
         handle = tiny.found(arguments[-1]) if function.endswith("ByIndex") else arguments[0]
         device = driver.library.board.by_address.get(tiny.address(handle))
-        return code if device is not None and device.uuid in devices else answer
+        return code if device is not None and device.spec.uuid in devices else answer
 
     setattr(driver.library, function, call)

@@ -174,7 +174,7 @@ def test_whatever_a_gpu_makes_us_raise_costs_that_gpu_alone(two: Driver):
     strange = {"GPU-a"}
 
     def pci(*arguments: Any) -> int:
-        if two.library.board.by_address[tiny.address(arguments[0])].uuid in strange:
+        if two.library.board.by_address[tiny.address(arguments[0])].spec.uuid in strange:
             raise ZeroDivisionError
         return real(*arguments)
 

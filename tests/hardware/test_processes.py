@@ -355,7 +355,7 @@ def test_a_process_that_several_compute_instances_list_is_nobodys():
     there = {"MIG-0": (41, 42), "MIG-1": (42,), "MIG-small": (42,)}
 
     def listing(handle: Any, count: Any, infos: Any) -> int:
-        uuid = driver.library.board.by_address[address(handle)].uuid
+        uuid = driver.library.board.by_address[address(handle)].spec.uuid
         return lists(*(context(pid) for pid in there[uuid]))(handle, count, infos)
 
     setattr(driver.library, COMPUTE, listing)

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from exporter.demo.machine import GpuState, InstanceState
+from exporter.demo.scenario.gpus import Gpu, MigInstance
 
 _FIRST, _STRIDE = 0x7F00_0000_0000, 0x40
 # Behind the pointer of each MIG device lies that of the GPU instance around it.
@@ -26,19 +27,9 @@ class MigDevice:
     lists_pids: bool
 
     @property
-    def uuid(self) -> str:
-        """The uuid of the MIG device."""
-        return self.state.instance.uuid
-
-    @property
-    def unsupported(self) -> tuple[str, ...]:
-        """Calls that this very device does not support."""
-        return self.state.instance.unsupported
-
-    @property
-    def answers(self) -> Mapping[str, tuple[int, ...]]:
-        """What this very device always answers."""
-        return self.state.instance.answers
+    def spec(self) -> MigInstance:
+        """The device in the scenario."""
+        return self.state.instance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,19 +48,9 @@ class GpuDevice:
     migs: Mapping[int, MigDevice]
 
     @property
-    def uuid(self) -> str:
-        """The uuid of the GPU."""
-        return self.state.gpu.uuid
-
-    @property
-    def unsupported(self) -> tuple[str, ...]:
-        """Calls that this very device does not support."""
-        return self.state.gpu.unsupported
-
-    @property
-    def answers(self) -> Mapping[str, tuple[int, ...]]:
-        """What this very device always answers."""
-        return self.state.gpu.answers
+    def spec(self) -> Gpu:
+        """The GPU in the scenario."""
+        return self.state.gpu
 
 
 Device = GpuDevice | MigDevice
@@ -84,8 +65,8 @@ class Board:
     lost: frozenset[str] = frozenset()
 
     def is_lost(self, device: Device) -> bool:
-        """Whether the GPU of a device, or that it is, has gone."""
-        return (device.gpu.gpu.uuid if isinstance(device, MigDevice) else device.uuid) in self.lost
+        """Whether the GPU of a device, or the GPU that it is, is lost."""
+        return (device.gpu.gpu if isinstance(device, MigDevice) else device.spec).uuid in self.lost
 
 
 class Handles:
@@ -109,12 +90,11 @@ class Handles:
 
     def _gpu(self, state: GpuState, index: int) -> GpuDevice:
         address = self._address(state.gpu.uuid)
-        migs = self._migs(state, address)
         return GpuDevice(
             address=address,
             index=index,
             state=state,
-            migs=migs,
+            migs=self._migs(state, address),
             lists_pids=self._lists_pids,
             driver=self._driver,
         )

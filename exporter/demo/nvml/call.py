@@ -8,10 +8,11 @@ import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, TypeVar
 
 import pynvml
 
+T = TypeVar("T")
 SUCCESS = 0
 UNINITIALIZED = 1
 INVALID_ARGUMENT = 2
@@ -34,6 +35,17 @@ class RefusedError(Exception):
 def refuse(code: int) -> NoReturn:
     """Answer the call with an error code."""
     raise RefusedError(code)
+
+
+def require(condition: object, code: int = NOT_SUPPORTED) -> None:
+    """Refuse the call unless the condition holds."""
+    if not condition:
+        refuse(code)
+
+
+def known(value: T | None) -> T:
+    """Return a value; refuse the call if it is None."""
+    return refuse(NOT_SUPPORTED) if value is None else value
 
 
 def code_of(name: str) -> int | None:
@@ -62,12 +74,12 @@ Scope = Literal["node", "lookup", "gpu", "mig", "gpu instance", "any", "pair", "
 class Function:
     """A function of the library: ``run`` gets the device (or the driver) and the rest of the arguments.
 
-    It writes its answer through the out parameters, and returns nothing or an error code. ``write`` puts
-    given numbers in the place of an answer, where an answer is made of numbers only.
+    It writes its answer through the out parameters, or refuses the call. ``write`` puts given numbers in the
+    place of an answer, if an answer consists of numbers only.
     """
 
     scope: Scope
-    run: Callable[..., int | None]
+    run: Callable[..., None]
     write: Callable[[Sequence[Any], Sequence[int]], None] | None = None
 
 
@@ -106,11 +118,17 @@ def address_of(handle: Any) -> int:
         return 0
 
 
+def put_length(count: Any, array: Any, length: int) -> None:
+    """Write the length of a list; refuse an array that is too short for the list."""
+    room = 0 if array is None else number(target(count))
+    put(count, length)
+    require(length <= room, INSUFFICIENT_SIZE)
+
+
 def put_text(buffer: Any, length: Any, value: str) -> None:
     """Write text into a buffer of that length."""
     encoded = value.encode()
-    if len(encoded) + 1 > number(length):
-        refuse(INSUFFICIENT_SIZE)
+    require(len(encoded) < number(length), INSUFFICIENT_SIZE)
     buffer.value = encoded
 
 
@@ -152,8 +170,7 @@ def _answering(
 
 def _put_numbers(arguments: Sequence[Any], values: Sequence[int]) -> None:
     references = [argument for argument in arguments if hasattr(argument, "_obj")]
-    if len(values) != len(references):
-        refuse(INVALID_ARGUMENT)
+    require(len(values) == len(references), INVALID_ARGUMENT)
     for reference, value in zip(references, values, strict=True):
         put(reference, value)
 
@@ -162,10 +179,8 @@ def _put_record(
     fields: Sequence[str], version: int | None, arguments: Sequence[Any], values: Sequence[int]
 ) -> None:
     answer = target(arguments[-1])
-    if version is not None and answer.version != version:
-        refuse(VERSION_MISMATCH)
-    if len(values) != len(fields):
-        refuse(INVALID_ARGUMENT)
+    require(version is None or answer.version == version, VERSION_MISMATCH)
+    require(len(values) == len(fields), INVALID_ARGUMENT)
     for field, value in zip(fields, values, strict=True):
         setattr(answer, field, value)
 

@@ -12,13 +12,13 @@ import pynvml
 from exporter.demo.nvml.board import Board, GpuDevice, MigDevice
 from exporter.demo.nvml.call import (
     INVALID_ARGUMENT,
-    NOT_SUPPORTED,
     Function,
     address_of,
     number,
     numbers,
     put_handle,
     refuse,
+    require,
     target,
 )
 from exporter.demo.scenario.faults import XidEvent
@@ -179,10 +179,8 @@ def _create(driver: Driver, reference: Any) -> None:
 
 def _register(device: GpuDevice, driver: Driver, mask: Any, event_set: Any) -> None:
     wanted = number(mask)
-    if wanted & ~ALL:
-        refuse(INVALID_ARGUMENT)
-    if wanted & ~_supported(device):
-        refuse(NOT_SUPPORTED)
+    require(not wanted & ~ALL, INVALID_ARGUMENT)
+    require(not wanted & ~_supported(device))
     driver.events.register(address_of(event_set), device.address, wanted)
 
 
@@ -205,7 +203,7 @@ FUNCTIONS: Mapping[str, Function] = {
 
 def happening(board: Board, event: XidEvent) -> Happening | None:
     """Tell an XID as the driver does, by the handle of its GPU; None when the device is not there."""
-    device = next((each for each in board.by_address.values() if each.uuid == event.device), None)
+    device = next((each for each in board.by_address.values() if each.spec.uuid == event.device), None)
     if isinstance(device, MigDevice):
         cut = device.state.instance
         return Happening(device=device.parent_address, type=XID, data=event.xid, gi=cut.gi, ci=cut.ci)

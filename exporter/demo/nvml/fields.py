@@ -8,7 +8,16 @@ from exporter.demo.load import Flow, power_limit
 from exporter.demo.machine import GpuState
 from exporter.demo.nvml import health, links
 from exporter.demo.nvml.board import GpuDevice
-from exporter.demo.nvml.call import NOT_SUPPORTED, SUCCESS, Function, RefusedError, number, refuse, target
+from exporter.demo.nvml.call import (
+    NOT_SUPPORTED,
+    SUCCESS,
+    Function,
+    RefusedError,
+    number,
+    refuse,
+    require,
+    target,
+)
 from exporter.demo.scenario.derive import (
     AMPERE,
     BLACKWELL,
@@ -58,8 +67,7 @@ def _average_power(state: GpuState, scope: int) -> int:
     """Return the draw of late; the first Amperes do not average, and only large boards tell of memory."""
     if scope == MEMORY and state.gpu.architecture >= HOPPER:
         return round(state.power_mw * MEMORY_PART)
-    if state.gpu.architecture < AMPERE or is_ga100(state.gpu):
-        return refuse(NOT_SUPPORTED)
+    require(state.gpu.architecture >= AMPERE and not is_ga100(state.gpu))
     return _power(state, scope)
 
 
@@ -95,8 +103,7 @@ def _link_bytes(flow: Flow) -> Field:
     """Return the counter of one link that came with the fifth generation."""
 
     def read(state: GpuState, link: int) -> int:
-        if state.gpu.architecture < BLACKWELL:
-            refuse(NOT_SUPPORTED)
+        require(state.gpu.architecture >= BLACKWELL)
         return links.link_bytes(state, flow, link)
 
     return _COUNT(read)
@@ -113,8 +120,7 @@ def _one_links_errors(error: str) -> Field:
 
 def _later_recoveries(state: GpuState, link: int) -> int:
     """Return how often a link, or any of them, had to recover, as it is told from the fifth generation on."""
-    if state.gpu.architecture < BLACKWELL:
-        refuse(NOT_SUPPORTED)
+    require(state.gpu.architecture >= BLACKWELL)
     links.refuse_link(state.gpu, 0 if link == links.ALL_LINKS else link)
     return state.gpu.links.errors.get("recovery", 0) if link in (0, links.ALL_LINKS) else 0
 
@@ -198,10 +204,9 @@ def _value(device: GpuDevice, field: Field, number_of_field: int, scope: int) ->
     """Return the value that the scenario wants, or the device's own."""
     whole = f"field:{number_of_field}"
     name = f"{whole}:{scope}" if scope else whole
-    if whole in device.unsupported or name in device.unsupported:
-        refuse(NOT_SUPPORTED)
-    if name in device.answers:
-        return device.answers[name][0]
+    require(not {whole, name}.intersection(device.spec.unsupported))
+    if name in device.spec.answers:
+        return device.spec.answers[name][0]
     return field.read(device.state, scope) if knows_field(device.driver, number_of_field) else _unknown()
 
 

@@ -27,6 +27,7 @@ from exporter.demo.nvml.call import (
     number,
     put_handle,
     refuse,
+    require,
     target,
 )
 from exporter.demo.nvml.node import Driver
@@ -127,14 +128,12 @@ def _sample(pointer: Any, misuse: str) -> Sample:
     return sample
 
 
-def _support(device: Device, reference: Any) -> int | None:
+def _support(device: Device, reference: Any) -> None:
     answer = target(reference)
-    if answer.version != pynvml.NVML_GPM_SUPPORT_VERSION:
-        return VERSION_MISMATCH
+    require(answer.version == pynvml.NVML_GPM_SUPPORT_VERSION, VERSION_MISMATCH)
     if isinstance(device, MigDevice):
-        return INVALID_ARGUMENT
+        refuse(INVALID_ARGUMENT)
     answer.isSupportedDevice = int(_has_meter(device.state))
-    return None
 
 
 def _has_meter(state: GpuState) -> bool:
@@ -146,13 +145,13 @@ def _sample_get(device: Device, pointer: Any) -> None:
     sample = _fillable(state, pointer)
     if isinstance(device, MigDevice):
         cut = device.state.instance
-        sample.content = _of_cuts(state, (cut,), (device.uuid, None), engines=False)
+        sample.content = _of_cuts(state, (cut,), (device.spec.uuid, None), engines=False)
         return
     sample.content = Content(
-        subject=(device.uuid, None),
+        subject=(device.spec.uuid, None),
         wall=state.wall,
         seconds=state.seconds,
-        busy_seconds=state.busy_seconds[device.uuid],
+        busy_seconds=state.busy_seconds[device.spec.uuid],
         cycles_per_second=_hertz(state) * MULTIPROCESSORS,
         traffic={name: total for name, total in state.totals.items() if _flows(state, name)},
     )
@@ -165,14 +164,12 @@ def _flows(state: GpuState, name: Flow) -> bool:
 def _mig_sample_get(device: GpuDevice, gi: Any, pointer: Any) -> None:
     sample = _fillable(device.state, pointer)
     inside = tuple(mig.state.instance for mig in device.migs.values() if mig.state.instance.gi == number(gi))
-    if not inside:
-        refuse(INVALID_ARGUMENT)
-    sample.content = _of_cuts(device.state, inside, (device.uuid, number(gi)), engines=True)
+    require(inside, INVALID_ARGUMENT)
+    sample.content = _of_cuts(device.state, inside, (device.spec.uuid, number(gi)), engines=True)
 
 
 def _fillable(state: GpuState, pointer: Any) -> Sample:
-    if not _has_meter(state):
-        refuse(NOT_SUPPORTED)
+    require(_has_meter(state))
     return _sample(pointer, "use after free")
 
 
@@ -198,8 +195,7 @@ def _hertz(state: GpuState) -> float:
 
 def _metrics_get(driver: Driver, reference: Any) -> None:
     question = target(reference)
-    if question.version != pynvml.NVML_GPM_METRICS_GET_VERSION:
-        refuse(VERSION_MISMATCH)
+    require(question.version == pynvml.NVML_GPM_METRICS_GET_VERSION, VERSION_MISMATCH)
     older, newer = (_sample(each, "use after free").content for each in (question.sample1, question.sample2))
     if older is None or newer is None or older.subject != newer.subject:
         refuse(INVALID_ARGUMENT)

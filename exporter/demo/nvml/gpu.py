@@ -10,9 +10,11 @@ from exporter.demo.nvml.call import (
     NOT_SUPPORTED,
     VERSION_MISMATCH,
     Function,
+    known,
     numbers,
     record,
     refuse,
+    require,
     target,
     text,
 )
@@ -40,28 +42,23 @@ def _memory_v1(device: Device, reference: Any) -> None:
     answer.total, answer.used, answer.free = total, used + reserved, total - used - reserved
 
 
-def _memory_v2(device: Device, reference: Any) -> int | None:
+def _memory_v2(device: Device, reference: Any) -> None:
     answer = target(reference)
-    if answer.version != MEMORY_V2:
-        return VERSION_MISMATCH
+    require(answer.version == MEMORY_V2, VERSION_MISMATCH)
     total, reserved, used = memory(device)
     answer.total, answer.reserved, answer.used = total, reserved, used
     answer.free = total - used - reserved
-    return None
 
 
 def _bar1(device: Device) -> tuple[int, int, int]:
     gpu = device.gpu.gpu if isinstance(device, MigDevice) else device.state.gpu
-    total = gpu.bar1_total
-    if total is None:
-        return refuse(NOT_SUPPORTED)
+    total = known(gpu.bar1_total)
     used = min(total, (1 + 2 * len(device.state.processes)) * MIB)
     return total, used, total - used
 
 
 def _utilization(device: GpuDevice) -> tuple[int, int]:
-    if device.state.is_cut:
-        return refuse(NOT_SUPPORTED)
+    require(not device.state.is_cut)
     return device.state.utilization, round(device.state.utilization * COPY_RATIO)
 
 
@@ -83,26 +80,12 @@ def _accounting(device: GpuDevice) -> int:
     return int(device.state.gpu.accounting and not device.state.is_cut)
 
 
-def _serial(device: GpuDevice) -> str:
-    serial = device.state.gpu.serial
-    return refuse(NOT_SUPPORTED) if serial is None else serial
-
-
-def _vbios(device: GpuDevice) -> str:
-    vbios = device.state.gpu.vbios
-    return refuse(NOT_SUPPORTED) if vbios is None else vbios
-
-
 def _board(fact: str) -> Function:
-    def read(device: GpuDevice) -> str:
-        return device.state.gpu.board_info.get(fact) or refuse(NOT_SUPPORTED)
-
-    return text("gpu", read)
+    return text("gpu", lambda device: known(device.spec.board_info.get(fact) or None))
 
 
 def _gsp_firmware(device: GpuDevice, buffer: Any) -> None:
-    version = device.state.gpu.board_info.get("gsp_firmware") or refuse(NOT_SUPPORTED)
-    buffer.value = version.encode()
+    buffer.value = known(device.spec.board_info.get("gsp_firmware") or None).encode()
 
 
 def _capability(device: GpuDevice) -> tuple[int, int]:
@@ -124,7 +107,7 @@ def _index(device: Device) -> int:
 
 
 def _pci(device: GpuDevice, reference: Any) -> None:
-    fill_pci(target(reference), device.state.gpu.pci_bus_id)
+    fill_pci(target(reference), device.spec.pci_bus_id)
 
 
 def fill_pci(answer: Any, pci_bus_id: str) -> None:
@@ -140,12 +123,12 @@ def fill_pci(answer: Any, pci_bus_id: str) -> None:
 
 
 FUNCTIONS: Mapping[str, Function] = {
-    "nvmlDeviceGetUUID": text("any", lambda device: device.uuid),
+    "nvmlDeviceGetUUID": text("any", lambda device: device.spec.uuid),
     "nvmlDeviceGetName": text("any", _name),
     "nvmlDeviceGetIndex": numbers("any", _index),
     "nvmlDeviceGetMinorNumber": numbers("gpu", lambda device: device.state.gpu.minor),
-    "nvmlDeviceGetSerial": text("gpu", _serial),
-    "nvmlDeviceGetVbiosVersion": text("gpu", _vbios),
+    "nvmlDeviceGetSerial": text("gpu", lambda device: known(device.spec.serial)),
+    "nvmlDeviceGetVbiosVersion": text("gpu", lambda device: known(device.spec.vbios)),
     "nvmlDeviceGetBoardPartNumber": _board("part_number"),
     "nvmlDeviceGetInforomImageVersion": _board("inforom"),
     "nvmlDeviceGetGspFirmwareVersion": Function("gpu", _gsp_firmware),
@@ -173,27 +156,20 @@ ENCODING, DECODING = 0.5, 0.3
 
 
 def _engine(state: GpuState, per_stream: float) -> tuple[int, int]:
-    _refuse_cut(state)
+    require(not state.is_cut)
     percent = sum(process.running.process.streams * process.sm * per_stream for process in state.processes)
     return min(100, round(percent)), SAMPLING_MICROSECONDS
 
 
 def _later_engine(device: GpuDevice) -> tuple[int, int]:
-    if device.state.gpu.architecture < TURING:
-        return refuse(NOT_SUPPORTED)
-    _refuse_cut(device.state)
+    require(device.spec.architecture >= TURING and not device.state.is_cut)
     return 0, SAMPLING_MICROSECONDS
 
 
 def _encoder_stats(device: GpuDevice) -> tuple[int, int, int]:
-    _refuse_cut(device.state)
+    require(not device.state.is_cut)
     sessions = sum(process.running.process.streams for process in device.state.processes if process.sm)
     return (sessions, FRAMES_PER_SECOND, LATENCY_MICROSECONDS) if sessions else (0, 0, 0)
-
-
-def _refuse_cut(state: GpuState) -> None:
-    if state.is_cut:
-        refuse(NOT_SUPPORTED)
 
 
 VIDEO_FUNCTIONS: Mapping[str, Function] = {

@@ -7,16 +7,16 @@ from exporter.demo.load import power_limit
 from exporter.demo.machine import MEMORY_HOTTER, GpuState
 from exporter.demo.nvml.board import Device, GpuDevice, MigDevice
 from exporter.demo.nvml.call import (
-    INSUFFICIENT_SIZE,
     INVALID_ARGUMENT,
     NOT_SUPPORTED,
     Function,
+    known,
     number,
     numbers,
-    put,
+    put_length,
     record,
     refuse,
-    target,
+    require,
 )
 from exporter.demo.scenario.derive import ADA, AMPERE, TURING
 from exporter.demo.scenario.gpus import Gpu
@@ -43,21 +43,19 @@ FIRST_PAGE, PAGE = 0x3A0000, 0x1000
 
 def ecc_mode(state: GpuState) -> int:
     """Return 1 for a board with its ECC switched on, 0 for off."""
-    ecc = state.gpu.health.ecc
-    return refuse(NOT_SUPPORTED) if ecc is None else int(ecc)
+    return int(known(state.gpu.health.ecc))
 
 
 def ecc_total(state: GpuState, severity: int, scope: int) -> int:
     """Return the errors in all memories. A GPU that is cut counts since the driver's load nowhere."""
-    _refuse_no_counts(state, scope)
+    _require_counts(state, scope)
     kind = f"{_word(SEVERITIES, severity)}/{_word(SCOPES, scope)}/"
     return sum(count for place, count in state.gpu.health.errors.items() if place.startswith(kind))
 
 
 def rows(state: GpuState) -> tuple[int, int, int, int]:
     """Return the rows remapped for corrected and uncorrected errors, and whether more are due or failed."""
-    if state.gpu.architecture < AMPERE or state.instances:
-        return refuse(NOT_SUPPORTED)
+    require(state.gpu.architecture >= AMPERE and not state.instances)
     health = state.gpu.health
     corrected, uncorrected = (health.remapped_rows.get(severity, 0) for severity in SEVERITIES)
     return corrected, uncorrected, int(health.row_remap_pending), int(health.row_remap_failure)
@@ -65,15 +63,13 @@ def rows(state: GpuState) -> tuple[int, int, int, int]:
 
 def pages(state: GpuState, cause: int) -> int:
     """Return the number of pages retired for this cause, on boards from before rows could be remapped."""
-    if state.gpu.architecture >= AMPERE:
-        return refuse(NOT_SUPPORTED)
+    require(state.gpu.architecture < AMPERE)
     return state.gpu.health.retired_pages.get(_word(CAUSES, cause), 0)
 
 
 def pages_pending(state: GpuState) -> int:
     """Return 1 if pages wait for a reboot to be retired."""
-    if state.gpu.architecture >= AMPERE:
-        return refuse(NOT_SUPPORTED)
+    require(state.gpu.architecture < AMPERE)
     return int(state.gpu.health.retired_pages_pending)
 
 
@@ -81,19 +77,16 @@ def _errors(device: Device, severity: int, scope: int, location: int) -> int:
     """Return the errors in one place: caches and the like up to Volta, later all that is no DRAM as one."""
     place = f"{_word(SEVERITIES, severity)}/{_word(SCOPES, scope)}/{_word(LOCATIONS, location)}"
     gpu = device.gpu.gpu if isinstance(device, MigDevice) else device.state.gpu
-    if location != DRAM and (location == SRAM) != (gpu.architecture >= TURING):
-        refuse(NOT_SUPPORTED)
+    require(location == DRAM or (location == SRAM) == (gpu.architecture >= TURING))
     if isinstance(device, MigDevice):
-        if (severity, scope) != (UNCORRECTED, VOLATILE) or location == DRAM or not gpu.health.ecc:
-            refuse(NOT_SUPPORTED)
+        require((severity, scope) == (UNCORRECTED, VOLATILE) and location != DRAM and gpu.health.ecc)
         return 0
-    _refuse_no_counts(device.state, scope)
+    _require_counts(device.state, scope)
     return gpu.health.errors.get(place, 0)
 
 
-def _refuse_no_counts(state: GpuState, scope: int) -> None:
-    if not state.gpu.health.ecc or (state.is_cut and scope == VOLATILE):
-        refuse(NOT_SUPPORTED)
+def _require_counts(state: GpuState, scope: int) -> None:
+    require(state.gpu.health.ecc and not (state.is_cut and scope == VOLATILE))
 
 
 def _banks(device: GpuDevice) -> tuple[int, ...]:
@@ -101,17 +94,13 @@ def _banks(device: GpuDevice) -> tuple[int, ...]:
     return tuple(device.state.gpu.health.row_banks.get(left, 0) for left in BANKS)
 
 
-def _retired(device: GpuDevice, cause: Any, count: Any, addresses: Any, times: Any = None) -> int | None:
+def _retired(device: GpuDevice, cause: Any, count: Any, addresses: Any, times: Any = None) -> None:
     found = pages(device.state, number(cause))
-    room = 0 if addresses is None else number(target(count))
-    put(count, found)
-    if found > room:
-        return INSUFFICIENT_SIZE
+    put_length(count, addresses, found)
     for place in range(found):
         addresses[place] = FIRST_PAGE + place * PAGE
         if times is not None:
             times[place] = 0
-    return None
 
 
 def _word(words: tuple[str, ...], place: int) -> str:
@@ -157,21 +146,14 @@ def memory_temperature(state: GpuState) -> int:
 def threshold(gpu: Gpu, kind: int) -> int:
     """Return the temperature at which something happens; without a sensor nothing does."""
     limits = gpu.thresholds
-    if kind == MEMORY_MAX and not gpu.memory_temperature:
-        return refuse(NOT_SUPPORTED)
-    found = {
-        SHUTDOWN: limits.shutdown,
-        SLOWDOWN: limits.slowdown,
-        MEMORY_MAX: limits.memory,
-        GPU_MAX: limits.gpu,
-    }
-    return found[kind] if kind in found else refuse(NOT_SUPPORTED)
+    memory = limits.memory if gpu.memory_temperature else None
+    found = {SHUTDOWN: limits.shutdown, SLOWDOWN: limits.slowdown, MEMORY_MAX: memory, GPU_MAX: limits.gpu}
+    return known(found.get(kind))
 
 
 def margin_at(gpu: Gpu, kind: int) -> int:
     """Return the margin at which something happens: later boards count down to their first limit."""
-    if gpu.architecture < ADA:
-        return refuse(NOT_SUPPORTED)
+    require(gpu.architecture >= ADA)
     return gpu.thresholds.gpu - threshold(gpu, kind)
 
 
@@ -180,8 +162,8 @@ def _temperature(device: GpuDevice, sensor: int) -> int:
 
 
 def _margin(device: GpuDevice) -> int:
-    gpu = device.state.gpu
-    return refuse(NOT_SUPPORTED) if gpu.architecture < ADA else gpu.thresholds.gpu - device.state.temperature
+    require(device.spec.architecture >= ADA)
+    return device.spec.thresholds.gpu - device.state.temperature
 
 
 def _kept(state: GpuState) -> float:
@@ -218,9 +200,7 @@ def _event_reasons(device: GpuDevice) -> int:
 
 
 def _fan(device: GpuDevice, fan: int = 0) -> int:
-    idle = device.state.gpu.fan
-    if idle is None:
-        return refuse(NOT_SUPPORTED)
+    idle = known(device.spec.fan)
     warmer = max(0, device.state.temperature - device.state.gpu.temperature_base)
     return min(100, idle + warmer) if fan == 0 else refuse(INVALID_ARGUMENT)
 

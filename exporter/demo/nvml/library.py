@@ -25,6 +25,7 @@ from exporter.demo.nvml.call import (
     code_of,
     inputs,
     refuse,
+    require,
 )
 from exporter.demo.nvml.events import EventSets, happening, recuts
 from exporter.demo.nvml.node import FINDERS, Listing, error_string
@@ -169,56 +170,55 @@ class FakeNvml:
     def _symbol(self, name: str, function: Function) -> Callable[..., int]:
         def call(*arguments: Any) -> int:
             try:
-                return self._call(name, function, arguments)
+                self._call(name, function, arguments)
             except RefusedError as refusal:
                 return refusal.code
+            return SUCCESS
 
         return call
 
-    def _call(self, name: str, function: Function, arguments: tuple[Any, ...]) -> int:
+    def _call(self, name: str, function: Function, arguments: tuple[Any, ...]) -> None:
         device = self._device(name, function, arguments)
-        uuid = device.uuid if isinstance(device, Device) else ""
+        uuid = device.spec.uuid if isinstance(device, Device) else ""
         with self._lock:
             self.calls[name, uuid] += 1
         self._misbehave(name, device)
         self._require_driver(name)
         if function.scope == "node":
             with self._lock:
-                return function.run(self, *arguments) or SUCCESS
-        if function.scope == "wait":
-            return function.run(self, *arguments) or SUCCESS
-        if isinstance(device, int):
-            return device
-        if self.board.is_lost(device):
-            refuse(GPU_IS_LOST)
-        _require(device, name, function)
-        if function.scope == "lookup":
-            return function.run(device, *arguments) or SUCCESS
-        return self._answer(device, name, function, arguments[1:])
+                function.run(self, *arguments)
+        elif function.scope == "wait":
+            function.run(self, *arguments)
+        elif isinstance(device, int):
+            refuse(device)
+        else:
+            require(not self.board.is_lost(device), GPU_IS_LOST)
+            _require_known(device, name, function)
+            if function.scope == "lookup":
+                function.run(device, *arguments)
+            else:
+                self._answer(device, name, function, arguments[1:])
 
     def _require_driver(self, name: str) -> None:
         """Refuse a call that needs the library opened, and the kernel module as it was then."""
-        if name in _INIT and not self._loaded:
-            refuse(DRIVER_NOT_LOADED)
-        if name not in _BEFORE and not (self.opened and (self._same or name in _BY_ITSELF)):
-            refuse(UNINITIALIZED)
+        require(name not in _INIT or self._loaded, DRIVER_NOT_LOADED)
+        open_now = self.opened and (self._same or name in _BY_ITSELF)
+        require(name in _BEFORE or open_now, UNINITIALIZED)
 
-    def _answer(self, device: Device, name: str, function: Function, arguments: tuple[Any, ...]) -> int:
+    def _answer(self, device: Device, name: str, function: Function, arguments: tuple[Any, ...]) -> None:
         """Answer as the scenario wants it, or as the device would."""
         call = ":".join((name, *map(str, inputs(arguments))))
-        if call in device.unsupported:
-            return NOT_SUPPORTED
-        if function.write is not None and call in device.answers:
-            function.write(arguments, device.answers[call])
-            return SUCCESS
-        if function.scope == "pair":
+        require(call not in device.spec.unsupported)
+        if function.write is not None and call in device.spec.answers:
+            function.write(arguments, device.spec.answers[call])
+        elif function.scope == "pair":
             other = self.board.by_address.get(address_of(arguments[0]))
-            if not isinstance(other, GpuDevice):
-                return INVALID_ARGUMENT
-            return function.run(device, other, *arguments[1:]) or SUCCESS
-        if function.scope == "registration":
-            return function.run(device, self, *arguments) or SUCCESS
-        return function.run(device, *arguments) or SUCCESS
+            require(isinstance(other, GpuDevice), INVALID_ARGUMENT)
+            function.run(device, other, *arguments[1:])
+        elif function.scope == "registration":
+            function.run(device, self, *arguments)
+        else:
+            function.run(device, *arguments)
 
     def _device(self, name: str, function: Function, arguments: tuple[Any, ...]) -> Device | int:
         """Return what the call is about, or the code of the error that there is no such device."""
@@ -247,14 +247,12 @@ class FakeNvml:
 def _uuids(device: Device | int) -> set[str]:
     if isinstance(device, int):
         return set()
-    return {device.uuid, device.gpu.gpu.uuid} if isinstance(device, MigDevice) else {device.uuid}
+    return {device.spec.uuid, device.gpu.gpu.uuid} if isinstance(device, MigDevice) else {device.spec.uuid}
 
 
-def _require(device: Device, name: str, function: Function) -> None:
+def _require_known(device: Device, name: str, function: Function) -> None:
     """Refuse a call that this kind of device does not know."""
-    if name in device.unsupported:
-        refuse(NOT_SUPPORTED)
-    if function.scope in ("gpu", "pair", "registration") and isinstance(device, MigDevice):
-        refuse(NOT_SUPPORTED)
+    require(name not in device.spec.unsupported)
+    require(function.scope not in ("gpu", "pair", "registration") or not isinstance(device, MigDevice))
     if function.scope == "mig" and not isinstance(device, MigDevice):
         refuse(NOT_SUPPORTED if device.state.gpu.mig is None else INVALID_ARGUMENT)

@@ -16,6 +16,7 @@ from exporter.demo.nvml.call import (
     put,
     record,
     refuse,
+    require,
     target,
 )
 from exporter.demo.nvml.gpu import fill_pci
@@ -36,10 +37,8 @@ JOINED = 3
 
 def refuse_link(gpu: Gpu, link: int) -> None:
     """Refuse a question about an NVLink that the board does not have."""
-    if not gpu.links.nvlinks:
-        refuse(NOT_SUPPORTED)
-    if not 0 <= link < gpu.links.nvlinks:
-        refuse(INVALID_ARGUMENT)
+    require(gpu.links.nvlinks)
+    require(0 <= link < gpu.links.nvlinks, INVALID_ARGUMENT)
 
 
 def is_active(gpu: Gpu, link: int) -> bool:
@@ -59,14 +58,12 @@ def link_bytes(state: GpuState, flow: Flow, link: int) -> int:
 def link_errors(gpu: Gpu, error: str, link: int = 0) -> int:
     """Return the errors on one NVLink: the first has them all. Later links have other counters."""
     refuse_link(gpu, link)
-    if gpu.architecture >= BLACKWELL:
-        return refuse(NOT_SUPPORTED)
+    require(gpu.architecture < BLACKWELL)
     return 0 if link else gpu.links.errors.get(error, 0)
 
 
 def _error_counter(device: GpuDevice, link: int, counter: int) -> int:
-    if not 0 <= counter < len(ERRORS):
-        return refuse(NOT_SUPPORTED)
+    require(0 <= counter < len(ERRORS))
     return link_errors(device.state.gpu, ERRORS[counter], link)
 
 
@@ -77,8 +74,7 @@ def _version(device: GpuDevice, link: int) -> int:
 
 def _peer(gpu: Gpu, link: int) -> str | None:
     """Return the uuid of the GPU at the other end, None where that is none; an inactive link has no end."""
-    if not is_active(gpu, link):
-        return refuse(NOT_SUPPORTED)
+    require(is_active(gpu, link))
     ends = [uuid for uuid, count in gpu.links.to.items() for _ in range(count)]
     return ends[link] if link < len(ends) else None
 
@@ -91,8 +87,7 @@ def _remote_type(device: GpuDevice, link: int) -> int:
 
 def _remote_pci(device: GpuDevice, link: Any, reference: Any) -> None:
     peer = _peer(device.state.gpu, number(link))
-    if peer is None and not device.state.gpu.links.switch:
-        refuse(NOT_SUPPORTED)
+    require(peer is not None or device.spec.links.switch)
     fill_pci(target(reference), SWITCH if peer is None else device.state.pci_bus_ids[peer])
 
 
@@ -104,15 +99,13 @@ def _generation(device: GpuDevice) -> int:
 
 def _throughput(device: GpuDevice, direction: int) -> int:
     flows: dict[int, Flow] = {TRANSMIT: "pcie_transmit", RECEIVE: "pcie_receive"}
-    if direction not in flows:
-        return refuse(INVALID_ARGUMENT)
+    require(direction in flows, INVALID_ARGUMENT)
     return round(device.state.flows[flows[direction]] / KILOBYTE)
 
 
 def _fabric(device: GpuDevice) -> tuple[int, int]:
     """Answer for the fabric of switches, which Hopper's are the first to ask a manager to join."""
-    if not device.state.gpu.links.switch or device.state.gpu.architecture < HOPPER:
-        return refuse(NOT_SUPPORTED)
+    require(device.spec.links.switch and device.spec.architecture >= HOPPER)
     return JOINED, SUCCESS
 
 
@@ -146,27 +139,25 @@ def cpu_numbers(text: str) -> Iterator[int]:
 
 def _ancestor(device: GpuDevice, other: GpuDevice, reference: Any) -> None:
     own, others = device.state.gpu.links, other.state.gpu.links
-    named = own.relations.get(other.uuid) or others.relations.get(device.uuid)
+    named = own.relations.get(other.spec.uuid) or others.relations.get(device.spec.uuid)
     put(reference, LEVELS[named or ("NODE" if own.numa_node == others.numa_node else "SYS")])
 
 
-def _cpus(device: GpuDevice, size: Any, reference: Any) -> int | None:
-    return _mark(set(cpu_numbers(device.state.gpu.links.cpus)), number(size), reference)
+def _cpus(device: GpuDevice, size: Any, reference: Any) -> None:
+    _mark(set(cpu_numbers(device.spec.links.cpus)), number(size), reference)
 
 
-def _memory_nodes(device: GpuDevice, size: Any, reference: Any, _scope: Any) -> int | None:
-    node = device.state.gpu.links.numa_node
-    return _mark(set() if node is None else {node}, number(size), reference)
+def _memory_nodes(device: GpuDevice, size: Any, reference: Any, _scope: Any) -> None:
+    node = device.spec.links.numa_node
+    _mark(set() if node is None else {node}, number(size), reference)
 
 
-def _mark(bits: set[int], words: int, reference: Any) -> int | None:
+def _mark(bits: set[int], words: int, reference: Any) -> None:
     """Set these bits in an array of words; what lies past its end is left out."""
-    if not bits:
-        return NOT_SUPPORTED
+    require(bits)
     answer = target(reference)
     for word in range(words):
         answer[word] = sum(1 << bit % WORD_BITS for bit in bits if bit // WORD_BITS == word)
-    return None
 
 
 TOPOLOGY_FUNCTIONS: Mapping[str, Function] = {

@@ -5,18 +5,17 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from exporter.demo.machine import ProcessState, Sample
+from exporter.demo.machine import Sample
 from exporter.demo.nvml.board import GPU_INSTANCE, Device, GpuDevice, MigDevice
 from exporter.demo.nvml.call import (
-    INSUFFICIENT_SIZE,
     NOT_FOUND,
-    NOT_SUPPORTED,
     Function,
+    known,
     number,
     numbers,
-    put,
     put_handle,
-    refuse,
+    put_length,
+    require,
     target,
 )
 from exporter.demo.scenario.derive import engines, gi_profile
@@ -25,8 +24,7 @@ from exporter.model.hardware import ProcessKind
 
 
 def _mode(device: GpuDevice) -> tuple[int, int]:
-    if device.state.gpu.mig is None:
-        return refuse(NOT_SUPPORTED)
+    require(device.spec.mig)
     enabled = int(device.state.is_cut)
     return enabled, enabled
 
@@ -37,8 +35,7 @@ def _max_count(device: GpuDevice) -> int:
 
 
 def _attributes(device: MigDevice, reference: Any) -> None:
-    cut = device.state.instance
-    answer = target(reference)
+    cut, answer = device.spec, target(reference)
     answer.multiprocessorCount = cut.multiprocessors
     has = engines(device.gpu.gpu, cut)
     answer.sharedCopyEngineCount = has.get("copy", 0)
@@ -51,25 +48,18 @@ def _attributes(device: MigDevice, reference: Any) -> None:
     answer.memorySizeMB = cut.memory_bytes // MIB
 
 
-def _gpu_instance(device: GpuDevice, gi: Any, reference: Any) -> int | None:
+def _gpu_instance(device: GpuDevice, gi: Any, reference: Any) -> None:
     inside = (mig for mig in device.migs.values() if mig.state.instance.gi == number(gi))
-    first = min(inside, key=lambda mig: mig.address, default=None)
-    if first is None:
-        return NOT_FOUND
-    put_handle(reference, first.address + GPU_INSTANCE)
-    return None
+    first = min((mig.address for mig in inside), default=0)
+    require(first, NOT_FOUND)
+    put_handle(reference, first + GPU_INSTANCE)
 
 
-def _gpu_instance_info(device: MigDevice, reference: Any) -> int | None:
-    cut = device.state.instance
-    profile = gi_profile(device.gpu.gpu, cut)
-    if profile is None:
-        return NOT_SUPPORTED
-    answer = target(reference)
+def _gpu_instance_info(device: MigDevice, reference: Any) -> None:
+    cut, answer = device.spec, target(reference)
+    answer.id, answer.profileId = cut.gi, known(gi_profile(device.gpu.gpu, cut))
     answer.device = ctypes.cast(device.parent_address, type(answer.device))
-    answer.id, answer.profileId = cut.gi, profile
     answer.placement.start, answer.placement.size = cut.start, cut.size
-    return None
 
 
 FUNCTIONS: Mapping[str, Function] = {
@@ -88,41 +78,27 @@ NOT_AVAILABLE = 2**64 - 1
 NO_INSTANCE = 0xFFFFFFFF
 
 
-def _list(kind: ProcessKind, device: Device, count: Any, infos: Any) -> int | None:
+def _list(kind: ProcessKind, device: Device, count: Any, infos: Any) -> None:
     seen = device.state.processes if device.lists_pids else ()
     found = [state for state in seen if state.running.process.kind == kind]
-    room = 0 if infos is None else number(target(count))
-    put(count, len(found))
-    if len(found) > room:
-        return INSUFFICIENT_SIZE
+    put_length(count, infos, len(found))
     for place, state in enumerate(found):
-        _fill(infos[place], state)
-    return None
+        info, cut = infos[place], state.instance
+        info.pid = state.pid
+        info.usedGpuMemory = state.memory if state.told else NOT_AVAILABLE
+        if hasattr(info, "gpuInstanceId"):
+            info.gpuInstanceId, info.computeInstanceId = (cut.gi, cut.ci) if cut else (NO_INSTANCE,) * 2
 
 
-def _fill(info: Any, state: ProcessState) -> None:
-    info.pid = state.pid
-    info.usedGpuMemory = state.memory if state.told else NOT_AVAILABLE
-    if hasattr(info, "gpuInstanceId"):
-        cut = state.instance
-        info.gpuInstanceId, info.computeInstanceId = (cut.gi, cut.ci) if cut else (NO_INSTANCE, NO_INSTANCE)
-
-
-def _utilization(device: GpuDevice, answers: Any, count: Any, last_seen: Any) -> int | None:
-    if device.state.is_cut:
-        return NOT_SUPPORTED
+def _utilization(device: GpuDevice, answers: Any, count: Any, last_seen: Any) -> None:
+    require(not device.state.is_cut)
     records = newer(device.state.samples, number(last_seen))
-    if not records:
-        return NOT_FOUND
-    room = 0 if answers is None else number(target(count))
-    put(count, len(records))
-    if len(records) > room:
-        return INSUFFICIENT_SIZE
+    require(records, NOT_FOUND)
+    put_length(count, answers, len(records))
     for place, (pid, (timestamp, sm)) in enumerate(records.items()):
         answer = answers[place]
         answer.pid, answer.timeStamp, answer.smUtil, answer.memUtil = pid, timestamp, sm, sm // 2
         answer.encUtil = answer.decUtil = 0
-    return None
 
 
 def newer(samples: tuple[Sample, ...], last_seen: int) -> dict[int, tuple[int, int]]:

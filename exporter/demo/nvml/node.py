@@ -8,14 +8,14 @@ from exporter.demo.nvml.board import Board, Device, GpuDevice, MigDevice
 from exporter.demo.nvml.call import (
     INVALID_ARGUMENT,
     NOT_FOUND,
-    NOT_SUPPORTED,
     UNINITIALIZED,
     Function,
+    known,
     name_of,
     number,
     numbers,
     put_handle,
-    refuse,
+    require,
     text,
     text_of,
 )
@@ -43,8 +43,7 @@ def _open(driver: Driver, *_flags: Any) -> None:
 
 
 def _shut(driver: Driver) -> None:
-    if not driver.opened:
-        refuse(UNINITIALIZED)
+    require(driver.opened, UNINITIALIZED)
     driver.opened -= 1
     if not driver.opened:
         driver.closes()
@@ -59,7 +58,7 @@ def by_index(board: Board, index: Any) -> Device | int:
 def by_uuid(board: Board, uuid: Any) -> Device | int:
     """Find a GPU or a MIG device by uuid."""
     wanted = text_of(uuid)
-    return next((device for device in board.by_address.values() if device.uuid == wanted), NOT_FOUND)
+    return next((device for device in board.by_address.values() if device.spec.uuid == wanted), NOT_FOUND)
 
 
 def by_pci_bus_id(board: Board, bus_id: Any) -> Device | int:
@@ -73,17 +72,11 @@ def _give(device: Device, _key: Any, reference: Any) -> None:
     put_handle(reference, device.address)
 
 
-def _mig_by_index(device: GpuDevice, index: Any, reference: Any) -> int | None:
-    mig = device.state.gpu.mig
-    if mig is None:
-        return NOT_SUPPORTED
+def _mig_by_index(device: GpuDevice, index: Any, reference: Any) -> None:
     slot = number(index)
-    if not 0 <= slot < mig.max_slices:
-        return INVALID_ARGUMENT
-    if slot not in device.migs:
-        return NOT_FOUND
+    require(0 <= slot < known(device.spec.mig).max_slices, INVALID_ARGUMENT)
+    require(slot in device.migs, NOT_FOUND)
     put_handle(reference, device.migs[slot].address)
-    return None
 
 
 def _parent(device: MigDevice, reference: Any) -> None:

@@ -11,16 +11,16 @@ from typing import Any, get_args
 from exporter.demo.machine import ProcessState
 from exporter.demo.nvml.board import GpuDevice
 from exporter.demo.nvml.call import (
-    INSUFFICIENT_SIZE,
     INVALID_ARGUMENT,
     NOT_FOUND,
-    NOT_SUPPORTED,
     Function,
     number,
     numbers,
     put,
+    put_length,
     put_text,
     refuse,
+    require,
     target,
 )
 from exporter.demo.nvml.mig import newer
@@ -60,36 +60,21 @@ def _mode(device: GpuDevice) -> int:
     return MODES.index(device.state.gpu.virtualization)
 
 
-def _require_host(device: GpuDevice) -> None:
-    if device.state.gpu.virtualization != "vgpu_host":
-        refuse(NOT_SUPPORTED)
-
-
-def _active(device: GpuDevice, count: Any, answers: Any) -> int | None:
-    _require_host(device)
+def _active(device: GpuDevice, count: Any, answers: Any) -> None:
+    require(device.spec.virtualization == "vgpu_host")
     found = [vgpu_number(vgpu) for vgpu, _ in running(device.state)]
-    room = 0 if answers is None else number(target(count))
-    put(count, len(found))
-    if len(found) > room:
-        return INSUFFICIENT_SIZE
+    put_length(count, answers, len(found))
     for place, each in enumerate(found):
         answers[place] = each
-    return None
 
 
-def _utilization(device: GpuDevice, last_seen: Any, kind: Any, count: Any, answers: Any) -> int | None:
-    _require_host(device)
-    if device.state.is_cut:
-        return NOT_SUPPORTED
+def _utilization(device: GpuDevice, last_seen: Any, kind: Any, count: Any, answers: Any) -> None:
+    require(device.spec.virtualization == "vgpu_host" and not device.state.is_cut)
     found = [(vgpu_number(vgpu), process.pid) for vgpu, process in running(device.state)]
     window = [sample for sample in device.state.samples if sample.timestamp > number(last_seen)]
-    if found and not window:
-        return NOT_FOUND
-    room = 0 if answers is None else number(target(count))
-    put(count, len(found))
+    require(window or not found, NOT_FOUND)
     put(kind, UNSIGNED_INT)
-    if len(found) > room:
-        return INSUFFICIENT_SIZE
+    put_length(count, answers, len(found))
     ran = newer(tuple(window), 0)
     for place, (vgpu, pid) in enumerate(found):
         stamp, sm = ran.get(pid, (window[-1].timestamp, 0))
@@ -97,29 +82,26 @@ def _utilization(device: GpuDevice, last_seen: Any, kind: Any, count: Any, answe
         answer.vgpuInstance, answer.timeStamp = vgpu, stamp
         answer.smUtil.uiVal, answer.memUtil.uiVal = sm, sm // 2
         answer.encUtil.uiVal = answer.decUtil.uiVal = round(sm * VIDEO_RATIO)
-    return None
 
 
-def _of_vgpu(run: Callable[..., int | None]) -> Function:
+def _of_vgpu(run: Callable[..., None]) -> Function:
     """Make a function about one vGPU that runs: ``run`` gets it, its process and the rest."""
 
-    def find(driver: Driver, wanted: Any, *arguments: Any) -> int | None:
-        for device in driver.board.gpus:
-            for vgpu, process in running(device.state):
-                if vgpu_number(vgpu) == number(wanted):
-                    return run(vgpu, process, *arguments)
-        return NOT_FOUND
+    def find(driver: Driver, wanted: Any, *arguments: Any) -> None:
+        there = (pair for device in driver.board.gpus for pair in running(device.state))
+        found = next((pair for pair in there if vgpu_number(pair[0]) == number(wanted)), None)
+        run(*(found or refuse(NOT_FOUND)), *arguments)
 
     return Function("node", find)
 
 
-def _of_type(run: Callable[..., int | None]) -> Function:
+def _of_type(run: Callable[..., None]) -> Function:
     """Make a function about a type of vGPUs: ``run`` gets one of that type and the rest."""
 
-    def find(driver: Driver, wanted: Any, *arguments: Any) -> int | None:
-        known = (vgpu for device in driver.board.gpus for vgpu in device.state.gpu.vgpus)
-        vgpu = next((each for each in known if type_number(each) == number(wanted)), None)
-        return INVALID_ARGUMENT if vgpu is None else run(vgpu, *arguments)
+    def find(driver: Driver, wanted: Any, *arguments: Any) -> None:
+        vgpus = (vgpu for device in driver.board.gpus for vgpu in device.spec.vgpus)
+        found = next((vgpu for vgpu in vgpus if type_number(vgpu) == number(wanted)), None)
+        run(found or refuse(INVALID_ARGUMENT), *arguments)
 
     return Function("node", find)
 
