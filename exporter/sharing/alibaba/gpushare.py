@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
-from exporter.model import ContainerRef, DeviceSharing, SliceCount
+from exporter.model import ContainerRef, DeviceSharing
 from exporter.sharing.alibaba import gpushare_annotations
 from exporter.sharing.base.inventory import Device
-from exporter.sharing.base.system import Claim, Grant, Granted, System, not_counted, whole_keys
+from exporter.sharing.base.system import Claim, Grant, Granted, Offer, System, not_counted, whole_keys
 
 MEMORY = "aliyun.com/gpu-mem"
 COMPUTE = re.compile(r"aliyun\.com/gpu-core\.[a-z]+")
@@ -86,12 +86,10 @@ class Gpushare(System):
             return Claim(self.view.inventory.by_uuid(match[1]), replica=True, nominal=True)
         return Claim(nominal=True) if resource == MEMORY or COMPUTE.fullmatch(resource) else None
 
-    def sharing(
-        self, _device: Device, slices: tuple[SliceCount, ...], _replicated: bool, _offered_known: bool
-    ) -> DeviceSharing:
+    def sharing(self, _device: Device, offer: Offer) -> DeviceSharing:
         """Tell the units; every GPU is offered with those of the first, which unlike ones do not have."""
         models = {device.gpu.identity.model for device in self._named.values() if device is not None}
-        counted = not_counted(slices) if len(models) > 1 else slices
+        counted = not_counted(offer.slices) if len(models) > 1 else offer.slices
         return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=counted)
 
     def grants(self) -> Granted:

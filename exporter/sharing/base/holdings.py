@@ -19,7 +19,7 @@ from exporter.model import (
     Workloads,
 )
 from exporter.sharing.base.resolve import Resolved, own_counts, resolve, slice_counts
-from exporter.sharing.base.system import Entitled, System, guarded
+from exporter.sharing.base.system import Entitled, HeldSlices, Offer, System, guarded
 from exporter.sharing.base.view import View
 
 
@@ -98,7 +98,8 @@ class _Node:
         for (key, resource, holder), ids in self._resolved.held.items():
             system = self._resolved.told_by[key, resource, holder]
             sharing = self._sharing(key, system)
-            ask = partial(system.entitlement, self.devices[key], sharing, resource, holder, len(ids))
+            held = HeldSlices(holder, resource, len(ids))
+            ask = partial(system.entitlement, self.devices[key], sharing, held)
             entitled = guarded(system, ask, Entitled())
             yield Holding(
                 holder=holder,
@@ -120,13 +121,9 @@ class _Node:
     def _sharing(self, key: DeviceKey, system: System) -> DeviceSharing:
         if (key, system) not in self._shared:
             slices = own_counts(self._resolved, key, system, self._slices.get(key, ()))
-            replicated = (key, system) in self._resolved.replicated
-            device = self.devices[key]
-            told = guarded(
-                system,
-                lambda: system.sharing(device, slices, replicated, self._offered_known),
-                DeviceSharing(slices=slices),
-            )
+            offer = Offer(slices, (key, system) in self._resolved.replicated, self._offered_known)
+            ask = partial(system.sharing, self.devices[key], offer)
+            told = guarded(system, ask, DeviceSharing(slices=slices))
             self._shared[key, system] = replace(told, exclusive=told.exclusive or self._is_exclusive(key))
         return self._shared[key, system]
 

@@ -52,6 +52,25 @@ class Claim(NamedTuple):
     nominal: bool = False
 
 
+class Offer(NamedTuple):
+    """What is offered of a device by the resources of one system.
+
+    ``replicated``: some id is one of several on the device. ``known``: the kubelet reports what it offers.
+    """
+
+    slices: tuple[SliceCount, ...]
+    replicated: bool
+    known: bool
+
+
+class HeldSlices(NamedTuple):
+    """The number of ids of one device that a container holds, by the resource."""
+
+    holder: ContainerRef
+    resource: str
+    slices: int
+
+
 class Entitled(NamedTuple):
     """Memory in bytes, compute as a share of the physical GPU (None: unknown or unlimited), and the meter."""
 
@@ -191,17 +210,13 @@ class System:
         """Say what an id of the kubelet means, None where it is not this system's."""
         return Claim(nominal=True) if self.owns(resource, device_id) else None
 
-    def sharing(
-        self, _device: Device, slices: tuple[SliceCount, ...], _replicated: bool, _offered_known: bool
-    ) -> DeviceSharing:
+    def sharing(self, _device: Device, offer: Offer) -> DeviceSharing:
         """Return the mode of a device and what keeps its holders apart."""
-        counted = slices if self.cuts else not_counted(slices)
+        counted = offer.slices if self.cuts else not_counted(offer.slices)
         return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=counted)
 
-    def entitlement(
-        self, _device: Device, _sharing: DeviceSharing, _resource: str, _holder: ContainerRef, _slices: int
-    ) -> Entitled:
-        """Return what a container is entitled to that holds this number of ids of a device."""
+    def entitlement(self, _device: Device, _sharing: DeviceSharing, _held: HeldSlices) -> Entitled:
+        """Return what a container is entitled to by the ids that it holds of a device."""
         return Entitled()
 
     def blind(self) -> bool:

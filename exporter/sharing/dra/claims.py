@@ -24,11 +24,10 @@ from exporter.model import (
     DeviceProcess,
     DeviceSharing,
     Meter,
-    SliceCount,
 )
 from exporter.model.sums import total
 from exporter.sharing.base.inventory import Device
-from exporter.sharing.base.system import Entitled, Grant, Granted, System, not_counted, words_of
+from exporter.sharing.base.system import Entitled, Grant, Granted, Offer, System, not_counted, words_of
 from exporter.sharing.base.view import View
 from exporter.sharing.dra.checkpoint import Checkpoint, Prepared
 
@@ -100,12 +99,10 @@ class ClaimSystem(System):
         ]
         return Granted(grants=(*held, *lost), unplaced=tuple((key, self.driver) for key in self._untold()))
 
-    def sharing(
-        self, device: Device, slices: tuple[SliceCount, ...], _replicated: bool, _offered_known: bool
-    ) -> DeviceSharing:
+    def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
         """Tell whether a device has one holder. How many shares it could have, nobody tells on the node."""
         part = self._parts.get(device.key)
-        counted = not_counted(slices)
+        counted = not_counted(offer.slices)
         if part is None:
             return DeviceSharing(slices=counted)
         if part.alone:

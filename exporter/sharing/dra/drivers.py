@@ -22,11 +22,10 @@ from exporter.model import (
     DeviceSharing,
     DeviceUse,
     Meter,
-    SliceCount,
 )
 from exporter.model.sums import total
 from exporter.sharing.base.inventory import Device
-from exporter.sharing.base.system import Entitled, Read, Roots, not_counted
+from exporter.sharing.base.system import Entitled, Offer, Read, Roots, not_counted
 from exporter.sharing.dra.checkpoint import Checkpoint, read_checkpoint
 from exporter.sharing.dra.claims import NUMBER, ClaimSystem, Part, claim_uid
 
@@ -137,11 +136,9 @@ class HamiDra(ClaimSystem):
         """Find the GPU of a name."""
         return self.view.inventory.by_minor(int(name.removeprefix(PREFIX)))
 
-    def sharing(
-        self, _device: Device, slices: tuple[SliceCount, ...], _replicated: bool, _offered_known: bool
-    ) -> DeviceSharing:
+    def sharing(self, _device: Device, offer: Offer) -> DeviceSharing:
         """Return the mode; the library keeps holders apart."""
-        return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=not_counted(slices))
+        return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=not_counted(offer.slices))
 
     def entitled(self, part: Part, holder: ContainerRef) -> Entitled:
         """State what the container's claims may take."""

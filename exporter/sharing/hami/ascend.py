@@ -24,12 +24,11 @@ from exporter.model import (
     DeviceUse,
     FileProblem,
     Meter,
-    SliceCount,
     SystemFiles,
 )
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.reading import UnusableError, gathered, of_containers, opened, problem
-from exporter.sharing.base.system import Claim, Read, Roots, unread_device, whole_keys, words_of
+from exporter.sharing.base.system import Claim, Offer, Read, Roots, unread_device, whole_keys, words_of
 from exporter.sharing.base.view import View
 from exporter.sharing.hami.annotations import Registered
 from exporter.sharing.hami.cache_owners import filed, names_by_pod
@@ -133,13 +132,11 @@ class HamiAscend(HamiVendor):
         device = unread_device(self.maker, uuid, resource.partition("/")[2], index)
         return Claim(device, replica=True, nominal=True)
 
-    def sharing(
-        self, device: Device, slices: tuple[SliceCount, ...], replicated: bool, offered_known: bool
-    ) -> DeviceSharing:
+    def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
         """Tell the library from the driver, which divides NPUs for good."""
         kept = self._kept[device.key.uuid]
         isolation = "soft" if "soft" in kept else "" if "" in kept else "hard"
-        told = super().sharing(device, slices, replicated, offered_known)
+        told = super().sharing(device, offer)
         return DeviceSharing(sharing=told.sharing, isolation=isolation, slices=told.slices)
 
     def compute(self, holder: ContainerRef, told: Told) -> float | None:

@@ -20,11 +20,10 @@ from exporter.model import (
     Meter,
     PodDetails,
     PodIdentity,
-    SliceCount,
 )
 from exporter.model.sums import total
 from exporter.sharing.base.inventory import Device, parse_device_id
-from exporter.sharing.base.system import Claim, Grant, Granted, System
+from exporter.sharing.base.system import Claim, Grant, Granted, Offer, System
 from exporter.sharing.base.view import View
 from exporter.sharing.hami.annotations import HamiDevice, limited, parse_allocation, places_of
 from exporter.sharing.hami.cache_owners import CACHE, filed, in_common, meter_of, names_by_pod
@@ -93,14 +92,12 @@ class LibvgpuSystem(System):
             return None
         return Claim(self.view.inventory.by_uuid(found[1]), replica=True)
 
-    def sharing(
-        self, device: Device, slices: tuple[SliceCount, ...], _replicated: bool, _offered_known: bool
-    ) -> DeviceSharing:
+    def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
         """Tell that the library keeps holders apart, or the hardware where they have MIG devices."""
         if device.mig is None:
-            return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=slices)
-        # What is offered are slices of the whole GPU; how many of them this MIG device is, nobody says.
-        counted = tuple(each._replace(offered=each.offered or None) for each in slices)
+            return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=offer.slices)
+        # What is offered are slices of the whole GPU; how many of them this MIG device is, is unknown.
+        counted = tuple(each._replace(offered=each.offered or None) for each in offer.slices)
         return DeviceSharing(sharing=self.name, isolation="hard", slices=counted)
 
     def grants(self) -> Granted:

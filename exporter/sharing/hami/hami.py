@@ -9,9 +9,9 @@ import re
 from functools import cached_property
 from typing import ClassVar
 
-from exporter.model import ContainerRef, DeviceSharing, PodDetails, PodIdentity, SliceCount
+from exporter.model import ContainerRef, DeviceSharing, PodDetails, PodIdentity
 from exporter.sharing.base.inventory import Device, DeviceId
-from exporter.sharing.base.system import Read, whole_keys, words_of
+from exporter.sharing.base.system import Offer, Read, whole_keys, words_of
 from exporter.sharing.base.view import View
 from exporter.sharing.hami.annotations import (
     HamiDevice,
@@ -95,14 +95,12 @@ class Hami(LibvgpuSystem):
         super().__init__(view)
         self._made: dict[str, dict[tuple[int, int], MigAllocation]] = {}
 
-    def sharing(
-        self, device: Device, slices: tuple[SliceCount, ...], replicated: bool, offered_known: bool
-    ) -> DeviceSharing:
+    def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
         """Tell the slices of a GPU by what the node registered, where the kubelet does not tell its offer."""
-        told = self._registered.get(device.key.uuid) if device.mig is None and not offered_known else None
-        if told is not None and len(slices) == 1:
-            slices = (slices[0]._replace(offered=told.slices),)
-        return super().sharing(device, slices, replicated, offered_known)
+        told = self._registered.get(device.key.uuid) if device.mig is None and not offer.known else None
+        if told is not None and len(offer.slices) == 1:
+            offer = offer._replace(slices=(offer.slices[0]._replace(offered=told.slices),))
+        return super().sharing(device, offer)
 
     @cached_property
     def _registered(self) -> dict[str, Registered]:

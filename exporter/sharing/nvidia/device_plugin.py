@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import ClassVar, NamedTuple
 
-from exporter.model import ContainerRef, DeviceKey, DeviceSharing, SliceCount
+from exporter.model import DeviceKey, DeviceSharing, SliceCount
 from exporter.sharing.base.inventory import Device, parse_device_id
-from exporter.sharing.base.system import Claim, Entitled, Read, System, words_of
+from exporter.sharing.base.system import Claim, Entitled, HeldSlices, Offer, Read, System, words_of
 from exporter.sharing.base.view import View
 from exporter.sharing.nvidia.replicas import UNKNOWN, Cut, cuts
 from exporter.sharing.nvidia.strategy import LABELS, Strategies, Strategy, read_daemons
@@ -72,27 +72,23 @@ class Nvidia(System):
             return Claim(device, bool(found.replica))
         return Claim() if named else None
 
-    def sharing(
-        self, device: Device, slices: tuple[SliceCount, ...], replicated: bool, offered_known: bool
-    ) -> DeviceSharing:
+    def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
         """Tell time-slicing, MPS, MIG and whole GPUs apart."""
-        slices = tuple(self._counted(device, count) for count in slices)
-        mode, isolation = self._mode(device, slices, replicated, offered_known)
-        exclusive = not replicated and mode != "vgpu" and isolation == "hard"
-        return DeviceSharing(sharing=mode, isolation=isolation, exclusive=exclusive, slices=slices)
+        offer = offer._replace(slices=tuple(self._counted(device, count) for count in offer.slices))
+        mode, isolation = self._mode(device, offer)
+        exclusive = not offer.replicated and mode != "vgpu" and isolation == "hard"
+        return DeviceSharing(sharing=mode, isolation=isolation, exclusive=exclusive, slices=offer.slices)
 
-    def entitlement(
-        self, device: Device, sharing: DeviceSharing, resource: str, _holder: ContainerRef, slices: int
-    ) -> Entitled:
+    def entitlement(self, device: Device, sharing: DeviceSharing, held: HeldSlices) -> Entitled:
         """Return what a container is entitled to: the device, or its replicas' share of it.
 
         The share is enforced by MPS and only notional on time-slicing, where a replica guarantees nothing.
         """
-        replicas = 1 if sharing.exclusive else self._replicas(sharing, resource)
-        if not replicas or replicas < slices:
+        replicas = 1 if sharing.exclusive else self._replicas(sharing, held.resource)
+        if not replicas or replicas < held.slices:
             return Entitled()
-        share = Share(slices, replicas)
-        return Entitled(self._memory(device, sharing, resource, share), _compute(device, share))
+        share = Share(held.slices, replicas)
+        return Entitled(self._memory(device, sharing, held.resource, share), _compute(device, share))
 
     def _counted(self, device: Device, count: SliceCount) -> SliceCount:
         """Count the slices that the plugin has cut, whether they are healthy or not."""
@@ -108,23 +104,18 @@ class Nvidia(System):
             self._cuts[resource] = {device.key: cut for device, cut in devices if device is not None}
         return self._cuts[resource]
 
-    def _mode(
-        self, device: Device, slices: tuple[SliceCount, ...], replicated: bool, offered_known: bool
-    ) -> tuple[str, str]:
-        strategy = self._strategy(device, slices) if replicated else ""
+    def _mode(self, device: Device, offer: Offer) -> tuple[str, str]:
+        strategies = {self._strategies.of(device, count.resource) for count in offer.slices}
+        strategy: Strategy = min(strategies - {""}, default="") if offer.replicated else ""
         if device.mig is not None and strategy != "mps":
-            return ("mig-time-slicing", "none") if replicated else ("mig", "hard")
-        if slices:
-            return MODES[strategy] if replicated else ("exclusive", "hard")
+            return ("mig-time-slicing", "none") if offer.replicated else ("mig", "hard")
+        if offer.slices:
+            return MODES[strategy] if offer.replicated else ("exclusive", "hard")
         if device.gpu.virtualization == "vgpu_host":
             return "vgpu", "hard"
         # One that does not say whether it is cut may have parts that somebody has.
-        told = offered_known and device.gpu.up and device.gpu.mig_enabled is not None
+        told = offer.known and device.gpu.up and device.gpu.mig_enabled is not None
         return ("none", "none") if told else ("unknown", "")
-
-    def _strategy(self, device: Device, slices: Iterable[SliceCount]) -> Strategy:
-        found = {self._strategies.of(device, count.resource) for count in slices}
-        return min(found - {""}, default="")
 
     def _replicas(self, sharing: DeviceSharing, resource: str) -> int | None:
         if self.view.allocations.offered is None:

@@ -25,14 +25,13 @@ from exporter.model import (
     GpuReading,
     HostDevices,
     Meter,
-    SliceCount,
     VgpuReading,
     VgpuRow,
 )
 from exporter.model.sums import total
 from exporter.sharing.base.inventory import Device, Inventory, pci_address
 from exporter.sharing.base.sysfs_devices import MDEV_UUID, PREFIX
-from exporter.sharing.base.system import Claim, Entitled, System
+from exporter.sharing.base.system import Claim, Entitled, HeldSlices, Offer, System
 from exporter.sharing.base.view import View
 
 METER = "vgpu"
@@ -77,21 +76,17 @@ class Vgpu(System):
         ours = MDEV_UUID.fullmatch(key) or key in host.passed_through or key in host.vgpus
         return Claim() if ours else None
 
-    def sharing(
-        self, _device: Device, slices: tuple[SliceCount, ...], _replicated: bool, _offered_known: bool
-    ) -> DeviceSharing:
+    def sharing(self, _device: Device, offer: Offer) -> DeviceSharing:
         """Tell that vGPUs share the device, each with a frame buffer of its own."""
         counted = tuple(
-            each._replace(offered=None) if each.resource in self._uncounted else each for each in slices
+            each._replace(offered=None) if each.resource in self._uncounted else each for each in offer.slices
         )
         return DeviceSharing(sharing="vgpu", isolation="hard", slices=counted)
 
-    def entitlement(
-        self, device: Device, _sharing: DeviceSharing, resource: str, holder: ContainerRef, _slices: int
-    ) -> Entitled:
+    def entitlement(self, device: Device, _sharing: DeviceSharing, held: HeldSlices) -> Entitled:
         """Return the frame buffer of the holder's vGPUs, and what they use as the driver meters it."""
-        held = {key.lower() for key in self.view.held[holder][resource]}
-        places = [self._places[key] for key in held if key in self._places]
+        ids = {key.lower() for key in self.view.held[held.holder][held.resource]}
+        places = [self._places[key] for key in ids if key in self._places]
         vgpus = [place.vgpu for place in places if place.device.key == device.key]
         return Entitled(
             total([vgpu.memory_total if vgpu else None for vgpu in vgpus]) if vgpus else None,

@@ -7,9 +7,9 @@ a process in a partition reaches neither the compute units nor the memory of ano
 
 import re
 
-from exporter.model import ContainerRef, DeviceSharing, SliceCount
+from exporter.model import DeviceSharing
 from exporter.sharing.base.inventory import Device
-from exporter.sharing.base.system import Claim, Entitled, System
+from exporter.sharing.base.system import Claim, Entitled, HeldSlices, Offer, System
 
 # Other plugins of the same vendor have resources under amd.com too, such as network cards.
 RESOURCES = re.compile(r"amd\.com/(?:gpu|[a-z]px_nps[0-9]+)")
@@ -37,21 +37,16 @@ class Amd(System):
             next((each for each in self.view.inventory.devices if _is(each, device_id, bus_id)), None)
         )
 
-    def sharing(
-        self, device: Device, slices: tuple[SliceCount, ...], _replicated: bool, offered_known: bool
-    ) -> DeviceSharing:
+    def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
         """Tell whole GPUs from partitions; both have one holder at most."""
-        if device.mig is not None:
-            return DeviceSharing(sharing="amd-partition", isolation="hard", exclusive=True, slices=slices)
-        if slices:
-            return DeviceSharing(sharing="exclusive", isolation="hard", exclusive=True, slices=slices)
-        if offered_known and device.gpu.up:
+        if device.mig is not None or offer.slices:
+            mode = "exclusive" if device.mig is None else "amd-partition"
+            return DeviceSharing(sharing=mode, isolation="hard", exclusive=True, slices=offer.slices)
+        if offer.known and device.gpu.up:
             return DeviceSharing(sharing="none", isolation="none")
         return DeviceSharing()
 
-    def entitlement(
-        self, device: Device, _sharing: DeviceSharing, _resource: str, _holder: ContainerRef, _slices: int
-    ) -> Entitled:
+    def entitlement(self, device: Device, _sharing: DeviceSharing, _held: HeldSlices) -> Entitled:
         """Return the whole device: all of its memory, and its share of the GPU's compute units."""
         return Entitled(device.memory, device.compute)
 

@@ -7,9 +7,9 @@ them is all that is known. The resource for monitoring gives its holder every GP
 import re
 from collections import Counter
 
-from exporter.model import ContainerRef, DeviceSharing, SliceCount
+from exporter.model import ContainerRef, DeviceSharing
 from exporter.sharing.base.inventory import Device
-from exporter.sharing.base.system import Claim, Grant, Granted, System, unread_device, words_of
+from exporter.sharing.base.system import Claim, Grant, Granted, Offer, System, unread_device, words_of
 from exporter.sharing.base.view import View
 
 RESOURCES = re.compile(r"gpu\.intel\.com/(?:i915|xe|dxg)")
@@ -64,13 +64,11 @@ class Intel(System):
             return None
         return Claim(_card(int(match[1])), replica=True)
 
-    def sharing(
-        self, _device: Device, slices: tuple[SliceCount, ...], _replicated: bool, _offered_known: bool
-    ) -> DeviceSharing:
+    def sharing(self, _device: Device, offer: Offer) -> DeviceSharing:
         """Tell cards with one holder from those with several."""
-        if [each.offered for each in slices] == [1]:
-            return DeviceSharing(sharing="exclusive", isolation="hard", exclusive=True, slices=slices)
-        return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=slices)
+        if [each.offered for each in offer.slices] == [1]:
+            return DeviceSharing(sharing="exclusive", isolation="hard", exclusive=True, slices=offer.slices)
+        return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=offer.slices)
 
     def _of_holder(self, holder: ContainerRef, resource: str, ids: frozenset[str]) -> list[Grant]:
         found = Counter(self._number(holder, resource, each) for each in sorted(ids))

@@ -7,9 +7,9 @@ add up to more than it has. Of compute, nothing is promised.
 
 import re
 
-from exporter.model import ContainerRef, DeviceSharing
+from exporter.model import DeviceSharing
 from exporter.sharing.base.inventory import Device
-from exporter.sharing.base.system import Claim, Entitled, System
+from exporter.sharing.base.system import Claim, Entitled, HeldSlices, System
 
 MARK = "::"
 GIBIBYTE = 1 << 30
@@ -36,9 +36,7 @@ class Nos(System):
             return Claim()
         return Claim(self.view.inventory.by_uuid(found[1]), replica=True)
 
-    def entitlement(
-        self, device: Device, _sharing: DeviceSharing, resource: str, holder: ContainerRef, _slices: int
-    ) -> Entitled:
+    def entitlement(self, device: Device, _sharing: DeviceSharing, held: HeldSlices) -> Entitled:
         """Return the memory of the holder's slices."""
-        held = [found for each in self.view.held[holder][resource] if (found := _ID.fullmatch(each))]
-        return Entitled(sum(int(found[2]) * GIBIBYTE for found in held if found[1] == device.key.uuid))
+        ids = [found for each in self.view.held[held.holder][held.resource] if (found := _ID.fullmatch(each))]
+        return Entitled(sum(int(found[2]) * GIBIBYTE for found in ids if found[1] == device.key.uuid))

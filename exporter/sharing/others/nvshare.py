@@ -6,9 +6,9 @@ plugin itself holds the GPU from NVIDIA's plugin, to give it to others: it is no
 
 import re
 
-from exporter.model import ContainerRef, DeviceSharing, SliceCount
+from exporter.model import ContainerRef, DeviceSharing
 from exporter.sharing.base.inventory import Device
-from exporter.sharing.base.system import Claim, Granted, System, words_of
+from exporter.sharing.base.system import Claim, Granted, Offer, System, words_of
 from exporter.sharing.base.view import View
 
 MARK = "__"
@@ -48,12 +48,12 @@ class Nvshare(System):
             return None
         return Claim(self.view.inventory.by_uuid(uuid))
 
-    def sharing(
-        self, _device: Device, slices: tuple[SliceCount, ...], _replicated: bool, _offered_known: bool
-    ) -> DeviceSharing:
+    def sharing(self, _device: Device, offer: Offer) -> DeviceSharing:
         """Tell the replicas. Of what the plugin holds for them, nobody else is offered any."""
         taken = {resource for _, resource in self._of_plugin()}
-        counted = tuple(each._replace(offered=None) if each.resource in taken else each for each in slices)
+        counted = tuple(
+            each._replace(offered=None) if each.resource in taken else each for each in offer.slices
+        )
         return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=counted)
 
     def _of_plugin(self) -> set[tuple[ContainerRef, str]]:

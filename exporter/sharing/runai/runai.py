@@ -21,12 +21,11 @@ from exporter.model import (
     Meter,
     PodDetails,
     PodIdentity,
-    SliceCount,
     SystemFiles,
 )
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.reading import UnusableError, names, opened, problem
-from exporter.sharing.base.system import Grant, Granted, Read, Roots, whole_keys, words_of
+from exporter.sharing.base.system import Grant, Granted, Offer, Read, Roots, whole_keys, words_of
 from exporter.sharing.runai.reservation import Reservations, Share, detailed, fraction, mebibytes
 
 LONGEST_NOTE = 1 << 16
@@ -193,13 +192,11 @@ class Runai(Reservations):
         told = super().grants()
         return Granted(grants=(*told.grants, *self._of_mig()), settled=told.settled)
 
-    def sharing(
-        self, device: Device, slices: tuple[SliceCount, ...], replicated: bool, offered_known: bool
-    ) -> DeviceSharing:
+    def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
         """Tell MIG devices, which the hardware keeps apart, from fractions."""
         if device.mig is not None:
-            return DeviceSharing(sharing="mig", isolation="hard", slices=slices)
-        return super().sharing(device, slices, replicated, offered_known)
+            return DeviceSharing(sharing="mig", isolation="hard", slices=offer.slices)
+        return super().sharing(device, offer)
 
     def share(self, pod: PodIdentity, details: PodDetails, devices: int) -> Share:
         """Read what a pod was given. Of several GPUs that is not told of each; what it asked for is."""
