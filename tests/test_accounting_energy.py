@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.attribution import Attribution, attribute
+from exporter.attribution import Attribution
 from exporter.config.settings import load_settings
 from exporter.model import (
     Allocation,
@@ -31,6 +31,7 @@ from exporter.model import (
 )
 from exporter.poll.accounting import Coverage, Ledger
 from exporter.poll.snapshot_builder import PollResult, SnapshotBuilder
+from tests.attribution.build import attribute
 
 UUID = "GPU-a"
 MIGS = (("MIG-a", 3), ("MIG-b", 2), ("MIG-c", 1))

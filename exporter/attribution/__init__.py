@@ -4,6 +4,6 @@ Pure functions of plain records. The rules are written down, with numbers, in ``
 """
 
 from exporter.attribution.holdings_index import NOT_KNOWN, HoldingsIndex
-from exporter.attribution.join import Attribution, attribute, attribute_held
+from exporter.attribution.join import Attribution, attribute
 
-__all__ = ["NOT_KNOWN", "Attribution", "HoldingsIndex", "attribute", "attribute_held"]
+__all__ = ["NOT_KNOWN", "Attribution", "HoldingsIndex", "attribute"]

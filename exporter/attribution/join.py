@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 from exporter.attribution import use
 from exporter.attribution.device_rows import DeviceJoin
@@ -24,7 +23,6 @@ from exporter.model import (
     GpuIdentity,
     GpuReading,
     GpuRow,
-    Holdings,
     MigReading,
     MigRow,
     ProcessRow,
@@ -58,30 +56,17 @@ class Attribution:
 
 def attribute(
     gpus: Iterable[GpuReading],
-    holdings: Holdings,
-    workloads: Workloads,
-    stale: Mapping[str, Holdings] = MappingProxyType({}),
-) -> Attribution:
-    """Join everything known at one moment. Rows are sorted; the order of the inputs does not matter.
-
-    ``stale`` has the uuids of GPUs whose reading is from an earlier poll than the holdings, and the holdings
-    of that poll.
-    """
-    before = {uuid: HoldingsIndex(holdings) for uuid, holdings in stale.items()}
-    return attribute_held(gpus, HoldingsIndex(holdings), workloads, before)
-
-
-def attribute_held(
-    gpus: Iterable[GpuReading],
     held: HoldingsIndex,
     workloads: Workloads,
     stale: Mapping[str, HoldingsIndex],
     *,
     confirmed: bool = True,
 ) -> Attribution:
-    """Join as ``attribute`` does, with holdings that are kept for several polls.
+    """Join everything known at one moment. Rows are sorted; the order of the inputs does not matter.
 
-    Where they are not ``confirmed`` they were told in an earlier poll: others may hold the devices by now.
+    ``stale`` has the uuids of GPUs whose reading is from an earlier poll than the holdings, and the holdings
+    of that poll. Holdings that are not ``confirmed`` are those of an earlier poll: by now others may hold the
+    devices.
     """
     ordered = sorted(gpus, key=lambda gpu: (gpu.identity.index, gpu.identity.uuid))
     unnamed = ambiguous(ordered, held, workloads) | workloads.superseded

@@ -11,16 +11,9 @@ MOST_PROCESSES = 2000
 def process_rows(
     rows: Iterable[ProcessRow], most: int = MOST_PROCESSES
 ) -> tuple[tuple[ProcessRow, ...], int]:
-    """Sort the rows by device and pid. Of more than ``most`` the largest stay; tell how many are left out."""
-    found = list(rows)
-    kept = found if len(found) <= most else nlargest(most, found, key=_size)
-    return tuple(sorted(kept, key=_order)), len(found) - len(kept)
-
-
-def _size(row: ProcessRow) -> tuple[int, float, int]:
-    """Rank by memory, then compute; among equals by pid, so that the same ones stay from poll to poll."""
-    return row.memory or 0, row.compute or 0.0, -row.pid
-
-
-def _order(row: ProcessRow) -> tuple[str, str, int]:
-    return *row.device, row.pid
+    """Return the rows by device and pid, the largest of more than ``most``; and how many are left out."""
+    found = kept = list(rows)
+    if len(found) > most:
+        # Among equals by pid, so that the same rows stay from poll to poll.
+        kept = nlargest(most, found, key=lambda row: (row.memory or 0, row.compute or 0.0, -row.pid))
+    return tuple(sorted(kept, key=lambda row: (*row.device, row.pid))), len(found) - len(kept)

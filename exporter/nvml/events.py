@@ -62,17 +62,12 @@ class EventLog:
         """Return the GPUs whose events are waited for, all counts, and the newest events, oldest first."""
         with self._lock:
             watched, counts, recent = self._watched, dict(self._counts), tuple(self._recent)
-        return watched, tuple(_count(key, *counts[key]) for key in sorted(counts, key=_order)), recent
-
-
-def _count(key: Key, count: int, last: float) -> EventCount:
-    uuid, mig_uuid, kind, xid = key
-    return EventCount(uuid=uuid, mig_uuid=mig_uuid, kind=kind, xid=xid, count=count, last=last)
-
-
-def _order(key: Key) -> tuple[str, str, str, int]:
-    uuid, mig_uuid, kind, xid = key
-    return uuid, mig_uuid, kind, xid or 0
+        found = (
+            EventCount(uuid=uuid, mig_uuid=mig_uuid, kind=kind, xid=xid, count=count, last=last)
+            for (uuid, mig_uuid, kind, xid), (count, last) in counts.items()
+        )
+        ordered = sorted(found, key=lambda each: (each.uuid, each.mig_uuid, each.kind, each.xid or 0))
+        return watched, tuple(ordered), recent
 
 
 log = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from exporter.attribution import NOT_KNOWN, Attribution, HoldingsIndex, attribute_held
+from exporter.attribution import NOT_KNOWN, Attribution, HoldingsIndex, attribute
 from exporter.config.settings import Settings
 from exporter.model import (
     CollectorHealth,
@@ -127,7 +127,7 @@ class SnapshotBuilder:
         stale |= dict.fromkeys(found.late.intersection(covered), before)
         self._held_then = {uuid: stale.get(uuid, told) for uuid in listed}
         self._told_before = told
-        return holdings, attribute_held(found.gpus, self._held, workloads, stale, confirmed=found.confirmed)
+        return holdings, attribute(found.gpus, self._held, workloads, stale, confirmed=found.confirmed)
 
     def _facts(self, found: PollResult) -> NodeFacts:
         return NodeFacts(

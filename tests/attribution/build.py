@@ -1,6 +1,10 @@
 """Small nodes for the tests of the join."""
 
-from exporter.attribution import Attribution, attribute
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from exporter import attribution
+from exporter.attribution import Attribution, HoldingsIndex
 from exporter.model import (
     Allocation,
     Allocations,
@@ -9,6 +13,7 @@ from exporter.model import (
     DeviceProcess,
     GpuIdentity,
     GpuReading,
+    Holdings,
     Memory,
     MigReading,
     OfferedDevice,
@@ -103,6 +108,14 @@ def workloads(in_pods=None, *, outside=(), lost=(), named=True, view=True, conta
         for name in names
     }
     return Workloads(places=places, pods=None if named is False else pods, process_view=view, running=running)
+
+
+def attribute(
+    gpus, holdings: Holdings, who: Workloads, stale: Mapping[str, Holdings] = MappingProxyType({})
+) -> Attribution:
+    """Join with holdings that have no index yet; ``stale`` are those of earlier polls by GPU."""
+    before = {uuid: HoldingsIndex(held) for uuid, held in stale.items()}
+    return attribution.attribute(gpus, HoldingsIndex(holdings), who, before)
 
 
 def join(gpus, allocated=(), offered=(), who=None) -> Attribution:

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.attribution import attribute
 from exporter.model import (
     Allocation,
     Allocations,
@@ -20,7 +19,7 @@ from exporter.model import (
     Workloads,
 )
 from exporter.sharing import resolve_holdings
-from tests.attribution.build import UUID, gpu, mig, mig_gpu, process
+from tests.attribution.build import UUID, attribute, gpu, mig, mig_gpu, process
 
 PODS = ("a", "b", "c", "d")
 MIGS = tuple(f"MIG-{n}" for n in range(3))

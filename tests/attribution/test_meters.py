@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.attribution import Attribution, attribute
+from exporter.attribution import Attribution
 from exporter.model import Allocations, ContainerRef, Meter
 from exporter.sharing import resolve_holdings
-from tests.attribution.build import GIB, UUID, gpu, held, process, replicas, row, whole, workloads
+from tests.attribution.build import GIB, UUID, attribute, gpu, held, process, replicas, row, whole, workloads
 
 
 def join(reading, meters, allocated, offered, who) -> Attribution:

@@ -1,9 +1,8 @@
 """Pods that hold a device as a whole."""
 
-from exporter.attribution import attribute
 from exporter.model import OfferedDevice
 from exporter.sharing import NodeFacts, resolve_holdings
-from tests.attribution.build import GIB, UUID, gpu, held, join, process, row, workloads
+from tests.attribution.build import GIB, UUID, attribute, gpu, held, join, process, row, workloads
 from tests.sharing.build import allocations, pod, pods
 
 ANNOTATION = "scheduling.koordinator.sh/device-allocated"

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.attribution import attribute
 from exporter.model import (
     Allocation,
     Allocations,
@@ -20,6 +19,7 @@ from tests.attribution.build import (
     GIB,
     MIG,
     UUID,
+    attribute,
     gpu,
     held,
     join,

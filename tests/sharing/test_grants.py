@@ -4,7 +4,6 @@ import logging
 
 import pytest
 
-from exporter.attribution import attribute
 from exporter.model import (
     ContainerFile,
     ContainerRef,
@@ -27,6 +26,7 @@ from tests.attribution.build import (
     GIB,
     MIG,
     UUID,
+    attribute,
     gpu,
     held,
     mig,

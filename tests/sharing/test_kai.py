@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.attribution import attribute
 from exporter.model import (
     ContainerFile,
     DeviceKey,
@@ -21,7 +20,7 @@ from exporter.sharing.runai.kai import Kai, KaiLimited
 from exporter.sharing.runai.nv_fractions import memory as read_memory
 from exporter.sharing.runai.reservation import fraction as read_fraction
 from exporter.sharing.runai.reservation import mebibytes
-from tests.attribution.build import GIB, UUID, gpu, held, process, whole, workloads
+from tests.attribution.build import GIB, UUID, attribute, gpu, held, process, whole, workloads
 from tests.attribution.build import row as row_of
 from tests.sharing.build import OTHER_UUID, allocations, container, numbered, only, pod, pods, resolve, where
 from tests.sharing.reservations import GROUP, OTHER_GROUP, fraction, reservation, reserved

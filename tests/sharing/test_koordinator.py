@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.attribution import attribute
 from exporter.model import (
     Allocation,
     ContainerFile,
@@ -23,7 +22,19 @@ from exporter.model import (
 )
 from exporter.sharing import NodeFacts, Objections, resolve_holdings
 from exporter.sharing.alibaba.koordinator_annotations import Amount, Given, asking, parse_allocated, split
-from tests.attribution.build import GIB, MIG, UUID, gpu, held, mig, mig_gpu, process, whole, workloads
+from tests.attribution.build import (
+    GIB,
+    MIG,
+    UUID,
+    attribute,
+    gpu,
+    held,
+    mig,
+    mig_gpu,
+    process,
+    whole,
+    workloads,
+)
 from tests.attribution.build import row as row_of
 from tests.sharing.build import OTHER_UUID, allocations, container, numbered, only, pod, pods, resolve, where
 

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.attribution import attribute
 from exporter.model import (
     ContainerFile,
     DeviceKey,
@@ -20,7 +19,19 @@ from exporter.model import (
 )
 from exporter.sharing import NodeFacts, Objections, resolve_holdings
 from exporter.sharing.runai.runai import MigDevice, mig_device, mig_mapping
-from tests.attribution.build import GIB, MIG, UUID, gpu, held, mig, mig_gpu, process, whole, workloads
+from tests.attribution.build import (
+    GIB,
+    MIG,
+    UUID,
+    attribute,
+    gpu,
+    held,
+    mig,
+    mig_gpu,
+    process,
+    whole,
+    workloads,
+)
 from tests.attribution.build import row as row_of
 from tests.sharing.build import OTHER_UUID, allocations, container, numbered, only, pod, pods, resolve, where
 from tests.sharing.reservations import KAI, OTHER_GROUP, RUNAI, fraction, reservation, reserved

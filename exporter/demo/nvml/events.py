@@ -170,7 +170,7 @@ class Driver(Protocol):
 
 
 def _supported(device: GpuDevice) -> int:
-    return ALL if device.state.gpu.mig is not None else ALL & ~MIG_CONFIG
+    return ALL if device.spec.mig is not None else ALL & ~MIG_CONFIG
 
 
 def _create(driver: Driver, reference: Any) -> None:
@@ -205,7 +205,7 @@ def happening(board: Board, event: XidEvent) -> Happening | None:
     """Tell an XID as the driver does, by the handle of its GPU; None when the device is not there."""
     device = next((each for each in board.by_address.values() if each.spec.uuid == event.device), None)
     if isinstance(device, MigDevice):
-        cut = device.state.instance
+        cut = device.spec
         return Happening(device=device.parent_address, type=XID, data=event.xid, gi=cut.gi, ci=cut.ci)
     return None if device is None else Happening(device=device.address, type=XID, data=event.xid)
 

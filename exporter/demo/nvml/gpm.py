@@ -144,7 +144,7 @@ def _sample_get(device: Device, pointer: Any) -> None:
     state = device.gpu if isinstance(device, MigDevice) else device.state
     sample = _fillable(state, pointer)
     if isinstance(device, MigDevice):
-        cut = device.state.instance
+        cut = device.spec
         sample.content = _of_cuts(state, (cut,), (device.spec.uuid, None), engines=False)
         return
     sample.content = Content(

@@ -30,9 +30,9 @@ RESTING = 8
 def memory(device: Device) -> tuple[int, int, int]:
     """Return (total, reserved, used) of a GPU or of a MIG device's GPU instance, in bytes."""
     if isinstance(device, MigDevice):
-        cut = device.state.instance
+        cut = device.spec
         return cut.memory_bytes, cut.reserved, device.state.used
-    return device.state.gpu.memory_total, device.state.reserved, device.state.used
+    return device.spec.memory_total, device.state.reserved, device.state.used
 
 
 def _memory_v1(device: Device, reference: Any) -> None:
@@ -51,7 +51,7 @@ def _memory_v2(device: Device, reference: Any) -> None:
 
 
 def _bar1(device: Device) -> tuple[int, int, int]:
-    gpu = device.gpu.gpu if isinstance(device, MigDevice) else device.state.gpu
+    gpu = device.gpu.gpu if isinstance(device, MigDevice) else device.spec
     total = known(gpu.bar1_total)
     used = min(total, (1 + 2 * len(device.state.processes)) * MIB)
     return total, used, total - used
@@ -65,19 +65,19 @@ def _utilization(device: GpuDevice) -> tuple[int, int]:
 def _compute_mode(device: Device) -> int:
     if isinstance(device, MigDevice):
         return COMPUTE_MODES["default"]
-    return refuse(NOT_SUPPORTED) if device.state.is_cut else COMPUTE_MODES[device.state.gpu.compute_mode]
+    return refuse(NOT_SUPPORTED) if device.state.is_cut else COMPUTE_MODES[device.spec.compute_mode]
 
 
 def _architecture(device: Device) -> int:
-    return refuse(INVALID_ARGUMENT) if isinstance(device, MigDevice) else device.state.gpu.architecture
+    return refuse(INVALID_ARGUMENT) if isinstance(device, MigDevice) else device.spec.architecture
 
 
 def _performance_state(device: GpuDevice) -> int:
-    return 0 if device.state.utilization or has_hbm(device.state.gpu) else RESTING
+    return 0 if device.state.utilization or has_hbm(device.spec) else RESTING
 
 
 def _accounting(device: GpuDevice) -> int:
-    return int(device.state.gpu.accounting and not device.state.is_cut)
+    return int(device.spec.accounting and not device.state.is_cut)
 
 
 def _board(fact: str) -> Function:
@@ -89,17 +89,17 @@ def _gsp_firmware(device: GpuDevice, buffer: Any) -> None:
 
 
 def _capability(device: GpuDevice) -> tuple[int, int]:
-    given = device.state.gpu.board_info.get("compute_capability")
+    given = device.spec.board_info.get("compute_capability")
     if given:
         major, minor = map(int, given.split("."))
         return major, minor
-    return capability(device.state.gpu) or refuse(NOT_SUPPORTED)
+    return capability(device.spec) or refuse(NOT_SUPPORTED)
 
 
 def _name(device: Device) -> str:
     if isinstance(device, MigDevice):
-        return f"{device.gpu.gpu.model} MIG {device.state.instance.profile}"
-    return device.state.gpu.model
+        return f"{device.gpu.gpu.model} MIG {device.spec.profile}"
+    return device.spec.model
 
 
 def _index(device: Device) -> int:
@@ -126,7 +126,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "nvmlDeviceGetUUID": text("any", lambda device: device.spec.uuid),
     "nvmlDeviceGetName": text("any", _name),
     "nvmlDeviceGetIndex": numbers("any", _index),
-    "nvmlDeviceGetMinorNumber": numbers("gpu", lambda device: device.state.gpu.minor),
+    "nvmlDeviceGetMinorNumber": numbers("gpu", lambda device: device.spec.minor),
     "nvmlDeviceGetSerial": text("gpu", lambda device: known(device.spec.serial)),
     "nvmlDeviceGetVbiosVersion": text("gpu", lambda device: known(device.spec.vbios)),
     "nvmlDeviceGetBoardPartNumber": _board("part_number"),
@@ -143,9 +143,9 @@ FUNCTIONS: Mapping[str, Function] = {
     "nvmlDeviceGetUtilizationRates": record("gpu", ("gpu", "memory"), _utilization),
     "nvmlDeviceGetPerformanceState": numbers("gpu", _performance_state),
     "nvmlDeviceGetPowerState": numbers("gpu", _performance_state),
-    "nvmlDeviceGetPersistenceMode": numbers("gpu", lambda device: int(device.state.gpu.persistence)),
+    "nvmlDeviceGetPersistenceMode": numbers("gpu", lambda device: int(device.spec.persistence)),
     "nvmlDeviceGetAccountingMode": numbers("gpu", _accounting),
-    "nvmlDeviceGetDisplayActive": numbers("gpu", lambda device: int(device.state.gpu.display_active)),
+    "nvmlDeviceGetDisplayActive": numbers("gpu", lambda device: int(device.spec.display_active)),
 }
 
 

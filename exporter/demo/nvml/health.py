@@ -76,7 +76,7 @@ def pages_pending(state: GpuState) -> int:
 def _errors(device: Device, severity: int, scope: int, location: int) -> int:
     """Return the errors in one place: caches and the like up to Volta, later all that is no DRAM as one."""
     place = f"{_word(SEVERITIES, severity)}/{_word(SCOPES, scope)}/{_word(LOCATIONS, location)}"
-    gpu = device.gpu.gpu if isinstance(device, MigDevice) else device.state.gpu
+    gpu = device.gpu.gpu if isinstance(device, MigDevice) else device.spec
     require(location == DRAM or (location == SRAM) == (gpu.architecture >= TURING))
     if isinstance(device, MigDevice):
         require((severity, scope) == (UNCORRECTED, VOLATILE) and location != DRAM and gpu.health.ecc)
@@ -91,7 +91,7 @@ def _require_counts(state: GpuState, scope: int) -> None:
 
 def _banks(device: GpuDevice) -> tuple[int, ...]:
     rows(device.state)
-    return tuple(device.state.gpu.health.row_banks.get(left, 0) for left in BANKS)
+    return tuple(device.spec.health.row_banks.get(left, 0) for left in BANKS)
 
 
 def _retired(device: GpuDevice, cause: Any, count: Any, addresses: Any, times: Any = None) -> None:
@@ -175,14 +175,14 @@ def _kept(state: GpuState) -> float:
 
 
 def _clock(device: GpuDevice, kind: int) -> int:
-    clocks, busy = device.state.gpu.clocks, min(1, device.state.utilization / FULL_CLOCK_PERCENT)
+    clocks, busy = device.spec.clocks, min(1, device.state.utilization / FULL_CLOCK_PERCENT)
     sm = round((clocks.sm_idle + (clocks.sm_max - clocks.sm_idle) * busy) * _kept(device.state))
     rates = {GRAPHICS: sm, SM: sm, MEMORY: clocks.memory, VIDEO: sm * clocks.video_max // clocks.sm_max}
     return rates[kind] if kind in rates else refuse(INVALID_ARGUMENT)
 
 
 def _max_clock(device: GpuDevice, kind: int) -> int:
-    clocks = device.state.gpu.clocks
+    clocks = device.spec.clocks
     rates = {GRAPHICS: clocks.sm_max, SM: clocks.sm_max, MEMORY: clocks.memory, VIDEO: clocks.video_max}
     return rates[kind] if kind in rates else refuse(INVALID_ARGUMENT)
 
@@ -201,33 +201,29 @@ def _event_reasons(device: GpuDevice) -> int:
 
 def _fan(device: GpuDevice, fan: int = 0) -> int:
     idle = known(device.spec.fan)
-    warmer = max(0, device.state.temperature - device.state.gpu.temperature_base)
+    warmer = max(0, device.state.temperature - device.spec.temperature_base)
     return min(100, idle + warmer) if fan == 0 else refuse(INVALID_ARGUMENT)
 
 
 POWER_FUNCTIONS: Mapping[str, Function] = {
     "nvmlDeviceGetPowerUsage": numbers("gpu", lambda device: device.state.power_mw),
-    "nvmlDeviceGetEnforcedPowerLimit": numbers("gpu", lambda device: power_limit(device.state.gpu)),
-    "nvmlDeviceGetPowerManagementLimit": numbers("gpu", lambda device: power_limit(device.state.gpu)),
-    "nvmlDeviceGetPowerManagementDefaultLimit": numbers("gpu", lambda device: device.state.gpu.power_max_mw),
-    "nvmlDeviceGetPowerManagementLimitConstraints": numbers(
-        "gpu", lambda device: power_limits(device.state.gpu)
-    ),
+    "nvmlDeviceGetEnforcedPowerLimit": numbers("gpu", lambda device: power_limit(device.spec)),
+    "nvmlDeviceGetPowerManagementLimit": numbers("gpu", lambda device: power_limit(device.spec)),
+    "nvmlDeviceGetPowerManagementDefaultLimit": numbers("gpu", lambda device: device.spec.power_max_mw),
+    "nvmlDeviceGetPowerManagementLimitConstraints": numbers("gpu", lambda device: power_limits(device.spec)),
     "nvmlDeviceGetTotalEnergyConsumption": numbers("gpu", lambda device: device.state.totals["energy"]),
     "nvmlDeviceGetTemperature": numbers("gpu", _temperature),
     "nvmlDeviceGetTemperatureV": record(
         "gpu", ("temperature",), lambda device: device.state.temperature, TEMPERATURE_V1
     ),
-    "nvmlDeviceGetTemperatureThreshold": numbers(
-        "gpu", lambda device, kind: threshold(device.state.gpu, kind)
-    ),
+    "nvmlDeviceGetTemperatureThreshold": numbers("gpu", lambda device, kind: threshold(device.spec, kind)),
     "nvmlDeviceGetMarginTemperature": record("gpu", ("marginTemperature",), _margin, MARGIN_V1),
     "nvmlDeviceGetClockInfo": numbers("gpu", _clock),
     "nvmlDeviceGetMaxClockInfo": numbers("gpu", _max_clock),
     "nvmlDeviceGetApplicationsClock": numbers("gpu", _application_clock),
     "nvmlDeviceGetFanSpeed": numbers("gpu", _fan),
     "nvmlDeviceGetFanSpeed_v2": numbers("gpu", _fan),
-    "nvmlDeviceGetNumFans": numbers("gpu", lambda device: int(device.state.gpu.fan is not None)),
+    "nvmlDeviceGetNumFans": numbers("gpu", lambda device: int(device.spec.fan is not None)),
     "nvmlDeviceGetCurrentClocksEventReasons": numbers("gpu", _event_reasons),
     "nvmlDeviceGetCurrentClocksThrottleReasons": numbers("gpu", _event_reasons),
 }

@@ -255,4 +255,4 @@ def _require_known(device: Device, name: str, function: Function) -> None:
     require(name not in device.spec.unsupported)
     require(function.scope not in ("gpu", "pair", "registration") or not isinstance(device, MigDevice))
     if function.scope == "mig" and not isinstance(device, MigDevice):
-        refuse(NOT_SUPPORTED if device.state.gpu.mig is None else INVALID_ARGUMENT)
+        refuse(NOT_SUPPORTED if device.spec.mig is None else INVALID_ARGUMENT)

@@ -64,12 +64,12 @@ def link_errors(gpu: Gpu, error: str, link: int = 0) -> int:
 
 def _error_counter(device: GpuDevice, link: int, counter: int) -> int:
     require(0 <= counter < len(ERRORS))
-    return link_errors(device.state.gpu, ERRORS[counter], link)
+    return link_errors(device.spec, ERRORS[counter], link)
 
 
 def _version(device: GpuDevice, link: int) -> int:
-    refuse_link(device.state.gpu, link)
-    return nvlink_version(device.state.gpu)
+    refuse_link(device.spec, link)
+    return nvlink_version(device.spec)
 
 
 def _peer(gpu: Gpu, link: int) -> str | None:
@@ -80,20 +80,20 @@ def _peer(gpu: Gpu, link: int) -> str | None:
 
 
 def _remote_type(device: GpuDevice, link: int) -> int:
-    if _peer(device.state.gpu, link) is not None:
+    if _peer(device.spec, link) is not None:
         return TO_GPU
-    return TO_SWITCH if device.state.gpu.links.switch else TO_PROCESSOR
+    return TO_SWITCH if device.spec.links.switch else TO_PROCESSOR
 
 
 def _remote_pci(device: GpuDevice, link: Any, reference: Any) -> None:
-    peer = _peer(device.state.gpu, number(link))
+    peer = _peer(device.spec, number(link))
     require(peer is not None or device.spec.links.switch)
     fill_pci(target(reference), SWITCH if peer is None else device.state.pci_bus_ids[peer])
 
 
 def _generation(device: GpuDevice) -> int:
     """Return the generation now: a small board saves power on its link while it has nothing to do."""
-    gpu = device.state.gpu
+    gpu = device.spec
     return pcie_generation(gpu) if device.state.utilization or has_hbm(gpu) else SLOWEST_PCIE
 
 
@@ -110,13 +110,13 @@ def _fabric(device: GpuDevice) -> tuple[int, int]:
 
 
 FUNCTIONS: Mapping[str, Function] = {
-    "nvmlDeviceGetPcieReplayCounter": numbers("gpu", lambda device: device.state.gpu.pcie_replays),
+    "nvmlDeviceGetPcieReplayCounter": numbers("gpu", lambda device: device.spec.pcie_replays),
     "nvmlDeviceGetCurrPcieLinkGeneration": numbers("gpu", _generation),
-    "nvmlDeviceGetMaxPcieLinkGeneration": numbers("gpu", lambda device: pcie_generation(device.state.gpu)),
-    "nvmlDeviceGetCurrPcieLinkWidth": numbers("gpu", lambda device: device.state.gpu.links.pcie_width),
-    "nvmlDeviceGetMaxPcieLinkWidth": numbers("gpu", lambda device: device.state.gpu.links.pcie_width),
+    "nvmlDeviceGetMaxPcieLinkGeneration": numbers("gpu", lambda device: pcie_generation(device.spec)),
+    "nvmlDeviceGetCurrPcieLinkWidth": numbers("gpu", lambda device: device.spec.links.pcie_width),
+    "nvmlDeviceGetMaxPcieLinkWidth": numbers("gpu", lambda device: device.spec.links.pcie_width),
     "nvmlDeviceGetPcieThroughput": numbers("gpu", _throughput),
-    "nvmlDeviceGetNvLinkState": numbers("gpu", lambda device, link: int(is_active(device.state.gpu, link))),
+    "nvmlDeviceGetNvLinkState": numbers("gpu", lambda device, link: int(is_active(device.spec, link))),
     "nvmlDeviceGetNvLinkVersion": numbers("gpu", _version),
     "nvmlDeviceGetNvLinkErrorCounter": numbers("gpu", _error_counter),
     "nvmlDeviceGetNvLinkRemoteDeviceType": numbers("gpu", _remote_type),
@@ -138,7 +138,7 @@ def cpu_numbers(text: str) -> Iterator[int]:
 
 
 def _ancestor(device: GpuDevice, other: GpuDevice, reference: Any) -> None:
-    own, others = device.state.gpu.links, other.state.gpu.links
+    own, others = device.spec.links, other.spec.links
     named = own.relations.get(other.spec.uuid) or others.relations.get(device.spec.uuid)
     put(reference, LEVELS[named or ("NODE" if own.numa_node == others.numa_node else "SYS")])
 

@@ -30,7 +30,7 @@ def _mode(device: GpuDevice) -> tuple[int, int]:
 
 
 def _max_count(device: GpuDevice) -> int:
-    mig = device.state.gpu.mig
+    mig = device.spec.mig
     return mig.max_slices if mig and mig.enabled else 0
 
 
@@ -66,8 +66,8 @@ FUNCTIONS: Mapping[str, Function] = {
     "nvmlDeviceGetMigMode": numbers("gpu", _mode),
     "nvmlDeviceGetMaxMigDeviceCount": numbers("gpu", _max_count),
     "nvmlDeviceIsMigDeviceHandle": numbers("any", lambda device: int(isinstance(device, MigDevice))),
-    "nvmlDeviceGetGpuInstanceId": numbers("mig", lambda device: device.state.instance.gi),
-    "nvmlDeviceGetComputeInstanceId": numbers("mig", lambda device: device.state.instance.ci),
+    "nvmlDeviceGetGpuInstanceId": numbers("mig", lambda device: device.spec.gi),
+    "nvmlDeviceGetComputeInstanceId": numbers("mig", lambda device: device.spec.ci),
     "nvmlDeviceGetAttributes_v2": Function("mig", _attributes),
     "nvmlDeviceGetGpuInstanceById": Function("gpu", _gpu_instance),
     "nvmlGpuInstanceGetInfo": Function("gpu instance", _gpu_instance_info),

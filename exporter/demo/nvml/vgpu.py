@@ -57,7 +57,7 @@ def type_number(vgpu: Vgpu) -> int:
 
 
 def _mode(device: GpuDevice) -> int:
-    return MODES.index(device.state.gpu.virtualization)
+    return MODES.index(device.spec.virtualization)
 
 
 def _active(device: GpuDevice, count: Any, answers: Any) -> None:
@@ -129,7 +129,7 @@ def _license_info(vgpu: Vgpu, _process: ProcessState, reference: Any) -> None:
 
 
 def _licensable(device: GpuDevice, reference: Any) -> None:
-    answer, guest_license = target(reference), device.state.gpu.license
+    answer, guest_license = target(reference), device.spec.license
     answer.isGridLicenseSupported = int(guest_license is not None)
     if guest_license is None:
         return

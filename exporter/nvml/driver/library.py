@@ -63,7 +63,8 @@ class Library:
             _initialise()
         except pynvml.NVMLError as error:
             _use(self._before)
-            raise _driver_error(error) from None
+            name = error_name(error)
+            raise DriverError(name, f"NVML cannot be initialised: {ADVICE.get(name, name)}") from None
         self._open = True
 
     def close(self) -> None:
@@ -156,11 +157,6 @@ def error_name(error: Any) -> str:
         if name.startswith("NVML_ERROR_") and code == error.value:
             return "".join(part.capitalize() for part in name.removeprefix("NVML_ERROR_").split("_"))
     return f"Error{error.value}"
-
-
-def _driver_error(error: Any) -> DriverError:
-    name = error_name(error)
-    return DriverError(name, f"NVML cannot be initialised: {ADVICE.get(name, name)}")
 
 
 def advice(name: str) -> str:
