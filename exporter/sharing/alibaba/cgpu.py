@@ -4,16 +4,14 @@ It shares by gpushare's resources and annotations. What the kernel has made for 
 ``/proc/cgpu_km``, whatever the annotations say: a container without an instance there is gpushare's.
 """
 
-import os
 import re
-import stat
 from collections import defaultdict
 from pathlib import Path
 from typing import ClassVar
 
 from exporter.model import ContainerFile, DeviceUse, FileProblem, Meter, SystemFiles
 from exporter.sharing.alibaba.gpushare import ALLOCATIONS, Gpushare, Part
-from exporter.sharing.base.reading import UnusableError, names, problem
+from exporter.sharing.base.reading import UnusableError, content, names, problem
 from exporter.sharing.base.system import Grant, Read, Roots
 
 GPU = re.compile(r"[0-9]{1,3}")
@@ -26,8 +24,6 @@ PROCESS = re.compile(r"PID: [0-9]{1,10} Mem: ([0-9]{1,19})")
 MOST_NAMES, LONGEST = 256, 1 << 16
 # Every instance has the same part of the time, whether the others use theirs or not.
 FIXED_SHARE = 0
-
-_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 def read_instances(roots: Roots) -> SystemFiles:
@@ -83,7 +79,7 @@ class _Reading:
     def text(self, path: Path) -> str:
         """Read a file whose size the kernel does not tell; "" where it is not there, or gone meanwhile."""
         try:
-            return _content(path).decode("ascii")
+            return content(path, LONGEST).decode("ascii")
         except (UnusableError, PermissionError, UnicodeDecodeError) as error:
             self.problems.append(problem(path, error))
         except OSError:
@@ -108,21 +104,6 @@ class _Reading:
             self.problems.append(problem(path, "has a line that is neither Free nor of a process"))
             return None
         return sum(known)
-
-
-def _content(path: Path) -> bytes:
-    descriptor = os.open(path, _FLAGS)
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise UnusableError("is no regular file")
-        content = b""
-        while piece := os.read(descriptor, LONGEST):
-            content += piece
-            if len(content) > LONGEST:
-                raise UnusableError(f"is longer than {LONGEST} bytes")
-        return content
-    finally:
-        os.close(descriptor)
 
 
 class Cgpu(Gpushare):

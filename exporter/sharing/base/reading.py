@@ -83,11 +83,7 @@ def _printable(text: object) -> str:
 @contextmanager
 def opened(path: str | Path) -> Iterator[tuple[int, Pread]]:
     """Open a regular file, and give its size in bytes with what reads it; raises OSError, UnusableError."""
-    descriptor = os.open(path, _FLAGS)
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise UnusableError("is no regular file")
+    with _regular(path) as descriptor:
 
         def pread(length: int, offset: int) -> bytes:
             found = os.pread(descriptor, length, offset)
@@ -95,6 +91,26 @@ def opened(path: str | Path) -> Iterator[tuple[int, Pread]]:
                 raise UnusableError("was cut short while it was read")
             return found
 
-        yield status.st_size, pread
+        yield os.fstat(descriptor).st_size, pread
+
+
+def content(path: str | Path, most: int) -> bytes:
+    """Return a regular file, whatever size it reports; UnusableError if it has more than ``most`` bytes."""
+    found = b""
+    with _regular(path) as descriptor:
+        while len(found) <= most and (piece := os.read(descriptor, most + 1 - len(found))):
+            found += piece
+    if len(found) > most:
+        raise UnusableError(f"is longer than {most} bytes")
+    return found
+
+
+@contextmanager
+def _regular(path: str | Path) -> Iterator[int]:
+    descriptor = os.open(path, _FLAGS)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise UnusableError("is no regular file")
+        yield descriptor
     finally:
         os.close(descriptor)

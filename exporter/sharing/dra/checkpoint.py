@@ -14,7 +14,7 @@ from typing import Any
 
 from exporter.model import FileProblem, SystemFiles
 from exporter.model.kubelet import quantity
-from exporter.sharing.base.reading import UnusableError, opened, problem
+from exporter.sharing.base.reading import UnusableError, content, problem
 from exporter.sharing.base.system import Roots
 
 # A claim takes a few kilobytes, and a node has a few hundred claims at most.
@@ -71,7 +71,7 @@ def read_checkpoint(roots: Roots, driver: str) -> Checkpoint:
     """Read the checkpoint of a driver; where there is none, nothing is known."""
     path = roots.kubelet / "plugins" / driver / "checkpoint.json"
     try:
-        return decode(_content(path), driver, path)
+        return decode(content(path, MOST_BYTES), driver, path)
     except (FileNotFoundError, NotADirectoryError):
         return Checkpoint(missing=True)
     except (OSError, UnusableError) as error:
@@ -94,10 +94,10 @@ class _ShapeError(ValueError):
     """A part of a checkpoint that is not what it should be."""
 
 
-def decode(content: bytes, driver: str, path: Path) -> Checkpoint:
+def decode(encoded: bytes, driver: str, path: Path) -> Checkpoint:
     """Say what a checkpoint says; raises UnusableError where it is none."""
     try:
-        document = json.loads(content)
+        document = json.loads(encoded)
     except (ValueError, RecursionError) as error:
         raise UnusableError(f"is no JSON: {error}") from error
     try:
@@ -112,13 +112,6 @@ def decode(content: bytes, driver: str, path: Path) -> Checkpoint:
         except _ShapeError as error:
             problems.append(problem(f"{path}: {uid[:64]}", error))
     return Checkpoint(prepared=prepared, problems=tuple(problems))
-
-
-def _content(path: Path) -> bytes:
-    with opened(path) as (size, pread):
-        if size > MOST_BYTES:
-            raise UnusableError(f"has {size} bytes, more than a checkpoint has")
-        return pread(size, 0)
 
 
 def _claim(claim: Any, driver: str) -> dict[str, tuple[Prepared, ...]]:

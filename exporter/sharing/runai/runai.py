@@ -24,7 +24,7 @@ from exporter.model import (
     SystemFiles,
 )
 from exporter.sharing.base.inventory import Device
-from exporter.sharing.base.reading import UnusableError, names, opened, problem
+from exporter.sharing.base.reading import UnusableError, content, names, problem
 from exporter.sharing.base.system import Grant, Granted, Offer, Read, Roots, whole_keys, words_of
 from exporter.sharing.runai.reservation import Reservations, Share, detailed, fraction, mebibytes
 
@@ -153,7 +153,7 @@ def _names(folder: Path, most: int, problems: list[FileProblem]) -> list[str]:
 
 def _file_number(path: Path, most: int | None, problems: list[FileProblem]) -> int | None:
     try:
-        text = _text(path)
+        text = content(path, LONGEST_NUMBER).decode("ascii", "backslashreplace").strip()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, UnusableError) as error:
@@ -163,13 +163,6 @@ def _file_number(path: Path, most: int | None, problems: list[FileProblem]) -> i
         problems.append(problem(path, f"{text!r} is no number that it can have"))
         return None
     return int(text) if text else None
-
-
-def _text(path: Path) -> str:
-    with opened(path) as (size, pread):
-        if size > LONGEST_NUMBER:
-            raise UnusableError(f"{size} bytes are more than a number has")
-        return pread(size, 0).decode("ascii", "backslashreplace").strip()
 
 
 ALLOCATED, ALLOCATED_MEMORY = "runai-allocated-gpus", "runai-allocated-gpu-memory"
