@@ -65,7 +65,7 @@ def find_cards(files: Files, sys_root: Path, before: Mapping[int, Card]) -> dict
 
 
 def driver_at(files: Files, sys_root: Path, address: str) -> str:
-    """Name the driver of the device at a PCI address, "" where there is none."""
+    """Return the driver of the device at a PCI address, "" if it has none."""
     uevent = files.text(sys_root / "bus/pci/devices" / address / "uevent")
     return properties(uevent, "=").get("DRIVER", "")
 
@@ -93,7 +93,7 @@ def identify(files: Files, card: Card, architecture: str | None) -> GpuIdentity:
 
 
 def _uuid(files: Files, card: Card) -> str:
-    """Name a card as ROCm does: by the sixteen hexadecimal digits of its unique id."""
+    """Return the name that ROCm has for a card: the sixteen hexadecimal digits of its unique id."""
     text = (files.text(card.path / "unique_id") or "").lower().removeprefix("0x")
     number = int(text, 16) if UNIQUE_ID.fullmatch(text) else 0
     return f"GPU-{number:016x}" if number else f"GPU-{card.address}"

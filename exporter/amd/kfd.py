@@ -102,7 +102,7 @@ def _compute_units(simds: int | None, simds_per_unit: int | None) -> int | None:
 
 
 def _architecture(version: int | None) -> str | None:
-    """Spell 90402 as compilers do: gfx942; stepping 10 is an a."""
+    """Return 90402 in the form of compilers: gfx942; stepping 10 is an a."""
     if not version:
         return None
     return f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"

@@ -26,7 +26,7 @@ from exporter.model.snapshot import ProcessWhere
 
 
 def process_rows(device: Device, owned: Owned, workloads: Workloads) -> Iterator[ProcessRow]:
-    """Give a row for each process; the rows of an owner add up to its use where that is a sum (rule 3)."""
+    """Return a row for each process; the rows of an owner add up to its use where that is a sum (rule 3)."""
     computed = compute_of(device, device.processes or ())
     nobodys = (*owned.outside, *owned.unknown)
     for owner, processes in (*owned.by_owner.items(), (None, nobodys)):

@@ -86,7 +86,7 @@ NVIDIA, AMD = "nvidia", "amd"
 
 
 def cut_mode(gpu: GpuReading, modes: Iterable[str]) -> str:
-    """Name how a GPU in parts is shared: after its parts where one is shared further."""
+    """Return the mode of a partitioned GPU: that of its parts if one is shared further."""
     if gpu.identity.vendor == AMD:
         return "amd-partition"
     return "mig-time-slicing" if "mig-time-slicing" in modes else "mig"

@@ -173,7 +173,7 @@ def _with_device_compute(
 def with_meters(
     uses: Mapping[ContainerRef, Use], held: Mapping[ContainerRef, Sequence[Holding]], used: int | None
 ) -> dict[ContainerRef, Use]:
-    """Give each metered holder the figures of its meter, and nobody else those same bytes.
+    """Return uses with the figures of meters for metered holders, and those bytes for nobody else.
 
     ``used`` are the bytes that the device itself says are used.
     """

@@ -139,7 +139,7 @@ class FakeNode:
         await self._step_kubelet(self._now)
 
     def truth(self) -> Truth:
-        """Tell what is so at the time at which the node stands."""
+        """Return what is so at the time at which the node stands."""
         return tell(self._now, (*self._gpus, *self._amd))
 
     async def _run(self) -> None:

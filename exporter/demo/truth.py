@@ -9,12 +9,11 @@ from dataclasses import dataclass
 
 from exporter.demo.files import writers
 from exporter.demo.kubelet.device_ids import keys, resolve
-from exporter.demo.machine import GpuState, ProcessState
+from exporter.demo.machine import GpuState, ProcessState, guests
 from exporter.demo.present import Present
 from exporter.demo.scenario import amd_gpus
 from exporter.demo.scenario.gpus import Gpu
 from exporter.demo.scenario.pods import Container, Pod
-from exporter.demo.vgpus import guests
 from exporter.model import ContainerRef, DeviceKey
 
 
@@ -62,7 +61,7 @@ class Truth:
 
 
 def tell(now: Present, gpus: tuple[GpuState, ...]) -> Truth:
-    """Tell the truth of one moment."""
+    """Return the truth of one moment."""
     held, unresolved = _held(now)
     of_vgpus = guests(now, gpus)
     return Truth(
@@ -122,7 +121,7 @@ def _containers(
 def _on_npus(
     now: Present, held: Mapping[tuple[ContainerRef, DeviceKey], int]
 ) -> dict[tuple[ContainerRef, DeviceKey], ContainerTruth]:
-    """Tell of the containers on NPUs, which are not simulated: their meters say what is used."""
+    """Return the containers on NPUs, which are not simulated: their meters contain what is used."""
     used = {
         _reference(pod, container): sum(writers.used(container.meter))
         for pod, container in _all_containers(now.pods)

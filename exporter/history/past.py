@@ -122,7 +122,7 @@ _READERS: Mapping[Level, tuple[Callable[[Any], Number | None], ...]] = {
 
 
 def readings(snapshot: Snapshot) -> Iterator[tuple[Key, list[Number | None]]]:
-    """Give what is known of each GPU, MIG device and container, in the order of FIELDS."""
+    """Return what is known of each GPU, MIG device and container, in the order of FIELDS."""
     for level, readers in _READERS.items():
         for entity in ENTITIES[level](snapshot):
             yield Key(level, entity.values), [_finite(read(entity.row)) for read in readers]

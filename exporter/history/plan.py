@@ -124,13 +124,13 @@ class Tracks(Sequence[Track], Generic[Kept]):
     @overload
     def __getitem__(self, place: slice) -> Sequence[Track]: ...
     def __getitem__(self, place: int | slice) -> Track | Sequence[Track]:
-        """Make one, or those of a slice."""
+        """Return one, or those of a slice."""
         if isinstance(place, slice):
             return [self._make(each) for each in self._kept[place]]
         return self._make(self._kept[place])
 
     def __eq__(self, other: object) -> bool:
-        """Tell whether it is the same as any sequence, track by track."""
+        """Return whether it is the same as any sequence, track by track."""
         return isinstance(other, Sequence) and len(self) == len(other) and all(map(eq, self, other))
 
     __hash__ = None  # type: ignore[assignment]  # tracks have none

@@ -116,7 +116,7 @@ class History:
         )
 
     def now(self) -> float:
-        """Tell the Unix time that the past is before."""
+        """Return the Unix time that the past is before."""
         return self._wall()
 
     def over(self, *, now: float, span: float, points: int, shift: int) -> Plan:
@@ -200,7 +200,7 @@ class History:
 
 
 def span_text(seconds: float) -> str:
-    """Write a length of time as the settings take it: 1h, 90m, 45s."""
+    """Return a length of time as the settings take it: 1h, 90m, 45s."""
     for unit, length in (("h", 3600), ("m", 60)):
         if seconds >= length and seconds % length == 0:
             return f"{seconds / length:g} {unit}"

@@ -18,7 +18,7 @@ Counts: TypeAlias = "array[int]"
 
 
 def blank(count: int) -> Cells:
-    """Make cells in which nothing is known."""
+    """Return cells in which nothing is known."""
     return array("f", (_NAN,)) * count
 
 
@@ -46,7 +46,7 @@ class Column:
             self._known &= ~(1 << at)
 
     def ring(self) -> Cells:
-        """Give the cells of all places, NaN where nothing is known; nobody may change them."""
+        """Return the cells of all places, NaN where nothing is known; nobody may change them."""
         if self._cells is not None:
             return self._cells
         ring, known = blank(self._slots), f"{self._known:b}"[::-1]
@@ -241,7 +241,7 @@ class Lane:
                 told[at] = min(count, (1 << 8 * self._count_bytes) - 1)
 
     def _none(self, count: int) -> Counts:
-        """Make counts of no readings."""
+        """Return counts of no readings."""
         return array(_TYPES[self._count_bytes], (0,)) * count
 
     def _blank(self, first: int, last: int) -> None:

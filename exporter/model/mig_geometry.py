@@ -49,7 +49,7 @@ def slices_of_memory(compute_slices: int) -> int:
 
 
 def free_spans(taken: Iterable[Span], size: int) -> tuple[Span, ...] | None:
-    """Give what lies free on ``size`` slices, in order; None where what is taken cannot all be true."""
+    """Return what lies free on ``size`` slices, in order; None where what is taken cannot all be true."""
     ordered = [Span(0, 0), *sorted(taken), Span(size, 0)]
     between = [
         Span(one.start + one.size, other.start - one.start - one.size) for one, other in pairwise(ordered)

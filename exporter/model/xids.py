@@ -217,7 +217,7 @@ _FAULTS = (
 
 
 def _numbered(codes: Iterable[int], kind: XidClass, meaning: str, action: str) -> Iterator[Xid]:
-    """Make the rows of several units of one sort; ``{}`` in the meaning is the unit's number."""
+    """Return the rows of several units of one sort; ``{}`` in the meaning is the unit's number."""
     for number, code in enumerate(codes):
         yield Xid(code, kind, meaning.format(number), action)
 
@@ -252,7 +252,7 @@ ALERTING: tuple[int, ...] = tuple(xid.code for xid in XIDS.values() if xid.alert
 
 
 def explain(code: int) -> Xid:
-    """Tell what is known of a code; of one that the catalogue does not describe, that it is not known."""
+    """Return what is known of a code; of one that the catalogue does not describe, that it is not known."""
     return XIDS.get(code) or Xid(code, "unknown", "NVIDIA's catalogue does not describe this code.", _LOG)
 
 
@@ -269,7 +269,7 @@ occurs, on every GPU whose events are watched.
 
 
 def xids_markdown() -> str:
-    """Write the page of the codes as Markdown."""
+    """Return the page of the codes as Markdown."""
     classes = (f"| {kind} | {text} |" for kind, text in CLASSES.items())
     rows = (
         f"| {_bold(xid)} | {xid.kind} | {xid.meaning.rstrip('.')} | {xid.action.rstrip('.')} |"

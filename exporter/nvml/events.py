@@ -252,7 +252,7 @@ class EventWatcher:
         self._wanted = self._wanted or kind in WAKING
 
     def _mig(self, uuid: str, gi: int, ci: int) -> str:
-        """Name the MIG device of an event; "" for the whole GPU, and where it cannot be told."""
+        """Return the MIG device of an event; "" for the whole GPU, or if unknown."""
         layout = self._layouts.get(uuid, {})
         inside = [
             mig for (its_gi, its_ci), mig in layout.items() if its_gi == gi and ci in (its_ci, NO_INSTANCE)

@@ -244,5 +244,5 @@ class Sweeper:
 
 
 def _cuda(number: int | None) -> str | None:
-    """Spell the driver's 12040 as people do: 12.4; 0 is no version."""
+    """Return the driver's 12040 as 12.4; 0 is not a version."""
     return None if not number else f"{number // 1000}.{number % 1000 // 10}"

@@ -57,7 +57,7 @@ class TopologyReader:
     def read(
         self, calls: Calls, uuid: str, handle: Any, bus: str, active: frozenset[int] | None
     ) -> Topology | None:
-        """Tell where a GPU sits that is at that bus address and has these NVLinks active."""
+        """Return where a GPU sits that is at that bus address and has these NVLinks active."""
         calls.group = GROUP
         seat = self._seats.setdefault(uuid, Seat(handle, bus))
         seat.handle, seat.bus_id, seat.active = handle, bus, active
@@ -156,7 +156,7 @@ def _bits(mask: Iterable[int] | None) -> list[int]:
 
 
 def _ranges(numbers: list[int]) -> str:
-    """Write ascending numbers as Linux does: ``0-3,8``."""
+    """Return ascending numbers in the form of Linux: ``0-3,8``."""
     ranges: list[list[int]] = []
     for number in numbers:
         if ranges and number == ranges[-1][1] + 1:
@@ -205,6 +205,6 @@ class BoundDevices:
 
 
 def normalize_pci(address: str) -> str:
-    """Spell an address without the zeros that NVML puts before the domain."""
+    """Return an address without the zeros that NVML puts before the domain."""
     domain, _, rest = address.lower().partition(":")
     return f"{domain.lstrip('0')}:{rest}"

@@ -112,7 +112,7 @@ def _files_of(system: type[System], roots: Roots) -> SystemFiles:
 
 
 def made(view: View, systems: Iterable[type[System]] = SYSTEMS) -> Iterator[System]:
-    """Make the systems look at a node."""
+    """Yield the systems, each of which looks at this node."""
     for system in systems:
         try:
             yield system(view)

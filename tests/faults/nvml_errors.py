@@ -11,8 +11,7 @@ import pynvml
 from exporter.demo.nvml.call import code_of
 from exporter.demo.scenario.faults import NvmlError
 from exporter.demo.scenario.schema import Scenario
-from exporter.nvml.driver.error_kinds import FINDING, PICKING
-from exporter.nvml.driver.library import error_name
+from exporter.nvml.driver.library import FINDING, PICKING, error_name
 from tests.faults.compare import LIVE, RESTS, failures_of
 from tests.faults.harness import Cell, Claim, Result, Watch, scenario_fault, watched
 from tests.faults.nvml_calls import OF_LAYOUT, OF_PARTS, Driver, driver_of

@@ -9,7 +9,7 @@ from functools import partial
 
 from exporter.demo.scenario.faults import NvmlHang
 from exporter.demo.scenario.schema import Scenario
-from exporter.nvml.driver.error_kinds import FINDING as FINDING_CALLS
+from exporter.nvml.driver.library import FINDING as FINDING_CALLS
 from exporter.poll.budget import Budget
 from tests.faults.compare import failures_of
 from tests.faults.harness import Cell, Claim, Result, Watch, scenario_fault, watched

@@ -41,12 +41,10 @@ MODULES = frozenset(
     }
 )
 CALLS = "asks, and hands what it gets to modules that decode it"
-TABLE = "constants and shapes only"
 JOIN = "joins what others have decoded; runs below every target of a system"
 NO_DECODER = {
     "exporter.amd.amdsmi": "calls AMD's library, which the fake node does not have",
     "exporter.amd.amd_source": CALLS,
-    "exporter.nvml.driver.error_kinds": "constants and shapes only",
     "exporter.nvml.driver.library": CALLS,
     "exporter.nvml.source": CALLS,
     "exporter.kubernetes.access": "reads the pod's own service account, which the kubelet writes",

@@ -109,7 +109,7 @@ TABLES: Mapping[str, Any] = {
 
 
 def table(version: str, values: Mapping[str, int], partitions: Sequence[Sequence[int]] = ()) -> bytes:
-    """Write a table of these fields; ``partitions`` is how busy each die of each partition is, in percent."""
+    """Return a table of these fields; ``partitions`` is the load of each die of each partition in percent."""
     kind = TABLES[version]
     written = kind.from_buffer_copy(b"\xff" * ctypes.sizeof(kind))
     written.structure_size = ctypes.sizeof(kind)

@@ -162,7 +162,7 @@ class AmdTree:
             self._write(node / "mem_banks/0/properties", _lines(bank))
 
     def _processes(self, states: Sequence[GpuState]) -> Iterator[tuple[int, Mapping[str, str]]]:
-        """Give the files of each process by its pid. Every process has opened all nodes, and uses one."""
+        """Return the files of each process by its pid. Every process has opened all nodes, and uses one."""
         ids = [gpu_id(amd, place) for amd in self._amd for place in range(amd.partitions)]
         for amd, state in zip(self._amd, states, strict=True):
             for process in state.processes:

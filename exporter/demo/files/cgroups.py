@@ -36,7 +36,7 @@ def of_exporter(style: CgroupStyle) -> str:
 
 
 def of_path(path: str, style: CgroupStyle) -> str:
-    """Write a path on the host as the lines of a cgroup file."""
+    """Return a path on the host as the lines of a cgroup file."""
     if style == "cgroupfs-v1":
         return "".join(f"{controller}:{path}\n" for controller in V1_CONTROLLERS) + "0::/\n"
     if style == "relative":

@@ -55,7 +55,7 @@ class Slot(NamedTuple):
 
 
 def cache(metered: Metered) -> Mapping[str, str | bytes]:
-    """Write the cache of a container as its processes would.
+    """Return the cache of a container as its processes would.
 
     Devices stand in the order of the container's driver, limits in the one in which they were given.
     """
@@ -83,7 +83,7 @@ def cache(metered: Metered) -> Mapping[str, str | bytes]:
 def image(
     layout: str, uuids: Sequence[str], memory: Sequence[int], cores: int, slots: Iterable[Slot]
 ) -> bytes:
-    """Write a whole cache; ``memory`` are the limits of the devices in bytes, ``cores`` that of each."""
+    """Return a whole cache; ``memory`` are the limits of the devices in bytes, ``cores`` that of each."""
     shape = _SHAPES[layout]
     content = bytearray(shape.size + 1)
     struct.pack_into(f"<i{len(shape.versions)}I", content, 0, MAGIC, *shape.versions)

@@ -23,12 +23,12 @@ CARDS = "etc/gpu-manager/checkpoint/gpumanager_internal_checkpoint"
 
 
 def keep_hami(files: Sequence[ContainerFile]) -> Files:
-    """Write the caches of containers and of claims."""
+    """Return the caches of containers and of claims."""
     return {_hami_path(file): _hami_cache(file) for file in files}
 
 
 def vnpu(files: Sequence[ContainerFile]) -> Files:
-    """Write what an NPU's container has in all, which its file says as one device."""
+    """Return what an NPU's container has in all, which its file says as one device."""
     return {
         f"{writers.CONTAINERS}/{file.pod_uid}_{file.container}/{writers.NAME}": writers.vnpu_image(
             sum(use.memory_limit or 0 for use in file.devices),
@@ -39,7 +39,7 @@ def vnpu(files: Sequence[ContainerFile]) -> Files:
 
 
 def cgpu(files: Sequence[ContainerFile]) -> Files:
-    """Write the instances of containers; the part of the time is the same for all of a GPU."""
+    """Return the instances of containers; the part of the time is the same for all of a GPU."""
     return {
         f"proc/cgpu_km/{path}": text
         for file in files
@@ -49,7 +49,7 @@ def cgpu(files: Sequence[ContainerFile]) -> Files:
 
 
 def vcuda(files: Sequence[ContainerFile]) -> Files:
-    """Write the folders of containers, and the cards of all of them."""
+    """Return the folders of containers, and the cards of all of them."""
     cards: dict[str, dict[str, object]] = {}
     found: dict[str, str | bytes] = {}
     for file in files:
@@ -62,7 +62,7 @@ def vcuda(files: Sequence[ContainerFile]) -> Files:
 
 
 def vgpu_manager(files: Sequence[ContainerFile]) -> Files:
-    """Write the limits of containers, each at its own place, whichever that was."""
+    """Return the limits of containers, each at its own place, whichever that was."""
     return {
         f"etc/vgpu-manager/{file.pod_uid}_{file.container}/config/vgpu.config": writers.vgpu_manager_image(
             (file.pod_uid, "", "", file.container),
@@ -76,7 +76,7 @@ def vgpu_manager(files: Sequence[ContainerFile]) -> Files:
 
 
 def runai(files: Sequence[ContainerFile]) -> Files:
-    """Write the use of pods; a number that is not told is one that is just being written."""
+    """Return the use of pods; a number that is not told is one that is just being written."""
     return {
         f"{writers.PODS}/{file.pod_uid}/metrics/gpu/{use.device}/{name}": _digits(number)
         for file in files

@@ -202,6 +202,6 @@ def _process_files(pid: int, command: str, cgroup: str, start: int) -> Mapping[s
 
 
 def _stat(pid: int, name: str, parent: int, start: int) -> str:
-    """Write the 52 fields of proc(5); the 22nd is the start in clock ticks since boot."""
+    """Return the 52 fields of proc(5); the 22nd is the start in clock ticks since boot."""
     between = f"{pid} {pid} 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0"
     return f"{pid} ({name}) S {parent} {between} {start} {' '.join(['0'] * 30)}\n"

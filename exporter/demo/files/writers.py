@@ -34,7 +34,7 @@ INSTANCES = 16
 
 
 def instances(metered: Metered) -> Mapping[str, str | bytes]:
-    """Write one instance for each GPU that the container has."""
+    """Return one instance for each GPU that the container has."""
     minors = {state.gpu.uuid: state.gpu.minor for state in metered.gpus}
     files: dict[str, str | bytes] = {}
     for share in (each for each in metered.shares if each.device in minors):
@@ -56,7 +56,7 @@ PODS = "runai/proc/pod"
 
 
 def metrics(metered: Metered) -> Mapping[str, str | bytes]:
-    """Write what a container's processes use of each GPU that it has."""
+    """Return what a container's processes use of each GPU that it has."""
     return dict(_numbers(metered))
 
 
@@ -89,13 +89,13 @@ class Config(NamedTuple):
 
 
 def vcuda_image(told: Config) -> bytes:
-    """Write a whole file."""
+    """Return a whole file."""
     names = told.pod_uid.encode(), 0, b"", told.container.encode(), told.bus_id.encode()
     return _CONFIG.pack(*names, told.memory, told.cores, 1, 535, 161, told.enabled)
 
 
 def vcuda_config(metered: Metered) -> Mapping[str, str | bytes]:
-    """Write both files as the manager does when a process of the container says hello to it."""
+    """Return both files as the manager does when a process of the container says hello to it."""
     pod, container = metered.pod, metered.container
     memory = sum(share.memory for share in metered.shares)
     cores = sum(share.cores for share in metered.shares)
@@ -123,7 +123,7 @@ class Limits(NamedTuple):
 
 
 def vgpu_manager_image(names: tuple[str, str, str, str], places: Mapping[int, Limits]) -> bytes:
-    """Write a whole file of the pod's uid, name and namespace and of the container, by place on the node."""
+    """Return a whole file of the pod's uid, name and namespace and of the container, by place on the node."""
     content = bytearray(SIZE)
     struct.pack_into("<4I", content, 0, MAGIC, LAYOUT, _BEGIN + _DEVICES * _DEVICE, _DEVICES)
     struct.pack_into("<48s64s64s64s", content, 128, *(name.encode() for name in names))
@@ -138,7 +138,7 @@ def vgpu_manager_image(names: tuple[str, str, str, str], places: Mapping[int, Li
 
 
 def vgpu_manager_config(metered: Metered) -> Mapping[str, str | bytes]:
-    """Write the limits of a container, each in the place that its GPU has on the node."""
+    """Return the limits of a container, each in the place that its GPU has on the node."""
     pod, container = metered.pod, metered.container
     names = (pod.uid, pod.name, pod.namespace, container.name)
     places = {state.gpu.uuid: place for place, state in enumerate(metered.gpus)}
@@ -165,7 +165,7 @@ def used(meter: MeterFile) -> list[int]:
 
 
 def vnpu_image(limit: int, sizes: Sequence[int]) -> bytes:
-    """Write the limit of a container, and a slot for each process, in bytes."""
+    """Return the limit of a container, and a slot for each process, in bytes."""
     content = bytearray(_SIZE)
     struct.pack_into("<QQQ", content, 0, limit, sum(sizes), 0)
     struct.pack_into("<I", content, 48, len(sizes))
@@ -176,7 +176,7 @@ def vnpu_image(limit: int, sizes: Sequence[int]) -> bytes:
 
 
 def region(metered: Metered) -> Mapping[str, str | bytes]:
-    """Write the file of a container."""
+    """Return the file of a container."""
     limit = next((share.memory for share in metered.shares), 0)
     name = f"{metered.pod.uid}_{metered.container.name}"
     return {f"{CONTAINERS}/{name}/{NAME}": vnpu_image(limit, used(metered.meter))}

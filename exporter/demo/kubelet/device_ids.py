@@ -52,7 +52,7 @@ def _is_gke(base: str, gpu: Gpu, instance: MigInstance | None) -> bool:
 
 
 def offered(offer: Offer, gpus: Sequence[Gpu]) -> Iterator[tuple[str, str]]:
-    """Write out a shorthand offer as (resource, id), in the order of the node's devices."""
+    """Yield what a shorthand offers as (resource, id), in the order of the node's devices."""
     for index, gpu in enumerate(gpus):
         if offer.gpus is not None and index not in offer.gpus:
             continue

@@ -208,7 +208,7 @@ def _shuffled(parts: Iterable[bytes]) -> bytes:
 # There may be tens of thousands of ids: each is written once while all stay.
 @lru_cache(maxsize=2)
 def _offers(offered: tuple[tuple[str, str], ...]) -> list[bytes]:
-    """Write an answer for each id."""
+    """Return an answer for each id."""
     return [
         bytes(messages.AllocatableResourcesResponse(devices=[entry]).SerializeToString())
         for resource, device_id in offered
@@ -218,7 +218,7 @@ def _offers(offered: tuple[tuple[str, str], ...]) -> list[bytes]:
 
 @lru_cache(maxsize=64)
 def _held(devices: KubeletDevices) -> list[bytes]:
-    """Write a container for each id that it has."""
+    """Return a container for each id that it has."""
     return [
         bytes(messages.ContainerResources(devices=[entry]).SerializeToString()) for entry in _entries(devices)
     ]
@@ -233,7 +233,7 @@ def _entries(devices: KubeletDevices) -> list[Any]:
 
 
 def _claims(claims: tuple[Claim, ...]) -> list[bytes]:
-    """Write the devices of each claim; like the real one, each with the CDI names of those before it too."""
+    """Return the devices of each claim; like the real one, each with the CDI names of those before it too."""
     found = []
     for namespace, name in dict.fromkeys((claim.namespace, claim.name) for claim in claims):
         entry = messages.DynamicResource(claim_namespace=namespace, claim_name=name)

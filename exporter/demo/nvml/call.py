@@ -139,7 +139,7 @@ def inputs(arguments: Sequence[Any]) -> list[int]:
 
 
 def numbers(scope: Scope, read: Callable[..., int | Sequence[int]]) -> Function:
-    """Make a function that answers with numbers: ``read`` gets the device and the plain arguments.
+    """Return a function that answers with numbers: ``read`` gets the device and the plain arguments.
 
     The out parameters come last, as many as ``read`` returns numbers.
     """
@@ -149,7 +149,7 @@ def numbers(scope: Scope, read: Callable[..., int | Sequence[int]]) -> Function:
 def record(
     scope: Scope, fields: Sequence[str], read: Callable[..., int | Sequence[int]], version: int | None = None
 ) -> Function:
-    """Make a function that fills these fields of a record, behind the one out parameter.
+    """Return a function that fills these fields of a record, behind the one out parameter.
 
     A record with a ``version`` is refused when it carries another one.
     """
@@ -186,7 +186,7 @@ def _put_record(
 
 
 def text(scope: Scope, read: Callable[..., str]) -> Function:
-    """Make a function that answers with text in a buffer."""
+    """Return a function that answers with text in a buffer."""
 
     def run(device: Any, buffer: Any, length: Any) -> None:
         put_text(buffer, length, read(device))

@@ -202,7 +202,7 @@ FUNCTIONS: Mapping[str, Function] = {
 
 
 def happening(board: Board, event: XidEvent) -> Happening | None:
-    """Tell an XID as the driver does, by the handle of its GPU; None when the device is not there."""
+    """Return the event of an XID, by the handle of its GPU; None if the device is not there."""
     device = next((each for each in board.by_address.values() if each.spec.uuid == event.device), None)
     if isinstance(device, MigDevice):
         cut = device.spec
@@ -211,7 +211,7 @@ def happening(board: Board, event: XidEvent) -> Happening | None:
 
 
 def recuts(before: Board, after: Board) -> Iterator[Happening]:
-    """Tell which GPUs of both boards are cut otherwise on the later one."""
+    """Return which GPUs of both boards are cut otherwise on the later one."""
     layouts = {device.address: _layout(device) for device in before.gpus}
     for device in after.gpus:
         if layouts.get(device.address, _layout(device)) != _layout(device):

@@ -42,7 +42,7 @@ def refuse_link(gpu: Gpu, link: int) -> None:
 
 
 def is_active(gpu: Gpu, link: int) -> bool:
-    """Say whether an NVLink is up."""
+    """Return whether an NVLink is up."""
     refuse_link(gpu, link)
     return link < active_nvlinks(gpu)
 

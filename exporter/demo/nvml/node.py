@@ -105,7 +105,7 @@ FUNCTIONS: Mapping[str, Function] = {
 
 
 def error_string(code: Any) -> bytes:
-    """Say what an error code means; works before the driver is opened."""
+    """Return what an error code means; works before the driver is opened."""
     return name_of(number(code)).encode()
 
 

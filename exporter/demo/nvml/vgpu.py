@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, get_args
 
-from exporter.demo.machine import ProcessState
+from exporter.demo.machine import ProcessState, running_vgpus
 from exporter.demo.nvml.board import GpuDevice
 from exporter.demo.nvml.call import (
     INVALID_ARGUMENT,
@@ -27,7 +27,6 @@ from exporter.demo.nvml.mig import newer
 from exporter.demo.nvml.node import Driver
 from exporter.demo.scenario.derive import make_uuid
 from exporter.demo.scenario.gpus import Vgpu
-from exporter.demo.vgpus import running
 from exporter.model.hardware import Virtualization
 
 MODES: tuple[Virtualization, ...] = get_args(Virtualization)
@@ -62,7 +61,7 @@ def _mode(device: GpuDevice) -> int:
 
 def _active(device: GpuDevice, count: Any, answers: Any) -> None:
     require(device.spec.virtualization == "vgpu_host")
-    found = [vgpu_number(vgpu) for vgpu, _ in running(device.state)]
+    found = [vgpu_number(vgpu) for vgpu, _ in running_vgpus(device.state)]
     put_length(count, answers, len(found))
     for place, each in enumerate(found):
         answers[place] = each
@@ -70,7 +69,7 @@ def _active(device: GpuDevice, count: Any, answers: Any) -> None:
 
 def _utilization(device: GpuDevice, last_seen: Any, kind: Any, count: Any, answers: Any) -> None:
     require(device.spec.virtualization == "vgpu_host" and not device.state.is_cut)
-    found = [(vgpu_number(vgpu), process.pid) for vgpu, process in running(device.state)]
+    found = [(vgpu_number(vgpu), process.pid) for vgpu, process in running_vgpus(device.state)]
     window = [sample for sample in device.state.samples if sample.timestamp > number(last_seen)]
     require(window or not found, NOT_FOUND)
     put(kind, UNSIGNED_INT)
@@ -85,10 +84,10 @@ def _utilization(device: GpuDevice, last_seen: Any, kind: Any, count: Any, answe
 
 
 def _of_vgpu(run: Callable[..., None]) -> Function:
-    """Make a function about one vGPU that runs: ``run`` gets it, its process and the rest."""
+    """Return a function about one vGPU that runs: ``run`` gets it, its process and the rest."""
 
     def find(driver: Driver, wanted: Any, *arguments: Any) -> None:
-        there = (pair for device in driver.board.gpus for pair in running(device.state))
+        there = (pair for device in driver.board.gpus for pair in running_vgpus(device.state))
         found = next((pair for pair in there if vgpu_number(pair[0]) == number(wanted)), None)
         run(*(found or refuse(NOT_FOUND)), *arguments)
 
@@ -96,7 +95,7 @@ def _of_vgpu(run: Callable[..., None]) -> Function:
 
 
 def _of_type(run: Callable[..., None]) -> Function:
-    """Make a function about a type of vGPUs: ``run`` gets one of that type and the rest."""
+    """Return a function about a type of vGPUs: ``run`` gets one of that type and the rest."""
 
     def find(driver: Driver, wanted: Any, *arguments: Any) -> None:
         vgpus = (vgpu for device in driver.board.gpus for vgpu in device.spec.vgpus)

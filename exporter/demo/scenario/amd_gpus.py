@@ -67,7 +67,7 @@ class AmdGpu:
         return {"DPX": 2, "QPX": 4, "CPX": self.dies}.get(self.mode, 1)
 
     def names(self, index: int) -> tuple[str, ...]:
-        """Name its devices as the device plugin does; ``index`` is its place among the AMD GPUs."""
+        """Return its devices by the plugin's names; ``index`` is its place among the AMD GPUs."""
         first = index * (MOST_PARTITIONS - 1)
         return (self.address, *(f"amdgpu_xcp_{first + place}" for place in range(self.partitions - 1)))
 
@@ -141,7 +141,7 @@ def resolve(gpus: Sequence[Gpu], device_id: str) -> DeviceKey | None:
 
 
 def references(amd: Sequence[AmdGpu]) -> Iterator[tuple[str, str]]:
-    """Name every device, as (reference, id): ``amd:0`` is the first GPU or its first partition."""
+    """Yield every device as (reference, id): ``amd:0`` is the first GPU or its first partition."""
     for index, each in enumerate(amd):
         names = each.names(index)
         yield f"amd:{index}", names[0]
@@ -149,7 +149,7 @@ def references(amd: Sequence[AmdGpu]) -> Iterator[tuple[str, str]]:
 
 
 def offered(offer: Offer, amd: Sequence[AmdGpu]) -> Iterator[tuple[str, str]]:
-    """Write out an offer of all devices as (resource, id); ``{profile}`` is how the GPU is cut."""
+    """Yield an offer of all devices as (resource, id); ``{profile}`` is how the GPU is cut."""
     for index, each in enumerate(amd):
         if offer.of == "amd" and (offer.gpus is None or index in offer.gpus):
             profile = f"{each.mode}_{each.memory_mode}".lower()

@@ -45,7 +45,7 @@ def load_file(path: Path) -> Scenario:
 
 
 def dump(scenario: Scenario) -> str:
-    """Write a scenario as JSON. ``parse`` of it gives an equal one."""
+    """Return a scenario as JSON. ``parse`` of it gives an equal one."""
     return json.dumps(encode(scenario), indent=2) + "\n"
 
 

@@ -30,7 +30,7 @@ def fail(path: str, problem: str) -> NoReturn:
 
 
 def decode(kind: Any, value: Any, path: str = "") -> Any:
-    """Make a value of type ``kind`` from plain JSON.
+    """Return a value of type ``kind`` from plain JSON.
 
     Raises ScenarioError with the path of the first part that does not fit.
     """
@@ -49,7 +49,7 @@ def decode(kind: Any, value: Any, path: str = "") -> Any:
 
 
 def encode(value: Any) -> Any:
-    """Make plain JSON of a record. Fields that stand at their defaults are left out."""
+    """Return a record as plain JSON, without the fields that have their default."""
     if is_dataclass(value):
         return {json_name(field): encode(getattr(value, field.name)) for field in _told(value)}
     if isinstance(value, tuple):
@@ -75,7 +75,7 @@ def map_strings(change: Callable[[str], str], value: Any) -> Any:
 
 
 def json_name(field: Field[Any]) -> str:
-    """Give the name of a field in JSON; ``for_`` is ``for`` there."""
+    """Return the name of a field in JSON; ``for_`` is ``for`` there."""
     return field.name.rstrip("_")
 
 

@@ -122,17 +122,17 @@ _CAPABILITIES: Mapping[int, tuple[int, int]] = {
 
 
 def has_hbm(gpu: Gpu) -> bool:
-    """Say whether it is one of the large boards; a thermometer of the memory gives them away."""
+    """Return whether it is one of the large boards; a thermometer of the memory gives them away."""
     return gpu.memory_temperature
 
 
 def is_ga100(gpu: Gpu) -> bool:
-    """Say whether it is an A100 or A30, the first Amperes."""
+    """Return whether it is an A100 or A30, the first Amperes."""
     return gpu.architecture == AMPERE and has_hbm(gpu)
 
 
 def is_module(gpu: Gpu) -> bool:
-    """Say whether it shares a module with a processor."""
+    """Return whether it shares a module with a processor."""
     return any(name in gpu.model for name in _MODULES)
 
 
@@ -152,7 +152,7 @@ def pcie_generation(gpu: Gpu) -> int:
 
 
 def knows_field(driver: int, field: int) -> bool:
-    """Say whether this branch of the driver has heard of a field value."""
+    """Return whether this branch of the driver has heard of a field value."""
     return field < next(count for branch, count in _FIELD_IDS if driver >= branch)
 
 

@@ -15,8 +15,7 @@ import pynvml
 
 from exporter.concurrency import HANGS, Hangs
 from exporter.nvml.driver.binding import CORRECTED, to_python
-from exporter.nvml.driver.error_kinds import FINDING, PICKING, SLOT
-from exporter.nvml.driver.library import error_name
+from exporter.nvml.driver.library import FINDING, PICKING, SLOT, error_name
 
 # The device, the driver or the pair of them has no such reading, and will not have it at the next poll.
 UNSUPPORTED = frozenset({3, 13, 25, 26})
@@ -139,7 +138,7 @@ class Calls:
         self._failed.pop(gpu, None)
 
     def withheld(self, gpu: str) -> dict[str, str]:
-        """Say by group why some of its readings are missing on a GPU: not supported, or the last error."""
+        """Return by group why some readings of a GPU are missing: not supported, or the last error."""
         missing = dict.fromkeys(self._unsupported.get(gpu, {}).values(), NOT_SUPPORTED)
         missing.pop(SHARED, None)
         return missing | self._failed.get(gpu, {})
@@ -160,7 +159,7 @@ class Calls:
             self._answered.pop(device, None)
 
     def supports(self, device: str, name: str, *arguments: Any) -> bool:
-        """Tell whether a call with these arguments (after the device) is worth asking."""
+        """Return whether a call with these arguments (after the device) is worth asking."""
         return hasattr(pynvml, name) and (name, arguments) not in self._unsupported.get(device, ())
 
     def refused(self, device: str, name: str, *arguments: Any) -> None:

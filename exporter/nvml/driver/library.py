@@ -160,8 +160,36 @@ def error_name(error: Any) -> str:
 
 
 def advice(name: str) -> str:
-    """Say in one sentence what an error of the whole driver means and what to do."""
+    """Return one sentence: what an error of the whole driver means, and what to do."""
     return ADVICE.get(name, f"the driver answers {name}")
+
+
+SLOT = "nvmlDeviceGetMigDeviceHandleByIndex"
+# Their argument picks one of many things; some drivers call an argument invalid that this board has not.
+PICKING = frozenset(
+    {
+        "nvmlDeviceGetClockInfo",
+        "nvmlDeviceGetMaxClockInfo",
+        "nvmlDeviceGetApplicationsClock",
+        "nvmlDeviceGetTemperatureThreshold",
+        "nvmlDeviceGetMemoryErrorCounter",
+        "nvmlDeviceGetNvLinkState",
+        "nvmlDeviceGetNvLinkRemoteDeviceType",
+        "nvmlDeviceGetNvLinkRemotePciInfo",
+    }
+)
+# What finds devices is asked at every sweep: the answer for one place says nothing of the next.
+FINDING = frozenset(
+    {
+        "nvmlDeviceGetCount",
+        "nvmlDeviceGetHandleByIndex",
+        "nvmlDeviceGetUUID",
+        "nvmlDeviceGetMaxMigDeviceCount",
+        SLOT,
+        "nvmlDeviceGetGpuInstanceId",
+        "nvmlDeviceGetComputeInstanceId",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

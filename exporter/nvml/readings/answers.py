@@ -94,7 +94,7 @@ def flag(answer: int) -> bool | None:
 
 
 def word(words: Mapping[int, str]) -> Callable[[int], str | None]:
-    """Make a decoder of the driver's numbers for these words; a number that is newer says nothing."""
+    """Return a decoder of the driver's numbers for these words; a number that is newer says nothing."""
     return words.get
 
 

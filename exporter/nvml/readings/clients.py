@@ -172,7 +172,7 @@ class Trust(NamedTuple):
 
 
 def trust(driver_version: str | None, *, machine: bool) -> Trust:
-    """Say what can be trusted of a driver of NVIDIA's; ``machine``: our pids are those of the machine."""
+    """Return what can be trusted of a driver of NVIDIA's; ``machine``: our pids are those of the machine."""
     if machine:
         return Trust()
     branch = (driver_version or "").partition(".")[0]

@@ -291,5 +291,5 @@ class DeviceReader:
 
 
 def _records(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Make the records of the model of what was found for them."""
+    """Return the records of the model of what was found for them."""
     return {field: RECORDS[field](**value) if field in RECORDS else value for field, value in found.items()}

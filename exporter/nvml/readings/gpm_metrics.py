@@ -132,7 +132,7 @@ class Question:
 
 
 def decode(values: Iterable[tuple[Metric, float]]) -> Profile:
-    """Make a Profile of (metric, value as the driver tells it); what cannot be a measurement is left out.
+    """Return a Profile of (metric, value as the driver tells it); what cannot be a measurement is left out.
 
     Of several engines of one kind it has the mean over those that answered.
     """

@@ -94,7 +94,7 @@ def latest_time() -> int:
 
 
 def _in_microseconds(ahead: float) -> int:
-    """Give the time so many seconds from now as a sample would be stamped."""
+    """Return the time so many seconds from now as a sample would be stamped."""
     return int((time.time() + ahead) * 1e6)
 
 

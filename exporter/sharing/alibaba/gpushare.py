@@ -73,11 +73,11 @@ class Gpushare(System):
         return next(iter(self._named.values())) if len(gpus) == 1 and gpus == set(self._named) else None
 
     def owns(self, resource: str, device_id: str) -> bool:
-        """Say that units of memory are of this system, whatever their resource is called."""
+        """Return whether an id is a unit of memory, whatever its resource is called."""
         return resource == MEMORY or ID.fullmatch(device_id) is not None
 
     def blind(self) -> bool:
-        """Say that annotations are missed where there is more than one GPU that they could mean."""
+        """Return whether annotations are missing and could mean more than one GPU."""
         return self._only is None and super().blind()
 
     def claim(self, resource: str, device_id: str) -> Claim | None:
@@ -87,13 +87,13 @@ class Gpushare(System):
         return Claim(nominal=True) if resource == MEMORY or COMPUTE.fullmatch(resource) else None
 
     def sharing(self, _device: Device, offer: Offer) -> DeviceSharing:
-        """Tell the units; every GPU is offered with those of the first, which unlike ones do not have."""
+        """Return the units; every GPU is offered with those of the first, which unlike ones do not have."""
         models = {device.gpu.identity.model for device in self._named.values() if device is not None}
         counted = not_counted(offer.slices) if len(models) > 1 else offer.slices
         return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=counted)
 
     def grants(self) -> Granted:
-        """Give every container that has units what the annotations of its pod say."""
+        """Return what annotations say of every container that has units."""
         grants: list[Grant] = []
         settled: set[tuple[ContainerRef, str]] = set()
         for part in self._parts():

@@ -50,7 +50,7 @@ class Koordinator(System):
     libvgpu: ClassVar[bool] = False
 
     def grants(self) -> Granted:
-        """Give each pod what its annotation says, in the place of all that the kubelet may tell of it."""
+        """Return what the annotation of each pod says, in place of what the kubelet reports of the pod."""
         grants: list[Grant] = []
         settled: set[tuple[ContainerRef, str]] = set()
         for pod, details, given in self._annotated():

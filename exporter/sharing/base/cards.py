@@ -67,13 +67,13 @@ class CardSystem(System):
         return resource in self._resources
 
     def claim(self, resource: str, device_id: str) -> Claim | None:
-        """Say on which card an id is offered; whose it is, it does not say."""
+        """Return the card on which an id is offered; its holder may have another card."""
         if not self.owns(resource, device_id):
             return None
         return Claim(self.offered_on(resource, device_id), replica=True, nominal=True)
 
     def grants(self) -> Granted:
-        """Tell what containers have of the cards that are known to be theirs."""
+        """Return what containers have of the cards that are known to be theirs."""
         grants: list[Grant] = []
         settled: set[tuple[ContainerRef, str]] = set()
         for holder, held in self.view.held.items():
@@ -173,7 +173,7 @@ class CardSystem(System):
 
 
 def hundreds(system: System, resources: tuple[str, ...]) -> dict[str, Device]:
-    """Give each card a hundred of the ids that are offered, where there is a hundred for each.
+    """Return the card of each offered id, if a hundred ids are offered for each card.
 
     Which ids these are means nothing; that every card has a hundred is what they are made for.
     """

@@ -70,7 +70,7 @@ class _Node:
         self._shared: dict[tuple[DeviceKey, System], DeviceSharing] = {}
 
     def sharing_of_device(self, key: DeviceKey) -> DeviceSharing:
-        """Tell how a device is shared: as the first of its systems says, else as that of its vendor."""
+        """Return how a device is shared: as the first of its systems says, else as that of its vendor."""
         vendor = self.devices[key].gpu.identity.vendor
         system = next(iter(self._resolved.systems(key)), None) or self._by_vendor.get(vendor)
         if system is None:

@@ -123,7 +123,7 @@ class Inventory:
 
 
 def pci_address(text: str) -> str:
-    """Spell a PCI address as sysfs does (``0000:3b:00.0``): the driver's domain has eight digits."""
+    """Return a PCI address as in sysfs (``0000:3b:00.0``): the driver's domain has eight digits."""
     domain, _, rest = text.lower().partition(":")
     return f"{domain.lstrip('0'):0>4}:{rest}"
 

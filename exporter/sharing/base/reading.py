@@ -28,7 +28,7 @@ class UnusableError(Exception):
 
 
 def problem(about: str | Path, text: object) -> FileProblem:
-    """State what is wrong with a file, whose name may be any bytes."""
+    """Return what is wrong with a file, whose name may be any bytes."""
     return FileProblem(reason="file", about=_printable(about), text=_printable(text))
 
 

@@ -101,7 +101,7 @@ def _parent(sys_root: Path, mdev: str) -> str | None:
 
 
 def _is_whole(sys_root: Path, address: str) -> bool:
-    """Tell a GPU that is passed through from others: network cards have such ids under this name, too."""
+    """Return whether this is a GPU that is passed through; network cards have such ids too."""
     if not PCI_ADDRESS.fullmatch(address):
         return False
     device = sys_root / "bus/pci/devices" / address

@@ -132,7 +132,7 @@ def first_match(patterns: Iterable[re.Pattern[str]], text: str) -> re.Match[str]
 
 
 def unread_device(vendor: str, uuid: str, model: str, index: int | None = None) -> Device:
-    """Make a device that no driver of ours reads, of which only this is known."""
+    """Return a device that no driver of ours reads, of which only this is known."""
     place = NOBODY_TELLS if index is None else index
     identity = GpuIdentity(uuid=uuid, index=place, model=model, vendor=vendor)
     return Device(DeviceKey(uuid), GpuReading(identity=identity))
@@ -203,11 +203,11 @@ class System:
         return False
 
     def grants(self) -> Granted:
-        """Tell what containers have by annotations, claims or files."""
+        """Return what containers have by annotations, claims or files."""
         return Granted()
 
     def claim(self, resource: str, device_id: str) -> Claim | None:
-        """Say what an id of the kubelet means, None where it is not this system's."""
+        """Return what an id of the kubelet means, None where it is not this system's."""
         return Claim(nominal=True) if self.owns(resource, device_id) else None
 
     def sharing(self, _device: Device, offer: Offer) -> DeviceSharing:

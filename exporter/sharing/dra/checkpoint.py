@@ -95,7 +95,7 @@ class _ShapeError(ValueError):
 
 
 def decode(encoded: bytes, driver: str, path: Path) -> Checkpoint:
-    """Say what a checkpoint says; raises UnusableError where it is none."""
+    """Return what a checkpoint says; raises UnusableError where it is none."""
     try:
         document = json.loads(encoded)
     except (ValueError, RecursionError) as error:

@@ -84,7 +84,7 @@ class ClaimSystem(System):
         raise NotImplementedError
 
     def grants(self) -> Granted:
-        """Tell what containers have by claims."""
+        """Return what containers have by claims."""
         missing: dict[ContainerRef, set[tuple[str, str]]] = defaultdict(set)
         for claim in dict.fromkeys(self._claims()):
             device = self._device(claim)
@@ -100,7 +100,7 @@ class ClaimSystem(System):
         return Granted(grants=(*held, *lost), unplaced=tuple((key, self.driver) for key in self._untold()))
 
     def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
-        """Tell whether a device has one holder. How many shares it could have, nobody tells on the node."""
+        """Return whether a device has one holder. How many shares it could have, nobody tells on the node."""
         part = self._parts.get(device.key)
         counted = not_counted(offer.slices)
         if part is None:
@@ -111,11 +111,11 @@ class ClaimSystem(System):
         return DeviceSharing(sharing=mode, isolation=isolation, slices=counted)
 
     def mode_alone(self, device: Device) -> str:
-        """Name the mode of a device that one container has."""
+        """Return the mode of a device that one container has."""
         return "exclusive" if device.mig is None else "mig"
 
     def entitled(self, part: Part, holder: ContainerRef) -> Entitled:
-        """State what a container is entitled to."""
+        """Return what a container is entitled to."""
         if part.in_shares:
             return self.entitled_by_shares(part, holder)
         claims = {(claim.claim_namespace, claim.claim) for claim in part.claims}

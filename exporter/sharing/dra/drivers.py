@@ -67,7 +67,7 @@ class Dra(ClaimSystem):
 
 
 def parse_name(name: str) -> Place | None:
-    """Say where the device of a name is; None for one that is passed through."""
+    """Return where the device of a name is; None for one that is passed through."""
     if (gpu := GPU.fullmatch(name)) is not None:
         return Place(int(gpu[1]))
     if (mig := MIG.fullmatch(name)) is None:
@@ -104,7 +104,7 @@ class AmdDra(ClaimSystem):
         return fitting[0] if len(fitting) == 1 else None
 
     def mode_alone(self, device: Device) -> str:
-        """Name the mode of a device that one container has."""
+        """Return the mode of a device that one container has."""
         return "exclusive" if device.mig is None else "amd-partition"
 
 
@@ -141,7 +141,7 @@ class HamiDra(ClaimSystem):
         return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=not_counted(offer.slices))
 
     def entitled(self, part: Part, holder: ContainerRef) -> Entitled:
-        """State what the container's claims may take."""
+        """Return what the container's claims may take."""
         return self.entitled_by_shares(part, holder)
 
     def limits(self, part: Part, claim: ClaimedDevice) -> Entitled:

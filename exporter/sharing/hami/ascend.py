@@ -133,7 +133,7 @@ class HamiAscend(HamiVendor):
         return Claim(device, replica=True, nominal=True)
 
     def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
-        """Tell the library from the driver, which divides NPUs for good."""
+        """Return the library from the driver, which divides NPUs for good."""
         kept = self._kept[device.key.uuid]
         isolation = "soft" if "soft" in kept else "" if "" in kept else "hard"
         told = super().sharing(device, offer)

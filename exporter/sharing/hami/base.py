@@ -93,7 +93,7 @@ class LibvgpuSystem(System):
         return Claim(self.view.inventory.by_uuid(found[1]), replica=True)
 
     def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
-        """Tell that the library keeps holders apart, or the hardware where they have MIG devices."""
+        """Return the mode; the library keeps holders apart, or the hardware on MIG devices."""
         if device.mig is None:
             return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=offer.slices)
         # What is offered are slices of the whole GPU; how many of them this MIG device is, is unknown.
@@ -101,7 +101,7 @@ class LibvgpuSystem(System):
         return DeviceSharing(sharing=self.name, isolation="hard", slices=counted)
 
     def grants(self) -> Granted:
-        """Tell what containers have by their annotations, else by their caches."""
+        """Return what containers have by their annotations, else by their caches."""
         grants: list[Grant] = []
         settled: set[tuple[ContainerRef, str]] = set()
         for holder, resources, ids in self._holders:

@@ -58,7 +58,7 @@ def read_hami(roots: Roots) -> SystemFiles:
 
 
 def decode(pread: Pread, size: int) -> Content:
-    """Say what a cache of ``size`` bytes says; one that no process has begun to use has no devices.
+    """Return what a cache of ``size`` bytes says; one that no process has begun to use has no devices.
 
     Raises UnusableError where it has none of the known layouts, OSError where it cannot be read.
     """

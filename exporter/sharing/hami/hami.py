@@ -96,7 +96,7 @@ class Hami(LibvgpuSystem):
         self._made: dict[str, dict[tuple[int, int], MigAllocation]] = {}
 
     def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
-        """Tell the slices of a GPU by what the node registered, where the kubelet does not tell its offer."""
+        """Return the slices that the node registered, if the kubelet does not report its offer."""
         told = self._registered.get(device.key.uuid) if device.mig is None and not offer.known else None
         if told is not None and len(offer.slices) == 1:
             offer = offer._replace(slices=(offer.slices[0]._replace(offered=told.slices),))

@@ -99,11 +99,11 @@ class HamiVendor(System):
         return self.own.fullmatch(resource) is not None
 
     def claim(self, resource: str, device_id: str) -> Claim | None:
-        """Say of an id that it is HAMi's; of which device, it does not say."""
+        """Return a claim without a device: an id of HAMi does not name one."""
         return Claim() if self.owns(resource, device_id) else None
 
     def grants(self) -> Granted:
-        """Tell what containers have by the annotations of their pods."""
+        """Return what containers have by the annotations of their pods."""
         grants: list[Grant] = []
         settled: set[tuple[ContainerRef, str]] = set()
         for holder, held in self.view.held.items():
@@ -120,7 +120,7 @@ class HamiVendor(System):
         return bool(ids)
 
     def device(self, told: Told) -> Device | None:
-        """Make the device of an annotation, None for what can be none of this vendor."""
+        """Return the device of an annotation, None for what can be none of this vendor."""
         uuid = told.device.uuid
         if self.view.inventory.by_uuid(uuid) is not None or not NAME.fullmatch(uuid):
             return None

@@ -62,7 +62,7 @@ class HamiAmd(HamiVendor):
         return self._named(next(iter(self._names))) if len(self._names) == 1 else None
 
     def compute(self, _holder: ContainerRef, told: Told) -> float | None:
-        """State the compute units as a share of those that the plugin registered."""
+        """Return the compute units as a share of those that the plugin registered."""
         listed = self.registered.get(told.device.uuid)
         known = listed is not None and listed.cores is not None and told.device.cores > 0
         return told.device.cores / listed.cores if known and listed and listed.cores else None

@@ -73,7 +73,7 @@ class Nvidia(System):
         return Claim() if named else None
 
     def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
-        """Tell time-slicing, MPS, MIG and whole GPUs apart."""
+        """Return the mode: time-slicing, MPS, MIG, exclusive or none."""
         offer = offer._replace(slices=tuple(self._counted(device, count) for count in offer.slices))
         mode, isolation = self._mode(device, offer)
         exclusive = not offer.replicated and mode != "vgpu" and isolation == "hard"

@@ -77,7 +77,7 @@ class Vgpu(System):
         return Claim() if ours else None
 
     def sharing(self, _device: Device, offer: Offer) -> DeviceSharing:
-        """Tell that vGPUs share the device, each with a frame buffer of its own."""
+        """Return the mode: vGPUs share the device, each with a frame buffer of its own."""
         counted = tuple(
             each._replace(offered=None) if each.resource in self._uncounted else each for each in offer.slices
         )

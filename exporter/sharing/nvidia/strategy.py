@@ -55,7 +55,7 @@ class Strategies:
         return resource in self._gke
 
     def of(self, device: Device, resource: str) -> Strategy:
-        """Tell how the replicas of a device are kept apart, "" where nothing tells it."""
+        """Return how the replicas of a device are kept apart, "" where nothing tells it."""
         daemon: Strategy = "mps" if resource in self._daemons else ""
         label = self._labelled(resource)
         found = self._seen(device, resource) or daemon or label or _by_default(device)
@@ -91,7 +91,7 @@ class Strategies:
         return int(text)
 
     def _seen(self, device: Device, resource: str) -> Strategy:
-        """Tell what the device itself does. Of all plugins, GKE's alone has MPS on MIG devices."""
+        """Return what the device itself does. Of all plugins, GKE's alone has MPS on MIG devices."""
         gpu = device.gpu
         if device.mig is not None and not self.is_gke(resource):
             return "time-slicing"

@@ -38,7 +38,7 @@ class Amd(System):
         )
 
     def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
-        """Tell whole GPUs from partitions; both have one holder at most."""
+        """Return the mode of a whole GPU or of a partition; both have one holder at most."""
         if device.mig is not None or offer.slices:
             mode = "exclusive" if device.mig is None else "amd-partition"
             return DeviceSharing(sharing=mode, isolation="hard", exclusive=True, slices=offer.slices)

@@ -38,11 +38,11 @@ class Baidu(System):
         return self.owns(resource, "")
 
     def owns(self, resource: str, _device_id: str) -> bool:
-        """Say that these resources are nobody else's."""
+        """Return whether a resource is of this system."""
         return RESOURCE.fullmatch(resource) is not None
 
     def grants(self) -> Granted:
-        """Give the only GPU to whoever has a part of one; on other nodes the GPU is not known."""
+        """Return the only GPU to whoever has a part of one; on other nodes the GPU is not known."""
         device = self._only()
         if device is None:
             return Granted()
@@ -82,7 +82,7 @@ class Baidu(System):
     def _entitled(
         self, holder: ContainerRef, cards: str, held: Mapping[str, frozenset[str]], device: Device
     ) -> Entitled:
-        """State what a container asked for: by its ids, or by its limits where there are no ids of that."""
+        """Return what a container asked for: by its ids, or by its limits where there are no ids of that."""
         details = self.view.details(holder)
         specs = details.containers if details is not None else ()
         limits = next((spec.limits for spec in specs if spec.name == holder.container), None)

@@ -41,11 +41,11 @@ class Intel(System):
         return RESOURCES.fullmatch(resource) is not None
 
     def owns(self, resource: str, _device_id: str) -> bool:
-        """Say that Intel's resources are nobody else's."""
+        """Return whether a resource is of this system."""
         return RESOURCES.fullmatch(resource) is not None
 
     def grants(self) -> Granted:
-        """Give every container the cards that its ids name."""
+        """Return every container the cards that its ids name."""
         grants: list[Grant] = []
         settled: set[tuple[ContainerRef, str]] = set()
         for holder, by_resource in self.view.held.items():
@@ -65,7 +65,7 @@ class Intel(System):
         return Claim(_card(int(match[1])), replica=True)
 
     def sharing(self, _device: Device, offer: Offer) -> DeviceSharing:
-        """Tell cards with one holder from those with several."""
+        """Return the mode: exclusive for a card with one slice."""
         if [each.offered for each in offer.slices] == [1]:
             return DeviceSharing(sharing="exclusive", isolation="hard", exclusive=True, slices=offer.slices)
         return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=offer.slices)

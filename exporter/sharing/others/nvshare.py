@@ -33,7 +33,7 @@ class Nvshare(System):
         self._shared = {match[1] for device_id in own if (match := ID.fullmatch(device_id))}
 
     def owns(self, _resource: str, device_id: str) -> bool:
-        """Say that an id with two underscores is of this system."""
+        """Return whether an id has the two underscores of this system."""
         return ID.fullmatch(device_id) is not None
 
     def grants(self) -> Granted:
@@ -49,7 +49,7 @@ class Nvshare(System):
         return Claim(self.view.inventory.by_uuid(uuid))
 
     def sharing(self, _device: Device, offer: Offer) -> DeviceSharing:
-        """Tell the replicas. Of what the plugin holds for them, nobody else is offered any."""
+        """Return the replicas. What the plugin holds for them is offered to no other container."""
         taken = {resource for _, resource in self._of_plugin()}
         counted = tuple(
             each._replace(offered=None) if each.resource in taken else each for each in offer.slices

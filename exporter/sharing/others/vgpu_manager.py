@@ -171,7 +171,7 @@ class VgpuManager(System):
         return Claim(self.view.inventory.by_uuid(found["uuid"]), replica=True, nominal=True)
 
     def grants(self) -> Granted:
-        """Tell what containers have by their annotation, else by their file."""
+        """Return what containers have by their annotation, else by their file."""
         grants: list[Grant] = []
         settled: set[tuple[ContainerRef, str]] = set()
         for holder, held in self.view.held.items():

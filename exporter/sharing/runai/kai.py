@@ -24,7 +24,7 @@ class Kai(Reservations):
     limited: ClassVar[bool] = False
 
     def has(self, holder: ContainerRef, details: PodDetails) -> bool:
-        """Tell the fractions with a limit of memory from the others."""
+        """Return whether the fractions have a limit of memory."""
         by_annotation = nv_fractions.is_limited(details.annotations, holder.container)
         return self.limited == (by_annotation or self._is_limited_by_library(holder))
 
@@ -45,5 +45,5 @@ class KaiLimited(Kai):
     limited = True
 
     def grants(self) -> Granted:
-        """Tell its fractions; what is to be said of the reservations, the other class says."""
+        """Return its fractions; the other class returns those of the reservations."""
         return Granted(grants=tuple(self.of_fractions()))

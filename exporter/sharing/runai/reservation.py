@@ -96,7 +96,7 @@ class Reservations(System):
                 self._reservations.setdefault(found.group, []).append(found)
 
     def grants(self) -> Granted:
-        """Give each fraction its part of the GPU that is reserved for its group."""
+        """Return the part that each fraction has of the GPU reserved for its group."""
         own = [each for same in self._reservations.values() for each in same if self._is_own(each.holder)]
         nameless = [holder for holder in self.view.held if self._reserves_for_unknown(holder)]
         settled = {
@@ -127,7 +127,7 @@ class Reservations(System):
         return None
 
     def container(self, pod: PodIdentity, details: PodDetails) -> ContainerRef:
-        """Name the container that a pod's GPU is for: the one that it says, else its first."""
+        """Return the container that a pod's GPU is for: the one that its annotation names, else its first."""
         names = [each.name for each in details.containers]
         first = next((each.name for each in details.containers if not each.init), "")
         named = nv_fractions.asking(details.annotations)
@@ -156,7 +156,7 @@ class Reservations(System):
         return Share(memory, part)
 
     def of_fractions(self) -> Iterator[Grant]:
-        """Give the fractions that this class is about their parts of the GPUs of their groups."""
+        """Yield the parts that the fractions of this class have of the GPUs of their groups."""
         for pod, details in self.fractions:
             groups = [group for group in _groups(details) if self._has(group, details)]
             if not groups:

@@ -186,7 +186,7 @@ class Runai(Reservations):
         return Granted(grants=(*told.grants, *self._of_mig()), settled=told.settled)
 
     def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
-        """Tell MIG devices, which the hardware keeps apart, from fractions."""
+        """Return the mode: MIG, which the hardware keeps apart, or fractions."""
         if device.mig is not None:
             return DeviceSharing(sharing="mig", isolation="hard", slices=offer.slices)
         return super().sharing(device, offer)
@@ -213,7 +213,7 @@ class Runai(Reservations):
                 yield from (use for use in each.devices if use.device == index)
 
     def _of_mig(self) -> Iterator[Grant]:
-        """Give pods their MIG devices; of those that own some, the kubelet tells."""
+        """Yield the MIG devices of pods, but for those that the kubelet reports."""
         for pod, details in detailed(self.view):
             told = self._told(pod, details)
             if told is None:

@@ -90,7 +90,7 @@ def read_vcuda(roots: Roots) -> SystemFiles:
 
 
 def decode_config(pread: Pread, size: int) -> Config:
-    """Say what a ``vcuda.config`` of ``size`` bytes says.
+    """Return what a ``vcuda.config`` of ``size`` bytes says.
 
     Raises UnusableError where it has none of the known layouts, OSError where it cannot be read.
     """
