@@ -49,18 +49,18 @@ def test_what_is_named_is_not_supported(bench: Put):
         "nvmlDeviceGetPowerUsage",
         "nvmlDeviceGetMaxClockInfo:3",
         "nvmlDeviceGetMemoryErrorCounter:1:1:7",
-        "field:83",
+        "field:74",
         "field:138",
         "field:165:1",
     ]
     links = {"nvlinks": 2, "switch": True}
-    bench(made(gpus=[gpu(unsupported=unsupported, links=links, answers={"field:83": [5]})]))
+    bench(made(gpus=[gpu(unsupported=unsupported, links=links, answers={"field:74": [5]})]))
     assert code_of(pynvml.nvmlDeviceGetPowerUsage, first()) == NOT_SUPPORTED
     assert pynvml.nvmlDeviceGetMaxClockInfo(first(), 2) == 1215
     assert code_of(pynvml.nvmlDeviceGetMaxClockInfo, first(), 3) == NOT_SUPPORTED
     assert pynvml.nvmlDeviceGetMemoryErrorCounter(first(), 1, 0, 7) == 0
     assert code_of(pynvml.nvmlDeviceGetMemoryErrorCounter, first(), 1, 1, 7) == NOT_SUPPORTED
-    assert fields_of(first(), 83, (138, 0), (165, 0), (165, 1), 191) == [None, None, 1, None, 0]
+    assert fields_of(first(), 74, (138, 0), (165, 0), (165, 1), 75) == [None, None, 1, None, 0]
 
 
 def test_a_mig_device_has_answers_of_its_own(bench: Put):
@@ -82,7 +82,7 @@ def test_an_answer_of_the_wrong_length_is_refused(bench: Put):
         assert code_of(function, first()) == pynvml.NVML_ERROR_INVALID_ARGUMENT
 
 
-@pytest.mark.parametrize("function", ["nvmlDeviceGetRemappedRows", "nvmlDeviceGetJpgUtilization"])
+@pytest.mark.parametrize("function", ["nvmlDeviceGetEncoderStats", "nvmlDeviceGetJpgUtilization"])
 def test_a_missing_function_stays_missing(bench: Put, function: str):
     """What an old driver does not have cannot be answered."""
     bench(made(missing_functions=[function], gpus=[gpu(answers={function: [0, 0, 0, 0]})]))

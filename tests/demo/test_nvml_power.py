@@ -34,7 +34,6 @@ def test_limits(bench: Put):
     assert pynvml.nvmlDeviceGetEnforcedPowerLimit(first()) == 90_000
     assert pynvml.nvmlDeviceGetPowerManagementDefaultLimit(first()) == 120_000
     assert pynvml.nvmlDeviceGetPowerManagementLimitConstraints(first()) == [48_000, 120_000]
-    assert fields_of(first(), 187, 188, 189, 190, 192) == [48_000, 120_000, 120_000, 90_000, 90_000]
     assert pynvml.nvmlDeviceGetPowerUsage(first()) == 90_000
 
 
@@ -120,12 +119,11 @@ def test_no_other_reason_ever_holds_clocks_back(bench: Put):
     assert grown(node, (76, 77, 78, 79, 80, 81, 271), 20) == [0] * 7
 
 
-def test_energy_is_told_in_three_ways(bench: Put):
-    """The call and both fields agree."""
+def test_energy_is_power_over_time(bench: Put):
+    """In ten seconds, 120 W are 1200 J."""
     node = bench(made(pods=[FULL]))
     node.step(10)
-    energy = pynvml.nvmlDeviceGetTotalEnergyConsumption(first())
-    assert fields_of(first(), 83, 191) == [energy, energy] == [1_200_000, 1_200_000]
+    assert pynvml.nvmlDeviceGetTotalEnergyConsumption(first()) == 1_200_000
 
 
 def test_the_states_of_a_board(bench: Put):

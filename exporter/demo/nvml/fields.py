@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from exporter.demo.load import Flow, power_limit
+from exporter.demo.load import Flow
 from exporter.demo.machine import GpuState
 from exporter.demo.nvml import health, links
 from exporter.demo.nvml.board import GpuDevice
@@ -26,7 +26,6 @@ from exporter.demo.scenario.derive import (
     is_module,
     knows_field,
     nvlink_speed,
-    nvlink_version,
 )
 from exporter.model.readings import RECOVERY_ACTIONS
 
@@ -35,8 +34,6 @@ KIB = 1024
 WHOLE_GPU, MODULE, MEMORY = 0, 1, 2
 # What a module's processor draws beside its GPUs, and the part of a GPU's draw that is its memory's.
 PROCESSOR_MILLIWATTS, MEMORY_PART = 120_000, 0.12
-# Protocol and payload of an NVLink take more than the payload.
-RAW = 1.1
 
 Read = Callable[[GpuState, int], int]
 
@@ -91,12 +88,8 @@ def _threshold(kind: int) -> Field:
     return _DEGREES(lambda state, _: health.margin_at(state.gpu, kind))
 
 
-def _throughput(flow: Flow, factor: float = 1.0) -> Field:
-    return _COUNT(lambda state, link: round(links.link_bytes(state, flow, link) * factor) // KIB)
-
-
-def _link_speed(state: GpuState, link: int) -> int:
-    return nvlink_speed(state.gpu) if links.is_active(state.gpu, link) else 0
+def _throughput(flow: Flow) -> Field:
+    return _COUNT(lambda state, link: links.link_bytes(state, flow, link) // KIB)
 
 
 def _link_bytes(flow: Flow) -> Field:
@@ -114,10 +107,6 @@ def _link_errors(error: str) -> Field:
     return _COUNT(lambda state, _: links.link_errors(state.gpu, error))
 
 
-def _one_links_errors(error: str) -> Field:
-    return _COUNT(lambda state, link: links.link_errors(state.gpu, error, link))
-
-
 def _later_recoveries(state: GpuState, link: int) -> int:
     """Return how often a link, or any of them, had to recover, as it is told from the fifth generation on."""
     require(state.gpu.architecture >= BLACKWELL)
@@ -126,8 +115,6 @@ def _later_recoveries(state: GpuState, link: int) -> int:
 
 
 FIELDS: Mapping[int, Field] = {
-    1: _FLAG(lambda state, _: health.ecc_mode(state)),
-    2: _FLAG(lambda state, _: health.ecc_mode(state)),
     3: _ecc_total(0, 0),
     4: _ecc_total(1, 0),
     5: _ecc_total(0, 1),
@@ -143,36 +130,20 @@ FIELDS: Mapping[int, Field] = {
     75: _held_back("software_thermal"),
     **dict.fromkeys(range(76, 82), _COUNT(_never)),
     82: _FLAG(lambda state, _: health.memory_temperature(state)),
-    83: _COUNT(lambda state, _: state.totals["energy"]),
-    90: _FLAG(lambda state, _: _link_speed(state, 0)),
+    90: _FLAG(lambda state, _: nvlink_speed(state.gpu) if links.is_active(state.gpu, 0) else 0),
     91: _FLAG(lambda state, _: state.gpu.links.nvlinks or refuse(NOT_SUPPORTED)),
-    94: _FLAG(lambda state, _: state.gpu.pcie_replays),
     138: _throughput("nvlink_transmit"),
     139: _throughput("nvlink_receive"),
-    140: _throughput("nvlink_transmit", RAW),
-    141: _throughput("nvlink_receive", RAW),
     **{142 + place: _row(place) for place in range(4)},
-    161: _one_links_errors("replay"),
-    162: _one_links_errors("recovery"),
-    163: _one_links_errors("crc_flit"),
-    164: _FLAG(_link_speed),
     165: _FLAG(lambda state, link: int(links.is_active(state.gpu, link))),
-    166: _FLAG(lambda state, link: nvlink_version(state.gpu) if _link_speed(state, link) else 0),
     185: _FLAG(_average_power),
     186: _FLAG(_power),
-    187: _FLAG(lambda state, _: health.power_limits(state.gpu)[0]),
-    188: _FLAG(lambda state, _: health.power_limits(state.gpu)[1]),
-    189: _FLAG(lambda state, _: state.gpu.power_max_mw),
-    190: _FLAG(lambda state, _: power_limit(state.gpu)),
-    191: _COUNT(lambda state, _: state.totals["energy"]),
-    192: _FLAG(lambda state, _: power_limit(state.gpu)),
     193: _threshold(health.SHUTDOWN),
     194: _threshold(health.SLOWDOWN),
     195: _threshold(health.MEMORY_MAX),
     196: _threshold(health.GPU_MAX),
     197: _COUNT(lambda state, _: state.totals["pcie_transmit"]),
     198: _COUNT(lambda state, _: state.totals["pcie_receive"]),
-    199: _FLAG(lambda state, _: int(state.gpu.architecture >= HOPPER)),
     202: _link_bytes("nvlink_transmit"),
     204: _link_bytes("nvlink_receive"),
     215: _COUNT(_later_recoveries),

@@ -142,7 +142,6 @@ FUNCTIONS: Mapping[str, Function] = {
     "nvmlDeviceGetBAR1MemoryInfo": record("any", ("bar1Total", "bar1Used", "bar1Free"), _bar1),
     "nvmlDeviceGetUtilizationRates": record("gpu", ("gpu", "memory"), _utilization),
     "nvmlDeviceGetPerformanceState": numbers("gpu", _performance_state),
-    "nvmlDeviceGetPowerState": numbers("gpu", _performance_state),
     "nvmlDeviceGetPersistenceMode": numbers("gpu", lambda device: int(device.spec.persistence)),
     "nvmlDeviceGetAccountingMode": numbers("gpu", _accounting),
     "nvmlDeviceGetDisplayActive": numbers("gpu", lambda device: int(device.spec.display_active)),

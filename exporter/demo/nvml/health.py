@@ -1,7 +1,6 @@
 """Functions of the fake driver about errors of the memories, and about what was taken out of use for them."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from exporter.demo.load import power_limit
 from exporter.demo.machine import MEMORY_HOTTER, GpuState
@@ -11,9 +10,7 @@ from exporter.demo.nvml.call import (
     NOT_SUPPORTED,
     Function,
     known,
-    number,
     numbers,
-    put_length,
     record,
     refuse,
     require,
@@ -37,8 +34,6 @@ CAUSES = ("single_bit", "double_bit")
 BANKS = ("max", "high", "partial", "low", "none")
 UNCORRECTED, VOLATILE = 1, 0
 DRAM, SRAM = 2, 7
-# Where retired pages lie; which ones they are is nobody's concern.
-FIRST_PAGE, PAGE = 0x3A0000, 0x1000
 
 
 def ecc_mode(state: GpuState) -> int:
@@ -94,30 +89,14 @@ def _banks(device: GpuDevice) -> tuple[int, ...]:
     return tuple(device.spec.health.row_banks.get(left, 0) for left in BANKS)
 
 
-def _retired(device: GpuDevice, cause: Any, count: Any, addresses: Any, times: Any = None) -> None:
-    found = pages(device.state, number(cause))
-    put_length(count, addresses, found)
-    for place in range(found):
-        addresses[place] = FIRST_PAGE + place * PAGE
-        if times is not None:
-            times[place] = 0
-
-
 def _word(words: tuple[str, ...], place: int) -> str:
     return words[place] if 0 <= place < len(words) else refuse(INVALID_ARGUMENT)
 
 
 FUNCTIONS: Mapping[str, Function] = {
     "nvmlDeviceGetEccMode": numbers("gpu", lambda device: (ecc_mode(device.state),) * 2),
-    "nvmlDeviceGetTotalEccErrors": numbers(
-        "gpu", lambda device, severity, scope: ecc_total(device.state, severity, scope)
-    ),
     "nvmlDeviceGetMemoryErrorCounter": numbers("any", _errors),
-    "nvmlDeviceGetRemappedRows": numbers("gpu", lambda device: rows(device.state)),
     "nvmlDeviceGetRowRemapperHistogram": record("gpu", BANKS, _banks),
-    "nvmlDeviceGetRetiredPages": Function("gpu", _retired),
-    "nvmlDeviceGetRetiredPages_v2": Function("gpu", _retired),
-    "nvmlDeviceGetRetiredPagesPendingStatus": numbers("gpu", lambda device: pages_pending(device.state)),
 }
 
 
@@ -223,7 +202,6 @@ POWER_FUNCTIONS: Mapping[str, Function] = {
     "nvmlDeviceGetApplicationsClock": numbers("gpu", _application_clock),
     "nvmlDeviceGetFanSpeed": numbers("gpu", _fan),
     "nvmlDeviceGetFanSpeed_v2": numbers("gpu", _fan),
-    "nvmlDeviceGetNumFans": numbers("gpu", lambda device: int(device.spec.fan is not None)),
     "nvmlDeviceGetCurrentClocksEventReasons": numbers("gpu", _event_reasons),
     "nvmlDeviceGetCurrentClocksThrottleReasons": numbers("gpu", _event_reasons),
 }

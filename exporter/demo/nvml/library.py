@@ -53,7 +53,6 @@ _SINCE = {
     "nvmlDeviceGetNvLinkRemoteDeviceType": 470,
     "nvmlDeviceGetJpgUtilization": 535,
     "nvmlDeviceGetOfaUtilization": 535,
-    "nvmlDeviceGetNumaNodeId": 550,
     "nvmlDeviceGetMarginTemperature": 570,
 }
 

@@ -8,24 +8,20 @@ from exporter.demo.machine import GpuState
 from exporter.demo.nvml.board import GpuDevice
 from exporter.demo.nvml.call import (
     INVALID_ARGUMENT,
-    NOT_SUPPORTED,
     SUCCESS,
     Function,
     number,
     numbers,
     put,
     record,
-    refuse,
     require,
     target,
 )
 from exporter.demo.nvml.gpu import fill_pci
-from exporter.demo.scenario.derive import BLACKWELL, HOPPER, has_hbm, nvlink_version, pcie_generation
+from exporter.demo.scenario.derive import BLACKWELL, HOPPER, has_hbm, pcie_generation
 from exporter.demo.scenario.gpus import Gpu
 
 TO_GPU, TO_PROCESSOR, TO_SWITCH = 0, 1, 2
-# The counters of nvmlDeviceGetNvLinkErrorCounter.
-ERRORS = ("replay", "recovery", "crc_flit", "crc_data")
 ALL_LINKS = 0xFFFFFFFF
 SWITCH = "0000FFFF:00:00.0"
 SLOWEST_PCIE = 1
@@ -55,21 +51,11 @@ def link_bytes(state: GpuState, flow: Flow, link: int) -> int:
     return state.totals[flow] // active_nvlinks(state.gpu) if is_active(state.gpu, link) else 0
 
 
-def link_errors(gpu: Gpu, error: str, link: int = 0) -> int:
-    """Return the errors on one NVLink: the first has them all. Later links have other counters."""
-    refuse_link(gpu, link)
+def link_errors(gpu: Gpu, error: str) -> int:
+    """Return the errors over all NVLinks; later boards have other counters."""
+    refuse_link(gpu, 0)
     require(gpu.architecture < BLACKWELL)
-    return 0 if link else gpu.links.errors.get(error, 0)
-
-
-def _error_counter(device: GpuDevice, link: int, counter: int) -> int:
-    require(0 <= counter < len(ERRORS))
-    return link_errors(device.spec, ERRORS[counter], link)
-
-
-def _version(device: GpuDevice, link: int) -> int:
-    refuse_link(device.spec, link)
-    return nvlink_version(device.spec)
+    return gpu.links.errors.get(error, 0)
 
 
 def _peer(gpu: Gpu, link: int) -> str | None:
@@ -117,8 +103,6 @@ FUNCTIONS: Mapping[str, Function] = {
     "nvmlDeviceGetMaxPcieLinkWidth": numbers("gpu", lambda device: device.spec.links.pcie_width),
     "nvmlDeviceGetPcieThroughput": numbers("gpu", _throughput),
     "nvmlDeviceGetNvLinkState": numbers("gpu", lambda device, link: int(is_active(device.spec, link))),
-    "nvmlDeviceGetNvLinkVersion": numbers("gpu", _version),
-    "nvmlDeviceGetNvLinkErrorCounter": numbers("gpu", _error_counter),
     "nvmlDeviceGetNvLinkRemoteDeviceType": numbers("gpu", _remote_type),
     "nvmlDeviceGetNvLinkRemotePciInfo_v2": Function("gpu", _remote_pci),
     "nvmlDeviceGetGpuFabricInfoV": record("gpu", ("state", "status"), _fabric),
@@ -164,6 +148,4 @@ TOPOLOGY_FUNCTIONS: Mapping[str, Function] = {
     "nvmlDeviceGetTopologyCommonAncestor": Function("pair", _ancestor),
     "nvmlDeviceGetCpuAffinity": Function("gpu", _cpus),
     "nvmlDeviceGetMemoryAffinity": Function("gpu", _memory_nodes),
-    # Only the GPUs of coherent platforms are NUMA nodes themselves.
-    "nvmlDeviceGetNumaNodeId": numbers("gpu", lambda _: refuse(NOT_SUPPORTED)),
 }

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
 from exporter.demo.machine import GpuState
-from exporter.demo.nvml.board import Board, Device, GpuDevice, MigDevice
+from exporter.demo.nvml.board import Board, Device, GpuDevice
 from exporter.demo.nvml.call import (
     INVALID_ARGUMENT,
     NOT_FOUND,
@@ -61,13 +61,6 @@ def by_uuid(board: Board, uuid: Any) -> Device | int:
     return next((device for device in board.by_address.values() if device.spec.uuid == wanted), NOT_FOUND)
 
 
-def by_pci_bus_id(board: Board, bus_id: Any) -> Device | int:
-    """Find a GPU by PCI address; the domain may have four digits or eight, or be missing when it is 0."""
-    domain, _, rest = text_of(bus_id).upper().rpartition(":")[0].rpartition(":")
-    wanted = f"{domain or '0':0>8}:{rest}:{text_of(bus_id).upper().rpartition(':')[2]}"
-    return next((gpu for gpu in board.gpus if gpu.state.gpu.pci_bus_id.upper() == wanted), NOT_FOUND)
-
-
 def _give(device: Device, _key: Any, reference: Any) -> None:
     put_handle(reference, device.address)
 
@@ -79,14 +72,9 @@ def _mig_by_index(device: GpuDevice, index: Any, reference: Any) -> None:
     put_handle(reference, device.migs[slot].address)
 
 
-def _parent(device: MigDevice, reference: Any) -> None:
-    put_handle(reference, device.parent_address)
-
-
 FINDERS = {
     "nvmlDeviceGetHandleByIndex_v2": by_index,
     "nvmlDeviceGetHandleByUUID": by_uuid,
-    "nvmlDeviceGetHandleByPciBusId_v2": by_pci_bus_id,
 }
 
 FUNCTIONS: Mapping[str, Function] = {
@@ -100,7 +88,6 @@ FUNCTIONS: Mapping[str, Function] = {
     "nvmlDeviceGetCount_v2": numbers("node", lambda driver: len(driver.board.gpus)),
     **dict.fromkeys(FINDERS, Function("lookup", _give)),
     "nvmlDeviceGetMigDeviceHandleByIndex": Function("gpu", _mig_by_index),
-    "nvmlDeviceGetDeviceHandleFromMigDeviceHandle": Function("mig", _parent),
 }
 
 

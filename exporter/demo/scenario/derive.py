@@ -88,9 +88,8 @@ def _serial(scenario: str, index: int) -> str:
 
 VOLTA, TURING, AMPERE, ADA, HOPPER, BLACKWELL = 5, 6, 7, 8, 9, 10
 
-# MB/s of one NVLink in one direction, and NVML's number of its version.
+# MB/s of one NVLink in one direction.
 _NVLINK_SPEEDS = {VOLTA: 25781, TURING: 25781, AMPERE: 25000, HOPPER: 26562, BLACKWELL: 53125}
-_NVLINK_VERSIONS = {VOLTA: 2, TURING: 3, AMPERE: 4, HOPPER: 6, BLACKWELL: 7}
 _PCIE_GENERATIONS = {VOLTA: 3, TURING: 3, AMPERE: 4, ADA: 4, HOPPER: 5}
 _LATEST_PCIE = 5
 # Modules of a processor and GPUs, whose power the driver can tell as a whole.
@@ -139,11 +138,6 @@ def is_module(gpu: Gpu) -> bool:
 def nvlink_speed(gpu: Gpu) -> int:
     """Return the MB/s of one NVLink in one direction."""
     return gpu.links.megabytes_per_second or _NVLINK_SPEEDS.get(gpu.architecture, _NVLINK_SPEEDS[BLACKWELL])
-
-
-def nvlink_version(gpu: Gpu) -> int:
-    """Return NVML's number of the version of its NVLinks."""
-    return _NVLINK_VERSIONS.get(gpu.architecture, _NVLINK_VERSIONS[BLACKWELL])
 
 
 def pcie_generation(gpu: Gpu) -> int:
