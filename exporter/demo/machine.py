@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from exporter.demo.load import Curve, Flow, Meters, flows, level, power_limit
 from exporter.demo.present import Present, Running
 from exporter.demo.scenario.gpus import MIB, Gpu, MigInstance, Vgpu
-from exporter.model import ContainerRef
 
 # How many samples of process utilization the driver keeps for each GPU.
 SAMPLES = 100
@@ -274,20 +273,3 @@ def running_vgpus(state: GpuState) -> Iterator[tuple[Vgpu, ProcessState]]:
     """List the vGPUs of a GPU that run now, each with its process on the host."""
     processes = {process.pid: process for process in state.processes}
     return ((vgpu, processes[vgpu.pid]) for vgpu in state.gpu.vgpus if vgpu.pid in processes)
-
-
-def guests(now: Present, gpus: tuple[GpuState, ...]) -> dict[int, ContainerRef]:
-    """Return the container of each vGPU's virtual machine, by the pid of the vGPU's process on the host."""
-    holders = {
-        device_id.lower(): ContainerRef(pod.namespace, pod.name, container.name)
-        for pod in now.pods
-        for container in pod.containers
-        for ids in container.devices.values()
-        for device_id in ids
-    }
-    return {
-        process.pid: holders[vgpu.mdev_uuid.lower()]
-        for state in gpus
-        for vgpu, process in running_vgpus(state)
-        if vgpu.mdev_uuid.lower() in holders
-    }

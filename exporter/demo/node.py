@@ -26,7 +26,6 @@ from exporter.demo.nvml.library import FakeNvml
 from exporter.demo.present import Present, present
 from exporter.demo.scenario.pods import Container, Pod
 from exporter.demo.scenario.schema import Scenario
-from exporter.demo.truth import Truth, tell
 
 PERIOD_SECONDS = 1.0
 
@@ -54,8 +53,9 @@ class FakeNode:
     """A node that acts out ``scenario``; an async context manager.
 
     Without ``clock`` time passes by itself, ``speed`` scenario seconds in a second. With one (seconds
-    since the start) the node stands still until ``advance`` or ``step`` is called. Files lie below
-    ``root``, by default in a temporary folder that is removed at the end.
+    since the start) the node stands still until ``advance`` or ``step`` is called. ``now`` is what exists at
+    this time, ``gpus`` and ``amd`` are the states of the GPUs. Files lie below ``root``, by default in a
+    temporary folder that is removed at the end.
     """
 
     def __init__(
@@ -88,9 +88,9 @@ class FakeNode:
         self.paths = _paths(self._root, kubelet_root, self.kubelet)
         self._kubelet_up = False
         self._offered = tuple((offer.resource, key) for offer in scenario.offers for key in offer.ids)
-        self._now: Present = present(scenario, 0.0)
-        self._gpus: tuple[GpuState, ...] = ()
-        self._amd: tuple[GpuState, ...] = ()
+        self.now: Present = present(scenario, 0.0)
+        self.gpus: tuple[GpuState, ...] = ()
+        self.amd: tuple[GpuState, ...] = ()
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -118,7 +118,7 @@ class FakeNode:
     @property
     def time(self) -> float:
         """Seconds of the scenario at which the node stands."""
-        return self._now.time
+        return self.now.time
 
     async def advance(self) -> None:
         """Bring the node to what its clock says."""
@@ -127,20 +127,16 @@ class FakeNode:
 
     async def step(self, t: float) -> None:
         """Bring the node to ``t`` seconds after its start; time must not go back."""
-        self._now = present(self.scenario, t)
+        self.now = present(self.scenario, t)
         # The files first: a process that the driver names must have a place already.
-        self._tree.step(self._now)
+        self._tree.step(self.now)
         wall = self._started + t / self._speed
-        self._gpus = self._machine.step(self._now, wall)
-        self._files.step(self._now, self._gpus)
-        self._amd = self._amd_machine.step(replace(self._now, gpus=self._now.amd, loaded=True), wall)
-        self._amd_tree.step(self._amd)
-        self.nvml.show(self._gpus, self._now.nvml_faults, loaded=self._now.loaded)
-        await self._step_kubelet(self._now)
-
-    def truth(self) -> Truth:
-        """Return what is so at the time at which the node stands."""
-        return tell(self._now, (*self._gpus, *self._amd))
+        self.gpus = self._machine.step(self.now, wall)
+        self._files.step(self.now, self.gpus)
+        self.amd = self._amd_machine.step(replace(self.now, gpus=self.now.amd, loaded=True), wall)
+        self._amd_tree.step(self.amd)
+        self.nvml.show(self.gpus, self.now.nvml_faults, loaded=self.now.loaded)
+        await self._step_kubelet(self.now)
 
     async def _run(self) -> None:
         while True:

@@ -14,7 +14,6 @@ from exporter.commands.record import scenario as recorded_from
 from exporter.commands.record.mask import Mask
 from exporter.demo.scenario import catalog
 from exporter.demo.scenario.catalog import Scenario, dump, parse
-from exporter.demo.truth import Truth
 from exporter.model import (
     Allocation,
     Allocations,
@@ -35,6 +34,7 @@ from exporter.model import (
 from exporter.model.poll_result import PollResult
 from tests.demo.making import MIB, gpu, instance, made, pod
 from tests.poller.bench import polled
+from tests.truth import Truth, truth_of
 
 POD_UID = "0f2a6d1e-51e6-4b3f-9f43-0a4cf2d0a111"
 STATIC_UID = "d8ab1b2e4f7c9a3b5d6e7f8091a2b3c4"
@@ -169,7 +169,7 @@ async def shown(scenario: Scenario, at: float = 0) -> tuple[Snapshot, PollResult
     """Poll a node; return what it shows, what that is made of, and what is so."""
     async with polled(scenario, pcie_throughput="on") as (node, poller):
         await node.step(at)
-        return await poller.poll(), poller.evidence, node.truth()
+        return await poller.poll(), poller.evidence, truth_of(node)
 
 
 async def recording(scenario: Scenario, at: float = 0) -> Recording:

@@ -12,6 +12,7 @@ from exporter.demo.scenario.catalog import ScenarioError, dump, parse
 from exporter.model import DeviceKey, GpuReading, HardwareReading
 from exporter.workloads.processes import boot_seconds
 from tests.demo.making import made, pod
+from tests.truth import truth_of
 
 TIMES = (0, 20, 47, 90, 300)
 BOARD = {
@@ -57,7 +58,7 @@ async def test_the_files_tell_the_truth(name: str) -> None:
         for time in TIMES:
             await node.step(time)
             reading = await amd.read()
-            truth = node.truth().devices
+            truth = truth_of(node).devices
             assert reading.errors == {}
             assert devices(reading) == {
                 key: (each.memory_total, each.memory_used, each.sm_percent) for key, each in truth.items()

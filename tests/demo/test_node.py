@@ -15,6 +15,7 @@ from exporter.demo.scenario.catalog import dump, parse
 from exporter.model import ContainerRef, DeviceKey
 from podresources import messages
 from tests.demo.making import MIB, gpu, instance, made, pod
+from tests.truth import truth_of
 
 
 def by_hand() -> float:
@@ -68,7 +69,7 @@ async def test_every_scenario_runs_and_keeps_its_sums(name: str):
         assert node.name == scenario.node.name
         for t in range(0, 181, 10):
             await node.step(t)
-            truth = node.truth()
+            truth = truth_of(node)
             for device in truth.devices.values():
                 assert 0 <= device.unattributed <= device.memory_used
                 assert device.memory_used + device.memory_reserved <= device.memory_total
@@ -97,7 +98,7 @@ async def test_driver_kubelet_and_files_tell_the_same():
 async def test_the_truth_of_a_shared_gpu():
     """Replicas count as slices, processes as use, and the rest as unattributed."""
     async with FakeNode(catalog.load("t4-timeslicing"), clock=by_hand) as node:
-        truth = node.truth()
+        truth = truth_of(node)
         boards = [DeviceKey(board.uuid) for board in node.scenario.gpus]
         server = truth.containers[ContainerRef("team-a", "infer-1", "server"), boards[1]]
         assert (server.slices, server.processes, server.memory) == (3, 2, (2460 + 1180) * MIB)
@@ -123,7 +124,7 @@ async def test_the_truth_of_mig_devices_and_unknown_ids():
     pods = [pod("a", one, devices=devices), pod("b", two)]
     scenario = made(gpus=[gpu(mig={"instances": cuts})], pods=pods)
     async with FakeNode(scenario, clock=by_hand) as node:
-        truth = node.truth()
+        truth = truth_of(node)
     mig = scenario.gpus[0].mig
     assert mig is not None
     whole = DeviceKey(scenario.gpus[0].uuid)
@@ -147,7 +148,7 @@ async def test_the_same_seed_gives_the_same_node():
             truths = []
             for t in (0, 7, 31, 90):
                 await node.step(t)
-                truths.append(node.truth())
+                truths.append(truth_of(node))
             return truths
 
     assert await story(1) == await story(1)

@@ -20,6 +20,7 @@ from tests.attribution.build import held
 from tests.demo.making import MIB, WALL, Bench, code_of, gpu, instance, made
 from tests.hardware.making import ticking
 from tests.sharing.build import allocations
+from tests.truth import truth_of
 
 Put = Callable[..., Bench]
 MDEV = "c73f1fa6-489e-4834-9476-d70dabd98c40"
@@ -191,7 +192,7 @@ async def _node(name: str) -> tuple[Any, dict[str, str], Any]:
         ids = [device.mdev_uuid for board in node.scenario.gpus for device in board.vgpus]
         kubelet = allocations(held("vm", *ids, resource="nvidia.com/NVIDIA_A40-12Q"))
         root = Path(asdict(node.paths)["sys_root"])
-        return node.truth(), dict(host_devices(root, kubelet).vgpus), node.scenario
+        return truth_of(node), dict(host_devices(root, kubelet).vgpus), node.scenario
 
 
 def test_the_truth_of_a_host():

@@ -20,6 +20,7 @@ from tests.faults.harness import Cell, Result
 from tests.faults.layout_checks import Seen, check_between, check_now
 from tests.faults.layout_moments import KINDS, Kind, Moments, hold_calls, watched
 from tests.faults.pages import Page
+from tests.truth import truth_of
 
 LONG = 10_000.0
 HALF = {"profile": "3g.20gb", "memory_bytes": "19968 MiB", "overhead": "30 MiB", "multiprocessors": 42}
@@ -156,14 +157,14 @@ class Bench:
 
     async def changed_at(self, kind: Kind, moment: int) -> Seen:
         """Change the node at one moment of a poll: the pages of it and of the one after, and what was so."""
-        earlier, before = await self.page(), self.node.truth()
+        earlier, before = await self.page(), truth_of(self.node)
         with watched(self.node, kind, Moments(self.change, moment)):
             during = await self.page()
         # Calls that depend on what was answered may be fewer than those counted.
-        if self.node.truth().time == before.time:
+        if truth_of(self.node).time == before.time:
             await self.change()
         after = await self.page()
-        seen = Seen(before=before, now=self.node.truth(), earlier=earlier, during=during, after=after)
+        seen = Seen(before=before, now=truth_of(self.node), earlier=earlier, during=during, after=after)
         await self.take_back()
         return seen
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from exporter.demo.truth import ContainerTruth, Truth
 from exporter.model import ContainerRef, DeviceKey
 from tests.faults.pages import Labels, Page
+from tests.truth import ContainerTruth, Truth
 
 COUNTED = "gpuslice_attribution_inconsistent_total"
 Row = tuple[str, str, str, str, str]

@@ -15,12 +15,12 @@ from exporter.config.settings import load_settings
 from exporter.demo.node import FakeNode
 from exporter.demo.scenario import catalog
 from exporter.demo.scenario.schema import Scenario
-from exporter.demo.truth import Truth
 from exporter.exposition.page import Exposition, Format
 from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources
 from tests.golden.page import Page
 from tests.poller.bench import budget_of
+from tests.truth import Truth, truth_of
 
 HERE = Path(__file__).parent
 NODES = tuple(sorted(folder.name for folder in HERE.iterdir() if any(folder.glob("metrics*.prom"))))
@@ -95,7 +95,7 @@ async def _scenes(told: Scenario, wanted: tuple[int, ...]) -> AsyncIterator[Scen
                 await poller.poll()
                 if time in wanted:
                     text = exposition.page(poller.snapshot).body(Format.TEXT).decode()
-                    yield Scene(time=time, text=text, page=Page(text), truth=node.truth())
+                    yield Scene(time=time, text=text, page=Page(text), truth=truth_of(node))
         finally:
             # Nothing more is waited for, so that closing need not wait.
             node.nvml.release()

@@ -8,10 +8,10 @@ import pytest
 
 from exporter.demo.scenario.faults import DriverReload, GpuAbsent, PodAdd
 from exporter.demo.scenario.schema import Scenario
-from exporter.demo.truth import ContainerTruth
 from exporter.model import ContainerRef, DeviceKey
 from tests.golden.page import Labels, Page
 from tests.golden.story import NODES, Scene, story
+from tests.truth import ContainerTruth
 
 ROW = ("namespace", "pod", "container", "uuid", "mig_uuid")
 

@@ -7,11 +7,11 @@ import pytest
 
 from exporter.demo.node import FakeNode
 from exporter.demo.scenario import catalog
-from exporter.demo.truth import Truth
 from exporter.model import Snapshot
 from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources
 from tests.poller.bench import failing, health, holders, memories, polled, rows, settings_of
+from tests.truth import Truth, truth_of
 
 # Nodes on which every process can be seen and named.
 CLEAR = (
@@ -58,8 +58,8 @@ async def test_the_snapshot_is_the_truth(name: str):
             await node.step(t)
             snapshot = await poller.poll()
             assert failing(snapshot) == set()
-            assert_containers(snapshot, node.truth())
-            assert_devices(snapshot, node.truth())
+            assert_containers(snapshot, truth_of(node))
+            assert_devices(snapshot, truth_of(node))
             assert snapshot.node.unresolved == {}
             assert snapshot.node.inconsistent == {}
             assert snapshot.node.process_view
@@ -71,7 +71,7 @@ async def test_compute_is_the_truth_where_a_driver_tells_it(name: str):
     """On whole GPUs the share of each container; on MIG devices, which have no meter, none."""
     async with polled(catalog.load(name)) as (node, poller):
         snapshot = await poller.poll()
-        truth = node.truth().containers
+        truth = truth_of(node).containers
         for row in snapshot.containers:
             if row.device.mig_uuid:
                 assert (row.compute_used, row.compute_source) == (None, "none")

@@ -5,6 +5,7 @@ from dataclasses import replace
 from exporter.demo.scenario import catalog
 from exporter.demo.scenario.faults import NvmlError
 from tests.poller.bench import failing, health, holders, polled, rows
+from tests.truth import truth_of
 
 
 async def test_without_the_hosts_pids_shared_use_is_unknown():
@@ -39,7 +40,7 @@ async def test_without_the_hosts_pids_an_only_holder_takes_the_devices_numbers()
         for gpu in snapshot.gpus:
             rest = 0 if gpu.identity.uuid in held else gpu.reading.memory.used
             assert gpu.unattributed_memory == rest
-        truth = node.truth().devices
+        truth = truth_of(node).devices
         assert all(truth[row.device].memory_used == row.memory_used for row in snapshot.containers)
 
 
@@ -47,7 +48,7 @@ async def test_without_the_hosts_pids_an_only_holder_takes_the_instances_numbers
     """A MIG device is as exclusive; compute, which it does not meter, is absent."""
     async with polled(replace(catalog.load("a100-mig-single"), host_pid=False)) as (node, poller):
         snapshot = await poller.poll()
-        truth = node.truth().devices
+        truth = truth_of(node).devices
         assert len(snapshot.containers) == 6
         for row in snapshot.containers:
             assert (row.memory_used, row.memory_source) == (truth[row.device].memory_used, "instance")
@@ -75,7 +76,7 @@ async def test_names_by_elimination():
     async with polled(replace(catalog.load("lost-gpu"), identity="none")) as (node, poller):
         snapshot = await poller.poll()
         assert failing(snapshot) == {"identity"}
-        truth = node.truth().containers
+        truth = truth_of(node).containers
         for row in snapshot.containers:
             assert row.memory_used == truth[row.holder, row.device].memory
 
@@ -85,7 +86,7 @@ async def test_names_from_the_pod_logs_are_as_good():
     async with polled(replace(catalog.load("t4-timeslicing"), identity="pod_logs")) as (node, poller):
         snapshot = await poller.poll()
         assert failing(snapshot) == set()
-        truth = node.truth().containers
+        truth = truth_of(node).containers
         found = {(row.holder, row.device): row.memory_used for row in snapshot.containers}
         # Both containers of this pod run, and logs do not have their ids: the use is that of the pod.
         expected = {key: each.memory for key, each in truth.items()}

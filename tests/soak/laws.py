@@ -12,6 +12,7 @@ from tests.golden import test_laws
 from tests.golden.page import Page
 from tests.golden.story import Scene, Story
 from tests.soak.day import LONGEST, PERIOD, Day, troubles
+from tests.truth import truth_of
 
 HELD = "gpuslice_container_entitled_gpu_seconds_total"
 ENERGY = "gpuslice_container_energy_joules_total"
@@ -145,7 +146,7 @@ class Books:
 def check_page(node: FakeNode, text: str) -> Iterator[str]:
     """Hold the golden laws against one page of a node; yield what each that is broken says."""
     page = Page(text)
-    scene = Scene(time=int(node.time), text=text, page=page, truth=node.truth())
+    scene = Scene(time=int(node.time), text=text, page=page, truth=truth_of(node))
     story = Story(scenario=node.scenario, scenes=(scene,))
     # The laws are about stories by their names; this one is told here.
     test_laws.story = lambda _name: story

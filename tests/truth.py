@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from exporter.demo.files import writers
 from exporter.demo.kubelet.device_ids import keys, resolve
-from exporter.demo.machine import GpuState, ProcessState, guests
+from exporter.demo.machine import GpuState, ProcessState, running_vgpus
+from exporter.demo.node import FakeNode
 from exporter.demo.present import Present
 from exporter.demo.scenario import amd_gpus
 from exporter.demo.scenario.gpus import Gpu
@@ -60,8 +61,9 @@ class Truth:
     unresolved: Mapping[str, int]
 
 
-def tell(now: Present, gpus: tuple[GpuState, ...]) -> Truth:
-    """Return the truth of one moment."""
+def truth_of(node: FakeNode) -> Truth:
+    """Return what is so at the time at which the node stands."""
+    now, gpus = node.now, (*node.gpus, *node.amd)
     held, unresolved = _held(now)
     of_vgpus = guests(now, gpus)
     return Truth(
@@ -188,3 +190,20 @@ def _instances(
 
 def _of_pods(processes: tuple[ProcessState, ...], of_vgpus: Mapping[int, ContainerRef]) -> int:
     return sum(process.memory for process in processes if process.running.pod or process.pid in of_vgpus)
+
+
+def guests(now: Present, gpus: tuple[GpuState, ...]) -> dict[int, ContainerRef]:
+    """Return the container of each vGPU's virtual machine, by the pid of the vGPU's process on the host."""
+    holders = {
+        device_id.lower(): ContainerRef(pod.namespace, pod.name, container.name)
+        for pod in now.pods
+        for container in pod.containers
+        for ids in container.devices.values()
+        for device_id in ids
+    }
+    return {
+        process.pid: holders[vgpu.mdev_uuid.lower()]
+        for state in gpus
+        for vgpu, process in running_vgpus(state)
+        if vgpu.mdev_uuid.lower() in holders
+    }
