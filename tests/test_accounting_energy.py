@@ -225,7 +225,7 @@ def test_energy_of_a_poll_that_failed_is_nobodys(monkeypatch):
 
     poll(1)
     with monkeypatch.context() as patched:
-        patched.setattr("exporter.poll.snapshot_builder.attribute_held", fail)
+        patched.setattr("exporter.poll.snapshot_builder.attribute", fail)
         with pytest.raises(ValueError, match="no rows"):
             poll(2)
     after, later = poll(3), poll(4)

@@ -1,6 +1,6 @@
 """What the hardware does: the load of the processes turned into memory, activity, heat and energy.
 
-``Machine.step`` gives one frozen state of all GPUs; the fake driver and the ground truth read the same.
+``Machine.step`` returns one frozen state of all GPUs, which the fake driver shows.
 """
 
 import math

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.attribution import HoldingsIndex, attribute_held
+from exporter.attribution import HoldingsIndex, attribute
 from exporter.model import (
     Allocations,
     ContainerRef,
@@ -114,7 +114,7 @@ def held_partition(occupied, percent):
         compute_entitled=0.5,
     )
     holdings = Holdings(known=True, holdings=(holding,), devices={key: sharing})
-    found = attribute_held([partition(occupied, percent)], HoldingsIndex(holdings), workloads({7: "a"}), {})
+    found = attribute([partition(occupied, percent)], HoldingsIndex(holdings), workloads({7: "a"}), {})
     return row(found, "a"), found.migs[0].unattributed_utilization
 
 
@@ -159,7 +159,7 @@ def unconfirmed(device, allocated, who=None):
     """Join with holdings that were told in an earlier poll."""
     told = Allocations(allocated=tuple(allocated), offered=tuple(whole()), api_version="v1", read_at=0.0)
     holdings = HoldingsIndex(resolve_holdings([device], told))
-    return attribute_held([device], holdings, who or workloads(), {}, confirmed=False)
+    return attribute([device], holdings, who or workloads(), {}, confirmed=False)
 
 
 def test_holdings_from_before_prove_nobody_a_mere_user():
