@@ -55,10 +55,6 @@ def type_number(vgpu: Vgpu) -> int:
     return zlib.crc32(vgpu.type.encode()) & 0xFFFF
 
 
-def _mode(device: GpuDevice) -> int:
-    return MODES.index(device.spec.virtualization)
-
-
 def _active(device: GpuDevice, count: Any, answers: Any) -> None:
     require(device.spec.virtualization == "vgpu_host")
     found = [vgpu_number(vgpu) for vgpu, _ in running_vgpus(device.state)]
@@ -145,7 +141,7 @@ def _licensable(device: GpuDevice, reference: Any) -> None:
 
 
 FUNCTIONS: Mapping[str, Function] = {
-    "nvmlDeviceGetVirtualizationMode": numbers("gpu", _mode),
+    "nvmlDeviceGetVirtualizationMode": numbers("gpu", lambda device: MODES.index(device.spec.virtualization)),
     "nvmlDeviceGetGridLicensableFeatures_v4": Function("gpu", _licensable),
     "nvmlDeviceGetActiveVgpus": Function("gpu", _active),
     "nvmlDeviceGetVgpuUtilization": Function("gpu", _utilization),

@@ -5,10 +5,11 @@ The older ones name one GPU for the pod by its minor (``ALIYUN_COM_GPU_MEM_IDX``
 A unit is a GiB or a MiB, as the plugin was told to count, and nothing says which.
 """
 
-import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from exporter.sharing.base.reading import parsed
 
 LONGEST = 1 << 16
 MOST = 1 << 31
@@ -45,7 +46,7 @@ def parse_allocation(text: str) -> Allocation:
     """Read ``{container: {minor: units}}``; raise ValueError where it is nothing of the kind."""
     shares: Shares = {}
     faults = []
-    for container, given in _object(text).items():
+    for container, given in parsed(text, dict, LONGEST).items():
         try:
             shares[parse_number(container)] = _counts(given)
         except ValueError as error:
@@ -55,7 +56,7 @@ def parse_allocation(text: str) -> Allocation:
 
 def parse_counts(text: str) -> dict[int, int]:
     """Read ``{minor: units}``, which is what each GPU has; raise ValueError for anything else."""
-    return _counts(_object(text))
+    return _counts(parsed(text, dict, LONGEST))
 
 
 def unit_bytes(units: int, total: int | None) -> int | None:
@@ -79,16 +80,6 @@ def index_key(annotations: Iterable[str], resource: str) -> str | None:
     if wanted in keys:
         return wanted
     return keys[0] if len(keys) == 1 else None
-
-
-def _object(text: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text) if len(text) <= LONGEST else None
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise ValueError("is no JSON object")  # noqa: TRY004 - one kind of error for all that is wrong with a text
-    return found
 
 
 def _counts(given: object) -> dict[int, int]:

@@ -5,12 +5,12 @@ the pod: which of its containers has what, is not in it. Amounts are quantities 
 numbers. Cores and the ratio of memory are in percent of a GPU, memory is in bytes.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from exporter.model import ContainerSpec
 from exporter.model.kubelet import quantity
+from exporter.sharing.base.reading import parsed
 
 LONGEST = 1 << 16
 PREFIXES = ("koordinator.sh/", "kubernetes.io/")
@@ -42,15 +42,9 @@ class Given(NamedTuple):
 
 def parse_allocated(text: str) -> tuple[Given, ...]:
     """Return the GPUs of a pod, none where it has other devices only; raise ValueError with what is wrong."""
-    try:
-        told = json.loads(text) if len(text) <= LONGEST else None
-    except RecursionError as error:
-        raise ValueError("nested too deep") from error
-    if not isinstance(told, dict):
-        raise ValueError("no JSON object of a usual size")  # noqa: TRY004 - one kind of error for a text
-    gpus = told.get("gpu")
+    gpus = parsed(text, dict, LONGEST).get("gpu")
     if not isinstance(gpus, list | None):
-        raise ValueError("gpu is no list")  # noqa: TRY004 - as above
+        raise ValueError("gpu is no list")  # noqa: TRY004 - one kind of error for a text
     found = tuple(map(_given, gpus or ()))
     if len({each.minor for each in found}) < len(found):
         raise ValueError("a GPU is given twice")

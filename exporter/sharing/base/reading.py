@@ -4,15 +4,18 @@ Nothing is mapped into memory, where a file that is cut short would end this pro
 without a bound, followed out of its folder, or waited for.
 """
 
+import json
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 from exporter.model import ContainerFile, FileProblem, SystemFiles
 
+T = TypeVar("T")
 Pread = Callable[[int, int], bytes]
 """Reads so many bytes from an offset on; raises UnusableError where the file has fewer."""
 
@@ -103,6 +106,17 @@ def content(path: str | Path, most: int) -> bytes:
     if len(found) > most:
         raise UnusableError(f"is longer than {most} bytes")
     return found
+
+
+def parsed(text: str, kind: type[T], most: int) -> T:
+    """Return the JSON object or list of a text of at most ``most`` characters; ValueError for any other."""
+    try:
+        value = json.loads(text) if len(text) <= most else None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not JSON: {type(error).__name__}") from error
+    if not isinstance(value, kind):
+        raise ValueError(f"no JSON {kind.__name__} of a usual size")  # noqa: TRY004 - one kind of error for a text
+    return value
 
 
 @contextmanager

@@ -1,11 +1,11 @@
 """The annotations in which HAMi, its ancestor and Volcano write what a pod was given and what a node has."""
 
-import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from exporter.model import ContainerSpec, NodeObject
+from exporter.sharing.base.reading import parsed
 
 # Kubernetes refuses pods with more than this in all their annotations.
 LONGEST = 256 * 1024
@@ -94,13 +94,7 @@ def limited(container: ContainerSpec) -> list[str]:
 
 def parse_mig_allocations(text: str) -> tuple[MigAllocation, ...]:
     """Return the MIG devices of a pod; raise ValueError with what is wrong."""
-    try:
-        listed = json.loads(text) if len(text) <= LONGEST else None
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"not JSON: {type(error).__name__}") from error
-    if not isinstance(listed, list):
-        raise ValueError("not a list of allocations")  # noqa: TRY004 - one kind of error for all that is wrong with a text
-    found = tuple(_mig_allocation(each) for each in listed)
+    found = tuple(map(_mig_allocation, parsed(text, list, LONGEST)))
     if len({(each.container, each.device) for each in found}) < len(found):
         raise ValueError("two allocations have the same place")
     return found
@@ -184,10 +178,9 @@ def registered(node: NodeObject | None, key: re.Pattern[str]) -> dict[str, Regis
 
 def _of_json(text: str) -> dict[str, Registered]:
     try:
-        listed = json.loads(text) if len(text) <= LONGEST_OF_NODE else None
-    except (ValueError, RecursionError):
+        items = parsed(text, list, LONGEST_OF_NODE)[:MOST_DEVICES]
+    except ValueError:
         return {}
-    items = listed[:MOST_DEVICES] if isinstance(listed, list) else []
     return {item["id"]: _device(item) for item in items if _is_device(item)}
 
 

@@ -9,7 +9,6 @@ Nodes are set up for the one or the other (``hami-vnpu-core``). On those of the 
 version 1.4.0 divides after templates for a pod that has no mode, and since then leaves it to the library.
 """
 
-import json
 import re
 import struct
 from collections import defaultdict
@@ -27,7 +26,7 @@ from exporter.model import (
     SystemFiles,
 )
 from exporter.sharing.base.inventory import Device
-from exporter.sharing.base.reading import UnusableError, gathered, of_containers, opened, problem
+from exporter.sharing.base.reading import UnusableError, gathered, of_containers, opened, parsed, problem
 from exporter.sharing.base.system import Claim, Offer, Read, Roots, unread_device, whole_keys, words_of
 from exporter.sharing.base.view import View
 from exporter.sharing.hami.annotations import Registered
@@ -209,16 +208,12 @@ class HamiAscend(HamiVendor):
         text = details.annotations.get(f"huawei.com/{key}") if details is not None else None
         if text is None:
             return {}
-        listed = _json(text)
-        if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
+        try:
+            listed: list[Any] = parsed(text, list, LONGEST)
+        except ValueError:
+            listed = [None]
+        if not all(isinstance(each, dict) for each in listed):
             self.object_to(holder, f"huawei.com/{key}", f"{text[:60]!r} is no list of NPUs")
             return {}
         pairs = ((each.get("UUID"), each.get("temp", "")) for each in listed)
         return {uuid: name for uuid, name in pairs if isinstance(uuid, str) and isinstance(name, str)}
-
-
-def _json(text: str) -> Any:
-    try:
-        return json.loads(text) if len(text) <= LONGEST else None
-    except (ValueError, RecursionError):
-        return None

@@ -5,7 +5,6 @@ cannot be seen. A pod on a MIG device owns nothing either, but says which device
 """
 
 import base64
-import json
 import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -24,7 +23,7 @@ from exporter.model import (
     SystemFiles,
 )
 from exporter.sharing.base.inventory import Device
-from exporter.sharing.base.reading import UnusableError, content, names, problem
+from exporter.sharing.base.reading import UnusableError, content, names, parsed, problem
 from exporter.sharing.base.system import Grant, Granted, Offer, Read, Roots, whole_keys, words_of
 from exporter.sharing.runai.reservation import Reservations, Share, detailed, fraction, mebibytes
 
@@ -55,7 +54,7 @@ def is_mig(resource: str) -> bool:
 
 def mig_device(text: str) -> MigDevice:
     """Read a pod's annotation; raise ValueError with what is wrong with it."""
-    told = _object(text, "the MIG device")
+    told = parsed(text, dict, LONGEST_NOTE)
     resource, uuid = told.get("name"), told.get("deviceUUID", told.get("instanceid", ""))
     if not isinstance(resource, str) or not is_mig(resource):
         raise ValueError(f"name is no resource of MIG devices: {str(resource)[:100]!r}")
@@ -71,7 +70,7 @@ def mig_device(text: str) -> MigDevice:
 def mig_mapping(text: str) -> dict[Place, str]:
     """Read a node's annotation: UUIDs by place; raise ValueError with what is wrong with it."""
     decoded = base64.b64decode(text.encode(), validate=True) if len(text) <= LONGEST_NOTE else b""
-    return dict(_mapped(_object(decoded.decode(), "the mapping")))
+    return dict(_mapped(parsed(decoded.decode(), dict, LONGEST_NOTE)))
 
 
 def _mapped(told: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
@@ -91,16 +90,6 @@ def _listed(devices: Any) -> Iterator[tuple[Any, Any]]:
         yield from ((each.get("position"), each.get("device_uuid")) for each in devices)
     else:
         raise ValueError(f"neither a list nor an object of MIG devices: {str(devices)[:100]!r}")
-
-
-def _object(text: str, what: str) -> dict[str, Any]:
-    try:
-        told = json.loads(text) if len(text) <= LONGEST_NOTE else None
-    except RecursionError as error:
-        raise ValueError(f"{what} is nested too deep") from error
-    if not isinstance(told, dict):
-        raise ValueError(f"{what} is no JSON object of a usual size")  # noqa: TRY004 - one kind of error
-    return told
 
 
 def _number(value: Any) -> int | None:
