@@ -1,7 +1,7 @@
-"""Holdings kept from poll to poll for as long as all that they follow from stays as it is.
+"""Holdings kept from poll to poll while everything that they follow from is unchanged.
 
-Pods come and go in minutes, and a node is polled every few seconds. The systems are shown what is fixed of
-a GPU and nothing else, so that what they tell cannot follow from anything that is not compared.
+Pods come and go in minutes, and a node is polled every few seconds. The systems get the fixed part of a GPU
+only, so that holdings cannot follow from anything that is not compared. What this saves: docs/decisions.md.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,30 +16,30 @@ MPS = "mps"
 
 
 class KeptHoldings:
-    """Calls ``resolve`` when devices, ids, pods or files are others than at the last call.
+    """Calls ``resolve`` when devices, ids, pods or files differ from those of the last call.
 
     ``resolve`` must follow from its arguments alone, and not look at when the kubelet was read.
     """
 
     def __init__(self, resolve: Resolve) -> None:
         self._resolve = resolve
-        self._told: tuple[Any, ...] | None = None
+        self._inputs: tuple[Any, ...] | None = None
         self._holdings = Holdings(known=False)
 
     def of(self, gpus: Iterable[GpuReading], allocations: Allocations | None, facts: NodeFacts) -> Holdings:
         """Return the holdings of the node."""
         fixed = tuple(map(fixed_part, gpus))
-        told = (fixed, allocations and replace(allocations, read_at=0.0), facts)
-        if told != self._told:
-            # Should this fail, it is asked again.
-            self._told = None
+        inputs = (fixed, allocations and replace(allocations, read_at=0.0), facts)
+        if inputs != self._inputs:
+            # A failed call is repeated at the next poll.
+            self._inputs = None
             self._holdings = self._resolve(fixed, allocations, facts)
-            self._told = told
+            self._inputs = inputs
         return self._holdings
 
 
 def fixed_part(gpu: GpuReading) -> GpuReading:
-    """Keep of a GPU what it is and how it is shared; of its use only that of vGPUs, who are metered by it."""
+    """Return what a GPU is and how it is shared; of its use only that of vGPUs, which their meters need."""
     return GpuReading(
         identity=gpu.identity,
         up=gpu.up,
@@ -68,12 +68,12 @@ def _fixed_part(mig: MigReading) -> MigReading:
 
 
 def _size(memory: Memory | None) -> Memory | None:
-    # How much of it is used is nobody's business here.
+    # Holdings do not depend on how much of it is used.
     return memory and Memory(total=memory.total, used=0, free=memory.total)
 
 
 def _clients(processes: tuple[DeviceProcess, ...] | None) -> tuple[DeviceProcess, ...] | None:
-    """Keep one client of MPS, which tells that there is a daemon."""
+    """Return one client of MPS: it shows that there is a daemon."""
     if processes is None:
         return None
     client = next((process for process in processes if MPS in process.kinds), None)
