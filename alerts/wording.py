@@ -25,7 +25,7 @@ def _pods(rows: str, arguments: str) -> str:
         f"{{{{ range $i, $row := query (printf `group by (namespace, pod) ({rows})` {arguments}) "
         "| sortByLabel `pod` | sortByLabel `namespace` }}"
         "{{ if $i }}, {{ end }}{{ $row.Labels.namespace }}/{{ $row.Labels.pod }}"
-        "{{ else }}no pod that is known{{ end }}"
+        "{{ else }}no known pod{{ end }}"
     )
 
 

@@ -22,11 +22,13 @@ def _unlicensed(numbers: CapacityThresholds) -> Alert:
         hold=numbers.unlicensed_for,
         severity="warning",
         summary=f"A vGPU has no license: {SHORT_GPU}",
-        description=f"{{{{ with $labels.vgpu_uuid }}}}The vGPU {{{{ . }}}}"
-        f"{{{{ with query (printf `{query}` .) }}}} ({{{{ . | first | label `type` }}}}, virtual machine "
-        "{{ . | first | label `vm_id` }}){{ end }} on {{ else }}The vGPU that this node has as {{ end }}"
-        f"{GPU} has no license: its driver slows it down, and later lets nothing compute on it. Pods on it: "
-        f"{PODS}. See in the guest whether nvidia-gridd runs and reaches the license server.",
+        description="{{ with $labels.vgpu_uuid }}The vGPU "
+        f"{{{{ . }}}}{{{{ with query (printf `{query}` .) }}}} "
+        "({{ . | first | label `type` }}, virtual machine "
+        "{{ . | first | label `vm_id` }}){{ end }} on {{ else }}The vGPU that this node uses as "
+        f"{{{{ end }}}}{GPU} has no license: its driver slows it down, and later blocks all "
+        f"compute on it. Pods on it: {PODS}. Check in the guest whether nvidia-gridd runs and "
+        "reaches the license server.",
         dashboard=GPU_BOARD,
     )
 
@@ -43,10 +45,10 @@ def _expires(numbers: CapacityThresholds) -> Alert:
             f"({_EXPIRY} offset {unchanged}))"
         ),
         severity="warning",
-        summary=f"The license of a vGPU ends soon: {SHORT_GPU}",
-        description=f"The license of the vGPU that is {GPU} ends in "
-        "{{ $value | humanizeDuration }}, and has not been renewed for "
-        f"{unchanged}. Without one its driver slows it down. Pods on it: {PODS}. Renew the license, or see "
-        "in the guest why nvidia-gridd does not.",
+        summary=f"A vGPU license expires soon: {SHORT_GPU}",
+        description=f"The vGPU license of {GPU} expires in {{{{ $value | humanizeDuration }}}}, and has not "
+        f"been renewed for {unchanged}. Without a license the driver slows the vGPU down. Pods "
+        f"on it: {PODS}. Renew the license, or check in the guest why nvidia-gridd does not "
+        "renew it.",
         dashboard=GPU_BOARD,
     )

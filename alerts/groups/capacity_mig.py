@@ -28,12 +28,12 @@ def _fragmented(numbers: CapacityThresholds) -> Alert:
         ),
         hold=numbers.mig_fragmented_for,
         severity="info",
-        summary=f"The free memory of {SHORT_GPU} lies in pieces",
+        summary=f"The free MIG memory of {SHORT_GPU} is fragmented",
         description=f"{GPU} has "
         f"{{{{ with query (printf `{query}` $labels.uuid) }}}}{{{{ . | first | value }}}}{{{{ end }}}} "
-        f"memory slices free, and no more than {ROUNDED} of them beside each other: no MIG instance of half "
-        f"the GPU can be made, though there is room. Pods on it: {PODS}. Move instances together when these "
-        "have ended.",
+        f"free memory slices, but at most {ROUNDED} of them are adjacent: no MIG instance of "
+        f"half the GPU can be created, though there is room. Pods on it: {PODS}. Move the "
+        "instances together when these pods have ended.",
         dashboard=GPU_BOARD,
     )
 
@@ -46,11 +46,11 @@ def _unallocated(numbers: CapacityThresholds) -> Alert:
         expr=on_any_target('gpuslice_mig_holders{mig_uuid=~"MIG-.+"} == 0', "mig_uuid"),
         hold=numbers.mig_unallocated_for,
         severity="info",
-        summary=f"Nobody has had a MIG instance of {SHORT_GPU} for {numbers.mig_unallocated_for}",
-        description="MIG device {{ $labels.mig_uuid }}"
-        f"{{{{ with query (printf `{query}` $labels.mig_uuid) }}}} "
-        "({{ . | first | label `profile` }}){{ end }}"
-        f" of {GPU} has been given to no container for {numbers.mig_unallocated_for}. If nobody asks for "
-        "this profile, cut the GPU in another way.",
+        summary=f"A MIG instance of {SHORT_GPU} has been unallocated for {numbers.mig_unallocated_for}",
+        description="MIG device "
+        f"{{{{ $labels.mig_uuid }}}}{{{{ with query (printf `{query}` $labels.mig_uuid) }}}} "
+        f"({{{{ . | first | label `profile` }}}}){{{{ end }}}} of {GPU} has been allocated to "
+        f"no container for {numbers.mig_unallocated_for}. If no pod needs this profile, "
+        "repartition the GPU.",
         dashboard=GPU_BOARD,
     )

@@ -38,11 +38,12 @@ def _exhausted(numbers: CapacityThresholds) -> Alert:
         expr=f"{every}\nunless on (cluster, resource) (\n  {left}\n)",
         hold=numbers.exhausted_for,
         severity="info",
-        summary="All {{ $labels.resource }} are given out"
-        "{{ with $labels.cluster }} in cluster {{ . }}{{ end }}",
-        description=f"Of the {ROUNDED} slices of {{{{ $labels.resource }}}}"
-        "{{ with $labels.cluster }} in cluster {{ . }}{{ end }} that exporters know none is left on a GPU "
-        "that works: a pod that asks for one waits. Look for idle holders, then for GPUs that are down.",
+        summary="All {{ $labels.resource }} are allocated{{ with $labels.cluster }} in cluster "
+        "{{ . }}{{ end }}",
+        description=f"Of the {ROUNDED} slices of {{{{ $labels.resource }}}}{{{{ with $labels.cluster }}}} "
+        "in cluster {{ . }}{{ end }} that exporters report, none is free on a working GPU: a "
+        "pod that requests one stays pending. Look for idle holders, then for GPUs that are "
+        "down.",
         dashboard=FLEET_BOARD,
     )
 
@@ -54,10 +55,10 @@ def _overcommitted(numbers: CapacityThresholds) -> Alert:
         expr=on_gpu(f"{share} > {numbers.overcommit_ratio:g}"),
         hold=numbers.overcommitted_for,
         severity="info",
-        summary=f"More memory of {SHORT_GPU} is promised than it has",
-        description=f"The pods on {GPU} may use {PERCENT} of its memory together: {PODS}. When they all do, "
-        "allocations fail, or spill over into the node's memory. Unless that is meant, lower their limits or "
-        "move one of them.",
+        summary=f"Memory of {SHORT_GPU} is overcommitted",
+        description=f"The pods on {GPU} may together use {PERCENT} of its memory: {PODS}. If they all do, "
+        "allocations fail, or spill over into the node's memory. Unless this is intended, lower "
+        "their limits or move one of them.",
         dashboard=GPU_BOARD,
     )
 
@@ -71,12 +72,12 @@ def _mismatch(numbers: CapacityThresholds) -> Alert:
         expr=on_device(f"({_ALLOCATED} > {_SLICES})\nor\n({unknown})", "resource"),
         hold=numbers.replica_mismatch_for,
         severity="warning",
-        summary=f"Held slices of {{{{ $labels.resource }}}} do not match those offered: {OF_DEVICE}",
+        summary=f"Held slices of {{{{ $labels.resource }}}} do not match the offered ones: {OF_DEVICE}",
         description=f"{ROUNDED} slices of {{{{ $labels.resource }}}} are held, and the device plugin offers "
-        f"{{{{ with query ({asked}) }}}}{{{{ . | first | value }}}}{{{{ else }}}}others, or none{{{{ end }}}}"
-        f": {OF_DEVICE}. Pods on it: {PODS}. "
-        "Mostly its configuration was changed while pods held slices of the old one, or the device plugin "
-        "does not run; entitlements are unknown or wrong until these pods have been started again.",
+        f"{{{{ with query ({asked}) }}}}{{{{ . | first | value }}}}{{{{ else }}}}other slices "
+        f"or none{{{{ end }}}}: {OF_DEVICE}. Pods on it: {PODS}. Usually its configuration was "
+        "changed while pods held slices of the old one, or the device plugin does not run; "
+        "entitlements are unknown or wrong until these pods restart.",
         dashboard=NODE_BOARD,
     )
 
@@ -88,11 +89,11 @@ def _unhealthy(numbers: CapacityThresholds) -> Alert:
         hold=numbers.slices_unhealthy_for,
         severity="warning",
         summary=f"Unhealthy slices of {{{{ $labels.resource }}}}: {OF_DEVICE}",
-        description="The device plugin reports slices of {{ $labels.resource }} unhealthy: "
-        f"{ROUNDED} on {OF_DEVICE}. No new pod gets them; what holders are entitled to does not change. "
-        f"Pods on it: {PODS}. Mostly the GPU has reported an XID: see its XIDs, drain and reset it if they "
-        "ask for that, then restart the device plugin's pod of this node, which keeps a device unhealthy "
-        "until it is restarted.",
+        description="The device plugin reports slices of {{ $labels.resource }} as unhealthy: "
+        f"{ROUNDED} on {OF_DEVICE}. New pods do not get them; entitlements of holders do not "
+        f"change. Pods on it: {PODS}. Usually the GPU has reported an XID: check its XIDs, "
+        "drain and reset it if they require that, then restart the device plugin's pod of this "
+        "node, which reports a device as unhealthy until then.",
         dashboard=GPU_BOARD,
     )
 
@@ -109,11 +110,12 @@ def _missing(numbers: CapacityThresholds) -> Alert:
         expr=on_node(f"{unresolved} > 0\n{unseen}"),
         hold=numbers.device_missing_for,
         severity="critical",
-        summary="Pods of node {{ $labels.node }} hold {{ $labels.resource }} that are not there",
+        summary="Pods of node {{ $labels.node }} hold missing {{ $labels.resource }}",
         description=f"{ROUNDED} of the {{{{ $labels.resource }}}} that the kubelet of node "
-        "{{ $labels.node }} has given to pods match no device that the driver shows: it was lost or taken "
-        "away, is cut anew, or is hidden from the exporter. Who holds it computes no more. Compare the "
-        "devices of the pods (kubectl -n <namespace> exec <pod> -- nvidia-smi -L) with those of the node, "
-        "and start these pods again: what they have not saved is lost.",
+        "{{ $labels.node }} has allocated to pods match no device of the driver: the device is "
+        "lost, removed, repartitioned, or hidden from the exporter. Its holders can no longer "
+        "compute on it. Compare the devices of the pods (kubectl -n <namespace> exec <pod> -- "
+        "nvidia-smi -L) with those of the node, and restart these pods: their unsaved work is "
+        "lost.",
         dashboard=NODE_BOARD,
     )

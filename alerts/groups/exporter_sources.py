@@ -12,7 +12,7 @@ _REASONS = (
     f"{{{{ range $i, $row := query (printf `{_ERRORS}` $labels.cluster $labels.job $labels.instance "
     "$labels.collector) | sortByLabel `reason` }}"
     "{{ if $i }}, {{ end }}{{ $row.Labels.reason }} ({{ $row.Value | printf `%.0f` }} times)"
-    "{{ else }}none told{{ end }}"
+    "{{ else }}none reported{{ end }}"
 )
 """Why the source of the alert has failed since the exporter's start."""
 
@@ -43,9 +43,9 @@ def _failing(numbers: ExporterThresholds) -> Alert:
         summary="Source {{ $labels.collector }} of node {{ $labels.node }} fails",
         description="The exporter {{ $labels.instance }} of node {{ $labels.node }} cannot read its source "
         f"{{{{ $labels.collector }}}}. Reasons since its start: {_REASONS}. "
-        "{{ if match `^(nvml|amd)$` $labels.collector }}Its GPUs are not watched meanwhile{{ else }}"
-        "What hangs on it is missing{{ end }}. Run gpuslice-exporter doctor in its pod: it says what is lost "
-        "and how to mend it.",
+        "{{ if match `^(nvml|amd)$` $labels.collector }}Its GPUs are not monitored "
+        "meanwhile{{ else }}Data from this source is missing{{ end }}. Run gpuslice-exporter "
+        "doctor in its pod to see what is lost and how to fix it.",
         dashboard=NODE_BOARD,
     )
 
@@ -65,10 +65,11 @@ def _stale(numbers: ExporterThresholds) -> Alert:
         ),
         hold="1m",
         severity="warning",
-        summary="Source {{ $labels.collector }} of node {{ $labels.node }} is not read any more",
-        description="The exporter {{ $labels.instance }} of node {{ $labels.node }} polls, calls its source "
-        "{{ $labels.collector }} well, and has had nothing new of it for "
-        "{{ $value | humanizeDuration }}: it hangs. Restart the pod, and report it with its log.",
+        summary="Source {{ $labels.collector }} of node {{ $labels.node }} is no longer read",
+        description="The exporter {{ $labels.instance }} of node {{ $labels.node }} polls and reports its "
+        "source {{ $labels.collector }} as working, but has read nothing new from it for "
+        "{{ $value | humanizeDuration }}: it hangs. Restart the pod, and report the problem "
+        "with its log.",
         dashboard=NODE_BOARD,
     )
 
@@ -83,10 +84,10 @@ def _slow(numbers: ExporterThresholds) -> Alert:
         hold=numbers.collector_slow_for,
         severity="warning",
         summary="Source {{ $labels.collector }} of node {{ $labels.node }} is slow",
-        description="A pass of the source {{ $labels.collector }} takes {{ $value | humanizeDuration }} on "
-        "node {{ $labels.node }} (exporter {{ $labels.instance }}). Soon polls come late, and the source is "
-        "given up at its deadline. Look at the load of the node, and at what "
-        "gpuslice_nvml_call_seconds_total says of single groups.",
+        description="Reading the source {{ $labels.collector }} takes {{ $value | humanizeDuration }} on "
+        "node {{ $labels.node }} (exporter {{ $labels.instance }}). Polls will be late, and the "
+        "source fails at its deadline. Check the load of the node, and "
+        "gpuslice_nvml_call_seconds_total by group.",
         dashboard=NODE_BOARD,
     )
 
@@ -98,10 +99,11 @@ def _no_poll(numbers: ExporterThresholds) -> Alert:
         expr=on_node(f"{SNAPSHOT} == {SNAPSHOT} offset {numbers.snapshot_unchanged_for}"),
         hold="1m",
         severity="warning",
-        summary="The exporter of node {{ $labels.node }} does not poll any more",
-        description="The exporter {{ $labels.instance }} of node {{ $labels.node }} answers, and has not "
-        f"polled for more than {numbers.snapshot_unchanged_for}. What it says of its GPUs is old, then "
-        "nothing at all, and other alerts on this node cannot be believed. Look at its log; restart the pod.",
+        summary="The exporter of node {{ $labels.node }} no longer polls",
+        description="The exporter {{ $labels.instance }} of node {{ $labels.node }} answers, but has not "
+        f"polled for more than {numbers.snapshot_unchanged_for}. Its GPU data is old and will "
+        "soon be absent, and other alerts on this node are not reliable. Check its log; restart "
+        "the pod.",
         dashboard=NODE_BOARD,
     )
 
@@ -114,11 +116,11 @@ def _pod_resources(numbers: ExporterThresholds) -> Alert:
         expr=on_node(f'{_SUCCESS}{{collector="podresources"}} == 0\nunless on ({TARGET}) (\n  {blind}\n)'),
         hold=numbers.pod_resources_for,
         severity="warning",
-        summary="Who holds the GPUs of node {{ $labels.node }} is not known",
-        description="The kubelet of node {{ $labels.node }} does not tell the exporter "
-        f"{{{{ $labels.instance }}}} who was given which GPU. Reasons since its start: {_REASONS}. "
-        "Holders, slices and entitlements are missing, and with them every alert on idle or greedy holders. "
-        "Look at the kubelet's log, and whether its socket "
-        "/var/lib/kubelet/pod-resources/kubelet.sock is there and mounted.",
+        summary="The holders of the GPUs of node {{ $labels.node }} are not known",
+        description="The kubelet of node {{ $labels.node }} does not report GPU allocations to the exporter "
+        f"{{{{ $labels.instance }}}}. Reasons since its start: {_REASONS}. Holders, slices and "
+        "entitlements are missing, so alerts on idle holders and on use above a share cannot "
+        "fire. Check the kubelet's log, and that its socket "
+        "/var/lib/kubelet/pod-resources/kubelet.sock exists and is mounted.",
         dashboard=NODE_BOARD,
     )

@@ -38,10 +38,9 @@ def _absent(numbers: ExporterThresholds) -> Alert:
         hold=numbers.absent_for,
         severity="critical",
         summary="No gpuslice-exporter answers{{ with $labels.cluster }} in cluster {{ . }}{{ end }}",
-        description="Prometheus has no series of any gpuslice-exporter"
-        "{{ with $labels.cluster }} in cluster {{ . }}{{ end }}: nothing is known of its GPUs, and no other "
-        "alert on them can fire. See whether the DaemonSet has pods and whether Prometheus lists them among "
-        "its targets.",
+        description="Prometheus has no series of any gpuslice-exporter{{ with $labels.cluster }} in cluster "
+        "{{ . }}{{ end }}: its GPUs are not monitored, and no other alert on them can fire. "
+        "Check that the DaemonSet has pods and that Prometheus lists them as targets.",
         dashboard=FLEET_BOARD,
     )
 
@@ -61,9 +60,9 @@ def _down(numbers: ExporterThresholds) -> Alert:
         hold=numbers.down_for,
         severity="warning",
         summary="The exporter {{ $labels.instance }} does not answer",
-        description=f"Prometheus cannot scrape {{{{ $labels.instance }}}} of job {{{{ $labels.job }}}}"
-        f"{{{{ with $labels.pod }}}} (pod {{{{ . }}}}){{{{ end }}}}. {_last_node(numbers.known_for)} "
-        "Look at that pod and at what Prometheus says of the target.",
+        description="Prometheus cannot scrape {{ $labels.instance }} of job "
+        "{{ $labels.job }}{{ with $labels.pod }} (pod {{ . }}){{ end }}. "
+        f"{_last_node(numbers.known_for)} Check that pod, and the target's error in Prometheus.",
         dashboard=FLEET_BOARD,
     )
 
@@ -74,8 +73,8 @@ def _last_node(known_for: str) -> str:
     query = f"last_over_time({selected}[1h]) or {selected} offset {known_for}"
     asked = f"query (printf `{query}` $labels.cluster $labels.job $labels.instance)"
     return (
-        f"{{{{ with {asked} }}}}It told of node {{{{ . | first | label `node` }}}}, of which nothing is "
-        "known now.{{ else }}Which node it is for is not known: it never said so, or too long ago.{{ end }}"
+        f"{{{{ with {asked} }}}}It reported node {{{{ . | first | label `node` }}}}, which is not monitored "
+        "now.{{ else }}Its node is not known: it never reported one, or too long ago.{{ end }}"
     )
 
 
@@ -89,10 +88,10 @@ def _node_without(numbers: ExporterThresholds) -> Alert:
         expr=f"count by (cluster, node) (\n  {capacity}\n)\nunless on (cluster, node)\n{NODE_NAMES}",
         hold=numbers.node_without_for,
         severity="warning",
-        summary="Node {{ $labels.node }} has GPUs and no exporter that tells of it",
-        description="Kubernetes counts GPUs on node {{ $labels.node }}, and no gpuslice-exporter tells of "
-        "that node: who holds and uses them is not known. See whether the DaemonSet has a pod there "
-        "(node selector, taints), whether it runs, and whether it calls the node by the same name.",
+        summary="Node {{ $labels.node }} has GPUs but no exporter",
+        description="Kubernetes counts GPUs on node {{ $labels.node }}, but no gpuslice-exporter reports "
+        "that node: holders and usage of the GPUs are not known. Check that the DaemonSet has a "
+        "pod there (node selector, taints), that it runs, and that it uses the same node name.",
         dashboard=FLEET_BOARD,
     )
 
@@ -105,13 +104,13 @@ def _scraped_twice(numbers: ExporterThresholds) -> Alert:
         expr=f"count by (cluster, node) ({NODE_NAMES}) > 1",
         hold=numbers.scraped_twice_for,
         severity="warning",
-        summary=f"{ROUNDED} targets tell of node {{{{ $labels.node }}}}",
-        description="Node {{ $labels.node }} is told of by "
+        summary=f"{ROUNDED} targets report node {{{{ $labels.node }}}}",
+        description="Node {{ $labels.node }} is reported by "
         f"{{{{ range $i, $row := query (printf `{query}` $labels.cluster $labels.node) "
         "| sortByLabel `target` }}"
-        "{{ if $i }} and {{ end }}{{ $row.Labels.target }}{{ end }}: sums over "
-        "single series count its GPUs and holders twice. Scrape each exporter once, and give each node a "
-        "name of its own; with several clusters, a label cluster.",
+        "{{ if $i }} and {{ end }}{{ $row.Labels.target }}{{ end }}: sums over series count its GPUs and "
+        "holders twice. Scrape each exporter once, and give each node its own name; with "
+        "several clusters, add a label cluster.",
         dashboard=NODE_BOARD,
     )
 
@@ -124,10 +123,11 @@ def _labels_overwritten(numbers: ExporterThresholds) -> Alert:
         expr=f"count by (cluster, job) (\n  {clashes}\n)",
         hold=numbers.labels_overwritten_for,
         severity="info",
-        summary="Job {{ $labels.job }} renames the labels of pods",
-        description=f"{ROUNDED} series of job {{{{ $labels.job }}}} name the exporter's own pod or "
-        "namespace, and those who hold a GPU as exported_pod and exported_namespace. Our rules and "
-        "dashboards reckon with that; others charge everything to the exporter. Set honor_labels: true "
-        "(honorLabels in a ServiceMonitor or PodMonitor) for this job.",
+        summary="Job {{ $labels.job }} overwrites the labels of pods",
+        description=f"{ROUNDED} series of job {{{{ $labels.job }}}} have the exporter's own pod or "
+        "namespace as pod and namespace; the holder of the GPU is in exported_pod and "
+        "exported_namespace. Our rules and dashboards handle that; other queries attribute "
+        "everything to the exporter. Set honor_labels: true (honorLabels in a ServiceMonitor or "
+        "PodMonitor) for this job.",
         dashboard=FLEET_BOARD,
     )

@@ -33,10 +33,11 @@ def _degraded(numbers: ExporterThresholds) -> Alert:
         ),
         hold=numbers.unattributed_for,
         severity="warning",
-        summary=f"{PERCENT} of the memory used on {SHORT_GPU} is nobody's",
-        description=f"Of the memory in use on {GPU}{ON_MIG} {PERCENT} belongs to no known container. Pods "
-        f"that are known: {PODS}. Either a process outside of Kubernetes has it, or the exporter cannot tell "
-        "whose its processes are. Its page lists them; compare with nvidia-smi on the node.",
+        summary=f"{PERCENT} of the memory in use on {SHORT_GPU} is not attributed to any container",
+        description=f"{PERCENT} of the memory in use on {GPU}{ON_MIG} is not attributed to any container. "
+        f"Known pods: {PODS}. Either a process outside of Kubernetes uses it, or the exporter "
+        "cannot match the processes to pods. The GPU's page lists them; compare with nvidia-smi "
+        "on the node.",
         dashboard=GPU_BOARD,
     )
 
@@ -61,12 +62,13 @@ def _process_view(numbers: ExporterThresholds) -> Alert:
         expr=on_node(f"gpuslice_process_attribution_available == 0\nand on ({TARGET}) gpuslice_gpu_up"),
         hold=numbers.process_view_for,
         severity="warning",
-        summary="The exporter of node {{ $labels.node }} does not see the node's processes",
-        description="The exporter {{ $labels.instance }} of node {{ $labels.node }} cannot tell whose the "
-        "processes on its GPUs are: what a container uses of a device that it shares is missing. "
-        f"{{{{ with query ({asked}) }}}}Give the pod hostPID: true and the host's /proc{{{{ else }}}}"
-        "Its driver lists the processes of no device, as with some virtual GPUs, and with MIG for those who "
-        "may not monitor it{{ end }}; gpuslice-exporter doctor says what is in the way.",
+        summary="The exporter of node {{ $labels.node }} cannot see the node's processes",
+        description="The exporter {{ $labels.instance }} of node {{ $labels.node }} cannot match the "
+        "processes on its GPUs to containers: per-container usage of shared devices is missing. "
+        f"{{{{ with query ({asked}) }}}}Give the pod hostPID: true and the host's "
+        "/proc{{ else }}Its driver does not list processes, as with some virtual GPUs, or with "
+        "MIG if the pod is not allowed to monitor it{{ end }}; gpuslice-exporter doctor reports "
+        "the cause.",
         dashboard=NODE_BOARD,
     )
 
@@ -77,11 +79,11 @@ def _blind(numbers: ExporterThresholds) -> Alert:
         expr=on_node("gpuslice_pod_annotations_unreadable == 1"),
         hold=numbers.pod_annotations_unreadable_for,
         severity="warning",
-        summary="What {{ $labels.system }} gave out on node {{ $labels.node }} is not known",
-        description="Node {{ $labels.node }} shares its GPUs by {{ $labels.system }}, which writes into the "
-        "pods' annotations who has what. The exporter {{ $labels.instance }} cannot read these, so that "
-        "holders or entitlements are missing. Let it read pods: from the kubelet's Pods API, or with "
-        "--kubernetes-api.",
+        summary="Pod annotations of {{ $labels.system }} on node {{ $labels.node }} are not readable",
+        description="Node {{ $labels.node }} shares its GPUs through {{ $labels.system }}, which records "
+        "allocations in pod annotations. The exporter {{ $labels.instance }} cannot read these, "
+        "so holders or entitlements are missing. Let it read pods from the kubelet's Pods API, "
+        "or with --kubernetes-api.",
         dashboard=NODE_BOARD,
     )
 
@@ -92,11 +94,11 @@ def _inconsistent(numbers: ExporterThresholds) -> Alert:
         name="AttributionInconsistent",
         expr=on_gpu(f"{counted} > {numbers.inconsistent_polls:g}"),
         severity="warning",
-        summary=f"The parts of {SHORT_GPU} add up to more than the whole",
+        summary=f"The containers of {SHORT_GPU} add up to more than the GPU",
         description=f"On {GPU}{ON_MIG} the containers' {{{{ $labels.quantity }}}} added up to more than the "
-        f"device has in {ROUNDED} polls within {numbers.inconsistent_window}. Pods on it: {PODS}. Their "
-        "numbers cannot be believed in this quantity. Write a scenario with gpuslice-exporter record and "
-        "report it.",
+        f"device has in {ROUNDED} polls within {numbers.inconsistent_window}. Pods on it: "
+        f"{PODS}. Their values of this quantity are not reliable. Record a scenario with "
+        "gpuslice-exporter record and report it.",
         dashboard=GPU_BOARD,
     )
 
@@ -122,11 +124,11 @@ def _nvml_errors(numbers: ExporterThresholds) -> Alert:
             "error",
         ),
         severity="warning",
-        summary=f"The driver fails with {{{{ $labels.error }}}} again and again: {OF_DEVICE}",
-        description=f"{ROUNDED} calls into the driver have failed within {window} with "
-        f"{{{{ $labels.error }}}}: {OF_DEVICE}. Most of them: "
-        f"{{{{ range $i, $row := query ({asked}) | sortByLabel `call` }}}}"
-        "{{ if $i }}, {{ end }}{{ $row.Labels.call }}{{ end }}. What they read is missing. Look at the "
-        "kernel's log on the node for NVRM messages, and at the GPU's XIDs.",
+        summary=f"The driver repeatedly fails with {{{{ $labels.error }}}}: {OF_DEVICE}",
+        description=f"{ROUNDED} driver calls have failed within {window} with {{{{ $labels.error }}}}: "
+        f"{OF_DEVICE}. Most frequent: "
+        f"{{{{ range $i, $row := query ({asked}) | sortByLabel `call` }}}}{{{{ if $i }}}}, "
+        "{{ end }}{{ $row.Labels.call }}{{ end }}. Their readings are missing. Check the kernel "
+        "log of the node for NVRM messages, and the GPU's XIDs.",
         dashboard=NODE_BOARD,
     )

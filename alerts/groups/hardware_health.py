@@ -24,11 +24,12 @@ def _recovery(hold: str) -> Alert:
         expr=on_gpu('gpuslice_gpu_recovery_action{action!="none"} == 1'),
         hold=hold,
         severity="warning",
-        summary=f"The driver asks for {{{{ $labels.action }}}} of {SHORT_GPU}",
-        description=f"{GPU} needs, as its driver says: {{{{ $labels.action }}}}."
-        "{{ with query (printf `gpuslice_gpu_row_remap_pending{uuid=%q} == 1` $labels.uuid) }} Bad memory is "
-        f"taken out of use by that, and not before.{{{{ end }}}} Pods on it: {PODS}. "
-        "Keep new pods off it and follow the runbook for that action.",
+        summary=f"The driver requests {{{{ $labels.action }}}} for {SHORT_GPU}",
+        description=f"{GPU} needs a recovery, according to its driver: "
+        "{{ $labels.action }}."
+        "{{ with query (printf `gpuslice_gpu_row_remap_pending{uuid=%q} == 1` $labels.uuid) }} "
+        f"Bad memory is retired by that, not before.{{{{ end }}}} Pods on it: {PODS}. Keep new "
+        "pods off it and follow the runbook for that action.",
         dashboard=GPU_BOARD,
     )
 
@@ -49,9 +50,9 @@ def _hardware_slowdown(window: str, share: float) -> Alert:
         expr=on_gpu(_share_of_time("hardware_thermal|power_brake", window, share)),
         severity="warning",
         summary=f"{SHORT_GPU} is slowed down by its hardware",
-        description=f"{GPU} was held down by {{{{ $labels.reason }}}} for {PERCENT} "
-        f"of the last {window}, and runs at half its clocks or less in that time. Pods on it: {PODS}. Look "
-        "at the cooling of the node (hardware_thermal) or at its power supplies (power_brake).",
+        description=f"{GPU} was slowed down by {{{{ $labels.reason }}}} for {PERCENT} of the last {window}, "
+        f"and runs at half its clocks or less during that time. Pods on it: {PODS}. Check the "
+        "cooling of the node (hardware_thermal) or its power supplies (power_brake).",
         dashboard=GPU_BOARD,
     )
 
@@ -62,9 +63,9 @@ def _thermal_slowdown(window: str, share: float) -> Alert:
         expr=on_gpu(_share_of_time("software_thermal", window, share)),
         severity="info",
         summary=f"{SHORT_GPU} lowers its clocks because of heat",
-        description=f"The driver lowered the clocks of {GPU} because of heat for "
-        f"{PERCENT} of the last {window}. Pods on it: {PODS}. They run slower "
-        "than they could: look at the cooling of the node.",
+        description=f"The driver lowered the clocks of {GPU} because of heat for {PERCENT} of the last "
+        f"{window}. Pods on it: {PODS}. They run slower than they could: check the cooling of "
+        "the node.",
         dashboard=GPU_BOARD,
     )
 
@@ -81,8 +82,8 @@ def _temperature(margin: float, hold: str) -> Alert:
         expr=on_gpu(f"({left})\n< {margin:g}"),
         hold=hold,
         severity="warning",
-        summary=f"{SHORT_GPU} is nearly too hot",
-        description=f"{GPU} is {{{{ $value }}}} degrees from slowing itself down. Pods on it: {PODS}. "
-        "Look at the cooling of the node before it does.",
+        summary=f"{SHORT_GPU} is near its temperature limit",
+        description=f"{GPU} is {{{{ $value }}}} degrees below its slowdown temperature. Pods on it: {PODS}. "
+        "Check the cooling of the node before it slows down.",
         dashboard=GPU_BOARD,
     )

@@ -29,9 +29,9 @@ def _nvlink_down(numbers: HardwareThresholds) -> Alert:
         hold=numbers.nvlink_down_for,
         severity="warning",
         summary=f"NVLinks of {SHORT_GPU} went down",
-        description=f"{GPU} has {{{{ $value }}}} NVLink(s) up, and had more within {numbers.remembered}. "
-        f"Pods on it: {PODS}. What they send to other GPUs is slower or fails. Drain the GPUs at both ends "
-        "and reset them.",
+        description=f"{GPU} has {{{{ $value }}}} active NVLink(s), and had more within "
+        f"{numbers.remembered}. Pods on it: {PODS}. Traffic to other GPUs is slower or fails. "
+        "Drain the GPUs at both ends and reset them.",
         dashboard=GPU_BOARD,
     )
 
@@ -45,9 +45,10 @@ def _nvlink_errors(numbers: HardwareThresholds) -> Alert:
         severity="warning",
         summary=f"NVLinks of {SHORT_GPU} have errors",
         description=f"The NVLinks of {GPU} have errors of the kind {{{{ $labels.error }}}}: "
-        "{{ $value | printf `%.0f` }} {{ if match `^crc_` $labels.error }}a second{{ else }}within an hour"
-        f"{{{{ end }}}}. Pods on it: {PODS}. The data is sent again, and the link may fail: look at the "
-        "links with nvidia-smi nvlink -e, and at both ends of the one that has them.",
+        "{{ $value | printf `%.0f` }} {{ if match `^crc_` $labels.error }}a "
+        f"second{{{{ else }}}}within an hour{{{{ end }}}}. Pods on it: {PODS}. The data is sent "
+        "again, and the link may fail: check the links with nvidia-smi nvlink -e, and both ends "
+        "of the affected link.",
         dashboard=GPU_BOARD,
     )
 
@@ -59,9 +60,9 @@ def _fabric(hold: str) -> Alert:
         hold=hold,
         severity="critical",
         summary=f"{SHORT_GPU} has not joined its NVSwitch fabric",
-        description=f"{GPU} has been joining the fabric of NVSwitches for {hold} and has not: "
-        f"{{{{ $labels.fabric }}}}. CUDA does not start on it. Pods on it: {PODS}. "
-        "Look at the fabric manager of the node, which must run and fit the driver's version.",
+        description=f"{GPU} has not joined the NVSwitch fabric for {hold}: {{{{ $labels.fabric }}}}. CUDA "
+        f"does not start on it. Pods on it: {PODS}. Check the fabric manager of the node: it "
+        "must run and match the driver version.",
         dashboard=GPU_BOARD,
     )
 
@@ -76,9 +77,9 @@ def _pcie_degraded(numbers: HardwareThresholds) -> Alert:
         expr=on_gpu(f"{_below_most('width', window)}\nor\n{_below_most('generation', window, busy)}"),
         severity="warning",
         summary=f"The PCIe link of {SHORT_GPU} is slower than it could be",
-        description=f"The PCIe link of {GPU} reached {{{{ $labels.link }}}} {{{{ $value }}}} at most in the "
-        f"last {window}, which is less than GPU and slot can do. Pods on it: {PODS}. Data travels slower to "
-        "them. Look at the seat of the board, its riser and the settings of the slot.",
+        description=f"The PCIe link of {GPU} reached at most {{{{ $labels.link }}}} {{{{ $value }}}} in the "
+        f"last {window}, less than GPU and slot support. Pods on it: {PODS}. Their transfers "
+        "are slower. Check the seat of the board, its riser and the settings of the slot.",
         dashboard=GPU_BOARD,
     )
 
@@ -96,9 +97,9 @@ def _pcie_replays(per_minute: float) -> Alert:
         name="PcieReplays",
         expr=on_gpu(f"rate(gpuslice_gpu_pcie_replays_total[10m]) * 60 > {per_minute:g}"),
         severity="warning",
-        summary=f"The PCIe link of {SHORT_GPU} sends much again",
-        description=f"The PCIe link of {GPU} sent {ROUNDED} packets a minute again over "
-        f"the last 10 minutes. Pods on it: {PODS}. The link is bad and may fail. Look at the seat of the "
-        "board, its riser, and PCIe errors in the kernel's log.",
+        summary=f"The PCIe link of {SHORT_GPU} has many replays",
+        description=f"The PCIe link of {GPU} resent {ROUNDED} packets per minute over the last 10 minutes. "
+        f"Pods on it: {PODS}. The link is bad and may fail. Check the seat of the board, its "
+        "riser, and the kernel log for PCIe errors.",
         dashboard=GPU_BOARD,
     )

@@ -27,10 +27,10 @@ def _uncorrected() -> Alert:
             ") > 0"
         ),
         severity="warning",
-        summary=f"{SHORT_GPU} had memory errors that cannot be corrected",
-        description=f"{GPU} had {{{{ $value }}}} such error(s) since its driver was loaded. "
-        f"Pods on it: {PODS}. What read the data was ended by the driver, or may have "
-        "computed with wrong data. Drain the GPU and reset it when it suits.",
+        summary=f"{SHORT_GPU} had uncorrectable memory errors",
+        description=f"{GPU} had {{{{ $value }}}} uncorrectable memory error(s) since its driver was loaded. "
+        f"Pods on it: {PODS}. The driver ended the processes that read the data, or they may "
+        "have computed with wrong data. Drain the GPU and reset it at a convenient time.",
         dashboard=GPU_BOARD,
     )
 
@@ -45,8 +45,8 @@ def _corrected(per_hour: float) -> Alert:
         ),
         severity="info",
         summary=f"{SHORT_GPU} corrects many memory errors",
-        description=f"{GPU} corrected {ROUNDED} memory errors within an hour. No data is "
-        f"wrong. Pods on it: {PODS}. See whether errors that cannot be corrected follow.",
+        description=f"{GPU} corrected {ROUNDED} memory errors within an hour. No data is wrong. Pods on it: "
+        f"{PODS}. Watch for uncorrectable errors.",
         dashboard=GPU_BOARD,
     )
 
@@ -57,8 +57,8 @@ def _remap_failure() -> Alert:
         expr=on_gpu("gpuslice_gpu_row_remap_failure == 1"),
         severity="critical",
         summary=f"{SHORT_GPU} cannot repair its memory",
-        description=f"{GPU} has a bad row of memory and no spare one for it, which no reset mends. "
-        f"Pods on it: {PODS}. Drain the GPU, take it out of use and have the board exchanged.",
+        description=f"{GPU} has a bad memory row and no spare row for it; a reset does not fix that. Pods "
+        f"on it: {PODS}. Drain the GPU, take it out of service and have the board replaced.",
         dashboard=GPU_BOARD,
     )
 
@@ -73,9 +73,9 @@ def _repair_pending(hold: str) -> Alert:
         ),
         hold=hold,
         severity="warning",
-        summary=f"{SHORT_GPU} waits for a reset to repair its memory",
-        description=f"{GPU} has bad memory that is taken out of use at the next reset, and works on with it "
-        f"until then. Pods on it: {PODS}. Drain the GPU and reset it when it suits.",
+        summary=f"{SHORT_GPU} needs a reset to repair its memory",
+        description=f"{GPU} has bad memory that is retired at the next reset, and uses it until then. Pods "
+        f"on it: {PODS}. Drain the GPU and reset it at a convenient time.",
         dashboard=GPU_BOARD,
     )
 
@@ -85,9 +85,9 @@ def _spares_low() -> Alert:
         name="RowRemapSparesLow",
         expr=on_gpu('gpuslice_gpu_row_remap_banks{left=~"low|none"} > 0'),
         severity="info",
-        summary=f"{SHORT_GPU} runs out of spare rows of memory",
-        description=f"{GPU} has {{{{ $value }}}} bank(s) of memory whose spare rows left are: "
-        "{{ $labels.left }}. Nothing is wrong yet; a further bad row in a bank without spares cannot be "
-        "repaired. Have a board to exchange it for.",
+        summary=f"{SHORT_GPU} has few spare memory rows left",
+        description=f"{GPU} has {{{{ $value }}}} memory bank(s) with this level of spare rows: "
+        "{{ $labels.left }}. There is no fault yet; another bad row in a bank without spares "
+        "cannot be repaired. Have a replacement board ready.",
         dashboard=GPU_BOARD,
     )

@@ -32,10 +32,10 @@ def _lost(numbers: HardwareThresholds) -> Alert:
         severity="critical",
         summary=f"{SHORT_GPU} does not answer",
         description=f"{GPU} is lost, failing, or its driver does not answer. Pods on it: {PODS}. "
-        f"{{{{ with query ({asked}) }}}}No GPU of this node can be read now. That may be so for the exporter "
-        "alone while the pods are well: see first why, with GpuSliceCollectorFailing{{ else }}"
-        "What runs on it computes no more, or soon will not. Keep new pods off the node, then look for its "
-        "XIDs{{ end }}.",
+        f"{{{{ with query ({asked}) }}}}No GPU of this node can be read now. Perhaps only the "
+        "exporter is affected and the pods are well: check GpuSliceCollectorFailing "
+        "first{{ else }}Pods on it have stopped computing, or soon will. Keep new pods off the "
+        "node, then check its XIDs{{ end }}.",
         dashboard=GPU_BOARD,
     )
 
@@ -47,10 +47,10 @@ def _missing(numbers: HardwareThresholds) -> Alert:
         expr=f"{before}\n-\n(\n  {_PRESENT}\n  or\n  {_COUNTED} * 0\n)\n> 0",
         hold=numbers.missing_for,
         severity="critical",
-        summary="{{ $value }} GPU(s) of node {{ $labels.node }} are gone",
-        description=f"Node {{{{ $labels.node }}}} had {{{{ $value }}}} more GPU(s) within "
-        f"{numbers.remembered} than its driver tells of now. Gone: {_gone(numbers.remembered)}. "
-        "Unless somebody took them away, drain the node and look for them on its PCIe bus.",
+        summary="{{ $value }} GPU(s) of node {{ $labels.node }} are missing",
+        description="Node {{ $labels.node }} had {{ $value }} more GPU(s) within "
+        f"{numbers.remembered} than its driver lists now. Missing: {_gone(numbers.remembered)}. "
+        "Unless they were removed on purpose, drain the node and look for them on its PCIe bus.",
         dashboard=NODE_BOARD,
     )
 
@@ -67,11 +67,11 @@ def _driver_gone(numbers: HardwareThresholds) -> Alert:
         expr=f"({on_node(failing)})\nand on (cluster, node) {before}\nunless on (cluster, node) {_PRESENT}",
         hold=numbers.missing_for,
         severity="critical",
-        summary="No GPU of node {{ $labels.node }} can be read any more",
+        summary="No GPU of node {{ $labels.node }} can be read",
         description=f"Node {{{{ $labels.node }}}} had GPUs within {numbers.remembered}, and since its "
-        "exporter was started anew its source {{ $labels.collector }} fails: the driver is not loaded, does "
-        "not answer, or was upgraded under its users. "
-        f"Gone: {_gone(numbers.remembered)}. Keep new pods off the node, and load the driver or reboot.",
+        "exporter restarted its source {{ $labels.collector }} fails: the driver is not loaded, "
+        f"does not answer, or was upgraded while in use. Missing: {_gone(numbers.remembered)}. "
+        "Keep new pods off the node, and load the driver or reboot.",
         dashboard=NODE_BOARD,
     )
 
@@ -87,7 +87,7 @@ def _gone(remembered: str) -> str:
         f"{{{{ range $i, $gpu := query (printf `{query}` $labels.cluster $labels.node) "
         "| sortByLabel `uuid` }}"
         "{{ if $i }}, {{ end }}{{ $gpu.Labels.uuid }} "
-        "({{ $gpu.Labels.model }} at {{ $gpu.Labels.pci_bus_id }}){{ else }}not known which{{ end }}"
+        "({{ $gpu.Labels.model }} at {{ $gpu.Labels.pci_bus_id }}){{ else }}unknown{{ end }}"
     )
 
 
@@ -99,10 +99,10 @@ def _unidentified(numbers: HardwareThresholds) -> Alert:
         'unless on (cluster, node) ALERTS{alertname="GpuSliceGpuMissing"}',
         hold=numbers.missing_for,
         severity="warning",
-        summary="{{ $value }} GPU(s) of node {{ $labels.node }} do not tell who they are",
-        description="The driver of node {{ $labels.node }} counts {{ $value }} GPU(s) more than give a UUID: "
-        "they were lost before the exporter started, or it may not open them. Nothing is known of these "
-        "GPUs, nor who holds them. Look at nvidia-smi and the kernel's log on the node.",
+        summary="{{ $value }} GPU(s) of node {{ $labels.node }} are not identified",
+        description="The driver of node {{ $labels.node }} counts {{ $value }} GPU(s) without a UUID: they "
+        "were lost before the exporter started, or it may not open them. These GPUs have no "
+        "readings and no known holders. Check nvidia-smi and the kernel log on the node.",
         dashboard=NODE_BOARD,
     )
 
@@ -113,9 +113,9 @@ def _released(numbers: HardwareThresholds) -> Alert:
         expr=on_node("gpuslice_driver_released == 1"),
         hold=numbers.released_for,
         severity="warning",
-        summary="The driver of node {{ $labels.node }} has been given up for long",
-        description=f"A release window has been open on node {{{{ $labels.node }}}} for more than "
-        f"{numbers.released_for}. Its GPUs are not watched in the meantime, and no alert says that one is "
-        "lost. Close the window when the work on the GPUs is done.",
+        summary="The driver of node {{ $labels.node }} has been released for a long time",
+        description="A release window has been open on node {{ $labels.node }} for more than "
+        f"{numbers.released_for}. Its GPUs are not monitored meanwhile, and no alert fires if "
+        "one is lost. Close the window when the work on the GPUs is done.",
         dashboard=NODE_BOARD,
     )

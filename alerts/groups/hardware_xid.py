@@ -37,16 +37,16 @@ _KINDS: Mapping[XidClass, _Kind] = {
     "reboot": _Kind(
         "XidNeedsReboot",
         "critical",
-        "the node must be restarted",
-        "Keep new pods off the node until it is restarted.",
+        "the node must be rebooted",
+        "Keep new pods off the node until it is rebooted.",
     ),
     "hardware": _Kind(
         "XidHardware",
         "warning",
-        "its hardware wants attention",
-        "The GPU goes on working; see whether more comes.",
+        "its hardware needs attention",
+        "The GPU keeps working; watch for further errors.",
     ),
-    "driver": _Kind("XidDriver", "info", "an error of the driver", "See whether it comes back."),
+    "driver": _Kind("XidDriver", "info", "a driver error", "Watch whether it recurs."),
 }
 
 
@@ -82,10 +82,10 @@ def _unknown(window: str) -> Alert:
         name="XidUnknown",
         expr=_named(_recent(_one_of(explained, without=True), window)),
         severity="warning",
-        summary=f"XID {{{{ $labels.xid }}}} on {SHORT_GPU}: an error that is not known here",
+        summary=f"XID {{{{ $labels.xid }}}} on {SHORT_GPU}: an unknown error",
         description=_text(
-            "The table of codes does not explain this one; new drivers have new codes.",
-            "Read the kernel's log (NVRM: Xid) and NVIDIA's catalogue.",
+            "This code is not in the exporter's table; new drivers have new codes.",
+            "Check the kernel log (NVRM: Xid) and NVIDIA's XID catalog.",
         ),
         dashboard=GPU_BOARD,
     )
@@ -105,8 +105,8 @@ def _application(window: str) -> Alert:
         summary=f"XID {{{{ $labels.xid }}}} on {SHORT_GPU}, which several pods share",
         description=_text(
             xid_meaning(codes),
-            "The fault is that of one of them, and may have ended the work of the others, as it does with "
-            "MPS. Look at the logs of all, and ask the owner of the one that faulted.",
+            "One of them faulted, and this may have ended the work of the others, as with MPS. Check the "
+            "logs of all of them, and ask the owner of the one that faulted.",
         ),
         dashboard=GPU_BOARD,
     )
@@ -121,10 +121,10 @@ def _burst(many: float) -> Alert:
         name="XidApplicationBurst",
         expr=on_gpu(f"sum without (xid, mig_uuid) (\n{indented(rise)}\n) >= {many:g}"),
         severity="info",
-        summary=f"Processes on {SHORT_GPU} fault again and again",
-        description=f"{GPU} reported {ROUNDED} XIDs within an hour that processes cause. Pods on it: {PODS}. "
-        "Mostly one of them crashes and is started again: look at their restarts and logs. If programs fault "
-        "that run well elsewhere, suspect the GPU.",
+        summary=f"Processes on {SHORT_GPU} fault repeatedly",
+        description=f"{GPU} reported {ROUNDED} XIDs caused by processes within an hour. Pods on it: {PODS}. "
+        "Usually one of them crashes and restarts: check their restarts and logs. If programs "
+        "fault that run well elsewhere, suspect the GPU.",
         dashboard=GPU_BOARD,
     )
 
@@ -158,7 +158,7 @@ def _named(expr: str) -> str:
 
 def _text(meaning: str, advice: str) -> str:
     return (
-        f"{meaning} {GPU}{ON_MIG} reported XID {{{{ $labels.xid }}}} "
-        f"at {{{{ $value | humanizeTimestamp }}}}. "
-        f"Pods on it then or now: {PODS_THEN}. {advice} Every code: docs/xids.md."
+        f"{meaning} {GPU}{ON_MIG} reported XID {{{{ $labels.xid }}}} at "
+        f"{{{{ $value | humanizeTimestamp }}}}. Pods on it then or now: {PODS_THEN}. {advice} All codes: "
+        "docs/xids.md."
     )

@@ -26,10 +26,13 @@ def _namespace_waste(numbers: SharingThresholds) -> Alert:
         f"and last_over_time({_SECONDS}held_measured:increase1h[1h] offset {over})\n"
         "and namespace:gpuslice_holders:count > 0",
         severity="info",
-        summary=f"Namespace {{{{ $labels.namespace }}}} used {PERCENT} of the GPUs that it held for {over}",
-        description=f"Of {_of_namespace(held)} GPU-hours that namespace {{{{ $labels.namespace }}}} held "
-        f"in the last {over} and whose use is measured, it used {_of_namespace(used)}, which is {PERCENT}. "
-        "See on its dashboard which of its pods hold most, and ask its owners for fewer or smaller slices.",
+        summary=(
+            f"Namespace {{{{ $labels.namespace }}}} used {PERCENT} of the GPU time that it held for {over}"
+        ),
+        description=f"Of {_of_namespace(held)} GPU-hours that namespace {{{{ $labels.namespace }}}} held in "
+        f"the last {over} and whose use is measured, it used {_of_namespace(used)}, which is "
+        f"{PERCENT}. Its dashboard shows which pods hold most; ask its owners to hold fewer or "
+        "smaller slices.",
         dashboard=TENANT_BOARD,
     )
 
@@ -61,9 +64,10 @@ def _underused(numbers: SharingThresholds) -> Alert:
             f"unless {most['compute']} / {HELD['compute']} >= {ratio:g}"
         ),
         severity="info",
-        summary=f"{HOLDER} has used {PERCENT} of its memory on {SHORT_GPU} at most",
+        summary=f"{HOLDER} has used at most {PERCENT} of its memory on {SHORT_GPU}",
         description=f"In the last {over}, {HOLDER} has never used more than {PERCENT} of the "
-        f"{bytes_of_row(HELD['memory'])} of memory that it holds of {PLACE}, nor much of its compute: a "
-        "smaller slice would do, such as a smaller MIG profile or a part of a shared GPU.",
+        f"{bytes_of_row(HELD['memory'])} of memory that it holds of {PLACE}, nor much of its "
+        "compute: a smaller slice would be enough, such as a smaller MIG profile or a part of a "
+        "shared GPU.",
         dashboard=TENANT_BOARD,
     )

@@ -51,11 +51,11 @@ def _noisy_neighbour(numbers: SharingThresholds) -> Alert:
         ),
         severity="info",
         hold=numbers.noisy_for,
-        summary=f"{HOLDER} does {PERCENT} of what is computed on {SHORT_GPU}",
-        description=f"{HOLDER} does {PERCENT} of what is computed on {PLACE}, which is busy all the time "
-        f"and where others compute too; it is entitled to {share_of_row(HELD['compute'])} of the GPU. "
-        f"Others there may be slow because of it: {OTHERS}. Move one of them, or share the GPU in a way "
-        "that limits compute (MPS, MIG).",
+        summary=f"{HOLDER} uses {PERCENT} of the compute in use on {SHORT_GPU}",
+        description=f"{HOLDER} uses {PERCENT} of the compute in use on {PLACE}, which is always busy and "
+        f"where other pods compute too; it is entitled to {share_of_row(HELD['compute'])} of "
+        f"the GPU. Other pods there may be slow because of it: {OTHERS}. Move one of them, or "
+        "share the GPU in a way that limits compute (MPS, MIG).",
         dashboard=NODE_BOARD,
     )
 
@@ -67,9 +67,9 @@ def _pressure(numbers: SharingThresholds) -> Alert:
         severity="warning",
         hold=numbers.pressure_for,
         summary=f"{PERCENT} of the memory of {SHORT_GPU} is used, and several containers share it",
-        description=f"{PERCENT} of the memory of {PLACE} is used, and those who share it are not all bound "
-        "by limits that fit into it: whoever asks for more next runs out of memory, no matter who has "
-        f"taken most. On this GPU are {PODS}. Move one of them, or make it allocate less.",
+        description=f"{PERCENT} of the memory of {PLACE} is used, and not all of its holders have limits "
+        "that fit into it: the next container that allocates runs out of memory, whichever uses "
+        f"most. Pods on it: {PODS}. Move one of them, or make it allocate less.",
         dashboard=NODE_BOARD,
     )
 
@@ -91,9 +91,9 @@ def _will_exhaust(numbers: SharingThresholds) -> Alert:
         + f"\nand on ({_SLICE}) {_CONTENDED}",
         severity="info",
         summary=f"The memory of {SHORT_GPU} will be full in about {TIME}",
-        description=f"If it goes on as in the last {3 * span // 60} minutes, the memory of {PLACE} is full "
-        f"in about {TIME}, and whoever asks for more then runs out of memory. What grew most is the memory "
-        f"of {most_grown(USED['memory'], f'{3 * span}s')}. On this GPU are {PODS}.",
+        description=f"If it grows as in the last {3 * span // 60} minutes, the memory of {PLACE} is full in "
+        f"about {TIME}, and the next container that allocates runs out of memory. Largest "
+        f"growth: {most_grown(USED['memory'], f'{3 * span}s')}. Pods on it: {PODS}.",
         dashboard=NODE_BOARD,
     )
 

@@ -34,8 +34,8 @@ def _idle(numbers: SharingThresholds) -> Alert:
         severity="info",
         summary=f"{HOLDER} has not computed on {SHORT_GPU} for {TIME}",
         description=f"{HOLDER} holds {PLACE}, or a part of it, and has computed nothing on it for {TIME}; "
-        "meanwhile nobody else can be given that. If its work is done, delete the pod or scale it "
-        "down; if it waits for requests, a smaller slice may do.",
+        "no other pod can get this slice meanwhile. If its work is done, delete the pod or "
+        "scale it down; if it waits for requests, a smaller slice may be enough.",
         dashboard=TENANT_BOARD,
     )
 
@@ -45,10 +45,10 @@ def _idle_holding_memory(numbers: SharingThresholds) -> Alert:
         name="HolderIdleHoldingMemory",
         expr=of_holder(f"{USED['memory']} > {numbers.idle_memory_bytes:.0f}\nand {IDLE} == 1"),
         severity="warning",
-        summary=f"{HOLDER} keeps {BYTES} of {SHORT_GPU} and does not compute",
-        description=f"{HOLDER} has computed nothing on {PLACE} for more than {numbers.idle_after}, and "
-        f"keeps {BYTES} of its memory. Memory comes back when the process that has it ends: stop what is "
-        "left over, such as the kernel of a notebook, or delete the pod.",
+        summary=f"{HOLDER} keeps {BYTES} of {SHORT_GPU} but does not compute",
+        description=f"{HOLDER} has computed nothing on {PLACE} for more than {numbers.idle_after}, but "
+        f"keeps {BYTES} of its memory. The memory is freed when its process ends: stop leftover "
+        "processes, such as the kernel of a notebook, or delete the pod.",
         dashboard=TENANT_BOARD,
     )
 
@@ -65,8 +65,8 @@ def _over_fair_share(numbers: SharingThresholds) -> Alert:
         hold=numbers.fair_share_for,
         summary=f"{HOLDER} uses {PERCENT} of its share of memory on {SHORT_GPU}",
         description=f"{HOLDER} uses {bytes_of_row(USED['memory'])} of {PLACE}, where its share is "
-        f"{bytes_of_row(HELD['memory'])} and nothing enforces it. What it has beyond that, those who hold "
-        f"the rest cannot have: {OTHERS}. Let it allocate less, or give it more slices.",
+        f"{bytes_of_row(HELD['memory'])} and is not enforced. The excess is missing for the "
+        f"other holders: {OTHERS}. Let it allocate less, or give it more slices.",
         dashboard=NODE_BOARD,
     )
 
@@ -77,11 +77,11 @@ def _over_limit(numbers: SharingThresholds) -> Alert:
         expr=of_holder(f"{USED['memory']} / {HELD['memory']} > {numbers.limit_ratio:g}\nand {LIMITED} == 1"),
         severity="warning",
         hold=numbers.limit_for,
-        summary=f"{HOLDER} uses {PERCENT} of its limit of memory on {SHORT_GPU}: the limit does not bind it",
+        summary=f"{HOLDER} uses {PERCENT} of its memory limit on {SHORT_GPU}: the limit is not enforced",
         description=f"{HOLDER} uses {bytes_of_row(USED['memory'])} of {PLACE}, where its limit is "
-        f"{bytes_of_row(HELD['memory'])}. What should enforce that does not. Who else holds a part "
-        f"of the device: {OTHERS}. See whether the limiting library is loaded in the container, and how many "
-        "processes it has.",
+        f"{bytes_of_row(HELD['memory'])}. The limit is not enforced. Other holders of the "
+        f"device: {OTHERS}. Check whether the limiting library is loaded in the container, and "
+        "how many processes it has.",
         dashboard=NODE_BOARD,
     )
 
@@ -93,9 +93,9 @@ def _use_without_holding(numbers: SharingThresholds) -> Alert:
         severity="warning",
         hold=numbers.unheld_for,
         summary=f"{HOLDER} uses {BYTES} of {SHORT_GPU} without holding any of it",
-        description=f"{HOLDER} uses {BYTES} of {PLACE}, which nobody allocated to it: the scheduler does "
-        f"not know of it, and whoever holds the device has less than was promised. Who holds it: {OTHERS}. "
-        "Let it request a slice, or take the device from it (NVIDIA_VISIBLE_DEVICES, privileged mode, host "
-        "paths).",
+        description=f"{HOLDER} uses {BYTES} of {PLACE}, which is not allocated to it: the scheduler does "
+        "not know of this use, and the holders of the device have less than they are entitled "
+        f"to. Holders: {OTHERS}. Let it request a slice, or remove its access to the device "
+        "(NVIDIA_VISIBLE_DEVICES, privileged mode, host paths).",
         dashboard=NODE_BOARD,
     )

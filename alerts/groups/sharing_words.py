@@ -50,5 +50,5 @@ def most_grown(record: str, over: str) -> str:
     return (
         f"{{{{ with query (printf `topk(1, {now} - {now} offset {over})` {_DEVICE} {_DEVICE}) }}}}"
         "{{ with first . }}{{ .Labels.namespace }}/{{ .Labels.pod }} (by {{ .Value | " + _BYTES + "){{ end }}"
-        "{{ else }}nobody who is known{{ end }}"
+        "{{ else }}no known container{{ end }}"
     )
