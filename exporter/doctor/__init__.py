@@ -1,4 +1,4 @@
-"""The doctor: judges what the last poll had of each source, and reads nothing by itself."""
+"""The doctor: checks of each source, from the result of the last poll. It reads nothing itself."""
 
 from exporter.doctor.checks import Doctor, examine
 

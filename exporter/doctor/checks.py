@@ -1,4 +1,4 @@
-"""What can be read on this node, what is lost where it cannot, and how to mend it."""
+"""The checks of a node: what can be read, what is missing, and how to fix it."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ from exporter.model.poll_result import POLL_FAILED, PollResult
 
 
 def examine(snapshot: Snapshot, evidence: PollResult, settings: Settings) -> Report:
-    """Judge every source by what the last poll had of it."""
+    """Return the checks of every source, from the result of the last poll."""
     return Report(settings.node_name, tuple(_checks(snapshot, evidence, settings)))
 
 
@@ -38,7 +38,7 @@ def _checks(snapshot: Snapshot, evidence: PollResult, settings: Settings) -> Ite
 
 
 class Doctor:
-    """Judges the last snapshot that ``record`` is told of; ``evidence`` returns what that is made of."""
+    """Checks the last snapshot given to ``record``; ``evidence`` returns the poll result it is made of."""
 
     def __init__(self, evidence: Callable[[], PollResult], settings: Settings) -> None:
         self._evidence = evidence
@@ -48,11 +48,11 @@ class Doctor:
         self._making = threading.Lock()
 
     def record(self, snapshot: Snapshot) -> None:
-        """Keep a snapshot together with its evidence, on the event loop: the next poll replaces both."""
+        """Keep a snapshot with its poll result; on the event loop, since the next poll replaces both."""
         self._last = snapshot, self._evidence()
 
     def report(self) -> Report:
-        """Give the report of the last poll, without any check before the first. For any thread."""
+        """Return the report of the last poll, without checks before the first. Callable from any thread."""
         with self._making:
             last = self._last
             if last is None:

@@ -1,4 +1,4 @@
-"""What can be found of the drivers as a whole."""
+"""Findings and checks of drivers."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -9,123 +9,126 @@ from exporter.formats.wording import plural
 from exporter.model import CollectorHealth, Snapshot
 from exporter.model.poll_result import NVIDIA_MODULE, PollResult
 
-_GPUS: Final = "everything about NVIDIA's GPUs"
+_GPUS: Final = "all data of NVIDIA GPUs"
 _AMD: Final = "run as root on the host, or privileged in a pod: deploy/components/amd"
 
 POLL_FAILS: Final = Finding(
-    "poll-fails", "missing", "everything", "restart the exporter, and report the traceback that is in its log"
+    "poll-fails", "missing", "everything", "restart the exporter and report the traceback in its log"
 )
 
 LIBRARY_NOT_MOUNTED: Final = Finding(
     "library-not-mounted",
     "missing",
     _GPUS,
-    "the node has a driver and this container does not get it: runtimeClassName: nvidia"
-    " (deploy/components/nvidia-runtime) and NVIDIA_VISIBLE_DEVICES=all; on GKE deploy/components/gke;"
-    " elsewhere mount the driver's library and name it with --nvml-library",
+    "the node has a driver, but this container does not have its library: set runtimeClassName: nvidia "
+    "(deploy/components/nvidia-runtime) and NVIDIA_VISIBLE_DEVICES=all; on GKE use deploy/components/gke; "
+    "elsewhere mount the driver library and set --nvml-library to its path",
 )
 DRIVER_NOT_INSTALLED: Final = Finding(
     "driver-not-installed",
     "missing",
     _GPUS,
-    "install the NVIDIA driver on this node, or keep the exporter off nodes without GPUs; to see a node that"
-    " has one: gpuslice-exporter demo",
+    "install the NVIDIA driver on this node, or keep the exporter off nodes without GPUs; to see a "
+    "simulated GPU node: gpuslice-exporter demo",
 )
 LIBRARY_UNUSABLE: Final = Finding(
     "library-unusable",
     "missing",
     _GPUS,
-    "let --nvml-library name the libnvidia-ml.so.1 of the driver that this node runs, as a path in this"
-    " container; without the option the usual places are searched",
+    "set --nvml-library to the libnvidia-ml.so.1 of the running driver, as a path in this container; "
+    "without the option the usual paths are searched",
 )
 LIBRARY_TOO_OLD: Final = Finding(
     "library-too-old",
     "missing",
     _GPUS,
-    "name the driver's own libnvidia-ml.so.1 with --nvml-library; a stub of CUDA's is none",
+    "set --nvml-library to the driver's own libnvidia-ml.so.1; a CUDA stub library does not work",
 )
 DRIVER_NOT_LOADED: Final = Finding(
     "driver-not-loaded",
     "missing",
     _GPUS,
-    "load the kernel module on the node (modprobe nvidia), or wait until the GPU Operator's driver pod is"
-    " ready; to see a node that has one: gpuslice-exporter demo",
+    "load the kernel module on the node (modprobe nvidia), or wait until the GPU Operator's driver pod is "
+    "ready; to see a simulated GPU node: gpuslice-exporter demo",
 )
 DEVICE_NODES_MISSING: Final = Finding(
     "device-nodes-missing",
     "missing",
     _GPUS,
-    "give this container the device nodes (/dev/nvidiactl, /dev/nvidia0 and so on): runtimeClassName: nvidia"
-    " (deploy/components/nvidia-runtime) and NVIDIA_VISIBLE_DEVICES=all; on GKE deploy/components/gke",
+    "give this container the device nodes (/dev/nvidiactl, /dev/nvidia0 and so on): set runtimeClassName: "
+    "nvidia (deploy/components/nvidia-runtime) and NVIDIA_VISIBLE_DEVICES=all; on GKE use "
+    "deploy/components/gke",
 )
 DEVICE_NODES_REVOKED: Final = Finding(
     "device-nodes-revoked",
     "missing",
     _GPUS,
-    "delete this pod, so that a new one gets them; where it fails at once again, its container may not open"
-    " them: NVIDIA's runtime (deploy/components/nvidia-runtime), or privileged (deploy/components/gke)",
+    "delete this pod: its replacement gets the device nodes again; if that one fails at once too, its "
+    "container may not open them: use the NVIDIA runtime (deploy/components/nvidia-runtime), or run "
+    "privileged (deploy/components/gke)",
 )
 DRIVER_MISMATCH: Final = Finding(
     "driver-mismatch",
     "missing",
     _GPUS,
-    "delete this pod, so that a new one loads the new library; where the versions still differ, reboot the"
-    " node so that the kernel loads the module that is installed",
+    "delete this pod: its replacement loads the new library; if the versions still differ, reboot the node "
+    "to load the installed kernel module",
 )
 DRIVER_DENIES: Final = Finding(
     "driver-denies",
     "missing",
     _GPUS,
-    "run as uid 0 (runAsUser: 0) and let the container open the device nodes: NVIDIA's runtime"
-    " (deploy/components/nvidia-runtime), or privileged (deploy/components/gke)",
+    "run as uid 0 (runAsUser: 0) and give the container access to the device nodes: use the NVIDIA runtime "
+    "(deploy/components/nvidia-runtime), or run privileged (deploy/components/gke)",
 )
 DRIVER_HANGS: Final = Finding(
     "driver-hangs",
     "missing",
-    "fresh readings; older ones go after --stale-after",
-    "in the first half minute wait, and enable persistence mode on the node; later look for XIDs in the"
-    " kernel log, drain the node, and reset the GPU or reboot",
+    "new readings; the last ones are dropped after --stale-after",
+    "in the first half minute, wait, and enable persistence mode on the node; after that, check the kernel "
+    "log for XIDs, drain the node, and reset the GPU or reboot",
 )
 DRIVER_RELEASED: Final = Finding(
     "driver-released",
     "missing",
     "the readings of all NVIDIA GPUs",
-    "wait until who asked for it has done its work, or see docs/deploy.md: release windows",
+    "wait for the requester to finish; see docs/deploy.md: release windows",
 )
 DRIVER_NOT_RELEASED: Final = Finding(
     "driver-not-released",
     "missing",
-    "the readings of all NVIDIA GPUs, and who waits for the driver waits in vain",
-    "delete this pod, which lets go of the driver; look for XIDs in the kernel log",
+    "the readings of all NVIDIA GPUs; the requester does not get the driver",
+    "delete this pod to release the driver, and check the kernel log for XIDs",
 )
 DRIVER_FAILS: Final = Finding(
     "driver-fails",
     "missing",
     _GPUS,
-    "see whether nvidia-smi works on the node, and what the kernel log says (NVRM)",
+    "check whether nvidia-smi works on the node, and check the kernel log for NVRM messages",
 )
 NO_GPU_VISIBLE: Final = Finding(
     "no-gpu-visible",
     "missing",
     _GPUS,
-    "give this container all GPUs: NVIDIA_VISIBLE_DEVICES=all with runtimeClassName: nvidia"
-    " (deploy/components/nvidia-runtime); where nvidia-smi -L on the node lists none, see its kernel log",
+    "give this container all GPUs: NVIDIA_VISIBLE_DEVICES=all with runtimeClassName: nvidia "
+    "(deploy/components/nvidia-runtime); if nvidia-smi -L on the node lists none either, check its kernel "
+    "log",
 )
 NO_NVIDIA_GPU: Final = Finding("no-nvidia-gpu", "absent")
 GPU_UNIDENTIFIED: Final = Finding(
     "gpu-unidentified",
     "degraded",
-    "everything about the others",
-    "where nvidia-smi on the node shows them well, give this container all GPUs (NVIDIA_VISIBLE_DEVICES=all);"
-    " else they are lost: drain the node and power-cycle it",
+    "all data of the other GPUs",
+    "if nvidia-smi on the node shows them as healthy, give this container all GPUs "
+    "(NVIDIA_VISIBLE_DEVICES=all); otherwise they are lost: drain the node and power-cycle it",
 )
-AMD_FAILS: Final = Finding("amd-fails", "missing", "everything about AMD's GPUs", _AMD)
+AMD_FAILS: Final = Finding("amd-fails", "missing", "all data of AMD GPUs", _AMD)
 DCGM_SILENT: Final = Finding(
     "dcgm-silent",
     "degraded",
-    "profiling meters before Hopper",
-    "see that a dcgm-exporter runs on this node and that --dcgm-exporter-url leads to it: docs/deploy.md,"
-    " profiling from a dcgm-exporter",
+    "profiling metrics of GPUs before Hopper",
+    "check that a dcgm-exporter runs on this node and that --dcgm-exporter-url points to it: "
+    "docs/deploy.md, profiling from a dcgm-exporter",
 )
 
 
@@ -142,7 +145,7 @@ _CAUSES: Final[Mapping[str, Finding]] = {
 def driver_checks(
     snapshot: Snapshot, health: Mapping[str, CollectorHealth], evidence: PollResult, settings: Settings
 ) -> Iterator[Check]:
-    """Judge the drivers of the vendors that have hardware here, and a dcgm-exporter where one is named."""
+    """Return the checks of the drivers of this node, and of the dcgm-exporter if one is configured."""
     if "nvml" in health:
         yield from _nvidia(snapshot, health["nvml"], evidence, settings)
     if "amd" in health:
@@ -156,7 +159,7 @@ def _nvidia(
 ) -> Iterator[Check]:
     known = [gpu for gpu in snapshot.gpus if gpu.identity.vendor == "nvidia"]
     if snapshot.gpus and not known and evidence.nvidia_module is False:
-        yield NO_NVIDIA_GPU.check("driver", "no GPU of NVIDIA's is here, only of other makers")
+        yield NO_NVIDIA_GPU.check("driver", "no NVIDIA GPU, only GPUs of other vendors")
         return
     driver = snapshot.node.driver
     if not health.success or driver is None:
@@ -168,7 +171,7 @@ def _nvidia(
     if not gpus:
         yield NO_GPU_VISIBLE.check("driver", text)
     elif len(known) < gpus:
-        yield GPU_UNIDENTIFIED.check("driver", f"{text}, of which {len(known)} can be told apart")
+        yield GPU_UNIDENTIFIED.check("driver", f"{text}, {len(known)} of them identified")
     else:
         yield Check("driver", "OK", text)
 
@@ -176,11 +179,11 @@ def _nvidia(
 def _broken(snapshot: Snapshot, health: CollectorHealth, evidence: PollResult, settings: Settings) -> Check:
     if snapshot.node.released:
         return DRIVER_RELEASED.check("driver", health.message)
-    missing = f"no kernel module ({settings.sys_root / NVIDIA_MODULE} is not there)"
+    missing = f"no kernel module ({settings.sys_root / NVIDIA_MODULE} does not exist)"
     loaded = {
         True: "the kernel module is loaded",
         False: missing,
-        None: "whether its module is loaded is not known",
+        None: "unknown whether the kernel module is loaded",
     }
     message = health.message or "the last answer is too old"
     cause = _cause(health.reason, evidence, settings)

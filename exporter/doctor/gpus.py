@@ -1,4 +1,4 @@
-"""What can be found of GPUs, their parts and their readings."""
+"""Findings and checks of GPUs, their MIG devices or partitions, and their readings."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
@@ -16,59 +16,60 @@ GPU_BEHIND_DRIVER: Final = Finding(
     "gpu-behind-driver",
     "missing",
     "its readings",
-    "mend what is said of the driver; this GPU needs nothing yet",
+    "fix the driver finding first; no action for this GPU",
 )
 GPU_HANGS: Final = Finding(
     "gpu-hangs",
     "missing",
     "its readings",
-    "look for its XIDs in the kernel log; drain it, and reset it (nvidia-smi --gpu-reset) or reboot the node",
+    "check the kernel log for its XIDs; drain the GPU, and reset it (nvidia-smi --gpu-reset) or reboot the "
+    "node",
 )
 GPU_LOST: Final = Finding(
     "gpu-lost",
     "missing",
     "its readings",
-    "look for its XIDs in the kernel log; drain the node and power-cycle it: docs/xids.md",
+    "check the kernel log for its XIDs; drain the node and power-cycle it: docs/xids.md",
 )
 GPU_NEEDS_RESET: Final = Finding(
     "gpu-needs-reset",
     "missing",
     "its readings",
-    "drain it, open a release window (docs/deploy.md) and reset it: nvidia-smi --gpu-reset",
+    "drain the GPU, open a release window (docs/deploy.md) and reset it: nvidia-smi --gpu-reset",
 )
 GPU_UNREAD: Final = Finding(
     "gpu-unread",
     "degraded",
-    remedy="NoPermission: run as uid 0, and in MIG mode with deploy/components/mig-monitor; ResetRequired:"
-    " drain the GPU and reset it; any other error: see the kernel log and the GPU's XIDs",
+    remedy="NoPermission: run as uid 0, in MIG mode with deploy/components/mig-monitor; ResetRequired: "
+    "drain the GPU and reset it; any other error: check the kernel log and the GPU's XIDs",
 )
 AMD_LOST: Final = Finding(
     "amd-lost",
     "missing",
     "its readings",
-    "see what the kernel log says of amdgpu; reset it or reboot the node",
+    "check the kernel log for amdgpu messages; reset the GPU or reboot the node",
 )
 AMD_SUSPENDED: Final = Finding(
-    "amd-suspended", "degraded", remedy="nothing: it is read again as soon as somebody uses it"
+    "amd-suspended", "degraded", remedy="none needed: the GPU is read again when a process uses it"
 )
 AMD_UNREAD: Final = Finding("amd-unread", "degraded", remedy=_AMD)
 MIG_UNREAD: Final = Finding(
     "mig-unread",
     "degraded",
-    "all of its MIG devices",
-    "give the pod the right to monitor MIG: deploy/components/mig-monitor"
-    " (NVIDIA_MIG_MONITOR_DEVICES=all with the capability SYS_ADMIN)",
+    "all MIG devices of this GPU",
+    "allow the pod to monitor MIG: deploy/components/mig-monitor (NVIDIA_MIG_MONITOR_DEVICES=all with the "
+    "capability SYS_ADMIN)",
 )
 READINGS_DENIED: Final = Finding(
     "readings-denied",
     "degraded",
-    remedy="run as uid 0, and in MIG mode with deploy/components/mig-monitor; the calls are counted in"
-    " gpuslice_nvml_errors_total",
+    remedy="run as uid 0, in MIG mode with deploy/components/mig-monitor; gpuslice_nvml_errors_total counts "
+    "the failed calls",
 )
 READINGS_FAIL: Final = Finding(
     "readings-fail",
     "degraded",
-    remedy="see the kernel log and the GPU's XIDs; the calls are counted in gpuslice_nvml_errors_total",
+    remedy="check the kernel log and the GPU's XIDs; gpuslice_nvml_errors_total counts the failed calls",
 )
 READINGS_NOT_HERE: Final = Finding("readings-not-here", "absent")
 
@@ -82,7 +83,7 @@ LOST: Final = frozenset({"GpuIsLost", RESET})
 def gpu_checks(
     snapshot: Snapshot, health: Mapping[str, CollectorHealth], evidence: PollResult
 ) -> Iterator[Check]:
-    """Judge every GPU, then those that are cut."""
+    """Return the checks of every GPU, then of those with MIG devices or partitions."""
     for row in snapshot.gpus:
         yield _gpu(row, health.get("nvml"), _errors(row, snapshot, evidence))
     yield from (_cut(row) for row in snapshot.gpus if row.reading and row.reading.mig_enabled)
@@ -97,7 +98,7 @@ def _gpu(row: GpuRow, nvml: CollectorHealth | None, errors: set[str]) -> Check:
 
 
 def _errors(row: GpuRow, snapshot: Snapshot, evidence: PollResult) -> set[str]:
-    """Name the errors of a GPU. One that is lost may not say who it is: the only silent one is meant then."""
+    """Return the errors of a GPU. Errors without a UUID belong to the only GPU that does not answer."""
     errors = evidence.hardware.errors if evidence.hardware is not None else {}
     silent = [gpu.identity.uuid for gpu in snapshot.gpus if gpu.reading is None or not gpu.reading.up]
     said = {error for uuid, _, error in errors if uuid == row.identity.uuid}
@@ -108,7 +109,7 @@ def _errors(row: GpuRow, snapshot: Snapshot, evidence: PollResult) -> set[str]:
 
 def _unread(row: GpuRow) -> Check:
     number = row.identity.index if row.identity.index >= 0 else row.identity.uuid
-    text = f"{row.identity.model}, {row.sharing}: who holds it is known, it is not read by this exporter"
+    text = f"{row.identity.model}, {row.sharing}: its holders are known; this exporter does not read it"
     return GPU_NOT_READ.check(f"{row.identity.vendor} {number}", text)
 
 
@@ -119,10 +120,10 @@ def _silent(row: GpuRow, nvml: CollectorHealth | None, errors: set[str]) -> Chec
         return AMD_LOST.check(name, f"does not answer{said}")
     if nvml is not None and not nvml.success:
         if nvml.reason == DEADLINE:
-            return GPU_HANGS.check(name, f"a call into the driver does not return{said}")
-        return GPU_BEHIND_DRIVER.check(name, "is not read, because its driver is not")
+            return GPU_HANGS.check(name, f"a driver call has not returned{said}")
+        return GPU_BEHIND_DRIVER.check(name, "is not read: its driver is not read")
     if HANGS in errors:
-        return GPU_HANGS.check(name, f"a call about it does not return{said}")
+        return GPU_HANGS.check(name, f"a call for this GPU has not returned{said}")
     cause = GPU_NEEDS_RESET if RESET in errors else GPU_LOST
     return cause.check(name, f"does not answer{said}")
 
@@ -157,7 +158,7 @@ def _mig(row: GpuRow) -> Check:
     reading = row.reading
     instances = (reading.mig if reading is not None else None) or ()
     if reading is None or reading.mig is None or not reading.mig_complete:
-        text = f"{plural(len(instances), 'MIG device')} told, there may be more"
+        text = f"{plural(len(instances), 'MIG device')} listed, there may be more"
         return MIG_UNREAD.check(name, text)
     blind = [mig.uuid for mig in instances if mig.memory is None or mig.processes is None]
     text = plural(len(instances), "MIG device")
@@ -173,21 +174,21 @@ def _partitions(row: GpuRow) -> Check:
     blind = [part for part in parts if part.processes is None]
     text = plural(len(parts), "partition")
     if reading is None or reading.mig is None or not reading.mig_complete:
-        return AMD_UNREAD.check(name, f"{text} told, there may be more", lost="who holds the others")
+        return AMD_UNREAD.check(name, f"{text} listed, there may be more", lost="the holders of the others")
     if not blind:
         return Check(name, "OK", text)
     return AMD_UNREAD.check(name, text, lost=f"the processes of {len(blind)} of them")
 
 
-# What is told by checks of its own.
+# Groups with their own checks.
 OTHERS = frozenset({"core", "sharing"})
-# Says of itself that there is nothing.
+# Always has a value, even if the group is not available.
 ALWAYS_TOLD = frozenset({"gpuslice_gpu_events_watched"})
 DENIED = "NoPermission"
 
 
 def group_checks(snapshot: Snapshot) -> Iterator[Check]:
-    """Judge each group over all GPUs that answer."""
+    """Return one check per group of readings, over all GPUs that answer."""
     rows = [row for row in snapshot.gpus if row.reading is not None and row.reading.up]
     for name, group in GROUPS.items():
         families = [
@@ -203,7 +204,7 @@ def _migs(snapshot: Snapshot, gpu: GpuRow) -> list[MigRow]:
 
 
 def _told(families: Iterable[AnyFamily], gpu: GpuRow, migs: Iterable[MigRow]) -> bool:
-    """Whether any series of a group has a value on a GPU or on one of its MIG devices."""
+    """Return whether any series of a group has a value on a GPU or one of its MIG devices."""
     return any(
         _has_value(family, row) for family in families for row in ((gpu,) if family.level == "gpu" else migs)
     )
@@ -216,19 +217,19 @@ def _has_value(family: AnyFamily, row: GpuRow | MigRow) -> bool:
 
 
 def _check(group: Group, rows: list[GpuRow], silent: list[GpuRow], reasons: Mapping[int, str]) -> Check:
-    """Judge one group: a reading that fails is an ailment, one that the hardware lacks is none."""
+    """Return the check of one group: degraded if a reading fails, not if the hardware lacks it."""
     failing = [row for row in rows if NOT_SUPPORTED not in (reasons[row.identity.index] or NOT_SUPPORTED)]
-    absent = sorted({reasons[row.identity.index] or "nothing here gives it" for row in silent})
+    absent = sorted({reasons[row.identity.index] or "not available here" for row in silent})
     told = [row for row in rows if row not in silent]
-    found = f"on {_gpus(told, rows)}" if told else "; ".join(absent)
+    found = _gpus(told, rows) if told else "; ".join(absent)
     if failing:
         errors = sorted({reasons[row.identity.index] for row in failing})
-        lost = f"all or part of it on {_gpus(failing, rows)}: {'; '.join(errors)}"
+        lost = f"some or all of it on {_gpus(failing, rows)}: {'; '.join(errors)}"
         cause = READINGS_DENIED if DENIED in errors else READINGS_FAIL
         return cause.check(group.title, found, lost=lost)
     if not silent:
         return Check(group.title, "OK", found)
-    text = f"{found} (to be had: {group.where})"
+    text = f"{found} (available: {group.where})"
     return Check(group.title, "OK", text) if told else READINGS_NOT_HERE.check(group.title, text)
 
 
@@ -238,5 +239,5 @@ def _reason(row: GpuRow, group: str) -> str:
 
 def _gpus(some: list[GpuRow], every: list[GpuRow]) -> str:
     if len(some) == len(every):
-        return "every GPU"
+        return "all GPUs"
     return f"GPU {', '.join(str(row.identity.index) for row in some)}"

@@ -1,4 +1,4 @@
-"""What can be found of the objects of pods, and of what other programs write down."""
+"""Findings and checks of pod objects, and of the files of other programs."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,55 +30,55 @@ API_TOKEN_REFUSED: Final = Finding(
     "api-token-refused",
     "degraded",
     _OF_API,
-    "delete this pod, so that it gets a new token; outside a cluster renew the one in --kubeconfig",
+    "delete this pod to get a new token; outside a cluster renew the token in --kubeconfig",
 )
 API_NOT_CONFIGURED: Final = Finding(
     "api-not-configured",
     "degraded",
     _OF_API,
-    "give the pod a token (automountServiceAccountToken: true, as deploy/components/kubernetes-api does),"
-    " name a file with --kubeconfig, or set --kubernetes-api off",
+    "give the pod a token (automountServiceAccountToken: true, as deploy/components/kubernetes-api does), "
+    "set --kubeconfig, or set --kubernetes-api off",
 )
 API_UNREACHABLE: Final = Finding(
     "api-unreachable",
     "degraded",
     _OF_API,
-    "let the pod reach the API server: its address, DNS and NetworkPolicies; or set --kubernetes-api off",
+    "check the pod's way to the API server: address, DNS and NetworkPolicies; or set --kubernetes-api off",
 )
 SHARING_BLIND: Final = Finding(
     "sharing-blind",
     "degraded",
-    remedy="mount the kubelet's Pods API (Kubernetes 1.37 or later: deploy/components/pods-api), or let the"
-    " exporter ask the API server: deploy/components/kubernetes-api",
+    remedy="mount the kubelet's Pods API (Kubernetes 1.37 or later: deploy/components/pods-api), or read "
+    "pods from the API server: deploy/components/kubernetes-api",
 )
 FILES_NOT_HERE: Final = Finding("files-not-here", "absent")
 FILES_UNREADABLE: Final = Finding(
     "files-unreadable",
     "degraded",
-    "what these files say of limits and use",
-    "let the exporter read them; one that is damaged is mended when its container is started anew",
+    "the limits and usage in these files",
+    "make the files readable; a damaged file is replaced when its container restarts",
 )
 FILES_FAIL: Final = Finding(
     "files-fail",
     "degraded",
-    "limits and use that sharing systems write down",
-    "see whether a file system hangs on the node, and the exporter's log",
+    "limits and usage that sharing systems keep in files",
+    "check for a hung file system on the node, and check the exporter's log",
 )
 HOST_DEVICES_FAIL: Final = Finding(
     "host-devices-fail",
     "degraded",
-    "which GPU a device for virtual machines is on",
-    "see whether /sys can be read, and the exporter's log",
+    "the GPU of each device for virtual machines",
+    "check whether /sys is readable, and check the exporter's log",
 )
 JOBS_UNREADABLE: Final = Finding(
     "jobs-unreadable",
     "degraded",
-    "which jobs of the batch system run where",
-    "mount the directory that --job-mapping-dir names, and let the exporter read the files in it",
+    "the batch system's jobs on each device",
+    "mount the directory set by --job-mapping-dir, and make its files readable",
 )
 
 
-# What the reasons have in common, the one that explains the others first.
+# Patterns of error messages, the root cause first.
 _CAUSES: Final[tuple[tuple[re.Pattern[str], Finding], ...]] = (
     (re.compile(r"client cannot be imported"), CLIENT_NOT_INSTALLED),
     (re.compile(r"answers 401 "), API_TOKEN_REFUSED),
@@ -91,14 +91,14 @@ _CAUSES: Final[tuple[tuple[re.Pattern[str], Finding], ...]] = (
 
 
 def object_checks(snapshot: Snapshot, evidence: PollResult) -> Iterator[Check]:
-    """Judge the source of annotations, the Kubernetes API where it is asked, and systems that need either."""
+    """Return the checks of pod annotations, of the Kubernetes API, and of the systems that need them."""
     yield _objects(evidence)
     if evidence.unfollowed:
         said = "; ".join(evidence.unfollowed)
         causes = (cause for pattern, cause in _CAUSES if pattern.search(said))
         yield next(causes, API_UNREACHABLE).check("Kubernetes API", said)
     for system, lost in sorted(snapshot.node.blind.items()):
-        text = "shares GPUs here by annotations of pods, which are not known"
+        text = "shares GPUs here through pod annotations, which are not readable"
         yield SHARING_BLIND.check(f"sharing by {system}", text, lost=lost)
 
 
@@ -107,13 +107,13 @@ def _objects(evidence: PollResult) -> Check:
     pods = (evidence.workloads.pods if evidence.workloads is not None else None) or {}
     bare = sum(pod.details is None for pod in pods.values())
     if not evidence.objects_from:
-        return POD_OBJECTS_UNKNOWN.check(name, "labels and annotations of pods are not known")
-    missing = f", but not of {bare} of {len(pods)} pods" if bare else ""
+        return POD_OBJECTS_UNKNOWN.check(name, "pod labels and annotations are not read")
+    missing = f", missing for {bare} of {len(pods)} pods" if bare else ""
     return Check(name, "OK", f"labels and annotations from {evidence.objects_from}{missing}")
 
 
 class _Place(NamedTuple):
-    """Where a system keeps a file of each container: the setting that names it, and who has such files."""
+    """The files of a system: their setting, their deploy component, and the ways of sharing."""
 
     setting: str
     component: str
@@ -132,7 +132,7 @@ _PLACES: Final[Mapping[str, _Place]] = {
 def file_checks(
     snapshot: Snapshot, health: Mapping[str, CollectorHealth], evidence: PollResult, settings: Settings
 ) -> Iterator[Check]:
-    """Judge what is read of other programs' files; nothing is said of those that nobody writes here."""
+    """Return the checks of other programs' files; none for files that no program writes here."""
     yield from _sharing(snapshot, health, evidence, settings)
     devices = health.get("host_devices")
     if devices is not None and not devices.success:
@@ -164,8 +164,8 @@ def _is_used(snapshot: Snapshot, place: _Place) -> bool:
 def _not_here(name: str, place: _Place, settings: Settings) -> Check:
     root = getattr(settings, place.setting)
     text = (
-        f"{root} has none: it is not mounted (deploy/components/{place.component}), or no container has begun"
-        " to use its GPU"
+        f"{root} has none: it is not mounted (deploy/components/{place.component}), or no container has "
+        "used its GPU yet"
     )
     return FILES_NOT_HERE.check(name, text)
 
@@ -182,4 +182,4 @@ def _jobs(health: CollectorHealth, evidence: PollResult) -> Check:
 def _unreadable(cause: Finding, name: str, problems: Sequence[FileProblem]) -> Check:
     first = problems[0]
     more = f"; {len(problems) - 1} more" if len(problems) > 1 else ""
-    return cause.check(name, f"{first.about} is left out: {first.text}{more}")
+    return cause.check(name, f"{first.about} is skipped: {first.text}{more}")

@@ -1,10 +1,10 @@
-"""What the doctor hands over: its checks, as text and as data."""
+"""The doctor's report: its checks, as text and as data."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
 
 Status = Literal["OK", "absent", "degraded", "missing"]
-# Where the documentation can be read: a path in the repository leads nowhere from within a pod.
+# The address of the documentation: a path in the repository is not useful inside a pod.
 DOCUMENTATION = "https://github.com/gpuslice/gpuslice-exporter/blob/main/docs"
 TROUBLESHOOTING = f"{DOCUMENTATION}/troubleshooting.md"
 EXIT_CODES: dict[Status, int] = {"OK": 0, "absent": 0, "degraded": 1, "missing": 3}
@@ -28,35 +28,35 @@ class Check:
 
     @property
     def url(self) -> str:
-        """Where its cause is explained, "" where the status is OK."""
+        """The address of the documentation of its cause, "" if the status is OK."""
         return f"{TROUBLESHOOTING}#{self.code}" if self.code else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All checks, in the order in which one stands on the other."""
+    """All checks, each after those that it depends on."""
 
     node: str
     checks: tuple[Check, ...]
 
     @property
     def exit_code(self) -> int:
-        """0 when all is well, 1 when something is degraded, 3 when something is missing."""
+        """0 if every check is OK or absent, 1 if one is degraded, 3 if one is missing."""
         return max((EXIT_CODES[check.status] for check in self.checks), default=0)
 
     def as_dict(self) -> dict[str, Any]:
-        """Give the report as plain data of JSON."""
+        """Return the report as JSON data."""
         names = (*Check.__slots__, "url")
         checks = [{name: getattr(check, name) for name in names} for check in self.checks]
         return {"node": self.node, "exit_code": self.exit_code, "checks": checks}
 
     def as_text(self) -> str:
-        """Give the report as lines for a terminal."""
+        """Return the report as lines for a terminal."""
         lines = [f"node {self.node}"]
         for check in self.checks:
             lines.append(f"{check.status:<9} {check.name:<{NAME_WIDTH}} {check.found}")
             lines += [f"{'':<{NAME_WIDTH + 11}} lost: {check.lost}"] if check.lost else []
-            lines += [f"{'':<{NAME_WIDTH + 11}} mend: {check.remedy}"] if check.remedy else []
+            lines += [f"{'':<{NAME_WIDTH + 11}} fix:  {check.remedy}"] if check.remedy else []
             lines += [f"{'':<{NAME_WIDTH + 11}} more: {check.url}"] if check.remedy else []
         return "\n".join(lines)
 
@@ -74,6 +74,6 @@ class Finding:
     remedy: str = ""
 
     def check(self, name: str, found: str, *, lost: str = "", **words: object) -> Check:
-        """Make the check ``name`` of it; ``lost`` says it closer, ``words`` fill the remedy in."""
+        """Return a check with this finding; ``lost`` replaces its own, ``words`` fill in its remedy."""
         remedy = self.remedy.format(**words)
         return Check(name, self.status, found, lost or self.lost, remedy, self.code)

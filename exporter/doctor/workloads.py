@@ -1,4 +1,4 @@
-"""What can be found of processes and of the names of pods."""
+"""Findings and checks of processes and pod names."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -10,7 +10,7 @@ from exporter.formats.wording import plural
 from exporter.model import CollectorHealth, ProcessPlace, Snapshot
 from exporter.model.poll_result import PollResult
 
-_PER_CONTAINER: Final = "per-container use on every shared device"
+_PER_CONTAINER: Final = "per-container usage on shared devices"
 
 HOST_PID_MISSING: Final = Finding(
     "host-pid-missing",
@@ -22,7 +22,8 @@ PROC_ROOT_WRONG: Final = Finding(
     "proc-root-wrong",
     "missing",
     _PER_CONTAINER,
-    "leave --proc-root at /proc and set hostPID: true, for the driver counts pids as this process does",
+    "leave --proc-root at /proc and set hostPID: true: the driver reports pids of this process's own pid "
+    "namespace",
 )
 PROCESSES_HIDDEN: Final = Finding(
     "processes-hidden",
@@ -34,30 +35,30 @@ PROCESS_LISTS_FAIL: Final = Finding(
     "process-lists-fail",
     "degraded",
     _PER_CONTAINER,
-    "mend what is said of the GPUs above; in MIG mode deploy/components/mig-monitor",
+    "fix the GPU findings above; in MIG mode use deploy/components/mig-monitor",
 )
 PROCESS_LISTS_NOT_HERE: Final = Finding("process-lists-not-here", "absent")
 PROCESSES_FAIL: Final = Finding(
-    "processes-fail", "missing", _PER_CONTAINER, "see the load of the node, and the exporter's log"
+    "processes-fail", "missing", _PER_CONTAINER, "check the load of the node and the exporter's log"
 )
 POD_NAMES_MISSING: Final = Finding(
     "pod-names-missing",
     "missing",
-    "whose a process is, wherever several containers share a device",
+    "the container of each process on shared devices",
     "mount the node's /var/log/pods at {logs} (hostPath, read-only), or the directory of {socket}",
 )
 POD_NAMES_OF_OTHERS: Final = Finding(
     "pod-names-of-others",
     "degraded",
-    "whose a process is, wherever several containers share a device",
-    "mount the directory in which this node's kubelet keeps logs of pods (its podLogsDir) at {logs}",
+    "the container of each process on shared devices",
+    "mount the kubelet's pod log directory of this node (podLogsDir) at {logs}",
 )
 CONTAINER_IDS_UNKNOWN: Final = Finding(
     "container-ids-unknown",
     "degraded",
-    "which container of a pod uses a device, where several of the pod hold it",
-    "deploy/components/pods-api (a kubelet from 1.37 on), or deploy/components/kubernetes-api"
-    " (--kubernetes-api on)",
+    "which container of a pod uses a device, if several of its containers hold it",
+    "use deploy/components/pods-api (kubelet 1.37 or later), or deploy/components/kubernetes-api "
+    "(--kubernetes-api on)",
 )
 
 
@@ -68,7 +69,7 @@ _NAMES: Final = "pod names"
 def workload_checks(
     snapshot: Snapshot, health: Mapping[str, CollectorHealth], evidence: PollResult, settings: Settings
 ) -> Iterator[Check]:
-    """Judge the view of processes, then the names of pods."""
+    """Return the check of processes, then of pod names."""
     yield _process_view(snapshot, health[_PROCESSES], evidence, settings)
     yield _names(snapshot, health["identity"], evidence, settings)
 
@@ -90,16 +91,16 @@ def _process_view(
     known = [place for place in places if place.known]
     shown = f"{settings.proc_root} shows the node's processes"
     if places and not known:
-        text = f"of {len(places)} processes that use GPUs {settings.proc_root} shows none"
+        text = f"{settings.proc_root} shows none of the {len(places)} processes that use GPUs"
         return PROCESSES_HIDDEN.check(_PROCESSES, text, proc=settings.proc_root)
     if places:
         in_pods = sum(place.pod_uid is not None for place in known)
-        shown = f"{shown}; of {len(places)} that use GPUs {in_pods} are in pods"
+        shown = f"{shown}; {in_pods} of {len(places)} that use GPUs are in pods"
     return Check(_PROCESSES, "OK", shown)
 
 
 def _lists_lacking(snapshot: Snapshot) -> bool:
-    """Whether no GPU that answers has a list of processes to give."""
+    """Return whether no GPU that answers supports process lists."""
     readings = [row.reading for row in snapshot.gpus if row.reading is not None and row.reading.up]
     return all(NOT_SUPPORTED in reading.withheld.get(_PROCESSES, "") for reading in readings)
 
@@ -112,7 +113,7 @@ def _names(snapshot: Snapshot, health: CollectorHealth, evidence: PollResult, se
     on_gpus = {place.pod_uid for place in _places(evidence) if place.pod_uid is not None}
     counted = plural(len(pods), "pod")
     if on_gpus and not on_gpus & pods.keys():
-        text = f"{counted}, and none of the {plural(len(on_gpus), 'pod')} that use GPUs"
+        text = f"{counted}, but none of the {plural(len(on_gpus), 'pod')} that use GPUs"
         return POD_NAMES_OF_OTHERS.check(_NAMES, text, logs=logs)
     if not pods or any(pod.container_ids for pod in pods.values()):
         return Check(_NAMES, "OK", f"{counted}, containers by id")
@@ -123,7 +124,7 @@ def _names(snapshot: Snapshot, health: CollectorHealth, evidence: PollResult, se
     if not merged:
         return Check(_NAMES, "OK", text)
     whose = f"the use of {'/'.join(min(merged))}{f' and {len(merged) - 1} more' if len(merged) > 1 else ''}"
-    return CONTAINER_IDS_UNKNOWN.check(_NAMES, f"{text}; {whose} is told as the pod's")
+    return CONTAINER_IDS_UNKNOWN.check(_NAMES, f"{text}; {whose} is reported for the pod")
 
 
 def _places(evidence: PollResult) -> tuple[ProcessPlace, ...]:

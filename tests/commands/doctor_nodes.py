@@ -217,7 +217,7 @@ def nodes(tmp_path: Path) -> Mapping[str, Callable[[], Sick]]:
         ),
         "kubelet-busy": lambda: kubelet({"kind": "kubelet_rate_limit"}),
         "ids-hidden": lambda: Sick(name="device ids", scenario=_hidden()),
-        "ids-unplaced": lambda: Sick(name="ids of no GPU", scenario=catalog.load("elastic-gpu")),
+        "ids-unplaced": lambda: Sick(name="ids without a GPU", scenario=catalog.load("elastic-gpu")),
         "host-pid-missing": lambda: Sick(name="processes", scenario=catalog.load("gke")),
         "proc-root-wrong": lambda: Sick(
             name="processes", scenario=one_gpu(), settings={"proc_root": tmp_path}

@@ -72,7 +72,7 @@ def test_groups_of_readings(name: str):
     absent = {group for group, check in checks.items() if check["status"] == "absent"}
     assert absent == LACKING[name]
     assert code == 0
-    assert all("to be had: " in checks[group]["found"] for group in absent)
+    assert all("available: " in checks[group]["found"] for group in absent)
 
 
 def test_a_group_that_fails_is_an_ailment(tmp_path):
@@ -84,7 +84,7 @@ def test_a_group_that_fails_is_an_ailment(tmp_path):
     code, checks = judged("--scenario", faulty(tmp_path, "t4-timeslicing", fault))
     assert code == 1
     assert checks["BAR1"]["status"] == "degraded"
-    assert checks["BAR1"]["lost"] == "all or part of it on GPU 1: NoPermission"
+    assert checks["BAR1"]["lost"] == "some or all of it on GPU 1: NoPermission"
     assert "gpuslice_nvml_errors_total" in checks["BAR1"]["remedy"]
     assert checks["memory"]["status"] == "OK"
 
@@ -97,7 +97,7 @@ def test_text():
     assert lines[0] == "node volta-legacy-1"
     place = next(number for number, line in enumerate(lines) if line.startswith("degraded  pod-resources"))
     below = lines[place + 1 : place + 4]
-    assert [line.split(":")[0].strip() for line in below] == ["lost", "mend", "more"]
+    assert [line.split(":")[0].strip() for line in below] == ["lost", "fix", "more"]
     assert below[2].endswith("/docs/troubleshooting.md#offers-unknown")
     assert output_of("doctor", "--scenario", "a10-mps").count("\nOK        GPU") == 1
 
@@ -150,7 +150,7 @@ def test_a_kubelet_that_is_away(tmp_path):
     code, checks = judged("--scenario", path)
     assert code == 3
     assert checks["pod-resources"]["status"] == "missing"
-    assert "who holds what" in checks["pod-resources"]["lost"]
+    assert "holders, slices" in checks["pod-resources"]["lost"]
     assert checks["driver"]["status"] == "OK"
     assert "device ids" not in checks
 
@@ -172,9 +172,9 @@ def test_ids_of_a_system_that_has_not_said_which_gpu():
     """No GPU is called hidden where a sharing system has not told which one it gave."""
     code, checks = judged("--scenario", "gpu-manager")
     assert (code, checks["device ids"]["status"]) == (1, "OK")
-    told = "10 of tencent.com/vcuda-core, 4 of tencent.com/vcuda-memory: nobody says which GPU they are of"
-    assert checks["ids of no GPU"]["found"] == told
-    assert "annotations" in checks["ids of no GPU"]["remedy"]
+    told = "10 of tencent.com/vcuda-core, 4 of tencent.com/vcuda-memory: no source names their GPU"
+    assert checks["ids without a GPU"]["found"] == told
+    assert "annotations" in checks["ids without a GPU"]["remedy"]
 
 
 def test_an_amd_node_with_nvidias_library_is_well():
@@ -199,7 +199,7 @@ def test_partitions_that_kfd_does_not_tell(tmp_path):
     _, checks = judged(*nothing_here(tmp_path))
     assert "driver" not in checks
     check = checks["GPU 0 partitions"]
-    assert (check["status"], check["found"]) == ("degraded", "2 partitions told, there may be more")
+    assert (check["status"], check["found"]) == ("degraded", "2 partitions listed, there may be more")
     assert "deploy/components/amd" in check["remedy"]
 
 

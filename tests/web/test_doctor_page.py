@@ -32,7 +32,7 @@ def drawn(*checks):
 @pytest.mark.parametrize(
     ("checks", "title"),
     [
-        ((WELL, ABSENT), "Everything here can be read"),
+        ((WELL, ABSENT), "All sources can be read"),
         ((DEGRADED, WELL), "One thing is degraded: pod names."),
         ((WELL, DEGRADED, MISSING), "One thing is missing: driver. One thing is degraded: pod names."),
         ((DEGRADED, replace(DEGRADED, name="names")), "Two things are degraded: pod names and names."),
@@ -40,7 +40,7 @@ def drawn(*checks):
             tuple(replace(MISSING, name=f"GPU {number}") for number in range(14)),
             "14 things are missing: GPU 0, GPU 1, GPU 2 and 11 more.",
         ),
-        ((), "The first poll is under way"),
+        ((), "The first poll is running"),
     ],
 )
 def test_the_summary(checks, title):
@@ -131,7 +131,7 @@ async def test_page_and_json_over_http():
     """Both judge the last poll; before the first there is a page that says so, and no JSON."""
     async with serving(load("gke")) as node:
         async with node.client.get(f"{node.url}/doctor") as answer:
-            assert (answer.status, "The first poll is under way" in await answer.text()) == (200, True)
+            assert (answer.status, "The first poll is running" in await answer.text()) == (200, True)
         async with node.client.get(f"{node.url}/api/v1/doctor") as answer:
             assert answer.status == 503
         await node.poll(0)

@@ -1,4 +1,4 @@
-"""The page of the doctor: what is missing or degraded first, with what is lost and how to mend it."""
+"""The doctor page: what is missing or degraded first, with what is lost and how to fix it."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,7 +33,7 @@ _MOST_NAMES: Final = 4
 
 
 class Words(NamedTuple):
-    """A part of a sentence; ``typed`` is what stands in it as it is typed."""
+    """A part of a sentence; ``typed`` marks commands, options, paths and the like."""
 
     text: str
     typed: bool
@@ -58,7 +58,7 @@ class CheckView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """What it comes to. ``counts`` are (look, what, place on the page)."""
+    """The summary. ``counts`` are (look, text, anchor)."""
 
     look: str
     title: str
@@ -68,7 +68,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorView:
-    """The checks by what is to be done about them."""
+    """The checks, by whether they need action."""
 
     summary: Summary
     ailing: tuple[CheckView, ...]
@@ -77,7 +77,7 @@ class DoctorView:
 
 
 def doctor_view(report: Report) -> DoctorView:
-    """Sort the checks; among alike ones stands first what others stand on."""
+    """Return the checks by status, each after those that it depends on."""
     by_status = {status: [check for check in report.checks if check.status == status] for status in _LOOKS}
     return DoctorView(
         summary=_summary(by_status),
@@ -101,7 +101,7 @@ def _view(check: Check) -> CheckView:
 
 
 def words(text: str) -> tuple[Words, ...]:
-    """Take a sentence apart into what is said in it and what is typed."""
+    """Return the parts of a sentence: text, and what is typed."""
     return tuple(part for part in _words(text) if part.text)
 
 
@@ -117,8 +117,8 @@ def _words(text: str) -> Iterator[Words]:
 def _summary(by_status: dict[Status, list[Check]]) -> Summary:
     missing, degraded, well = by_status["missing"], by_status["degraded"], by_status["OK"]
     if not any(by_status.values()):
-        text = "Opening the driver can take half a minute on a node whose GPUs were idle."
-        return Summary(look="note", title="The first poll is under way", text=text, counts=())
+        text = "Starting the driver can take half a minute if the GPUs were idle."
+        return Summary(look="note", title="The first poll is running", text=text, counts=())
     counts = (
         ("missing", f"{len(missing)} missing", "#mend"),
         ("degraded", f"{len(degraded)} degraded", "#mend"),
@@ -127,18 +127,16 @@ def _summary(by_status: dict[Status, list[Check]]) -> Summary:
     )
     told = tuple(count for count, checks in zip(counts, by_status.values(), strict=True) if checks)
     if not missing and not degraded:
-        text = (
-            "Nothing is lost for want of a right, a mount or a version. Whether the GPUs are healthy is told"
-        )
-        return Summary(look="good", title="Everything here can be read", text=text, counts=told)
+        text = "No readings are missing due to permissions, mounts or versions. GPU health is shown"
+        return Summary(look="good", title="All sources can be read", text=text, counts=told)
     look = "missing" if missing else "degraded"
     said = (_sentence(missing, "missing"), _sentence(degraded, "degraded"))
-    text = "Everything else is read as it should be. What is not known is left out, and never shown as 0."
+    text = "All other sources are read. Unknown values are left out, never shown as 0."
     return Summary(look=look, title=" ".join(filter(None, said)), text=text, counts=told)
 
 
 def _sentence(checks: Sequence[Check], word: str) -> str:
-    """Say how many checks are so, and which."""
+    """Return a sentence with the number and the names of checks."""
     if not checks:
         return ""
     count = _NUMBERS[len(checks)] if len(checks) < len(_NUMBERS) else str(len(checks))
