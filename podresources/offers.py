@@ -73,7 +73,7 @@ class Offers:
     def failed(self, error: KubeletError) -> Offer | None:
         """Give what stands in for an answer that failed, None where there is none."""
         if error.reason != self._failure:
-            _log.warning("the devices on offer are not known afresh: %s", error)
+            _log.warning("could not refresh allocatable devices: %s", error)
         self._failure = error.reason
         if error.reason in _PERMANENT or self._clock() - self._read_at > KEPT:
             self.forget()

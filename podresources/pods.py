@@ -38,7 +38,7 @@ class Pods:
 
     def _report(self, unreadable: int) -> None:
         if unreadable > self._unreadable:
-            _log.warning("%s: %d pods could not be decoded and are left out", self._socket, unreadable)
+            _log.warning("%s: skipped %d pods that could not be decoded", self._socket, unreadable)
         self._unreadable = unreadable
 
 

@@ -264,11 +264,11 @@ async def test_failure_and_recovery_are_each_told_once(caplog: pytest.LogCapture
     ]
     for source.answer in answers:
         await collector.collect(DEADLINE)
-    once = [("WARNING", "thing: gone"), ("INFO", "thing: recovered")]
+    once = [("WARNING", "thing failed: gone"), ("INFO", "thing recovered")]
     assert told(caplog) == once
     for source.answer in [LabelledError("again"), "good"]:
         await collector.collect(DEADLINE)
-    assert told(caplog) == [*once, ("WARNING", "thing: again"), ("INFO", "thing: recovered")]
+    assert told(caplog) == [*once, ("WARNING", "thing failed: again"), ("INFO", "thing recovered")]
 
 
 async def test_a_source_that_never_answered_is_told_once(caplog: pytest.LogCaptureFixture):
@@ -279,7 +279,7 @@ async def test_a_source_that_never_answered_is_told_once(caplog: pytest.LogCaptu
     collector = made(source)
     for _ in range(5):
         await collector.collect(DEADLINE)
-    assert told(caplog) == [("WARNING", "thing: not here")]
+    assert told(caplog) == [("WARNING", "thing failed: not here")]
 
 
 async def test_a_value_is_fresh_by_its_age():
@@ -372,7 +372,7 @@ async def test_a_collector_that_does_not_tell_is_told_for(caplog: pytest.LogCapt
     collector.tell()
     await collector.collect(DEADLINE)
     collector.tell()
-    assert [record.getMessage() for record in caplog.records] == ["thing: no driver"]
+    assert [record.getMessage() for record in caplog.records] == ["thing failed: no driver"]
     source.answer = "well"
     await collector.collect(DEADLINE)
     collector.tell()

@@ -141,7 +141,7 @@ def _tell_first(poller: Poller) -> None:
         len(snapshot.containers),
     )
     if snapshot.node.gpu_count == 0 or (not snapshot.gpus and not _driver_hangs(snapshot)):
-        log.warning("no GPU is visible here; see a fake node with: gpuslice-exporter demo")
+        log.warning("no GPU is visible; for a simulated node, run: gpuslice-exporter demo")
 
 
 def _driver_hangs(snapshot: Snapshot) -> bool:

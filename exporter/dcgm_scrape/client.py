@@ -46,7 +46,9 @@ class DcgmScrape:
         oldest = self._wall() - self._stale_after
         reading = await self._worker.run(lambda: read_page(_text(body, zipped), oldest))
         if reading.unreadable > self._unreadable:
-            log.warning("%s: %d lines of profiling cannot be read", self._shown, reading.unreadable)
+            log.warning(
+                ("%s: skipped %d profiling lines that could not be parsed"), self._shown, reading.unreadable
+            )
         self._unreadable = reading.unreadable
         return reading
 

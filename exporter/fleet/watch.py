@@ -1,4 +1,4 @@
-"""Looking at the cluster again and again, so that a page is made of what is known already."""
+"""Reading the cluster at intervals, so that pages are made from the last answer."""
 
 import asyncio
 import logging
@@ -17,11 +17,11 @@ from exporter.fleet.read import NO_HOURS, Aim, NoExporterError, read_clock, read
 from exporter.prometheus import Prometheus, PrometheusError
 
 log = logging.getLogger(__name__)
-# GPU-hours over a day change little, and to ask for them is much work for Prometheus.
+# GPU-hours over a day change little, and their query is expensive for Prometheus.
 HOURS_EVERY = 300.0
-# Where they are refused, those from before are shown no longer than that.
+# If the query is refused, the previous ones are shown no longer than this.
 _HOURS_KEPT = 2 * HOURS_EVERY
-# After a look Prometheus is left to others for so many times as long as the look took.
+# After each read, pause for this many times its duration.
 _REST = 3.0
 _STALE_INTERVALS = 20
 
@@ -46,9 +46,9 @@ class Look:
 
 
 class Watch:
-    """Looks at the cluster every ``interval`` seconds, or more seldom where a look takes long.
+    """Reads the cluster every ``interval`` seconds, or less often if that takes long.
 
-    What many looks in a row have not renewed is not shown.
+    Data that many reads in a row have not renewed is not shown.
     """
 
     def __init__(
@@ -69,21 +69,21 @@ class Watch:
 
     @property
     def look(self) -> Look:
-        """What is known now."""
+        """The current result."""
         look = self._look
         if look.read_at is None or self._clock() - look.read_at <= _STALE_INTERVALS * look.interval:
             return look
         return replace(look, fleet=None, error=look.error or "no newer answer has come")
 
     async def run(self, told: Callable[[], None] = lambda: None) -> None:
-        """Look for ever; ``told`` is called after each look."""
+        """Read for ever; ``told`` is called after each read."""
         while True:
             await self.refresh()
             told()
             await asyncio.sleep(self._look.interval)
 
     async def refresh(self) -> None:
-        """Look once; what fails is noted, and the last good look stays."""
+        """Read once; an error is noted, and the last good answer stays."""
         started = time.monotonic()
         before = self._look
         looks = before.looks + 1
@@ -92,7 +92,7 @@ class Watch:
             fleet = await read_fleet(self._prometheus, self._aim, self._hours)
         except (PrometheusError, NoExporterError) as error:
             if not before.error:
-                log.warning("the cluster cannot be looked at: %s", error)
+                log.warning("cannot read the cluster: %s; retrying", error)
             seconds = time.monotonic() - started
             self._look = replace(
                 before,
@@ -105,7 +105,7 @@ class Watch:
             )
             return
         if before.error:
-            log.info("the cluster can be looked at again")
+            log.info("reading the cluster again")
         seconds = time.monotonic() - started
         self._look = Look(
             fleet=fleet,
@@ -120,7 +120,7 @@ class Watch:
         return max(self._interval, _REST * seconds)
 
     async def _read_hours(self) -> None:
-        """Ask for GPU-hours where the last good ones are old; what is refused is asked for at each look."""
+        """Return GPU-hours, queried again if they are old; refused queries are sent again at each read."""
         now = time.monotonic()
         age = now - self._hours_at
         if age < HOURS_EVERY:
@@ -134,7 +134,7 @@ class Watch:
 
 
 def hub_registry(current: Callable[[], Look]) -> CollectorRegistry:
-    """Make a registry with the hub's own series, those of its process and of its build."""
+    """Return a registry with the hub's own series, and those of its process and build."""
     registry = SelfMetrics().registry
     registry.register(_Looks(current))
     return registry

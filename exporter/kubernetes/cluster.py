@@ -86,7 +86,7 @@ class Cluster:
             client = Client(await _run_soon(worker, library), configure)
         except Exception as error:  # noqa: BLE001 - a library that is broken is as good as none
             self._missing = MISSING % error
-            log.error("nothing is asked of the Kubernetes API: %s", self._missing)  # noqa: TRY400 - as above
+            log.error("kubernetes API is not used: %s", self._missing)  # noqa: TRY400 - as above
             return
         finally:
             worker.stop()

@@ -182,7 +182,7 @@ class Follower(Generic[T]):
     def _object_to(self, what: str) -> None:
         if what not in self._objected and len(self._objected) < MOST_OBJECTIONS:
             self._objected.add(what)
-            log.warning("%s: %s cannot be read and is left out", self._query.about, what)
+            log.warning("%s: skipped %s: cannot be read", self._query.about, what)
 
     def _heard(self) -> None:
         """Note that the server vouches for what is known."""
@@ -193,17 +193,17 @@ class Follower(Generic[T]):
         self._pause = self._pace.first_pause
         self._fresh = False
         if self.failure:
-            log.info("%s are followed again", self._query.about)
+            log.info("watching %s again", self._query.about)
             self.failure = ""
 
     def _failed(self, failure: str) -> None:
         self.live = False
         if failure != self.failure:
-            log.warning("%s are not followed: %s", self._query.about, failure)
+            log.warning("cannot watch %s: %s; retrying", self._query.about, failure)
             self.failure = failure
 
     def _forget(self) -> None:
-        log.warning("%s are forgotten: not heard of for %g s", self._query.about, self._pace.forget_after)
+        log.warning("dropped %s: no answer for %g s", self._query.about, self._pace.forget_after)
         self.objects = None
         self._changed(None)
 

@@ -68,7 +68,7 @@ class EventWait:
         except pynvml.NVMLError as error:
             self.code, self.failure = error.value, error_name(error)
         except Exception as error:
-            log.exception("waiting for events of the GPUs has failed; it is tried anew at the next sweep")
+            log.exception("waiting for GPU events failed; retrying at the next sweep")
             self.failure = type(error).__name__
         finally:
             if self.failure:

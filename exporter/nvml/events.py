@@ -155,7 +155,9 @@ class EventWatcher:
         if self._wait is None:
             return True
         if not self._wait.end():
-            self._complain("the driver does not return from a wait for events; they are no longer noticed")
+            self._complain(
+                "the driver has not returned from a wait for events; GPU events are no longer reported"
+            )
             return False
         event_set, self._wait, self._uuids = self._wait.event_set, None, {}
         self._registered.clear()
@@ -237,7 +239,7 @@ class EventWatcher:
                 self.log.watch(())
             self._ring()
         except Exception:  # noqa: BLE001 - whatever one event does, the next one is waited for
-            self._complain("an event of a GPU could not be read", error=True)
+            self._complain("a GPU event could not be read", error=True)
 
     def _take(self, data: Any) -> None:
         uuid = self._uuids.get(_address(data.device)) or to_python(pynvml.nvmlDeviceGetUUID(data.device))

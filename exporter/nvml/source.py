@@ -71,7 +71,7 @@ class NvmlSource:
         self.restart_reason = None
         if self._sweeper.close():
             self._publish_gone(released)
-            raise DriverError(RELEASED, f"the driver is given up, because {released}")
+            raise DriverError(RELEASED, f"the driver is released because {released}")
         self._publish_gone()
         raise DriverError(HELD, f"{released}, but a call into the driver does not return: it stays open")
 

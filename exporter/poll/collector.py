@@ -121,7 +121,7 @@ class Collector(Generic[T]):
         # A source that is always late has not recovered; its failure is not logged again either.
         if self._failing and not self.late:
             self._failing = False
-            log.info("%s: recovered", self.name)
+            log.info("%s recovered", self.name)
         self._health = CollectorHealth(
             name=self.name,
             success=True,
@@ -148,7 +148,7 @@ class Collector(Generic[T]):
         """Log a failure, once until it is over."""
         if self.failure and not self._failing:
             self._failing = True
-            log.warning("%s: %s", self.name, self._health.message)
+            log.warning("%s failed: %s", self.name, self._health.message)
 
 
 def _reason(error: BaseException) -> str:

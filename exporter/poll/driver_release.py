@@ -146,10 +146,12 @@ class Release:
         self._reasons[who] = reason
         if self.reason() != before:
             self.changed.set()
-            log.info("the driver is %s", f"given up: {now}" if (now := self.reason()) else "taken again")
+            log.info("driver %s", f"released: {now}" if (now := self.reason()) else "opened again")
 
     def _run_out(self, who: str, longest: float) -> None:
-        log.warning("%s: but no end came within %g s", self._reasons[who], longest)
+        log.warning(
+            "%s, but it did not end within %g s; opening the driver again", self._reasons[who], longest
+        )
         self._ask(who, "")
 
 

@@ -58,14 +58,19 @@ class NodeLog:
                 self._lose(snapshot, uuid, "does not answer")
             elif uuid in self._lost:
                 passed = duration(snapshot.timestamp - self._lost.pop(uuid))
-                log.info("%s has returned after %s", self._names[uuid], passed)
+                log.info("%s answers again after %s", self._names[uuid], passed)
         for uuid in self._names.keys() - gpus.keys():
             self._lose(snapshot, uuid, "is not listed by its driver")
 
     def _lose(self, snapshot: Snapshot, uuid: str, how: str) -> None:
         if uuid not in self._lost:
             self._lost[uuid] = snapshot.timestamp
-            log.warning("%s is lost: it %s%s", self._names[uuid], how, _held(_holders(snapshot, uuid)))
+            log.warning(
+                "%s is lost: it %s%s; check the kernel log",
+                self._names[uuid],
+                how,
+                _held(_holders(snapshot, uuid)),
+            )
 
     def _record_xids(self, snapshot: Snapshot) -> None:
         newest = {_key(row): row for row in snapshot.events if row.event.xid is not None}

@@ -145,8 +145,8 @@ class KubeletRestart:
             names = ", ".join(f"{pod.namespace}/{pod.name}" for pod in sorted(judged.unlisted)[:NAMED])
             more = "" if len(judged.unlisted) <= NAMED else ", ..."
             log.warning(
-                "kubelet was started and does not list %s yet (%s%s); their last known"
-                " allocations are kept: if this lasts, check that the kubelet reaches its API server",
+                "kubelet restarted and does not list %s yet (%s%s); keeping their last known allocations; "
+                "if this lasts, check that the kubelet reaches its API server",
                 plural(len(judged.unlisted), "running pod"),
                 names,
                 more,

@@ -141,7 +141,7 @@ class Poller:
                 reader(snapshot)
             except Exception:
                 if reader not in self._failing:
-                    log.exception("a reader of snapshots fails; it is told of the next all the same")
+                    log.exception("snapshot subscriber raised; it still gets the next snapshot")
                 self._failing.add(reader)
             else:
                 self._failing.discard(reader)
@@ -163,9 +163,9 @@ class Poller:
         try:
             await self.poll()
         except JoinLateError as error:
-            self._fail("poll has no snapshot: %s; the last one stays until it is stale", error)
+            self._fail("poll has no snapshot: %s; the page keeps the last one until it is stale", error)
         except Exception as error:  # noqa: BLE001 - it is logged with its trace
-            self._fail("poll failed: %r; the last snapshot stays until it is stale", error, trace=True)
+            self._fail("poll failed: %r; the page keeps the last snapshot until it is stale", error, trace=True)
         else:
             self._broken = False
 

@@ -82,8 +82,8 @@ def test_signals_give_the_driver_up_and_take_it_again():
         assert calls(page) > asked
         assert server.end()[0] == 0
     told = "\n".join(server.lines)
-    assert "the driver is given up: SIGUSR1 was received" in told
-    assert "the driver is taken again" in told
+    assert "driver released: SIGUSR1 was received" in told
+    assert "driver opened again" in told
     assert "Traceback" not in told
 
 
@@ -96,8 +96,8 @@ def test_a_file_gives_the_driver_up_as_long_as_it_exists(tmp_path: Path):
         _, took = until(server, released)
         assert took < SOON
         html = server.get("")
-        assert f"The driver is given up, because the file {file} exists." in html
-        assert "so nothing is read from this GPU" in html
+        assert f"The driver is released because the file {file} exists." in html
+        assert "so this GPU is not read" in html
         assert "does not answer" not in html
         node = json.loads(server.get("api/v1/snapshot"))["node"]
         assert node["driver_released"] == 1
@@ -117,7 +117,7 @@ def test_started_in_a_window_the_driver_is_never_opened(tmp_path: Path):
         assert calls(page) == 0
         assert not sample(page, "gpuslice_gpu_up")
         html = server.get("")
-        assert "No GPU is looked at" in html
+        assert "No GPU is read" in html
         assert f"because the file {file} exists" in html
         file.unlink()
         until(server, answering)
@@ -129,7 +129,7 @@ def test_commands_of_one_poll_leave_the_driver_alone_too(tmp_path: Path):
     file = tmp_path / "release"
     file.touch()
     arguments = ("--scenario", "t4-timeslicing", "--driver-release-file", file)
-    reason = f"the driver is given up, because the file {file} exists"
+    reason = f"the driver is released because the file {file} exists"
     text = run("snapshot", *arguments).stdout
     assert f"! {reason}" in text.splitlines()
     assert "fails" not in text
@@ -141,4 +141,4 @@ def test_commands_of_one_poll_leave_the_driver_alone_too(tmp_path: Path):
     assert (driver["status"], driver["found"]) == ("missing", reason)
     assert "wait" in driver["remedy"]
     file.unlink()
-    assert "given up" not in run("snapshot", *arguments).stdout
+    assert "released" not in run("snapshot", *arguments).stdout

@@ -189,7 +189,9 @@ async def test_lines_that_cannot_be_read_cost_only_themselves(caplog) -> None:
 
     assert [reading.unreadable for reading in readings] == [1, 1]
     assert readings[1].profiles["GPU-1", None].active == {"dram": 0.25}
-    assert [record.message for record in caplog.records] == [f"{url}: 1 lines of profiling cannot be read"]
+    assert [record.message for record in caplog.records] == [
+        f"{url}: skipped 1 profiling lines that could not be parsed"
+    ]
 
 
 async def test_old_samples_are_left_out() -> None:

@@ -163,7 +163,7 @@ async def test_the_driver_is_not_closed_under_a_call_that_hangs(four: Driver):
     assert four.library.opened == 1
     four.recover()
     await settled(1)
-    with pytest.raises(Exception, match="given up"):
+    with pytest.raises(Exception, match="is released"):
         await read(found)
     assert four.library.opened == 0
     await found.close()

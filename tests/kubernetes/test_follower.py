@@ -105,7 +105,7 @@ async def test_a_missing_right_is_told_once(api: Api, caplog, attribute: str) ->
     async with following(api.configure) as told:
         await until(lambda: len(api.nodes.asked) > 4)
         (record,) = caplog.records
-        assert f"{ABOUT} are not followed" in record.message
+        assert f"cannot watch {ABOUT}" in record.message
         assert "let the service account list and watch nodes" in record.message
         setattr(api.nodes, attribute, 0)
         await api.nodes.watching.wait()
@@ -125,7 +125,7 @@ async def test_a_server_that_does_not_answer_is_left_in_time(api: Api, caplog, m
         await told.until(lambda labels: len(labels) == 1)
 
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert warnings == [f"{ABOUT} are not followed: the API server does not answer in time"]
+    assert warnings == [f"cannot watch {ABOUT}: the API server does not answer in time; retrying"]
 
 
 async def test_a_server_that_was_away_is_found_again(api: Api, caplog) -> None:
@@ -144,7 +144,7 @@ async def test_a_server_that_was_away_is_found_again(api: Api, caplog) -> None:
         await told.until(lambda labels: labels[-1] == {"a": "2"})
 
     assert len(caplog.records) <= 3
-    assert messages(caplog.records)[-1] == f"INFO {ABOUT} are followed again"
+    assert messages(caplog.records)[-1] == f"INFO watching {ABOUT} again"
 
 
 async def test_what_a_server_told_that_stays_away_is_forgotten(api: Api, caplog) -> None:
@@ -157,7 +157,7 @@ async def test_what_a_server_told_that_stays_away_is_forgotten(api: Api, caplog)
         await told.until(lambda labels: labels[-1] is None)
 
     assert [labels for labels in told.labels if labels] == [{"nvidia.com/mig.config.state": "pending"}]
-    assert f"{ABOUT} are forgotten" in caplog.text
+    assert f"dropped {ABOUT}" in caplog.text
 
 
 async def test_quiet_objects_are_not_forgotten(api: Api) -> None:

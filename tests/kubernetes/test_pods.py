@@ -151,7 +151,7 @@ async def test_a_pod_that_cannot_be_read_is_left_out_of_the_list(api: Api, caplo
         assert names(pods) == {"train"}
 
     assert messages(caplog.records) == [
-        f"WARNING the pods of node {NODE}: an object (ml) cannot be read and is left out"
+        f"WARNING the pods of node {NODE}: skipped an object (ml): cannot be read"
     ]
 
 

@@ -368,7 +368,7 @@ async def test_in_a_release_window_the_driver_is_shut_down_and_holders_stay():
             for row in away.gpus:
                 assert told_of(away, row.identity.uuid) <= LASTING
             assert set(health(away, "nvml").errors) == {"Released"}
-            assert health(away, "nvml").message == "the driver is given up, because SIGUSR1 was received"
+            assert health(away, "nvml").message == "the driver is released because SIGUSR1 was received"
             assert poller.restart_reason is None
             sources.release.take_again()
             assert await until(lambda: not is_released(poller), within=5) < 1

@@ -61,10 +61,10 @@ async def test_a_lost_gpu_and_its_return_are_a_line_each(fault, how, caplog: pyt
         await node.step(FAULT)
         lost = await poller.poll()
         held = "; held by ml/p1/main" if any(row.holder.pod == "p1" for row in lost.containers) else ""
-        assert reader.lines(lost) == [("WARNING", f"{name} is lost: it {how}{held}")]
+        assert reader.lines(lost) == [("WARNING", f"{name} is lost: it {how}{held}; check the kernel log")]
         assert reader.lines(await poller.poll()) == []
         await node.step(OVER)
-        assert reader.lines(await poller.poll()) == [("INFO", f"{name} has returned after 10 s")]
+        assert reader.lines(await poller.poll()) == [("INFO", f"{name} answers again after 10 s")]
         assert reader.lines(await poller.poll()) == []
 
 
@@ -128,4 +128,4 @@ async def test_an_xid_is_not_logged_again_when_its_gpu_returns(caplog: pytest.Lo
         assert len(reader.lines(await poller.poll(), after=REPEAT_SECONDS)) == 1
         await node.step(OVER)
         ((_, text),) = reader.lines(await poller.poll(), after=REPEAT_SECONDS)
-        assert "has returned" in text
+        assert "answers again" in text

@@ -75,8 +75,8 @@ async def test_a_file_opens_and_closes_the_window(tmp_path: Path, caplog) -> Non
         assert await _change(release, "") < 1
 
     assert [record.message for record in caplog.records] == [
-        f"the driver is given up: the file {file} exists",
-        "the driver is taken again",
+        f"driver released: the file {file} exists",
+        "driver opened again",
     ]
 
 
@@ -130,7 +130,7 @@ async def test_a_forgotten_signal_ends_by_itself(caplog) -> None:
         release.give_up()
         assert 0.04 < await _change(release, "") < 1
 
-    assert "SIGUSR1 was received: but no end came within 0.05 s" in caplog.text
+    assert "SIGUSR1 was received, but it did not end within 0.05 s" in caplog.text
 
 
 async def test_a_second_signal_begins_a_new_window() -> None:

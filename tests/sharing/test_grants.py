@@ -375,7 +375,7 @@ def test_problems_count_once_while_they_last(caplog: pytest.LogCaptureFixture):
     for standing in ([problem], [problem], [], [problem, problem]):
         objections.turn(standing)
     assert objections.counts == {"hami_annotation": 2}
-    assert caplog.messages == ["ml/a: hami.io/x is left out: is no list"] * 2
+    assert caplog.messages == ["skipped ml/a: hami.io/x: is no list"] * 2
 
 
 def test_a_flood_of_problems_is_counted_but_not_logged(caplog: pytest.LogCaptureFixture):

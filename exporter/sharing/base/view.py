@@ -51,9 +51,9 @@ class Objections:
         fresh = [problem for problem in found if (problem.reason, problem.about) not in self._standing]
         self.counts.update(problem.reason for problem in fresh)
         for problem in fresh[:MOST_LINES]:
-            log.warning("%s is left out: %s", problem.about, problem.text)
+            log.warning("skipped %s: %s", problem.about, problem.text)
         if len(fresh) > MOST_LINES:
-            log.warning("%d more things are left out that cannot be read", len(fresh) - MOST_LINES)
+            log.warning("skipped %d more unreadable entries", len(fresh) - MOST_LINES)
         self._standing = frozenset((problem.reason, problem.about) for problem in found)
 
 

@@ -230,7 +230,7 @@ class Passwords:
         now = self._clock()
         if now - self._told >= _QUIET:
             self._told = now
-            log.warning("a wrong user name or password from %s; more are not logged for a minute", client)
+            log.warning("wrong user name or password from %s; not logged again for a minute", client)
 
 
 class _Known:

@@ -66,7 +66,7 @@ class WebAccess:
             except DocumentError as error:
                 self._tell(str(error))
             except Exception:
-                log.exception("the web configuration cannot be read again; what was in force stays so")
+                log.exception("could not reload the web config; keeping the previous one")
 
     def _take(self) -> bool:
         """Read the file, and tell whether it is new; raises DocumentError for one that cannot be used."""
@@ -76,12 +76,12 @@ class WebAccess:
             return False
         _refuse_less(self._read.config, found.config)
         self._context, self._read, self._told = _context(found), found, ""
-        log.info("%s, or what it names, is new and in force now", self._path)
+        log.info("reloaded web config %s", self._path)
         return True
 
     def _tell(self, why: str) -> None:
         if why != self._told:
-            log.error("--web-config: %s: %s; what was in force stays so", self._path, why)
+            log.error("rejected web config %s: %s; keeping the previous one", self._path, why)
         self._told = why
 
 

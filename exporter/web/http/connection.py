@@ -131,7 +131,7 @@ class Connection(asyncio.Protocol):
         """Cut it off where its time is over."""
         reason = "" if self._early is not None else self._overdue(self._clock())
         if reason:
-            log.debug("cut off %s: %s", self.client, reason)
+            log.debug("closed the connection of %s: %s", self.client, reason)
             self._forget_unsent()
             self.abort()
 
@@ -185,7 +185,7 @@ class Connection(asyncio.Protocol):
             if secured is not None and self._lets_in(secured):
                 self._make_ready(secured)
         except OSError as error:
-            log.debug("no TLS with %s: %s", self.client, error)
+            log.debug("TLS handshake with %s failed: %s", self.client, error)
             # The frames in it hold the error, and with it all that TLS keeps, until a garbage collection.
             error.__traceback__ = None
         finally:
@@ -197,7 +197,7 @@ class Connection(asyncio.Protocol):
     def _lets_in(self, secured: asyncio.Transport) -> bool:
         allowed = self._tls is not None and self._tls.lets_in(secured.get_extra_info("peercert"))
         if not allowed:
-            log.debug("the certificate of %s has no name that is allowed", self.client)
+            log.debug("certificate of %s has no allowed name", self.client)
         return allowed and not secured.is_closing()
 
     def _make_ready(self, transport: asyncio.Transport) -> None:
@@ -216,7 +216,7 @@ class Connection(asyncio.Protocol):
         elif self._may_send(data):
             self.handler.data_received(data)
         else:
-            log.debug("cut off %s: it sends too much", self.client)
+            log.debug("closed the connection of %s: it sends too much", self.client)
             self.abort()
 
     def _may_send(self, data: bytes) -> bool:

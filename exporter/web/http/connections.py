@@ -47,12 +47,12 @@ class Connections:
         crowd = self._clients.get(client, set())
         if len(crowd) >= most * self._limits.share:
             told = f"{client} has as many connections as one client may have: {len(crowd)}"
-            self._tell(f"{told}; each further one takes the place of one that waits, or is closed at once")
+            self._tell(f"{told}; each new one replaces an idle one, or is closed")
             if not self._make_room([crowd]):
                 return False
         if len(self) >= most and not self._make_room(self._clients.values()):
             told = f"as many connections are open as there may be, and all are in use: {most}"
-            self._tell(f"{told}; further ones are closed at once")
+            self._tell(f"{told}; new ones are closed")
             return False
         self._by_handler[connection.handler] = connection
         self._clients.setdefault(client, set()).add(connection)
@@ -145,7 +145,7 @@ def tell_seldom(loop: asyncio.AbstractEventLoop) -> None:
         if _NO_SOCKET in context.get("message", ""):
             if loop.time() - told >= _QUIET_AFTER:
                 told = loop.time()
-                log.error("nobody can be let in: %s: %s; tried again", _NO_SOCKET, context.get("exception"))
+                log.error("cannot accept connections: %s: %s; retrying", _NO_SOCKET, context.get("exception"))
         elif before is not None:
             before(loop, context)
         else:

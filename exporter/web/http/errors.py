@@ -71,7 +71,7 @@ def _middleware(prefix: str) -> Any:
         except Exception:
             if _begun.get():
                 raise
-            log.exception("cannot answer %r", request.path)
+            log.exception("request for %r failed", request.path)
             return _problem(request, 500, "", prefix)
 
     return answer

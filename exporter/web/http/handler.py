@@ -72,13 +72,13 @@ class Handler(web.RequestHandler):
             raise exc
         if not isinstance(exc, HttpProcessingError):
             return super().handle_error(request, status, exc, message)
-        log.debug("a request that is not HTTP: %r", exc.message)
+        log.debug("malformed HTTP request: %r", exc.message)
         return _closing(status, _NOT_HTTP, self._headers)
 
     def log_exception(self, *args: Any, **options: Any) -> None:
         """Log what went wrong, unless it is a body that nobody reads: clients can send any number of them."""
         if isinstance(options.get("exc_info"), web.RequestPayloadError | HttpProcessingError):
-            log.debug("the body of a request is no body: %r", options["exc_info"])
+            log.debug("malformed request body: %r", options["exc_info"])
         else:
             super().log_exception(*args, **options)
 

@@ -218,7 +218,7 @@ class Broadcaster:
             if request.transport is not None:
                 request.transport.abort()
         except ConnectionError:
-            log.debug("a reader of events went away")
+            log.debug("event stream client disconnected")
         return response
 
     async def _follow(self, channel: Channel, send: Send, at: str) -> None:
@@ -268,7 +268,7 @@ class Broadcaster:
             await channel.refresh()
         except Exception:
             if not channel.failing:
-                log.exception("a page cannot be drawn; those who have it open are not told of changes")
+                log.exception("page could not be drawn; open pages get no updates until it can")
             channel.failing = True
         else:
             channel.failing = False
