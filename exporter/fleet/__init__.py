@@ -1,1 +1,1 @@
-"""The cluster as a Prometheus knows it: every node, what is held and used there, and by whom."""
+"""The cluster, from Prometheus: every node, what is held and used there, and its holders."""

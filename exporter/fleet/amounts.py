@@ -1,4 +1,4 @@
-"""Sums of which a part may not be known: that part is never taken for 0."""
+"""Sums with unknown parts: an unknown part never counts as 0."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -29,17 +29,17 @@ class Amount:
 
     @property
     def value(self) -> float | None:
-        """What is known of it: at least so much, None where nothing is known."""
+        """The sum of the known parts, None if no part is known."""
         return self.total if self.known or not self.missing else None
 
     def text(self, write: Callable[[float], str]) -> str:
-        """Write it: at least that (``≥``) where a part is not known, a dash where nothing is."""
+        """Return it as text: with ``≥`` if a part is unknown, a dash if all parts are."""
         if self.value is None:
             return UNKNOWN
         return ("≥ " if self.missing else "") + write(self.value)
 
     def as_dict(self) -> dict[str, float | bool | None]:
-        """Give it as plain data of JSON."""
+        """Return it as JSON data."""
         return {"value": self.value, "complete": not self.missing}
 
 
@@ -51,9 +51,9 @@ UNASKED = Amount(missing=1, refused=True)
 
 
 class Share(NamedTuple):
-    """What is held of something, what is used of it, and what is held without being used.
+    """An amount held, the part of it that is used, and the part held but not used.
 
-    The last is summed holder by holder: what one uses beyond its share does not make up for another's waste.
+    ``wasted`` is summed over holders: use beyond one share does not offset the waste of another.
     """
 
     held: Amount = UNTOLD
@@ -61,17 +61,17 @@ class Share(NamedTuple):
     wasted: Amount = UNTOLD
 
     def as_dict(self) -> dict[str, dict[str, float | bool | None]]:
-        """Give it as plain data of JSON."""
+        """Return it as JSON data."""
         return {"held": self.held.as_dict(), "used": self.used.as_dict(), "wasted": self.wasted.as_dict()}
 
 
 def total_amount(amounts: Iterable[Amount]) -> Amount:
-    """Add amounts up."""
+    """Return the sum of amounts."""
     return sum(amounts, Amount())
 
 
 def total_share(shares: Iterable[Share]) -> Share:
-    """Add shares up."""
+    """Return the sum of shares."""
     each = list(shares)
     return Share(*(total_amount(share[place] for share in each) for place in range(len(Share._fields))))
 
@@ -89,7 +89,7 @@ class Units(NamedTuple):
     unhealthy: float | None = 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """Give it as plain data of JSON."""
+        """Return it as JSON data."""
         return {"resource": self.resource, "held": self.held.as_dict(), "offered": self.offered.as_dict()}
 
 
@@ -98,7 +98,7 @@ UNTOLD_SLICES = Units("")
 
 
 def told(slices: Units, units: Sequence[Units] | None) -> tuple[Units, ...]:
-    """Give what there is to tell: slices where there are any or nothing else is, and each resource."""
+    """Return the units to show: slices if there are any or nothing else, then each resource."""
     there = bool(slices.held.known or slices.offered.known)
     if units is None:
         return (slices if there else Units("", UNASKED, UNASKED),)
@@ -106,7 +106,7 @@ def told(slices: Units, units: Sequence[Units] | None) -> tuple[Units, ...]:
 
 
 def total_units(each: Iterable[tuple[Units, ...] | None]) -> tuple[Units, ...] | None:
-    """Add units up, each resource on its own; None where nothing is known of any."""
+    """Return the sum of units by resource; None if none is known."""
     known, missing = [], Amount()
     for units in each:
         if units is None:
@@ -134,7 +134,7 @@ def total_unhealthy(units: Iterable[Units]) -> float | None:
 
 
 def slices_json(slices: Units, units: Sequence[Units] | None) -> dict[str, Any]:
-    """Give both as plain data of JSON."""
+    """Return both as JSON data."""
     return {
         "slices_held": slices.held.as_dict(),
         "slices_offered": slices.offered.as_dict(),
@@ -143,17 +143,17 @@ def slices_json(slices: Units, units: Sequence[Units] | None) -> dict[str, Any]:
 
 
 def words(parts: Sequence[Units]) -> str:
-    """Write what is held of each."""
+    """Return what is held of each, as text."""
     return ", ".join(word(name, part) for name, part in named(parts))
 
 
 def word(name: str, part: Units) -> str:
-    """Write what is held of one; where nobody says how much there is of a resource it stands alone."""
+    """Return what is held of one, as text; without the total if that is not reported."""
     return f"{part.held.text(whole)}{_of(part)}{f' {name}' if name else ''}"
 
 
 def held_words(name: str, part: Units) -> str:
-    """Write what is held of one among other totals."""
+    """Return what is held of one, as text among other totals."""
     return f"{name or 'slices'} {part.held.text(whole)} held{_of(part)}"
 
 
@@ -162,17 +162,17 @@ def _of(part: Units) -> str:
 
 
 def is_alone(part: Units) -> bool:
-    """Tell whether nobody says how much there is of a resource."""
+    """Return whether the total of a resource is not reported."""
     return bool(part.resource) and part.offered.value is None
 
 
 def named(parts: Sequence[Units]) -> Iterator[tuple[str, Units]]:
-    """Give each with a name as short as they can be told apart by; slices need none where they are alone."""
+    """Return each with the shortest unambiguous name; "" for slices if they are the only ones."""
     names = short_names([part.resource for part in parts])
     slices = "slices" if len(parts) > 1 else ""
     return zip((name or slices for name in names), parts, strict=True)
 
 
 def whole(value: float) -> str:
-    """Write a count."""
+    """Return a count as text."""
     return f"{value:.0f}"

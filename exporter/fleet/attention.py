@@ -1,4 +1,4 @@
-"""GPUs and holders that need attention: sick GPUs, and holders that are idle."""
+"""GPUs and holders that need attention: unhealthy GPUs, and idle holders."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -7,13 +7,13 @@ from typing import Literal, NamedTuple
 from exporter.fleet.cluster_model import IdleHolder, IdleTotals, SickGpu
 from exporter.fleet.queries import Answers, Narrow, of, target_of
 from exporter.fleet.targets import Scraped, Targets, holder_of
-from exporter.formats.wording import duration
+from exporter.formats.wording import duration, recovery
 from exporter.model.xids import explain
 from exporter.prometheus import Sample
 
-# More than this is no list of GPUs any more.
+# The maximum number of unhealthy GPUs listed.
 SICK_LISTED = 200
-# An XID is told for so long, as on the page of its node.
+# How long an XID is shown, as on the node page.
 RECENT_SECONDS = 3600
 _GPU = "gpuslice_gpu_"
 _HARMLESS = frozenset({"notice", "application"})
@@ -23,7 +23,7 @@ _Reason = tuple[_Severity, str]
 
 
 class _Sign(NamedTuple):
-    """A sign of sickness: the rows where it is there, and what to say of one."""
+    """A sign of an unhealthy GPU: the rows that have it, and the reason shown for one."""
 
     rows: str
     reason: Callable[[Sample], _Reason | None]
@@ -34,7 +34,7 @@ def _said(severity: _Severity, text: str) -> Callable[[Sample], _Reason]:
 
 
 def _recovery(sample: Sample) -> _Reason:
-    return "bad", f"asks for a recovery: {sample.labels.get('action', '').replace('_', ' ')}"
+    return "bad", recovery(sample.labels.get("action", ""))
 
 
 def _uncorrected(sample: Sample) -> _Reason:
@@ -58,22 +58,22 @@ _SIGNS = {
     "recovery actions": _Sign(f'{_GPU}recovery_action{{action!="none"}} == 1', _recovery),
     "row remap failures": _Sign(
         f"{_GPU}row_remap_failure == 1",
-        _said("bad", "has no spare memory left: the board is to be exchanged"),
+        _said("bad", "has no spare memory rows left: replace the board"),
     ),
     "uncorrected errors": _Sign(
         f'{_GPU}ecc_errors_total{{severity="uncorrected",scope="volatile"}} > 0', _uncorrected
     ),
     "XID errors": _Sign(f"time() - {_GPU}xid_last_timestamp_seconds < {RECENT_SECONDS}", _xid),
     "row remaps": _Sign(
-        f"{_GPU}row_remap_pending == 1", _said("note", "waits for a reset to replace a row of its memory")
+        f"{_GPU}row_remap_pending == 1", _said("note", "needs a reset to remap a memory row")
     ),
     "retired pages": _Sign(
         f"{_GPU}retired_pages_pending == 1",
-        _said("note", "waits for a reboot to retire a page of its memory"),
+        _said("note", "needs a reboot to retire a memory page"),
     ),
     "brakes": _Sign(
         f'{_GPU}clock_event_active{{reason=~"hardware_thermal|power_brake"}} == 1',
-        _said("note", "is slowed down by its hardware"),
+        _said("note", "slowed down by its hardware"),
     ),
 }
 
@@ -86,19 +86,19 @@ class _Case(NamedTuple):
 
 
 def is_whole(answers: Answers) -> bool:
-    """Tell whether every sign was asked for, and none has more GPUs than are listed."""
+    """Return whether every sign was queried, and none has more GPUs than are listed."""
     return all(name not in answers.problems and len(answers.samples(name)) < SICK_LISTED for name in _SIGNS)
 
 
 def sick_uuids(answers: Answers) -> set[str]:
-    """Name the GPUs that have a sign."""
+    """Return the uuids of the GPUs that have a sign."""
     return {sample.labels.get("uuid", "") for name in _SIGNS for sample in answers.samples(name)}
 
 
 def read_sick(
     answers: Answers, targets: Targets, gpus: Mapping[str, str], models: Mapping[str, str]
 ) -> Iterator[SickGpu]:
-    """Describe each sick GPU once, those first that cannot be relied on; indexes and models by uuid."""
+    """Yield each unhealthy GPU once, the worst first; ``gpus`` are indexes and ``models`` models by uuid."""
     cases: dict[_Case, dict[_Reason, None]] = defaultdict(dict)
     for name, sign in _SIGNS.items():
         for sample in answers.samples(name):
@@ -134,7 +134,7 @@ _LAST = "last_active_timestamp_seconds"
 
 
 def questions(narrow: Narrow, idle_after: float) -> dict[str, str]:
-    """Ask who has been idle for so many seconds: how many, and the greatest in each order."""
+    """Return the queries for idle holders: their count, and the largest in each order."""
     rows = narrow.idle(idle_after)
     memory, compute = (
         narrow.idle(idle_after, f"{_CONTAINER}{name}")
@@ -151,7 +151,7 @@ def questions(narrow: Narrow, idle_after: float) -> dict[str, str]:
 
 
 def found(answers: Answers) -> list[Sample] | None:
-    """Give a sample of each holder that is to be listed; None where nobody could be found."""
+    """Return a sample of each holder to be listed; None if the queries failed."""
     lists = (_LONGEST, _MEMORY, _COMPUTE)
     samples = [sample for name in lists for sample in answers.samples(name)]
     if not samples and any(name in answers.problems for name in lists):
@@ -160,7 +160,7 @@ def found(answers: Answers) -> list[Sample] | None:
 
 
 def detail_questions(samples: Sequence[Sample]) -> dict[str, str]:
-    """Ask what these hold, and since when they are idle; nothing where there are none."""
+    """Return the queries for what these hold, and since when they are idle; empty if there are none."""
     uuids = [sample.labels.get("uuid", "") for sample in samples]
     if not uuids:
         return {}
@@ -168,7 +168,7 @@ def detail_questions(samples: Sequence[Sample]) -> dict[str, str]:
 
 
 def idle_totals(answers: Answers) -> IdleTotals:
-    """Add all up, also those that are not listed; a sum over holders of whom none tells it is not known."""
+    """Return the totals of all idle holders, also of those not listed; None for a sum without any value."""
     holders = None if _COUNT in answers.problems else int(_single(answers, _COUNT) or 0)
     nothing = 0.0 if holders == 0 else None
     sums = (_single(answers, name) for name in (_SUM, _COMPUTE_SUM))
@@ -178,7 +178,7 @@ def idle_totals(answers: Answers) -> IdleTotals:
 def read_idle(
     samples: Sequence[Sample], details: Answers, targets: Targets, gpus: Mapping[str, str], at: float
 ) -> Iterator[IdleHolder]:
-    """Describe idle holders; ``gpus`` are indexes by uuid, ``at`` the Unix time of all answers."""
+    """Yield the idle holders; ``gpus`` are indexes by uuid, ``at`` is the Unix time of all answers."""
     tables = {
         name: {_identity(sample): sample for sample in details.samples(name)} for name in (*DETAILS, _LAST)
     }
@@ -211,5 +211,5 @@ def _identity(sample: Sample) -> tuple[str, ...]:
 
 
 def _single(answers: Answers, name: str) -> float | None:
-    """Give the only figure of an answer, None where there is none."""
+    """Return the only value of an answer, None if there is none."""
     return next((sample.value for sample in answers.samples(name)), None)

@@ -1,4 +1,4 @@
-"""The nouns of a cluster: nodes, namespaces, holders that are idle, GPUs that are sick, and their totals."""
+"""The records of a cluster: nodes, namespaces, idle holders, unhealthy GPUs, and their totals."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from exporter.model import ContainerRef
 
 
 class NodeKey(NamedTuple):
-    """A node: its name, and the cluster where a Prometheus with several labels its series so."""
+    """A node: its name, and its cluster if Prometheus has a label ``cluster``."""
 
     cluster: str
     name: str
@@ -19,7 +19,7 @@ class NodeKey(NamedTuple):
 
 
 class Target(NamedTuple):
-    """What Prometheus scrapes: an exporter, by the labels that tell targets apart."""
+    """A target of Prometheus: an exporter, by its identifying labels."""
 
     cluster: str
     job: str
@@ -67,7 +67,7 @@ class Namespace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdleHolder:
-    """A container that holds a device and has not computed on it for ``seconds``.
+    """A container that holds a device and has not computed on it for ``seconds`` seconds.
 
     ``gpu`` is the index of the GPU on its node, "" where it is not told, as of ``resource``. None is not
     known.
@@ -101,7 +101,7 @@ class SickGpu:
 
 
 class IdleTotals(NamedTuple):
-    """All idle holders of the cluster, also those that are too many to be listed; None is not known."""
+    """Totals of all idle holders of the cluster, also of those not listed; None is not known."""
 
     holders: int | None = None
     memory_used: float | None = None
@@ -129,23 +129,23 @@ class Fleet:
 
     @property
     def answering(self) -> tuple[Node, ...]:
-        """The nodes of which something is known now."""
+        """The nodes with current data."""
         return tuple(node for node in self.nodes if not node.silent)
 
     @property
     def silent(self) -> tuple[Node, ...]:
-        """The nodes of which nothing is known now."""
+        """The nodes without current data."""
         return tuple(node for node in self.nodes if node.silent)
 
     @property
     def bad(self) -> Amount:
-        """How many GPUs cannot be relied on."""
+        """The number of unhealthy GPUs of severity ``bad``."""
         found = sum(gpu.severity == "bad" for gpu in self.sick)
         return Amount(found, found, int(not self.all_sick))
 
     @property
     def idle_holders(self) -> Amount:
-        """How many holders are idle: where they could not be counted, at least those that are listed."""
+        """The number of idle holders; at least the listed ones if the count failed."""
         counted = self.idle_totals.holders
         if counted is not None:
             return Amount(counted, 1)
@@ -162,7 +162,7 @@ def _size(amount: Amount) -> float:
 
 
 NODES: Mapping[str, Key] = {
-    # What does not answer comes first: nobody knows what it wastes.
+    # Nodes that do not answer come first: their waste is unknown.
     "waste": lambda node: (not node.silent, _size(node.compute.wasted), _size(node.memory.wasted), node.key),
     "memory": lambda node: (not node.silent, _size(node.memory.wasted), node.key),
     "gpus": lambda node: (_size(node.gpus), node.key),
@@ -184,22 +184,22 @@ ORDERS: Mapping[str, Mapping[str, Key]] = {"nodes": NODES, "namespaces": NAMESPA
 
 
 def nodes_in(rows: Sequence[Node], order: str) -> list[Node]:
-    """Put nodes in an order; one that is not known is the first."""
+    """Return nodes in an order; an unknown order is the default one."""
     return _sorted(rows, NODES, order)
 
 
 def namespaces_in(rows: Sequence[Namespace], order: str) -> list[Namespace]:
-    """Put namespaces in an order."""
+    """Return namespaces in an order."""
     return _sorted(rows, NAMESPACES, order)
 
 
 def idle_in(rows: Sequence[IdleHolder], order: str) -> list[IdleHolder]:
-    """Put idle holders in an order."""
+    """Return idle holders in an order."""
     return _sorted(rows, IDLE, order)
 
 
 def chosen(keys: Mapping[str, Key], order: str) -> str:
-    """Name the order that rows stand in when this one is asked for."""
+    """Return the name of the order used when this one is requested."""
     return order if order in keys else next(iter(keys))
 
 

@@ -1,4 +1,4 @@
-"""The GPUs of some nodes, and who holds them: what ``inspect`` shows."""
+"""The GPUs of some nodes and their holders, as ``inspect`` shows them."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
@@ -47,7 +47,7 @@ _ROW = {
 }
 _HOLDERS = "names of holders"
 _OF_HOLDER = "{} of holders"
-# What a container computed before the first poll that saw it is in no counter.
+# Compute before the first poll that saw a container is in no counter.
 _COMPUTED = "holders that computed lately"
 _UNASKED = Judgement("unknown", "unknown", None)
 
@@ -56,7 +56,7 @@ _Place: TypeAlias = tuple[Target, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """A container on a device, and what it does."""
+    """A container on a device, and its state."""
 
     row: ContainerRow
     judged: Judgement
@@ -85,7 +85,7 @@ class Gpu:
 
 
 def questions(instances: Collection[str] | None, *, details: bool) -> dict[str, str]:
-    """Ask for the GPUs of targets at these addresses (None: at all), with their holders for ``details``."""
+    """Return the queries for the GPUs of these targets (None: of all), with their holders if ``details``."""
     if instances is not None and not instances:
         return {}
     among = "" if instances is None else f" and on ({TARGET}) {of(SNAPSHOT, 'instance', instances)}"
@@ -103,9 +103,9 @@ def questions(instances: Collection[str] | None, *, details: bool) -> dict[str, 
 
 
 def read_gpus(answers: Answers, node: Scraped, at: float, idle_after: float) -> tuple[Gpu, ...] | None:
-    """Describe the GPUs of a node in the order of their indexes; ``at`` is the Unix time of the answers.
+    """Return the GPUs of a node by index; ``at`` is the Unix time of the answers.
 
-    None where it could not be asked which there are.
+    None if the list of GPUs could not be queried.
     """
     return None if _INFO in answers.problems else tuple(_gpus(answers, node, at, idle_after))
 
@@ -146,7 +146,7 @@ def _gpu(
 
 
 class _Figures:
-    """The figures of GPUs, by target and uuid."""
+    """Values of GPUs, by target and uuid."""
 
     def __init__(self, answers: Answers) -> None:
         names = [f"sum of {name}" for name in (_FIGURES | _SUMS)] + [f"count of {name}" for name in _COUNTS]
@@ -157,21 +157,21 @@ class _Figures:
         self._failed = answers.problems
 
     def count(self, name: str, place: _Place) -> int | None:
-        """Count rows; None where that could not be asked."""
+        """Return the number of rows; None if the query failed."""
         asked = f"count of {name}"
         return None if asked in self._failed else int(self._tables[asked].get(place, 0))
 
     def slices(self, place: _Place) -> Units:
-        """Tell of its slices; where nothing is said of any, nothing is known."""
+        """Return its slices; unknown if none are reported."""
         told = self._slices.slices(place, 0)
         return UNTOLD_SLICES if told.held == told.offered == Amount() else told
 
     def units(self, place: _Place) -> tuple[Units, ...] | None:
-        """Tell of its units by resource."""
+        """Return its units by resource."""
         return self._slices.units(place, 0)
 
     def single(self, name: str, place: _Place) -> Amount:
-        """Give a figure that is there or not."""
+        """Return a single value, which may be missing."""
         asked = f"sum of {name}"
         if asked in self._failed:
             return UNASKED
@@ -179,7 +179,7 @@ class _Figures:
         return UNTOLD if value is None else Amount(value, 1)
 
     def several(self, name: str, place: _Place, expected: int | None) -> Amount:
-        """Give a sum over so many rows, of which some may not be there."""
+        """Return a sum over ``rows`` rows, some of which may be missing."""
         known = self.count(name, place)
         if known is None or expected is None or f"sum of {name}" in self._failed:
             return UNASKED

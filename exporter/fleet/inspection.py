@@ -1,4 +1,4 @@
-"""What ``inspect`` prints: nodes with their GPUs, and who holds them, as text and as plain data of JSON."""
+"""The output of ``inspect``: nodes with their GPUs and holders, as text and as JSON data."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ _NAMED = 20
 
 
 class UnknownNodeError(Exception):
-    """There is no node of that name; the text names those there are."""
+    """There is no node of that name; the message lists the known nodes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,11 +49,11 @@ class Inspection:
 async def inspect(
     prometheus: Prometheus, names: Sequence[str], *, details: bool, idle_after: float
 ) -> Inspection:
-    """Read these nodes, or all; raises PrometheusError, NoExporterError and UnknownNodeError."""
+    """Return these nodes, or all; raises PrometheusError, NoExporterError and UnknownNodeError."""
     at = await read_clock(prometheus)
     targets, narrow = await read_targets_at(prometheus, at)
     wanted = _wanted(targets, names)
-    # To name all of them would only make the questions long.
+    # Naming all of them would only make the queries long.
     instances = {node.target.instance for node in wanted if not node.silent} if names else None
     answers = await ask(prometheus, nodes.questions(narrow), at)
     of_gpus = await ask(prometheus, devices.questions(instances, details=details), at)
@@ -84,7 +84,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def inspection_text(inspection: Inspection, *, details: bool) -> str:
-    """Draw it for a terminal, a table for all GPUs and one for all holders, with the columns aligned."""
+    """Return it as text for a terminal: a table of all GPUs and one of all holders, in aligned columns."""
     lines: list[str] = []
     rows: list[tuple[str, ...]] = [("NODE", *_HEADINGS)]
     for node, found in inspection.nodes:
@@ -103,7 +103,7 @@ def _node_rows(node: Node, found: Sequence[Gpu] | None) -> Iterator[tuple[str, .
         yield (name, UNKNOWN, f"not answering for {age_words(node)}: {node.silent}", *("",) * (rest - 1))
         return
     if not found:
-        why = "its GPUs could not be asked" if found is None else "no GPU is told of"
+        why = "its GPUs could not be queried" if found is None else "no GPU reported"
         yield (name, node.gpus.text(whole), why, *("",) * (rest - 1))
     for place, gpu in enumerate(found or ()):
         yield ("" if place else name, *_gpu_row(gpu))
@@ -135,9 +135,9 @@ def _details(inspection: Inspection) -> Iterator[str]:
     if len(rows) > 1:
         yield from aligned(rows)
     elif not unknown:
-        yield "No pod holds or uses a GPU that is known."
+        yield "No known pod holds or uses a GPU."
     if unknown:
-        yield f"Who holds GPUs could not be asked of {_some(unknown)}."
+        yield f"Holders could not be queried on {_some(unknown)}."
 
 
 def _holder_row(gpu: Gpu, holder: Holder) -> tuple[str, ...]:
@@ -158,7 +158,7 @@ def _holder_row(gpu: Gpu, holder: Holder) -> tuple[str, ...]:
 
 
 def inspection_json(inspection: Inspection, *, details: bool) -> dict[str, Any]:
-    """Give it as plain data of JSON; what is not known is null."""
+    """Return it as JSON data; unknown values are null."""
     return {
         "timestamp": inspection.at,
         "nodes": [

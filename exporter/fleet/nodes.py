@@ -1,4 +1,4 @@
-"""What is held and used on each node."""
+"""Slices, memory and compute held and used on each node."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ _UNSEEN = "GPUs of which no slices are told"
 
 
 def questions(narrow: Narrow) -> dict[str, str]:
-    """Ask for the sums of each target."""
+    """Return the queries for the sums of each target."""
     return _questions(narrow) | slices.questions(queries.TARGET)
 
 
@@ -51,7 +51,7 @@ def _questions(narrow: Narrow) -> dict[str, str]:
 
 
 def read_nodes(answers: Answers, targets: Targets) -> Iterator[Node]:
-    """Describe each node; of one that is silent nothing is known."""
+    """Return each node; one that does not answer has no values."""
     figures = {name: answers.figures(name) for name in _questions(Narrow()) if name != _MODELS}
     tables = slices.SliceTables(answers, target_of)
     identities = None if _MODELS in answers.problems else _identities(answers)
@@ -81,30 +81,30 @@ def _identities(answers: Answers) -> _Identities:
 
 
 class _Reading:
-    """The figures of one target."""
+    """Values of one target."""
 
     def __init__(self, figures: Mapping[str, Figures | None], target: Target) -> None:
         self._figures = figures
         self._target = target
 
     def count(self, name: str) -> int | None:
-        """Count rows; None where that could not be asked."""
+        """Return the number of rows; None if the query failed."""
         found = self._figures[f"count of {name}"]
         return None if found is None else int(found.get(self._target, 0))
 
     def amount(self, name: str, expected: int | None) -> Amount:
-        """Give a sum over so many rows, of which some may not be there; None is any number of rows."""
+        """Return a sum over ``rows`` rows, some of which may be missing; None is any number of rows."""
         sums, known = self._figures[f"sum of {name}"], self.count(name)
         if sums is None or known is None or expected is None:
             return UNASKED
         return Amount(sums.get(self._target, 0.0), known, max(expected - known, 0))
 
     def told(self, name: str) -> Amount:
-        """Give a sum that is there as a whole or not at all."""
+        """Return a sum that is either complete or missing."""
         return self.amount(name, max(self.count(name) or 0, 1))
 
     def is_set(self, name: str) -> bool | None:
-        """Tell whether a figure is there and not 0; None where that could not be asked."""
+        """Return whether a value exists and is not 0; None if the query failed."""
         found = self._figures[name]
         return None if found is None else bool(found.get(self._target))
 
@@ -114,11 +114,11 @@ def _node(
 ) -> Node:
     gpus = reading.told("gpus")
     read = reading.count("GPUs that are read")
-    # GPUs that the driver counts and that nothing is told of are not known either.
+    # GPUs that the driver counts but that have no series are unknown too.
     there = None if read is None or gpus.value is None else max(read, int(gpus.value))
     unseen = _less(there, reading.count("GPUs whose holders are known"))
     untold = _plus(_less(there, read), reading.count(_UNSEEN))
-    # Where that could not be asked, something may be missing.
+    # If the query failed, something may be missing.
     untold = 1 if untold is None else untold
     rows = reading.count("containers")
     held = _plus(_less(rows, reading.count("containers without a slice")), unseen)

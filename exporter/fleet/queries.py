@@ -1,4 +1,4 @@
-"""The queries that a Prometheus is asked, many at once, so that one that fails costs only what needs it."""
+"""The queries for Prometheus, sent separately: one that fails affects only the values that need it."""
 
 import asyncio
 import json
@@ -11,9 +11,9 @@ from exporter.prometheus import Prometheus, PrometheusError, Sample
 
 TARGET = "cluster, job, instance"
 DEVICE = f"{TARGET}, uuid"
-# What may have been there before now: a target that is gone for longer is taken for one that left.
+# A target that is gone for longer than this counts as removed.
 SEEN = "15m"
-# A target that Prometheus still asks, in vain, is remembered by what it said at one of these times ago.
+# A target that no longer answers is remembered by its values at one of these times ago.
 REMEMBERED = ("1h", "3h", "12h", "1d", "3d", "7d")
 _NAMESPACE = "namespace, exported_namespace"
 
@@ -64,7 +64,7 @@ SHARES = {
 """What containers hold, use and waste, row by row; where a part is not known there is no row."""
 
 COUNTED = SHARES | {
-    # The same rows, without reckoning with each of them.
+    # The same rows, without arithmetic on each of them.
     f"{quantity}_wasted": f"({SHARES[f'{quantity}_held']} and {SHARES[f'{quantity}_used']})"
     for quantity in ("memory", "compute")
 }
@@ -72,7 +72,7 @@ COUNTED = SHARES | {
 
 
 class Narrow(NamedTuple):
-    """What has to be left out of sums. Both cost Prometheus much, and most clusters need neither.
+    """What sums must leave out. Both filters are expensive, and most clusters need neither.
 
     ``unread``: there are devices of other makers. ``several``: a node is told of by several targets.
     """
@@ -81,25 +81,25 @@ class Narrow(NamedTuple):
     several: bool = True
 
     def own(self, rows: str) -> str:
-        """Leave out what is on devices of other makers."""
+        """Return the expression without devices of other vendors."""
         return f"({rows} unless on ({DEVICE}) {FOREIGN})" if self.unread else f"({rows})"
 
     def newest(self, rows: str) -> str:
-        """Leave out all but the targets that count."""
+        """Return the expression for the newest target of each node only."""
         return f"({rows} and on ({TARGET}) {NEWEST})" if self.several else f"({rows})"
 
     def by_namespace(self, function: str, rows: str) -> str:
-        """Sum or count for each namespace of the cluster."""
+        """Return a sum or count by namespace of the cluster."""
         return f"{function} by ({_NAMESPACE}) ({self.newest(self.own(rows))})"
 
     def idle(self, idle_after: float, rows: str = "") -> str:
-        """Give rows of those who hold a device and have not computed on it for so many seconds.
+        """Return an expression for holders that have not computed on their device for ``seconds`` seconds.
 
-        Without ``rows`` these are the times at which they last computed. Where compute is not measured
-        nobody is called idle.
+        Without ``rows`` its values are the times of their last compute. Holders whose compute is not
+        measured are not idle.
         """
         quiet = f"({_CONTAINER}last_active_timestamp_seconds <= (time() - {idle_after:g}))"
-        # Since its last poll nobody has looked, however long ago that is.
+        # Its state is that of its last poll, however long ago that is.
         still = f"({_CONTAINER}compute_used_ratio == 0)"
         # The longer a chain is, the dearer: what few rows are left of comes first.
         found = f"{rows} and {still} and {quiet}" if rows else f"{quiet} and {still}"
@@ -107,20 +107,20 @@ class Narrow(NamedTuple):
 
 
 def by_target(function: str, rows: str) -> str:
-    """Sum or count for each target."""
+    """Return a sum or count by target."""
     return f"{function} by ({TARGET}) ({rows})"
 
 
 def by_device(function: str, rows: str) -> str:
-    """Sum or count for each GPU of each target."""
+    """Return a sum or count by GPU and target."""
     return f"{function} by ({DEVICE}) ({rows})"
 
 
 def gpu_seconds(what: str, window: float) -> str:
-    """Give GPU-seconds ``held``, ``used``, or ``measured`` (held, where use is known) by namespace.
+    """Return GPU-seconds ``held``, ``used``, or ``measured`` (held while use is known) by namespace.
 
     The parts of one job are added up, since a pod that was replaced left its part with another target; those
-    of several jobs are the same seconds told twice.
+    of several jobs are the same seconds, reported twice.
     """
     held, used = (
         f"increase({_CONTAINER}{name}_gpu_seconds_total[{window:.0f}s])" for name in ("entitled", "used")
@@ -133,7 +133,7 @@ def gpu_seconds(what: str, window: float) -> str:
 
 
 def of(metric: str, label: str, values: Iterable[str]) -> str:
-    """Select the series of a metric where a label has one of some values."""
+    """Return a selector of a metric with one of some values of a label."""
     pattern = "|".join(re.escape(value) for value in sorted(set(values)))
     return f"{metric}{{{label}=~{json.dumps(pattern)}}}"
 
@@ -145,29 +145,29 @@ Figures: TypeAlias = Mapping[Target, float]
 
 
 class Answers:
-    """The answers to questions, by their names; ``problems`` are those that failed, and why."""
+    """Answers to queries by name; ``problems`` are the failed queries and their errors."""
 
     def __init__(self, samples: Mapping[str, Sequence[Sample]], problems: Mapping[str, str]) -> None:
         self._samples = samples
         self.problems = problems
 
     def samples(self, name: str) -> Sequence[Sample]:
-        """Give an answer, nothing where it failed."""
+        """Return an answer, empty if its query failed."""
         return self._samples.get(name, ())
 
     def figures(self, name: str) -> Figures | None:
-        """Give an answer by target, None where it failed."""
+        """Return an answer by target, None if its query failed."""
         found = self._samples.get(name)
         return None if found is None else {target_of(sample): sample.value for sample in found}
 
 
 def target_of(sample: Sample) -> Target:
-    """Tell which target a sample is of."""
+    """Return the target of a sample."""
     return Target(*(sample.labels.get(name, "") for name in Target._fields))
 
 
 async def ask(prometheus: Prometheus, expressions: Mapping[str, str], at: float) -> Answers:
-    """Evaluate expressions as of one Unix time."""
+    """Return the values of expressions at one Unix time."""
     samples: dict[str, list[Sample]] = {}
     problems: dict[str, str] = {}
     turns = asyncio.Semaphore(_AT_ONCE)

@@ -1,4 +1,4 @@
-"""Reading a cluster: all questions as of one moment, so that what is told of it fits together."""
+"""Reading a cluster: all queries at the same time, so that the answers are consistent."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -15,18 +15,18 @@ _INFO = "names of GPUs"
 
 
 class Aim(NamedTuple):
-    """What to look for: holders idle for ``idle_after`` seconds, and GPU-hours of the last ``window``."""
+    """Parameters: holders idle for ``idle_after`` seconds, and GPU-hours of the last ``window`` seconds."""
 
     idle_after: float
     window: float
 
 
 class NoExporterError(Exception):
-    """Prometheus answers, and has no series of this exporter."""
+    """Prometheus answers, but has no series of this exporter."""
 
 
 async def read_clock(prometheus: Prometheus) -> float:
-    """Ask for the Unix time of Prometheus, which all other questions are asked as of."""
+    """Return the Unix time of Prometheus, at which all other queries are evaluated."""
     answer = await prometheus.query(queries.CLOCK)
     if not answer:
         raise PrometheusError("Prometheus does not tell its time")
@@ -34,9 +34,9 @@ async def read_clock(prometheus: Prometheus) -> float:
 
 
 async def read_targets_at(prometheus: Prometheus, at: float) -> tuple[Targets, Narrow]:
-    """Find the nodes, and what sums must leave out.
+    """Return the nodes, and what sums must leave out.
 
-    Raises PrometheusError where they cannot be told, and NoExporterError where there are none.
+    Raises PrometheusError if the query fails, and NoExporterError if there are no nodes.
     """
     answers = await ask(prometheus, targets.QUESTIONS, at)
     for name in targets.QUESTIONS:
@@ -49,14 +49,14 @@ async def read_targets_at(prometheus: Prometheus, at: float) -> tuple[Targets, N
 
 
 async def read_hours(prometheus: Prometheus, at: float, window: float) -> Answers:
-    """Ask for GPU-hours, which is much work for Prometheus."""
+    """Return the answers for GPU-hours, which are expensive for Prometheus."""
     return await ask(prometheus, tenants.hours_questions(window), at)
 
 
 async def read_fleet(prometheus: Prometheus, aim: Aim, hours: Answers = NO_HOURS) -> Fleet:
-    """Read the cluster; ``hours`` are those of read_hours, which may be older.
+    """Return the cluster; ``hours`` are from read_hours, and may be older.
 
-    Raises PrometheusError where nothing can be told, and NoExporterError where there are no nodes. A question
+    Raises PrometheusError if nothing can be read, and NoExporterError if there are no nodes. A query
     that fails otherwise is among the problems.
     """
     at = await read_clock(prometheus)
@@ -86,7 +86,7 @@ async def read_fleet(prometheus: Prometheus, aim: Aim, hours: Answers = NO_HOURS
             problems=tuple({**answers.problems, **details.problems, **hours.problems}.items()),
         )
 
-    # Of a large cluster that is too much work for the event loop.
+    # For a large cluster this is too much work for the event loop.
     return await in_thread(put_together)
 
 
@@ -96,7 +96,7 @@ def _names(answers: Answers, listed: list[Sample]) -> dict[str, str]:
 
 
 def _gpu_names(details: Answers) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Give the indexes and the models of GPUs by uuid."""
+    """Return the indexes and the models of GPUs by uuid."""
     labels = [sample.labels for sample in details.samples(_INFO)]
     return (
         {each["uuid"]: each.get("gpu", "") for each in labels},

@@ -1,4 +1,4 @@
-"""The cluster as plain data of JSON, and as text for a terminal."""
+"""The cluster as JSON data, and as text for a terminal."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -20,12 +20,12 @@ from exporter.fleet.amounts import (
 from exporter.fleet.cluster_model import Fleet, IdleHolder, Namespace, Node, SickGpu, idle_in, namespaces_in
 from exporter.formats.wording import UNKNOWN, decimal, duration, gibibytes, plural, printable
 
-# A terminal shows so many rows of each list that can be long.
+# The maximum number of rows of each list in a terminal.
 _LINES = 20
 
 
 def fleet_json(fleet: Fleet) -> dict[str, Any]:
-    """Give all of it. An amount has its value, null where nothing is known, and whether it is complete."""
+    """Return the cluster as JSON data. An amount has its value, null if unknown, and its completeness."""
     return {
         "timestamp": fleet.at,
         "window_seconds": fleet.window,
@@ -42,7 +42,7 @@ def fleet_json(fleet: Fleet) -> dict[str, Any]:
 
 
 def totals_json(fleet: Fleet) -> dict[str, Any]:
-    """Add the nodes up."""
+    """Return the totals over nodes as JSON data."""
     return {
         "nodes": len(fleet.nodes),
         "nodes_not_answering": len(fleet.silent),
@@ -61,7 +61,7 @@ def _sums(nodes: tuple[Node, ...]) -> dict[str, Any]:
 
 
 def node_json(node: Node) -> dict[str, Any]:
-    """Give a node."""
+    """Return a node as JSON data."""
     return {
         "node": node.key.name,
         "cluster": node.key.cluster or None,
@@ -119,17 +119,17 @@ def _sick(gpu: SickGpu) -> dict[str, Any]:
 
 
 def gpus(value: float) -> str:
-    """Write shares of physical GPUs."""
+    """Return shares of physical GPUs as text."""
     return decimal(value, 2)
 
 
 def share_words(share: Share, write: Callable[[float], str], unit: str) -> str:
-    """Write what is used of what is held."""
+    """Return used / held as text."""
     return f"{share.used.text(write)} / {share.held.text(write)} {unit}"
 
 
 def total_line(nodes: tuple[Node, ...]) -> str:
-    """Add nodes up in one line."""
+    """Return the totals over nodes as one line."""
     size = total_amount(n.memory_total for n in nodes).text(gibibytes)
     memory, compute = (
         total_share(shares) for shares in zip(*((n.memory, n.compute) for n in nodes), strict=True)
@@ -147,7 +147,7 @@ def total_line(nodes: tuple[Node, ...]) -> str:
 
 
 def total_slices(nodes: tuple[Node, ...]) -> tuple[Units, tuple[Units, ...] | None]:
-    """Add slices up, and the units of each resource on their own."""
+    """Return the sum of slices, and the sums of units by resource."""
     held, offered = (
         total_amount(node.slices.held for node in nodes),
         total_amount(node.slices.offered for node in nodes),
@@ -157,7 +157,7 @@ def total_slices(nodes: tuple[Node, ...]) -> tuple[Units, tuple[Units, ...] | No
 
 
 def gpu_count(nodes: tuple[Node, ...]) -> str:
-    """Write how many GPUs nodes have together."""
+    """Return the number of GPUs of all nodes as text."""
     count = total_amount(node.gpus for node in nodes).text(whole)
     return f"{count} GPU" if count == "1" else f"{count} GPUs"
 
@@ -168,7 +168,7 @@ def _silent(nodes: tuple[Node, ...]) -> str:
 
 
 def age_words(node: Node) -> str:
-    """Write how old the data of a node are."""
+    """Return the age of a node's data as text."""
     return f"more than {SEEN_WORDS}" if node.age is None else duration(node.age)
 
 
@@ -176,13 +176,13 @@ SEEN_WORDS = "15 min"
 
 
 def fleet_text(fleet: Fleet) -> str:
-    """Draw the cluster for a terminal: nodes, namespaces, idle holders, sick GPUs, and the total."""
+    """Return the cluster as text for a terminal: nodes, namespaces, idle holders, unhealthy GPUs, totals."""
     blocks = (_nodes(fleet), _namespaces(fleet), _idle_lines(fleet), _sick_lines(fleet), _end(fleet))
     return "\n".join("".join(f"{line}\n" for line in block) for block in map(list, blocks) if block)
 
 
 def aligned(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """Give each column the width of its widest cell."""
+    """Yield lines in which each column has the width of its widest cell."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -211,7 +211,7 @@ def _nodes(fleet: Fleet) -> Iterator[str]:
 
 def _namespaces(fleet: Fleet) -> Iterator[str]:
     if fleet.namespaces is None:
-        yield "Which namespaces hold GPUs is not known."
+        yield "Namespaces that hold GPUs are not known."
         return
     rows = [("NAMESPACE", "HOLDERS", "MEMORY USED / HELD", "UNUSED", "COMPUTE USED / HELD", "UNUSED")]
     rows += [
@@ -231,7 +231,7 @@ def _namespaces(fleet: Fleet) -> Iterator[str]:
 
 def _idle_lines(fleet: Fleet) -> Iterator[str]:
     if fleet.idle is None:
-        yield "Which holders are idle is not known."
+        yield "Idle holders are not known."
         return
     rows = [("IDLE HOLDER", "NODE", "GPU", "HOLDS", "MEMORY USED", "IDLE FOR")]
     for each in idle_in(fleet.idle, "")[:_LINES]:
@@ -258,7 +258,7 @@ def _sick_lines(fleet: Fleet) -> Iterator[str]:
         name = f"{printable(str(gpu.node))} GPU {printable(gpu.gpu or gpu.uuid)}"
         yield f"{'!' if gpu.severity == 'bad' else '-'} {name}: {printable('; '.join(gpu.reasons))}"
     if not fleet.all_sick:
-        yield f"Whether {'more' if fleet.sick else 'any'} GPUs are sick is not known."
+        yield f"{'Other unhealthy' if fleet.sick else 'Unhealthy'} GPUs are not known."
 
 
 def _more(count: int) -> Iterator[str]:

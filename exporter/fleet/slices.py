@@ -1,7 +1,7 @@
-"""How many slices of GPUs are held and offered, and how many units of what sharing systems give out.
+"""Slices of GPUs held and offered, and units of sharing systems.
 
 Slices of the vendors' own plug-ins are devices, and counted together. The units of a system are percents,
-bytes or slots: those of different resources add up to nothing.
+bytes or slots: units of different resources are never added up.
 """
 
 from collections import defaultdict
@@ -31,7 +31,7 @@ _Table: TypeAlias = Mapping[Hashable, Mapping[str, float]]
 
 
 def questions(labels: str, among: str = "") -> dict[str, str]:
-    """Ask for sums and counts by these labels, of what is ``among`` some targets."""
+    """Return the queries for sums and counts by these labels, ``among`` some targets."""
     asked = {}
     for kind, operator in _KINDS.items():
         by = f"{labels}, resource" if kind == "units" else labels
@@ -47,17 +47,17 @@ def questions(labels: str, among: str = "") -> dict[str, str]:
 
 
 class SliceTables:
-    """The answers by place: a target, or a GPU of one."""
+    """Answers by place: a target, or a GPU of one."""
 
     def __init__(self, answers: Answers, place_of: Callable[[Sample], Hashable]) -> None:
         self._tables = {name: _table(answers, name, place_of) for name in questions("")}
 
     def slices(self, place: Hashable, unseen: int) -> Units:
-        """Tell of the slices of a place; of ``unseen`` GPUs more nobody knows whether there are any."""
+        """Return the slices of a place; those of ``unseen`` further GPUs are unknown."""
         return self._made("slices", place, "", unseen)
 
     def units(self, place: Hashable, unseen: int) -> tuple[Units, ...] | None:
-        """Tell of each resource of a place; None where it could not be asked which there are."""
+        """Return each resource of a place; None if the list of resources could not be queried."""
         resources: set[str] = set()
         for what in ("offered", "held"):
             table = self._tables[_COUNT.format("units", what)]
@@ -74,7 +74,7 @@ class SliceTables:
             known, others, both = counts[what], counts[other], counts[_BOTH]
             if value is None or known is None or others is None or both is None:
                 return UNASKED
-            # Of what is offered nobody may know who holds it, and of what is held how much there is.
+            # Offered slices may have unknown allocations, and held ones an unknown total.
             return Amount(value, int(known), max(int(others - both), 0) + unseen)
 
         unhealthy = self._figure(_SUM, kind, "unhealthy", place, resource)

@@ -1,4 +1,4 @@
-"""Which targets there are, of which nodes, and which of them counts."""
+"""Targets and their nodes, and which target of a node counts."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -25,9 +25,9 @@ QUESTIONS = {
 
 
 class Scraped(NamedTuple):
-    """The target that counts of a node. ``age`` and ``silent`` are those of a Node.
+    """The target that counts for a node. ``age`` and ``silent`` are those of a Node.
 
-    ``own`` are those of the labels of holders that the target has itself.
+    ``own`` are the holder labels that the target itself has.
     """
 
     key: NodeKey
@@ -45,12 +45,12 @@ class Targets:
         self._by_target = {node.target: node for node in nodes if not node.silent}
 
     def of(self, sample: Sample) -> Scraped | None:
-        """Tell which node a sample is of; None where its target does not count, or is silent."""
+        """Return the node of a sample; None if its target does not count, or does not answer."""
         return self._by_target.get(target_of(sample))
 
 
 def read_targets(answers: Answers, at: float) -> Targets:
-    """Find the nodes, and of each the target with the newest data, as of Unix time ``at``."""
+    """Return the nodes, each with its target with the newest data, at Unix time ``at``."""
     last = answers.figures("last data") or {}
     now, up = answers.figures("data") or {}, answers.figures("up") or {}
     by_node: dict[NodeKey, dict[Target, frozenset[str]]] = defaultdict(dict)
@@ -75,7 +75,7 @@ def read_targets(answers: Answers, at: float) -> Targets:
 
 
 def narrow_of(answers: Answers) -> Narrow:
-    """Tell what has to be left out of sums."""
+    """Return what sums must leave out."""
     targets = sum(sample.value for sample in answers.samples("number of targets"))
     return Narrow(
         unread=bool(answers.samples("devices of other makers")),
@@ -84,9 +84,9 @@ def narrow_of(answers: Answers) -> Narrow:
 
 
 def holder_of(sample: Sample, own: frozenset[str]) -> ContainerRef:
-    """Tell whose a sample is.
+    """Return the holder of a sample.
 
-    Where the target's own labels come first, ours are ``exported_…``, and what is called as ours is the
+    If the target's own labels take precedence, ours are ``exported_…``, and those with our names are the
     target's; one of ours that is empty is not there at all.
     """
     labels = sample.labels
@@ -95,7 +95,7 @@ def holder_of(sample: Sample, own: frozenset[str]) -> ContainerRef:
 
 
 def namespace_of(sample: Sample) -> str:
-    """Tell which namespace a sample is of; that of a container is never empty."""
+    """Return the namespace of a sample; that of a container is never empty."""
     return _label(sample.labels, "namespace", hidden=False)
 
 
@@ -118,18 +118,18 @@ def _why_silent(up: float | None) -> str:
 
 
 DEFAULT = "http://{instance}/"
-# What a host and its port are written with, and nothing that would end them.
+# The characters of a host and its port, without any that would end them.
 _OF_HOSTS = ":[]"
 
 
 class TemplateError(ValueError):
-    """The template makes no URL; the text says why."""
+    """The template is not a valid URL; the message has the reason."""
 
 
 class NodeLinks:
-    """Makes the URL of a node's page: a template with {instance}, {node}, {cluster} and {job} in braces.
+    """The URL of a node's page: a template with {instance}, {node}, {cluster} and {job}.
 
-    Raises TemplateError where that is no http or https URL, or has other braces.
+    Raises TemplateError if that is not an http or https URL, or has other placeholders.
     """
 
     def __init__(self, template: str = DEFAULT) -> None:
@@ -142,7 +142,7 @@ class NodeLinks:
             raise TemplateError("it must begin with http:// or https://")
 
     def of(self, key: NodeKey, target: Target) -> str:
-        """Give the URL, with a slash at its end; whatever is in a name stays in its place."""
+        """Return the URL, with a slash at its end; values are quoted."""
         names = {"node": key.name, "cluster": target.cluster, "job": target.job}
         return self._template.format(
             instance=quote(target.instance, safe=_OF_HOSTS, errors="replace"),

@@ -1,4 +1,4 @@
-"""What the pods of each namespace hold, use and waste."""
+"""Memory and compute that the pods of each namespace hold, use and waste."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ _ALIKE = 0.999
 
 
 def questions(narrow: Narrow) -> dict[str, str]:
-    """Ask for the sums of each namespace."""
+    """Return the queries for the sums of each namespace."""
     by_namespace = narrow.by_namespace
     return {
         _ROWS: by_namespace("count", queries.ROWS),
@@ -29,12 +29,12 @@ def questions(narrow: Narrow) -> dict[str, str]:
 
 
 def hours_questions(window: float) -> dict[str, str]:
-    """Ask for GPU-hours over so many seconds; Prometheus reads every sample of them, so ask seldom."""
+    """Return the queries for GPU-hours over ``window`` seconds, which are expensive."""
     return {_HOURS.format(what): queries.gpu_seconds(what, window) for what in ("held", "used", "measured")}
 
 
 def read_namespaces(answers: Answers, hours: Answers) -> tuple[Namespace, ...] | None:
-    """Describe each namespace; None where it could not be asked which there are."""
+    """Return each namespace; None if the list of namespaces could not be queried."""
     tables = {name: _table(answers, name) for name in questions(Narrow())}
     rows = tables[_ROWS]
     return None if rows is None else tuple(_namespaces(rows, tables, hours))

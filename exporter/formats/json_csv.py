@@ -1,7 +1,7 @@
-"""Twins of the page of metrics for programs and people: a snapshot as JSON, as CSV, as text.
+"""Other forms of the metrics page, for programs and people: a snapshot as JSON, CSV and text.
 
-Names of fields and columns come from the table of series, so that what is called ``memory_used_bytes`` of
-a container here is ``gpuslice_container_memory_used_bytes`` there.
+Names of fields and columns come from the table of series: ``memory_used_bytes`` of
+a container is ``gpuslice_container_memory_used_bytes`` there.
 """
 
 import csv
@@ -40,10 +40,10 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def snapshot_json(snapshot: Snapshot, *, idle_after: float = 600.0) -> dict[str, Any]:
-    """Give the snapshot as plain data of JSON: lists of objects by level; what is not known is null.
+    """Return the snapshot as JSON data: lists of objects by level; unknown values are null.
 
     Identity (labels and info series) is text; a family with labels of its own is an object keyed by their
-    values, outermost first. Events stand with the containers that they hit, oldest first. Processes have the
+    values, outermost first. Events have the containers that they hit, oldest first. Processes have the
     names that their owners gave them. A container is idle after ``idle_after`` seconds without compute.
     """
     (node,) = _records("node", NODE, snapshot)
@@ -66,7 +66,7 @@ def snapshot_json(snapshot: Snapshot, *, idle_after: float = 600.0) -> dict[str,
 
 
 def snapshot_csv(snapshot: Snapshot, *, idle_after: float = 600.0) -> str:
-    """Give the container rows as CSV (RFC 4180) with a header; what is not known is an empty cell.
+    """Return the container rows as CSV (RFC 4180) with a header; unknown values are empty cells.
 
     Text that a spreadsheet would run as a formula starts with an apostrophe.
     """
@@ -79,7 +79,7 @@ def snapshot_csv(snapshot: Snapshot, *, idle_after: float = 600.0) -> str:
 
 
 def _containers(snapshot: Snapshot, idle_after: float) -> Iterator[dict[str, Any]]:
-    """Give containers with their states as of the poll: what they have done since then is not known."""
+    """Yield containers with their states at the time of the poll."""
     records = _records("container", CONTAINER, snapshot)
     for record, row in zip(records, snapshot.containers, strict=True):
         judged = judge(row, snapshot.timestamp, idle_after)
@@ -87,12 +87,12 @@ def _containers(snapshot: Snapshot, idle_after: float) -> Iterator[dict[str, Any
 
 
 def _pod(row: PodRow) -> dict[str, Any]:
-    """Give a pod with its labels under the names that they have there."""
+    """Return a pod with its labels under their own names."""
     return {"namespace": row.namespace, "pod": row.name, "pod_uid": row.uid, "labels": dict(row.labels)}
 
 
 def _process(row: ProcessRow) -> dict[str, Any]:
-    """Give a process; a container that cannot be told from others of its pod is null."""
+    """Return a process; a container that cannot be distinguished in its pod is null."""
     holder = row.holder
     return {
         "uuid": row.device.uuid,

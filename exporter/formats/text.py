@@ -1,4 +1,4 @@
-"""A snapshot as a table for a terminal: who holds which slice of which GPU, and what is used of it."""
+"""A snapshot as a table for a terminal: the holders of each GPU's slices, and their use."""
 
 import time
 from collections import Counter, defaultdict
@@ -28,7 +28,7 @@ from exporter.model.states import STATE_WORDS, Judgement, judge
 
 
 def gpu_line(gpu: GpuRow, released: str = "") -> str:
-    """Write what a GPU is, does and gives; ``released`` says why the driver was given up."""
+    """Return the line of a GPU; ``released`` is why the driver is released, "" if it is not."""
     reading = gpu.reading
     parts = [
         f"GPU {gpu.identity.index}",
@@ -60,11 +60,11 @@ def gpu_line(gpu: GpuRow, released: str = "") -> str:
 
 
 def mig_line(key: DeviceKey, mig: MigRow | None) -> str:
-    """Write a MIG device, numbered GPU instance/compute instance, or a partition of an AMD GPU."""
+    """Return the line of a MIG device (GPU instance/compute instance), or of an AMD partition."""
     of_mig = key.mig_uuid.startswith("MIG-")
     part = "MIG" if of_mig else "partition"
     if mig is None:
-        return f"  {part} {printable(key.mig_uuid)} · not seen by the driver"
+        return f"  {part} {printable(key.mig_uuid)} · not listed by the driver"
     memory = mig.reading.memory
     used, whole = (memory.used, memory.total) if memory else (None, None)
     shared = " shared with its neighbours" if mig.reading.memory_shared else ""
@@ -81,7 +81,7 @@ def mig_line(key: DeviceKey, mig: MigRow | None) -> str:
 
 
 def unattributed_line(gpu: GpuRow) -> str:
-    """Write what of a GPU is used by no known container."""
+    """Return the line of a GPU's use by no known container."""
     ratio = gpu.unattributed_utilization
     compute = measure(None if ratio is None else ratio * 100, "%")
     return f"    unattributed: {gibibytes(gpu.unattributed_memory)} GiB · {compute} utilization"
@@ -92,7 +92,7 @@ def _slices_of(gpu: GpuRow) -> str:
 
 
 def _slices(counts: tuple[SliceCount, ...], *, cut: bool) -> str:
-    """Write what is held of a device; units of several resources add up only where they are its parts."""
+    """Return what is held of a device; resources are added up only if they are parts of it."""
     if not counts:
         return f"slices {UNKNOWN}"
     if len(counts) > 1 and not cut:
@@ -103,14 +103,14 @@ def _slices(counts: tuple[SliceCount, ...], *, cut: bool) -> str:
 
 
 def slices_held(row: ContainerRow) -> str:
-    """Write how many slices of which resource a container holds."""
+    """Return the slices and the resource that a container holds, as text."""
     if row.slices is None:
         return UNKNOWN
     return f"{row.slices} {TIMES} {printable(row.resource or 'slice')}" if row.slices else "none"
 
 
 def total_line(snapshot: Snapshot) -> str:
-    """Add up the GPUs that are read. One that does not tell makes the sum a least figure."""
+    """Return the totals of the GPUs that are read. An unknown value makes a sum a lower bound."""
     gpus = [gpu for gpu in snapshot.gpus if not gpu.unread]
     unread = {gpu.identity.uuid for gpu in snapshot.gpus if gpu.unread}
     rows = [row for row in snapshot.containers if row.device.uuid not in unread]
@@ -132,7 +132,7 @@ def total_line(snapshot: Snapshot) -> str:
 
 
 def _held(snapshot: Snapshot) -> str:
-    """Write what is held of the node: slices, or GPUs where these are shared in units of several kinds."""
+    """Return what is held of the node: slices, or GPUs if their units are of several kinds."""
     if all(gpu.holders is None for gpu in snapshot.gpus):
         return f"slices {UNKNOWN}"
     found = held_of_node(snapshot.gpus)
@@ -147,7 +147,7 @@ def _hundredths(value: Number) -> str:
 
 
 def state_words(judged: Judgement) -> str:
-    """Write the state of a holder, with for how long where it says that the holder does not compute."""
+    """Return the state of a holder, with its duration if the holder does not compute."""
     quiet_for = judged.quiet_for if judged.state in ("quiet", "idle", "idle-memory") else None
     return STATE_WORDS[judged.state] + (f" ({duration(quiet_for)})" if quiet_for is not None else "")
 
@@ -164,12 +164,12 @@ _HEADINGS = (
 
 
 def snapshot_text(snapshot: Snapshot, *, now: float | None = None, idle_after: float = 600.0) -> str:
-    """Draw the snapshot as it is read at Unix time ``now`` (default: the clock)."""
+    """Return the snapshot as text, as read at Unix time ``now`` (default: the clock)."""
     return _Drawing(snapshot, time.time() if now is None else now, idle_after).text()
 
 
 class _Drawing:
-    """One snapshot on its way to text: headings are lines, holders are cells that are aligned at the end."""
+    """The lines of one snapshot: headings are text, holders are cells that are aligned at the end."""
 
     def __init__(self, snapshot: Snapshot, now: float, idle_after: float) -> None:
         self._snapshot = snapshot
@@ -202,14 +202,14 @@ class _Drawing:
             )
         )
         if self._snapshot.demo:
-            yield "DEMO: a node in software; nothing here was measured."
+            yield "DEMO: simulated node; no value here was measured."
         if not node.process_view:
-            reason = node.process_view_reason or "the processes of the host cannot be seen"
-            yield f"No numbers of single processes: {printable(reason)}"
+            reason = node.process_view_reason or "host processes are not visible"
+            yield f"No per-process usage: {printable(reason)}"
         yield ""
 
     def _models(self, *, unread: bool) -> str:
-        """Count models: those that are read, which are the node's GPUs, or those of other makers."""
+        """Return the counts of GPU models, either those that are read or those of other vendors."""
         gpus = [gpu for gpu in self._snapshot.gpus if gpu.unread == unread]
         models = Counter(gpu.identity.model or "unknown model" for gpu in gpus)
         return ", ".join(f"{count} {TIMES} {printable(model)}" for model, count in models.items())
@@ -229,7 +229,7 @@ class _Drawing:
         yield from self._elsewhere()
 
     def _keys_of(self, uuid: str) -> list[DeviceKey]:
-        """List the MIG devices of a GPU, with those that containers hold though they are not seen now."""
+        """Return the MIG devices of a GPU, with those that containers hold but the driver does not list."""
         keys = dict.fromkeys(chain(self._migs, self._rows))
         return [key for key in keys if key.uuid == uuid and key.mig_uuid]
 
@@ -237,7 +237,7 @@ class _Drawing:
         seen = {gpu.identity.uuid for gpu in self._snapshot.gpus}
         for key in self._rows:
             if key.uuid not in seen:
-                yield f"{printable(key.mig_uuid or key.uuid)} · not seen by the driver"
+                yield f"{printable(key.mig_uuid or key.uuid)} · not listed by the driver"
                 yield from self._holders(key)
                 yield ""
 
@@ -255,7 +255,7 @@ class _Drawing:
             )
 
     def _state(self, row: ContainerRow) -> str:
-        # As of the poll: what a holder has done since then is not known.
+        # The state at the time of the poll; later activity is unknown.
         return state_words(judge(row, self._snapshot.timestamp, self._idle_after))
 
     def _total(self) -> Iterator[_Line]:
@@ -267,11 +267,11 @@ class _Drawing:
             if health.name == "nvml" and self._snapshot.node.released:
                 yield f"! {printable(health.message)}"
             elif not health.success:
-                yield f"! {printable(health.name)} fails: {printable(health.message) or 'no reason is known'}"
+                yield f"! {printable(health.name)} fails: {printable(health.message) or 'no reason reported'}"
 
 
 def _aligned(lines: list[_Line]) -> Iterator[str]:
-    """Give each column of cells the width of its widest; plain lines stay as they are."""
+    """Yield lines with aligned columns of cells; plain lines stay as they are."""
     rows = [line for line in lines if not isinstance(line, str)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for line in lines:

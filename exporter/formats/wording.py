@@ -14,14 +14,14 @@ _GIBIBYTE = 1024**3
 
 
 def printable(text: str) -> str:
-    """Show control characters, separators and lone surrogates as escapes: names never steer a terminal."""
+    """Return text with control characters, separators and lone surrogates escaped, safe for a terminal."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def decimal(value: Number | None, digits: int) -> str:
-    """Write a number with that many decimals; a little more than nothing is not written as 0."""
+    """Return a number with ``digits`` decimals; a small value above 0 is not shown as 0."""
     if value is None:
         return UNKNOWN
     least = 10**-digits
@@ -29,22 +29,22 @@ def decimal(value: Number | None, digits: int) -> str:
 
 
 def gibibytes(size: Number | None) -> str:
-    """Write bytes as GiB, without the unit."""
+    """Return bytes as GiB, without the unit."""
     return decimal(None if size is None else size / _GIBIBYTE, 1)
 
 
 def used_of(used: str, whole: str, unit: str) -> str:
-    """Write a use beside what it is a part of."""
+    """Return ``used / whole`` with the unit."""
     return f"{used} / {whole} {unit}"
 
 
 def measure(value: Number | None, unit: str, digits: int = 0) -> str:
-    """Write a number with its unit."""
+    """Return a number with its unit."""
     return f"{decimal(value, digits)} {unit}"
 
 
 def duration(seconds: float) -> str:
-    """Write a time span with its two largest units."""
+    """Return a time span with its two largest units."""
     minutes = int(seconds) // 60
     if minutes < 1:
         return f"{max(int(seconds), 0)} s"
@@ -57,20 +57,20 @@ def duration(seconds: float) -> str:
 
 
 def short_names(resources: Sequence[str]) -> Sequence[str]:
-    """Call resources by their last part, unless two of them have the same."""
+    """Return resources by their last part, unless two of them share it."""
     names = [resource.rpartition("/")[2] for resource in resources]
     return names if len(set(names)) == len(names) else resources
 
 
 def plural(count: int | None, noun: str) -> str:
-    """Write a count with its noun."""
+    """Return a count with its noun."""
     if count is None:
         return f"{UNKNOWN} {noun}s"
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def total_text(values: Iterable[Number | None], write: Callable[[Number], str]) -> str:
-    """Write the sum of what is known: at least that (``≥``) where a part is not, a dash where none is."""
+    """Return the sum of the known values: with ``≥`` if one is unknown, a dash if all are."""
     parts = list(values)
     known = [value for value in parts if value is not None]
     if parts and not known:
@@ -89,9 +89,9 @@ OWN_MODES = {
     "mig-time-slicing": "MIG, time-sliced",
     "vgpu": "vGPU",
     "amd-partition": "partitioned",
-    "none": "not shared out",
-    "unknown": "sharing not known",
-    "": "sharing not known",
+    "none": "not shared",
+    "unknown": "sharing unknown",
+    "": "sharing unknown",
 }
 """The ways of sharing that the vendors' own plug-ins bring; all others are the names of sharing systems."""
 
@@ -115,15 +115,31 @@ _SYSTEMS = {
 
 
 def mode_word(sharing: str) -> str:
-    """Name a way of sharing."""
+    """Return the name of a way of sharing."""
     if sharing.startswith("hami-") and sharing not in _SYSTEMS:
         return _SYSTEMS["hami"]
     return OWN_MODES.get(sharing) or _SYSTEMS.get(sharing, sharing)
 
 
 def is_system(sharing: str) -> bool:
-    """Whether GPUs are shared by a system of its own, which states what its holders may take."""
+    """Return whether GPUs are shared by a separate system, which sets the entitlements of its holders."""
     return sharing not in OWN_MODES
+
+
+_RECOVERIES = {
+    "reset": "needs a reset",
+    "reboot": "needs a reboot of the node",
+    "system_reboot": "needs a reboot of the node",
+    "bus_reset": "needs a reset of its PCIe bus",
+    "drain_p2p": "needs its peer-to-peer traffic drained",
+    "drain_and_reset": "needs a drain and a reset",
+    "recover_imex_domain": "needs a recovery of its IMEX domain",
+}
+
+
+def recovery(action: str) -> str:
+    """Return what a GPU needs by the recovery action of its driver."""
+    return _RECOVERIES.get(action, f"needs a recovery: {action.replace('_', ' ')}")
 
 
 _OWN = "slices"
@@ -146,9 +162,9 @@ class HeldSummary(NamedTuple):
 
 
 def held_of_node(gpus: Sequence[GpuRow]) -> HeldSummary:
-    """Count slices where most GPUs are shared by their vendors' plug-ins, units of the only system, or GPUs.
+    """Return slices if most GPUs use their vendor's plug-in, else units of the only system, else GPUs.
 
-    What is given out besides is told beside it, each in its own unit.
+    Other systems are listed in ``besides``, each in its own unit.
     """
     systems = dict(_by_system(gpus))
     owned = sum(bool(gpu.slices) and not is_system(gpu.sharing) for gpu in gpus)
@@ -164,7 +180,7 @@ def held_of_node(gpus: Sequence[GpuRow]) -> HeldSummary:
 
 
 def held_of_all(counts: Sequence[SliceCount], noun: str = "") -> str:
-    """Write what is held of all that is offered, alone where nobody says how much that is."""
+    """Return held of offered as text; only the held part if the total is not reported."""
     held = total_text((count.allocated for count in counts), str)
     offered = total_text((count.offered for count in counts), str)
     words = (held, *(() if offered == UNKNOWN else ("of", offered)), noun)
@@ -172,7 +188,7 @@ def held_of_all(counts: Sequence[SliceCount], noun: str = "") -> str:
 
 
 def held_of_each(counts: Sequence[SliceCount]) -> str:
-    """Write what is held of a whole device: of several resources each, whose units add up to nothing."""
+    """Return what is held of a whole device, resource by resource: their units cannot be added up."""
     if len(counts) == 1:
         return held_of_all(counts)
     told = short_names([count.resource for count in counts])
@@ -180,7 +196,7 @@ def held_of_each(counts: Sequence[SliceCount]) -> str:
 
 
 def unhealthy(counts: Sequence[SliceCount]) -> tuple[str, ...]:
-    """Write how many slices are unhealthy; () where none is known to be."""
+    """Return the number of unhealthy slices as text; () if none is known to be."""
     number = sum(count.unhealthy or 0 for count in counts)
     return (f"{number} unhealthy",) if number else ()
 
@@ -200,7 +216,7 @@ def _counted(counts: Sequence[SliceCount], resource: str, besides: tuple[str, ..
     least = any(count.allocated is None for count in fixed or counts)
     if not fixed:
         return HeldSummary(rest, None, "", resource, besides, least)
-    more = (f"{rest} more of no fixed number",) if rest else ()
+    more = (f"{rest} more without a fixed total",) if rest else ()
     held = sum(count.allocated or 0 for count in fixed)
     offered = sum(count.offered or 0 for count in fixed)
     lost = sum(count.lost or 0 for count in fixed)

@@ -200,7 +200,7 @@ def test_sick_gpus_are_told_with_their_reasons(known: Known) -> None:
     """The GPU that asks for a reset is on the list, by its index and with its node."""
     reasons = {(gpu.node.name, gpu.gpu): gpu.reasons for gpu in known.fleet.sick}
 
-    assert "asks for a recovery: reset" in reasons["hgx-a100-sick", "2"]
+    assert "needs a reset" in reasons["hgx-a100-sick", "2"]
     assert {node for node, _ in reasons} == {"hgx-a100-sick"}
 
 

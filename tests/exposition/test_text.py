@@ -33,8 +33,8 @@ def test_unknown_is_a_dash_and_never_a_zero(bare) -> None:
         "Total: slices _ · memory _ GiB held · _ GiB used of _ GiB · compute _ GPUs held · _ GPUs used of _"
         in text
     )
-    assert "No numbers of single processes: the processes of the host cannot be seen" in text
-    assert "! nvml fails: no reason is known" in text
+    assert "No per-process usage: host processes are not visible" in text
+    assert "! nvml fails: no reason reported" in text
     assert " 0.0 " not in text
 
 
@@ -45,14 +45,14 @@ def test_a_gpu_that_does_not_answer_says_so_and_its_holders_stay(full) -> None:
     text = snapshot_text(replace(full, gpus=gpus, migs=()), now=NOW)
 
     assert "GPU 0 · NVIDIA A100-SXM4-40GB · time-slicing · not answering\n" in text
-    assert "  MIG MIG-a · not seen by the driver\n    ml/train-0/main" in text
+    assert "  MIG MIG-a · not listed by the driver\n    ml/train-0/main" in text
 
 
 def test_holders_of_a_gpu_that_is_not_seen_are_listed(full) -> None:
     """A container on a device that the driver does not list is not lost from the table."""
     text = snapshot_text(replace(full, gpus=full.gpus[1:]), now=NOW)
 
-    assert "GPU-shared · not seen by the driver\n    ml/nb-anna/main" in text
+    assert "GPU-shared · not listed by the driver\n    ml/nb-anna/main" in text
 
 
 def test_sums_with_an_unknown_part_are_least_figures(full) -> None:
@@ -61,7 +61,7 @@ def test_sums_with_an_unknown_part_are_least_figures(full) -> None:
 
     text = snapshot_text(replace(full, gpus=gpus), now=NOW)
 
-    assert "slices 2 held of 10, 1 more of no fixed number" in text
+    assert "slices 2 held of 10, 1 more without a fixed total" in text
     assert "≥ 10.0 GiB used of ≥ 40.0 GiB" in text
 
 

@@ -118,7 +118,7 @@ def test_what_is_not_measured_is_a_dash() -> None:
 
     assert f"{UNKNOWN} / 1.00 GPU" in _text(html)
     assert "≥ 0.25 / 1.00 GPU" in _text(html)
-    assert "it is not measured there" in html
+    assert "not measured there" in html
 
 
 def test_long_tables_end_and_say_so() -> None:
@@ -174,7 +174,7 @@ def test_an_old_look_is_shown_as_old() -> None:
     assert "n1" in html
     assert "read 5 min ago" in html
     assert 'class="age old"' in html
-    assert "What is shown is from before." in _text(html)
+    assert "The page shows the last answer." in _text(html)
 
 
 def test_the_page_says_from_what_age_on_it_is_old() -> None:

@@ -88,9 +88,14 @@ async def test_what_is_answered_is_there() -> None:
     told = _seen(fleet)
 
     assert fleet.problems == ()
-    for words in ("1 namespace", "1 sick GPU and 1 idle holder", "by 1 holder in 1 namespace", "train-0"):
+    for words in (
+        "1 namespace",
+        "1 unhealthy GPU and 1 idle holder",
+        "by 1 holder in 1 namespace",
+        "train-0",
+    ):
         assert words in told
-    assert "could not be asked" not in told
+    assert "could not be queried" not in told
     assert fleet_json(fleet)["nodes"][0]["models"] == {"T4": 1}
 
 
@@ -99,15 +104,15 @@ async def test_sick_and_idle_that_are_refused_are_not_nothing() -> None:
     fleet = await _fleet("^(top|bottom)k|last_active")
     told, document = _seen(fleet), fleet_json(fleet)
 
-    assert f"Look at {UNKNOWN}" in told
-    assert re.search("<h2>Look at</h2>[^/]+what this needs could not be asked", _html(fleet))
-    assert "not all is known of sick GPUs and idle holders" in told
-    assert "Whether any GPUs are sick is not known." in told
-    assert "Which holders are idle could not be asked." in told
+    assert f"Needs attention {UNKNOWN}" in told
+    assert re.search("<h2>Needs attention</h2>[^/]+the query for this failed", _html(fleet))
+    assert "incomplete: unhealthy GPUs, idle holders" in told
+    assert "Unhealthy GPUs are not known." in told
+    assert "Idle holders could not be queried." in told
     assert "Nobody" not in told
     assert document["sick_gpus"] is document["idle_holders"]["listed"] is None
     assert document["idle_holders"]["holders"] is None
-    for line in ("Which holders are idle is not known.", "Whether any GPUs are sick is not known."):
+    for line in ("Idle holders are not known.", "Unhealthy GPUs are not known."):
         assert line in fleet_text(fleet)
 
 
@@ -116,9 +121,9 @@ async def test_what_is_known_in_part_is_a_least_number() -> None:
     fleet = await _fleet(r"^topk\(200, gpuslice_gpu_row|^count\(.*last_active")
     told = _seen(fleet)
 
-    assert "≥ 1 sick GPUs and ≥ 1 idle holders" in told
-    assert "Whether more GPUs are sick is not known." in told
-    assert "How many more holders are idle could not be asked." in told
+    assert "≥ 1 unhealthy GPUs and ≥ 1 idle holders" in told
+    assert "Other unhealthy GPUs are not known." in told
+    assert "The number of other idle holders could not be queried." in told
     assert fleet.idle_totals == IdleTotals(None, 1.0, 1.0)
     assert fleet_json(fleet)["sick_gpus"][0]["uuid"] == "GPU-1"
 
@@ -131,7 +136,7 @@ async def test_since_when_a_holder_is_idle_may_be_refused() -> None:
     assert (each.seconds, each.memory_used, each.compute_held) == (None, None, 1.0)
     row = _html(fleet).partition('id="idle"')[2].partition("</section>")[0]
     assert "train-0" in row
-    assert row.count("what this needs could not be asked") == 2
+    assert row.count("the query for this failed") == 2
     assert "train-0" in fleet_text(fleet)
 
 
@@ -141,10 +146,10 @@ async def test_namespaces_that_are_refused_are_not_none() -> None:
     told = _seen(fleet)
 
     assert f"{UNKNOWN} namespaces" in told
-    assert "by whom could not be asked" in told
-    assert "Which namespaces hold GPUs could not be asked." in told
+    assert "holders could not be queried" in told
+    assert "Namespaces that hold GPUs could not be queried." in told
     assert fleet_json(fleet)["namespaces"] is None
-    assert "Which namespaces hold GPUs is not known." in fleet_text(fleet)
+    assert "Namespaces that hold GPUs are not known." in fleet_text(fleet)
 
 
 async def test_who_holds_may_be_refused_where_who_uses_is_known() -> None:
@@ -167,8 +172,8 @@ async def test_inspect_says_that_gpus_could_not_be_asked() -> None:
     found = await _inspection("^gpuslice_gpu_info$")
     told = inspection_text(found, details=True)
 
-    assert "its GPUs could not be asked" in told
-    assert "Who holds GPUs could not be asked of n1." in told
+    assert "its GPUs could not be queried" in told
+    assert "Holders could not be queried on n1." in told
     assert "No pod" not in told
     assert inspection_json(found, details=True)["nodes"][0]["devices"] is None
 
@@ -179,7 +184,7 @@ async def test_inspect_says_that_holders_could_not_be_asked() -> None:
     told = inspection_text(found, details=True)
 
     assert "T4" in told
-    assert "Who holds GPUs could not be asked of n1." in told
+    assert "Holders could not be queried on n1." in told
     (gpu,) = inspection_json(found, details=True)["nodes"][0]["devices"]
     assert gpu["holders"] is None
 

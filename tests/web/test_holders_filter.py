@@ -61,8 +61,8 @@ def test_the_lists_narrow_it_too() -> None:
     assert pods(section) == ["old"]
     assert section.one(id="holders-count").one("p").text == "5 holders, 1 shown"
     options = {choice.attributes["name"]: choice.all("option") for choice in section.all("select")}
-    assert [option.text for option in options["namespace"]] == ["every namespace", "ml (4)", "qa (1)"]
-    assert [option.text for option in options["gpu"]] == ["every GPU", "GPU 0 (1)", "GPU 1 (2)", "GPU 13 (2)"]
+    assert [option.text for option in options["namespace"]] == ["all namespaces", "ml (4)", "qa (1)"]
+    assert [option.text for option in options["gpu"]] == ["all GPUs", "GPU 0 (1)", "GPU 1 (2)", "GPU 13 (2)"]
     assert [option.attributes["value"] for option in options["state"]] == [
         "",
         "over-share",

@@ -118,9 +118,9 @@ def test_what_the_url_has_and_the_table_has_not_is_said() -> None:
 
     remarks = [each.text for each in section.all("p", of="remark")]
     assert remarks == [
-        "It cannot be sorted by “<b>”.",
-        "There is no column “foo”.",
-        "There is no state “asleep”.",
+        "Cannot sort by “<b>”.",
+        "Unknown column “foo”.",
+        "Unknown state “asleep”.",
     ]
     assert len(pods(section)) == len(ROWS)
 
@@ -148,9 +148,9 @@ def test_efficiency_is_what_was_used_of_what_was_given() -> None:
 
     assert [cell.text for cell in cells] == ["25 %", *[UNKNOWN] * 4]
     reasons = [cell.one("abbr").attributes["title"] for cell in cells[1:]]
-    assert "does not say how much its processes compute" in reasons[0]
+    assert "does not report the compute of its processes" in reasons[0]
     assert "it holds nothing here" in reasons[1]
-    assert all("long enough" in reason for reason in reasons[2:])
+    assert all("not enough data" in reason for reason in reasons[2:])
 
 
 def test_processes_and_age_are_dashes_where_they_are_not_known() -> None:
@@ -185,7 +185,7 @@ def test_an_hour_of_which_nothing_is_known_is_a_dash_with_the_reason() -> None:
     cells = page.one("section", id="holders").all("td", of="hour")
     assert [cell.text for cell in cells] == [UNKNOWN, UNKNOWN]
     reasons = [cell.one("abbr").attributes["title"] for cell in cells]
-    assert "nothing of its last hour is kept yet" in reasons[0]
+    assert "no history of the last hour yet" in reasons[0]
     assert "MPS" in reasons[1]
 
 

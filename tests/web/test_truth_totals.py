@@ -236,5 +236,5 @@ def test_what_is_held_and_not_used_is_what_each_holder_leaves(name) -> None:
         ]
         assert len(said) == any(value is not None for value in left)
         for text in said:
-            amount = text.removesuffix(" held and not used").rpartition(" ")[0]
+            amount = text.removesuffix(" held but not used").rpartition(" ")[0]
             assert is_sum(amount, left, digits), (text, left)

@@ -16,7 +16,7 @@ def test_a_device_that_is_not_read_says_so_and_names_its_holders() -> None:
 
     npu = page.one(id=f"gpu-{NPU}")
     assert npu.text.startswith("huawei 1 HAMi Ascend910B3 2 of 10 slices held")
-    assert "not read by this exporter" in npu.text
+    assert "This exporter does not read" in npu.text
     assert "vision/ detect-0" in npu.text
     assert not npu.all(of="bar")
     assert "is-note" in npu.one(of="problem").classes
@@ -40,7 +40,7 @@ def test_what_is_not_read_adds_to_no_sum() -> None:
     assert (told["Memory"].figure.text, told["Memory"].of) == ("2.2 GiB used", "of 22.5")
     assert [text for _, text in told["Memory"].bars] == ["3.9 held", "used, 56% of held"]
     assert (told["Compute"].figure.text, told["Compute"].of) == ("0.18 GPUs used", "of 1")
-    assert told["Look at"].figure.text == "nothing"
+    assert told["Needs attention"].figure.text == "nothing"
 
 
 def test_text_says_that_it_is_not_read() -> None:
@@ -70,5 +70,5 @@ def test_its_page_tells_nothing_of_events_and_links() -> None:
     html = gpu_page(scenario("hami-vendors"), NPU, now=NOW + 30)
     page = read(html or "")
 
-    assert "Events of this device are not read" in page.one(id="events").text
+    assert "This exporter does not read events of this device" in page.one(id="events").text
     assert not page.all(id="topology")

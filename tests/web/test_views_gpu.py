@@ -137,7 +137,7 @@ def test_the_page_of_an_amd_gpu_speaks_of_partitions_and_not_of_xids() -> None:
     page = draw(snapshot([row], migs=[mig("amdgpu_xcp_0", profile="cpx_nps1")]))
 
     assert "XID" not in page.one("section", id="events").text
-    assert "cut into partitions, but the driver does not list them" in page.text
+    assert "partitioned, but the driver does not list its partitions" in page.text
     assert page.one("section", id="readings").all("summary")[0].text == "partition 1 cpx_nps1 amdgpu_xcp_0"
 
 
@@ -147,8 +147,8 @@ def test_what_a_gpu_does_not_give_tells_why() -> None:
     (missing,) = page.one("section", id="readings").all("dl", of="missing")
     why = {line.one("dt").text: line.one("dd").text for line in missing.all("div")}
 
-    assert why["ECC errors"].startswith("NoPermission (to be had: data-center GPUs")
-    assert why["NVLink"].startswith("not given here (to be had: GPUs with NVLink")
+    assert why["ECC errors"].startswith("NoPermission (available: data-center GPUs")
+    assert why["NVLink"].startswith("not available here (available: GPUs with NVLink")
     assert "memory" not in why
 
 
@@ -195,12 +195,12 @@ def test_an_event_of_another_gpu_is_not_shown() -> None:
     shown = snapshot([gpu(), gpu(1, watched=True)], events=(xid(79),))
 
     assert "XID 79" in draw(shown).text
-    assert "None since this exporter was started" in draw(shown, "GPU-1").text
+    assert "None since this exporter started" in draw(shown, "GPU-1").text
 
 
 def test_a_driver_that_reports_no_events_is_not_taken_for_a_healthy_one() -> None:
     """Where nobody waits for events the page says so, in place of claiming that there were none."""
-    assert "does not report the events" in draw(snapshot([gpu(watched=False)])).text
+    assert "does not report events" in draw(snapshot([gpu(watched=False)])).text
 
 
 def test_the_topology_is_the_matrix_that_nvidia_smi_shows() -> None:
@@ -249,7 +249,7 @@ def test_the_page_of_the_node_tells_the_faults_of_the_last_hour() -> None:
         "XID 79 on GPU 0, 2 min ago",
         "XID 31 on GPU 0, 2 min ago",
     ]
-    assert "It was held by ml/a, ml/b, ml/c and ml/d, which may all have been hit." in rows[0].text
+    assert "Held by ml/a, ml/b, ml/c and ml/d at the time; all may be affected." in rows[0].text
     assert ["is-bad" in row.classes for row in rows[:2]] == [True, False]
     assert "XID 48" not in page.text
     assert "XID 162" not in page.text
@@ -269,8 +269,8 @@ def test_the_page_of_the_node_tells_what_a_gpu_needs() -> None:
     rows = node(shown).one("section", id="health").all("li")
 
     assert [row.text.split(".")[0] for row in rows[:3]] == [
-        "GPU 0 asks for a recovery: drain and reset",
-        "GPU 1 has no spare memory left",
-        "GPU 2 waits for a reset",
+        "GPU 0 needs a drain and a reset",
+        "GPU 1 has no spare memory rows left",
+        "GPU 2 needs a reset to repair its memory",
     ]
     assert ["is-bad" in row.classes for row in rows[:3]] == [True, True, False]

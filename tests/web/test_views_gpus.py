@@ -59,7 +59,7 @@ def test_slices_that_are_not_cut_are_shown() -> None:
 
     assert [growth(cell) for cell in cells] == [43, 57]
     assert "4 of 7 slices free" in cells[1].text
-    assert "not cut" in cells[1].text
+    assert "not partitioned" in cells[1].text
 
 
 def test_replicas_share_one_pool_of_memory_and_one_of_compute() -> None:
@@ -164,7 +164,7 @@ def test_a_held_mig_device_that_is_not_seen_keeps_its_holder() -> None:
 
     (cell,) = row.all(of="cell")
     assert "is-missing" in cell.classes
-    assert "train not seen by the driver" in cell.text
+    assert "train not listed by the driver" in cell.text
 
 
 def test_without_the_kubelet_nothing_is_called_free() -> None:

@@ -100,15 +100,15 @@ def test_a_pod_whose_containers_cannot_be_told_apart_has_a_page() -> None:
         ),
         (
             {"compute_used": 0.0, "totals": Totals(first_seen=NOW - 7200, last_active=NOW - 7200)},
-            "No: it has not computed in the 2 h 0 min that it has been watched, and keeps 7.0 GiB of memory.",
+            "No: it has not computed since monitoring began 2 h 0 min ago, and keeps 7.0 GiB of memory.",
         ),
         (
             {"compute_used": None, "processes": 2},
-            "That is not known here: the driver does not say how much its processes compute. It has 2",
+            "Not known: the driver does not report the compute of its processes. It has 2",
         ),
         (
             {"slices": 0, "compute_entitled": None},
-            "It holds no slice of this device, and is on it all the same.",
+            "It uses this device without holding a slice of it.",
         ),
     ],
 )
@@ -123,24 +123,27 @@ def test_where_nothing_enforces_shares_the_neighbours_explain_the_memory() -> No
     board = gpu(memory=Memory(total=16 * GIB, used=14 * GIB, free=2 * GIB))
 
     assert answers(snapshot([board], rows))[1] == (
-        "It uses 5.0 GiB of a share of 4.0 GiB that nothing enforces. "
+        "It uses 5.0 GiB; its share of 4.0 GiB is not enforced. "
         "Its 2 neighbours use 8.0 GiB, the largest of them ml/thief with 6.0 GiB, beyond its share of 4.0. "
-        "2.0 of the device's 16.0 GiB are free for whoever asks first."
+        "2.0 of the device's 16.0 GiB are free, first come, first served."
     )
 
 
 @pytest.mark.parametrize(
     ("facts", "told"),
     [
-        ({"isolation": "hard"}, "It uses 7.0 of 16.0 GiB that nobody else can take."),
+        ({"isolation": "hard"}, "It uses 7.0 of 16.0 GiB, which no other container can take."),
         (
             {"isolation": "hard", "memory_used": 16 * GIB - 1},
             "Only <0.1 GiB are left: the next allocation",
         ),
-        ({"isolation": "soft", "sharing": "hami"}, "of the 16.0 GiB that HAMi lets it have. Beyond"),
-        ({"isolation": "soft", "memory_used": 17 * GIB}, "1.0 GiB more: the limit does not hold it back."),
-        ({"memory_used": None}, "How much it uses is not known here: the driver does not say"),
-        ({"memory_entitled": None, "slices": 0}, "no share to hold that against: it holds nothing here."),
+        ({"isolation": "soft", "sharing": "hami"}, "of the 16.0 GiB that HAMi allows it. Allocations above"),
+        (
+            {"isolation": "soft", "memory_used": 17 * GIB},
+            "1.0 GiB over the limit: the limit is not enforced.",
+        ),
+        ({"memory_used": None}, "Its memory use is not known: the driver does not report"),
+        ({"memory_entitled": None, "slices": 0}, "has no known entitlement: it holds nothing here."),
     ],
 )
 def test_the_memory_that_is_left_depends_on_what_enforces_it(facts, told) -> None:
@@ -183,9 +186,9 @@ def test_a_fault_that_hit_it_is_told_with_its_meaning() -> None:
         "XID 31",
         "XID 13",
     ]
-    assert "None that the driver has reported" in answers(replace(shown, events=()))[2]
+    assert "the driver has reported none" in answers(replace(shown, events=()))[2]
     unwatched = snapshot([gpu()], [holder("train")])
-    assert answers(unwatched)[2].startswith("Nobody reports the events of its device here")
+    assert answers(unwatched)[2].startswith("Events of its device are not reported here")
 
 
 def test_a_lost_gpu_is_the_first_thing_to_be_told() -> None:
@@ -242,8 +245,8 @@ def test_it_is_told_where_the_numbers_come_from() -> None:
     lines = draw(snapshot([gpu()], [holder("train", **facts)])).all("p", of="source")
 
     assert [line.text for line in lines] == [
-        "by the meter of HAMi",
-        "summed over its processes, as the driver tells them",
+        "measured by HAMi",
+        "sum over its processes, from the driver",
     ]
 
 
@@ -272,7 +275,7 @@ def test_its_processes_are_those_of_its_container() -> None:
     )
 
     assert [row.all("td")[0].text for row in draw(shown).one(id="processes").one("tbody").all("tr")] == ["1"]
-    assert "cannot be known here: set hostPID: true." in draw(blind).one(id="processes").text
+    assert "cannot be shown: set hostPID: true." in draw(blind).one(id="processes").text
 
 
 def test_names_stay_text_and_links_quote_them() -> None:
@@ -313,15 +316,15 @@ def test_what_is_not_known_of_several_devices_is_said_in_words() -> None:
     rows = [holder("train", f"GPU-{at}", compute_used=None, memory_used=None) for at in range(2)]
     used, memory, _ = answers(snapshot([gpu(), gpu(1)], rows))
 
-    assert used.startswith("What it uses of its 2 devices is not known.")
-    assert memory.startswith("What it uses of its 2 devices is not known.")
+    assert used.startswith("Its use of its 2 devices is not known.")
+    assert memory.startswith("Its use of its 2 devices is not known.")
 
 
 def test_a_neighbour_that_is_not_measured_is_said_to_be_so() -> None:
     """The sentence has no dash for a number either."""
     _, memory, _ = answers(snapshot([gpu()], [shared(), shared("other", memory_used=None)]))
 
-    assert "How much its neighbour uses is not known." in memory
+    assert "The use of its neighbour is not known." in memory
 
 
 def test_no_process_inside_a_partition_is_said_to_be_inside_mig() -> None:
@@ -329,7 +332,7 @@ def test_no_process_inside_a_partition_is_said_to_be_inside_mig() -> None:
     part = DeviceKey(UUID, "partition-0")
     used, _, _ = answers(snapshot([gpu()], [holder("train", part, compute_used=None)]))
 
-    assert "no driver meters compute per process inside partitions" in used
+    assert "the driver does not measure per-process compute inside partitions" in used
 
 
 def test_nobody_knows_when_it_last_computed_once_it_is_not_measured() -> None:
@@ -338,7 +341,7 @@ def test_nobody_knows_when_it_last_computed_once_it_is_not_measured() -> None:
     (device,) = draw(snapshot([gpu()], [row])).all("section", of="on")
 
     assert "ago" not in device.one(of="about").text
-    assert "the driver does not say how much its processes compute" in device.one(of="about").text
+    assert "the driver does not report the compute of its processes" in device.one(of="about").text
 
 
 def test_what_nobody_uses_of_a_gpu_is_not_told_of_a_part_that_is_not_seen() -> None:

@@ -62,9 +62,9 @@ def test_processes_without_a_holder_say_where_they_are() -> None:
     texts = [row[2] for row in rows(snapshot([gpu()], processes=tuple(where)))]
 
     assert texts == [
-        "no pod: a process of the host",
-        "a pod whose name is not known",
-        "where it runs could not be found out",
+        "host process, not in a pod",
+        "pod with unknown name",
+        "pod not known",
     ]
 
 
@@ -109,7 +109,7 @@ def test_very_many_processes_leave_the_largest_and_say_so() -> None:
     table = processes_of_gpu(Scene(shown, now=shown.timestamp), shown.gpus[0])
 
     assert [row.pid for row in table.rows] == list(range(11, MOST_SHOWN + 11))
-    assert "15 of this node are left out" in table.more
+    assert "15 more on this node are left out" in table.more
 
 
 @pytest.mark.parametrize("name", names())

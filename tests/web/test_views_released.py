@@ -7,7 +7,7 @@ from exporter.model import GpuIdentity
 from tests.web.views_reading import NOW, draw, gpu, holder, snapshot
 
 REASON = "the file /run/gpuslice/release exists"
-MESSAGE = f"the driver is given up, because {REASON}"
+MESSAGE = f"the driver is released because {REASON}"
 
 
 def given_up(*gpus, rows=()):
@@ -21,7 +21,7 @@ def test_it_is_a_note_that_names_the_reason() -> None:
     (notice,) = page.one(id="health").all("li")
 
     assert "is-note" in notice.classes
-    assert f"The driver is given up, because {REASON}." in notice.text
+    assert f"The driver is released because {REASON}." in notice.text
     assert "does not answer" not in page.text
 
 
@@ -30,7 +30,7 @@ def test_each_gpu_says_so_and_who_holds_it() -> None:
     problem = draw(given_up(gpu(up=False), rows=[holder("a")])).one(id="gpu-0").one(of="problem")
 
     assert "is-note" in problem.classes
-    assert "The driver is given up for a while" in problem.text
+    assert "The driver is released, so this GPU is not read" in problem.text
     assert "XID" not in problem.text
     assert "Held by" in problem.text
 
@@ -41,14 +41,14 @@ def test_a_number_that_is_missing_for_it_says_so() -> None:
     page = draw(given_up(gpu(up=False), rows=[row]))
     titles = {each.attributes.get("title") for each in page.one(id="holders").all("abbr")}
 
-    assert "not known: the driver is given up" in titles
+    assert "not known: the driver is released" in titles
 
 
 def test_the_source_is_not_called_failing() -> None:
     """In the head the driver is given up."""
     sources = draw(given_up(gpu(up=False))).one(of="sources").text
 
-    assert "driver given up" in sources
+    assert "driver released" in sources
     assert "failing" not in sources
 
 
@@ -68,7 +68,7 @@ def test_without_a_gpu_the_panel_says_it() -> None:
         of="panel"
     )
 
-    assert "No GPU is looked at" in panel.text
+    assert "No GPU is read" in panel.text
     assert REASON in panel.text
     assert not panel.all("code")
 
@@ -81,8 +81,8 @@ def test_a_driver_that_answers_with_an_error_is_not_said_to_be_shown_as_last_see
     hanging = draw(snapshot([gpu()], failing=errors)).one(id="health").text
 
     assert "The driver does not answer." in silent
-    assert "as they were last seen" not in silent
-    assert "as they were last seen" in hanging
+    assert "shown as last read" not in silent
+    assert "shown as last read" in hanging
 
 
 def test_the_table_of_the_terminal_says_it_too() -> None:

@@ -115,7 +115,7 @@ def test_a_compute_limit_that_is_not_set_is_not_blamed_on_the_kubelet() -> None:
     page = draw(snapshot([gpu(sharing="hami")], [part("a", compute_entitled=None)]))
 
     dash = page.one("tbody").all("td")[-1].one("abbr")
-    assert dash.attributes["title"] == "not known: no limit of it is set or told"
+    assert dash.attributes["title"] == "not known: no limit is set or reported"
 
 
 def test_claimed_devices_are_free_without_an_offer() -> None:
@@ -127,7 +127,7 @@ def test_claimed_devices_are_free_without_an_offer() -> None:
         row = holder("a", DeviceKey("GPU-0", "a"), resource=resource, sharing="mig")
         texts.append(draw(snapshot([cut], [row], parts)).one("p", of="nobody").text)
 
-    assert texts == ["free", "held by nobody"]
+    assert texts == ["free", "not held"]
 
 
 def test_a_node_of_devices_that_are_not_read_has_no_sums() -> None:
@@ -136,7 +136,7 @@ def test_a_node_of_devices_that_are_not_read_has_no_sums() -> None:
 
     for name in ("Memory", "Compute"):
         assert told[name].one(of="figure").text == UNKNOWN
-        assert "is read" in told[name].one("abbr").attributes["title"]
+        assert "reads no device" in told[name].one("abbr").attributes["title"]
 
 
 @pytest.mark.parametrize(

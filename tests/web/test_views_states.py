@@ -33,7 +33,7 @@ def test_before_the_first_poll_it_says_to_wait() -> None:
     """A page that is opened at once explains why it is empty."""
     page = draw(replace(snapshot(node={"gpu_count": None}), sequence=0, collectors=()))
 
-    assert "The first poll is under way" in page.text
+    assert "The first poll is running" in page.text
     assert "not polled yet" in page.text
 
 
@@ -58,7 +58,7 @@ def test_a_driver_without_gpus_is_another_matter() -> None:
 
 def test_what_is_too_old_to_show_is_not_called_absent() -> None:
     """When the driver's answer is too old, the page does not say that the node has no GPU."""
-    assert "Nothing fresh is known" in draw(snapshot(node={"gpu_count": None})).one(of="panel").text
+    assert "No current GPU readings" in draw(snapshot(node={"gpu_count": None})).one(of="panel").text
 
 
 def test_a_system_that_nobody_tells_of_is_named() -> None:
@@ -66,7 +66,7 @@ def test_a_system_that_nobody_tells_of_is_named() -> None:
     health = draw(snapshot(node={"blind": {"hami": "which GPU a container has"}})).one(id="health")
 
     assert "HAMi shares GPUs here" in health.text
-    assert "It cannot be told which GPU a container has." in health.text
+    assert "Cannot determine which GPU a container has: pod annotations are not readable." in health.text
 
 
 def test_without_the_kubelet_holders_are_not_known() -> None:
@@ -75,7 +75,7 @@ def test_without_the_kubelet_holders_are_not_known() -> None:
 
     page = draw(snapshot([silent], failing={"podresources": "no socket at /var/lib/kubelet"}))
 
-    assert "because the kubelet does not answer" in page.one(id="health").text
+    assert "The kubelet does not answer; holders are not known" in page.one(id="health").text
     assert "No socket at /var/lib/kubelet." in page.one(id="holders").text
     assert card(page, "Slices").one(of="figure").text == UNKNOWN
 
@@ -86,7 +86,7 @@ def test_a_kubelet_that_answers_is_not_blamed() -> None:
     page = draw(snapshot([row], node={"allocations_read_at": NOW}))
 
     assert "the kubelet has not answered" not in page.text.lower()
-    assert "what the GPUs are cut into is not known" in page.one("section", id="holders").text
+    assert "the number of slices per GPU is not known" in page.one("section", id="holders").text
 
 
 def test_old_allocations_carry_their_age() -> None:
@@ -97,7 +97,7 @@ def test_old_allocations_carry_their_age() -> None:
         )
     )
 
-    assert "holders are those of 20 s ago" in page.one(id="health").text
+    assert "holders are from 20 s ago" in page.one(id="health").text
 
 
 def test_a_kubelet_that_fills_up_is_reported_with_the_age_of_what_is_kept() -> None:
@@ -131,7 +131,7 @@ def test_allocations_without_a_device_are_told() -> None:
     """Ids that match no GPU are counted by resource and explained."""
     page = draw(snapshot([gpu()], node={"unresolved": {"nvidia.com/gpu": 2}}))
 
-    assert "2 allocated devices of nvidia.com/gpu cannot be found" in page.one(id="health").text
+    assert "2 allocated devices of nvidia.com/gpu not found" in page.one(id="health").text
 
 
 @pytest.mark.parametrize("name", ["nvml", "podresources", "processes", "identity", "mapper"])
@@ -152,7 +152,7 @@ def test_a_healthy_node_has_no_health_section() -> None:
     page = draw(snapshot([gpu()], [holder("a")]))
 
     assert not page.all(id="health")
-    assert card(page, "Look at").one(of="figure").text == "nothing"
+    assert card(page, "Needs attention").one(of="figure").text == "nothing"
 
 
 def test_demo_data_is_called_so() -> None:
@@ -295,7 +295,7 @@ def test_the_pods_that_a_fault_may_have_hit_are_named() -> None:
     text = draw(snapshot([gpu()], events=(fault,))).one(id="health").text
 
     assert "XID 31 on GPU 0, 1 min ago." in text
-    assert "It was held by ml/p0, ml/p1, ml/p2 and 3 others, which may all have been hit." in text
+    assert "Held by ml/p0, ml/p1, ml/p2 and 3 others at the time; all may be affected." in text
 
 
 def test_gpus_that_nobody_offers_and_nobody_holds_are_not_called_broken() -> None:
@@ -314,7 +314,7 @@ def test_the_totals_add_up() -> None:
     assert card(page, "Slices").one(of="figure").text == "2 held of 2"
     assert card(page, "Memory").one(of="figure").text == "≥ 8.0 GiB used of ≥ 16.0"
     assert card(page, "Compute").one(of="figure").text == "≥ 0.60 GPUs used of 2"
-    assert "1 of 2 holders cannot be judged" in card(page, "Look at").text
+    assert "state of 1 of 2 holders unknown" in card(page, "Needs attention").text
 
 
 def test_what_to_look_at_is_counted_by_kind() -> None:
@@ -326,10 +326,10 @@ def test_what_to_look_at_is_counted_by_kind() -> None:
         )
     )
 
-    texts = [item.text for item in card(page, "Look at").all("li")]
+    texts = [item.text for item in card(page, "Needs attention").all("li")]
     assert texts == [
         "1 GPU not answering",
-        "1 allocated without a device",
+        "1 allocated device not found",
         "1 over its share ml/ b",
         "1 without a slice ml/ a",
         "1 source failing",

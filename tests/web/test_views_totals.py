@@ -97,7 +97,7 @@ def test_why_holders_are_not_known_is_the_same_everywhere() -> None:
     """A kubelet that answers is not said to be silent: it is the GPUs that are not told."""
     shown = snapshot([gpu(holders=None)], node={"allocations_read_at": NOW})
     page = draw(shown)
-    why = "he kubelet answers, but what the GPUs are cut into is not known"
+    why = "he kubelet answers, but the number of slices per GPU is not known"
 
     assert why in card(page, "Slices").one("abbr").attributes["title"]
     assert why in page.one(id="holders-none").text
@@ -120,7 +120,7 @@ def test_a_finding_leads_to_the_holders_that_it_counts() -> None:
     ]
     found = [
         link
-        for link in card(draw(snapshot([gpu()], rows)), "Look at").all("a")
+        for link in card(draw(snapshot([gpu()], rows)), "Needs attention").all("a")
         if link.attributes["href"].startswith("?")
     ]
 
@@ -136,7 +136,7 @@ def test_a_finding_names_the_first_of_its_holders() -> None:
     """Those with most memory are links to their pages, and the others are counted."""
     idle = {"compute_used": 0.0, "totals": Totals(first_seen=NOW - 9999, last_active=NOW - 9000)}
     rows = [holder(pod, memory_used=size * GIB, **idle) for pod, size in (("a", 1), ("b", 3), ("c", 2))]
-    found = card(draw(snapshot([gpu()], rows)), "Look at")
+    found = card(draw(snapshot([gpu()], rows)), "Needs attention")
 
     assert [link.attributes["href"] for link in found.all(of="who")] == [
         "holder/ml/b/main",
@@ -154,8 +154,8 @@ def test_waste_is_added_up_holder_by_holder() -> None:
     ]
     page = draw(snapshot([gpu()], rows))
 
-    assert card(page, "Memory").one(of="waste").text == "6.0 GiB held and not used"
-    assert card(page, "Compute").one(of="waste").text == "0.25 GPUs held and not used"
+    assert card(page, "Memory").one(of="waste").text == "6.0 GiB held but not used"
+    assert card(page, "Compute").one(of="waste").text == "0.25 GPUs held but not used"
 
 
 def test_waste_that_is_not_known_is_not_zero() -> None:
@@ -164,5 +164,5 @@ def test_waste_that_is_not_known_is_not_zero() -> None:
     page = draw(snapshot([gpu()], [holder("a"), silent]))
     unknown = draw(snapshot([gpu()], [silent]))
 
-    assert card(page, "Memory").one(of="waste").text == "≥ 9.0 GiB held and not used"
+    assert card(page, "Memory").one(of="waste").text == "≥ 9.0 GiB held but not used"
     assert not card(unknown, "Memory").all(of="waste")

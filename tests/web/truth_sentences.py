@@ -86,13 +86,13 @@ SENTENCES = (
     ),
     Sentence(rf"uses {N} of a GPU now\.", lambda of, used: is_gpu(used, of.compute) and of.share is None),
     Sentence(
-        rf"it has not computed in the {D} that it has been watched", lambda of, quiet: lasts(quiet, of.quiet)
+        rf"it has not computed since monitoring began {D} ago", lambda of, quiet: lasts(quiet, of.quiet)
     ),
     Sentence(rf"it has not computed for {D}", lambda of, quiet: lasts(quiet, of.quiet)),
     Sentence(rf"it last computed {D} ago", lambda of, quiet: lasts(quiet, of.quiet)),
     Sentence(rf"and keeps {N} GiB of memory\.", lambda of, kept: is_gib(kept, of.memory)),
     Sentence(
-        rf"In the {D} that it has been seen, it has used {N} % of the GPU time it was entitled to"
+        rf"Since it was first seen {D} ago, it has used {N} % of the GPU time it was entitled to"
         r"(?: while that was measured)?\.",
         # Scenarios are half a minute old.
         lambda of, seen, part: (
@@ -100,36 +100,36 @@ SENTENCES = (
         ),
     ),
     Sentence(
-        r"It has (\d+) process(?:es)? there\.",
+        r"It has (\d+) process(?:es)? on it\.",
         lambda of, count: says(count, of.series.of(of.key, "processes"), 0),
     ),
     Sentence(
-        rf"It uses {N} of {N} GiB that nobody else can take\.",
+        rf"It uses {N} of {N} GiB, which no other container can take\.",
         lambda of, used, limit: is_gib(used, of.memory) and is_gib(limit, of.limit),
     ),
     Sentence(
-        rf"It uses {N} of the {N} GiB that [^.]+ lets it have\.",
+        rf"It uses {N} of the {N} GiB that [^.]+ allows it\.",
         lambda of, used, limit: is_gib(used, of.memory) and is_gib(limit, of.limit),
     ),
     Sentence(
-        rf"It uses {N} GiB of a share of {N} GiB that nothing enforces\.",
+        rf"It uses {N} GiB; its share of {N} GiB is not enforced\.",
         lambda of, used, limit: is_gib(used, of.memory) and is_gib(limit, of.limit),
     ),
     Sentence(
-        rf"It uses {N} GiB; there is no share to hold that against",
+        rf"It uses {N} GiB and has no known entitlement",
         lambda of, used: is_gib(used, of.memory) and of.limit is None,
     ),
     Sentence(
         rf"It is entitled to {N} GiB\.", lambda of, limit: is_gib(limit, of.limit) and of.memory is None
     ),
-    Sentence(rf"That is {N} GiB more:", lambda of, more: is_gib(more, of.memory - of.limit)),
+    Sentence(rf"That is {N} GiB over the limit:", lambda of, more: is_gib(more, of.memory - of.limit)),
     Sentence(rf"Only {N} GiB are left:", lambda of, left: is_gib(left, of.limit - of.memory)),
     Sentence(
         rf"Its (\d+ neighbours use|neighbour uses) {N} GiB",
         is_beside,
     ),
     Sentence(
-        r"How much its (\d+ neighbours use|neighbour uses) is not known\.",
+        r"The use of its (\d+ neighbours|neighbour) is not known\.",
         lambda of, count: is_beside(of, count, UNKNOWN),
     ),
     Sentence(
@@ -176,7 +176,7 @@ def unheard(text) -> str:
     for pattern, _ in reversed(SENTENCES):
         text = re.sub(pattern, "", text)
     # Why something is not known is in the words of whoever could not tell.
-    text = re.sub(r"not known here: .*", "", text)
+    text = re.sub(r"(?:Not|not) known: .*", "", text)
     return text if re.search(r"(?<![\w/.-])\d", text) else ""
 
 
@@ -190,11 +190,11 @@ def is_together(of, text) -> bool:
             1,
         ),
     }
-    if text == f"What it uses of its {len(of)} devices is not known.":
+    if text == f"Its use of its {len(of)} devices is not known.":
         return any(set(uses) == {None} for uses, *_ in sums.values())
     found = re.fullmatch(
         rf"On {len(of)} devices it uses {N}(?: of the {N})? (GPUs|GiB)"
-        r"(?: it|; what it) is entitled to( is not known)?\.",
+        r"(?: it is entitled to|; its entitlement( is not known))\.",
         text,
     )
     uses, shares, digits = sums[found[3]]

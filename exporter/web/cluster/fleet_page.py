@@ -118,12 +118,12 @@ def _notices(scene: FleetScene) -> Iterator[FleetNotice]:
     look = scene.look
     if look.error:
         since = scene.now - (look.failing_since or scene.now)
-        kept = "What is shown is from before." if look.fleet else "Nothing is known of the cluster now."
+        kept = "The page shows the last answer." if look.fleet else "There is no cluster data yet."
         yield FleetNotice(
             "bad", f"Prometheus has not answered for {duration(since)}", f"{look.error}. {kept}"
         )
     elif look.fleet is None:
-        yield FleetNotice("note", "The first look at the cluster is under way", "It takes some seconds.")
+        yield FleetNotice("note", "The cluster is read for the first time", "This takes a few seconds.")
     if look.fleet is not None:
         for name, error in look.fleet.problems:
             yield FleetNotice("bad", f"Not known: {name}", error)
@@ -140,7 +140,7 @@ def _cards(fleet: Fleet) -> Iterator[Card]:
         figure=_labelled(memory.used, gibibytes, "GiB used"),
         of=f"of {size.text(gibibytes)}",
         bars=_bars(memory, size, f"{memory.held.text(gibibytes)} held"),
-        waste=f"{memory.wasted.text(gibibytes)} GiB held and not used",
+        waste=f"{memory.wasted.text(gibibytes)} GiB held but not used",
     )
     count = total_amount(node.gpus for node in nodes)
     yield Card(
@@ -148,7 +148,7 @@ def _cards(fleet: Fleet) -> Iterator[Card]:
         figure=_labelled(compute.used, gpus, "GPUs used"),
         of=f"of {count.text(whole)}",
         bars=_bars(compute, count, f"{compute.held.text(gpus)} held"),
-        waste=f"{compute.wasted.text(gpus)} GPUs held and not used",
+        waste=f"{compute.wasted.text(gpus)} GPUs held but not used",
     )
     yield _attention(fleet)
 
@@ -169,7 +169,7 @@ def _slices(fleet: Fleet) -> Card:
 
 def _by_whom(fleet: Fleet) -> str:
     if fleet.namespaces is None:
-        return "by whom could not be asked"
+        return "holders could not be queried"
     known = [each.holders for each in fleet.namespaces if each.holders is not None]
     holders = sum(known) if len(known) == len(fleet.namespaces) else None
     return f"by {plural(holders, 'holder')} in {plural(len(fleet.namespaces), 'namespace')}"
@@ -207,18 +207,18 @@ def _free(units: Units) -> str:
 def _attention(fleet: Fleet) -> Card:
     counts = (
         (Amount(len(fleet.silent), 1), "silent node"),
-        (fleet.bad, "sick GPU"),
+        (fleet.bad, "unhealthy GPU"),
         (fleet.idle_holders, "idle holder"),
     )
     nouns = [_counted(count, noun) for count, noun in counts if count.total]
     unknown = [f"{noun}s" for count, noun in counts if count.missing]
     nothing = Figure(UNKNOWN, UNASKED) if unknown else Figure("nothing")
     return Card(
-        name="Look at",
+        name="Needs attention",
         figure=Figure(nouns[0]) if nouns else nothing,
         of="".join(f"and {noun} " for noun in nouns[1:]),
         findings=tuple(_findings(fleet)),
-        detail=f"not all is known of {' and '.join(unknown)}" if unknown else "",
+        detail=f"incomplete: {', '.join(unknown)}" if unknown else "",
     )
 
 
@@ -231,9 +231,9 @@ def _findings(fleet: Fleet) -> Iterator[Finding]:
     if fleet.silent:
         yield Finding("bad", f"{plural(len(fleet.silent), 'node')} not answering", "#nodes")
     if fleet.bad.total:
-        yield Finding("bad", f"{_counted(fleet.bad, 'GPU')} not to be relied on", "#sick")
+        yield Finding("bad", _counted(fleet.bad, "unhealthy GPU"), "#sick")
     if fleet.idle_holders.total:
         size = gibibytes(idle.memory_used)
         yield Finding("idle-memory", f"{fleet.idle_holders.text(whole)} idle, holding {size} GiB", "#idle")
     if idle.compute_held:
-        yield Finding("idle", f"{gpus(idle.compute_held)} GPUs held by them", "#idle")
+        yield Finding("idle", f"{gpus(idle.compute_held)} GPUs held by idle holders", "#idle")

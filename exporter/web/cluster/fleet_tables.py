@@ -40,8 +40,8 @@ from exporter.web.pages.views.scene import Figure
 SHOWN = {"nodes": 250, "namespaces": 50, "idle": 50}
 """How many rows each table has on the page; all nodes and namespaces are in the JSON."""
 
-_UNMEASURED = "it is not measured there"
-UNASKED = "what this needs could not be asked"
+_UNMEASURED = "not measured there"
+UNASKED = "the query for this failed"
 """Why a figure is not known that stands on a question which Prometheus refused."""
 
 
@@ -85,8 +85,8 @@ def node_table(fleet: Fleet, places: Places, orders: Orders) -> Table:
         heads.made("Slices held"),
         heads.made("Memory used / held"),
         heads.made("Compute used / held"),
-        heads.made("Unused memory", "memory", "held and not used, holder by holder", "end"),
-        heads.made("Unused compute", "waste", "held and not used, holder by holder", "end"),
+        heads.made("Unused memory", "memory", "held but not used, summed over holders", "end"),
+        heads.made("Unused compute", "waste", "held but not used, summed over holders", "end"),
         heads.made("Data", look="end"),
     )
     made = [_node(node, places) for node in rows[: SHOWN["nodes"]]]
@@ -96,17 +96,17 @@ def node_table(fleet: Fleet, places: Places, orders: Orders) -> Table:
 def namespace_table(fleet: Fleet, orders: Orders) -> Table:
     """Describe the namespaces."""
     heads = _Heads("namespaces", orders, chosen(NAMESPACES, orders.namespaces))
-    unknown = "Which namespaces hold GPUs could not be asked." if fleet.namespaces is None else ""
+    unknown = "Namespaces that hold GPUs could not be queried." if fleet.namespaces is None else ""
     rows = namespaces_in(fleet.namespaces or (), orders.namespaces)
     window = span_words(fleet.window)
-    title = f"GPU-hours of the last {window}: computed of those held"
+    title = f"GPU-hours of the last {window}: used / held"
     headings = (
         heads.made("Namespace", "name"),
         heads.made("Holders", look="end"),
         heads.made("Memory used / held"),
-        heads.made("Unused memory", "memory", "held and not used, holder by holder", "end"),
+        heads.made("Unused memory", "memory", "held but not used, summed over holders", "end"),
         heads.made("Compute used / held"),
-        heads.made("Unused compute", "waste", "held and not used, holder by holder", "end"),
+        heads.made("Unused compute", "waste", "held but not used, summed over holders", "end"),
         heads.made(f"GPU-hours used / held, {window}", "hours", title, "end"),
     )
     made = [_namespace(each) for each in rows[: SHOWN["namespaces"]]]
@@ -133,17 +133,17 @@ def idle_table(fleet: Fleet, places: Places, orders: Orders) -> Table:
 
 def _unknown_idle(fleet: Fleet) -> str:
     if fleet.idle is None:
-        return "Which holders are idle could not be asked."
+        return "Idle holders could not be queried."
     if fleet.idle_totals.holders is None:
-        return f"How many {'more ' if fleet.idle else ''}holders are idle could not be asked."
+        return f"The number of {'other ' if fleet.idle else ''}idle holders could not be queried."
     return ""
 
 
 def sick_table(fleet: Fleet, places: Places) -> Table:
     """Describe the sick GPUs."""
     headings = tuple(Heading(name) for name in ("Node", "GPU", "Model", "Why"))
-    more = "more" if fleet.sick else "any"
-    unknown = "" if fleet.all_sick else f"Whether {more} GPUs are sick is not known."
+    more = "Other unhealthy" if fleet.sick else "Unhealthy"
+    unknown = "" if fleet.all_sick else f"{more} GPUs are not known."
     return Table(headings, [_sick(gpu, places) for gpu in fleet.sick], 0, unknown)
 
 
@@ -169,7 +169,7 @@ def _node(node: Node, places: Places) -> NodeRow:
         silent=f"not answering for {age_words(node)}: {node.silent}" if node.silent else "",
         gpus=amount(node.gpus, whole),
         models=models,
-        note="its driver is given up" if node.released else "",
+        note="driver released" if node.released else "",
         slices=tuple(_slices(name, part) for name, part in named(told(node.slices, node.units))),
         memory=_of_all(node.memory, node.memory_total, gibibytes, "GiB"),
         compute=_of_all(node.compute, node.gpus, gpus, "GPU"),

@@ -51,7 +51,7 @@ OPERATIONS: Operations = {
     "/fleet": _page("fleet"),
     "/api/v1/fleet": Operation(
         name="document",
-        summary="The last look at the cluster.",
+        summary="The last answer of the cluster.",
         answers={JSON: "Look", TEXT: ""},
         parameters={
             "format": Parameter("The form of the answer, in place of an Accept header.", choice(FORMS)),
@@ -62,7 +62,7 @@ OPERATIONS: Operations = {
         name="metrics", summary="How the hub itself is doing.", answers={TEXT: ""}, tagged=False
     ),
     "/-/healthy": probe("healthy", "Whether it runs."),
-    "/-/ready": probe("ready", "Whether there is something to show.", (503,)),
+    "/-/ready": probe("ready", "Whether there is data to show.", (503,)),
     "/live/fleet": Operation(
         name="live",
         summary="What changes on the page.",
@@ -103,37 +103,39 @@ def _schemas() -> dict[str, Schema]:
 def _look() -> Schema:
     return whole(
         {
-            "read_at": number("Unix time of the last good look, null before the first.", null=True),
-            "error": text("Why the newest look failed.", null=True),
-            "failing_since": number("Unix time since when looks fail.", null=True),
+            "read_at": number("Unix time of the last successful query, null before the first.", null=True),
+            "error": text("Why the newest query failed.", null=True),
+            "failing_since": number("Unix time since which queries fail.", null=True),
             "fleet": {"anyOf": [reference("Fleet"), {"type": "null"}]},
         }
     )
 
 
 def _fleet() -> Schema:
-    problem = {"question": text("What was asked."), "error": text("What Prometheus said.")}
+    problem = {"question": text("What was queried."), "error": text("The error from Prometheus.")}
     totals = {
         "nodes": number("Nodes."),
-        "nodes_not_answering": number("Nodes of which nothing is known now."),
+        "nodes_not_answering": number("Nodes without current data."),
         **_sums(),
     }
     idle = {
         "holders": number("All idle holders.", null=True),
         "memory_used": number("Bytes that they use.", null=True),
         "compute_held": number("Physical GPUs that they hold.", null=True),
-        "listed": _nullable(listed(reference("IdleHolder"), "The greatest of them.")),
+        "listed": _nullable(listed(reference("IdleHolder"), "The largest of them.")),
     }
     return whole(
         {
-            "timestamp": number("Unix time, by the clock of Prometheus, that all of it is as of."),
+            "timestamp": number("Unix time of all data, by the clock of Prometheus."),
             "window_seconds": number("Window of GPU-hours."),
             "totals": whole(totals),
             "nodes": listed(reference("Node"), "All nodes."),
             "namespaces": _nullable(listed(reference("Namespace"), "All namespaces that hold GPUs.")),
             "idle_holders": whole(idle),
-            "sick_gpus": _nullable(listed(reference("SickGpu"), "The worst first.")),
-            "problems": listed(whole(problem), "What Prometheus refused: what stands on it is null."),
+            "sick_gpus": _nullable(listed(reference("SickGpu"), "Worst first.")),
+            "problems": listed(
+                whole(problem), "Queries that Prometheus refused; values that need them are null."
+            ),
         }
     )
 
@@ -144,12 +146,15 @@ def _node() -> Schema:
             **_of_node(),
             "job": text("Job of its target."),
             "instance": text("Instance of its target."),
-            "answers": {"type": "boolean", "description": "Whether anything is known of it now."},
+            "answers": {"type": "boolean", "description": "Whether there is current data for it."},
             "reason": text("Why it does not answer.", null=True),
             "data_age_seconds": number("Age of its newest data.", null=True),
             "models": {"type": ["object", "null"], "additionalProperties": number("GPUs of this model.")},
             "sharing": _nullable(listed({"type": "string"}, "How its GPUs are shared.")),
-            "driver_given_up": {"type": ["boolean", "null"], "description": "On purpose."},
+            "driver_given_up": {
+                "type": ["boolean", "null"],
+                "description": "Whether the driver is released.",
+            },
             **_sums(),
         }
     )
@@ -170,8 +175,8 @@ def _idle() -> Schema:
             "uuid": text("UUID of the GPU."),
             "mig_uuid": text("UUID of the MIG device.", null=True),
             "gpu": text("Index of the GPU on its node.", null=True),
-            "resource": text("What it was given.", null=True),
-            "idle_seconds": number("How long it has not computed.", null=True),
+            "resource": text("The resource allocated to it.", null=True),
+            "idle_seconds": number("Seconds since it last computed.", null=True),
             "memory_held_bytes": number("Memory that it holds.", null=True),
             "memory_used_bytes": number("Memory that it uses.", null=True),
             "compute_held_gpus": number("Physical GPUs that it holds.", null=True),
@@ -186,8 +191,8 @@ def _sick() -> Schema:
             "uuid": text("UUID of the GPU."),
             "gpu": text("Index of the GPU on its node.", null=True),
             "model": text("Model of the GPU.", null=True),
-            "severity": choice(("bad", "note"), "`bad` cannot be relied on."),
-            "reasons": listed({"type": "string"}, "Why it needs attention, the worst first."),
+            "severity": choice(("bad", "note"), "`bad`: unhealthy; `note`: needs maintenance."),
+            "reasons": listed({"type": "string"}, "Why it needs attention, worst first."),
         }
     )
 

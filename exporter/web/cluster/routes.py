@@ -86,8 +86,8 @@ class FleetPages:
         """Give the cluster as text for a terminal; without a look at it, why there is none."""
         look = self.look
         if look.fleet is None:
-            return f"{look.error or 'the first look at the cluster is under way'}\n".encode()
-        before = f"! Prometheus cannot be asked now: {look.error}\n\n" if look.error else ""
+            return f"{look.error or 'the cluster is read for the first time'}\n".encode()
+        before = f"! Prometheus does not answer: {look.error}\n\n" if look.error else ""
         fleet = look.fleet
 
         def write() -> bytes:
@@ -254,7 +254,7 @@ class _Routes:
     async def ready(self, _request: web.Request) -> web.Response:
         """Say whether there is something to show."""
         done = self._pages.look.fleet is not None
-        return web.Response(status=200 if done else 503, text="ok\n" if done else "nothing is known yet\n")
+        return web.Response(status=200 if done else 503, text="ok\n" if done else "no data yet\n")
 
 
 def _orders(request: web.Request) -> Orders:

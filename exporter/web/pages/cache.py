@@ -1,7 +1,7 @@
-"""Everything that is made of a snapshot for readers, each thing once: per snapshot, or second where it ages.
+"""Everything rendered from a snapshot, each once: per snapshot, or per second if it shows an age.
 
-Making happens in a thread, off the loop; those who ask for the same thing meanwhile wait for the same
-result. Pages with a query are as many as clients make up, so pages are drawn in turns.
+Rendering runs in a thread, off the loop; requests for the same thing meanwhile wait for the same
+result. Clients can request any number of queries, so pages are drawn in turns.
 """
 
 import json
@@ -32,7 +32,7 @@ Draw = Callable[["Scene", tuple[str, ...]], Drawing | None]
 
 
 class RenderCache:
-    """The pages of the newest snapshot; ``current`` returns the snapshot to show.
+    """The pages of the newest snapshot, each rendered once; ``current`` returns the snapshot to show.
 
     A holder is idle after ``idle_after`` seconds without compute. A new snapshot comes every ``interval``
     seconds.
@@ -62,13 +62,13 @@ class RenderCache:
         self._asked_before: set[_Form] = set()
 
     def draws(self, kind: str, draw: Draw) -> None:
-        """Have a kind of page drawn of more than a snapshot: ``draw`` knows where to get the rest."""
+        """Set the function that draws a kind of page which needs more than a snapshot."""
         self._drawn[kind] = draw
 
     def looks_back(
         self, spans: tuple[str, ...], sparkline: Callable[[ContainerRow], Markup] | None = None
     ) -> None:
-        """Have pages offer timelines over these spans, and draw each holder's last hour in its row."""
+        """Set the spans of timelines, and the function that draws a holder's last hour in its row."""
         self._spans = spans
         self._sparkline = sparkline
 
@@ -79,15 +79,15 @@ class RenderCache:
 
     @property
     def tag(self) -> str:
-        """A name for this snapshot that no other has, not even one of this node's next exporter."""
+        """A name of this snapshot, unique also across restarts of the exporter."""
         self._fresh_page()
         return self._tag
 
     def turn(self, _snapshot: Snapshot) -> None:
-        """Take the newest snapshot; for each one as soon as it is there.
+        """Take the newest snapshot; to be called for each one.
 
-        A form of the page of metrics that was asked for of both snapshots before is made at once, so that
-        who scrapes as often as there is something new need not wait for it.
+        A form of the metrics page that was requested of both previous snapshots is rendered at once, so that
+        a Prometheus that scrapes every snapshot need not wait for it.
         """
         steady = self._asked & self._asked_before
         self._asked_before, self._asked = self._asked, set()
@@ -96,7 +96,7 @@ class RenderCache:
             self._start(form, page)
 
     async def metrics(self, fmt: Format, zipped: bool) -> bytes:
-        """Give the page of metrics in one format."""
+        """Return the metrics page in one format."""
         page, form = self._fresh_page(), (fmt, zipped)
         self._asked.add(form)
         if page.ready(fmt, zipped=zipped):
@@ -104,12 +104,12 @@ class RenderCache:
         return await self._start(form, page).wait()
 
     async def document(self) -> dict[str, Any]:
-        """Give the snapshot as plain data of JSON, which nobody may change."""
+        """Return the snapshot as JSON data, which callers must not change."""
         snapshot = self.snapshot
         return await self._once(("document",), lambda: self._json(snapshot))
 
     async def snapshot_json(self) -> bytes:
-        """Give the snapshot as JSON."""
+        """Return the snapshot as JSON."""
         snapshot = self.snapshot
         return await self._once(("json",), lambda: json.dumps(self._json(snapshot)).encode())
 
@@ -117,30 +117,30 @@ class RenderCache:
         return snapshot_json(snapshot, idle_after=self._idle_after)
 
     async def snapshot_csv(self) -> bytes:
-        """Give the containers as CSV."""
+        """Return the containers as CSV."""
         snapshot, idle_after = self.snapshot, self._idle_after
         return await self._once(("csv",), lambda: snapshot_csv(snapshot, idle_after=idle_after).encode())
 
     async def snapshot_text(self) -> bytes:
-        """Give the node as text for a terminal."""
+        """Return the node as text for a terminal."""
         snapshot, now, idle_after = self.snapshot, time.time(), self._idle_after
         return await self.each_second(
             "text", lambda: snapshot_text(snapshot, now=now, idle_after=idle_after).encode()
         )
 
     async def each_second(self, name: str, make: Callable[[], Made]) -> Made:
-        """Give something that tells ages, made once in a second for all who ask for it by this name."""
+        """Return something that shows ages, made once per second for all requests of this name."""
         return await self._once((self._aging(time.time()), name), make)
 
     async def drawing(self, place: Place, *, refusing: bool = False) -> Drawing | None:
-        """Draw a page, None where what it is of is not there; it tells ages, so it lasts for a second.
+        """Return a page, None if its subject does not exist; it shows ages, so it is valid for a second.
 
-        ``refusing`` answers 503 where too many pages wait to be drawn.
+        ``refusing`` answers 503 if too many pages wait to be drawn.
         """
         scene_of, now = self.snapshot, time.time()
 
         def draw() -> Drawing | None:
-            # By the first visitor and in a thread: nodes are many whose pages nobody opens.
+            # Imported on first use and in a thread: the pages of most nodes are never opened.
             from exporter.web.pages.layout import DRAWN  # noqa: PLC0415 - as said above
             from exporter.web.pages.views.scene import Scene  # noqa: PLC0415
 
@@ -163,9 +163,9 @@ class RenderCache:
         return await self._once(key, draw, self._turns)
 
     async def html(self, place: Place) -> bytes | None:
-        """Give a page as HTML, None where what it is of is not there."""
+        """Return a page as HTML, None if its subject does not exist."""
         opened = self._opened(place, time.time())
-        # That of the node as such is drawn once in a second whoever asks for it, so nobody is refused it.
+        # The plain node page is drawn once per second at most, so it is never refused.
         drawing = await self.drawing(place, refusing=place != Place())
         if drawing is None:
             return None
@@ -184,7 +184,7 @@ class RenderCache:
         )
 
     def _aging(self, now: float) -> int:
-        """Forget what tells ages as of earlier seconds; return this one."""
+        """Drop what shows ages of earlier seconds; return the current second."""
         second = int(now)
         if second != self._second:
             self._second = second
@@ -212,18 +212,18 @@ class RenderCache:
     def _begun(
         self, key: tuple[Any, ...], make: Callable[[], Awaitable[Made]], turns: RenderQueue | None = None
     ) -> "SharedTask[Made]":
-        """Begin to make something, unless somebody has."""
+        """Return the task that makes something, started unless it already is."""
         work = self._made.get(key)
         if work is None:
             work = self._made[key] = SharedTask(make, lambda failed: self._drop(key, failed), turns)
         return work
 
     def _drop(self, key: tuple[Any, ...], work: SharedTask[Any]) -> None:
-        """Have what could not be made tried again by the next who asks."""
+        """Drop a failed task, so that the next request tries again."""
         if self._made.get(key) is work:
             del self._made[key]
 
 
 def _tag(snapshot: Snapshot) -> str:
-    """Name a snapshot; the poller may publish two with the same sequence, and counts from 1 each time."""
+    """Return a name of a snapshot; sequences restart at 1 and may repeat, so the time is part of it."""
     return f"{snapshot.sequence}-{time.time_ns():x}"

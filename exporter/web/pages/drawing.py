@@ -1,4 +1,4 @@
-"""A page in pieces, so that an open page can be told what has changed instead of everything."""
+"""A page in pieces, so that an open page gets only the changed ones."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -40,7 +40,7 @@ class Opened(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What has to be put in place of what an open page has; children that are in no list are to go."""
+    """The pieces that replace those of an open page; children that are in no list are removed."""
 
     title: str
     pieces: Mapping[str, str]
@@ -48,7 +48,7 @@ class Change:
 
 
 def change(old: Drawing | None, new: Drawing) -> Change:
-    """Tell what is new; everything is where the old drawing is not known."""
+    """Return what is new; everything if there is no old drawing."""
     if old is None:
         return Change(new.title, new.pieces, new.lists)
     pieces = {name: html for name, html in new.pieces.items() if old.pieces.get(name) != html}

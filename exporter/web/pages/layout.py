@@ -1,4 +1,4 @@
-"""The pages as drawings, made of a snapshot by pure functions: no script is needed to read them."""
+"""The pages as drawings, made from a snapshot by pure functions; readable without scripts."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -19,7 +19,7 @@ from exporter.web.pages.views.totals import cards
 
 
 def node_drawing(scene: Scene) -> Drawing:
-    """Draw the node."""
+    """Return the page of the node."""
     gpus = {f"gpu-{anchor_of(gpu)}": _gpu(scene, gpu) for gpu in scene.snapshot.gpus}
     table = holder_table(scene, scene.snapshot.containers)
     shown = head(scene)
@@ -43,7 +43,7 @@ def node_drawing(scene: Scene) -> Drawing:
 
 
 def gpu_drawing(scene: Scene, uuid: str) -> Drawing | None:
-    """Draw one GPU with all its readings; None where there is no such GPU."""
+    """Return the page of one GPU with all its readings; None if there is no such GPU."""
     gpu = scene.gpus.get(uuid)
     if gpu is None:
         return None
@@ -75,7 +75,7 @@ def gpu_drawing(scene: Scene, uuid: str) -> Drawing | None:
 
 
 def holder_drawing(scene: Scene, namespace: str, pod: str, container: str) -> Drawing | None:
-    """Draw one holder; None where no such container holds or uses a device."""
+    """Return the page of one holder; None if no such container holds or uses a device."""
     found = holder_page(scene, ContainerRef(namespace, pod, container))
     if found is None:
         return None
@@ -101,7 +101,7 @@ def holder_drawing(scene: Scene, namespace: str, pod: str, container: str) -> Dr
 
 
 def doctor_drawing(scene: Scene, report: Report) -> Drawing:
-    """Draw what is missing or degraded, and how to mend it."""
+    """Return the page of the doctor: what is missing or degraded, and how to fix it."""
     shown, view = head(scene), doctor_view(report)
     return _drawing(
         scene,

@@ -1,4 +1,4 @@
-"""Marks that stand on pages over and over, written by hand since a large page has thousands of them."""
+"""Elements that pages repeat, written by hand since a large page has thousands of them."""
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -21,12 +21,12 @@ _PATTERNED = frozenset({"quiet", "idle-memory", "unattributed", "unmeasured"})
 
 @lru_cache(_KEPT)
 def icon(name: str) -> Markup:
-    """Draw the mark of a state; ``name`` is one of ours, never from outside."""
+    """Return the icon of a state; ``name`` is one of ours, never user input."""
     return Markup(f'<svg class="icon c-{name}" aria-hidden="true"><use href="#i-{name}"/></svg>')  # noqa: S704
 
 
 def figure(value: Figure) -> Markup:
-    """Write a number, or a dash that says why there is none."""
+    """Return a number as HTML, or a dash with the reason."""
     if not value.why:
         return escape(value.text)
     title = escape(value.why)
@@ -34,27 +34,27 @@ def figure(value: Figure) -> Markup:
 
 
 def pair(value: Pair) -> Markup:
-    """Write a use beside what it is a part of."""
+    """Return ``used / whole`` with the unit."""
     whole = f"{figure(value.whole)} {value.unit}"
     return Markup(f'{figure(value.used)}<span class="of"> / {whole}</span>')  # noqa: S704
 
 
 def holder(ref: ContainerRef) -> Markup:
-    """Write the name of a pod."""
+    """Return the name of a pod as HTML."""
     namespace, pod = escape(ref.namespace), escape(ref.pod)
     return Markup(f'<span class="ns">{namespace}/</span><span class="pod">{pod}</span>')  # noqa: S704
 
 
 @lru_cache(_KEPT)
 def holder_link(ref: ContainerRef, root: str) -> Markup:
-    """Write the name of a pod as a link to the page of its container; ``root`` leads to that of the node."""
+    """Return the name of a pod as a link to its container's page; ``root`` leads to the node page."""
     parts = (ref.namespace, ref.pod, ref.container)
     path = "/".join(quote(part, safe="", errors="replace") for part in parts)
     return Markup(f'<a class="who" href="{root}holder/{path}">{holder(ref)}</a>')  # noqa: S704 - quoted
 
 
 def marks(drawn: Iterable[Mark]) -> Markup:
-    """Draw the replicas of a pool."""
+    """Return the replicas of a pool as HTML."""
     return Markup("".join(map(_mark, drawn)))  # noqa: S704 - names are escaped
 
 
@@ -66,7 +66,7 @@ def _mark(drawn: Mark) -> str:
 
 
 def key(drawn: Key, root: str) -> Markup:
-    """Write a line of the list under a pool."""
+    """Return a line of the list under a pool as HTML."""
     ref = drawn.holder
     container = f'<span class="ns">/{escape(ref.container or "?")}</span>' if drawn.named else ""
     held = f' <span class="held">{drawn.held}</span>' if drawn.held else ""
@@ -77,7 +77,7 @@ def key(drawn: Key, root: str) -> Markup:
 
 
 def bar(drawn: Bar, silent: bool = False) -> Markup:
-    """Draw a bar; a ``silent`` one is not read out, because its numbers stand beside it as text."""
+    """Return a bar as SVG; ``silent`` hides it from screen readers if its values are next to it as text."""
     said = 'aria-hidden="true"' if silent else f'role="img" aria-label="{escape(drawn.text)}"'
     look = "bar dashed" if drawn.dashed else "bar"
     segment = _plain if silent else _labelled
@@ -92,7 +92,7 @@ def _plain(drawn: Segment) -> str:
 
 
 def _labelled(drawn: Segment) -> str:
-    """Draw a segment with its title; one with a label is a drawing of its own, which cuts the label off."""
+    """Return a segment with its title; one with a label is its own SVG, which clips the label."""
     part = drawn.part
     x = f' x="{drawn.x:.1f}%"' if drawn.x else ""
     place = f'{x} width="{drawn.width:.1f}%" height="100%"'
@@ -122,20 +122,20 @@ URGENCY: Sequence[HolderState] = (
 """The states, those to look at first before the others."""
 
 ISOLATION = {
-    "hard": "the hardware or the kernel keeps its memory and compute apart from others",
+    "hard": "hardware or kernel separates its memory and compute from others",
     "soft": "software limits each holder; they share the hardware",
-    "none": "nothing keeps the holders of this device apart; nobody enforces the entitlement",
-    "": "not known: nobody tells what keeps the holders of this device apart",
+    "none": "nothing separates the holders of this device; the entitlement is not enforced",
+    "": "not known: no source reports what separates the holders of this device",
 }
 
 
 def isolation_word(isolation: str) -> str:
-    """Name what keeps holders apart."""
+    """Return the name of an isolation."""
     return isolation or UNKNOWN
 
 
 def is_of_one_kind(row: ContainerRow) -> bool:
-    """Whether the slices of a container are of one resource, and not units of several added up."""
+    """Return whether the slices of a container are of one resource, not a sum over several."""
     return "," not in row.resource
 
 
@@ -143,7 +143,7 @@ _WHOLE = "whole GPU"
 
 
 def slice_of(scene: Scene, row: ContainerRow) -> Figure:
-    """Name what a container holds, such as ``1g.5gb`` or ``3 of 10``."""
+    """Return what a container holds, such as ``1g.5gb`` or ``3 of 10``."""
     if row.slices is None:
         return Figure(UNKNOWN, scene.why_entitled(row))
     if row.slices == 0:

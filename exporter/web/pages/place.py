@@ -1,4 +1,4 @@
-"""Which page is asked for: its name, filter, order, columns and range."""
+"""The requested page: its name, filter, order, columns and range."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -34,12 +34,12 @@ class Query:
 
     @property
     def filters(self) -> bool:
-        """Whether some rows may be left out."""
+        """Whether a filter is set."""
         return bool(self.text or self.namespace or self.gpu or self.state)
 
     @property
     def url(self) -> str:
-        """The query as a relative URL, in one spelling: what is as by itself leaves no trace."""
+        """The query as a relative URL, normalized: defaults are left out."""
         pairs = (
             ("q", self.text),
             ("namespace", self.namespace),
@@ -57,11 +57,11 @@ _ONCE = ("q", "namespace", "gpu", "state", "sort")
 
 
 def asked_query(parameters: MultiMapping[str]) -> Query:
-    """Read the parameters of a page's URL.
+    """Return the query of a page's URL.
 
-    An empty one is as if it were absent, because forms send those too, and the page itself says which words
-    it does not know. Raises HTTPBadRequest if one is repeated, except ``columns``, or if ``range`` cannot be
-    used.
+    Empty parameters are ignored, because forms send those too, and the page itself reports words
+    that it does not know. Raises HTTPBadRequest if one is repeated, except ``columns``, or if ``range``
+    is invalid.
     """
     for name in _ONCE:
         given_once(parameters, name)
@@ -74,9 +74,9 @@ def asked_query(parameters: MultiMapping[str]) -> Query:
 
 
 def read_query(parameters: Mapping[str, str]) -> Query:
-    """Read the parameters of a URL. What is not known is left out: a link from elsewhere still works.
+    """Return the query of a URL. Unknown parameters are ignored, so that links from elsewhere still work.
 
-    ``columns`` may stand there several times, as a form writes it; of others the first one counts.
+    ``columns`` may be repeated, as a form sends it; of others the first one counts.
     """
     first: dict[str, str] = {}
     columns: list[str] = []
@@ -98,7 +98,7 @@ def read_query(parameters: Mapping[str, str]) -> Query:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A page: its kind, what it is of (the uuid of a GPU; namespace, pod and container), and its query."""
+    """A page: its kind, its subject (the uuid of a GPU; namespace, pod and container), and its query."""
 
     kind: Literal["node", "gpu", "holder", "doctor"] = "node"
     names: tuple[str, ...] = ()
@@ -106,11 +106,11 @@ class Place:
 
     @property
     def path(self) -> str:
-        """The way from the page of the node to this one."""
+        """The path from the node page to this one."""
         parts = () if self.kind == "node" else (self.kind, *self.names)
         return "/".join(quote(part, safe="") for part in parts)
 
     @property
     def root(self) -> str:
-        """The way from this page to that of the node, relative, so that any sub-path will do."""
+        """The relative path from this page to the node page, independent of the prefix."""
         return "../" * len(self.names)

@@ -1,7 +1,7 @@
-"""Turns to make what is dear: a few things at a time, for those who wait for them.
+"""A queue for expensive rendering: a few tasks at a time.
 
-Threads and memory are for everybody. Clients can ask for more than can be made, and leave: what nobody waits
-for any more is not begun, and where too much waits already, who asks for one thing more is told so at once.
+Clients can request more than can be rendered, and disconnect: a task without waiting clients
+is not started, and if too many tasks wait, further requests are refused at once.
 """
 
 import asyncio
@@ -18,24 +18,26 @@ Made = TypeVar("Made")
 
 
 class RenderQueue:
-    """A few things are made at once; those that are ``waiting`` get their turn in their order."""
+    """Runs a few tasks at once; ``waiting`` ones follow in order."""
 
     def __init__(self) -> None:
         self.free = asyncio.Semaphore(AT_ONCE)
         self.waiting: set[SharedTask[Any]] = set()
 
     def refuse_where_full(self) -> None:
-        """Answer 503 where so many wait already that another would wait for long."""
+        """Raise HTTP 503 if too many tasks wait."""
         if len(self.waiting) >= MOST_WAITING:
             retry = {"Retry-After": str(RETRY_AFTER_SECONDS), "Cache-Control": "no-store"}
-            raise web.HTTPServiceUnavailable(text="too much is asked for here at once\n", headers=retry)
+            raise web.HTTPServiceUnavailable(
+                text=("too many pages are being drawn; try again\n"), headers=retry
+            )
 
 
 class SharedTask(Generic[Made]):
-    """Something in the making, for all who wait for it; it waits itself for one of ``turns``, if need be.
+    """A task shared by all requests for its result; it waits for its turn in ``turns``.
 
-    ``drop`` is called when nobody may wait for it any more: it failed, or all have gone who waited before its
-    turn came. What is begun is finished, since a thread cannot be stopped.
+    ``drop`` is called when it can no longer be waited for: it failed, or all clients have gone before its
+    turn. A started task is finished, since a thread cannot be stopped.
     """
 
     def __init__(
@@ -53,7 +55,7 @@ class SharedTask(Generic[Made]):
         self.task.add_done_callback(self._done)
 
     async def wait(self) -> Made:
-        """Give it as soon as it is made; raises why it cannot be."""
+        """Return the result when it is ready; raises the error of the task."""
         self._readers += 1
         try:
             # One reader that goes away must not take it from the others.

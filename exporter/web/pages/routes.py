@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def routes(site: Site) -> list[web.RouteDef]:
-    """List the routes of pages."""
+    """Return the routes of pages."""
 
     def doctor(scene: "Scene", _names: tuple[str, ...]) -> Drawing:
         from exporter.web.pages.layout import doctor_drawing  # noqa: PLC0415 - only who opens pages needs it
@@ -37,7 +37,7 @@ class _Screens:
         self._site = site
 
     async def node(self, request: web.Request) -> web.Response:
-        """Show the node: to browsers as a page, to programs such as curl as text."""
+        """Return the node: to browsers as a page, to programs such as curl as text."""
         vary, place = "Accept, Accept-Encoding", Place("node", (), asked_query(request.query))
         if prefers_html(request):
             return await self._answer(request, place, vary)

@@ -1,7 +1,7 @@
 """The cells of the table of holders, written by hand: a large node has thousands of them.
 
-Each function writes one cell from its opening to its closing tag. What many rows have alike is written once
-and kept: the same text always gives the same cell.
+Each function returns one cell from its opening to its closing tag. Cells that many rows share are made once
+and cached: the same text always gives the same cell.
 """
 
 from functools import lru_cache
@@ -21,13 +21,13 @@ from exporter.web.pages.picture.bars import Use, use_bar
 from exporter.web.pages.views.scene import Figure, Scene, number_of
 
 _KEPT = 4096
-_NEVER_MEASURED = "nothing is used of it that could be measured"
-_UNSEEN = "it has not been seen for long enough"
-_NOT_KEPT = "nothing of its last hour is kept yet"
+_NEVER_MEASURED = "no measured use"
+_UNSEEN = "not enough data yet"
+_NOT_KEPT = "no history of the last hour yet"
 
 
 class Line(NamedTuple):
-    """A row of the table to be written; ``gpu`` is None where the driver does not list it."""
+    """A row of the table; ``gpu`` is None if the driver does not list it."""
 
     scene: Scene
     row: ContainerRow
@@ -36,14 +36,14 @@ class Line(NamedTuple):
 
 
 def line_of(scene: Scene, row: ContainerRow) -> Line:
-    """Judge a row."""
+    """Return a row with its state."""
     return Line(scene, row, scene.state(row), scene.gpus.get(row.device.uuid))
 
 
 def row_id(ref: ContainerRef, device: DeviceKey) -> str:
-    """Name the element of a row: the same for as long as the container has the device.
+    """Return the id of a row's element: stable while the container has the device.
 
-    Names are short, because nothing else of a page is as hard to compress; two rows may have the same one.
+    Ids are short, because they compress badly; two rows may have the same one.
     """
     return _row_id(ref.namespace, ref.pod, ref.container, *device)
 
@@ -56,7 +56,7 @@ def _row_id(*names: str) -> str:
 
 
 def holder(line: Line) -> str:
-    """Write who it is, with a link to its page."""
+    """Return the cell of its name, with a link to its page."""
     ref = line.row.holder
     return _holder(ref.namespace, ref.pod, ref.container, line.scene.root)
 
@@ -74,7 +74,7 @@ def _holder(namespace: str, pod: str, name: str, root: str) -> str:
 
 
 def state(line: Line) -> str:
-    """Write the state, with a reason where it is not known."""
+    """Return the cell of its state, with a reason if it is unknown."""
     return _state(line.state, line.scene.why_compute(line.row) if line.state == "unknown" else "")
 
 
@@ -85,7 +85,7 @@ def _state(name: HolderState, why: str) -> str:
 
 
 def quiet(line: Line) -> str:
-    """Write for how long it has been quiet or idle; a cell without text is of a holder that is active."""
+    """Return the cell of its quiet or idle time; empty for an active holder."""
     if line.row.compute_used is None:
         return _plain("Quiet for", _unknown(line.scene.why_compute(line.row)))
     quiet_for = line.scene.judged(line.row).quiet_for
@@ -93,13 +93,13 @@ def quiet(line: Line) -> str:
 
 
 def quiet_of(line: Line) -> float | None:
-    """Return for how many seconds a holder has been quiet or idle: 0 of an active one, None if not known."""
+    """Return the seconds that a holder has been quiet or idle: 0 if active, None if unknown."""
     judged = line.scene.judged(line.row)
     return None if judged.activity == "unknown" else judged.quiet_for or 0.0
 
 
 def gpu(line: Line) -> str:
-    """Write the number of the GPU, with a link to its page."""
+    """Return the cell of its GPU, with a link to the GPU's page."""
     number = "" if line.gpu is None else number_of(line.gpu)
     return _gpu(*line.row.device, number, line.scene.root)
 
@@ -116,7 +116,7 @@ def _gpu(gpu_uuid: str, mig_uuid: str, number: str, root: str) -> str:
 
 
 def part(line: Line) -> str:
-    """Write what it holds."""
+    """Return the cell of what it holds."""
     return _part(slice_of(line.scene, line.row), line.row.resource)
 
 
@@ -131,12 +131,12 @@ def _sharing(sharing: str) -> str:
 
 
 def sharing(line: Line) -> str:
-    """Write how the device is shared."""
+    """Return the cell of the way of sharing."""
     return _sharing(line.row.sharing)
 
 
 def isolation(line: Line) -> str:
-    """Write what keeps it apart from others."""
+    """Return the cell of its isolation."""
     return _isolation(line.row.isolation)
 
 
@@ -147,7 +147,7 @@ def _isolation(name: str) -> str:
 
 
 def memory(line: Line) -> str:
-    """Write the memory that it uses beside what it is entitled to."""
+    """Return the cell of its memory: used / entitled."""
     row = line.row
     used, held = row.memory_used, row.memory_entitled
     amount = _unknown(line.scene.why_memory(row)) if used is None else _little(gibibytes(used))
@@ -159,7 +159,7 @@ def memory(line: Line) -> str:
 
 
 def compute(line: Line) -> str:
-    """Write the compute that it uses beside what it is entitled to."""
+    """Return the cell of its compute: used / entitled."""
     row = line.row
     used, held = row.compute_used, row.compute_entitled
     amount = _unknown(line.scene.why_compute(row)) if used is None else _little(decimal(used, 2))
@@ -171,7 +171,7 @@ def compute(line: Line) -> str:
 
 
 def efficiency(line: Line) -> str:
-    """Write which part of what it was entitled to it has used since it was first seen, as far as measured."""
+    """Return the cell of its efficiency: used / entitled since it was first seen, while measured."""
     share = efficiency_of(line.row)
     if share is None:
         return _end("Efficiency", _unknown(_why_no_efficiency(line)))
@@ -179,10 +179,10 @@ def efficiency(line: Line) -> str:
 
 
 def efficiency_of(row: ContainerRow) -> float | None:
-    """Divide the compute that a container has used in its life by what it was entitled to meanwhile.
+    """Return the compute that a container used in its life / the compute it was entitled to.
 
-    What it was entitled to while its use could not be measured is not known to be unused, nor is what it
-    used while nobody knew what it was entitled to a part of that.
+    Times at which its use was not measured, or its entitlement was not known,
+    do not count.
     """
     totals = row.totals
     if totals is None or totals.measured_use_gpu_seconds is None or not totals.measured_gpu_seconds:
@@ -200,7 +200,7 @@ def _why_no_efficiency(line: Line) -> str:
 
 
 def hour(line: Line) -> str:
-    """Draw its last hour, or write a dash where nothing of it is known."""
+    """Return the cell of its last hour, a dash if there is no history."""
     scene, row = line.scene, line.row
     drawn = scene.sparkline(row) if scene.sparkline else ""
     if not drawn:
@@ -209,19 +209,19 @@ def hour(line: Line) -> str:
 
 
 def processes(line: Line) -> str:
-    """Write how many processes it has on the device."""
+    """Return the cell of its number of processes."""
     count = line.row.processes
     return _end("Processes", str(count) if count is not None else _unknown(line.scene.why_memory(line.row)))
 
 
 def age(line: Line) -> str:
-    """Write for how long it has been seen."""
+    """Return the cell of the time since it was first seen."""
     seconds = age_of(line)
     return _plain("Age", _unknown(_UNSEEN) if seconds is None else duration(seconds))
 
 
 def age_of(line: Line) -> float | None:
-    """Tell for how many seconds a container has been seen on the device."""
+    """Return the seconds since a container was first seen on the device."""
     totals = line.row.totals
     return None if totals is None else max(line.scene.snapshot.timestamp - totals.first_seen, 0.0)
 
@@ -255,12 +255,12 @@ def _hundredths(value: Number) -> str:
 
 
 def _use(state: HolderState, used: Number | None, entitled: Number | None, device: Number | None) -> str:
-    """Draw a use on its track, the entitlement or else the device, whose size only matters beside the use."""
+    """Return the bar of a use on its track: the entitlement, or else the device."""
     track = device if entitled is None else entitled
     if used is None or not track:
         return _bar(state, None, entitled is None)
     share = used / track
-    # A little use is still seen.
+    # A small use stays visible.
     return _bar(state, round(share, 3) or (share and 0.001), entitled is None)
 
 

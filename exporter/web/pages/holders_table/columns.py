@@ -1,4 +1,4 @@
-"""The columns of the table of holders: how each is written, and what it is sorted by."""
+"""The columns of the table of holders: the cell of each, and its sort key."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -37,17 +37,17 @@ class Column(NamedTuple):
 
 
 def columns(scene: Scene) -> Sequence[Column]:
-    """List the columns there are: the last hour needs a history."""
+    """Return the available columns: the last hour needs a history."""
     return COLUMNS if scene.sparkline else _WITHOUT_HISTORY
 
 
 def defaults() -> tuple[str, ...]:
-    """List the keys of the columns beside the first that are shown where nobody has chosen."""
+    """Return the keys of the columns shown by default, without the first."""
     return tuple(column.key for column in COLUMNS[1:] if column.shown)
 
 
 def in_order(lines: Iterable[Line], rank: Rank, *, falling: bool) -> list[Line]:
-    """Sort rows; those that are alike keep their order, and what is not known stands last."""
+    """Return rows in order; the sort is stable, and unknown values come last."""
     ranked = [(rank(line), line) for line in lines]
     known = [pair for pair in ranked if pair[0] is not None]
     known.sort(key=lambda pair: pair[0], reverse=falling)
@@ -81,14 +81,14 @@ COLUMNS: Sequence[Column] = (
     Column(
         "state",
         "State",
-        "what it does with what it holds; the ones to look at come first",
+        "what it does with its slice; those that need attention come first",
         cells_html.state,
         _state,
     ),
     Column(
         "quiet",
         "Quiet for",
-        "for how long a quiet or idle holder has not been seen computing",
+        "time since a quiet or idle holder last computed",
         cells_html.quiet,
         cells_html.quiet_of,
         falling=True,
@@ -106,7 +106,7 @@ COLUMNS: Sequence[Column] = (
     Column(
         "isolation",
         "Isolation",
-        "what keeps it apart from others on the same GPU",
+        "what separates it from others on the same GPU",
         cells_html.isolation,
         lambda line: _ISOLATIONS.get(line.row.isolation),
     ),
@@ -129,12 +129,12 @@ COLUMNS: Sequence[Column] = (
     Column(
         "efficiency",
         "Efficiency",
-        "compute used of what it was entitled to while that was measured, since this exporter first saw it",
+        "compute used / entitled while it was measured, since this exporter first saw it",
         cells_html.efficiency,
         lambda line: cells_html.efficiency_of(line.row),
         shown=False,
     ),
-    Column("hour", "Last hour", "compute, in steps of some minutes", cells_html.hour, None),
+    Column("hour", "Last hour", "compute, in steps of a few minutes", cells_html.hour, None),
     Column(
         "processes",
         "Processes",

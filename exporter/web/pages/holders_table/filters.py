@@ -1,4 +1,4 @@
-"""Which rows of the table are shown: the language of the filter, and what there is to choose from."""
+"""The rows of the table that are shown: the filter language, and the choices."""
 
 import re
 from collections import Counter
@@ -18,7 +18,7 @@ _WORD = re.compile(r'(?:"[^"]*(?:"|$)|[^\s"])+')
 
 
 class Word(NamedTuple):
-    """One condition: ``text`` is in what ``key`` names ("" is the whole row), or is not where ``out``."""
+    """One condition: ``text`` is in the field ``key`` ("" is the whole row), or is not in it if ``out``."""
 
     key: str
     text: str
@@ -26,7 +26,7 @@ class Word(NamedTuple):
 
 
 class Option(NamedTuple):
-    """Something to choose; ``rows`` is how many have it."""
+    """An option; ``rows`` is the number of rows that have it."""
 
     value: str
     name: str
@@ -35,7 +35,7 @@ class Option(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """A list to choose from; ``every`` is its first entry, that leaves all rows."""
+    """A choice; ``every`` is its first entry, which selects all rows."""
 
     name: str
     label: str
@@ -44,9 +44,9 @@ class Choice(NamedTuple):
 
 
 def words_of(text: str) -> list[Word]:
-    """Read a filter: words that all have to match, ``key:value``, ``-word``, and quotes around spaces.
+    """Return the conditions of a filter: ``word``, ``key:value``, ``-word``, and quoted text.
 
-    A word in quotes is only text. Keys that are not known are text too.
+    A quoted word is only text. Unknown keys are text too.
     """
     return [word for token in _WORD.findall(text) if (word := _word(token)).text]
 
@@ -61,7 +61,7 @@ def _word(token: str) -> Word:
 
 
 def chosen(lines: Iterable[Line], query: Query) -> list[Line]:
-    """Leave out the rows that a query does not ask for."""
+    """Return the rows that match a query."""
     words = words_of(query.text)
     return [line for line in lines if _is_chosen(line, query) and all(_fits(line, word) for word in words)]
 
@@ -79,12 +79,12 @@ def _fits(line: Line, word: Word) -> bool:
 
 
 def number(line: Line) -> str:
-    """Return what the GPU of a row is called, its uuid where the driver does not list it."""
+    """Return the name of a row's GPU, its uuid if the driver does not list it."""
     return line.row.device.uuid if line.gpu is None else number_of(line.gpu)
 
 
 def _on_gpu(line: Line, text: str) -> bool:
-    """Whether a row is on GPU 3: which GPU 13 is not, while a uuid need not be whole."""
+    """Return whether a row is on a GPU: its number matches exactly, its uuid may be partial."""
     device = line.row.device
     names = (device.uuid.casefold(), device.mig_uuid.casefold())
     return text == number(line).casefold() or any(len(text) > 3 and text in name for name in names)
@@ -117,7 +117,7 @@ _FIELDS: Mapping[str, Callable[[Line, str], bool]] = {
 
 
 def choices(lines: Sequence[Line], query: Query) -> list[Choice]:
-    """List what can be chosen; a list of one entry is no choice, unless it has been made."""
+    """Return the choices; one with a single option is left out, unless it is selected."""
     namespaces = Counter(line.row.holder.namespace for line in lines)
     gpus = Counter(number(line) for line in lines)
     states = Counter(line.state for line in lines)
@@ -125,14 +125,14 @@ def choices(lines: Sequence[Line], query: Query) -> list[Choice]:
         Choice(
             "namespace",
             "Namespace",
-            "every namespace",
+            "all namespaces",
             tuple(_options(dict(sorted(namespaces.items())), {}, query.namespace)),
         ),
-        Choice("gpu", "GPU", "every GPU", tuple(_options(_by_number(gpus), _gpu_names(gpus), query.gpu))),
+        Choice("gpu", "GPU", "all GPUs", tuple(_options(_by_number(gpus), _gpu_names(gpus), query.gpu))),
         Choice(
             "state",
             "State",
-            "every state",
+            "all states",
             tuple(_options({name: states[name] for name in URGENCY if name in states}, _STATES, query.state)),
         ),
     )
@@ -147,7 +147,7 @@ def _options(counts: Mapping[str, int], names: Mapping[str, str], wanted: str) -
     for value, count in counts.items():
         yield Option(value, names.get(value, value), count, value == wanted)
     if wanted and wanted not in counts:
-        # What nobody is any more is still what is asked for.
+        # A selected value without rows stays selected.
         yield Option(wanted, names.get(wanted, wanted), 0, chosen=True)
 
 

@@ -18,7 +18,7 @@ _TABLE = "#holders"
 
 
 class Heading(NamedTuple):
-    """The head of a column; ``sorted`` is the value of ``aria-sort``. ``href`` sorts by it, "" cannot."""
+    """The head of a column; ``sorted`` is its ``aria-sort``, ``href`` sorts by it, "" if it cannot."""
 
     key: str
     name: str
@@ -37,7 +37,7 @@ class Box(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """What can be asked of the table, and what has been. ``kept`` is of the query what is not in the form."""
+    """The filters and columns of the table. ``kept`` are the query's parameters that are not in the form."""
 
     text: str
     longest: int
@@ -49,7 +49,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count:
-    """How many rows there are, and ``shown`` where some are left out; ``all_href`` leads to all of them."""
+    """The number of rows, and ``shown`` if some are left out; ``all_href`` leads to all of them."""
 
     total: str
     shown: int | None
@@ -65,7 +65,7 @@ class Table(NamedTuple):
 
 
 def holder_table(scene: Scene, containers: Sequence[ContainerRow]) -> Table:
-    """Draw the table of some containers, as the query wants it."""
+    """Return the table of some containers, by the query."""
     there = columns(scene)
     query, notes = _understood(scene.query, there)
     lines = [line_of(scene, row) for row in containers]
@@ -109,7 +109,7 @@ def _rows(lines: Sequence[Line], drawn: Sequence[Column]) -> dict[str, str]:
 
 
 def _understood(query: Query, there: Sequence[Column]) -> tuple[Query, list[str]]:
-    """Leave out of a query what there is not, and say so."""
+    """Return a query without unknown parts, and a note on each of them."""
     sortable = {column.key for column in there if column.rank}
     keys = {column.key for column in there}
     asked = set(query.columns)
@@ -125,14 +125,14 @@ def _understood(query: Query, there: Sequence[Column]) -> tuple[Query, list[str]
 
 def _notes(query: Query, known: Query, strange: Sequence[str]) -> Iterator[str]:
     if query.sort != known.sort:
-        yield f"It cannot be sorted by “{query.sort.removeprefix('-')}”."
+        yield f"Cannot sort by “{query.sort.removeprefix('-')}”."
     if strange:
         names = ", ".join(f"“{key}”" for key in strange)
-        yield f"There {'is no column' if len(strange) == 1 else 'are no columns'} {names}."
+        yield f"Unknown {'column' if len(strange) == 1 else 'columns'} {names}."
     if query.state != known.state:
-        yield f"There is no state “{query.state}”."
+        yield f"Unknown state “{query.state}”."
     if len(query.text) == LONGEST:
-        yield f"Only the first {LONGEST} characters of the filter count."
+        yield f"Only the first {LONGEST} characters of the filter are used."
 
 
 def _form(lines: Sequence[Line], query: Query, there: Sequence[Column]) -> Form:

@@ -1,1 +1,1 @@
-"""The picture of a GPU: what is drawn where, for parts of it and for pools."""
+"""The picture of a GPU: the layout of its MIG devices, partitions and pools."""

@@ -1,4 +1,4 @@
-"""Geometry of the bars: what is drawn where, in percent of the track, and in which state's look."""
+"""Geometry of the bars: segments in percent of the track, each with the look of a state."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 from exporter.metrics import Number
 
 UNATTRIBUTED = "used by no known container"
-# A little use is still seen.
+# A small use stays visible.
 _LEAST_WIDTH = 0.6
 _FULL = 100.0
 
@@ -25,7 +25,7 @@ class Part(NamedTuple):
 
 
 class Use(NamedTuple):
-    """What one container uses of a device, is entitled to, and how large the device is; None is not known."""
+    """The use and the entitlement of a container, and the size of its device; None is not known."""
 
     used: Number | None
     entitled: Number | None
@@ -60,10 +60,10 @@ def bar(
     known: bool = True,
     dashed: bool = False,
 ) -> Bar:
-    """Stack ``parts`` on a track of size ``track``.
+    """Return a bar of ``parts`` stacked on a track of size ``track``.
 
-    Parts beyond the track's end squeeze it, and the tick says where it ended. What is not ``known`` of the
-    track is hatched, all of it where its size is not known.
+    Parts beyond the track's end shrink it, and the tick marks its end. What is not ``known`` of the
+    track is hatched, all of it if its size is unknown.
     """
     shown = [part for part in parts if part.size > 0]
     used = sum(part.size for part in shown)
@@ -80,9 +80,9 @@ def bar(
 
 
 def use_bar(text: str, state: str, use: Use, rest: Number | None = None) -> Bar:
-    """Draw a use against its entitlement, or on a dashed track against the device where there is none.
+    """Return a bar of a use against its entitlement or, dashed, against the device if there is none.
 
-    ``rest`` is what no known container uses of the device.
+    ``rest`` is the device's use by no known container.
     """
     known = use.used is not None
     parts = [Part(state, use.used or 0, text), Part("unattributed", rest or 0, UNATTRIBUTED)] if known else ()

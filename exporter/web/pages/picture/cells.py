@@ -9,11 +9,11 @@ from exporter.model import ContainerRef, ContainerRow, DeviceKey, Memory, SliceC
 from exporter.web.pages.picture.bars import UNATTRIBUTED, Bar, Part, Use, bar, use_bar
 from exporter.web.pages.views.scene import Pair, Scene, compute_pair, memory_pair
 
-_SILENT = "the driver does not tell"
+_SILENT = "not reported by the driver"
 
 
 class Amounts(NamedTuple):
-    """What a device has of one thing, and what of it no known container uses; None is not known."""
+    """The size, the use and the unattributed use of a device; None is not known."""
 
     whole: Number | None
     used: Number | None
@@ -52,7 +52,7 @@ class Device:
 
     @property
     def rests(self) -> tuple[Pair, Pair]:
-        """What no known container uses of it, in words; there is no whole to it."""
+        """The unattributed use in words, without a total."""
         return (
             memory_pair(self.memory.rest, _SILENT, None, ""),
             compute_pair(self.compute.rest, self.why_compute, None, ""),
@@ -125,17 +125,17 @@ class Stretch:
 
 
 def memory_amounts(memory: Memory | None, rest: int | None) -> Amounts:
-    """Give a device's memory, of which ``rest`` bytes are nobody's."""
+    """Return a device's memory, with ``rest`` unattributed bytes."""
     return Amounts(None, None, rest) if memory is None else Amounts(memory.total, memory.used, rest)
 
 
 def percent(share: float) -> int:
-    """Give a share as a width, of which there are those from 1 to 100."""
+    """Return a share as a width from 1 to 100."""
     return min(max(round(100 * share), 1), 100)
 
 
 def held_box(scene: Scene, device: Device, row: ContainerRow) -> Cell:
-    """Draw a device with the one container that holds or uses it."""
+    """Return the cell of a device with its only container."""
     state, activity, _ = judged = scene.judged(row)
     quiet_for = judged.quiet_for
     memory, compute = scene.memory(row), scene.compute(row)
@@ -156,7 +156,7 @@ def held_box(scene: Scene, device: Device, row: ContainerRow) -> Cell:
 
 
 def empty_box(scene: Scene, device: Device) -> Cell:
-    """Draw a device on which no container is seen."""
+    """Return the cell of a device without a known container."""
     look, note = _nobody(scene, device)
     memory, compute = device.pairs
     return Cell(
@@ -174,16 +174,16 @@ def empty_box(scene: Scene, device: Device) -> Cell:
 
 def _nobody(scene: Scene, device: Device) -> tuple[str, str]:
     if not device.holders_known:
-        return "unknown", "holder not known"
+        return "unknown", "holder unknown"
     if not device.slices:
-        return "free", "free" if scene.claimed else "held by nobody"
+        return "free", "free" if scene.claimed else "not held"
     if any(count.allocated != 0 for count in device.slices):
-        return "unknown", "held, by whom is not known"
+        return "unknown", "held, holder unknown"
     return "free", "free"
 
 
 def _leftover(name: str, look: str, amounts: Amounts, pair: Pair) -> Gauge:
     parts = [Part("unattributed", amounts.rest or 0, UNATTRIBUTED)]
-    # On a free device the dashes say it all; where somebody may hold it, what is not known is hatched.
+    # A free device is dashed; if it may be held, the unknown part is hatched.
     known = amounts.rest is not None or look == "free"
     return Gauge(name, bar(f"{name}: {pair}", parts, amounts.whole or 1, known=known, dashed=True), pair)

@@ -1,4 +1,4 @@
-"""One row of the page per GPU: what it is, how it is cut, and the cells of its devices."""
+"""The row of a GPU: its facts, its partitioning, and the cells of its devices."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,13 +23,13 @@ from exporter.web.pages.picture.mig_cells import Picture, device_cell, is_amd, p
 from exporter.web.pages.views.scene import Scene, anchor_of, answers, name_of
 
 _REPLICATED = frozenset({"time-slicing", "mps"})
-_SILENT = "the driver does not tell how busy the GPU is"
+_SILENT = "the driver does not report GPU utilization"
 _LOST = (
-    "This GPU does not answer, and nothing is known of its use. Look for {errors} in the node's kernel "
-    "log; a GPU that fell off the bus comes back with a reset or a reboot of the node."
+    "This GPU does not answer; its use is not known. Check the node's kernel log for {errors}; a GPU that "
+    "fell off the bus comes back after a reset or a reboot of the node."
 )
-_RELEASED = "The driver is given up for a while, so nothing is read from this GPU."
-_FOREIGN = "This device is not read by this exporter: only what its sharing system tells of it is known."
+_RELEASED = "The driver is released, so this GPU is not read."
+_FOREIGN = "This exporter does not read this device: only what its sharing system reports is known."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class GpuView:
 
 
 def gpu_view(scene: Scene, gpu: GpuRow) -> GpuView:
-    """Draw one GPU."""
+    """Return the row of one GPU."""
     reading = gpu.reading
     drawn = Picture(())
     problem = ""
@@ -101,7 +101,7 @@ def _errors(gpu: GpuRow) -> str:
 
 def _uncounted(gpu: GpuRow) -> str:
     if is_amd(gpu):
-        return "This GPU is cut into partitions, but the driver does not list them."
+        return "This GPU is partitioned, but the driver does not list its partitions."
     return "This GPU is in MIG mode, but the driver does not list its MIG devices."
 
 
@@ -134,7 +134,7 @@ def _slices(gpu: GpuRow) -> str:
 
 
 def _jobs(scene: Scene, gpu: GpuRow) -> tuple[str, ...]:
-    """List the jobs of a batch system on the GPU and on its MIG devices, each once."""
+    """Return the jobs of a batch system on the GPU and on its MIG devices, each once."""
     of_parts = (mig.jobs for key, mig in scene.migs.items() if key.uuid == gpu.identity.uuid)
     return tuple(dict.fromkeys(chain(gpu.jobs, *of_parts)))
 
@@ -151,7 +151,7 @@ def _picture(scene: Scene, gpu: GpuRow, reading: GpuReading) -> Picture:
 
 
 def _computed(rows: Iterable[ContainerRow], gpu: GpuRow) -> float | None:
-    """Add up what a GPU computes: the driver measures the whole over another moment than its parts."""
+    """Return the sum of a GPU's compute by part: the driver samples the total at another time."""
     if gpu.unattributed_utilization is None:
         return None
     known = sum(row.compute_used for row in rows if row.compute_used is not None)

@@ -1,4 +1,4 @@
-"""The cells of a GPU that is cut into MIG devices or partitions, and what of it is not cut."""
+"""The cells of a GPU with MIG devices or partitions, and of its unpartitioned rest."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from exporter.web.pages.picture.cells import (
 from exporter.web.pages.picture.pool_cells import pool
 from exporter.web.pages.views.scene import Scene
 
-# The page has columns for GPUs of so many memory slices; others are drawn by their compute slices.
+# The page has columns for GPUs with these numbers of memory slices; others are drawn by compute slices.
 GRIDS = frozenset({2, 4, 8})
 
 
@@ -50,7 +50,7 @@ class Cut(NamedTuple):
 
 
 def cut(reading: GpuReading, rows: Sequence[MigRow]) -> Cut | None:
-    """Lay out a GPU with these MIG devices; None where the driver does not tell where each of them lies."""
+    """Return the layout of a GPU with these MIG devices; None if a placement is not reported."""
     if not reading.mig_slices or not rows:
         return None
     size = slices_of_memory(reading.mig_slices)
@@ -65,7 +65,7 @@ def cut(reading: GpuReading, rows: Sequence[MigRow]) -> Cut | None:
 
 
 def _instances(rows: Sequence[MigRow]) -> Iterator[Part | None]:
-    """Give the GPU instances, None for one of which the place is not told."""
+    """Yield the GPU instances, None for one without a reported placement."""
     ordered = sorted(rows, key=lambda row: (row.reading.gi, row.reading.ci, row.device))
     for _, same in groupby(ordered, key=lambda row: row.reading.gi):
         members = tuple(same)
@@ -79,7 +79,7 @@ def _instance(reading: MigReading, devices: tuple[DeviceKey, ...]) -> Part | Non
 
 
 def _free(gap: Span, compute_slices: int) -> Part:
-    """Give what lies free, with the compute slices that can be cut of it."""
+    """Return a free part, with the compute slices that fit into it."""
     slices = max(min(gap.start + gap.size, compute_slices) - gap.start, 0)
     return Part(start=gap.start, size=gap.size, slices=slices)
 
@@ -91,11 +91,11 @@ def _stranded(compute_slices: int, told: Collection[Part], free: Iterable[Part])
     return max(compute_slices - sum(used) - sum(part.slices or 0 for part in free), 0)
 
 
-_MIG_SILENT = "nothing meters compute inside MIG here"
-_PARTITION_SILENT = "nothing meters compute inside partitions here"
-_NOT_CUT = "not cut"
-_NO_COMPUTE = "no compute slice is left for it"
-_PERHAPS_CUT = "not known: not all parts could be told"
+_MIG_SILENT = "compute inside MIG is not measured here"
+_PARTITION_SILENT = "compute inside partitions is not measured here"
+_NOT_CUT = "not partitioned"
+_NO_COMPUTE = "no compute slice left for it"
+_PERHAPS_CUT = "not known: the list of parts is incomplete"
 
 
 class Picture(NamedTuple):
@@ -111,17 +111,17 @@ class Picture(NamedTuple):
 
 
 def is_amd(gpu: GpuRow) -> bool:
-    """Whether it is a GPU of AMD's, which has partitions and no XID errors."""
+    """Return whether it is an AMD GPU, which has partitions and no XID errors."""
     return gpu.identity.vendor == "amd"
 
 
 def part_name(key: DeviceKey) -> str:
-    """Name what a GPU is cut into: MIG devices, or the partitions of an AMD GPU."""
+    """Return the name of a part of a GPU: MIG device, or partition of an AMD GPU."""
     return "MIG device" if key.mig_uuid.startswith("MIG-") else "partition"
 
 
 def device_cell(scene: Scene, device: Device) -> Cell:
-    """Draw a device: as a box where one container can hold it, else as a pool."""
+    """Return the cell of a device: a box if only one container can hold it, else a pool."""
     rows = scene.rows(device.key)
     if device.pooled or len(rows) > 1:
         return pool(scene, device, rows)
@@ -129,7 +129,7 @@ def device_cell(scene: Scene, device: Device) -> Cell:
 
 
 def picture(scene: Scene, gpu: GpuRow, reading: GpuReading) -> Picture:
-    """Draw a GPU in its parts: each where it lies if that is told, else by compute slices in stable order."""
+    """Return the parts of a GPU, by placement if that is reported, else by compute slices in stable order."""
     keys = scene.devices_of(gpu.identity.uuid)
     seen = [scene.migs[key] for key in keys if key in scene.migs]
     laid = cut(reading, seen) if len(seen) == len(keys) else None
@@ -182,7 +182,7 @@ def _gap(gpu: GpuRow, reading: GpuReading, part: Part, size: int) -> Cell:
 
 
 def _free_cell(reading: GpuReading, caption: str, title: str, share: float, note: str = _NOT_CUT) -> Cell:
-    """Draw what is not cut, unless there may be parts that could not be told."""
+    """Return the cell of an unpartitioned part; unknown if the list of parts is incomplete."""
     known = reading.mig_complete
     return Cell(
         caption=caption if known else "rest of the GPU",
@@ -202,7 +202,7 @@ def _part_cell(scene: Scene, gpu: GpuRow, reading: GpuReading, key: DeviceKey, d
         title=key.mig_uuid,
         width=percent(1 / devices),
         look="missing",
-        note="not seen by the driver",
+        note="not listed by the driver",
         holder=scene.rows(key)[0].holder,
         state="unknown",
     )
@@ -230,7 +230,7 @@ def _device(gpu: GpuRow, reading: GpuReading, row: MigRow, share: float) -> Devi
 
 
 def _uncut(gpu: GpuRow, reading: GpuReading, made: Sequence[int | None]) -> Iterator[Cell]:
-    """Show the compute slices of which no MIG device has been made, where nobody tells where they lie."""
+    """Yield the cell of the unpartitioned compute slices, if placements are not reported."""
     known = [slices for slices in made if slices is not None]
     whole = reading.mig_slices
     if len(known) < len(made) or (made and whole is None):

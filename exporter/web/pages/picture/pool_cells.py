@@ -1,7 +1,7 @@
-"""A device that is given out in replicas: a pool, with all its holders stacked in the same two bars.
+"""A device shared in replicas: a pool, with all its holders stacked in the same two bars.
 
-A replica has no memory of its own, and the picture does not pretend that it has. Of a pool with many holders
-the page of the node tells those to look at first; the page of the GPU tells all.
+A replica has no memory of its own, so none is drawn. Of a pool with many holders
+the node page shows those that need attention; the GPU page shows all.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ _URGENT = {state: place for place, state in enumerate(URGENCY)}
 # A bar over the whole width has room for about this many characters.
 _CHARACTERS = 110
 _LEAST_LABELLED = 0.02
-# Less than this part of a device is not worth a mark that it is free.
+# A smaller free part of a device gets no mark.
 _LEAST_FREE = 0.005
 
 
@@ -46,7 +46,7 @@ class _Share(NamedTuple):
 
 
 def pool(scene: Scene, device: Device, rows: Sequence[ContainerRow]) -> Cell:
-    """Draw a device with all the containers that hold or use it."""
+    """Return the cell of a device with all the containers that hold or use it."""
     shares = _shares(scene, rows)
     pods = Counter((row.holder.namespace, row.holder.pod) for row in rows)
     keys = tuple(_key(share, share.told, pods) for share in shares if share.listed and share.told)
@@ -58,7 +58,7 @@ def pool(scene: Scene, device: Device, rows: Sequence[ContainerRow]) -> Cell:
         title=", ".join(count.resource for count in device.slices),
         width=percent(device.share),
         look="held" if rows else "free",
-        note="who holds it is not known",
+        note="holders unknown",
         marks=_marks(device, shares),
         gauges=(
             _gauge("memory", _parts(of_memory, device, 0), device.memory, memory),
@@ -72,7 +72,7 @@ def pool(scene: Scene, device: Device, rows: Sequence[ContainerRow]) -> Cell:
 
 
 def _shares(scene: Scene, rows: Sequence[ContainerRow]) -> list[_Share]:
-    """Choose the holders to tell of: all where they are few, or where the page tells all of them."""
+    """Return the shares, marked which to name and list: all if they are few, or on the GPU page."""
     states = [scene.state(row) for row in rows]
     order: Sequence[int] = range(len(rows))
     named = listed = set(order)
@@ -105,9 +105,9 @@ def _key(share: _Share, told: tuple[Pair, Pair], pods: Counter[tuple[str, str]])
 
 
 def _parts(uses: Iterable[tuple[_Share, Number]], device: Device, which: int) -> Iterator[Part]:
-    """Draw the uses of memory (``which`` 0) or compute (1).
+    """Yield the uses of memory (``which`` 0) or compute (1).
 
-    What has no name is drawn as one where it stands side by side in the same state.
+    Adjacent unnamed uses in the same state are drawn as one.
     """
     whole = (device.memory, device.compute)[which].whole
     look, others = "", 0
@@ -125,7 +125,7 @@ def _parts(uses: Iterable[tuple[_Share, Number]], device: Device, which: int) ->
 
 
 def _named(share: _Share, told: Pair, used: Number, width: float) -> Part:
-    """Draw the use of one holder; ``width`` is its part of the width of the GPU."""
+    """Return the use of one holder; ``width`` is its part of the width of the GPU."""
     holder = share.row.holder
     return Part(
         share.state,
@@ -144,7 +144,7 @@ def _gauge(name: str, parts: Iterable[Part], amounts: Amounts, pair: Pair) -> Ga
 
 def _offer(device: Device, rows: Sequence[ContainerRow]) -> str:
     if not device.slices:
-        return "slices not known" if not device.holders_known else "held by nobody"
+        return "slices not known" if not device.holders_known else "not held"
     if not device.replicated:
         sizes = _entitled(device, rows)
         given = f"{gibibytes(sum(sizes))} of {gibibytes(device.memory.whole)} GiB"
@@ -158,9 +158,9 @@ def _offer(device: Device, rows: Sequence[ContainerRow]) -> str:
 
 
 def _marks(device: Device, shares: Sequence[_Share]) -> tuple[Mark, ...]:
-    """Draw the replicas: those that are held with the number of the holder, the free ones after them.
+    """Return the marks of replicas: held ones with the number of the holder, then free ones.
 
-    Where each holder has memory of its own, marks are as wide as that and not as its number of slices.
+    If each holder has its own memory, marks are as wide as that, not as the number of slices.
     """
     if sizes := _entitled(device, [share.row for share in shares]):
         return tuple(_sized_marks(device, shares, sizes))
@@ -170,14 +170,14 @@ def _marks(device: Device, shares: Sequence[_Share]) -> tuple[Mark, ...]:
     runs = [(_mark(share, device.share / count), slices) for share, slices in held]
     lost = min(sum(count.lost or 0 for count in device.slices), count - taken)
     runs.append((Mark("free", "", "", "free", 1), count - taken - lost))
-    runs.append((Mark("unhealthy", "", "", "unhealthy: no pod is given it", 1), lost))
+    runs.append((Mark("unhealthy", "", "", "unhealthy: not given to new pods", 1), lost))
     if count > _MOST_MARKS:
         return tuple(mark._replace(width=percent(slices / count)) for mark, slices in runs if slices)
     return tuple(chain.from_iterable(repeat(mark, slices) for mark, slices in runs))
 
 
 def _entitled(device: Device, rows: Sequence[ContainerRow]) -> list[int]:
-    """Return the memory that a sharing system gave each container, nothing where one's is not known."""
+    """Return the memory entitlement of each container by its sharing system; empty if one is unknown."""
     if device.replicated or not device.pooled or not device.memory.whole:
         return []
     sizes = [0 if row.slices == 0 else row.memory_entitled for row in rows if row.slices is not None]

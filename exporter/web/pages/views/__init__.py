@@ -1,1 +1,1 @@
-"""What the pages show, made of a snapshot by pure functions: records that templates only write."""
+"""The content of the pages, made from a snapshot by pure functions: records that templates only render."""

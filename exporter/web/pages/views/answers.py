@@ -1,4 +1,4 @@
-"""What the owner of a holder asks, answered in sentences: is it used, is there memory left, was it hit."""
+"""Answers for the owner of a holder, in sentences: is it used, is there memory left, was it hit."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,17 +11,17 @@ from exporter.web.pages.holders_table.cells_html import efficiency_of
 from exporter.web.pages.views.event_list import EventView
 from exporter.web.pages.views.scene import Scene, answers, name_of
 
-# With less than this part of what it may have left, the next allocation is likely to fail.
+# With less than this part of its limit left, the next allocation is likely to fail.
 _LITTLE_LEFT = 0.05
-# Less than this is not what a person would call used.
+# Use below this counts as none.
 _NOTHING = 0.005
-# A container of which less than this part of its time was measured is told so.
+# Below this measured part of its time the answer mentions it.
 _MEASURED = 0.99
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A question with what is said to it: the device ("" where there is one only) and the sentences."""
+    """A question with its answers: the device ("" if there is only one) and the sentences."""
 
     question: str
     said: tuple[tuple[str, str], ...]
@@ -30,7 +30,7 @@ class Answer:
 def answers_of(
     scene: Scene, rows: Sequence[ContainerRow], names: Sequence[str], hits: Sequence[EventView]
 ) -> list[Answer]:
-    """Answer for each row, called by its name where there are several."""
+    """Return the answers for all rows, each with its name if there are several."""
     return [
         Answer("Is its slice used?", _said(scene, rows, names, _USE)),
         Answer("Is there memory left for it?", _said(scene, rows, names, _MEMORY)),
@@ -39,7 +39,7 @@ def answers_of(
 
 
 class _Question(NamedTuple):
-    """How to answer for one row and for all together, and which of several rows are told by themselves."""
+    """How to answer for one row and for all together, and which of several rows get their own answer."""
 
     say: Callable[[Scene, ContainerRow], Iterator[str]]
     together: Callable[[Sequence[ContainerRow]], str]
@@ -61,13 +61,13 @@ def _said(
 
 def _use(scene: Scene, row: ContainerRow) -> Iterator[str]:
     if row.slices == 0:
-        yield "It holds no slice of this device, and is on it all the same."
+        yield "It uses this device without holding a slice of it."
     yield _now(scene, row)
     efficiency = efficiency_of(row)
     if efficiency is not None and row.totals is not None:
         seen = duration(scene.snapshot.timestamp - row.totals.first_seen)
         share = f"{decimal(100 * efficiency, 0)} %"
-        told = f"In the {seen} that it has been seen, it has used {share} of the GPU time it was entitled to"
+        told = f"Since it was first seen {seen} ago, it has used {share} of the GPU time it was entitled to"
         yield f"{told}{_as_far_as_measured(row.totals)}."
 
 
@@ -79,7 +79,7 @@ def _as_far_as_measured(totals: Totals) -> str:
 def _now(scene: Scene, row: ContainerRow) -> str:
     used, entitled = row.compute_used, row.compute_entitled
     if used is None:
-        return f"That is not known here: {scene.why_compute(row)}.{_present(row)}"
+        return f"Not known: {scene.why_compute(row)}.{_present(row)}"
     if used < _NOTHING:
         return _quiet(scene, row)
     if entitled is None:
@@ -92,7 +92,7 @@ def _now(scene: Scene, row: ContainerRow) -> str:
 def _present(row: ContainerRow) -> str:
     if not row.processes:
         return ""
-    return f" It has {row.processes} {'process' if row.processes == 1 else 'processes'} there."
+    return f" It has {row.processes} {'process' if row.processes == 1 else 'processes'} on it."
 
 
 def _quiet(scene: Scene, row: ContainerRow) -> str:
@@ -102,7 +102,7 @@ def _quiet(scene: Scene, row: ContainerRow) -> str:
         return f"Hardly: it computes almost nothing now{keeps}."
     if not row.totals.seen_computing:
         no = "No" if activity == "idle" else "Not yet"
-        return f"{no}: it has not computed in the {duration(seconds)} that it has been watched{keeps}."
+        return f"{no}: it has not computed since monitoring began {duration(seconds)} ago{keeps}."
     if activity == "idle":
         return f"No: it has not computed for {duration(seconds)}{keeps}."
     return f"Not at this moment: it last computed {duration(seconds)} ago{keeps}."
@@ -111,49 +111,49 @@ def _quiet(scene: Scene, row: ContainerRow) -> str:
 def _memory(scene: Scene, row: ContainerRow) -> Iterator[str]:
     used, entitled = row.memory_used, row.memory_entitled
     if used is None:
-        yield f"How much it uses is not known here: {scene.why_memory(row)}."
+        yield f"Its memory use is not known: {scene.why_memory(row)}."
         if entitled is not None:
             yield f"It is entitled to {gibibytes(entitled)} GiB."
     elif entitled is None:
         why = scene.why_entitled(row)
-        yield f"It uses {gibibytes(used)} GiB; there is no share to hold that against: {why}."
+        yield f"It uses {gibibytes(used)} GiB and has no known entitlement: {why}."
         yield from _device(scene, row)
     elif row.isolation == "hard":
-        yield f"It uses {gibibytes(used)} of {gibibytes(entitled)} GiB that nobody else can take."
+        yield f"It uses {gibibytes(used)} of {gibibytes(entitled)} GiB, which no other container can take."
         yield from _left(used, entitled)
     elif row.isolation == "soft":
         who = mode_word(row.sharing)
-        yield f"It uses {gibibytes(used)} of the {gibibytes(entitled)} GiB that {who} lets it have."
+        yield f"It uses {gibibytes(used)} of the {gibibytes(entitled)} GiB that {who} allows it."
         yield from _left(used, entitled)
         if used <= entitled:
-            yield "Beyond that its allocations fail, however much of the device is free."
+            yield "Allocations above that fail, even if the device has free memory."
     else:
-        yield f"It uses {gibibytes(used)} GiB of a share of {gibibytes(entitled)} GiB that nothing enforces."
+        yield f"It uses {gibibytes(used)} GiB; its share of {gibibytes(entitled)} GiB is not enforced."
         yield from _device(scene, row)
 
 
 def _left(used: int, entitled: int) -> Iterator[str]:
     if used > entitled:
-        yield f"That is {gibibytes(used - entitled)} GiB more: the limit does not hold it back."
+        yield f"That is {gibibytes(used - entitled)} GiB over the limit: the limit is not enforced."
     elif entitled - used < _LITTLE_LEFT * entitled:
         yield f"Only {gibibytes(entitled - used)} GiB are left: the next allocation may fail."
 
 
 def _device(scene: Scene, row: ContainerRow) -> Iterator[str]:
-    """Tell who has the memory that nobody keeps apart, and how much of it is left for all."""
+    """Yield who uses the shared memory, and how much of it is free."""
     others = [other for other in scene.rows(row.device) if other is not row]
     if others:
         told = total_text((other.memory_used for other in others), gibibytes)
         one = len(others) == 1
         if told == UNKNOWN:
-            yield f"How much its {'neighbour uses' if one else f'{len(others)} neighbours use'} is not known."
+            yield f"The use of its {'neighbour' if one else f'{len(others)} neighbours'} is not known."
         else:
             noun = "neighbour uses" if one else f"{len(others)} neighbours use"
             yield f"Its {noun} {told} GiB{_largest(others)}."
     memory = device_memory(scene, row)
     if memory is not None:
         free = f"{gibibytes(memory.free)} of the device's {gibibytes(memory.total)} GiB"
-        yield f"{free} are free for whoever asks first."
+        yield f"{free} are free, first come, first served."
 
 
 def _largest(others: Sequence[ContainerRow]) -> str:
@@ -175,7 +175,7 @@ def _beyond(row: ContainerRow) -> str:
 
 
 def device_memory(scene: Scene, row: ContainerRow) -> Memory | None:
-    """Return the memory of the device that a row is of, None where that is not told."""
+    """Return the memory of a row's device, None if it is not reported."""
     if row.device.mig_uuid:
         mig = scene.migs.get(row.device)
         return mig.reading.memory if mig is not None else None
@@ -198,21 +198,21 @@ def _memory_of_all(rows: Sequence[ContainerRow]) -> str:
 def _held(
     rows: Sequence[ContainerRow], size: Callable[[ContainerRow], Number | None]
 ) -> Iterator[Number | None]:
-    """Give what it is entitled to where it holds something: elsewhere that is nothing, which is known."""
+    """Yield the entitlement of each row that holds something; without slices it is known to be nothing."""
     return (size(row) for row in rows if row.slices != 0)
 
 
 def _of_all(devices: int, used: str, entitled: str, unit: str) -> str:
     where = f"On {devices} devices it uses"
     if used == UNKNOWN:
-        return f"What it uses of its {devices} devices is not known."
+        return f"Its use of its {devices} devices is not known."
     if entitled == UNKNOWN:
-        return f"{where} {used} {unit}; what it is entitled to is not known."
+        return f"{where} {used} {unit}; its entitlement is not known."
     return f"{where} {used} of the {entitled} {unit} it is entitled to."
 
 
 def _is_short(_scene: Scene, row: ContainerRow) -> bool:
-    """Whether a row has no memory left, or it cannot be told."""
+    """Return whether a row has little memory left, or that is unknown."""
     if row.memory_used is None or row.memory_entitled is None:
         return True
     return row.memory_used > (1 - _LITTLE_LEFT) * row.memory_entitled
@@ -234,6 +234,6 @@ def _faults(scene: Scene, rows: Sequence[ContainerRow], hits: Sequence[EventView
     elif any(gpu is not None and gpu.unread for gpu in gpus):
         yield "This exporter does not read the events of its device."
     elif all(gpu is not None and gpu.watched for gpu in gpus):
-        yield "None that the driver has reported since this exporter first saw it."
+        yield "No: the driver has reported none since this exporter first saw it."
     else:
-        yield "Nobody reports the events of its device here; the node's kernel log has them."
+        yield "Events of its device are not reported here; check the node's kernel log."

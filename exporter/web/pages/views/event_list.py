@@ -1,4 +1,4 @@
-"""What GPUs have reported by themselves, for people: what it means, what to do first, whom it hit."""
+"""Events reported by GPUs: their meaning, the first action, and the containers hit."""
 
 import time
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from exporter.model import ContainerRef, EventRow, GpuRow
 from exporter.model.xids import explain
 from exporter.web.pages.views.scene import Scene
 
-# An event stays on the page of the node for so long, on that of its GPU as long as it is kept.
+# How long an event stays on the node page; the page of its GPU shows all that are kept.
 _RECENT_SECONDS = 3600.0
 _SHOWN = 50
 _NAMED = 3
@@ -18,22 +18,22 @@ _HARMLESS = frozenset({"notice", "application"})
 _MEANINGS = {
     "single_bit_ecc": "A memory error was corrected.",
     "double_bit_ecc": "A memory error could not be corrected.",
-    "mig_config": "The GPU was cut anew.",
-    "ecc_storm": "Memory errors are corrected again and again.",
-    "dram_retirement": "A part of the memory was taken out of use.",
-    "dram_retirement_failure": "A part of the memory could not be taken out of use.",
-    "poison": "Data with an error was contained.",
-    "fatal_poison": "Data with an error could not be contained.",
-    "gpu_unavailable": "The GPU is not available any more.",
-    "recovery_action": "The driver asks for another recovery action than before.",
+    "mig_config": "The GPU was repartitioned.",
+    "ecc_storm": "Memory errors are corrected repeatedly.",
+    "dram_retirement": "Part of the memory was retired.",
+    "dram_retirement_failure": "Part of the memory could not be retired.",
+    "poison": "Corrupted data was contained.",
+    "fatal_poison": "Corrupted data could not be contained.",
+    "gpu_unavailable": "The GPU is no longer available.",
+    "recovery_action": "The driver's recovery action changed.",
 }
-# Of the events without a code, those that nobody has to do anything about.
+# Events without a code that need no action.
 _ORDINARY = frozenset({"single_bit_ecc", "mig_config", "poison", "other"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventView:
-    """An event in the list; ``holders`` are those of the moment. ``look`` is ``bad`` or ``note``."""
+    """An event in the list; ``holders`` are those at the time. ``look`` is ``bad`` or ``note``."""
 
     at: str
     ago: str
@@ -46,19 +46,19 @@ class EventView:
 
 
 def event_views(scene: Scene, uuid: str) -> list[EventView]:
-    """Give the newest events of a GPU, the newest first."""
+    """Return the newest events of a GPU, newest first."""
     rows = [row for row in scene.snapshot.events if row.event.uuid == uuid]
     return [_view(scene, row) for row in rows[: -_SHOWN - 1 : -1]]
 
 
 def hits_of(scene: Scene, ref: ContainerRef) -> list[tuple[EventRow, EventView]]:
-    """Give the newest events of devices that a container held at the time, the newest first."""
+    """Return the newest events of devices that a container held at the time, newest first."""
     rows = [row for row in scene.snapshot.events if ref in row.holders]
     return [(row, _view(scene, row)) for row in rows[: -_SHOWN - 1 : -1]]
 
 
 class Fault(NamedTuple):
-    """A fault of the last hour: ``name`` says what and where, ``text`` what it means and whom it hit."""
+    """A fault of the last hour: ``name`` has event and GPU, ``text`` its meaning and the pods hit."""
 
     gpu: GpuRow
     look: str
@@ -68,7 +68,7 @@ class Fault(NamedTuple):
 
 
 def recent_faults(scene: Scene) -> Iterator[Fault]:
-    """Give each sort of fault on each device once, as of its newest, the newest first."""
+    """Yield the newest fault of each kind on each device, newest first."""
     told = set()
     for row in reversed(scene.snapshot.events):
         event = row.event
@@ -84,7 +84,7 @@ def recent_faults(scene: Scene) -> Iterator[Fault]:
 
 
 def _matters(row: EventRow) -> bool:
-    """Whether somebody should look: also a tenant's own fault matters to those who share the GPU with it."""
+    """Return whether an event needs attention: a tenant's own fault also affects pods that share the GPU."""
     event = row.event
     if event.xid is None:
         return event.kind not in _ORDINARY
@@ -94,13 +94,13 @@ def _matters(row: EventRow) -> bool:
 def _hit(row: EventRow) -> str:
     pods = list(dict.fromkeys(f"{ref.namespace}/{ref.pod}" for ref in row.holders))
     if not pods:
-        return "No pod is known to have held it then."
+        return "No known holder at the time."
     if len(pods) == 1:
-        return f"It was held by {pods[0]}."
+        return f"Held by {pods[0]} at the time."
     if len(pods) > _NAMED + 1:
         pods[_NAMED:] = [plural(len(pods) - _NAMED, "other")]
     *first, last = pods
-    return f"It was held by {', '.join(first)} and {last}, which may all have been hit."
+    return f"Held by {', '.join(first)} and {last} at the time; all may be affected."
 
 
 def _view(scene: Scene, row: EventRow) -> EventView:
@@ -120,6 +120,6 @@ def _view(scene: Scene, row: EventRow) -> EventView:
 
 
 def _device(scene: Scene, row: EventRow) -> str:
-    """Name the MIG device that an event came from, "" for the whole GPU."""
+    """Return the MIG device of an event, "" for the whole GPU."""
     mig = next((mig for mig in scene.snapshot.migs if mig.device.mig_uuid == row.event.mig_uuid), None)
     return (mig.reading.profile if mig is not None else None) or row.event.mig_uuid

@@ -1,4 +1,4 @@
-"""The page of one GPU: its slices and holders, what has befallen it, its links, and all its readings."""
+"""The page of one GPU: its slices and holders, its events, its links, and all its readings."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,18 +15,18 @@ from exporter.web.pages.views.scene import Scene, answers
 
 LINKS = {
     "X": "the GPU itself",
-    "PSB": "both are on one board",
+    "PSB": "both on one board",
     "PIX": "at most one PCIe bridge between them",
     "PXB": "several PCIe bridges, but no host bridge between them",
     "PHB": "a PCIe host bridge, usually the processor, between them",
     "NODE": "host bridges of one NUMA node between them",
-    "SYS": "the link between NUMA nodes is on the way",
+    "SYS": "crosses the link between NUMA nodes",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One cell of the matrix; ``title`` says what its word means."""
+    """One cell of the matrix; ``title`` explains its word."""
 
     word: str
     title: str
@@ -34,7 +34,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class TopologyRow:
-    """One GPU with its links to all GPUs, in their order, and where it sits."""
+    """One GPU with its links to all GPUs, in their order, its NUMA node and its CPUs."""
 
     index: int
     uuid: str
@@ -44,7 +44,7 @@ class TopologyRow:
 
 
 def topology_rows(scene: Scene) -> list[TopologyRow]:
-    """Make the matrix; empty where no GPU tells of another."""
+    """Return the matrix; empty if no GPU reports a link."""
     gpus = tuple(gpu for gpu in scene.snapshot.gpus if not gpu.unread)
     told = [_topology(gpu) for gpu in gpus]
     if not any(topology.peers or topology.numa_node is not None for topology in told):
@@ -74,13 +74,13 @@ def _link(gpu: GpuRow, topology: Topology, other: GpuRow) -> Link:
     if link is not None and link.nvlinks:
         return Link(f"NV{link.nvlinks}", f"{link.nvlinks} NVLinks, directly or through switches")
     word = link.pcie if link is not None else None
-    return Link(word or UNKNOWN, LINKS.get(word or "", "the driver does not tell"))
+    return Link(word or UNKNOWN, LINKS.get(word or "", "not reported by the driver"))
 
 
-_WATCHED = "None since this exporter was started."
-_UNWATCHED = "The driver does not report the events of this GPU: the node's kernel log has its XIDs."
-_UNWATCHED_AMD = "Events of AMD GPUs are not read: the node's kernel log has them."
-_UNWATCHED_FOREIGN = "Events of this device are not read by this exporter."
+_WATCHED = "None since this exporter started."
+_UNWATCHED = "The driver does not report events of this GPU: check the node's kernel log for XIDs."
+_UNWATCHED_AMD = "Events of AMD GPUs are not read: check the node's kernel log."
+_UNWATCHED_FOREIGN = "This exporter does not read events of this device."
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class PartView:
 
 
 def gpu_context(scene: Scene, gpu: GpuRow) -> dict[str, Any]:
-    """Give what the template of the page is filled with."""
+    """Return the variables of the page's template."""
     uuid = gpu.identity.uuid
     groups = gpu_readings(gpu)
     return {

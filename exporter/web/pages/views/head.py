@@ -62,7 +62,7 @@ class Head:
 
 
 def head(scene: Scene) -> Head:
-    """Describe the node and its sources."""
+    """Return the head of the page: the node and its sources."""
     snapshot = scene.snapshot
     age = max(scene.now - snapshot.timestamp, 0.0)
     old_after = max(OLD_SECONDS, OLD_INTERVALS * scene.interval)
@@ -81,7 +81,7 @@ def head(scene: Scene) -> Head:
 
 
 def _degraded(scene: Scene) -> bool:
-    """Whether something is not seen here that could be."""
+    """Return whether a source fails or data is missing."""
     node = scene.snapshot.node
     blind = bool(scene.snapshot.gpus) and not node.process_view
     failing = scene.failing.keys() - ({"nvml"} if scene.released else set())
@@ -91,7 +91,7 @@ def _degraded(scene: Scene) -> bool:
 def _source(scene: Scene, health: CollectorHealth) -> Source:
     look, word = ("good", "") if health.success else ("bad", "failing")
     if health.name == "nvml" and scene.released:
-        look, word = "note", "given up"
+        look, word = "note", "released"
     title = f"{health.name}: {health.message or ('answers' if health.success else 'fails')}"
     return Source(SOURCES.get(health.name, health.name), look, word, title)
 
@@ -141,7 +141,7 @@ class TimelineView(NamedTuple):
 
 
 def timeline_view(scene: Scene, kind: str = "node", *names: str) -> TimelineView:
-    """Tell of the timelines of a page, by its kind and what it is of (see ``Place``)."""
+    """Return the timelines of a page, by its kind and subject (see ``Place``)."""
     asked = scene.query.span
     span = asked if span_seconds(asked) is not None else _default(scene.spans)
     path = "/".join(quote(name, safe="") for name in (kind, *names))
@@ -156,7 +156,7 @@ def timeline_view(scene: Scene, kind: str = "node", *names: str) -> TimelineView
 
 @cache
 def styled() -> tuple[str, ...]:
-    """Look up in Plotly's JavaScript by which ids it knows its styles, which are those of maps."""
+    """Return the ids by which Plotly's JavaScript finds its styles (of maps)."""
     found = library()
     if found is None:
         return ()

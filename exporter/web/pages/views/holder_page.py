@@ -1,4 +1,4 @@
-"""The page of one holder: what it holds, what it uses, who is beside it, and what has befallen it."""
+"""The page of one holder: what it holds and uses, its neighbours, and its events."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,26 +18,26 @@ from exporter.web.pages.views.process_table import ProcessTable, place_of, proce
 from exporter.web.pages.views.scene import Figure, Pair, Scene, name_of
 
 _MINUTE, _HOUR, _KILOJOULE, _KILOWATT_HOUR = 60.0, 3600.0, 1000.0, 3_600_000.0
-_NOT_YET = "it has not been seen for long enough"
-_NEVER = "nothing of it could be measured yet"
+_NOT_YET = "not enough data yet"
+_NEVER = "not measured yet"
 _SOURCES = {
-    "process": "summed over its processes, as the driver tells them",
-    "instance": "the MIG device's own: nobody else is on it",
-    "device": "the GPU's own: nobody else is on it",
-    "dcgm": "the device's own by a profiling meter of DCGM: nobody else is on it",
+    "process": "sum over its processes, from the driver",
+    "instance": "total of the MIG device: no other container uses it",
+    "device": "total of the GPU: no other container uses it",
+    "dcgm": "total of the device, by a DCGM profiling metric: no other container uses it",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A use beside its entitlement, and in words where the number comes from."""
+    """A use with its entitlement, and the source of the number in words."""
 
     gauge: Gauge
     source: str
 
 
 class Fact(NamedTuple):
-    """A line of what adds up over a holder's life."""
+    """A total over a holder's life."""
 
     name: str
     figure: Figure
@@ -46,7 +46,7 @@ class Fact(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbour:
-    """Somebody else on the same device."""
+    """Another container on the same device."""
 
     holder: ContainerRef
     state: str
@@ -91,7 +91,7 @@ class Hit(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HolderPage:
-    """All of a holder. ``facts`` stand under its name."""
+    """The page of a holder. ``facts`` are shown under its name."""
 
     holder: ContainerRef
     facts: tuple[str, ...]
@@ -102,14 +102,14 @@ class HolderPage:
 
 
 def holder_page(scene: Scene, ref: ContainerRef) -> HolderPage | None:
-    """Describe a holder; None where no such container holds or uses a device now."""
+    """Return the page of a holder; None if no such container holds or uses a device now."""
     found = [row for row in scene.snapshot.containers if row.holder == ref]
     rows = sorted(found, key=lambda row: place_of(scene, row.device))
     if not rows:
         return None
     devices = tuple(_held(scene, row) for row in rows)
     hits = tuple(_hits(scene, ref))
-    names = [f"{device.gpu or 'a device that is not listed'}: {device.slice.text}" for device in devices]
+    names = [f"{device.gpu or 'an unlisted device'}: {device.slice.text}" for device in devices]
     unseen = next((why for row in rows if (why := scene.why_processes(row))), "")
     return HolderPage(
         holder=ref,
@@ -123,7 +123,7 @@ def holder_page(scene: Scene, ref: ContainerRef) -> HolderPage | None:
 
 def _facts_of_all(scene: Scene, rows: Sequence[ContainerRow]) -> Iterator[str]:
     if not rows[0].holder.container:
-        yield "the containers of this pod cannot be told apart"
+        yield "the containers of this pod cannot be distinguished"
     seen = [row.totals.first_seen for row in rows if row.totals is not None]
     if seen:
         yield f"seen for {duration(scene.snapshot.timestamp - min(seen))}, since {_at(min(seen))}"
@@ -187,10 +187,10 @@ def _measures(scene: Scene, row: ContainerRow, state: str) -> tuple[Measure, ...
 
 
 def _source(name: str, pair: Pair) -> str:
-    """Tell where a number comes from, or why there is none."""
+    """Return the source of a number, or why there is none."""
     if pair.used.why:
         return pair.used.why
-    return _SOURCES.get(name, f"by the meter of {mode_word(name)}")
+    return _SOURCES.get(name, f"measured by {mode_word(name)}")
 
 
 def _facts(scene: Scene, row: ContainerRow) -> Iterator[Fact]:
@@ -203,17 +203,17 @@ def _facts(scene: Scene, row: ContainerRow) -> Iterator[Fact]:
     held = _figure(totals.entitled_gpu_seconds, _gpu_time, why_held)
     used = _figure(totals.used_gpu_seconds, _gpu_time, why_used)
     share = efficiency_of(row)
-    yield Fact("GPU time held", held, "the share that it is entitled to, added up since it was first seen")
-    yield Fact("GPU time used", used, "the share that it computed with, added up since it was first seen")
+    yield Fact("GPU time held", held, "entitled share of the GPU, summed since it was first seen")
+    yield Fact("GPU time used", used, "used share of the GPU, summed since it was first seen")
     yield Fact(
         "efficiency",
         _figure(share, lambda value: f"{decimal(100 * value, 0)} %", held.why or used.why or _NOT_YET),
-        "GPU time used of what was held while its use was measured",
+        "GPU time used / held, while its use was measured",
     )
     yield Fact(
         "energy",
-        _figure(totals.energy_joules, _energy, "how much of the GPU's energy is its own cannot be told"),
-        "its part of what the GPU drew since it was first seen",
+        _figure(totals.energy_joules, _energy, "its part of the GPU's energy is not known"),
+        "its part of the GPU's energy since it was first seen",
     )
     yield Fact(
         "processes",
@@ -252,7 +252,7 @@ def _neighbours(scene: Scene, row: ContainerRow) -> Iterator[Neighbour]:
 
 
 def _rest(scene: Scene, row: ContainerRow) -> str:
-    """Tell how much of the device's memory no known container uses, "" where that is nothing or not known."""
+    """Return the device's unattributed memory as a sentence, "" if it is 0 or unknown."""
     part: MigRow | GpuRow | None = scene.gpus.get(row.device.uuid)
     if row.device.mig_uuid:
         part = scene.migs.get(row.device)

@@ -1,4 +1,4 @@
-"""The table of processes: what runs on a GPU or for a holder, or why that cannot be known here."""
+"""The table of processes of a GPU or a holder, or why it is not available."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,22 +14,22 @@ from exporter.web.pages.views.scene import Figure, Scene, answers, name_of, why_
 MOST_SHOWN = 500
 _KINDS = {"compute": "compute", "graphics": "graphics", "mps": "MPS client"}
 _NO_COMMAND = "its name could not be read"
-_NO_MEMORY = "the driver does not say how much it takes"
-_NO_COMPUTE = "the driver does not say how much it computes"
-_SERVER = "the MPS server computes in its clients' name"
-_HOST = "no pod: a process of the host"
-_NAMELESS = "a pod whose name is not known"
-_LOST = "where it runs could not be found out"
+_NO_MEMORY = "the driver does not report its memory"
+_NO_COMPUTE = "the driver does not report its compute"
+_SERVER = "the MPS server runs the work of all clients"
+_HOST = "host process, not in a pod"
+_NAMELESS = "pod with unknown name"
+_LOST = "pod not known"
 _NOBODY = "No process has a context here."
-_NO_VIEW = "Which processes these are cannot be known here: {}."
+_NO_VIEW = "Processes cannot be shown: {}."
 _NO_LIST = "The driver does not list the processes of this GPU."
-_SILENT = "The GPU does not answer, so nobody knows what runs on it."
-_FOREIGN = "This exporter does not read this device: its own tools list its processes."
+_SILENT = "The GPU does not answer; its processes are not known."
+_FOREIGN = "This exporter does not read this device: use the vendor's tools to list its processes."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessView:
-    """A row of the table. ``holder`` is None where ``where`` says why. ``part`` names its MIG device."""
+    """A row of the table. ``where`` explains a missing ``holder``. ``part`` is its MIG device."""
 
     pid: int
     command: Figure
@@ -44,7 +44,7 @@ class ProcessView:
 
 
 class ProcessTable(NamedTuple):
-    """The rows, or in ``why`` what is to be said in their place; ``more`` says what is left out of them."""
+    """The rows, or why there are none in ``why``; ``more`` counts those left out."""
 
     rows: tuple[ProcessView, ...]
     why: str
@@ -53,20 +53,20 @@ class ProcessTable(NamedTuple):
 
 
 def processes_of_gpu(scene: Scene, gpu: GpuRow) -> ProcessTable:
-    """List the processes with a context on a GPU or on one of its MIG devices."""
+    """Return the processes with a context on a GPU or on one of its MIG devices."""
     found = [row for row in scene.snapshot.processes if row.device.uuid == gpu.identity.uuid]
     return _table(scene, found, "" if found else _why_none(scene, gpu))
 
 
 def processes_of_holder(scene: Scene, ref: ContainerRef, why: str) -> ProcessTable:
-    """List the processes of a container; ``why`` says what keeps them from being seen, "" where they are."""
+    """Return the processes of a container; ``why`` is why they are not visible, "" if they are."""
     found = [row for row in scene.snapshot.processes if row.holder == ref]
     none = _NO_VIEW.format(why.removesuffix(".")) if why else _NOBODY
     return _table(scene, found, "" if found else none)
 
 
 def place_of(scene: Scene, device: DeviceKey) -> tuple[int, int, DeviceKey]:
-    """Rank a device as the page of the node shows it: GPUs by number, MIG devices as they lie."""
+    """Return the rank of a device on the node page: GPUs by number, MIG devices by placement."""
     gpu, mig = scene.gpus.get(device.uuid), scene.migs.get(device)
     index = gpu.identity.index if gpu is not None else len(scene.gpus)
     if mig is None:
@@ -81,7 +81,7 @@ def _why_none(scene: Scene, gpu: GpuRow) -> str:
     if gpu.reading is None or not answers(gpu):
         return _SILENT
     if not node.process_view:
-        return _NO_VIEW.format(node.process_view_reason or "the processes of the host cannot be seen")
+        return _NO_VIEW.format(node.process_view_reason or "host processes are not visible")
     return _NOBODY if _are_listed(gpu.reading) else _NO_LIST
 
 
@@ -94,7 +94,7 @@ def _are_listed(reading: GpuReading) -> bool:
 def _table(scene: Scene, found: Iterable[ProcessRow], why: str) -> ProcessTable:
     rows, hidden = process_rows(found, MOST_SHOWN)
     left_out = hidden + scene.snapshot.processes_left_out
-    more = f"Only the largest are shown: {left_out} of this node are left out." if left_out else ""
+    more = f"Only the largest are shown; {left_out} more on this node are left out." if left_out else ""
     views = tuple(
         _view(scene, row) for row in sorted(rows, key=lambda row: (place_of(scene, row.device), row.pid))
     )

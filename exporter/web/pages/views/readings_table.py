@@ -1,4 +1,4 @@
-"""Everything that a GPU or MIG device says, as lines for a person: the table of series, group by group."""
+"""All readings of a GPU or MIG device as lines: the table of series, group by group."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One reading: what it is (``title`` at more length) and what it says."""
+    """One reading: its name (``title`` is longer) and its value."""
 
     name: str
     value: str
@@ -36,7 +36,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class ReadingGroup:
-    """The readings of one group; ``why`` says why some or all of them are missing, "" where none is."""
+    """The readings of one group; ``why`` is why some or all are missing, "" if none is."""
 
     title: str
     lines: tuple[Line, ...]
@@ -44,25 +44,25 @@ class ReadingGroup:
 
 
 def gpu_readings(gpu: GpuRow) -> list[ReadingGroup]:
-    """Write what a GPU says; a group that it has nothing of tells why."""
+    """Return the readings of a GPU; an empty group has the reason."""
     withheld = gpu.reading.withheld if gpu.reading is not None else {}
     groups = []
     for name, group in GROUPS.items():
         families = [family for family in GPU if family.group == name]
         if families and name not in _ELSEWHERE:
             lines = tuple(_lines(families, gpu))
-            why = "" if lines else f"{withheld.get(name, 'not given here')} (to be had: {group.where})"
+            why = "" if lines else f"{withheld.get(name, 'not available here')} (available: {group.where})"
             groups.append(ReadingGroup(group.title, lines, why))
     return groups
 
 
 def mig_readings(mig: MigRow) -> list[ReadingGroup]:
-    """Write what a MIG device says; groups that it has nothing of are left out."""
+    """Return the readings of a MIG device, without empty groups."""
     return list(_told(MIG, mig))
 
 
 def vgpu_readings(vgpu: VgpuRow) -> list[ReadingGroup]:
-    """Write what a vGPU says."""
+    """Return the readings of a vGPU."""
     return list(_told(VGPU, vgpu))
 
 
@@ -92,7 +92,7 @@ def _lines(families: list[AnyFamily], row: Any) -> Iterator[Line]:
 
 
 def _states(family: LabelledFamily[Any], row: Any) -> Iterator[Line]:
-    """Name the states that hold: the others are no news."""
+    """Yield a line with the active states only."""
     states = list(family.samples(row))
     if states:
         holding = [_words(", ".join(labels)) for labels, value in states if value]
@@ -124,7 +124,7 @@ def _yes_or_no(value: Number) -> str:
 
 
 def write(family: str, value: Number) -> str:
-    """Write a sample in the unit that people use for what its name ends in."""
+    """Return a sample in the usual unit for the suffix of its name."""
     name = family.removesuffix("_total")
     unit = next((each for each in _WRITERS if name.endswith(each)), "")
     return _WRITERS[unit](value)

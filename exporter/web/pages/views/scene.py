@@ -1,4 +1,4 @@
-"""A snapshot as a person looks at it: rows by device, states of holders, and why a number is missing."""
+"""A snapshot as shown to people: rows by device, states of holders, and reasons for missing values."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -19,14 +19,14 @@ _KEPT = 1024
 
 
 class Figure(NamedTuple):
-    """A number as text; ``why`` tells what keeps it from being known, "" while it is."""
+    """A number as text; ``why`` is why it is unknown, "" if it is known."""
 
     text: str
     why: str = ""
 
 
 class Pair(NamedTuple):
-    """A use beside what it is a part of, in one unit."""
+    """A used part and its whole, in one unit."""
 
     used: Figure
     whole: Figure
@@ -38,13 +38,13 @@ class Pair(NamedTuple):
 
 
 def memory_pair(used: Number | None, why: str, whole: Number | None, why_whole: str) -> Pair:
-    """Write bytes used of bytes; each ``why`` stands where its number is None."""
+    """Return bytes used of bytes; each ``why`` is shown if its number is None."""
     used_figure = Figure(UNKNOWN, why) if used is None else Figure(gibibytes(used))
     return Pair(used_figure, _memory(whole, why_whole), "GiB")
 
 
 def compute_pair(used: Number | None, why: str, whole: Number | None, why_whole: str) -> Pair:
-    """Write shares of a physical GPU; each ``why`` stands where its number is None."""
+    """Return shares of a physical GPU; each ``why`` is shown if its number is None."""
     used_figure = Figure(UNKNOWN, why) if used is None else Figure(decimal(used, _COMPUTE_DIGITS))
     return Pair(used_figure, _compute(whole, why_whole), "GPU")
 
@@ -61,30 +61,30 @@ def _compute(value: Number | None, why: str) -> Figure:
 
 
 def answers(gpu: GpuRow | None) -> bool:
-    """Whether anything fresh is known of a GPU."""
+    """Return whether a GPU has current readings."""
     return gpu is not None and gpu.reading is not None and gpu.reading.up
 
 
 def anchor_of(gpu: GpuRow) -> str:
-    """Return a name for its place on the page; the indexes of other makers' devices need not differ."""
+    """Return its anchor on the page; indexes of other vendors' devices may repeat."""
     return gpu.identity.uuid if gpu.unread else str(gpu.identity.index)
 
 
 def number_of(gpu: GpuRow) -> str:
-    """Return what a device is called beside the others: its index, with its maker where that is not ours."""
+    """Return the short name of a device: its index, with its vendor if the exporter does not read it."""
     index = str(gpu.identity.index) if gpu.identity.index >= 0 else gpu.identity.uuid
     return f"{gpu.identity.vendor} {index}" if gpu.unread else index
 
 
 def name_of(gpu: GpuRow) -> str:
-    """Return what a device is called by itself."""
+    """Return the name of a device."""
     return number_of(gpu) if gpu.unread else f"GPU {gpu.identity.index}"
 
 
 def why_part(device: DeviceKey) -> str:
-    """Tell why it is not known how much a process computes on a part of a GPU."""
+    """Return why per-process compute on a part of a GPU is unknown."""
     parts = "MIG" if device.mig_uuid.startswith("MIG-") else "partitions"
-    return f"no driver meters compute per process inside {parts}"
+    return f"the driver does not measure per-process compute inside {parts}"
 
 
 class Scene:
@@ -121,7 +121,7 @@ class Scene:
         self.gpus: dict[str, GpuRow] = {gpu.identity.uuid: gpu for gpu in snapshot.gpus}
         self.migs: dict[DeviceKey, MigRow] = {mig.device: mig for mig in snapshot.migs}
         self.failing = {
-            health.name: health.message or "no reason is known"
+            health.name: health.message or "no reason reported"
             for health in snapshot.collectors
             if not health.success
         }
@@ -131,7 +131,7 @@ class Scene:
         self._idle_after = idle_after
         self._rows: dict[DeviceKey, list[ContainerRow]] = defaultdict(list)
         self._of_gpu: dict[str, list[ContainerRow]] = defaultdict(list)
-        # Pods of which a device has a row for no container in particular.
+        # Pods that have a row for no particular container on a device.
         self._merged: set[tuple[DeviceKey, str, str]] = set()
         for row in snapshot.containers:
             self._rows[row.device].append(row)
@@ -142,7 +142,7 @@ class Scene:
         self._judged = {id(row): self._judge(row) for row in snapshot.containers}
 
     def in_full(self) -> "Scene":
-        """Give the same scene for a page that tells of all holders."""
+        """Return the same scene for a page that shows all holders."""
         full = copy(self)
         full.in_short = False
         return full
@@ -152,15 +152,15 @@ class Scene:
         return self._rows.get(key, [])
 
     def rows_of(self, uuid: str) -> list[ContainerRow]:
-        """Return the containers on a GPU and on all that it is cut into."""
+        """Return the containers on a GPU and on its MIG devices or partitions."""
         return self._of_gpu.get(uuid, [])
 
     def devices_of(self, uuid: str) -> list[DeviceKey]:
-        """Return the MIG devices of a GPU, then those that containers hold though they are not seen now."""
+        """Return the MIG devices of a GPU, then those that containers hold but the driver does not list."""
         return [key for key in dict.fromkeys((*self.migs, *self._rows)) if key.uuid == uuid and key.mig_uuid]
 
     def judged(self, row: ContainerRow) -> Judgement:
-        """Judge a holder."""
+        """Return the state and activity of a holder."""
         return self._judged.get(id(row)) or self._judge(row)
 
     def _judge(self, row: ContainerRow) -> Judgement:
@@ -171,7 +171,7 @@ class Scene:
         return self.judged(row).state
 
     def memory(self, row: ContainerRow) -> Pair:
-        """Write a container's memory, with reasons for what is missing."""
+        """Return a container's memory, with reasons for missing values."""
         return memory_pair(
             row.memory_used,
             "" if row.memory_used is not None else self.why_memory(row),
@@ -180,7 +180,7 @@ class Scene:
         )
 
     def compute(self, row: ContainerRow) -> Pair:
-        """Write a container's compute, with reasons for what is missing."""
+        """Return a container's compute, with reasons for missing values."""
         return compute_pair(
             row.compute_used,
             "" if row.compute_used is not None else self.why_compute(row),
@@ -189,39 +189,39 @@ class Scene:
         )
 
     def why_memory(self, row: ContainerRow) -> str:
-        """Tell why a container's memory could not be measured."""
-        return self.why_processes(row) or "the driver does not say how much its processes take"
+        """Return why a container's memory is not measured."""
+        return self.why_processes(row) or "the driver does not report the memory of its processes"
 
     def why_compute(self, row: ContainerRow) -> str:
-        """Tell why a container's compute could not be measured."""
+        """Return why a container's compute is not measured."""
         if reason := self.why_processes(row):
             return reason
         if row.device.mig_uuid:
             return why_part(row.device)
         if row.sharing == "mps":
-            return "the MPS server computes in its clients' name, so it cannot be told who does"
-        return "the driver does not say how much its processes compute"
+            return "the MPS server runs the work of all clients, so per-client compute is not known"
+        return "the driver does not report the compute of its processes"
 
     def why_processes(self, row: ContainerRow) -> str:
-        """Tell what keeps a container's processes from being seen, "" where they are."""
+        """Return why a container's processes are not visible, "" if they are."""
         node = self.snapshot.node
         if silent := self._why_silent(row):
             return silent
         if not node.process_view:
-            return node.process_view_reason or "the processes of the host cannot be seen"
+            return node.process_view_reason or "host processes are not visible"
         if self._is_merged(row):
-            return "its processes cannot be told from those of another container of its pod"
+            return "its processes cannot be distinguished from those of another container of its pod"
         return f"pod names are missing: {self.failing['identity']}" if "identity" in self.failing else ""
 
     def why_holders(self) -> str:
-        """Tell why nobody knows who holds the GPUs."""
+        """Return why the holders of the GPUs are unknown."""
         silent = "the kubelet has not answered yet"
         if self.snapshot.node.allocations_read_at is not None:
-            silent = "the kubelet answers, but what the GPUs are cut into is not known"
+            silent = "the kubelet answers, but the number of slices per GPU is not known"
         return self.failing.get("podresources", silent)
 
     def is_released(self, gpu: GpuRow | None) -> bool:
-        """Whether a GPU is not asked, because its driver is given up."""
+        """Return whether a GPU is not read because its driver is released."""
         return bool(self.released) and gpu is not None and gpu.identity.vendor == "nvidia"
 
     def _why_silent(self, row: ContainerRow) -> str:
@@ -230,23 +230,23 @@ class Scene:
             return ""
         if gpu is not None and gpu.unread:
             return "this exporter does not read this device"
-        return "the driver is given up" if self.is_released(gpu) else "the GPU does not answer"
+        return "the driver is released" if self.is_released(gpu) else "the GPU does not answer"
 
     def _is_merged(self, row: ContainerRow) -> bool:
         return (row.device, row.holder.namespace, row.holder.pod) in self._merged
 
     def why_entitled(self, row: ContainerRow) -> str:
-        """Tell why nobody knows what a container is entitled to."""
+        """Return why a container's entitlement is unknown."""
         if row.slices == 0:
             return "it holds nothing here"
         if row.slices is None:
             reason = self.failing.get("podresources")
-            return f"what it holds is not known: {reason}" if reason else "what it holds here is not known"
+            return f"its allocation is not known: {reason}" if reason else "its allocation is not known"
         if is_system(row.sharing):
-            return "no limit of it is set or told"
+            return "no limit is set or reported"
         if silent := self._why_silent(row):
             return silent
         mig = self.migs.get(row.device)
         if mig is not None and mig.reading.memory_shared:
             return "it shares its GPU instance with other compute instances"
-        return "the kubelet does not tell into how many slices this is cut"
+        return "the kubelet does not report the number of slices of this device"

@@ -1,4 +1,4 @@
-"""The four totals: slices, memory, compute, and what to look at."""
+"""The four totals: slices, memory, compute, and what needs attention."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _WORDING = {
     "over-notional": "{} over a notional share",
 }
 _MOST_NAMED = 2
-_UNREAD = "no device of this node is read by this exporter"
+_UNREAD = "this exporter reads no device of this node"
 Sizes = Sequence[Number | None]
 
 
@@ -51,7 +51,7 @@ class Card:
 
 
 def cards(scene: Scene) -> list[Card]:
-    """Add up the node."""
+    """Return the totals of the node."""
     return [_slices(scene), _memory(scene), _compute(scene), _attention(scene)]
 
 
@@ -59,7 +59,7 @@ def _slices(scene: Scene) -> Card:
     gpus = scene.snapshot.gpus
     if all(gpu.holders is None for gpu in gpus):
         why = scene.why_holders()
-        return Card(name="Slices", figure=Figure(UNKNOWN, why), detail="what pods hold is not known")
+        return Card(name="Slices", figure=Figure(UNKNOWN, why), detail="allocations are not known")
     holders = {row.holder for row in scene.snapshot.containers if row.slices != 0}
     held, offered, unit, resource, besides, least, lost = held_of_node(gpus)
     details = (f"of {resource}" if resource else "", f"by {plural(len(holders), 'container')}", *besides)
@@ -127,7 +127,7 @@ def _compute(scene: Scene) -> Card:
 
 
 def _read(scene: Scene) -> list[GpuRow]:
-    """Leave out devices of which nothing but their holders is known: they add to no sum."""
+    """Return the GPUs that are read: devices with known holders only do not count in sums."""
     return [gpu for gpu in scene.snapshot.gpus if not gpu.unread]
 
 
@@ -138,10 +138,10 @@ def _holding(scene: Scene, gpus: Sequence[GpuRow]) -> list[ContainerRow]:
 def _waste(
     pairs: Iterable[tuple[Number | None, Number | None]], write: Callable[[Number], str], unit: str
 ) -> str:
-    """Add up what each holder leaves of its share: what one takes too much of is not another's to save."""
+    """Return the sum of unused shares: use beyond one share does not offset the waste of another."""
     sizes = [None if held is None or used is None else max(held - used, 0) for held, used in pairs]
     return (
-        f"{total_text(sizes, write)} {unit} held and not used"
+        f"{total_text(sizes, write)} {unit} held but not used"
         if any(size is not None for size in sizes)
         else ""
     )
@@ -157,7 +157,7 @@ def _used_compute(scene: Scene, gpu: GpuRow) -> list[Number | None]:
 
 
 def _gap(sizes: Sizes) -> Number:
-    """Tell how much of one GPU may be meant by what is not known."""
+    """Return the maximum that the unknown values of one GPU can add."""
     known = [size for size in sizes if size is not None]
     return max(1 - sum(known), 0) if len(known) < len(sizes) else 0
 
@@ -167,7 +167,7 @@ def _hundredths(value: Number) -> str:
 
 
 def _of_held(used: Sizes, held: Sizes) -> str:
-    """Tell how much of what is held is used, where both are known in full."""
+    """Return the used part of what is held, if both are fully known."""
     if None in used or None in held or not _known(held):
         return "used"
     share = _known(used) / _known(held)
@@ -176,11 +176,11 @@ def _of_held(used: Sizes, held: Sizes) -> str:
 
 def _figure(values: Sizes, write: Callable[[Number], str], unit: str) -> Figure:
     text = total_text(values, write)
-    return Figure(UNKNOWN, "no GPU of this node tells") if text == UNKNOWN else Figure(f"{text} {unit}")
+    return Figure(UNKNOWN, "no GPU of this node reports it") if text == UNKNOWN else Figure(f"{text} {unit}")
 
 
 def _bar(name: str, look: str, sizes: Sizes, whole: Sizes, unknown: Sizes = ()) -> Bar:
-    # What is not known cannot be said to go beyond the whole.
+    # Unknown parts are not drawn beyond the whole.
     gap = min(_known(unknown), max(_known(whole) - _known(sizes), 0))
     parts = [Part(look, _known(sizes), name), Part("unmeasured", gap, "not known")]
     text = f"{name}: {'' if None not in sizes else 'at least '}"
@@ -205,16 +205,16 @@ def _attention(scene: Scene) -> Card:
     nouns = [plural(count, noun) for count, noun in counts if count]
     unknown = states.count("unknown")
     return Card(
-        name="Look at",
+        name="Needs attention",
         figure=Figure(nouns[0] if nouns else "nothing"),
         of="".join(f"and {noun} " for noun in nouns[1:]),
-        detail=f"{unknown} of {plural(len(states), 'holder')} cannot be judged" if unknown else "",
+        detail=f"state of {unknown} of {plural(len(states), 'holder')} unknown" if unknown else "",
         findings=(*_gpu_findings(scene), *_holder_findings(scene), *_source_findings(scene)),
     )
 
 
 def _faults(scene: Scene) -> list[Fault]:
-    """Leave out what tenants did to themselves."""
+    """Return the faults that tenants did not cause themselves."""
     return [fault for fault in recent_faults(scene) if fault.look == "bad"]
 
 
@@ -243,7 +243,7 @@ def _gpu_findings(scene: Scene) -> Iterator[Finding]:
         yield Finding("bad", f"{faults[0].name}{more}", "#health")
     unresolved = sum(scene.snapshot.node.unresolved.values())
     if unresolved:
-        yield Finding("bad", f"{unresolved} allocated without a device", "#health")
+        yield Finding("bad", f"{plural(unresolved, 'allocated device')} not found", "#health")
 
 
 def _source_findings(scene: Scene) -> Iterator[Finding]:
