@@ -40,14 +40,14 @@ Reason = Literal[
 REMEDIES: Final[dict[Reason, str]] = {
     "absent": "check the kubelet's root directory and mount the socket's directory, not the socket itself",
     "permission": "run the exporter as uid 0 (it needs no capability) and let SELinux or AppArmor permit it",
-    "unavailable": "check that the kubelet runs; it is asked again at the next refresh",
-    "deadline": "the kubelet is overloaded or hangs; it is asked again at the next refresh",
-    "rate_limited": "another client of this socket calls too often; it is asked again at the next refresh",
+    "unavailable": "check that the kubelet runs; retried at the next poll",
+    "deadline": "the kubelet is overloaded or hangs; retried at the next poll",
+    "rate_limited": "another client of this socket calls too often; retried at the next poll",
     "too_large": "look for a pod with thousands of devices or resource claims on this node",
     "unimplemented": "check that this is the right socket and that the kubelet has this API enabled",
     "malformed": "check that this is the right socket; the kubelet may be newer than the exporter",
-    "not_ready": "the kubelet is still starting; it is asked again at the next refresh",
-    "internal": "look into the log of the kubelet",
+    "not_ready": "the kubelet is still starting; retried at the next poll",
+    "internal": "check the kubelet's log",
 }
 
 _REASONS: Final[dict[Any, Reason]] = {

@@ -127,7 +127,7 @@ async def test_a_read_left_behind_is_not_started_twice_nor_waited_for_again():
     assert time.monotonic() - started < 10 * DEADLINE
     assert source.calls == 1
     assert collector.health.errors == {"deadline": 21}
-    assert collector.health.message == "no answer for 120 s; going on without it"
+    assert collector.health.message == "no answer for 120 s; the poll goes on without it"
     assert collector.health.duration == 120
     await collector.cancel()
 

@@ -29,7 +29,7 @@ Reason = Literal[
 
 REMEDIES: Final[dict[Reason, str]] = {
     "unreachable": "check that dcgm-exporter runs on this node and that --dcgm-exporter-url leads to it",
-    "deadline": "dcgm-exporter is overloaded or hangs; it is asked again at the next poll",
+    "deadline": "dcgm-exporter is overloaded or hangs; retried at the next poll",
     "status": "check the path of --dcgm-exporter-url; dcgm-exporter serves /metrics",
     "too_large": "check that --dcgm-exporter-url leads to the dcgm-exporter of one node",
     "malformed": "check that --dcgm-exporter-url leads to a dcgm-exporter",

@@ -13,18 +13,14 @@ NAME_WIDTH = 29
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One line of the report. ``lost`` and ``remedy`` are "" where all is well.
+    """One line of the report."""
 
-    ``absent`` is what this hardware, its mode or its driver does not have: nothing is wrong. ``code`` names
-    the cause for good, "" where the status is OK: it is a heading of docs/troubleshooting.md.
-    """
-
-    name: str
-    status: Status
-    found: str
-    lost: str = ""
-    remedy: str = ""
-    code: str = ""
+    name: str  # what is checked
+    status: Status  # ``absent``: this hardware, mode or driver does not have it; no fault
+    found: str  # what was found
+    lost: str = ""  # what is missing because of it, "" if nothing is
+    remedy: str = ""  # what to do, "" if nothing
+    code: str = ""  # the heading of docs/troubleshooting.md, "" if OK
 
     @property
     def url(self) -> str:
@@ -63,9 +59,9 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A cause: its code, how bad it is, what is lost by it and how to mend it, "" where nothing is wrong.
+    """A cause: its code, its status, what is lost by it and how to fix it, "" if nothing is wrong.
 
-    Words in braces in the remedy are filled in where it is found.
+    Placeholders in the remedy are filled in by the check.
     """
 
     code: str

@@ -9,15 +9,12 @@ from exporter.formats.wording import UNKNOWN, short_names
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """A sum over ``known`` things; of ``missing`` others nobody knows how much they add.
+    """A sum with parts that may be unknown."""
 
-    ``refused``: of some of them it could not be asked.
-    """
-
-    total: float = 0.0
-    known: int = 0
-    missing: int = 0
-    refused: bool = False
+    total: float = 0.0  # the sum of the known parts
+    known: int = 0  # the number of known parts
+    missing: int = 0  # the number of unknown parts
+    refused: bool = False  # whether some are unknown because their query failed
 
     def __add__(self, other: "Amount") -> "Amount":
         return Amount(
@@ -44,10 +41,10 @@ class Amount:
 
 
 UNTOLD = Amount(missing=1)
-"""An amount of which nothing is known."""
+"""An unknown amount."""
 
 UNASKED = Amount(missing=1, refused=True)
-"""An amount of which nothing is known, since it could not be asked."""
+"""An unknown amount whose query failed."""
 
 
 class Share(NamedTuple):
@@ -77,16 +74,12 @@ def total_share(shares: Iterable[Share]) -> Share:
 
 
 class Units(NamedTuple):
-    """What is held and offered of a resource; of the slices of the vendors' own plug-ins ("") together.
+    """What is held and offered of a resource."""
 
-    ``offered`` is unknown if no device plugin reports how much there is. ``unhealthy`` counts what is offered
-    and unhealthy, held or not; None if it could not be queried.
-    """
-
-    resource: str
+    resource: str  # "" for the slices of the vendors' own plug-ins together
     held: Amount = UNTOLD
-    offered: Amount = UNTOLD
-    unhealthy: float | None = 0.0
+    offered: Amount = UNTOLD  # unknown if no device plugin reports it
+    unhealthy: float | None = 0.0  # offered and unhealthy, held or not; None if the query failed
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON data."""
@@ -94,7 +87,7 @@ class Units(NamedTuple):
 
 
 UNTOLD_SLICES = Units("")
-"""Slices of which nothing is known."""
+"""Unknown slices."""
 
 
 def told(slices: Units, units: Sequence[Units] | None) -> tuple[Units, ...]:

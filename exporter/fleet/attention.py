@@ -128,7 +128,7 @@ _LONGEST, _MEMORY, _COMPUTE = "longest idle", "idle with most memory", "idle wit
 _COUNT, _SUM, _COMPUTE_SUM = "number of idle holders", "memory of idle holders", "compute of idle holders"
 _CONTAINER = "gpuslice_container_"
 DETAILS = ("memory_entitled_bytes", "memory_used_bytes", "compute_entitled_ratio", "info")
-"""The families that tell what an idle holder holds."""
+"""The families with what an idle holder holds."""
 
 _LAST = "last_active_timestamp_seconds"
 

@@ -28,76 +28,60 @@ class Target(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One node as of its newest data.
-
-    ``age`` is that of this data in seconds, None where it is older than anything that was asked for.
-    ``silent`` tells why nothing is known now, "" where the node answers. ``models`` counts its GPUs by model.
-    ``slices`` are those of the vendors' own plug-ins, ``units`` what sharing systems give out, by resource.
-    ``released``: its driver is given up on purpose. Bytes and shares of physical GPUs. None is not known.
-    """
+    """One node by its newest data; None is not known."""
 
     key: NodeKey
     target: Target
-    age: float | None
-    silent: str = ""
+    age: float | None  # of this data in seconds, None if it is older than any query
+    silent: str = ""  # why there is no current data, "" if the node answers
     gpus: Amount = UNTOLD
-    models: tuple[tuple[str, int], ...] | None = None
+    models: tuple[tuple[str, int], ...] | None = None  # GPUs by model
     sharing: tuple[str, ...] | None = None
-    slices: Units = UNTOLD_SLICES
-    units: tuple[Units, ...] | None = None
-    memory_total: Amount = UNTOLD
-    memory: Share = field(default_factory=Share)
-    compute: Share = field(default_factory=Share)
-    released: bool | None = None
+    slices: Units = UNTOLD_SLICES  # of the vendors' own plug-ins
+    units: tuple[Units, ...] | None = None  # of sharing systems, by resource
+    memory_total: Amount = UNTOLD  # bytes
+    memory: Share = field(default_factory=Share)  # bytes
+    compute: Share = field(default_factory=Share)  # shares of physical GPUs
+    released: bool | None = None  # whether its driver is released
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Namespace:
-    """What the pods of one namespace hold and use; ``hours`` are GPU-hours over the window, where known.
-
-    ``holders`` is None where nobody knows which of those who use a GPU hold it.
-    """
+    """What the pods of one namespace hold and use."""
 
     name: str
-    holders: int | None
-    memory: Share = field(default_factory=Share)
-    compute: Share = field(default_factory=Share)
-    hours: Share = field(default_factory=Share)
+    holders: int | None  # None if it is unknown which containers hold their GPU
+    memory: Share = field(default_factory=Share)  # bytes
+    compute: Share = field(default_factory=Share)  # shares of physical GPUs
+    hours: Share = field(default_factory=Share)  # GPU-hours over the window
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdleHolder:
-    """A container that holds a device and has not computed on it for ``seconds`` seconds.
-
-    ``gpu`` is the index of the GPU on its node, "" where it is not told, as of ``resource``. None is not
-    known.
-    """
+    """A container that holds a device and has not computed on it; None is not known."""
 
     node: NodeKey
     holder: ContainerRef
     uuid: str
     mig_uuid: str
-    gpu: str
-    resource: str
-    seconds: float | None
-    memory_held: float | None
-    memory_used: float | None
-    compute_held: float | None
+    gpu: str  # index on its node, "" if not reported
+    resource: str  # "" if not reported
+    seconds: float | None  # since it last computed
+    memory_held: float | None  # bytes
+    memory_used: float | None  # bytes
+    compute_held: float | None  # shares of physical GPUs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SickGpu:
-    """A GPU that somebody should look at, and why, the worst first.
-
-    ``severity`` is ``bad`` where it cannot be relied on, ``note`` where it can.
-    """
+    """A GPU that needs attention."""
 
     node: NodeKey
     uuid: str
     gpu: str
     model: str
-    severity: Literal["bad", "note"]
-    reasons: tuple[str, ...]
+    severity: Literal["bad", "note"]  # ``bad``: unhealthy; ``note``: needs maintenance
+    reasons: tuple[str, ...]  # the worst first
 
 
 class IdleTotals(NamedTuple):
@@ -110,22 +94,17 @@ class IdleTotals(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """The cluster at Unix time ``at`` of Prometheus.
+    """The cluster; None is not known."""
 
-    ``idle`` are the greatest idle holders in each order that they can be listed in. ``sick`` are all sick
-    GPUs only with ``all_sick``. None is not known. ``problems`` names what could not be asked, and why; what
-    stands on it is not known. ``window`` is that of GPU-hours, in seconds.
-    """
-
-    at: float
-    window: float
+    at: float  # Unix time of Prometheus
+    window: float  # of GPU-hours, in seconds
     nodes: tuple[Node, ...] = ()
     namespaces: tuple[Namespace, ...] | None = ()
-    idle: tuple[IdleHolder, ...] | None = ()
+    idle: tuple[IdleHolder, ...] | None = ()  # the largest idle holders in each order
     idle_totals: IdleTotals = field(default_factory=IdleTotals)
-    sick: tuple[SickGpu, ...] = ()
+    sick: tuple[SickGpu, ...] = ()  # the unhealthy GPUs, all of them if ``all_sick``
     all_sick: bool = True
-    problems: tuple[tuple[str, str], ...] = ()
+    problems: tuple[tuple[str, str], ...] = ()  # failed queries and their errors
 
     @property
     def answering(self) -> tuple[Node, ...]:

@@ -31,7 +31,7 @@ _FIGURES = {
     "memory": f"{_GPU}memory_total_bytes",
     "memory held": f"{_GPU}memory_entitled_bytes",
     "memory used": f"{_GPU}memory_used_bytes",
-    "compute of nobody": f"{_GPU}unattributed_utilization_ratio",
+    "unattributed compute": f"{_GPU}unattributed_utilization_ratio",
     "holders": f"{_GPU}holders",
 }
 _SUMS = {"compute held": SHARES["compute_held"], "compute used": SHARES["compute_used"]}
@@ -64,16 +64,13 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One GPU; ``up`` is None where the exporter does not read it. Slices and units are those of a Node.
-
-    ``holders`` are there on request, and None where they could not be asked.
-    """
+    """One GPU, with slices and units as those of a Node."""
 
     uuid: str
     index: str
     model: str
     sharing: str
-    up: bool | None
+    up: bool | None  # None if the exporter does not read it
     slices: Units
     units: tuple[Units, ...] | None
     memory_total: Amount
@@ -81,7 +78,7 @@ class Gpu:
     memory_used: Amount
     compute_held: Amount
     compute_used: Amount
-    holders: tuple[Holder, ...] | None = ()
+    holders: tuple[Holder, ...] | None = ()  # () unless requested, None if the query failed
 
 
 def questions(instances: Collection[str] | None, *, details: bool) -> dict[str, str]:
@@ -127,7 +124,7 @@ def _gpu(
     rows, unheld = (figures.count(name, place) for name in ("containers", "containers without a slice"))
     held = None if rows is None or unheld is None else rows - unheld
     holders_known = figures.single("holders", place).known > 0
-    nobody = figures.single("compute of nobody", place)
+    nobody = figures.single("unattributed compute", place)
     return Gpu(
         uuid=place[1],
         index=info.labels.get("gpu", ""),

@@ -36,14 +36,11 @@ class UnknownNodeError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """Nodes with their GPUs, None where they are not known.
+    """Nodes with their GPUs."""
 
-    ``problems`` names what could not be asked, and why.
-    """
-
-    at: float
-    nodes: tuple[tuple[Node, tuple[Gpu, ...] | None], ...]
-    problems: tuple[tuple[str, str], ...] = ()
+    at: float  # Unix time of Prometheus
+    nodes: tuple[tuple[Node, tuple[Gpu, ...] | None], ...]  # GPUs are None if unknown
+    problems: tuple[tuple[str, str], ...] = ()  # failed queries and their errors
 
 
 async def inspect(

@@ -12,7 +12,7 @@ from exporter.fleet.targets import Scraped, Targets
 
 _GPU = "gpuslice_gpu_"
 _MODELS = "models of GPUs"
-_UNSEEN = "GPUs of which no slices are told"
+_UNSEEN = "GPUs without reported slices"
 
 
 def questions(narrow: Narrow) -> dict[str, str]:
@@ -31,11 +31,11 @@ def _questions(narrow: Narrow) -> dict[str, str]:
         "compute held": own(SHARES["compute_held"]),
         "compute used": own(SHARES["compute_used"]),
         "compute wasted": own(SHARES["compute_wasted"]),
-        "compute of nobody": f"{_GPU}unattributed_utilization_ratio",
+        "unattributed compute": f"{_GPU}unattributed_utilization_ratio",
     }
     counts = sums | {
         "GPUs that are read": f"{_GPU}up",
-        "GPUs whose holders are known": own(f"{_GPU}holders"),
+        "GPUs with known holders": own(f"{_GPU}holders"),
         _UNSEEN: slices.UNTOLD_GPUS,
         "memory wasted": own(COUNTED["memory_wasted"]),
         "compute wasted": own(COUNTED["compute_wasted"]),
@@ -46,7 +46,7 @@ def _questions(narrow: Narrow) -> dict[str, str]:
         **{f"sum of {name}": by_target("sum", rows) for name, rows in sums.items()},
         **{f"count of {name}": by_target("count", rows) for name, rows in counts.items()},
         _MODELS: "count by (cluster, job, instance, model, sharing) (gpuslice_gpu_info)",
-        "drivers given up": by_target("sum", "gpuslice_driver_released"),
+        "released drivers": by_target("sum", "gpuslice_driver_released"),
     }
 
 
@@ -116,7 +116,7 @@ def _node(
     read = reading.count("GPUs that are read")
     # GPUs that the driver counts but that have no series are unknown too.
     there = None if read is None or gpus.value is None else max(read, int(gpus.value))
-    unseen = _less(there, reading.count("GPUs whose holders are known"))
+    unseen = _less(there, reading.count("GPUs with known holders"))
     untold = _plus(_less(there, read), reading.count(_UNSEEN))
     # If the query failed, something may be missing.
     untold = 1 if untold is None else untold
@@ -139,10 +139,10 @@ def _node(
         ),
         compute=Share(
             held=reading.amount("compute held", held),
-            used=reading.amount("compute used", rows) + reading.amount("compute of nobody", there),
+            used=reading.amount("compute used", rows) + reading.amount("unattributed compute", there),
             wasted=reading.amount("compute wasted", held),
         ),
-        released=reading.is_set("drivers given up"),
+        released=reading.is_set("released drivers"),
     )
 
 

@@ -37,10 +37,10 @@ LAST = f"max by ({TARGET}) (last_over_time({SNAPSHOT}[{SEEN}]))"
 UP = f"max by ({TARGET}) (up and on ({TARGET}) {KNOWN})"
 
 ALL = f"count({SNAPSHOT})"
-"""How many targets tell of nodes, of each node perhaps several."""
+"""The number of targets that report nodes; a node may have several."""
 
 FOREIGN = f"(gpuslice_gpu_info unless on ({DEVICE}) gpuslice_gpu_up)"
-"""Devices of other makers, of which only the holders are known: they add to no sum."""
+"""Devices of other vendors, with known holders only: they do not count in sums."""
 
 _CONTAINER = "gpuslice_container_"
 ROWS = f"{_CONTAINER}info"
@@ -61,7 +61,7 @@ SHARES = {
         ),
     )
 }
-"""What containers hold, use and waste, row by row; where a part is not known there is no row."""
+"""What containers hold, use and waste, by container; without a row if a part is unknown."""
 
 COUNTED = SHARES | {
     # The same rows, without arithmetic on each of them.
@@ -72,13 +72,10 @@ COUNTED = SHARES | {
 
 
 class Narrow(NamedTuple):
-    """What sums must leave out. Both filters are expensive, and most clusters need neither.
+    """What sums must leave out. Both filters are expensive, and most clusters need neither."""
 
-    ``unread``: there are devices of other makers. ``several``: a node is told of by several targets.
-    """
-
-    unread: bool = True
-    several: bool = True
+    unread: bool = True  # there are devices of other vendors
+    several: bool = True  # several targets report the same node
 
     def own(self, rows: str) -> str:
         """Return the expression without devices of other vendors."""

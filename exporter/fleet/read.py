@@ -29,7 +29,7 @@ async def read_clock(prometheus: Prometheus) -> float:
     """Return the Unix time of Prometheus, at which all other queries are evaluated."""
     answer = await prometheus.query(queries.CLOCK)
     if not answer:
-        raise PrometheusError("Prometheus does not tell its time")
+        raise PrometheusError("Prometheus does not return its time")
     return answer[0].value
 
 

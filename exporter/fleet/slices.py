@@ -25,7 +25,7 @@ UNTOLD_GPUS = (
     f"(gpuslice_gpu_up unless on ({DEVICE}) gpuslice_gpu_holders "
     f"unless on ({DEVICE}) {_OFFERED} unless on ({DEVICE}) {_HELD})"
 )
-"""GPUs of which nobody knows whether there is something to hold."""
+"""GPUs without reported slices."""
 
 _Table: TypeAlias = Mapping[Hashable, Mapping[str, float]]
 

@@ -25,16 +25,13 @@ QUESTIONS = {
 
 
 class Scraped(NamedTuple):
-    """The target that counts for a node. ``age`` and ``silent`` are those of a Node.
-
-    ``own`` are the holder labels that the target itself has.
-    """
+    """The target that counts for a node."""
 
     key: NodeKey
     target: Target
-    age: float | None
-    silent: str
-    own: frozenset[str]
+    age: float | None  # as in Node
+    silent: str  # as in Node
+    own: frozenset[str]  # the holder labels that the target itself has
 
 
 class Targets:
@@ -114,7 +111,7 @@ def _own(sample: Sample) -> frozenset[str]:
 def _why_silent(up: float | None) -> str:
     if up is None:
         return "it is no longer scraped"
-    return "its exporter answers, and tells nothing" if up else "its exporter does not answer"
+    return "its exporter answers, but reports no data" if up else "its exporter does not answer"
 
 
 DEFAULT = "http://{instance}/"
@@ -137,7 +134,9 @@ class NodeLinks:
         try:
             made = urlsplit(self.of(NodeKey("cluster", "node"), Target("cluster", "job", "host:1")))
         except (KeyError, IndexError, ValueError) as error:
-            raise TemplateError(f"{error} is none of {{instance}}, {{node}}, {{cluster}}, {{job}}") from None
+            raise TemplateError(
+                f"{error} is not one of {{instance}}, {{node}}, {{cluster}}, {{job}}"
+            ) from None
         if made.scheme not in ("http", "https") or not made.netloc:
             raise TemplateError("it must begin with http:// or https://")
 

@@ -28,21 +28,16 @@ _STALE_INTERVALS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What is known of the cluster: the last good look at it, None before the first.
+    """The current result, and the state of reading."""
 
-    ``read_at`` is the Unix time of that here. ``error`` says why the newest look failed, "" where it did not,
-    ``failing_since`` is the Unix time of the first of those that failed. ``seconds`` is how long the newest
-    took, ``interval`` those until the next; ``looks`` and ``failures`` count.
-    """
-
-    fleet: Fleet | None = None
-    read_at: float | None = None
-    error: str = ""
-    failing_since: float | None = None
-    seconds: float | None = None
-    interval: float = 0.0
-    looks: int = 0
-    failures: int = 0
+    fleet: Fleet | None = None  # the last good answer, None before the first
+    read_at: float | None = None  # Unix time of the last good answer
+    error: str = ""  # of the last read, "" if it succeeded
+    failing_since: float | None = None  # Unix time of the first failed read since then
+    seconds: float | None = None  # duration of the last read
+    interval: float = 0.0  # seconds until the next read
+    looks: int = 0  # number of reads
+    failures: int = 0  # number of failed reads
 
 
 class Watch:

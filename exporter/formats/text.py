@@ -198,7 +198,7 @@ class _Drawing:
                 f"driver {printable((driver and driver.driver_version) or UNKNOWN)}",
                 *(() if vendors == {"amd"} else (cuda,)),
                 f"read {duration(self._now - self._snapshot.timestamp)} ago",
-                f"process view {'good' if node.process_view else 'missing'}",
+                f"process attribution {'available' if node.process_view else 'missing'}",
             )
         )
         if self._snapshot.demo:

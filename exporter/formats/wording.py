@@ -79,7 +79,7 @@ def total_text(values: Iterable[Number | None], write: Callable[[Number], str]) 
 
 
 CUT = frozenset({"mig", "mig-time-slicing", "amd-partition"})
-"""The ways in which a GPU is cut into devices, each of which has slices of its own."""
+"""The ways of sharing that partition a GPU into devices with their own slices."""
 
 OWN_MODES = {
     "exclusive": "exclusive",
@@ -146,19 +146,15 @@ _OWN = "slices"
 
 
 class HeldSummary(NamedTuple):
-    """``held`` units, of ``offered`` where that is known (None), and what else is held ``besides``.
+    """What is held of a node."""
 
-    ``unit`` is "" for slices, and ``resource`` what these are of where it is not the vendor's. ``least``: at
-    least so many, since of some nobody knows whether they are held. ``lost`` are unhealthy and not held.
-    """
-
-    held: int
-    offered: int | None
-    unit: str
-    resource: str
-    besides: tuple[str, ...]
-    least: bool
-    lost: int = 0
+    held: int  # a lower bound if ``least``
+    offered: int | None  # None if not known
+    unit: str  # "" for slices
+    resource: str  # "" if it is the vendor's
+    besides: tuple[str, ...]  # what else is held, as text
+    least: bool  # whether some allocations are unknown
+    lost: int = 0  # unhealthy and not held
 
 
 def held_of_node(gpus: Sequence[GpuRow]) -> HeldSummary:

@@ -96,7 +96,7 @@ class Collector(Generic[T]):
             self._finish(task)
         else:
             waited = self._clock() - self._started
-            self._fail(DEADLINE, f"no answer for {waited:.0f} s; going on without it")
+            self._fail(DEADLINE, f"no answer for {waited:.0f} s; the poll goes on without it")
 
     async def cancel(self) -> None:
         """Stop waiting for a read that is still under way."""

@@ -172,7 +172,7 @@ def test_findings_say_what_is_lost_and_how_to_mend_it() -> None:
         assert bool(finding.remedy) == (finding.status not in WELL)
 
 
-WAITING = "no answer for 5 s; going on without it"
+WAITING = "no answer for 5 s; the poll goes on without it"
 HANGING = {
     "amd": "amd-fails",
     "host_devices": "host-devices-fail",

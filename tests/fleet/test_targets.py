@@ -42,7 +42,7 @@ def test_a_pod_that_was_replaced_leaves_one_node() -> None:
     [
         ([("a:1", 0)], "its exporter does not answer"),
         ([], "it is no longer scraped"),
-        ([("a:1", 1)], "its exporter answers, and tells nothing"),
+        ([("a:1", 1)], "its exporter answers, but reports no data"),
     ],
 )
 def test_a_node_without_data_is_silent(up, why) -> None:

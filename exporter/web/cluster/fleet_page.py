@@ -1,4 +1,4 @@
-"""The page of a cluster as a drawing, made of the last look at it."""
+"""The page of a cluster, made from the last answer."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -44,7 +44,7 @@ class FleetScene(NamedTuple):
 
 
 class Status(NamedTuple):
-    """How fresh the page is: when the cluster was read, and from what age in seconds on that is ``old``."""
+    """The age of the page's data, and the age in seconds from which it is ``old``."""
 
     text: str
     at: str
@@ -53,7 +53,7 @@ class Status(NamedTuple):
 
 
 class FleetNotice(NamedTuple):
-    """Something that a person should know. ``look`` is ``bad`` or ``note``."""
+    """A notice on the page. ``look`` is ``bad`` or ``note``."""
 
     look: str
     title: str
@@ -61,7 +61,7 @@ class FleetNotice(NamedTuple):
 
 
 def fleet_drawing(scene: FleetScene) -> Drawing:
-    """Draw the cluster; without a look at it, why there is none."""
+    """Return the page of the cluster; without data, why there is none."""
     fleet = scene.look.fleet
     tables = _tables(fleet, scene) if fleet else {}
     idle_words = duration(scene.idle_after)
@@ -154,7 +154,7 @@ def _cards(fleet: Fleet) -> Iterator[Card]:
 
 
 def _slices(fleet: Fleet) -> Card:
-    """Tell of slices, or of the first resource that somebody says the number of; of others in words."""
+    """Return the card of slices, or of the first resource with a known total; others as text."""
     parts = list(named(told(*total_slices(fleet.nodes))))
     place = next((place for place, (_, part) in enumerate(parts) if part.offered.value is not None), 0)
     name, first = parts.pop(place)

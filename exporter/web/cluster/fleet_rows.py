@@ -28,7 +28,7 @@ class Meter(NamedTuple):
 
 
 class SlicesHeld(NamedTuple):
-    """What is held of slices, or of what ``unit`` names; ``offered`` is None where nobody says."""
+    """What is held of slices, or of ``unit``; ``offered`` is None if not reported."""
 
     held: Figure
     offered: Figure | None

@@ -53,7 +53,7 @@ class Orders(NamedTuple):
     idle: str = ""
 
     def href(self, table: str, order: str) -> str:
-        """Give the way to this page in which one table stands in another order."""
+        """Return the URL of this page with one table in another order."""
         asked = {name: value for name, value in (self._asdict() | {table: order}).items() if value}
         return f"?{urlencode(asked)}#{table}"
 
@@ -67,11 +67,11 @@ class Places:
         }
 
     def node(self, key: NodeKey) -> str:
-        """Give the page of a node."""
+        """Return the URL of a node's page."""
         return self._urls.get(key, "")
 
     def gpu(self, key: NodeKey, uuid: str) -> str:
-        """Give the page of a GPU."""
+        """Return the URL of a GPU's page."""
         return f"{self._urls[key]}gpu/{quote(uuid, safe='', errors='replace')}" if key in self._urls else ""
 
 
@@ -230,7 +230,7 @@ def _sick(gpu: SickGpu, places: Places) -> SickRow:
 
 
 def span_words(seconds: float) -> str:
-    """Write the length of a window in one unit."""
+    """Return the length of a window in one unit."""
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:g} {unit}"
@@ -238,7 +238,7 @@ def span_words(seconds: float) -> str:
 
 
 def amount(value: Amount, write: Callable[[float], str]) -> Figure:
-    """Write an amount, with why where nothing of it is known."""
+    """Return an amount, with the reason if it is unknown."""
     why = UNASKED if value.refused else _UNMEASURED
     return Figure(value.text(write), why if value.value is None else "")
 
@@ -248,7 +248,7 @@ def _figure(value: float | None, write: Callable[[float], str], why: str) -> Fig
 
 
 def _of_all(share: Share, all_of_it: Amount, write: Callable[[float], str], unit: str) -> Meter:
-    """Draw what is held, and what is used, of all there is."""
+    """Return the meter of what is held and what is used of the total."""
     bars = tuple(
         size_bar(f"{name} of {all_of_it.text(write)} {unit}", name, part, all_of_it.value)
         for name, part in (("held", share.held), ("used", share.used))
@@ -257,13 +257,13 @@ def _of_all(share: Share, all_of_it: Amount, write: Callable[[float], str], unit
 
 
 def _of_held(share: Share, write: Callable[[float], str], unit: str) -> Meter:
-    """Draw what is used of what is held; where nothing is held there is no bar."""
+    """Return the meter of used / held; without a bar if nothing is held."""
     held = share.held.value
     bars = (size_bar("used of what is held", "used", share.used, held),) if held else ()
     return Meter(bars, amount(share.used, write), amount(share.held, write), unit)
 
 
 def size_bar(text: str, look: str, size: Amount, track: float | None) -> Bar:
-    """Draw an amount on a track; what is not known is hatched."""
+    """Return the bar of an amount on a track; unknown parts are hatched."""
     parts = [Part(look, size.value or 0, text)]
     return bar(text, parts, track, known=not size.missing)

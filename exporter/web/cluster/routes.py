@@ -1,4 +1,4 @@
-"""The routes of the hub: the page of the cluster, its twins, its stream, and how the hub itself is doing."""
+"""The routes of the hub: the page of the cluster, its other forms, its stream, and the hub's own state."""
 
 import json
 import time
@@ -31,7 +31,7 @@ from exporter.web.live.sse import Message, event
 from exporter.web.pages.drawing import Drawing, Opened, change
 from exporter.web.pages.render_queue import RenderQueue, SharedTask
 
-# Orders of all tables together; those that somebody makes up are more.
+# The orders of all tables; clients may request more.
 _KEPT = 64
 
 
@@ -52,12 +52,12 @@ class FleetPages:
 
     @property
     def tag(self) -> str:
-        """A name for this look, which that of no other hub is."""
+        """A name for this look, unique also among other hubs."""
         look = self.look
         return f"{look.looks}-{look.read_at or 0:.3f}-{'' if look.fleet else 'nothing'}"
 
     async def drawing(self, orders: Orders, *, refusing: bool = False) -> Drawing:
-        """Draw the page; ``refusing`` answers 503 where too many orders of it wait to be drawn."""
+        """Return the page; ``refusing`` answers 503 if too many orders of it wait to be drawn."""
         scene = self._scene(orders)
         key = (orders, self.tag, int(scene.now))
         if refusing and key not in self._made:
@@ -66,7 +66,7 @@ class FleetPages:
         return made
 
     async def html(self, orders: Orders) -> bytes:
-        """Give the page as HTML."""
+        """Return the page as HTML."""
         look = self.look
         opened = Opened(
             live="live/fleet",
@@ -76,14 +76,14 @@ class FleetPages:
             interval=look.interval,
             version=version(),
         )
-        # In its own order it is drawn once in a second whoever asks for it, so nobody is refused it.
+        # The default order is drawn once per second at most, so it is never refused.
         drawing = await self.drawing(orders, refusing=orders != Orders())
         key = ("html", orders, opened.tag, int(opened.now))
         made: bytes = await self._once(key, lambda: page(drawing, "", opened).encode())
         return made
 
     async def text(self) -> bytes:
-        """Give the cluster as text for a terminal; without a look at it, why there is none."""
+        """Return the cluster as text for a terminal; without data, why there is none."""
         look = self.look
         if look.fleet is None:
             return f"{look.error or 'the cluster is read for the first time'}\n".encode()
@@ -97,7 +97,7 @@ class FleetPages:
         return made
 
     async def document(self) -> bytes:
-        """Give the cluster as JSON: ``fleet`` is null without a look at it."""
+        """Return the cluster as JSON: ``fleet`` is null without data."""
         look = self.look
         made: bytes = await self._once(("json", self.tag), lambda: json.dumps(look_json(look)).encode())
         return made
@@ -116,13 +116,13 @@ class FleetPages:
         return await work.wait()
 
     def _drop(self, key: tuple[Any, ...], work: SharedTask[Any]) -> None:
-        """Have what could not be made tried again by the next who asks."""
+        """Drop a failed task, so that the next request tries again."""
         if self._made.get(key) is work:
             del self._made[key]
 
 
 def look_json(look: Look) -> dict[str, Any]:
-    """Give a look as plain data of JSON."""
+    """Return a look as JSON data."""
     return {
         "read_at": look.read_at,
         "error": look.error or None,
@@ -177,7 +177,7 @@ class OpenFleet:
 
     @property
     def beat(self) -> Message:
-        """What is sent when there was nothing to tell for a while."""
+        """The message sent if nothing has changed for a while."""
         return _BEAT
 
     @property
@@ -191,15 +191,15 @@ class OpenFleet:
         return tag, (read_at, await self.pages.drawing(self.orders))
 
     def greeting(self, now: float) -> Message:
-        """Tell the server's clock and version."""
+        """Return the event with the server's clock and version."""
         return event("hello", {"now": round(now, 3), "version": version()})
 
     def whole(self, tag: str, state: tuple[float, Drawing]) -> Message:
-        """Write all of the page."""
+        """Return the event with the whole page."""
         return _told(tag, None, state)
 
     def change(self, old: tuple[float, Drawing], tag: str, new: tuple[float, Drawing]) -> Message:
-        """Write what is new on the page."""
+        """Return the event with the changes of the page."""
         return _told(tag, old[1], new)
 
 
@@ -225,7 +225,7 @@ class _Routes:
         self._streams = streams
 
     async def page(self, request: web.Request) -> web.Response:
-        """Show the cluster: to browsers as a page, to programs such as curl as text."""
+        """Return the cluster: to browsers as a page, to programs such as curl as text."""
         orders = _orders(request)
         if prefers_html(request):
             body = await self._pages.html(orders)
@@ -236,7 +236,7 @@ class _Routes:
         return await self._streams.answer(request, OpenFleet(self._pages, _orders(request)))
 
     async def document(self, request: web.Request) -> web.Response:
-        """Hand out the cluster in the form that the URL names, else in the one that is accepted."""
+        """Return the cluster in the form of the URL, else in the accepted one."""
         form = one_of(request.query, "format", FORMS)
         if form is None:
             form = _accepted_form(request.headers.get("Accept", ""))
@@ -248,11 +248,11 @@ class _Routes:
         return web.Response(body=generate_latest(self._registry), headers=headers)
 
     async def healthy(self, _request: web.Request) -> web.Response:
-        """Say that the process answers; no restart of it mends a Prometheus that is away."""
+        """Return 200: the process answers, and no restart of it fixes an unreachable Prometheus."""
         return web.Response(text="ok\n")
 
     async def ready(self, _request: web.Request) -> web.Response:
-        """Say whether there is something to show."""
+        """Return 200 if there is data to show, else 503."""
         done = self._pages.look.fleet is not None
         return web.Response(status=200 if done else 503, text="ok\n" if done else "no data yet\n")
 

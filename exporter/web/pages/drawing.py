@@ -7,35 +7,24 @@ from typing import Any, NamedTuple
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    """One page as it looks at one moment.
+    """One page at one moment."""
 
-    ``layout`` is the template that the pieces stand in, and ``title`` that of the window. ``pieces`` maps ids
-    of elements to their HTML, from their opening to their closing tag. ``lists`` maps ids of elements whose
-    children come and go to the ids of these children, in their order; the children are among the pieces.
-    ``facts`` is what the layout is filled with besides, and what stays as it is while the page is open.
-    """
-
-    layout: str
-    title: str
-    pieces: Mapping[str, str]
-    lists: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    layout: str  # the template around the pieces
+    title: str  # of the window
+    pieces: Mapping[str, str]  # element ids to HTML
+    lists: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # ids of children, in order
+    facts: Mapping[str, Any] = field(default_factory=dict)  # other, constant variables of the layout
 
 
 class Opened(NamedTuple):
-    """What a page has to know in a browser to stay up to date.
+    """What an open page needs in order to stay up to date."""
 
-    ``live`` is the address of its stream, relative to the page. ``tag`` names the snapshot that it shows, and
-    ``timestamp`` is that snapshot's Unix time; ``now`` is the server's clock. A new one comes every
-    ``interval`` seconds. ``version`` is that of what made the page.
-    """
-
-    live: str
-    tag: str
-    timestamp: float
-    now: float
-    interval: float
-    version: str
+    live: str  # address of its stream, relative to the page
+    tag: str  # name of the snapshot shown
+    timestamp: float  # Unix time of that snapshot
+    now: float  # Unix time of the server
+    interval: float  # seconds between snapshots
+    version: str  # of the exporter
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,20 +17,15 @@ LONGEST = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """The part of the URL after the question mark; "" and () are what a page shows by itself.
+    """The query of a page's URL; "" and () are the defaults."""
 
-    ``text`` are the words of the filter; ``namespace``, ``gpu`` (its number) and ``state`` narrow it further.
-    ``sort`` is the key of a column, after a minus where the largest stand first. ``columns`` are the keys of
-    those that are shown. ``span`` is the range of the timelines, such as ``1h``.
-    """
-
-    text: str = ""
+    text: str = ""  # words of the filter
     namespace: str = ""
-    gpu: str = ""
+    gpu: str = ""  # number of the GPU
     state: str = ""
-    sort: str = ""
-    columns: tuple[str, ...] = ()
-    span: str = ""
+    sort: str = ""  # key of a column, after a minus for the largest first
+    columns: tuple[str, ...] = ()  # keys of the columns shown
+    span: str = ""  # range of the timelines, such as ``1h``
 
     @property
     def filters(self) -> bool:

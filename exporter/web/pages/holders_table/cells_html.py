@@ -67,7 +67,7 @@ def _holder(namespace: str, pod: str, name: str, root: str) -> str:
         container = f'<span class="ct">{escape(name)}</span>'
     else:
         container = (
-            '<abbr class="ct" title="the containers of this pod cannot be told apart">any container</abbr>'
+            '<abbr class="ct" title="the containers of this pod cannot be distinguished">any container</abbr>'
         )
     link = markup.holder_link(ContainerRef(namespace, pod, name), root)
     return f'<th scope="row">{link} {container}</th>'

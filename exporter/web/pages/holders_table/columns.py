@@ -22,18 +22,15 @@ _DIGITS = re.compile(r"(\d+)")
 
 
 class Column(NamedTuple):
-    """A column. ``write`` writes its cell of a row, and ``rank`` is None where it cannot be sorted by.
-
-    ``falling``: the first click sorts the largest first. ``shown``: it is on the page by itself.
-    """
+    """A column of the table."""
 
     key: str
     name: str
     title: str
-    write: Callable[[Line], str]
-    rank: Rank | None
-    falling: bool = False
-    shown: bool = True
+    write: Callable[[Line], str]  # returns the cell of a row
+    rank: Rank | None  # the sort key, None if the column cannot be sorted
+    falling: bool = False  # whether the first click sorts the largest first
+    shown: bool = True  # whether it is shown by default
 
 
 def columns(scene: Scene) -> Sequence[Column]:

@@ -12,16 +12,13 @@ _FULL = 100.0
 
 
 class Part(NamedTuple):
-    """Something to stack. ``look`` is a state, ``unattributed``, ``held`` or ``unmeasured``.
+    """A part of a bar."""
 
-    ``label`` is a short mark and ``name`` a longer one for a part that is wide enough.
-    """
-
-    look: str
+    look: str  # a state, ``unattributed``, ``held`` or ``unmeasured``
     size: Number
     title: str
-    label: str = ""
-    name: str = ""
+    label: str = ""  # a short mark
+    name: str = ""  # a longer one, if the part is wide enough
 
 
 class Use(NamedTuple):
@@ -41,15 +38,12 @@ class Segment(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """A track with segments. ``tick`` marks the entitlement where the use goes past it.
+    """A track with segments."""
 
-    ``dashed``: the track is no entitlement, only the device's size. ``text`` says all of it in words.
-    """
-
-    text: str
+    text: str  # all of it in words
     segments: tuple[Segment, ...]
-    tick: float | None = None
-    dashed: bool = False
+    tick: float | None = None  # the entitlement, if the use exceeds it
+    dashed: bool = False  # whether the track is the device's size, not an entitlement
 
 
 def bar(

@@ -22,24 +22,18 @@ class Amounts(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """What a cell is drawn of: a whole GPU or a MIG device. ``share`` is its width, as a part of the GPU.
-
-    ``pooled``: several containers are meant to hold it, ``replicated``: in replicas that are all alike.
-
-    ``memory`` is in bytes, ``compute`` in shares of the physical GPU; ``why_compute`` tells what keeps the
-    device's use of compute from being known.
-    """
+    """A whole GPU or a MIG device, to be drawn as a cell."""
 
     key: DeviceKey
     caption: str
-    share: float
+    share: float  # its width, as a part of the GPU
     slices: tuple[SliceCount, ...]
-    replicated: bool
-    pooled: bool
+    replicated: bool  # whether it is offered in replicas
+    pooled: bool  # whether several containers can hold it
     holders_known: bool
-    memory: Amounts
-    compute: Amounts
-    why_compute: str
+    memory: Amounts  # bytes
+    compute: Amounts  # shares of the physical GPU
+    why_compute: str  # why its use of compute is unknown
 
     @property
     def pairs(self) -> tuple[Pair, Pair]:
@@ -78,14 +72,11 @@ class Gauge(NamedTuple):
 
 
 class Key(NamedTuple):
-    """A line of the list under a pool. ``number`` is the holder's on the marks and in the bars.
+    """A line of the list under a pool."""
 
-    ``named``: its container is told too, since its pod has another one here.
-    """
-
-    number: int
+    number: int  # of the holder, as on marks and bars
     holder: ContainerRef
-    named: bool
+    named: bool  # whether to show the container: its pod has another one here
     state: str
     held: str
     memory: Pair
@@ -94,31 +85,26 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One device, drawn. ``width`` is in percent of the GPU.
-
-    ``look`` is held, free, unknown, missing or uncut. A box has a ``holder`` with its ``state``, or only a
-    ``note``; a pool has ``marks`` and ``keys``, and what is nobody's in ``rest``. ``others`` counts
-    the holders that have no key, because the page of the GPU ``uuid`` lists them all.
-    """
+    """One device, drawn: a box with a holder or a note, or a pool with marks and keys."""
 
     caption: str
     title: str
-    width: int
-    look: str
+    width: int  # percent of the GPU
+    look: str  # held, free, unknown, missing or uncut
     note: str = ""
     holder: ContainerRef | None = None
-    state: str = ""
+    state: str = ""  # of the holder
     marks: tuple[Mark, ...] = ()
     gauges: tuple[Gauge, ...] = ()
     keys: tuple[Key, ...] = ()
-    others: int = 0
-    uuid: str = ""
-    rest: tuple[Pair, Pair] | None = None
+    others: int = 0  # number of holders without a key; the GPU page lists them
+    uuid: str = ""  # of the GPU
+    rest: tuple[Pair, Pair] | None = None  # unattributed memory and compute
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """Memory slices of a GPU that lie beside each other, ``size`` of them, with what is drawn on them."""
+    """``size`` adjacent memory slices of a GPU, with the cells drawn on them."""
 
     size: int
     cells: tuple[Cell, ...]

@@ -34,15 +34,10 @@ _FOREIGN = "This exporter does not read this device: only what its sharing syste
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuView:
-    """A GPU on the page. ``problem`` stands in place of the picture where there is nothing to draw.
-
-    ``look`` is that of the problem: ``bad`` or ``note``. ``anchor`` names its place on the page.
-    ``stretches`` are its cells where they lie on ``size`` memory slices, () where that is not told, and
-    ``stranded`` says what of a cut GPU is lost to the way it is cut.
-    """
+    """A GPU on the page."""
 
     name: str
-    anchor: str
+    anchor: str  # its id on the page
     uuid: str
     model: str
     mode: str
@@ -50,11 +45,11 @@ class GpuView:
     slices: str
     jobs: tuple[str, ...] = ()
     cells: tuple[Cell, ...] = ()
-    stretches: tuple[Stretch, ...] = ()
-    size: int = 0
-    stranded: str = ""
-    problem: str = ""
-    look: str = "bad"
+    stretches: tuple[Stretch, ...] = ()  # the cells by placement, () if that is not reported
+    size: int = 0  # number of memory slices under the stretches
+    stranded: str = ""  # compute slices without memory, as text
+    problem: str = ""  # shown instead of the picture if there is nothing to draw
+    look: str = "bad"  # of the problem: ``bad`` or ``note``
     holders: tuple[ContainerRef, ...] = ()
 
 

@@ -27,26 +27,20 @@ GRIDS = frozenset({2, 4, 8})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Memory slices that lie beside each other: those of a GPU instance, or free ones without ``devices``.
-
-    ``slices`` are the compute slices that the instance has, or that can be cut of what is free.
-    """
+    """Adjacent memory slices: those of a GPU instance, or free ones."""
 
     start: int
     size: int
-    slices: int | None
-    devices: tuple[DeviceKey, ...] = ()
+    slices: int | None  # compute slices of the instance, or that fit into the free part
+    devices: tuple[DeviceKey, ...] = ()  # () if the part is free
 
 
 class Cut(NamedTuple):
-    """A GPU of ``size`` memory slices in its parts, from the first slice to the last.
+    """The layout of a GPU."""
 
-    ``stranded`` compute slices are in no instance, and no memory is left that they could be cut with.
-    """
-
-    size: int
-    parts: tuple[Part, ...]
-    stranded: int | None
+    size: int  # number of memory slices
+    parts: tuple[Part, ...]  # from the first slice to the last
+    stranded: int | None  # free compute slices without memory
 
 
 def cut(reading: GpuReading, rows: Sequence[MigRow]) -> Cut | None:
@@ -99,15 +93,12 @@ _PERHAPS_CUT = "not known: the list of parts is incomplete"
 
 
 class Picture(NamedTuple):
-    """What is drawn of a GPU. ``stretches`` have the same cells where they lie, () where that is not told.
-
-    ``size`` is how many memory slices the stretches lie on; ``stranded`` says what cannot be cut any more.
-    """
+    """What is drawn of a GPU."""
 
     cells: tuple[Cell, ...]
-    stretches: tuple[Stretch, ...] = ()
-    size: int = 0
-    stranded: str = ""
+    stretches: tuple[Stretch, ...] = ()  # the same cells by placement, () if that is not reported
+    size: int = 0  # number of memory slices under the stretches
+    stranded: str = ""  # compute slices without memory, as text
 
 
 def is_amd(gpu: GpuRow) -> bool:

@@ -33,16 +33,13 @@ _LEAST_FREE = 0.005
 
 
 class _Share(NamedTuple):
-    """A holder in the pool. Its memory and compute are told where it is named in the bars.
-
-    ``listed``: it is named below them too.
-    """
+    """A holder in the pool."""
 
     number: int
     row: ContainerRow
     state: HolderState
-    told: tuple[Pair, Pair] | None
-    listed: bool
+    told: tuple[Pair, Pair] | None  # its memory and compute, if it is named in the bars
+    listed: bool  # whether it is also named below the bars
 
 
 def pool(scene: Scene, device: Device, rows: Sequence[ContainerRow]) -> Cell:

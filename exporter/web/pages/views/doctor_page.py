@@ -41,19 +41,16 @@ class Words(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CheckView:
-    """One check. ``look`` names its mark and colour, ``word`` says the same.
-
-    ``code`` names the cause and ``url`` leads to what the documentation says of it, "" where all is well.
-    """
+    """One check."""
 
     name: str
-    look: str
-    word: str
+    look: str  # its icon and colour
+    word: str  # the same in words
     found: tuple[Words, ...]
     lost: tuple[Words, ...]
     remedy: tuple[Words, ...]
-    code: str
-    url: str
+    code: str  # of the finding, "" if OK
+    url: str  # of its documentation, "" if OK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

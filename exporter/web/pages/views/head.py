@@ -31,34 +31,28 @@ SOURCES = {
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """How one collector is doing, in a ``word`` unless it is ``good``; ``look`` is good, bad or note.
-
-    ``title`` has its name in the metrics and what is wrong.
-    """
+    """The state of one collector."""
 
     name: str
-    look: str
-    word: str
-    title: str
+    look: str  # good, bad or note
+    word: str  # "" if good
+    title: str  # its name in the metrics and its error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The first lines of the page. ``old``: the last poll is longer ago than ``old_after`` seconds.
-
-    ``modes`` are the ways of sharing; ``doctor`` is the way to what is ``degraded`` and how to mend it.
-    """
+    """The first lines of the page."""
 
     node: str
-    modes: tuple[str, ...]
+    modes: tuple[str, ...]  # ways of sharing
     facts: tuple[str, ...]
     polled: str
     polled_at: str
-    old: bool
+    old: bool  # whether the last poll is older than ``old_after`` seconds
     old_after: float
     sources: tuple[Source, ...]
-    doctor: str
-    degraded: bool
+    doctor: str  # address of the doctor page
+    degraded: bool  # whether a source fails or data is missing
 
 
 def head(scene: Scene) -> Head:
@@ -129,15 +123,12 @@ class RangeLink(NamedTuple):
 
 
 class TimelineView(NamedTuple):
-    """Addresses relative to the page: ``figures`` for the script, ``history`` for those without.
+    """The timelines; addresses are relative to the page."""
 
-    ``styled`` are the ids of elements that Plotly must find, or it adds styles, which the policy forbids.
-    """
-
-    figures: str
-    history: str
+    figures: str  # for the script
+    history: str  # for browsers without scripts
     ranges: tuple[RangeLink, ...]
-    styled: tuple[str, ...]
+    styled: tuple[str, ...]  # ids that Plotly must find, or it adds styles, which the policy forbids
 
 
 def timeline_view(scene: Scene, kind: str = "node", *names: str) -> TimelineView:

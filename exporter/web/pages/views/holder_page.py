@@ -57,13 +57,10 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldView:
-    """One device of a holder. ``gpu`` is "" where the driver does not list it; ``since`` tells of the state.
-
-    ``rest`` says what of the device nobody known uses.
-    """
+    """One device of a holder."""
 
     id: str
-    gpu: str
+    gpu: str  # "" if the driver does not list it
     gpu_uuid: str
     uuid: str
     model: str
@@ -74,11 +71,11 @@ class HeldView:
     isolation_text: str
     state: str
     state_word: str
-    since: str
+    since: str  # how long it has been in its state
     measures: tuple[Measure, ...]
     facts: tuple[Fact, ...]
     neighbours: tuple[Neighbour, ...]
-    rest: str
+    rest: str  # unattributed memory of the device, as a sentence
 
 
 class Hit(NamedTuple):

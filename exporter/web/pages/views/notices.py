@@ -14,29 +14,23 @@ from exporter.web.pages.views.scene import Scene, answers
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something that a person should know. ``look`` is ``bad`` or ``note``.
+    """A notice on the page."""
 
-    ``href`` leads to where more is told of it, "" where there is nothing more.
-    """
-
-    look: str
+    look: str  # ``bad`` or ``note``
     title: str
     text: str
-    href: str = ""
+    href: str = ""  # address of more details, "" if there are none
     link: str = "What to do"
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """What stands in place of something that there is nothing of: why, and what to do.
-
-    ``doctor`` is the way to its page, "" where it has nothing to say about this.
-    """
+    """A message in place of missing content: why, and what to do."""
 
     title: str
     text: str
-    doctor: str = ""
-    demo: bool = False
+    doctor: str = ""  # address of the doctor page, "" if it does not cover this
+    demo: bool = False  # whether to mention the demo
 
 
 def notices(scene: Scene) -> list[Notice]:

@@ -88,14 +88,13 @@ def why_part(device: DeviceKey) -> str:
 
 
 class Scene:
-    """One snapshot, looked at at Unix time ``now``; a holder is idle after ``idle_after`` seconds.
+    """One snapshot, shown at Unix time ``now``; states of holders are those at the time of the poll.
 
-    A new snapshot should come every ``interval`` seconds.
-
-    Holders are judged as of the poll: what they have done since then is not known. ``root`` leads from the
-    page to that of the node, and ``query`` is what the page was asked for beyond its name. ``spans``
-    are those that timelines are offered over. ``sparkline`` draws the last hour of a container, None where no
-    history is kept. ``in_short``: of very many holders of one device only some are told.
+    ``idle_after``: seconds without compute until a holder is idle. ``interval``: seconds between snapshots.
+    ``root``: path from the page to the node page. ``query``: the query of the page's URL.
+    ``spans``: the spans of timelines.
+    ``sparkline``: returns the last hour of a container, None without a history.
+    ``in_short``: whether only some of very many holders of one device are shown.
     """
 
     def __init__(  # noqa: PLR0913 - by keyword: what pages differ in

@@ -25,26 +25,23 @@ Sizes = Sequence[Number | None]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something to look at: the look of its state, and the place on the page where it is.
+    """Something that needs attention."""
 
-    ``holders`` are the first of those that are meant, and ``more`` counts the others.
-    """
-
-    look: str
+    look: str  # of its state
     text: str
-    href: str
-    holders: tuple[ContainerRef, ...] = ()
-    more: int = 0
+    href: str  # its place on the page
+    holders: tuple[ContainerRef, ...] = ()  # the first ones affected
+    more: int = 0  # number of the others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """A total: ``figure`` in large letters, ``of`` beside it, then what is held in vain, and details."""
+    """A total."""
 
     name: str
-    figure: Figure
-    of: str = ""
-    waste: str = ""
+    figure: Figure  # in large letters
+    of: str = ""  # next to the figure
+    waste: str = ""  # what is held but not used
     detail: str = ""
     bars: tuple[tuple[Bar, str], ...] = ()
     findings: tuple[Finding, ...] = ()
