@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from alerts.promql import CONTAINER_SLICES
 from exporter.model.xids import XIDS
 
-# One that was lost before it could tell more has its UUID only.
+# A GPU that was lost before it was read has only its UUID.
 GPU = (
     "GPU{{ with $labels.gpu }} {{ . }}{{ end }} "
     "({{ with $labels.model }}{{ . }}, {{ end }}{{ $labels.uuid }}) of node {{ $labels.node }}"
@@ -20,7 +20,7 @@ PERCENT = "{{ $value | humanizePercentage }}"
 
 
 def _pods(rows: str, arguments: str) -> str:
-    """List the pods of some rows, sorted since a query gives them in any order: a template."""
+    """Return the pods of some rows, sorted since a query gives them in any order: a template."""
     return (
         f"{{{{ range $i, $row := query (printf `group by (namespace, pod) ({rows})` {arguments}) "
         "| sortByLabel `pod` | sortByLabel `namespace` }}"
@@ -38,11 +38,11 @@ PODS_THEN = _pods(f"{_ON_DEVICE} @ %[3]f or {_ON_DEVICE}", '$labels.uuid (or $la
 
 
 def xid_meaning(codes: Iterable[int]) -> str:
-    """Give a template that says what the alert's XID means and what to do first, for these codes."""
+    """Return a template that says what the alert's XID means and what to do first, for these codes."""
     said: dict[str, list[int]] = {}
     for code in codes:
         xid = XIDS[code]
-        # Engines of one sort are told apart by a number, which matters to nobody here.
+        # Engines of one kind differ by a number, which does not matter here.
         said.setdefault(f"{re.sub(r' [0-9]+', '', xid.meaning)} {xid.action}", []).append(code)
     cases = (
         f"if eq $labels.xid {' '.join(f'`{code}`' for code in same)} }}}}{text}"

@@ -1,4 +1,4 @@
-"""Alerts of the group capacity: what is left to give out, and what was given out that is not there."""
+"""Alerts of the group capacity: free capacity, and allocated devices that are missing."""
 
 from alerts.groups.capacity_licenses import license_alerts
 from alerts.groups.capacity_mig import mig_alerts
@@ -10,5 +10,5 @@ __all__ = ["CapacityThresholds", "capacity_alerts"]
 
 
 def capacity_alerts(numbers: CapacityThresholds) -> tuple[Alert, ...]:
-    """Give the alerts."""
+    """Return the alerts."""
     return (*mig_alerts(numbers), *slice_alerts(numbers), *license_alerts(numbers))

@@ -10,7 +10,7 @@ _EXPIRY = "gpuslice_gpu_vgpu_license_expiry_timestamp_seconds"
 
 
 def license_alerts(numbers: CapacityThresholds) -> tuple[Alert, ...]:
-    """Give the alerts."""
+    """Return the alerts."""
     return (_unlicensed(numbers), _expires(numbers))
 
 

@@ -1,4 +1,4 @@
-"""Alerts on GPUs in MIG mode: room in pieces, and instances that nobody has."""
+"""Alerts on GPUs in MIG mode: fragmented memory, and unallocated instances."""
 
 from alerts.groups.capacity_numbers import CapacityThresholds
 from alerts.groups.devices import on_any_target
@@ -11,7 +11,7 @@ _ADJACENT = "gpuslice_gpu_mig_adjacent_free_memory_slices"
 
 
 def mig_alerts(numbers: CapacityThresholds) -> tuple[Alert, ...]:
-    """Give the alerts."""
+    """Return the alerts."""
     return (_fragmented(numbers), _unallocated(numbers))
 
 

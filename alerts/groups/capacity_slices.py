@@ -1,4 +1,4 @@
-"""Alerts on slices and memory: given out to the last, given out twice, or not there any more."""
+"""Alerts on slices and memory: exhausted, overcommitted, or missing."""
 
 from alerts.groups.capacity_numbers import CapacityThresholds
 from alerts.groups.devices import OF_DEVICE, on_device
@@ -11,12 +11,12 @@ _UNHEALTHY = "gpuslice_gpu_slices_unhealthy"
 # Holders of these have a part of what the plugin has cut.
 _REPLICATED = 'gpuslice_gpu_info{sharing=~"time-slicing|mps|mig-time-slicing"}'
 # Resources whose ids name devices. Elsewhere an id is a percent or so much memory, and one that matches no
-# device is one of which nobody has said yet where it is.
+# device may only not be placed yet.
 _NAMING_DEVICES = "nvidia.com/(gpu|mig-).*|amd.com/.+|(gpu|mig).nvidia.com|gpu.amd.com"
 
 
 def slice_alerts(numbers: CapacityThresholds) -> tuple[Alert, ...]:
-    """Give the alerts."""
+    """Return the alerts."""
     return (
         _exhausted(numbers),
         _overcommitted(numbers),
@@ -28,7 +28,7 @@ def slice_alerts(numbers: CapacityThresholds) -> tuple[Alert, ...]:
 
 def _exhausted(numbers: CapacityThresholds) -> Alert:
     every = f"sum by (cluster, resource) (\n  max by (cluster, uuid, resource) ({_SLICES})\n) > 0"
-    # Of how many are given out may nothing be known; then nobody can say that nothing is left.
+    # If the number of allocated slices is unknown, slices may be left.
     left = (
         f"(({_SLICES} > {_ALLOCATED}) or (({_SLICES} > 0) unless {_ALLOCATED}))\n"
         f"  unless on ({DEVICE}) gpuslice_gpu_up == 0"
@@ -99,7 +99,7 @@ def _unhealthy(numbers: CapacityThresholds) -> Alert:
 
 
 def _missing(numbers: CapacityThresholds) -> Alert:
-    # Devices that nobody can see now, or of which nobody can tell, are not missing.
+    # Devices that cannot be seen or identified now are not missing.
     unseen = (
         f"unless on ({TARGET}) gpuslice_pod_annotations_unreadable == 1\n"
         f'unless on ({TARGET}) gpuslice_collector_success{{collector=~"nvml|amd"}} == 0'

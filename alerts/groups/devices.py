@@ -1,4 +1,4 @@
-"""Names for what is told of devices, some of which have none."""
+"""Names for rows about devices, some of which have no name."""
 
 from alerts.promql import DEVICE, GPU_NAMES, on_gpu, on_node
 
@@ -10,15 +10,15 @@ OF_DEVICE = (
 
 
 def on_device(expr: str, *more: str) -> str:
-    """Name what may be of a device whose driver is not asked, or of none; ``more`` labels tell rows apart."""
+    """Return rows with names, also without a device or its driver; ``more`` labels distinguish rows."""
     labels = ", ".join((DEVICE, *more))
     return f"{on_gpu(expr)}\nor on ({labels})\n{on_node(expr)}"
 
 
 def on_any_target(expr: str, *more: str) -> str:
-    """Name GPUs whoever tells of them, so that an alert outlives the exporter's pod; ``more`` is kept."""
+    """Return rows with GPU names from any target, so that an alert outlives a pod; ``more`` is kept."""
     labels = ", ".join(("cluster", "uuid", *more))
-    # Two targets may tell of one GPU. As long as one can name it, the one that cannot does not count.
+    # Two targets may report one GPU. If one of them has its name, the other does not count.
     names = (
         f"topk by (cluster, uuid) (1,\n"
         f'  max by (cluster, uuid, node, gpu, model) ({GPU_NAMES}{{model!=""}})\n'

@@ -10,5 +10,5 @@ __all__ = ["ExporterThresholds", "exporter_alerts"]
 
 
 def exporter_alerts(numbers: ExporterThresholds) -> tuple[Alert, ...]:
-    """Give the alerts."""
+    """Return the alerts."""
     return (*target_alerts(numbers), *source_alerts(numbers), *view_alerts(numbers))

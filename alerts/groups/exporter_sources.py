@@ -18,7 +18,7 @@ _REASONS = (
 
 
 def source_alerts(numbers: ExporterThresholds) -> tuple[Alert, ...]:
-    """Give the alerts."""
+    """Return the alerts."""
     return (
         _failing(numbers),
         _stale(numbers),
@@ -29,7 +29,7 @@ def source_alerts(numbers: ExporterThresholds) -> tuple[Alert, ...]:
 
 
 def _failing(numbers: ExporterThresholds) -> Alert:
-    # While somebody has asked for the driver, it is not read on purpose. The processes have their own alert.
+    # While the driver is released, it is not read on purpose. The processes have their own alert.
     failing = (
         f'{_SUCCESS}{{collector!~"podresources|processes|nvml"}} == 0\n'
         f"or\n"
@@ -51,7 +51,7 @@ def _failing(numbers: ExporterThresholds) -> Alert:
 
 
 def _stale(numbers: ExporterThresholds) -> Alert:
-    # Held against the poll that tells it, and not against this clock, which may differ from the node's.
+    # Compared with the poll that reports it, not with this clock, which may differ from the node's.
     age = (
         f"max by ({TARGET}) ({SNAPSHOT})\n"
         f"- on ({TARGET}) group_right ()\n"

@@ -13,7 +13,7 @@ _RESOURCES = "nvidia_com_(gpu|mig_).*|amd_com_gpu.*|amd_com_.*_nps[0-9]+"
 
 
 def target_alerts(numbers: ExporterThresholds) -> tuple[Alert, ...]:
-    """Give the alerts."""
+    """Return the alerts."""
     return (
         _absent(numbers),
         _down(numbers),
@@ -68,7 +68,7 @@ def _down(numbers: ExporterThresholds) -> Alert:
 
 
 def _last_node(known_for: str) -> str:
-    """Say which node the target of an alert was: a template."""
+    """Return which node the target of an alert was: a template."""
     selected = f"{NODE_NAMES}{{cluster=%[1]q,job=%[2]q,instance=%[3]q}}"
     query = f"last_over_time({selected}[1h]) or {selected} offset {known_for}"
     asked = f"query (printf `{query}` $labels.cluster $labels.job $labels.instance)"

@@ -8,7 +8,7 @@ from alerts.wording import GPU, ON_MIG, PERCENT, PODS, ROUNDED, SHORT_GPU
 
 
 def view_alerts(numbers: ExporterThresholds) -> tuple[Alert, ...]:
-    """Give the alerts."""
+    """Return the alerts."""
     return (
         _degraded(numbers),
         _process_view(numbers),
@@ -20,7 +20,7 @@ def view_alerts(numbers: ExporterThresholds) -> tuple[Alert, ...]:
 
 def _degraded(numbers: ExporterThresholds) -> Alert:
     gpu, mig = (_unattributed(level, numbers) for level in ("gpu", "mig"))
-    # That processes cannot be told apart has its own alert.
+    # Missing process attribution has its own alert.
     return Alert(
         name="AttributionDegraded",
         expr=on_gpu(
@@ -45,7 +45,7 @@ def _degraded(numbers: ExporterThresholds) -> Alert:
 def _unattributed(level: str, numbers: ExporterThresholds) -> str:
     used = f"(gpuslice_{level}_memory_used_bytes > {numbers.unattributed_used_bytes:.0f})"
     rest = f"gpuslice_{level}_unattributed_memory_bytes / {used} > {numbers.unattributed_ratio:g}"
-    # A batch system has said whose the rest is. That of a MIG device is in the rest of its GPU too.
+    # A batch system has named the job of the rest. That of a MIG device is in the rest of its GPU too.
     labels, jobs = {
         "gpu": (DEVICE, "(gpuslice_gpu_job_info or gpuslice_mig_job_info)"),
         "mig": (f"{DEVICE}, mig_uuid", "gpuslice_mig_job_info"),

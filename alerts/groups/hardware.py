@@ -12,7 +12,7 @@ __all__ = ["HardwareThresholds", "hardware_alerts"]
 
 
 def hardware_alerts(numbers: HardwareThresholds) -> tuple[Alert, ...]:
-    """Give the alerts."""
+    """Return the alerts."""
     return (
         *presence_alerts(numbers),
         *xid_alerts(numbers),

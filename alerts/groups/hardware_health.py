@@ -9,7 +9,7 @@ _ACTIVE = "gpuslice_gpu_clock_event_active"
 
 
 def health_alerts(numbers: HardwareThresholds) -> tuple[Alert, ...]:
-    """Give the alerts."""
+    """Return the alerts."""
     return (
         _recovery(numbers.recovery_for),
         _hardware_slowdown(numbers.slowdown_window, numbers.slowdown_share),
@@ -35,7 +35,7 @@ def _recovery(hold: str) -> Alert:
 
 
 def _share_of_time(reasons: str, window: str, share: float) -> str:
-    """Tell for how much of a window a reason held the clocks, of those that were seen a window ago.
+    """Return for how much of a window a reason held the clocks, of those that were seen a window ago.
 
     It comes and goes within seconds, so that it is rarely seen for minutes on end. A mean of the first few
     samples says nothing, and is left out.

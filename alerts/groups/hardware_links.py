@@ -9,7 +9,7 @@ _ERRORS = "gpuslice_gpu_nvlink_errors_total"
 
 
 def link_alerts(numbers: HardwareThresholds) -> tuple[Alert, ...]:
-    """Give the alerts."""
+    """Return the alerts."""
     return (
         _nvlink_down(numbers),
         _nvlink_errors(numbers),
@@ -20,7 +20,7 @@ def link_alerts(numbers: HardwareThresholds) -> tuple[Alert, ...]:
 
 
 def _nvlink_down(numbers: HardwareThresholds) -> Alert:
-    # A board without a bridge has links that are never up. What counts is how many were, whoever told of it.
+    # A board without a bridge has links that are never up. The number that were up counts, from any target.
     active = "gpuslice_gpu_nvlinks_active"
     before = f"max_over_time({active}[{numbers.remembered}:{numbers.remembered_step}])"
     return Alert(

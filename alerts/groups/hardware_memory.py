@@ -7,7 +7,7 @@ from alerts.wording import GPU, PODS, ROUNDED, SHORT_GPU
 
 
 def memory_alerts(numbers: HardwareThresholds) -> tuple[Alert, ...]:
-    """Give the alerts."""
+    """Return the alerts."""
     return (
         _uncorrected(),
         _corrected(numbers.ecc_corrected_per_hour),

@@ -1,18 +1,18 @@
-"""Alerts on GPUs that are lost or missing, and on drivers that somebody holds."""
+"""Alerts on GPUs that are lost or missing, and on released drivers."""
 
 from alerts.groups.hardware_numbers import HardwareThresholds
 from alerts.model import GPU_BOARD, NODE_BOARD, Alert
 from alerts.promql import GPU_NAMES, NODE_NAMES, TARGET, on_gpu, on_node
 from alerts.wording import GPU, PODS, SHORT_GPU
 
-# A GPU is counted once, whichever targets tell of it: an exporter that is replaced is two for a moment.
+# A GPU is counted once, whichever targets report it: a replaced exporter is two for a moment.
 _PRESENT = f"count by (cluster, node) (group by (cluster, node, uuid) ({GPU_NAMES}))"
-# What the driver counts; nothing while it does not answer, for then nobody knows.
+# The driver's count; absent while it does not answer, since it is unknown then.
 _COUNTED = f"max by (cluster, node) (gpuslice_node_gpus * on ({TARGET}) group_left (node) {NODE_NAMES})"
 
 
 def presence_alerts(numbers: HardwareThresholds) -> tuple[Alert, ...]:
-    """Give the alerts."""
+    """Return the alerts."""
     return (
         _lost(numbers),
         _missing(numbers),
@@ -63,7 +63,7 @@ def _driver_gone(numbers: HardwareThresholds) -> Alert:
     before = f"max_over_time(({_PRESENT})[{numbers.remembered}:{numbers.remembered_step}])"
     return Alert(
         name="DriverGone",
-        # While GPUs are still told of, each of them is said to be lost.
+        # While GPUs are still reported, each of them has its own alert.
         expr=f"({on_node(failing)})\nand on (cluster, node) {before}\nunless on (cluster, node) {_PRESENT}",
         hold=numbers.missing_for,
         severity="critical",
@@ -77,7 +77,7 @@ def _driver_gone(numbers: HardwareThresholds) -> Alert:
 
 
 def _gone(remembered: str) -> str:
-    """List the GPUs of the alert's node that were there and are not: a template."""
+    """Return the GPUs of the alert's node that were there and are not: a template."""
     names = f"{GPU_NAMES}{{cluster=%[1]q,node=%[2]q}}"
     query = (
         f"max by (uuid, model, pci_bus_id) (last_over_time(gpuslice_gpu_info[{remembered}])) "
@@ -94,7 +94,7 @@ def _gone(remembered: str) -> str:
 def _unidentified(numbers: HardwareThresholds) -> Alert:
     return Alert(
         name="GpuUnidentified",
-        # One that did so before the exporter was restarted is missing, which is told with its name.
+        # A GPU that was known before a restart of the exporter has the alert GpuMissing, with its name.
         expr=f"{_COUNTED}\n-\n(\n  {_PRESENT}\n  or\n  {_COUNTED} * 0\n)\n> 0\n"
         'unless on (cluster, node) ALERTS{alertname="GpuSliceGpuMissing"}',
         hold=numbers.missing_for,

@@ -1,8 +1,8 @@
 """Alerts on XIDs: the errors that NVIDIA's driver reports by number.
 
 They stand on the time of the last error of a code, which is there from the first one on; a counter that
-starts with the first error does not rise by it. What an exporter told before it was restarted counts as
-well, and each code of a GPU is one alert, whichever targets tell of it. Its value is that time.
+starts with the first error does not rise by it. What an exporter reported before its restart counts as
+well, and each code of a GPU is one alert, whichever targets report it. Its value is that time.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -22,7 +22,7 @@ _WORK_REMOVED = 45
 
 
 class _Kind(NamedTuple):
-    """What is said of a class of codes."""
+    """The texts of a class of codes."""
 
     name: str
     severity: Severity
@@ -51,7 +51,7 @@ _KINDS: Mapping[XidClass, _Kind] = {
 
 
 def xid_alerts(numbers: HardwareThresholds) -> tuple[Alert, ...]:
-    """Give the alerts."""
+    """Return the alerts."""
     return (
         _of_kind("reset", numbers.xid_repair_window),
         _of_kind("reboot", numbers.xid_repair_window),
@@ -138,12 +138,12 @@ def _of_applications() -> Collection[int]:
 
 
 def _one_of(codes: Iterable[int], *, without: bool = False) -> str:
-    """Write the matcher of codes, or of all others."""
+    """Return the matcher of codes, or of all others."""
     return f'xid{"!~" if without else "=~"}"{"|".join(str(code) for code in codes)}"'
 
 
 def _recent(matcher: str, window: str) -> str:
-    """Give the time of the last error of each code, by GPU or MIG device, for a window after it."""
+    """Return the time of the last error of each code, by GPU or MIG device, for a window after it."""
     return (
         f"max by (cluster, uuid, mig_uuid, xid) (\n  last_over_time({_LAST}{{{matcher}}}[{window}])\n)\n"
         f"> time() - {seconds(window):g}"

@@ -9,5 +9,5 @@ __all__ = ["SharingThresholds", "sharing_alerts"]
 
 
 def sharing_alerts(numbers: SharingThresholds) -> tuple[Alert, ...]:
-    """Give those that are evaluated often; what looks back a day is in ``sharing_daily``."""
+    """Return those that are evaluated often; what looks back a day is in ``sharing_daily``."""
     return (*holder_alerts(numbers), *device_alerts(numbers))

@@ -13,7 +13,7 @@ _SECONDS = "namespace:gpuslice_gpu_seconds_"
 
 
 def daily_alerts(numbers: SharingThresholds) -> tuple[Alert, ...]:
-    """Give the alerts, which look back for longer than others and need not be evaluated as often."""
+    """Return the alerts, which look back for longer than others and need not be evaluated as often."""
     return (_namespace_waste(numbers), _underused(numbers))
 
 
@@ -43,7 +43,7 @@ def _gpu_hours(what: str, over: str) -> str:
 
 
 def _of_namespace(hours: str) -> str:
-    """Give a figure of the namespace that the alert is about."""
+    """Return a figure of the namespace that the alert is about."""
     asked = hours.replace("[", "{cluster=%q,namespace=%q}[")
     return (
         f"{{{{ with query (printf `{asked}` $labels.cluster $labels.namespace) }}}}"

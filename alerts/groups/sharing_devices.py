@@ -18,7 +18,7 @@ _POD = f"{DEVICE}, namespace, pod"
 _COMPUTED = f'{USED["compute"]}{{mig_uuid=""}}'
 _ALL_COMPUTED = f"sum by ({DEVICE}) ({_COMPUTED})"
 _FREE = "(gpuslice_gpu_memory_free_bytes or gpuslice_mig_memory_free_bytes)"
-# Where every holder has a limit, and the device has room for all of them, nobody can take from another; and
+# If every holder has a limit, and the device has room for all of them, none can take from another; and
 # whoever takes all of its own at once, as frameworks do, does no harm.
 _CONTENDED = (
     f"(\n"
@@ -36,7 +36,7 @@ _CONTENDED = (
 
 
 def device_alerts(numbers: SharingThresholds) -> tuple[Alert, ...]:
-    """Give the alerts."""
+    """Return the alerts."""
     return (_noisy_neighbour(numbers), _pressure(numbers), _will_exhaust(numbers))
 
 
@@ -103,5 +103,5 @@ def _used(offset: str = "") -> str:
 
 
 def _filled() -> str:
-    """Give how full each device is of what can be used of it: what its driver keeps is neither."""
+    """Return how full each device is of what can be used of it: what its driver keeps is neither."""
     return f"{_used()} / ({_used()} + {_FREE})"

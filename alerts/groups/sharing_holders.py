@@ -13,7 +13,7 @@ SHARED = f"count by ({DEVICE}, mig_uuid) ({CONTAINER_SLICES} > 0) > 1"
 
 
 def holder_alerts(numbers: SharingThresholds) -> tuple[Alert, ...]:
-    """Give the alerts."""
+    """Return the alerts."""
     return (
         _idle(numbers),
         _idle_holding_memory(numbers),
@@ -26,7 +26,7 @@ def holder_alerts(numbers: SharingThresholds) -> tuple[Alert, ...]:
 def _idle(numbers: SharingThresholds) -> Alert:
     return Alert(
         name="HolderIdle",
-        # Who keeps memory besides is told by the next alert, and not twice.
+        # Idle holders that keep memory have the next alert instead.
         expr=of_holder(
             f"(time() - {LAST_ACTIVE} and {IDLE} == 1)\n"
             f"unless {USED['memory']} > {numbers.idle_memory_bytes:.0f}"
