@@ -165,7 +165,7 @@ class Poller:
         except JoinLateError as error:
             self._fail("poll has no snapshot: %s; the page keeps the last one until it is stale", error)
         except Exception as error:  # noqa: BLE001 - it is logged with its trace
-            self._fail("poll failed: %r; the page keeps the last snapshot until it is stale", error, trace=True)
+            self._fail("poll failed: %r; the page keeps the last one until it is stale", error, trace=True)
         else:
             self._broken = False
 
