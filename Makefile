@@ -4,7 +4,7 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage lint docs site rules dashboards chart stack screenshots faults fuzz soak bench image lock clean
+.PHONY: help demo test test-all coverage lint docs site rules dashboards chart stack screenshots faults fuzz soak bench image lock clean
 
 # The interpreter that the virtual environment is made with: python3 where it is new enough, else the
 # newest one on PATH that is.
@@ -24,18 +24,23 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 # A stamp says what was installed, and that pyproject.toml has not changed since.
 RUNTIME := $(VENV)/.installed-runtime
 DEV := $(VENV)/.installed-dev
+FUZZ := $(VENV)/.installed-fuzz
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 
 demo: $(RUNTIME) ## serve a fake GPU node on this machine; SCENARIO=name chooses which
 	@exec $(BIN)/gpuslice-exporter demo --scenario '$(SCENARIO)'
 
-test: lint ## lint, then run all tests, and a short soak beside them
+test: lint ## lint, then run the tests that a commit has to pass
+	@scripts/install-tools
+	@scripts/run-tests -m 'not slow'
+
+test-all: lint $(FUZZ) ## the same with the slow tests: soak, all faults, crowds, image, systemd, fuzzing
 	@scripts/install-tools
 	@scripts/run-tests
 
-coverage: $(DEV) ## run all tests, and show what they do not reach; takes twice as long
+coverage: $(DEV) ## run all tests, and show what they do not reach; takes an hour
 	@scripts/install-tools
 	$(BIN)/python -m pytest --numprocesses=auto --dist=loadfile --cov --cov-report=term
 
@@ -70,8 +75,7 @@ screenshots: $(DEV) ## take the pictures of the pages for the README
 faults: $(DEV) ## try every fault at every place, and write the table in docs/reliability.md
 	$(BIN)/python scripts/faults
 
-fuzz: $(DEV) ## give every decoder a million inputs; TARGET=name chooses some
-	$(BIN)/python -m pip --quiet --disable-pip-version-check install --group fuzz
+fuzz: $(FUZZ) ## give every decoder a million inputs; TARGET=name chooses some
 	$(BIN)/python scripts/fuzz $(TARGET)
 
 soak: $(DEV) ## act a day on a node with 100,000 pods, and see that nothing grows
@@ -111,3 +115,7 @@ $(DEV): pyproject.toml | $(BIN)/python
 	$(PIP) install --upgrade 'pip>=25.1'
 	$(PIP) install --editable . --group dev
 	@touch $(RUNTIME) $@
+
+$(FUZZ): $(DEV)
+	$(PIP) install --group fuzz
+	@touch $@

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -35,27 +36,33 @@ def _signals_are_left_alone() -> Iterator[None]:
     assert {number: signal.getsignal(number) for number in _HANDLERS} == _HANDLERS
 
 
-# Files that look at the same nodes, each of which a process acts out once.
-_TOGETHER = ("tests/golden/", "tests/web/test_truth_")
+# Long runs of programs of their own, each of which any process may take.
+_LONG = ("tests/faults/test_matrices.py", "tests/soak/test_soak.py", "tests/fuzz/test_guided.py")
+# Tests that look at nodes, which a process acts out once for all of them, and the names of the nodes.
+_OF_NODES = ("tests/golden/", "tests/web/test_truth_", "tests/web/test_views_")
+_NODES = frozenset(path.name for path in (Path(__file__).parent / "golden").iterdir())
 
 
-class _Together(LoadFileScheduling):
-    """Gives all files of a group to one process, and each other file to any."""
+class _ByFileOrNode(LoadFileScheduling):
+    """Gives a process all tests of a file, or all tests that look at a node."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return _group(nodeid) or super()._split_scope(nodeid)
+        if nodeid.startswith(_LONG):
+            return nodeid
+        return _node_of(nodeid) or super()._split_scope(nodeid)
 
 
-def _group(nodeid: str) -> str:
-    return next(filter(nodeid.startswith, _TOGETHER), "")
+def _node_of(nodeid: str) -> str:
+    parameter = nodeid.partition("[")[2].removesuffix("]")
+    return parameter if nodeid.startswith(_OF_NODES) and parameter in _NODES else ""
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
-    """Distribute by files, where that is asked for."""
-    return _Together(config, log) if config.getvalue("dist") == "loadfile" else None
+    """Distribute tests by file or node, if --dist=loadfile asks for that."""
+    return _ByFileOrNode(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the groups: one that came last would be waited for."""
-    items.sort(key=lambda item: not _group(item.nodeid))
+    """Put long runs first, because the last of them would be waited for, and then the nodes."""
+    items.sort(key=lambda item: (not item.nodeid.startswith(_LONG), not _node_of(item.nodeid)))

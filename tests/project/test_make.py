@@ -48,23 +48,31 @@ def test_make_alone_lists_every_target() -> None:
 
     listed = _run("make").stdout
 
-    assert phony.split() == re.findall(r"^  make (\w+) +\S", listed, re.MULTILINE)
+    assert phony.split() == re.findall(r"^  make ([\w-]+) +\S", listed, re.MULTILINE)
 
 
-@pytest.mark.parametrize("target", ["demo", "test", "lint", "docs", "bench", "clean"])
+@pytest.mark.parametrize("target", ["demo", "test", "test-all", "lint", "docs", "bench", "clean"])
 def test_every_target_has_its_commands(target) -> None:
     """Make knows how to make each target, from the files that are here."""
     assert _run("make", "--dry-run", "--always-make", target).returncode == 0
 
 
-def test_what_ci_runs_is_make_test() -> None:
-    """The script of CI can be started as it is, and does what a person does by hand."""
+def test_what_ci_runs_is_make_test_all() -> None:
+    """The script of CI can be started as it is, and runs what a person runs by hand."""
     script = ROOT / ".ci/run"
 
     assert os.access(script, os.X_OK)
     assert script.read_text().startswith("#!/usr/bin/env bash\n")
     assert "export CI=true" in script.read_text()
-    assert "make test" in script.read_text()
+    assert "exec make test-all " in script.read_text()
+
+
+def test_only_make_test_leaves_tests_out() -> None:
+    """``make test`` leaves out the slow tests, and ``make test-all`` none."""
+    quick, every = (_run("make", "--dry-run", target).stdout for target in ("test", "test-all"))
+
+    assert "scripts/run-tests -m 'not slow'\n" in quick
+    assert "scripts/run-tests\n" in every
 
 
 def test_no_python_is_a_clear_error(tmp_path) -> None:
