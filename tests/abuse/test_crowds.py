@@ -1,9 +1,12 @@
 """Crowds of clients that take connections, time and memory: who behaves well is served beside them."""
 
 import gzip
+import os
+import resource
 import selectors
 import socket
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -14,11 +17,14 @@ from exporter.web.http.server import RECEIVE_BUFFER, SEND_BUFFER
 from tests.abuse.attacks import ATTACKS, HEALTHY
 from tests.abuse.clients import connect, crowd
 from tests.abuse.victim import FILES, Victim, Vitals, victim
+from tests.parameters import mostly_slow
 
 # The limit of a pod, in MiB, of which the kernel has this much for the sockets of as many as there may be.
 MEMORY = 384
 KERNELS = (affordable((FILES, FILES)) * 2 * (SEND_BUFFER + RECEIVE_BUFFER) + WIDE * 2 * ROOM) / 2**20
-CROWD = 800
+CROWD, LARGE_CROWD = 800, 10_000
+# Open files of this process beside those of a crowd.
+OURS = 200
 ROUNDS = 3
 SCRAPERS = 600
 PIPELINED = 1000
@@ -44,7 +50,9 @@ def attacked(served: Victim, attack, number: int, rounds: int = ROUNDS) -> tuple
     return most, slowest
 
 
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+@pytest.mark.parametrize(
+    "attack", mostly_slow(ATTACKS, ATTACKS[0], ATTACKS[5]), ids=lambda attack: attack.name
+)
 def test_who_behaves_is_served_beside_a_crowd(served, attack):
     """More connections than there are files: Prometheus, by the crowd's own address, gets whole pages."""
     # With the connection of the scrapes, which the crowd before may have made to go.
@@ -54,6 +62,33 @@ def test_who_behaves_is_served_beside_a_crowd(served, attack):
     assert most.files < FILES - 100
     assert most.memory < MEMORY - KERNELS
     assert len(served.lines) - told <= 3, served.lines[told:]
+    served.settle(before)
+
+
+@pytest.fixture
+def _many_files() -> Iterator[None]:
+    """Let this process open as many files as a large crowd has connections."""
+    wanted = LARGE_CROWD + OURS
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, max(wanted, before[1])))
+    except (ValueError, PermissionError):
+        reason = f"{wanted} open files are needed, and {before[1]} are allowed (ulimit -Hn)"
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_many_files")
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+def test_who_behaves_is_served_beside_ten_thousand_clients(served, attack):
+    """Ten times as many connections as there are files: Prometheus gets whole pages in time."""
+    served.scrape()
+    before = served.vitals()
+    most, _ = attacked(served, attack, LARGE_CROWD)
+    assert most.files < FILES - 100
+    assert most.memory < MEMORY - KERNELS
     served.settle(before)
 
 

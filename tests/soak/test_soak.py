@@ -1,0 +1,20 @@
+"""A soak of five minutes, as much of the day of ``make soak`` as fits."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_nothing_grows_in_a_lively_day() -> None:
+    """No figure of the process grows with the pods that it has seen, and the counts are those of the node."""
+    # The other tests have deadlines, and the soak has none.
+    command = ["nice", "-n", "5", sys.executable, ROOT / "scripts/soak", "--minutes", "5"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
