@@ -195,6 +195,7 @@ FIGURES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cluster", CLUSTERS)
 @pytest.mark.parametrize("level", ["node", "namespace", "cluster"])
 def test_the_records_are_the_sums_of_what_the_nodes_say(known: Known, level: str, cluster: str) -> None:
@@ -211,6 +212,7 @@ def test_the_records_are_the_sums_of_what_the_nodes_say(known: Known, level: str
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cluster", CLUSTERS)
 def test_the_records_of_gpus_are_those_of_the_nodes(known: Known, cluster: str) -> None:
     """GPUs, those that were read, memory and slices of each node; other makers' devices are not counted."""
@@ -253,6 +255,7 @@ def _recorded(known: Known, node: str, cluster: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_no_rule_fails(known: Known) -> None:
     """Prometheus evaluated every rule without an error."""
     groups = known.server.api("rules")["groups"]

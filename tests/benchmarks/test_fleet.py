@@ -25,6 +25,7 @@ def found() -> dict[str, Any]:
     return asyncio.run(measure("", LEAST))
 
 
+@pytest.mark.slow
 def test_a_fleet_has_the_series_of_its_nodes(found: dict[str, Any]) -> None:
     """Every node is scraped, and counted with the same series, so that they grow by the power of 1."""
     *_, largest = found["growth"]
@@ -35,6 +36,7 @@ def test_a_fleet_has_the_series_of_its_nodes(found: dict[str, Any]) -> None:
     assert largest["samples_per_second"] > 0 < largest["live"] < largest["live_with_rules"]
 
 
+@pytest.mark.slow
 def test_all_groups_of_rules_are_evaluated(found: dict[str, Any]) -> None:
     """Each group took some time, and made of three nodes more than of one."""
     one, three = found["growth"]
@@ -44,6 +46,7 @@ def test_all_groups_of_rules_are_evaluated(found: dict[str, Any]) -> None:
     assert 0 < one["made"] < three["made"]
 
 
+@pytest.mark.slow
 def test_only_what_tells_a_name_is_new_where_labels_are_joined(found: dict[str, Any]) -> None:
     """Where a label of pods changes, or the driver, that makes one series of a node, and copied many."""
     joined, copies, both = (found["compared"]["forms"][form] for form in (JOINED, COPIED, BOTH))
@@ -57,6 +60,7 @@ def test_only_what_tells_a_name_is_new_where_labels_are_joined(found: dict[str, 
     assert joined["stored"]["index"] < copies["stored"]["index"]
 
 
+@pytest.mark.slow
 def test_the_table_tells_it_all(found: dict[str, Any]) -> None:
     """Each fleet, each group of rules and each question has its row, and no number is missing."""
     told = table(found)

@@ -39,6 +39,7 @@ WRITTEN = re.compile(r"^(?:\|.*|This was not measured.*|This is of an earlier ru
 IN_PARTS = {"side_by_side", "fleet"}
 
 
+@pytest.mark.slow
 def test_all_that_is_measured_on_a_node_is_measured_and_told(tmp_path: Path) -> None:
     """A run with the least effort finds something above zero for all that is then told of it."""
     words = [
@@ -180,6 +181,7 @@ def test_ours_is_judged_against_nvitop_exporter(ours: tuple[float, float], met: 
     assert [(each.node, each.met) for each in judged] == [("a node", each) for each in met]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["side-by-side", "fleet"])
 def test_what_cannot_be_measured_here_is_told(name: str, tmp_path: Path) -> None:
     """Without a compiler, or a Prometheus, one line says so, and so does the page; nothing else is lost."""

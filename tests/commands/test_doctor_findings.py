@@ -121,6 +121,7 @@ def reports() -> dict[str, Report]:
     return asyncio.run(all_reports())
 
 
+@pytest.mark.slow
 def test_what_is_not_ok_has_a_code_and_what_is_ok_has_none(reports: dict[str, Report]) -> None:
     """On every node of the catalog, and each code is in the table with that status."""
     for name, report in reports.items():
@@ -141,6 +142,7 @@ UNWELL = {
 }
 
 
+@pytest.mark.slow
 def test_good_nodes_are_all_green(reports: dict[str, Report]) -> None:
     """Only those nodes have something to mend that lack something, and just that."""
     found = {
@@ -190,6 +192,7 @@ async def test_a_source_that_hangs_is_named(source: str, code: str) -> None:
     assert [check.name for check in checks.values() if check.code == code]
 
 
+@pytest.mark.slow
 def test_every_finding_is_found(reports: dict[str, Report]) -> None:
     """No code is in the table that nothing above leads to."""
     of_catalog = {check.code for report in reports.values() for check in report.checks}

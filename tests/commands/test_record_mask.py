@@ -23,6 +23,7 @@ from exporter.model import (
 )
 from exporter.model.poll_result import PollResult
 from exporter.sharing import SYSTEMS, NodeFacts, resolve_holdings
+from tests.parameters import mostly_slow
 from tests.poller.bench import polled
 
 GPU = "GPU-4cf8db2d-06c0-7d70-1a51-e59b25b2c16c"
@@ -183,7 +184,7 @@ class Watched(Mapping[str, str]):
         return len(self._texts)
 
 
-@pytest.mark.parametrize("name", catalog.names())
+@pytest.mark.parametrize("name", mostly_slow(catalog.names(), "a100-mig-mixed", "hami", "t4-timeslicing"))
 async def test_whatever_a_system_looks_at_is_recorded(name: str):
     """No system reads an annotation, a label or a limit that it does not say it reads."""
     async with polled(catalog.load(name)) as (_, poller):

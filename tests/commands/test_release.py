@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.commands.program import Serving, run, serving
 
 # A poll that comes so soon is not the one that was due.
@@ -87,6 +89,7 @@ def test_signals_give_the_driver_up_and_take_it_again():
     assert "Traceback" not in told
 
 
+@pytest.mark.slow
 def test_a_file_gives_the_driver_up_as_long_as_it_exists(tmp_path: Path):
     """The page names it, as a note; a moment after it is removed the GPUs are back."""
     file = tmp_path / "release"
@@ -107,6 +110,7 @@ def test_a_file_gives_the_driver_up_as_long_as_it_exists(tmp_path: Path):
         assert server.end()[0] == 0
 
 
+@pytest.mark.slow
 def test_started_in_a_window_the_driver_is_never_opened(tmp_path: Path):
     """There is nothing to see of the GPUs, and the reason stands in their place."""
     file = tmp_path / "release"

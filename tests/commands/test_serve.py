@@ -88,6 +88,7 @@ def test_demo():
     assert took < END_SECONDS
 
 
+@pytest.mark.slow
 def test_demo_without_a_name():
     """The showcase is served, and polled again and again."""
     with serving("demo", "--poll-interval", "200ms") as server:
@@ -101,6 +102,7 @@ def test_demo_without_a_name():
         assert server.end()[0] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fault",
     [

@@ -17,6 +17,8 @@ from tests.dashboards.scene import Scene, scene
 from tests.dashboards.twins import CLEAN, PARTLY, RENAMED, SCRAPED, twins
 from tests.end_to_end.programs import program
 
+pytestmark = pytest.mark.slow
+
 EMPTY_HERE = {"hardware": {"Other events"}}
 """Panels for which no fake node has anything: their dashboards must say that they may be empty."""
 NEVER_SCRAPED = {

@@ -16,6 +16,7 @@ from exporter.model import ContainerRef, DeviceKey
 from podresources import messages
 from tests.demo.making import MIB, gpu, instance, made, pod
 from tests.truth import truth_of
+from tests.parameters import mostly_slow
 
 
 def by_hand() -> float:
@@ -58,7 +59,7 @@ def _clean_binding():
     pynvml._nvmlGetFunctionPointer_cache.clear()
 
 
-@pytest.mark.parametrize("name", catalog.names())
+@pytest.mark.parametrize("name", mostly_slow(catalog.names(), "a100-mig-mixed", "hami", "t4-timeslicing"))
 async def test_every_scenario_runs_and_keeps_its_sums(name: str):
     """Each scenario loads, round-trips, starts and acts out three minutes; its truth adds up all along."""
     scenario = catalog.load(name)

@@ -75,6 +75,7 @@ def test_helm_finds_nothing_to_complain_about(names) -> None:
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.slow
 def test_every_example_is_valid() -> None:
     """The newest Kubernetes, and the operators, know every field of every object."""
     validate([each for name in EXAMPLES for each in chart(name)])

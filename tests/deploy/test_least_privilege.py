@@ -15,6 +15,8 @@ import pytest
 from tests.deploy.confined import NODE_NAME, UID, Place, Spec, inside, placed, pods_of, told
 from tests.deploy.tools import ROOT
 
+pytestmark = pytest.mark.slow
+
 # A node with MIG, time-slicing, MPS, whole GPUs, and systems that share by annotations and by files.
 SCENARIO = "showcase"
 COMPONENTS = ("pods-api", "hami")

@@ -15,6 +15,8 @@ from tests.deploy.confined import NODE_NAME, inside, placed
 from tests.deploy.tools import ROOT, tool
 from tests.end_to_end.programs import get, until
 
+pytestmark = pytest.mark.slow
+
 SCENARIO = "showcase"
 # All that can change a file, a process or a right, speak to somebody, or write to what is open.
 CHANGING = "write,writev,pwrite64,pwritev,fchmod,fchown,ftruncate,fallocate,getdents64"

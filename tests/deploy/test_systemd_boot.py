@@ -19,6 +19,8 @@ import pytest
 
 from tests.deploy.tools import ROOT, tool
 
+pytestmark = pytest.mark.slow
+
 SYSTEMD = Path("/usr/lib/systemd/systemd")
 UNITS = ROOT / "deploy/systemd"
 SOURCE = "/run/program/source"

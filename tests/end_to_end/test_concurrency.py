@@ -68,6 +68,7 @@ async def test_a_page_is_made_once_for_each_snapshot() -> None:
         assert renderings[0] != renderings[1]
 
 
+@pytest.mark.slow
 async def test_scrapes_go_on_while_polls_come_and_go() -> None:
     """Pages that are scraped while the node is polled are whole, and each is of one snapshot."""
     async with serving(catalog.load("t4-timeslicing")) as served:

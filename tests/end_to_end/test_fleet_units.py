@@ -15,6 +15,8 @@ from exporter.prometheus import Prometheus as Client
 from tests.commands.program import run
 from tests.end_to_end.programs import Prometheus, demo, free_port, prometheus, until
 
+pytestmark = pytest.mark.slow
+
 SCENARIOS = ("mgpu", "gpu-manager", "h100-exclusive")
 
 

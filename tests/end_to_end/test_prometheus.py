@@ -10,6 +10,7 @@ import pytest
 
 from tests.commands.program import output_of
 from tests.end_to_end.programs import Prometheus, TextOnly, demo, get, program, prometheus, until
+from tests.parameters import mostly_slow
 
 SCENARIOS = ("showcase", "t4-timeslicing", "a100-mig-mixed", "h100-mixed", "mi300x-cpx", "vgpu-host")
 FORMATS = ("openmetrics", "text")
@@ -45,6 +46,7 @@ def server(between: TextOnly, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield running
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("server")
 def test_the_formats_are_the_two_that_are_meant(between: TextOnly) -> None:
     """Prometheus asks for OpenMetrics and gets it; the go-between has the text format."""
@@ -57,6 +59,7 @@ def test_the_formats_are_the_two_that_are_meant(between: TextOnly) -> None:
         assert text["Content-Type"].startswith("text/plain; version=0.0.4")
 
 
+@pytest.mark.slow
 def test_every_target_is_up(server: Prometheus) -> None:
     """All scrapes succeeded; no page had a part that Prometheus does not understand."""
     targets = server.api("targets")["activeTargets"]
@@ -66,6 +69,7 @@ def test_every_target_is_up(server: Prometheus) -> None:
     assert set(server.query("min_over_time(up[1m])").values()) == {1.0}
 
 
+@pytest.mark.slow
 def test_no_sample_was_refused(server: Prometheus) -> None:
     """No series stood twice on a page, and none went back in time."""
     _, own = get(f"{server.url}/metrics")
@@ -78,6 +82,7 @@ def test_no_sample_was_refused(server: Prometheus) -> None:
     assert len(as_many) == len(SCENARIOS) * len(FORMATS)
 
 
+@pytest.mark.slow
 @each_job
 def test_memory_adds_up_on_gpus(server: Prometheus, job: str) -> None:
     """Containers + unattributed = used, on every GPU that a container uses."""
@@ -92,6 +97,7 @@ def test_memory_adds_up_on_gpus(server: Prometheus, job: str) -> None:
     assert server.query(law).keys() == used.keys()
 
 
+@pytest.mark.slow
 @each_job
 def test_memory_adds_up_on_mig_devices(server: Prometheus, job: str) -> None:
     """Containers + unattributed = used, on every MIG device that a container uses."""
@@ -107,6 +113,7 @@ def test_memory_adds_up_on_mig_devices(server: Prometheus, job: str) -> None:
     assert server.query(law).keys() == used.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_info_joins_to_every_sample(server: Prometheus, scenario: str) -> None:
     """What describes a GPU or a container can be joined to each of its samples, one to one."""
@@ -123,6 +130,7 @@ def test_info_joins_to_every_sample(server: Prometheus, scenario: str) -> None:
         assert len(joined) == len(bare)
 
 
+@pytest.mark.slow
 def test_counters_can_be_increased(server: Prometheus) -> None:
     """What adds up is a counter to Prometheus, and its increase is there after some scrapes."""
     metadata = server.api("metadata")
@@ -135,7 +143,7 @@ def test_counters_can_be_increased(server: Prometheus) -> None:
     assert all(seconds > 0 for seconds in held.values())
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", mostly_slow(SCENARIOS, "t4-timeslicing"))
 def test_promtool_has_no_advice_on_native_names(scenario: str) -> None:
     """The page without DCGM's names parses, and its linter finds nothing."""
     found = _promtool(scenario, "off")
@@ -143,7 +151,7 @@ def test_promtool_has_no_advice_on_native_names(scenario: str) -> None:
     assert (found.returncode, found.stdout, found.stderr) == (0, b"", b"")
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", mostly_slow(SCENARIOS, "t4-timeslicing"))
 def test_promtool_parses_dcgm_names(scenario: str) -> None:
     """Names that are not ours to choose are all that the linter has advice on."""
     found = _promtool(scenario, "on")

@@ -94,6 +94,7 @@ def children(pid: int) -> str:
     return "".join(task.read_text() for task in tasks)
 
 
+@pytest.mark.slow
 async def test_two_beside_each_other_and_one_that_is_killed(tmp_path):
     """Both say the same; killing one leaves nothing behind, and the other and a third say that still."""
     (scratch := tmp_path / "scratch").mkdir()
@@ -136,6 +137,7 @@ def test_a_second_one_on_the_same_port_says_so():
         assert first.get("-/healthy") == "ok\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "numbers",
     [[signal.SIGTERM] * 20, [signal.SIGINT] * 20, [signal.SIGHUP], [signal.SIGHUP, signal.SIGTERM]],
@@ -171,6 +173,7 @@ def test_who_was_started_to_outlive_its_terminal_does():
         process.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [0.05, 0.3, 0.6, 0.9])
 def test_it_ends_at_once_though_it_has_not_begun(after, tmp_path):
     """SIGTERM while it starts ends it at once, without a word: by the signal itself until it is heeded."""

@@ -24,6 +24,8 @@ from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources
 from tests.poller.bench import budget_of
 
+pytestmark = pytest.mark.slow
+
 BEGAN = 1_700_000_000.0
 PERIOD, END = 5, 90
 PATIENCE = 10.0

@@ -1,6 +1,7 @@
 """Programs of others over TLS: a real Prometheus with a certificate and a password, and the hub's page."""
 
 import bcrypt
+import pytest
 from aiohttp import ClientSession
 
 from tests.commands.program import serving
@@ -17,6 +18,7 @@ basic_auth_users:
 """
 
 
+@pytest.mark.slow
 def test_prometheus_scrapes_over_tls(tmp_path):
     """With its certificate and password it gets what is served, until its user is taken out of the file."""
     authority = Authority(tmp_path, "ca")

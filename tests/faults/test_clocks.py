@@ -50,6 +50,7 @@ def _next(clocks, page):
     return until(lambda: (now := clocks.page()).value(NOW) != page.value(NOW) and now, "it polls on")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS)
 def test_over_a_step_of_a_clock_counters_grow_on(pages, step: str) -> None:
     """No counter falls, nothing is negative, every GPU is read, and pages are dated by the new clock."""
@@ -64,6 +65,7 @@ def test_over_a_step_of_a_clock_counters_grow_on(pages, step: str) -> None:
     assert not any(" -" in text and "ago" in text.split(" -", 1)[1][:12] for text in told)
 
 
+@pytest.mark.slow
 def test_time_in_which_the_machine_stood_still_is_used_by_nobody(pages) -> None:
     """Who held a GPU held it all the while; that anybody computed for an hour, nobody has seen."""
     before, after, _, _ = pages["the machine stood still for an hour"]

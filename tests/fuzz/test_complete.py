@@ -101,6 +101,7 @@ def test_names_of_targets_tell_them_apart() -> None:
     assert sum(name.startswith("system-") for name in names) == len(SYSTEMS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 def test_a_target_runs_what_it_covers(target: Target) -> None:
     """To name a module is not enough: the valid inputs of the target enter its functions."""

@@ -82,6 +82,7 @@ def test_most_inputs_get_behind_the_first_check(target: Target) -> None:
     assert len(tried.fresh) >= fresh * tried.inputs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 def test_any_part_of_a_valid_input_may_be_anything(target: Target) -> None:
     """What stands in the place of a number, a name or a mark is refused, or decoded to what can be."""

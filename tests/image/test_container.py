@@ -15,7 +15,7 @@ from tests.image.node import CONTAINER, GPU, POD, Node, running_node
 from tests.image.pod import NODE_NAME, Running, Spec, once, running
 
 # The first test of a run waits for the image, which takes minutes where nothing is cached.
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 WRITE = "import sys; open(sys.argv[1] + '/written', 'w')"
 

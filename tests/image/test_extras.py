@@ -12,7 +12,7 @@ import pytest
 from tests.image import building
 from tests.image.engine import ROOT, require_engine
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 PRUNE = """
 import sys

@@ -16,7 +16,7 @@ from tests.image import building
 from tests.image.engine import ROOT, buildah, podman
 
 # The first test of a run waits for the image, which takes minutes where nothing is cached.
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 LARGEST = 150_000_000
 SONAME = "libnvidia-ml.so.1"

@@ -141,6 +141,7 @@ def test_no_command_hides(page: str) -> None:
     assert all(text.startswith("$ ") for language, text in blocks if language == "console")
 
 
+@pytest.mark.slow
 def test_the_commands_work(printed: dict[str, str]) -> None:
     """All of them were run and ended well, and what serves the page of a node has served it."""
     assert printed.keys() == set(COMMANDS)

@@ -32,6 +32,7 @@ def tree(tmp_path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("contract", "module", "line"),
     [

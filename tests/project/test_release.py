@@ -34,6 +34,7 @@ def dist(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_release_has_the_files_that_the_page_lists(dist) -> None:
     """Each file that is built is in the list of docs/releases.md, and each of that list is built."""
     listed = set(re.findall(r"^\| `([^`]+)` \|", PAGE, re.MULTILINE))
@@ -45,6 +46,7 @@ def test_a_release_has_the_files_that_the_page_lists(dist) -> None:
     }
 
 
+@pytest.mark.slow
 def test_checksums_are_those_of_the_files(dist) -> None:
     """SHA256SUMS names every other file, with its checksum."""
     sums = dict(line.split("  ")[::-1] for line in (dist / "SHA256SUMS").read_text().splitlines())
@@ -53,6 +55,7 @@ def test_checksums_are_those_of_the_files(dist) -> None:
     assert sums == {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()}
 
 
+@pytest.mark.slow
 def test_a_release_that_is_built_again_is_the_same(dist, tmp_path) -> None:
     """Of the same commit, at another time, by somebody with another mask, come the same bytes."""
     environment = os.environ | {
@@ -72,6 +75,7 @@ def test_a_release_that_is_built_again_is_the_same(dist, tmp_path) -> None:
     assert (tmp_path / "SHA256SUMS").read_text() == (dist / "SHA256SUMS").read_text()
 
 
+@pytest.mark.slow
 def test_the_manifests_of_a_release_stand_by_themselves(dist, tmp_path) -> None:
     """Every overlay of the archive is rendered by kustomize, with nothing of this tree."""
     archive = dist / f"gpuslice-manifests-{__version__}.tar.gz"
@@ -84,6 +88,7 @@ def test_the_manifests_of_a_release_stand_by_themselves(dist, tmp_path) -> None:
         assert "kind: DaemonSet" in output("kustomize", "build", overlay)
 
 
+@pytest.mark.slow
 def test_the_units_of_a_release_are_in_its_archive(dist) -> None:
     """All files for systemd and Slurm are in, and the scripts can be run."""
     with tarfile.open(dist / f"gpuslice-systemd-{__version__}.tar.gz") as archive:
@@ -98,6 +103,7 @@ def test_the_units_of_a_release_are_in_its_archive(dist) -> None:
     assert {mode for name, mode in files.items() if name.endswith(".sh")} == {0o755}
 
 
+@pytest.mark.slow
 def test_the_chart_of_a_release_is_one(dist) -> None:
     """Helm reads the archive, with the version of the release, and renders it."""
     archive = dist / f"gpuslice-exporter-{__version__}.tgz"

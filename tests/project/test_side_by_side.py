@@ -148,6 +148,7 @@ def test_a_page_tells_how_old_it_is() -> None:
     assert page().age(0, 2507.0) is None
 
 
+@pytest.mark.slow
 def test_all_that_is_judged_and_told_is_measured() -> None:
     """The smallest form, of ours alone as no network is there: its figures, twice, are judged and told."""
     form = replace(

@@ -61,6 +61,7 @@ def _pages(site: Path) -> dict[str, Path]:
     return {place: path for place, path in pages.items() if place not in MADE}
 
 
+@pytest.mark.slow
 def test_every_page_is_on_the_site(site: Path) -> None:
     """Whatever is in docs, the runbooks, the chart's README, the guide for contributors and the changelog."""
     kinds = (
@@ -77,6 +78,7 @@ def test_every_page_is_on_the_site(site: Path) -> None:
     assert _pages(site).keys() == written
 
 
+@pytest.mark.slow
 def test_every_page_is_in_the_sidebar(site: Path) -> None:
     """From the first page each other one is one click away."""
     first = site / "docs/index.html"
@@ -86,6 +88,7 @@ def test_every_page_is_in_the_sidebar(site: Path) -> None:
     assert {path.resolve() for path in _pages(site).values()} - {first.resolve()} <= places
 
 
+@pytest.mark.slow
 def test_the_address_of_the_site_leads_to_its_first_page(site: Path) -> None:
     """``index.html`` sends everyone to a page that is there."""
     (target,) = re.findall(r'url=([^"]+)"', _text(site / "index.html"))
@@ -93,6 +96,7 @@ def test_the_address_of_the_site_leads_to_its_first_page(site: Path) -> None:
     assert (site / target).is_file()
 
 
+@pytest.mark.slow
 def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
     """Scripts, styles, fonts and pictures of all pages and styles are files of the site."""
     files = [path for path in site.rglob("*") if path.suffix in {".html", ".css"}]
@@ -107,6 +111,7 @@ def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
     } == set()
 
 
+@pytest.mark.slow
 def test_every_link_within_the_site_leads_somewhere(site: Path) -> None:
     """Pages and anchors that are linked to exist."""
     broken = set()
@@ -126,6 +131,7 @@ def _ids(path: Path) -> set[str]:
     return {*IDS.findall(_text(path)), ""}
 
 
+@pytest.mark.slow
 def test_links_out_of_the_pages_lead_into_the_repository(site: Path) -> None:
     """A link to a file that is no page leads to its source, which is there."""
     sources = {

@@ -125,6 +125,7 @@ def _left(session: int) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_it_says_where_everything_is(seen: Seen) -> None:
     """Each part has a URL on this machine only, or is said not to be installed."""
     parts = {"Hub", "Prometheus", "Alertmanager", "Grafana", *(f"Node {name}" for name in SCENARIOS)}
@@ -135,6 +136,7 @@ def test_it_says_where_everything_is(seen: Seen) -> None:
     assert all(where.startswith(("http://127.0.0.1:", "not installed")) for where in seen.said.values())
 
 
+@pytest.mark.slow
 def test_what_it_announces_answers(seen: Seen) -> None:
     """Each address has something to look at, with any build of Prometheus and Alertmanager."""
     assert {"Hub", "Prometheus", "Grafana"} <= seen.answers.keys()
@@ -142,6 +144,7 @@ def test_what_it_announces_answers(seen: Seen) -> None:
     assert not {name: text[:99] for name, text in seen.answers.items() if any(each in text for each in wrong)}
 
 
+@pytest.mark.slow
 def test_every_node_is_scraped(seen: Seen) -> None:
     """All targets are up, with labels honoured as is documented."""
     nodes = {where for name, where in seen.said.items() if name.startswith("Node")}
@@ -150,6 +153,7 @@ def test_every_node_is_scraped(seen: Seen) -> None:
     assert {target["scrapeUrl"].removesuffix("metrics") for target in seen.targets} == nodes
 
 
+@pytest.mark.slow
 def test_all_rules_are_loaded_without_error(seen: Seen) -> None:
     """They are those of the repository, with short times."""
     made = rule_files(load_thresholds(ROOT / "scripts/stack.toml"))
@@ -164,6 +168,7 @@ def test_all_rules_are_loaded_without_error(seen: Seen) -> None:
     assert "err" not in {rule["health"] for rule in seen.rules}
 
 
+@pytest.mark.slow
 def test_the_hub_shows_the_nodes(seen: Seen) -> None:
     """It asks the Prometheus of the stack, and says so of the GPUs of each."""
     rows = {line.split()[0]: line.split()[1] for line in seen.hub.splitlines() if line.strip()}
@@ -171,6 +176,7 @@ def test_the_hub_shows_the_nodes(seen: Seen) -> None:
     assert rows["l4-node-9"] == "4"
 
 
+@pytest.mark.slow
 def test_grafana_finds_the_data_source_and_the_dashboards(seen: Seen) -> None:
     """Where Grafana is installed it is provisioned with both, and asks nobody on this machine for a name."""
     assert seen.said["Prometheus"].startswith(f"{seen.source['url']}/")
@@ -181,6 +187,7 @@ def test_grafana_finds_the_data_source_and_the_dashboards(seen: Seen) -> None:
     assert Path(seen.grafana["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]).exists()
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_all_of_it(seen: Seen) -> None:
     """The exit code is 0, no program still runs, and what they wrote is gone."""
     assert (seen.code, seen.left) == (0, False)

@@ -149,6 +149,7 @@ def test_the_installed_program_has_its_scenarios(programs) -> None:
     assert json.loads(shown)["gpus"]
 
 
+@pytest.mark.slow
 def test_the_installed_program_serves_its_page(programs) -> None:
     """Templates and static files came along: the page answers, and so does every file that it links to."""
     with _demo(programs) as port:
@@ -161,6 +162,7 @@ def test_the_installed_program_serves_its_page(programs) -> None:
     assert all(files.values())
 
 
+@pytest.mark.slow
 def test_the_archive_of_sources_installs_too(built, tmp_path) -> None:
     """Built by pip from the sources alone, the program is the same, file by file."""
     (archive,) = built.glob("*.tar.gz")

@@ -52,6 +52,7 @@ def _faults(name: str, value: Any) -> list[str]:
     return [fault.message for fault in Draft202012Validator(schema).iter_errors(value)]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_a_node_is_what_it_describes(tmp_path: Path) -> None:
     """Every answer of a node has a status, a type and a body that are described, whatever is asked."""
@@ -59,6 +60,7 @@ def test_a_node_is_what_it_describes(tmp_path: Path) -> None:
         fuzz(url, tmp_path, 40)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_a_hub_is_what_it_describes(tmp_path: Path) -> None:
     """So has every answer of a hub that knows a cluster of a node."""

@@ -127,6 +127,7 @@ _LOOKS = {
 }
 
 
+@pytest.mark.slow
 def test_all_states_are_met() -> None:
     """The scenarios leave no state out, so that what is said of them here is not said of nothing."""
     found = {told(name).state(key) for name in SCENARIOS for key in told(name).containers}
