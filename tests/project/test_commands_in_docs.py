@@ -148,6 +148,7 @@ def test_the_commands_work(printed: dict[str, str]) -> None:
     assert all("gpu-node-1" in page for command, page in printed.items() if command.endswith("demo"))
 
 
+@pytest.mark.slow
 def test_what_is_asked_of_the_demo_is_answered(printed: dict[str, str]) -> None:
     """The three questions of the quick start get text, series and JSON."""
     text, series, document = (page for command, page in printed.items() if command.startswith("curl "))
@@ -157,6 +158,7 @@ def test_what_is_asked_of_the_demo_is_answered(printed: dict[str, str]) -> None:
     assert document.startswith("{")
 
 
+@pytest.mark.slow
 def test_what_is_installed_is_the_image_that_was_named(printed: dict[str, str]) -> None:
     """Helm's DaemonSet has the image of the registry in the command, and kubectl's has an image too."""
     (helm,) = (text for command, text in printed.items() if command.startswith("helm install"))
