@@ -18,8 +18,10 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 # Pages and nodes are made of a hundred thousand objects. That the collector looked through them in vain took
-# an eighth of the time.
+# an eighth of the time. What is made until all tests are collected stays to the end, and a process that only
+# gives out tests makes no cycles.
 gc.set_threshold(20_000)
+gc.disable()
 
 # How long one example takes depends on what else the machine does; speed is what the benchmarks measure.
 settings.register_profile("gpuslice", deadline=None)
@@ -55,6 +57,12 @@ class _ByFileOrNode(LoadFileScheduling):
 def _node_of(nodeid: str) -> str:
     parameter = nodeid.partition("[")[2].removesuffix("]")
     return parameter if nodeid.startswith(_OF_NODES) and parameter in _NODES else ""
+
+
+def pytest_collection_finish() -> None:
+    """Have the garbage collector pass over the tests and modules, which take it seconds."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
