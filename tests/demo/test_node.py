@@ -15,8 +15,8 @@ from exporter.demo.scenario.catalog import dump, parse
 from exporter.model import ContainerRef, DeviceKey
 from podresources import messages
 from tests.demo.making import MIB, gpu, instance, made, pod
-from tests.truth import truth_of
 from tests.parameters import mostly_slow
+from tests.truth import truth_of
 
 
 def by_hand() -> float:

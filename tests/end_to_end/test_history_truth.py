@@ -21,8 +21,8 @@ from exporter.metrics import LEVEL_LABELS
 from exporter.poll.poller import Poller
 from exporter.poll.sources import Sources
 from exporter.web import Server, make_app
-from tests.poller.bench import budget_of
 from tests.parameters import mostly_slow
+from tests.poller.bench import budget_of
 from tests.site import site_of
 from tests.web.truth import GIB, Series, measured
 
