@@ -45,8 +45,8 @@ API_UNREACHABLE: Final = Finding(
     _OF_API,
     "check the pod's way to the API server: address, DNS and NetworkPolicies; or set --kubernetes-api off",
 )
-SHARING_BLIND: Final = Finding(
-    "sharing-blind",
+PODS_UNREADABLE: Final = Finding(
+    "pod-annotations-unreadable",
     "degraded",
     remedy="mount the kubelet's Pods API (Kubernetes 1.37 or later: deploy/components/pods-api), or read "
     "pods from the API server: deploy/components/kubernetes-api",
@@ -99,7 +99,7 @@ def object_checks(snapshot: Snapshot, evidence: PollResult) -> Iterator[Check]:
         yield next(causes, API_UNREACHABLE).check("Kubernetes API", said)
     for system, lost in sorted(snapshot.node.blind.items()):
         text = "shares GPUs here through pod annotations, which are not readable"
-        yield SHARING_BLIND.check(f"sharing by {system}", text, lost=lost)
+        yield PODS_UNREADABLE.check(f"sharing by {system}", text, lost=lost)
 
 
 def _objects(evidence: PollResult) -> Check:

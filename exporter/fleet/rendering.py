@@ -72,7 +72,7 @@ def node_json(node: Node) -> dict[str, Any]:
         "data_age_seconds": node.age,
         "models": None if node.models is None else dict(node.models),
         "sharing": None if node.sharing is None else list(node.sharing),
-        "driver_given_up": node.released,
+        "driver_released": node.released,
         **_sums((node,)),
     }
 

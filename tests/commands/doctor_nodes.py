@@ -238,7 +238,7 @@ def nodes(tmp_path: Path) -> Mapping[str, Callable[[], Sick]]:
         "api-not-configured": lambda: Sick(
             name="Kubernetes API", scenario=one_gpu(), settings={"kubernetes_api": "on"}
         ),
-        "sharing-blind": lambda: Sick(
+        "pod-annotations-unreadable": lambda: Sick(
             name="sharing by hami", scenario=replace(catalog.load("hami"), identity="pod_logs")
         ),
         "files-not-here": lambda: Sick(

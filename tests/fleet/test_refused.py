@@ -164,7 +164,7 @@ async def test_models_that_are_refused_are_not_known() -> None:
     """A node whose GPUs could not be named has no empty list of them."""
     (node,) = fleet_json(await _fleet(r"count by \(cluster, job, instance, model|driver_released"))["nodes"]
 
-    assert node["models"] is node["sharing"] is node["driver_given_up"] is None
+    assert node["models"] is node["sharing"] is node["driver_released"] is None
 
 
 async def test_inspect_says_that_gpus_could_not_be_asked() -> None:

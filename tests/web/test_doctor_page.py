@@ -51,7 +51,7 @@ def test_the_summary(checks, title):
 def test_what_is_wrong_comes_first():
     """Missing stands before degraded, each in the order of the report, with a word and a mark for it."""
     shown = drawn(WELL, DEGRADED, ABSENT, MISSING, replace(DEGRADED, name="names"))
-    ailments = shown.one(id="mend").all("article")
+    ailments = shown.one(id="fix").all("article")
     assert [each.one("h3").text for each in ailments] == [
         "driver missing",
         "pod names degraded",
@@ -80,7 +80,7 @@ def test_what_there_is_none_of_is_hidden():
     """Its place is there all the same, for a live page to find."""
     drawing = doctor_drawing(Scene(scenario("old-driver"), now=NOW), Report("node", (WELL,)))
     hidden = {name for name, html in drawing.pieces.items() if " hidden" in html.partition(">")[0]}
-    assert hidden == {"mend", "lacking-name", "lacking-list"}
+    assert hidden == {"fix", "lacking-name", "lacking-list"}
     assert all(f'id="{name}"' in html.partition(">")[0] for name, html in drawing.pieces.items())
 
 

@@ -151,7 +151,7 @@ def _node() -> Schema:
             "data_age_seconds": number("Age of its newest data.", null=True),
             "models": {"type": ["object", "null"], "additionalProperties": number("GPUs of this model.")},
             "sharing": _nullable(listed({"type": "string"}, "How its GPUs are shared.")),
-            "driver_given_up": {
+            "driver_released": {
                 "type": ["boolean", "null"],
                 "description": "Whether the driver is released.",
             },

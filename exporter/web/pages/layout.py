@@ -111,7 +111,7 @@ def doctor_drawing(scene: Scene, report: Report) -> Drawing:
             "name": piece("pieces/doctor.html", "name_of_doctor", shown, scene.root),
             "status": piece("pieces/head.html", "status_of", shown),
             "summary": piece("pieces/doctor.html", "summary_of", view.summary, scene.root),
-            "mend": piece("pieces/doctor.html", "ailments", view.ailing),
+            "fix": piece("pieces/doctor.html", "ailments", view.ailing),
             "well": piece("pieces/doctor.html", "well", view.well),
             "lacking-name": piece("pieces/doctor.html", "lacking_name", view.lacking),
             "lacking-list": piece("pieces/doctor.html", "lacking_list", view.lacking),

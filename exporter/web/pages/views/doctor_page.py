@@ -117,8 +117,8 @@ def _summary(by_status: dict[Status, list[Check]]) -> Summary:
         text = "Starting the driver can take half a minute if the GPUs were idle."
         return Summary(look="note", title="The first poll is running", text=text, counts=())
     counts = (
-        ("missing", f"{len(missing)} missing", "#mend"),
-        ("degraded", f"{len(degraded)} degraded", "#mend"),
+        ("missing", f"{len(missing)} missing", "#fix"),
+        ("degraded", f"{len(degraded)} degraded", "#fix"),
         ("good", f"{len(well)} read", "#well"),
         ("note", f"{len(by_status['absent'])} not on this node", "#lacking"),
     )
