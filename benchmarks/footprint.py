@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from aiohttp import ClientSession, ClientTimeout, web
 
-from exporter.commands.runtime import Node
+from exporter.commands.node_and_output import Node
 from exporter.commands.serve import serve
 from exporter.config.settings import load_settings
 from exporter.demo.machine import Machine

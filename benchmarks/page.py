@@ -47,10 +47,10 @@ from exporter.web import Server, make_app
 from exporter.web.html import page
 from exporter.web.http.assets import bundle
 from exporter.web.http.responses import compress
-from exporter.web.pages.cache import RenderCache
-from exporter.web.pages.drawing import Opened
 from exporter.web.pages.layout import node_drawing
+from exporter.web.pages.page_pieces import Opened
 from exporter.web.pages.views.scene import Scene
+from exporter.web.render_cache import RenderCache
 from exporter.web.site import Site
 from exporter.web.timelines.sparklines import STEPS, Sparklines
 

@@ -11,8 +11,8 @@ from typing import NoReturn
 
 from exporter import __version__
 from exporter.commands.logs import set_up_logging
+from exporter.commands.node_and_output import node, say, write_whole
 from exporter.commands.options import HELP, INSPECT, OPTIONS
-from exporter.commands.runtime import node, say, write_whole
 from exporter.config.settings import Settings, SettingsError, add_options, load_settings
 
 # What a command is made of, it imports when it runs: --help and --version need next to nothing, and nobody

@@ -6,7 +6,7 @@ from exporter.doctor.report import Report
 from exporter.exposition.page import Exposition
 from exporter.history.ring import History
 from exporter.model import Snapshot
-from exporter.web.pages.cache import RenderCache
+from exporter.web.render_cache import RenderCache
 from exporter.web.site import Site
 from exporter.web.timelines.sparklines import Sparklines
 

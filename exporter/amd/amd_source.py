@@ -14,7 +14,7 @@ from exporter.amd.card import CardReader
 from exporter.amd.cards import DRIVER, Card, driver_at, find_cards, has_nvidia
 from exporter.amd.kfd import Kfd, KfdReader
 from exporter.amd.sysfs_file import CardSlowError, Files
-from exporter.concurrency import PATIENCE_SECONDS, ReplaceableWorker
+from exporter.hangs import PATIENCE_SECONDS, ReplaceableWorker
 from exporter.model import DriverInfo, GpuReading, HardwareReading
 
 # A healthy card answers in milliseconds.

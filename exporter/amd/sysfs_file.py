@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from exporter.concurrency import HANGS, Hangs, Watched
+from exporter.hangs import HANGS, Hangs, Watched
 
 # A file of sysfs has one page, a table of metrics up to a few; nothing longer is what we look for.
 LONGEST, PORTION = 1 << 16, 8 << 10

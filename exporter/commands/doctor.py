@@ -1,7 +1,7 @@
 """``doctor``: what can be read on this node, what is lost where it cannot, and how to mend it."""
 
+from exporter.commands.node_and_output import Node
 from exporter.commands.one_poll import poll_once
-from exporter.commands.runtime import Node
 from exporter.doctor import examine
 from exporter.doctor.report import Report
 

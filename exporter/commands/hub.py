@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from exporter.commands.process import shutdown_signals, tune_malloc, until_told
+from exporter.commands.signals_and_memory import shutdown_signals, tune_malloc, until_told
 from exporter.config.settings import Settings, SettingsError
 from exporter.fleet.read import Aim
 from exporter.fleet.targets import NodeLinks, TemplateError

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from exporter.commands.hub import prometheus_of
-from exporter.commands.runtime import say
+from exporter.commands.node_and_output import say
 from exporter.config.settings import Settings
 from exporter.fleet.inspection import UnknownNodeError, inspect, inspection_json, inspection_text
 from exporter.fleet.read import NoExporterError

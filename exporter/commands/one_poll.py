@@ -5,7 +5,7 @@ import contextlib
 import sys
 from dataclasses import replace
 
-from exporter.commands.runtime import Node
+from exporter.commands.node_and_output import Node
 from exporter.model import GpuReading, Snapshot
 from exporter.model.poll_result import PollResult
 from exporter.poll.budget import Budget

@@ -7,22 +7,22 @@ import logging
 import signal
 from collections.abc import Callable
 
-from exporter.commands.process import shutdown_signals, tune_malloc, until_told
-from exporter.commands.runtime import Node
+from exporter.commands.node_and_output import Node
+from exporter.commands.signals_and_memory import shutdown_signals, tune_malloc, until_told
 from exporter.doctor import Doctor
 from exporter.exposition.page import Exposition
 from exporter.history.ring import History, spans_of
 from exporter.model import Snapshot
 from exporter.model.poll_result import DEADLINE
-from exporter.poll.driver_release import Release
 from exporter.poll.gpu_log import NodeLog
 from exporter.poll.poller import Poller
+from exporter.poll.release_window import Release
 from exporter.poll.sources import Sources
 from exporter.prometheus import LongerHistory, Prometheus, PrometheusHistory
 from exporter.web import Server, make_app
 from exporter.web.auth import access_of
 from exporter.web.live.broadcaster import Ticker
-from exporter.web.pages.cache import RenderCache
+from exporter.web.render_cache import RenderCache
 from exporter.web.site import Site
 from exporter.web.timelines.sparklines import Sparklines
 

@@ -3,8 +3,8 @@
 import json
 from collections.abc import Callable, Mapping
 
+from exporter.commands.node_and_output import Node
 from exporter.commands.one_poll import poll_once
-from exporter.commands.runtime import Node
 from exporter.config.settings import Settings
 from exporter.exposition.page import Exposition, choose_format
 from exporter.formats.json_csv import snapshot_csv, snapshot_json, snapshot_text

@@ -10,9 +10,9 @@ from exporter.model.lost_gpu import with_known_layout, without_values
 from exporter.nvml.driver.calls import Calls
 from exporter.nvml.driver.library import NvmlOptions
 from exporter.nvml.mig import Fingerprint, Layout, MigReader
-from exporter.nvml.readings.clients import Trust, UtilizationReader, running, without_others
 from exporter.nvml.readings.device import DeviceReader
 from exporter.nvml.readings.gpm import GpmReader, counted
+from exporter.nvml.readings.gpu_processes import Trust, UtilizationReader, running, without_others
 from exporter.nvml.readings.identity import identify
 from exporter.nvml.topology import TopologyReader, normalize_pci
 from exporter.nvml.vgpu import VgpuReader

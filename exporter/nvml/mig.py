@@ -13,7 +13,7 @@ from exporter.model import MigReading
 from exporter.nvml.driver.calls import CORE, Calls, DeviceHangsError
 from exporter.nvml.mig_placement import Placement, placement
 from exporter.nvml.readings.answers import ask_row, number
-from exporter.nvml.readings.clients import Instance, running, without_doubles
+from exporter.nvml.readings.gpu_processes import Instance, running, without_doubles
 from exporter.nvml.readings.memory import BAR1, MEMORY
 
 PROFILE_MARK = " MIG "

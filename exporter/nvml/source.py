@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
 
-from exporter.concurrency import ReplaceableWorker
+from exporter.hangs import ReplaceableWorker
 from exporter.model import Cost, DriverInfo, GpuReading, HardwareReading
 from exporter.nvml.driver.library import DriverError, NvmlOptions, advice
 from exporter.nvml.sweep import STUCK, Sweeper

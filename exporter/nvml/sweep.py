@@ -16,7 +16,7 @@ from exporter.nvml.driver.calls import (
 from exporter.nvml.driver.library import DriverError, Library, NvmlOptions, advice
 from exporter.nvml.events import EventWatcher
 from exporter.nvml.gpu import GpuReader
-from exporter.nvml.readings.clients import trust
+from exporter.nvml.readings.gpu_processes import trust
 from exporter.nvml.topology import BoundDevices
 
 # A lost GPU may come back when the driver is opened anew. That costs the healthy ones seconds, so it is

@@ -1,4 +1,4 @@
-"""How long one poll may take: every limit of a poll stands here.
+"""How long one poll may take: the limits of its stages, and of the calls in them.
 
 A poll ends within the interval, whatever hangs; within a second if the interval is shorter. It has three
 stages. Each may take what those before it have left, up to the moment at which its share ends:

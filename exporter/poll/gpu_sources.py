@@ -8,8 +8,8 @@ from typing import Any
 
 from exporter.dcgm_scrape import DcgmReading, with_dcgm
 from exporter.model import CollectorHealth, DriverInfo, GpuReading, HardwareReading
+from exporter.model.lost_gpu import without_values
 from exporter.model.sums import total
-from exporter.nvml import without_values
 from exporter.poll.collector import Collector
 from exporter.poll.sources import Sources
 

@@ -25,7 +25,7 @@ from exporter.model import (
 from exporter.model.poll_result import JOBS, NO_PROCESS_LISTS, PollResult
 from exporter.poll.collector import Collector
 from exporter.poll.gpu_sources import Devices, lists_processes
-from exporter.poll.joiner import Joiner, JoinLateError
+from exporter.poll.join_thread import Joiner, JoinLateError
 from exporter.poll.kubelet_restart import Judged, KubeletRestart, evidence_of
 from exporter.poll.pod_names import cause_to_list
 from exporter.poll.snapshot_builder import SnapshotBuilder

@@ -19,13 +19,13 @@ from exporter.model import (
     Snapshot,
     Workloads,
 )
+from exporter.model.largest_processes import largest_processes
 from exporter.model.poll_result import JOBS, POLL_FAILED, SHARING, PollResult
-from exporter.model.process_rows import process_rows
 from exporter.poll.accounting import Coverage, Ledger
+from exporter.poll.event_job_pod_rows import event_rows, gpus_with_jobs, migs_with_jobs, pod_rows
 from exporter.poll.rates import ClockEvents, NvlinkRates
-from exporter.poll.rows import event_rows, gpus_with_jobs, migs_with_jobs, pod_rows
 from exporter.sharing import NodeFacts, Objections, resolve_holdings, vgpu_rows, with_pids
-from exporter.sharing.base.kept import KeptHoldings
+from exporter.sharing.base.holdings_cache import KeptHoldings
 from exporter.sharing.base.view import Problem
 from exporter.workloads import settled
 
@@ -94,7 +94,7 @@ class SnapshotBuilder:
         attribution = self._ledger.advance(attribution, elapsed, covered, timestamp, unsure)
         recent = found.hardware.recent if found.hardware is not None else ()
         jobs = self._jobs(found)
-        processes, left_out = process_rows(attribution.processes)
+        processes, left_out = largest_processes(attribution.processes)
         self._events = event_rows(recent, self._events, (*self._containers, *attribution.containers))
         self._containers = attribution.containers
         return Snapshot(

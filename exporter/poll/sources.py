@@ -17,8 +17,8 @@ from exporter.model.pid_namespace import counts_machine_pids
 from exporter.model.poll_result import NVIDIA_MODULE
 from exporter.nvml import NvmlOptions, NvmlSource
 from exporter.poll.budget import Budget
-from exporter.poll.driver_release import Release
 from exporter.poll.pod_names import PodNames
+from exporter.poll.release_window import Release
 from exporter.sharing import Roots, host_devices, read_files, with_known
 from exporter.workloads.jobs import read_jobs
 from exporter.workloads.pid_view import process_view

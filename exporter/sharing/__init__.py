@@ -17,7 +17,7 @@ from exporter.sharing.base.system import Roots, System
 from exporter.sharing.base.view import NodeFacts, Objections, View
 from exporter.sharing.dra.checkpoint import with_known
 from exporter.sharing.dra.drivers import AmdDra, Dra, HamiDra
-from exporter.sharing.hami.hami import Hami, VolcanoVgpu
+from exporter.sharing.hami.nvidia import Hami, VolcanoVgpu
 from exporter.sharing.hami.vendors import HAMI_VENDORS
 from exporter.sharing.nvidia.device_plugin import Nvidia
 from exporter.sharing.nvidia.kubevirt import Vgpu, vgpu_rows

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from aiohttp import web
 
-from exporter.web.api import machine, openapi
+from exporter.web.api import openapi
+from exporter.web.api import routes as api_routes
 from exporter.web.http import assets
 from exporter.web.http.errors import answer_errors
 from exporter.web.http.responses import ZIPPER, Zipper, secure
@@ -24,7 +25,7 @@ def make_app(site: Site, *, prefix: str = "", frame_ancestors: Sequence[str] = (
     shared = [*openapi.routes(), *assets.routes()]
     streams = [*page_stream.routes(site.pages, hub), *snapshot_stream.routes(site.pages, hub)]
     app = build_app(
-        [*screens.routes(site), *machine.routes(site), *past.routes(site), *shared, *streams],
+        [*screens.routes(site), *api_routes.routes(site), *past.routes(site), *shared, *streams],
         prefix=prefix,
         frame_ancestors=frame_ancestors,
     )

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from exporter import __version__
 from exporter.formats.wording import printable
 from exporter.web.http import assets
-from exporter.web.pages.drawing import Drawing, Opened
+from exporter.web.pages.page_pieces import Drawing, Opened
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -9,7 +9,7 @@ from exporter.doctor.report import Report
 from exporter.history import PastReader
 from exporter.model import ContainerRow
 from exporter.web.live.broadcaster import Ticker
-from exporter.web.pages.cache import RenderCache
+from exporter.web.render_cache import RenderCache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from exporter.model import ContainerRef, DeviceKey, ProcessPlace, ProcessRow
-from exporter.model.process_rows import process_rows
+from exporter.model.largest_processes import largest_processes
 from exporter.model.sums import total
 from tests.attribution.build import (
     GIB,
@@ -126,8 +126,8 @@ def test_too_many_processes_leave_the_largest_and_say_how_many_are_missing():
     """A node with thousands of contexts shows those that matter, in stable order."""
     found = [ProcessRow(device=DeviceKey(UUID), pid=pid, memory=pid) for pid in range(1, 11)]
 
-    rows, left_out = process_rows(reversed(found), most=4)
+    rows, left_out = largest_processes(reversed(found), most=4)
 
     assert [row.pid for row in rows] == [7, 8, 9, 10]
     assert left_out == 6
-    assert process_rows(found) == (tuple(found), 0)
+    assert largest_processes(found) == (tuple(found), 0)

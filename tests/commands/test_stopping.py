@@ -9,11 +9,11 @@ import time
 
 import pytest
 
-from exporter.commands.process import END_SECONDS, LAST_SECONDS, until_told
+from exporter.commands.signals_and_memory import END_SECONDS, LAST_SECONDS, until_told
 
 HUNG = """
 import asyncio, time
-from exporter.commands.process import shutdown_signals, until_told
+from exporter.commands.signals_and_memory import shutdown_signals, until_told
 
 async def program():
     with shutdown_signals() as told:

@@ -13,10 +13,10 @@ import pynvml
 
 from exporter.model import DeviceProcess, Topology
 from exporter.nvml.driver.calls import Calls, DeviceLostError, DriverGoneError
-from exporter.nvml.readings.clients import GREATEST_PID, Instance, UtilizationReader, running
 from exporter.nvml.readings.device import active_links
 from exporter.nvml.readings.field_reader import FieldReader
 from exporter.nvml.readings.fields import MOST_LINKS
+from exporter.nvml.readings.gpu_processes import GREATEST_PID, Instance, UtilizationReader, running
 from exporter.nvml.topology import COMMON_ANCESTORS, NODE_WORDS, WORD_BITS, TopologyReader
 from exporter.nvml.vgpu import VgpuReader
 from tests.fuzz.promises import BrokenPromiseError
@@ -206,7 +206,7 @@ TARGETS = (
     Target(
         name="nvml-processes",
         covers=(
-            "exporter.nvml.readings.clients",
+            "exporter.nvml.readings.gpu_processes",
             "exporter.nvml.driver.binding",
             "exporter.nvml.readings.samples",
         ),

@@ -3,7 +3,7 @@
 import pytest
 
 from exporter.nvml.driver.library import DriverError
-from exporter.nvml.readings.clients import running
+from exporter.nvml.readings.gpu_processes import running
 from exporter.nvml.sweep import Sweeper
 from tests.fuzz.devices import timeless
 from tests.fuzz.recorded import Recorded

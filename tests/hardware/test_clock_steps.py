@@ -2,7 +2,7 @@
 
 import pytest
 
-from exporter.nvml.readings.clients import UtilizationReader
+from exporter.nvml.readings.gpu_processes import UtilizationReader
 from tests.hardware.making import Clock, ticking
 from tests.hardware.tiny import HANDLE, installed, sample, samples
 

@@ -4,7 +4,7 @@ import pytest
 
 from exporter.model import GpuReading
 from exporter.model.pid_namespace import OTHER_PIDS
-from exporter.nvml.readings.clients import Trust, trust
+from exporter.nvml.readings.gpu_processes import Trust, trust
 from exporter.nvml.sweep import Sweeper
 from tests.hardware.making import LARGE, Driver, gpu, nvml, process
 

@@ -8,7 +8,7 @@ import pytest
 
 from exporter.model import DeviceProcess
 from exporter.nvml.driver.calls import Calls
-from exporter.nvml.readings.clients import Instance, UtilizationReader, running
+from exporter.nvml.readings.gpu_processes import Instance, UtilizationReader, running
 from exporter.nvml.sweep import Sweeper
 from tests.hardware.making import GIB, LARGE, SMALL, Driver, gpu, nvml, process, ticking
 from tests.hardware.tiny import (

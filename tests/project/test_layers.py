@@ -39,7 +39,7 @@ def tree(tmp_path) -> Path:
         ("layers", "exporter/model/snapshot.py", "import exporter.metrics"),
         ("layers", "exporter/poll/poller.py", "import exporter.web"),
         ("layers", "exporter/nvml/driver/calls.py", "import exporter.workloads"),
-        ("scrape", "exporter/web/pages/cache.py", "import exporter.poll.poller"),
+        ("scrape", "exporter/web/render_cache.py", "import exporter.poll.poller"),
         ("scrape", "exporter/model/states.py", "import exporter.workloads.cgroups"),
         ("rooms", "exporter/sharing/base/inventory.py", "import exporter.config.settings"),
         ("rooms", "exporter/demo/load.py", "import exporter.metrics"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from exporter.poll.driver_release import reason_of
+from exporter.poll.release_window import reason_of
 
 DEPLOY = "nvidia.com/gpu.deploy."
 

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from exporter.kubernetes import Cluster
-from exporter.poll import driver_release as release_module
-from exporter.poll.driver_release import Release
+from exporter.poll import release_window as release_module
+from exporter.poll.release_window import Release
 from tests.kubernetes.api import NODE, Api, api_server
 
 
@@ -100,7 +100,7 @@ async def test_a_file_in_a_directory_that_is_not_there(tmp_path: Path, caplog) -
 
 async def test_a_path_that_cannot_be_looked_at_is_told_once(tmp_path: Path, caplog, monkeypatch) -> None:
     """An error other than absence opens no window; one line tells it however often it is met."""
-    monkeypatch.setattr("exporter.poll.driver_release.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("exporter.poll.release_window.LOOK_SECONDS", 0.01)
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
     async with started(loop) as release:

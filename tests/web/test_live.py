@@ -11,8 +11,8 @@ from aiohttp import ClientSession
 from exporter.config.settings import ListenAddress
 from exporter.demo.scenario.catalog import load
 from exporter.web import Server, make_app
+from exporter.web import render_cache as pages_module
 from exporter.web.http.assets import version
-from exporter.web.pages import cache as pages_module
 from tests.end_to_end.serving import serving
 from tests.site import site_of
 from tests.web.following import following

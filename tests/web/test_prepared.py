@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from exporter.exposition.page import Exposition, Format, Page
 from exporter.model import Snapshot
-from exporter.web.pages.cache import RenderCache
+from exporter.web.render_cache import RenderCache
 from tests.web.views_reading import snapshot
 
 PATIENCE = 10.0

@@ -13,10 +13,10 @@ from exporter.fleet.watch import Look
 from exporter.web.app import make_app
 from exporter.web.cluster import routes as cluster
 from exporter.web.cluster.fleet_tables import Orders
-from exporter.web.pages.cache import RenderCache
-from exporter.web.pages.drawing import Drawing
+from exporter.web.pages.page_pieces import Drawing
 from exporter.web.pages.place import Place, Query
 from exporter.web.pages.render_queue import AT_ONCE, MOST_WAITING
+from exporter.web.render_cache import RenderCache
 from tests.site import site_of
 from tests.web.access import PATIENCE, serving, until
 from tests.web.views_reading import snapshot

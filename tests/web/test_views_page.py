@@ -12,8 +12,8 @@ from exporter.demo.scenario.catalog import names
 from exporter.exposition.page import Exposition
 from exporter.model import ContainerRef
 from exporter.web import Server, make_app
-from exporter.web.pages.cache import RenderCache
 from exporter.web.pages.place import Place
+from exporter.web.render_cache import RenderCache
 from tests.site import site_of
 from tests.web.views_reading import NOW, draw, gpu, holder, mig, node_page, read, scenario, snapshot
 

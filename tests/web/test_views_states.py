@@ -18,9 +18,9 @@ from exporter.model import (
     MigRow,
     SliceCount,
 )
-from exporter.web.pages import cache as pages_module
-from exporter.web.pages.cache import RenderCache
+from exporter.web import render_cache as pages_module
 from exporter.web.pages.place import Place
+from exporter.web.render_cache import RenderCache
 from tests.web.views_reading import GIB, NOW, draw, gpu, holder, mig, scenario, snapshot
 
 

@@ -14,11 +14,11 @@ import re
 from collections import defaultdict
 from dataclasses import replace
 
+from exporter.commands.node_and_output import Node
 from exporter.commands.one_poll import poll_once
 from exporter.commands.record.gpu import peers_of, processes_of, record_gpu
 from exporter.commands.record.mask import Mask
 from exporter.commands.record.pods import Found, Pods, kept, notes, other_files
-from exporter.commands.runtime import Node
 from exporter.demo.scenario import faults as schema_faults
 from exporter.demo.scenario import gpus as schema_gpu
 from exporter.demo.scenario import pods as schema_pods

@@ -13,7 +13,7 @@ from typing import Any
 
 import pynvml
 
-from exporter.concurrency import HANGS, Hangs
+from exporter.hangs import HANGS, Hangs
 from exporter.nvml.driver.binding import CORRECTED, to_python
 from exporter.nvml.driver.library import FINDING, PICKING, SLOT, error_name
 

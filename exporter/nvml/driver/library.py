@@ -15,7 +15,7 @@ from typing import Any
 
 import pynvml
 
-from exporter.concurrency import PATIENCE_SECONDS
+from exporter.hangs import PATIENCE_SECONDS
 
 SONAME = "libnvidia-ml.so.1"
 # Where the library lies when it is not on the loader's path: the driver container of the GPU Operator,

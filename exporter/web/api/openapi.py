@@ -19,7 +19,7 @@ from exporter.web.api.describe import (
     description,
     probe,
 )
-from exporter.web.api.machine import FORMS
+from exporter.web.api.routes import FORMS
 from exporter.web.api.schemas import Schema, choice, listed, number, reference, schemas, text, whole
 from exporter.web.live import snapshot_stream
 from exporter.web.timelines.query import (

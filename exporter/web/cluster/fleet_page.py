@@ -23,7 +23,7 @@ from exporter.web.cluster.fleet_tables import (
     size_bar,
 )
 from exporter.web.html import piece
-from exporter.web.pages.drawing import Drawing
+from exporter.web.pages.page_pieces import Drawing
 from exporter.web.pages.picture.bars import Bar
 from exporter.web.pages.views.scene import Figure
 from exporter.web.pages.views.totals import Card, Finding

@@ -28,7 +28,7 @@ from exporter.web.http.errors import one_of, prefers_html
 from exporter.web.http.responses import reply
 from exporter.web.live.broadcaster import Broadcaster, Ticker
 from exporter.web.live.sse import Message, event
-from exporter.web.pages.drawing import Drawing, Opened, change
+from exporter.web.pages.page_pieces import Drawing, Opened, change
 from exporter.web.pages.render_queue import RenderQueue, SharedTask
 
 # The orders of all tables; clients may request more.

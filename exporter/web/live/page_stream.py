@@ -22,9 +22,9 @@ from exporter.web.html import escape_controls
 from exporter.web.http.assets import version
 from exporter.web.live.broadcaster import Broadcaster
 from exporter.web.live.sse import Message, event
-from exporter.web.pages.cache import RenderCache
-from exporter.web.pages.drawing import Drawing, change
+from exporter.web.pages.page_pieces import Drawing, change
 from exporter.web.pages.place import Place, asked_query
+from exporter.web.render_cache import RenderCache
 
 
 class Drawn(NamedTuple):

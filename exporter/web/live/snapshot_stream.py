@@ -27,7 +27,7 @@ from aiohttp import web
 from exporter.metrics import LEVEL_LABELS, Level
 from exporter.web.live.broadcaster import Broadcaster
 from exporter.web.live.sse import Message, event, text
-from exporter.web.pages.cache import RenderCache
+from exporter.web.render_cache import RenderCache
 
 Document: TypeAlias = Mapping[str, Any]
 Row: TypeAlias = Mapping[str, Any]

@@ -6,8 +6,8 @@ from typing import Any
 from exporter.doctor.report import Report
 from exporter.model import ContainerRef, GpuRow
 from exporter.web.html import piece
-from exporter.web.pages.drawing import Drawing
 from exporter.web.pages.holders_table.holders import holder_table
+from exporter.web.pages.page_pieces import Drawing
 from exporter.web.pages.picture.gpu_rows import gpu_view
 from exporter.web.pages.views.doctor_page import doctor_view
 from exporter.web.pages.views.gpu_page import gpu_context

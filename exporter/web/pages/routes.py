@@ -6,7 +6,7 @@ from aiohttp import web
 
 from exporter.web.http.errors import prefers_html
 from exporter.web.http.responses import reply
-from exporter.web.pages.drawing import Drawing
+from exporter.web.pages.page_pieces import Drawing
 from exporter.web.pages.place import Place, asked_query
 from exporter.web.site import Site
 

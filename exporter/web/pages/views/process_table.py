@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from exporter.formats.wording import UNKNOWN, decimal, gibibytes
 from exporter.model import ContainerRef, DeviceKey, GpuReading, GpuRow, ProcessRow
-from exporter.model.process_rows import process_rows
+from exporter.model.largest_processes import largest_processes
 from exporter.web.pages.picture.mig_cells import part_name
 from exporter.web.pages.views.scene import Figure, Scene, answers, name_of, why_part
 
@@ -92,7 +92,7 @@ def _are_listed(reading: GpuReading) -> bool:
 
 
 def _table(scene: Scene, found: Iterable[ProcessRow], why: str) -> ProcessTable:
-    rows, hidden = process_rows(found, MOST_SHOWN)
+    rows, hidden = largest_processes(found, MOST_SHOWN)
     left_out = hidden + scene.snapshot.processes_left_out
     more = f"Only the largest are shown; {left_out} more on this node are left out." if left_out else ""
     views = tuple(

@@ -17,7 +17,7 @@ from exporter.formats.json_csv import snapshot_csv, snapshot_json, snapshot_text
 from exporter.model import ContainerRow, Snapshot
 from exporter.web.html import page
 from exporter.web.http.assets import version
-from exporter.web.pages.drawing import Drawing, Opened
+from exporter.web.pages.page_pieces import Drawing, Opened
 from exporter.web.pages.place import Place
 from exporter.web.pages.render_queue import RenderQueue, SharedTask
 

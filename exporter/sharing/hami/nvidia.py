@@ -20,8 +20,8 @@ from exporter.sharing.hami.annotations import (
     parse_mig_allocations,
     registered,
 )
-from exporter.sharing.hami.base import HAMI_KEYS, MEBIBYTE, VOLCANO_KEYS, LibvgpuSystem
 from exporter.sharing.hami.cache import read_hami
+from exporter.sharing.hami.libvgpu import HAMI_KEYS, MEBIBYTE, VOLCANO_KEYS, LibvgpuSystem
 
 VOLCANO_PREFIX = "volcano.sh/"
 VOLCANO_REGISTER = "volcano.sh/node-vgpu-register"

@@ -8,7 +8,7 @@ from exporter.model.snapshot import ProcessRow
 MOST_PROCESSES = 2000
 
 
-def process_rows(
+def largest_processes(
     rows: Iterable[ProcessRow], most: int = MOST_PROCESSES
 ) -> tuple[tuple[ProcessRow, ...], int]:
     """Return the rows by device and pid, the largest of more than ``most``; and how many are left out."""

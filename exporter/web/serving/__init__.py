@@ -1,1 +1,0 @@
-"""How answers leave: files with hashed names, headers, compression, errors, the listener."""

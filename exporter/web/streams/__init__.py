@@ -1,1 +1,0 @@
-"""Streams of events: for open pages and for programs, made once for all who follow."""
