@@ -39,7 +39,9 @@ def _signals_are_left_alone() -> Iterator[None]:
 
 
 # Long runs of programs of their own, each of which any process may take.
-_LONG = ("tests/faults/test_matrices.py", "tests/soak/test_soak.py", "tests/fuzz/test_guided.py")
+_LONG = ("tests/soak/test_soak.py", "tests/fuzz/test_guided.py")
+# Each of these takes all processors by itself: one process runs them one after the other.
+_ALONE = ("tests/faults/test_matrices.py",)
 # Tests that look at nodes, which a process acts out once for all of them, and the names of the nodes.
 _OF_NODES = ("tests/golden/", "tests/web/test_truth_", "tests/web/test_views_")
 _NODES = frozenset(path.name for path in (Path(__file__).parent / "golden").iterdir())
@@ -73,4 +75,5 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put long runs first, because the last of them would be waited for, and then the nodes."""
-    items.sort(key=lambda item: (not item.nodeid.startswith(_LONG), not _node_of(item.nodeid)))
+    first = (*_ALONE, *_LONG)
+    items.sort(key=lambda item: (not item.nodeid.startswith(first), not _node_of(item.nodeid)))

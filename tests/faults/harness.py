@@ -123,7 +123,7 @@ class Watch:
                 body = await answer.text()
             best = min(best, time.perf_counter() - started)
             assert answer.status == 200, f"/metrics answers {answer.status}"
-            if best <= ANSWER_SECONDS or best <= ANSWER_SECONDS * _slowness():
+            if best <= ANSWER_SECONDS or best <= ANSWER_SECONDS * slowness():
                 return Page(body)
             await asyncio.sleep(PAUSE_SECONDS)
         raise AssertionError(f"/metrics takes {best:.3f} s")
@@ -244,7 +244,7 @@ async def watched(
             pynvml._nvmlGetFunctionPointer_cache.clear()
 
 
-def _slowness() -> float:
+def slowness() -> float:
     """Tell how many times as long as alone this process takes for its work, as others want the processors."""
     started, worked = time.perf_counter(), time.process_time()
     while time.process_time() - worked < WORK_SECONDS:

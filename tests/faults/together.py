@@ -18,7 +18,7 @@ from tests.demo.making import gpu, pod
 from tests.demo.making import made as scenario_of
 from tests.faults import kubelet, proc
 from tests.faults.compare import failures_of
-from tests.faults.harness import Cell, Claim, Result, Watch
+from tests.faults.harness import Cell, Claim, Result, Watch, slowness
 from tests.faults.nvml_hangs import scenario_fault
 from tests.faults.pages import Page
 
@@ -81,7 +81,7 @@ def _timed(watch: Watch) -> Iterator[None]:
         finally:
             poller.poll = poll
         taken = time.monotonic() - began
-        if taken > INTERVAL + SLACK:
+        if taken > INTERVAL + SLACK * max(slowness(), 1.0):
             watch.crashes.append(f"a poll takes {taken:.1f} s of {INTERVAL:g} s")
         return poller.snapshot
 
