@@ -240,7 +240,7 @@ FAULTS: Mapping[str, Fault] = {
 AT_BOTH = frozenset(
     name
     for name, fault in FAULTS.items()
-    if fault.put.__qualname__.startswith(("behaving", "filling", "unhealthy", "_"))
+    if fault.put.__qualname__.startswith(("behaving", "filling", "hanging", "unhealthy", "_"))
 )
 CELLS = (
     *(cell_of(what, how) for what in SOURCE for how in FAULTS if how not in AT_BOTH),

@@ -204,7 +204,7 @@ async def test_pods_that_only_the_logs_know_are_told_of(tmp_path: Path):
         config = api.kubeconfig(tmp_path / "config")
         async with polled(shared(), kubeconfig=config) as (_, poller):
             await poller.first()
-            assert checks_of(poller)["pod objects"].found.endswith("but not of 1 of 1 pods")
+            assert checks_of(poller)["pod objects"].found.endswith("missing for 1 of 1 pods")
 
 
 def test_a_pod_known_by_both_is_the_one_with_details():

@@ -72,13 +72,17 @@ def unread(series, families, labels, shown):
             yield words, there, samples
 
 
+# The HELP of families that have a sample for each of several states.
+STATES = re.compile(r"1 if (this|the GPU needs this) ")
+
+
 def are_said(words, samples, there) -> bool:
     """Whether the lines under these words are the samples of their families."""
     family = samples[0][0]
     if family.type == "info":
         values = [text for _, own, _ in samples for text in own.values()]
         return sorted(values) == sorted(text for _, text in there)
-    if words.startswith("1 for "):
+    if STATES.match(words):
         holding = sorted(spelt(" ".join(own.values())) for _, own, value in samples if value)
         return [sorted(map(spelt, said.split(";"))) for _, said in there] == [holding or ["none"]]
     if family.name.endswith("_timestamp_seconds") and not there:
