@@ -18,7 +18,7 @@ from alerts.recording.table import record_table
 from alerts.thresholds import load_thresholds
 from alerts.write import RECORDING, rule_files
 from exporter.metrics import FAMILIES, LEVEL_LABELS
-from tests.end_to_end.programs import Prometheus, demo, free_port, get, program, prometheus, until
+from tests.end_to_end.programs import Prometheus, demo, get, program, prometheus, until
 
 UNITS = Path(__file__).parent / "units"
 DOCS = Path(__file__).parents[2] / "docs/recording-rules.md"
@@ -91,16 +91,11 @@ class Known:
 def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Known]:
     """Scrape three nodes as two clusters: in one of them the labels of the targets clash with ours."""
     folder = tmp_path_factory.mktemp("recording")
-    ports = {name: free_port() for name in SCENARIOS}
-    urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
-    jobs = {f"{name}-{cluster}": f"{url}/metrics" for cluster in CLUSTERS for name, url in urls.items()}
     with ExitStack() as running, ThreadPoolExecutor() as at_once:
+        demos = [demo(scenario, *ONCE) for scenario in SCENARIOS.values()]
+        urls = dict(zip(SCENARIOS, at_once.map(running.enter_context, demos), strict=True))
+        jobs = {f"{name}-{cluster}": f"{url}/metrics" for cluster in CLUSTERS for name, url in urls.items()}
         server = running.enter_context(prometheus(folder, jobs, scrape=_relabelled(), rules=[_rules(folder)]))
-        demos = [
-            demo(scenario, *ONCE, "--listen", f"127.0.0.1:{ports[name]}")
-            for name, scenario in SCENARIOS.items()
-        ]
-        list(at_once.map(running.enter_context, demos))
         # Records stand on records of groups that are evaluated at another time.
         settled = (
             "min_over_time(cluster:gpuslice_gpus:count[6s]) == 13 and cluster:gpuslice_idle_holders:count > 0"
