@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import socket
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.nodes import load
+from benchmarks.ports import free_port
 from exporter.demo.node import FakeNode
 
 ROOT = Path(__file__).parents[1]
@@ -83,14 +83,6 @@ async def subject(how: str, name: str) -> AsyncIterator[Child]:
         if how == "by-hand":
             await program.told()
         yield program
-
-
-def free_port() -> int:
-    """Find a port of this machine on which nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def _clean() -> dict[str, str]:

@@ -1,7 +1,6 @@
 """A program that runs: started on a node, scraped, and asked of the kernel what it took."""
 
 import http.client
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks.ports import free_port
 from benchmarks.side_by_side_parts.driver import Control
 from benchmarks.side_by_side_parts.programs import Program, ProgramError, environment
 
@@ -123,13 +123,6 @@ def running(program: Program, folder: Path, control: Control) -> Iterator[Runnin
             )
         finally:
             stop(process)
-
-
-def free_port() -> int:
-    """Return a port of this machine that nobody listens on."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def stop(process: "subprocess.Popen[str]") -> None:

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import threading
@@ -19,6 +18,8 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
+from benchmarks.ports import free_port
+
 PATIENCE = 30.0
 Found = TypeVar("Found")
 
@@ -29,13 +30,6 @@ def program(name: str) -> str:
     if path is None and os.environ.get("CI") == "true":
         pytest.fail(f"{name} is not on PATH; CI must have it (Debian: apt-get install prometheus)")
     return path or pytest.skip(f"{name} is not on PATH")
-
-
-def free_port() -> int:
-    """Find a port of 127.0.0.1 that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def get(url: str, headers: Mapping[str, str] | None = None) -> tuple[Mapping[str, str], bytes]:

@@ -4,6 +4,7 @@ Every pair of these, every three, and all of them hang for some polls. What is o
 keep its value, counters may stand, and collectors say that they fail; no number is another one.
 """
 
+import asyncio
 import contextlib
 import itertools
 import threading
@@ -26,6 +27,7 @@ INTERVAL = 2.0
 # What a busy machine adds to a poll that ends by the clock.
 SLACK = 0.5
 POLLS = 2
+END_SECONDS = 5.0
 DRIVER, KUBELET, FILES, JOIN = PARTS = ("driver", "kubelet", "files", "join")
 COLLECTORS = {DRIVER: "nvml", KUBELET: "podresources", FILES: "processes"}
 CELLS = tuple(
@@ -66,6 +68,11 @@ async def _hanging(watch: Watch, parts: frozenset[str]) -> AsyncIterator[None]:
             hang = NvmlHang(kind="nvml_hang", function="nvmlDeviceGetCount_v2", device=None, seconds=None)
             await stack.enter_async_context(scenario_fault(watch, hang))
         yield
+    # What hung has come to an end before the next poll looks for it.
+    poller = watch.poller
+    left = (poller._joiner._running, *(each._task for each in (poller._devices._nvml, *poller._others())))
+    if running := [each for each in left if each is not None]:
+        await asyncio.wait(running, timeout=END_SECONDS)
 
 
 @contextlib.contextmanager
