@@ -87,6 +87,7 @@ class PodResources:
             offered=None if offer is None else offer.devices,
             withdrawn=() if offer is None else offer.withdrawn,
             kept=frozenset() if offer is None else offer.kept,
+            earlier=() if offer is None else offer.earlier,
             api_version=version,
             read_at=read_at,
             listed=listed.containers,

@@ -21,12 +21,14 @@ _log = logging.getLogger(__name__)
 class Offer(NamedTuple):
     """``devices`` on offer; ``withdrawn`` were on offer since their plugin was started, and are not now.
 
-    Of resources in ``kept`` the last answer had no device: theirs are of an earlier one.
+    Of resources in ``kept`` the last answer had no device: theirs are of an earlier one. ``earlier`` were on
+    offer before their plugin was away, and have not been since: unhealthy, or no longer made.
     """
 
     devices: tuple[OfferedDevice, ...]
     withdrawn: tuple[OfferedDevice, ...] = ()
     kept: frozenset[str] = frozenset()
+    earlier: tuple[OfferedDevice, ...] = ()
 
 
 class Offers:
@@ -37,6 +39,7 @@ class Offers:
         self._last: dict[str, tuple[OfferedDevice, ...]] | None = None
         self._kept: frozenset[str] = frozenset()
         self._seen: dict[str, frozenset[OfferedDevice]] = {}
+        self._earlier: dict[str, frozenset[OfferedDevice]] = {}
         self._read_at = 0.0
         self._failure = ""
 
@@ -56,6 +59,7 @@ class Offers:
         self._kept = frozenset() if renamed else frozenset(kept)
         self._last = now | ({} if renamed else kept)
         self._seen = {resource: self._seen[resource] for resource in self._last}
+        self._earlier = {resource: self._earlier[resource] for resource in self._last}
         self._read_at, self._failure = self._clock(), ""
         return self._shown(self._last)
 
@@ -67,8 +71,10 @@ class Offers:
         """
         for resource, devices in now.items():
             fresh = frozenset(devices)
+            known = self._seen.get(resource, frozenset()) | self._earlier.get(resource, frozenset())
             if resource in self._kept or not fresh <= self._seen.get(resource, frozenset()):
                 self._seen[resource] = fresh
+                self._earlier[resource] = known - fresh if fresh <= known else frozenset()
 
     def failed(self, error: KubeletError) -> Offer | None:
         """Give what stands in for an answer that failed, None where there is none."""
@@ -84,6 +90,7 @@ class Offers:
         self._last = None
         self._kept = frozenset()
         self._seen = {}
+        self._earlier = {}
 
     def _shown(self, offers: dict[str, tuple[OfferedDevice, ...]]) -> Offer:
         withdrawn = (each for name, seen in self._seen.items() for each in seen.difference(offers[name]))
@@ -91,4 +98,5 @@ class Offers:
             devices=tuple(device for resource in sorted(offers) for device in offers[resource]),
             withdrawn=tuple(sorted(withdrawn)),
             kept=self._kept,
+            earlier=tuple(sorted(each for devices in self._earlier.values() for each in devices)),
         )

@@ -64,7 +64,8 @@ class Allocations:
     """The kubelet's device accounting, sorted and free of NUMA duplicates.
 
     ``offered`` is None if the kubelet cannot report it (pod-resources v1alpha1, old kubelets): the number of
-    replicas of a GPU is then unknown too. ``withdrawn`` were offered since their plugin was started, and are
+    replicas of a GPU is then unknown too. ``earlier`` were offered before their plugin
+    was away, and not since. ``withdrawn`` were offered since their plugin was started, and are
     not now: they are unhealthy. Of resources in ``kept`` the kubelet offers nothing now, and ``offered`` has
     what it offered last. ``read_at`` is Unix time in seconds; with allocations carried over
     from before a restart of the kubelet it is that of the oldest. ``listed`` are the containers in the
@@ -79,6 +80,7 @@ class Allocations:
     claims: tuple[ClaimedDevice, ...] = ()
     withdrawn: tuple[OfferedDevice, ...] = ()
     kept: frozenset[str] = frozenset()
+    earlier: tuple[OfferedDevice, ...] = ()
     listed: frozenset[ContainerRef] = frozenset()
     kubelet_start: int = 0
 

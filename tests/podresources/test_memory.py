@@ -234,6 +234,21 @@ async def test_a_plugin_that_is_set_up_anew_withdraws_nothing(
     assert await withdrawn(client) == []
 
 
+async def test_what_was_offered_before_its_plugin_was_away(
+    kubelet: FakeKubelet, client: PodResources
+) -> None:
+    """It is reported apart until it is offered again, however often the plugin is restarted."""
+    offered = kubelet.offered
+    await client.read()
+    for _ in range(2):
+        kubelet.offered = ()
+        await client.read()
+        kubelet.offered = offered[:-1]
+        assert [(each.resource, each.device_id) for each in (await client.read()).earlier] == [offered[-1]]
+    kubelet.offered = offered
+    assert (await client.read()).earlier == ()
+
+
 async def test_a_resource_that_was_renamed(kubelet: FakeKubelet, client: PodResources) -> None:
     """What is held of the old name is not kept on offer beside the new one."""
     offer(kubelet, 0, 1, 2, 3)

@@ -104,6 +104,22 @@ async def test_a_device_plugin_that_is_away_and_returns():
         assert counts(await poller.poll()) == counts(before)
 
 
+async def test_a_plugin_that_restarts_without_the_last_replica():
+    """It is unhealthy, or the plugin makes one less: shares are unknown, and never of a third."""
+    async with polled(scenario(1), **QUICK) as (node, poller):
+        node.kubelet.pods = tuple(pod for pod in node.kubelet.pods if pod.name != "b")
+        before = await poller.poll()
+        assert counts(before).offered == 4
+        offered, node.kubelet.offered = node.kubelet.offered, ()
+        await poller.poll()
+        node.kubelet.offered = offered[:3]
+        now = await poller.poll()
+        assert counts(now).offered is None
+        assert shares(now)["a"] == (None, None)
+        node.kubelet.offered = offered
+        assert counts(await poller.poll()).offered == 4
+
+
 async def test_a_plugin_that_was_set_up_with_fewer_replicas():
     """Its resource was away meanwhile: what was offered before is not unhealthy."""
     async with polled(scenario(1), **QUICK) as (node, poller):

@@ -24,9 +24,10 @@ def node(capacity, allocatable, resource=GPU):
     return NodeObject(capacity={resource: capacity}, allocatable={resource: allocatable})
 
 
-def found(offered, allocated=(), withdrawn=(), told=None, kept=()):
+def found(offered, allocated=(), withdrawn=(), told=None, *, kept=(), earlier=()):
     """Return slices, unhealthy and lost of each device by uuid."""
-    answer = replace(allocations(list(allocated), offered), withdrawn=tuple(withdrawn), kept=frozenset(kept))
+    seen = {"withdrawn": tuple(withdrawn), "kept": frozenset(kept), "earlier": tuple(earlier)}
+    answer = replace(allocations(list(allocated), offered), **seen)
     return {device.uuid: tuple(cut) for device, cut in cuts(GPU, answer, told).items()}
 
 
@@ -64,6 +65,11 @@ CASES = {
         (2, 0, 0),
     ),
     "the node has not reported yet": (found(ids(0, 1, 2), withdrawn=ids(3), told=node(4, 4)), (4, 1, 1)),
+    "the plugin was restarted with fewer": (found(replicas(2), earlier=ids(2, 3)), (2, 0, 0)),
+    "another GPU is gone since the plugin was restarted": (
+        found(replicas(4), told=node(4, 4), earlier=ids(0, 1, 2, 3, device=OTHER_UUID)),
+        (4, 0, 0),
+    ),
     "the plugin is away": (found(replicas(4), kept=[GPU]), (4, None, None)),
     "a whole GPU": (found(whole()), (1, 0, 0)),
     "an unhealthy whole GPU": (found(whole(OTHER_UUID), held("a", UUID)), (1, 1, 0)),
@@ -81,6 +87,7 @@ UNKNOWN = {
         withdrawn=ids(3) + ids(3, device=OTHER_UUID),
         told=node(8, 8),
     ),
+    "the plugin was restarted without the last": found(replicas(3), earlier=ids(3)),
     "the only GPU lost several of the last": found(ids(0, 1), withdrawn=ids(2, 3)),
     "a number beyond all that are offered is held": found(ids(0, 1), held("a", f"{UUID}::3")),
     "such a number, and another GPU": found(ids(0, 1) + replicas(2, OTHER_UUID), held("a", f"{UUID}::3")),

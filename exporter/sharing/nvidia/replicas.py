@@ -12,6 +12,7 @@ a number below the highest one is not offered              it counts, and is unh
 a higher number was offered since the plugin was started   it counts, and is unhealthy
 all of several devices have lost the same highest numbers  unknown: unhealthy, or the plugin has fewer now
 the only device has lost several of the highest numbers    unknown, likewise
+since the plugin was away just the highest one is missing  unknown, likewise
 a number is held that is higher than all that were offered  unknown for that device
 =========================================================  ==============================================
 """
@@ -50,6 +51,7 @@ class Numbers:
     offered: set[int] = field(default_factory=set)
     held: set[int] = field(default_factory=set)
     withdrawn: set[int] = field(default_factory=set)
+    earlier: set[int] = field(default_factory=set)
 
     @property
     def known(self) -> set[int]:
@@ -80,6 +82,7 @@ def _numbers(resource: str, allocations: Allocations) -> dict[DeviceId, Numbers]
         ("offered", allocations.offered or ()),
         ("held", allocations.allocated),
         ("withdrawn", allocations.withdrawn),
+        ("earlier", allocations.earlier),
     )
     for kind, ids in told:
         for each in ids:
@@ -87,7 +90,8 @@ def _numbers(resource: str, allocations: Allocations) -> dict[DeviceId, Numbers]
             if device is not None and (not device.replica or NUMBER.fullmatch(device.replica)):
                 numbers = found.setdefault(replace(device, replica=""), Numbers())
                 getattr(numbers, kind).add(int(device.replica) if device.replica else WHOLE)
-    return found
+    # A device that has earlier ids only is not on the node any more.
+    return {device: numbers for device, numbers in found.items() if numbers.known}
 
 
 def _capacity(resource: str, node: NodeObject | None, offered: int) -> int | None:
@@ -136,6 +140,8 @@ def _by_ids(devices: Collection[Numbers]) -> int | None:
     # configured with fewer replicas and restarted between two polls.
     least = 1 if len(devices) > 1 else 2
     ambiguous = len(lost) >= least and all(lost == each.withdrawn for each in devices)
+    # Just the highest replica is missing since the plugin was restarted.
+    ambiguous |= max(_top(each.earlier) for each in devices) == since + 1
     return None if ambiguous else since
 
 
