@@ -1,4 +1,4 @@
-"""Ports for programs that are told where to listen."""
+"""Ports for programs that get their listen address on the command line."""
 
 import contextlib
 import random
@@ -9,7 +9,7 @@ _FIRST, _END = 20_000, 32_000
 
 
 def free_port() -> int:
-    """Return a port of this machine on which nobody listens."""
+    """Return a port of this machine on which no program listens."""
     while True:
         port = random.randrange(_FIRST, _END)  # noqa: S311 - no secret
         with contextlib.suppress(OSError), socket.socket() as probe:
