@@ -44,7 +44,7 @@ def aside(path: Path) -> Iterator[None]:
     finally:
         if path.is_dir() and not path.is_symlink():
             path.rmdir()
-        else:
+        elif kept.is_dir():
             path.unlink(missing_ok=True)
         kept.rename(path)
 

@@ -79,17 +79,22 @@ def saying(content: bytes) -> Put:
     return having(lambda path: path.write_bytes(content))
 
 
+@contextlib.contextmanager
+def hung(path: Path) -> Iterator[None]:
+    """Have a pipe at the path with a writer that says nothing: whoever reads it waits until it is over."""
+    with contextlib.ExitStack() as stack, aside(path):
+        os.mkfifo(path)
+        writer = os.open(path, os.O_RDWR)
+        # Only when the file is back: a reader that finds the pipe without a writer would wait for ever.
+        stack.callback(os.close, writer)
+        yield
+
+
 @contextlib.asynccontextmanager
 async def hanging(path: Path) -> AsyncIterator[None]:
-    """Have a pipe at the path that nobody writes to: whoever opens it waits until it is over."""
-    with aside(path):
-        os.mkfifo(path)
-        try:
-            yield
-        finally:
-            # Whoever waits is let go with an empty file.
-            with contextlib.suppress(OSError):
-                os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+    """Have whoever reads the path wait until it is over."""
+    with hung(path):
+        yield
 
 
 @contextlib.contextmanager

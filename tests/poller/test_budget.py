@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import threading
 import time
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from exporter.poll.collector import Collector
 from exporter.poll.poller import Poller
 from exporter.poll.snapshot_builder import SnapshotBuilder
 from exporter.poll.sources import Sources
+from tests.faults.proc import hung
 from tests.poller.bench import failing, polled, settings_of
 
 INTERVAL = 2.0
@@ -30,18 +30,11 @@ HANGING = {"nvml", "podresources", "processes"}
 
 @contextlib.contextmanager
 def hanging_files(proc: Path) -> Iterator[None]:
-    """Have every process's stat be a pipe without a writer: opening it waits until this is over."""
-    stats = list(proc.glob("[0-9]*/stat"))
-    for stat in stats:
-        stat.rename(stat.with_name("aside"))
-        os.mkfifo(stat)
-    try:
+    """Have whoever reads the stat of a process wait until this is over."""
+    with contextlib.ExitStack() as stack:
+        for stat in proc.glob("[0-9]*/stat"):
+            stack.enter_context(hung(stat))
         yield
-    finally:
-        for stat in stats:
-            with contextlib.suppress(OSError):
-                os.close(os.open(stat, os.O_WRONLY | os.O_NONBLOCK))
-            stat.with_name("aside").replace(stat)
 
 
 @contextlib.contextmanager
