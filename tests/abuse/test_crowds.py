@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from exporter.web.http.connections import WIDE
-from exporter.web.http.handler import affordable
+from exporter.web.http.handler import max_connections
 from exporter.web.http.responses import ROOM
 from exporter.web.http.server import RECEIVE_BUFFER, SEND_BUFFER
 from tests.abuse.attacks import ATTACKS, HEALTHY
@@ -21,7 +21,7 @@ from tests.parameters import mostly_slow
 
 # The limit of a pod, in MiB, of which the kernel has this much for the sockets of as many as there may be.
 MEMORY = 384
-KERNELS = (affordable((FILES, FILES)) * 2 * (SEND_BUFFER + RECEIVE_BUFFER) + WIDE * 2 * ROOM) / 2**20
+KERNELS = (max_connections((FILES, FILES)) * 2 * (SEND_BUFFER + RECEIVE_BUFFER) + WIDE * 2 * ROOM) / 2**20
 CROWD, LARGE_CROWD = 800, 10_000
 # Open files of this process beside those of a crowd.
 OURS = 200

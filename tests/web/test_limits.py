@@ -17,7 +17,7 @@ import pytest
 from aiohttp import web
 
 from exporter.web.app import build_app
-from exporter.web.http.handler import Limits, affordable, client_of
+from exporter.web.http.handler import Limits, client_of, max_connections
 from exporter.web.http.responses import PORTION, security_headers
 from tests.web.access import PATIENCE, serving, small_app, until
 from tests.web.certificates import Authority
@@ -285,7 +285,7 @@ async def test_what_is_no_request_is_answered_in_our_words(caplog, request_):
         for name, value in security_headers().items():
             assert f"{name}: {value}".encode() in head
         assert b"aiohttp" not in head.lower()
-        assert body.startswith(b"This is no request that is answered")
+        assert body.startswith(b"Bad request: it is not valid HTTP")
         assert caplog.records == []
 
 
@@ -295,7 +295,7 @@ async def test_what_is_expected_is_not_repeated():
         head, _, body = (await site.raw(GET.replace(b"Host", b"Expect: <b>\r\nHost"))).partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 417 ")
         assert b"Content-Security-Policy: " in head
-        assert body == b"What this request expects is not done here.\n"
+        assert body == b"The expectation of this request is not supported.\n"
         got = await site.raw(GET.replace(b"Host", b"Expect: 100-Continue\r\nConnection: close\r\nHost"))
         assert got.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n")
 
@@ -384,7 +384,7 @@ async def test_one_client_does_not_get_all_places(caplog):
         assert site.server.connections == 10
         assert (await site.get())[2] == "page"
         assert [record.levelname for record in caplog.records] == ["WARNING"]
-        assert "127.0.0.2 has as many connections" in caplog.text
+        assert "127.0.0.2 has the most connections" in caplog.text
         for client in crowd:
             client.close()
 
@@ -397,7 +397,7 @@ async def test_where_all_are_in_use_a_new_one_is_closed(caplog):
             client.sendall(GET.replace(b"/ ", b"/endless ", 1))
             await asyncio.to_thread(client.recv, 1)
         assert await ended(open_socket(site)) == b""
-        assert "all are in use" in caplog.text
+        assert "all 4 connections are in use" in caplog.text
         for client in streams:
             assert await asyncio.to_thread(client.recv, 65536)
             client.close()
@@ -483,7 +483,7 @@ def test_running_out_of_files_passes():
 )
 def test_connections_leave_files_for_the_rest(files, connections):
     """There are never so many that drivers and the kubelet could not be asked any more."""
-    assert affordable((files, files)) == connections
+    assert max_connections((files, files)) == connections
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
-"""One connection: what stands between its socket and HTTP, and knows how long it has been waited for.
+"""One connection: enforces time and size limits between the socket and aiohttp's HTTP parser.
 
-A connection waits for a request, or its request is being answered. Beside that it may be in its TLS
-handshake, behind with taking what it was sent, closing, or retired, because what let it in is no longer in
-force. Each of these has its limit; an answer that the client takes may last as long as it will.
+aiohttp has no time limit for a request to arrive or for a client to read its answer, so both are here. A
+connection waits for a request or is answering one. It may also be in its TLS handshake, behind (the client
+does not read), closing, or retired (the web config that admitted it was replaced). Each of these has a limit;
+an answer that the client keeps reading has none.
 """
 
 import asyncio
@@ -18,52 +19,57 @@ from exporter.web.http.responses import PORTION, ROOM
 
 log = logging.getLogger(__name__)
 _END_OF_HEAD = b"\r\n\r\n"
-# Behind the head of a request nobody needs to send more than this before it is answered, in bytes.
-_MOST_AHEAD = 1024 * 1024
-# Who says that no more will come still gets what was asked for before, if that is made so soon, in seconds.
-_AFTER_END = 1.0
+# Bytes that a client may send after the head of a request and before its answer: pipelined requests.
+_MAX_PIPELINED = 1024 * 1024
+# A client that closes its half of the connection still gets the answers that are ready within these seconds.
+_AFTER_EOF_SECONDS = 1.0
 
 
 class Tls(Protocol):
-    """How connections are secured now."""
+    """The TLS settings in force."""
 
     @property
     def context(self) -> ssl.SSLContext | None:
-        """With which certificate, and whose are asked for; None for plain HTTP."""
+        """The server's certificate and client authorities; None for plain HTTP."""
 
     def lets_in(self, certificate: Mapping[str, Any] | None) -> bool:
-        """Tell whether a client with this certificate, which is verified, may come in."""
+        """Return whether a client with this verified certificate is allowed."""
 
 
-class Keeper(Protocol):
-    """Who keeps all connections."""
+class Registry(Protocol):
+    """All connections of a server."""
 
     def admit(self, connection: "Connection") -> bool:
-        """Take one in, if it may."""
+        """Add a connection; return False if it must be closed."""
 
     def left(self, connection: "Connection") -> None:
-        """Forget one; it may be forgotten already."""
+        """Remove a connection, which may be removed already."""
 
 
 class Connection(asyncio.Protocol):
-    """Passes what comes on to a handler of HTTP; ``clock`` gives seconds, as the event loop does."""
+    """Passes data to an HTTP handler within ``limits``; ``clock`` is the event loop's, in seconds."""
 
     def __init__(
-        self, handler: Handler, keeper: Keeper, limits: Limits, tls: Tls | None, clock: Callable[[], float]
+        self,
+        handler: Handler,
+        registry: Registry,
+        limits: Limits,
+        tls: Tls | None,
+        clock: Callable[[], float],
     ) -> None:
         self.handler = handler
         self.client = ""
         self.since = clock()
-        """When it began to wait for what it waits for."""
+        """When it began to wait for the current request."""
         self.room = PORTION
-        """How many bytes of an answer may be handed over before the client has taken any."""
-        self._keeper = keeper
+        """Bytes of an answer that may be written before the client has read any."""
+        self._registry = registry
         self._limits = limits
         self._tls = tls
         self._clock = clock
         self._transport: asyncio.Transport | None = None
         self._handshake: asyncio.Task[None] | None = None
-        # What came before the handler is ready for it; None once it is.
+        # Data that came before the TLS handshake ended; None afterwards.
         self._early: list[bytes] | None = []
         self._served = False
         self._answers = 0
@@ -82,63 +88,63 @@ class Connection(asyncio.Protocol):
 
     @property
     def dispensable(self) -> bool:
-        """Whether it may be closed to make room: it waits for no answer, or does not take it."""
+        """Whether it may be closed to make room: it has no request, or does not read its answer."""
         return not self.answering or self._behind_since is not None
 
     def widen(self) -> None:
-        """Have the kernel take so much of an answer that most need not be waited for."""
+        """Enlarge the kernel's send buffer, so that most answers are written in one go."""
         if self._transport is not None:
             wire = self._transport.get_extra_info("socket")
             wire.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, ROOM)
             self.room = ROOM
 
     def begin(self, *, has_body: bool) -> None:
-        """Note that a request has come; one with a body is the last of its connection."""
+        """Record the start of a request; one with a body is the last of its connection."""
         self._served = True
-        # A request that came ahead may begin before it is heard that the one before is done.
+        # A pipelined request may begin before done() is called for the one before it.
         self._answers += 1
         self._last = self._last or has_body
         self._received, self._tail, self._has_head = 0, b"", False
 
     def done(self, *_: object) -> None:
-        """Note that it is answered, and that what comes next is waited for."""
+        """Record that a request is answered, and start to wait for the next."""
         self._answers -= 1
         self.since = self._clock()
         if self._retired_since is not None and not self.answering:
             self.close()
 
     def retire(self) -> None:
-        """Close it once its request is answered; a stream of events has as long as a request has to come."""
+        """Close it after its current answer; an event stream is cut after ``limits.head`` seconds."""
         self._retired_since = self._clock()
         if not self.answering:
             self.close()
 
     def close(self) -> None:
-        """Close it when all is sent that is on its way."""
+        """Close it after the data in its buffer is sent."""
         if self._early is not None:
             self.abort()
         elif self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        """Close it at once."""
+        """Close it at once, without sending the rest."""
         if self._handshake is not None:
             self._handshake.cancel()
         if self._transport is not None:
             self._transport.abort()
 
     def check(self) -> None:
-        """Cut it off where its time is over."""
+        """Abort it if one of its time limits is exceeded."""
         reason = "" if self._early is not None else self._overdue(self._clock())
         if reason:
             log.debug("closed the connection of %s: %s", self.client, reason)
-            self._forget_unsent()
+            self._discard_unsent()
             self.abort()
 
-    def _forget_unsent(self) -> None:
-        """Have the kernel let go of what the client does not take; else it would keep that for minutes."""
-        taken = self._behind_since is None and self._closing_since is None
-        wire = None if taken or self._transport is None else self._transport.get_extra_info("socket")
+    def _discard_unsent(self) -> None:
+        """Let the kernel discard data that the client does not read; it would keep it for minutes."""
+        reading = self._behind_since is None and self._closing_since is None
+        wire = None if reading or self._transport is None else self._transport.get_extra_info("socket")
         if wire is not None and wire.fileno() >= 0:
             wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
@@ -146,22 +152,22 @@ class Connection(asyncio.Protocol):
         limits = self._limits
         if self._closing_since is None and self._transport is not None and self._transport.is_closing():
             self._closing_since = now
-        for since, most, reason in (
-            (self._closing_since, limits.behind, "it does not take the rest of its answer"),
-            (self._behind_since, limits.behind, "it does not take its answer"),
-            (self._retired_since, limits.head, "what let it in is no longer in force"),
+        for since, limit, reason in (
+            (self._closing_since, limits.behind, "the client does not read the rest of its answer"),
+            (self._behind_since, limits.behind, "the client does not read its answer"),
+            (self._retired_since, limits.head, "the web config that admitted it was replaced"),
         ):
-            if since is not None and now - since > most:
+            if since is not None and now - since > limit:
                 return reason
         idle = self._served and not self._received and not self._last
         waits_too_long = now - self.since > (limits.idle if idle else limits.head)
-        return "no whole request came" if waits_too_long and not self.answering else ""
+        return "no complete request arrived" if waits_too_long and not self.answering else ""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the socket, and secure it first where that is asked for."""
+        """Take the socket; with TLS, start the handshake first."""
         plain = self._transport = cast("asyncio.Transport", transport)
         self.client = client_of(plain.get_extra_info("peername"))
-        if not self._keeper.admit(self):
+        if not self._registry.admit(self):
             plain.abort()
             return
         context = self._tls.context if self._tls is not None else None
@@ -186,58 +192,58 @@ class Connection(asyncio.Protocol):
                 self._make_ready(secured)
         except OSError as error:
             log.debug("TLS handshake with %s failed: %s", self.client, error)
-            # The frames in it hold the error, and with it all that TLS keeps, until a garbage collection.
+            # The traceback refers to the TLS buffers and would keep them until a garbage collection.
             error.__traceback__ = None
         finally:
             self._handshake = None
             if self._early is not None:
                 plain.abort()
-                self._keeper.left(self)
+                self._registry.left(self)
 
     def _lets_in(self, secured: asyncio.Transport) -> bool:
         allowed = self._tls is not None and self._tls.lets_in(secured.get_extra_info("peercert"))
         if not allowed:
-            log.debug("certificate of %s has no allowed name", self.client)
+            log.debug("the client certificate of %s has no allowed name", self.client)
         return allowed and not secured.is_closing()
 
     def _make_ready(self, transport: asyncio.Transport) -> None:
         early, self._early = self._early, None
         self._transport, self.since = transport, self._clock()
-        # Below a portion, so that one that is not taken is not followed by the next.
+        # Below one portion, so that the next portion waits until this one is read.
         transport.set_write_buffer_limits(high=PORTION // 2)
         self.handler.connection_made(transport)
         for data in early or ():
             self.data_received(data)
 
     def data_received(self, data: bytes) -> None:
-        """Pass on what came, unless that is more than a request may be."""
+        """Pass data to the handler unless the request exceeds its size limit."""
         if self._early is not None:
             self._early.append(data)
         elif self._may_send(data):
             self.handler.data_received(data)
         else:
-            log.debug("closed the connection of %s: it sends too much", self.client)
+            log.debug("closed the connection of %s: its request is too large", self.client)
             self.abort()
 
     def _may_send(self, data: bytes) -> bool:
         if self._last:
-            return True  # the body of a request that is refused, which nobody keeps
+            return True  # The body of a refused request, which is discarded.
         if not self.answering:
             if not self._received:
                 self.since = self._clock()
             seen = self._tail + data
             end = seen.find(_END_OF_HEAD)
             if end >= 0 and not self._has_head:
-                self._has_head = self._received - len(self._tail) + end <= self._limits.most_head
+                self._has_head = self._received - len(self._tail) + end <= self._limits.max_head
             self._tail = seen[1 - len(_END_OF_HEAD) :]
         self._received += len(data)
-        most = _MOST_AHEAD if self.answering or self._has_head else self._limits.most_head
-        return self._received <= most
+        limit = _MAX_PIPELINED if self.answering or self._has_head else self._limits.max_head
+        return self._received <= limit
 
     def eof_received(self) -> bool:
-        """Pass on that nothing more will come, and tell whether to keep the socket for what was asked for.
+        """Pass on the end of input; return whether to keep the socket open for answers under way.
 
-        That is so for a while, but never for TLS, of which a half cannot be closed.
+        TLS connections cannot be half closed and are never kept.
         """
         if self._early is not None:
             return False
@@ -245,21 +251,21 @@ class Connection(asyncio.Protocol):
         secured = self._tls is not None and self._tls.context is not None
         if secured or not (self.answering or self._has_head):
             return False
-        asyncio.get_running_loop().call_later(_AFTER_END, self.close)
+        asyncio.get_running_loop().call_later(_AFTER_EOF_SECONDS, self.close)
         return True
 
     def pause_writing(self) -> None:
-        """Note that the client is behind."""
+        """Record that the client is behind."""
         self._behind_since = self._clock()
         self.handler.pause_writing()
 
     def resume_writing(self) -> None:
-        """Note that it has caught up."""
+        """Record that it has caught up."""
         self._behind_since = None
         self.handler.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget it."""
-        self._keeper.left(self)
+        """Remove it from the registry."""
+        self._registry.left(self)
         if self._early is None:
             self.handler.connection_lost(exc)

@@ -1,4 +1,4 @@
-"""All connections of a server: how many there may be, who has to go for whom, and who is cut off."""
+"""All connections of a server: their maximum, which one makes room for a new one, and time limits."""
 
 import asyncio
 import logging
@@ -14,16 +14,16 @@ from exporter.web.http.handler import Limits
 from exporter.web.http.responses import PORTION, portioned
 
 log = logging.getLogger(__name__)
-# That there are too many is worth a line so often, in seconds.
-_QUIET = 60.0
-# So many have room in the kernel for a whole page of metrics. Scrapers are few; a crowd would take too much.
+# Seconds between two log lines about too many connections, or about too few file descriptors.
+_LOG_SECONDS = 60.0
+# Connections whose send buffer holds a whole page of metrics. Scrapers are few; a crowd would take too much.
 WIDE = 128
 
 Handle = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Connections:
-    """Keeps the connections within limits; in a running event loop."""
+    """Keeps the number of connections and their times within ``limits``; needs a running event loop."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -32,27 +32,28 @@ class Connections:
         self._wide: set[Connection] = set()
         self._loop = asyncio.get_running_loop()
         self._look: asyncio.TimerHandle | None = None
-        self._told = -_QUIET
+        self._logged = -math.inf
 
     def __len__(self) -> int:
-        """Count them."""
+        """Return the number of open connections."""
         return len(self._by_handler)
 
     def admit(self, connection: Connection) -> bool:
-        """Take one in; where all places are taken, in place of one that nobody misses.
+        """Add a connection, if need be in place of one that is idle; return False if it must be closed.
 
-        Behind one address there may be many clients, so a crowd of it makes room too for who comes by it.
+        Many clients may share one address, so a full address makes room for its own new connections, too.
         """
         client, most = connection.client, self._limits.connections
         crowd = self._clients.get(client, set())
         if len(crowd) >= most * self._limits.share:
-            told = f"{client} has as many connections as one client may have: {len(crowd)}"
-            self._tell(f"{told}; each new one replaces an idle one, or is closed")
+            self._warn(
+                f"{client} has the most connections one client may have ({len(crowd)}); "
+                "each new one replaces an idle one or is closed"
+            )
             if not self._make_room([crowd]):
                 return False
         if len(self) >= most and not self._make_room(self._clients.values()):
-            told = f"as many connections are open as there may be, and all are in use: {most}"
-            self._tell(f"{told}; new ones are closed")
+            self._warn(f"all {most} connections are in use; new ones are closed")
             return False
         self._by_handler[connection.handler] = connection
         self._clients.setdefault(client, set()).add(connection)
@@ -64,7 +65,7 @@ class Connections:
         return True
 
     def left(self, connection: Connection) -> None:
-        """Forget one; it may be forgotten already."""
+        """Remove a connection, which may be removed already."""
         if self._by_handler.pop(connection.handler, None) is None:
             return
         self._wide.discard(connection)
@@ -74,12 +75,12 @@ class Connections:
             del self._clients[connection.client]
 
     def retire(self) -> None:
-        """Close all of them as soon as their requests are answered, so that all clients come in anew."""
+        """Close each connection after its current answer, so that every client has to connect again."""
         for connection in tuple(self._by_handler.values()):
             connection.retire()
 
     def close(self) -> None:
-        """Close all of them at once."""
+        """Close all connections at once."""
         for connection in tuple(self._by_handler.values()):
             connection.abort()
             self.left(connection)
@@ -88,7 +89,7 @@ class Connections:
 
     @property
     def middleware(self) -> Any:
-        """The outermost of an application, which tells them which requests are being answered."""
+        """The outermost middleware: records which connections are answering a request."""
 
         @web.middleware
         async def note(request: web.Request, handler: Handle) -> web.StreamResponse:
@@ -105,11 +106,11 @@ class Connections:
         return note
 
     def _make_room(self, crowds: Iterable[Collection[Connection]]) -> bool:
-        """Close what has waited longest, of the client that has the most connections."""
+        """Close the longest idle connection of the client that has the most; return False if none is idle."""
         for _, as_large in groupby(sorted(crowds, key=len, reverse=True), key=len):
-            dispensable = [each for crowd in as_large for each in crowd if each.dispensable]
+            dispensable = [connection for crowd in as_large for connection in crowd if connection.dispensable]
             if dispensable:
-                victim = min(dispensable, key=lambda each: each.since)
+                victim = min(dispensable, key=lambda connection: connection.since)
                 victim.abort()
                 self.left(victim)
                 return True
@@ -121,33 +122,30 @@ class Connections:
         again = bool(self._by_handler)
         self._look = self._loop.call_later(self._limits.look, self._check) if again else None
 
-    def _tell(self, what: str) -> None:
+    def _warn(self, text: str) -> None:
         now = self._loop.time()
-        if now - self._told >= _QUIET:
-            self._told = now
-            log.warning("%s", what)
+        if now - self._logged >= _LOG_SECONDS:
+            self._logged = now
+            log.warning("%s", text)
 
 
-log = logging.getLogger(__name__)
-# That there is none is worth a line so often, in seconds.
-_QUIET_AFTER = 60.0
-# How asyncio names it, which logs each of them at length: hundreds in a moment.
+# How asyncio's message contains it; without a filter it logs hundreds of them with tracebacks.
 _NO_SOCKET = "out of system resource"
 
 
-def tell_seldom(loop: asyncio.AbstractEventLoop) -> None:
-    """Have a loop log once a minute that it gets no socket, and all else as before."""
-    before = loop.get_exception_handler()
-    told = -math.inf
+def limit_accept_errors(loop: asyncio.AbstractEventLoop) -> None:
+    """Make an event loop log at most once a minute that it cannot accept connections."""
+    previous = loop.get_exception_handler()
+    logged = -math.inf
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        nonlocal told
+        nonlocal logged
         if _NO_SOCKET in context.get("message", ""):
-            if loop.time() - told >= _QUIET_AFTER:
-                told = loop.time()
+            if loop.time() - logged >= _LOG_SECONDS:
+                logged = loop.time()
                 log.error("cannot accept connections: %s: %s; retrying", _NO_SOCKET, context.get("exception"))
-        elif before is not None:
-            before(loop, context)
+        elif previous is not None:
+            previous(loop, context)
         else:
             loop.default_exception_handler(context)
 

@@ -1,4 +1,4 @@
-"""Starting and stopping the HTTP server."""
+"""Start and stop the HTTP server."""
 
 import asyncio
 import logging
@@ -12,14 +12,14 @@ from aiohttp import web
 from exporter.config.settings import ListenAddress
 from exporter.web.auth import gate_of
 from exporter.web.http.connection import Connection
-from exporter.web.http.connections import Connections, tell_seldom
+from exporter.web.http.connections import Connections, limit_accept_errors
 from exporter.web.http.handler import (
-    MOST_HEADERS,
-    MOST_LINE,
+    MAX_HEADERS,
+    MAX_LINE_BYTES,
     Handler,
     Limits,
-    affordable,
-    refuse_what_is_not_spoken,
+    max_connections,
+    refuse_unsupported,
 )
 from exporter.web.http.responses import headers_of
 
@@ -28,34 +28,32 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Requests that are being answered when the program ends get this long.
+# Seconds that requests under way have at shutdown.
 SHUTDOWN_SECONDS = 0.5
-# The rest of a request that was refused for its body is waited for so long, so that the answer is read.
+# Seconds that the rest of a refused body is read and discarded, so that the client reads its answer.
 LINGER_SECONDS = 0.5
-# How many clients wait to be let in, in the kernel: who finds no place there tries again only after a second.
+# Connections that wait in the kernel to be accepted; a client that finds it full retries after a second.
 BACKLOG = 1024
-# How many of them are let in at once. Those who have to go for them, or may not stay, keep their sockets for
-# some moments more, and all of these together must fit into the files that are left to the program.
-ADMITTED_AT_ONCE = 16
-# What the kernel keeps for each connection, in bytes: of an answer on its way, and of what was not read yet.
-# It takes twice as much memory, which counts as that of the program. By itself it would take megabytes for
-# clients that do not read, or send on and on.
+# Connections accepted at once. Those that they replace keep their sockets for some moments, and all of them
+# together must fit into the reserved file descriptors.
+ACCEPTED_AT_ONCE = 16
+# Kernel buffers of a connection in bytes. The kernel takes twice as much memory, which counts as the
+# program's; by default it takes megabytes for clients that do not read or do not stop sending.
 SEND_BUFFER = 32 * 1024
 RECEIVE_BUFFER = 16 * 1024
-# What asyncio keeps for each connection with TLS from its first byte on, in bytes. By itself it would keep
-# 256 KiB, which adds up to more than this program may take, and nobody need be let in for it. A record of TLS
-# is 16 KiB.
+# Bytes that asyncio reserves for each TLS connection from its first byte on, even before the handshake. Its
+# default of 256 KiB adds up to more than the program's memory limit. A TLS record has 16 KiB.
 TLS_BUFFER = 16 * 1024
 
 
 class ListenError(Exception):
-    """The address cannot be listened on; the text names it and says what to do."""
+    """Raised if the server cannot listen on an address; the text names it and the remedy."""
 
 
 class Server:
     """Serves an application on one address until it is stopped.
 
-    ``access`` says who is let in, and how connections are secured; without it, everybody over plain HTTP.
+    ``access`` has the passwords and TLS settings; without it every client is served over plain HTTP.
     """
 
     def __init__(
@@ -69,8 +67,8 @@ class Server:
         self._app = app
         self._listen = listen
         self._access = access
-        self._limits = limits or Limits(connections=affordable())
-        # Nothing is waited for in the name of a client that has gone.
+        self._limits = limits or Limits(connections=max_connections())
+        # The handler of a client that is gone is cancelled.
         self._runner = web.AppRunner(app, shutdown_timeout=SHUTDOWN_SECONDS, handler_cancellation=True)
         self._gate = gate_of(access)
         self._connections: Connections | None = None
@@ -79,18 +77,18 @@ class Server:
 
     @property
     def connections(self) -> int:
-        """How many are open now."""
+        """The number of open connections."""
         return len(self._connections or ())
 
     async def start(self) -> str:
-        """Listen, and return the URL of the page; raises ListenError."""
+        """Start to listen and return the URL of the page; raises ListenError."""
         self._connections = Connections(self._limits)
         self._app.middlewares.insert(0, self._connections.middleware)
         if self._gate is not None:
             self._gate.guard(self._app)
         await self._runner.setup()
         assert self._runner.server is not None  # noqa: S101 - for mypy: it is set up
-        refuse_what_is_not_spoken(self._runner.server, lambda: headers_of(self._app))
+        refuse_unsupported(self._runner.server, lambda: headers_of(self._app))
         if self._access is not None:
             SSLProtocol.max_size = TLS_BUFFER
         self._listener = await self._listening()
@@ -104,28 +102,28 @@ class Server:
 
     async def _listening(self) -> asyncio.Server:
         listen, loop = self._listen, asyncio.get_running_loop()
-        tell_seldom(loop)
+        limit_accept_errors(loop)
         try:
             listener = await loop.create_server(
-                self._connection, listen.host or None, listen.port, backlog=ADMITTED_AT_ONCE
+                self._connection, listen.host or None, listen.port, backlog=ACCEPTED_AT_ONCE
             )
         except OSError as error:
             await self._runner.cleanup()
-            # Numbers below 0 are those of name resolution, which strerror does not know.
+            # Numbers below 0 are errors of name resolution, which os.strerror does not know.
             number = error.errno or 0
             reason = os.strerror(number) if number > 0 else error.strerror
             raise ListenError(f"cannot listen on {listen}: {reason}; choose another with --listen") from None
         for listening in listener.sockets:
-            # Connections have them from the socket that they came by.
+            # Accepted sockets inherit these.
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
             if hasattr(socket, "TCP_USER_TIMEOUT"):
-                # An answer that the kernel has as a whole is none that anybody here would wait for.
-                untaken = int(self._limits.behind * 1000)
-                listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, untaken)
-            # For asyncio both are one number.
-            with listening.dup() as same:
-                same.listen(BACKLOG)
+                # For answers that are wholly in the kernel's buffer: asyncio no longer waits for them.
+                milliseconds = int(self._limits.behind * 1000)
+                listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
+            # asyncio uses one number for the queue and for the connections accepted at once.
+            with listening.dup() as duplicate:
+                duplicate.listen(BACKLOG)
         return listener
 
     async def stop(self) -> None:
@@ -141,7 +139,7 @@ class Server:
             self._gate.close()
 
     def _connection(self) -> Connection:
-        """Make what serves a new connection."""
+        """Return the protocol of a new connection."""
         server = self._runner.server
         assert server is not None  # noqa: S101 - for mypy: who calls this listens
         assert self._connections is not None  # noqa: S101
@@ -154,10 +152,10 @@ class Server:
             logger=log.getChild("requests"),
             keepalive_timeout=self._limits.idle,
             lingering_time=LINGER_SECONDS,
-            max_line_size=MOST_LINE,
-            max_field_size=MOST_LINE,
-            max_headers=MOST_HEADERS,
-            # No body is taken, so none is unpacked: that may be a bomb, and fill the log where it is none.
+            max_line_size=MAX_LINE_BYTES,
+            max_field_size=MAX_LINE_BYTES,
+            max_headers=MAX_HEADERS,
+            # No request body is read, so none is decompressed: it may be a bomb, or fill the log.
             auto_decompress=False,
         )
         return Connection(handler, self._connections, self._limits, self._access, loop.time)
