@@ -40,7 +40,7 @@ test-all: lint $(FUZZ) ## the same with the slow tests: soak, all faults, crowds
 	@scripts/install-tools
 	@scripts/run-tests
 
-coverage: $(DEV) ## run all tests, and show what they do not reach; takes an hour
+coverage: $(DEV) ## run all tests and report what they do not reach; takes an hour
 	@scripts/install-tools
 	$(BIN)/python -m pytest --numprocesses=auto --dist=loadfile --cov --cov-report=term
 

@@ -27,7 +27,10 @@ gc.disable()
 settings.register_profile("gpuslice", deadline=None)
 settings.load_profile("gpuslice")
 
-# What ends a program, by the names of its signals, as this process was started.
+# Programs inherit what is ignored, as in the background of a shell or under nohup: none of them would end.
+for _number, _default in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _default)
 _HANDLERS = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
 
 
