@@ -127,3 +127,17 @@ def test_names_of_the_binding_are_what_they_are_used_as(name) -> None:
     value = getattr(pynvml, name)
 
     assert callable(value) or type(value) is int
+
+
+def test_made_files_are_kept_out_of_reviews() -> None:
+    """``.gitattributes`` names every rule and dashboard that is written by make, and no source."""
+    made = [
+        *(ROOT / "alerts").rglob("gpuslice-*.yaml"),
+        *(ROOT / "dashboards").rglob("*.json"),
+        *(path for path in (ROOT / "deploy/charts/gpuslice-exporter/files").rglob("*") if path.is_file()),
+    ]
+    attributes = (ROOT / ".gitattributes").read_text()
+    patterns = re.findall(r"^(\S+) linguist-generated -diff$", attributes, re.MULTILINE)
+
+    assert made
+    assert {path for pattern in patterns for path in ROOT.glob(pattern) if path.is_file()} == set(made)
