@@ -4,7 +4,7 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all coverage lint docs site rules dashboards chart stack screenshots faults fuzz soak bench image lock clean
+.PHONY: help demo test test-all mock coverage lint docs site rules dashboards chart stack screenshots faults fuzz soak bench image lock clean
 
 # The interpreter that the virtual environment is made with: python3 where it is new enough, else the
 # newest one on PATH that is.
@@ -17,6 +17,7 @@ SCENARIO ?= showcase
 IMAGE ?= gpuslice-exporter:$(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 EXTRAS ?=
 TARGET ?=
+MOCK ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -39,6 +40,11 @@ test: lint ## lint, then run the tests that a commit has to pass
 test-all: lint $(FUZZ) ## the same with the slow tests: soak, all faults, crowds, image, systemd, fuzzing
 	@scripts/install-tools
 	@scripts/run-tests
+
+mock: $(DEV) ## test on NVIDIA's mock driver; MOCK=FOLDER is pkg/gpu/mocknvml of NVIDIA/k8s-test-infra, built
+	@[[ -f '$(MOCK)/libnvidia-ml.so.1' && -d '$(MOCK)/configs' ]] || { echo >&2 "error: MOCK='$(MOCK)' has no" \
+		"libnvidia-ml.so.1 and configs: build pkg/gpu/mocknvml of github.com/NVIDIA/k8s-test-infra"; exit 1; }
+	@NVML_MOCK='$(realpath $(MOCK))' scripts/run-tests tests/mock
 
 coverage: $(DEV) ## run all tests and report what they do not reach; takes an hour
 	@scripts/install-tools
