@@ -4,7 +4,7 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all mock coverage lint docs site rules dashboards chart stack screenshots faults fuzz soak bench image lock clean
+.PHONY: help demo test test-all mock grafana coverage lint docs site rules dashboards chart stack screenshots faults fuzz soak bench image lock clean
 
 # The interpreter that the virtual environment is made with: python3 where it is new enough, else the
 # newest one on PATH that is.
@@ -18,6 +18,7 @@ IMAGE ?= gpuslice-exporter:$(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject
 EXTRAS ?=
 TARGET ?=
 MOCK ?=
+GRAFANA ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -45,6 +46,12 @@ mock: $(DEV) ## test on NVIDIA's mock driver; MOCK=FOLDER is pkg/gpu/mocknvml of
 	@[[ -f '$(MOCK)/libnvidia-ml.so.1' && -d '$(MOCK)/configs' ]] || { echo >&2 "error: MOCK='$(MOCK)' has no" \
 		"libnvidia-ml.so.1 and configs: build pkg/gpu/mocknvml of github.com/NVIDIA/k8s-test-infra"; exit 1; }
 	@NVML_MOCK='$(realpath $(MOCK))' scripts/run-tests tests/mock
+
+grafana: $(DEV) ## look at all dashboards in a real Grafana; GRAFANA=FOLDER has bin/grafana or bin/grafana-server
+	@[[ -x '$(GRAFANA)/bin/grafana' || -x '$(GRAFANA)/bin/grafana-server' ]] \
+		|| { echo >&2 "error: GRAFANA='$(GRAFANA)' has no bin/grafana: unpack or build Grafana 10.0 or newer"; exit 1; }
+	@scripts/install-tools
+	@GRAFANA='$(realpath $(GRAFANA))' scripts/run-tests --numprocesses=0 tests/grafana
 
 coverage: $(DEV) ## run all tests and report what they do not reach; takes an hour
 	@scripts/install-tools

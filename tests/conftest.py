@@ -41,8 +41,10 @@ def _signals_are_left_alone() -> Iterator[None]:
     assert {number: signal.getsignal(number) for number in _HANDLERS} == _HANDLERS
 
 
-# NVIDIA's mock driver is in no registry: `make mock` has its folder.
-collect_ignore = [] if "NVML_MOCK" in os.environ else ["mock"]
+# NVIDIA's mock driver and Grafana are in no registry: `make mock` and `make grafana` have their folders.
+collect_ignore = [
+    folder for folder, needed in (("mock", "NVML_MOCK"), ("grafana", "GRAFANA")) if needed not in os.environ
+]
 # Long runs of programs of their own, each of which any process may take.
 _LONG = ("tests/soak/test_soak.py", "tests/fuzz/test_guided.py")
 # Each of these takes all processors by itself: one process runs them one after the other.

@@ -1,0 +1,111 @@
+"""Our dashboards in a real Grafana, on fake nodes and a real Prometheus: every panel draws, no request fails.
+
+``make grafana GRAFANA=FOLDER`` names the folder whose ``bin`` has the program of Grafana 10.0 or newer.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Page, Response, sync_playwright
+
+from tests.browser.site import chromium
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = Path(os.environ["GRAFANA"]) / "bin"
+DASHBOARDS = sorted(path.stem for path in (ROOT / "dashboards/json").glob("*.json"))
+START_SECONDS, LOAD_SECONDS = 180.0, 90.0
+# Rules over ten minutes have values, and Prometheus has a few samples of everything.
+DATA_SECONDS = float(os.environ.get("GRAFANA_DATA_SECONDS", "120"))
+# Without a request for so long, a dashboard is loaded.
+QUIET_SECONDS = 3.0
+VIEWPORT = {"width": 1600, "height": 6000}
+PANELS = '[data-testid^="data-testid Panel header"]'
+BROKEN = '[data-testid*="Panel status error"], [aria-label="Panel status"]'
+
+
+@pytest.fixture(scope="module")
+def grafana() -> Iterator[str]:
+    """Run the whole stack with this Grafana; return its URL once there is data to draw."""
+    with _stack() as url:
+        time.sleep(DATA_SECONDS)
+        yield url
+
+
+@contextmanager
+def _stack() -> Iterator[str]:
+    process = subprocess.Popen(
+        [sys.executable, "scripts/stack"],
+        cwd=ROOT,
+        env=os.environ | {"PATH": f"{PROGRAM}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if match := re.match(r"Grafana\s+(http://\S+)", line):
+                address = urlsplit(match[1])
+                yield f"{address.scheme}://{address.netloc}"
+                return
+        raise AssertionError("the stack has no Grafana: its words are above")
+    finally:
+        process.terminate()
+        process.wait(START_SECONDS)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Start a browser."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+def _loaded(page: Page, asked: list[float]) -> None:
+    """Wait until the page has panels and has asked for nothing for a while."""
+    end = time.monotonic() + LOAD_SECONDS
+    while time.monotonic() < end:
+        page.wait_for_timeout(250)
+        if page.locator(PANELS).count() and time.monotonic() - asked[-1] > QUIET_SECONDS:
+            return
+    raise AssertionError(f"{page.url} is not loaded after {LOAD_SECONDS:g} s")
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_a_dashboard_draws(grafana: str, browser: Browser, name: str, theme: str, tmp_path: Path) -> None:
+    """Rows unfolded: no panel has an error, and no request of the dashboard fails."""
+    page = browser.new_context(viewport=VIEWPORT).new_page()
+    asked, failed = [time.monotonic()], []
+
+    def answered(response: Response) -> None:
+        asked.append(time.monotonic())
+        if "/api/" in response.url and response.status >= 400:
+            failed.append(f"{response.status} for {response.url}: {response.request.post_data or ''}"[:600])
+
+    page.on("response", answered)
+    page.goto(f"{grafana}/d/{name}?from=now-15m&to=now&theme={theme}&kiosk")
+    _loaded(page, asked)
+    while (folded := page.get_by_role("button", name=re.compile(r"^Expand row"))).count():
+        folded.first.click()
+        page.wait_for_timeout(400)
+    _loaded(page, asked)
+    page.screenshot(path=tmp_path / f"{name}-{theme}.png")
+    titles = [
+        panel.get_attribute("data-testid")
+        for panel in page.locator(PANELS).all()
+        if panel.locator(BROKEN).count()
+    ]
+    assert not failed, "\n".join(failed)
+    assert not titles
+    page.context.close()
