@@ -1,4 +1,4 @@
-"""What the Kubernetes API tells of this node: the objects of its pods, and its own."""
+"""The objects of this node and of its pods, from the Kubernetes API."""
 
 from exporter.kubernetes.access import access
 from exporter.kubernetes.cluster import Cluster

@@ -1,6 +1,6 @@
-"""Whether the Kubernetes API is to be asked, and as whom.
+"""Whether the Kubernetes API is used, and with which credentials.
 
-The client is an extra of this package and large, so it is imported when it is needed, and in a thread.
+The client is an optional extra and large, so it is imported only if it is needed, and in a thread.
 """
 
 import errno
@@ -22,7 +22,7 @@ TOKEN: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 ADDRESS: Final = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
 
 Configure = Callable[[], "Awaitable[Configuration]"]
-"""Makes the client's configuration, anew for each connection: a pod's token is replaced while it lives."""
+"""Returns the client's configuration, for each connection again: a pod's token is replaced while it runs."""
 
 
 def access(
@@ -32,23 +32,23 @@ def access(
     environ: Mapping[str, str] = os.environ,
     token: Path = TOKEN,
 ) -> Configure | None:
-    """Return how to reach the API server, None where it is not to be asked.
+    """Return the configuration of the API server, None if it is not used.
 
-    With ``auto`` it is asked where a pod has all that it takes, or where a kubeconfig is named.
+    ``auto`` uses it with a kubeconfig, or in a pod with a token, the server's address and the client library.
     """
     if mode == "off":
         return None
     if kubeconfig is not None:
         return lambda: _of_kubeconfig(kubeconfig)
-    has_all = (
+    possible = (
         token.exists() and all(map(environ.get, ADDRESS)) and importlib.util.find_spec(CLIENT) is not None
     )
-    return _of_pod if mode == "on" or has_all else None
+    return _of_pod if mode == "on" or possible else None
 
 
 def library() -> ModuleType:
-    """Import the client; takes a second or two."""
-    import kubernetes_asyncio.client  # noqa: PLC0415 - only who wants it pays for it
+    """Import the client and return it; takes a second or two."""
+    import kubernetes_asyncio.client  # noqa: PLC0415 - large, and optional
     import kubernetes_asyncio.config  # noqa: PLC0415
 
     return kubernetes_asyncio.client
@@ -67,18 +67,18 @@ async def _of_kubeconfig(path: Path) -> "Configuration":
     from kubernetes_asyncio import client, config  # noqa: PLC0415 - as above
 
     configuration = client.Configuration()
-    await _look_at(path)
-    # By default the client writes tokens that it has renewed into the file.
+    await _check_readable(path)
+    # By default the client writes renewed tokens into the file.
     await config.load_kube_config(str(path), client_configuration=configuration, persist_config=False)
-    # Files with a token mostly end in a line feed, which no header may hold.
+    # Token files usually end in a line feed, which is not allowed in a header.
     configuration.api_key = {name: value.strip() for name, value in configuration.api_key.items()}
     return configuration
 
 
-async def _look_at(path: Path) -> None:
-    """Raise OSError for what is no file that can be read; the client would only warn of it, each time.
+async def _check_readable(path: Path) -> None:
+    """Raise OSError if this is not a readable file; the client would only log a warning, each time.
 
-    In a thread, where a file system may hang.
+    In a thread, because a file system may hang.
     """
     worker = Worker("kubeconfig")
     try:
@@ -89,5 +89,5 @@ async def _look_at(path: Path) -> None:
 
 def _open(path: Path) -> None:
     if not stat.S_ISREG(path.stat().st_mode):
-        raise OSError(errno.EINVAL, "this is no regular file", str(path))
+        raise OSError(errno.EINVAL, "this is not a regular file", str(path))
     path.open("rb").close()

@@ -1,4 +1,4 @@
-"""All that is followed through the Kubernetes API: this node's pods and its own object."""
+"""This node's pods and its own object, watched through the Kubernetes API."""
 
 import asyncio
 import logging
@@ -14,9 +14,9 @@ from exporter.model import NodeObject, PodIdentity
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-# So long the first poll waits for what may forbid it to open the driver, and for the names of pods.
+# The first poll waits this long for labels, which may request the release of the driver, and for pod names.
 FIRST_SECONDS: Final = 5.0
-# After so many it is tried again to start a thread.
+# Pause before another attempt to start a thread.
 THREAD_SECONDS: Final = 5.0
 MISSING: Final = (
     "the Kubernetes client cannot be imported (%s); install gpuslice-exporter[kubernetes], or set"
@@ -25,66 +25,66 @@ MISSING: Final = (
 
 
 class Cluster:
-    """Follows the objects of ``node``; where ``configure`` is None, nothing is asked and nothing is known.
+    """Watches the objects of ``node``; without ``configure`` the API is not used.
 
-    ``told`` hears the node's labels, first and as they change; {} when they are no longer known.
+    ``on_labels`` is called with the node's labels, first and when they change; {} when they become unknown.
     """
 
     def __init__(
         self,
         node: str,
         configure: Configure | None,
-        told: Callable[[Mapping[str, str]], None] = lambda _labels: None,
+        on_labels: Callable[[Mapping[str, str]], None] = lambda _labels: None,
         pace: Pace = PACE,
     ) -> None:
         self._configure = configure
-        self._told = told
+        self._on_labels = on_labels
         self._pods: Follower[PodIdentity] = Follower(pods_of(node), read_pod, pace=pace)
-        self._node: Follower[NodeObject] = Follower(object_of(node), read_node, self._tell, pace)
+        self._node: Follower[NodeObject] = Follower(object_of(node), read_node, self._pass_labels, pace)
         self._task: asyncio.Task[None] | None = None
         self._missing = ""
 
     @property
     def pods(self) -> WatchedPods | None:
-        """The pods of the node, None where the API does not tell of them."""
-        found = self._pods.objects
-        return None if found is None else WatchedPods(by_uid(found), self._pods.live)
+        """The pods of the node, None if unknown."""
+        pods = self._pods.objects
+        return None if pods is None else WatchedPods(by_uid(pods), self._pods.live)
 
     @property
     def node(self) -> NodeObject | None:
-        """The object of the node, None where the API does not tell of it."""
+        """The object of the node, None if unknown."""
         return _only(self._node.objects)
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """Why something is not followed that should be, a sentence without a full stop for each."""
+        """Why objects cannot be watched; each is a sentence without a full stop."""
         return tuple(filter(None, (self._missing, self._pods.failure, self._node.failure)))
 
     async def start(self) -> None:
-        """Begin to follow, and return once the API server has answered, or some seconds later."""
+        """Start watching; return once the API server has answered, or after FIRST_SECONDS."""
         if self._configure is None:
             return
         self._task = asyncio.create_task(self._run(self._configure))
         answers = asyncio.gather(self._pods.answered.wait(), self._node.answered.wait())
-        first = asyncio.FIRST_COMPLETED
+        tasks = self._task, answers
         try:
-            await asyncio.wait((self._task, answers), timeout=FIRST_SECONDS, return_when=first)
+            await asyncio.wait(tasks, timeout=FIRST_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         finally:
             answers.cancel()
             await asyncio.gather(answers, return_exceptions=True)
 
     async def close(self) -> None:
-        """Stop following."""
+        """Stop watching."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self, configure: Configure) -> None:
-        """Follow until cancelled; ends at once, with a line in the log, where the client is not installed."""
+        """Watch until cancelled; if the client is not installed, log that and return."""
         worker = Worker("kubernetes-import")
         try:
             client = Client(await _run_soon(worker, library), configure)
-        except Exception as error:  # noqa: BLE001 - a library that is broken is as good as none
+        except Exception as error:  # noqa: BLE001 - a broken library counts as missing
             self._missing = MISSING % error
             log.error("kubernetes API is not used: %s", self._missing)  # noqa: TRY400 - as above
             return
@@ -92,9 +92,9 @@ class Cluster:
             worker.stop()
         await asyncio.gather(self._pods.run(client), self._node.run(client))
 
-    def _tell(self, nodes: Mapping[str, NodeObject] | None) -> None:
+    def _pass_labels(self, nodes: Mapping[str, NodeObject] | None) -> None:
         node = _only(nodes)
-        self._told(node.labels if node is not None else {})
+        self._on_labels(node.labels if node is not None else {})
 
 
 async def _run_soon(worker: Worker, job: Callable[[], T]) -> T:

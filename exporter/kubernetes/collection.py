@@ -1,4 +1,7 @@
-"""A collection of the Kubernetes API, as far as it is about one node: listed, and watched."""
+"""A collection of the Kubernetes API, selected for one node: list, and watch.
+
+Format: https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
+"""
 
 import json
 import re
@@ -8,11 +11,11 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
-_REFUSED = "the token of the service account is refused; it is read anew for the next try"
+_REFUSED = "the service account's token is refused; it is read again for the next attempt"
 
 
 class ApiError(Exception):
-    """The API server refused to tell of something; ``right`` says who may let it, and how."""
+    """The API server refused a request for ``about``; ``right`` is the remedy for a missing permission."""
 
     def __init__(self, about: str, status: int, message: str, right: str) -> None:
         remedies = {int(HTTPStatus.UNAUTHORIZED): _REFUSED, int(HTTPStatus.FORBIDDEN): right}
@@ -22,32 +25,32 @@ class ApiError(Exception):
 
 
 class ExpiredError(Exception):
-    """The server no longer knows what changed since the version that was asked for."""
+    """The server no longer has the changes since the requested version."""
 
 
 class NoListError(Exception):
-    """What the server answers is not the list of objects that it was asked for, or not all of it."""
+    """The server's answer is not a list of objects, or not a complete one."""
 
 
 class TooLongError(Exception):
-    """A list is longer than anything that can be of one node."""
+    """A list is longer than that of any node can be."""
 
 
-# What etcd stores of one object is 1.5 MiB at most, which as JSON is somewhat more.
+# etcd stores at most 1.5 MiB for one object; as JSON it is somewhat larger.
 LONGEST_OBJECT: Final = 4 << 20
-# What stands around the objects takes some hundred bytes.
+# The text around the objects takes some hundred bytes.
 LONGEST_FRAME: Final = 1 << 16
-# Brackets around an object of the list: those of the list, and those of the whole.
-_AROUND: Final = 2
+# Nesting of the objects: in the list, which is in the answer.
+_DEPTH: Final = 2
 _ITEMS: Final = re.compile(rb'"items"\s*:\s*\Z')
 _OUTSIDE: Final = re.compile(rb'(?:[^"{}\[\]]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
 _INSIDE: Final = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
 
 
 class Listing:
-    """Takes a list in pieces of any size, and keeps of it no more than one object and what is around them.
+    """Parses a list in pieces of any size; keeps one object and the text around the objects in memory.
 
-    It looks at brackets and strings only: what else is wrong with an object costs that object.
+    Only brackets and strings are parsed here: any other error in an object affects that object alone.
     """
 
     def __init__(self) -> None:
@@ -59,7 +62,10 @@ class Listing:
         self._in_items = False
 
     def feed(self, piece: bytes) -> Iterator[bytes | None]:
-        """Yield each object that ends in this piece, None for one that is too long; raises TooLongError."""
+        """Yield each object that ends in this piece, None for one that is too long.
+
+        Raises TooLongError for a text around the objects that cannot be that of a list.
+        """
         text, place, self._rest = self._rest + piece, 0, b""
         while place < len(text):
             match = (_INSIDE if self._in_string else _OUTSIDE).match(text, place)
@@ -71,7 +77,7 @@ class Listing:
                 self._take(mark)
                 self._in_string = not self._in_string
             elif mark == b"\\":
-                # The character that it is about comes with the next piece.
+                # The escaped character comes with the next piece.
                 self._rest = mark
             elif mark in (b"{", b"["):
                 self._open(mark)
@@ -79,13 +85,13 @@ class Listing:
                 yield from self._close(mark)
 
     def version(self) -> str:
-        """Return the version of the list when all of it has come; raises NoListError where it is none."""
+        """Return the version of a complete list; raises NoListError if it is not one."""
         try:
             frame = json.loads(self._frame)
         except (ValueError, RecursionError):
             frame = None
         if not isinstance(frame, dict) or not isinstance(frame.get("items") or [], list):
-            raise NoListError("what the API server answers is no list of objects")
+            raise NoListError("the API server's answer is not a list of objects")
         return _version(frame.get("metadata"))
 
     def _open(self, mark: bytes) -> None:
@@ -95,44 +101,44 @@ class Listing:
         self._in_items = self._in_items or begins
 
     def _close(self, mark: bytes) -> Iterator[bytes | None]:
-        self._in_items = self._in_items and self._depth > _AROUND
+        self._in_items = self._in_items and self._depth > _DEPTH
         self._take(mark)
         self._depth -= 1
-        if self._in_items and self._depth == _AROUND:
+        if self._in_items and self._depth == _DEPTH:
             yield bytes(self._object) if len(self._object) <= LONGEST_OBJECT else None
             self._object.clear()
 
     def _take(self, text: bytes) -> None:
-        """Keep a part of an object or of what is around them; what is between objects says nothing."""
+        """Keep a part of an object, or of the text around the objects; drop the text between them."""
         if not self._in_items:
             self._frame += text
             if len(self._frame) > LONGEST_FRAME:
-                raise TooLongError("what the API server answers is no list of objects: it has too much else")
-        elif self._depth > _AROUND and len(self._object) <= LONGEST_OBJECT:
+                raise TooLongError("the API server's answer is not a list of objects: it has too much else")
+        elif self._depth > _DEPTH and len(self._object) <= LONGEST_OBJECT:
             self._object += text
 
 
 def _version(metadata: Any) -> str:
     version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
     if not isinstance(version, str) or not version:
-        raise NoListError("the API server's list of objects is without a version")
+        raise NoListError("the API server's list of objects has no version")
     return version
 
 
 def mapping(parent: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
-    """Return the object at a path, {} where there is none."""
+    """Return the object at a path, {} if there is none."""
     for name in path:
-        found = parent.get(name)
-        if not isinstance(found, dict):
+        child = parent.get(name)
+        if not isinstance(child, dict):
             return {}
-        parent = found
+        parent = child
     return parent
 
 
 def text(parent: Mapping[str, Any], name: str) -> str:
-    """Return the text of a name, "" where there is none."""
-    found = parent.get(name)
-    return found if isinstance(found, str) else ""
+    """Return the text at a name, "" if there is none."""
+    value = parent.get(name)
+    return value if isinstance(value, str) else ""
 
 
 def texts(parent: Mapping[str, Any], name: str) -> dict[str, str]:
@@ -142,55 +148,60 @@ def texts(parent: Mapping[str, Any], name: str) -> dict[str, str]:
 
 def objects(parent: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
     """Return the objects of a list; other values are left out."""
-    found = parent.get(name)
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    items = parent.get(name)
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
 
 WATCH_SECONDS: Final = 240
 LIST_SECONDS: Final = 10.0
-# The brackets of an event around its object take some bytes.
+# The text of an event around its object takes some bytes.
 LONGEST_EVENT: Final = LONGEST_OBJECT + 1024
-# Whoever may make pods may annotate each with a quarter of a mebibyte.
+# A pod may have annotations of 256 KiB.
 LONGEST_LIST: Final = 256 << 20
 _GRACE_SECONDS: Final = 10
 
 
 class Event(NamedTuple):
-    """A change: ``kind`` is ADDED, MODIFIED, DELETED or BOOKMARK, ``version`` that of the collection."""
+    """A change in a collection."""
 
     kind: str
+    """ADDED, MODIFIED, DELETED or BOOKMARK."""
     version: str
+    """Version of the collection after the change."""
     about: Mapping[str, Any]
+    """The object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """What is asked: ``call`` is the client's method, ``selector`` chooses by fields, ``about`` names it.
-
-    ``cached``: the first list may be that which the API server has at hand; the watch tells what it lacks.
-    ``right`` is what to do about a missing right.
-    """
+    """A request for objects of one kind."""
 
     about: str
+    """The objects, as in messages."""
     call: str
+    """Method of the client."""
     selector: str
+    """Field selector."""
     right: str
+    """Remedy for a missing permission."""
     cached: bool = False
+    """Whether the first list may come from the API server's cache; the watch brings later changes."""
 
 
 class Collection:
-    """The objects that a query is about, asked for with the client's ``api`` of core objects."""
+    """The objects of a query, through the client's ``api`` for core objects."""
 
     def __init__(self, api: Any, query: Query) -> None:
         self._api = api
         self._query = query
 
     async def list(self, take: Callable[[Mapping[str, Any]], None], *, fresh: bool) -> str:
-        """Give each object to ``take``, {} for one that cannot be read, and return the collection's version.
+        """Pass each object to ``take``, {} for an unreadable one, and return the collection's version.
 
-        ``fresh`` asks for what is stored now. Raises NoListError where the answer is no whole list.
+        ``fresh`` bypasses the server's cache. Raises NoListError if the answer is not a complete list, and
+        ApiError, ExpiredError and TooLongError.
         """
-        # Many nodes ask for their pods: from the server's memory that is cheap, from etcd it is all pods.
+        # Every node lists its pods: that is cheap from the server's cache, but reads all pods from etcd.
         cached = {"resource_version": "0"} if self._query.cached and not fresh else {}
         async with await self._ask(LIST_SECONDS, **cached) as answer:
             self._check(answer.status)
@@ -199,16 +210,15 @@ class Collection:
                 length += len(piece)
                 if length > LONGEST_LIST:
                     raise TooLongError(f"the list of {self._query.about} is longer than {LONGEST_LIST} bytes")
-                for each in listing.feed(piece):
-                    take(_json(each or b""))
+                for item in listing.feed(piece):
+                    take(_json(item or b""))
         return listing.version()
 
     @asynccontextmanager
     async def watch(self, version: str) -> AsyncIterator[AsyncIterator[Event | None]]:
-        """Open a watch from a version on. Its events end when the server ends the watch in good order.
+        """Open a watch from a version on. Its events end when the server ends the watch normally.
 
-        An event that cannot be read is None. Raises ExpiredError, at any time, when the server has forgotten
-        the version.
+        An unreadable event is None. Raises ExpiredError, at any time, if the server has dropped the version.
         """
         async with await self._ask(
             WATCH_SECONDS + _GRACE_SECONDS,
@@ -227,8 +237,8 @@ class Collection:
         )
 
     def _event(self, line: bytes | None) -> Event | None:
-        found = _json(line or b"")
-        kind, about = text(found, "type"), mapping(found, "object")
+        event = _json(line or b"")
+        kind, about = text(event, "type"), mapping(event, "object")
         if kind == "ERROR":
             self._check(about.get("code", HTTPStatus.INTERNAL_SERVER_ERROR), text(about, "message"))
         version = text(mapping(about, "metadata"), "resourceVersion")
@@ -257,9 +267,9 @@ async def lines(chunks: AsyncIterator[bytes], longest: int) -> AsyncIterator[byt
 
 
 def _json(line: bytes) -> dict[str, Any]:
-    """Parse an event or an object; {} for what is none, or is nested beyond measure."""
+    """Parse an event or an object; return {} if it is not an object, or is nested too deeply."""
     try:
-        found = json.loads(line)
+        value = json.loads(line)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}

@@ -1,4 +1,4 @@
-"""A collection of the Kubernetes API, followed through whatever its server does: list, watch, begin anew."""
+"""Watches a collection of the Kubernetes API through all failures: list, watch, and start again."""
 
 import asyncio
 import logging
@@ -24,38 +24,34 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LONGEST_PAUSE: Final = 60.0
-# So many different objects are complained of, one line each.
+# Unreadable objects that are logged, one line each.
 MOST_OBJECTIONS: Final = 100
 LONGEST_NAME: Final = 300
 
 
 class Client(NamedTuple):
-    """What it takes to ask an API server: the client's library, and a configuration for it."""
+    """The client's library, and a function that returns its configuration."""
 
     library: ModuleType
     configure: Configure
 
 
 class Pace(NamedTuple):
-    """Seconds: after an error the pause begins with ``first_pause`` and doubles.
-
-    What is known is forgotten ``forget_after`` seconds after the API server was last heard of. A watch that
-    is well is renewed before that.
-    """
+    """Times of a follower in seconds."""
 
     first_pause: float = 1.0
+    """Pause after the first error; it doubles with each further one."""
     forget_after: float = 300.0
+    """Objects are dropped this long after the last answer. A healthy watch is renewed earlier."""
 
 
 PACE: Final = Pace()
 
 
 class Follower(Generic[T]):
-    """Keeps what ``read`` makes of the objects that a query is about, None of one that cannot be read.
+    """Keeps the objects of a query as records; ``read`` returns a record, None for an unreadable object.
 
-    ``changed`` is called with ``objects`` whenever these may have changed: by the uid of the API's object,
-    None while nothing is known. ``live`` says whether a watch is open, so that they are as of now, and
-    ``failure`` why there is none. ``answered`` is set once the server has told of objects, or refused to.
+    ``changed`` is called with ``objects`` whenever these may have changed.
     """
 
     def __init__(
@@ -66,9 +62,13 @@ class Follower(Generic[T]):
         pace: Pace = PACE,
     ) -> None:
         self.objects: dict[str, T] | None = None
+        """Records by uid of the API's object, None while unknown."""
         self.live = False
+        """Whether a watch is open, so that the records are current."""
         self.failure = ""
+        """Why no watch is open, "" if one is."""
         self.answered = asyncio.Event()
+        """Set once the server has listed objects, or has refused to."""
         self._query = query
         self._read = read
         self._changed = changed
@@ -80,18 +80,18 @@ class Follower(Generic[T]):
         self._objected: set[str] = set()
 
     async def run(self, client: Client) -> None:
-        """Follow until cancelled."""
+        """Watch until cancelled."""
         try:
             while True:
-                await self._connection(client)
-                await self._rest()
+                await self._connect(client)
+                await self._pause_longer()
         finally:
-            self._forget_nothing()
+            self._cancel_forgetting()
             if self._configuring is not None:
                 self._configuring.cancel()
 
-    async def _connection(self, client: Client) -> None:
-        """List and watch until something fails, and tell the log of it once."""
+    async def _connect(self, client: Client) -> None:
+        """List and watch until something fails, and log that once."""
         try:
             configuration = await self._configured(client)
             async with client.library.ApiClient(configuration) as connection:
@@ -99,35 +99,35 @@ class Follower(Generic[T]):
                 while True:
                     with suppress(ExpiredError):
                         await self._follow(collection)
-                    # What a server has at hand may itself be older than what it can tell the changes of.
+                    # The server's cache may be older than the changes that it still has.
                     self._fresh = True
                     self.live = False
-                    # A server that forgets each version at once would be asked for all objects each time.
-                    await self._rest()
+                    # A server that expires each version at once would have to list all objects each time.
+                    await self._pause_longer()
         except TimeoutError:
             self._failed("the API server does not answer in time")
-        except Exception as error:  # noqa: BLE001 - whatever a client meets, the exporter goes on without it
+        except Exception as error:  # noqa: BLE001 - no error of a client may stop the exporter
             self._failed(str(error) or repr(error))
             if isinstance(error, ApiError) and error.forbidden:
                 self.answered.set()
 
     async def _configured(self, client: Client) -> Any:
-        """Make a configuration, or wait on for the one that is being made; raises TimeoutError.
+        """Return a configuration; raises TimeoutError.
 
-        A file system or a program that it asks may hang: no second one is begun beside it.
+        It may need a file system or a program that hangs: a pending one is waited for, not started again.
         """
-        making = self._configuring = self._configuring or asyncio.ensure_future(client.configure())
-        await asyncio.wait({making}, timeout=LIST_SECONDS)
-        if not making.done():
+        pending = self._configuring = self._configuring or asyncio.ensure_future(client.configure())
+        await asyncio.wait({pending}, timeout=LIST_SECONDS)
+        if not pending.done():
             raise TimeoutError
         self._configuring = None
-        return making.result()
+        return pending.result()
 
     async def _follow(self, collection: Collection) -> None:
         """List once, then watch, each watch from where the last one ended; raises ExpiredError and others."""
         version = await self._list(collection)
         while True:
-            # That a watch was granted proves that what is known holds, but not yet that it will last.
+            # An open watch proves that the objects are current, but not that it will last.
             async with collection.watch(version) as events:
                 self.live = True
                 self._heard()
@@ -143,22 +143,22 @@ class Follower(Generic[T]):
             await asyncio.sleep(self._pace.first_pause)
 
     async def _list(self, collection: Collection) -> str:
-        """Learn of all objects, and return the version that they are of."""
-        found: dict[str, T] = {}
+        """List all objects, and return their version."""
+        records: dict[str, T] = {}
 
         def take(about: Mapping[str, Any]) -> None:
             if (record := self._record(about)) is not None:
-                found[_uid(about)] = record
+                records[_uid(about)] = record
 
         version = await collection.list(take, fresh=self._fresh)
-        self.objects = found
+        self.objects = records
         self._heard()
-        self._changed(found)
+        self._changed(records)
         self.answered.set()
         return version
 
-    async def _rest(self) -> None:
-        """Sleep, and longer the next time unless things are well in between."""
+    async def _pause_longer(self) -> None:
+        """Sleep, longer each time until the watch recovers."""
         await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))  # noqa: S311
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
 
@@ -179,14 +179,14 @@ class Follower(Generic[T]):
             self._object_to(f"an object ({_name(about)})")
         return record
 
-    def _object_to(self, what: str) -> None:
-        if what not in self._objected and len(self._objected) < MOST_OBJECTIONS:
-            self._objected.add(what)
-            log.warning("%s: skipped %s: cannot be read", self._query.about, what)
+    def _object_to(self, item: str) -> None:
+        if item not in self._objected and len(self._objected) < MOST_OBJECTIONS:
+            self._objected.add(item)
+            log.warning("%s: skipped %s: cannot be read", self._query.about, item)
 
     def _heard(self) -> None:
-        """Note that the server vouches for what is known."""
-        self._forget_nothing()
+        """Note an answer of the server, by which the objects are current."""
+        self._cancel_forgetting()
         self._forgetting = asyncio.get_running_loop().call_later(self._pace.forget_after, self._forget)
 
     def _recovered(self) -> None:
@@ -207,7 +207,7 @@ class Follower(Generic[T]):
         self.objects = None
         self._changed(None)
 
-    def _forget_nothing(self) -> None:
+    def _cancel_forgetting(self) -> None:
         if self._forgetting is not None:
             self._forgetting.cancel()
 

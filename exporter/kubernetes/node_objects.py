@@ -1,4 +1,4 @@
-"""Objects of the Kubernetes API: the pods of a node, and the node itself, as typed values."""
+"""Objects of the Kubernetes API as typed values: the pods of a node, and the node."""
 
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
@@ -14,14 +14,16 @@ _STATUSES: Final = ("containerStatuses", "initContainerStatuses", "ephemeralCont
 
 
 class WatchedPods(NamedTuple):
-    """The pods by the uid under which they run; ``live`` says that they are as of now."""
+    """The watched pods of a node."""
 
     pods: Mapping[str, PodIdentity]
+    """By the uid under which a pod runs."""
     live: bool
+    """Whether a watch is open, so that they are current."""
 
 
 def pods_of(node: str) -> Query:
-    """Ask for the pods of a node."""
+    """Return the query for the pods of a node."""
     return Query(
         about=f"the pods of node {node}",
         call="list_pod_for_all_namespaces",
@@ -32,23 +34,24 @@ def pods_of(node: str) -> Query:
 
 
 def read_pod(pod: Mapping[str, Any]) -> PodIdentity | None:
-    """Keep what names a pod and what sharing systems say of it; None where it has no name."""
+    """Return the identity of a pod, its annotations, labels and limits; None if it has no name."""
     metadata, status = mapping(pod, "metadata"), mapping(pod, "status")
     annotations = texts(metadata, "annotations")
     uid = (annotations.get(HASH) if annotations.get(MIRROR) else "") or text(metadata, "uid")
     namespace, name = text(metadata, "namespace"), text(metadata, "name")
     if not (uid and namespace and name):
         return None
-    containers = [each for statuses in _STATUSES for each in objects(status, statuses) if text(each, "name")]
+    containers = [item for name in _STATUSES for item in objects(status, name) if text(item, "name")]
     return PodIdentity(
         uid=uid,
         namespace=namespace,
         name=name,
-        containers=tuple(text(each, "name") for each in containers),
+        containers=tuple(text(item, "name") for item in containers),
+        # ``containerd://<64 hex>``: the name of the cgroup has the digits only.
         container_ids={
-            _bare(text(each, "containerID")): text(each, "name")
-            for each in containers
-            if text(each, "containerID")
+            text(item, "containerID").rpartition("://")[2]: text(item, "name")
+            for item in containers
+            if text(item, "containerID")
         },
         details=PodDetails(
             labels=texts(metadata, "labels"),
@@ -60,7 +63,7 @@ def read_pod(pod: Mapping[str, Any]) -> PodIdentity | None:
 
 
 def by_uid(pods: Mapping[str, PodIdentity]) -> dict[str, PodIdentity]:
-    """Index the API's objects by the uid under which a pod runs; a mirror takes no other pod's place."""
+    """Return the pods by the uid under which they run; a mirror pod does not replace another pod."""
     mirrors = {pod.uid: pod for uid, pod in pods.items() if pod.uid != uid}
     return mirrors | {uid: pod for uid, pod in pods.items() if pod.uid == uid}
 
@@ -78,18 +81,13 @@ def _specs(spec: Mapping[str, Any]) -> tuple[ContainerSpec, ...]:
     )
 
 
-def _bare(container_id: str) -> str:
-    """Turn ``containerd://<64 hex>`` into the 64 hex digits that a cgroup's name holds."""
-    return container_id.rpartition("://")[2]
-
-
 NODE_RIGHT: Final = (
     "let the service account list and watch nodes: deploy/components/kubernetes-api, or node-labels"
 )
 
 
 def object_of(node: str) -> Query:
-    """Ask for a node."""
+    """Return the query for a node."""
     return Query(
         about=f"the labels, annotations and devices of node {node}",
         call="list_node",
@@ -99,7 +97,7 @@ def object_of(node: str) -> Query:
 
 
 def read_node(node: Mapping[str, Any]) -> NodeObject:
-    """Keep labels, annotations, and of the status the numbers of extended resources."""
+    """Return the labels and annotations of a node, and its counts of extended resources."""
     metadata, status = mapping(node, "metadata"), mapping(node, "status")
     return NodeObject(
         labels=texts(metadata, "labels"),

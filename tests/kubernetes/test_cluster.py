@@ -144,7 +144,7 @@ async def test_a_kubeconfig_that_is_no_file_holds_nobody_up(tmp_path: Path, monk
     os.mkfifo(tmp_path / "config")
     async with asyncio.timeout(10), started(access("on", tmp_path / "config")) as found:
         await until(lambda: len(found.failures) == 2)
-        assert "no regular file" in found.failures[0]
+        assert "not a regular file" in found.failures[0]
 
 
 async def test_a_program_that_gives_no_token_is_started_once_for_each_that_waits(
