@@ -1,4 +1,4 @@
-"""``snapshot``: one poll, printed."""
+"""``snapshot``: print the result of one poll."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -7,7 +7,8 @@ from exporter.commands.node_and_output import Node
 from exporter.commands.one_poll import poll_once
 from exporter.config.settings import Settings
 from exporter.exposition.page import Exposition, choose_format
-from exporter.formats.json_csv import snapshot_csv, snapshot_json, snapshot_text
+from exporter.formats.json_csv import snapshot_csv, snapshot_json
+from exporter.formats.text import snapshot_text
 from exporter.model import Snapshot
 
 
@@ -28,5 +29,5 @@ FORMATS: Mapping[str, Callable[[Snapshot, Settings], str]] = {
 
 async def snapshot(node: Node, form: str) -> str:
     """Poll once and return the text to print, in one of FORMATS."""
-    found, _ = await poll_once(node)
-    return FORMATS[form](found, node.settings)
+    result, _ = await poll_once(node)
+    return FORMATS[form](result, node.settings)

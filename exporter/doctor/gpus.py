@@ -86,7 +86,9 @@ def gpu_checks(
     """Return the checks of every GPU, then of those with MIG devices or partitions."""
     for row in snapshot.gpus:
         yield _gpu(row, health.get("nvml"), _errors(row, snapshot, evidence))
-    yield from (_cut(row) for row in snapshot.gpus if row.reading and row.reading.mig_enabled)
+    for row in snapshot.gpus:
+        if row.reading and row.reading.mig_enabled:
+            yield _partitions(row) if row.identity.vendor == "amd" else _mig(row)
 
 
 def _gpu(row: GpuRow, nvml: CollectorHealth | None, errors: set[str]) -> Check:
@@ -101,10 +103,10 @@ def _errors(row: GpuRow, snapshot: Snapshot, evidence: PollResult) -> set[str]:
     """Return the errors of a GPU. Errors without a UUID belong to the only GPU that does not answer."""
     errors = evidence.hardware.errors if evidence.hardware is not None else {}
     silent = [gpu.identity.uuid for gpu in snapshot.gpus if gpu.reading is None or not gpu.reading.up]
-    said = {error for uuid, _, error in errors if uuid == row.identity.uuid}
+    own = {error for uuid, _, error in errors if uuid == row.identity.uuid}
     if silent != [row.identity.uuid]:
-        return said
-    return said | ({error for uuid, _, error in errors if not uuid} & LOST)
+        return own
+    return own | ({error for uuid, _, error in errors if not uuid} & LOST)
 
 
 def _unread(row: GpuRow) -> Check:
@@ -115,17 +117,17 @@ def _unread(row: GpuRow) -> Check:
 
 def _silent(row: GpuRow, nvml: CollectorHealth | None, errors: set[str]) -> Check:
     name = f"GPU {row.identity.index}"
-    said = f" ({', '.join(sorted(errors))})" if errors else ""
+    listed = f" ({', '.join(sorted(errors))})" if errors else ""
     if row.identity.vendor == "amd":
-        return AMD_LOST.check(name, f"does not answer{said}")
+        return AMD_LOST.check(name, f"does not answer{listed}")
     if nvml is not None and not nvml.success:
         if nvml.reason == DEADLINE:
-            return GPU_HANGS.check(name, f"a driver call has not returned{said}")
+            return GPU_HANGS.check(name, f"a driver call has not returned{listed}")
         return GPU_BEHIND_DRIVER.check(name, "is not read: its driver is not read")
     if HANGS in errors:
-        return GPU_HANGS.check(name, f"a call for this GPU has not returned{said}")
+        return GPU_HANGS.check(name, f"a call for this GPU has not returned{listed}")
     cause = GPU_NEEDS_RESET if RESET in errors else GPU_LOST
-    return cause.check(name, f"does not answer{said}")
+    return cause.check(name, f"does not answer{listed}")
 
 
 def _answering(row: GpuRow, reading: GpuReading) -> Check:
@@ -147,10 +149,6 @@ def _answering(row: GpuRow, reading: GpuReading) -> Check:
     why = ", ".join(sorted({reasons[group] for group in failing}))
     cause = AMD_UNREAD if row.identity.vendor == "amd" else GPU_UNREAD
     return cause.check(name, f"{text}: {why}", lost=lost)
-
-
-def _cut(row: GpuRow) -> Check:
-    return _partitions(row) if row.identity.vendor == "amd" else _mig(row)
 
 
 def _mig(row: GpuRow) -> Check:
@@ -183,7 +181,7 @@ def _partitions(row: GpuRow) -> Check:
 # Groups with their own checks.
 OTHERS = frozenset({"core", "sharing"})
 # Always has a value, even if the group is not available.
-ALWAYS_TOLD = frozenset({"gpuslice_gpu_events_watched"})
+ALWAYS_AVAILABLE = frozenset({"gpuslice_gpu_events_watched"})
 DENIED = "NoPermission"
 
 
@@ -192,21 +190,18 @@ def group_checks(snapshot: Snapshot) -> Iterator[Check]:
     rows = [row for row in snapshot.gpus if row.reading is not None and row.reading.up]
     for name, group in GROUPS.items():
         families = [
-            family for family in (*GPU, *MIG) if family.group == name and family.name not in ALWAYS_TOLD
+            family for family in (*GPU, *MIG) if family.group == name and family.name not in ALWAYS_AVAILABLE
         ]
         if rows and families and name not in OTHERS:
-            silent = [row for row in rows if not _told(families, row, _migs(snapshot, row))]
+            silent = [row for row in rows if not _is_available(families, row, snapshot.migs)]
             yield _check(group, rows, silent, {row.identity.index: _reason(row, name) for row in rows})
 
 
-def _migs(snapshot: Snapshot, gpu: GpuRow) -> list[MigRow]:
-    return [mig for mig in snapshot.migs if mig.device.uuid == gpu.identity.uuid]
-
-
-def _told(families: Iterable[AnyFamily], gpu: GpuRow, migs: Iterable[MigRow]) -> bool:
+def _is_available(families: Iterable[AnyFamily], gpu: GpuRow, migs: Iterable[MigRow]) -> bool:
     """Return whether any series of a group has a value on a GPU or one of its MIG devices."""
+    own = [mig for mig in migs if mig.device.uuid == gpu.identity.uuid]
     return any(
-        _has_value(family, row) for family in families for row in ((gpu,) if family.level == "gpu" else migs)
+        _has_value(family, row) for family in families for row in ((gpu,) if family.level == "gpu" else own)
     )
 
 
@@ -220,8 +215,8 @@ def _check(group: Group, rows: list[GpuRow], silent: list[GpuRow], reasons: Mapp
     """Return the check of one group: degraded if a reading fails, not if the hardware lacks it."""
     failing = [row for row in rows if NOT_SUPPORTED not in (reasons[row.identity.index] or NOT_SUPPORTED)]
     absent = sorted({reasons[row.identity.index] or "not available here" for row in silent})
-    told = [row for row in rows if row not in silent]
-    found = _gpus(told, rows) if told else "; ".join(absent)
+    available = [row for row in rows if row not in silent]
+    found = _gpus(available, rows) if available else "; ".join(absent)
     if failing:
         errors = sorted({reasons[row.identity.index] for row in failing})
         lost = f"some or all of it on {_gpus(failing, rows)}: {'; '.join(errors)}"
@@ -230,14 +225,14 @@ def _check(group: Group, rows: list[GpuRow], silent: list[GpuRow], reasons: Mapp
     if not silent:
         return Check(group.title, "OK", found)
     text = f"{found} (available: {group.where})"
-    return Check(group.title, "OK", text) if told else READINGS_NOT_HERE.check(group.title, text)
+    return Check(group.title, "OK", text) if available else READINGS_NOT_HERE.check(group.title, text)
 
 
 def _reason(row: GpuRow, group: str) -> str:
     return row.reading.withheld.get(group, "") if row.reading is not None else ""
 
 
-def _gpus(some: list[GpuRow], every: list[GpuRow]) -> str:
-    if len(some) == len(every):
+def _gpus(rows: list[GpuRow], every: list[GpuRow]) -> str:
+    if len(rows) == len(every):
         return "all GPUs"
-    return f"GPU {', '.join(str(row.identity.index) for row in some)}"
+    return f"GPU {', '.join(str(row.identity.index) for row in rows)}"

@@ -94,9 +94,9 @@ def object_checks(snapshot: Snapshot, evidence: PollResult) -> Iterator[Check]:
     """Return the checks of pod annotations, of the Kubernetes API, and of the systems that need them."""
     yield _objects(evidence)
     if evidence.unfollowed:
-        said = "; ".join(evidence.unfollowed)
-        causes = (cause for pattern, cause in _CAUSES if pattern.search(said))
-        yield next(causes, API_UNREACHABLE).check("Kubernetes API", said)
+        failures = "; ".join(evidence.unfollowed)
+        causes = (cause for pattern, cause in _CAUSES if pattern.search(failures))
+        yield next(causes, API_UNREACHABLE).check("Kubernetes API", failures)
     for system, lost in sorted(snapshot.node.blind.items()):
         text = "shares GPUs here through pod annotations, which are not readable"
         yield PODS_UNREADABLE.check(f"sharing by {system}", text, lost=lost)
@@ -113,11 +113,14 @@ def _objects(evidence: PollResult) -> Check:
 
 
 class _Place(NamedTuple):
-    """The files of a system: their setting, their deploy component, and the ways of sharing."""
+    """The files of a sharing system."""
 
     setting: str
+    """Setting of their root directory."""
     component: str
+    """Deploy component that mounts it."""
     sharing: frozenset[str]
+    """Sharing modes of containers that have such files."""
 
 
 _PLACES: Final[Mapping[str, _Place]] = {
@@ -154,20 +157,16 @@ def _sharing(
         elif files.containers:
             yield Check(name, "OK", plural(len(files.containers), "container"))
         elif system in _PLACES and _is_used(snapshot, _PLACES[system]):
-            yield _not_here(name, _PLACES[system], settings)
+            place = _PLACES[system]
+            text = (
+                f"{getattr(settings, place.setting)} has none: it is not mounted "
+                f"(deploy/components/{place.component}), or no container has used its GPU yet"
+            )
+            yield FILES_NOT_HERE.check(name, text)
 
 
 def _is_used(snapshot: Snapshot, place: _Place) -> bool:
     return any(row.sharing in place.sharing and not row.device.mig_uuid for row in snapshot.containers)
-
-
-def _not_here(name: str, place: _Place, settings: Settings) -> Check:
-    root = getattr(settings, place.setting)
-    text = (
-        f"{root} has none: it is not mounted (deploy/components/{place.component}), or no container has "
-        "used its GPU yet"
-    )
-    return FILES_NOT_HERE.check(name, text)
 
 
 def _jobs(health: CollectorHealth, evidence: PollResult) -> Check:

@@ -59,15 +59,12 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A cause: its code, its status, what is lost by it and how to fix it, "" if nothing is wrong.
-
-    Placeholders in the remedy are filled in by the check.
-    """
+    """The cause of a problem, or of missing data that is no problem."""
 
     code: str
     status: Status
-    lost: str = ""
-    remedy: str = ""
+    lost: str = ""  # the data that are missing because of it
+    remedy: str = ""  # with placeholders for ``check``
 
     def check(self, name: str, found: str, *, lost: str = "", **words: object) -> Check:
         """Return a check with this finding; ``lost`` replaces its own, ``words`` fill in its remedy."""

@@ -123,8 +123,9 @@ def _names(snapshot: Snapshot, health: CollectorHealth, evidence: PollResult, se
     }
     if not merged:
         return Check(_NAMES, "OK", text)
-    whose = f"the use of {'/'.join(min(merged))}{f' and {len(merged) - 1} more' if len(merged) > 1 else ''}"
-    return CONTAINER_IDS_UNKNOWN.check(_NAMES, f"{text}; {whose} is reported for the pod")
+    more = f" and {len(merged) - 1} more" if len(merged) > 1 else ""
+    pods_only = f"the use of {'/'.join(min(merged))}{more} is reported for the pod"
+    return CONTAINER_IDS_UNKNOWN.check(_NAMES, f"{text}; {pods_only}")
 
 
 def _places(evidence: PollResult) -> tuple[ProcessPlace, ...]:

@@ -1,7 +1,7 @@
-"""Other forms of the metrics page, for programs and people: a snapshot as JSON, CSV and text.
+"""A snapshot as JSON and CSV.
 
-Names of fields and columns come from the table of series: ``memory_used_bytes`` of
-a container is ``gpuslice_container_memory_used_bytes`` there.
+Names of fields and columns come from the table of series: ``memory_used_bytes`` of a container is
+``gpuslice_container_memory_used_bytes`` there.
 """
 
 import csv
@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from exporter.exposition.lines import encodable
-from exporter.formats.text import snapshot_text
 from exporter.metrics import (
     COLLECTOR,
     CONTAINER,
@@ -33,8 +32,6 @@ from exporter.model import EventRow, PodRow, ProcessRow, Snapshot
 from exporter.model.states import judge
 from exporter.model.xids import explain
 
-__all__ = ["snapshot_csv", "snapshot_json", "snapshot_text"]
-
 _STATE = ("state", "quiet_seconds")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -43,8 +40,8 @@ def snapshot_json(snapshot: Snapshot, *, idle_after: float = 600.0) -> dict[str,
     """Return the snapshot as JSON data: lists of objects by level; unknown values are null.
 
     Identity (labels and info series) is text; a family with labels of its own is an object keyed by their
-    values, outermost first. Events have the containers that they hit, oldest first. Processes have the
-    names that their owners gave them. A container is idle after ``idle_after`` seconds without compute.
+    values, outermost first. Events, oldest first, have the containers that they affected. Names of processes
+    are those that their owners chose. A container is idle after ``idle_after`` seconds without compute use.
     """
     (node,) = _records("node", NODE, snapshot)
     health = zip(_records("collector", COLLECTOR, snapshot), snapshot.collectors, strict=True)
@@ -111,16 +108,16 @@ def _process(row: ProcessRow) -> dict[str, Any]:
 
 def _event(row: EventRow) -> dict[str, Any]:
     event = row.event
-    known = explain(event.xid) if event.xid is not None else None
+    xid = explain(event.xid) if event.xid is not None else None
     return {
         "timestamp": event.at,
         "uuid": event.uuid,
         "mig_uuid": event.mig_uuid or None,
         "kind": event.kind,
         "xid": event.xid,
-        "class": known.kind if known else None,
-        "meaning": known.meaning if known else None,
-        "action": known.action if known else None,
+        "class": xid.kind if xid else None,
+        "meaning": xid.meaning if xid else None,
+        "action": xid.action if xid else None,
         "holders": [holder._asdict() for holder in row.holders],
     }
 

@@ -41,8 +41,8 @@ def gpu_line(gpu: GpuRow, released: str = "") -> str:
         held = (_slices_of(gpu), plural(gpu.holders, "holder"))
         return " · ".join([*parts, "not read by this exporter", *held])
     if reading is None or not reading.up:
-        asked = not released or gpu.identity.vendor != "nvidia"
-        return " · ".join([*parts, "not answering" if asked else "not read"])
+        not_read = released and gpu.identity.vendor == "nvidia"
+        return " · ".join([*parts, "not read" if not_read else "not answering"])
     memory = reading.memory
     used, whole = (memory.used, memory.total) if memory else (None, None)
     watts = None if reading.power_milliwatts is None else reading.power_milliwatts / 1000
@@ -98,8 +98,8 @@ def _slices(counts: tuple[SliceCount, ...], *, cut: bool) -> str:
     if len(counts) > 1 and not cut:
         return f"{printable(held_of_each(counts))} held"
     held = total_text((count.allocated for count in counts), str)
-    told = f"slices {held} held of {total_text((count.offered for count in counts), str)}"
-    return ", ".join((told, *unhealthy(counts)))
+    held_of = f"slices {held} held of {total_text((count.offered for count in counts), str)}"
+    return ", ".join((held_of, *unhealthy(counts)))
 
 
 def slices_held(row: ContainerRow) -> str:
@@ -135,11 +135,11 @@ def _held(snapshot: Snapshot) -> str:
     """Return what is held of the node: slices, or GPUs if their units are of several kinds."""
     if all(gpu.holders is None for gpu in snapshot.gpus):
         return f"slices {UNKNOWN}"
-    found = held_of_node(snapshot.gpus)
-    held = total_text([found.held, None] if found.least else [found.held], str)
-    offered = UNKNOWN if found.offered is None else str(found.offered)
-    words = ("" if found.unit else "slices", held, "held of", offered, found.unit)
-    return printable(", ".join((" ".join(filter(None, words)), *found.besides)))
+    summary = held_of_node(snapshot.gpus)
+    held = total_text([summary.held, None] if summary.least else [summary.held], str)
+    offered = UNKNOWN if summary.offered is None else str(summary.offered)
+    words = ("" if summary.unit else "slices", held, "held of", offered, summary.unit)
+    return printable(", ".join((" ".join(filter(None, words)), *summary.besides)))
 
 
 def _hundredths(value: Number) -> str:
@@ -169,7 +169,7 @@ def snapshot_text(snapshot: Snapshot, *, now: float | None = None, idle_after: f
 
 
 class _Drawing:
-    """The lines of one snapshot: headings are text, holders are cells that are aligned at the end."""
+    """The lines of one snapshot: headings are text, holders are rows of cells to align."""
 
     def __init__(self, snapshot: Snapshot, now: float, idle_after: float) -> None:
         self._snapshot = snapshot
@@ -234,9 +234,9 @@ class _Drawing:
         return [key for key in keys if key.uuid == uuid and key.mig_uuid]
 
     def _elsewhere(self) -> Iterator[_Line]:
-        seen = {gpu.identity.uuid for gpu in self._snapshot.gpus}
+        listed = {gpu.identity.uuid for gpu in self._snapshot.gpus}
         for key in self._rows:
-            if key.uuid not in seen:
+            if key.uuid not in listed:
                 yield f"{printable(key.mig_uuid or key.uuid)} · not listed by the driver"
                 yield from self._holders(key)
                 yield ""

@@ -1,4 +1,4 @@
-"""Words for people: numbers, sharing modes, and how much of the slices is held."""
+"""Numbers, sharing modes and held slices as text."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
@@ -79,7 +79,7 @@ def total_text(values: Iterable[Number | None], write: Callable[[Number], str]) 
 
 
 CUT = frozenset({"mig", "mig-time-slicing", "amd-partition"})
-"""The ways of sharing that partition a GPU into devices with their own slices."""
+"""The sharing modes that partition a GPU into devices with their own slices."""
 
 OWN_MODES = {
     "exclusive": "exclusive",
@@ -93,7 +93,7 @@ OWN_MODES = {
     "unknown": "sharing unknown",
     "": "sharing unknown",
 }
-"""The ways of sharing that the vendors' own plug-ins bring; all others are the names of sharing systems."""
+"""The sharing modes of the vendors' own plug-ins; all others are names of sharing systems."""
 
 _SYSTEMS = {
     "amd-dra": "DRA",
@@ -115,7 +115,7 @@ _SYSTEMS = {
 
 
 def mode_word(sharing: str) -> str:
-    """Return the name of a way of sharing."""
+    """Return the name of a sharing mode."""
     if sharing.startswith("hami-") and sharing not in _SYSTEMS:
         return _SYSTEMS["hami"]
     return OWN_MODES.get(sharing) or _SYSTEMS.get(sharing, sharing)
@@ -165,14 +165,15 @@ def held_of_node(gpus: Sequence[GpuRow]) -> HeldSummary:
     systems = dict(_by_system(gpus))
     owned = sum(bool(gpu.slices) and not is_system(gpu.sharing) for gpu in gpus)
     if 2 * owned > len(gpus) or systems.keys() <= {_OWN}:
-        return _counted(systems.pop(_OWN, ()), "", tuple(_told(systems)))
+        return _counted(systems.pop(_OWN, ()), "", tuple(_held_by_system(systems)))
     (only,) = systems.values() if len(systems) == 1 else ((),)
     resources = {count.resource for count in only}
     if len(resources) == 1 and any(count.allocated for count in only):
         return _counted(only, resources.pop(), ())
     held = sum(bool(gpu.holders) for gpu in gpus)
     least = any(gpu.holders is None for gpu in gpus)
-    return HeldSummary(held, len(gpus), "GPUs" if len(gpus) > 1 else "GPU", "", tuple(_told(systems)), least)
+    besides = tuple(_held_by_system(systems))
+    return HeldSummary(held, len(gpus), "GPUs" if len(gpus) > 1 else "GPU", "", besides, least)
 
 
 def held_of_all(counts: Sequence[SliceCount], noun: str = "") -> str:
@@ -187,8 +188,8 @@ def held_of_each(counts: Sequence[SliceCount]) -> str:
     """Return what is held of a whole device, resource by resource: their units cannot be added up."""
     if len(counts) == 1:
         return held_of_all(counts)
-    told = short_names([count.resource for count in counts])
-    return ", ".join(held_of_all((count,), name) for count, name in zip(counts, told, strict=True))
+    names = short_names([count.resource for count in counts])
+    return ", ".join(held_of_all((count,), name) for count, name in zip(counts, names, strict=True))
 
 
 def unhealthy(counts: Sequence[SliceCount]) -> tuple[str, ...]:
@@ -198,12 +199,12 @@ def unhealthy(counts: Sequence[SliceCount]) -> tuple[str, ...]:
 
 
 def _by_system(gpus: Sequence[GpuRow]) -> Iterator[tuple[str, tuple[SliceCount, ...]]]:
-    found: dict[str, list[SliceCount]] = {}
+    by_system: dict[str, list[SliceCount]] = {}
     for gpu in gpus:
         if gpu.slices:
             system = mode_word(gpu.sharing) if is_system(gpu.sharing) else _OWN
-            found.setdefault(system, []).extend(gpu.slices)
-    return ((system, tuple(counts)) for system, counts in found.items())
+            by_system.setdefault(system, []).extend(gpu.slices)
+    return ((system, tuple(counts)) for system, counts in by_system.items())
 
 
 def _counted(counts: Sequence[SliceCount], resource: str, besides: tuple[str, ...]) -> HeldSummary:
@@ -219,12 +220,12 @@ def _counted(counts: Sequence[SliceCount], resource: str, besides: tuple[str, ..
     return HeldSummary(held, offered, "", resource, (*besides, *more, *unhealthy(counts)), least, lost)
 
 
-def _told(systems: dict[str, tuple[SliceCount, ...]]) -> Iterator[str]:
+def _held_by_system(systems: dict[str, tuple[SliceCount, ...]]) -> Iterator[str]:
     for system, counts in systems.items():
         ordered = sorted(counts, key=lambda count: count.resource)
         by_resource = [tuple(group) for _, group in groupby(ordered, lambda count: count.resource)]
-        some = [group for group in by_resource if any(count.allocated for count in group)]
-        if some:
-            nouns = short_names([group[0].resource for group in some]) if len(some) > 1 else [""]
-            parts = (held_of_all(group, noun) for group, noun in zip(some, nouns, strict=True))
+        held = [group for group in by_resource if any(count.allocated for count in group)]
+        if held:
+            nouns = short_names([group[0].resource for group in held]) if len(held) > 1 else [""]
+            parts = (held_of_all(group, noun) for group, noun in zip(held, nouns, strict=True))
             yield f"{system} {', '.join(parts)}"

@@ -13,7 +13,8 @@ from markupsafe import Markup
 
 from exporter.concurrency import in_scrape_thread, in_thread
 from exporter.exposition.page import Exposition, Format, Page
-from exporter.formats.json_csv import snapshot_csv, snapshot_json, snapshot_text
+from exporter.formats.json_csv import snapshot_csv, snapshot_json
+from exporter.formats.text import snapshot_text
 from exporter.model import ContainerRow, Snapshot
 from exporter.web.html import page
 from exporter.web.http.assets import version

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.formats.json_csv import snapshot_text
+from exporter.formats.text import snapshot_text
 from exporter.formats.wording import UNKNOWN, duration, gibibytes, printable, total_text
 from exporter.model import ContainerRef, DeviceKey, SliceCount
 

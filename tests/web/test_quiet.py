@@ -3,7 +3,8 @@
 import csv
 import io
 
-from exporter.formats.json_csv import snapshot_csv, snapshot_json, snapshot_text
+from exporter.formats.json_csv import snapshot_csv, snapshot_json
+from exporter.formats.text import snapshot_text
 from tests.web.truth import QUERY, rows
 from tests.web.views_reading import node_page, read, scenario
 

@@ -8,7 +8,8 @@ from functools import cache
 import pytest
 from jsonschema import Draft202012Validator
 
-from exporter.formats.json_csv import snapshot_csv, snapshot_json, snapshot_text
+from exporter.formats.json_csv import snapshot_csv, snapshot_json
+from exporter.formats.text import snapshot_text
 from exporter.metrics import LEVEL_LABELS
 from exporter.model.states import STATE_WORDS
 from exporter.web.api.openapi import document

@@ -1,6 +1,6 @@
 """Devices that no driver of ours reads, on the page, as text and in the sums."""
 
-from exporter.formats.json_csv import snapshot_text
+from exporter.formats.text import snapshot_text
 from exporter.formats.wording import TIMES
 from exporter.web.pages.views.scene import Scene
 from exporter.web.pages.views.totals import cards
