@@ -11,20 +11,19 @@ from typing import NoReturn
 
 from exporter import __version__
 from exporter.commands.logs import set_up_logging
-from exporter.commands.node_and_output import node, say, write_whole
+from exporter.commands.node_and_output import node, print_text, write_whole
 from exporter.commands.options import HELP, INSPECT, OPTIONS
 from exporter.config.settings import Settings, SettingsError, add_options, load_settings
 
-# What a command is made of, it imports when it runs: --help and --version need next to nothing, and nobody
-# pays for the commands of others.
+# A command imports its modules when it runs, so that --help and --version, and other commands, start fast.
 
 USAGE_ERROR = 2
 DEFAULT_COMMAND = "serve"
-TELLING_COMMANDS = frozenset({"snapshot", "doctor", "record", INSPECT})
+REPORTING_COMMANDS = frozenset({"snapshot", "doctor", "record", INSPECT})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; 2 is a value that cannot be used."""
+    """Run one command and return its exit code; 2 is an invalid value."""
     arguments = _parse(list(sys.argv[1:] if argv is None else argv))
     try:
         settings = load_settings(vars(arguments), os.environ)
@@ -34,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"gpuslice-exporter: {error}\n")
         return USAGE_ERROR
     except BrokenPipeError:
-        # The reader of our output has seen enough; there is nobody left to tell.
+        # The reader of our output has closed the pipe; this is not an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
@@ -42,26 +41,26 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def kubectl_main() -> int:
-    """Be the plugin of kubectl: without one of the commands, inspect the cluster."""
+    """Run as a kubectl plugin: without a command, inspect the cluster."""
     argv = sys.argv[1:]
     return main(argv if argv and argv[0] in {*COMMANDS, "--version"} else [INSPECT, *argv])
 
 
 def _run(arguments: argparse.Namespace, settings: Settings) -> int:
-    import asyncio  # noqa: PLC0415 - with TLS in it: a tenth of a second that --help can do without
+    import asyncio  # noqa: PLC0415 - with TLS it takes a tenth of a second
 
     return asyncio.run(COMMANDS[arguments.command](arguments, settings))
 
 
 def _log_level(command: str, settings: Settings) -> str:
-    """Keep warnings out of the way of a command whose output tells the same."""
-    telling = command in TELLING_COMMANDS and settings.log_level in ("info", "warning")
-    return "error" if telling else settings.log_level
+    """Return the log level; commands whose output reports all problems log errors only."""
+    reports = command in REPORTING_COMMANDS and settings.log_level in ("info", "warning")
+    return "error" if reports else settings.log_level
 
 
 @asynccontextmanager
 async def _listening() -> AsyncIterator[None]:
-    """Tell of an address that cannot be listened on as of any value that cannot be used."""
+    """Turn a ListenError into a SettingsError."""
     from exporter.web import ListenError  # noqa: PLC0415 - see above
 
     try:
@@ -73,8 +72,8 @@ async def _listening() -> AsyncIterator[None]:
 async def _serve(_arguments: argparse.Namespace, settings: Settings) -> int:
     from exporter.commands.serve import serve  # noqa: PLC0415 - see above
 
-    async with _listening(), node(settings, None) as real:
-        await serve(real, lambda url: logging.getLogger("exporter").info("serving %s", url))
+    async with _listening(), node(settings, None) as this:
+        await serve(this, lambda url: logging.getLogger("exporter").info("serving %s", url))
     return 0
 
 
@@ -82,12 +81,12 @@ async def _demo(arguments: argparse.Namespace, settings: Settings) -> int:
     if arguments.list:
         from exporter.demo.scenario.catalog import scenarios  # noqa: PLC0415 - see above
 
-        _say("\n".join(f"{entry.name:<18} {entry.description}" for entry in scenarios()))
+        _print_line("\n".join(f"{entry.name:<18} {entry.description}" for entry in scenarios()))
         return 0
     from exporter.commands.serve import serve  # noqa: PLC0415 - see above
 
     async with _listening(), node(settings, arguments.scenario, arguments.seed) as fake:
-        await serve(fake, lambda url: _say(f"A fake GPU node ({arguments.scenario}): {url}"))
+        await serve(fake, lambda url: _print_line(f"A simulated GPU node ({arguments.scenario}): {url}"))
     return 0
 
 
@@ -95,16 +94,17 @@ async def _snapshot(arguments: argparse.Namespace, settings: Settings) -> int:
     from exporter.commands.snapshot import snapshot  # noqa: PLC0415 - see above
 
     async with node(settings, arguments.scenario) as this:
-        say(await snapshot(this, arguments.format))
+        print_text(await snapshot(this, arguments.format))
     return 0
 
 
 async def _doctor(arguments: argparse.Namespace, settings: Settings) -> int:
-    from exporter.commands.doctor import doctor  # noqa: PLC0415 - see above
+    from exporter.commands.one_poll import poll_once  # noqa: PLC0415 - see above
+    from exporter.doctor import examine  # noqa: PLC0415 - see above
 
     async with node(settings, arguments.scenario) as this:
-        report = await doctor(this)
-    _say(json.dumps(report.as_dict(), indent=2) if arguments.json else report.as_text())
+        report = examine(*await poll_once(this), this.settings)
+    _print_line(json.dumps(report.as_dict(), indent=2) if arguments.json else report.as_text())
     return report.exit_code
 
 
@@ -114,7 +114,7 @@ async def _record(arguments: argparse.Namespace, settings: Settings) -> int:
     async with node(settings, arguments.scenario) as this:
         text = await record(this, mask=not arguments.unmasked)
     if arguments.output is None:
-        say(text)
+        print_text(text)
     else:
         try:
             write_whole(arguments.output, text)
@@ -145,12 +145,12 @@ async def _inspect(arguments: argparse.Namespace, settings: Settings) -> int:
 async def _metrics(_arguments: argparse.Namespace, _settings: Settings) -> int:
     from exporter.commands.metrics import metrics_markdown  # noqa: PLC0415 - see above
 
-    say(metrics_markdown())
+    print_text(metrics_markdown())
     return 0
 
 
-def _say(text: str) -> None:
-    say(f"{text}\n")
+def _print_line(text: str) -> None:
+    print_text(f"{text}\n")
 
 
 COMMANDS = {
@@ -166,7 +166,7 @@ COMMANDS = {
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says in one line what is wrong: the options of a command would fill the screen above it."""
+    """Reports an error in one line, without the long usage of a command."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(USAGE_ERROR, f"{self.prog}: {message}; see {self.prog} --help\n")
@@ -183,7 +183,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     argv = _with_command(argv)
     for name, text in HELP.items():
         command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
-        # The options of the others would only be made to be thrown away.
+        # The options of the other commands are not needed.
         if name == argv[0]:
             OPTIONS.get(name, lambda _: None)(command)
             add_options(command)
@@ -191,7 +191,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
 
 
 def _with_command(argv: list[str]) -> list[str]:
-    """Serve when no command is given: the DaemonSet's job needs no words."""
+    """Return the arguments with a command; the default is ``serve``."""
     if not argv or (argv[0].startswith("-") and argv[0] not in ("-h", "--help", "--version")):
         return [DEFAULT_COMMAND, *argv]
     return argv

@@ -365,15 +365,15 @@ async def test_a_collector_that_does_not_tell_is_told_for(caplog: pytest.LogCapt
     """Whoever knows whether it matters logs the failure, once."""
     source = Source()
     source.answer = LabelledError("no driver")
-    collector = Collector("thing", source.read, tells=False)
+    collector = Collector("thing", source.read, logs_failures=False)
     await collector.collect(DEADLINE)
     assert not caplog.records
-    collector.tell()
-    collector.tell()
+    collector.log_failure()
+    collector.log_failure()
     await collector.collect(DEADLINE)
-    collector.tell()
+    collector.log_failure()
     assert [record.getMessage() for record in caplog.records] == ["thing failed: no driver"]
     source.answer = "well"
     await collector.collect(DEADLINE)
-    collector.tell()
+    collector.log_failure()
     assert len(caplog.records) == 1

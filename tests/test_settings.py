@@ -425,9 +425,9 @@ def test_words_that_yaml_takes_for_booleans_stay_words(word, config):
     [
         ("pol-interval", "did you mean poll-interval?"),
         ("poll_intervall", "did you mean poll-interval?"),
-        ("config", "there are listen, "),
-        ("zzz", "there are listen, "),
-        ("<<", "there are listen, "),
+        ("config", "the options are listen, "),
+        ("zzz", "the options are listen, "),
+        ("<<", "the options are listen, "),
     ],
 )
 def test_unknown_key_is_an_error_with_a_hint(key, hint, config):
@@ -477,7 +477,7 @@ def test_unreadable_file_is_an_error(tmp_path, name, reason):
     """A file that cannot be read is told with the option that named it."""
     message = complaint({}, {"GPUSLICE_CONFIG": str(tmp_path / name)})
     assert message.startswith(f"GPUSLICE_CONFIG: cannot read '{tmp_path / name}': {reason}")
-    assert message.endswith("it must be a YAML file that can be read")
+    assert message.endswith("it must be a readable YAML file")
 
 
 def test_foreign_entries_are_ignored():

@@ -1,1 +1,1 @@
-"""What a user types: one file per command."""
+"""The commands of the command line."""

@@ -1,10 +1,10 @@
-"""``hub``: the page of the cluster, from what a Prometheus knows of its nodes, until told to stop."""
+"""``hub``: serve the page of the cluster, with data from a Prometheus."""
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from exporter.commands.signals_and_memory import shutdown_signals, tune_malloc, until_told
+from exporter.commands.signals_and_memory import run_until, shutdown_signals, tune_malloc
 from exporter.config.settings import Settings, SettingsError
 from exporter.fleet.read import Aim
 from exporter.fleet.targets import NodeLinks, TemplateError
@@ -15,24 +15,27 @@ from exporter.web.auth import access_of
 from exporter.web.cluster.routes import Cluster, FleetPages, make_hub_app
 from exporter.web.live.broadcaster import Ticker
 
-# Questions of a large cluster take Prometheus a while.
+# Queries of a large cluster take Prometheus a while.
 DEADLINE = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubOptions:
-    """What only the hub is told: seconds from look to look, those of GPU-hours, and the URL of a node."""
+    """The options of the hub alone."""
 
     refresh: float
+    """Seconds between two reads of the cluster."""
     window: float
+    """Seconds over which GPU-hours are summed."""
     node_url_template: str
+    """URL of a node's page, with placeholders."""
 
 
 def prometheus_of(settings: Settings, deadline: float = DEADLINE) -> Prometheus:
-    """Make the client of the Prometheus that the settings name; raises SettingsError without one."""
+    """Return the client of the Prometheus in the settings; raises SettingsError without one."""
     if settings.prometheus_url is None:
         raise SettingsError(
-            "no Prometheus is given: set --prometheus-url or GPUSLICE_PROMETHEUS_URL to one that scrapes the "
+            "no Prometheus is set: set --prometheus-url or GPUSLICE_PROMETHEUS_URL to one that scrapes the "
             "nodes, such as http://localhost:9090 with: "
             "kubectl -n monitoring port-forward svc/prometheus-operated 9090"
         )
@@ -45,17 +48,17 @@ def prometheus_of(settings: Settings, deadline: float = DEADLINE) -> Prometheus:
 
 
 async def hub(settings: Settings, options: HubOptions, announce: Callable[[str], None]) -> None:
-    """Serve until it is told to end. ``announce`` is called with the URL once it answers.
+    """Serve until a shutdown signal. ``announce`` is called with the URL once it answers.
 
-    Raises SettingsError for what cannot be used, and ListenError.
+    Raises SettingsError for an invalid setting, and ListenError.
     """
     tune_malloc()
-    with shutdown_signals() as told:
-        await _hub(settings, options, announce, told)
+    with shutdown_signals() as shutdown:
+        await _hub(settings, options, announce, shutdown)
 
 
 async def _hub(
-    settings: Settings, options: HubOptions, announce: Callable[[str], None], told: asyncio.Event
+    settings: Settings, options: HubOptions, announce: Callable[[str], None], shutdown: asyncio.Event
 ) -> None:
     try:
         links = NodeLinks(options.node_url_template)
@@ -73,10 +76,10 @@ async def _hub(
     )
     server = Server(app, settings.listen, access=access)
     url = await server.start()
-    looking = asyncio.create_task(watch.run(ticker.tick))
+    watching = asyncio.create_task(watch.run(ticker.tick))
     announce(url)
     try:
-        await until_told(looking, told)
+        await run_until(shutdown, watching)
     finally:
         await server.stop()
         await prometheus.close()

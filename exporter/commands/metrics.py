@@ -12,16 +12,16 @@ _INTRODUCTION = """\
 
 *Made from the tables in `exporter/metrics/` by `gpuslice-exporter metrics`.*
 
-Units are base units, and ratios are of 1, where 1 is a whole physical GPU. A value that is not known is
-absent: a 0 was observed. What describes an entity stands on its info series, to be joined:
+Units are base units, and a ratio of 1 is a whole physical GPU. An unknown value is absent; a 0 was measured.
+Names and properties of an entity are labels of its info series, to be joined:
 
 ```promql
 gpuslice_container_memory_used_bytes
   * on (uuid) group_left (gpu, model) gpuslice_gpu_info
 ```
 
-*Where* says which GPUs and modes have a series. What this node gives, and why not the rest, is told by
-`gpuslice-exporter doctor`.
+The column *where* has the GPUs and modes that a series is available on. `gpuslice-exporter doctor` reports
+which series this node has, and why others are missing.
 """
 
 _SECTIONS: Mapping[str, tuple[str, Sequence[AnyFamily]]] = {
@@ -30,48 +30,45 @@ _SECTIONS: Mapping[str, tuple[str, Sequence[AnyFamily]]] = {
         CONTAINER,
     ),
     "GPUs": ("One entity per physical GPU.", GPU),
-    "MIG devices": ("One entity per MIG device; `uuid` is the GPU that it is a part of.", MIG),
-    "vGPUs": ("One entity per vGPU of this host; `uuid` is the GPU that it runs on.", VGPU),
-    "Pods": (
-        "One entity per pod with a container above that has a label which --pod-labels lets through.",
-        POD,
-    ),
+    "MIG devices": ("One entity per MIG device; `uuid` is that of its GPU.", MIG),
+    "vGPUs": ("One entity per vGPU of this host; `uuid` is that of its GPU.", VGPU),
+    "Pods": ("One entity per pod with a container above and a label that matches `--pod-labels`.", POD),
     "Node": ("The node as a whole.", NODE),
     "Collectors": ("One entity per source of data.", COLLECTOR),
 }
 
 _DCGM_TEXT = """\
-The same readings under the names, labels and units of dcgm-exporter, so that what was built for it keeps
-working; `--dcgm-names off` leaves them out, `--dcgm-names only` leaves out the GPUs, MIG devices and
-containers above. Labels: `gpu`, `UUID`, `pci_bus_id`, `device`, `modelName`, `Hostname`; on GPU instances
-of MIG `GPU_I_PROFILE` and `GPU_I_ID`; where it is known `DCGM_FI_DRIVER_VERSION`; and `container`,
-`namespace` and `pod` where exactly one container holds the device; and `hpc_job` where, by the files in
-`--job-mapping-dir`, exactly one job has it. AMD GPUs have no such names.
+The same readings under the names, labels and units of dcgm-exporter, so that dashboards and alerts for it
+keep working. `--dcgm-names off` omits them; `--dcgm-names only` omits the GPUs, MIG devices and containers
+above. Labels: `gpu`, `UUID`, `pci_bus_id`, `device`, `modelName`, `Hostname`; on MIG GPU instances
+`GPU_I_PROFILE` and `GPU_I_ID`; `DCGM_FI_DRIVER_VERSION` if known; `container`, `namespace` and `pod` if
+exactly one container holds the device; `hpc_job` if exactly one job has it by the files in
+`--job-mapping-dir`. AMD GPUs have no such names.
 
-Each device is printed once, however many share it. In MIG mode the frame buffer, BAR1, and the shares of
-time that a profiling meter gives are told by the GPU instances that have them, and by the GPU where none
-does; XID errors by the instance that caused them, else by the GPU; everything else by the GPU, once. Shares
-of time of an instance are of that instance, as in DCGM.
+Each device has one series, whatever the number of its holders. In MIG mode, memory, BAR1 and profiling ratios
+are those of the GPU instances, or of the GPU if no instance has them; XID errors are those of the instance
+that caused them, or of the GPU; all other readings are of the GPU. Ratios of an instance are relative to that
+instance, as in DCGM.
 
 Types are those of dcgm-exporter, except that rates (`DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL`,
 `DCGM_FI_DEV_PCIE_TX_THROUGHPUT` and `_RX_`) and `DCGM_FI_DEV_RETIRED_PENDING`, which is 0 or 1, are gauges.
-Where OpenMetrics is asked for, counters are of unknown type there, so that their names stay.
-`DCGM_EXP_CLOCK_EVENTS_COUNT` is not there: it counts DCGM's own samples.
+In OpenMetrics, counters without the suffix `_total` have the type unknown, so that their names stay the same.
+`DCGM_EXP_CLOCK_EVENTS_COUNT` is missing: it counts DCGM's own samples.
 """
 
 _LEGACY_TEXT = """\
-`--dcgm-names legacy` prints these too, as dcgm-exporter 1.x did. Labels: `gpu`, `uuid`; and `pod_name`,
-`pod_namespace` and `container_name` where exactly one container holds the GPU. They tell of whole GPUs, in
-MIG mode too.
+`--dcgm-names legacy` adds these, the names of dcgm-exporter 1.x. Labels: `gpu`, `uuid`; `pod_name`,
+`pod_namespace` and `container_name` if exactly one container holds the GPU. They are of whole GPUs, in MIG
+mode too.
 """
 
 _SELF_TEXT = """\
-Besides these, `process_*` and `python_info` tell what the exporter itself consumes and runs on.
+`process_*` and `python_info` are the exporter's own resource usage and Python version.
 """
 
 
 def metrics_markdown() -> str:
-    """Write the reference page as Markdown."""
+    """Return the reference page as Markdown."""
     return "\n".join(chain(_INTRODUCTION.splitlines(), _native(), _dcgm(), _self()))
 
 

@@ -1,4 +1,4 @@
-"""The node that a command works on, and what a command prints or writes."""
+"""The node that a command works on, real or simulated, and the output of commands."""
 
 import os
 import sys
@@ -17,33 +17,35 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """The settings to use, and on a fake node its driver library; ``fake`` is None on a real one."""
+    """A node to poll."""
 
     settings: Settings
     nvml_library: Any = None
+    """Object in place of the driver's library, on a fake node."""
     fake: "FakeNode | None" = None
+    """None on a real node."""
 
 
 @asynccontextmanager
 async def node(settings: Settings, scenario: str | None, seed: int = 0) -> AsyncIterator[Node]:
-    """Give this machine, or start a fake node and point every path and socket at it.
+    """Yield this machine, or a fake node with settings whose paths and sockets are its own.
 
     Raises SettingsError for a scenario that does not exist or cannot be read.
     """
     if scenario is None:
         yield Node(settings=settings)
         return
-    from exporter.demo.node import FakeNode  # noqa: PLC0415 - no part of the daemon
+    from exporter.demo.node import FakeNode  # noqa: PLC0415 - not needed by the daemon
 
-    async with FakeNode(_loaded(scenario), seed=seed) as fake:
-        # No cluster knows of this node.
+    async with FakeNode(_load(scenario), seed=seed) as fake:
+        # A fake node is in no cluster.
         alone = replace(settings, nvml_library=None, kubernetes_api="off", kubeconfig=None)
         pointed = replace(alone, node_name=fake.name, **asdict(fake.paths))
         yield Node(settings=pointed, nvml_library=fake.nvml, fake=fake)
 
 
-def _loaded(scenario: str) -> "Scenario":
-    from exporter.demo.scenario.catalog import ScenarioError, load  # noqa: PLC0415 - no part of the daemon
+def _load(scenario: str) -> "Scenario":
+    from exporter.demo.scenario.catalog import ScenarioError, load  # noqa: PLC0415 - as above
 
     try:
         return load(scenario)
@@ -51,23 +53,23 @@ def _loaded(scenario: str) -> "Scenario":
         raise SettingsError(f"--scenario: {error}") from None
 
 
-def say(text: str) -> None:
-    """Print text as it is, at once; raises SettingsError when it cannot be, BrokenPipeError to nobody."""
+def print_text(text: str) -> None:
+    """Print text at once; raises BrokenPipeError if the reader has gone, SettingsError for other errors."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
         raise
     except OSError as error:
-        # What is left of it would fail again at the end of the program.
+        # The rest of the text would fail again at the end of the program.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SettingsError(f"cannot write to standard output: {error.strerror}") from None
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file, which is there whole or as it was before; OSError.
+    """Write a file atomically; raises OSError.
 
-    What is no regular file, such as a terminal, is written to as it is.
+    If the path exists and is not a regular file, such as a terminal, it is written directly.
     """
     if path.exists() and not path.is_file():
         path.write_text(text)

@@ -1,4 +1,4 @@
-"""One poll, for the commands that print something and end."""
+"""One poll, for commands that print a result and end."""
 
 import asyncio
 import contextlib
@@ -15,17 +15,17 @@ from exporter.poll.sources import Sources
 # Opening the driver takes up to half a minute on a node whose GPUs are not kept initialised.
 PATIENCE_SECONDS = 60.0
 CLOSE_SECONDS = 1.0
-# Time between the two samples of a profiling meter, whose key among what is withheld is this. The hardware of
-# a fake node moves once a second.
+# Time between the two samples of a profiling meter. The values of a fake node change once a second.
 WINDOW_SECONDS = 1.1
+# The meter's group of readings, a key of ``withheld``.
 METER = "profiling"
-# After this long somebody who waits at a terminal wants to know why.
+# A message explains a longer wait to the user at the terminal.
 SILENCE_SECONDS = 3.0
 
 
 async def poll_once(node: Node) -> tuple[Snapshot, PollResult]:
-    """Read every source of the node once; return what was found and what it was made of."""
-    # What was read while the slowest source was waited for is not stale.
+    """Read every source of the node once; return the snapshot and the poll's results."""
+    # Sources that answered early must not become stale during the wait for the slowest one.
     stale_after = max(node.settings.stale_after, 2 * PATIENCE_SECONDS)
     budget = Budget.of_interval(node.settings.poll_interval).patient(PATIENCE_SECONDS)
     sources = Sources(node.settings, node.nvml_library, budget=budget)
@@ -34,9 +34,12 @@ async def poll_once(node: Node) -> tuple[Snapshot, PollResult]:
         sources,
         demo=node.fake is not None,
     )
-    waiting = asyncio.get_running_loop().call_later(SILENCE_SECONDS, _tell_wait)
+    message = (
+        f"gpuslice-exporter: waiting for a source that does not answer, {PATIENCE_SECONDS:.0f} s at most\n"
+    )
+    waiting = asyncio.get_running_loop().call_later(SILENCE_SECONDS, sys.stderr.write, message)
     try:
-        # Whoever wants the driver now does not want it opened for a look either.
+        # A request to release the driver holds for a single poll, too.
         await sources.start()
         snapshot = await poller.poll()
         if any(map(_has_begun, poller.evidence.gpus)):
@@ -46,18 +49,12 @@ async def poll_once(node: Node) -> tuple[Snapshot, PollResult]:
     finally:
         waiting.cancel()
         if node.fake is not None:
-            # What is held up there, and nothing else, would be waited for.
+            # Calls that a fault of the fake node blocks would keep the program from ending.
             node.fake.nvml.release()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(poller.close(), CLOSE_SECONDS)
 
 
 def _has_begun(gpu: GpuReading) -> bool:
-    """Whether a profiling meter has taken its first sample, of which nothing can be told yet."""
+    """Return whether a profiling meter has only its first sample, which has no value yet."""
     return gpu.identity.vendor == "nvidia" and gpu.up and not gpu.profiling and METER not in gpu.withheld
-
-
-def _tell_wait() -> None:
-    sys.stderr.write(
-        f"gpuslice-exporter: waiting for a source that does not answer, {PATIENCE_SECONDS:.0f} s at most\n"
-    )

@@ -1,4 +1,4 @@
-"""What each command says of itself, and the options that it has of its own."""
+"""The help text of each command, and its own options."""
 
 import argparse
 from collections.abc import Callable
@@ -11,7 +11,7 @@ DEMO_SCENARIO = "showcase"
 
 
 def _add_scenario(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--scenario", metavar="NAME|FILE", help="work on a fake node instead of this one")
+    parser.add_argument("--scenario", metavar="NAME|FILE", help="use a simulated node instead of this one")
 
 
 def _demo_options(parser: argparse.ArgumentParser) -> None:
@@ -19,14 +19,14 @@ def _demo_options(parser: argparse.ArgumentParser) -> None:
         "--scenario",
         metavar="NAME|FILE",
         default=DEMO_SCENARIO,
-        help=f"the node to fake, by name or as a JSON file. Default: {DEMO_SCENARIO}",
+        help=f"the simulated node, by name or as a JSON file. Default: {DEMO_SCENARIO}",
     )
-    parser.add_argument("--seed", type=int, default=0, help="repeat the same loads with the same number")
-    parser.add_argument("--list", action="store_true", help="list the scenarios and end")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the loads; the same seed repeats them")
+    parser.add_argument("--list", action="store_true", help="list the scenarios and exit")
 
 
 def _snapshot_options(parser: argparse.ArgumentParser) -> None:
-    from exporter.commands.snapshot import FORMATS  # noqa: PLC0415 - all that polls, which no other help needs
+    from exporter.commands.snapshot import FORMATS  # noqa: PLC0415 - imports the poller
 
     parser.add_argument("--format", choices=sorted(FORMATS), default="text", help="Default: text")
     _add_scenario(parser)
@@ -64,20 +64,20 @@ def _hub_options(parser: argparse.ArgumentParser) -> None:
         type=_duration("1s", "1h"),
         default=30.0,
         metavar="DURATION",
-        help="time between two looks at the cluster, or more where a look takes long. Default: 30s",
+        help="time between two reads of the cluster; longer if a read takes longer. Default: 30s",
     )
     parser.add_argument(
         "--window",
         type=_duration("1m", "720h"),
         default=86400.0,
         metavar="DURATION",
-        help="how far back GPU-hours are added up. Default: 24h",
+        help="time over which GPU-hours are summed. Default: 24h",
     )
     parser.add_argument(
         "--node-url-template",
         default="http://{instance}/",
         metavar="URL",
-        help="the page of a node, with {instance}, {node}, {cluster} and {job} in braces. "
+        help="URL of a node's page, with the placeholders {instance}, {node}, {cluster} and {job}. "
         "Default: http://{instance}/",
     )
 
@@ -89,7 +89,7 @@ def _inspect_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--output", "-o", choices=("text", "json"), default="text", help="Default: text")
     parser.epilog = (
-        "It asks the Prometheus that scrapes the nodes: --prometheus-url or GPUSLICE_PROMETHEUS_URL. To "
+        "Reads from the Prometheus that scrapes the nodes: --prometheus-url or GPUSLICE_PROMETHEUS_URL. To "
         "reach one inside the cluster: kubectl -n monitoring port-forward svc/prometheus-operated 9090, and "
         "then --prometheus-url http://localhost:9090"
     )
@@ -97,14 +97,14 @@ def _inspect_options(parser: argparse.ArgumentParser) -> None:
 
 HELP = {
     "serve": "poll this node and serve the page and /metrics (the default)",
-    "demo": "the same on a fake node",
-    "snapshot": "poll once and print what was found",
-    "doctor": "check what can be read here, what is lost, and how to mend it; "
-    "exit code 0: all well, 1: something degraded, 3: something missing",
+    "demo": "the same on a simulated node",
+    "snapshot": "poll once and print the result",
+    "doctor": "check what can be read here, what is missing, and how to fix it; "
+    "exit code 0: all OK, 1: something degraded, 3: something missing",
     "record": "write a scenario of this node, with UUIDs, serials and names masked",
     "metrics": "print the table of all series as Markdown",
-    "hub": "serve the page of the whole cluster, from what a Prometheus knows of its nodes",
-    INSPECT: "print the GPUs of the cluster and what is held and used of them, as a Prometheus knows it",
+    "hub": "serve the page of the whole cluster, with data from a Prometheus",
+    INSPECT: "print the GPUs of the cluster, with held and used amounts, from a Prometheus",
 }
 OPTIONS = {
     "demo": _demo_options,

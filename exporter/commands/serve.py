@@ -1,4 +1,4 @@
-"""``serve`` and ``demo``: poll, and hand out what was found, until told to stop."""
+"""``serve`` and ``demo``: poll the node and serve its pages until a shutdown signal."""
 
 import asyncio
 import contextlib
@@ -8,11 +8,10 @@ import signal
 from collections.abc import Callable
 
 from exporter.commands.node_and_output import Node
-from exporter.commands.signals_and_memory import shutdown_signals, tune_malloc, until_told
+from exporter.commands.signals_and_memory import run_until, shutdown_signals, tune_malloc
 from exporter.doctor import Doctor
 from exporter.exposition.page import Exposition
 from exporter.history.ring import History, spans_of
-from exporter.model import Snapshot
 from exporter.model.poll_result import DEADLINE
 from exporter.poll.gpu_log import NodeLog
 from exporter.poll.poller import Poller
@@ -29,25 +28,24 @@ from exporter.web.timelines.sparklines import Sparklines
 log = logging.getLogger(__name__)
 # A driver that hangs must not keep the program from ending.
 CLOSE_SECONDS = 1.0
-# A person waits for a timeline.
+# Timeout of queries for a timeline: a user waits for it.
 PAST_SECONDS = 5.0
-# So many objects more than before have the collector look for circles. A poll makes thousands for a while,
-# and next to no circles: at Python's own 700 the collector took a twenty-fifth of the time of polls.
+# Number of new objects that starts a garbage collection. A poll allocates thousands, with almost no reference
+# cycles: at Python's default of 700, collections took 4 % of the time of polls.
 COLLECTED_AT = 5000
 
 
 async def serve(node: Node, announce: Callable[[str], None]) -> None:
-    """Serve until it is told to end. ``announce`` is called with the URL once it answers.
+    """Serve until a shutdown signal. ``announce`` is called with the URL once it answers.
 
-    Raises ListenError when the address cannot be listened on, and SettingsError for a web configuration
-    that cannot be used.
+    Raises ListenError if it cannot listen on the address, and SettingsError for an invalid web configuration.
     """
     tune_malloc()
-    with shutdown_signals() as told:
-        await _serve(node, announce, told)
+    with shutdown_signals() as shutdown:
+        await _serve(node, announce, shutdown)
 
 
-async def _serve(node: Node, announce: Callable[[str], None], told: asyncio.Event) -> None:
+async def _serve(node: Node, announce: Callable[[str], None], shutdown: asyncio.Event) -> None:
     settings = node.settings
     access = access_of(settings.web_config)
     sources = Sources(settings, node.nvml_library)
@@ -55,7 +53,8 @@ async def _serve(node: Node, announce: Callable[[str], None], told: asyncio.Even
     poller = Poller(settings, sources, demo=node.fake is not None)
     poller.subscribe(NodeLog().record)
     exposition = Exposition(dcgm_names=settings.dcgm_names, hostname_label=settings.dcgm_hostname_label)
-    history = _history(poller)
+    history = History(settings.history_retention, settings.poll_interval)
+    poller.subscribe(history.record)
     past = _past(poller, history)
     app = make_app(
         _site(poller, exposition, past, history),
@@ -67,7 +66,7 @@ async def _serve(node: Node, announce: Callable[[str], None], told: asyncio.Even
     polling = asyncio.create_task(_poll(poller))
     announce(url)
     try:
-        await until_told(polling, told)
+        await run_until(shutdown, polling)
     finally:
         await server.stop()
         await past.close()
@@ -75,17 +74,10 @@ async def _serve(node: Node, announce: Callable[[str], None], told: asyncio.Even
             await asyncio.wait_for(poller.close(), CLOSE_SECONDS)
 
 
-def _history(poller: Poller) -> History:
-    """Keep the last hours in memory."""
-    history = History(poller.settings.history_retention, poller.settings.poll_interval)
-    poller.subscribe(history.record)
-    return history
-
-
 def _past(poller: Poller, history: History) -> LongerHistory:
-    """Tell of the past from memory; what was before it a Prometheus tells, where one is named."""
+    """Return the history: from memory, and before that from a Prometheus if one is set."""
     settings = poller.settings
-    far = None
+    older = None
     if settings.prometheus_url is not None:
         prometheus = Prometheus(
             settings.prometheus_url,
@@ -93,8 +85,8 @@ def _past(poller: Poller, history: History) -> LongerHistory:
             ca_file=settings.prometheus_ca_file,
             deadline=PAST_SECONDS,
         )
-        far = PrometheusHistory(prometheus, lambda: poller.snapshot)
-    return LongerHistory(history, far, kept=history.kept)
+        older = PrometheusHistory(prometheus, lambda: poller.snapshot)
+    return LongerHistory(history, older, kept=history.kept)
 
 
 def _site(poller: Poller, exposition: Exposition, past: LongerHistory, history: History) -> Site:
@@ -123,15 +115,15 @@ def _site(poller: Poller, exposition: Exposition, past: LongerHistory, history: 
 
 async def _poll(poller: Poller) -> None:
     await poller.first()
-    _tell_first(poller)
-    # What lives now lives for ever; the collector need not look at it again.
+    _log_first(poller)
+    # Objects that exist now stay for good; collections can skip them.
     gc.collect()
     gc.freeze()
     gc.set_threshold(COLLECTED_AT)
     await poller.run()
 
 
-def _tell_first(poller: Poller) -> None:
+def _log_first(poller: Poller) -> None:
     snapshot = poller.snapshot
     log.info(
         "polling every %g s: %d GPUs, %d MIG devices or partitions, %d containers",
@@ -140,16 +132,13 @@ def _tell_first(poller: Poller) -> None:
         len(snapshot.migs),
         len(snapshot.containers),
     )
-    if snapshot.node.gpu_count == 0 or (not snapshot.gpus and not _driver_hangs(snapshot)):
+    hangs = any(health.name == "nvml" and DEADLINE in health.errors for health in snapshot.collectors)
+    if snapshot.node.gpu_count == 0 or (not snapshot.gpus and not hangs):
         log.warning("no GPU is visible; for a simulated node, run: gpuslice-exporter demo")
 
 
-def _driver_hangs(snapshot: Snapshot) -> bool:
-    return any(health.name == "nvml" and DEADLINE in health.errors for health in snapshot.collectors)
-
-
 def _follow_signals(release: Release) -> None:
-    """Give the driver up at SIGUSR1 and take it again at SIGUSR2; by default they end a process."""
+    """Release the driver on SIGUSR1 and open it again on SIGUSR2; by default these end a process."""
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGUSR1, release.give_up)
-    loop.add_signal_handler(signal.SIGUSR2, release.take_again)
+    loop.add_signal_handler(signal.SIGUSR1, release.release)
+    loop.add_signal_handler(signal.SIGUSR2, release.reopen)

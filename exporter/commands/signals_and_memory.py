@@ -1,4 +1,4 @@
-"""The process of a command that goes on: its end by a signal, and its memory."""
+"""The process of a server command: its shutdown by a signal, and its memory."""
 
 import asyncio
 import ctypes
@@ -10,63 +10,63 @@ from contextlib import contextmanager
 from typing import Final
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-# How long the work of the program may take to notice its end.
+# Time for the main task to end.
 LAST_SECONDS = 1.0
-# How long all of it may take. Threads of the standard library are waited for, and one may look up a name, or
-# read a file, for minutes.
+# Time for the whole shutdown. Python waits for threads of the standard library, and one of them may resolve a
+# name, or read a file, for minutes.
 END_SECONDS = 5.0
 
 
 @contextmanager
 def shutdown_signals() -> Iterator[asyncio.Event]:
-    """Give what is set by each of these signals, in a running event loop.
+    """Yield an event that each of the signals sets, in a running event loop.
 
-    From then on none of them ends the process by itself, and behind this they are ignored: who is told twice
-    ends no less well. What was started to outlive its terminal is not told by that. The process ends within
-    some seconds then, whatever hangs in it.
+    During and after this, none of the signals ends the process: a second one does not interrupt the shutdown.
+    A signal that is ignored at the start, as SIGHUP by nohup, stays ignored. END_SECONDS after this the
+    process ends, whatever hangs.
     """
-    loop, told = asyncio.get_running_loop(), asyncio.Event()
-    heeded = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    for number in heeded:
-        # One of the loop's own would be taken away with it, and leave a moment in which a signal kills.
-        signal.signal(number, lambda *_: loop.call_soon_threadsafe(told.set))
+    loop, shutdown = asyncio.get_running_loop(), asyncio.Event()
+    handled = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    for number in handled:
+        # A handler of the event loop would be removed with the loop: a signal could then kill the process.
+        signal.signal(number, lambda *_: loop.call_soon_threadsafe(shutdown.set))
     try:
-        yield told
+        yield shutdown
     finally:
-        for number in heeded:
+        for number in handled:
             signal.signal(number, signal.SIG_IGN)
-        last = threading.Timer(END_SECONDS, os._exit, (0 if told.is_set() else 1,))
+        last = threading.Timer(END_SECONDS, os._exit, (0 if shutdown.is_set() else 1,))
         last.daemon = True
         last.start()
 
 
-async def until_told(work: "asyncio.Task[None]", told: asyncio.Event) -> None:
-    """Wait until it is told to end, and end ``work``; work that ends by itself raises what ended it."""
-    telling = asyncio.ensure_future(told.wait())
-    await asyncio.wait({work, telling}, return_when=asyncio.FIRST_COMPLETED)
-    telling.cancel()
+async def run_until(shutdown: asyncio.Event, work: "asyncio.Task[None]") -> None:
+    """Wait for the event, and cancel ``work``; if ``work`` fails, raise its error."""
+    waiting = asyncio.ensure_future(shutdown.wait())
+    await asyncio.wait({work, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
     work.cancel()
-    # Work that does not heed it keeps the driver from being shut down no longer than this.
+    # Work that ignores its cancellation must not delay the release of the driver any longer.
     await asyncio.wait({work}, timeout=LAST_SECONDS)
     if work.done() and not work.cancelled():
         work.result()
 
 
-# By the numbers of glibc's malloc.h; sizes are in bytes.
+# Parameters of glibc's mallopt(3), by their numbers in malloc.h; sizes are in bytes.
 _SETTINGS: Final = {
-    # M_ARENA_MAX: one heap. Else threads get heaps of their own, up to eight for each core, and each keeps
-    # what its largest page took; Python runs one thread at a time anyway.
+    # M_ARENA_MAX: one heap. By default threads get heaps of their own, up to eight per core, and each keeps
+    # the memory of its largest page; Python runs one thread at a time anyway.
     -8: 1,
-    # M_MMAP_THRESHOLD and M_TRIM_THRESHOLD: by itself the library raises them when what is large does not
-    # live long, and pages do not. What each answer takes for a moment stays: a compressed page, and the
-    # 256 KiB that asyncio reads into. Taking those from the system every time doubled what a scrape costs.
+    # M_MMAP_THRESHOLD and M_TRIM_THRESHOLD: by default glibc raises them after large short-lived allocations,
+    # such as pages. These values keep the buffers of each answer in the heap, a compressed page and the
+    # 256 KiB that asyncio reads into: mapping those each time doubled the cost of a scrape.
     -3: 512 << 10,
     -1: 1 << 20,
 }
 
 
 def tune_malloc() -> None:
-    """Have the C library give back what is free; before threads are started. Only glibc can be told."""
+    """Make the C library return free memory to the system; glibc only. Call it before threads start."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except AttributeError:

@@ -1,7 +1,7 @@
-"""From what a user writes to typed values: one ``Kind`` per sort of option, and the YAML file as text.
+"""Parsers of option values, one ``Kind`` for each type of option, and of the YAML file.
 
-Nothing here knows which options there are. A parser raises ValueError, whose text may say why; the
-sentence around it, with the option's name and what is allowed, is made where the option is known.
+The options are not known here. A parser raises ValueError, with a reason or without; ``settings`` adds the
+name of the option and the allowed values.
 """
 
 import ipaddress
@@ -24,32 +24,33 @@ _NULL = "tag:yaml.org,2002:null"
 
 
 class SettingsError(Exception):
-    """A value that cannot be used: one line with the option as its user gave it, and what is allowed."""
+    """An invalid value: one line with the option as the user gave it, and the allowed values."""
 
 
 class ListenAddress(NamedTuple):
-    """Where to listen. ``host`` is None for all addresses; an IPv6 address stands without brackets."""
+    """An address to listen on. ``host`` is None for all addresses; an IPv6 address has no brackets."""
 
     host: str | None
     port: int
 
     def __str__(self) -> str:
-        """Spell it as it is given: ``host:port``, ``[v6]:port`` or ``:port``."""
+        """Return the option's value: ``host:port``, ``[v6]:port`` or ``:port``."""
         host = self.host or ""
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A sort of value. ``allowed`` completes the sentence "the value is not …"."""
+    """A type of option."""
 
     parse: Callable[[str], Any]
     allowed: str
+    """The allowed values, to complete the sentence "the value is not …"."""
     metavar: str
 
 
 def choice(*names: str) -> Kind:
-    """Make the kind of a value that is one of ``names``, in this spelling."""
+    """Return the kind of a value that is one of ``names``."""
 
     def parse(text: str) -> str:
         if text not in names:
@@ -60,7 +61,7 @@ def choice(*names: str) -> Kind:
 
 
 def duration(shortest: str, longest: str) -> Kind:
-    """Make the kind of a duration between two others; its value is in seconds."""
+    """Return the kind of a duration between two others; its value is in seconds."""
 
     def parse(text: str) -> float:
         seconds = _parse_duration(text)
@@ -76,7 +77,7 @@ def _parse_duration(text: str) -> float:
     match = _DURATION.fullmatch(text)
     if match is None:
         raise ValueError
-    # Rounded to microseconds, because 100 times 0.001 is a little more than a tenth.
+    # Rounded to microseconds, because 100 * 0.001 is slightly more than 0.1.
     return round(float(match["number"]) * _SECONDS[match["unit"]], 6)
 
 
@@ -109,7 +110,7 @@ def _parse_name(text: str) -> str:
 
 def _parse_url(text: str) -> str:
     parts = urlsplit(text)
-    # Reading the port refuses one that is no number.
+    # Reading the port raises ValueError if it is not a number.
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
         raise ValueError
     return text
@@ -124,7 +125,7 @@ def _parse_prefix(text: str) -> str:
 
 def _parse_ancestor(text: str) -> str:
     match = _ORIGIN.fullmatch(text)
-    # It becomes part of a policy, where a semicolon or a space would begin something else.
+    # The value becomes part of a header, in which a semicolon or a space would start another directive.
     if text != "self" and (match is None or not 0 < int(match["port"] or 443) <= 65535):
         raise ValueError
     return text
@@ -157,13 +158,13 @@ PATTERN = Kind(_parse_pattern, "a regular expression", "REGEX")
 
 
 def read_yaml(path: Path) -> Iterator[tuple[str, str | list[str]]]:
-    """Give the keys of a YAML mapping with their values as the user wrote them; empty values are left out.
+    """Yield the keys of a YAML mapping with their values as text; empty values are left out.
 
-    Raises OSError for a file that cannot be read, SettingsError for one that is no such mapping.
+    Raises OSError for an unreadable file, SettingsError if it is not such a mapping.
     """
-    import yaml  # noqa: PLC0415 - only who has such a file needs it
+    import yaml  # noqa: PLC0415 - needed with such a file only
 
-    # Values stay text, because YAML takes on, off and 1:30 for other things than their writers mean.
+    # Values stay text, because YAML 1.1 reads on and off as booleans, and 1:30 as a number.
     root = _compose(path)
     if root is None or root.tag == _NULL:
         return

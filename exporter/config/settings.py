@@ -1,7 +1,7 @@
-"""Everything that can be set: one table makes the flags, the environment, the YAML keys and the docs.
+"""Loads the settings from flags, the environment and the YAML file, and documents them, by one table.
 
-A flag wins over the environment, the environment over the YAML file, the file over the default. All
-sources hand over text, and so do the defaults, so that one parser per option reads them all.
+A flag overrides the environment, the environment the YAML file, and the file the default. All sources and the
+defaults are text, so that one parser per option reads them all.
 """
 
 import argparse
@@ -17,13 +17,13 @@ from exporter.config.table import Option, Settings
 __all__ = ["ListenAddress", "Settings", "SettingsError", "add_options", "load_settings", "settings_markdown"]
 
 _PREFIX = "GPUSLICE_"
-_FILE = "config"  # the one option that the file cannot hold
+_FILE = "config"  # the only option that cannot be in the file
 
 
 class _Given(NamedTuple):
-    """Values as text, and the name of the option as its user gave it."""
+    """The values of an option in one source."""
 
-    source: str
+    source: str  # the option as the user gave it
     texts: tuple[str, ...]
 
 
@@ -31,7 +31,7 @@ _OPTIONS: dict[str, Option] = {row.name: row.metadata["option"] for row in field
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add a flag for every option; one that is not given leaves no trace in the parser's namespace."""
+    """Add a flag for every option; a flag that is not given is absent from the parser's namespace."""
     for name, row in _OPTIONS.items():
         text = f"{row.help} Default: {row.shown}. Also {_variable(name)}."
         parser.add_argument(
@@ -44,10 +44,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def load_settings(argv_namespace: Mapping[str, object], environ: Mapping[str, str]) -> Settings:
-    """Make the settings of parsed flags (by field name), environment, and the YAML file that these name.
+    """Return the settings of parsed flags (by field name), the environment, and the YAML file that they name.
 
-    Other entries of both mappings are ignored, and a variable that is empty is not set. Raises
-    SettingsError for the first value that cannot be used, and for any unknown key in the file.
+    Other entries of both mappings are ignored, and so are empty variables. Raises SettingsError for the first
+    invalid value, and for an unknown key in the file.
     """
     given = _from_environment(environ) | _from_flags(argv_namespace)
     given = _from_pod(environ) | _from_file(given.get(_FILE)) | given
@@ -64,8 +64,8 @@ _HEAD = """# Settings
 
 *Made from the table in `exporter/config/table.py` by `make docs`.*
 
-Each option is a flag, a variable, and a key of the file that `--config` names. Where several say it, the flag
-counts before the variable, and that before the file.
+Each option is a flag, an environment variable, and a key of the file that `--config` names. A flag overrides
+the variable, and the variable overrides the file.
 
 | Flag | Environment | YAML key | Default | Value | Meaning |
 |---|---|---|---|---|---|
@@ -73,7 +73,7 @@ counts before the variable, and that before the file.
 
 
 def settings_markdown() -> str:
-    """Give the page of all options as Markdown: a head, and a table with one row per option."""
+    """Return the page of all options as Markdown, with one row per option."""
     return _HEAD + "".join(_markdown_row(name, row) for name, row in _OPTIONS.items())
 
 
@@ -86,18 +86,14 @@ def _markdown_row(name: str, row: Option) -> str:
 
 def _from_flags(namespace: Mapping[str, object]) -> dict[str, _Given]:
     return {
-        name: _Given(f"--{_kebab(name)}", _texts(value))
+        name: _Given(f"--{_kebab(name)}", tuple(map(str, value if isinstance(value, list) else [value])))
         for name in _OPTIONS
         if (value := namespace.get(name)) is not None
     }
 
 
-def _texts(value: object) -> tuple[str, ...]:
-    return tuple(map(str, value)) if isinstance(value, list) else (str(value),)
-
-
 def _from_environment(environ: Mapping[str, str]) -> dict[str, _Given]:
-    # Unknown names with our prefix are no mistake: Kubernetes makes variables of the names of Services.
+    # Unknown names with our prefix are not an error: Kubernetes sets variables by the names of Services.
     return {
         name: _Given(_variable(name), tuple(filter(None, text.split(","))) if row.repeatable else (text,))
         for name, row in _OPTIONS.items()
@@ -106,7 +102,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, _Given]:
 
 
 def _from_pod(environ: Mapping[str, str]) -> dict[str, _Given]:
-    # The name that pod specs commonly give to this variable; only a better default for ours.
+    # The usual name of this variable in pod specs; a better default than the host name.
     name = environ.get("NODE_NAME", "").strip()
     return {"node_name": _Given("NODE_NAME", (name,))} if name else {}
 
@@ -123,7 +119,7 @@ def _from_file(config: _Given | None) -> dict[str, _Given]:
                 raise SettingsError(f"{key} in {path}: the option is given twice")
             given[name] = _from_key(name, value, f"{key} in {path}")
     except OSError as error:
-        reason = f"{error.strerror}; it must be a YAML file that can be read"
+        reason = f"{error.strerror}; it must be a readable YAML file"
         raise SettingsError(f"{config.source}: cannot read {str(path)!r}: {reason}") from error
     return given
 
@@ -133,10 +129,10 @@ def _field_of_key(key: str, path: Path) -> str:
     kebab = _kebab(key)
     if kebab in known:
         return kebab.replace("-", "_")
-    from difflib import get_close_matches  # noqa: PLC0415 - only who mistypes needs it
+    from difflib import get_close_matches  # noqa: PLC0415 - needed for errors only
 
     close = get_close_matches(kebab, known, n=1) if kebab != _FILE else []
-    hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
+    hint = f"did you mean {close[0]}?" if close else f"the options are {', '.join(known)}"
     raise SettingsError(f"{key!r} in {path}: no such option; {hint}")
 
 

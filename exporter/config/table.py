@@ -1,4 +1,4 @@
-"""The table of settings: one field per option, with how it is written, its default and its meaning."""
+"""The table of settings: one field per option, with its type, its default and its meaning."""
 
 import re
 from dataclasses import dataclass, field
@@ -24,29 +24,28 @@ from exporter.config.parse import (
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A row of the table. ``default`` may name the fields before it in braces; None is no value at all.
-
-    ``shown`` is the default as the docs have it.
-    """
+    """A row of the table."""
 
     kind: Kind
     default: str | None
+    """As text, with earlier fields in braces; None for no value."""
     help: str
     shown: str
+    """The default in the docs."""
     repeatable: bool
 
 
 def option(
     kind: Kind, default: str | None, text: str, *, shown: str = "", repeatable: bool = False
 ) -> dict[str, Option]:
-    """Make the metadata of a field; ``shown`` stands in the docs for a default that is no constant."""
+    """Return the metadata of a field; ``shown`` describes a default that is not a constant."""
     shown = shown or (f"`{default}`" if default else "none")
     return {"option": Option(kind, default, text, shown, repeatable)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the exporter runs with. Durations are in seconds; a pattern matches a whole name."""
+    """The settings of the exporter. Durations are in seconds; a pattern matches a whole name."""
 
     config: Path | None = field(
         metadata=option(ABSOLUTE_PATH, None, "YAML file with values for the other options.")

@@ -1,7 +1,7 @@
-"""What adds up over a container's life: GPU-seconds held and used, energy, and when it last computed.
+"""Sums over a container's life: GPU-seconds held and used, energy, and the time of its last compute use.
 
-Every poll adds what was *known* of the time since the poll before. A poll without a fresh reading adds no
-use, whatever the polls around it saw; entitlement goes on while it is known who holds what.
+Every poll adds what is *known* about the time since the previous poll. A poll without a new reading adds no
+use, whatever the polls around it read; entitlement is added while holdings are known.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -11,61 +11,65 @@ from typing import NamedTuple
 from exporter.attribution import Attribution
 from exporter.model import ContainerRef, ContainerRow, DeviceKey, GpuReading, GpuRow, Totals
 
-# Seconds that sums of floats may be apart.
+# Seconds by which sums of floats may differ.
 ROUNDING = 1e-6
-# While nobody can say who holds what, somebody who is not seen for so many seconds may be gone.
+# While holdings are unknown, a container without a row for this long counts as gone.
 MISSED_SECONDS = 3600.0
 AccountKey = tuple[ContainerRef, DeviceKey]
 
 
 @dataclass(slots=True)
 class Account:
-    """The sums of one container on one device since ``opened``, which was last there at ``seen``.
-
-    At ``measured`` its compute was last known. ``held``: it is no mere user of the device, nor what is used
-    by a pod as a whole. ``uid`` is "" while it is not known.
-    """
+    """The sums of one container on one device. Times are the ledger's, in seconds."""
 
     uid: str
+    """Uid of the pod, "" while unknown."""
     opened: float
     totals: Totals
     seen: float
+    """Last time with a row."""
     measured: float
+    """Last time with a known compute use."""
     held: bool = False
+    """Whether the container holds slices; False for use without an allocation and for use by a whole pod."""
 
 
 @dataclass(slots=True)
 class Meter:
-    """The energy counter of one GPU: its last value in millijoules, when, and what was nobody's."""
+    """The energy counter of one GPU."""
 
     millijoules: int
+    """Last value of the counter."""
     read: float
+    """Time of that value, in seconds of the ledger."""
     unattributed: float = 0.0
+    """Joules that no container was charged with."""
 
 
 class Poll(NamedTuple):
-    """What is entered: see ``Ledger.advance``; ``energy`` is the joules of each account."""
+    """The input of one poll to the accounts; see ``Ledger.advance``."""
 
     elapsed: float
     covered: Mapping[str, float]
     now: float
     energy: Mapping[AccountKey, float]
+    """Joules by account."""
 
 
 class Coverage:
-    """Tells which GPUs were read anew, and how many seconds each reading stands for."""
+    """Finds the GPUs with a new reading, and the seconds that each reading covers."""
 
     def __init__(self) -> None:
         self._polled: float | None = None
         self._read: dict[str, tuple[int, float]] = {}
 
     def advance(self, gpus: Iterable[GpuReading], now: float) -> tuple[float, dict[str, float]]:
-        """Return the seconds since the poll before, and by GPU those that its new reading covers.
+        """Return the seconds since the previous poll, and by GPU uuid those that a new reading covers.
 
-        The reading of the sweep that followed the last one covers all the time between them, even if that
-        sweep came late. After a sweep that failed, only the time since the poll before is covered.
+        The reading of the next sweep covers all the time since the last one, even if that sweep is late.
+        After a failed sweep, a reading covers only the time since the previous poll.
         """
-        # A clock that goes back, as on a machine whose counters are wrong, takes off nothing of what counts.
+        # A clock that goes backwards must not lower any sum.
         elapsed = max(now - self._polled, 0.0) if self._polled is not None else 0.0
         self._polled = now
         covered: dict[str, float] = {}
@@ -82,8 +86,8 @@ class Coverage:
 class Ledger:
     """Keeps the accounts of all containers from poll to poll.
 
-    Over a gap of more than ``longest_gap`` seconds nobody is said to have computed, nor to have drawn what
-    was drawn, nor to have been idle.
+    A gap of more than ``longest_gap`` seconds counts as unknown: no container is charged with compute or
+    energy for it, and none is called idle.
     """
 
     def __init__(self, longest_gap: float) -> None:
@@ -103,10 +107,11 @@ class Ledger:
     ) -> Attribution:
         """Enter one poll and return its rows with their sums.
 
-        ``elapsed`` are the seconds since the poll before, ``covered`` those that the new reading of each
-        GPU stands for (a GPU that is not in it was not read), ``now`` Unix time. The accounts of containers
-        without a row are closed, but for those of ``unsure``; while holdings are not known (None), an hour
-        later, and so are those of mere users of a device while its users are not known.
+        ``elapsed``: seconds since the previous poll. ``covered``: seconds that each GPU's new reading
+        covers, by uuid; a GPU without a new reading is absent. ``now``: Unix time.
+        Accounts without a row are closed, except for the containers in ``unsure``. While holdings are
+        unknown (None) they stay open for an hour, as do accounts of use without an allocation while the
+        users of the device are unknown.
         """
         self._time += elapsed
         self._follow_clock(elapsed, now)
@@ -120,16 +125,16 @@ class Ledger:
         return replace(attribution, gpus=gpus, containers=tuple(rows))
 
     def skip(self, elapsed: float) -> None:
-        """Let so many seconds pass of which nothing is known."""
+        """Let ``elapsed`` seconds pass about which nothing is known."""
         self._time += elapsed
         if self._wall is not None:
             self._wall += elapsed
 
     def _follow_clock(self, elapsed: float, now: float) -> None:
-        """Date anew what was dated by a wall clock that has been set since: nobody is idle by that."""
+        """Shift all dates if the wall clock was set, so that no container becomes idle by it."""
         step = 0.0 if self._wall is None else now - self._wall - elapsed
         self._wall = now
-        # The two clocks are not read at once, and what is less than this makes nobody idle.
+        # The two clocks are not read at once, and a smaller step makes no container idle.
         if abs(step) <= self._longest_gap:
             return
         for account in self._accounts.values():
@@ -155,7 +160,7 @@ class Ledger:
         }
 
     def _continues(self, row: ContainerRow) -> bool:
-        """Whether this is the container of the account: a new pod of the same name has another uid."""
+        """Return whether a row continues its account: a new pod of the same name has another uid."""
         account = self._accounts.get(_key(row))
         return account is not None and (not account.uid or not row.pod_uid or account.uid == row.pod_uid)
 
@@ -168,7 +173,7 @@ class Ledger:
         account.seen, account.held = self._time, row.slices != 0 and bool(row.holder.container)
         account.uid = row.pod_uid or account.uid
         age = self._time - account.opened
-        before = account.totals
+        previous = account.totals
         covered = poll.covered.get(row.device.uuid)
         computed = row.compute_used if covered is not None else None
         measured = row.compute_entitled if computed is not None else None
@@ -176,32 +181,32 @@ class Ledger:
         last_active, seen_computing = self._last_active(account, computed, poll.now)
         entitled_seconds, used_seconds = min(poll.elapsed, age), self._seconds(min(covered or 0.0, age))
         account.totals = Totals(
-            first_seen=before.first_seen,
-            entitled_gpu_seconds=_add(before.entitled_gpu_seconds, row.compute_entitled, entitled_seconds),
-            measured_gpu_seconds=_add(before.measured_gpu_seconds, measured, used_seconds),
-            measured_use_gpu_seconds=_add(before.measured_use_gpu_seconds, of_measured, used_seconds),
-            used_gpu_seconds=_add(before.used_gpu_seconds, computed, used_seconds),
-            energy_joules=_add(before.energy_joules, poll.energy.get(key), 1.0),
+            first_seen=previous.first_seen,
+            entitled_gpu_seconds=_add(previous.entitled_gpu_seconds, row.compute_entitled, entitled_seconds),
+            measured_gpu_seconds=_add(previous.measured_gpu_seconds, measured, used_seconds),
+            measured_use_gpu_seconds=_add(previous.measured_use_gpu_seconds, of_measured, used_seconds),
+            used_gpu_seconds=_add(previous.used_gpu_seconds, computed, used_seconds),
+            energy_joules=_add(previous.energy_joules, poll.energy.get(key), 1.0),
             last_active=last_active,
             seen_computing=seen_computing,
         )
         if computed is not None:
             account.measured = self._time
-        # An idle time is a claim: while the use cannot be measured it is not made.
+        # While use cannot be measured, no idle time is claimed.
         shown = account.totals
         if row.compute_used is None:
             shown = replace(shown, last_active=None, seen_computing=False)
         return replace(row, totals=shown)
 
     def _last_active(self, account: Account, computed: float | None, now: float) -> tuple[float | None, bool]:
-        """Return since when a container has not computed, and whether it was seen computing then."""
-        before = account.totals
-        # Who was not watched for long may have computed: the time to be idle begins now.
+        """Return the time of the last compute use, and whether that use was observed."""
+        totals = account.totals
+        # After a long gap without a reading, the container may have computed in it: idle time starts now.
         if computed is not None and (computed > 0 or self._time - account.measured > self._longest_gap):
             return now, computed > 0
-        if computed is not None and before.last_active is None:
-            return before.first_seen, False
-        return before.last_active, before.seen_computing
+        if computed is not None and totals.last_active is None:
+            return totals.first_seen, False
+        return totals.last_active, totals.seen_computing
 
     def _seconds(self, covered: float) -> float:
         return covered if covered <= self._longest_gap else 0.0
@@ -211,7 +216,7 @@ class Ledger:
     ) -> dict[AccountKey, float]:
         """Split the joules that each GPU drew since its last reading among the containers known then.
 
-        A sweep that comes late tells of more time than a container may have been there.
+        A late sweep covers more time than a newer container has existed, so such a container gets none.
         """
         shares: dict[AccountKey, float] = {}
         rows_of = _rows_by_gpu(attribution.containers)
@@ -222,9 +227,9 @@ class Ledger:
             meter = self._meters.setdefault(uuid, Meter(reading.energy_millijoules, self._time))
             rows = rows_of.get(uuid, [])
             shares |= {_key(row): 0.0 for row in rows if row.compute_used is not None}
-            # The counter falls when the driver is loaded anew; what was drawn before that is lost.
+            # The counter falls when the driver is reloaded; the energy before that is lost.
             joules = max(reading.energy_millijoules - meter.millijoules, 0) / 1000
-            # Over a missed poll nobody knows who computed: what was drawn then is nobody's.
+            # After a missed poll it is unknown who computed: the energy stays unattributed.
             known = self._time - meter.read <= self._seconds(covered[uuid]) + ROUNDING
             entered = {
                 key: share
@@ -237,12 +242,11 @@ class Ledger:
         return shares
 
     def _forget_meters(self, listed: Collection[str]) -> None:
-        """Drop those of GPUs that have been gone for an hour; a lost one stays on the page as it was."""
+        """Drop the meters of GPUs that have been gone for an hour; a lost GPU is still listed."""
         oldest = self._time - MISSED_SECONDS
-        for uuid in [
-            each for each, meter in self._meters.items() if each not in listed and meter.read < oldest
-        ]:
-            del self._meters[uuid]
+        self._meters = {
+            uuid: meter for uuid, meter in self._meters.items() if uuid in listed or meter.read >= oldest
+        }
 
     def _with_energy(self, row: GpuRow) -> GpuRow:
         meter = self._meters.get(row.identity.uuid)
@@ -250,15 +254,15 @@ class Ledger:
 
 
 def split_energy(joules: float, gpu: GpuRow, rows: Sequence[ContainerRow]) -> dict[AccountKey, float]:
-    """Split joules of one GPU: the active part by used share, the idle part by entitlement.
+    """Split the joules of one GPU: the active part by used share, the idle part by entitlement.
 
-    A row whose use is not known gets nothing, and neither does anyone of the idle part when it cannot be
-    told how much of the GPU was idle: where the GPU, or one of the MIG devices it is cut into, has no meter,
-    somebody who is not seen may have filled it. What is left over is nobody's; the parts never exceed the
-    whole.
+    A row with unknown use gets nothing. The idle part stays unattributed while it is unknown how much of the
+    GPU was idle: if the GPU, or one of its MIG devices, has no meter, an unseen process may have used it.
+    The parts never exceed the whole.
     """
     used = sum(row.compute_used for row in rows if row.compute_used is not None)
-    busy = _busy_share(gpu, used)
+    rest = gpu.unattributed_utilization
+    busy = None if rest is None else min(1.0, used + rest)
     scale = 1 / max(used, 1.0)
     entitled = sum(row.compute_entitled or 0.0 for row in rows)
     idle = 0.0 if busy is None else (1 - busy) / max(entitled, 1.0)
@@ -267,11 +271,6 @@ def split_energy(joules: float, gpu: GpuRow, rows: Sequence[ContainerRow]) -> di
         for row in rows
         if row.compute_used is not None
     }
-
-
-def _busy_share(gpu: GpuRow, used: float) -> float | None:
-    rest = gpu.unattributed_utilization
-    return None if rest is None else min(1.0, used + rest)
 
 
 def _rows_by_gpu(rows: Iterable[ContainerRow]) -> dict[str, list[ContainerRow]]:
@@ -286,5 +285,5 @@ def _key(row: ContainerRow) -> AccountKey:
 
 
 def _add(total: float | None, rate: float | None, seconds: float) -> float | None:
-    """Integrate; a total begins at 0 with the first known rate and stands still while it is not known."""
+    """Integrate; a total begins at 0 with the first known rate and does not change while it is unknown."""
     return total if rate is None else (total or 0.0) + rate * seconds

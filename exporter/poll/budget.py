@@ -1,4 +1,4 @@
-"""How long one poll may take: the limits of its stages, and of the calls in them.
+"""The time limits of one poll: of its stages, and of the calls in them.
 
 A poll ends within the interval, whatever hangs; within a second if the interval is shorter. It has three
 stages. Each may take what those before it have left, up to the moment at which its share ends:
@@ -6,10 +6,10 @@ stages. Each may take what those before it have left, up to the moment at which 
 | stage | ends at | what runs |
 |---|---|---|
 | devices | 75 % of the interval | the drivers and, at the same time, the kubelet and the names of pods |
-| dependents | 90 % | what needs their answers: processes, files of sharing systems, virtual devices, jobs |
+| dependents | 90 % | sources that need those answers: processes, sharing systems' files, vGPUs, jobs |
 | join | 100 % | attribution and the new snapshot |
 
-A late source is left behind: the poll goes on without it, and the next poll looks whether it has answered.
+The poll goes on without a late source, and the next poll checks whether it has answered.
 """
 
 import time
@@ -17,33 +17,35 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 DEVICES_SHARE, DEPENDENTS_SHARE = 0.75, 0.9
-# With a shorter interval a busy machine would miss the stages of healthy polls.
+# On a busy machine, healthy polls would miss the stages of a shorter interval.
 SHORTEST_SECONDS = 1.0
-# With long intervals, the numbers of one poll should still be of about one moment.
+# Even with long intervals, the numbers of one poll should be of about one moment.
 LONGEST_STAGE_SECONDS = 10.0
 # Two devices that hang one after the other are both found within the stage. A healthy call can take most of a
 # second on a busy GPU, however short the interval is.
 HANG_SHARE, SHORTEST_HANG_SECONDS = 0.5, 1.0
 # Python runs one thread at a time: reading the devices and the kubelet side by side costs a fifth more of a
-# processor than one after the other. So each of them starts alone, but what is slow is not waited for.
+# processor than one after the other. So each of them starts alone, but the next does not wait for a slow one.
 HEAD_START_SHARE, LONGEST_HEAD_START_SECONDS = 0.2, 0.25
-# A client gives up before its collector does, so that its own message is shown.
+# A client times out before its collector does, so that its own message is shown.
 CLIENT_SHARE = 0.9
+# Two more sources of pod names may have to answer after the Pods API.
+PODS_API_SHARE = 0.5
 
 
 class Budget(NamedTuple):
-    """Limits of a poll in seconds.
-
-    devices, dependents, join: when each stage ends, counted from the start of the poll
-    hang: a call into a driver about one device that takes longer is abandoned
-    client: how long a client of another program waits for its answer
-    """
+    """Limits of a poll in seconds; ends of stages count from the start of the poll."""
 
     devices: float
+    """End of the stage of devices, the kubelet and pod names."""
     dependents: float
+    """End of the stage of sources that depend on those."""
     join: float
+    """End of the join."""
     hang: float
+    """A driver call about one device is abandoned after this."""
     client: float
+    """Timeout of a request to another program."""
 
     @classmethod
     def of_interval(cls, interval: float) -> "Budget":
@@ -59,15 +61,20 @@ class Budget(NamedTuple):
         )
 
     @property
+    def pods_api(self) -> float:
+        """Timeout of the kubelet's Pods API, in seconds."""
+        return PODS_API_SHARE * self.client
+
+    @property
     def head_start(self) -> float:
         """Seconds after which the next source is read, although the one before has not answered."""
         return min(HEAD_START_SHARE * self.devices, LONGEST_HEAD_START_SECONDS)
 
     def patient(self, seconds: float) -> "Budget":
-        """Return a budget whose stages take up to ``seconds`` each: for a poll that no other one follows."""
+        """Return a budget with stages of up to ``seconds`` each: for a single poll."""
         return self._replace(devices=seconds, dependents=2 * seconds, join=3 * seconds)
 
     def start(self, clock: Callable[[], float] = time.monotonic) -> Callable[[float], float]:
-        """Start a poll; return a function from the end of a stage to the seconds that are left until then."""
+        """Start a poll; return a function from the end of a stage to the seconds left until then."""
         began = clock()
         return lambda end: max(began + end - clock(), 0.0)

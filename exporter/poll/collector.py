@@ -1,7 +1,7 @@
 """One source of the poller with its deadline and its health.
 
-A source that does not answer in time is left behind: its call goes on, no second one is started beside it,
-and the poll goes on without it. Failure and recovery are each logged once.
+The poll goes on without a source that does not answer in time; its call keeps running, and no second one is
+started meanwhile. Failure and recovery are each logged once.
 """
 
 import asyncio
@@ -23,11 +23,9 @@ WORD = re.compile(r"\w+")
 class Collector(Generic[T]):
     """Reads one source once per poll.
 
-    An exception of ``read`` may carry a ``reason`` (a short stable word); others are counted by the name of
-    their type. ``value`` is the last good answer, ``age`` its age, and
-    ``late`` whether it came only after the poll that asked for it. ``accept_late``: such an answer counts;
-    otherwise it is asked for again.
-    ``tells``: it logs its failures at once; otherwise ``tell`` does.
+    Errors are counted by the ``reason`` of the exception, a short stable word, or by its type if it has none.
+    ``accept_late``: an answer that comes after its poll counts; otherwise the source is read again.
+    ``logs_failures``: failures are logged at once; otherwise ``log_failure`` does it.
     """
 
     def __init__(
@@ -36,16 +34,18 @@ class Collector(Generic[T]):
         read: Callable[[], Awaitable[T]],
         clock: Callable[[], float] = time.monotonic,
         *,
-        tells: bool = True,
+        logs_failures: bool = True,
         accept_late: bool = True,
     ) -> None:
         self.name = name
         self.value: T | None = None
+        """The last good answer."""
         self.late = False
+        """Whether that answer came after the poll that asked for it."""
         self._accept_late = accept_late
         self._read = read
         self._clock = clock
-        self._tells = tells
+        self._logs_failures = logs_failures
         self._task: asyncio.Task[T] | None = None
         self._started = 0.0
         self._succeeded_at: float | None = None
@@ -55,7 +55,7 @@ class Collector(Generic[T]):
 
     @property
     def health(self) -> CollectorHealth:
-        """How the source is doing after its last read."""
+        """The health of the source after its last read."""
         return self._health
 
     @property
@@ -78,13 +78,13 @@ class Collector(Generic[T]):
         return self.value if self.is_fresh(stale_after) else None
 
     async def collect(self, within: float) -> None:
-        """Read the source for up to ``within`` seconds; look after a read that was left behind instead."""
+        """Read the source for up to ``within`` seconds, or check on a read that is still running."""
         patience = 0.0
         if self._task is not None and self._task.done() and not self._accept_late:
-            # Whatever it says was so when it was asked.
+            # The answer describes the time of an earlier poll.
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
-        left_behind = self._task is not None
+        late = self._task is not None
         if self._task is None:
             self._task = asyncio.ensure_future(self._read())
             self._started = self._clock()
@@ -92,14 +92,14 @@ class Collector(Generic[T]):
         await asyncio.wait({self._task}, timeout=patience)
         if self._task.done():
             task, self._task = self._task, None
-            self.late = left_behind
+            self.late = late
             self._finish(task)
         else:
             waited = self._clock() - self._started
             self._fail(DEADLINE, f"no answer for {waited:.0f} s; the poll goes on without it")
 
     async def cancel(self) -> None:
-        """Stop waiting for a read that is still under way."""
+        """Stop waiting for a read that is still running."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task}, timeout=0.1)
@@ -141,17 +141,17 @@ class Collector(Generic[T]):
             message=message,
             reason=reason,
         )
-        if self._tells:
-            self.tell()
+        if self._logs_failures:
+            self.log_failure()
 
-    def tell(self) -> None:
-        """Log a failure, once until it is over."""
+    def log_failure(self) -> None:
+        """Log a failure, once until the source recovers."""
         if self.failure and not self._failing:
             self._failing = True
             log.warning("%s failed: %s", self.name, self._health.message)
 
 
 def _reason(error: BaseException) -> str:
-    """Return the word that counts an error: its own, if it is one, else the name of its type."""
+    """Return the word that an error is counted by: its ``reason`` if that is one word, else its type."""
     reason = getattr(error, "reason", "")
     return reason if isinstance(reason, str) and WORD.fullmatch(reason) else type(error).__name__

@@ -19,16 +19,16 @@ from exporter.model import (
 
 
 def event_rows(
-    recent: Iterable[DeviceEvent], before: Iterable[EventRow], containers: Sequence[ContainerRow]
+    recent: Iterable[DeviceEvent], earlier: Iterable[EventRow], containers: Sequence[ContainerRow]
 ) -> tuple[EventRow, ...]:
     """Return a row for each recent event, in their order.
 
-    An event that stands in ``before`` keeps its holders; a new one gets those among ``containers``, the rows
-    of this poll and of the one before it: what an event has ended stands in the latter only. A container is
-    a holder of a device if it has slices or processes on it; an event of a whole GPU concerns the holders of
-    its MIG devices too.
+    An event among the ``earlier`` rows keeps its holders; a new one gets those among ``containers``, the rows
+    of this poll and of the previous one: a container that the event ended is only in the latter. A container
+    is a holder of a device if it has slices or processes on it; an event of a whole GPU also concerns the
+    holders of its MIG devices.
     """
-    known = {row.event: row for row in before}
+    known = {row.event: row for row in earlier}
     return tuple(
         known.get(event) or EventRow(event=event, holders=_holders(event, containers)) for event in recent
     )
@@ -44,13 +44,13 @@ def _concerns(event: DeviceEvent, row: ContainerRow) -> bool:
     return event.mig_uuid in ("", row.device.mig_uuid)
 
 
-# A batch system counts the GPUs of NVIDIA, as dcgm-exporter does.
+# A batch system numbers the NVIDIA GPUs only, as dcgm-exporter does.
 VENDOR = "nvidia"
 Jobs = Mapping[tuple[int, int | None], tuple[str, ...]]
 
 
 def gpus_with_jobs(gpus: Iterable[GpuRow], jobs: Jobs) -> tuple[GpuRow, ...]:
-    """Give each GPU the jobs that have it as a whole."""
+    """Return the GPUs with the jobs that have each as a whole."""
     rows = tuple(gpus)
     counted = _counted(rows)
     return tuple(
@@ -60,7 +60,7 @@ def gpus_with_jobs(gpus: Iterable[GpuRow], jobs: Jobs) -> tuple[GpuRow, ...]:
 
 
 def migs_with_jobs(migs: Iterable[MigRow], gpus: Iterable[GpuRow], jobs: Jobs) -> tuple[MigRow, ...]:
-    """Give each MIG device the jobs that have the GPU instance around it."""
+    """Return the MIG devices with the jobs that have the GPU instance of each."""
     indexes = _counted(gpus)
     return tuple(
         replace(mig, jobs=jobs.get((indexes[mig.device.uuid], mig.reading.gi), ()))
@@ -71,28 +71,27 @@ def migs_with_jobs(migs: Iterable[MigRow], gpus: Iterable[GpuRow], jobs: Jobs) -
 
 
 def _counted(gpus: Iterable[GpuRow]) -> dict[str, int]:
-    """Return by uuid the index that means that GPU alone.
+    """Return the indexes that identify one GPU, by uuid.
 
-    One that is missing keeps its index, which another may have by now: the one that answers.
+    A GPU that is gone keeps its index, which another GPU may have now: the one that answers counts.
     """
     by_index: dict[int, list[GpuRow]] = defaultdict(list)
     for gpu in gpus:
         if gpu.identity.vendor == VENDOR:
             by_index[gpu.identity.index].append(gpu)
-    answering = {index: [gpu for gpu in same if _answers(gpu)] or same for index, same in by_index.items()}
-    return {same[0].identity.uuid: index for index, same in answering.items() if len(same) == 1}
-
-
-def _answers(gpu: GpuRow) -> bool:
-    return gpu.reading is not None and gpu.reading.up
+    answering = {
+        index: [gpu for gpu in rows if gpu.reading is not None and gpu.reading.up] or rows
+        for index, rows in by_index.items()
+    }
+    return {rows[0].identity.uuid: index for index, rows in answering.items() if len(rows) == 1}
 
 
 def pod_rows(
     containers: Iterable[ContainerRow], workloads: Workloads, patterns: Sequence[re.Pattern[str]]
 ) -> tuple[PodRow, ...]:
-    """Return a row for each pod of a container row that has a label whose whole name fits a pattern.
+    """Return a sorted row for each pod of a container row with a label name that fully matches a pattern.
 
-    Rows are sorted. A pod whose labels are not known has none.
+    A pod with unknown labels has no row.
     """
     if not patterns:
         return ()
@@ -104,9 +103,9 @@ def pod_rows(
 
 def _row(pod: PodIdentity, patterns: Sequence[re.Pattern[str]]) -> PodRow:
     labels = pod.details.labels if pod.details is not None else {}
-    let_through = (
+    matching = (
         (name, value)
         for name, value in sorted(labels.items())
-        if any(each.fullmatch(name) for each in patterns)
+        if any(pattern.fullmatch(name) for pattern in patterns)
     )
-    return PodRow(namespace=pod.namespace, name=pod.name, uid=pod.uid, labels=tuple(let_through))
+    return PodRow(namespace=pod.namespace, name=pod.name, uid=pod.uid, labels=tuple(matching))

@@ -1,6 +1,6 @@
-"""The log of the node's GPUs: one line when one is lost or returns, and for each XID.
+"""The log of the node's GPUs: one line when a GPU is lost or returns, and one for each XID.
 
-A GPU that reports the same code again and again gets one line a minute, with the number of times.
+A GPU that repeats an XID gets one line a minute, with the number of times.
 """
 
 import logging
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from exporter.formats.wording import duration, plural, printable
-from exporter.model import ContainerRef, ContainerRow, EventRow, GpuRow, Snapshot
+from exporter.model import ContainerRef, ContainerRow, EventRow, Snapshot
 from exporter.model.xids import explain
 
 log = logging.getLogger(__name__)
@@ -19,7 +19,7 @@ NAMED = 5
 
 
 class _Key(NamedTuple):
-    """A code on a device; ``mig_uuid`` is "" for the whole GPU."""
+    """An XID on a device; ``mig_uuid`` is "" for the whole GPU."""
 
     uuid: str
     mig_uuid: str
@@ -28,14 +28,16 @@ class _Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Logged:
-    """How often a code had occurred at its last line, and when that was (Unix time)."""
+    """The last line of an XID."""
 
     count: int
+    """Number of times that the XID had occurred."""
     at: float
+    """Unix time of the line."""
 
 
 class NodeLog:
-    """Logs what has changed from snapshot to snapshot; to be called with each of them."""
+    """Logs lost GPUs, returned GPUs and XIDs; subscribe ``record`` to all snapshots."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
@@ -43,18 +45,19 @@ class NodeLog:
         self._xids: dict[_Key, _Logged] = {}
 
     def record(self, snapshot: Snapshot) -> None:
-        """Log GPUs that are lost or have returned, and new XIDs, each at its time."""
+        """Log GPUs that are lost or have returned, and new XIDs."""
         self._record_gpus(snapshot)
         self._record_xids(snapshot)
 
     def _record_gpus(self, snapshot: Snapshot) -> None:
-        """Compare the GPUs with those before. While a driver fails its collector logs that, once."""
-        if snapshot.node.gpu_count is None or any(_is_driver_failing(snapshot)):
+        """Compare with the last snapshot, unless a driver fails: its collector logs that."""
+        drivers = (health for health in snapshot.collectors if health.name in ("nvml", "amd"))
+        if snapshot.node.gpu_count is None or not all(health.success for health in drivers):
             return
         gpus = {gpu.identity.uuid: gpu for gpu in snapshot.gpus if not gpu.unread}
         for uuid, gpu in gpus.items():
             self._names[uuid] = f"GPU {gpu.identity.index} ({printable(uuid)})"
-            if not _answers(gpu):
+            if gpu.reading is None or not gpu.reading.up:
                 self._lose(snapshot, uuid, "does not answer")
             elif uuid in self._lost:
                 passed = duration(snapshot.timestamp - self._lost.pop(uuid))
@@ -62,24 +65,28 @@ class NodeLog:
         for uuid in self._names.keys() - gpus.keys():
             self._lose(snapshot, uuid, "is not listed by its driver")
 
-    def _lose(self, snapshot: Snapshot, uuid: str, how: str) -> None:
+    def _lose(self, snapshot: Snapshot, uuid: str, symptom: str) -> None:
         if uuid not in self._lost:
             self._lost[uuid] = snapshot.timestamp
             log.warning(
                 "%s is lost: it %s%s; check the kernel log",
                 self._names[uuid],
-                how,
+                symptom,
                 _held(_holders(snapshot, uuid)),
             )
 
     def _record_xids(self, snapshot: Snapshot) -> None:
-        newest = {_key(row): row for row in snapshot.events if row.event.xid is not None}
+        newest = {
+            _Key(row.event.uuid, row.event.mig_uuid, row.event.xid): row
+            for row in snapshot.events
+            if row.event.xid is not None
+        }
         for key, count in _counts(snapshot):
-            before = self._xids.get(key, _Logged(0, -REPEAT_SECONDS))
-            if count < before.count:
-                before = _Logged(0, before.at)
-            if count > before.count and abs(snapshot.timestamp - before.at) >= REPEAT_SECONDS:
-                self._log_xid(key, count - before.count, newest.get(key))
+            logged = self._xids.get(key, _Logged(0, -REPEAT_SECONDS))
+            if count < logged.count:
+                logged = _Logged(0, logged.at)
+            if count > logged.count and abs(snapshot.timestamp - logged.at) >= REPEAT_SECONDS:
+                self._log_xid(key, count - logged.count, newest.get(key))
                 self._xids[key] = _Logged(count, snapshot.timestamp)
 
     def _log_xid(self, key: _Key, times: int, row: EventRow | None) -> None:
@@ -93,14 +100,6 @@ class NodeLog:
             explain(key.xid).meaning.rstrip("."),
             _held(() if row is None else row.holders),
         )
-
-
-def _is_driver_failing(snapshot: Snapshot) -> Iterator[bool]:
-    return (not each.success for each in snapshot.collectors if each.name in ("nvml", "amd"))
-
-
-def _answers(gpu: GpuRow) -> bool:
-    return gpu.reading is not None and gpu.reading.up
 
 
 def _holders(snapshot: Snapshot, uuid: str) -> tuple[ContainerRef, ...]:
@@ -118,13 +117,9 @@ def _held(holders: Iterable[ContainerRef]) -> str:
     return f"; held by {', '.join(names[:NAMED])}{more}"
 
 
-def _key(row: EventRow) -> _Key:
-    return _Key(row.event.uuid, row.event.mig_uuid, row.event.xid or 0)
-
-
 def _counts(snapshot: Snapshot) -> Iterator[tuple[_Key, int]]:
-    """Give how often each code has occurred since start. XID 0 is none."""
+    """Yield the number of times that each XID has occurred since start. XID 0 is not an error."""
     for gpu in snapshot.gpus:
-        for each in gpu.events:
-            if each.xid:
-                yield _Key(each.uuid, each.mig_uuid, each.xid), each.count
+        for event in gpu.events:
+            if event.xid:
+                yield _Key(event.uuid, event.mig_uuid, event.xid), event.count

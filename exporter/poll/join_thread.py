@@ -1,4 +1,4 @@
-"""Builds the snapshot of a poll in a thread, within what is left of the poll's budget."""
+"""Builds the snapshot of a poll in a thread, within the rest of the poll's budget."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,31 +12,31 @@ class JoinLateError(Exception):
 
 
 class Joiner:
-    """Runs one join at a time and hands each snapshot to ``publish``, on the event loop."""
+    """Runs one join at a time and passes each snapshot to ``publish``, on the event loop."""
 
     def __init__(self, publish: Callable[[Snapshot], None]) -> None:
         self._publish = publish
         self._worker = Worker("join")
         self._running: asyncio.Future[Snapshot] | None = None
 
-    async def run(self, build: Callable[[], Snapshot], left: Callable[[], float]) -> None:
-        """Build and publish a snapshot; ``left`` returns the seconds that this may take.
+    async def run(self, build: Callable[[], Snapshot], seconds_left: Callable[[], float]) -> None:
+        """Build and publish a snapshot; ``seconds_left`` returns the seconds that this may take.
 
-        Raises JoinLateError if it takes longer, and what ``build`` raises. The next call publishes a late
-        snapshot, so that a join which is always late still shows something.
+        Raises JoinLateError if it takes longer, and the errors of ``build``. The next call publishes a late
+        snapshot, so that a join that is always late still shows something.
         """
         if self._running is not None:
-            await self._finish(self._running, left())
+            await self._finish(self._running, seconds_left())
         self._running = asyncio.ensure_future(self._worker.run(build))
-        await self._finish(self._running, left())
+        await self._finish(self._running, seconds_left())
 
     async def _finish(self, running: "asyncio.Future[Snapshot]", within: float) -> None:
         await asyncio.wait({running}, timeout=within)
         if not running.done():
-            raise JoinLateError("the join takes longer than what is left of the polling interval")
+            raise JoinLateError("the join takes longer than the rest of the polling interval")
         self._running = None
         self._publish(running.result())
 
     def stop(self) -> None:
-        """Let the thread end after the join that is running."""
+        """Stop the thread after the join that is running."""
         self._worker.stop()

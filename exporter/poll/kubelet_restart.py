@@ -1,9 +1,9 @@
 """The kubelet's list of pods after a restart, until it is complete.
 
-A starting kubelet answers before it knows its pods: first none, then static pods, then the others bit by bit
-within about 100 ms. Without its API server it stays at the static pods for as long as that is away. Every
-running pod is in a complete list, with devices or without, so a pod that runs and is not listed proves that
-the list is incomplete. Until it is complete, allocations of unlisted pods that run are carried over.
+A starting kubelet answers before it knows its pods: first it lists none, then static pods, then the others
+one by one within about 100 ms; without its API server, static pods only. A complete list has every running
+pod, with or without devices, so a running pod that is not listed proves that the list is incomplete. Until it
+is complete, the allocations of unlisted running pods are carried over.
 """
 
 import logging
@@ -21,24 +21,23 @@ NAMED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PollResult:
-    """Which pods run. ``running`` are those with processes, None if the process table cannot be searched.
-
-    ``expected`` must run by other evidence. ``starting``: the Pods API reports that the kubelet does not know
-    its pods yet.
-    """
+class RunningPods:
+    """The pods that run, by evidence other than the kubelet's list."""
 
     running: frozenset[PodName] | None
+    """Pods with processes, None if the process table cannot be searched."""
     expected: frozenset[PodName] = frozenset()
+    """Our own pod, and pods whose status is Running."""
     starting: bool = False
+    """Whether the Pods API reports that the kubelet does not know its pods yet."""
 
 
-def evidence_of(
+def running_pods(
     pods: Mapping[str, PodIdentity] | None, running: Running | None, own_uid: str, *, starting: bool
-) -> PollResult:
-    """Name the pods that run; Expected are the own pod and those said to be running."""
+) -> RunningPods:
+    """Return the pods that run, by name."""
     named = pods or {}
-    return PollResult(
+    return RunningPods(
         running=None
         if running is None or pods is None
         else frozenset(named[uid].pod_name for uid in running.pods if uid in named),
@@ -53,24 +52,22 @@ def evidence_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """The allocations to use, and what is known of their completeness.
-
-    ``unlisted`` are running pods that the kubelet has not listed since its start. ``complete`` is False while
-    there are any, or while which pods run is unknown. ``covered`` is False if some running pod is in no list,
-    neither in this one nor in the last complete one: it may hold any device.
-    """
+    """The allocations to use, and their completeness."""
 
     allocations: Allocations | None
     unlisted: frozenset[PodName] = frozenset()
+    """Running pods that the kubelet has not listed since its start."""
     complete: bool = True
+    """False while pods are unlisted, or while it is unknown which pods run."""
     covered: bool = True
+    """False if a running pod is neither in this list nor in the last complete one: it may hold any device."""
 
 
 class KubeletRestart:
-    """Judges each list of the kubelet, and remembers the last complete one.
+    """Judges each list of the kubelet, and keeps the last complete one.
 
-    If which pods run is unknown, unlisted pods are carried over for ``grace`` seconds after a list from a
-    new start of the kubelet was first seen.
+    While it is unknown which pods run, unlisted pods are carried over for ``grace`` seconds after the first
+    list of a restarted kubelet.
     """
 
     def __init__(self, grace: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -87,23 +84,24 @@ class KubeletRestart:
         return listed.kubelet_start == self._completed
 
     def known(self, listed: Allocations | None) -> Allocations | None:
-        """Return a list together with all that may be carried over into it."""
+        """Return a list with all allocations that may be carried over into it."""
         if listed is None or self._base is None or self.is_complete(listed):
             return listed
         return _merged(listed, self._base, self._base.pods)
 
-    def judge(self, listed: Allocations | None, evidence: PollResult) -> Judged:
-        """Judge a list; None while the kubelet does not answer."""
+    def judge(self, listed: Allocations | None, pods: RunningPods) -> Judged:
+        """Return the allocations to use; ``listed`` is None while the kubelet does not answer."""
         if listed is None:
             return Judged(allocations=None, complete=False, covered=False)
-        self._note_start(listed)
+        if listed.kubelet_start != self._start:
+            self._start, self._started_at = listed.kubelet_start, self._clock()
         if self.is_complete(listed):
             self._base = listed
             return Judged(allocations=listed)
-        if evidence.running is None:
-            judged = self._judge_unseen(listed, evidence)
+        if pods.running is None:
+            judged = self._judge_unseen(listed, pods)
         else:
-            judged = self._judge_filling(listed, evidence.running - listed.pods)
+            judged = self._judge_filling(listed, pods.running - listed.pods)
         self._log(judged)
         if judged.complete:
             self._completed, self._base = listed.kubelet_start, listed
@@ -111,31 +109,27 @@ class KubeletRestart:
             self._base = self.known(listed)
         return judged
 
-    def _note_start(self, listed: Allocations) -> None:
-        if listed.kubelet_start != self._start:
-            self._start, self._started_at = listed.kubelet_start, self._clock()
-
     def _judge_filling(self, listed: Allocations, unlisted: frozenset[PodName]) -> Judged:
         """Judge by the pods that run and are not listed."""
         if not unlisted:
             return Judged(allocations=listed)
-        before = self._base or listed
+        base = self._base or listed
         return Judged(
-            allocations=_merged(listed, before, unlisted),
+            allocations=_merged(listed, base, unlisted),
             unlisted=unlisted,
             complete=False,
-            covered=unlisted <= before.pods,
+            covered=unlisted <= base.pods,
         )
 
-    def _judge_unseen(self, listed: Allocations, evidence: PollResult) -> Judged:
-        """Judge without a view of processes: former pods count as running for the time of grace."""
+    def _judge_unseen(self, listed: Allocations, pods: RunningPods) -> Judged:
+        """Judge without a view of processes: former pods count as running for ``grace`` seconds."""
         waiting = self._clock() - self._started_at < self._grace
         former = self._base.pods - listed.pods if waiting and self._base is not None else frozenset()
         judged = self._judge_filling(listed, former)
-        expected = evidence.expected - listed.pods
-        if not expected and not evidence.starting:
+        expected = pods.expected - listed.pods
+        if not expected and not pods.starting:
             return judged
-        covered = judged.covered and expected <= former and (waiting or not evidence.starting)
+        covered = judged.covered and expected <= former and (waiting or not pods.starting)
         return replace(judged, unlisted=former | expected, complete=False, covered=covered)
 
     def _log(self, judged: Judged) -> None:
@@ -154,24 +148,24 @@ class KubeletRestart:
         self._logged = not judged.complete
 
 
-def _merged(listed: Allocations, before: Allocations, pods: Collection[PodName]) -> Allocations:
-    """Carry the allocations of ``pods`` over, unless they are listed or their devices are given to others."""
+def _merged(listed: Allocations, earlier: Allocations, pods: Collection[PodName]) -> Allocations:
+    """Carry the allocations of ``pods`` over, unless they are listed or their devices are allocated again."""
     carried = frozenset(pods) - listed.pods
-    taken = {(each.resource, each.device_id) for each in listed.allocated}
+    taken = {(held.resource, held.device_id) for held in listed.allocated}
 
     def carries(holder: ContainerRef) -> bool:
         return holder.pod_name in carried
 
     allocated = tuple(
-        each
-        for each in before.allocated
-        if carries(each.holder) and (each.resource, each.device_id) not in taken
+        held
+        for held in earlier.allocated
+        if carries(held.holder) and (held.resource, held.device_id) not in taken
     )
-    claims = tuple(each for each in before.claims if carries(each.holder))
+    claims = tuple(claim for claim in earlier.claims if carries(claim.holder))
     return replace(
         listed,
         allocated=tuple(sorted((*listed.allocated, *allocated))),
         claims=tuple(sorted((*listed.claims, *claims))),
-        listed=listed.listed | frozenset(filter(carries, before.listed)),
-        read_at=min(listed.read_at, before.read_at) if allocated or claims else listed.read_at,
+        listed=listed.listed | frozenset(filter(carries, earlier.listed)),
+        read_at=min(listed.read_at, earlier.read_at) if allocated or claims else listed.read_at,
     )

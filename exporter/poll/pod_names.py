@@ -1,4 +1,4 @@
-"""The names of pods, and their objects where any source has them."""
+"""The names of pods, and their labels and annotations if a source has them."""
 
 import math
 import time
@@ -15,10 +15,8 @@ from podresources.pods import Pods
 
 PODS_API: Final = "the kubelet's Pods API"
 KUBERNETES_API: Final = "the Kubernetes API"
-
-
-# The kubelet logs each call of its Pods API. Statuses and annotations follow a change for
-# some time: then pods are listed at every poll, and else at this interval.
+# The kubelet logs each call of its Pods API. Statuses and annotations follow a change for some time: until
+# then pods are listed at every poll, and later at this interval.
 SETTLING_SECONDS: Final = 30.0
 LISTING_SECONDS: Final = 60.0
 
@@ -30,19 +28,16 @@ class NoNamesError(Exception):
 
 
 class PodNames:
-    """The ladder of pod names: the kubelet's Pods API, else the Kubernetes API with the listing of pod logs.
+    """Reads pods from the kubelet's Pods API, else from the Kubernetes API and the names of pod logs.
 
-    The Pods API may take ``patience`` seconds, so that there is time left for the others. ``watched`` tells
-    what the Kubernetes API has said, None where it is not asked or has not answered. ``objects_from`` names
-    the source of labels and annotations of the last reading, "" where there is none; ``superseded`` are the
-    uids of pods whose name another one has since. ``starting`` is True if the Pods API last reported that the
-    kubelet does not know its pods yet.
+    The Pods API has ``patience`` seconds. ``watched`` returns the pods of the Kubernetes API, None if that is
+    not used or has not answered.
 
-    Logs have no objects: for ``keep`` seconds (by ``clock``) what the Pods API said last stands beside them,
-    or one failure of the kubelet would take every holder away that is one by its annotations.
+    Pod logs have no annotations: for ``keep`` seconds (by ``clock``) the last answer of the Pods API is used
+    with them, or one failure of the kubelet would remove every holder that is known by its annotations.
     """
 
-    def __init__(  # noqa: PLR0913 - three sources, and how long to wait for and to believe them
+    def __init__(  # noqa: PLR0913 - three sources and their time limits
         self,
         socket: Path,
         logs: Path,
@@ -53,15 +48,18 @@ class PodNames:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.objects_from = ""
+        """The source of the labels and annotations of the last reading, "" if none."""
         self.superseded: frozenset[str] = frozenset()
+        """Uids of pods whose name a newer pod has."""
         self.starting = False
+        """Whether the Pods API last reported that the kubelet does not know its pods yet."""
         self._socket = socket
         self._logs = logs
         self._watched = watched
         self._keep = keep
         self._clock = clock
-        self._told: Mapping[str, PodIdentity] = {}
-        self._told_at = -math.inf
+        self._answer: Mapping[str, PodIdentity] = {}
+        self._answered_at = -math.inf
         self._listed_at: float | None = None
         self._cause: Hashable = None
         self._changed_at = self._clock()
@@ -74,24 +72,24 @@ class PodNames:
         The Pods API is not called as long as ``cause`` stays the same, see ``SETTLING_SECONDS``.
         """
         if not self._is_due(cause):
-            self._told_at = self._clock()
-            return self._told
+            self._answered_at = self._clock()
+            return self._answer
         self._listed_at = None
         objections = []
         self.starting = False
         try:
             if await self._worker.run(self._socket.exists):
-                self._told, self._told_at = index_pods(await self._pods.read()), self._clock()
-                self._listed_at = self._told_at
+                self._answer, self._answered_at = index_pods(await self._pods.read()), self._clock()
+                self._listed_at = self._answered_at
                 self.objects_from, self.superseded = PODS_API, frozenset()
-                return self._told
+                return self._answer
         except (KubeletError, OSError) as error:
             self.starting = isinstance(error, KubeletError) and error.reason == "not_ready"
             objections.append(str(error))
         logged: PodLogs | None = None
-        told = self._told if self._clock() - self._told_at <= self._keep else None
+        answer = self._answer if self._clock() - self._answered_at <= self._keep else None
         try:
-            logged = await self._worker.run(lambda: read_pod_logs(self._logs, told or ()))
+            logged = await self._worker.run(lambda: read_pod_logs(self._logs, answer or ()))
         except OSError as error:
             objections.append(str(error))
         watched = self._watched()
@@ -101,9 +99,9 @@ class PodNames:
         if logged is None:
             self.objects_from = ""
             raise NoNamesError("; ".join(objections))
-        if told is not None:
+        if answer is not None:
             self.objects_from = PODS_API
-            return self._merged(WatchedPods(pods=told, live=False), logged)
+            return self._merged(WatchedPods(pods=answer, live=False), logged)
         self.objects_from, self.superseded = "", logged.superseded
         return index_pods(logged.pods)
 
@@ -117,21 +115,21 @@ class PodNames:
 
     def _merged(self, watched: WatchedPods, logged: PodLogs | None) -> Mapping[str, PodIdentity]:
         logged = logged or PodLogs((), frozenset())
-        found = merged(watched, logged.pods)
-        told = {*watched.pods, *(pod.uid for pod in logged.pods), *logged.superseded}
-        self.superseded = frozenset(told - found.keys())
-        return found
+        pods = merged(watched, logged.pods)
+        known = {*watched.pods, *(pod.uid for pod in logged.pods), *logged.superseded}
+        self.superseded = frozenset(known - pods.keys())
+        return pods
 
     def close(self) -> None:
-        """Let the thread end."""
+        """Stop the thread."""
         self._worker.stop()
 
 
 def merged(watched: WatchedPods, logged: Iterable[PodIdentity]) -> Mapping[str, PodIdentity]:
-    """Add the pods of the logs that the API server has not told of yet.
+    """Return the watched pods by uid, with those that only the logs have.
 
-    Logs outlive their pod, so that of two pods with one name a live watch has the right one. Where it is
-    not, the kubelet knows better, and the pod's object is not known.
+    Logs outlive their pod, so of two pods with one name a live watch has the right one. If the watch is not
+    live, the logs have it, and the labels and annotations of the pod are unknown.
     """
     sources = (logged, watched.pods.values()) if watched.live else (watched.pods.values(), logged)
     by_name = {(pod.namespace, pod.name): pod for source in sources for pod in source}
@@ -141,7 +139,7 @@ def merged(watched: WatchedPods, logged: Iterable[PodIdentity]) -> Mapping[str, 
 def cause_to_list(
     listed: Allocations | None, places: Iterable[ProcessPlace], pods: Mapping[str, PodIdentity]
 ) -> Hashable:
-    """Return a value that changes if pods are to be listed again: with allocations and unnamed containers."""
+    """Return a value that changes with allocations and unnamed containers: then pods are listed again."""
     unnamed = frozenset(
         (place.pod_uid, place.container_id)
         for place in places

@@ -1,6 +1,6 @@
-"""The poll: every source once, joined into one snapshot that all readers share.
+"""The poll: every source is read once, and the results are joined into one snapshot that all readers share.
 
-Readers never wait and never lock: they take ``Poller.snapshot``, the whole of the last finished poll.
+Readers never wait or lock: they take ``Poller.snapshot``, the result of the last finished poll.
 """
 
 import asyncio
@@ -16,7 +16,6 @@ from exporter.model import (
     Allocations,
     CollectorHealth,
     GpuReading,
-    HostDevices,
     ProcessPlace,
     Snapshot,
     SystemFiles,
@@ -26,7 +25,7 @@ from exporter.model.poll_result import JOBS, NO_PROCESS_LISTS, PollResult
 from exporter.poll.collector import Collector
 from exporter.poll.gpu_sources import Devices, lists_processes
 from exporter.poll.join_thread import Joiner, JoinLateError
-from exporter.poll.kubelet_restart import Judged, KubeletRestart, evidence_of
+from exporter.poll.kubelet_restart import Judged, KubeletRestart, running_pods
 from exporter.poll.pod_names import cause_to_list
 from exporter.poll.snapshot_builder import SnapshotBuilder
 from exporter.poll.sources import Sources
@@ -34,17 +33,17 @@ from exporter.sharing import without_use
 from exporter.workloads.running import Placed, is_container_unclear
 
 log = logging.getLogger(__name__)
-# A kubelet that comes back is noticed at this pace, whatever the interval between polls.
+# A kubelet that does not answer is tried again at this pace, whatever the polling interval.
 RETRY_SECONDS = 0.5
 MAX_JITTER = 1.0
-NO_LISTS = "the driver lists the processes of no device: see gpuslice_nvml_errors_total, and doctor"
-BROKEN = "the exporter's own poll fails: see its log"
+NO_LISTS = "the driver reports no process lists; see gpuslice_nvml_errors_total, and doctor"
+BROKEN = "the exporter's own poll fails; see its log"
 
 
 class Poller:
-    """Polls the sources of one node; ``demo`` marks snapshots whose numbers are made up.
+    """Polls the sources of one node; ``demo`` marks snapshots of a simulated node.
 
-    ``clock`` (seconds) measures what is integrated, ``wall`` (Unix time) dates it. How long a poll may take:
+    ``clock`` (seconds) measures the time between polls, ``wall`` (Unix time) dates them. The time limits are
     the budget of ``sources``.
     """
 
@@ -68,7 +67,9 @@ class Poller:
         self._restart = KubeletRestart(settings.stale_after)
         self._raw: Allocations | None = None
         self._processes: Collector[Placed] = Collector("processes", self._read_processes, accept_late=False)
-        self._host_devices = Collector("host_devices", self._read_host_devices)
+        self._host_devices = Collector(
+            "host_devices", lambda: sources.host_devices.read(self._restart.known(self._fresh_list()))
+        )
         self._module = Collector("kernel_module", sources.host_devices.nvidia_module)
         self._files: Collector[Mapping[str, SystemFiles]] = Collector("sharing", sources.files.read)
         jobs = sources.jobs
@@ -82,59 +83,62 @@ class Poller:
         self.snapshot = self._builder.first(wall())
 
     def subscribe(self, reader: Callable[[Snapshot], None]) -> None:
-        """Hand each snapshot to ``reader`` on the event loop."""
+        """Pass each snapshot to ``reader`` on the event loop."""
         self._readers.append(reader)
 
     async def first(self) -> None:
-        """Poll for the first time; a node where this fails is served all the same."""
+        """Poll for the first time; does not raise if that fails."""
         await self._sources.start()
         await self._guarded_poll()
 
     async def run(self) -> None:
-        """Poll until cancelled, in a rhythm that keeps its phase and is not that of other nodes."""
+        """Poll until cancelled, at a fixed interval with a random phase: nodes do not poll together."""
         interval = self.settings.poll_interval
         due = time.monotonic() + interval + random.uniform(0, min(interval, MAX_JITTER))  # noqa: S311
         while True:
-            # After an early poll the one that is due keeps its time.
+            # An early poll does not move the next one.
             while await self._wait(due):
                 await self._guarded_poll()
             await self._guarded_poll()
             due = max(due + interval, time.monotonic())
 
     async def poll(self) -> Snapshot:
-        """Read every source once, join what is known, and publish it; raises JoinLateError."""
-        now, left = self._clock(), self._budget.start()
-        await self._read_devices_and_holders(left)
-        await asyncio.gather(*(each.collect(left(self._budget.dependents)) for each in self._later()))
+        """Read every source once, join the results, and publish the snapshot; raises JoinLateError."""
+        now, seconds_until = self._clock(), self._budget.start()
+        await self._read_devices_and_holders(seconds_until)
+        await asyncio.gather(
+            *(collector.collect(seconds_until(self._budget.dependents)) for collector in self._later())
+        )
         self.evidence = self._gather()
         evidence, health, wall = self.evidence, self._health(), self._wall()
-        # A node may offer so many ids that pages would wait for them: not on the event loop.
+        # In a thread: with many device ids the join would delay pages on the event loop.
         await self._joiner.run(
-            lambda: self._builder.snapshot(evidence, health, now, wall), lambda: left(self._budget.join)
+            lambda: self._builder.snapshot(evidence, health, now, wall),
+            lambda: seconds_until(self._budget.join),
         )
         return self.snapshot
 
-    async def _read_devices_and_holders(self, left: Callable[[float], float]) -> None:
-        """Read the devices, then who holds them, but do not wait for a slow driver."""
-        devices = asyncio.ensure_future(self._devices.collect(left(self._budget.devices)))
+    async def _read_devices_and_holders(self, seconds_until: Callable[[float], float]) -> None:
+        """Read the devices, then their holders, but do not wait for a slow driver."""
+        devices = asyncio.ensure_future(self._devices.collect(seconds_until(self._budget.devices)))
         try:
             await asyncio.wait({devices}, timeout=self._budget.head_start)
-            await asyncio.gather(devices, self._read_holders(left))
+            await asyncio.gather(devices, self._read_holders(seconds_until))
         finally:
             devices.cancel()
 
-    async def _read_holders(self, left: Callable[[float], float]) -> None:
-        """Read the kubelet's list, then names, which are asked for again if the list is another one."""
+    async def _read_holders(self, seconds_until: Callable[[float], float]) -> None:
+        """Read the kubelet's list, then pod names, which are listed again if that list has changed."""
         end = self._budget.devices
-        allocations = asyncio.ensure_future(self._allocations.collect(left(end)))
+        allocations = asyncio.ensure_future(self._allocations.collect(seconds_until(end)))
         try:
             await asyncio.wait({allocations}, timeout=self._budget.head_start)
-            await asyncio.gather(allocations, self._names.collect(left(end)))
+            await asyncio.gather(allocations, self._names.collect(seconds_until(end)))
         finally:
             allocations.cancel()
 
     def _publish(self, snapshot: Snapshot) -> None:
-        """Show a snapshot. A reader that fails keeps it from nobody else."""
+        """Publish a snapshot. A subscriber that raises does not keep it from the others."""
         self.snapshot = snapshot
         for reader in self._readers:
             try:
@@ -147,8 +151,9 @@ class Poller:
                 self._failing.discard(reader)
 
     async def close(self) -> None:
-        """Leave reads that are still under way behind and shut the driver down."""
-        for collector in self._others():
+        """Stop waiting for reads that are still running, and shut the driver down."""
+        collectors: tuple[Collector[Any], ...] = (self._allocations, self._names, *self._later())
+        for collector in collectors:
             await collector.cancel()
         await self._devices.cancel()
         self._joiner.stop()
@@ -156,7 +161,7 @@ class Poller:
 
     @property
     def restart_reason(self) -> str | None:
-        """Why only a restart of this process can help, None while it is not needed."""
+        """The reason why this process must be restarted, None if it need not be."""
         return self._sources.nvml.restart_reason
 
     async def _guarded_poll(self) -> None:
@@ -164,13 +169,13 @@ class Poller:
             await self.poll()
         except JoinLateError as error:
             self._fail("poll has no snapshot: %s; the page keeps the last one until it is stale", error)
-        except Exception as error:  # noqa: BLE001 - it is logged with its trace
+        except Exception as error:  # noqa: BLE001 - logged with its traceback
             self._fail("poll failed: %r; the page keeps the last one until it is stale", error, trace=True)
         else:
             self._broken = False
 
     def _fail(self, message: str, error: Exception, *, trace: bool = False) -> None:
-        """Report a poll that failed, once until one succeeds."""
+        """Log a failed poll, once until one succeeds."""
         if not self._broken:
             level = logging.ERROR if trace else logging.WARNING
             log.log(level, message, error, exc_info=error if trace else None)
@@ -178,25 +183,25 @@ class Poller:
         self._expire()
 
     def _expire(self) -> None:
-        """Empty a page that is too old, and no longer claim that anything on it is well."""
-        # A clock that is set back must not keep what is old for ever.
+        """Publish an empty snapshot, in which all collectors fail, in place of a stale one."""
+        # The wall clock may have been set back.
         if abs(self._wall() - self.snapshot.timestamp) > self.settings.stale_after:
             self._publish(self._builder.empty(self.snapshot.timestamp, self._health(), BROKEN))
 
     async def _wait(self, due: float) -> bool:
-        """Sleep until the next poll; return True when something has happened that cannot wait for it.
+        """Sleep until the next poll; return True if an earlier one is needed.
 
-        That is a kubelet that was away and answers again, a GPU that reports to have been cut anew, and the
-        driver to be given up or taken again.
+        The reasons: the kubelet answers again, a GPU was repartitioned, or the driver is to be released or
+        opened again.
         """
         wake = self._sources.wake
-        while (left := due - time.monotonic()) > 0:
-            if await wait_for(wake, left if self._kubelet_answers() else min(left, RETRY_SECONDS)):
+        while (remaining := due - time.monotonic()) > 0:
+            if await wait_for(wake, remaining if self._kubelet_answers() else min(remaining, RETRY_SECONDS)):
                 wake.clear()
                 return True
-            left = due - time.monotonic()
-            if not self._kubelet_answers() and left > RETRY_SECONDS:
-                await self._allocations.collect(left - RETRY_SECONDS)
+            remaining = due - time.monotonic()
+            if not self._kubelet_answers() and remaining > RETRY_SECONDS:
+                await self._allocations.collect(remaining - RETRY_SECONDS)
                 if self._kubelet_answers():
                     return True
         return False
@@ -220,14 +225,8 @@ class Poller:
 
         return await self._sources.processes.read(self._devices.pids(), search)
 
-    async def _read_host_devices(self) -> HostDevices:
-        return await self._sources.host_devices.read(self._restart.known(self._fresh_list()))
-
-    def _others(self) -> tuple[Collector[Any], ...]:
-        return self._allocations, self._names, *self._later()
-
     def _later(self) -> tuple[Collector[Any], ...]:
-        """List those that wait until devices and holders are known, or that need not come before."""
+        """Return the collectors that depend on devices and holders, or that can be read after them."""
         always = self._processes, self._host_devices, self._files, self._module
         return always if self._jobs is None else (*always, self._jobs)
 
@@ -264,26 +263,26 @@ class Poller:
         )
 
     def _shown_files(self) -> Mapping[str, SystemFiles]:
-        """Return what the files say: limits for as long as they are fresh, and use of this poll only."""
-        found = self._files.fresh_value(self.settings.stale_after) or {}
-        return without_use(found) if self._files.failure or self._files.late else found
+        """Return the files of sharing systems: limits while they are fresh, use of this poll only."""
+        files = self._files.fresh_value(self.settings.stale_after) or {}
+        return without_use(files) if self._files.failure or self._files.late else files
 
     def _fresh_list(self) -> Allocations | None:
         """Return the kubelet's last list unless it is stale."""
         return self._allocations.fresh_value(self.settings.stale_after)
 
     def _judged(self) -> Judged:
-        """Judge whether the kubelet's list is complete, and add what is missing in it after a restart."""
+        """Return the kubelet's list, with the allocations that are missing in it after a restart."""
         pods = self._names.fresh_value(self.settings.stale_after)
         placed, names = self._placed(), self._sources.names
         running = placed.running if self._processes.health.success else None
-        evidence = evidence_of(pods, running, self._sources.own_uid, starting=names.starting)
-        return self._restart.judge(self._fresh_list(), evidence)
+        present = running_pods(pods, running, self._sources.own_uid, starting=names.starting)
+        return self._restart.judge(self._fresh_list(), present)
 
     def _is_confirmed(self) -> bool:
-        """Return True if the kubelet has answered in this poll: one list is not of two polls."""
-        before, self._raw = self._raw, self._allocations.value
-        return self._kubelet_answers() and not self._allocations.late and self._raw is not before
+        """Return True if the kubelet has answered in this poll with a new list."""
+        previous, self._raw = self._raw, self._allocations.value
+        return self._kubelet_answers() and not self._allocations.late and self._raw is not previous
 
     def _workloads(self, gpus: tuple[GpuReading, ...]) -> Workloads:
         placed, health = self._placed(), self._processes.health

@@ -1,4 +1,4 @@
-"""What takes two readings of a GPU: rates of counters, and how often a state began."""
+"""Values that need two readings of a GPU: NVLink rates, and counts of clock events."""
 
 from collections.abc import Iterable, Mapping
 
@@ -6,14 +6,14 @@ from exporter.model import GpuReading
 from exporter.model.readings import CLOCK_EVENT_BITS, ClockEvent
 
 
-def nvlink_bytes_per_second(before: GpuReading, now: GpuReading) -> float | None:
-    """Give the mean traffic over all NVLinks, both directions, between two readings of one GPU.
+def nvlink_bytes_per_second(earlier: GpuReading, later: GpuReading) -> float | None:
+    """Return the mean traffic over all NVLinks, both directions, between two readings of one GPU.
 
-    None where a reading lacks a counter, where no time has passed, and where a counter fell, because the
-    driver was loaded again in between.
+    None if a reading lacks a counter, if no time has passed, and if a counter fell because the driver was
+    reloaded in between.
     """
-    seconds = now.read_monotonic - before.read_monotonic
-    old, new = before.traffic_bytes, now.traffic_bytes
+    seconds = later.read_monotonic - earlier.read_monotonic
+    old, new = earlier.traffic_bytes, later.traffic_bytes
     if seconds <= 0:
         return None
     moved = 0
@@ -25,37 +25,37 @@ def nvlink_bytes_per_second(before: GpuReading, now: GpuReading) -> float | None
 
 
 class NvlinkRates:
-    """The rate of each GPU from sweep to sweep; one that was not read again keeps the rate it had."""
+    """The rate of each GPU from sweep to sweep; a GPU that was not read again keeps its rate."""
 
     def __init__(self) -> None:
         self._readings: dict[str, GpuReading] = {}
         self._rates: dict[str, float | None] = {}
 
     def advance(self, gpus: Iterable[GpuReading]) -> Mapping[str, float]:
-        """Take the GPUs of a poll and give bytes per second by uuid; those that are gone are forgotten."""
+        """Take the GPUs of a poll and return bytes per second by uuid; a GPU that is gone is dropped."""
         latest = {gpu.identity.uuid: gpu for gpu in gpus if gpu.up}
         self._rates = {uuid: self._rate(uuid, gpu) for uuid, gpu in latest.items()}
         self._readings = latest
         return {uuid: rate for uuid, rate in self._rates.items() if rate is not None}
 
-    def _rate(self, uuid: str, now: GpuReading) -> float | None:
-        before = self._readings.get(uuid)
-        if before is None:
+    def _rate(self, uuid: str, reading: GpuReading) -> float | None:
+        previous = self._readings.get(uuid)
+        if previous is None:
             return None
-        if before.read_monotonic == now.read_monotonic:
+        if previous.read_monotonic == reading.read_monotonic:
             return self._rates.get(uuid)
-        return nvlink_bytes_per_second(before, now)
+        return nvlink_bytes_per_second(previous, reading)
 
 
 class ClockEvents:
-    """Counts how often each reason began to hold the clocks of a GPU, as seen from sweep to sweep."""
+    """Counts how often each reason began to limit the clocks of a GPU, from sweep to sweep."""
 
     def __init__(self) -> None:
         self._masks: dict[str, int] = {}
         self._counts: dict[str, dict[ClockEvent, int]] = {}
 
     def advance(self, gpus: Iterable[GpuReading]) -> Mapping[str, Mapping[ClockEvent, int]]:
-        """Take the GPUs of a poll and give the counts by uuid; a GPU that does not answer keeps its own."""
+        """Take the GPUs of a poll and return the counts by uuid; a silent GPU keeps its counts."""
         present = set()
         for gpu in gpus:
             present.add(gpu.identity.uuid)
@@ -66,7 +66,7 @@ class ClockEvents:
         return {uuid: dict(counts) for uuid, counts in self._counts.items()}
 
     def _note(self, uuid: str, mask: int) -> None:
-        # What holds the clocks when they are first seen began at some time before.
+        # A reason that is active at the first reading began earlier, at an unknown time.
         begun = mask & ~self._masks.get(uuid, mask)
         counts = self._counts.setdefault(uuid, dict.fromkeys(CLOCK_EVENT_BITS.values(), 0))
         for bit, reason in CLOCK_EVENT_BITS.items():

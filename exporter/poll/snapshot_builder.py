@@ -1,5 +1,6 @@
-"""One poll's parts put together to a snapshot, with what is kept from poll to poll."""
+"""Builds a snapshot from the results of one poll, and keeps the state between polls."""
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
@@ -29,18 +30,31 @@ from exporter.sharing.base.holdings_cache import KeptHoldings
 from exporter.sharing.base.view import Problem
 from exporter.workloads import settled
 
-# Polls are not to the millisecond apart: one that comes by so much of the interval later is no missed one.
+# Polls jitter: up to this many intervals after the previous one, a poll is not a missed one.
 LATE = 1.5
 
 
+def node_facts(result: PollResult, patterns: tuple[re.Pattern[str], ...]) -> NodeFacts:
+    """Return the input of the sharing systems; resources that match ``patterns`` are NVIDIA's."""
+    return NodeFacts(
+        pods=result.workloads.pods if result.workloads is not None else None,
+        node=result.node,
+        files=result.files,
+        host=result.host_devices or HostDevices(),
+        own_uid=result.own_uid,
+        patterns=patterns,
+        all_listed=result.covered,
+    )
+
+
 class SnapshotBuilder:
-    """Makes the snapshots of one node; ``demo`` marks those whose numbers are made up."""
+    """Builds the snapshots of one node; ``demo`` marks those of a simulated node."""
 
     def __init__(self, settings: Settings, *, demo: bool) -> None:
         self._settings = settings
         self._demo = demo
         self._coverage = Coverage()
-        # That may be as short as the interval.
+        # ``stale_after`` may be as short as the interval.
         self._ledger = Ledger(longest_gap=max(settings.stale_after, LATE * settings.poll_interval))
         self._inconsistent: Counter[tuple[str, str, str]] = Counter()
         self._objections = Objections()
@@ -49,9 +63,9 @@ class SnapshotBuilder:
             lambda gpus, allocations, facts: resolve_holdings(gpus, allocations, facts, self._objections)
         )
         self._held = NOT_KNOWN
-        # Those that were told in the poll before, and of each GPU those of the poll in which it was read.
-        self._told_before = NOT_KNOWN
-        self._held_then: dict[str, HoldingsIndex] = {}
+        # The holdings of the previous poll, and by GPU those of the poll in which it was read.
+        self._previous = NOT_KNOWN
+        self._held_at_reading: dict[str, HoldingsIndex] = {}
         self._nvlink = NvlinkRates()
         self._clocks = ClockEvents()
         self._events: tuple[EventRow, ...] = ()
@@ -59,12 +73,12 @@ class SnapshotBuilder:
         self._sequence = 0
 
     def first(self, timestamp: float) -> Snapshot:
-        """Give the snapshot from before the first poll."""
+        """Return the snapshot before the first poll."""
         node = NodeRow(name=self._settings.node_name)
         return Snapshot(timestamp=timestamp, sequence=0, node=node, demo=self._demo)
 
     def empty(self, timestamp: float, collectors: Iterable[CollectorHealth], reason: str) -> Snapshot:
-        """Give a snapshot that claims nothing, of the time of the last that did."""
+        """Return a snapshot without rows, in which all collectors fail for ``reason``."""
         return Snapshot(
             timestamp=timestamp,
             sequence=self._sequence,
@@ -76,34 +90,34 @@ class SnapshotBuilder:
         )
 
     def snapshot(
-        self, found: PollResult, collectors: Iterable[CollectorHealth], now: float, timestamp: float
+        self, result: PollResult, collectors: Iterable[CollectorHealth], now: float, timestamp: float
     ) -> Snapshot:
-        """Join one poll's evidence; ``now`` is the clock of what is integrated, ``timestamp`` Unix time."""
+        """Join one poll's results; ``now`` is on a monotonic clock (seconds), ``timestamp`` is Unix time."""
         self._sequence += 1
-        elapsed, covered = self._coverage.advance(found.gpus, now)
+        elapsed, covered = self._coverage.advance(result.gpus, now)
         try:
-            told = found.workloads or Workloads(places={}, pods=None, process_view=False)
-            workloads = with_pids(settled(told, found.own_uid), found.files)
-            holdings, attribution = self._joined(found, workloads, covered)
+            workloads = result.workloads or Workloads(places={}, pods=None, process_view=False)
+            workloads = with_pids(settled(workloads, result.own_uid), result.files)
+            holdings, attribution = self._joined(result, workloads, covered)
         except Exception:
-            # The time has passed all the same, and what was drawn in it is nobody's.
+            # The time has passed all the same; the energy of it stays unattributed.
             self._ledger.skip(elapsed)
             raise
         self._count_inconsistent(attribution)
-        unsure = holdings.unresolved_holders if holdings.known and not found.unlisted else None
+        unsure = holdings.unresolved_holders if holdings.known and not result.unlisted else None
         attribution = self._ledger.advance(attribution, elapsed, covered, timestamp, unsure)
-        recent = found.hardware.recent if found.hardware is not None else ()
-        jobs = self._jobs(found)
+        recent = result.hardware.recent if result.hardware is not None else ()
+        jobs = self._jobs(result)
         processes, left_out = largest_processes(attribution.processes)
         self._events = event_rows(recent, self._events, (*self._containers, *attribution.containers))
         self._containers = attribution.containers
         return Snapshot(
             timestamp=timestamp,
             sequence=self._sequence,
-            node=replace(self._node(found, workloads), unresolved=holdings.unresolved, blind=holdings.blind),
-            gpus=gpus_with_jobs(self._gpu_rows(attribution.gpus, found), jobs),
+            node=replace(self._node(result, workloads), unresolved=holdings.unresolved, blind=holdings.blind),
+            gpus=gpus_with_jobs(self._gpu_rows(attribution.gpus, result), jobs),
             migs=migs_with_jobs(attribution.migs, attribution.gpus, jobs),
-            vgpus=vgpu_rows(found.gpus, found.allocations, found.host_devices),
+            vgpus=vgpu_rows(result.gpus, result.allocations, result.host_devices),
             containers=attribution.containers,
             pods=pod_rows(attribution.containers, workloads, self._settings.pod_labels),
             processes=processes,
@@ -114,49 +128,42 @@ class SnapshotBuilder:
         )
 
     def _joined(
-        self, found: PollResult, workloads: Workloads, covered: Collection[str]
+        self, result: PollResult, workloads: Workloads, covered: Collection[str]
     ) -> tuple[Holdings, Attribution]:
-        holdings = self._holdings.of(found.gpus, found.allocations, self._facts(found))
+        holdings = self._holdings.of(
+            result.gpus, result.allocations, node_facts(result, self._settings.resource_pattern)
+        )
         if holdings is not self._held.holdings:
             self._held = HoldingsIndex(holdings)
-        told = self._held if found.confirmed else NOT_KNOWN
-        listed = [gpu.identity.uuid for gpu in found.gpus]
-        stale = {uuid: self._held_then.get(uuid, NOT_KNOWN) for uuid in listed if uuid not in covered}
-        # Who held a device before such a reading held it in it only if the kubelet has told the same since.
-        before = self._told_before if found.confirmed else NOT_KNOWN
-        stale |= dict.fromkeys(found.late.intersection(covered), before)
-        self._held_then = {uuid: stale.get(uuid, told) for uuid in listed}
-        self._told_before = told
-        return holdings, attribute(found.gpus, self._held, workloads, stale, confirmed=found.confirmed)
-
-    def _facts(self, found: PollResult) -> NodeFacts:
-        return NodeFacts(
-            pods=found.workloads.pods if found.workloads is not None else None,
-            node=found.node,
-            files=found.files,
-            host=found.host_devices or HostDevices(),
-            own_uid=found.own_uid,
-            patterns=self._settings.resource_pattern,
-            all_listed=found.covered,
-        )
+        current = self._held if result.confirmed else NOT_KNOWN
+        listed = [gpu.identity.uuid for gpu in result.gpus]
+        stale = {uuid: self._held_at_reading.get(uuid, NOT_KNOWN) for uuid in listed if uuid not in covered}
+        # During a late reading, the previous holders still held the device only if the kubelet confirms it.
+        previous = self._previous if result.confirmed else NOT_KNOWN
+        stale |= dict.fromkeys(result.late.intersection(covered), previous)
+        self._held_at_reading = {uuid: stale.get(uuid, current) for uuid in listed}
+        self._previous = current
+        return holdings, attribute(result.gpus, self._held, workloads, stale, confirmed=result.confirmed)
 
     def _with_objections(self, health: CollectorHealth) -> CollectorHealth:
-        """Count what could not be read of annotations and files with the collector of the files."""
+        """Add the counts of unreadable annotations and files to the collector of the files."""
         of_collector = {SHARING: self._objections, JOBS: self._job_objections}
         if health.name not in of_collector:
             return health
         return replace(health, errors={**health.errors, **of_collector[health.name].counts})
 
-    def _jobs(self, found: PollResult) -> Mapping[tuple[int, int | None], tuple[str, ...]]:
-        """Return the jobs by device, and object to files that cannot be used."""
-        files = found.jobs or JobFiles()
-        self._job_objections.turn(Problem(each.reason, each.about, each.text) for each in files.problems)
+    def _jobs(self, result: PollResult) -> Mapping[tuple[int, int | None], tuple[str, ...]]:
+        """Return the jobs by device; unusable files become objections."""
+        files = result.jobs or JobFiles()
+        self._job_objections.turn(
+            Problem(problem.reason, problem.about, problem.text) for problem in files.problems
+        )
         return files.jobs
 
-    def _gpu_rows(self, rows: Iterable[GpuRow], found: PollResult) -> tuple[GpuRow, ...]:
-        """Add what a GPU has reported, and what takes more than one reading to know."""
-        rates, clocks = self._nvlink.advance(found.gpus), self._clocks.advance(found.gpus)
-        hardware = found.hardware
+    def _gpu_rows(self, rows: Iterable[GpuRow], result: PollResult) -> tuple[GpuRow, ...]:
+        """Add the GPU's events, and the values that need more than one reading."""
+        rates, clocks = self._nvlink.advance(result.gpus), self._clocks.advance(result.gpus)
+        hardware = result.hardware
         events = hardware.events if hardware is not None else ()
         return tuple(
             replace(
@@ -169,8 +176,8 @@ class SnapshotBuilder:
             for row in rows
         )
 
-    def _node(self, found: PollResult, workloads: Workloads) -> NodeRow:
-        hardware, allocations = found.hardware, found.allocations
+    def _node(self, result: PollResult, workloads: Workloads) -> NodeRow:
+        hardware, allocations = result.hardware, result.allocations
         driver = hardware.driver if hardware is not None else DriverInfo()
         return NodeRow(
             name=self._settings.node_name,
@@ -179,7 +186,7 @@ class SnapshotBuilder:
             process_view=workloads.process_view,
             process_view_reason=workloads.process_view_reason,
             allocations_read_at=allocations.read_at if allocations is not None else None,
-            unlisted_pods=None if found.unlisted is None else len(found.unlisted),
+            unlisted_pods=None if result.unlisted is None else len(result.unlisted),
             nvml_errors=dict(hardware.errors) if hardware is not None else {},
             inconsistent=dict(self._inconsistent),
             costs=hardware.costs if hardware is not None else {},
@@ -187,7 +194,7 @@ class SnapshotBuilder:
         )
 
     def _count_inconsistent(self, attribution: Attribution) -> None:
-        """Count contradictions, and forget those of devices that are gone."""
+        """Count contradictory readings, and drop the counts of devices that are gone."""
         self._inconsistent.update(attribution.inconsistent)
         present = {(row.identity.uuid, "") for row in attribution.gpus} | {
             row.device for row in attribution.migs

@@ -69,7 +69,7 @@ def _mig(*faults: dict[str, Any]) -> Scenario:
 async def _given_up(node: FakeNode, poller: Poller) -> None:
     """Ask for the driver while a call into it hangs."""
     await until(lambda: node.nvml.calls[WAIT, ""] == 1, within=5)
-    poller._sources.release.give_up()
+    poller._sources.release.release()
     await poller.poll()
 
 

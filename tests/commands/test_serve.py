@@ -76,7 +76,7 @@ def test_serve_is_the_default_command(tmp_path):
 def test_demo():
     """A fake node is served with its numbers, and says that they are made up."""
     with serving("demo", "--scenario", "t4-timeslicing") as server:
-        assert server.lines[0] == f"A fake GPU node (t4-timeslicing): {server.url}"
+        assert server.lines[0] == f"A simulated GPU node (t4-timeslicing): {server.url}"
         wait_until_ready(server)
         page = server.get("metrics")
         assert "gpuslice_node_gpus 4" in page

@@ -9,17 +9,17 @@ import time
 
 import pytest
 
-from exporter.commands.signals_and_memory import END_SECONDS, LAST_SECONDS, until_told
+from exporter.commands.signals_and_memory import END_SECONDS, LAST_SECONDS, run_until
 
 HUNG = """
 import asyncio, time
-from exporter.commands.signals_and_memory import shutdown_signals, until_told
+from exporter.commands.signals_and_memory import run_until, shutdown_signals
 
 async def program():
     with shutdown_signals() as told:
         thread = asyncio.ensure_future(asyncio.to_thread(time.sleep, 100))
         print("up", flush=True)
-        await until_told(asyncio.ensure_future(asyncio.Event().wait()), told)
+        await run_until(told, asyncio.ensure_future(asyncio.Event().wait()))
 
 asyncio.run(program())
 """
@@ -37,7 +37,7 @@ async def test_work_is_ended_when_the_program_is_told_to_end():
             await asyncio.sleep(0)
 
     task = asyncio.create_task(work())
-    await until_told(task, told)
+    await run_until(told, task)
     assert task.cancelled()
     assert len(turns) >= 10
 
@@ -49,7 +49,7 @@ async def test_work_that_ends_by_itself_tells_why():
         raise OSError("out of paper")
 
     with pytest.raises(OSError, match="out of paper"):
-        await until_told(asyncio.create_task(work()), asyncio.Event())
+        await run_until(asyncio.Event(), asyncio.create_task(work()))
 
 
 async def test_work_that_will_not_end_is_not_waited_for():
@@ -65,7 +65,7 @@ async def test_work_that_will_not_end_is_not_waited_for():
     task = asyncio.create_task(work())
     await asyncio.sleep(0)
     began = time.monotonic()
-    await until_told(task, told)
+    await run_until(told, task)
     assert LAST_SECONDS <= time.monotonic() - began < LAST_SECONDS + 10
     over.set()
     await task

@@ -358,7 +358,7 @@ async def test_in_a_release_window_the_driver_is_shut_down_and_holders_stay():
         async with running(poller):
             happen(node, 79)
             await until(lambda: xids(poller.snapshot) == {"79": 1}, within=5)
-            sources.release.give_up()
+            sources.release.release()
             assert await until(lambda: is_released(poller), within=5) < 1
             assert_all_given_back(node)
             calls = node.nvml.total_calls
@@ -370,7 +370,7 @@ async def test_in_a_release_window_the_driver_is_shut_down_and_holders_stay():
             assert set(health(away, "nvml").errors) == {"Released"}
             assert health(away, "nvml").message == "the driver is released because SIGUSR1 was received"
             assert poller.restart_reason is None
-            sources.release.take_again()
+            sources.release.reopen()
             assert await until(lambda: not is_released(poller), within=5) < 1
             assert (ups(poller.snapshot), failing(poller.snapshot)) == ([True, True], set())
             assert (node.nvml.opened, xids(poller.snapshot)) == (1, {"79": 1})
@@ -396,10 +396,10 @@ async def test_a_gpu_that_is_unplugged_in_a_release_window_is_gone_after_it():
     """In the window it is shown as what it was; who opens the driver again sees that it is not there."""
     async with releasable(node_of(absent(0, FAULT, 100)), **QUICK) as (node, poller, sources):
         await poller.poll()
-        sources.release.give_up()
+        sources.release.release()
         await node.step(FAULT)
         assert ups(await poller.poll()) == [False, False]
-        sources.release.take_again()
+        sources.release.reopen()
         assert ups(await poller.poll()) == [True]
 
 
@@ -409,7 +409,7 @@ async def test_a_driver_that_hangs_is_not_said_to_be_given_up():
     async with releasable(node_of(hang), **QUICK) as (node, poller, sources):
         await poller.poll()
         await until(lambda: node.nvml.calls[WAIT, ""] == 1, within=5)
-        sources.release.give_up()
+        sources.release.release()
         snapshot = await poller.poll()
         assert (is_released(poller), node.nvml.opened) == (False, 1)
         assert set(health(snapshot, "nvml").errors) == {"NotReleased"}

@@ -115,11 +115,11 @@ async def test_a_path_that_cannot_be_looked_at_is_told_once(tmp_path: Path, capl
 async def test_signals_open_and_close_the_window() -> None:
     """SIGUSR1 gives up and SIGUSR2 takes again, each seen at once by who waits."""
     async with started() as release:
-        release.give_up()
+        release.release()
         assert release.changed.is_set()
         assert release.reason() == "SIGUSR1 was received"
         release.changed.clear()
-        release.take_again()
+        release.reopen()
         assert release.changed.is_set()
         assert release.reason() == ""
 
@@ -127,18 +127,18 @@ async def test_signals_open_and_close_the_window() -> None:
 async def test_a_forgotten_signal_ends_by_itself(caplog) -> None:
     """Who never sends SIGUSR2 does not leave the exporter blind for ever, and finds why in the log."""
     async with started(by_signal=0.05) as release:
-        release.give_up()
+        release.release()
         assert 0.04 < await _change(release, "") < 1
 
-    assert "SIGUSR1 was received, but it did not end within 0.05 s" in caplog.text
+    assert "did not end within 0.05 s (SIGUSR1 was received)" in caplog.text
 
 
 async def test_a_second_signal_begins_a_new_window() -> None:
     """SIGUSR1 again means from now on; the end of the first window does not close the second."""
     async with started(by_signal=0.2) as release:
-        release.give_up()
+        release.release()
         await asyncio.sleep(0.1)
-        release.give_up()
+        release.release()
         assert await _change(release, "") > 0.15
 
 
@@ -147,11 +147,11 @@ async def test_the_driver_is_taken_when_nobody_wants_it_any_more(tmp_path: Path)
     file = tmp_path / "release"
     file.touch()
     async with started(file) as release:
-        release.give_up()
+        release.release()
         assert release.reason() == f"the file {file} exists"
         file.unlink()
         await _change(release, "SIGUSR1 was received")
-        release.take_again()
+        release.reopen()
         assert release.reason() == ""
 
 
@@ -159,7 +159,7 @@ async def test_the_driver_is_taken_when_nobody_wants_it_any_more(tmp_path: Path)
 async def told_by(api: Api, **bounds: float) -> AsyncIterator[Release]:
     """Run a release that hears of the node's labels while the body runs."""
     async with started(None, **bounds) as release:
-        cluster = Cluster(NODE, api.configure, release.labels_told)
+        cluster = Cluster(NODE, api.configure, release.set_labels)
         await cluster.start()
         try:
             yield release

@@ -1,13 +1,13 @@
-"""``record``: this node as a scenario, so that what a user sees can become a test.
+"""``record``: write this node as a scenario, so that a fault on a user's node can become a test.
 
 Everything that could identify the node or its tenants is replaced by numbered names: UUIDs, serials, names
 of the node, of namespaces, pods, containers and claims, uids and container ids. Models, sizes, readings,
-names of GPU resources, spellings of their device ids and what the driver does not support stay: they are what
-a fault depends on. Other device plugins are left out, and so are vGPUs, and GPUs that another driver reads.
+names of GPU resources, formats of device ids, and the calls that the driver does not support are kept: a
+fault may depend on them. Other device plugins, vGPUs, and GPUs of other drivers are left out.
 
-Of the annotations and labels, those are recorded that a sharing system looks at, and no others. Every word in
-them is replaced that is neither a number nor a word of such a system. What the files of these systems say is
-recorded too, with the same names; a file that cannot be read is left out.
+Only the annotations and labels that a sharing system reads are recorded. Every word in them is replaced
+unless it is a number or a word of such a system. The files of these systems are recorded with the same names;
+an unreadable file is left out.
 """
 
 import re
@@ -18,18 +18,18 @@ from exporter.commands.node_and_output import Node
 from exporter.commands.one_poll import poll_once
 from exporter.commands.record.gpu import peers_of, processes_of, record_gpu
 from exporter.commands.record.mask import Mask
-from exporter.commands.record.pods import Found, Pods, kept, notes, other_files
+from exporter.commands.record.pods import NodeHoldings, Pods, kept, notes, other_files
 from exporter.demo.scenario import faults as schema_faults
 from exporter.demo.scenario import gpus as schema_gpu
 from exporter.demo.scenario import pods as schema_pods
 from exporter.demo.scenario import schema
 from exporter.demo.scenario.catalog import dump
 from exporter.demo.scenario.expand import folded
-from exporter.model import ContainerRef, DriverInfo, HostDevices, NodeObject, Workloads
+from exporter.model import ContainerRef, DriverInfo, NodeObject, Workloads
 from exporter.model.poll_result import NO_PROCESS_LISTS, PollResult
-from exporter.sharing import NodeFacts
+from exporter.poll.snapshot_builder import node_facts
 
-NOBODY = Workloads(places={}, pods=None, process_view=False)
+NO_WORKLOADS = Workloads(places={}, pods=None, process_view=False)
 NO_DRIVER = tuple(
     schema_faults.NvmlError(kind="nvml_error", function=function, code="DRIVER_NOT_LOADED")
     for function in ("nvmlInitWithFlags", "nvmlInit_v2")
@@ -49,16 +49,16 @@ async def record(node: Node, mask: bool) -> str:
 def scenario(
     evidence: PollResult, node_name: str, mask: Mask, patterns: tuple[re.Pattern[str], ...] = ()
 ) -> schema.Scenario:
-    """Make the scenario of what one poll found; resources that match ``patterns`` are NVIDIA's."""
+    """Return the scenario of one poll's results; resources that match ``patterns`` are NVIDIA's."""
     hardware, allocations = evidence.hardware, evidence.allocations
     driver = hardware.driver if hardware is not None else DriverInfo()
-    workloads = evidence.workloads or NOBODY
+    workloads = evidence.workloads or NO_WORKLOADS
     gpus = hardware.gpus if hardware is not None else ()
-    told = tuple(gpu for gpu in gpus if gpu.up and gpu.identity.vendor == NVIDIA)
-    found = Found(evidence, _facts(evidence, patterns))
-    mask.know(gpu.identity.model for gpu in told)
-    mask.know(found.resources)
-    peers = peers_of(told)
+    recorded = tuple(gpu for gpu in gpus if gpu.up and gpu.identity.vendor == NVIDIA)
+    holdings = NodeHoldings(evidence, node_facts(evidence, patterns))
+    mask.allow(gpu.identity.model for gpu in recorded)
+    mask.allow(holdings.resources)
+    peers = peers_of(recorded)
     old_kubelet = allocations is not None and allocations.offered is None
     processes = _processes(evidence, workloads, mask)
     return schema.Scenario(
@@ -68,38 +68,27 @@ def scenario(
         host_pid=workloads.process_view or workloads.process_view_code == NO_PROCESS_LISTS,
         identity=_identity(workloads),
         kubelet_api=("v1alpha1",) if old_kubelet else ("v1", "v1alpha1"),
-        gpus=tuple(record_gpu(gpu, mask, peers) for gpu in told),
-        offers=_offers(found, mask),
-        pods=tuple(Pods(found, processes, mask, node_name).recorded()),
+        gpus=tuple(record_gpu(gpu, mask, peers) for gpu in recorded),
+        offers=_offers(holdings, mask),
+        pods=tuple(Pods(holdings, processes, mask, node_name).recorded()),
         host_processes=tuple(processes.get(None, ())),
         files=other_files(evidence.files, mask),
         kept=kept(evidence.files, mask),
-        faults=(NO_DRIVER if driver.driver_version is None and not told else ())
+        faults=(NO_DRIVER if driver.driver_version is None and not recorded else ())
         + (NO_KUBELET if allocations is None else ()),
     )
 
 
 def _identity(workloads: Workloads) -> schema.IdentitySource:
-    """Name the source that tells as much: the Pods API tells containers by id, pod logs only by name."""
+    """Return the source with these data: the Pods API has container ids and details, pod logs only names."""
     if workloads.pods is None:
         return "none"
-    told = any(pod.container_ids or pod.details for pod in workloads.pods.values())
-    return "pods_api" if told else "pod_logs"
-
-
-def _facts(evidence: PollResult, patterns: tuple[re.Pattern[str], ...]) -> NodeFacts:
-    return NodeFacts(
-        pods=evidence.workloads.pods if evidence.workloads is not None else None,
-        node=evidence.node,
-        files=evidence.files,
-        host=evidence.host_devices or HostDevices(),
-        own_uid=evidence.own_uid,
-        patterns=patterns,
-    )
+    detailed = any(pod.container_ids or pod.details for pod in workloads.pods.values())
+    return "pods_api" if detailed else "pod_logs"
 
 
 def _node(driver: DriverInfo, node: NodeObject, name: str, mask: Mask) -> schema_gpu.Node:
-    def say(text: str) -> str:
+    def masked(text: str) -> str:
         return mask.text(text, (), name)
 
     major, _, minor = (driver.cuda_version or "0.0").partition(".")
@@ -108,15 +97,15 @@ def _node(driver: DriverInfo, node: NodeObject, name: str, mask: Mask) -> schema
         driver_version=driver.driver_version or "",
         nvml_version=driver.nvml_version or "",
         cuda_version=int(major) * 1000 + int(minor) * 10,
-        labels=notes(node.labels, say),
-        annotations=notes(node.annotations, say),
+        labels=notes(node.labels, masked),
+        annotations=notes(node.annotations, masked),
     )
 
 
-def _offers(found: Found, mask: Mask) -> tuple[schema_pods.Offer, ...]:
+def _offers(holdings: NodeHoldings, mask: Mask) -> tuple[schema_pods.Offer, ...]:
     ids: dict[str, list[str]] = defaultdict(list)
-    for offer in found.view.allocations.offered or ():
-        if found.concerns_gpus(offer.resource, offer.device_id):
+    for offer in holdings.view.allocations.offered or ():
+        if holdings.concerns_gpus(offer.resource, offer.device_id):
             ids[offer.resource].append(mask.device_id(offer.device_id))
     return tuple(schema_pods.Offer(resource=resource, ids=folded(of)) for resource, of in ids.items())
 
@@ -124,23 +113,23 @@ def _offers(found: Found, mask: Mask) -> tuple[schema_pods.Offer, ...]:
 def _processes(
     evidence: PollResult, workloads: Workloads, mask: Mask
 ) -> dict[ContainerRef | None, list[schema_pods.Process]]:
-    """Sort processes by container; those of no pod, or of one without a name, stand under None."""
-    sorted_out: dict[ContainerRef | None, list[schema_pods.Process]] = defaultdict(list)
+    """Return processes by container; None for those outside pods, and of pods without a name."""
+    by_container: dict[ContainerRef | None, list[schema_pods.Process]] = defaultdict(list)
     seen: set[int] = set()
     gpus = evidence.hardware.gpus if evidence.hardware is not None else ()
     for gpu in (gpu for gpu in gpus if gpu.identity.vendor == NVIDIA):
         for pid, process in processes_of(gpu, mask):
             owner = _owner(pid, workloads)
-            # A process of a scenario is on one device: what it has on a second one becomes another process.
+            # A process of a scenario is on one device: its use of a second one becomes another process.
             own_pid = 0 if pid in seen else pid
             seen.add(pid)
             cgroup = _cgroup(pid, workloads, mask) if owner is None else ""
-            sorted_out[owner].append(replace(process, pid=own_pid, cgroup=cgroup))
-    return sorted_out
+            by_container[owner].append(replace(process, pid=own_pid, cgroup=cgroup))
+    return by_container
 
 
 def _cgroup(pid: int, workloads: Workloads, mask: Mask) -> str:
-    """Keep a process of a pod without a name in a pod, and in a container of its own."""
+    """Return the masked cgroup of a process in a pod without a name, "" outside pods."""
     place = workloads.places.get(pid)
     if place is None or not place.pod_uid:
         return ""

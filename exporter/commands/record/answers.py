@@ -1,13 +1,13 @@
-"""The readings of a GPU as answers of its driver: the tables of readings, read from right to left.
+"""Converts the readings of a GPU back to the driver's answers, by the tables of readings.
 
-What a table's row can tell was either there, and becomes an answer, or was not, and becomes unsupported.
+A value that was read becomes an answer; a missing one becomes an unsupported call.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from exporter.demo.scenario.codec import Signed
-from exporter.model import Bar1, Ecc, EncoderSessions, GpuReading, MigReading
+from exporter.model import Bar1, Ecc, GpuReading, MigReading
 from exporter.model.readings import RECOVERY_ACTIONS
 from exporter.nvml.driver.calls import Call
 from exporter.nvml.readings import device, fields, memory
@@ -16,7 +16,7 @@ from exporter.nvml.readings.answers import NOTHING, Path, Row, first_percent
 Answers = dict[str, tuple[Signed, ...]]
 Numbers = tuple[int, ...]
 
-# The symbols of the library behind the binding's names, where they differ.
+# The library's symbols, if they differ from the binding's names.
 SYMBOLS = {
     "nvmlDeviceGetMemoryInfo": "nvmlDeviceGetMemoryInfo_v2",
     "nvmlDeviceGetComputeRunningProcesses": "nvmlDeviceGetComputeRunningProcesses_v3",
@@ -26,10 +26,10 @@ SYMBOLS = {
     "nvmlDeviceGetAttributes": "nvmlDeviceGetAttributes_v2",
     "nvmlDeviceGetNvLinkRemotePciInfo": "nvmlDeviceGetNvLinkRemotePciInfo_v2",
 }
-# Its argument goes into the record that it fills.
+# Its argument is a field of the struct that it fills.
 TEMPERATURE_V = "nvmlDeviceGetTemperatureV"
 SAMPLING_MICROSECONDS = 167_000
-# What a reader takes for no share of time, and for neither yes nor no.
+# Answers that a reader takes as an unknown percentage and an unknown flag.
 NO_PERCENT, NO_FLAG = 255, 2
 WORDS: Mapping[str, int] = {
     word: number for words in (device.COMPUTE_MODES, RECOVERY_ACTIONS) for number, word in enumerate(words)
@@ -38,13 +38,13 @@ ALL_ROWS = tuple(row for row in (*device.ROWS, *device.FIXED_ROWS) if row is not
 
 
 def answers_of(gpu: GpuReading, missing: Collection[str]) -> tuple[Answers, tuple[str, ...]]:
-    """Return what the driver of this GPU answers, and what of the rest it does not support.
+    """Return the driver's answers for a GPU, and the calls that it does not support.
 
-    ``missing`` are symbols that it is known not to support, whatever they are given.
+    ``missing`` are symbols that are unsupported with any argument.
     """
     answers: Answers = {}
     unsupported = set(missing)
-    # What was not asked for is not known to be unsupported.
+    # A slow row without a value may not have been read: that does not make it unsupported.
     slow = (row for row in device.SLOW_ROWS if _at(gpu, row.into) is not None)
     for call, numbers in (*_of_calls(gpu, (*ALL_ROWS, *slow)), *_of_fields(gpu)):
         if call.partition(":")[0] in missing:
@@ -57,8 +57,8 @@ def answers_of(gpu: GpuReading, missing: Collection[str]) -> tuple[Answers, tupl
 
 
 def answers_of_mig(mig: MigReading) -> tuple[Answers, tuple[str, ...]]:
-    """Return what a MIG device answers and does not support beside its processes and its memory."""
-    (call,) = (_spelled(call) for call in memory.BAR1.calls)
+    """Return the answers and unsupported calls of a MIG device, except those for processes and memory."""
+    (call,) = (_symbol(call) for call in memory.BAR1.calls)
     numbers = None if mig.bar1 is None else _bar1(mig.bar1)
     return ({}, (call,)) if numbers is None else ({call: tuple(map(Signed, numbers))}, ())
 
@@ -68,11 +68,11 @@ def _of_calls(gpu: GpuReading, rows: tuple[Row, ...]) -> Iterator[tuple[str, Num
         value = _at(gpu, row.into)
         numbers = None if value is None else ENCODERS.get(row.decode, _plain)(value)
         for call in row.calls:
-            yield _spelled(call), numbers
+            yield _symbol(call), numbers
 
 
 def _of_fields(gpu: GpuReading) -> Iterator[tuple[str, Numbers | None]]:
-    """Let the first field of a row answer whose unit can tell the value, and no other."""
+    """Yield the fields; of each row, only the first one with a unit that divides the value has an answer."""
     links = gpu.nvlink.links if gpu.nvlink is not None else None
     states_known = gpu.nvlink is not None and gpu.nvlink.active is not None
     for row in (*fields.ROWS, *fields.link_rows(links or 0)):
@@ -82,14 +82,15 @@ def _of_fields(gpu: GpuReading) -> Iterator[tuple[str, Numbers | None]]:
             continue
         value = _at(gpu, row.into)
         number = None if value is None else _plain(value)[0]
-        teller = None if number is None else next(each for each in row.fields if not number % each.unit)
-        for each in row.fields:
-            yield _field(each), (number // each.unit,) if number is not None and each is teller else None
+        chosen = None if number is None else next(field for field in row.fields if not number % field.unit)
+        for field in row.fields:
+            yield _field(field), (number // field.unit,) if number is not None and field is chosen else None
     if not states_known:
         yield "nvmlDeviceGetNvLinkState", None
 
 
-def _spelled(call: Call) -> str:
+def _symbol(call: Call) -> str:
+    """Return the key of a call in a scenario: ``symbol:argument:…``."""
     name, arguments = call
     given = () if name == TEMPERATURE_V else arguments
     return ":".join((SYMBOLS.get(name, name), *map(str, given)))
@@ -100,7 +101,7 @@ def _field(field: fields.Field) -> str:
 
 
 def _at(reading: Any, path: Path) -> Any:
-    """Follow the way of a row into a reading; None where it ends early."""
+    """Return the value at a row's path in a reading, None if the path ends early."""
     for step in path:
         if reading is None:
             return None
@@ -122,14 +123,10 @@ def _utilization(gpu: GpuReading) -> Numbers | None:
 
 
 def _fabric(word: str) -> Numbers:
-    """Write a state with its return code: one that failed came to its end all the same."""
+    """Return a state with its return code: a failed probe is complete, with an error."""
     if word == "failed":
         return len(device.FABRIC_STATES), 1
     return device.FABRIC_STATES.index(word) + 1, 0
-
-
-def _sessions(sessions: EncoderSessions) -> Numbers:
-    return sessions.count, sessions.average_fps, sessions.average_latency_microseconds
 
 
 def _constraints(limits: Mapping[str, int]) -> Numbers | None:
@@ -143,20 +140,24 @@ def _ecc_mode(ecc: Ecc) -> Numbers | None:
 
 
 def _histogram(banks: Mapping[str, int]) -> Numbers | None:
-    left = ("max", "high", "partial", "low", "none")
-    return _filled([banks.get(each) for each in left], NOTHING) if banks else None
+    names = ("max", "high", "partial", "low", "none")
+    return _filled([banks.get(name) for name in names], NOTHING) if banks else None
 
 
 def _filled(values: Collection[int | None], nothing: int) -> Numbers:
     return tuple(nothing if value is None else int(value) for value in values)
 
 
-# From the decoder of a row to the way back, where there is more to it than one number.
+# The encoder of each decoder whose answer is not a single number.
 ENCODERS: Mapping[Callable[..., Any], Callable[[Any], Numbers | None]] = {
     memory.bar1: _bar1,
     first_percent: lambda percent: (percent, SAMPLING_MICROSECONDS),
     device.utilization: _utilization,
-    device.encoder_sessions: _sessions,
+    device.encoder_sessions: lambda sessions: (
+        sessions.count,
+        sessions.average_fps,
+        sessions.average_latency_microseconds,
+    ),
     device.fabric: _fabric,
     device.constraints: _constraints,
     device.ecc_mode: _ecc_mode,

@@ -1,4 +1,4 @@
-"""One GPU of a recording: the reading of one moment as the description of a board."""
+"""One GPU of a recording: a reading as the description of a board."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -8,9 +8,7 @@ from itertools import accumulate
 from exporter.commands.record.answers import SYMBOLS, answers_of, answers_of_mig
 from exporter.commands.record.mask import Mask
 from exporter.demo.load import OFF, Curve
-from exporter.demo.scenario import gpus as schema_board
-from exporter.demo.scenario import gpus as schema_gpu
-from exporter.demo.scenario import gpus as schema_vgpu
+from exporter.demo.scenario import gpus as schema
 from exporter.demo.scenario import pods
 from exporter.model import (
     DeviceProcess,
@@ -27,24 +25,25 @@ from exporter.model.hardware import ProcessKind
 from exporter.nvml.readings.identity import ARCHITECTURES
 
 Peers = dict[str, dict[str, PeerLink]]
-# What a process is called says what its owner does.
+# The name of a process could reveal its owner's work.
 COMMAND = "process"
 KINDS: tuple[ProcessKind, ...] = ("mps", "compute", "graphics")
+ARCHITECTURE_NUMBERS = {name: number for number, name in ARCHITECTURES.items()}
 
 
 def peers_of(gpus: Collection[GpuReading]) -> Peers:
-    """Return by uuid how each of these GPUs reaches the others, told by itself or by the other one."""
-    ways: Peers = {gpu.identity.uuid: {} for gpu in gpus}
+    """Return the links of each GPU to the others by uuid, as read from either of the two."""
+    peers: Peers = {gpu.identity.uuid: {} for gpu in gpus}
     for gpu in gpus:
         for other, link in (gpu.topology or Topology()).peers.items():
-            if other in ways:
-                ways[gpu.identity.uuid][other] = link
-                ways[other].setdefault(gpu.identity.uuid, link)
-    return ways
+            if other in peers:
+                peers[gpu.identity.uuid][other] = link
+                peers[other].setdefault(gpu.identity.uuid, link)
+    return peers
 
 
-def record_gpu(gpu: GpuReading, mask: Mask, peers: Peers) -> schema_gpu.Gpu:
-    """Describe a board that stands still at what was read; ``peers`` are the ways between all boards."""
+def record_gpu(gpu: GpuReading, mask: Mask, peers: Peers) -> schema.Gpu:
+    """Return a board whose values stay as they were read; ``peers`` are the links between all boards."""
     identity, clocks = gpu.identity, gpu.clocks_megahertz
     memory = gpu.memory or Memory(total=0, used=0, free=0)
     sm = clocks.get("sm", 0)
@@ -52,7 +51,7 @@ def record_gpu(gpu: GpuReading, mask: Mask, peers: Peers) -> schema_gpu.Gpu:
     if not any(peer.pcie for peer in peers[gpu.identity.uuid].values()):
         missing.add("nvmlDeviceGetTopologyCommonAncestor")
     answers, unsupported = answers_of(gpu, missing)
-    return schema_gpu.Gpu(
+    return schema.Gpu(
         uuid=mask.uuid(identity.uuid),
         minor=identity.minor,
         model=identity.model,
@@ -60,9 +59,7 @@ def record_gpu(gpu: GpuReading, mask: Mask, peers: Peers) -> schema_gpu.Gpu:
         serial=mask.serial(identity.serial),
         vbios=identity.vbios,
         board_info=_board_info(identity),
-        architecture=next(
-            (number for number, name in ARCHITECTURES.items() if name == identity.architecture), 0
-        ),
+        architecture=ARCHITECTURE_NUMBERS.get(identity.architecture or "", 0),
         memory_total=memory.total,
         memory_reserved=memory.reserved or 0,
         overhead=_overhead(gpu, memory),
@@ -70,7 +67,7 @@ def record_gpu(gpu: GpuReading, mask: Mask, peers: Peers) -> schema_gpu.Gpu:
         power_max_mw=gpu.power_milliwatts or 0,
         temperature_base=gpu.temperature_celsius or 0,
         memory_temperature=gpu.memory_temperature_celsius is not None,
-        clocks=schema_gpu.Clocks(
+        clocks=schema.Clocks(
             sm_idle=sm, sm_max=sm, memory=clocks.get("memory", 0), video_max=clocks.get("video", 0)
         ),
         fan=gpu.fan_percent,
@@ -96,41 +93,40 @@ def _board_info(identity: GpuIdentity) -> dict[str, str]:
     return {name: fact for name, fact in facts.items() if fact is not None}
 
 
-def _license(guest_license: License | None) -> schema_vgpu.GuestLicense | None:
+def _license(guest_license: License | None) -> schema.GuestLicense | None:
     if guest_license is None:
         return None
     end = guest_license.expires
     expires = "" if end is None else f"{datetime.fromtimestamp(end, UTC):%FT%T}"
-    return schema_vgpu.GuestLicense(
+    return schema.GuestLicense(
         product=guest_license.product, licensed=guest_license.licensed, expires=expires
     )
 
 
-def _links(gpu: GpuReading, mask: Mask, peers: Peers) -> schema_board.Links:
-    """Describe the ways to other GPUs.
+def _links(gpu: GpuReading, mask: Mask, peers: Peers) -> schema.Links:
+    """Return the links to other GPUs.
 
-    Links that lead to one GPU are not left for another: where peers have more of them than there are, they
-    lead through a switch.
+    A direct NVLink leads to one GPU: if the peers have more links than this GPU, they go through a switch.
     """
     topology, nvlink = gpu.topology or Topology(), gpu.nvlink or Nvlink()
     links = nvlink.links or 0
     active = links if nvlink.active is None else nvlink.active
-    ways = peers[gpu.identity.uuid]
-    direct = {mask.uuid(uuid): peer.nvlinks for uuid, peer in ways.items() if peer.nvlinks}
+    own = peers[gpu.identity.uuid]
+    direct = {mask.uuid(uuid): peer.nvlinks for uuid, peer in own.items() if peer.nvlinks}
     switch = sum(direct.values()) > active
-    return schema_board.Links(
+    return schema.Links(
         nvlinks=links,
         down=links - active,
         switch=switch,
         to={} if switch else direct,
         numa_node=topology.numa_node,
         cpus=topology.cpus,
-        relations={mask.uuid(uuid): peer.pcie for uuid, peer in ways.items() if peer.pcie is not None},
+        relations={mask.uuid(uuid): peer.pcie for uuid, peer in own.items() if peer.pcie is not None},
     )
 
 
 def processes_of(gpu: GpuReading, mask: Mask) -> Iterator[tuple[int, pods.Process]]:
-    """Describe every process on a GPU and on its MIG devices, with its pid."""
+    """Yield the pid and the description of every process on a GPU and on its MIG devices."""
     for process in gpu.processes or ():
         percent = round((gpu.process_utilization or {}).get(process.pid) or 0)
         yield process.pid, _process(process, mask.uuid(gpu.identity.uuid), percent)
@@ -151,7 +147,7 @@ def _process(process: DeviceProcess, device: str, percent: int) -> pods.Process:
 
 
 def _overhead(gpu: GpuReading, memory: Memory) -> int:
-    """Return what neither processes nor MIG devices account for."""
+    """Return the memory in use that neither processes nor MIG devices account for, in bytes."""
     instances = {mig.gi: mig.memory.used for mig in gpu.mig or () if mig.memory is not None}
     return max(memory.used - _sum(gpu.processes) - sum(instances.values()), 0)
 
@@ -160,35 +156,35 @@ def _sum(processes: tuple[DeviceProcess, ...] | None) -> int:
     return sum(process.memory or 0 for process in processes or ())
 
 
-def _mig(gpu: GpuReading, mask: Mask) -> schema_gpu.Mig | None:
+def _mig(gpu: GpuReading, mask: Mask) -> schema.Mig | None:
     if gpu.mig_enabled is None or "nvmlDeviceGetMigMode" in gpu.unsupported:
         return None
     starts = _starts(gpu.mig or ())
     instances = [_instance(mig, mask, starts[mig.gi]) for mig in gpu.mig or ()]
-    return schema_gpu.Mig(
+    return schema.Mig(
         enabled=bool(gpu.mig_enabled), max_slices=gpu.mig_slices or 7, instances=tuple(instances)
     )
 
 
 def _starts(migs: tuple[MigReading, ...]) -> dict[int, int]:
-    """Lay the GPU instances where they are, or side by side where that is told to the administrator only.
+    """Return the start of each GPU instance: as read, or next to each other if only root may read it.
 
-    Then those come first whose compute instances fill them: the driver finds a compute instance by its place,
-    of which there are as many as compute slices, often one fewer than memory slices.
+    In the latter case instances filled by their compute instances come first: the driver finds a compute
+    instance by its place, and there are as many places as compute slices, often one fewer than memory slices.
     """
-    told = {mig.gi: mig.gi_start for mig in migs if mig.gi_start is not None and mig.gi_size is not None}
-    if all(mig.gi in told for mig in migs):
-        return told
+    starts = {mig.gi: mig.gi_start for mig in migs if mig.gi_start is not None and mig.gi_size is not None}
+    if all(mig.gi in starts for mig in migs):
+        return starts
     sizes = {mig.gi: mig.memory_slices or 1 for mig in migs}
     filled = Counter(mig.gi for mig in migs)
     order = sorted(sizes, key=lambda gi: (sizes[gi] - filled[gi], gi))
     return dict(zip(order, accumulate((sizes[gi] for gi in order), initial=0), strict=False))
 
 
-def _instance(mig: MigReading, mask: Mask, start: int) -> schema_gpu.MigInstance:
+def _instance(mig: MigReading, mask: Mask, start: int) -> schema.MigInstance:
     memory = mig.memory or Memory(total=0, used=0, free=0)
     answers, unsupported = answers_of_mig(mig)
-    return schema_gpu.MigInstance(
+    return schema.MigInstance(
         uuid=mask.uuid(mig.uuid),
         gi=mig.gi,
         ci=mig.ci,

@@ -1,4 +1,4 @@
-"""The pods of a recording, and the files that sharing systems keep of them, under masked names."""
+"""The pods of a recording, and the files of sharing systems about them, with masked names."""
 
 import json
 from collections import defaultdict
@@ -37,7 +37,7 @@ CLAIM_SYSTEMS = tuple(system for system in SYSTEMS if issubclass(system, ClaimSy
 
 
 def kept(files: Files, mask: Mask) -> dict[str, tuple[ContainerFile, ...]]:
-    """Return what the files of containers say, by system."""
+    """Return the files of containers, by system."""
     return {
         system: tuple(_container(file, mask) for file in files[system].containers)
         for system in KEEPERS
@@ -46,19 +46,19 @@ def kept(files: Files, mask: Mask) -> dict[str, tuple[ContainerFile, ...]]:
 
 
 def other_files(files: Files, mask: Mask) -> dict[str, str]:
-    """Return what else the systems' files say, as texts by path."""
+    """Return the other files of sharing systems, as texts by path."""
     nothing = SystemFiles()
-    found = {
+    texts = {
         f"run/nvidia/mps/{mask.text(resource)}/.started": ""
         for resource in files.get(Nvidia.name, nothing).names
     }
-    found |= {f"proc/cgpu_km/{name}": text for name, text in files.get(Cgpu.name, nothing).names.items()}
+    texts |= {f"proc/cgpu_km/{name}": text for name, text in files.get(Cgpu.name, nothing).names.items()}
     for system in CLAIM_SYSTEMS:
         checkpoint = files.get(system.name)
         if isinstance(checkpoint, Checkpoint) and checkpoint.prepared:
             path = f"var/lib/kubelet/plugins/{system.driver}/checkpoint.json"
-            found[path] = json.dumps(_checkpoint(checkpoint, system.driver, mask))
-    return found
+            texts[path] = json.dumps(_checkpoint(checkpoint, system.driver, mask))
+    return texts
 
 
 def _container(file: ContainerFile, mask: Mask) -> ContainerFile:
@@ -73,6 +73,7 @@ def _container(file: ContainerFile, mask: Mask) -> ContainerFile:
 
 
 def _checkpoint(checkpoint: Checkpoint, driver: str, mask: Mask) -> dict[str, Any]:
+    """Return the checkpoint of a DRA driver in its own format (see ``exporter.sharing.dra.checkpoint``)."""
     claims: dict[str, dict[str, Any]] = {}
     for (uid, device), shares in checkpoint.prepared.items():
         claim = claims.setdefault(
@@ -84,9 +85,9 @@ def _checkpoint(checkpoint: Checkpoint, driver: str, mask: Mask) -> dict[str, An
             result = {"driver": driver, "device": name, **dict(_result(share, share_id))}
             claim["status"]["allocation"]["devices"]["results"].append(result)
             if share.uuid:
-                of = {"DeviceName": name, "ShareID": share_id}
-                made = {"gpu": {"device": of, "info": {"uuid": mask.uuid(share.uuid)}}}
-                claim["preparedDevices"][0]["devices"].append(made)
+                names = {"DeviceName": name, "ShareID": share_id}
+                prepared = {"gpu": {"device": names, "info": {"uuid": mask.uuid(share.uuid)}}}
+                claim["preparedDevices"][0]["devices"].append(prepared)
     return {"v2": {"preparedClaims": claims}}
 
 
@@ -97,7 +98,7 @@ def _result(share: Prepared, share_id: str) -> Iterator[tuple[str, object]]:
         yield "adminAccess", True
     cores = None if share.compute is None else round(share.compute * 100)
     consumed = {"memory": share.memory, "cores": cores}
-    yield "consumedCapacity", {name: str(each) for name, each in consumed.items() if each is not None}
+    yield "consumedCapacity", {name: str(value) for name, value in consumed.items() if value is not None}
 
 
 NOTHING = Allocations(allocated=(), offered=None, api_version="", read_at=0.0)
@@ -108,64 +109,65 @@ ALL = 100
 Processes = Mapping[ContainerRef | None, Sequence[pods.Process]]
 
 
-class Found:
-    """What the systems make of one poll. ``resources`` are those that some system knows.
-
-    ``told`` are the containers whose ids do not say what they have, or not in NVIDIA's way.
-    """
+class NodeHoldings:
+    """The holdings of one poll, as the sharing systems resolve them."""
 
     def __init__(self, evidence: PollResult, facts: NodeFacts) -> None:
         self.view = View(evidence.gpus, evidence.allocations or NOTHING, facts)
         systems = list(made(self.view))
         resolved = resolve(self.view.allocations, systems, self.view.inventory.cards())
-        self.told = {holder for holder, _ in resolved.settled}
-        self.told |= {grant.holder for _, _, grant in resolved.grants}
-        self.told |= {
-            holder
-            for device, resource, holder in resolved.held
-            if not isinstance(resolved.owners[device, resource], Nvidia)
-        }
-        self.resources = {resource for _, resource in (*resolved.settled, *resolved.owners)}
-        self.resources |= resolved.unresolved.keys()
+        self.with_shares = (
+            {holder for holder, _ in resolved.settled}
+            | {grant.holder for _, _, grant in resolved.grants}
+            | {
+                holder
+                for device, resource, holder in resolved.held
+                if not isinstance(resolved.owners[device, resource], Nvidia)
+            }
+        )
+        """Containers with shares that no device id of NVIDIA's plugin describes."""
+        known = (*resolved.settled, *resolved.owners)
+        self.resources = {resource for _, resource in known} | resolved.unresolved.keys()
+        """Resources that a sharing system knows."""
         self._nvidia = Resources(facts.patterns)
         self.held: dict[ContainerRef, list[Holding]] = defaultdict(list)
         for holding in holdings_from(resolved, self.view, systems).holdings:
             self.held[holding.holder].append(holding)
 
     def concerns_gpus(self, resource: str, device_id: str = "") -> bool:
-        """Leave out what other device plugins have: it is nobody's business here."""
+        """Return False for resources of other device plugins, which are private and not recorded."""
         known = resource in self.resources or self._nvidia.named(resource)
         return known or device_id.startswith(GPU_SPELLINGS)
 
 
-def notes(texts: Mapping[str, str], say: Callable[[str], str]) -> dict[str, str]:
-    """Keep the annotations or labels that a system looks at, with what ``say`` makes of each text."""
-    found: dict[str, str] = {}
+def notes(texts: Mapping[str, str], masked: Callable[[str], str]) -> dict[str, str]:
+    """Return the annotations or labels that a sharing system reads; ``masked`` masks each text."""
+    kept_texts: dict[str, str] = {}
     for key, text in texts.items():
         match = next((match for system in SYSTEMS if (match := system.reads(key)) is not None), None)
         if match is not None:
             begin, end = match.span("name") if match.groupdict().get("name") else (len(key), len(key))
-            found[key[:begin] + say(key[begin:end]) + key[end:]] = say(text)
-    return found
+            kept_texts[key[:begin] + masked(key[begin:end]) + key[end:]] = masked(text)
+    return kept_texts
 
 
 class Pods:
-    """The pods of one poll, as a scenario has them."""
+    """The pods of one poll, for a scenario."""
 
-    def __init__(self, found: Found, processes: Processes, mask: Mask, node: str) -> None:
-        self._found, self._processes, self._mask, self._node = found, processes, mask, node
-        self._pods = {(pod.namespace, pod.name): pod for pod in (found.view.facts.pods or {}).values()}
+    def __init__(self, holdings: NodeHoldings, processes: Processes, mask: Mask, node: str) -> None:
+        self._holdings, self._processes, self._mask, self._node = holdings, processes, mask, node
+        self._pods = {(pod.namespace, pod.name): pod for pod in (holdings.view.facts.pods or {}).values()}
         self._devices: dict[ContainerRef, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
         self._claims: dict[ContainerRef, list[ClaimedDevice]] = defaultdict(list)
-        for each in found.view.allocations.allocated:
-            if found.concerns_gpus(each.resource, each.device_id):
+        for each in holdings.view.allocations.allocated:
+            if holdings.concerns_gpus(each.resource, each.device_id):
                 self._devices[each.holder][each.resource].append(mask.device_id(each.device_id))
-        for claim in found.view.allocations.claims:
+        for claim in holdings.view.allocations.claims:
             if claim.driver in DRIVERS:
                 self._claims[claim.holder].append(claim)
 
     def recorded(self) -> Iterator[pods.Pod]:
-        """Describe the pods that have to do with GPUs."""
+        """Yield the pods that hold or use GPUs, or have annotations of a sharing system."""
         held = (*self._devices, *self._claims, *self._processes)
         containers: dict[tuple[str, str], set[str]] = defaultdict(set)
         for ref in held:
@@ -173,7 +175,7 @@ class Pods:
                 containers[ref.namespace, ref.pod].add(ref.container)
         for name, pod in self._pods.items():
             if name in containers or self._is_noted(pod):
-                # The other containers count too: with them, a process may not be told from theirs.
+                # All containers of the pod decide whether a process can be attributed to one of them.
                 containers[name] |= set(pod.containers)
         for name in sorted(containers):
             yield self._pod(name, containers[name])
@@ -197,14 +199,14 @@ class Pods:
         if details is None:
             return recorded
 
-        def say(text: str) -> str:
+        def masked(text: str) -> str:
             return mask.text(text, specs, self._node)
 
         return replace(
             recorded,
             phase=details.phase or recorded.phase,
-            labels=notes(details.labels, say),
-            annotations=notes(details.annotations, say),
+            labels=notes(details.labels, masked),
+            annotations=notes(details.annotations, masked),
         )
 
     def _container(
@@ -217,14 +219,14 @@ class Pods:
             container_id=self._mask.container_id(ids[-1] if ids else ""),
             devices={resource: folded(ids) for resource, ids in self._devices.get(ref, {}).items()},
             claims=tuple(self._claim(claim) for claim in self._claims.get(ref, ())),
-            shares=tuple(self._shares(ref)) if ref in self._found.told else None,
+            shares=tuple(self._shares(ref)) if ref in self._holdings.with_shares else None,
             init=spec.init,
             limits={name: amount for name, amount in spec.limits.items() if self._is_read(name)},
             processes=tuple(self._processes.get(ref, ())),
         )
 
     def _is_read(self, limit: str) -> bool:
-        return self._found.concerns_gpus(limit) or any(system.reads(limit) for system in SYSTEMS)
+        return self._holdings.concerns_gpus(limit) or any(system.reads(limit) for system in SYSTEMS)
 
     def _claim(self, claim: ClaimedDevice) -> Claim:
         mask = self._mask
@@ -239,14 +241,14 @@ class Pods:
         )
 
     def _shares(self, ref: ContainerRef) -> Iterable[Share]:
-        """Put together what a container has of the same device by several resources."""
+        """Yield the share that a container has of each device, summed over its resources."""
         by_device: dict[DeviceKey, list[Holding]] = defaultdict(list)
-        for held in self._found.held.get(ref, ()):
+        for held in self._holdings.held.get(ref, ()):
             by_device[held.device].append(held)
-        for device, same in by_device.items():
+        for device, holdings in by_device.items():
             yield Share(
                 device=self._mask.text(device.mig_uuid or device.uuid, (), self._node),
-                slices=sum(held.slices for held in same if not held.beside),
-                memory=sum(held.memory_entitled or 0 for held in same),
-                cores=round(sum(held.compute_entitled or 0 for held in same) * ALL),
+                slices=sum(held.slices for held in holdings if not held.beside),
+                memory=sum(held.memory_entitled or 0 for held in holdings),
+                cores=round(sum(held.compute_entitled or 0 for held in holdings) * ALL),
             )

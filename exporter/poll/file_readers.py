@@ -1,0 +1,116 @@
+"""Readers of /proc, sysfs and files of other programs, each in a worker thread of its own."""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from exporter.concurrency import Worker
+from exporter.model import Allocations, HostDevices, JobFiles, ProcessPlace, SystemFiles
+from exporter.model.poll_result import NVIDIA_MODULE
+from exporter.sharing import Roots, host_devices, read_files, with_known
+from exporter.workloads.jobs import read_jobs
+from exporter.workloads.pid_view import process_view
+from exporter.workloads.processes import ProcessTable
+from exporter.workloads.running import Placed, read_running
+
+# The pid namespace of a running process does not change, but a procfs may be mounted later.
+RECHECK_VIEW_SECONDS = 60.0
+
+
+class _Reader:
+    """Has a worker thread, because a file system may hang."""
+
+    def __init__(self, thread: str) -> None:
+        self._worker = Worker(thread)
+
+    def close(self) -> None:
+        """Stop the thread."""
+        self._worker.stop()
+
+
+class NoProcessViewError(Exception):
+    """Per-process usage cannot be attributed on this node; the text says why and what to do."""
+
+    reason = "no_process_view"
+
+
+class ProcessReader(_Reader):
+    """Reads the node's process table, if the driver's pids mean the same processes to us."""
+
+    def __init__(self, proc_root: Path) -> None:
+        super().__init__("proc")
+        self._proc_root = proc_root
+        self._table = ProcessTable(proc_root, os.environ.get("POD_UID") or None)
+        self._view: tuple[bool, str] = (False, "")
+        self._checked: float | None = None
+
+    async def read(
+        self, pids: Mapping[int, float | None], search: Callable[[Mapping[int, ProcessPlace]], bool]
+    ) -> Placed:
+        """Return the containers of ``pids``, which maps each to the boot clock (seconds) of its reading.
+
+        ``search`` decides, given the places of these pids, whether all processes of the node are searched for
+        pods. Raises NoProcessViewError if pids cannot be attributed.
+        """
+        return await self._worker.run(lambda: self._read(pids, search))
+
+    def _read(
+        self, pids: Mapping[int, float | None], search: Callable[[Mapping[int, ProcessPlace]], bool]
+    ) -> Placed:
+        now = time.monotonic()
+        due = self._checked is None or now - self._checked > RECHECK_VIEW_SECONDS
+        if due and not self._view[0]:
+            self._view, self._checked = process_view(self._proc_root), now
+        proven, reason = self._view
+        if not proven:
+            raise NoProcessViewError(f"per-process numbers are off: {reason}")
+        places = self._table.read(pids)
+        return Placed(places, read_running(self._proc_root) if search(places) else None)
+
+
+class HostDeviceReader(_Reader):
+    """Reads from sysfs the devices for virtual machines, and whether NVIDIA's kernel module is loaded."""
+
+    def __init__(self, sys_root: Path) -> None:
+        super().__init__("sysfs")
+        self._sys_root = sys_root
+
+    async def read(self, allocations: Allocations | None) -> HostDevices:
+        """Return the devices for virtual machines among the kubelet's ids; without any, read no file."""
+        return await self._worker.run(lambda: host_devices(self._sys_root, allocations))
+
+    async def nvidia_module(self) -> bool:
+        """Return whether the kernel has NVIDIA's module; raises OSError if that cannot be read."""
+        return await self._worker.run((self._sys_root / NVIDIA_MODULE).exists)
+
+
+class SharingFileReader(_Reader):
+    """Reads the files that sharing systems keep on the node."""
+
+    def __init__(self, roots: Roots) -> None:
+        super().__init__("sharing")
+        self._roots = roots
+        self._files: dict[str, SystemFiles] = {}
+
+    async def read(self) -> Mapping[str, SystemFiles]:
+        """Return the files by system; a system that cannot be read at all has one problem."""
+        return await self._worker.run(self._read)
+
+    def _read(self) -> Mapping[str, SystemFiles]:
+        self._files = {
+            name: with_known(files, self._files.get(name)) for name, files in read_files(self._roots).items()
+        }
+        return self._files
+
+
+class JobFileReader(_Reader):
+    """Reads the files in which a batch system lists the jobs of each GPU."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__("jobs")
+        self._directory = directory
+
+    async def read(self) -> JobFiles:
+        """Return the jobs by device; raises JobFilesError if the directory does not exist."""
+        return await self._worker.run(lambda: read_jobs(self._directory))
