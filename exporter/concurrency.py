@@ -13,25 +13,25 @@ from typing import ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 _POOL = ThreadPoolExecutor(min(32, (os.cpu_count() or 1) + 4), thread_name_prefix="render")
-# A page of metrics has two formats, and a scrape waits for one of them.
+# A metrics page has two formats, and a scrape waits for one of them.
 _SCRAPED = ThreadPoolExecutor(2, thread_name_prefix="scrape")
 
 
 async def in_thread(make: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """Make something in one of the threads; raises what ``make`` does."""
+    """Return the result of ``make`` from a thread of the pool; raises its errors."""
     return await asyncio.get_running_loop().run_in_executor(_POOL, partial(make, *arguments, **named))
 
 
 async def in_scrape_thread(make: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """Make something that is scraped, as ``in_thread`` makes all else."""
+    """Return the result of ``make`` from a thread of the pool for scrapes; raises its errors."""
     return await asyncio.get_running_loop().run_in_executor(_SCRAPED, partial(make, *arguments, **named))
 
 
 async def wait_for(event: asyncio.Event, seconds: float) -> bool:
-    """Wait so long for an event; return whether it is set.
+    """Wait up to ``seconds`` for an event; return whether it is set.
 
-    ``asyncio.wait_for`` of Python 3.11 loses a cancellation that comes while the event is being set: who
-    waits by it goes on for ever, and with it the program that was told to end.
+    ``asyncio.wait_for`` of Python 3.11 loses a cancellation that comes while the event is being set: its
+    caller would never end, and neither would the program at its shutdown.
     """
     waiting = asyncio.ensure_future(event.wait())
     try:
@@ -42,11 +42,11 @@ async def wait_for(event: asyncio.Event, seconds: float) -> bool:
 
 
 class NoThreadError(RuntimeError):
-    """The system lets this process start no thread now, as where a pod has as many as it may have."""
+    """The system refuses to start another thread, as at a pod's limit of processes."""
 
 
 class Worker:
-    """Runs one job at a time, in the order they came; ``name`` is the thread's name."""
+    """Runs one job at a time, in order; ``name`` is the thread's name."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -54,9 +54,9 @@ class Worker:
         self._thread: threading.Thread | None = None
 
     async def run(self, job: Callable[[], T]) -> T:
-        """Run a job in the thread. When cancelled, one that has begun goes on, but nobody waits for it.
+        """Run a job in the thread and return its result; raises its errors, or NoThreadError.
 
-        Raises what the job does, or NoThreadError.
+        When cancelled, a running job continues, but its result is dropped.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
@@ -66,22 +66,22 @@ class Worker:
                 return
             try:
                 outcome: T | BaseException = job()
-            except BaseException as error:  # noqa: BLE001 - it is handed to the one who waits
+            except BaseException as error:  # noqa: BLE001 - it is raised in the caller
                 outcome = error
-            # The loop is closed when the program ended while the job hung.
+            # The loop is closed if the program ended while the job hung.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(_settle, future, outcome)
 
         if self._thread is None:
-            self._thread = self._started()
+            self._thread = self._start()
         self._jobs.put(work)
         return await future
 
     def stop(self) -> None:
-        """Let the thread end after the jobs that it has; does not wait for it."""
+        """End the thread after its queued jobs; does not wait for it."""
         self._jobs.put(None)
 
-    def _started(self) -> threading.Thread:
+    def _start(self) -> threading.Thread:
         thread = threading.Thread(target=self._loop, name=self._name, daemon=True)
         try:
             thread.start()

@@ -1,4 +1,4 @@
-"""Looking up names in a thread that may hang: the loop's own pool would keep the program from ending."""
+"""Name resolution in a worker thread: a lookup that hangs in the loop's own pool would block the shutdown."""
 
 import socket
 
@@ -8,7 +8,7 @@ from exporter.concurrency import Worker
 
 
 class WorkerResolver(AbstractResolver):
-    """Asks the system's resolver in ``worker``."""
+    """Calls the system's resolver in ``worker``."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
@@ -16,8 +16,8 @@ class WorkerResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """Return the addresses of a host; raises OSError for one that is not known."""
-        found = await self._worker.run(
+        """Return the addresses of a host; raises OSError for an unknown one."""
+        addresses = await self._worker.run(
             lambda: socket.getaddrinfo(host, port, family=family, type=socket.SOCK_STREAM)
         )
         return [
@@ -29,8 +29,8 @@ class WorkerResolver(AbstractResolver):
                 proto=protocol,
                 flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
             )
-            for kind, _, protocol, _, address in found
+            for kind, _, protocol, _, address in addresses
         ]
 
     async def close(self) -> None:
-        """Leave the worker to who made it."""
+        """Do nothing: the worker belongs to the caller."""

@@ -1,4 +1,4 @@
-"""The checks of a node: what can be read, what is missing, and how to fix it."""
+"""All checks of a node, and all findings."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ def examine(snapshot: Snapshot, evidence: PollResult, settings: Settings) -> Rep
 
 def _checks(snapshot: Snapshot, evidence: PollResult, settings: Settings) -> Iterator[Check]:
     health = {collector.name: collector for collector in snapshot.collectors}
-    broken = [each.message for each in snapshot.collectors if each.reason == POLL_FAILED]
+    broken = [collector.message for collector in snapshot.collectors if collector.reason == POLL_FAILED]
     if broken:
         yield POLL_FAILS.check("exporter", broken[0])
         return
@@ -66,8 +66,8 @@ __all__ = ["FINDINGS", "Finding", "driver", "gpus", "kubelet", "objects", "workl
 
 _PLACES: Final = (driver, gpus, kubelet, workloads, objects)
 FINDINGS: Final = {
-    each.code: each
-    for each in chain.from_iterable(vars(place).values() for place in _PLACES)
-    if isinstance(each, Finding)
+    finding.code: finding
+    for finding in chain.from_iterable(vars(place).values() for place in _PLACES)
+    if isinstance(finding, Finding)
 }
 """Every finding by its code."""

@@ -10,7 +10,7 @@ from exporter.model import CollectorHealth, Snapshot
 from exporter.model.poll_result import NVIDIA_MODULE, PollResult
 
 _GPUS: Final = "all data of NVIDIA GPUs"
-_AMD: Final = "run as root on the host, or privileged in a pod: deploy/components/amd"
+AMD_REMEDY: Final = "run as root on the host, or privileged in a pod: deploy/components/amd"
 
 POLL_FAILS: Final = Finding(
     "poll-fails", "missing", "everything", "restart the exporter and report the traceback in its log"
@@ -122,7 +122,7 @@ GPU_UNIDENTIFIED: Final = Finding(
     "if nvidia-smi on the node shows them as healthy, give this container all GPUs "
     "(NVIDIA_VISIBLE_DEVICES=all); otherwise they are lost: drain the node and power-cycle it",
 )
-AMD_FAILS: Final = Finding("amd-fails", "missing", "all data of AMD GPUs", _AMD)
+AMD_FAILS: Final = Finding("amd-fails", "missing", "all data of AMD GPUs", AMD_REMEDY)
 DCGM_SILENT: Final = Finding(
     "dcgm-silent",
     "degraded",

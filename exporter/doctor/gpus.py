@@ -3,13 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from exporter.doctor.driver import AMD_REMEDY
 from exporter.doctor.report import Check, Finding
 from exporter.formats.wording import plural
 from exporter.metrics import GPU, GROUPS, MIG, AnyFamily, Family, Group
 from exporter.model import CollectorHealth, GpuReading, GpuRow, MigRow, Snapshot
 from exporter.model.poll_result import DEADLINE, PollResult
-
-_AMD: Final = "run as root on the host, or privileged in a pod: deploy/components/amd"
 
 GPU_NOT_READ: Final = Finding("gpu-not-read", "absent")
 GPU_BEHIND_DRIVER: Final = Finding(
@@ -52,7 +51,7 @@ AMD_LOST: Final = Finding(
 AMD_SUSPENDED: Final = Finding(
     "amd-suspended", "degraded", remedy="none needed: the GPU is read again when a process uses it"
 )
-AMD_UNREAD: Final = Finding("amd-unread", "degraded", remedy=_AMD)
+AMD_UNREAD: Final = Finding("amd-unread", "degraded", remedy=AMD_REMEDY)
 MIG_UNREAD: Final = Finding(
     "mig-unread",
     "degraded",

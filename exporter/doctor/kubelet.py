@@ -1,13 +1,12 @@
 """Findings and checks of the kubelet's device accounting."""
 
 from collections.abc import Iterator, Mapping
-from itertools import chain
 from typing import Final
 
 from exporter.config.settings import Settings
 from exporter.doctor.report import Check, Finding
 from exporter.formats.wording import plural
-from exporter.model import Allocations, CollectorHealth, Snapshot
+from exporter.model import Allocations, CollectorHealth, SliceCount, Snapshot
 from exporter.model.poll_result import PollResult
 
 _HOLDERS: Final = "holders, slices and entitlements"
@@ -159,8 +158,8 @@ def _allocations(health: CollectorHealth, evidence: PollResult, settings: Settin
 def _offers(allocations: Allocations, snapshot: Snapshot) -> Iterator[Check]:
     """Return checks of resources that are held but not offered, or have unhealthy slices."""
     counts = [count for gpu in snapshot.gpus for count in gpu.slices]
-    offered = {each.resource for each in allocations.offered or ()} - allocations.kept
-    held = {each.resource for each in allocations.allocated} & {count.resource for count in counts}
+    offered = {offer.resource for offer in allocations.offered or ()} - allocations.kept
+    held = {held.resource for held in allocations.allocated} & {count.resource for count in counts}
     absent = sorted(held - offered) if allocations.offered is not None else []
     if absent:
         text = f"pods hold {', '.join(absent)}, but the kubelet does not offer it"
@@ -182,18 +181,23 @@ def _offers(allocations: Allocations, snapshot: Snapshot) -> Iterator[Check]:
 
 def _uncounted(allocations: Allocations, snapshot: Snapshot) -> set[str]:
     """Return the resources with replicas of a device for which the number of slices is unknown."""
-    replicated = {each.resource for each in allocations.allocated if REPLICA in each.device_id}
-    replicated |= {each.resource for each in allocations.offered or () if REPLICA in each.device_id}
-    slices = (*(gpu.slices for gpu in snapshot.gpus), *(mig.slices for mig in snapshot.migs))
-    counts = chain.from_iterable(slices)
-    return replicated & {count.resource for count in counts if count.offered is None}
+    replicated = {held.resource for held in allocations.allocated if REPLICA in held.device_id}
+    replicated |= {offer.resource for offer in allocations.offered or () if REPLICA in offer.device_id}
+    return replicated & {count.resource for count in _counts(snapshot) if count.offered is None}
+
+
+def _counts(snapshot: Snapshot) -> Iterator[SliceCount]:
+    """Yield the slice counts of all GPUs and MIG devices."""
+    for gpu in snapshot.gpus:
+        yield from gpu.slices
+    for mig in snapshot.migs:
+        yield from mig.slices
 
 
 def _ids(snapshot: Snapshot) -> Iterator[Check]:
     """Return checks of allocated ids: those that match no device, and those without a known device."""
     unresolved = snapshot.node.unresolved
-    slices = (*(gpu.slices for gpu in snapshot.gpus), *(mig.slices for mig in snapshot.migs))
-    unplaced = {count.resource for count in chain.from_iterable(slices) if count.allocated is None}
+    unplaced = {count.resource for count in _counts(snapshot) if count.allocated is None}
     hidden = [f"{count} of {name}" for name, count in unresolved.items() if name not in unplaced]
     nowhere = [f"{count} of {name}" for name, count in unresolved.items() if name in unplaced]
     if hidden:

@@ -1,1 +1,1 @@
-"""The page of metrics: from a snapshot to bytes, once for each form that a client accepts."""
+"""The metrics page: renders a snapshot to bytes, once for each form that a client accepts."""

@@ -1,7 +1,7 @@
 """The lines of one family: its samples, which both formats share, and its header in each."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from exporter.metrics import AnyFamily, Family, Labelled, LabelledFamily, Number
@@ -12,101 +12,101 @@ _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 _HELP_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n"})
 
 ODD_NUMBERS: Mapping[str, str] = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf", "True": "1", "False": "0"}
-"""The few values whose repr is not how the formats spell them."""
+"""Values with another spelling in the formats than their repr."""
 
 _Names: TypeAlias = tuple[str, ...]
 
 
 def encodable(text: str) -> str:
-    """Replace what UTF-8 cannot carry (lone surrogates, from undecodable bytes) by U+FFFD."""
+    """Return text with U+FFFD in place of lone surrogates (undecodable bytes), which UTF-8 cannot encode."""
     return _LONE_SURROGATE.sub("\ufffd", text)
 
 
 def escape(value: str) -> str:
-    """Escape a label value: backslash, quote and newline; most values need nothing."""
+    """Return a label value with backslashes, quotes and newlines escaped."""
     return encodable(value).translate(_ESCAPES) if _SPECIAL.search(value) else value
 
 
 def escape_help(text: str, *, openmetrics: bool) -> str:
-    """Escape a help text; only OpenMetrics escapes quotes there."""
+    """Return a HELP text, escaped; only OpenMetrics escapes quotes there."""
     return encodable(text).translate(_ESCAPES if openmetrics else _HELP_ESCAPES)
 
 
 def label_set(names: _Names, values: _Names) -> str:
-    """Spell the labels that identify an entity, braces included; nothing when there are none."""
+    """Return the labels that identify an entity, with braces; "" without labels."""
     inner = ",".join([f'{name}="{escape(value)}"' for name, value in zip(names, values, strict=True)])
     return f"{{{inner}}}" if inner else ""
 
 
 def extra_labels(names: _Names, values: _Names) -> str:
-    """Spell labels that follow others, without braces; an empty value means no such label."""
+    """Return labels to add to a label set, without braces; labels with an empty value are left out."""
     pairs = zip(names, values, strict=True)
     return ",".join([f'{name}="{escape(value)}"' for name, value in pairs if value])
 
 
 def join_labels(labels: str, extra: str) -> str:
-    """Put extra labels at the end of a label set."""
+    """Return a label set with extra labels at its end."""
     if not extra:
         return labels
     return f"{labels[:-1]},{extra}}}" if labels else f"{{{extra}}}"
 
 
 class LabelCache:
-    """Label strings by what is in them. What was not asked for since the last turn is forgotten then."""
+    """Rendered label sets, by names and values. Those not used for a snapshot are dropped after it."""
 
-    def __init__(self, spell: Callable[[_Names, _Names], str]) -> None:
-        self._spell = spell
-        self._before: dict[tuple[_Names, _Names], str] = {}
-        self._now: dict[tuple[_Names, _Names], str] = {}
+    def __init__(self) -> None:
+        self._previous: dict[tuple[_Names, _Names], str] = {}
+        self._current: dict[tuple[_Names, _Names], str] = {}
 
     def __len__(self) -> int:
-        return len(self._before | self._now)
+        return len(self._previous | self._current)
 
     def text(self, names: _Names, values: _Names) -> str:
-        """Give the string of these labels, spelling it only if it is new."""
+        """Return the label set, rendered only if it is new."""
         key = (names, values)
-        text = self._now.get(key)
+        text = self._current.get(key)
         if text is None:
-            text = self._before.get(key)
-            self._now[key] = text = self._spell(names, values) if text is None else text
+            text = self._previous.get(key)
+            self._current[key] = text = label_set(names, values) if text is None else text
         return text
 
     def turn(self) -> None:
-        """End a snapshot: keep what it used, drop the rest."""
-        self._before, self._now = self._now, {}
+        """End a snapshot: keep the label sets that it used, drop the others."""
+        self._previous, self._current = self._current, {}
 
 
-# What a family with labels of its own tells of one entity.
-_Told: TypeAlias = tuple[Labelled, ...]
+# The samples of one entity in a family with labels of its own.
+_Samples: TypeAlias = tuple[Labelled, ...]
 
 
 class Entities(NamedTuple):
-    """The records of a level, each beside its label set, spelt. The same label sets are the same object."""
+    """The rows of a level with their label sets."""
 
     labels: tuple[str, ...]
+    """Rendered label sets; the same tuple object as long as none has changed."""
     rows: tuple[Any, ...]
 
 
 class Lines(Protocol):
-    """Spells the samples of one family, and gives the bytes of before where no label and no value differs.
+    """Renders the samples of one family, and reuses the last bytes if no label and no value has changed.
 
-    Most of what holders have and GPUs are stays as it is from poll to poll.
+    Most entitlements and properties of GPUs stay the same from poll to poll.
     """
 
     def samples(self, entities: Entities) -> bytes:
-        """Give the lines in UTF-8; nothing where no entity has a sample."""
+        """Return the lines in UTF-8; nothing if no entity has a sample."""
 
     def kept(self) -> int:
-        """Count the label strings that are kept beside those of the entities."""
+        """Return the number of label strings that are kept for this family alone."""
 
 
 def lines_of(family: AnyFamily) -> Lines:
-    """Make what spells this family."""
+    """Return the renderer of a family."""
     return _Plain(family) if isinstance(family, Family) else _Labelled(family)
 
 
 class _Plain:
-    """The lines of a family that has at most one sample for each entity."""
+    """The lines of a family with at most one sample for each entity."""
 
     __slots__ = ("_labels", "_name", "_text", "_value", "_values")
 
@@ -119,59 +119,56 @@ class _Plain:
     def samples(self, entities: Entities) -> bytes:
         values = list(map(self._value, entities.rows))
         if values != self._values or entities.labels is not self._labels:
-            self._text = self._spelt(entities.labels, values)
+            self._text = _lines(self._name, zip(entities.labels, values, strict=True))
             self._labels, self._values = entities.labels, values
         return self._text
 
     def kept(self) -> int:
         return 0
 
-    def _spelt(self, sets: tuple[str, ...], values: list[Number | None]) -> bytes:
-        return _lines(self._name, zip(sets, values, strict=True))
-
 
 class _Labelled:
-    """The lines of a family with labels of its own; of two under the same labels the first stays."""
+    """The lines of a family with labels of its own; of two samples with the same labels the first counts."""
 
-    __slots__ = ("_extras", "_found", "_labels", "_name", "_names", "_samples", "_text")
+    __slots__ = ("_extras", "_labels", "_last", "_name", "_names", "_samples", "_text")
 
     def __init__(self, family: LabelledFamily[Any]) -> None:
         self._name, self._names, self._samples = family.name, family.labels, family.samples
         self._labels: tuple[str, ...] = ()
-        self._found: list[_Told] = []
+        self._last: list[_Samples] = []
         self._extras: dict[tuple[str, ...], str] = {}
         self._text = b""
 
     def samples(self, entities: Entities) -> bytes:
-        found = [tuple(self._samples(row)) for row in entities.rows]
-        if found != self._found or entities.labels is not self._labels:
-            self._text = self._spelt(entities.labels, found)
-            self._labels, self._found = entities.labels, found
+        samples = [tuple(self._samples(row)) for row in entities.rows]
+        if samples != self._last or entities.labels is not self._labels:
+            self._text = self._render(entities.labels, samples)
+            self._labels, self._last = entities.labels, samples
         return self._text
 
     def kept(self) -> int:
         return len(self._extras)
 
-    def _spelt(self, sets: tuple[str, ...], told: list[_Told]) -> bytes:
+    def _render(self, sets: tuple[str, ...], of_entities: list[_Samples]) -> bytes:
         series: dict[str, Number] = {}
         extras: dict[tuple[str, ...], str] = {}
-        for labels, samples in zip(sets, told, strict=True):
-            for values, found in samples:
-                if found is None:
+        for labels, samples in zip(sets, of_entities, strict=True):
+            for values, number in samples:
+                if number is None:
                     continue
                 extra = extras.get(values)
                 if extra is None:
                     known = self._extras.get(values)
                     extras[values] = extra = extra_labels(self._names, values) if known is None else known
-                series.setdefault(join_labels(labels, extra), found)
+                series.setdefault(join_labels(labels, extra), number)
         self._extras = extras
         return _lines(self._name, series.items())
 
 
 def _lines(name: str, samples: Iterable[tuple[str, Number | None]]) -> bytes:
-    """Spell samples, given by their labels, in UTF-8; what is not known has no line."""
+    """Return the lines of samples in UTF-8; an unknown value has no line."""
     odd = ODD_NUMBERS.get
-    # Nearly all of a page is made here. Integers are spelt at once, floats so that they read back the same.
+    # Nearly all of a page is rendered here. A float is rendered so that it parses to the same number.
     lines = [
         f"{name}{labels} {value if type(value) is int else odd(text := repr(value), text)}\n"
         for labels, value in samples
@@ -181,19 +178,19 @@ def _lines(name: str, samples: Iterable[tuple[str, Number | None]]) -> bytes:
 
 
 def text_header(family: AnyFamily) -> bytes:
-    """Spell HELP and TYPE for the text format 0.0.4, which knows no info type."""
+    """Return HELP and TYPE in the text format 0.0.4, which has no info type."""
     shown_type = "gauge" if family.type == "info" else family.type
     text = escape_help(family.help, openmetrics=False)
     return f"# HELP {family.name} {text}\n# TYPE {family.name} {shown_type}\n".encode()
 
 
 def openmetrics_header(family: AnyFamily) -> bytes:
-    """Spell HELP and TYPE for OpenMetrics, which names a family without the suffix of its type."""
+    """Return HELP and TYPE in OpenMetrics, which names a family without the suffix of its type."""
     name, shown_type = family.name, str(family.type)
     if family.type == "info":
         name = name.removesuffix("_info")
     if family.type == "counter":
-        # A counter must end in _total there; of unknown type it keeps the name that queries use.
+        # A counter must end in _total there; with type unknown it keeps the name that queries use.
         shown_type = "counter" if name.endswith("_total") else "unknown"
         name = name.removesuffix("_total")
     text = escape_help(family.help, openmetrics=True)

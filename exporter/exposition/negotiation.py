@@ -1,4 +1,4 @@
-"""Which exposition format and which encoding a client asks for in its request's headers."""
+"""The exposition format and the encoding that a client requests in its headers (RFC 9110, 12.5)."""
 
 from collections.abc import Iterator, Mapping
 from enum import Enum
@@ -25,7 +25,7 @@ class Format(Enum):
 
 
 _OPENMETRICS = {"1.0.0": Format.OPENMETRICS, "": Format.OPENMETRICS, "0.0.1": Format.OPENMETRICS_0_0_1}
-# A scraper says the same each time. A header is 8 KiB at most.
+# A scraper sends the same header each time. A header is 8 KiB at most.
 _KEPT = 16
 _TEXT_RANGES = ("text/plain", "text/*", "*/*")
 
@@ -40,29 +40,29 @@ class _Choice(NamedTuple):
 
 @lru_cache(_KEPT)
 def choose_format(accept: str) -> Format:
-    """Choose by an Accept header: OpenMetrics where it is wanted more than any plain text, else text 0.0.4.
+    """Return OpenMetrics if an Accept header prefers it to plain text, else text 0.0.4.
 
-    The most specific range that covers plain text tells how much that is wanted (RFC 9110, 12.5.1).
+    The preference for plain text is that of the most specific range that covers it (RFC 9110, 12.5.1).
     """
     choices = list(_choices(accept))
     wanted = _text_quality(choices)
     best = Format.TEXT
     for choice in choices:
         if choice.name == "application/openmetrics-text" and choice.quality > wanted:
-            found = _OPENMETRICS.get(choice.parameters.get("version", ""))
-            best, wanted = (found, choice.quality) if found else (best, wanted)
+            version = _OPENMETRICS.get(choice.parameters.get("version", ""))
+            best, wanted = (version, choice.quality) if version else (best, wanted)
     return best
 
 
 @lru_cache(_KEPT)
 def media_quality(accept: str, name: str) -> float:
-    """Tell how much an Accept header wants a type that it names in full; 0 where it does not name it."""
+    """Return the quality of a type in an Accept header, 0 if the header does not name it in full."""
     return max((choice.quality for choice in _choices(accept) if choice.name == name), default=0.0)
 
 
 @lru_cache(_KEPT)
 def accepts_gzip(accept_encoding: str) -> bool:
-    """Tell by an Accept-Encoding header whether the client takes gzip; without one it does not."""
+    """Return whether an Accept-Encoding header allows gzip; an empty one does not."""
     qualities = {choice.name: choice.quality for choice in _choices(accept_encoding)}
     named = [qualities[name] for name in ("gzip", "x-gzip") if name in qualities]
     return max(named, default=qualities.get("*", 0.0)) > 0
@@ -85,7 +85,7 @@ def _choices(header: str) -> Iterator[_Choice]:
 
 
 def _quality(text: str) -> float:
-    """Read a quality; what is none makes its element unwanted."""
+    """Parse a quality; return 0, for "not wanted", if it is invalid."""
     try:
         quality = float(text)
     except ValueError:

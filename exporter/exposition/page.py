@@ -1,8 +1,8 @@
-"""The page of metrics: a snapshot in, bytes out, made at most once for each snapshot and format.
+"""The metrics page: renders a snapshot to bytes, at most once for each snapshot and format.
 
-A sample costs one call of its value function, and one f-string where anything of its family has changed since
-the page before. Labels are spelt once for each entity and kept while the entity lives; samples are the same
-text in both formats, which differ in headers only.
+A sample costs one call of its value function, and one f-string if any sample of its family has changed since
+the last page. Label sets are rendered once for each entity and kept while it exists. Both formats have the
+same samples, and differ in headers only.
 """
 
 import gzip
@@ -14,7 +14,6 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from exporter.exposition.lines import (
     Entities,
     LabelCache,
-    label_set,
     lines_of,
     openmetrics_header,
     text_header,
@@ -34,21 +33,19 @@ _NAMES: Mapping[DcgmNames, tuple[AnyFamily, ...]] = {
     "legacy": (*FAMILIES, *DCGM, *LEGACY),
 }
 
-# Half the time of the usual 6, for an eighth more bytes.
+# Half the time of the default 6, for an eighth more bytes.
 GZIP_LEVEL = 3
 
 Made = TypeVar("Made")
-# A family with the lines of its samples, never empty, in UTF-8.
+# A family with the lines of its samples in UTF-8, never empty.
 Block: TypeAlias = tuple[AnyFamily, bytes]
 
 
 class Exposition:
-    """Renders snapshots. Safe to use from several threads.
+    """Renders snapshots. Thread-safe.
 
-    ``dcgm_names`` adds the series under DCGM's names (``legacy``: and under those of version 1), or leaves
-    only them beside the health of the node and its collectors; ``hostname_label`` spells their label of the
-    host. No series can stand twice on a page: entities are kept by their label string, and so are the
-    samples of a labelled family, where the first one stays.
+    ``dcgm_names`` selects the series under DCGM's names, see ``--dcgm-names``; ``hostname_label`` is the name
+    of their node label. No series is twice on a page: of two samples with the same labels the first counts.
     """
 
     def __init__(
@@ -67,16 +64,16 @@ class Exposition:
             "dcgm_legacy": dcgm.legacy_entities,
         }
         self._label_sets: dict[Level, tuple[str, ...]] = {family.level: () for family in families}
-        self._labels = LabelCache(label_set)
+        self._labels = LabelCache()
         self._headers: dict[bool, dict[str, bytes]] = {False: {}, True: {}}
         self._lock = threading.Lock()
 
     def page(self, snapshot: Snapshot) -> "Page":
-        """Give the page of this snapshot; nothing is rendered before it is asked for."""
+        """Return the page of a snapshot; it is rendered when it is first used."""
         return Page(self, snapshot)
 
     def blocks(self, snapshot: Snapshot) -> list[Block]:
-        """Render all samples, in the order of the table; a family without any is left out."""
+        """Render all samples in the order of the table; a family without samples is left out."""
         with self._lock:
             entities = {level: self._entities(level, snapshot) for level in tuple(self._label_sets)}
             texts = [(family, lines.samples(entities[family.level])) for family, lines in self._lines]
@@ -84,15 +81,15 @@ class Exposition:
         return [block for block in texts if block[1]]
 
     def header(self, family: AnyFamily, openmetrics: bool) -> bytes:
-        """Give HELP and TYPE of a family, which are spelt once."""
+        """Return HELP and TYPE of a family, which are rendered once."""
         headers = self._headers[openmetrics]
-        spelt = headers.get(family.name)
-        if spelt is None:
-            headers[family.name] = spelt = openmetrics_header(family) if openmetrics else text_header(family)
-        return spelt
+        header = headers.get(family.name)
+        if header is None:
+            headers[family.name] = header = openmetrics_header(family) if openmetrics else text_header(family)
+        return header
 
     def cached_labels(self) -> int:
-        """Count the label strings that are kept."""
+        """Return the number of label strings that are kept."""
         return len(self._labels) + sum(lines.kept() for _, lines in self._lines)
 
     def _entities(self, level: Level, snapshot: Snapshot) -> Entities:
@@ -106,33 +103,33 @@ class Exposition:
 
 
 class Page:
-    """One snapshot as a page. Each form of it is made by the first who asks, while others wait for that."""
+    """One snapshot as a page. The first caller renders each form of it, while others wait for that."""
 
     def __init__(self, exposition: Exposition, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self.render_duration: float | None = None
-        """Seconds that rendering the samples took, None until then."""
+        """Time to render the samples in seconds, None before that."""
         self._exposition = exposition
         self._blocks: _Once[list[Block]] = _Once()
         self._bodies: dict[bool, _Once[bytes]] = {flag: _Once() for flag in (False, True)}
         self._zipped: dict[bool, _Once[bytes]] = {flag: _Once() for flag in (False, True)}
 
     def body(self, fmt: Format) -> bytes:
-        """Give the page in this format, UTF-8."""
+        """Return the page in a format, UTF-8."""
         return self._bodies[fmt.openmetrics].get(lambda: self._body(fmt.openmetrics))
 
     def gzipped(self, fmt: Format) -> bytes:
-        """Give the page in this format, compressed; the first call takes some 10 ms for a large page."""
+        """Return the page in a format, compressed; the first call takes some 10 ms for a large page."""
         return self._zipped[fmt.openmetrics].get(
             lambda: gzip.compress(self.body(fmt), compresslevel=GZIP_LEVEL, mtime=0)
         )
 
     def families(self, fmt: Format) -> bytes:
-        """Give what the page tells of the snapshot, without what the exporter says of itself."""
+        """Return the series of the snapshot, without those about the exporter itself."""
         return b"".join(self._families(fmt.openmetrics))
 
     def ready(self, fmt: Format, *, zipped: bool) -> bool:
-        """Tell whether this form is made already, so that handing it out costs nothing."""
+        """Return whether this form has been rendered already."""
         return (self._zipped if zipped else self._bodies)[fmt.openmetrics].made
 
     def _render(self) -> list[Block]:
@@ -144,7 +141,7 @@ class Page:
 
     def _body(self, openmetrics: bool) -> bytes:
         parts = self._families(openmetrics)
-        # It tells how long those took.
+        # After the samples, because it has their render time.
         parts.append(self._exposition.self_metrics.body(openmetrics=openmetrics))
         parts.append(b"# EOF\n" if openmetrics else b"")
         return b"".join(parts)
@@ -158,7 +155,7 @@ class Page:
 class _Once(Generic[Made]):
     """A value that the first caller makes, in its own thread, while the others wait for it.
 
-    It does not know its page: one that nobody shows any more is gone at once, without a search for cycles.
+    It has no reference to its page, so an unused page is freed at once, without garbage collection.
     """
 
     def __init__(self) -> None:

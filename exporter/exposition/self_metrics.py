@@ -1,4 +1,4 @@
-"""What the exporter says of itself: its process, its build, and how long a page takes to make."""
+"""Metrics about the exporter itself: its process, its build, and the render time of a page."""
 
 import platform
 
@@ -12,7 +12,7 @@ _EOF = b"# EOF\n"
 
 
 class SelfMetrics:
-    """A registry of prometheus_client of its own. ``registry`` is open to further instruments."""
+    """The exporter's own instruments; other modules may add theirs to ``registry``."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -22,16 +22,16 @@ class SelfMetrics:
         build.info({"version": __version__, "python": platform.python_version()})
         self._render = Gauge(
             "gpuslice_render_duration_seconds",
-            "How long it took to render the samples of this page.",
+            "Time to render the samples of this page, in seconds.",
             registry=self.registry,
         )
 
     def rendered(self, seconds: float) -> None:
-        """Note how long the page that is being made took."""
+        """Set the render time of the current page, in seconds."""
         self._render.set(seconds)
 
     def body(self, *, openmetrics: bool) -> bytes:
-        """Render the registry as a part of a page: in OpenMetrics without the closing ``# EOF``."""
+        """Return the registry as a part of a page: in OpenMetrics without the closing ``# EOF``."""
         if openmetrics:
             page: bytes = generate_openmetrics(self.registry)  # type: ignore[no-untyped-call]
             return page.removesuffix(_EOF)

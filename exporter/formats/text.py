@@ -92,7 +92,7 @@ def _slices_of(gpu: GpuRow) -> str:
 
 
 def _slices(counts: tuple[SliceCount, ...], *, cut: bool) -> str:
-    """Return what is held of a device; resources are added up only if they are parts of it."""
+    """Return the held slices of a device as text; resources are summed only if they are parts of it."""
     if not counts:
         return f"slices {UNKNOWN}"
     if len(counts) > 1 and not cut:
@@ -132,7 +132,7 @@ def total_line(snapshot: Snapshot) -> str:
 
 
 def _held(snapshot: Snapshot) -> str:
-    """Return what is held of the node: slices, or GPUs if their units are of several kinds."""
+    """Return the held slices of the node as text, or its held GPUs if the units differ."""
     if all(gpu.holders is None for gpu in snapshot.gpus):
         return f"slices {UNKNOWN}"
     summary = held_of_node(snapshot.gpus)
@@ -251,12 +251,9 @@ class _Drawing:
                 printable(row.isolation),
                 used_of(gibibytes(row.memory_used), gibibytes(row.memory_entitled), "GiB"),
                 used_of(decimal(row.compute_used, 2), decimal(row.compute_entitled, 2), "GPU"),
-                self._state(row),
+                # The state at the time of the poll; later activity is unknown.
+                state_words(judge(row, self._snapshot.timestamp, self._idle_after)),
             )
-
-    def _state(self, row: ContainerRow) -> str:
-        # The state at the time of the poll; later activity is unknown.
-        return state_words(judge(row, self._snapshot.timestamp, self._idle_after))
 
     def _total(self) -> Iterator[_Line]:
         if not all(gpu.unread for gpu in self._snapshot.gpus):

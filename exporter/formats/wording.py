@@ -146,13 +146,13 @@ _OWN = "slices"
 
 
 class HeldSummary(NamedTuple):
-    """What is held of a node."""
+    """The held amount of a node."""
 
     held: int  # a lower bound if ``least``
-    offered: int | None  # None if not known
+    offered: int | None  # None if unknown
     unit: str  # "" for slices
-    resource: str  # "" if it is the vendor's
-    besides: tuple[str, ...]  # what else is held, as text
+    resource: str  # "" for the vendor's
+    besides: tuple[str, ...]  # amounts in other units, as text
     least: bool  # whether some allocations are unknown
     lost: int = 0  # unhealthy and not held
 
@@ -185,7 +185,7 @@ def held_of_all(counts: Sequence[SliceCount], noun: str = "") -> str:
 
 
 def held_of_each(counts: Sequence[SliceCount]) -> str:
-    """Return what is held of a whole device, resource by resource: their units cannot be added up."""
+    """Return the held amount of each resource of a device as text; their units cannot be summed."""
     if len(counts) == 1:
         return held_of_all(counts)
     names = short_names([count.resource for count in counts])

@@ -124,7 +124,7 @@ class Follower(Generic[T]):
         return pending.result()
 
     async def _follow(self, collection: Collection) -> None:
-        """List once, then watch, each watch from where the last one ended; raises ExpiredError and others."""
+        """List once, then watch, each time from the last version; raises ExpiredError and others."""
         version = await self._list(collection)
         while True:
             # An open watch proves that the objects are current, but not that it will last.
