@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from itertools import chain
 from typing import Final
 
 from exporter.config.settings import Settings
@@ -62,12 +61,10 @@ class Doctor:
             return self._made[1]
 
 
-__all__ = ["FINDINGS", "Finding", "driver", "gpus", "kubelet", "objects", "workloads"]
-
-_PLACES: Final = (driver, gpus, kubelet, workloads, objects)
 FINDINGS: Final = {
     finding.code: finding
-    for finding in chain.from_iterable(vars(place).values() for place in _PLACES)
+    for module in (driver, gpus, kubelet, workloads, objects)
+    for finding in vars(module).values()
     if isinstance(finding, Finding)
 }
 """Every finding by its code."""

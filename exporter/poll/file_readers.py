@@ -64,7 +64,7 @@ class ProcessReader(_Reader):
             self._view, self._checked = process_view(self._proc_root), now
         proven, reason = self._view
         if not proven:
-            raise NoProcessViewError(f"per-process numbers are off: {reason}")
+            raise NoProcessViewError(reason)
         places = self._table.read(pids)
         return Placed(places, read_running(self._proc_root) if search(places) else None)
 

@@ -159,9 +159,9 @@ class Pods:
         self._pods = {(pod.namespace, pod.name): pod for pod in (holdings.view.facts.pods or {}).values()}
         self._devices: dict[ContainerRef, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
         self._claims: dict[ContainerRef, list[ClaimedDevice]] = defaultdict(list)
-        for each in holdings.view.allocations.allocated:
-            if holdings.concerns_gpus(each.resource, each.device_id):
-                self._devices[each.holder][each.resource].append(mask.device_id(each.device_id))
+        for held in holdings.view.allocations.allocated:
+            if holdings.concerns_gpus(held.resource, held.device_id):
+                self._devices[held.holder][held.resource].append(mask.device_id(held.device_id))
         for claim in holdings.view.allocations.claims:
             if claim.driver in DRIVERS:
                 self._claims[claim.holder].append(claim)
