@@ -1,11 +1,11 @@
 """Measure, judge, and write docs/performance.md: ``python -m benchmarks [--only NAME]``.
 
-Results lie in build/bench, a file of JSON for each measure of each node. What cannot be measured on this
-machine is told, and the rest goes on; with ``--only`` the code is 1 then. Measuring all takes half an hour.
+Results are in build/bench, a file of JSON for each measure of each node. A measure that cannot be made on
+this machine is reported, and the others go on; with ``--only`` the exit code is 1 then. All of them take half
+an hour.
 """
 
 import argparse
-import asyncio
 import json
 import os
 import platform
@@ -13,18 +13,17 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from benchmarks import fleet, growth, libraries, memory, polls, scrapes, side_by_side, startup
 from benchmarks.document import page
-from benchmarks.effort import FULL, LEAST, Effort
 from benchmarks.judge import verdicts
 from benchmarks.nodes import NODES
-from benchmarks.running import ROOT
+from benchmarks.processes import ROOT, MissingError
 
-Measure = Callable[[str, Effort], Awaitable[dict[str, Any]]]
+Measure = Callable[..., dict[str, Any]]
 _OF_NODES: Mapping[str, Measure] = {
     "polls": polls.measure,
     "scrapes": scrapes.measure,
@@ -38,53 +37,49 @@ MEASURES: Mapping[str, tuple[Measure, str]] = {
     "side-by-side": (side_by_side.measure, ""),
     "fleet": (fleet.measure, ""),
 }
-"""By the name that results go by: how it is measured, and on which node."""
-_MISSING: Mapping[str, tuple[type[Exception], ...]] = {
-    "side-by-side": side_by_side.MISSING,
-    "fleet": fleet.MISSING,
-}
+"""By the name of its results: how it is measured, and on which node."""
 RESULTS, DOCUMENT = ROOT / "build/bench", ROOT / "docs/performance.md"
 
 
-async def main() -> int:
-    """Measure what is asked for; write the page when that was everything."""
-    asked = _arguments()
+def main() -> int:
+    """Measure what the arguments name; write the page if that was everything."""
+    arguments = _arguments()
+    only, folder = arguments.only, arguments.results
     names = [
         name
         for name, (_, node) in MEASURES.items()
-        if asked.only in ("", node, name, name.partition("-")[0]) and not asked.write
+        if only in ("", node, name, name.partition("-")[0]) and not arguments.write
     ]
-    effort = LEAST if asked.quick else FULL
-    measured = [await _measured(name, effort, asked.results) for name in names]
-    results = dict(_kept(asked.results))
-    for judged in verdicts(results):
-        sign = {True: "met", False: "NOT MET", None: "cannot be told:"}[judged.met]
-        _say(f"{sign} {judged.target}, {judged.node or 'all'}: {judged.found}, aim {judged.aim}")
-    if asked.write or not asked.only:
-        asked.document.write_text(page(results), "utf-8")
-        _say(f"{asked.document}")
-    return int(bool(asked.only) and not all(measured))
+    measured = [_measured(name, folder, quick=arguments.quick) for name in names]
+    results = _load(folder)
+    for verdict in verdicts(results):
+        sign = {True: "met", False: "NOT MET", None: "uncertain:"}[verdict.met]
+        _say(f"{sign} {verdict.target}, {verdict.node or 'all'}: {verdict.found}, aim {verdict.aim}")
+    if arguments.write or not only:
+        arguments.document.write_text(page(results), "utf-8")
+        _say(f"{arguments.document}")
+    return int(bool(only) and not all(measured))
 
 
-async def _measured(name: str, effort: Effort, results: Path) -> bool:
-    """Measure one thing and keep what was found, or why nothing was: False then."""
-    kept = dict(_kept(results))
-    loads, missing = kept.get("loads", {}), kept.get("missing", {})
+def _measured(name: str, folder: Path, *, quick: bool) -> bool:
+    """Make one measure and store its results; or store the reason why not, and return False."""
+    stored = _load(folder)
+    loads, missing = stored.get("loads", {}), stored.get("missing", {})
     measure, node = MEASURES[name]
     began, load = time.monotonic(), os.getloadavg()[0]
     try:
-        found = await measure(node, effort)
-    except _MISSING.get(name, ()) as error:
+        figures = measure(node, quick=quick)
+    except MissingError as error:
         missing[name] = " ".join(str(error).split())
-        _keep(results, "missing", missing)
+        _store(folder, "missing", missing)
         _say(f"{name}: not measured: {missing[name]}")
         return False
-    _keep(results, name, found)
+    _store(folder, name, figures)
     if missing.pop(name, None) is not None:
-        _keep(results, "missing", missing)
+        _store(folder, "missing", missing)
     loads[name] = load
-    _keep(results, "loads", loads)
-    _keep(results, "machine", _machine(loads))
+    _store(folder, "loads", loads)
+    _store(folder, "machine", _machine(loads))
     _say(f"{name}: {time.monotonic() - began:.0f} s")
     return True
 
@@ -95,30 +90,30 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", default="", choices=names, metavar="NAME", help=", ".join(names))
     parser.add_argument("--quick", action="store_true", help="measure next to nothing, to see that it works")
     parser.add_argument(
-        "--write", action="store_true", help="measure nothing: write the page from all results that there are"
+        "--write", action="store_true", help="measure nothing: write the page from all results"
     )
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER")
     parser.add_argument("--document", type=Path, default=DOCUMENT, metavar="FILE")
-    asked = parser.parse_args()
-    if asked.quick and {asked.results, asked.document} & {RESULTS, DOCUMENT}:
-        parser.error("what --quick finds is worth nothing: give it other --results and another --document")
-    return asked
+    arguments = parser.parse_args()
+    if arguments.quick and {arguments.results, arguments.document} & {RESULTS, DOCUMENT}:
+        parser.error(
+            "the figures of --quick are worth nothing: give it other --results and another --document"
+        )
+    return arguments
 
 
-def _keep(folder: Path, name: str, found: Mapping[str, Any]) -> None:
+def _store(folder: Path, name: str, figures: Mapping[str, Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    (folder / f"{name}.json").write_text(json.dumps(figures, indent=1) + "\n", "utf-8")
 
 
-def _kept(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    for name in (*MEASURES, "machine", "loads", "missing"):
-        path = folder / f"{name}.json"
-        if path.exists():
-            yield name, json.loads(path.read_text("utf-8"))
+def _load(folder: Path) -> dict[str, dict[str, Any]]:
+    files = ((name, folder / f"{name}.json") for name in (*MEASURES, "machine", "loads", "missing"))
+    return {name: json.loads(file.read_text("utf-8")) for name, file in files if file.exists()}
 
 
 def _machine(loads: Mapping[str, float]) -> dict[str, str]:
-    """Name the machine that this runs on; ``loads`` is how busy it was when each measure began."""
+    """Describe this machine; ``loads`` is its load when each measure began."""
     models = re.findall(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text("utf-8"), re.MULTILINE)
     return {
         "processor": f"{models[0] if models else platform.machine()}, {os.cpu_count()} cores",
@@ -137,6 +132,6 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    # Who is told to end must not leave behind what it has started.
+    # So that a SIGTERM ends what was started, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    sys.exit(asyncio.run(main()))
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""The calls that a poll cannot do without: to driver and kubelet, with nothing around them."""
+"""The calls to driver and kubelet that a poll cannot do without, with nothing around them."""
 
 import asyncio
 import contextlib
@@ -17,13 +17,13 @@ from podresources import messages
 from podresources.channel import target
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
-# It blocks until something happens, in a thread of its own, and is no part of a poll.
+# It waits for events in a thread of its own, and is not a part of a poll.
 _WAITS = "nvmlEventSetWait"
-# The binding wants a record from its caller, which is an argument more.
+# Its wrapper takes a record from the caller, which is one more argument.
 _MADE_BY_CALLER = "nvmlDeviceGetGpuFabricInfoV"
-# Bytes; what is read of a process is shorter.
-_ENOUGH = 4096
-_ASKED = (
+# Bytes; the files of a process that are read are shorter.
+_READ_BYTES = 4096
+_LISTS = (
     (messages.LIST_V1, messages.ListPodResourcesResponse),
     (messages.ALLOCATABLE_V1, messages.AllocatableResourcesResponse),
 )
@@ -37,18 +37,18 @@ class _Within(threading.local):
 
 @contextmanager
 def recorded() -> Iterator[list[Call]]:
-    """Note every call of a wrapper of the binding that is made inside the block, by any thread.
+    """Record each call of a wrapper of the binding inside the block, by any thread.
 
-    Of a call that the exporter makes in its own way it is the binding's wrapper that is noted.
-    What an argument points to is the caller's: replay before the next poll.
+    Where the exporter replaces a wrapper by its own, the binding's is recorded. Replay before the next poll:
+    arguments may point to memory of the caller.
     """
     calls: list[Call] = []
     within = _Within()
 
-    def noting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def recording(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         bare = function if name == _MADE_BY_CALLER else wrappers.get(name, function)
 
-        def note(*arguments: Any) -> Any:
+        def record(*arguments: Any) -> Any:
             if within.call or name.startswith(_WAITS):
                 return function(*arguments)
             calls.append((bare, arguments))
@@ -58,16 +58,16 @@ def recorded() -> Iterator[list[Call]]:
             finally:
                 within.call = False
 
-        return note
+        return record
 
     wrappers = {
         name: value for name, value in vars(pynvml).items() if name.startswith("nvml") and callable(value)
     }
-    # What is in it does not matter to who reads it, as long as it is the same object.
+    # The exporter holds this object, so its items are replaced in place.
     table = cast("dict[str, Callable[..., Any]]", CORRECTED)
     corrected = dict(table)
-    vars(pynvml).update({name: noting(name, value) for name, value in wrappers.items()})
-    table.update({name: noting(name, value) for name, value in corrected.items()})
+    vars(pynvml).update({name: recording(name, value) for name, value in wrappers.items()})
+    table.update({name: recording(name, value) for name, value in corrected.items()})
     try:
         yield calls
     finally:
@@ -76,7 +76,7 @@ def recorded() -> Iterator[list[Call]]:
 
 
 def replay(calls: list[Call]) -> None:
-    """Make the calls again, and throw the answers away."""
+    """Make the calls again, and drop the answers."""
     for function, arguments in calls:
         with contextlib.suppress(pynvml.NVMLError):
             function(*arguments)
@@ -84,34 +84,30 @@ def replay(calls: list[Call]) -> None:
 
 @contextmanager
 def idle_driver() -> Iterator[None]:
-    """Put a driver that does nothing in the place of the one that is open: what is left is the binding."""
-    real = pynvml.nvmlLib
-    _use(_Idle())
+    """Replace the open driver by one that does nothing: what is left of a call is the binding."""
+    pynvml.nvmlLib, library = _Idle(), pynvml.nvmlLib
+    pynvml._nvmlGetFunctionPointer_cache.clear()  # noqa: SLF001 - the binding has no public way
     try:
         yield
     finally:
-        _use(real)
-
-
-def _use(library: Any) -> None:
-    pynvml.nvmlLib = library
-    pynvml._nvmlGetFunctionPointer_cache.clear()  # noqa: SLF001 - the binding has no public way
+        pynvml.nvmlLib = library
+        pynvml._nvmlGetFunctionPointer_cache.clear()  # noqa: SLF001 - as above
 
 
 class _Idle:
-    """A library whose functions all say that they succeeded."""
+    """A library whose functions all return success."""
 
     def __getattr__(self, name: str) -> Callable[..., int]:
         return lambda *_: pynvml.NVML_SUCCESS
 
 
 async def ask_kubelet(pod_resources: Path, pods: Path) -> None:
-    """Make the calls of a poll to the kubelet by a stub each, and have protobuf parse the answers."""
-    async with _stubs(pod_resources) as channel:
-        for method, answer in _ASKED:
+    """Make the kubelet calls of a poll by bare gRPC stubs, and parse the answers by protobuf."""
+    async with _channel(pod_resources) as channel:
+        for method, answer in _LISTS:
             await channel.unary_unary(method, response_deserializer=answer.FromString)(b"")
     if await asyncio.to_thread(pods.exists):
-        async with _stubs(pods) as channel:
+        async with _channel(pods) as channel:
             answer = messages.ListPodsResponse.FromString
             listed = await channel.unary_unary(messages.LIST_PODS, response_deserializer=answer)(b"")
         for payload in listed.pods:
@@ -119,14 +115,14 @@ async def ask_kubelet(pod_resources: Path, pods: Path) -> None:
 
 
 def read_places(proc_root: str, pids: Iterable[int]) -> None:
-    """Read once for each process what tells where it runs and since when, by calls of the kernel."""
+    """Read the cgroup and the start time of each process by system calls."""
     for pid in pids:
         for name in ("stat", "cgroup"):
             file = os.open(f"{proc_root}/{pid}/{name}", os.O_RDONLY)
-            os.read(file, _ENOUGH)
+            os.read(file, _READ_BYTES)
             os.close(file)
 
 
-def _stubs(path: Path) -> grpc.aio.Channel:
+def _channel(path: Path) -> grpc.aio.Channel:
     authority = ("grpc.default_authority", "localhost")
     return grpc.aio.insecure_channel(target(str(path)), (authority,))

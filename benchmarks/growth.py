@@ -2,68 +2,75 @@
 
 import math
 import statistics
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
-from benchmarks.effort import Effort
+from benchmarks.markdown import MIB
+from benchmarks.markdown import table as markdown_table
 from benchmarks.memory import fake_memory
-from benchmarks.running import Child, subject
+from benchmarks.processes import Process, subject
 
-_WARM, _TURNS = 2, 8
-MEASURES = ("poll", "page", "plain_bytes", "resident")
-"""Seconds of a processor for a poll and for a page, the bytes of that, and the bytes of memory."""
+_WARM_POLLS = 2
+_HOLDERS = 10, 30, 100, 300, 1000, 2000, 5000
+MEASURES = "poll", "page", "plain_bytes", "resident"
+"""CPU seconds of a poll and of a page, bytes of that page, and bytes of memory."""
 
 
-async def measure(_name: str, effort: Effort) -> dict[str, Any]:
-    """Measure nodes of ever more holders; ``exponents`` are by what power cost grows with them.
+def measure(_node: str, *, quick: bool) -> dict[str, Any]:
+    """Measure nodes of ever more holders; ``exponents`` are the powers of that number by which cost grows.
 
-    All run at once and have turns, of which the least is taken: the machine may be slower for a while, which
-    would bend the curve where it falls on some of them.
+    All run at once and have turns, and the least of these counts: a machine that is slower for a while would
+    bend the curve.
     """
-    turns = min(_TURNS, effort.turns)
-    fakes = [await fake_memory(_name_of(holders), _WARM + 3 * turns) for holders in effort.holders]
-    async with AsyncExitStack() as stack:
-        programs = [await stack.enter_async_context(_program(holders)) for holders in effort.holders]
-        nodes = [await _turn(program) for program in programs]
-        for _ in range(turns - 1):
-            for node, program in zip(nodes, programs, strict=True):
-                again = await _turn(program)
-                node |= {what: min(node[what], again[what]) for what in ("poll", "page")}
-        for node, program, fake in zip(nodes, programs, fakes, strict=True):
-            node["resident"] = (await program.ask("usage"))["resident"] - fake
-    return {"nodes": nodes, "exponents": {what: exponent(nodes, what) for what in MEASURES}}
+    holders, turns = ((2, 4, 6), 1) if quick else (_HOLDERS, 8)
+    fakes = [fake_memory(f"crowd-{count}", _WARM_POLLS + 3 * turns) for count in holders]
+    with ExitStack() as stack:
+        programs = [stack.enter_context(subject("by-hand", f"crowd-{count}")) for count in holders]
+        for program in programs:
+            program.ask("poll", times=_WARM_POLLS)
+        by_turn = [[_turn(program) for program in programs] for _ in range(turns)]
+        resident = [program.memory().resident - fake for program, fake in zip(programs, fakes, strict=True)]
+    nodes = [
+        {key: min(turn[key] for turn in of_node) for key in of_node[0]} | {"resident": memory}
+        for of_node, memory in zip(zip(*by_turn, strict=True), resident, strict=True)
+    ]
+    return {"nodes": nodes, "exponents": {key: exponent(nodes, key) for key in MEASURES}}
 
 
-def _name_of(holders: int) -> str:
-    return f"crowd-{holders}"
+def _turn(program: Process) -> dict[str, float]:
+    polled, rendered = program.ask("poll", times=2), program.ask("render", times=1)
+    sizes = {key: rendered[key] for key in ("holders", "plain_bytes")}
+    return sizes | {"poll": statistics.mean(polled), "page": rendered["page"][0]}
 
 
-@asynccontextmanager
-async def _program(holders: int) -> AsyncIterator[Child]:
-    async with subject("by-hand", _name_of(holders)) as program:
-        await program.ask("poll", times=_WARM)
-        yield program
+def exponent(nodes: Sequence[Mapping[str, float]], key: str) -> float:
+    """Fit a power to what holders add to the cost of the smallest node, in the upper half of the nodes.
 
-
-async def _turn(program: Child) -> dict[str, float]:
-    polled = await program.ask("poll", times=2)
-    rendered = await program.ask("render", times=1)
-    sizes = {what: rendered[what] for what in ("holders", "plain_bytes", "gzip_bytes")}
-    return sizes | {"poll": statistics.mean(polled["poll"]), "page": rendered["page"][0]}
-
-
-def exponent(nodes: list[dict[str, float]], what: str) -> float:
-    """Fit a power to what holders add to the cost of the smallest node, where they add most: its upper half.
-
-    What a node costs without holders would make any growth look flat.
+    The cost of a node without holders would make any growth look flat.
     """
     least = nodes[0]
     pairs = [
-        (math.log(node["holders"] - least["holders"]), math.log(node[what] - least[what]))
+        (math.log(node["holders"] - least["holders"]), math.log(node[key] - least[key]))
         for node in nodes[len(nodes) // 2 :]
-        if node[what] > least[what]
+        if node[key] > least[key]
     ]
     if len(pairs) < 2:
         return 0.0
     return statistics.linear_regression(*zip(*pairs, strict=True)).slope
+
+
+def table(found: Mapping[str, Any]) -> str:
+    """Return the table of nodes, with the powers as its last row."""
+    rows = [
+        (
+            node["holders"],
+            f"{node['poll'] * 1e3:.0f} ms",
+            f"{node['page'] * 1e3:.1f} ms",
+            f"{node['plain_bytes'] / 1e3:.0f} kB",
+            f"{node['resident'] / MIB:.0f} MiB",
+        )
+        for node in found["nodes"]
+    ]
+    powers = ("power", *(f"{found['exponents'][key]:.2f}" for key in MEASURES))
+    return markdown_table(("holders", "poll", "page", "bytes", "memory"), [*rows, powers])

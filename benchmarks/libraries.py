@@ -1,65 +1,53 @@
-"""What is in memory before the first poll: the interpreter, each library, and the program itself."""
+"""Memory before the first poll: the interpreter, each library, and the program itself."""
 
-import asyncio
-import json
 import statistics
 import sys
-from asyncio.subprocess import PIPE
 from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.effort import Effort
-from benchmarks.running import ROOT
+from benchmarks.markdown import mebibytes
+from benchmarks.markdown import table as markdown_table
+from benchmarks.processes import Memory, started
 
-STAGES: Mapping[str, tuple[str, ...]] = {
-    "Python": (),
-    "asyncio, with TLS": ("asyncio",),
-    "gRPC and protobuf": ("grpc.aio", "google.protobuf.message_factory"),
-    "aiohttp": ("aiohttp.web",),
-    "pynvml": ("pynvml",),
-    "prometheus_client": ("prometheus_client",),
-    "the exporter": ("exporter.cli", "exporter.commands.serve"),
+STAGES: Mapping[str, str] = {
+    "Python": "sys",
+    "asyncio, with TLS": "asyncio",
+    "gRPC and protobuf": "grpc.aio google.protobuf.message_factory",
+    "aiohttp": "aiohttp.web",
+    "pynvml": "pynvml",
+    "prometheus_client": "prometheus_client",
+    "the exporter": "exporter.cli exporter.commands.serve",
 }
-"""What is imported one after the other; each has what those before it have not brought along."""
-_SCRIPT = """
-import importlib, json, sys
-from pathlib import Path
-
-def taken():
-    lines = (line.split() for line in Path("/proc/self/status").read_text().splitlines())
-    sizes = {words[0]: int(words[1]) << 10 for words in lines if words[0] in ("VmRSS:", "RssFile:")}
-    return sizes["VmRSS:"], sizes["RssFile:"]
-
-found = []
-for modules in json.loads(sys.argv[1]):
-    for module in modules:
-        importlib.import_module(module)
-    found.append(taken())
-print(json.dumps(found))
-"""
+"""The modules that are imported, one stage after the other."""
+_IMPORTER = (
+    "import sys\nfor line in sys.stdin:\n for name in line.split(): __import__(name)\n print(0, flush=True)"
+)
 
 
-async def measure(_name: str, effort: Effort) -> dict[str, Any]:
-    """Measure what each stage adds to the resident memory, in bytes; ``files`` is what of it are files.
-
-    What is of files is there once for all processes that use them, and the system may drop it.
-    """
-    runs = [await _run() for _ in range(effort.starts)]
-    found: dict[str, dict[str, float]] = {}
-    before = (0.0, 0.0)
-    for place, name in enumerate(STAGES):
-        resident, files = (statistics.median(run[place][what] for run in runs) for what in (0, 1))
-        found[name] = {"resident": resident - before[0], "files": files - before[1]}
-        before = resident, files
-    return {"stages": found, "resident": before[0], "files": before[1]}
+def measure(_node: str, *, quick: bool) -> dict[str, Any]:
+    """Measure the resident memory that each stage adds, in bytes; ``files`` is its part that is of files."""
+    runs = [_imported() for _ in range(1 if quick else 5)]
+    stages: dict[str, dict[str, float]] = {}
+    before = {"resident": 0.0, "files": 0.0}
+    for stage, readings in zip(STAGES, zip(*runs, strict=True), strict=True):
+        now = {key: statistics.median(getattr(memory, key) for memory in readings) for key in before}
+        stages[stage] = {key: now[key] - before[key] for key in now}
+        before = now
+    return {"stages": stages, **before}
 
 
-async def _run() -> list[tuple[int, int]]:
-    stages = json.dumps(list(STAGES.values()))
-    command = (sys.executable, "-c", _SCRIPT, stages)
-    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, cwd=ROOT)
-    told, _ = await process.communicate()
-    if process.returncode:
-        raise RuntimeError(f"importing has ended with {process.returncode}")
-    taken: list[tuple[int, int]] = json.loads(told)
-    return taken
+def _imported() -> list[Memory]:
+    readings = []
+    with started([sys.executable, "-c", _IMPORTER]) as process:
+        for modules in STAGES.values():
+            process.send(modules)
+            process.answer()
+            readings.append(process.memory())
+    return readings
+
+
+def table(found: Mapping[str, Any]) -> str:
+    """Return the table of stages."""
+    stages = {**found["stages"], "all": found}
+    rows = [(name, mebibytes("resident")(stage), mebibytes("files")(stage)) for name, stage in stages.items()]
+    return markdown_table(("", "resident", "of that files"), rows)

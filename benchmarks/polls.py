@@ -1,36 +1,92 @@
-"""What a poll costs, and the page that is made of it, beside what cannot be done without."""
+"""CPU time of a poll and of rendering a page, next to the least that could be done."""
 
 import statistics
+from collections.abc import Mapping
 from typing import Any
 
-from benchmarks.effort import Effort
-from benchmarks.running import subject
+from benchmarks.markdown import Column, Results, kilobytes, milliseconds, per_node
+from benchmarks.processes import subject
+from benchmarks.subject import POLL_SECONDS
 
-# The first polls fill what is kept from one to the next.
-_WARM = 3
+# The first polls fill what the exporter keeps from one poll to the next.
+_WARM_POLLS = 3
 
 
-async def measure(name: str, effort: Effort) -> dict[str, Any]:
-    """Measure the polls of a node; times are seconds of a processor.
+def measure(node: str, *, quick: bool) -> dict[str, Any]:
+    """Measure the polls of a node, in CPU seconds, and the driver calls of a minute.
 
-    The machine may have other work: work is done in turns of several, whose mean is taken, and each time is
-    the least of all turns. Polls are not all alike, so that the quickest of them would tell little.
+    Each time is the mean of a turn, and the least of all turns: the machine may have other work.
     """
+    turns, polls = (1, 1) if quick else (20, 5)
     least: dict[str, float] = {}
-    async with subject("by-hand", name) as program:
-        await program.ask("poll", times=_WARM)
-        for _ in range(effort.turns):
-            polled = await program.ask("poll", times=effort.polls)
-            bare = await program.ask("bare", times=effort.polls)
-            rendered = await program.ask("render", times=effort.polls)
-            _take(least, "poll", statistics.mean(polled["poll"]))
-            _take(least, "calls", bare.pop("calls"))
-            for what, times in bare.items():
-                _take(least, f"bare_{what}", statistics.mean(times))
-            for what in ("page", "gzip", "native", "client"):
-                _take(least, what, statistics.mean(rendered[what]))
-    return least | {key: value for key, value in rendered.items() if not isinstance(value, list)}
+    with subject("by-hand", node) as program:
+        program.ask("poll", times=_WARM_POLLS)
+        calls = program.ask("usage")["calls"]
+        program.ask("poll", times=round(60 / POLL_SECONDS))
+        calls_a_minute = program.ask("usage")["calls"] - calls
+        for _ in range(turns):
+            polled, bare = program.ask("poll", times=polls), program.ask("bare", times=polls)
+            rendered = program.ask("render", times=polls)
+            figures = {"poll": polled, "calls": [bare.pop("calls")]} | rendered
+            figures |= {f"bare_{kind}": times for kind, times in bare.items()}
+            for key, values in figures.items():
+                value = statistics.mean(values) if isinstance(values, list) else values
+                least[key] = min(value, least.get(key, value))
+    return least | {"calls_a_minute": calls_a_minute}
 
 
-def _take(least: dict[str, float], what: str, seconds: float) -> None:
-    least[what] = min(seconds, least.get(what, seconds))
+def bare(polls: Mapping[str, float]) -> float:
+    """Return the seconds of the bare calls of a poll to driver and kubelet."""
+    return polls["bare_driver"] + polls["bare_kubelet"]
+
+
+def above(polls: Mapping[str, float]) -> float:
+    """Return the work of a poll above its bare calls, as a ratio to them."""
+    return polls["poll"] / bare(polls) - 1
+
+
+def above_binding(polls: Mapping[str, float]) -> float:
+    """Return the same for a driver that takes no time: what is left of its calls is the binding."""
+    faked = polls["bare_driver"] - polls["bare_binding"]
+    return (polls["poll"] - faked) / (bare(polls) - faked) - 1
+
+
+def share(polls: Mapping[str, float]) -> float:
+    """Return the share of a core that a poll every 5 s takes, without the time inside the fake driver."""
+    return (polls["poll"] - polls["bare_driver"] + polls["bare_binding"]) / POLL_SECONDS
+
+
+def client(polls: Mapping[str, float]) -> float:
+    """Return the time of a custom collector of prometheus_client as a ratio to that of the exposition."""
+    return polls["client"] / polls["native"]
+
+
+def poll_table(results: Results) -> str:
+    """Return the table of a poll."""
+    columns: dict[str, Column] = {
+        "above the bare calls": lambda polls: f"{above(polls):.2f} x",
+        "with a driver that takes no time": lambda polls: f"{above_binding(polls):.2f} x",
+        "poll": milliseconds("poll"),
+        "bare calls": lambda polls: f"{bare(polls) * 1e3:.1f} ms",
+        "of it driver": lambda polls: f"{polls['calls']:.0f} calls, {polls['bare_driver'] * 1e3:.1f} ms",
+        "of that in the binding": milliseconds("bare_binding"),
+        "of it kubelet": milliseconds("bare_kubelet"),
+        "bare /proc": milliseconds("bare_files"),
+        "of a core, without the driver": lambda polls: f"{share(polls):.2%}",
+        "driver calls in a minute": lambda polls: f"{polls['calls_a_minute']}",
+    }
+    return per_node(results, "polls", columns)
+
+
+def page_table(results: Results) -> str:
+    """Return the table of a page."""
+    columns: dict[str, Column] = {
+        "prometheus_client to ours": lambda polls: f"{client(polls):.1f} x",
+        "page": milliseconds("page"),
+        "gzip": milliseconds("gzip"),
+        "holders": lambda polls: f"{polls['holders']:.0f}",
+        "series": lambda polls: f"{polls['samples']:.0f}",
+        "bytes": kilobytes("plain_bytes"),
+        "compressed": kilobytes("gzip_bytes"),
+    }
+    return per_node(results, "polls", columns)

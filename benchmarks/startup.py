@@ -1,48 +1,30 @@
-"""How long the program takes from the start of its process to the first scrape that shows GPUs."""
+"""Time from the start of the process to the first scrape that shows GPUs."""
 
-import asyncio
-import time
 from typing import Any
 
-from aiohttp import ClientSession
+from benchmarks.markdown import Results, per_node, seconds
+from benchmarks.processes import subject
 
-from benchmarks.effort import Effort
-from benchmarks.running import Child, child, surroundings
-
-# A sample that only a page with GPUs has.
-GOOD = b"\ngpuslice_gpu_info{"
-_PLAIN = {"Accept-Encoding": "identity"}
-_LOOK_SECONDS = 0.01
+GPUS_SHOWN = "\ngpuslice_gpu_info{"
+"""A page that contains this shows GPUs."""
 
 
-async def measure(name: str, effort: Effort) -> dict[str, Any]:
-    """Start the program several times; times are in seconds, less what the faked driver took to make.
+def measure(node: str, *, quick: bool) -> dict[str, Any]:
+    """Start the program several times; return seconds, less what making the fake driver took.
 
-    The best of all starts is told, and the middle one of ``wall``.
+    ``wall`` and ``cpu`` are the least of all starts, ``wall_median`` is the median.
     """
-    starts = [await _start(name) for _ in range(effort.starts)]
-    walls = sorted(wall for wall, _ in starts)
-    return {"wall": walls[0], "wall_median": walls[len(walls) // 2], "cpu": min(cpu for _, cpu in starts)}
+    walls, cpus = [], []
+    for _ in range(1 if quick else 5):
+        with subject("live", node) as program:
+            wall = program.wait_for(GPUS_SHOWN)
+            fake = program.ask("usage")
+            walls.append(wall - fake["fake_wall"])
+            cpus.append(program.cpu() - fake["fake_cpu"])
+    return {"wall": min(walls), "wall_median": sorted(walls)[len(walls) // 2], "cpu": min(cpus)}
 
 
-async def _start(name: str) -> tuple[float, float]:
-    async with surroundings(name) as (variables, url), ClientSession() as client:
-        began = time.perf_counter()
-        async with child("benchmarks.subject", "live", name, variables=variables, url=url) as program:
-            await first_good(client, program)
-            wall = time.perf_counter() - began
-            taken = await program.ask("usage")
-    return wall - taken["faked_wall"], taken["cpu"] - taken["faked_cpu"]
-
-
-async def first_good(client: ClientSession, program: Child) -> None:
-    """Scrape until GPUs are on the page; RuntimeError where the program has ended."""
-    while program.process.returncode is None:
-        try:
-            async with client.get(f"{program.url}metrics", headers=_PLAIN) as answer:
-                if GOOD in await answer.read():
-                    return
-        except OSError:
-            pass
-        await asyncio.sleep(_LOOK_SECONDS)
-    raise RuntimeError(f"the program has ended with {program.process.returncode}")
+def table(results: Results) -> str:
+    """Return the table of starts."""
+    columns = {"best": seconds("wall"), "middle": seconds("wall_median"), "processor": seconds("cpu")}
+    return per_node(results, "startup", columns)

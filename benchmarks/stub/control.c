@@ -1,7 +1,7 @@
 /*
- * A driver's library for benchmarks: answers at once as a node of A100s does, to every program that loads it.
+ * A driver's library for benchmarks, which answers at once, as that of a node of A100s.
  *
- * STUB_CONTROL names a file of `struct Control`, which the benchmark has open too. Each program under test has
+ * STUB_CONTROL names a file of `struct Control`, which it shares with the benchmark. Each program under test has
  * a file of its own.
  */
 #include "nvml.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-static struct Control nothing = {.lost = -1, .hanging = -1};
+static struct Control nothing;
 struct Control *control = &nothing;
 Device devices[GPUS][PARTS + 1];
 
@@ -25,18 +25,16 @@ __attribute__((constructor)) static void begin(void) {
         for (int part = 0; part <= PARTS; part++) devices[gpu][part] = (Device){gpu, part};
 }
 
-/* Sleep: what a driver takes is no time of the program's own. */
+/* Sleep: a slow driver takes no CPU time of the program. */
 void pass(u64 times) {
     u64 micros = (u64)control->delay * times;
     struct timespec wait = {(time_t)(micros / 1000000), (long)(micros % 1000000) * 1000};
     if (micros > 0) nanosleep(&wait, NULL);
 }
 
-int asked(int gpu) {
+void called(void) {
     __atomic_add_fetch(&control->calls, 1, __ATOMIC_RELAXED);
     pass(1);
-    while (gpu >= 0 && gpu == *(volatile int *)&control->hanging) usleep(10000);
-    return gpu >= 0 && gpu == *(volatile int *)&control->lost ? GPU_IS_LOST : SUCCESS;
 }
 
 int text(char *buffer, u32 length, const char *value) {
@@ -46,15 +44,15 @@ int text(char *buffer, u32 length, const char *value) {
 int nvmlInitWithFlags(u32 flags) { (void)flags; return SUCCESS; }
 int nvmlInit_v2(void) { return SUCCESS; }
 int nvmlShutdown(void) { return SUCCESS; }
-int nvmlSystemGetDriverVersion(char *version, u32 length) { ASK(-1); return text(version, length, "550.90.07"); }
-int nvmlSystemGetNVMLVersion(char *version, u32 length) { ASK(-1); return text(version, length, "12.550.90.07"); }
-int nvmlSystemGetCudaDriverVersion(int *version) { ASK(-1); *version = 12040; return SUCCESS; }
-int nvmlSystemGetCudaDriverVersion_v2(int *version) { ASK(-1); *version = 12040; return SUCCESS; }
-int nvmlDeviceGetCount_v2(u32 *count) { ASK(-1); *count = control->gpus; return SUCCESS; }
+int nvmlSystemGetDriverVersion(char *version, u32 length) { called(); return text(version, length, "550.90.07"); }
+int nvmlSystemGetNVMLVersion(char *version, u32 length) { called(); return text(version, length, "12.550.90.07"); }
+int nvmlSystemGetCudaDriverVersion(int *version) { called(); *version = 12040; return SUCCESS; }
+int nvmlSystemGetCudaDriverVersion_v2(int *version) { called(); *version = 12040; return SUCCESS; }
+int nvmlDeviceGetCount_v2(u32 *count) { called(); *count = control->gpus; return SUCCESS; }
 
 int nvmlDeviceGetHandleByIndex_v2(u32 index, Device **device) {
     if (index >= control->gpus) return INVALID_ARGUMENT;
-    ASK((int)index);
+    called();
     *device = &devices[index][PARTS];
     return SUCCESS;
 }

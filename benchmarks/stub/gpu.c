@@ -1,4 +1,4 @@
-/* What a whole GPU answers, that of one which is cut too. */
+/* Answers of whole GPUs, also in MIG mode. */
 #include "nvml.h"
 
 typedef struct { u32 version; int sensorType, temperature; } Temperature;
@@ -37,10 +37,9 @@ enum { UINT = 1, ULL = 3, INT = 5 };
         ASK_GPU(device); \
         return text(buffer, length, value); \
     }
-#define LACKING(name) int nvml##name(Device *device) { ASK(device->gpu); return NOT_SUPPORTED; }
+#define LACKING(name) int nvml##name(Device *device) { (void)device; called(); return NOT_SUPPORTED; }
 
-/* The power tells the time, so that a page tells how old it is. */
-NUMBER(DeviceGetPowerUsage, u32, 100000 + (u32)(time(NULL) % 1000) * 100)
+NUMBER(DeviceGetPowerUsage, u32, 150000)
 NUMBER(DeviceGetTotalEnergyConsumption, u64, (u64)time(NULL) * 150000)
 NUMBER(DeviceGetPowerManagementLimit, u32, 400000)
 NUMBER(DeviceGetPowerManagementDefaultLimit, u32, 400000)
@@ -144,7 +143,7 @@ int nvmlDeviceGetMemoryAffinity(Device *device, u32 words, unsigned long *bits, 
 }
 
 static int answer(Field *field) {
-    /* The parts of power that are told are those of the GPU. */
+    /* Only the power of the GPU as a whole is reported, not that of its memory. */
     if (field->scope != 0 && (field->id == 185 || field->id == 186)) return NOT_SUPPORTED;
     field->type = ULL;
     field->value.ull = 0;

@@ -1,4 +1,4 @@
-/* What the files of the stub share: NVML's structs, the node, and what every call comes through. */
+/* What the files of the stub share: codes of NVML, the node, and what each call does first. */
 
 #include <stdio.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7 };
-enum { TIMEOUT = 10, GPU_IS_LOST = 15, ARGUMENT_VERSION_MISMATCH = 25 };
+enum { TIMEOUT = 10, ARGUMENT_VERSION_MISMATCH = 25 };
 enum { GPUS = 16, PARTS = 10, LINKS = 12, SLICES = 7, FIRST_INSTANCE = 7, XID = 8 };
 #define KIB 1024ULL
 #define MIB (1024 * KIB)
@@ -16,18 +16,18 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 
 /*
- * Counts: calls but for waits, field values in them, waits for events, readings of the first GPU's memory.
- * Set by the benchmark: microseconds that each call and each field value takes; the GPU that is lost and the
- * one that hangs, -1 for none; whether GPUs are cut; how many there are, parts of each, and whose these are.
+ * Counted: calls without waits, field values in them, waits for events, readings of the first GPU's memory.
+ * Set by the benchmark: microseconds that each call and each field value takes; whether GPUs are in MIG mode; how
+ * many there are, parts of each, and the process on each part.
  */
 struct Control {
     u64 calls, fields, waits, cycles;
-    int delay, lost, hanging, mig;
+    int delay, mig;
     u32 gpus, parts, pids[GPUS][PARTS];
 };
-_Static_assert(sizeof(struct Control) == 56 + 4 * GPUS * PARTS, "the layout that the benchmark writes");
+_Static_assert(sizeof(struct Control) == 48 + 4 * GPUS * PARTS, "the layout that the benchmark writes");
 
-/* A GPU is the last of its own parts. */
+/* A whole GPU is the last of its own parts. */
 typedef struct { int gpu, part; } Device;
 
 extern struct Control *control;
@@ -35,10 +35,9 @@ extern Device devices[GPUS][PARTS + 1];
 
 static inline int is_mig(const Device *device) { return device->part < PARTS; }
 
-int asked(int gpu);
+void called(void);
 void pass(u64 times);
 int text(char *buffer, u32 length, const char *value);
 
-/* Count the call; go on if the GPU answers, and in the second form if it is asked as a whole. */
-#define ASK(gpu) do { int code = asked(gpu); if (code != SUCCESS) return code; } while (0)
-#define ASK_GPU(device) do { ASK((device)->gpu); if (is_mig(device)) return NOT_SUPPORTED; } while (0)
+/* Count a call that whole GPUs answer, and MIG devices do not. */
+#define ASK_GPU(device) do { called(); if (is_mig(device)) return NOT_SUPPORTED; } while (0)

@@ -1,4 +1,4 @@
-/* What is told of GPUs and of their parts: who they are, their memory, whose processes run on them. */
+/* Identity, memory and processes of GPUs and of their parts. */
 #include "nvml.h"
 
 typedef struct { u64 total, free, used; } Memory;
@@ -13,21 +13,21 @@ _Static_assert(sizeof(Attributes) == 40 && sizeof(GpuInstance) == 24, "NVML's la
 
 int nvmlDeviceGetUUID(Device *device, char *uuid, u32 length) {
     char own[64];
-    ASK(device->gpu);
+    called();
     const char *kind = is_mig(device) ? "MIG" : "GPU";
     snprintf(own, sizeof own, "%s-00000000-0000-4000-8000-%06d%06d", kind, device->gpu, device->part);
     return text(uuid, length, own);
 }
 
 int nvmlDeviceGetName(Device *device, char *name, u32 length) {
-    ASK(device->gpu);
+    called();
     return text(name, length, is_mig(device) ? "NVIDIA A100-SXM4-80GB MIG 1g.10gb" : "NVIDIA A100-SXM4-80GB");
 }
 
-/* What a process has. Of the first one on the second GPU it is not told, where time is sliced. */
+/* Memory of a process. That of the first one on the second GPU is not reported, if time is sliced. */
 static u64 held(int gpu, u32 part) { return (part + 1) * (control->mig ? GIB : 256 * MIB) + (u64)gpu * MIB; }
 
-static u64 told(int gpu, u32 part) { return !control->mig && gpu == 1 && part == 0 ? ~0ULL : held(gpu, part); }
+static u64 reported(int gpu, u32 part) { return !control->mig && gpu == 1 && part == 0 ? ~0ULL : held(gpu, part); }
 
 static Memory_v2 memory_of(const Device *device) {
     u64 total = 80 * GIB, reserved = 600 * MIB, used = 300 * MIB;
@@ -41,66 +41,69 @@ static Memory_v2 memory_of(const Device *device) {
 }
 
 int nvmlDeviceGetMemoryInfo(Device *device, Memory *memory) {
-    ASK(device->gpu);
+    called();
     Memory_v2 newer = memory_of(device);
     *memory = (Memory){newer.total, newer.free, newer.used + newer.reserved};
     return SUCCESS;
 }
 
 int nvmlDeviceGetMemoryInfo_v2(Device *device, Memory_v2 *memory) {
-    ASK(device->gpu);
+    called();
     if (memory->version != (sizeof *memory | 2 << 24)) return ARGUMENT_VERSION_MISMATCH;
     *memory = memory_of(device);
     return SUCCESS;
 }
 
 int nvmlDeviceGetBAR1MemoryInfo(Device *device, Memory *memory) {
-    ASK(device->gpu);
+    (void)device;
+    called();
     *memory = (Memory){128 * GIB, 128 * GIB - MIB, MIB};
     return SUCCESS;
 }
 
-/* Nobody tells the utilization of a GPU that is cut, nor that of its parts. */
+/* The utilization of a GPU in MIG mode is not reported, nor that of its parts. */
 int nvmlDeviceGetUtilizationRates(Device *device, Utilization *rates) {
-    ASK(device->gpu);
+    (void)device;
+    called();
     if (control->mig) return NOT_SUPPORTED;
     *rates = (Utilization){63, 21};
     return SUCCESS;
 }
 
-/* A GPU that is cut lists the processes of all its parts. */
+/* A GPU in MIG mode lists the processes of all its parts. */
 int nvmlDeviceGetComputeRunningProcesses_v3(Device *device, u32 *count, Process *processes) {
-    ASK(device->gpu);
+    called();
     u32 first = is_mig(device) ? (u32)device->part : 0, room = processes == NULL ? 0 : *count;
     *count = is_mig(device) ? 1 : control->parts;
     if (room < *count) return INSUFFICIENT_SIZE;
     for (u32 place = 0; place < *count; place++) {
         u32 part = first + place;
         u32 gi = control->mig ? FIRST_INSTANCE + part : ~0u, ci = control->mig ? 0 : ~0u;
-        processes[place] = (Process){control->pids[device->gpu][part], told(device->gpu, part), gi, ci};
+        processes[place] = (Process){control->pids[device->gpu][part], reported(device->gpu, part), gi, ci};
     }
     return SUCCESS;
 }
 
-static int nobody(Device *device, u32 *count) {
-    ASK(device->gpu);
+static int no_processes(Device *device, u32 *count) {
+    (void)device;
+    called();
     *count = 0;
     return SUCCESS;
 }
 
 int nvmlDeviceGetGraphicsRunningProcesses_v3(Device *device, u32 *count, Process *processes) {
     (void)processes;
-    return nobody(device, count);
+    return no_processes(device, count);
 }
 
 int nvmlDeviceGetMPSComputeRunningProcesses_v3(Device *device, u32 *count, Process *processes) {
     (void)processes;
-    return nobody(device, count);
+    return no_processes(device, count);
 }
 
-/* The n-th process of a GPU has n percent of it; what happens inside MIG is not told. */
+/* The n-th process of a GPU uses n percent of it; inside MIG that is not reported. */
 int nvmlDeviceGetProcessUtilization(Device *device, Sample *samples, u32 *count, u64 since) {
-    ASK(device->gpu);
+    called();
     if (control->mig) return NOT_SUPPORTED;
     u32 room = samples == NULL ? 0 : *count;
     u64 now = (u64)time(NULL) * 1000000;
@@ -121,31 +124,31 @@ int nvmlDeviceGetMigDeviceHandleByIndex(Device *device, u32 slot, Device **mig) 
 }
 
 int nvmlDeviceIsMigDeviceHandle(Device *device, u32 *whether) {
-    ASK(device->gpu);
+    called();
     *whether = (u32)is_mig(device);
     return SUCCESS;
 }
 
 int nvmlDeviceGetAttributes_v2(Device *device, Attributes *attributes) {
-    ASK(device->gpu);
+    called();
     if (!is_mig(device)) return NOT_SUPPORTED;
     *attributes = (Attributes){14, 1, 0, 0, 0, 0, 1, 1, 9728};
     return SUCCESS;
 }
 
 int nvmlDeviceGetGpuInstanceId(Device *device, u32 *id) {
-    ASK(device->gpu);
+    called();
     *id = FIRST_INSTANCE + (u32)device->part;
     return is_mig(device) ? SUCCESS : INVALID_ARGUMENT;
 }
 
 int nvmlDeviceGetComputeInstanceId(Device *device, u32 *id) {
-    ASK(device->gpu);
+    called();
     *id = 0;
     return is_mig(device) ? SUCCESS : INVALID_ARGUMENT;
 }
 
-/* A GPU instance is the MIG device in it, which nobody looks into. */
+/* The handle of a GPU instance is that of the MIG device in it; programs do not look into it. */
 int nvmlDeviceGetGpuInstanceById(Device *device, u32 id, Device **instance) {
     ASK_GPU(device);
     if (id < FIRST_INSTANCE || id >= FIRST_INSTANCE + control->parts) return NOT_FOUND;
@@ -154,7 +157,7 @@ int nvmlDeviceGetGpuInstanceById(Device *device, u32 id, Device **instance) {
 }
 
 int nvmlGpuInstanceGetInfo(Device *instance, GpuInstance *info) {
-    ASK(instance->gpu);
+    called();
     u32 part = (u32)instance->part;
     *info = (GpuInstance){&devices[instance->gpu][PARTS], FIRST_INSTANCE + part, 19, part, 1};
     return SUCCESS;

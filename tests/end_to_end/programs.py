@@ -18,7 +18,8 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
-from benchmarks.ports import free_port
+import benchmarks.prometheus
+from benchmarks.processes import free_port
 
 PATIENCE = 30.0
 Found = TypeVar("Found")
@@ -104,24 +105,11 @@ def prometheus(
     of their own. The files of ``rules`` are evaluated every ``evaluation``, but for groups that say their own
     interval; what fires is sent to the URL ``alertmanager``.
     """
-    config = folder / "prometheus.json"
-    config.write_text(json.dumps(_configuration(jobs, scrape or {}, rules, alertmanager, evaluation)))
+    program("prometheus")
+    config = _configuration(jobs, scrape or {}, rules, alertmanager, evaluation)
     port = port or free_port()
-    command = [
-        program("prometheus"),
-        f"--config.file={config}",
-        f"--storage.tsdb.path={folder / 'data'}",
-        f"--web.listen-address=127.0.0.1:{port}",
-        "--log.level=warn",
-    ]
-    with (folder / "log").open("w") as log, subprocess.Popen(command, stderr=log) as process:
-        server = Prometheus(port)
-        try:
-            until(lambda: get(f"{server.url}/-/ready")[1].startswith(b"Prometheus"), "Prometheus is ready")
-            yield server
-        finally:
-            process.terminate()
-            process.wait(PATIENCE)
+    with benchmarks.prometheus.prometheus(folder, config, port, "--log.level=warn"):
+        yield Prometheus(port)
 
 
 def _configuration(

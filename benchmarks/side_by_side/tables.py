@@ -1,18 +1,17 @@
-"""The results as Markdown: what is better and worse first, then what was measured, then what was asked."""
+"""The results as Markdown: ratios first, then what was measured."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from benchmarks.side_by_side_parts.measures import SCRAPERS, SLOW_MICROSECONDS
-from benchmarks.side_by_side_parts.programs import NVITOP, OURS
+from benchmarks.markdown import MIB, table
+from benchmarks.side_by_side.measures import SCRAPERS, SLOW_MICROSECONDS
+from benchmarks.side_by_side.programs import NVITOP, OURS
 
-_MIB = 1 << 20
 Figures = Mapping[str, Any]
 Value = Callable[[Figures], float]
-Row = tuple[str, Value, str]
 
-# What is compared as a ratio, more of which is better for us.
+# Compared as ratios, of which a larger one is better for us.
 _RATIOS: Sequence[tuple[str, Value]] = (
     ("processor time of a cycle, both each second", lambda its: its["idle"]["cpu_ms_a_cycle"]),
     ("processor time of a scrape", lambda its: its["scraped"]["cpu_ms"]),
@@ -25,11 +24,12 @@ _RATIOS: Sequence[tuple[str, Value]] = (
     ("memory of its own after two minutes", lambda its: its["old"]["private"]),
     ("processor time to the first page", lambda its: its["first_page_cpu_s"]),
 )
-_ROWS: Sequence[Row] = (
+_ROWS: Sequence[tuple[str, Value, str]] = (
     ("processor time of a cycle, ms", lambda its: its["idle"]["cpu_ms_a_cycle"], ".1f"),
     ("share of a processor, unscraped", lambda its: its["idle"]["cpu_share"], ".1%"),
     ("calls into the driver in a cycle", lambda its: its["idle"]["calls_a_cycle"], ".0f"),
     ("field values in them", lambda its: its["idle"]["fields_a_cycle"], ".0f"),
+    ("calls into the driver in a minute", lambda its: its["idle"]["calls_a_minute"], ".0f"),
     (
         f"seconds of a cycle when each takes {SLOW_MICROSECONDS / 1000:g} ms",
         lambda its: its["slow"]["seconds_a_cycle"],
@@ -45,9 +45,9 @@ _ROWS: Sequence[Row] = (
     ("processor time of a scrape, ms", lambda its: its["crowded"]["cpu_ms"], ".2f"),
     ("samples on the page", lambda its: its["page"]["samples"], ".0f"),
     ("kB of the page", lambda its: its["page"]["bytes"] / 1000, ".0f"),
-    ("resident memory after start, MiB", lambda its: its["young"]["resident"] / _MIB, ".0f"),
-    ("after two minutes, MiB", lambda its: its["old"]["resident"] / _MIB, ".0f"),
-    ("of it its own, MiB", lambda its: its["old"]["private"] / _MIB, ".0f"),
+    ("resident memory after start, MiB", lambda its: its["young"]["resident"] / MIB, ".0f"),
+    ("after two minutes, MiB", lambda its: its["old"]["resident"] / MIB, ".0f"),
+    ("of it its own, MiB", lambda its: its["old"]["private"] / MIB, ".0f"),
     ("threads", lambda its: its["old"]["threads"], ".0f"),
     ("start to first page, s", lambda its: its["first_page_s"], ".1f"),
     ("of a processor, s", lambda its: its["first_page_cpu_s"], ".2f"),
@@ -55,37 +55,22 @@ _ROWS: Sequence[Row] = (
 
 
 def markdown(results: Figures) -> str:
-    """Write what stands below the heading of the section."""
+    """Return what is below the heading of the section."""
     nodes = results["nodes"]
+    ratios = [
+        [name, *(_ratio(node["programs"], value) for node in nodes.values())] for name, value in _RATIOS
+    ]
     parts = [
-        _machine(results["machine"]),
         f"### {NVITOP} against ours, as ratios",
-        f"Above 1 {NVITOP} has or takes so many times as much as ours.",
-        _ratios(nodes),
+        f"Above 1, {NVITOP} has or takes more than ours.",
+        table(["", *nodes], ratios),
     ]
     for name, node in nodes.items():
         parts += [f"### {name}", _measured(node["programs"])]
-    for name, node in nodes.items():
-        parts += [f"### Asked of the pages: {name}", _asked(node["questions"])]
-    for node in nodes.values():
-        if "parts" in node:
-            parts += ["### Where our memory goes", _memory(node["parts"])]
-    parts += ["### Installed", _versions(results["versions"])]
-    return "\n\n".join(parts) + "\n"
-
-
-def _machine(machine: Figures) -> str:
-    return (
-        f"Measured on {machine['at']} on {machine['processors']} x {machine['processor']}, "
-        f"{machine['system']}, Python {machine['python']}, with a load of {machine['load']:.1f} from other "
-        "work. All programs ran at the same time, on the same stub of the driver's library and the same "
-        "sleeping processes, so ratios say more than milliseconds. No GPU was there."
-    )
-
-
-def _ratios(nodes: Figures) -> str:
-    rows = [[what, *(_ratio(node["programs"], value) for node in nodes.values())] for what, value in _RATIOS]
-    return _grid(["", *nodes], rows)
+    versions = [
+        f"- {name}: {', '.join(packages) or 'this tree'}" for name, packages in results["versions"].items()
+    ]
+    return "\n\n".join([*parts, "### Installed", "\n".join(versions)]) + "\n"
 
 
 def _ratio(programs: Figures, value: Value) -> str:
@@ -94,28 +79,8 @@ def _ratio(programs: Figures, value: Value) -> str:
 
 
 def _measured(programs: Figures) -> str:
-    rows = [[what, *(_spelled(value(its), form) for its in programs.values())] for what, value, form in _ROWS]
-    return _grid(["", *programs], rows)
+    def spelled(number: float, form: str) -> str:
+        return format(number, form) if math.isfinite(number) else "-"
 
-
-def _spelled(value: float, form: str) -> str:
-    return format(value, form) if math.isfinite(value) else "-"
-
-
-def _asked(questions: Figures) -> str:
-    programs = list(next(iter(questions.values())))
-    return _grid(["", *programs], [[question, *answers.values()] for question, answers in questions.items()])
-
-
-def _memory(parts: Sequence[tuple[str, int, int]]) -> str:
-    rows = [[step, f"{resident / _MIB:.1f}", f"{private / _MIB:.1f}"] for step, resident, private in parts]
-    return _grid(["", "resident, MiB", "of it its own, MiB"], rows)
-
-
-def _versions(versions: Figures) -> str:
-    return "\n".join(f"- {name}: {', '.join(packages) or 'this tree'}" for name, packages in versions.items())
-
-
-def _grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    rows = [[name, *(spelled(value(its), form) for its in programs.values())] for name, value, form in _ROWS]
+    return table(["", *programs], rows)

@@ -1,0 +1,94 @@
+"""A real Prometheus, and what it reports of itself."""
+
+import json
+import re
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from benchmarks.processes import MissingError, Process, started
+
+MOST_MEMORY, LEAST_FREE = 11 << 30, 2 << 30
+_PATIENCE = 180.0
+
+
+class Prometheus:
+    """A running Prometheus, whose data is below ``folder``."""
+
+    def __init__(self, process: Process, folder: Path) -> None:
+        self.process = process
+        self.folder = folder
+
+    def metric(self, name: str) -> dict[str, float]:
+        """Return the values of one of its own series, by the text of their labels."""
+        lines = self.process.get()[1].decode().splitlines()
+        samples = [line.rsplit(" ", 1) for line in lines if re.match(rf"{name}[{{ ]", line)]
+        return {labels.removeprefix(name): float(value) for labels, value in samples}
+
+    def total(self, name: str) -> float:
+        """Return one of its own series, summed over its labels."""
+        return sum(self.metric(name).values())
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        """Evaluate an expression now; return the series of the answer."""
+        _, answer = self.process.get(f"api/v1/query?{urlencode({'query': expression})}")
+        series: list[dict[str, Any]] = json.loads(answer)["data"]["result"]
+        return series
+
+    def live(self) -> int:
+        """Collect its garbage, and return the bytes of its heap that are in use then."""
+        self.process.get("debug/pprof/heap?gc=1")
+        return int(self.total("go_memstats_heap_alloc_bytes"))
+
+    def reload(self) -> None:
+        """Have it read its files of rules."""
+        self.process.popen.send_signal(signal.SIGHUP)
+
+    def wait_until(self, done: Callable[[], bool], what: str) -> None:
+        """Wait until something is done; raise MissingError if that takes too long or too much memory."""
+        end = time.monotonic() + _PATIENCE
+        while not done():
+            if time.monotonic() > end:
+                raise MissingError(f"after {_PATIENCE:.0f} s still not: {what}. Is the machine too busy?")
+            self.check_memory()
+            time.sleep(0.2)
+
+    def check_memory(self) -> None:
+        """Raise MissingError if it has too much memory, or the machine has too little left."""
+        resident = self.process.memory().resident
+        (free,) = re.findall(r"MemAvailable:\s+(\d+)", Path("/proc/meminfo").read_text())
+        if resident > MOST_MEMORY or int(free) << 10 < LEAST_FREE:
+            raise RuntimeError(
+                f"stopped: Prometheus had {resident / 1e9:.1f} GB, {int(free) >> 20} GiB were left"
+            )
+
+
+def installed(program: str) -> str:
+    """Return the path of a program of the package prometheus; raise MissingError if it is not installed."""
+    if (path := shutil.which(program)) is None:
+        raise MissingError(f"{program} is not on PATH (Debian: apt-get install prometheus)")
+    return path
+
+
+@contextmanager
+def prometheus(folder: Path, config: Mapping[str, Any], port: int, *options: str) -> Iterator[Prometheus]:
+    """Run Prometheus with a configuration; it serves at ``port`` and writes below ``folder`` only.
+
+    Raise MissingError if it is not installed, RuntimeError if it does not start.
+    """
+    (folder / "prometheus.json").write_text(json.dumps(config))
+    command = [
+        installed("prometheus"),
+        f"--config.file={folder}/prometheus.json",
+        f"--storage.tsdb.path={folder}/data",
+        f"--web.listen-address=127.0.0.1:{port}",
+        *options,
+    ]
+    with (folder / "log").open("w") as output, started(command, port=port, output=output) as process:
+        process.wait_for("Ready", "-/ready")
+        yield Prometheus(process, folder)

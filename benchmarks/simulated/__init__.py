@@ -1,1 +1,0 @@
-"""What benchmarks measure against where the real thing is too large for one machine."""
