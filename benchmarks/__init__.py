@@ -1,1 +1,1 @@
-"""What the exporter costs: measured by ``python -m benchmarks``, told in docs/performance.md."""
+"""What the exporter costs: ``python -m benchmarks`` measures it and writes docs/performance.md."""

@@ -1,7 +1,7 @@
-"""A bare aiohttp handler that hands out prepared bytes: as fast as a scrape can be with this server.
+"""A bare aiohttp handler that serves prepared bytes: as fast as a scrape can be with this server.
 
-Run as ``python -m benchmarks.bare_server PORT``; the first line of input is JSON with ``headers``, and the
-``body`` in base64. It says on a line of output when it listens.
+``python -m benchmarks.bare_server PORT``; the first line of input is JSON with ``headers``, and the ``body``
+in base64. A line of output comes once it listens.
 """
 
 import asyncio

@@ -12,13 +12,13 @@ from benchmarks.markdown import UNMEASURED, Results, table
 from benchmarks.side_by_side import tables as side_by_side
 
 _TEXTS = Path(__file__).with_name("performance.txt")
-_SIGNS = {True: "met", False: "**not met**", None: "cannot be told"}
+_SIGNS = {True: "met", False: "**not met**", None: "uncertain"}
 
 
 def texts(file: Path = _TEXTS) -> dict[str, str]:
     """Return the texts of a file by their names, in their order: each is below its name in brackets."""
-    found = re.findall(r"^\[(\w+)\]\n(.*?)\n(?=\[|\Z)", file.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    return {name: text.strip() for name, text in found}
+    sections = re.findall(r"^\[(\w+)\]\n(.*?)\n(?=\[|\Z)", file.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    return {name: text.strip() for name, text in sections}
 
 
 def page(results: Results) -> str:
@@ -34,7 +34,7 @@ def page(results: Results) -> str:
         "startup": startup.table(results),
         "growth": _section(results, "growth", growth.table),
         "side_by_side": _section(results, "side-by-side", side_by_side.markdown),
-        "fleet": _section(results, "fleet", lambda found: fleet.markdown(found, texts(fleet.TEXTS))),
+        "fleet": _section(results, "fleet", lambda figures: fleet.markdown(figures, texts(fleet.TEXTS))),
     }
     parts = [part.strip() for name, text in texts().items() for part in (text, tables.get(name, ""))]
     return "\n\n".join(filter(None, parts)) + "\n"

@@ -60,7 +60,7 @@ def exponent(nodes: Sequence[Mapping[str, float]], key: str) -> float:
     return statistics.linear_regression(*zip(*pairs, strict=True)).slope
 
 
-def table(found: Mapping[str, Any]) -> str:
+def table(figures: Mapping[str, Any]) -> str:
     """Return the table of nodes, with the powers as its last row."""
     rows = [
         (
@@ -70,7 +70,7 @@ def table(found: Mapping[str, Any]) -> str:
             f"{node['plain_bytes'] / 1e3:.0f} kB",
             f"{node['resident'] / MIB:.0f} MiB",
         )
-        for node in found["nodes"]
+        for node in figures["nodes"]
     ]
-    powers = ("power", *(f"{found['exponents'][key]:.2f}" for key in MEASURES))
+    powers = ("power", *(f"{figures['exponents'][key]:.2f}" for key in MEASURES))
     return markdown_table(("holders", "poll", "page", "bytes", "memory"), [*rows, powers])

@@ -13,14 +13,21 @@ MOST_ABOVE = 1.0
 LEAST_CLIENT = 10.0
 MOST_SCRAPE = 2.0
 MOST_SHARE = 0.005
-MOST_CLOSED, MOST_OPENED = 60 * MIB, 80 * MIB
+MOST_CLOSED, MOST_OPENED = 60, 80  # MiB
 # A smaller growth in an hour may be the noise of the allocator.
-MOST_SLOPE = 1 * MIB
+MOST_SLOPE = 1  # MiB
 MOST_EXPONENT = 1.1
 # A cycle as a ratio to that of nvitop-exporter, which joins no pods; its scrape as a ratio to ours.
 MOST_CYCLE, LEAST_FASTER = 1.0, 10.0
 # The target for the share of a core is set for this node.
 SHARE_NODE = "mig"
+# How a value and its maximum are written.
+_UNITS = {
+    "x": ("{:.2f} x", "<= {:g} x"),
+    "MiB": ("{:.1f} MiB", "<= {:g} MiB"),
+    "of a core": ("{:.2%}", "< {:.1%} of a core"),
+    "power": ("{:.2f}", "<= {:g}"),
+}
 
 
 class Verdict(NamedTuple):
@@ -37,27 +44,26 @@ def verdicts(results: Results) -> Iterator[Verdict]:
     """Judge all that was measured."""
     for node in NODES:
         if (polls := results.get(f"polls-{node}")) is not None:
-            yield from _of_polls(node, polls)
-        for count, found in results.get(f"scrapes-{node}", {}).items():
-            ratio = found["ratio"]
+            yield _at_most("work above bare calls", node, above(polls), MOST_ABOVE, "x")
+            faster, aim = client(polls), f">= {LEAST_CLIENT:g} x"
+            yield Verdict("against prometheus_client", node, f"{faster:.1f} x", aim, faster >= LEAST_CLIENT)
+            if node == SHARE_NODE:
+                yield _at_most("poll without the driver", node, share(polls), MOST_SHARE, "of a core")
+        for count, figures in results.get(f"scrapes-{node}", {}).items():
             target = f"scrape against bare aiohttp, {count} at a time"
-            yield Verdict(target, node, f"{ratio:.2f} x", f"<= {MOST_SCRAPE:g} x", ratio <= MOST_SCRAPE)
+            yield _at_most(target, node, figures["ratio"], MOST_SCRAPE, "x")
         if (memory := results.get(f"memory-{node}")) is not None:
             yield from _of_memory(node, memory)
     for what, power in results.get("growth", {"exponents": {}})["exponents"].items():
-        yield Verdict(f"growth of {what}", "", f"{power:.2f}", f"<= {MOST_EXPONENT}", power <= MOST_EXPONENT)
-    for node, found in results.get("side-by-side", {"nodes": {}})["nodes"].items():
-        yield from _against_nvitop(node, found["programs"])
+        yield _at_most(f"growth of {what}", "", power, MOST_EXPONENT, "power")
+    for node, figures in results.get("side-by-side", {"nodes": {}})["nodes"].items():
+        yield from _against_nvitop(node, figures["programs"])
 
 
-def _of_polls(node: str, polls: Mapping[str, float]) -> Iterator[Verdict]:
-    over, faster = above(polls), client(polls)
-    yield Verdict("work above bare calls", node, f"{over:.2f} x", f"<= {MOST_ABOVE:g} x", over <= MOST_ABOVE)
-    met = faster >= LEAST_CLIENT
-    yield Verdict("against prometheus_client", node, f"{faster:.1f} x", f">= {LEAST_CLIENT:g} x", met)
-    if node == SHARE_NODE:
-        taken, aim = share(polls), f"< {MOST_SHARE:.1%} of a core"
-        yield Verdict("poll without the driver", node, f"{taken:.2%}", aim, taken < MOST_SHARE)
+def _at_most(target: str, node: str, value: float, most: float, unit: str) -> Verdict:
+    """Judge a value that may be ``most``."""
+    found, aim = _UNITS[unit]
+    return Verdict(target, node, found.format(value), aim.format(most), value <= most)
 
 
 def _of_memory(node: str, memory: Mapping[str, float]) -> Iterator[Verdict]:
@@ -65,11 +71,10 @@ def _of_memory(node: str, memory: Mapping[str, float]) -> Iterator[Verdict]:
         ("memory after an hour", "closed", MOST_CLOSED),
         ("memory with pages open", "opened", MOST_OPENED),
     ):
-        resident = memory[key]
-        yield Verdict(target, node, f"{resident / MIB:.1f} MiB", f"<= {most // MIB} MiB", resident <= most)
-    slope, twice = memory["slope"], 2 * memory["slope_error"]
-    found, aim = f"{slope / MIB:.1f} ± {twice / MIB:.1f} MiB", f"<= {MOST_SLOPE // MIB} MiB"
+        yield _at_most(target, node, memory[key] / MIB, most, "MiB")
+    slope, twice = memory["slope"] / MIB, 2 * memory["slope_error"] / MIB
     met = slope <= MOST_SLOPE if abs(slope - MOST_SLOPE) > twice else None
+    found, aim = f"{slope:.1f} ± {twice:.1f} MiB", f"<= {MOST_SLOPE} MiB"
     yield Verdict("growth in an hour", node, found, aim, met)
 
 

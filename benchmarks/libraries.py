@@ -46,8 +46,8 @@ def _imported() -> list[Memory]:
     return readings
 
 
-def table(found: Mapping[str, Any]) -> str:
+def table(figures: Mapping[str, Any]) -> str:
     """Return the table of stages."""
-    stages = {**found["stages"], "all": found}
+    stages = {**figures["stages"], "all": figures}
     rows = [(name, mebibytes("resident")(stage), mebibytes("files")(stage)) for name, stage in stages.items()]
     return markdown_table(("", "resident", "of that files"), rows)

@@ -99,8 +99,8 @@ def table(results: Results) -> str:
     """Return the table of memory."""
     columns = {
         "after an hour": mebibytes("closed"),
-        "grown in an hour": lambda found: (
-            f"{found['slope'] / MIB:.1f} ± {2 * found['slope_error'] / MIB:.1f} MiB"
+        "grown in an hour": lambda figures: (
+            f"{figures['slope'] / MIB:.1f} ± {2 * figures['slope_error'] / MIB:.1f} MiB"
         ),
         "with five pages open": mebibytes("opened"),
         "most": mebibytes("peak"),

@@ -67,12 +67,15 @@ def table(results: Results) -> str:
         (
             title,
             count,
-            f"{found['ratio']:.2f} x",
-            f"{found['cpu_ratio']:.2f} x",
-            *(f"{found[f'{of}p50'] * 1e3:.2f} / {found[f'{of}p99'] * 1e3:.1f} ms" for of in ("", "bare_")),
+            f"{figures['ratio']:.2f} x",
+            f"{figures['cpu_ratio']:.2f} x",
+            *(
+                f"{figures[f'{of}p50'] * 1e3:.2f} / {figures[f'{of}p99'] * 1e3:.1f} ms"
+                for of in ("", "bare_")
+            ),
         )
         for node, (title, _) in NODES.items()
-        for count, found in results.get(f"scrapes-{node}", {}).items()
+        for count, figures in results.get(f"scrapes-{node}", {}).items()
     ]
     head = ("node", "at a time", "p50 to bare", "processor to bare", "p50 / p99", "bare p50 / p99")
     return markdown_table(head, rows)

@@ -3,12 +3,16 @@
 import math
 import os
 import statistics
+import subprocess
+import tempfile
+import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from benchmarks.fleet import disk, sizes
-from benchmarks.fleet.pages import frame, only, recorded
-from benchmarks.fleet.sizes import Size
+from benchmarks.fleet import sizes
+from benchmarks.fleet.pages import Lines, frame, only, recorded
+from benchmarks.fleet.sizes import INTERVAL, Size
 from benchmarks.prometheus import installed
 
 FARTHEST = 10_000
@@ -40,7 +44,7 @@ def measure(_node: str, *, quick: bool) -> dict[str, Any]:
         "exponents": {key: power for key, (power, _) in fits.items()},
         "extrapolated": extrapolated | {"nodes": FARTHEST},
         "many": sizes.measured(many, frames[_SMALL]),
-        "disk": disk.measured(lines[stored]),
+        "disk": _on_disk(lines[stored]),
         "processors": f"{os.cpu_count()} processors",
     }
 
@@ -49,3 +53,33 @@ def _fit(fleets: Sequence[Mapping[str, float]], key: str) -> tuple[float, float]
     """Fit a power of the number of nodes to a cost; return it, and the intercept in logarithms."""
     pairs = [(math.log(fleet["nodes"]), math.log(max(fleet[key], 1e-9))) for fleet in fleets]
     return statistics.linear_regression(*zip(*pairs, strict=True))
+
+
+def _on_disk(pages: Sequence[Lines]) -> dict[str, Any]:
+    """Import pages of a node as if scraped every 15 s; measure the bytes of a series and of a sample.
+
+    As many pages as a chunk has samples (120) give what a sample takes in the long run.
+    """
+    # On the hour of a block, so that one block has them all.
+    start = int(time.time()) // 7200 * 7200 - 7200
+    samples = [
+        f"{line} {start + turn * INTERVAL}"
+        for turn, page in enumerate(pages)
+        for line in page
+        if not line.startswith("#")
+    ]
+    with tempfile.TemporaryDirectory(prefix="fleet-") as name:
+        source, data = Path(name, "pages"), Path(name, "data")
+        source.write_text("\n".join([*samples, "# EOF\n"]))
+        words = "tsdb", "create-blocks-from", "openmetrics", str(source), str(data)
+        subprocess.run([installed("promtool"), *words], check=True, stdout=subprocess.DEVNULL)  # noqa: S603 - ours
+        sizes = {
+            part: sum(file.stat().st_size for file in data.glob(f"*/{pattern}"))
+            for part, pattern in (("index", "index"), ("chunks", "chunks/*"))
+        }
+    series = len(samples) / len(pages)
+    return {
+        "series": round(series),
+        "index_per_series": sizes["index"] / series,
+        "chunks_per_sample": sizes["chunks"] / len(samples),
+    }

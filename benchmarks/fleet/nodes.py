@@ -88,7 +88,7 @@ def _served(fleet: Fleet) -> Iterator[int]:
 def scraped(fleet: Fleet) -> Iterator[Prometheus]:
     """Run a Prometheus that scrapes each node of a fleet every ``step`` seconds.
 
-    It evaluates the rules in the files ``*.yaml`` in its folder once it is told to reload.
+    It evaluates the rules in the files ``*.yaml`` in its folder once ``reload`` is called.
     """
     with _served(fleet) as port, tempfile.TemporaryDirectory(prefix="fleet-") as name:
         target = f"127.0.0.1:{port}"

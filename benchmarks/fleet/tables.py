@@ -13,24 +13,24 @@ Spell = Callable[[float], str]
 TEXTS = Path(__file__).with_name("texts.txt")
 
 
-def markdown(found: Figures, texts: Mapping[str, str]) -> str:
+def markdown(figures: Figures, texts: Mapping[str, str]) -> str:
     """Return what is below the heading of the section; ``texts`` are those of TEXTS, by their names."""
-    largest, disk = found["growth"][-1], found["disk"]
+    largest, disk = figures["growth"][-1], figures["disk"]
     numbers = {
         "nodes": largest["nodes"],
-        "processors": found["processors"],
+        "processors": figures["processors"],
         "made": largest["made"] / largest["nodes"],
         "chunks": disk["chunks_per_sample"],
         "index": disk["index_per_series"],
         "series": disk["series"],
         "day": disk["chunks_per_sample"] * disk["series"] * 86400 / INTERVAL / 1e6,
     }
-    tables = {"growth": _growth(found), "groups": _groups(largest)}
+    tables = {"growth": _growth(figures), "groups": _groups(largest)}
     parts = [part for name, text in texts.items() for part in (text.format(**numbers), tables.get(name))]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def _growth(found: Figures) -> str:
+def _growth(figures: Figures) -> str:
     columns: Mapping[str, tuple[str, Spell]] = {
         "series": ("series", "{:.0f}".format),
         "memory": ("resident", _gigabytes),
@@ -44,11 +44,11 @@ def _growth(found: Figures) -> str:
     def row(name: str, fleet: Figures) -> list[str]:
         return [name, *(spell(fleet[key]) if key in fleet else "" for key, spell in columns.values())]
 
-    rows = [row(f"{fleet['nodes']}", fleet) for fleet in found["growth"]]
+    rows = [row(f"{fleet['nodes']}", fleet) for fleet in figures["growth"]]
     rows += [
-        ["power", *(f"{found['exponents'][key]:.2f}" for key, _ in columns.values())],
-        row(f"{found['extrapolated']['nodes']}, extrapolated", found["extrapolated"]),
-        row(f"{found['many']['nodes']} of one GPU", found["many"]),
+        ["power", *(f"{figures['exponents'][key]:.2f}" for key, _ in columns.values())],
+        row(f"{figures['extrapolated']['nodes']}, extrapolated", figures["extrapolated"]),
+        row(f"{figures['many']['nodes']} of one GPU", figures["many"]),
     ]
     return table(["nodes", *columns], rows)
 

@@ -24,15 +24,15 @@ ByProgram = dict[str, Figures]
 
 def idle(programs: Sequence[Running], seconds: float) -> ByProgram:
     """Watch the programs poll side by side, unscraped."""
-    before = [(each.process.cpu(), each.control.counts()) for each in programs]
+    before = [(running.process.cpu(), running.control.counts()) for running in programs]
     time.sleep(seconds)
     figures = {}
-    for each, (cpu_before, counts_before) in zip(programs, before, strict=True):
-        cpu, counts = each.process.cpu() - cpu_before, each.control.counts()
+    for running, (cpu_before, counts_before) in zip(programs, before, strict=True):
+        cpu, counts = running.process.cpu() - cpu_before, running.control.counts()
         cycles = counts.cycles - counts_before.cycles
         per_cycle = 1 / cycles if cycles else math.nan
         calls = counts.calls - counts_before.calls
-        figures[each.program.name] = {
+        figures[running.program.name] = {
             "cycles": cycles,
             "cpu_ms_a_cycle": cpu * per_cycle * 1e3,
             "cpu_share": cpu / seconds,
@@ -45,49 +45,51 @@ def idle(programs: Sequence[Running], seconds: float) -> ByProgram:
 
 def scraped(programs: Sequence[Running], unscraped: ByProgram, rounds: int) -> ByProgram:
     """Scrape each program about once a second, one after the other."""
-    began, cpu_before = time.monotonic(), [each.process.cpu() for each in programs]
-    latencies: dict[str, list[float]] = {each.program.name: [] for each in programs}
+    began, cpu_before = time.monotonic(), [running.process.cpu() for running in programs]
+    latencies: dict[str, list[float]] = {running.program.name: [] for running in programs}
     for number in range(rounds):
-        for place, each in enumerate(programs):
+        for place, running in enumerate(programs):
             due = began + (number + place / len(programs)) * PERIOD_SECONDS
             time.sleep(max(0.0, due - time.monotonic()))
-            latencies[each.program.name].append(_scrape(each))
+            latencies[running.program.name].append(_scrape(running))
     time.sleep(max(0.0, began + rounds * PERIOD_SECONDS - time.monotonic()))
     elapsed = time.monotonic() - began
     return {
-        each.program.name: _summary(latencies[each.program.name], _cpu_beyond(each, cpu, unscraped, elapsed))
-        for each, cpu in zip(programs, cpu_before, strict=True)
+        running.program.name: _summary(
+            latencies[running.program.name], _cpu_beyond(running, cpu, unscraped, elapsed)
+        )
+        for running, cpu in zip(programs, cpu_before, strict=True)
     }
 
 
 def crowded(programs: Sequence[Running], unscraped: ByProgram) -> ByProgram:
     """Let ten scrapers at once scrape each program, the programs in turn."""
-    latencies: dict[str, list[float]] = {each.program.name: [] for each in programs}
+    latencies: dict[str, list[float]] = {running.program.name: [] for running in programs}
     cpu = dict.fromkeys(latencies, 0.0)
     with ThreadPoolExecutor(SCRAPERS) as pool:
         for _ in range(CROWDS):
-            for each in programs:
-                began, before = time.monotonic(), each.process.cpu()
-                latencies[each.program.name] += pool.map(_scrape, [each] * (SCRAPERS * SCRAPES_EACH))
+            for running in programs:
+                began, before = time.monotonic(), running.process.cpu()
+                latencies[running.program.name] += pool.map(_scrape, [running] * (SCRAPERS * SCRAPES_EACH))
                 elapsed = time.monotonic() - began
-                cpu[each.program.name] += _cpu_beyond(each, before, unscraped, elapsed)
+                cpu[running.program.name] += _cpu_beyond(running, before, unscraped, elapsed)
     return {name: _summary(seconds, cpu[name]) for name, seconds in latencies.items()}
 
 
 def slowed(programs: Sequence[Running], unscraped: ByProgram, seconds: float) -> ByProgram:
     """Let each call and each field value take a millisecond; measure how long a cycle takes then."""
-    for each in programs:
-        each.control.slow(SLOW_MICROSECONDS)
+    for running in programs:
+        running.control.slow(SLOW_MICROSECONDS)
     time.sleep(SETTLE_SECONDS)
-    before = [each.control.counts().calls for each in programs]
+    before = [running.control.counts().calls for running in programs]
     time.sleep(seconds)
-    calls = [each.control.counts().calls - count for each, count in zip(programs, before, strict=True)]
-    for each in programs:
-        each.control.slow(0)
-    per_cycle = [unscraped[each.program.name]["calls_a_cycle"] for each in programs]
+    calls = [running.control.counts().calls - count for running, count in zip(programs, before, strict=True)]
+    for running in programs:
+        running.control.slow(0)
+    per_cycle = [unscraped[running.program.name]["calls_a_cycle"] for running in programs]
     return {
-        each.program.name: {"seconds_a_cycle": seconds * of_cycle / count if count else math.nan}
-        for each, count, of_cycle in zip(programs, calls, per_cycle, strict=True)
+        running.program.name: {"seconds_a_cycle": seconds * of_cycle / count if count else math.nan}
+        for running, count, of_cycle in zip(programs, calls, per_cycle, strict=True)
     }
 
 
