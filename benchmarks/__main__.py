@@ -1,8 +1,8 @@
 """Measure, judge, and write docs/performance.md: ``python -m benchmarks [--only NAME]``.
 
 Results are in build/bench, a file of JSON for each measure of each node. A measure that cannot be made on
-this machine is reported, and the others go on; with ``--only`` the exit code is 1 then. All of them take half
-an hour.
+this machine is reported, and the others go on; with ``--only`` the exit code is 1 then. All of them take
+more than half an hour.
 """
 
 import argparse

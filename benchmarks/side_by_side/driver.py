@@ -15,13 +15,13 @@ SONAME = "libnvidia-ml.so.1"
 STUB = Path(__file__).parents[1] / "stub"
 # As in stub/nvml.h, of which the file below is a `struct Control`.
 _GPUS, _PARTS = 16, 10
-_COUNTS, _SETTINGS = struct.Struct("4Q"), struct.Struct("2i2I")
+_COUNTS, _SETTINGS = struct.Struct("3Q"), struct.Struct("2i2I")
 _PIDS = struct.Struct(f"{_GPUS * _PARTS}I")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """A node of GPUs with time slices or MIG devices, and a process on each of these parts."""
+    """A node of GPUs, each whole or with time slices or MIG devices, and a process on each of these parts."""
 
     name: str
     gpus: int
@@ -39,7 +39,6 @@ class Counts(NamedTuple):
 
     calls: int  # without waits
     fields: int  # field values in these calls
-    waits: int  # for events
     cycles: int  # readings of the first GPU's memory
 
 

@@ -3,7 +3,7 @@
 import math
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -18,22 +18,22 @@ _HEADERS = {
     "Accept-Encoding": "gzip",
 }
 
-Figures = dict[str, Any]
-ByProgram = dict[str, Figures]
+Programs = Mapping[str, Running]
+Figures = dict[str, dict[str, Any]]
+"""By the name of a program."""
 
 
-def idle(programs: Sequence[Running], seconds: float) -> ByProgram:
+def idle(programs: Programs, seconds: float) -> Figures:
     """Watch the programs poll side by side, unscraped."""
-    before = [(running.process.cpu(), running.control.counts()) for running in programs]
+    before = {name: (program.process.cpu(), program.control.counts()) for name, program in programs.items()}
     time.sleep(seconds)
     figures = {}
-    for running, (cpu_before, counts_before) in zip(programs, before, strict=True):
-        cpu, counts = running.process.cpu() - cpu_before, running.control.counts()
-        cycles = counts.cycles - counts_before.cycles
+    for name, program in programs.items():
+        cpu_before, counts_before = before[name]
+        cpu, counts = program.process.cpu() - cpu_before, program.control.counts()
+        calls, cycles = counts.calls - counts_before.calls, counts.cycles - counts_before.cycles
         per_cycle = 1 / cycles if cycles else math.nan
-        calls = counts.calls - counts_before.calls
-        figures[running.program.name] = {
-            "cycles": cycles,
+        figures[name] = {
             "cpu_ms_a_cycle": cpu * per_cycle * 1e3,
             "cpu_share": cpu / seconds,
             "calls_a_cycle": calls * per_cycle,
@@ -43,73 +43,65 @@ def idle(programs: Sequence[Running], seconds: float) -> ByProgram:
     return figures
 
 
-def scraped(programs: Sequence[Running], unscraped: ByProgram, rounds: int) -> ByProgram:
+def scraped(programs: Programs, unscraped: Figures, rounds: int) -> Figures:
     """Scrape each program about once a second, one after the other."""
-    began, cpu_before = time.monotonic(), [running.process.cpu() for running in programs]
-    latencies: dict[str, list[float]] = {running.program.name: [] for running in programs}
+    began, before = time.monotonic(), {name: program.process.cpu() for name, program in programs.items()}
+    latencies: dict[str, list[float]] = {name: [] for name in programs}
     for number in range(rounds):
-        for place, running in enumerate(programs):
+        for place, (name, program) in enumerate(programs.items()):
             due = began + (number + place / len(programs)) * PERIOD_SECONDS
             time.sleep(max(0.0, due - time.monotonic()))
-            latencies[running.program.name].append(_scrape(running))
+            latencies[name].append(_scrape(program))
     time.sleep(max(0.0, began + rounds * PERIOD_SECONDS - time.monotonic()))
     elapsed = time.monotonic() - began
     return {
-        running.program.name: _summary(
-            latencies[running.program.name], _cpu_beyond(running, cpu, unscraped, elapsed)
+        name: _summary(
+            latencies[name], program.process.cpu() - before[name] - unscraped[name]["cpu_share"] * elapsed
         )
-        for running, cpu in zip(programs, cpu_before, strict=True)
+        for name, program in programs.items()
     }
 
 
-def crowded(programs: Sequence[Running], unscraped: ByProgram) -> ByProgram:
+def crowded(programs: Programs, unscraped: Figures) -> Figures:
     """Let ten scrapers at once scrape each program, the programs in turn."""
-    latencies: dict[str, list[float]] = {running.program.name: [] for running in programs}
-    cpu = dict.fromkeys(latencies, 0.0)
+    latencies: dict[str, list[float]] = {name: [] for name in programs}
+    cpu = dict.fromkeys(programs, 0.0)
     with ThreadPoolExecutor(SCRAPERS) as pool:
         for _ in range(CROWDS):
-            for running in programs:
-                began, before = time.monotonic(), running.process.cpu()
-                latencies[running.program.name] += pool.map(_scrape, [running] * (SCRAPERS * SCRAPES_EACH))
+            for name, program in programs.items():
+                began, before = time.monotonic(), program.process.cpu()
+                latencies[name] += pool.map(_scrape, [program] * (SCRAPERS * SCRAPES_EACH))
                 elapsed = time.monotonic() - began
-                cpu[running.program.name] += _cpu_beyond(running, before, unscraped, elapsed)
+                cpu[name] += program.process.cpu() - before - unscraped[name]["cpu_share"] * elapsed
     return {name: _summary(seconds, cpu[name]) for name, seconds in latencies.items()}
 
 
-def slowed(programs: Sequence[Running], unscraped: ByProgram, seconds: float) -> ByProgram:
+def slowed(programs: Programs, unscraped: Figures, seconds: float) -> Figures:
     """Let each call and each field value take a millisecond; measure how long a cycle takes then."""
-    for running in programs:
-        running.control.slow(SLOW_MICROSECONDS)
+    for program in programs.values():
+        program.control.slow(SLOW_MICROSECONDS)
     time.sleep(SETTLE_SECONDS)
-    before = [running.control.counts().calls for running in programs]
+    before = {name: program.control.counts().calls for name, program in programs.items()}
     time.sleep(seconds)
-    calls = [running.control.counts().calls - count for running, count in zip(programs, before, strict=True)]
-    for running in programs:
-        running.control.slow(0)
-    per_cycle = [unscraped[running.program.name]["calls_a_cycle"] for running in programs]
-    return {
-        running.program.name: {"seconds_a_cycle": seconds * of_cycle / count if count else math.nan}
-        for running, count, of_cycle in zip(programs, calls, per_cycle, strict=True)
-    }
+    figures = {}
+    for name, program in programs.items():
+        calls = program.control.counts().calls - before[name]
+        cycle = seconds * unscraped[name]["calls_a_cycle"] / calls if calls else math.nan
+        figures[name] = {"seconds_a_cycle": cycle}
+        program.control.slow(0)
+    return figures
 
 
-def _scrape(running: Running) -> float:
+def _scrape(program: Running) -> float:
     """Fetch the page as Prometheus does; return the seconds that it took."""
     began = time.perf_counter()
-    running.process.get("metrics", _HEADERS)
+    program.process.get("metrics", _HEADERS)
     return time.perf_counter() - began
 
 
-def _cpu_beyond(running: Running, before: float, unscraped: ByProgram, elapsed: float) -> float:
-    """Return the CPU seconds of a program beyond those that it takes unscraped."""
-    idle_cpu: float = unscraped[running.program.name]["cpu_share"] * elapsed
-    return max(0.0, running.process.cpu() - before - idle_cpu)
-
-
-def _summary(seconds: Sequence[float], cpu: float) -> Figures:
+def _summary(seconds: Sequence[float], cpu: float) -> dict[str, float]:
+    """Summarize scrapes; ``cpu`` is what they took in CPU seconds beyond what the program takes unscraped."""
     cuts = statistics.quantiles(seconds, n=100, method="inclusive")
     latencies = {"best": min(seconds), "p50": cuts[49], "p99": cuts[98], "worst": max(seconds)}
-    return {f"{name}_ms": value * 1e3 for name, value in latencies.items()} | {
-        "scrapes": len(seconds),
-        "cpu_ms": cpu / len(seconds) * 1e3,
-    }
+    summary = {f"{name}_ms": value * 1e3 for name, value in latencies.items()}
+    return summary | {"cpu_ms": max(0.0, cpu) / len(seconds) * 1e3}

@@ -53,13 +53,17 @@ def _pod(layout: Layout, gpu: int, part: int) -> dict[str, str]:
     """Return a pod with one container and one part of a GPU, as ``kubelet.py`` takes it."""
     name = f"trainer-{gpu}-{part}"
     digest = sha256(name.encode()).hexdigest()
+    if layout.mig:
+        device = layout.uuid(gpu, part)
+    else:
+        device = layout.uuid(gpu) + (f"::{part}" if layout.parts > 1 else "")
     return {
         "namespace": f"team-{part}",
         "name": name,
         "uid": str(UUID(digest[:32])),
         "container_id": digest,
         "resource": "nvidia.com/mig-1g.10gb" if layout.mig else "nvidia.com/gpu",
-        "device": layout.uuid(gpu, part) if layout.mig else f"{layout.uuid(gpu)}::{part}",
+        "device": device,
     }
 
 

@@ -27,11 +27,10 @@ class Program:
     environment: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Running:
     """A program that runs."""
 
-    program: Program
     process: Process
     control: Control
     first_page: float  # seconds from the start to the first page that shows a GPU
@@ -43,7 +42,7 @@ class Running:
 
 
 @contextmanager
-def running(program: Program, folder: Path, control: Control) -> Iterator[Running]:
+def started_program(program: Program, folder: Path, control: Control) -> Iterator[Running]:
     """Start a program with the stub in ``folder``, and wait for its first page with a GPU.
 
     Raise MissingError if there is none.
@@ -63,13 +62,7 @@ def running(program: Program, folder: Path, control: Control) -> Iterator[Runnin
             first_page = process.wait_for(f"\n{program.memory}{{")
         except RuntimeError as error:
             raise MissingError(f"{program.name}: {error}: {log.read_text()[-400:].strip()}") from None
-        yield Running(
-            program=program,
-            process=process,
-            control=control,
-            first_page=first_page,
-            first_cpu=process.cpu(),
-        )
+        yield Running(process, control, first_page, process.cpu())
 
 
 def _python(name: str) -> str:

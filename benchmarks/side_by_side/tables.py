@@ -1,86 +1,88 @@
 """The results as Markdown: ratios first, then what was measured."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from benchmarks.markdown import MIB, table
 from benchmarks.side_by_side.measures import SCRAPERS, SLOW_MICROSECONDS
 from benchmarks.side_by_side.programs import NVITOP, OURS
 
 Figures = Mapping[str, Any]
-Value = Callable[[Figures], float]
 
-# Compared as ratios, of which a larger one is better for us.
-_RATIOS: Sequence[tuple[str, Value]] = (
-    ("processor time of a cycle, both each second", lambda its: its["idle"]["cpu_ms_a_cycle"]),
-    ("processor time of a scrape", lambda its: its["scraped"]["cpu_ms"]),
-    ("time of a scrape, best", lambda its: its["scraped"]["best_ms"]),
-    ("time of a scrape, median", lambda its: its["scraped"]["p50_ms"]),
-    (f"processor time of a scrape, {SCRAPERS} at once", lambda its: its["crowded"]["cpu_ms"]),
-    (f"time of a scrape, {SCRAPERS} at once, median", lambda its: its["crowded"]["p50_ms"]),
-    ("samples on the page", lambda its: its["page"]["samples"]),
-    ("calls into the driver in a cycle", lambda its: its["idle"]["calls_a_cycle"]),
-    ("memory of its own after two minutes", lambda its: its["old"]["private"]),
-    ("processor time to the first page", lambda its: its["first_page_cpu_s"]),
-)
-_ROWS: Sequence[tuple[str, Value, str]] = (
-    ("processor time of a cycle, ms", lambda its: its["idle"]["cpu_ms_a_cycle"], ".1f"),
-    ("share of a processor, unscraped", lambda its: its["idle"]["cpu_share"], ".1%"),
-    ("calls into the driver in a cycle", lambda its: its["idle"]["calls_a_cycle"], ".0f"),
-    ("field values in them", lambda its: its["idle"]["fields_a_cycle"], ".0f"),
-    ("calls into the driver in a minute", lambda its: its["idle"]["calls_a_minute"], ".0f"),
-    (
-        f"seconds of a cycle when each takes {SLOW_MICROSECONDS / 1000:g} ms",
-        lambda its: its["slow"]["seconds_a_cycle"],
-        ".1f",
+
+class _Row(NamedTuple):
+    """A row of the tables; those that are compared are in the table of ratios too."""
+
+    title: str
+    unit: str
+    value: Callable[[Figures], float]
+    form: str
+    compared: bool = False
+
+
+_SLOW = f"cycle, if a call takes {SLOW_MICROSECONDS / 1000:g} ms"
+_CROWD = f"{SCRAPERS} scrapes at once"
+_ROWS = (
+    _Row("CPU time of a cycle", "ms", lambda its: its["idle"]["cpu_ms_a_cycle"], ".1f", compared=True),
+    _Row("share of a core, unscraped", "", lambda its: its["idle"]["cpu_share"], ".1%"),
+    _Row("driver calls in a cycle", "", lambda its: its["idle"]["calls_a_cycle"], ".0f", compared=True),
+    _Row("field values in them", "", lambda its: its["idle"]["fields_a_cycle"], ".0f"),
+    _Row("driver calls in a minute", "", lambda its: its["idle"]["calls_a_minute"], ".0f"),
+    _Row(_SLOW, "s", lambda its: its["slow"]["seconds_a_cycle"], ".1f"),
+    _Row("scrape each second: best", "ms", lambda its: its["scraped"]["best_ms"], ".1f", compared=True),
+    _Row("scrape each second: median", "ms", lambda its: its["scraped"]["p50_ms"], ".1f", compared=True),
+    _Row("scrape each second: slowest", "ms", lambda its: its["scraped"]["worst_ms"], ".1f"),
+    _Row("scrape each second: CPU time", "ms", lambda its: its["scraped"]["cpu_ms"], ".1f", compared=True),
+    _Row(f"{_CROWD}: best", "ms", lambda its: its["crowded"]["best_ms"], ".1f"),
+    _Row(f"{_CROWD}: median", "ms", lambda its: its["crowded"]["p50_ms"], ".1f", compared=True),
+    _Row(f"{_CROWD}: 99th percentile", "ms", lambda its: its["crowded"]["p99_ms"], ".1f"),
+    _Row(f"{_CROWD}: CPU time of each", "ms", lambda its: its["crowded"]["cpu_ms"], ".2f", compared=True),
+    _Row("samples on the page", "", lambda its: its["page"]["samples"], ".0f", compared=True),
+    _Row("page", "kB", lambda its: its["page"]["bytes"] / 1000, ".0f"),
+    _Row("resident memory after start", "MiB", lambda its: its["young"]["resident"] / MIB, ".0f"),
+    _Row("resident memory after two minutes", "MiB", lambda its: its["old"]["resident"] / MIB, ".0f"),
+    _Row(
+        "private memory after two minutes",
+        "MiB",
+        lambda its: its["old"]["private"] / MIB,
+        ".0f",
+        compared=True,
     ),
-    ("a scrape each second: best, ms", lambda its: its["scraped"]["best_ms"], ".1f"),
-    ("median, ms", lambda its: its["scraped"]["p50_ms"], ".1f"),
-    ("slowest, ms", lambda its: its["scraped"]["worst_ms"], ".1f"),
-    ("processor time of a scrape, ms", lambda its: its["scraped"]["cpu_ms"], ".1f"),
-    (f"{SCRAPERS} scrapers at once: best, ms", lambda its: its["crowded"]["best_ms"], ".1f"),
-    ("median, ms", lambda its: its["crowded"]["p50_ms"], ".1f"),
-    ("99th percentile, ms", lambda its: its["crowded"]["p99_ms"], ".1f"),
-    ("processor time of a scrape, ms", lambda its: its["crowded"]["cpu_ms"], ".2f"),
-    ("samples on the page", lambda its: its["page"]["samples"], ".0f"),
-    ("kB of the page", lambda its: its["page"]["bytes"] / 1000, ".0f"),
-    ("resident memory after start, MiB", lambda its: its["young"]["resident"] / MIB, ".0f"),
-    ("after two minutes, MiB", lambda its: its["old"]["resident"] / MIB, ".0f"),
-    ("of it its own, MiB", lambda its: its["old"]["private"] / MIB, ".0f"),
-    ("threads", lambda its: its["old"]["threads"], ".0f"),
-    ("start to first page, s", lambda its: its["first_page_s"], ".1f"),
-    ("of a processor, s", lambda its: its["first_page_cpu_s"], ".2f"),
+    _Row("threads", "", lambda its: its["old"]["threads"], ".0f"),
+    _Row("start to first page", "s", lambda its: its["first_page_s"], ".1f"),
+    _Row("CPU time to first page", "s", lambda its: its["first_page_cpu_s"], ".2f", compared=True),
 )
 
 
 def markdown(results: Figures) -> str:
     """Return what is below the heading of the section."""
-    nodes = results["nodes"]
+    nodes = {name: node["programs"] for name, node in results["nodes"].items()}
     ratios = [
-        [name, *(_ratio(node["programs"], value) for node in nodes.values())] for name, value in _RATIOS
+        (row.title, *(_ratio(programs, row) for programs in nodes.values())) for row in _ROWS if row.compared
     ]
     parts = [
         f"### {NVITOP} against ours, as ratios",
         f"Above 1, {NVITOP} has or takes more than ours.",
-        table(["", *nodes], ratios),
+        table(("", *nodes), ratios),
     ]
-    for name, node in nodes.items():
-        parts += [f"### {name}", _measured(node["programs"])]
+    for name, programs in nodes.items():
+        rows = [
+            (", ".join(filter(None, row[:2])), *(_cell(its, row) for its in programs.values()))
+            for row in _ROWS
+        ]
+        parts += [f"### {name}", table(("", *programs), rows)]
     versions = [
         f"- {name}: {', '.join(packages) or 'this tree'}" for name, packages in results["versions"].items()
     ]
     return "\n\n".join([*parts, "### Installed", "\n".join(versions)]) + "\n"
 
 
-def _ratio(programs: Figures, value: Value) -> str:
-    ours, theirs = value(programs[OURS]), value(programs[NVITOP])
+def _ratio(programs: Figures, row: _Row) -> str:
+    ours, theirs = row.value(programs[OURS]), row.value(programs[NVITOP])
     return f"{theirs / ours:#.2g}".rstrip(".") if ours and math.isfinite(theirs / ours) else "-"
 
 
-def _measured(programs: Figures) -> str:
-    def spelled(number: float, form: str) -> str:
-        return format(number, form) if math.isfinite(number) else "-"
-
-    rows = [[name, *(spelled(value(its), form) for its in programs.values())] for name, value, form in _ROWS]
-    return table(["", *programs], rows)
+def _cell(program: Figures, row: _Row) -> str:
+    value = row.value(program)
+    return format(value, row.form) if math.isfinite(value) else "-"

@@ -16,16 +16,16 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 
 /*
- * Counted: calls without waits, field values in them, waits for events, readings of the first GPU's memory.
+ * Counted: calls without waits for events, field values in them, readings of the first GPU's memory.
  * Set by the benchmark: microseconds that each call and each field value takes; whether GPUs are in MIG mode; how
  * many there are, parts of each, and the process on each part.
  */
 struct Control {
-    u64 calls, fields, waits, cycles;
+    u64 calls, fields, cycles;
     int delay, mig;
     u32 gpus, parts, pids[GPUS][PARTS];
 };
-_Static_assert(sizeof(struct Control) == 48 + 4 * GPUS * PARTS, "the layout that the benchmark writes");
+_Static_assert(sizeof(struct Control) == 40 + 4 * GPUS * PARTS, "the layout that the benchmark writes");
 
 /* A whole GPU is the last of its own parts. */
 typedef struct { int gpu, part; } Device;
