@@ -1,4 +1,4 @@
-"""The benchmark of a fleet at its smallest: that it still measures, and finds what can be told beforehand."""
+"""The benchmark of a fleet at its smallest measures, with the results that are known beforehand."""
 
 from typing import Any
 
@@ -40,10 +40,10 @@ def test_all_groups_of_rules_are_evaluated(found: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-def test_the_table_tells_it_all(found: dict[str, Any]) -> None:
+def test_the_tables_are_complete(found: dict[str, Any]) -> None:
     """Each fleet and each group of rules has its row, and no number is missing."""
-    told = markdown(found, texts(TEXTS))
-    rows = [line for line in told.splitlines() if line.startswith("| ")]
+    written = markdown(found, texts(TEXTS))
+    rows = [line for line in written.splitlines() if line.startswith("| ")]
     assert len(rows) == 2 * 2 + (2 + 3) + 12
-    assert "nan" not in told
-    assert "{" not in told
+    assert "nan" not in written
+    assert "{" not in written

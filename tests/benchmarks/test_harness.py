@@ -1,4 +1,4 @@
-"""The benchmarks: that they still measure, that they compare like with like, and that they judge."""
+"""The benchmarks measure, compare like with like, and judge."""
 
 import asyncio
 import json
@@ -34,15 +34,15 @@ POLLS = {
     "native": 0.002,
 }
 SECTION = re.compile(r"^(?=#{1,2} )", re.MULTILINE)
-# What is written below a text: a table, or that there is none.
+# The lines below a text: a table, or the reason why there is none.
 WRITTEN = re.compile(r"^(?:\|.*|This was not measured.*|This is of an earlier run.*)$\n?", re.MULTILINE)
 # Their tables have headings and texts of their own.
 IN_PARTS = {"side_by_side", "fleet"}
 
 
 @pytest.mark.slow
-def test_all_that_is_measured_on_a_node_is_measured_and_told(tmp_path: Path) -> None:
-    """A run with the least effort finds something above zero for all that is then told of it."""
+def test_all_measures_of_a_node_have_figures_and_rows(tmp_path: Path) -> None:
+    """A quick run finds figures above zero for every cell of the tables."""
     words = [
         "--quick",
         "--only",
@@ -66,13 +66,13 @@ def test_all_that_is_measured_on_a_node_is_measured_and_told(tmp_path: Path) -> 
     flat = {f"{name} {key}": value for name in found for key, value in _flat(found[name])}
     assert [name for name, value in flat.items() if value <= 0 and "slope" not in name] == []
     assert found["polls-exclusive"]["holders"] == 8
-    told = page(found)
-    assert told.count(f"| {NODES['exclusive'][0]} |") == 4 + len(found["scrapes-exclusive"])
+    written = page(found)
+    assert written.count(f"| {NODES['exclusive'][0]} |") == 4 + len(found["scrapes-exclusive"])
 
 
-def _flat(told: dict[str, Any]) -> list[tuple[str, float]]:
+def _flat(figures: dict[str, Any]) -> list[tuple[str, float]]:
     pairs = []
-    for key, value in told.items():
+    for key, value in figures.items():
         if isinstance(value, dict):
             pairs += [(f"{key} {inner}", number) for inner, number in value.items()]
         elif isinstance(value, int | float):
@@ -81,7 +81,7 @@ def _flat(told: dict[str, Any]) -> list[tuple[str, float]]:
 
 
 def test_the_calls_that_are_made_again_are_those_of_the_poll() -> None:
-    """Replaying what was recorded asks the driver the same questions as often as the poll did."""
+    """Replaying the recorded calls makes the same driver calls as often as the poll did."""
 
     async def run() -> None:
         async with polled(load("crowd-4"), pcie_throughput=True) as (node, poller):
@@ -118,7 +118,7 @@ def test_the_calls_that_are_made_again_are_those_of_the_poll() -> None:
     ],
 )
 def test_a_node_is_what_its_name_says(name: str, gpus: int, migs: int, replicas: int, pods: int) -> None:
-    """Each node that is measured has so many GPUs, instances, replicas and pods, every replica held once."""
+    """Each measured node has the GPUs, instances, replicas and pods of its title, every replica held once."""
     scenario = load(name)
     held = [
         key
@@ -140,7 +140,7 @@ def test_a_node_is_what_its_name_says(name: str, gpus: int, migs: int, replicas:
 
 @pytest.mark.parametrize("power", [0.5, 1, 2])
 def test_the_power_of_growth_is_found(power: float) -> None:
-    """What a node costs without holders does not hide by which power cost grows with them."""
+    """The cost of a node without holders does not hide the power by which cost grows with them."""
     nodes = [
         {"holders": count, **dict.fromkeys(MEASURES, 1e6 + count**power)} for count in (1, 10, 100, 1e3, 5e3)
     ]
@@ -184,7 +184,7 @@ def test_ours_is_judged_against_nvitop_exporter(ours: tuple[float, float], met: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["side-by-side", "fleet"])
-def test_what_cannot_be_measured_here_is_told(name: str, tmp_path: Path) -> None:
+def test_a_measure_that_cannot_be_made_is_reported(name: str, tmp_path: Path) -> None:
     """Without a compiler, or a Prometheus, one line says so, and so does the page; nothing else is lost."""
     asked = [
         sys.executable,
@@ -210,22 +210,22 @@ def test_what_cannot_be_measured_here_is_told(name: str, tmp_path: Path) -> None
     )
     assert (first.returncode, first.stderr, second.returncode, second.stderr) == (1, "", 0, "")
     (reason,) = re.findall(rf"^{name}: not measured: (.*on PATH.*)$", first.stdout, re.MULTILINE)
-    told = (tmp_path / "page.md").read_text()
-    assert f"\nThis was not measured: {reason}\n" in told
-    assert "| 0.50 s | 0.60 s | 0.40 s |" in told
+    written = (tmp_path / "page.md").read_text()
+    assert f"\nThis was not measured: {reason}\n" in written
+    assert "| 0.50 s | 0.60 s | 0.40 s |" in written
 
 
 def test_the_page_says_what_was_not_measured() -> None:
-    """The reason stands in the section, with what was found before where there is that."""
-    told = page({"missing": {"side-by-side": "no C compiler on PATH"}})
-    assert "## Side by side" in told
-    assert "\nThis was not measured: no C compiler on PATH\n" in told
-    assert "nan" not in told
-    assert told.index("## Side by side") < told.index("## A fleet")
+    """The section contains the reason."""
+    written = page({"missing": {"side-by-side": "no C compiler on PATH"}})
+    assert "## Side by side" in written
+    assert "\nThis was not measured: no C compiler on PATH\n" in written
+    assert "nan" not in written
+    assert written.index("## Side by side") < written.index("## A fleet")
 
 
 def test_the_page_was_written_by_the_generator() -> None:
-    """Each section of docs/performance.md has its text of performance.txt, and else what was found."""
+    """Each section of docs/performance.md has its text of performance.txt, and tables."""
     written = [
         part.strip() for part in SECTION.split((ROOT / "docs/performance.md").read_text("utf-8")) if part
     ]
@@ -239,7 +239,7 @@ def test_the_page_was_written_by_the_generator() -> None:
 
 
 def test_a_scrape_that_fails_is_no_fast_scrape() -> None:
-    """Scrapers raise what they are answered unless it is 200."""
+    """Scrapers raise the status of an answer unless it is 200."""
 
     async def run() -> None:
         runner = web.AppRunner(web.Application())

@@ -32,7 +32,7 @@ for gpu in range(n.nvmlDeviceGetCount()):
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compile the stub once; where there is no compiler that is only forgiven outside CI."""
+    """Compile the stub once; without a compiler skip, but fail in CI."""
     folder = tmp_path_factory.mktemp("driver")
     try:
         compile_driver(folder)
@@ -58,7 +58,7 @@ def asked(driver: Path, control: Control) -> list[str]:
 
 
 def test_the_stub_answers_what_the_benchmark_expects_of_it(driver: Path, control: Control) -> None:
-    """Memory, processes and UUIDs are those that the layout tells, and all calls and cycles are counted."""
+    """Memory, processes and UUIDs are those of the layout, and all calls and cycles are counted."""
     first, second = asked(driver, control)
 
     assert first == f"{SLICED.uuid(0)} {(300 + 256 + 512) * MIB} {[(101, 256 * MIB), (102, 512 * MIB)]}"
@@ -68,8 +68,8 @@ def test_the_stub_answers_what_the_benchmark_expects_of_it(driver: Path, control
 
 
 @pytest.mark.slow
-def test_all_that_is_judged_and_told_is_measured() -> None:
-    """The smallest form, of ours alone as no network is there: its figures, twice, are judged and told."""
+def test_all_figures_of_the_tables_and_targets_are_measured() -> None:
+    """A quick run of ours alone, as there may be no network: its figures, shown twice, are judged and shown."""
 
     def only_ours(variables: dict[str, str]) -> list[programs.Program]:
         return [programs.ours(variables, seconds=1, name=programs.OURS)]
@@ -86,6 +86,6 @@ def test_all_that_is_judged_and_told_is_measured() -> None:
     node["programs"] = {programs.NVITOP: ours} | node["programs"]
     cycle, scrape = verdicts({"side-by-side": found})
     assert (cycle.found[:6], cycle.met, scrape.met) == ("1.00 x", True, False)
-    told = page_of({"side-by-side": found})
-    assert f"| samples on the page | {ours['page']['samples']} | {ours['page']['samples']} |" in told
-    assert "nan" not in told
+    written = page_of({"side-by-side": found})
+    assert f"| samples on the page | {ours['page']['samples']} | {ours['page']['samples']} |" in written
+    assert "nan" not in written
