@@ -69,7 +69,7 @@ def test_the_stub_answers_what_the_benchmark_expects_of_it(driver: Path, control
 
 @pytest.mark.slow
 def test_all_figures_of_the_tables_and_targets_are_measured() -> None:
-    """A quick run of ours alone, as there may be no network: its figures, shown twice, are judged and shown."""
+    """A quick run of ours alone, as there may be no network, has all figures, which are judged and shown."""
 
     def only_ours(variables: dict[str, str]) -> list[programs.Program]:
         return [programs.ours(variables, seconds=1, name=programs.OURS)]
