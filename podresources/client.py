@@ -58,13 +58,13 @@ class PodResources:
         within = self._patience()
         self._unanswered += 1
         try:
-            found = await self._read(within)
+            allocations = await self._read(within)
         except KubeletError as error:
             if error.reason != "deadline":
                 self._unanswered = 0
             raise
         self._unanswered = 0
-        return found
+        return allocations
 
     def _patience(self) -> float:
         """Wait shortly for a kubelet that hung, to notice its return at once, and at times for a slow one."""

@@ -33,11 +33,11 @@ class Unchanged(Generic[T]):
 
     def of(self, payloads: Iterable[bytes]) -> list[T]:
         """Return the value of each payload, in their order; what ``make`` raises goes through."""
-        before, now = self._made, dict[_Print, T]()
+        previous, now = self._made, dict[_Print, T]()
         values = []
         for payload in payloads:
             key = len(payload), hash(payload)
-            value = now[key] if key in now else before[key] if key in before else self._make(payload)
+            value = now[key] if key in now else previous[key] if key in previous else self._make(payload)
             now[key] = value
             values.append(value)
         self._made = now
@@ -82,8 +82,8 @@ class Lists:
             by_names.setdefault(pod.names, []).append((pod, payload))
         # Encoded messages that follow each other are one message.
         pods = [
-            same[0][0] if len(same) == 1 else _pod(b"".join(payload for _, payload in same))
-            for _, same in sorted(by_names.items())
+            entries[0][0] if len(entries) == 1 else _pod(b"".join(payload for _, payload in entries))
+            for _, entries in sorted(by_names.items())
         ]
         return Listed(
             tuple(chain.from_iterable(pod.allocated for pod in pods)),
@@ -110,9 +110,9 @@ def _pod(payload: bytes) -> _Pod:
     )
     claims = tuple(
         ClaimedDevice(holder, *device, cdi=tuple(sorted(cdi)))
-        for name, found in sorted(claimed.items())
+        for name, devices in sorted(claimed.items())
         for holder in (ContainerRef(pod.namespace, pod.name, name),)
-        for device, cdi in sorted(found.items())
+        for device, cdi in sorted(devices.items())
     )
     names = ("", *(container.name for container in pod.containers))
     containers = tuple(ContainerRef(pod.namespace, pod.name, name) for name in names)
@@ -129,17 +129,17 @@ def _distinct(devices: Iterable[Any]) -> set[tuple[str, str]]:
     return {(entry.resource_name, device_id) for entry in devices for device_id in entry.device_ids}
 
 
-def _claim(found: dict[_Claimed, set[str]], resources: Iterable[bytes]) -> None:
+def _claim(devices: dict[_Claimed, set[str]], resources: Iterable[bytes]) -> None:
     """Gather the devices of claims; kubelets have been seen to list one thousands of times."""
     for encoded in set(resources):
         claim = DynamicResource.FromString(encoded)
-        for each in claim.claim_resources:
+        for resource in claim.claim_resources:
             device = (
-                each.driver_name,
-                each.pool_name,
-                each.device_name,
+                resource.driver_name,
+                resource.pool_name,
+                resource.device_name,
                 claim.claim_namespace,
                 claim.claim_name,
-                each.share_id,
+                resource.share_id,
             )
-            found.setdefault(device, set()).update(cdi.name for cdi in each.cdi_devices)
+            devices.setdefault(device, set()).update(cdi.name for cdi in resource.cdi_devices)

@@ -52,9 +52,9 @@ class Offers:
         """
         now = {name: tuple(group) for name, group in groupby(fresh, attrgetter("resource"))}
         self._note(now)
-        before = self._last or {}
-        renamed = bool(before) and not now.keys() <= before.keys()
-        missing = {name: devices for name, devices in before.items() if name not in now}
+        previous = self._last or {}
+        renamed = bool(previous) and not now.keys() <= previous.keys()
+        missing = {name: devices for name, devices in previous.items() if name not in now}
         kept = {name: devices for name, devices in missing.items() if settling or name in in_use}
         self._kept = frozenset() if renamed else frozenset(kept)
         self._last = now | ({} if renamed else kept)
@@ -93,10 +93,10 @@ class Offers:
         self._earlier = {}
 
     def _shown(self, offers: dict[str, tuple[OfferedDevice, ...]]) -> Offer:
-        withdrawn = (each for name, seen in self._seen.items() for each in seen.difference(offers[name]))
+        withdrawn = (device for name, seen in self._seen.items() for device in seen.difference(offers[name]))
         return Offer(
             devices=tuple(device for resource in sorted(offers) for device in offers[resource]),
             withdrawn=tuple(sorted(withdrawn)),
             kept=self._kept,
-            earlier=tuple(sorted(each for devices in self._earlier.values() for each in devices)),
+            earlier=tuple(sorted(device for devices in self._earlier.values() for device in devices)),
         )

@@ -106,7 +106,7 @@ class DeviceJoin:
 
     def _row(self, device: Device, ref: ContainerRef, use: Use, uid: str | None) -> ContainerRow:
         has = self._held.entitlement(device.key, device.sharing, ref)
-        told = self._confirmed or ref in self._held.on(device.key)
+        slices_known = self._confirmed or ref in self._held.on(device.key)
         return ContainerRow(
             holder=ref,
             device=device.key,
@@ -115,7 +115,7 @@ class DeviceJoin:
             isolation=has.isolation,
             pod_uid=uid or self._uids.get((ref.namespace, ref.pod), ""),
             model=device.model,
-            slices=has.slices if told else None,
+            slices=has.slices if slices_known else None,
             memory_entitled=has.memory,
             compute_entitled=has.compute,
             memory_used=use.memory,

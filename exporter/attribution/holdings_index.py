@@ -41,11 +41,11 @@ class HoldingsIndex:
         known = self._entitled.get((key, ref))
         if known is not None and known[0] is sharing:
             return known[1]
-        found = self._entitlement(key, sharing, ref)
+        entitlement = self._entitlement(key, sharing, ref)
         if ref in self.on(key):
             # Those who hold nothing come and go.
-            self._entitled[key, ref] = sharing, found
-        return found
+            self._entitled[key, ref] = sharing, entitlement
+        return entitlement
 
     def _entitlement(self, key: DeviceKey, sharing: DeviceSharing, ref: ContainerRef) -> Entitlement:
         # What counts the slices stands first.

@@ -275,10 +275,10 @@ def _add_up(counts: Iterable[tuple[SliceCount, ...]]) -> tuple[SliceCount, ...]:
     return tuple(
         SliceCount(
             resource,
-            total([count.offered for count in same]),
-            total([count.allocated for count in same]),
-            total([count.unhealthy for count in same]),
-            total([count.lost for count in same]),
+            total([count.offered for count in group]),
+            total([count.allocated for count in group]),
+            total([count.unhealthy for count in group]),
+            total([count.lost for count in group]),
         )
-        for resource, same in sorted(by_resource.items())
+        for resource, group in sorted(by_resource.items())
     )

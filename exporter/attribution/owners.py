@@ -43,9 +43,9 @@ def owners(
         else:
             in_pods[place.pod_uid].append((process, place.container_id or ""))
     pods = workloads.pods or {}
-    found = named_by_elimination(in_pods, holding, pods)
+    by_elimination = named_by_elimination(in_pods, holding, pods)
     for uid, members in in_pods.items():
-        pod = pods.get(uid) or (None if uid in unnamed else found.get(uid))
+        pod = pods.get(uid) or (None if uid in unnamed else by_elimination.get(uid))
         if pod is not None:
             _give(owned, pod, members, holding, _containers_of(workloads, uid))
         else:

@@ -27,7 +27,7 @@ def lists_users_of(gpu: GpuReading, mig: MigReading) -> bool:
     """
     if not mig.memory_shared:
         return lists_users(mig.processes, mig.memory)
-    lists = [each.processes for each in gpu.mig or () if each.gi == mig.gi]
+    lists = [sibling.processes for sibling in gpu.mig or () if sibling.gi == mig.gi]
     known = [process for processes in lists for process in processes or ()]
     return not gpu.mig_complete or None in lists or lists_users(known, mig.memory)
 
@@ -51,14 +51,16 @@ def ambiguous(gpus: Iterable[GpuReading], held: HoldingsIndex, workloads: Worklo
         return frozenset()
     names: dict[str, set[tuple[str, str]]] = defaultdict(set)
     uids: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for key, device in (each for gpu in gpus for each in _devices(gpu)):
+    for key, device in (device for gpu in gpus for device in _devices(gpu)):
         places = [workloads.places.get(process.pid) for process in device.processes or ()]
         in_pods = {place.pod_uid for place in places if place is not None and place.pod_uid is not None}
         for uid, pod in named_by_elimination(in_pods, tuple(held.on(key)), pods).items():
             names[uid].add((pod.namespace, pod.name))
             uids[pod.namespace, pod.name].add(uid)
     return frozenset(
-        uid for uid, told in names.items() if len(told) > 1 or any(len(uids[name]) > 1 for name in told)
+        uid
+        for uid, candidates in names.items()
+        if len(candidates) > 1 or any(len(uids[name]) > 1 for name in candidates)
     )
 
 

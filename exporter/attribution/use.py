@@ -89,18 +89,18 @@ def use_by_process(
     refs = list(holders)
     merged_pods = {(owner.namespace, owner.pod) for owner in owned.by_owner if not owner.container}
     using = {ContainerRef(owner.namespace, owner.pod, "") for owner in owned.by_owner}
-    found = {owner: _sum(device, processes) for owner, processes in owned.by_owner.items()}
+    uses = {owner: _sum(device, processes) for owner, processes in owned.by_owner.items()}
     for ref in refs:
-        if ref in found:
+        if ref in uses:
             continue
         # A pod as a whole does not use nothing while one of its containers uses something.
         if (ref.namespace, ref.pod) in merged_pods or ref in using or not absence_proven:
-            found[ref] = NOTHING_KNOWN
+            uses[ref] = NOTHING_KNOWN
         else:
-            found[ref] = _idle(device)
+            uses[ref] = _idle(device)
     if _booked_on_server(device):
-        found = {ref: _without_zero(use) for ref, use in found.items()}
-    return _with_device_compute(device, refs, owned, found)
+        uses = {ref: _without_zero(use) for ref, use in uses.items()}
+    return _with_device_compute(device, refs, owned, uses)
 
 
 def compute_of(device: Device, processes: Iterable[DeviceProcess]) -> dict[int, float | None]:
@@ -158,15 +158,15 @@ def _without_zero(use: Use) -> Use:
 
 
 def _with_device_compute(
-    device: Device, holders: list[ContainerRef], owned: Owned, found: dict[ContainerRef, Use]
+    device: Device, holders: list[ContainerRef], owned: Owned, uses: dict[ContainerRef, Use]
 ) -> dict[ContainerRef, Use]:
     """Rule 6: where processes have no figure, the only one on an exclusive device takes the device's."""
-    alone = len(holders) == 1 and set(found) == set(holders) and not (owned.unknown or owned.outside)
+    alone = len(holders) == 1 and set(uses) == set(holders) and not (owned.unknown or owned.outside)
     alone = alone and holders[0] in device.holders_then
     figures = device.utilization is not None and (device.lists_all or bool(device.processes))
     if figures or device.compute is None or not device.sharing.exclusive or not alone:
-        return found
-    use = found[holders[0]]
+        return uses
+    use = uses[holders[0]]
     return {holders[0]: replace(use, compute=device.compute, compute_source=device.compute_source)}
 
 
@@ -180,14 +180,14 @@ def with_meters(
     room = None if used is None else used - sum(use.memory or 0 for use in uses.values())
     meters = {ref: meter for ref in held if (meter := _meter(held[ref])) is not None}
     pods = {(ref.namespace, ref.pod) for ref in meters}
-    found = dict(uses)
+    result = dict(uses)
     for ref, use in uses.items():
         if ref in meters:
-            found[ref] = use if _is_left_over(use, meters[ref], room) else _metered(use, meters[ref])
+            result[ref] = use if _is_left_over(use, meters[ref], room) else _metered(use, meters[ref])
         elif not ref.container and (ref.namespace, ref.pod) in pods:
             # The processes of a pod that could not be told apart: some are those that were metered.
-            found[ref] = Use(processes=use.processes)
-    return found
+            result[ref] = Use(processes=use.processes)
+    return result
 
 
 def _meter(holdings: Sequence[Holding]) -> Meter | None:

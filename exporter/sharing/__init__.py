@@ -89,17 +89,17 @@ def without_use(files: Mapping[str, SystemFiles]) -> dict[str, SystemFiles]:
     """Keep what files said of limits and names in an earlier poll, and nothing of use."""
     return {
         name: replace(
-            each,
+            system_files,
             containers=tuple(
                 replace(
                     file,
                     devices=tuple(replace(use, memory_used=None, compute_used=None) for use in file.devices),
                     pids=None,
                 )
-                for file in each.containers
+                for file in system_files.containers
             ),
         )
-        for name, each in files.items()
+        for name, system_files in files.items()
     }
 
 

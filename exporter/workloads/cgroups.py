@@ -67,8 +67,8 @@ def is_root(text: str) -> bool:
 def has_left(text: str) -> bool:
     """Say whether a cgroup file may be that of a process that ends: v1 then names the root, v2 does not."""
     lines = [line.split(":", 2) for line in text.split("\n") if line]
-    told = [line for line in lines if line[0] != "0"] or lines
-    return all(line[-1] == "/" for line in told)
+    v1_lines = [line for line in lines if line[0] != "0"] or lines
+    return all(line[-1] == "/" for line in v1_lines)
 
 
 def _paths(text: str) -> dict[str, None]:
@@ -78,8 +78,8 @@ def _paths(text: str) -> dict[str, None]:
 
 def _parse_path(path: str) -> CgroupPlace:
     # The last ones, because a node can itself be a container (kind, k3d) whose own names come first.
-    if found := _pods(path):
-        (pod_uid, container_id), *outer = reversed(found)
+    if pods := _pods(path):
+        (pod_uid, container_id), *outer = reversed(pods)
         return CgroupPlace(pod_uid, container_id, outer=tuple(outer))
     containers = _CONTAINER.findall(path)
     own_pod = _SIBLING.match(path) is not None
@@ -93,13 +93,13 @@ def _parse_path(path: str) -> CgroupPlace:
 
 def _pods(path: str) -> list[tuple[str, str | None]]:
     """Return the pods that a path names, each with the first container below it."""
-    found: list[tuple[str, str | None]] = []
+    pods: list[tuple[str, str | None]] = []
     matches = [*_POD.finditer(path)]
     for place, match in enumerate(matches, 1):
         end = matches[place].start() if place < len(matches) else len(path)
         container = _CONTAINER.search(path, match.end(), end)
-        found.append((match[1].replace("_", "-"), container[0] if container is not None else None))
-    return found
+        pods.append((match[1].replace("_", "-"), container[0] if container is not None else None))
+    return pods
 
 
 def _told(place: CgroupPlace) -> tuple[bool, bool, bool, bool]:

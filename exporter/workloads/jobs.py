@@ -39,13 +39,13 @@ def read_jobs(directory: Path) -> JobFiles:
     try:
         with os.scandir(directory) as entries:
             devices = (match for entry in entries if (match := DEVICE.fullmatch(entry.name)))
-            found = sorted(islice(devices, MOST_NAMES), key=lambda match: match[0])
+            matches = sorted(islice(devices, MOST_NAMES), key=lambda match: match[0])
     except OSError as error:
         remedy = "mount it, or correct --job-mapping-dir"
         raise JobFilesError(f"cannot list {directory}: {error.strerror}; {remedy}") from error
     jobs: dict[tuple[int, int | None], tuple[str, ...]] = {}
     problems: list[FileProblem] = []
-    for match in found:
+    for match in matches:
         name, (gpu, instance) = match[0], match.groups()
         try:
             jobs[int(gpu), None if instance is None else int(instance)] = _jobs(directory / name)
@@ -62,12 +62,12 @@ def read_jobs(directory: Path) -> JobFiles:
 def _jobs(path: Path) -> tuple[str, ...]:
     """Return the ids in a file, each once, in its order."""
     lines = _content(path).decode(errors="replace").split("\n")
-    found = tuple(dict.fromkeys(line.strip() for line in lines if line.strip()))
-    if len(found) > MOST_JOBS:
+    ids = tuple(dict.fromkeys(line.strip() for line in lines if line.strip()))
+    if len(ids) > MOST_JOBS:
         raise _UnusableError(f"it has more than {MOST_JOBS} jobs")
-    if any(len(job) > LONGEST_ID or not job.isprintable() for job in found):
+    if any(len(job) > LONGEST_ID or not job.isprintable() for job in ids):
         raise _UnusableError("it has lines that are no ids of jobs")
-    return found
+    return ids
 
 
 def _content(path: Path) -> bytes:

@@ -46,8 +46,8 @@ def _is_contained(root: Path) -> bool:
     # A container without hostPID has itself, or its pod's pause container, as pid 1. A node that is a
     # container (kind) has a pid 1 in a container too, but in no pod, and not in the one we run in.
     first, own = _place(root / "1"), _place(root / "self")
-    same = first.container_id is not None and first.container_id == own.container_id
-    return first.pod_uid is not None or first.own_pod or same
+    same_container = first.container_id is not None and first.container_id == own.container_id
+    return first.pod_uid is not None or first.own_pod or same_container
 
 
 def _objection_to_live(root: Path) -> str:

@@ -37,11 +37,11 @@ def read_pod_logs(path: Path, known: Collection[str] = ()) -> PodLogs:
     costs only the names of its containers.
     """
     try:
-        found, superseded = _newest(path, known)
+        matches, superseded = _newest(path, known)
     except OSError as error:
         remedy = "mount the node's /var/log/pods there, or set --pod-log-dir"
         raise OSError(f"cannot list pod logs in {path}: {error.strerror}; {remedy}") from error
-    pods = (_read_pod(path / match[0], match) for match in found)
+    pods = (_read_pod(path / match[0], match) for match in matches)
     return PodLogs(tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.name, pod.uid))), superseded)
 
 
@@ -58,8 +58,8 @@ def _newest(root: Path, known: Collection[str]) -> tuple[list[re.Match[str]], fr
         if (match := _POD_DIRECTORY.fullmatch(name)) is not None:
             uids.add(match["uid"])
             key = match["namespace"], match["name"]
-            found = match["uid"] in known, _changed(root / name), name, match
-            newest[key] = max(newest.get(key, found), found, key=lambda each: each[:3])
+            candidate = match["uid"] in known, _changed(root / name), name, match
+            newest[key] = max(newest.get(key, candidate), candidate, key=lambda item: item[:3])
     youngest = [match for *_, match in newest.values()]
     return youngest, frozenset(uids - {match["uid"] for match in youngest})
 

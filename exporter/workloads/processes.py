@@ -67,54 +67,54 @@ class ProcessTable:
         process table at all.
         """
         require_process_table(Path(self._root))
-        before, self._seen = self._seen, {}
-        return {pid: self._place(pid, _latest_start(named), before.get(pid)) for pid, named in pids.items()}
+        previous, self._seen = self._seen, {}
+        return {pid: self._place(pid, _latest_start(named), previous.get(pid)) for pid, named in pids.items()}
 
-    def _place(self, pid: int, latest: float, before: _Seen | None) -> ProcessPlace:
+    def _place(self, pid: int, latest: float, previous: _Seen | None) -> ProcessPlace:
         unknown = ProcessPlace(pid=pid, known=False)
         stat = read_stat(self._root, pid)
         if stat is None:
-            return before.place if before else unknown
+            return previous.place if previous else unknown
         if stat.start > latest:
             return unknown
         cgroup = _read_cgroup(self._root, pid)
-        if before is not None and before.start != stat.start:
-            before = None
-        if before is not None and cgroup == before.cgroup:
+        if previous is not None and previous.start != stat.start:
+            previous = None
+        if previous is not None and cgroup == previous.cgroup:
             # Whoever may have got the number since then, this is where the process was and still is.
-            return self._remember(pid, stat, cgroup, before.place)
+            return self._remember(pid, stat, cgroup, previous.place)
         after = read_stat(self._root, pid)
         if after is not None and after.start != stat.start:
             return unknown
-        return self._by_cgroup(pid, after, cgroup, before)
+        return self._by_cgroup(pid, after, cgroup, previous)
 
-    def _by_cgroup(self, pid: int, stat: Stat | None, cgroup: bytes, before: _Seen | None) -> ProcessPlace:
+    def _by_cgroup(self, pid: int, stat: Stat | None, cgroup: bytes, previous: _Seen | None) -> ProcessPlace:
         """Place a process by what its file says now, else by what it has said ``before``."""
         text = cgroup.decode("utf-8", "replace")
         if stat is None or not names_cgroups(text):
-            return before.place if before else ProcessPlace(pid=pid, known=False)
+            return previous.place if previous else ProcessPlace(pid=pid, known=False)
         # cgroup v1 says the root of a process that ends, which says nothing of where it ran.
         if not stat.ending or not has_left(text):
             return self._remember(pid, stat, cgroup, self._of(pid, stat.parent, parse_cgroup(text)))
-        if before is None:
+        if previous is None:
             return ProcessPlace(pid=pid, known=False)
-        return self._remember(pid, stat, before.cgroup, before.place)
+        return self._remember(pid, stat, previous.cgroup, previous.place)
 
-    def _of(self, pid: int, parent: int, found: CgroupPlace) -> ProcessPlace:
-        in_pod = found.pod_uid is not None or found.own_pod
-        if not in_pod and not found.some_pod and found.container_id is not None:
+    def _of(self, pid: int, parent: int, place: CgroupPlace) -> ProcessPlace:
+        in_pod = place.pod_uid is not None or place.own_pod
+        if not in_pod and not place.some_pod and place.container_id is not None:
             started_by = self._pod_above(parent)
             if started_by is None:
-                return ProcessPlace(pid=pid, known=False, container_id=found.container_id)
-            found = found if started_by == CgroupPlace() else started_by
+                return ProcessPlace(pid=pid, known=False, container_id=place.container_id)
+            place = place if started_by == CgroupPlace() else started_by
         # It is in a pod, and of which one is not known.
-        hidden = found.some_pod or (found.own_pod and self._own_pod_uid is None)
+        hidden = place.some_pod or (place.own_pod and self._own_pod_uid is None)
         return ProcessPlace(
             pid=pid,
             known=not hidden,
-            pod_uid=self._own_pod_uid if found.own_pod else found.pod_uid,
-            container_id=found.container_id,
-            outer=found.outer,
+            pod_uid=self._own_pod_uid if place.own_pod else place.pod_uid,
+            container_id=place.container_id,
+            outer=place.outer,
         )
 
     def _pod_above(self, pid: int) -> CgroupPlace | None:
@@ -181,10 +181,10 @@ def read_stat(proc_root: str, pid: int) -> Stat | None:
     """Return what the stat file of a process contains, None if it cannot be read."""
     try:
         # A command name may hold blanks, brackets and line feeds; behind its last bracket are only numbers.
-        before, _, behind = read_file(f"{proc_root}/{pid}/stat").rpartition(b")")
+        head, _, behind = read_file(f"{proc_root}/{pid}/stat").rpartition(b")")
         fields = behind.split(None, _START + 1)
         ending = fields[_STATE] in (b"Z", b"X") or bool(int(fields[_FLAGS]) & _EXITING)
-        return Stat(int(fields[_START]), int(fields[_PARENT]), ending, _command(before))
+        return Stat(int(fields[_START]), int(fields[_PARENT]), ending, _command(head))
     except (OSError, ValueError, IndexError):
         return None
 
@@ -226,8 +226,8 @@ def settled(workloads: Workloads, own_uid: str) -> Workloads:
     if not pods or not doubtful:
         return workloads
     owners = {container: pod.uid for pod in pods.values() for container in pod.container_ids}
-    found = {place.pid: _settled(place, pods, owners, own_uid) for place in doubtful}
-    return replace(workloads, places={**workloads.places, **found})
+    settled_places = {place.pid: _settled(place, pods, owners, own_uid) for place in doubtful}
+    return replace(workloads, places={**workloads.places, **settled_places})
 
 
 def _is_doubtful(place: ProcessPlace, pods: Mapping[str, PodIdentity], own_uid: str) -> bool:

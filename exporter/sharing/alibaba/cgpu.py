@@ -30,9 +30,9 @@ def read_instances(roots: Roots) -> SystemFiles:
     """Return the instances of all containers; ``names`` is empty where the kernel module is not loaded."""
     reading = _Reading()
     root = roots.cgpu
-    found = reading.names(root)
+    gpus = reading.names(root)
     devices: dict[str, list[DeviceUse]] = defaultdict(list)
-    for gpu in filter(GPU.fullmatch, found):
+    for gpu in filter(GPU.fullmatch, gpus):
         share = reading.share(root / gpu)
         for container in filter(CONTAINER.fullmatch, reading.names(root / gpu)):
             devices[container].append(reading.instance(root / gpu / container, gpu, share))
@@ -41,7 +41,7 @@ def read_instances(roots: Roots) -> SystemFiles:
         containers=tuple(
             ContainerFile(container_id=key, devices=tuple(uses)) for key, uses in sorted(devices.items())
         ),
-        names={"version": version if VERSION.fullmatch(version) else ""} if found else {},
+        names={"version": version if VERSION.fullmatch(version) else ""} if gpus else {},
         problems=tuple(reading.problems),
     )
 
@@ -122,11 +122,12 @@ class Cgpu(Gpushare):
     def _of(self, part: Part) -> tuple[Grant, ...]:
         file = self.view.file(self.name, part.holder)
         uses = file.devices if file is not None else ()
-        told = next((found for key, _ in ALLOCATIONS if (found := self._units(part, key))), {})
+        units_by_minor = next((units for key, _ in ALLOCATIONS if (units := self._units(part, key))), {})
         # A container with several GPUs has the same of each.
-        each = max(1, part.units // max(1, len(uses)))
+        equal_units = max(1, part.units // max(1, len(uses)))
         return tuple(
-            self._instance(part._replace(units=told.get(int(use.device)) or each), use) for use in uses
+            self._instance(part._replace(units=units_by_minor.get(int(use.device)) or equal_units), use)
+            for use in uses
         )
 
     def _instance(self, part: Part, use: DeviceUse) -> Grant:

@@ -55,13 +55,13 @@ class Gpushare(System):
     def _offered(self) -> Counter[tuple[str, str]]:
         """Count the units that are offered, by resource and UUID: a plugin may offer tens of thousands."""
         offered = self.view.allocations.offered or ()
-        found = ((each.resource, ID.fullmatch(each.device_id)) for each in offered)
-        return Counter((resource, match[1]) for resource, match in found if match is not None)
+        matches = ((device.resource, ID.fullmatch(device.device_id)) for device in offered)
+        return Counter((resource, match[1]) for resource, match in matches if match is not None)
 
     @cached_property
     def _named(self) -> Mapping[str, Device | None]:
         """Find the GPUs that ids name, by UUID."""
-        held = (ID.fullmatch(each.device_id) for each in self.view.allocations.allocated)
+        held = (ID.fullmatch(allocation.device_id) for allocation in self.view.allocations.allocated)
         uuids = {uuid for _, uuid in self._offered} | {match[1] for match in held if match is not None}
         return {uuid: self.view.inventory.by_uuid(uuid) for uuid in uuids}
 
@@ -97,10 +97,10 @@ class Gpushare(System):
         grants: list[Grant] = []
         settled: set[tuple[ContainerRef, str]] = set()
         for part in self._parts():
-            if found := self._of(part):
-                grants += found
+            if part_grants := self._of(part):
+                grants += part_grants
                 resources = self.view.held[part.holder]
-                settled |= {(part.holder, each) for each in resources if COMPUTE.fullmatch(each)}
+                settled |= {(part.holder, resource) for resource in resources if COMPUTE.fullmatch(resource)}
                 settled.add((part.holder, part.resource))
         return Granted(grants=tuple(grants), settled=frozenset(settled))
 
@@ -115,10 +115,13 @@ class Gpushare(System):
         for key, assigned in ALLOCATIONS:
             if annotations.get(key):
                 confirmed = annotations.get(assigned) == "true"
-                told = self._units(part, key) if confirmed else {}
-                found = {minor: part._replace(units=units) for minor, units in told.items() if units}
+                units_by_minor = self._units(part, key) if confirmed else {}
+                parts = {
+                    minor: part._replace(units=units) for minor, units in units_by_minor.items() if units
+                }
                 return tuple(
-                    self._grant(each, self.view.inventory.by_minor(minor)) for minor, each in found.items()
+                    self._grant(gpu_part, self.view.inventory.by_minor(minor))
+                    for minor, gpu_part in parts.items()
                 )
         key_of_index = gpushare_annotations.index_key(annotations, part.resource)
         if key_of_index is not None:
@@ -130,9 +133,9 @@ class Gpushare(System):
 
     def _units(self, part: Part, key: str) -> Mapping[int, int]:
         """Return what an allocation gives of each GPU; it cannot give more than the kubelet did."""
-        told = self._shares(part.holder, key)
-        if sum(told.values()) <= part.units:
-            return told
+        units_by_minor = self._shares(part.holder, key)
+        if sum(units_by_minor.values()) <= part.units:
+            return units_by_minor
         self._object(part.holder, key, f"gives {part.holder.container} more than it has of {part.resource}")
         return {}
 
@@ -196,17 +199,21 @@ class Gpushare(System):
         if text is None or place is None:
             return {}
         try:
-            found = gpushare_annotations.parse_allocation(text)
+            allocation = gpushare_annotations.parse_allocation(text)
         except ValueError as error:
             self._object(holder, key, error)
             return {}
-        for fault in found.faults:
+        for fault in allocation.faults:
             self._object(holder, key, fault)
-        return found.shares.get(place, {})
+        return allocation.shares.get(place, {})
 
     def _place(self, holder: ContainerRef) -> int | None:
         details = self.view.details(holder)
-        names = [each.name for each in details.containers if not each.init] if details is not None else []
+        names = (
+            [container.name for container in details.containers if not container.init]
+            if details is not None
+            else []
+        )
         return names.index(holder.container) if holder.container in names else None
 
     def _annotations(self, holder: ContainerRef) -> Mapping[str, str]:

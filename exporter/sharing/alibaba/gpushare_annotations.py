@@ -83,8 +83,8 @@ def index_key(annotations: Iterable[str], resource: str) -> str | None:
 
 
 def _counts(given: object) -> dict[int, int]:
-    if not isinstance(given, Mapping) or not all(type(each) is int for each in given.values()):
+    if not isinstance(given, Mapping) or not all(type(count) is int for count in given.values()):
         raise ValueError("is no object of whole numbers")
-    if not all(0 <= each < MOST for each in given.values()):
+    if not all(0 <= count < MOST for count in given.values()):
         raise ValueError("has a number out of bounds")
     return {parse_number(minor): units for minor, units in given.items()}

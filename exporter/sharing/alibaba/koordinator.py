@@ -54,15 +54,15 @@ class Koordinator(System):
         grants: list[Grant] = []
         settled: set[tuple[ContainerRef, str]] = set()
         for pod, details, given in self._annotated():
-            told = list(self._of_pod(pod, details, given))
+            pod_grants = list(self._of_pod(pod, details, given))
             # Whoever makes a pod may write its annotations: one that names no GPU of this node hides none.
-            if all(each.device is None for each in told):
-                grants += told
+            if all(grant.device is None for grant in pod_grants):
+                grants += pod_grants
                 continue
             by_ids = self._by_ids(pod, details, given)
             if not by_ids or asks_for_parts(details.containers):
-                grants += told
-            names = (each.name for each in details.containers if each.name not in by_ids)
+                grants += pod_grants
+            names = (container.name for container in details.containers if container.name not in by_ids)
             settled |= {(ContainerRef(pod.namespace, pod.name, name), WHOLE) for name in names}
         return Granted(grants=tuple(grants), settled=frozenset(settled))
 
@@ -97,33 +97,37 @@ class Koordinator(System):
         Koordinator's own proxy of pod-resources lists nothing but the GPUs of the annotation, whichever
         container has them. Any other GPU is of a plugin, and so are then all whole GPUs of the pod.
         """
-        others = [each.name for each in details.containers if self._has_another(pod, each.name, given)]
+        others = [
+            container.name
+            for container in details.containers
+            if self._has_another(pod, container.name, given)
+        ]
         if not others:
             return set()
         text = f"the kubelet gave container {others[0][:100]!r} another GPU"
         self.object_to(pod, ALLOCATED, text)
         if asks_for_parts(details.containers):
             return set(others)
-        wanting = {each.name for each in details.containers if WHOLE in each.limits}
-        return wanting.union(others) if wanting else {each.name for each in details.containers}
+        wanting = {container.name for container in details.containers if WHOLE in container.limits}
+        return wanting.union(others) if wanting else {container.name for container in details.containers}
 
     def _has_another(self, pod: PodIdentity, name: str, given: Sequence[Given]) -> bool:
         """Whether the kubelet gave a container a GPU of this node, or a part of one, that is not given."""
         ids = self.view.held.get(ContainerRef(pod.namespace, pod.name, name), {}).get(WHOLE, ())
-        parsed = (parse_device_id(each) for each in ids)
-        devices = [self.view.inventory.find(each) for each in parsed if each is not None]
+        parsed = (parse_device_id(device_id) for device_id in ids)
+        devices = [self.view.inventory.find(device_id) for device_id in parsed if device_id is not None]
         return any(
-            device is not None and not any(_may_be(each, device) for each in given) for device in devices
+            device is not None and not any(_may_be(gpu, device) for gpu in given) for device in devices
         )
 
     def _of_pod(self, pod: PodIdentity, details: PodDetails, given: Sequence[Given]) -> Iterator[Grant]:
         containers = asking(details.containers) or details.containers
         parts = split(given[0].amount, containers) if len(given) == 1 < len(containers) else None
-        for each in given:
-            device = self._device(each)
+        for gpu in given:
+            device = self._device(gpu)
             if parts is None:
                 name = containers[0].name if len(containers) == 1 else ""
-                yield self._grant(ContainerRef(pod.namespace, pod.name, name), device, each.amount)
+                yield self._grant(ContainerRef(pod.namespace, pod.name, name), device, gpu.amount)
                 continue
             for container, amount in zip(containers, parts, strict=True):
                 holder = ContainerRef(pod.namespace, pod.name, container.name)

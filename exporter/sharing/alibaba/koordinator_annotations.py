@@ -45,34 +45,34 @@ def parse_allocated(text: str) -> tuple[Given, ...]:
     gpus = parsed(text, dict, LONGEST).get("gpu")
     if not isinstance(gpus, list | None):
         raise ValueError("gpu is no list")  # noqa: TRY004 - one kind of error for a text
-    found = tuple(map(_given, gpus or ()))
-    if len({each.minor for each in found}) < len(found):
+    gpus_given = tuple(map(_given, gpus or ()))
+    if len({gpu.minor for gpu in gpus_given}) < len(gpus_given):
         raise ValueError("a GPU is given twice")
-    return found
+    return gpus_given
 
 
 def asking(containers: Sequence[ContainerSpec]) -> list[ContainerSpec]:
     """List the containers that ask for a GPU; those of init only where no other does."""
-    found = [each for each in containers if _asked(each.limits) != Amount()]
-    return [each for each in found if not each.init] or found
+    containers_asking = [container for container in containers if _asked(container.limits) != Amount()]
+    return [container for container in containers_asking if not container.init] or containers_asking
 
 
 def asks_for_parts(containers: Iterable[ContainerSpec]) -> bool:
     """Whether a pod asks for Koordinator's own resources, and so not for whole GPUs of a plugin."""
     own = set(LIMITS) - {WHOLE}
-    return any(own & each.limits.keys() for each in containers)
+    return any(own & container.limits.keys() for container in containers)
 
 
 def split(given: Amount, containers: Sequence[ContainerSpec]) -> list[Amount] | None:
     """Part what a pod was given of its only GPU as its containers asked; None where that does not add up."""
-    asked = [_asked(each.limits) for each in containers]
-    cores = _sum(each.cores for each in asked)
-    ratio, memory = _sum(each.ratio for each in asked), _sum(each.memory for each in asked)
+    asked = [_asked(container.limits) for container in containers]
+    cores = _sum(amount.cores for amount in asked)
+    ratio, memory = _sum(amount.ratio for amount in asked), _sum(amount.memory for amount in asked)
     by_ratio = ratio is not None and ratio == given.ratio
     by_memory = memory is not None and memory == given.memory
     if cores != given.cores or not (by_ratio or by_memory):
         return None
-    return [Amount(each.cores, each.memory if by_memory else None, each.ratio) for each in asked]
+    return [Amount(amount.cores, amount.memory if by_memory else None, amount.ratio) for amount in asked]
 
 
 def _asked(limits: Mapping[str, int]) -> Amount:
@@ -88,7 +88,7 @@ def _asked(limits: Mapping[str, int]) -> Amount:
 
 
 def _first(amounts: Mapping[str, int], name: str, other: int | None) -> int | None:
-    return next((amounts[each] for each in _named(name) if amounts.get(each)), other)
+    return next((amounts[full_name] for full_name in _named(name) if amounts.get(full_name)), other)
 
 
 def _named(name: str) -> Iterable[str]:
@@ -96,7 +96,7 @@ def _named(name: str) -> Iterable[str]:
 
 
 def _sum(parts: Iterator[int | None]) -> int | None:
-    known = [each for each in parts if each is not None]
+    known = [part for part in parts if part is not None]
     return sum(known) if known else None
 
 
@@ -109,16 +109,16 @@ def _given(item: Any) -> Given:
         raise ValueError(f"the id or the resources of minor {minor} are of another type")  # noqa: TRY004 - as above
     ours = {name: value for name, value in (resources or {}).items() if name.startswith(PREFIXES)}
     amounts = {name: _amount(name, value) for name, value in ours.items()}
-    told = Amount(
+    amount = Amount(
         _first(amounts, "gpu-core", None),
         _first(amounts, "gpu-memory", None),
         _first(amounts, "gpu-memory-ratio", None),
     )
-    return Given(minor, uuid if uuid and uuid.startswith("GPU-") else "", told)
+    return Given(minor, uuid if uuid and uuid.startswith("GPU-") else "", amount)
 
 
 def _amount(name: str, value: Any) -> int:
-    found = quantity(value) if isinstance(value, str) else value
-    if type(found) is not int or not 0 <= found <= MOST:
+    amount = quantity(value) if isinstance(value, str) else value
+    if type(amount) is not int or not 0 <= amount <= MOST:
         raise ValueError(f"{name[:60]!r} is no whole amount: {str(value)[:60]!r}")
-    return found
+    return amount

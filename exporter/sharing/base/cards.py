@@ -179,7 +179,7 @@ def hundreds(system: System, resources: tuple[str, ...]) -> dict[str, Device]:
     """
     cards = list(system.view.inventory.whole())
     offered = system.view.offered
-    ids = sorted({each for resource in resources for each in offered.get(resource, ())})
+    ids = sorted({device_id for resource in resources for device_id in offered.get(resource, ())})
     if len(ids) != FULL * len(cards):
         return {}
     return {device_id: cards[place // FULL] for place, device_id in enumerate(ids)}

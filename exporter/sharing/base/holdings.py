@@ -64,7 +64,9 @@ class _Node:
         self._offered_known = view.allocations.offered is not None
         self._slices = slice_counts(resolved, self._offered_known)
         if not view.facts.all_listed:
-            self._slices = {key: tuple(map(_without_allocated, each)) for key, each in self._slices.items()}
+            self._slices = {
+                key: tuple(map(_without_allocated, counts)) for key, counts in self._slices.items()
+            }
         self._by_vendor = {system.vendor: system for system in reversed(systems)}
         self.devices = resolved.devices | {device.key: device for device in view.inventory.devices}
         self._shared: dict[tuple[DeviceKey, System], DeviceSharing] = {}
@@ -75,9 +77,9 @@ class _Node:
         system = next(iter(self._resolved.systems(key)), None) or self._by_vendor.get(vendor)
         if system is None:
             return DeviceSharing(slices=self._slices.get(key, ()))
-        told = self._sharing(key, system)
-        extra = [each for each in self._slices.get(key, ()) if _resource_missing(each, told)]
-        return replace(told, slices=tuple(sorted((*told.slices, *extra)))) if extra else told
+        sharing = self._sharing(key, system)
+        extra = [count for count in self._slices.get(key, ()) if _resource_missing(count, sharing)]
+        return replace(sharing, slices=tuple(sorted((*sharing.slices, *extra)))) if extra else sharing
 
     def holdings(self) -> Iterable[Holding]:
         """Yield what is held by grants, then what is held by ids."""
@@ -123,8 +125,10 @@ class _Node:
             slices = own_counts(self._resolved, key, system, self._slices.get(key, ()))
             offer = Offer(slices, (key, system) in self._resolved.replicated, self._offered_known)
             ask = partial(system.sharing, self.devices[key], offer)
-            told = guarded(system, ask, DeviceSharing(slices=slices))
-            self._shared[key, system] = replace(told, exclusive=told.exclusive or self._is_exclusive(key))
+            sharing = guarded(system, ask, DeviceSharing(slices=slices))
+            self._shared[key, system] = replace(
+                sharing, exclusive=sharing.exclusive or self._is_exclusive(key)
+            )
         return self._shared[key, system]
 
     def _is_exclusive(self, key: DeviceKey) -> bool:
@@ -134,7 +138,7 @@ class _Node:
 
 
 def _resource_missing(count: SliceCount, sharing: DeviceSharing) -> bool:
-    return all(count.resource != each.resource for each in sharing.slices)
+    return all(count.resource != other.resource for other in sharing.slices)
 
 
 def _without_allocated(count: SliceCount) -> SliceCount:
@@ -152,25 +156,25 @@ def with_pids(workloads: Workloads, files: Mapping[str, SystemFiles]) -> Workloa
     pods = workloads.pods or {}
     if not workloads.process_view:
         return workloads
-    told = _told((file for system in files.values() for file in system.containers), pods)
+    places_by_pid = _told((file for system in files.values() for file in system.containers), pods)
     placed = {
         pid: places.pop()
-        for pid, places in told.items()
+        for pid, places in places_by_pid.items()
         if len(places) == 1 and not _is_known(workloads.places.get(pid))
     }
     return replace(workloads, places={**workloads.places, **placed}) if placed else workloads
 
 
 def _told(files: Iterable[ContainerFile], pods: Mapping[str, PodIdentity]) -> Mapping[int, set[ProcessPlace]]:
-    told: dict[int, set[ProcessPlace]] = defaultdict(set)
+    places: dict[int, set[ProcessPlace]] = defaultdict(set)
     for file in files:
         if file.pod_uid in pods:
             container_id = _container_id(file, pods[file.pod_uid])
             for pid in file.pids or ():
-                told[pid].add(
+                places[pid].add(
                     ProcessPlace(pid=pid, known=True, pod_uid=file.pod_uid, container_id=container_id)
                 )
-    return told
+    return places
 
 
 def _container_id(file: ContainerFile, pod: PodIdentity) -> str | None:
@@ -182,8 +186,8 @@ def _container_id(file: ContainerFile, pod: PodIdentity) -> str | None:
         for container_id, name in pod.container_ids.items()
         if container_id.startswith(file.container_id) and file.container in ("", name)
     ]
-    told = file.container or file.container_id
-    return fitting[0] if told and len(fitting) == 1 else None
+    identified = file.container or file.container_id
+    return fitting[0] if identified and len(fitting) == 1 else None
 
 
 def _is_known(place: ProcessPlace | None) -> bool:

@@ -76,13 +76,13 @@ class Inventory:
     """All devices of one poll. A GPU in MIG mode is no device itself: its MIG devices are."""
 
     def __init__(self, gpus: Iterable[GpuReading]) -> None:
-        found = tuple(gpus)
-        self.gpu_uuids = frozenset(gpu.identity.uuid for gpu in found)
-        self.devices = tuple(device for gpu in found for device in _devices(gpu))
+        readings = tuple(gpus)
+        self.gpu_uuids = frozenset(gpu.identity.uuid for gpu in readings)
+        self.devices = tuple(device for gpu in readings for device in _devices(gpu))
         self.keys = frozenset(device.key for device in self.devices)
         self._by_uuid = {device.key.mig_uuid or device.key.uuid: device for device in self.devices}
-        self._by_minor = _numbered((each.gpu.identity.minor, each) for each in self.whole())
-        self._by_index = _numbered((each.gpu.identity.index, each) for each in self.whole())
+        self._by_minor = _numbered((device.gpu.identity.minor, device) for device in self.whole())
+        self._by_index = _numbered((device.gpu.identity.index, device) for device in self.whole())
 
     def by_uuid(self, uuid: str) -> Device | None:
         """Return the device of a UUID, which is spelled as the driver does."""
@@ -99,21 +99,25 @@ class Inventory:
     def by_bus_id(self, bus_id: str) -> Device | None:
         """Return the GPU without MIG of a PCI address in any usual spelling."""
         wanted = pci_address(bus_id)
-        return _one(each for each in self.whole() if pci_address(each.gpu.identity.pci_bus_id) == wanted)
+        return _one(
+            device for device in self.whole() if pci_address(device.gpu.identity.pci_bus_id) == wanted
+        )
 
     def parts_of(self, device_id: DeviceId) -> frozenset[DeviceKey]:
         """Return the MIG devices of a GPU that is cut and that an id names as a whole."""
         named = replace(device_id, parent=device_id.uuid)
-        cut = (each for each in self.devices if each.mig is not None)
-        return frozenset(each.key for each in cut if _fits(Device(each.key, each.gpu), named))
+        cut = (device for device in self.devices if device.mig is not None)
+        return frozenset(device.key for device in cut if _fits(Device(device.key, device.gpu), named))
 
     def cards(self) -> frozenset[DeviceKey]:
         """Return the GPUs of NVIDIA that are not cut: what plugins give out parts of."""
-        return frozenset(each.key for each in self.whole())
+        return frozenset(device.key for device in self.whole())
 
     def whole(self) -> Iterator[Device]:
         """List the GPUs of NVIDIA that are not cut, which these numbers are about."""
-        return (each for each in self.devices if each.mig is None and each.gpu.identity.vendor == "nvidia")
+        return (
+            device for device in self.devices if device.mig is None and device.gpu.identity.vendor == "nvidia"
+        )
 
     def find(self, device_id: DeviceId) -> Device | None:
         """Return the one device that an id names; None if there is none, or if several fit."""
@@ -130,16 +134,16 @@ def pci_address(text: str) -> str:
 
 def _numbered(devices: Iterable[tuple[int | None, Device]]) -> dict[int, Device]:
     """Find devices by their number, where no other one has it."""
-    found: dict[int, list[Device]] = {}
+    by_number: dict[int, list[Device]] = {}
     for number, device in devices:
         if number is not None:
-            found.setdefault(number, []).append(device)
-    return {number: same[0] for number, same in found.items() if len(same) == 1}
+            by_number.setdefault(number, []).append(device)
+    return {number: numbered[0] for number, numbered in by_number.items() if len(numbered) == 1}
 
 
 def _one(devices: Iterable[Device]) -> Device | None:
-    found = list(devices)
-    return found[0] if len(found) == 1 else None
+    candidates = list(devices)
+    return candidates[0] if len(candidates) == 1 else None
 
 
 def _devices(gpu: GpuReading) -> list[Device]:

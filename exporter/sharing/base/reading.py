@@ -35,12 +35,12 @@ def problem(about: str | Path, text: object) -> FileProblem:
     return FileProblem(reason="file", about=_printable(about), text=_printable(text))
 
 
-def gathered(found: Iterable[ContainerFile | FileProblem]) -> SystemFiles:
+def gathered(entries: Iterable[ContainerFile | FileProblem]) -> SystemFiles:
     """Put together what was found of all containers."""
-    each = tuple(found)
+    items = tuple(entries)
     return SystemFiles(
-        containers=tuple(file for file in each if isinstance(file, ContainerFile)),
-        problems=tuple(failed for failed in each if isinstance(failed, FileProblem)),
+        containers=tuple(file for file in items if isinstance(file, ContainerFile)),
+        problems=tuple(failed for failed in items if isinstance(failed, FileProblem)),
     )
 
 
@@ -70,12 +70,12 @@ def names(folder: str | Path, most: int) -> list[str]:
 def listed(folder: str | Path, most: int) -> Iterator[str | FileProblem]:
     """Yield the names in a folder, ``most`` at the most; what is not read of it is a problem."""
     try:
-        found = names(folder, most + 1)
+        entries = names(folder, most + 1)
     except OSError as error:
         yield problem(folder, error)
         return
-    yield from found[:most]
-    if len(found) > most:
+    yield from entries[:most]
+    if len(entries) > most:
         yield problem(folder, f"holds more than {most} names, of which the rest is not read")
 
 
@@ -89,23 +89,23 @@ def opened(path: str | Path) -> Iterator[tuple[int, Pread]]:
     with _regular(path) as descriptor:
 
         def pread(length: int, offset: int) -> bytes:
-            found = os.pread(descriptor, length, offset)
-            if len(found) < length:
+            piece = os.pread(descriptor, length, offset)
+            if len(piece) < length:
                 raise UnusableError("was cut short while it was read")
-            return found
+            return piece
 
         yield os.fstat(descriptor).st_size, pread
 
 
 def content(path: str | Path, most: int) -> bytes:
     """Return a regular file, whatever size it reports; UnusableError if it has more than ``most`` bytes."""
-    found = b""
+    data = b""
     with _regular(path) as descriptor:
-        while len(found) <= most and (piece := os.read(descriptor, most + 1 - len(found))):
-            found += piece
-    if len(found) > most:
+        while len(data) <= most and (piece := os.read(descriptor, most + 1 - len(data))):
+            data += piece
+    if len(data) > most:
         raise UnusableError(f"is longer than {most} bytes")
-    return found
+    return data
 
 
 def parsed(text: str, kind: type[T], most: int) -> T:

@@ -42,8 +42,8 @@ class Resolved:
 
     def systems(self, device: DeviceKey) -> list[System]:
         """Return the systems that have a part in a device, in the order of their first word on it."""
-        told = (systems for (key, _), systems in self.owners.items() if key == device)
-        return list(dict.fromkeys(chain.from_iterable(told)))
+        owners = (systems for (key, _), systems in self.owners.items() if key == device)
+        return list(dict.fromkeys(chain.from_iterable(owners)))
 
 
 def resolve(
@@ -77,8 +77,8 @@ class _Claims:
     """Whose the ids are. A plugin may offer tens of thousands: each is asked about once."""
 
     def __init__(self, allocations: Allocations, systems: Sequence[System]) -> None:
-        resources = {each.resource for each in allocations.offered or ()}
-        resources |= {each.resource for each in allocations.allocated}
+        resources = {device.resource for device in allocations.offered or ()}
+        resources |= {allocation.resource for allocation in allocations.allocated}
         self._asked = {name: [system for system in systems if _knows(system, name)] for name in resources}
         self._known: dict[tuple[str, str], Owned] = {}
 
@@ -120,8 +120,8 @@ def slice_counts(resolved: Resolved, offered_known: bool) -> dict[DeviceKey, tup
     in_slices = {resource for _, resource in (*resolved.offered, *held)}
     counts: dict[DeviceKey, tuple[SliceCount, ...]] = {}
     for device, resource in sorted(resolved.offered.keys() | allocated.keys()):
-        told = offered_known and resource in in_slices
-        offered = len(resolved.offered.get((device, resource), ())) if told else None
+        counted = offered_known and resource in in_slices
+        offered = len(resolved.offered.get((device, resource), ())) if counted else None
         doubtful = resource in resolved.nowhere and device in resolved.unplaced
         held_here = None if doubtful else allocated.get((device, resource), 0)
         count = SliceCount(resource, offered, held_here)
@@ -133,7 +133,7 @@ def own_counts(
     resolved: Resolved, device: DeviceKey, system: System, counts: Iterable[SliceCount]
 ) -> tuple[SliceCount, ...]:
     """Keep the counts of those resources that are a system's own on a device."""
-    return tuple(each for each in counts if system in resolved.owners.get((device, each.resource), ()))
+    return tuple(count for count in counts if system in resolved.owners.get((device, count.resource), ()))
 
 
 def _take_grants(resolved: Resolved, system: System) -> None:

@@ -25,11 +25,15 @@ PASSED_THROUGH = frozenset({"vfio-pci", "nvgrace_gpu_vfio_pci"})
 
 def host_devices(sys_root: Path, allocations: Allocations | None) -> HostDevices:
     """Look up the ids that may be devices for virtual machines; without such ids, no file is read."""
-    named = {text: _named(sys_root, text) for text in {each.lower() for each in _candidates(allocations)}}
+    named = {
+        text: _named(sys_root, text) for text in {device_id.lower() for device_id in _candidates(allocations)}
+    }
     gpus = {text: _gpu(sys_root, device) for text, device in named.items() if device}
     return HostDevices(
         vgpus={text: gpu for text, gpu in gpus.items() if gpu is not None},
-        mdevs={text: each for text, each in named.items() if each != text and MDEV_UUID.fullmatch(each)},
+        mdevs={
+            text: device for text, device in named.items() if device != text and MDEV_UUID.fullmatch(device)
+        },
         passed_through=frozenset(
             text
             for text, device in named.items()
@@ -41,9 +45,11 @@ def host_devices(sys_root: Path, allocations: Allocations | None) -> HostDevices
 def _candidates(allocations: Allocations | None) -> set[str]:
     if allocations is None:
         return set()
-    held = {each.device_id for each in allocations.allocated if each.resource.startswith(PREFIX)}
+    held = {
+        allocation.device_id for allocation in allocations.allocated if allocation.resource.startswith(PREFIX)
+    }
     offered = allocations.offered or ()
-    return held | {each.device_id for each in offered if each.resource.startswith(PREFIX)}
+    return held | {device.device_id for device in offered if device.resource.startswith(PREFIX)}
 
 
 def _named(sys_root: Path, text: str) -> str:
@@ -81,11 +87,11 @@ def _parent_of_function(sys_root: Path, address: str) -> str | None:
     """Return the PCI address of the GPU of a virtual function that a type of vGPU has been made of."""
     function = sys_root / "bus/pci/devices" / address
     try:
-        made = (function / "nvidia/current_vgpu_type").read_text().strip() not in ("", "0")
+        has_vgpu_type = (function / "nvidia/current_vgpu_type").read_text().strip() not in ("", "0")
         gpu = (function / "physfn").resolve(strict=True)
     except (OSError, RuntimeError, UnicodeDecodeError):
         return None
-    return gpu.name.lower() if made and PCI_ADDRESS.fullmatch(gpu.name) else None
+    return gpu.name.lower() if has_vgpu_type and PCI_ADDRESS.fullmatch(gpu.name) else None
 
 
 def _parent(sys_root: Path, mdev: str) -> str | None:

@@ -128,7 +128,7 @@ def words_of(text: str) -> frozenset[str]:
 
 def first_match(patterns: Iterable[re.Pattern[str]], text: str) -> re.Match[str] | None:
     """Return the first match of a whole text."""
-    return next((found for each in patterns if (found := each.fullmatch(text)) is not None), None)
+    return next((match for pattern in patterns if (match := pattern.fullmatch(text)) is not None), None)
 
 
 def unread_device(vendor: str, uuid: str, model: str, index: int | None = None) -> Device:
@@ -223,4 +223,7 @@ class System:
         """Whether this system is at work here and cannot be told for want of the pods' annotations."""
         if not self.blind_without_pods or self.view.details_known:
             return False
-        return any(self.owns(each.resource, each.device_id) for each in self.view.allocations.allocated)
+        return any(
+            self.owns(allocation.resource, allocation.device_id)
+            for allocation in self.view.allocations.allocated
+        )

@@ -47,14 +47,14 @@ class Objections:
         A thing that is bad in another way than before is no new one: whoever writes it might change it for
         every poll.
         """
-        found = sorted(frozenset(problems))
-        fresh = [problem for problem in found if (problem.reason, problem.about) not in self._standing]
+        current = sorted(frozenset(problems))
+        fresh = [problem for problem in current if (problem.reason, problem.about) not in self._standing]
         self.counts.update(problem.reason for problem in fresh)
         for problem in fresh[:MOST_LINES]:
             log.warning("skipped %s: %s", problem.about, problem.text)
         if len(fresh) > MOST_LINES:
             log.warning("skipped %d more unreadable entries", len(fresh) - MOST_LINES)
-        self._standing = frozenset((problem.reason, problem.about) for problem in found)
+        self._standing = frozenset((problem.reason, problem.about) for problem in current)
 
 
 OVER = frozenset({"Succeeded", "Failed"})
@@ -103,10 +103,10 @@ class View:
     @cached_property
     def offered(self) -> dict[str, list[str]]:
         """The ids on offer by resource: a plugin may offer tens of thousands, which are others' business."""
-        found: dict[str, list[str]] = defaultdict(list)
-        for each in self.allocations.offered or ():
-            found[each.resource].append(each.device_id)
-        return dict(found)
+        ids: dict[str, list[str]] = defaultdict(list)
+        for device in self.allocations.offered or ():
+            ids[device.resource].append(device.device_id)
+        return dict(ids)
 
     @property
     def details_known(self) -> bool:
@@ -128,7 +128,7 @@ class View:
         pod, files = self.pod(holder), self.facts.files.get(system)
         if pod is None or files is None:
             return None
-        fitting = [each for each in files.containers if _is_of(each, pod, holder.container)]
+        fitting = [file for file in files.containers if _is_of(file, pod, holder.container)]
         return fitting[0] if len(fitting) == 1 else None
 
     def object_to(self, system: str, what: str, about: str, text: str) -> None:
@@ -140,7 +140,7 @@ def _without_own_claims(allocations: Allocations, facts: NodeFacts) -> Allocatio
     """Leave out the claims of our own pod, which may look at devices and holds none."""
     own = (facts.pods or {}).get(facts.own_uid)
     names = (own.namespace, own.name) if own is not None else None
-    kept = tuple(each for each in allocations.claims if _name(each.holder) != names)
+    kept = tuple(claim for claim in allocations.claims if _name(claim.holder) != names)
     return allocations if len(kept) == len(allocations.claims) else replace(allocations, claims=kept)
 
 
@@ -150,8 +150,10 @@ def _of_live(allocations: Allocations, over: Collection[tuple[str, str]]) -> All
         return allocations
     return replace(
         allocations,
-        allocated=tuple(each for each in allocations.allocated if _name(each.holder) not in over),
-        claims=tuple(each for each in allocations.claims if _name(each.holder) not in over),
+        allocated=tuple(
+            allocation for allocation in allocations.allocated if _name(allocation.holder) not in over
+        ),
+        claims=tuple(claim for claim in allocations.claims if _name(claim.holder) not in over),
     )
 
 
@@ -162,8 +164,10 @@ def _name(holder: ContainerRef) -> tuple[str, str]:
 def _held(allocations: Allocations) -> dict[ContainerRef, dict[str, frozenset[str]]]:
     """Return the ids of every container, by resource."""
     held: dict[ContainerRef, dict[str, set[str]]] = {}
-    for each in allocations.allocated:
-        held.setdefault(each.holder, {}).setdefault(each.resource, set()).add(each.device_id)
+    for allocation in allocations.allocated:
+        held.setdefault(allocation.holder, {}).setdefault(allocation.resource, set()).add(
+            allocation.device_id
+        )
     return {
         holder: {resource: frozenset(ids) for resource, ids in by_resource.items()}
         for holder, by_resource in held.items()
@@ -175,10 +179,10 @@ def _is_live(pod: PodIdentity) -> bool:
 
 
 def _by_name(pods: tuple[PodIdentity, ...]) -> dict[tuple[str, str], PodIdentity]:
-    found: dict[tuple[str, str], list[PodIdentity]] = {}
+    by_name: dict[tuple[str, str], list[PodIdentity]] = {}
     for pod in pods:
-        found.setdefault((pod.namespace, pod.name), []).append(pod)
-    return {name: same[0] for name, same in found.items() if len(same) == 1}
+        by_name.setdefault((pod.namespace, pod.name), []).append(pod)
+    return {name: namesakes[0] for name, namesakes in by_name.items() if len(namesakes) == 1}
 
 
 def _is_of(file: ContainerFile, pod: PodIdentity, container: str) -> bool:

@@ -53,7 +53,8 @@ class Checkpoint(SystemFiles):
         if self.missing:
             return {}
         held = {
-            place: tuple(each for each in shares if not each.admin) for place, shares in self.prepared.items()
+            place: tuple(share for share in shares if not share.admin)
+            for place, shares in self.prepared.items()
         }
         return {place: shares for place, shares in held.items() if shares}
 
@@ -62,9 +63,9 @@ class Checkpoint(SystemFiles):
 
         It does not where it is older, and where the driver does not tell it, as NVIDIA's.
         """
-        found = self.prepared.get((claim_uid, device), ())
-        exact = tuple(each for each in found if each.share_id == share_id)
-        return exact or (() if share_id else found)
+        shares = self.prepared.get((claim_uid, device), ())
+        exact = tuple(share for share in shares if share.share_id == share_id)
+        return exact or (() if share_id else shares)
 
 
 def read_checkpoint(roots: Roots, driver: str) -> Checkpoint:
@@ -78,16 +79,16 @@ def read_checkpoint(roots: Roots, driver: str) -> Checkpoint:
         return Checkpoint(problems=(problem(path, error),))
 
 
-def with_known(now: SystemFiles, before: SystemFiles | None) -> SystemFiles:
+def with_known(now: SystemFiles, previous: SystemFiles | None) -> SystemFiles:
     """Keep what was known of claims where a checkpoint cannot be read now.
 
     What a claim was given does not change as long as it exists.
     """
-    if not isinstance(now, Checkpoint) or not isinstance(before, Checkpoint):
+    if not isinstance(now, Checkpoint) or not isinstance(previous, Checkpoint):
         return now
     if now.prepared or not (now.missing or now.problems):
         return now
-    return replace(now, prepared=before.prepared)
+    return replace(now, prepared=previous.prepared)
 
 
 class _ShapeError(ValueError):
@@ -108,7 +109,7 @@ def decode(encoded: bytes, driver: str, path: Path) -> Checkpoint:
     problems: list[FileProblem] = []
     for uid, claim in claims.items():
         try:
-            prepared |= {(uid, device): each for device, each in _claim(claim, driver).items()}
+            prepared |= {(uid, device): shares for device, shares in _claim(claim, driver).items()}
         except _ShapeError as error:
             problems.append(problem(f"{path}: {uid[:64]}", error))
     return Checkpoint(prepared=prepared, problems=tuple(problems))
@@ -122,8 +123,8 @@ def _claim(claim: Any, driver: str) -> dict[str, tuple[Prepared, ...]]:
     for device, share_id, uuid in _uuids(claim):
         shares = devices[device]
         # NVIDIA's driver does not say which share it has prepared: all are of that device.
-        for each in list(shares) if shares and not share_id else [share_id]:
-            shares[each] = replace(shares.get(each, Prepared(share_id=each)), uuid=uuid)
+        for share_key in list(shares) if shares and not share_id else [share_id]:
+            shares[share_key] = replace(shares.get(share_key, Prepared(share_id=share_key)), uuid=uuid)
     return {device: tuple(shares.values()) for device, shares in devices.items()}
 
 
@@ -160,28 +161,28 @@ def _uuids(claim: Any) -> Iterator[tuple[str, str, str]]:
 
 def _record(parent: Any, name: str) -> dict[str, Any]:
     """Return a part that is a record; null and nothing are an empty one."""
-    found = _part(parent, name, {})
-    if not isinstance(found, dict):
+    part = _part(parent, name, {})
+    if not isinstance(part, dict):
         raise _ShapeError(f"{name} is no record")
-    return found
+    return part
 
 
 def _list(parent: Any, name: str) -> list[dict[str, Any]]:
-    found = _part(parent, name, [])
-    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+    items = _part(parent, name, [])
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise _ShapeError(f"{name} is no list of records")
-    return found
+    return items
 
 
 def _text(parent: Any, name: str) -> str:
-    found = _part(parent, name, "")
-    if not isinstance(found, str):
+    text = _part(parent, name, "")
+    if not isinstance(text, str):
         raise _ShapeError(f"{name} is no text")
-    return found
+    return text
 
 
 def _part(parent: Any, name: str, nothing: Any) -> Any:
     if not isinstance(parent, dict):
         raise _ShapeError(f"what should have {name} is no record")
-    found = parent.get(name)
-    return nothing if found is None else found
+    value = parent.get(name)
+    return nothing if value is None else value

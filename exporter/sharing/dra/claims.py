@@ -63,7 +63,7 @@ class Part(NamedTuple):
 
     def sharers(self, claim: ClaimedDevice) -> list[ContainerRef]:
         """Return the containers that have the same share by the same claim."""
-        return sorted({each.holder for each in self.claims if _ticket(each) == _ticket(claim)})
+        return sorted({other.holder for other in self.claims if _ticket(other) == _ticket(claim)})
 
 
 class ClaimSystem(System):
@@ -125,8 +125,10 @@ class ClaimSystem(System):
 
     def entitled_by_shares(self, part: Part, holder: ContainerRef) -> Entitled:
         """Add up what the container's shares may take, as far as the driver notes it."""
-        found = [_equal_part(self.limits(part, claim), len(part.sharers(claim))) for claim in part.of(holder)]
-        return Entitled(total([each.memory for each in found]), total([each.compute for each in found]))
+        shares = [
+            _equal_part(self.limits(part, claim), len(part.sharers(claim))) for claim in part.of(holder)
+        ]
+        return Entitled(total([share.memory for share in shares]), total([share.compute for share in shares]))
 
     def limits(self, _part: Part, claim: ClaimedDevice) -> Entitled:
         """Return what a claim may take of a device that it shares."""
@@ -162,18 +164,18 @@ class ClaimSystem(System):
             noted = self._checkpoint.find(claim_uid(claim), claim.device, claim.share_id)
             if not noted:
                 yield claim
-            yield from (replace(claim, share_id=each.share_id) for each in noted if not each.admin)
+            yield from (replace(claim, share_id=share.share_id) for share in noted if not share.admin)
 
     def _untold(self) -> Iterator[DeviceKey]:
         """Yield the devices that are prepared for claims that the kubelet does not tell.
 
         Before 1.34 it tells none by default, and never those of init containers.
         """
-        told = {
-            (claim_uid(each), each.device) for each in self.view.told_claims if each.driver == self.driver
+        listed = {
+            (claim_uid(claim), claim.device) for claim in self.view.told_claims if claim.driver == self.driver
         }
         for (uid, name), shares in self._checkpoint.held().items():
-            if (uid, name) in told or ("", name) in told:
+            if (uid, name) in listed or ("", name) in listed:
                 continue
             named = self.find(name) if self.names.fullmatch(name) else None
             device = named or self.view.inventory.by_uuid(shares[0].uuid)
@@ -181,19 +183,19 @@ class ClaimSystem(System):
                 yield device.key
 
     def _noted(self, claim: ClaimedDevice) -> Prepared | None:
-        found = self._checkpoint.find(claim_uid(claim), claim.device, claim.share_id)
-        return found[0] if found else None
+        shares = self._checkpoint.find(claim_uid(claim), claim.device, claim.share_id)
+        return shares[0] if shares else None
 
     def _device(self, claim: ClaimedDevice) -> Device | None:
         """Find a device by its name, else by the driver's notes of it."""
-        found = None
+        device = None
         if self.names.fullmatch(claim.device):
-            found = self.find(claim.device)
+            device = self.find(claim.device)
         else:
             about = f"{claim.holder.namespace}/{claim.holder.pod}: {claim.device[:100]}"
             self.view.object_to(self.name, "id", about, f"is no device name of {self.driver}")
-        noted = self._noted(claim) if found is None else None
-        return self.view.inventory.by_uuid(noted.uuid) if noted is not None else found
+        noted = self._noted(claim) if device is None else None
+        return self.view.inventory.by_uuid(noted.uuid) if noted is not None else device
 
 
 def claim_uid(claim: ClaimedDevice) -> str:
@@ -201,8 +203,8 @@ def claim_uid(claim: ClaimedDevice) -> str:
 
     Kubelets list the CDI names of other devices of the container too.
     """
-    found = (match for name in claim.cdi if (match := CDI_NAME.fullmatch(name)))
-    uids = {match[2] for match in found if (match[1], match[3]) == (claim.driver, claim.device)}
+    matches = (match for name in claim.cdi if (match := CDI_NAME.fullmatch(name)))
+    uids = {match[2] for match in matches if (match[1], match[3]) == (claim.driver, claim.device)}
     return uids.pop() if len(uids) == 1 else ""
 
 

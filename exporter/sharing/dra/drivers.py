@@ -62,7 +62,7 @@ class Dra(ClaimSystem):
         place = parse_name(name)
         if place is None or place.profile is None:
             return self.view.inventory.by_minor(place.minor) if place is not None else None
-        fitting = [each for each in self.view.inventory.devices if _lies_at(each, place)]
+        fitting = [device for device in self.view.inventory.devices if _lies_at(device, place)]
         return fitting[0] if len(fitting) == 1 else None
 
 
@@ -83,8 +83,8 @@ def _lies_at(device: Device, place: Place) -> bool:
     mig, identity = device.mig, device.gpu.identity
     if mig is None or identity.vendor != "nvidia" or identity.minor != place.minor:
         return False
-    same = (mig.gi_profile, mig.gi_start) == (place.profile, place.start)
-    return same and place.size in (None, mig.gi_size)
+    same_place = (mig.gi_profile, mig.gi_start) == (place.profile, place.start)
+    return same_place and place.size in (None, mig.gi_size)
 
 
 AMD_DRIVER = "gpu.amd.com"
@@ -100,7 +100,7 @@ class AmdDra(ClaimSystem):
     def find(self, name: str) -> Device | None:
         """Find the GPU or partition of a render node."""
         minor = int(name.rpartition("-")[2])
-        fitting = [each for each in self.view.inventory.devices if _render_minor(each) == minor]
+        fitting = [device for device in self.view.inventory.devices if _render_minor(device) == minor]
         return fitting[0] if len(fitting) == 1 else None
 
     def mode_alone(self, device: Device) -> str:
@@ -150,7 +150,7 @@ class HamiDra(ClaimSystem):
         if noted != Entitled():
             return noted
         # The cache has one limit for all that a claim has of the device.
-        shares = {each.share_id for each in part.claims if claim_uid(each) == claim_uid(claim)}
+        shares = {other.share_id for other in part.claims if claim_uid(other) == claim_uid(claim)}
         use = self._use(part, claim) if len(shares) == 1 else None
         return Entitled(use.memory_limit, use.compute_limit) if use is not None else noted
 
@@ -160,12 +160,12 @@ class HamiDra(ClaimSystem):
         uses = {claim_uid(claim): self._use(part, claim) for claim in claims}
         if None in uses.values() or any(len(part.sharers(claim)) > 1 for claim in claims):
             return None
-        found = [use for use in uses.values() if use is not None]
+        known = [use for use in uses.values() if use is not None]
         return Meter(
             source=CACHE,
-            memory=total([use.memory_used for use in found]),
-            compute=total([use.compute_used for use in found]),
-            memory_only=any(use.memory_only for use in found),
+            memory=total([use.memory_used for use in known]),
+            compute=total([use.compute_used for use in known]),
+            memory_only=any(use.memory_only for use in known),
         )
 
     def exclusive(self, _part: Part) -> bool:
@@ -179,5 +179,5 @@ class HamiDra(ClaimSystem):
 
     def _file(self, uid: str) -> ContainerFile | None:
         files = self.view.facts.files.get(CACHE)
-        fitting = [each for each in files.containers if uid and each.claim_uid == uid] if files else []
+        fitting = [file for file in files.containers if uid and file.claim_uid == uid] if files else []
         return fitting[0] if len(fitting) == 1 else None

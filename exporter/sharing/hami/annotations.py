@@ -73,17 +73,17 @@ def places_of(
     nothing explains it, it is not known whose a segment is.
     """
     given = [place for place, devices in enumerate(segments) if devices]
-    all_asking = [each.name for each in containers if asks(each)]
+    all_asking = [container.name for container in containers if asks(container)]
     if len(all_asking) == len(given):
         return dict(zip(all_asking, given, strict=True))
-    main = [each for each in containers if not each.init]
+    main = [container for container in containers if not container.init]
     for meant in (containers, main):
         if len(meant) == len(segments):
             aligned = {meant[place].name: place for place in given}
-            asking = {each.name for each in meant if asks(each)}
+            asking = {container.name for container in meant if asks(container)}
             if aligned.keys() <= asking or asking <= aligned.keys():
                 return aligned
-    main_asking = [each.name for each in main if asks(each)]
+    main_asking = [container.name for container in main if asks(container)]
     return dict(zip(main_asking, given, strict=True)) if len(main_asking) == len(given) else {}
 
 
@@ -94,24 +94,24 @@ def limited(container: ContainerSpec) -> list[str]:
 
 def parse_mig_allocations(text: str) -> tuple[MigAllocation, ...]:
     """Return the MIG devices of a pod; raise ValueError with what is wrong."""
-    found = tuple(map(_mig_allocation, parsed(text, list, LONGEST)))
-    if len({(each.container, each.device) for each in found}) < len(found):
+    allocations = tuple(map(_mig_allocation, parsed(text, list, LONGEST)))
+    if len({(allocation.container, allocation.device) for allocation in allocations}) < len(allocations):
         raise ValueError("two allocations have the same place")
-    return found
+    return allocations
 
 
 def _devices(piece: str, lenient: bool) -> Iterator[HamiDevice]:
     for text in piece.split(":"):
         if not text or text == PLACEHOLDER:
             continue
-        found = DEVICE.fullmatch(text)
+        match = DEVICE.fullmatch(text)
         if (
-            found is not None
-            and found["uuid"]
-            and max(int(found["memory"]), int(found["cores"])) <= MOST_OF_POD
+            match is not None
+            and match["uuid"]
+            and max(int(match["memory"]), int(match["cores"])) <= MOST_OF_POD
         ):
-            memory, cores = int(found["memory"]), int(found["cores"])
-            yield HamiDevice(found["uuid"], found["type"], memory, cores, found["template"] or "")
+            memory, cores = int(match["memory"]), int(match["cores"])
+            yield HamiDevice(match["uuid"], match["type"], memory, cores, match["template"] or "")
         elif not lenient:
             raise ValueError(f"{text[:100]!r} is not UUID,type,MiB,percent")
 
@@ -121,27 +121,27 @@ def _mig_allocation(item: Any) -> MigAllocation:
         raise ValueError(f"{str(item)[:100]!r} is not an allocation")  # noqa: TRY004 - as above
     place = _number(item, "containerIndex"), _number(item, "deviceIndex")
     gi, ci = _number(item, "gpuInstanceID"), _number(item, "computeInstanceID")
-    made = (_text(item, "migUUID") or None, gi, ci)
+    mig_fields = (_text(item, "migUUID") or None, gi, ci)
     gpu, profile = _text(item, "gpuUUID"), _text(item, "profile")
     if None in place or not gpu or not profile:
         raise ValueError(f"an allocation of {gpu or 'no GPU'} is incomplete")
-    if len({part is None for part in made}) > 1:
+    if len({part is None for part in mig_fields}) > 1:
         raise ValueError(f"an allocation of {gpu} names its MIG device only in part")
-    return MigAllocation(place[0] or 0, place[1] or 0, gpu, profile, made[0] or "", gi, ci)
+    return MigAllocation(place[0] or 0, place[1] or 0, gpu, profile, mig_fields[0] or "", gi, ci)
 
 
 def _number(item: dict[str, Any], name: str) -> int | None:
-    found = item.get(name)
-    if found is not None and not (type(found) is int and 0 <= found <= MOST_OF_POD):
-        raise ValueError(f"{name} is not a number: {str(found)[:40]!r}")
-    return found
+    value = item.get(name)
+    if value is not None and not (type(value) is int and 0 <= value <= MOST_OF_POD):
+        raise ValueError(f"{name} is not a number: {str(value)[:40]!r}")
+    return value
 
 
 def _text(item: dict[str, Any], name: str) -> str:
-    found = item.get(name, "")
-    if not isinstance(found, str):
-        raise ValueError(f"{name} is not a text: {str(found)[:40]!r}")  # noqa: TRY004 - as above
-    return found
+    value = item.get(name, "")
+    if not isinstance(value, str):
+        raise ValueError(f"{name} is not a text: {str(value)[:40]!r}")  # noqa: TRY004 - as above
+    return value
 
 
 LONGEST_OF_NODE = 256 * 1024
@@ -169,11 +169,11 @@ def registered(node: NodeObject | None, key: re.Pattern[str]) -> dict[str, Regis
     A list is JSON, or in the form of older plugins: ``id,count,MiB,cores,type,node,health`` and more, each
     ended by a colon.
     """
-    found: dict[str, Registered] = {}
+    devices: dict[str, Registered] = {}
     for name, text in sorted(node.annotations.items()) if node is not None else ():
         if key.fullmatch(name):
-            found |= _of_json(text) if text.startswith("[") else _of_text(text)
-    return found
+            devices |= _of_json(text) if text.startswith("[") else _of_text(text)
+    return devices
 
 
 def _of_json(text: str) -> dict[str, Registered]:

@@ -109,11 +109,11 @@ class HamiAscend(HamiVendor):
         self._kept: dict[str, set[str]] = defaultdict(set)
         own = (ids for resource, ids in view.offered.items() if self.knows(resource))
         known = {ID.fullmatch(device_id) for ids in own for device_id in ids}
-        uuids = sorted({each[1] for each in known if each is not None})
+        uuids = sorted({match[1] for match in known if match is not None})
         # Where nobody tells their indexes, their order stands for them.
         self.registered = {uuid: Registered(place, None) for place, uuid in enumerate(uuids)} | {
-            uuid: each._replace(cores=None) if self._node_is_soft else each
-            for uuid, each in self.registered.items()
+            uuid: npu._replace(cores=None) if self._node_is_soft else npu
+            for uuid, npu in self.registered.items()
         }
 
     def owns(self, resource: str, device_id: str) -> bool:
@@ -124,8 +124,8 @@ class HamiAscend(HamiVendor):
         """Find the NPU that a slice is offered with; the scheduler may have chosen another for its holder."""
         if not self.owns(resource, device_id):
             return None
-        found = ID.fullmatch(device_id)
-        uuid = found[1] if found is not None else ""
+        match = ID.fullmatch(device_id)
+        uuid = match[1] if match is not None else ""
         listed = self.registered.get(uuid)
         index = listed.number if listed is not None else None
         device = unread_device(self.maker, uuid, resource.partition("/")[2], index)
@@ -135,28 +135,28 @@ class HamiAscend(HamiVendor):
         """Return the library from the driver, which divides NPUs for good."""
         kept = self._kept[device.key.uuid]
         isolation = "soft" if "soft" in kept else "" if "" in kept else "hard"
-        told = super().sharing(device, offer)
-        return DeviceSharing(sharing=told.sharing, isolation=isolation, slices=told.slices)
+        base = super().sharing(device, offer)
+        return DeviceSharing(sharing=base.sharing, isolation=isolation, slices=base.slices)
 
-    def compute(self, holder: ContainerRef, told: Told) -> float | None:
+    def compute(self, holder: ContainerRef, part: Told) -> float | None:
         """Return the percent of a limit, or the AI cores of a template of those that the NPU has."""
         isolation = self._isolation(holder)
-        self._kept[told.device.uuid].add(isolation)
+        self._kept[part.device.uuid].add(isolation)
         if isolation == "soft":
-            return told.device.cores / told.kind.full or None
-        template = self._templates(holder, told).get(told.device.uuid)
+            return part.device.cores / part.kind.full or None
+        template = self._templates(holder, part).get(part.device.uuid)
         if template is None or isolation != "hard":
             return None
-        listed, cores = self.registered.get(told.device.uuid), TEMPLATE.fullmatch(template)
+        listed, cores = self.registered.get(part.device.uuid), TEMPLATE.fullmatch(template)
         if not template:
             return 1.0
         known = cores is not None and listed is not None and listed.cores is not None
         return int(cores[1]) / listed.cores if known and cores and listed and listed.cores else None
 
-    def exclusive(self, told: Told, holder: ContainerRef) -> bool:
+    def exclusive(self, part: Told, holder: ContainerRef) -> bool:
         """Whether the NPU was given whole: it has no template."""
         hard = self._isolation(holder) == "hard"
-        return hard and self._templates(holder, told).get(told.device.uuid) == ""
+        return hard and self._templates(holder, part).get(part.device.uuid) == ""
 
     def meter(self, holder: ContainerRef, count: int) -> Meter | None:
         """Return what the library noted; of several NPUs it does not say which is which."""
@@ -174,8 +174,8 @@ class HamiAscend(HamiVendor):
         pod = self.view.pod(holder)
         if pod is None or pod.details is None:
             return None
-        told = self._told(holder, pod.details) or {}
-        places = {name: parts[0].place for name, parts in told.items()}
+        parts_by_container = self._told(holder, pod.details) or {}
+        places = {name: parts[0].place for name, parts in parts_by_container.items()}
         names = filed(self._names.get(pod.uid, set()), places, pod.details.containers)
         return self.view.file(
             self.name, holder._replace(container=names.get(holder.container, holder.container))
@@ -201,10 +201,10 @@ class HamiAscend(HamiVendor):
             return "soft"
         return "" if self._node_is_soft else "hard"
 
-    def _templates(self, holder: ContainerRef, told: Told) -> dict[str, str]:
+    def _templates(self, holder: ContainerRef, part: Told) -> dict[str, str]:
         """Return the templates of a pod's NPUs by uuid, "" for a whole one."""
         details = self.view.details(holder)
-        key = told.key.removeprefix("hami.io/").removesuffix("-devices-allocated")
+        key = part.key.removeprefix("hami.io/").removesuffix("-devices-allocated")
         text = details.annotations.get(f"huawei.com/{key}") if details is not None else None
         if text is None:
             return {}
@@ -212,8 +212,8 @@ class HamiAscend(HamiVendor):
             listed: list[Any] = parsed(text, list, LONGEST)
         except ValueError:
             listed = [None]
-        if not all(isinstance(each, dict) for each in listed):
+        if not all(isinstance(npu, dict) for npu in listed):
             self.object_to(holder, f"huawei.com/{key}", f"{text[:60]!r} is no list of NPUs")
             return {}
-        pairs = ((each.get("UUID"), each.get("temp", "")) for each in listed)
+        pairs = ((npu.get("UUID"), npu.get("temp", "")) for npu in listed)
         return {uuid: name for uuid, name in pairs if isinstance(uuid, str) and isinstance(name, str)}

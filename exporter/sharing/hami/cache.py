@@ -53,8 +53,8 @@ def read_hami(roots: Roots) -> SystemFiles:
     Volcano's plugin puts its folder of containers one deeper than HAMi's.
     """
     folders = (roots.hami / "containers", roots.hami / "vgpu/containers")
-    found = (of_containers(folder, _of_container) for folder in folders)
-    return gathered(chain(*found, _claims(roots.hami / "claims")))
+    container_files = (of_containers(folder, _of_container) for folder in folders)
+    return gathered(chain(*container_files, _claims(roots.hami / "claims")))
 
 
 def decode(pread: Pread, size: int) -> Content:
@@ -72,10 +72,10 @@ def decode(pread: Pread, size: int) -> Content:
         return Content()
     if magic != MAGIC:
         raise UnusableError(f"begins with {magic}, not with {MAGIC}")
-    known = [each for each in fitting if each.minor is None or (major, each.minor) == (MAJOR, minor)]
+    known = [layout for layout in fitting if layout.minor is None or (major, layout.minor) == (MAJOR, minor)]
     if not known:
         raise UnusableError(f"has version {major}.{minor}, which is not known")
-    caches = (_Cache(pread, each) for each in known)
+    caches = (_Cache(pread, layout) for layout in known)
     first = next(caches)
     return next((cache for cache in chain([first], caches) if cache.is_in_use), first).content()
 
@@ -208,12 +208,12 @@ class _Cache:
 
     def _total(self, slot: bytes, place: int) -> int:
         offset = self._layout.total + place * self._layout.used_size
-        found: int = _COUNT.unpack_from(slot, offset)[0]
-        return found
+        value: int = _COUNT.unpack_from(slot, offset)[0]
+        return value
 
     def _seen(self, slot: bytes, place: int) -> int:
-        found: int = _COUNT.unpack_from(slot, self._layout.seen + place * _COUNT.size)[0]
-        return found
+        value: int = _COUNT.unpack_from(slot, self._layout.seen + place * _COUNT.size)[0]
+        return value
 
 
 def _of_container(folder: str, pod: str, container: str) -> Iterator[ContainerFile | FileProblem]:
@@ -230,9 +230,9 @@ def _claims(folder: Path) -> Iterator[ContainerFile | FileProblem]:
 
 def _in_folder(folder: str, **owner: str) -> Iterator[ContainerFile | FileProblem]:
     """Read the one cache of a folder; one without a cache yet says whose it is, and no more."""
-    found = list(listed(folder, MOST_FILES))
-    caches = [name for name in found if isinstance(name, str) and name.endswith(".cache")]
-    problems = [each for each in found if isinstance(each, FileProblem)]
+    entries = list(listed(folder, MOST_FILES))
+    caches = [name for name in entries if isinstance(name, str) and name.endswith(".cache")]
+    problems = [entry for entry in entries if isinstance(entry, FileProblem)]
     yield from problems
     if len(caches) > 1:
         yield problem(folder, f"holds {len(caches)} caches, of which one is expected")

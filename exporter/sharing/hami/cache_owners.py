@@ -18,11 +18,11 @@ NAME_LENGTH = 40
 
 def names_by_pod(view: View, system: str) -> dict[str, set[str]]:
     """Return the names of containers under which a system has files, by the uid of the pod."""
-    found: dict[str, set[str]] = defaultdict(set)
+    names: dict[str, set[str]] = defaultdict(set)
     files = view.facts.files.get(system)
     for file in files.containers if files is not None else ():
-        found[file.pod_uid].add(file.container)
-    return dict(found)
+        names[file.pod_uid].add(file.container)
+    return dict(names)
 
 
 def filed(
@@ -39,11 +39,11 @@ def filed(
     """
     if here <= places.keys():
         return {}
-    main = [each.name for each in containers if not each.init]
-    for order in (main, [each.name for each in containers]):
-        found = {name: order[place] for name, place in places.items() if place < len(order)}
-        if found.keys() == places.keys() and here <= set(found.values()):
-            return found
+    main = [container.name for container in containers if not container.init]
+    for order in (main, [container.name for container in containers]):
+        file_names = {name: order[place] for name, place in places.items() if place < len(order)}
+        if file_names.keys() == places.keys() and here <= set(file_names.values()):
+            return file_names
     return dict.fromkeys(places, main[0]) if len(places) == 1 and here == set(main[:1]) else {}
 
 
@@ -52,7 +52,11 @@ def in_common(here: AbstractSet[str], details: PodDetails | None) -> bool:
 
     It is that of the first container. Where it is not known which that is, any one folder may be.
     """
-    main = [each.name for each in details.containers if not each.init] if details is not None else []
+    main = (
+        [container.name for container in details.containers if not container.init]
+        if details is not None
+        else []
+    )
     return len(here) == 1 and (not main or main[0] in here)
 
 

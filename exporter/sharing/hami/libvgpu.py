@@ -87,17 +87,17 @@ class LibvgpuSystem(System):
     def claim(self, resource: str, device_id: str) -> Claim | None:
         """Find the GPU that a slice is offered with."""
         # Other plugins have tens of thousands of ids.
-        found = SLICE.fullmatch(device_id)
-        if found is None or not self.named(resource):
+        match = SLICE.fullmatch(device_id)
+        if match is None or not self.named(resource):
             return None
-        return Claim(self.view.inventory.by_uuid(found[1]), replica=True)
+        return Claim(self.view.inventory.by_uuid(match[1]), replica=True)
 
     def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
         """Return the mode; the library keeps holders apart, or the hardware on MIG devices."""
         if device.mig is None:
             return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=offer.slices)
         # What is offered are slices of the whole GPU; how many of them this MIG device is, is unknown.
-        counted = tuple(each._replace(offered=each.offered or None) for each in offer.slices)
+        counted = tuple(count._replace(offered=count.offered or None) for count in offer.slices)
         return DeviceSharing(sharing=self.name, isolation="hard", slices=counted)
 
     def grants(self) -> Granted:
@@ -105,12 +105,12 @@ class LibvgpuSystem(System):
         grants: list[Grant] = []
         settled: set[tuple[ContainerRef, str]] = set()
         for holder, resources, ids in self._holders:
-            told = list(self._parts(holder, ids))
+            parts = list(self._parts(holder, ids))
             grants += [
-                _grant(holder, resources[0], parts, self._meter(holder, parts[0].device))
-                for parts in _joined(told)
+                _grant(holder, resources[0], same_device, self._meter(holder, same_device[0].device))
+                for same_device in _joined(parts)
             ]
-            if told:
+            if parts:
                 settled |= {(holder, resource) for resource in resources}
         return Granted(grants=tuple(grants), settled=frozenset(settled))
 
@@ -125,7 +125,11 @@ class LibvgpuSystem(System):
         single one it is clear which is meant.
         """
         inventory = self.view.inventory
-        inside = [each for each in inventory.devices if each.mig and each.key.uuid == device.uuid]
+        inside = [
+            candidate
+            for candidate in inventory.devices
+            if candidate.mig and candidate.key.uuid == device.uuid
+        ]
         return inside[0] if len(inside) == 1 else inventory.by_uuid(device.uuid)
 
     @cached_property
@@ -134,15 +138,17 @@ class LibvgpuSystem(System):
 
         MIG devices that the kubelet gave stand apart from slices.
         """
-        found: list[tuple[ContainerRef, tuple[str, ...], frozenset[str]]] = []
+        holders: list[tuple[ContainerRef, tuple[str, ...], frozenset[str]]] = []
         for holder, held in sorted(self.view.held.items()):
             own = {name: ids for name, ids in sorted(held.items()) if self._is_ours(holder, name, ids)}
             sliced = {name: ids for name, ids in own.items() if any(map(SLICE.fullmatch, ids))}
             others = {name: ids for name, ids in own.items() if name not in sliced}
-            found += [
-                (holder, tuple(same), frozenset().union(*same.values())) for same in (sliced, others) if same
+            holders += [
+                (holder, tuple(by_resource), frozenset().union(*by_resource.values()))
+                for by_resource in (sliced, others)
+                if by_resource
             ]
-        return found
+        return holders
 
     @cached_property
     def _sharers(self) -> Counter[tuple[str, str]]:
@@ -167,23 +173,25 @@ class LibvgpuSystem(System):
         annotated = any(key in annotations for key in self.keys)
         others = not annotated and any(key in annotations for key in (*HAMI_KEYS, *VOLCANO_KEYS))
         ours = annotated or (not others and self.named(resource))
-        return ours and any(SLICE.fullmatch(each) or (annotated and each.startswith(MIG)) for each in ids)
+        return ours and any(
+            SLICE.fullmatch(device_id) or (annotated and device_id.startswith(MIG)) for device_id in ids
+        )
 
     def _parts(self, holder: ContainerRef, ids: frozenset[str]) -> Iterator[Part]:
         """Yield what a container was given; a MIG device of its own is exactly what the kubelet gave."""
         inventory = self.view.inventory
-        named = [parse_device_id(each) for each in sorted(ids) if each.startswith(MIG)]
-        migs = [inventory.find(each) for each in named if each is not None]
+        named = [parse_device_id(device_id) for device_id in sorted(ids) if device_id.startswith(MIG)]
+        migs = [inventory.find(device_id) for device_id in named if device_id is not None]
         devices, file = self._devices(holder, ids), self._file(holder)
         if migs:
             yield from map(_whole, migs)
         elif devices:
             for place, device in enumerate(_seen(devices, file, ids)):
-                found = self.device(holder, place, device)
-                if found is not None and found.mig is not None:
-                    yield _whole(found)
+                device_here = self.device(holder, place, device)
+                if device_here is not None and device_here.mig is not None:
+                    yield _whole(device_here)
                 else:
-                    yield Part(found, self.memory(device), device.cores / 100 or None)
+                    yield Part(device_here, self.memory(device), device.cores / 100 or None)
         elif file is not None:
             for use in file.devices:
                 yield Part(inventory.by_uuid(use.device), use.memory_limit, use.compute_limit)
@@ -191,7 +199,7 @@ class LibvgpuSystem(System):
     def _devices(self, holder: ContainerRef, ids: frozenset[str]) -> tuple[HamiDevice, ...]:
         """Return the devices of an annotation: as many as ids, or the plugin would have given none."""
         devices = self._told_of(holder).devices.get(holder.container, ())
-        count = sum(SLICE.fullmatch(each) is not None for each in ids)
+        count = sum(SLICE.fullmatch(device_id) is not None for device_id in ids)
         if not devices or not count or len(devices) == count or (self.lenient and len(devices) < count):
             return devices
         text = f"it has {len(devices)} devices for {holder.container}, which was given {count}"
@@ -232,7 +240,7 @@ class LibvgpuSystem(System):
         except ValueError as error:
             self.object_to(pod, key, error)
             return NOTHING
-        places = places_of(segments, details.containers, lambda each: self._asks(pod, each))
+        places = places_of(segments, details.containers, lambda container: self._asks(pod, container))
         devices = {name: segments[place] for name, place in places.items()}
         here = self._caches.get(pod.uid, set())
         return Told(devices, places, filed(here, places, details.containers))
@@ -256,9 +264,9 @@ def _seen(
 
     That is so where the container sees the GPUs that its ids name, and not those of its annotation.
     """
-    names = sorted(found[1] for each in ids if (found := SLICE.fullmatch(each)))
+    names = sorted(match[1] for device_id in ids if (match := SLICE.fullmatch(device_id)))
     seen = sorted(use.device for use in file.devices) if file is not None else []
-    if seen != names or len(seen) != len(devices) or seen == sorted(each.uuid for each in devices):
+    if seen != names or len(seen) != len(devices) or seen == sorted(device.uuid for device in devices):
         return devices
     return tuple(device._replace(uuid=uuid) for device, uuid in zip(devices, names, strict=True))
 
@@ -275,14 +283,14 @@ def _grant(holder: ContainerRef, resource: str, parts: Sequence[Part], meter: Me
     device = parts[0].device
     alone = device is not None and device.mig is not None
     # A MIG device that is told twice is still one.
-    told = parts[:1] if alone else parts
+    counted = parts[:1] if alone else parts
     return Grant(
         holder=holder,
         resource=resource,
         device=device,
-        slices=len(told),
-        memory_entitled=total([part.memory for part in told]),
-        compute_entitled=total([part.compute for part in told]),
+        slices=len(counted),
+        memory_entitled=total([part.memory for part in counted]),
+        compute_entitled=total([part.compute for part in counted]),
         meter=meter,
         exclusive=alone,
     )

@@ -63,10 +63,10 @@ class VolcanoVgpu(LibvgpuSystem):
         node = self.view.facts.node
         text = node.annotations.get(VOLCANO_REGISTER, "") if node is not None else ""
         records = (record.split(",") for record in text.split(":"))
-        found = next((record for record in records if record[0] == uuid), None)
-        if found is None:
+        fields = next((record for record in records if record[0] == uuid), None)
+        if fields is None:
             return None
-        units = int(found[MEMORY]) if len(found) > MEMORY and NUMBER.fullmatch(found[MEMORY]) else 0
+        units = int(fields[MEMORY]) if len(fields) > MEMORY and NUMBER.fullmatch(fields[MEMORY]) else 0
         if not units:
             self.view.object_to(
                 self.name, "node", f"{VOLCANO_REGISTER}: {uuid}", "it has no size of the memory"
@@ -97,19 +97,19 @@ class Hami(LibvgpuSystem):
 
     def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
         """Return the slices that the node registered, if the kubelet does not report its offer."""
-        told = self._registered.get(device.key.uuid) if device.mig is None and not offer.known else None
-        if told is not None and len(offer.slices) == 1:
-            offer = offer._replace(slices=(offer.slices[0]._replace(offered=told.slices),))
+        gpu = self._registered.get(device.key.uuid) if device.mig is None and not offer.known else None
+        if gpu is not None and len(offer.slices) == 1:
+            offer = offer._replace(slices=(offer.slices[0]._replace(offered=gpu.slices),))
         return super().sharing(device, offer)
 
     @cached_property
     def _registered(self) -> dict[str, Registered]:
         node = self.view.facts.node
-        found = registered(node, HAMI_REGISTER)
+        devices = registered(node, HAMI_REGISTER)
         text = node.annotations.get(HAMI_REGISTER.pattern, "") if node is not None else ""
-        if text and not found:
+        if text and not devices:
             self.view.object_to(self.name, "node", HAMI_REGISTER.pattern, "is no list of devices")
-        return found
+        return devices
 
     def named(self, resource: str) -> bool:
         """Whether slices of this resource are HAMi's: all that are not Volcano's."""
@@ -118,14 +118,14 @@ class Hami(LibvgpuSystem):
     def device(self, holder: ContainerRef, place: int, device: HamiDevice) -> Device | None:
         """Find the MIG device that was made for the container, else the device of the annotation."""
         pod = self.view.pod(holder)
-        made = self._made_for(pod, pod.details, holder, place) if pod and pod.details else None
-        if made is None:
+        allocation = self._made_for(pod, pod.details, holder, place) if pod and pod.details else None
+        if allocation is None:
             return super().device(holder, place, device)
-        if not made.mig_uuid:
+        if not allocation.mig_uuid:
             return None
         inventory = self.view.inventory
-        by_place = DeviceId(parent=made.gpu, gi=made.gi, ci=made.ci)
-        return inventory.by_uuid(made.mig_uuid) or inventory.find(by_place)
+        by_place = DeviceId(parent=allocation.gpu, gi=allocation.gi, ci=allocation.ci)
+        return inventory.by_uuid(allocation.mig_uuid) or inventory.find(by_place)
 
     def _made_for(
         self, pod: PodIdentity, details: PodDetails, holder: ContainerRef, place: int
@@ -137,8 +137,8 @@ class Hami(LibvgpuSystem):
 
     def _read_mig(self, pod: PodIdentity, text: str) -> dict[tuple[int, int], MigAllocation]:
         try:
-            found = parse_mig_allocations(text) if text else ()
+            allocations = parse_mig_allocations(text) if text else ()
         except ValueError as error:
             self.object_to(pod, MIG_KEY, error)
-            found = ()
-        return {(each.container, each.device): each for each in found}
+            allocations = ()
+        return {(allocation.container, allocation.device): allocation for allocation in allocations}

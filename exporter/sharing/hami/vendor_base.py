@@ -109,9 +109,9 @@ class HamiVendor(System):
         for holder, held in self.view.held.items():
             mine = {resource: ids for resource, ids in held.items() if self.resources.fullmatch(resource)}
             details = self.view.details(holder) if self.is_told(frozenset().union(*mine.values())) else None
-            found = list(self._of_holder(holder, details, mine)) if details is not None else []
-            grants += _joined(found)
-            if found:
+            holder_grants = list(self._of_holder(holder, details, mine)) if details is not None else []
+            grants += _joined(holder_grants)
+            if holder_grants:
                 settled |= {(holder, resource) for resource in mine}
         return Granted(grants=tuple(grants), settled=frozenset(settled))
 
@@ -119,67 +119,67 @@ class HamiVendor(System):
         """Whether annotations say what a container with these ids has."""
         return bool(ids)
 
-    def device(self, told: Told) -> Device | None:
+    def device(self, part: Told) -> Device | None:
         """Return the device of an annotation, None for what can be none of this vendor."""
-        uuid = told.device.uuid
+        uuid = part.device.uuid
         if self.view.inventory.by_uuid(uuid) is not None or not NAME.fullmatch(uuid):
             return None
         number = NUMBERED.fullmatch(uuid)
         listed = self.registered.get(uuid)
         index = listed.number if listed is not None else int(number[1]) if number is not None else None
-        return unread_device(self.maker, uuid, told.device.type, index)
+        return unread_device(self.maker, uuid, part.device.type, index)
 
-    def memory(self, told: Told) -> int | None:
+    def memory(self, part: Told) -> int | None:
         """Return the limit in bytes; 0 is none."""
-        return None if told.kind.whole else told.device.memory * MEBIBYTE or None
+        return None if part.kind.whole else part.device.memory * MEBIBYTE or None
 
-    def compute(self, _holder: ContainerRef, told: Told) -> float | None:
+    def compute(self, _holder: ContainerRef, part: Told) -> float | None:
         """Return the share of the whole device; 0 is no limit."""
-        return 1.0 if told.kind.whole else told.device.cores / told.kind.full or None
+        return 1.0 if part.kind.whole else part.device.cores / part.kind.full or None
 
     def meter(self, _holder: ContainerRef, _count: int) -> Meter | None:
         """Return what the system itself measured of a container with so many devices."""
         return None
 
-    def exclusive(self, told: Told, _holder: ContainerRef) -> bool:
+    def exclusive(self, part: Told, _holder: ContainerRef) -> bool:
         """Whether nobody else can have a part of the device."""
-        return told.kind.whole
+        return part.kind.whole
 
     def _of_holder(
         self, holder: ContainerRef, details: PodDetails, mine: Mapping[str, frozenset[str]]
     ) -> Iterator[Grant]:
         """Yield what a container has; what cannot be read is held all the same, of unknown devices."""
         resource = min(mine, key=lambda name: (not self.counting.fullmatch(name), name))
-        told = self._told(holder, details)
-        parts = told.get(holder.container, ()) if told is not None else ()
+        parts_by_container = self._told(holder, details)
+        parts = parts_by_container.get(holder.container, ()) if parts_by_container is not None else ()
         ids = mine[resource]
         most = max(map(len, mine.values()))
-        if told is None or len(parts) > most:
-            if told is not None:
+        if parts_by_container is None or len(parts) > most:
+            if parts_by_container is not None:
                 about = f"{holder.namespace}/{holder.pod}/{holder.container}: {parts[0].key}"
                 text = f"{len(parts)} devices for {most} {resource}"
                 self.view.object_to(self.name, "annotation", about, text)
             yield Grant(holder=holder, resource=resource, device=None, slices=len(ids))
             return
         # Where ids count cores or slices of a device, there are as many of each.
-        each, rest = divmod(len(ids), len(parts)) if parts else (0, 0)
+        slices_each, rest = divmod(len(ids), len(parts)) if parts else (0, 0)
         for part in parts:
             yield Grant(
                 holder=holder,
                 resource=resource,
                 device=self._found(holder, part),
-                slices=each if each and not rest else 1,
+                slices=slices_each if slices_each and not rest else 1,
                 memory_entitled=self.memory(part),
                 compute_entitled=self.compute(holder, part),
                 meter=self.meter(holder, len(parts)),
                 exclusive=self.exclusive(part, holder),
             )
 
-    def _found(self, holder: ContainerRef, told: Told) -> Device | None:
-        device = self.device(told)
+    def _found(self, holder: ContainerRef, part: Told) -> Device | None:
+        device = self.device(part)
         if device is None:
-            about = f"{holder.namespace}/{holder.pod}/{holder.container}: {told.key}"
-            text = f"{told.device.uuid[:60]!r} is no {self.maker} device of this node"
+            about = f"{holder.namespace}/{holder.pod}/{holder.container}: {part.key}"
+            text = f"{part.device.uuid[:60]!r} is no {self.maker} device of this node"
             self.view.object_to(self.name, "annotation", about, text)
         return device
 
@@ -191,7 +191,7 @@ class HamiVendor(System):
         return self._read[name]
 
     def _parse(self, holder: ContainerRef, details: PodDetails) -> Parts | None:
-        found: dict[str, tuple[Told, ...]] = {}
+        parts_by_container: dict[str, tuple[Told, ...]] = {}
         for key, kind in self._keys(details):
             try:
                 segments = parse_allocation(details.annotations[key])
@@ -202,8 +202,8 @@ class HamiVendor(System):
             places = places_of(segments, details.containers, asks)
             for name, place in places.items():
                 given = (Told(kind, key, device, place) for device in segments[place])
-                found[name] = (*found.get(name, ()), *given)
-        return found
+                parts_by_container[name] = (*parts_by_container.get(name, ()), *given)
+        return parts_by_container
 
     def _keys(self, details: PodDetails) -> Iterator[tuple[str, Kind]]:
         for key in sorted(details.annotations):
@@ -221,10 +221,10 @@ def _joined(grants: Iterable[Grant]) -> Iterator[Grant]:
     joined: dict[object, list[Grant]] = {}
     for grant in grants:
         joined.setdefault(grant.device.key if grant.device is not None else None, []).append(grant)
-    for same in joined.values():
+    for device_grants in joined.values():
         yield replace(
-            same[0],
-            slices=sum(grant.slices for grant in same),
-            memory_entitled=total([grant.memory_entitled for grant in same]),
-            compute_entitled=total([grant.compute_entitled for grant in same]),
+            device_grants[0],
+            slices=sum(grant.slices for grant in device_grants),
+            memory_entitled=total([grant.memory_entitled for grant in device_grants]),
+            compute_entitled=total([grant.compute_entitled for grant in device_grants]),
         )

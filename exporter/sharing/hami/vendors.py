@@ -33,9 +33,11 @@ class HamiAmd(HamiVendor):
         super().__init__(view)
         self._plugin = Amd(view)
         ids = set(view.offered.get(GPU, ()))
-        ids |= {each.device_id for each in view.allocations.allocated if each.resource == GPU}
-        found = map(SLICE.fullmatch, ids)
-        self._names = {each[1] for each in found if each is not None}
+        ids |= {
+            allocation.device_id for allocation in view.allocations.allocated if allocation.resource == GPU
+        }
+        matches = map(SLICE.fullmatch, ids)
+        self._names = {match[1] for match in matches if match is not None}
 
     def owns(self, resource: str, device_id: str) -> bool:
         """Whether an id is a slice of a GPU; AMD's plugin gives out whole ones by their names alone."""
@@ -43,29 +45,29 @@ class HamiAmd(HamiVendor):
 
     def is_told(self, ids: frozenset[str]) -> bool:
         """Whether annotations say what a container with these ids has: the plugin is HAMi's."""
-        return any(SLICE.fullmatch(each) for each in ids)
+        return any(SLICE.fullmatch(device_id) for device_id in ids)
 
     def claim(self, resource: str, device_id: str) -> Claim | None:
         """Find the GPU that a slice is offered with; the scheduler may have chosen another for its holder."""
-        found = SLICE.fullmatch(device_id) if resource == GPU else None
-        return Claim(self._named(found[1]), replica=True, nominal=True) if found is not None else None
+        match = SLICE.fullmatch(device_id) if resource == GPU else None
+        return Claim(self._named(match[1]), replica=True, nominal=True) if match is not None else None
 
-    def device(self, told: Told) -> Device | None:
+    def device(self, part: Told) -> Device | None:
         """Find the GPU by what the node says of its name, by the name, or as the only one."""
-        uuid = told.device.uuid
+        uuid = part.device.uuid
         listed, smi = self.registered.get(uuid), SMI.fullmatch(uuid)
         if listed is not None and listed.address:
             return self._named(listed.address)
-        found = self.view.inventory.by_uuid(f"GPU-{smi[1]}{smi[2]}{smi[3]}" if smi is not None else uuid)
-        if found is not None:
-            return found if found.gpu.identity.vendor == self.maker else None
+        gpu = self.view.inventory.by_uuid(f"GPU-{smi[1]}{smi[2]}{smi[3]}" if smi is not None else uuid)
+        if gpu is not None:
+            return gpu if gpu.gpu.identity.vendor == self.maker else None
         return self._named(next(iter(self._names))) if len(self._names) == 1 else None
 
-    def compute(self, _holder: ContainerRef, told: Told) -> float | None:
+    def compute(self, _holder: ContainerRef, part: Told) -> float | None:
         """Return the compute units as a share of those that the plugin registered."""
-        listed = self.registered.get(told.device.uuid)
-        known = listed is not None and listed.cores is not None and told.device.cores > 0
-        return told.device.cores / listed.cores if known and listed and listed.cores else None
+        listed = self.registered.get(part.device.uuid)
+        known = listed is not None and listed.cores is not None and part.device.cores > 0
+        return part.device.cores / listed.cores if known and listed and listed.cores else None
 
     def _named(self, name: str) -> Device | None:
         claim = self._plugin.claim(GPU, name)
@@ -141,9 +143,9 @@ class HamiMetax(HamiVendor):
     resources = re.compile(r"metax-tech\.com/(gpu|sgpu|vcore|vmemory)")
     counting = re.compile(r"metax-tech\.com/s?gpu")
 
-    def compute(self, holder: ContainerRef, told: Told) -> float | None:
+    def compute(self, holder: ContainerRef, part: Told) -> float | None:
         """Return the share, if the pod's policy enforces one."""
-        share, details = super().compute(holder, told), self.view.details(holder)
+        share, details = super().compute(holder, part), self.view.details(holder)
         policy = details.annotations.get(METAX_POLICY) if details is not None else None
         return None if policy == "best-effort" and share != 1 else share
 
@@ -164,9 +166,9 @@ class HamiEnflame(HamiVendor):
     counting = re.compile(r"enflame\.com/((drs|shared)-)?gcu")
     profiled: ClassVar[re.Pattern[str]] = re.compile(r".*-enflame-drs-[0-9]+")
 
-    def memory(self, told: Told) -> int | None:
+    def memory(self, part: Told) -> int | None:
         """Return the memory of a profile in bytes; how much a percent is, nobody says."""
-        return super().memory(told) if self.profiled.fullmatch(told.device.uuid) else None
+        return super().memory(part) if self.profiled.fullmatch(part.device.uuid) else None
 
 
 class HamiKunlun(HamiVendor):
@@ -221,11 +223,11 @@ class HamiNeuron(HamiVendor):
         devices, cores = (len(view.offered.get(resource, ())) for resource in (NEURON, NEURON_CORE))
         self._each = cores // devices if devices and cores % devices == 0 else 0
 
-    def compute(self, holder: ContainerRef, told: Told) -> float | None:
+    def compute(self, holder: ContainerRef, part: Told) -> float | None:
         """Count the bits, of which there are two at most; who asked for whole devices has them whole."""
-        if self.exclusive(told, holder):
+        if self.exclusive(part, holder):
             return 1.0
-        cores = (told.device.cores & GIVEN_OUT).bit_count()
+        cores = (part.device.cores & GIVEN_OUT).bit_count()
         return cores / self._each if 0 < cores <= self._each else None
 
     def exclusive(self, _told: Told, holder: ContainerRef) -> bool:

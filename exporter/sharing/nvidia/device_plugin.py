@@ -66,10 +66,10 @@ class Nvidia(System):
     def claim(self, resource: str, device_id: str) -> Claim | None:
         """Find the device of an id in any spelling of these plugins."""
         named = self._resources.named(resource)
-        found = parse_device_id(device_id)
-        device = self.view.inventory.find(found) if found is not None and (named or found.uuid) else None
-        if device is not None and found is not None:
-            return Claim(device, bool(found.replica))
+        parsed = parse_device_id(device_id)
+        device = self.view.inventory.find(parsed) if parsed is not None and (named or parsed.uuid) else None
+        if device is not None and parsed is not None:
+            return Claim(device, bool(parsed.replica))
         return Claim() if named else None
 
     def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
@@ -99,8 +99,8 @@ class Nvidia(System):
 
     def _cuts_of(self, resource: str) -> Mapping[DeviceKey, Cut]:
         if resource not in self._cuts:
-            found = cuts(resource, self.view.allocations, self.view.facts.node)
-            devices = ((self.view.inventory.find(name), cut) for name, cut in found.items())
+            cuts_by_id = cuts(resource, self.view.allocations, self.view.facts.node)
+            devices = ((self.view.inventory.find(name), cut) for name, cut in cuts_by_id.items())
             self._cuts[resource] = {device.key: cut for device, cut in devices if device is not None}
         return self._cuts[resource]
 
@@ -114,8 +114,8 @@ class Nvidia(System):
         if device.gpu.virtualization == "vgpu_host":
             return "vgpu", "hard"
         # One that does not say whether it is cut may have parts that somebody has.
-        told = offer.known and device.gpu.up and device.gpu.mig_enabled is not None
-        return ("none", "none") if told else ("unknown", "")
+        known = offer.known and device.gpu.up and device.gpu.mig_enabled is not None
+        return ("none", "none") if known else ("unknown", "")
 
     def _replicas(self, sharing: DeviceSharing, resource: str) -> int | None:
         if self.view.allocations.offered is None:

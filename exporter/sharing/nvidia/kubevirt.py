@@ -58,7 +58,9 @@ class Vgpu(System):
             resource
             for resource, ids in view.offered.items()
             if self.knows(resource)
-            and any(MDEV_UUID.fullmatch(each) and each.lower() not in self._places for each in ids)
+            and any(
+                MDEV_UUID.fullmatch(device_id) and device_id.lower() not in self._places for device_id in ids
+            )
         }
 
     def knows(self, resource: str) -> bool:
@@ -79,7 +81,8 @@ class Vgpu(System):
     def sharing(self, _device: Device, offer: Offer) -> DeviceSharing:
         """Return the mode: vGPUs share the device, each with a frame buffer of its own."""
         counted = tuple(
-            each._replace(offered=None) if each.resource in self._uncounted else each for each in offer.slices
+            count._replace(offered=None) if count.resource in self._uncounted else count
+            for count in offer.slices
         )
         return DeviceSharing(sharing="vgpu", isolation="hard", slices=counted)
 
@@ -116,24 +119,26 @@ def vgpu_rows(
 
 def _places(inventory: Inventory, host: HostDevices) -> dict[str, Place]:
     """Find the device of every id, as the driver tells it or, before its machine runs, as the kernel does."""
-    found: dict[str, list[Place]] = defaultdict(list)
+    candidates: dict[str, list[Place]] = defaultdict(list)
     for device in inventory.devices:
         for vgpu in device.gpu.vgpus or ():
             if device.mig is None or device.mig.gi == vgpu.gi:
                 for name in _names(vgpu):
-                    found[name].append(Place(device, vgpu))
-    # Compute instances that share a GPU instance do not tell which of them backs the vGPU.
-    told = {name: places[0] for name, places in found.items() if len(places) == 1}
+                    candidates[name].append(Place(device, vgpu))
+    # If compute instances share a GPU instance, it is unknown which of them backs the vGPU.
+    running = {name: places[0] for name, places in candidates.items() if len(places) == 1}
     by_address = {
-        pci_address(each.gpu.identity.pci_bus_id): each for each in inventory.devices if each.mig is None
+        pci_address(device.gpu.identity.pci_bus_id): device
+        for device in inventory.devices
+        if device.mig is None
     }
     waiting = {
         name: Place(by_address[gpu], None)
         for name, gpu in host.vgpus.items()
-        if gpu in by_address and host.mdevs.get(name, name) not in found
+        if gpu in by_address and host.mdevs.get(name, name) not in candidates
     }
-    running = {group: told[mdev] for group, mdev in host.mdevs.items() if mdev in told}
-    return told | waiting | running
+    by_group = {group: running[mdev] for group, mdev in host.mdevs.items() if mdev in running}
+    return running | waiting | by_group
 
 
 def _names(vgpu: VgpuReading) -> set[str]:
@@ -167,5 +172,5 @@ def _holders(allocated: Iterable[Allocation], names: Mapping[str, str]) -> dict[
 
 def _holder(vgpu: VgpuReading, holders: Mapping[str, set[ContainerRef]]) -> ContainerRef | None:
     """Return the one container that holds a vGPU; while one follows another, both may be listed."""
-    found = {holder for name in _names(vgpu) for holder in holders.get(name, ())}
-    return found.pop() if len(found) == 1 else None
+    candidates = {holder for name in _names(vgpu) for holder in holders.get(name, ())}
+    return candidates.pop() if len(candidates) == 1 else None

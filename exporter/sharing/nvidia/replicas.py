@@ -62,36 +62,36 @@ class Numbers:
 def cuts(resource: str, allocations: Allocations, node: NodeObject | None) -> Mapping[DeviceId, Cut]:
     """Return how each device is cut for a resource; it has no entry if that is unknown."""
     devices = _numbers(resource, allocations)
-    offered = sum(len(each.offered) for each in devices.values())
+    offered = sum(len(numbers.offered) for numbers in devices.values())
     if not offered:
         return {}
-    whole = {each: numbers for each, numbers in devices.items() if numbers.known == {WHOLE}}
-    cut = {each: numbers for each, numbers in devices.items() if WHOLE not in numbers.known}
+    whole = {device: numbers for device, numbers in devices.items() if numbers.known == {WHOLE}}
+    cut = {device: numbers for device, numbers in devices.items() if WHOLE not in numbers.known}
     alike = len(devices) in (len(whole), len(cut))
     capacity = _capacity(resource, node, offered) if alike else None
-    found = _of_whole(whole, capacity) | _of_replicas(cut, capacity)
+    counted = _of_whole(whole, capacity) | _of_replicas(cut, capacity)
     if resource in allocations.kept:
-        return {each: one._replace(unhealthy=None, lost=None) for each, one in found.items()}
-    return found
+        return {device: cut._replace(unhealthy=None, lost=None) for device, cut in counted.items()}
+    return counted
 
 
 def _numbers(resource: str, allocations: Allocations) -> dict[DeviceId, Numbers]:
     """Sort the ids of a resource by device; those that name none, or have no number, are left out."""
-    found: dict[DeviceId, Numbers] = {}
-    told = (
+    by_device: dict[DeviceId, Numbers] = {}
+    sources = (
         ("offered", allocations.offered or ()),
         ("held", allocations.allocated),
         ("withdrawn", allocations.withdrawn),
         ("earlier", allocations.earlier),
     )
-    for kind, ids in told:
-        for each in ids:
-            device = parse_device_id(each.device_id) if each.resource == resource else None
+    for kind, ids in sources:
+        for entry in ids:
+            device = parse_device_id(entry.device_id) if entry.resource == resource else None
             if device is not None and (not device.replica or NUMBER.fullmatch(device.replica)):
-                numbers = found.setdefault(replace(device, replica=""), Numbers())
+                numbers = by_device.setdefault(replace(device, replica=""), Numbers())
                 getattr(numbers, kind).add(int(device.replica) if device.replica else WHOLE)
     # A device that has earlier ids only is not on the node any more.
-    return {device: numbers for device, numbers in found.items() if numbers.known}
+    return {device: numbers for device, numbers in by_device.items() if numbers.known}
 
 
 def _capacity(resource: str, node: NodeObject | None, offered: int) -> int | None:
@@ -103,10 +103,10 @@ def _capacity(resource: str, node: NodeObject | None, offered: int) -> int | Non
 
 def _of_whole(devices: Mapping[DeviceId, Numbers], capacity: int | None) -> dict[DeviceId, Cut]:
     """Count a whole device that is not offered as unhealthy, unless the node's capacity is without it."""
-    offered = {each: Cut(1, 0, 0) for each, numbers in devices.items() if numbers.offered}
+    offered = {device: Cut(1, 0, 0) for device, numbers in devices.items() if numbers.offered}
     if capacity is not None and capacity != len(devices):
         return offered
-    missing = {each: Cut(1, 1, 0 if numbers.held else 1) for each, numbers in devices.items()}
+    missing = {device: Cut(1, 1, 0 if numbers.held else 1) for device, numbers in devices.items()}
     return missing | offered
 
 
@@ -117,31 +117,31 @@ def _of_replicas(devices: Mapping[DeviceId, Numbers], capacity: int | None) -> d
     if slices is None:
         return {}
     fitting = {
-        each: numbers
-        for each, numbers in devices.items()
+        device: numbers
+        for device, numbers in devices.items()
         if max(numbers.offered | numbers.held, default=0) < slices
     }
     return {
-        each: Cut(slices, slices - len(numbers.offered), slices - len(numbers.offered | numbers.held))
-        for each, numbers in fitting.items()
+        device: Cut(slices, slices - len(numbers.offered), slices - len(numbers.offered | numbers.held))
+        for device, numbers in fitting.items()
     }
 
 
 def _by_capacity(devices: Collection[Numbers], capacity: int) -> int | None:
     slices, rest = divmod(capacity, len(devices))
-    return slices if not rest and slices >= max(_top(each.offered) for each in devices) else None
+    return slices if not rest and slices >= max(_top(numbers.offered) for numbers in devices) else None
 
 
 def _by_ids(devices: Collection[Numbers]) -> int | None:
-    now = max(_top(each.offered) for each in devices)
-    since = max(_top(each.offered | each.withdrawn) for each in devices)
+    now = max(_top(numbers.offered) for numbers in devices)
+    since = max(_top(numbers.offered | numbers.withdrawn) for numbers in devices)
     lost = set(range(now, since))
     # A plugin marks one replica of a device after an XID. Anything else may also be a plugin that was
     # configured with fewer replicas and restarted between two polls.
     least = 1 if len(devices) > 1 else 2
-    ambiguous = len(lost) >= least and all(lost == each.withdrawn for each in devices)
+    ambiguous = len(lost) >= least and all(lost == numbers.withdrawn for numbers in devices)
     # Just the highest replica is missing since the plugin was restarted.
-    ambiguous |= max(_top(each.earlier) for each in devices) == since + 1
+    ambiguous |= max(_top(numbers.earlier) for numbers in devices) == since + 1
     return None if ambiguous else since
 
 

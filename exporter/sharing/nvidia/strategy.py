@@ -46,8 +46,8 @@ class Strategies:
         self._daemons = files.names if files is not None else {}
         offered, allocated = view.allocations.offered or (), view.allocations.allocated
         self._replicas: dict[str, int | None] = {}
-        self._gke = {each.resource for each in offered if GKE.fullmatch(each.device_id)} | {
-            each.resource for each in allocated if GKE.fullmatch(each.device_id)
+        self._gke = {device.resource for device in offered if GKE.fullmatch(device.device_id)} | {
+            allocation.resource for allocation in allocated if GKE.fullmatch(allocation.device_id)
         }
 
     def is_gke(self, resource: str) -> bool:
@@ -58,13 +58,13 @@ class Strategies:
         """Return how the replicas of a device are kept apart, "" where nothing tells it."""
         daemon: Strategy = "mps" if resource in self._daemons else ""
         label = self._labelled(resource)
-        found = self._seen(device, resource) or daemon or label or _by_default(device)
+        strategy = self._seen(device, resource) or daemon or label or _by_default(device)
         uuid = device.key.mig_uuid or device.key.uuid
-        if daemon not in ("", found):
-            self._object("file", self._daemons[resource], f"it says MPS, but {uuid} is in {found}")
-        if label not in ("", found):
-            self._object("label", self._name(resource), f"it says {label}, but {uuid} is in {found}")
-        return found
+        if daemon not in ("", strategy):
+            self._object("file", self._daemons[resource], f"it says MPS, but {uuid} is in {strategy}")
+        if label not in ("", strategy):
+            self._object("label", self._name(resource), f"it says {label}, but {uuid} is in {strategy}")
+        return strategy
 
     def replicas(self, resource: str) -> int | None:
         """Return how many replicas each device of a resource has, as a label says that no id of it denies.
@@ -84,7 +84,7 @@ class Strategies:
             self._object("label", name, f"{text!r} is no number of replicas")
             return None
         allocated = self._view.allocations.allocated
-        places = {_place(each.device_id) for each in allocated if each.resource == resource}
+        places = {_place(allocation.device_id) for allocation in allocated if allocation.resource == resource}
         if any(place is None or place >= int(text) for place in places):
             self._object("label", name, f"not every id of {resource} is one of {text} replicas")
             return None
@@ -122,8 +122,8 @@ class Strategies:
 
 def _by_default(device: Device) -> Strategy:
     """Take a device that tells anything for one of which it would have told MPS."""
-    told = _processes(device) is not None or device.gpu.compute_mode is not None
-    return "time-slicing" if told else ""
+    informative = _processes(device) is not None or device.gpu.compute_mode is not None
+    return "time-slicing" if informative else ""
 
 
 def _processes(device: Device) -> tuple[DeviceProcess, ...] | None:
@@ -132,8 +132,8 @@ def _processes(device: Device) -> tuple[DeviceProcess, ...] | None:
 
 def _place(device_id: str) -> int | None:
     """Return the number of a replica among those of its device, None for what is no replica."""
-    found = parse_device_id(device_id)
-    return int(found.replica) if found is not None and NUMBER.fullmatch(found.replica) else None
+    parsed = parse_device_id(device_id)
+    return int(parsed.replica) if parsed is not None and NUMBER.fullmatch(parsed.replica) else None
 
 
 STARTED = ".started"
@@ -159,8 +159,8 @@ def read_daemons(roots: Roots) -> SystemFiles:
 
 def _folders(parent: Path, problems: list[FileProblem]) -> Iterator[Path]:
     try:
-        found = names(parent, MOST)
+        entries = names(parent, MOST)
     except OSError as error:
         problems.append(problem(parent, error.strerror))
         return
-    yield from (parent / name for name in found if not name.startswith("."))
+    yield from (parent / name for name in entries if not name.startswith("."))

@@ -34,7 +34,7 @@ class Amd(System):
         match = PCI_ADDRESS.fullmatch(device_id)
         bus_id = f"{match[1].upper():0>8}:{match[2].upper()}:{match[3].upper()}.{match[4]}" if match else ""
         return Claim(
-            next((each for each in self.view.inventory.devices if _is(each, device_id, bus_id)), None)
+            next((device for device in self.view.inventory.devices if _is(device, device_id, bus_id)), None)
         )
 
     def sharing(self, device: Device, offer: Offer) -> DeviceSharing:

@@ -59,9 +59,9 @@ class Baidu(System):
         """Return the resources of each kind of card, the cards before what there is beside them."""
         mine: dict[str, list[str]] = {}
         for resource in sorted(held):
-            found = RESOURCE.fullmatch(resource)
-            if found is not None:
-                mine.setdefault(found[1], []).append(resource)
+            match = RESOURCE.fullmatch(resource)
+            if match is not None:
+                mine.setdefault(match[1], []).append(resource)
         return mine
 
     def _grant(

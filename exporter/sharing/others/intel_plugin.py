@@ -32,8 +32,8 @@ class Intel(System):
             (resource, int(match[1]))
             for resource, ids in view.offered.items()
             if self.knows(resource)
-            for each in ids
-            if (match := ID.fullmatch(each))
+            for device_id in ids
+            if (match := ID.fullmatch(device_id))
         )
 
     def knows(self, resource: str) -> bool:
@@ -66,12 +66,12 @@ class Intel(System):
 
     def sharing(self, _device: Device, offer: Offer) -> DeviceSharing:
         """Return the mode: exclusive for a card with one slice."""
-        if [each.offered for each in offer.slices] == [1]:
+        if [count.offered for count in offer.slices] == [1]:
             return DeviceSharing(sharing="exclusive", isolation="hard", exclusive=True, slices=offer.slices)
         return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=offer.slices)
 
     def _of_holder(self, holder: ContainerRef, resource: str, ids: frozenset[str]) -> list[Grant]:
-        found = Counter(self._number(holder, resource, each) for each in sorted(ids))
+        slices_by_card = Counter(self._number(holder, resource, device_id) for device_id in sorted(ids))
         return [
             Grant(
                 holder=holder,
@@ -80,7 +80,7 @@ class Intel(System):
                 slices=held,
                 compute_entitled=1.0 if card is not None and self._offered[resource, card] == 1 else None,
             )
-            for card, held in found.items()
+            for card, held in slices_by_card.items()
         ]
 
     def _number(self, holder: ContainerRef, resource: str, device_id: str) -> int | None:

@@ -43,10 +43,10 @@ class Mgpu(CardSystem):
         if details is None:
             return self.only_card()
         names = (f"{CARDS}{holder.container}", f"{CARDS}{number_of(details, holder.container)}")
-        told = next((name for name in names if name in details.annotations), None)
-        if details.annotations.get(ASSUMED) != TRUE or told is None:
+        key = next((name for name in names if name in details.annotations), None)
+        if details.annotations.get(ASSUMED) != TRUE or key is None:
             return ()
-        return self.listed(holder, told, details.annotations[told], self._card)
+        return self.listed(holder, key, details.annotations[key], self._card)
 
     def is_card(self, item: str) -> bool:
         """Whether this is the number or the UUID of a card."""

@@ -30,13 +30,17 @@ class Nos(System):
         """Find the GPU of a slice."""
         if not self.owns(resource, device_id):
             return None
-        found = _ID.fullmatch(device_id)
-        if found is None:
+        match = _ID.fullmatch(device_id)
+        if match is None:
             self.view.object_to(self.name, "id", resource, f"{device_id[:100]!r} is not UUID::GB::number")
             return Claim()
-        return Claim(self.view.inventory.by_uuid(found[1]), replica=True)
+        return Claim(self.view.inventory.by_uuid(match[1]), replica=True)
 
     def entitlement(self, device: Device, _sharing: DeviceSharing, held: HeldSlices) -> Entitled:
         """Return the memory of the holder's slices."""
-        ids = [found for each in self.view.held[held.holder][held.resource] if (found := _ID.fullmatch(each))]
-        return Entitled(sum(int(found[2]) * GIBIBYTE for found in ids if found[1] == device.key.uuid))
+        ids = [
+            match
+            for device_id in self.view.held[held.holder][held.resource]
+            if (match := _ID.fullmatch(device_id))
+        ]
+        return Entitled(sum(int(match[2]) * GIBIBYTE for match in ids if match[1] == device.key.uuid))

@@ -26,8 +26,8 @@ class Nvshare(System):
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
-        known = [each.device_id for each in view.allocations.allocated]
-        known += [each.device_id for each in view.allocations.offered or ()]
+        known = [allocation.device_id for allocation in view.allocations.allocated]
+        known += [device.device_id for device in view.allocations.offered or ()]
         # Other plugins have tens of thousands of ids.
         own = (device_id for device_id in known if MARK in device_id)
         self._shared = {match[1] for device_id in own if (match := ID.fullmatch(device_id))}
@@ -52,7 +52,7 @@ class Nvshare(System):
         """Return the replicas. What the plugin holds for them is offered to no other container."""
         taken = {resource for _, resource in self._of_plugin()}
         counted = tuple(
-            each._replace(offered=None) if each.resource in taken else each for each in offer.slices
+            count._replace(offered=None) if count.resource in taken else count for count in offer.slices
         )
         return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=counted)
 
@@ -61,7 +61,7 @@ class Nvshare(System):
             (holder, resource)
             for holder, by_resource in self.view.held.items()
             for resource, ids in by_resource.items()
-            if holder.container == PLUGIN and all(_uuid(each) in self._shared for each in ids)
+            if holder.container == PLUGIN and all(_uuid(device_id) in self._shared for device_id in ids)
         }
 
 

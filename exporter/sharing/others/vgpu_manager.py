@@ -165,10 +165,10 @@ class VgpuManager(System):
 
     def claim(self, resource: str, device_id: str) -> Claim | None:
         """Find the GPU that a slice is offered with; its holder may have another."""
-        found = ID.fullmatch(device_id) if RESOURCE.fullmatch(resource) else None
-        if found is None:
+        match = ID.fullmatch(device_id) if RESOURCE.fullmatch(resource) else None
+        if match is None:
             return None
-        return Claim(self.view.inventory.by_uuid(found["uuid"]), replica=True, nominal=True)
+        return Claim(self.view.inventory.by_uuid(match["uuid"]), replica=True, nominal=True)
 
     def grants(self) -> Granted:
         """Return what containers have by their annotation, else by their file."""
@@ -193,9 +193,9 @@ class VgpuManager(System):
     def _parts(self, holder: ContainerRef, key: str, file: ContainerFile | None) -> tuple[Part, ...]:
         """Return what a container has. Only its file says whether a share of compute is a limit."""
         details = self.view.details(holder)
-        told = self._annotated(holder, key, details) if details is not None else {}
+        annotated = self._annotated(holder, key, details) if details is not None else {}
         filed = {use.device: Part(use.device, use.memory_limit, use.compute_limit) for use in _uses(file)}
-        parts = told.get(holder.container, ())
+        parts = annotated.get(holder.container, ())
         if not parts:
             return tuple(filed.values())
         return tuple(
@@ -221,7 +221,7 @@ def parse_claims(text: str) -> Iterator[tuple[str, tuple[Part, ...]]]:
         container = CONTAINER.fullmatch(piece)
         if container is None:
             raise ValueError(f"{piece[:60]!r} is not container[devices]")
-        yield container[1], tuple(_part(each) for each in container[2].split(",") if each)
+        yield container[1], tuple(_part(device) for device in container[2].split(",") if device)
 
 
 def _part(text: str) -> Part:
@@ -241,12 +241,12 @@ def _grants(holder: ContainerRef, resource: str, parts: tuple[Part, ...], view: 
     for part in parts:
         device = view.inventory.by_uuid(part.uuid)
         of_device.setdefault(device.key if device is not None else None, []).append(part)
-    for same in of_device.values():
+    for device_parts in of_device.values():
         yield Grant(
             holder=holder,
             resource=resource,
-            device=view.inventory.by_uuid(same[0].uuid),
-            slices=len(same),
-            memory_entitled=total([part.memory for part in same]),
-            compute_entitled=total([part.compute for part in same]),
+            device=view.inventory.by_uuid(device_parts[0].uuid),
+            slices=len(device_parts),
+            memory_entitled=total([part.memory for part in device_parts]),
+            compute_entitled=total([part.compute for part in device_parts]),
         )

@@ -58,7 +58,7 @@ class VolcanoGpushare(CardSystem):
         return self.listed(holder, CARDS, details.annotations[CARDS], self.by_index)
 
     def _worked_out(self) -> int | None:
-        first = sum(each.startswith("0-") for each in self.view.offered.get(MEMORY, ()))
+        first = sum(device_id.startswith("0-") for device_id in self.view.offered.get(MEMORY, ()))
         total = total_memory(self.by_index("0"))
         if not first or total is None:
             return None

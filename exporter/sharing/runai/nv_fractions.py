@@ -20,7 +20,7 @@ _DECIMAL = re.compile(r"([0-9]{0,9})\.([0-9]{1,9})((?![0-9]).{0,3})")
 
 def asking(annotations: Mapping[str, str]) -> list[str]:
     """List the containers that ask for memory; KAI lets no pod have more than one."""
-    return sorted({found["name"] for key in annotations if (found := MEMORY_KEY.fullmatch(key))})
+    return sorted({match["name"] for key in annotations if (match := MEMORY_KEY.fullmatch(key))})
 
 
 def memory_key(annotations: Mapping[str, str], container: str) -> str:
@@ -43,8 +43,8 @@ def memory(text: str) -> int | None:
     """Read a positive amount of bytes (``7680Mi``, ``1.5Gi``); None for anything else."""
     decimal = _DECIMAL.fullmatch(text)
     if decimal is None:
-        found = quantity(text)
+        amount = quantity(text)
     else:
-        found = quantity(f"{decimal[1]}{decimal[2]}{decimal[3]}")
-        found = None if found is None else found // 10 ** len(decimal[2])
-    return found if found and found <= MOST else None
+        amount = quantity(f"{decimal[1]}{decimal[2]}{decimal[3]}")
+        amount = None if amount is None else amount // 10 ** len(decimal[2])
+    return amount if amount and amount <= MOST else None

@@ -92,16 +92,21 @@ class Reservations(System):
         used = {group for _, details in self.fractions for group in _groups(details)}
         self._reservations: dict[str, list[Reservation]] = {}
         for pod, details in detailed(view):
-            for found in _reservations(pod, details, used):
-                self._reservations.setdefault(found.group, []).append(found)
+            for reservation in _reservations(pod, details, used):
+                self._reservations.setdefault(reservation.group, []).append(reservation)
 
     def grants(self) -> Granted:
         """Return the part that each fraction has of the GPU reserved for its group."""
-        own = [each for same in self._reservations.values() for each in same if self._is_own(each.holder)]
+        own = [
+            reservation
+            for group in self._reservations.values()
+            for reservation in group
+            if self._is_own(reservation.holder)
+        ]
         nameless = [holder for holder in self.view.held if self._reserves_for_unknown(holder)]
         settled = {
             (holder, resource)
-            for holder in (*(each.holder for each in own), *nameless)
+            for holder in (*(reservation.holder for reservation in own), *nameless)
             for resource in self.view.held.get(holder, ())
         }
         return Granted(grants=(*self.of_fractions(), *self._of_unknown(nameless)), settled=frozenset(settled))
@@ -128,14 +133,14 @@ class Reservations(System):
 
     def container(self, pod: PodIdentity, details: PodDetails) -> ContainerRef:
         """Return the container that a pod's GPU is for: the one that its annotation names, else its first."""
-        names = [each.name for each in details.containers]
-        first = next((each.name for each in details.containers if not each.init), "")
+        names = [container.name for container in details.containers]
+        first = next((container.name for container in details.containers if not container.init), "")
         named = nv_fractions.asking(details.annotations)
-        told = named[0] if named else details.annotations.get(CONTAINER, first)
-        if names and told not in names:
-            self.object_to(pod, CONTAINER, f"no container is called {told[:100]!r}")
-            told = first
-        return ContainerRef(pod.namespace, pod.name, told)
+        name = named[0] if named else details.annotations.get(CONTAINER, first)
+        if names and name not in names:
+            self.object_to(pod, CONTAINER, f"no container is called {name[:100]!r}")
+            name = first
+        return ContainerRef(pod.namespace, pod.name, name)
 
     def has(self, _holder: ContainerRef, _details: PodDetails) -> bool:
         """Whether the fraction of a container is one that this class is about."""
@@ -189,9 +194,9 @@ class Reservations(System):
 
     def _has(self, group: str, details: PodDetails) -> bool:
         """Whether a group is this system's; without a reservation, its pod's annotations say so."""
-        found = self._reservations.get(group)
-        if found:
-            return self._is_own(found[0].holder)
+        reservations = self._reservations.get(group)
+        if reservations:
+            return self._is_own(reservations[0].holder)
         return self.of_runai == any(name.startswith("runai-allocated-") for name in details.annotations)
 
     def _is_own(self, holder: ContainerRef) -> bool:
@@ -204,37 +209,43 @@ class Reservations(System):
 
     def _device_of(self, group: str) -> Device | None:
         """Return the GPU of a group; None where it is not here, or where two reservations contradict."""
-        found = {
-            device.key: device for each in self._reservations.get(group, ()) for device in self._of(each)
+        devices = {
+            device.key: device
+            for reservation in self._reservations.get(group, ())
+            for device in self._of(reservation)
         }
-        return next(iter(found.values())) if len(found) == 1 else None
+        return next(iter(devices.values())) if len(devices) == 1 else None
 
     def _of(self, reservation: Reservation) -> Iterator[Device]:
         held = self.view.held.get(reservation.holder, {})
-        parsed = [found for ids in held.values() for each in sorted(ids) if (found := parse_device_id(each))]
-        devices = [self.view.inventory.find(each) for each in parsed]
+        parsed = [
+            parsed_id
+            for ids in held.values()
+            for device_id in sorted(ids)
+            if (parsed_id := parse_device_id(device_id))
+        ]
+        devices = [self.view.inventory.find(device_id) for device_id in parsed]
         if not parsed:
             devices = [self._annotated(reservation)]
         yield from (device for device in devices if device is not None)
 
     def _annotated(self, reservation: Reservation) -> Device | None:
         """Find the GPU by what a reservation pod wrote down: its UUID, or its index in older releases."""
-        told = reservation.told
-        if told in ("", NOT_FOUND):
+        text = reservation.told
+        if text in ("", NOT_FOUND):
             return None
-        if _NUMBER.fullmatch(told):
-            return self.view.inventory.by_index(int(told))
-        parsed = parse_device_id(told)
+        if _NUMBER.fullmatch(text):
+            return self.view.inventory.by_index(int(text))
+        parsed = parse_device_id(text)
         if parsed is None or not parsed.uuid or parsed.replica:
-            text = f"{told[:100]!r} is no UUID and no index of a GPU"
-            self.object_to(reservation.holder, RESERVED, text)
+            self.object_to(reservation.holder, RESERVED, f"{text[:100]!r} is no UUID and no index of a GPU")
             return None
         return self.view.inventory.find(parsed)
 
     def _check_count(self, pod: PodIdentity, details: PodDetails) -> None:
-        told, groups = details.annotations.get(COUNT, ""), len(_groups(details))
-        if told and not (_NUMBER.fullmatch(told) and int(told) == groups):
-            text = f"{told[:100]!r} is not the number of the groups that its labels name: {groups}"
+        count, groups = details.annotations.get(COUNT, ""), len(_groups(details))
+        if count and not (_NUMBER.fullmatch(count) and int(count) == groups):
+            text = f"{count[:100]!r} is not the number of the groups that its labels name: {groups}"
             self.object_to(pod, COUNT, text)
 
 
@@ -273,4 +284,4 @@ def _asks(details: PodDetails) -> bool:
 
 
 def _reserving(details: PodDetails) -> list[str]:
-    return [each.name for each in details.containers if each.name in CONTAINERS]
+    return [container.name for container in details.containers if container.name in CONTAINERS]

@@ -54,13 +54,13 @@ def is_mig(resource: str) -> bool:
 
 def mig_device(text: str) -> MigDevice:
     """Read a pod's annotation; raise ValueError with what is wrong with it."""
-    told = parsed(text, dict, LONGEST_NOTE)
-    resource, uuid = told.get("name"), told.get("deviceUUID", told.get("instanceid", ""))
+    document = parsed(text, dict, LONGEST_NOTE)
+    resource, uuid = document.get("name"), document.get("deviceUUID", document.get("instanceid", ""))
     if not isinstance(resource, str) or not is_mig(resource):
         raise ValueError(f"name is no resource of MIG devices: {str(resource)[:100]!r}")
     if not isinstance(uuid, str) or (uuid and not _UUID.fullmatch(uuid)):
         raise ValueError(f"no UUID of a MIG device: {str(uuid)[:100]!r}")
-    gpu, position = _number(told.get("gpuindex")), _number(told.get("position"))
+    gpu, position = _number(document.get("gpuindex")), _number(document.get("position"))
     place = (gpu, position) if gpu is not None and position is not None else None
     if not uuid and place is None:
         raise ValueError("neither a UUID nor a place is told")
@@ -73,8 +73,8 @@ def mig_mapping(text: str) -> dict[Place, str]:
     return dict(_mapped(parsed(decoded.decode(), dict, LONGEST_NOTE)))
 
 
-def _mapped(told: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
-    for index, devices in told.items():
+def _mapped(document: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
+    for index, devices in document.items():
         gpu = _number(index)
         for position, uuid in _listed(devices):
             place = _number(position)
@@ -86,8 +86,8 @@ def _mapped(told: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
 def _listed(devices: Any) -> Iterator[tuple[Any, Any]]:
     if isinstance(devices, dict):
         yield from devices.items()
-    elif isinstance(devices, list) and all(isinstance(each, dict) for each in devices):
-        yield from ((each.get("position"), each.get("device_uuid")) for each in devices)
+    elif isinstance(devices, list) and all(isinstance(item, dict) for item in devices):
+        yield from ((item.get("position"), item.get("device_uuid")) for item in devices)
     else:
         raise ValueError(f"neither a list nor an object of MIG devices: {str(devices)[:100]!r}")
 
@@ -115,12 +115,12 @@ _FILE_NUMBER = re.compile(r"[0-9]{1,18}")
 def read_runai(roots: Roots) -> SystemFiles:
     """Read the use of every pod; ``device`` is the index of a GPU in digits. Does not raise."""
     root, problems = roots.run, list[FileProblem]()
-    found = [
+    files = [
         ContainerFile(pod_uid=uid, devices=devices)
         for uid in _names(root / PODS, MOST_PODS, problems)
         if _POD.fullmatch(uid) and (devices := tuple(_devices(root / PODS / uid / METRICS, problems)))
     ]
-    return SystemFiles(containers=tuple(found), problems=tuple(problems))
+    return SystemFiles(containers=tuple(files), problems=tuple(problems))
 
 
 def _devices(folder: Path, problems: list[FileProblem]) -> Iterator[DeviceUse]:
@@ -171,8 +171,8 @@ class Runai(Reservations):
 
     def grants(self) -> Granted:
         """Add the pods on MIG devices to the fractions."""
-        told = super().grants()
-        return Granted(grants=(*told.grants, *self._of_mig()), settled=told.settled)
+        fractions = super().grants()
+        return Granted(grants=(*fractions.grants, *self._of_mig()), settled=fractions.settled)
 
     def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
         """Return the mode: MIG, which the hardware keeps apart, or fractions."""
@@ -182,37 +182,40 @@ class Runai(Reservations):
 
     def share(self, pod: PodIdentity, details: PodDetails, devices: int) -> Share:
         """Read what a pod was given. Of several GPUs that is not told of each; what it asked for is."""
-        told = details.annotations
-        memory, part = mebibytes(told.get(ALLOCATED_MEMORY, "")), fraction(told.get(ALLOCATED, ""))
+        annotations = details.annotations
+        memory, part = (
+            mebibytes(annotations.get(ALLOCATED_MEMORY, "")),
+            fraction(annotations.get(ALLOCATED, "")),
+        )
         if devices == 1 and memory is not None and part is not None:
             return Share(memory, part)
         return super().share(pod, details, devices)
 
     def meter(self, pod: PodIdentity, _holder: ContainerRef, device: Device) -> Meter | None:
         """Return what run:ai measured of the pod, which has its fractions in one container."""
-        found = list(self._uses(pod, str(device.gpu.identity.index)))
-        if len(found) != 1:
+        uses = list(self._uses(pod, str(device.gpu.identity.index)))
+        if len(uses) != 1:
             return None
-        return Meter(source=self.name, memory=found[0].memory_used, compute=found[0].compute_used)
+        return Meter(source=self.name, memory=uses[0].memory_used, compute=uses[0].compute_used)
 
     def _uses(self, pod: PodIdentity, index: str) -> Iterator[DeviceUse]:
         files = self.view.facts.files.get(self.name)
-        for each in files.containers if files is not None else ():
-            if each.pod_uid == pod.uid:
-                yield from (use for use in each.devices if use.device == index)
+        for file in files.containers if files is not None else ():
+            if file.pod_uid == pod.uid:
+                yield from (use for use in file.devices if use.device == index)
 
     def _of_mig(self) -> Iterator[Grant]:
         """Yield the MIG devices of pods, but for those that the kubelet reports."""
         for pod, details in detailed(self.view):
-            told = self._told(pod, details)
-            if told is None:
+            mig = self._told(pod, details)
+            if mig is None:
                 continue
-            holder, device = self.container(pod, details), self._device(told)
+            holder, device = self.container(pod, details), self._device(mig)
             if any(map(is_mig, self.view.held.get(holder, ()))):
                 continue
             yield Grant(
                 holder=holder,
-                resource=told.resource,
+                resource=mig.resource,
                 device=device,
                 memory_entitled=device.memory if device is not None else None,
                 compute_entitled=device.compute if device is not None else None,
@@ -227,8 +230,8 @@ class Runai(Reservations):
             self.object_to(pod, MIG_DEVICE, str(error))
             return None
 
-    def _device(self, told: MigDevice) -> Device | None:
-        uuid = told.uuid or (self._mapping.get(told.place, "") if told.place is not None else "")
+    def _device(self, mig: MigDevice) -> Device | None:
+        uuid = mig.uuid or (self._mapping.get(mig.place, "") if mig.place is not None else "")
         device = self.view.inventory.by_uuid(uuid)
         return device if device is not None and device.mig is not None else None
 

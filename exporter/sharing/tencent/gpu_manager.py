@@ -76,17 +76,19 @@ def read_vcuda(roots: Roots) -> SystemFiles:
     for folder in _folders(roots.vcuda, problems):
         # A container that was started anew leaves the folder of the one before.
         key = folder.file.pod_uid, folder.file.container or folder.file.container_id
-        newest[key] = max(newest.get(key, folder), folder, key=lambda each: each.changed)
-    found = [
-        replace(each.file, devices=given.get((each.file.pod_uid, each.file.container), each.file.devices))
-        for each in newest.values()
+        newest[key] = max(newest.get(key, folder), folder, key=lambda item: item.changed)
+    with_folder = [
+        replace(
+            folder.file, devices=given.get((folder.file.pod_uid, folder.file.container), folder.file.devices)
+        )
+        for folder in newest.values()
     ]
     alone = [
         ContainerFile(pod_uid=uid, container=container, devices=devices)
         for (uid, container), devices in given.items()
         if (uid, container) not in newest
     ]
-    return SystemFiles(containers=(*found, *alone), problems=tuple(problems))
+    return SystemFiles(containers=(*with_folder, *alone), problems=tuple(problems))
 
 
 def decode_config(pread: Pread, size: int) -> Config:
@@ -100,8 +102,8 @@ def decode_config(pread: Pread, size: int) -> Config:
     content = pread(size, 0)
     bus_id = _text(content[_ADDRESS : _ADDRESS + layout.bus_id])
     memory, percent, enabled = _LIMITS.unpack_from(content, layout.limits)
-    told = _BUS_ID.fullmatch(bus_id) and memory <= MOST_BYTES and 0 <= percent <= MOST_CARDS * FULL
-    if not told or enabled not in {0, 1}:
+    plausible = _BUS_ID.fullmatch(bus_id) and memory <= MOST_BYTES and 0 <= percent <= MOST_CARDS * FULL
+    if not plausible or enabled not in {0, 1}:
         raise UnusableError("says what no gpu-manager writes")
     named = _CONTAINER.fullmatch(_text(content[_NAME]))
     use = DeviceUse(
@@ -118,10 +120,10 @@ def decode_checkpoint(text: str | bytes) -> tuple[dict[tuple[str, str], tuple[De
     Raises UnusableError where the whole cannot be read.
     """
     try:
-        told = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise UnusableError(f"is no JSON: {error}") from None
-    pods = told.get("PodGPUMapping") if isinstance(told, dict) else None
+    pods = document.get("PodGPUMapping") if isinstance(document, dict) else None
     if not isinstance(pods, dict):
         raise UnusableError("has no PodGPUMapping")
     given: dict[tuple[str, str], tuple[DeviceUse, ...]] = {}
@@ -155,7 +157,7 @@ def _cards(entry: Any) -> tuple[DeviceUse, ...]:
     devices, cores, memory = (entry.get(name) for name in ("Devices", "Cores", "Memory"))
     if not isinstance(devices, list) or not 0 < len(devices) <= MOST_CARDS:
         return ()
-    matches = [_CARD.fullmatch(each) for each in devices if isinstance(each, str)]
+    matches = [_CARD.fullmatch(device) for device in devices if isinstance(device, str)]
     numbers = sorted(int(match[1]) for match in matches if match)
     if len(numbers) != len(devices):
         return ()
@@ -196,20 +198,20 @@ def _listed(folder: Path, most: int, problems: list[FileProblem]) -> list[str]:
 
 def _folder(path: Path, uid: str, name: str) -> _Folder | None:
     """Read one folder; None while its files are being written."""
-    config = path / "vcuda.config"
-    with opened(config) as (size, pread):
+    config_path = path / "vcuda.config"
+    with opened(config_path) as (size, pread):
         if not size:
             return None
-        told = decode_config(pread, size)
+        config = decode_config(pread, size)
     is_id = _CONTAINER_ID.fullmatch(name) is not None
     file = ContainerFile(
         pod_uid=uid,
-        container=told.container or ("" if is_id else name),
+        container=config.container or ("" if is_id else name),
         container_id=name if is_id else "",
-        devices=(told.use,),
+        devices=(config.use,),
         pids=_pids(path / "pids.config"),
     )
-    return _Folder(config.stat(follow_symlinks=False).st_mtime_ns, file)
+    return _Folder(config_path.stat(follow_symlinks=False).st_mtime_ns, file)
 
 
 def _pids(path: Path) -> tuple[int, ...] | None:
@@ -273,7 +275,7 @@ class GpuManager(CardSystem):
 
     def _by_file(self, holder: ContainerRef) -> Cards:
         file = self.view.file(self.name, holder)
-        named = [each.device for each in file.devices if each.device] if file is not None else []
+        named = [device.device for device in file.devices if device.device] if file is not None else []
         return tuple(map(self._named, named)) or self.only_card()
 
     def _named(self, name: str) -> Device | None:
