@@ -1,4 +1,4 @@
-"""The rows of one device: every container that holds it, uses it, or both."""
+"""The container and process rows of one device."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator
@@ -17,7 +17,6 @@ from exporter.model import (
     ContainerRef,
     ContainerRow,
     DeviceKey,
-    DeviceProcess,
     ProcessPlace,
     ProcessRow,
     Workloads,
@@ -26,32 +25,22 @@ from exporter.model.snapshot import ProcessWhere
 
 
 def process_rows(device: Device, owned: Owned, workloads: Workloads) -> Iterator[ProcessRow]:
-    """Return a row for each process; the rows of an owner add up to its use where that is a sum (rule 3)."""
-    computed = compute_of(device, device.processes or ())
-    nobodys = (*owned.outside, *owned.unknown)
-    for owner, processes in (*owned.by_owner.items(), (None, nobodys)):
+    """Yield a row for each process; an owner's rows add up to its use unless that is metered (rule 3)."""
+    compute = compute_of(device, device.processes or ())
+    without_owner = (*owned.outside, *owned.unknown)
+    for owner, processes in (*owned.by_owner.items(), (None, without_owner)):
         for process in processes:
             place = workloads.places.get(process.pid)
-            yield _row(device, process, owner, place, computed[process.pid])
-
-
-def _row(
-    device: Device,
-    process: DeviceProcess,
-    holder: ContainerRef | None,
-    place: ProcessPlace | None,
-    computed: float | None,
-) -> ProcessRow:
-    return ProcessRow(
-        device=device.key,
-        pid=process.pid,
-        command=place.command if place is not None and place.known else None,
-        kinds=process.kinds,
-        holder=holder,
-        memory=process.memory,
-        compute=computed,
-        place=_where(place),
-    )
+            yield ProcessRow(
+                device=device.key,
+                pid=process.pid,
+                command=place.command if place is not None and place.known else None,
+                kinds=process.kinds,
+                holder=owner,
+                memory=process.memory,
+                compute=compute[process.pid],
+                place=_where(place),
+            )
 
 
 def _where(place: ProcessPlace | None) -> ProcessWhere:
@@ -63,9 +52,8 @@ def _where(place: ProcessPlace | None) -> ProcessWhere:
 class DeviceJoin:
     """Joins one poll's holdings and processes, device by device.
 
-    ``processes`` are those of the devices whose rows were made; none without a view of processes. On
-    ``proven`` devices, who has no row has no process. ``unnamed`` pods are not named by
-    elimination. Where holdings are not ``confirmed`` in this poll, nobody is known not to hold a device.
+    Pods with a uid in ``unnamed`` are not named by elimination. If the holdings are not ``confirmed`` in this
+    poll, a container without a holding has an unknown number of slices, not 0.
     """
 
     def __init__(
@@ -76,7 +64,9 @@ class DeviceJoin:
         *,
         confirmed: bool = True,
     ) -> None:
+        # Rows of the processes on the devices joined so far; empty without a view of processes.
         self.processes: list[ProcessRow] = []
+        # Devices on which a container without a row has no process.
         self.proven: set[DeviceKey] = set()
         self._held = held
         self._workloads = workloads
@@ -85,13 +75,13 @@ class DeviceJoin:
         self._uids = _uids_by_name(workloads)
 
     def rows(self, device: Device) -> list[ContainerRow]:
-        """Return one row for each container on the device."""
+        """Return one row for each container that holds or uses the device."""
         held = self._held.on(device.key)
         owned = Owned()
         if self._workloads.process_view and device.processes is not None:
             owned = owners(device.processes, held, self._workloads, self._unnamed)
-            proven = self._workloads.pods is not None and device.fresh and not owned.unknown
-            proven = proven and device.lists_all
+            complete = device.fresh and device.lists_all and not owned.unknown
+            proven = self._workloads.pods is not None and complete
             if proven:
                 self.proven.add(device.key)
             uses = use_by_process(device, held, owned, proven)
@@ -127,7 +117,7 @@ class DeviceJoin:
 
 
 def _uids_by_name(workloads: Workloads) -> dict[tuple[str, str], str]:
-    """Map names to uids; a name that two pods have had tells no uid."""
+    """Return pod uids by (namespace, name), without names that two pods have had."""
     uids: dict[tuple[str, str], set[str]] = defaultdict(set)
     for pod in (workloads.pods or {}).values():
         uids[pod.namespace, pod.name].add(pod.uid)

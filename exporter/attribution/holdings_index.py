@@ -1,27 +1,26 @@
-"""Holdings by device, what of a row follows from them alone, and GPUs that are partitioned."""
+"""Holdings by device and container, and the columns of a row that follow from them alone."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
 from operator import attrgetter
 from typing import NamedTuple
 
-from exporter.model import ContainerRef, DeviceKey, DeviceSharing, GpuReading, Holding, Holdings
+from exporter.model import ContainerRef, DeviceKey, DeviceSharing, Holding, Holdings
 from exporter.model.sums import total
 
 
 class Entitlement(NamedTuple):
-    """What a container has of a device, as a row tells it."""
+    """A container's share of a device, as a row shows it."""
 
-    resource: str
+    resource: str  # resources joined by ",", the one that counts the slices first
     sharing: str
     isolation: str
     slices: int | None
-    memory: int | None
-    compute: float | None
+    memory: int | None  # bytes
+    compute: float | None  # share of the physical GPU
 
 
 class HoldingsIndex:
-    """The holdings of a node by device and container. ``holdings`` are never changed."""
+    """The holdings of a node by device and container; ``holdings`` must not change afterwards."""
 
     def __init__(self, holdings: Holdings) -> None:
         self.holdings = holdings
@@ -37,18 +36,18 @@ class HoldingsIndex:
         return self._held.get(key, {})
 
     def entitlement(self, key: DeviceKey, sharing: DeviceSharing, ref: ContainerRef) -> Entitlement:
-        """Return what a container has of a device that is shared like this."""
+        """Return a container's share of a device with this ``sharing``; cached for holders."""
         known = self._entitled.get((key, ref))
         if known is not None and known[0] is sharing:
             return known[1]
         entitlement = self._entitlement(key, sharing, ref)
         if ref in self.on(key):
-            # Those who hold nothing come and go.
+            # Containers without a holding come and go: caching them would grow without bound.
             self._entitled[key, ref] = sharing, entitlement
         return entitlement
 
     def _entitlement(self, key: DeviceKey, sharing: DeviceSharing, ref: ContainerRef) -> Entitlement:
-        # What counts the slices stands first.
+        # The holding that counts the slices comes first.
         held = sorted(self.on(key).get(ref, []), key=attrgetter("beside"))
         own = next((holding for holding in held if holding.sharing), sharing)
         return Entitlement(
@@ -61,12 +60,10 @@ class HoldingsIndex:
         )
 
     def _slices(self, key: DeviceKey, ref: ContainerRef, held: list[Holding]) -> int | None:
-        """Rule 7: 0 slices says that nothing is held here, which must be known, not just unseen.
+        """Return the slices held, in the first unit; 0 only if it is certain that none is held (rule 7).
 
-        What is held in several units counts in the first.
-
-        The kubelet lists neither init nor ephemeral containers: beside a holder of the same pod, a
-        container that is not listed may well hold the device. Nothing is known of a pod that is not listed.
+        The kubelet lists neither init nor ephemeral containers: if another container of the pod holds the
+        device, a container that is not listed may hold it too. A pod that is not listed may hold anything.
         """
         if held:
             return sum(holding.slices for holding in held if not holding.beside)
@@ -80,32 +77,3 @@ class HoldingsIndex:
 
 
 NOT_KNOWN = HoldingsIndex(Holdings(known=False))
-
-
-NVIDIA, AMD = "nvidia", "amd"
-
-
-def cut_mode(gpu: GpuReading, modes: Iterable[str]) -> str:
-    """Return the mode of a partitioned GPU: that of its parts if one is shared further."""
-    if gpu.identity.vendor == AMD:
-        return "amd-partition"
-    return "mig-time-slicing" if "mig-time-slicing" in modes else "mig"
-
-
-def slices_used(gpu: GpuReading) -> int | None:
-    """Count the compute slices that GPU instances take; None without MIG or where it cannot be told."""
-    if not gpu.mig_enabled or gpu.mig is None or not gpu.mig_complete or not gpu.up:
-        return None
-    return total(list({mig.gi: mig.instance_slices for mig in gpu.mig}.values()))
-
-
-def are_all_told(gpu: GpuReading, unresolved: Collection[ContainerRef]) -> bool:
-    """Whether no device of a GPU is missing that somebody holds; ``unresolved`` have ids that lead nowhere.
-
-    KFD hides partitions for good from those who may not use them. A MIG device is known from before, but for
-    one that was cut while the driver did not tell: its holder is one of those.
-    """
-    if gpu.identity.vendor == AMD:
-        return gpu.mig_complete
-    told = gpu.mig_complete and (gpu.mig_enabled is not None or gpu.identity.vendor != NVIDIA)
-    return told or not unresolved

@@ -1,19 +1,19 @@
-"""One GPU after the other: its devices, its holders, its users, and the rest that is nobody's."""
+"""The rows of every GPU: its devices, its containers, and the unattributed rest."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from exporter.attribution import use
 from exporter.attribution.device_rows import DeviceJoin
-from exporter.attribution.holdings_index import (
+from exporter.attribution.holdings_index import NOT_KNOWN, HoldingsIndex
+from exporter.attribution.plausibility import (
     AMD,
-    NOT_KNOWN,
-    HoldingsIndex,
-    are_all_told,
-    cut_mode,
-    slices_used,
+    ambiguous,
+    lists_held_devices,
+    lists_users,
+    lists_users_of,
+    plausible_utilization,
 )
-from exporter.attribution.plausibility import ambiguous, believed, lists_users, lists_users_of
 from exporter.attribution.use import Device
 from exporter.model import (
     ContainerRef,
@@ -32,8 +32,8 @@ from exporter.model import (
 from exporter.model.mig_geometry import memory_slices
 from exporter.model.sums import total
 
-ALL_THE_TIME = 1.0
-# Of shares that are told in percent; what is apart by less than this is the rounding of sums.
+WHOLE_GPU = 1.0
+# Shares come from percents: differences below this are rounding of sums.
 DIGITS = 9
 ROUNDING = 1e-6
 UNKNOWN_SHARING = DeviceSharing()
@@ -41,17 +41,14 @@ UNKNOWN_SHARING = DeviceSharing()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribution:
-    """The rows of one poll; ``inconsistent``: (uuid, mig_uuid, quantity) whose parts exceed the whole.
-
-    ``processes`` stand in no order. On ``proven`` devices, who has no row has no process.
-    """
+    """The rows of one poll."""
 
     gpus: tuple[GpuRow, ...]
     migs: tuple[MigRow, ...]
     containers: tuple[ContainerRow, ...]
-    inconsistent: tuple[tuple[str, str, str], ...]
-    processes: tuple[ProcessRow, ...] = ()
-    proven: frozenset[DeviceKey] = frozenset()
+    inconsistent: tuple[tuple[str, str, str], ...]  # (uuid, mig_uuid, quantity): the parts exceed the whole
+    processes: tuple[ProcessRow, ...] = ()  # unordered
+    proven: frozenset[DeviceKey] = frozenset()  # devices on which a container without a row has no process
 
 
 def attribute(
@@ -62,16 +59,16 @@ def attribute(
     *,
     confirmed: bool = True,
 ) -> Attribution:
-    """Join everything known at one moment. Rows are sorted; the order of the inputs does not matter.
+    """Return the rows that follow from one poll's input; the order of the input does not matter.
 
-    ``stale`` has the uuids of GPUs whose reading is from an earlier poll than the holdings, and the holdings
-    of that poll. Holdings that are not ``confirmed`` are those of an earlier poll: by now others may hold the
-    devices.
+    ``stale`` maps the uuid of a GPU that was read in an earlier poll to the holdings of that poll. If
+    ``held`` is not ``confirmed`` in this poll, other containers may hold the devices by now.
     """
     ordered = sorted(gpus, key=lambda gpu: (gpu.identity.index, gpu.identity.uuid))
     unnamed = ambiguous(ordered, held, workloads) | workloads.superseded
-    then = stale if confirmed else {gpu.identity.uuid: NOT_KNOWN for gpu in ordered} | dict(stale)
-    join = _Join(held, DeviceJoin(held, workloads, unnamed, confirmed=confirmed), stale, then)
+    held_at_reading = stale if confirmed else {gpu.identity.uuid: NOT_KNOWN for gpu in ordered} | dict(stale)
+    devices = DeviceJoin(held, workloads, unnamed, confirmed=confirmed)
+    join = _Join(held, devices, stale, held_at_reading)
     gpu_rows = [join.gpu(gpu) for gpu in ordered]
     gpu_rows += [join.unread(identity) for identity in held.holdings.unread]
     return Attribution(
@@ -79,8 +76,8 @@ def attribute(
         migs=tuple(join.migs),
         containers=tuple(sorted(join.containers, key=lambda row: (row.holder, row.device))),
         inconsistent=tuple(join.inconsistent),
-        processes=tuple(join.processes),
-        proven=join.proven,
+        processes=tuple(devices.processes),
+        proven=frozenset(devices.proven),
     )
 
 
@@ -92,10 +89,10 @@ class _Join:
         held: HoldingsIndex,
         devices: DeviceJoin,
         stale: Collection[str],
-        then: Mapping[str, HoldingsIndex],
+        held_at_reading: Mapping[str, HoldingsIndex],
     ) -> None:
         self._stale = stale
-        self._then = then
+        self._held_at_reading = held_at_reading
         self.migs: list[MigRow] = []
         self.containers: list[ContainerRow] = []
         self.inconsistent: list[tuple[str, str, str]] = []
@@ -103,27 +100,19 @@ class _Join:
         self._holdings = held.holdings
         self._devices = devices
 
-    @property
-    def processes(self) -> list[ProcessRow]:
-        return self._devices.processes
-
-    @property
-    def proven(self) -> frozenset[DeviceKey]:
-        return frozenset(self._devices.proven)
-
     def gpu(self, gpu: GpuReading) -> GpuRow:
         if not gpu.mig_enabled:
             return self._whole(gpu)
         if gpu.mig is None:
-            return GpuRow(identity=gpu.identity, reading=gpu, sharing=cut_mode(gpu, ()))
+            return GpuRow(identity=gpu.identity, reading=gpu, sharing=_partition_mode(gpu, ()))
         rows = [row for mig in gpu.mig for row in self._mig(gpu, mig)]
         keys = [DeviceKey(gpu.identity.uuid, mig.uuid) for mig in gpu.mig]
         modes = [self._sharing(key).sharing for key in keys]
         used = use.of_all(gpu, [use.of_mig(gpu, mig) for mig in gpu.mig])
-        return self._gpu_row(gpu, cut_mode(gpu, modes), keys, rows, used)
+        return self._gpu_row(gpu, _partition_mode(gpu, modes), keys, rows, used)
 
     def unread(self, identity: GpuIdentity) -> GpuRow:
-        """Show what is held of a device that no driver of ours reads: who holds it is all that is known."""
+        """Return the row of a held device that no driver reads: only its holders are known."""
         return replace(self._whole(GpuReading(identity=identity)), reading=None)
 
     def _whole(self, gpu: GpuReading) -> GpuRow:
@@ -142,7 +131,7 @@ class _Join:
             compute_source=metered.source,
             lists_all=gpu.identity.vendor != AMD and lists_users(gpu.processes, gpu.memory),
             processes=gpu.processes,
-            utilization=believed(gpu.process_utilization, metered.share),
+            utilization=plausible_utilization(gpu.process_utilization, metered.share),
         )
         rows = self._devices.rows(device)
         self.containers += rows
@@ -163,10 +152,10 @@ class _Join:
             memory=memory,
             compute=metered.share,
             compute_source=metered.source,
-            # GPUs that can be cut do nothing but compute.
+            # GPUs with partitions have no graphics processes, which the driver might not list.
             lists_all=lists_users_of(gpu, mig),
             processes=mig.processes,
-            utilization=believed(mig.process_utilization, use.own_of(mig)),
+            utilization=plausible_utilization(mig.process_utilization, use.own_of(mig)),
         )
         rows = self._devices.rows(device)
         self.containers += rows
@@ -194,8 +183,8 @@ class _Join:
         used: float | None,
     ) -> GpuRow:
         whole = DeviceKey(gpu.identity.uuid)
-        listed = are_all_told(gpu, self._holdings.unresolved_holders)
-        used_slices = slices_used(gpu)
+        listed = lists_held_devices(gpu, self._holdings.unresolved_holders)
+        used_slices = _slices_used(gpu)
         free_slices = None if used_slices is None or gpu.mig_slices is None else gpu.mig_slices - used_slices
         memory = memory_slices(gpu)
         row = GpuRow(
@@ -213,18 +202,18 @@ class _Join:
             mig_memory_free=memory.free,
             mig_memory_adjacent=memory.adjacent,
         )
-        self._check_compute(whole, rows, ALL_THE_TIME)
+        self._check_compute(whole, rows, WHOLE_GPU)
         return row
 
     def _holders_then(self, key: DeviceKey) -> Collection[ContainerRef]:
-        """Return who held a device when it was read, as far as that was told in that poll."""
-        return self._then.get(key.uuid, self._held).on(key)
+        """Return the known holders of a device at the time it was read."""
+        return self._held_at_reading.get(key.uuid, self._held).on(key)
 
     def _sharing(self, key: DeviceKey) -> DeviceSharing:
         return self._holdings.devices.get(key, UNKNOWN_SHARING)
 
     def _are_known(self, keys: Iterable[DeviceKey]) -> bool:
-        """Whether everyone who holds these devices is known."""
+        """Return True if all holders of these devices are known."""
         known = self._holdings.known and self._holdings.all_listed
         return known and self._holdings.unplaced.isdisjoint(keys)
 
@@ -240,7 +229,7 @@ class _Join:
         return total([holding.memory_entitled for holding in held])
 
     def _memory_rest(self, key: DeviceKey, used: int | None, rows: Iterable[ContainerRow]) -> int | None:
-        """Rule 8: what the device uses beyond the containers that are known to use it."""
+        """Return the memory in use that is not attributed to a container, in bytes (rule 8)."""
         if used is None:
             return None
         rest = used - sum(row.memory_used for row in rows if row.memory_used is not None)
@@ -249,16 +238,16 @@ class _Join:
         return max(rest, 0)
 
     def _check_compute(self, key: DeviceKey, rows: Iterable[ContainerRow], most: float) -> None:
-        """Rule 8: the driver averages a device over another stretch of time than its processes.
+        """Note containers that together compute more than ``most``, the share that the device has (rule 8).
 
-        That they differ says nothing, unless the parts have more than all the time there is.
+        Other differences mean nothing: the driver averages a device and its processes over different periods.
         """
         if _computed(rows) > most + ROUNDING:
             self.inconsistent.append((*key, "compute"))
 
 
 def _utilization_rest(used: float | None, rows: Iterable[ContainerRow]) -> float | None:
-    """Rule 8: the share of the GPU that is used beyond the containers that are known to use it."""
+    """Return the used share of the GPU that is not attributed to a container (rule 8)."""
     return None if used is None else max(0.0, round(used - _computed(rows), DIGITS))
 
 
@@ -266,8 +255,22 @@ def _computed(rows: Iterable[ContainerRow]) -> float:
     return sum(row.compute_used for row in rows if row.compute_used is not None)
 
 
+def _partition_mode(gpu: GpuReading, modes: Iterable[str]) -> str:
+    """Return the mode of a partitioned GPU, given the ``modes`` of its devices."""
+    if gpu.identity.vendor == AMD:
+        return "amd-partition"
+    return "mig-time-slicing" if "mig-time-slicing" in modes else "mig"
+
+
+def _slices_used(gpu: GpuReading) -> int | None:
+    """Return the compute slices of all GPU instances; None without MIG or if they are not all known."""
+    if not gpu.mig_enabled or gpu.mig is None or not gpu.mig_complete or not gpu.up:
+        return None
+    return total(list({mig.gi: mig.instance_slices for mig in gpu.mig}.values()))
+
+
 def _add_up(counts: Iterable[tuple[SliceCount, ...]]) -> tuple[SliceCount, ...]:
-    """Add the slices of several devices of one GPU, by resource."""
+    """Return the sum of the slices of several devices of one GPU, by resource."""
     by_resource: dict[str, list[SliceCount]] = {}
     for of_device in counts:
         for count in of_device:

@@ -1,4 +1,4 @@
-"""Whose process is it: pids on a device → the container, the pod, nobody's, or not known."""
+"""The owner of each process on a device: a container, a pod, none, or unknown."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
@@ -9,15 +9,14 @@ from exporter.model import ContainerRef, DeviceProcess, PodIdentity, Workloads
 
 @dataclass(slots=True)
 class Owned:
-    """The processes of one device, by owner.
+    """The processes of one device, by owner."""
 
-    An owner with an empty ``container`` is a pod whose container is not known. ``outside`` run in no pod.
-    ``unknown`` may be anybody's: their place could not be read, or they sit in a pod without a name.
-    """
-
+    # An empty ``container`` means a pod with processes whose container is unknown.
     by_owner: dict[ContainerRef, list[DeviceProcess]] = field(default_factory=lambda: defaultdict(list))
     pod_uids: dict[ContainerRef, str] = field(default_factory=dict)
+    # Processes that run in no pod.
     outside: list[DeviceProcess] = field(default_factory=list)
+    # Processes with an unreadable place, or in a pod without a known name: any container may own them.
     unknown: list[DeviceProcess] = field(default_factory=list)
 
 
@@ -27,9 +26,10 @@ def owners(
     workloads: Workloads,
     unnamed: Collection[str] = (),
 ) -> Owned:
-    """Sort the processes of one device by owner; ``holders`` are the containers that hold the device.
+    """Return the processes of one device by owner.
 
-    ``unnamed`` pods are not named by elimination.
+    ``holders`` are the containers that hold the device. Pods with a uid in ``unnamed`` are not named by
+    elimination.
     """
     holding = tuple(holders)
     owned = Owned()
@@ -47,7 +47,9 @@ def owners(
     for uid, members in in_pods.items():
         pod = pods.get(uid) or (None if uid in unnamed else by_elimination.get(uid))
         if pod is not None:
-            _give(owned, pod, members, holding, _containers_of(workloads, uid))
+            # Container ids of the pod that have processes; None if that is unknown.
+            running = None if workloads.running is None else workloads.running.get(uid, frozenset())
+            _assign(owned, pod, members, holding, running)
         else:
             owned.unknown.extend(process for process, _ in members)
     return owned
@@ -56,7 +58,7 @@ def owners(
 def named_by_elimination(
     in_pods: Iterable[str], holders: tuple[ContainerRef, ...], pods: Mapping[str, PodIdentity]
 ) -> dict[str, PodIdentity]:
-    """Name the one pod without a name when it can only be the one holder whose uid is not known."""
+    """Return the name of the only pod without one, by uid, if only one holder's uid is unknown; else {}."""
     nameless = [uid for uid in in_pods if uid not in pods]
     if len(nameless) != 1:
         return {}
@@ -68,19 +70,14 @@ def named_by_elimination(
     return {nameless[0]: PodIdentity(uid=nameless[0], namespace=namespace, name=name)}
 
 
-def _containers_of(workloads: Workloads, uid: str) -> frozenset[str] | None:
-    """Return the ids of a pod's containers with processes, None if that is unknown."""
-    return None if workloads.running is None else workloads.running.get(uid, frozenset())
-
-
-def _give(
+def _assign(
     owned: Owned,
     pod: PodIdentity,
     members: list[tuple[DeviceProcess, str]],
     holders: tuple[ContainerRef, ...],
     running: frozenset[str] | None,
 ) -> None:
-    """Give the processes of one pod to its containers, as far as these can be told apart."""
+    """Assign the processes of one pod to its containers, or to the pod if a container is unknown."""
     names = {process.pid: _container(pod, container_id) for process, container_id in members}
     if "" in names.values():
         unnamed = {container_id for process, container_id in members if not names[process.pid]}
@@ -88,7 +85,7 @@ def _give(
         if len(held_by) == 1 and _only_holder(pod, held_by[0].container, unnamed, running):
             names = {pid: name or held_by[0].container for pid, name in names.items()}
         else:
-            # Some of these could be any container's of the pod: then no container of it has a sum of its own.
+            # Any container may own the unnamed processes, so that no container of the pod has a known sum.
             names = dict.fromkeys(names, "")
     for process, _ in members:
         owner = ContainerRef(pod.namespace, pod.name, names[process.pid])
@@ -99,10 +96,10 @@ def _give(
 def _only_holder(
     pod: PodIdentity, holder: str, unnamed: Collection[str], running: frozenset[str] | None
 ) -> bool:
-    """Return True if the container with an unknown id can only be the holder: no other one can be meant.
+    """Return True if the container with an unknown id can only be the holder.
 
-    A container that was started again has another id than the one that is still known of it. Its old one has
-    no processes then. Pod logs have no ids: there the holder is meant if it is the only container that runs.
+    A restarted container has a new id, while the known one is its old id, which has no processes. Pod logs
+    have no ids: then the holder is meant if only one container runs.
     """
     if set(pod.containers) == {holder}:
         return True

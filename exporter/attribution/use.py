@@ -1,6 +1,8 @@
-"""What each holder of one device uses, and where the number comes from.
+"""Memory, compute and processes of each container on one device, with the source of each figure.
 
-The rules are numbered in ``docs/join.md``; each function names those that it carries out.
+``use_by_process`` adds up a container's processes (or ``use_without_processes`` takes the device's figures).
+Then ``with_meters`` replaces these sums by the figures of the sharing system's own meter, if it has one.
+``docs/join.md`` has the numbered rules.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -25,50 +27,42 @@ from exporter.model.sums import total
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """One device and what it says itself. ``compute`` is its used share of the whole physical GPU.
-
-    ``fresh``: it was read in this poll. An older list of processes proves nothing about a container that
-    may have come since; ``holders_then`` held the device when it was read.
-
-    ``lists_all``: its list of processes has all that use it. KFD's has only what computes with ROCm.
-    ``processes`` and ``utilization`` (pid → percent of the physical GPU) are None where there is no view of
-    processes.
-    ``source`` is the name of the memory's figures when one holder takes them, ``device`` or ``instance``;
-    ``compute_source`` names the meter behind ``compute``.
-    """
+    """One device and its readings."""
 
     key: DeviceKey
     model: str
     sharing: DeviceSharing
-    source: str
+    source: str  # memory_source of a holder that takes the device's figure: device or instance
+    # Read in this poll: an older process list proves nothing about containers that came since.
     fresh: bool
-    holders_then: Collection[ContainerRef]
+    holders_then: Collection[ContainerRef]  # holders when the device was read
     memory: Memory | None
-    compute: float | None
-    compute_source: str
+    compute: float | None  # used share of the whole physical GPU
+    compute_source: str  # the meter behind ``compute``
+    # The process list has all users of the device; KFD lists only ROCm compute processes.
     lists_all: bool
-    processes: tuple[DeviceProcess, ...] | None
-    utilization: Mapping[int, float | None] | None
+    processes: tuple[DeviceProcess, ...] | None  # None without a view of processes
+    utilization: Mapping[int, float | None] | None  # pid → percent of the physical GPU
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """What one owner uses of the device: bytes, share of the physical GPU, processes with a context."""
+    """One container's or pod's use of the device; None is unknown."""
 
-    memory: int | None = None
-    compute: float | None = None
-    processes: int | None = None
+    memory: int | None = None  # bytes
+    compute: float | None = None  # share of the physical GPU
+    processes: int | None = None  # processes with a context
     memory_source: str = "none"
     compute_source: str = "none"
 
 
 NOTHING_KNOWN = Use()
-# Systems whose holders are clients of MPS. Others may serve them by MPS too, which their clients tell.
+# Systems that always serve holders through MPS; with others, MPS clients among the processes show it.
 BY_MPS = frozenset({"mps", "nos"})
 
 
 def use_without_processes(device: Device, holders: Iterable[ContainerRef]) -> dict[ContainerRef, Use]:
-    """Rule 5: one holder of an exclusive device takes the device's numbers; several have none."""
+    """Return the device's figures for the only holder of an exclusive device, else unknown (rule 5)."""
     refs = list(holders)
     if len(refs) != 1 or not device.sharing.exclusive or refs[0] not in device.holders_then:
         return dict.fromkeys(refs, NOTHING_KNOWN)
@@ -85,7 +79,10 @@ def use_without_processes(device: Device, holders: Iterable[ContainerRef]) -> di
 def use_by_process(
     device: Device, holders: Iterable[ContainerRef], owned: Owned, absence_proven: bool
 ) -> dict[ContainerRef, Use]:
-    """Rules 3, 4, 6 and 7: sums over processes; zero only where it is proven that a holder has none."""
+    """Return each owner's sum over its processes; 0 for a holder only if it has proven none.
+
+    Rules 3, 4, 6 and 7.
+    """
     refs = list(holders)
     merged_pods = {(owner.namespace, owner.pod) for owner in owned.by_owner if not owner.container}
     using = {ContainerRef(owner.namespace, owner.pod, "") for owner in owned.by_owner}
@@ -93,18 +90,21 @@ def use_by_process(
     for ref in refs:
         if ref in uses:
             continue
-        # A pod as a whole does not use nothing while one of its containers uses something.
+        # A pod as a whole is not idle while one of its containers uses the device.
         if (ref.namespace, ref.pod) in merged_pods or ref in using or not absence_proven:
             uses[ref] = NOTHING_KNOWN
         else:
             uses[ref] = _idle(device)
     if _booked_on_server(device):
-        uses = {ref: _without_zero(use) for ref, use in uses.items()}
+        uses = {
+            ref: replace(use, compute=None, compute_source="none") if use.compute == 0 else use
+            for ref, use in uses.items()
+        }
     return _with_device_compute(device, refs, owned, uses)
 
 
 def compute_of(device: Device, processes: Iterable[DeviceProcess]) -> dict[int, float | None]:
-    """Return by pid what each uses, as a share of the physical GPU; None where its container's is no zero."""
+    """Return the share of the physical GPU used by each pid; None if unknown, or a 0 that proves nothing."""
     booked = _booked_on_server(device)
     percents = {process.pid: _percent(device.utilization, [process]) for process in processes}
     return {
@@ -126,7 +126,7 @@ def _sum(device: Device, processes: list[DeviceProcess]) -> Use:
 
 
 def _percent(utilization: Mapping[int, float | None] | None, processes: list[DeviceProcess]) -> float | None:
-    """Add up; a process that is not in an answer did not run, one with an unknown figure spoils the sum."""
+    """Return the sum in percent: 0 for a process without an entry, None if one figure is unknown."""
     if utilization is None:
         return None
     return total([utilization.get(process.pid, 0) for process in processes])
@@ -144,7 +144,7 @@ def _idle(device: Device) -> Use:
 
 
 def _booked_on_server(device: Device) -> bool:
-    """Whether clients of MPS may have computed in the name of the server: the context that is no client's."""
+    """Return True if the driver may book the compute of MPS clients on the MPS server."""
     processes = device.processes or ()
     servers = [process.pid for process in processes if "mps" not in process.kinds]
     served = device.sharing.sharing in BY_MPS or len(servers) < len(processes)
@@ -153,14 +153,13 @@ def _booked_on_server(device: Device) -> bool:
     return any(device.utilization.get(pid, 0) != 0 for pid in servers)
 
 
-def _without_zero(use: Use) -> Use:
-    return replace(use, compute=None, compute_source="none") if use.compute == 0 else use
-
-
 def _with_device_compute(
     device: Device, holders: list[ContainerRef], owned: Owned, uses: dict[ContainerRef, Use]
 ) -> dict[ContainerRef, Use]:
-    """Rule 6: where processes have no figure, the only one on an exclusive device takes the device's."""
+    """Use the device's compute for its only user, if the device is exclusive and no process has a figure.
+
+    Rule 6.
+    """
     alone = len(holders) == 1 and set(uses) == set(holders) and not (owned.unknown or owned.outside)
     alone = alone and holders[0] in device.holders_then
     figures = device.utilization is not None and (device.lists_all or bool(device.processes))
@@ -173,9 +172,9 @@ def _with_device_compute(
 def with_meters(
     uses: Mapping[ContainerRef, Use], held: Mapping[ContainerRef, Sequence[Holding]], used: int | None
 ) -> dict[ContainerRef, Use]:
-    """Return uses with the figures of meters for metered holders, and those bytes for nobody else.
+    """Return ``uses`` with the sums of metered containers replaced by their meter's figures.
 
-    ``used`` are the bytes that the device itself says are used.
+    ``used``: bytes in use on the device, as the driver reports them.
     """
     room = None if used is None else used - sum(use.memory or 0 for use in uses.values())
     meters = {ref: meter for ref in held if (meter := _meter(held[ref])) is not None}
@@ -185,27 +184,26 @@ def with_meters(
         if ref in meters:
             result[ref] = use if _is_left_over(use, meters[ref], room) else _metered(use, meters[ref])
         elif not ref.container and (ref.namespace, ref.pod) in pods:
-            # The processes of a pod that could not be told apart: some are those that were metered.
+            # Processes of a pod without a known container: some of them are those that were metered.
             result[ref] = Use(processes=use.processes)
     return result
 
 
 def _meter(holdings: Sequence[Holding]) -> Meter | None:
-    """Return the meter of a container: there is one on a device, by however many resources it is held."""
+    """Return the meter of a container: one for each device, however many resources hold it."""
     return next((holding.meter for holding in holdings if holding.meter is not None), None)
 
 
 def _is_left_over(use: Use, meter: Meter, room: int | None) -> bool:
-    """Whether a meter still has what processes had that were killed: nobody is there, nor are the bytes."""
-    nobody = use.processes == 0 and use.memory == 0
-    return nobody and room is not None and (meter.memory or 0) > max(room, 0)
+    """Return True if a meter counts memory of killed processes: it has no process, and the memory is free."""
+    idle = use.processes == 0 and use.memory == 0
+    return idle and room is not None and (meter.memory or 0) > max(room, 0)
 
 
 def _metered(use: Use, meter: Meter) -> Use:
     memory, compute = meter.memory, meter.compute
-    # The meter reports no memory although the driver lists memory of the container's processes.
+    # The meter has no memory although the driver lists some for the container: its zeros were not observed.
     if meter.memory == 0 and use.memory_source == "process" and use.memory:
-        # Nor is a compute of 0 anything that was seen.
         memory, compute = None, compute or None
     use = replace(use, memory=memory, memory_source="none" if memory is None else meter.source)
     if meter.memory_only:
@@ -214,24 +212,24 @@ def _metered(use: Use, meter: Meter) -> Use:
 
 
 class Metered(NamedTuple):
-    """A used share of the whole physical GPU, None where nothing meters it, and the name of the meter."""
+    """The used share of the whole physical GPU."""
 
-    share: float | None
-    source: str
+    share: float | None  # None if nothing meters it
+    source: str  # name of the meter
 
 
 def of_gpu(gpu: GpuReading) -> Metered:
-    """Return the time with a kernel running: as the driver tells it, else as a profiling meter does."""
+    """Return the share of time with a kernel running, by the driver, else by a profiling meter."""
     if gpu.utilization_percent is not None:
         return Metered(gpu.utilization_percent / 100, "device")
     return Metered(_busy(gpu.profiling), _source(gpu.profiling, "device"))
 
 
 def of_mig(gpu: GpuReading, mig: MigReading) -> Metered:
-    """Return what a MIG device makes of its part of the GPU.
+    """Return a MIG device's use as a share of the physical GPU (rule 6).
 
-    Rule 6: the time in which its engine worked, as a profiling meter tells it, is the twin of a GPU's
-    utilization. How many of its multiprocessors worked is another quantity, and does not stand in for it.
+    The graphics engine's active time of a profiling meter corresponds to a GPU's utilization; SM activity is
+    another quantity and is not used instead.
     """
     own, part = own_of(mig), part_of(gpu, mig)
     share = None if own is None or part is None else own * part
@@ -239,7 +237,7 @@ def of_mig(gpu: GpuReading, mig: MigReading) -> Metered:
 
 
 def own_of(mig: MigReading) -> float | None:
-    """Return the share of the time in which a MIG device or partition worked, of all that it could have."""
+    """Return the share of time in which a MIG device or partition was busy."""
     own = _busy(mig.profiling)
     if own is None and mig.utilization_percent is not None:
         return mig.utilization_percent / 100
@@ -247,17 +245,16 @@ def own_of(mig: MigReading) -> float | None:
 
 
 def part_of(gpu: GpuReading, mig: MigReading) -> float | None:
-    """Return which part of the GPU's compute a MIG device is."""
+    """Return a MIG device's part of the GPU's compute slices."""
     if mig.compute_slices is None or not gpu.mig_slices:
         return None
     return mig.compute_slices / gpu.mig_slices
 
 
 def of_all(gpu: GpuReading, devices: Sequence[Metered]) -> float | None:
-    """Return the used share of a cut GPU: that of its MIG devices, where every one is metered.
+    """Return the used share of a partitioned GPU: the sum of its MIG devices if each is metered.
 
-    A profiling meter of the whole GPU does not stand in for them: of a cut one, it is not told what its
-    engine's time means.
+    A profiling meter of the whole GPU is not used: what its engine's time means under MIG is not documented.
     """
     parts = total([device.share for device in devices]) if devices and gpu.mig_complete else None
     if parts is None and gpu.utilization_percent is not None:
