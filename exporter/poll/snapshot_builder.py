@@ -25,10 +25,10 @@ from exporter.model.poll_result import JOBS, POLL_FAILED, SHARING, PollResult
 from exporter.poll.accounting import Coverage, Ledger
 from exporter.poll.event_job_pod_rows import event_rows, gpus_with_jobs, migs_with_jobs, pod_rows
 from exporter.poll.rates import ClockEvents, NvlinkRates
-from exporter.sharing import NodeFacts, Objections, resolve_holdings, vgpu_rows, with_pids
+from exporter.sharing import NodeFacts, Objections, resolve_holdings, vgpu_rows
 from exporter.sharing.base.holdings_cache import KeptHoldings
 from exporter.sharing.base.view import Problem
-from exporter.workloads import settled
+from exporter.workloads import place_by_files, place_by_pods
 
 # Polls jitter: up to this many intervals after the previous one, a poll is not a missed one.
 LATE = 1.5
@@ -97,7 +97,7 @@ class SnapshotBuilder:
         elapsed, covered = self._coverage.advance(result.gpus, now)
         try:
             workloads = result.workloads or Workloads(places={}, pods=None, process_view=False)
-            workloads = with_pids(settled(workloads, result.own_uid), result.files)
+            workloads = place_by_files(place_by_pods(workloads, result.own_uid), result.files)
             holdings, attribution = self._joined(result, workloads, covered)
         except Exception:
             # The time has passed all the same; the energy of it stays unattributed.

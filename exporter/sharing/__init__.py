@@ -10,7 +10,7 @@ from exporter.model import Allocations, DeviceSharing, FileProblem, GpuReading, 
 from exporter.sharing.alibaba.cgpu import Cgpu
 from exporter.sharing.alibaba.gpushare import Gpushare
 from exporter.sharing.alibaba.koordinator import Koordinator, KoordinatorHamiCore
-from exporter.sharing.base.holdings import holdings_of, with_pids
+from exporter.sharing.base.holdings import holdings_of
 from exporter.sharing.base.inventory import Inventory
 from exporter.sharing.base.sysfs_devices import host_devices
 from exporter.sharing.base.system import Roots, System
@@ -45,7 +45,6 @@ __all__ = [
     "resolve_holdings",
     "vgpu_rows",
     "with_known",
-    "with_pids",
     "without_use",
 ]
 

@@ -1,9 +1,8 @@
-"""From the text of ``/proc/<pid>/cgroup`` to the pod and the container that the process runs in.
+"""Parser of ``/proc/<pid>/cgroup``: the pod and the container that a process runs in.
 
-Kubelets, runtimes and cgroup drivers write a dozen different paths, and a container with a cgroup
-namespace of its own sees only the relative tail of them. Two things are the same in all: the pod's part
-is named ``pod<uid>``, and the first id of 64 hex digits below it is that of its container. What a container
-starts in cgroups of its own, by a docker or a kubelet inside it, has further names below that.
+Kubelets, runtimes and cgroup drivers use a dozen path formats, and a reader in a private cgroup namespace
+sees only the relative tail. All formats name the pod ``pod<uid>``, followed by the container's id of 64 hex
+digits. Nested containers, started by a docker or kubelet inside, have further names below.
 """
 
 import re
@@ -15,69 +14,65 @@ _POD = re.compile(
     r"([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}|[0-9a-f]{32})"
     r"(?![0-9A-Za-z_-])"
 )
-# conmon watches over a container from outside; it is no part of the container whose id it carries.
+# conmon monitors a container from outside: its cgroup has the container's id without being the container's.
 _CONTAINER = re.compile(r"(?<![0-9A-Za-z])(?<!conmon-)[0-9a-f]{64}(?![0-9A-Za-z])")
-# One step up and straight down into a container: where a reader with a cgroup namespace of its own sees
-# the other containers of its own pod. The pod's name is above what such a path shows.
+# A reader in a private cgroup namespace sees the other containers of its own pod as siblings; the pod's name
+# is above the visible part of the path.
 _SIBLING = re.compile(r"/\.\./[^/]*[0-9a-f]{64}")
-# Outside any pod, with kubelets that make no cgroups for pods: what runtimes call a container of a kubelet's.
+# Names that runtimes give to a kubelet's containers if the kubelet makes no cgroups for pods.
 _FOR_KUBELET = re.compile(r"/(?:k8s\.io/|crio-|cri-containerd-)[0-9a-f]{64}(?![0-9A-Za-z])")
-# Its number, its controllers (none in v2), and a path.
+# Hierarchy number, controllers (empty in v2), path.
 _HIERARCHY = re.compile(r"^[0-9]+:[^:\n]*:/", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class CgroupPlace:
-    """Where a cgroup lies. ``pod_uid`` has dashes, or is the bare 32-digit hash of a static pod.
+    """The pod and container of a cgroup."""
 
-    ``container_id`` is 64 hex digits. ``own_pod``: a container of the reader's own pod, whose uid the
-    path does not show; ``some_pod``: one of a pod that the path does not tell. ``outer`` are the pods, each
-    with its container, in which the pod itself runs, from the next one outwards.
-    """
-
-    pod_uid: str | None = None
-    container_id: str | None = None
-    own_pod: bool = False
-    some_pod: bool = False
+    pod_uid: str | None = None  # with dashes, or the bare 32-digit hash of a static pod
+    container_id: str | None = None  # 64 hex digits
+    own_pod: bool = False  # a container of the reader's own pod; the path does not show its uid
+    some_pod: bool = False  # a container of some pod; the path does not show which
+    # (pod uid, container id) of the pods that a nested pod runs in, innermost first.
     outer: tuple[tuple[str, str | None], ...] = ()
 
 
 def parse_cgroup(text: str) -> CgroupPlace:
-    """Read a whole cgroup file, v1, v2 or hybrid; text that is none gives a place without pod and container.
+    """Return the place in a cgroup file (v1, v2 or hybrid); an empty place for any other text.
 
-    On a hybrid node some hierarchies know only the runtime's service, so the line that tells most wins.
-    Never raises, and takes time linear in the text.
+    On a hybrid node some hierarchies show only the runtime's service, so the most specific line counts. Never
+    raises; takes time linear in the text.
     """
-    return max(map(_parse_path, _paths(text)), key=_told, default=CgroupPlace())
+    return max(map(_parse_path, _paths(text)), key=_detail, default=CgroupPlace())
 
 
 def names_cgroups(text: str) -> bool:
-    """Say whether a text is that of a cgroup file: of any other it cannot be said that it names no pod."""
+    """Return True if ``text`` is a cgroup file; any other text does not prove the absence of a pod."""
     return _HIERARCHY.search(text) is not None
 
 
 def is_root(text: str) -> bool:
-    """Say whether a cgroup file names the root in all hierarchies: the root that its reader can see.
+    """Return True if a cgroup file names the root in all hierarchies.
 
-    From a cgroup namespace of its own that is the reader's own cgroup, not the node's.
+    In a private cgroup namespace that root is the reader's own cgroup, not the node's.
     """
     return _paths(text).keys() == {"/"}
 
 
 def has_left(text: str) -> bool:
-    """Say whether a cgroup file may be that of a process that ends: v1 then names the root, v2 does not."""
+    """Return True if a cgroup file may be that of an exiting process: v1 then names the root, v2 does not."""
     lines = [line.split(":", 2) for line in text.split("\n") if line]
     v1_lines = [line for line in lines if line[0] != "0"] or lines
     return all(line[-1] == "/" for line in v1_lines)
 
 
 def _paths(text: str) -> dict[str, None]:
-    # In v1 a dozen hierarchies mostly repeat one path: each is looked at once.
+    # In v1 a dozen hierarchies mostly repeat one path: parse each path once.
     return dict.fromkeys(line.split(":", 2)[-1] for line in text.split("\n") if line)
 
 
 def _parse_path(path: str) -> CgroupPlace:
-    # The last ones, because a node can itself be a container (kind, k3d) whose own names come first.
+    # The innermost pod, because a node can itself be a container (kind, k3d), with its names first.
     if pods := _pods(path):
         (pod_uid, container_id), *outer = reversed(pods)
         return CgroupPlace(pod_uid, container_id, outer=tuple(outer))
@@ -102,5 +97,5 @@ def _pods(path: str) -> list[tuple[str, str | None]]:
     return pods
 
 
-def _told(place: CgroupPlace) -> tuple[bool, bool, bool, bool]:
+def _detail(place: CgroupPlace) -> tuple[bool, bool, bool, bool]:
     return place.pod_uid is not None, place.own_pod, place.some_pod, place.container_id is not None

@@ -1,7 +1,7 @@
-"""Which jobs a batch system such as Slurm runs on which GPU, as its scripts write it for dcgm-exporter.
+"""Jobs of a batch system such as Slurm by GPU, from the files of dcgm-exporter's HPC job mapping.
 
-A file is named after the index of a GPU (``0``), or after that and a GPU instance of MIG (``2.1``), and has
-the id of one job on each line. Files come and go with the jobs; all other names are somebody else's.
+A file is named after a GPU index (``0``), or a GPU index and a MIG GPU instance (``2.1``), and has one job id
+on each line. Prolog and epilog scripts create and remove the files; other names are ignored.
 """
 
 import os
@@ -21,20 +21,19 @@ _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class JobFilesError(Exception):
-    """The directory cannot be listed; the text says which and why."""
+    """The directory cannot be listed; the message has its path and the cause."""
 
     reason = "directory"
 
 
 class _UnusableError(Exception):
-    """A file that cannot be used; the text says why."""
+    """A file that cannot be used; the message has the cause."""
 
 
 def read_jobs(directory: Path) -> JobFiles:
-    """Read the files of a directory; blocks.
+    """Return the jobs by (GPU index, GPU instance or None), and the unusable files as problems; blocks.
 
-    Raises JobFilesError when it cannot be listed. A file that cannot be used costs only itself, and one that
-    goes while it is read costs nothing.
+    Raises JobFilesError if the directory cannot be listed. Files removed during the read are skipped.
     """
     try:
         with os.scandir(directory) as entries:
@@ -60,13 +59,13 @@ def read_jobs(directory: Path) -> JobFiles:
 
 
 def _jobs(path: Path) -> tuple[str, ...]:
-    """Return the ids in a file, each once, in its order."""
+    """Return the distinct ids of a file in its order."""
     lines = _content(path).decode(errors="replace").split("\n")
     ids = tuple(dict.fromkeys(line.strip() for line in lines if line.strip()))
     if len(ids) > MOST_JOBS:
-        raise _UnusableError(f"it has more than {MOST_JOBS} jobs")
+        raise _UnusableError(f"has more than {MOST_JOBS} jobs")
     if any(len(job) > LONGEST_ID or not job.isprintable() for job in ids):
-        raise _UnusableError("it has lines that are no ids of jobs")
+        raise _UnusableError("has lines that are not job ids")
     return ids
 
 
@@ -74,10 +73,10 @@ def _content(path: Path) -> bytes:
     descriptor = os.open(path, _FLAGS)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise _UnusableError("it is no regular file")
+            raise _UnusableError("is not a regular file")
         content = os.pread(descriptor, MOST_BYTES + 1, 0)
     finally:
         os.close(descriptor)
     if len(content) > MOST_BYTES:
-        raise _UnusableError(f"it is larger than {MOST_BYTES} bytes")
+        raise _UnusableError(f"is larger than {MOST_BYTES} bytes")
     return content

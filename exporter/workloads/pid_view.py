@@ -1,8 +1,8 @@
-"""Whether pids can be trusted: whether the driver, ``--proc-root`` and this process count them alike.
+"""Whether the driver, ``--proc-root`` and this process share one pid namespace.
 
-The driver translates pids into the pid namespace of whoever asks. From a container's namespace it drops
-the processes of all others, or names them by numbers that mean somebody else there. Either way every
-per-process figure would be wrong without looking wrong, so anything but proof counts as no.
+The driver translates pids into the caller's pid namespace. In a container's namespace it omits the processes
+of other containers, or returns numbers that belong to other processes there. Per-process figures would then
+be wrong without looking wrong, so that anything but proof counts as no.
 """
 
 import os
@@ -17,10 +17,9 @@ _NO_HOST_PID = "host pid namespace missing: set hostPID: true"
 
 
 def process_view(proc_root: Path) -> tuple[bool, str]:
-    """Say whether ``proc_root`` shows the node's pids and this process shares them; if not, why; blocks.
+    """Return whether ``proc_root`` shows the pids of the node and of this process, and if not, why; blocks.
 
-    A tree without ``self`` is a recorded one: it is taken as it is, its driver answers are recorded too.
-    Never raises.
+    A tree without ``self`` is a recording and is trusted: its driver answers are recorded too. Never raises.
     """
     try:
         require_process_table(proc_root)
@@ -37,32 +36,32 @@ def _objection(root: Path) -> str:
         return f"pid 1 under {root} is in a container, {_NO_HOST_PID}"
     if not is_recorded(root):
         return _objection_to_live(root)
-    # The root of all cgroups that a container can see is its own: there pid 1 is its neighbour or itself.
+    # A pid 1 in the root of the visible cgroups is in the reader's own container or a sibling of it.
     shared = is_root(_cgroup(root / "1"))
     return f"pid 1 under {root} shares its reader's cgroup, {_NO_HOST_PID}" if shared else ""
 
 
 def _is_contained(root: Path) -> bool:
-    # A container without hostPID has itself, or its pod's pause container, as pid 1. A node that is a
-    # container (kind) has a pid 1 in a container too, but in no pod, and not in the one we run in.
+    # In a container without hostPID, pid 1 is its own or the pod's pause process. If the node is a container
+    # (kind), pid 1 is in a container too, but in no pod and not in this one.
     first, own = _place(root / "1"), _place(root / "self")
     same_container = first.container_id is not None and first.container_id == own.container_id
     return first.pod_uid is not None or first.own_pod or same_container
 
 
 def _objection_to_live(root: Path) -> str:
-    # A procfs counts in the namespace it was mounted for. Below that one a process has further pids, in
-    # which the driver would answer; in a namespace beside it, it has none.
+    # A procfs shows pids of the namespace that it was mounted in. A process in a child namespace has further
+    # pids, which the driver would return; a process in an unrelated namespace has none there.
     if _own_pids(root) != [str(os.getpid())]:
-        return f"--proc-root {root} shows another pid namespace than this process's: NVML answers in ours"
+        return f"--proc-root {root} shows another pid namespace than this process's, in which NVML answers"
     if counts_machine_pids(root) or _sees_other_pods(root):
         return ""
     return f"only processes of this pod are visible under {root}, {_NO_HOST_PID}"
 
 
 def _sees_other_pods(root: Path) -> bool:
-    # A node inside a container (kind) is no machine, yet all pods of its kubelet are visible from its
-    # namespace; from a pod's own namespace no other pod ever is.
+    # In a container that is a node (kind) all pods of its kubelet are visible; from a pod's own pid namespace
+    # no other pod is.
     own = _place(root / "self").pod_uid
     return any(place.pod_uid not in (None, own) for place in map(_place, _processes(root)))
 

@@ -1,7 +1,7 @@
-"""From the uid of a pod to its name, by the directories that the kubelet keeps for container logs.
+"""Pod names by uid, from the kubelet's directories of container logs.
 
-Every kubelet since 1.14 keeps them, and reading their names needs no token and shows no secret. They
-outlive their pod for a while, so what stands here has existed, not necessarily still runs.
+Every kubelet since 1.14 has them, and listing them needs no token and shows no secret. They outlive their pod
+for a while: a pod found here has existed, but need not run any more.
 """
 
 import os
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from exporter.model import PodIdentity
 
-# Neither a namespace nor a name can hold an underscore. Static pods have a bare hash for a uid.
+# Neither a namespace nor a name can contain an underscore. The uid of a static pod is a bare hash.
 _POD_DIRECTORY = re.compile(
     r"(?P<namespace>[a-z0-9-]+)_(?P<name>[a-z0-9.-]+)_"
     r"(?P<uid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32})"
@@ -22,19 +22,18 @@ _DOCKER_LOG = re.compile(r"/containers/([0-9a-f]{64})/")
 
 
 class PodLogs(NamedTuple):
-    """The pods that the logs tell, and the uids of those whose name another one has now."""
+    """The pods with log directories."""
 
     pods: tuple[PodIdentity, ...]
-    superseded: frozenset[str]
+    superseded: frozenset[str]  # uids of pods replaced by another pod of the same name
 
 
 def read_pod_logs(path: Path, known: Collection[str] = ()) -> PodLogs:
-    """List the pods with a directory ``<namespace>_<name>_<uid>`` in ``path``, in order of these; blocks.
+    """Return the pods with a directory ``<namespace>_<name>_<uid>`` in ``path``, sorted; blocks.
 
-    Of a pod made anew under its old name only the newest stands for the name: what still runs of one
-    before is not its own. That is one of the uids ``known`` to be there, else the one whose directory was
-    changed last. Raises OSError when ``path`` cannot be listed; a pod's directory that cannot be
-    costs only the names of its containers.
+    Of several pods with one name only the newest is returned: one whose uid is ``known`` to exist, else the
+    one whose directory was changed last. Raises OSError if ``path`` cannot be listed; a pod's directory that
+    cannot be listed leaves its containers unknown.
     """
     try:
         matches, superseded = _newest(path, known)
@@ -46,12 +45,12 @@ def read_pod_logs(path: Path, known: Collection[str] = ()) -> PodLogs:
 
 
 def index_pods(pods: Iterable[PodIdentity]) -> Mapping[str, PodIdentity]:
-    """Give the pods by their uid."""
+    """Return the pods by uid."""
     return {pod.uid: pod for pod in pods}
 
 
 def _newest(root: Path, known: Collection[str]) -> tuple[list[re.Match[str]], frozenset[str]]:
-    """Return the directories of pods, of several with one name the youngest, and the uids of the others."""
+    """Return the newest pod directory for each name, and the uids of the others."""
     uids: set[str] = set()
     newest: dict[tuple[str, str], tuple[bool, int, str, re.Match[str]]] = {}
     for name in _directories(root):
@@ -60,8 +59,8 @@ def _newest(root: Path, known: Collection[str]) -> tuple[list[re.Match[str]], fr
             key = match["namespace"], match["name"]
             candidate = match["uid"] in known, _changed(root / name), name, match
             newest[key] = max(newest.get(key, candidate), candidate, key=lambda item: item[:3])
-    youngest = [match for *_, match in newest.values()]
-    return youngest, frozenset(uids - {match["uid"] for match in youngest})
+    matches = [match for *_, match in newest.values()]
+    return matches, frozenset(uids - {match["uid"] for match in matches})
 
 
 def _changed(path: Path) -> int:
@@ -95,7 +94,7 @@ def _directories(path: Path) -> list[str]:
 
 
 def _docker_ids(path: Path) -> Iterator[str]:
-    # Docker writes the logs itself; the kubelet only links to them, through the id of the container.
+    # Docker writes the logs itself; the kubelet links to them by the container's id.
     try:
         with os.scandir(path) as entries:
             links = [Path(entry) for entry in entries if entry.is_symlink() and entry.name.endswith(".log")]

@@ -1,4 +1,4 @@
-"""Which pods and containers of the node have processes, by the cgroups of all processes in ``/proc``."""
+"""The pods and containers of the node that have processes, from the cgroups of all processes in ``/proc``."""
 
 import os
 from collections import defaultdict
@@ -11,15 +11,15 @@ from exporter.model import PodIdentity, ProcessPlace
 from exporter.workloads.cgroups import parse_cgroup
 from exporter.workloads.processes import read_file, read_stat
 
-# The only process of a pod's sandbox, which holds the pod's namespaces; "pod" on OpenShift.
+# The only process of a pod's sandbox, which keeps the pod's namespaces; "pod" on OpenShift.
 SANDBOX_COMMANDS = frozenset({"pause", "pod"})
 
 
 class Placed(NamedTuple):
-    """Where processes run by pid, and what has processes at all; None if that was not asked for."""
+    """The places of processes by pid, and optionally all pods and containers with processes."""
 
     places: Mapping[int, ProcessPlace]
-    running: "Running | None" = None
+    running: "Running | None" = None  # None if it was not read
 
     @property
     def containers(self) -> Mapping[str, frozenset[str]] | None:
@@ -29,16 +29,16 @@ class Placed(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """What has processes: ``pods`` by uid, and by pod uid the ids of its containers but the sandbox."""
+    """The pods and containers with processes."""
 
-    pods: frozenset[str]
-    containers: Mapping[str, frozenset[str]]
+    pods: frozenset[str]  # uids
+    containers: Mapping[str, frozenset[str]]  # container ids by pod uid, without sandboxes
 
 
 def read_running(proc_root: Path) -> Running:
-    """Search all processes under ``proc_root``, skipping those that end; OSError if it cannot be listed.
+    """Return the pods and containers of all processes under ``proc_root``; OSError if it cannot be listed.
 
-    Of a pod within a pod the outermost counts: it is the one that the node's kubelet knows.
+    Of nested pods the outermost counts: it is the one that the node's kubelet knows.
     """
     pods: set[str] = set()
     pids: dict[tuple[str, str], list[str]] = defaultdict(list)
@@ -58,7 +58,7 @@ def read_running(proc_root: Path) -> Running:
 
 
 def is_container_unclear(places: Iterable[ProcessPlace], pods: Mapping[str, PodIdentity]) -> bool:
-    """Return True if the ids that are known leave the container of some process in its pod open."""
+    """Return True if known container ids do not determine the container of some process in its pod."""
     for place in places:
         pod = pods.get(place.pod_uid or "")
         named = pod is not None and (place.container_id in pod.container_ids or len(pod.containers) == 1)

@@ -9,7 +9,6 @@ from typing import Any
 from exporter.demo.files import hami, writers
 from exporter.model import PodIdentity, SystemFiles, Workloads
 from exporter.sharing.alibaba.cgpu import read_instances
-from exporter.sharing.base.holdings import with_pids
 from exporter.sharing.base.reading import UnusableError
 from exporter.sharing.base.system import Roots
 from exporter.sharing.dra.checkpoint import decode as decode_checkpoint
@@ -21,6 +20,7 @@ from exporter.sharing.others.vgpu_manager import read_vgpu_manager
 from exporter.sharing.runai.runai import read_runai
 from exporter.sharing.tencent.gpu_manager import decode_checkpoint as decode_cards
 from exporter.sharing.tencent.gpu_manager import decode_config, read_vcuda
+from exporter.workloads import place_by_files
 from tests.fuzz.seeds import MARK, Scratch, parts_of
 from tests.fuzz.target import Target
 
@@ -132,7 +132,9 @@ def _pids(content: bytes) -> Any:
     _tree.write(f"gpu-manager/vm/{UID}/main/vcuda.config", VCUDA)
     files = _with_file(f"gpu-manager/vm/{UID}/main/pids.config", read_vcuda, content)
     pod = PodIdentity(uid=UID, namespace="a", name="b", container_ids={"ab" * 32: "main"})
-    return files, with_pids(Workloads(places={}, pods={UID: pod}, process_view=True), {"gpu-manager": files})
+    return files, place_by_files(
+        Workloads(places={}, pods={UID: pod}, process_view=True), {"gpu-manager": files}
+    )
 
 
 VCUDA = writers.vcuda_image(writers.Config(UID, "main", 8 * GIB, 30, enabled=True, bus_id="0000:3b:00.0"))
@@ -178,7 +180,7 @@ TARGETS = (
     ),
     Target(
         name="file-vcuda-pids",
-        covers=("exporter.sharing.tencent.gpu_manager", "exporter.sharing.base.holdings"),
+        covers=("exporter.sharing.tencent.gpu_manager", "exporter.workloads.placement"),
         seeds=lambda: [struct.pack("<4i", 1000, 1001, 1, -1)],
         decode=_pids,
     ),

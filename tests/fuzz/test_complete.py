@@ -54,6 +54,7 @@ NO_DECODER = {
     "exporter.prometheus.past_queries": "lays decoded points on a grid",
     "exporter.prometheus.combined_history": CALLS,
     "exporter.sharing.hami.cache_owners": JOIN,
+    "exporter.sharing.base.holdings": JOIN,
     "exporter.sharing.base.holdings_cache": JOIN,
     "exporter.sharing.base.view": JOIN,
     "exporter.sharing.base.resolve": JOIN,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from exporter.model import ContainerFile, PodIdentity, ProcessPlace, SystemFiles, Workloads
-from exporter.sharing.base.holdings import with_pids
+from exporter.workloads import place_by_files
 from tests.attribution.build import GIB, UUID, gpu, held, join, process, replicas, row
 
 ID, OTHER_ID = "a" * 64, "b" * 64
@@ -34,7 +34,7 @@ def lists(*pids, uid="uid-a", container="", container_id=ID) -> ContainerFile:
 
 def placed(workloads, *files, pid=7) -> ProcessPlace | None:
     """Return where a pid is placed with these files."""
-    return with_pids(workloads, {"gpu-manager": SystemFiles(containers=files)}).places.get(pid)
+    return place_by_files(workloads, {"gpu-manager": SystemFiles(containers=files)}).places.get(pid)
 
 
 @pytest.mark.parametrize("places", [(), (ProcessPlace(pid=7, known=False),)])
@@ -58,7 +58,7 @@ def test_two_files_that_list_a_pid_place_it_nowhere():
 def test_two_systems_that_agree_place_it():
     """The same word from two files is one word."""
     files = {name: SystemFiles(containers=(lists(7),)) for name in ("gpu-manager", "hami")}
-    assert with_pids(who(), files).places[7].container_id == ID
+    assert place_by_files(who(), files).places[7].container_id == ID
 
 
 @pytest.mark.parametrize(
@@ -86,14 +86,14 @@ def test_a_pod_that_is_not_here_places_nothing(pods):
 def test_without_a_view_of_the_host_nothing_is_placed():
     """The pids that the driver names then mean others than those of the file."""
     workloads = who(view=False)
-    assert with_pids(workloads, {"gpu-manager": SystemFiles(containers=(lists(7),))}) is workloads
+    assert place_by_files(workloads, {"gpu-manager": SystemFiles(containers=(lists(7),))}) is workloads
 
 
 def test_files_without_pids_change_nothing():
     """Workloads are the same object where there is nothing to add."""
     workloads = who([ProcessPlace(pid=7, known=False)])
     silent = ContainerFile(pod_uid="uid-a", container="main")
-    assert with_pids(workloads, {"hami": SystemFiles(containers=(silent,))}) is workloads
+    assert place_by_files(workloads, {"hami": SystemFiles(containers=(silent,))}) is workloads
 
 
 def test_the_use_of_a_placed_process_is_its_containers():
@@ -103,7 +103,7 @@ def test_the_use_of_a_placed_process_is_its_containers():
     node = gpu([process(7, GIB)], {7: 40})
     allocated = held("a", f"{UUID}::0")
     without = row(join(node, allocated, replicas(2), lost), "a")
-    found = with_pids(lost, {"gpu-manager": SystemFiles(containers=(lists(7),))})
+    found = place_by_files(lost, {"gpu-manager": SystemFiles(containers=(lists(7),))})
     with_file = row(join(node, allocated, replicas(2), found), "a")
     assert (without.memory_used, without.processes) == (None, None)
     assert (with_file.memory_used, with_file.processes, with_file.compute_used) == (GIB, 1, 0.4)

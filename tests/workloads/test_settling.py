@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from exporter.model import PodIdentity, ProcessPlace, Workloads
-from exporter.workloads import ProcessTable, settled
+from exporter.workloads import ProcessTable, place_by_pods
 from tests.workloads.tree import write_process
 
 TRAIN, OWN = "11111111-2222-3333-4444-555555555555", "77777777-1111-2222-3333-444444444444"
@@ -33,7 +33,7 @@ def place(tmp_path, path, pods=PODS) -> ProcessPlace:
         pods=None if pods is None else {each.uid: each for each in pods},
         process_view=True,
     )
-    return settled(found, OWN).places[100]
+    return place_by_pods(found, OWN).places[100]
 
 
 @pytest.mark.parametrize(
@@ -86,4 +86,4 @@ def test_what_is_sure_stays_as_it_is(tmp_path):
     assert place(tmp_path, "/system.slice/x.service").pod_uid is None
     assert place(tmp_path, f"/kubepods/burstable/pod{TRAIN}/{MAIN}") == PLACED
     gone = Workloads(places={100: UNKNOWN}, pods={each.uid: each for each in PODS}, process_view=True)
-    assert settled(gone, OWN) is gone
+    assert place_by_pods(gone, OWN) is gone
