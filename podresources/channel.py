@@ -1,7 +1,7 @@
-"""One short-lived connection to a Unix socket of the kubelet.
+"""A short-lived gRPC connection to a Unix socket of the kubelet.
 
-Each refresh opens a fresh channel, which costs less than a millisecond. A channel that is kept would
-carry the back-off of a past outage, up to two minutes of it, into the time after.
+Each read opens a new channel, which takes less than a millisecond. A channel kept open would still back off
+for up to two minutes after an outage.
 """
 
 import asyncio
@@ -59,16 +59,17 @@ _REASONS: Final[dict[Any, Reason]] = {
     grpc.StatusCode.PERMISSION_DENIED: "permission",
     grpc.StatusCode.UNAUTHENTICATED: "permission",
 }
-# A rejected call and an answer over the limit carry the same code; grpc's C core and grpc-go say
-# "message larger than max", grpc-java "exceeds maximum size", tonic "message length too large".
+# A rejected call and a response over the size limit have the same code, RESOURCE_EXHAUSTED. Messages: grpc's
+# C core and grpc-go "message larger than max", grpc-java "exceeds maximum size", tonic "message length too
+# large".
 _TOO_LARGE = re.compile(r"larger than max|exceeds maximum|too large", re.IGNORECASE)
 _LONGEST_DETAIL = 200
 
 
 class KubeletError(Exception):
-    """The kubelet gave no usable answer. ``reason`` is one of a few stable words, fit for a label.
+    """The kubelet gave no usable response; the message has the socket and the remedy.
 
-    The message names the socket and the remedy.
+    ``reason`` is one of a few stable words, usable as a label value.
     """
 
     def __init__(self, reason: Reason, socket: Path, detail: str) -> None:
@@ -77,7 +78,7 @@ class KubeletError(Exception):
 
 
 def from_status(error: grpc.aio.AioRpcError, socket: Path) -> KubeletError:
-    """Translate the status that ended a call."""
+    """Return the KubeletError for the status that ended a call."""
     code, details = error.code(), " ".join((error.details() or "").split())[:_LONGEST_DETAIL]
     return KubeletError(_reason(code, details), socket, f"{code.name} {details}".rstrip())
 
@@ -90,13 +91,13 @@ def _reason(code: grpc.StatusCode, details: str) -> Reason:
 
 _LONGEST_ADDRESS: Final = 107  # bytes of sockaddr_un.sun_path without its NUL
 _PAUSES: Final = (0.1, 0.3)  # seconds; the kubelet's bucket refills at 100 calls per second
-# Bytes that are decoded in about the time that a thread takes to be asked.
+# Bytes; decoding less takes no longer than handing it to a thread.
 _DECODED_AT_ONCE: Final = 16 << 10
 _OPTIONS: Final = (
-    # Left alone, grpc sends the socket's path, which strict HTTP/2 servers reject.
+    # By default grpc sends the socket's path, which strict HTTP/2 servers reject.
     ("grpc.default_authority", "localhost"),
-    # Bytes; kubelets have been seen to answer with 17.8 MB. Several times as much is taken while it is
-    # decoded, and whoever may fill the annotations of pods makes the answer of the Pods API longer.
+    # Bytes; responses of 17.8 MB have been seen. Decoding takes several times as much memory, and anyone who
+    # may annotate pods can enlarge the response of the Pods API.
     ("grpc.max_receive_message_length", 32 << 20),
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_retries", 0),
@@ -110,13 +111,13 @@ _OS_REASONS: Final[dict[int | None, Reason]] = {
     errno.EACCES: "permission",
     errno.EPERM: "permission",
 }
-# Not the loop's own pool, which name lookups that hang may fill.
+# Not the loop's default pool, which hanging name lookups may fill.
 _DECODER: Final = ThreadPoolExecutor(1, thread_name_prefix="decode")
 _Answer = TypeVar("_Answer")
 
 
 class Connection:
-    """An open channel to the socket ``path``; its calls share one ``deadline``, in the loop's time."""
+    """An open channel to the socket ``path``; all calls share one ``deadline``, in the loop's time."""
 
     def __init__(self, channel: grpc.aio.Channel, path: Path, deadline: float) -> None:
         self._channel = channel
@@ -124,17 +125,21 @@ class Connection:
         self._deadline = deadline
 
     async def call(self, method: str, decode: Callable[[bytes], _Answer]) -> _Answer:
-        """Call a method that takes no arguments and decode its answer; KubeletError when either fails."""
-        answer = await self._patiently(method)
+        """Return a decoded response, called without arguments; KubeletError if the call or ``decode`` fails.
+
+        A rate-limited call is retried before the deadline.
+        """
+        answer = await self._with_retries(method)
         try:
             if len(answer) <= _DECODED_AT_ONCE:
                 return decode(answer)
-            # In a thread, because an answer of many megabytes would hold up the loop.
+            # In a thread, because decoding many megabytes would block the loop.
             return await asyncio.get_running_loop().run_in_executor(_DECODER, decode, answer)
         except DECODE_ERRORS as error:
-            raise KubeletError("malformed", self._path, f"what {method} answers is no protobuf") from error
+            text = f"the response of {method} is not valid protobuf"
+            raise KubeletError("malformed", self._path, text) from error
 
-    async def _patiently(self, method: str) -> bytes:
+    async def _with_retries(self, method: str) -> bytes:
         for pause in _PAUSES:
             wait = pause * random.uniform(0.5, 1.5)  # noqa: S311 - jitter is no secret
             try:
@@ -148,14 +153,14 @@ class Connection:
     async def _once(self, method: str) -> bytes:
         remaining = self._remaining()
         if remaining <= 0:
-            raise KubeletError("deadline", self._path, f"no time was left for {method}")
+            raise KubeletError("deadline", self._path, f"no time left for {method}")
         try:
             answer: bytes = await self._channel.unary_unary(method)(b"", timeout=remaining)
         except grpc.aio.AioRpcError as error:
             failure = _explained(error, self._path)
         else:
             return answer
-        # Not chained: grpc's error holds the call, which would keep the socket open as long as ours lives.
+        # Not chained: grpc's error references the call, which would keep the socket open.
         raise failure
 
     def _remaining(self) -> float:
@@ -164,9 +169,9 @@ class Connection:
 
 @asynccontextmanager
 async def dial(path: Path, *, within: float) -> AsyncIterator[Connection]:
-    """Connect to the socket ``path`` for all that is asked ``within`` so many seconds; KubeletError."""
+    """Connect to the socket ``path`` for calls that end ``within`` this many seconds; raises KubeletError."""
     deadline = asyncio.get_running_loop().time() + within
-    # In grpc this is also how long a connection that never completes is held on to; else 20 s.
+    # Also grpc's limit for a connection that never completes; by default 20 s.
     patience = ("grpc.min_reconnect_backoff_ms", int(within * 1000))
     with reachable(path) as address:
         async with grpc.aio.insecure_channel(target(address), (*_OPTIONS, patience)) as channel:
@@ -175,9 +180,9 @@ async def dial(path: Path, *, within: float) -> AsyncIterator[Connection]:
 
 @contextmanager
 def reachable(path: Path) -> Iterator[str]:
-    """Give an absolute spelling of ``path`` that fits into a socket address, valid inside the block.
+    """Yield an absolute form of ``path`` that fits into a socket address, valid inside the block.
 
-    KubeletError where there is none.
+    Raises KubeletError if there is none.
     """
     address = path.absolute()
     if len(bytes(address)) <= _LONGEST_ADDRESS:
@@ -195,7 +200,7 @@ def reachable(path: Path) -> Iterator[str]:
 
 
 def target(address: str) -> str:
-    """Spell a socket's address as the target of a channel, or of a server."""
+    """Return a socket's address as the target of a gRPC channel or server."""
     return f"unix:{quote_from_bytes(os.fsencode(address))}"
 
 
@@ -209,7 +214,7 @@ def _explained(error: grpc.aio.AioRpcError, path: Path) -> KubeletError:
 
 
 def _connect(path: Path) -> None:
-    """Connect to ``path`` without grpc; KubeletError that says why it cannot be done."""
+    """Connect to ``path`` without grpc, for the cause of a failure; raises KubeletError."""
     with _translated(path), reachable(path) as address, open_socket(AF_UNIX) as probe:
         if not stat.S_ISSOCK(path.stat().st_mode):
             raise KubeletError("absent", path, "this is not a socket")

@@ -1,7 +1,6 @@
-"""The client of the pod-resources API: which container was given which device id.
+"""The client of the pod-resources API: device ids by container.
 
-What it remembers between two reads is data, never a connection: the first read after an outage of any
-length works.
+Between reads it keeps data but no connection: the first read after an outage works.
 """
 
 import time
@@ -15,18 +14,18 @@ from podresources.channel import Connection, KubeletError, dial
 from podresources.messages import ALLOCATABLE_V1, LIST_V1, LIST_V1ALPHA1
 from podresources.offers import Offer, Offers
 
-# Seconds to wait for a kubelet that did not answer in time before.
-SHORT_PATIENCE: Final = 1.0
-FULL_PATIENCE_EVERY: Final = 10
+# Seconds to wait for a kubelet that exceeded its last deadline; every tenth read waits for the full timeout.
+SHORT_TIMEOUT: Final = 1.0
+FULL_TIMEOUT_EVERY: Final = 10
 _Inode = tuple[int, int, int]
 
 
 class PodResources:
-    """Reads the kubelet's device accounting from ``socket``, a read taking ``timeout`` seconds at most.
+    """Reads the kubelet's device accounting from ``socket``, in at most ``timeout`` seconds.
 
-    Each start of the kubelet makes another socket, by which a restart is noticed. A starting kubelet lists
-    its pods bit by bit: whether a list is complete is decided in ``exporter.poll.kubelet_restart``.
-    Resources whose plugin has not registered again stay on offer for ``register_grace`` seconds.
+    Each start of the kubelet creates a new socket file, which shows the restart. A starting kubelet lists its
+    pods one by one: ``exporter.poll.kubelet_restart`` decides if a list is complete. Resources with a plugin
+    that has not registered again stay allocatable for ``register_grace`` seconds.
     """
 
     def __init__(
@@ -51,11 +50,14 @@ class PodResources:
         self._registered_at = 0.0
 
     async def read(self) -> Allocations:
-        """Ask the kubelet; KubeletError when it does not say who holds what.
+        """Return the allocations and allocatable devices; KubeletError if the allocations cannot be read.
 
-        Failing to learn what is on offer costs only ``offered``.
+        If only the allocatable devices cannot be read, ``offered`` is None or from an earlier response.
         """
-        within = self._patience()
+        # A short timeout notices at once when a kubelet that hung is back; the full one is for a slow
+        # kubelet.
+        hung = self._unanswered % FULL_TIMEOUT_EVERY != 0
+        within = min(self._timeout, SHORT_TIMEOUT) if hung else self._timeout
         self._unanswered += 1
         try:
             allocations = await self._read(within)
@@ -65,12 +67,6 @@ class PodResources:
             raise
         self._unanswered = 0
         return allocations
-
-    def _patience(self) -> float:
-        """Wait shortly for a kubelet that hung, to notice its return at once, and at times for a slow one."""
-        if self._unanswered % FULL_PATIENCE_EVERY == 0:
-            return self._timeout
-        return min(self._timeout, SHORT_PATIENCE)
 
     async def _read(self, within: float) -> Allocations:
         start = self._kubelet_start()
@@ -115,7 +111,7 @@ class PodResources:
         return self._offers.answered(fresh, in_use=in_use, settling=settling)
 
     def _kubelet_start(self) -> int:
-        """Count the starts of the kubelet seen so far: each makes a socket of its own."""
+        """Return the number of kubelet starts seen so far: each creates a new socket file."""
         inode = _inode(self._socket)
         if inode is not None and inode != self._inode:
             self._start += 1
@@ -125,7 +121,7 @@ class PodResources:
 
 
 def _inode(socket: Path) -> _Inode | None:
-    """Tell sockets apart; with the time of creation, because file systems hand inode numbers out again."""
+    """Return what identifies a socket file, with its creation time, because inode numbers are reused."""
     try:
         status = socket.stat()
     except OSError:

@@ -1,6 +1,6 @@
-"""The kubelet's answers as sorted records free of duplicates. Pure functions, bytes in.
+"""Decoders of the kubelet's pod-resources responses: bytes to sorted records without duplicates.
 
-The kubelet repeats a device once per NUMA node, in another order each time.
+The kubelet repeats a device once per NUMA node, in varying order.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,10 +21,10 @@ _Print = tuple[int, int]
 
 
 class Unchanged(Generic[T]):
-    """Makes a value of each payload, but not of one that was among those of the previous read.
+    """Makes a value of each payload, reusing the values of payloads that the previous read had too.
 
-    Pods stay as they are for hours, and each is some kilobytes: they are recognised by length and Python's
-    keyed hash of 64 bits, not kept. One read at a time.
+    Most pods do not change for hours, and each has some kilobytes: they are recognised by length and Python's
+    keyed 64-bit hash, and not kept. Not thread-safe.
     """
 
     def __init__(self, make: Callable[[bytes], T]) -> None:
@@ -32,7 +32,7 @@ class Unchanged(Generic[T]):
         self._made: dict[_Print, T] = {}
 
     def of(self, payloads: Iterable[bytes]) -> list[T]:
-        """Return the value of each payload, in their order; what ``make`` raises goes through."""
+        """Return the value of each payload in order; raises what ``make`` raises."""
         previous, now = self._made, dict[_Print, T]()
         values = []
         for payload in payloads:
@@ -44,38 +44,36 @@ class Unchanged(Generic[T]):
         return values
 
 
-# Driver, pool, device, namespace and name of the claim, share: what tells two claimed devices apart.
+# The key of a claimed device: driver, pool, device, namespace and name of the claim, share.
 _Claimed = tuple[str, str, str, str, str, str]
 
 
 class Listed(NamedTuple):
-    """What containers hold, by id and by resource claims.
-
-    ``containers`` are all in the list, with devices or without. Each pod is there too, with "" as container.
-    """
+    """The devices of all containers, by id and by resource claim."""
 
     allocated: tuple[Allocation, ...]
     claims: tuple[ClaimedDevice, ...]
+    # All listed containers, with devices or without, and each pod with "" as container.
     containers: frozenset[ContainerRef]
 
 
 class _Pod(NamedTuple):
-    """What the containers of the pod of these names hold, sorted, and all of its containers."""
+    """The devices of one pod's containers, sorted, and all of its containers."""
 
-    names: tuple[str, str]
+    names: tuple[str, str]  # namespace and name
     allocated: tuple[Allocation, ...]
     claims: tuple[ClaimedDevice, ...]
     containers: tuple[ContainerRef, ...]
 
 
 class Lists:
-    """Folds answers to List (v1 or v1alpha1), of which only pods that are new or changed are read again."""
+    """Decodes responses to List (v1 or v1alpha1); pods that did not change are not decoded again."""
 
     def __init__(self) -> None:
         self._pods = Unchanged(_pod)
 
     def listed(self, answer: bytes) -> Listed:
-        """Fold an answer; one of DECODE_ERRORS where it is none."""
+        """Return a decoded response; raises DECODE_ERRORS if it is malformed."""
         payloads = EncodedPods.FromString(answer).pod_resources
         by_names: dict[tuple[str, str], list[tuple[_Pod, bytes]]] = {}
         for pod, payload in zip(self._pods.of(payloads), payloads, strict=True):
@@ -101,7 +99,7 @@ def _pod(payload: bytes) -> _Pod:
             held.setdefault(container.name, set()).update(devices)
         if container.dynamic_resources:
             _claim(claimed.setdefault(container.name, {}), container.dynamic_resources)
-    # Plain tuples sort many times faster than records do.
+    # Plain tuples sort many times faster than records.
     allocated = tuple(
         Allocation(holder, resource, device_id)
         for name, devices in sorted(held.items())
@@ -120,7 +118,7 @@ def _pod(payload: bytes) -> _Pod:
 
 
 def offered(answer: bytes) -> tuple[OfferedDevice, ...]:
-    """Fold an answer to GetAllocatableResources; one of DECODE_ERRORS where it is none."""
+    """Return a decoded response to GetAllocatableResources; raises DECODE_ERRORS if it is malformed."""
     devices = map(ContainerDevices.FromString, set(OfferedEntries.FromString(answer).devices))
     return tuple(OfferedDevice(*device) for device in sorted(_distinct(devices)))
 
@@ -130,7 +128,7 @@ def _distinct(devices: Iterable[Any]) -> set[tuple[str, str]]:
 
 
 def _claim(devices: dict[_Claimed, set[str]], resources: Iterable[bytes]) -> None:
-    """Gather the devices of claims; kubelets have been seen to list one thousands of times."""
+    """Add the devices of claims to ``devices``; kubelets may list one claim thousands of times."""
     for encoded in set(resources):
         claim = DynamicResource.FromString(encoded)
         for resource in claim.claim_resources:

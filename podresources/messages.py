@@ -1,9 +1,9 @@
-"""What travels between us and the kubelet: the paths of its gRPC methods and the messages they carry.
+"""gRPC method paths and protobuf messages of the kubelet's APIs.
 
-The message classes are made at run time from the tables below. Generated code would be tied to one
-range of protobuf runtimes; descriptors work with all of them. The pool is our own, because the packages
-``v1`` and ``v1alpha1`` are bare words that another library in the process may have taken. Only the
-fields that we or the software kubelet need are declared: protobuf skips the rest.
+The message classes are made at run time from the tables below. Generated code would be tied to a range of
+protobuf runtimes; descriptors work with all of them. They have their own descriptor pool, because another
+library in the process may have registered the packages ``v1`` and ``v1alpha1``. Only fields that the
+exporter or the fake kubelet needs are declared: protobuf skips the rest.
 
 Sources: kubernetes/kubelet ``pkg/apis/podresources/{v1,v1alpha1}/api.proto`` and
 ``pkg/apis/pods/v1alpha1/api.proto``, kubernetes/api ``core/v1/generated.proto``.
@@ -20,13 +20,13 @@ LIST_V1ALPHA1: Final = "/v1alpha1.PodResourcesLister/List"
 ALLOCATABLE_V1: Final = "/v1.PodResourcesLister/GetAllocatableResources"
 LIST_PODS: Final = "/v1alpha1.Pods/ListPods"
 
-# protobuf's runtime in Python lets the second one through.
+# protobuf's pure Python runtime raises the second one.
 DECODE_ERRORS: Final = (DecodeError, UnicodeDecodeError)
 
 _Field = tuple[str, int, str]  # name, number, type: a scalar or a message of the table; "*" = repeated
 _Table = Mapping[str, tuple[_Field, ...]]
 
-# v1alpha1 knows the same messages with fewer fields under the same numbers, so one set serves both.
+# v1alpha1 has the same messages with fewer fields under the same numbers, so that one table serves both.
 _POD_RESOURCES: _Table = {
     "NUMANode": (("ID", 1, "int64"),),
     "TopologyInfo": (("nodes", 1, "NUMANode*"),),
@@ -51,7 +51,7 @@ _POD_RESOURCES: _Table = {
     "ContainerResources": (
         ("name", 1, "string"),
         ("devices", 2, "ContainerDevices*"),
-        # Kubelets may list one claim a hundred thousand times; entries that are the same are read once.
+        # Kubelets may list one claim a hundred thousand times; equal entries are decoded once.
         ("dynamic_resources", 5, "bytes*"),
     ),
     "PodResources": (
@@ -61,11 +61,11 @@ _POD_RESOURCES: _Table = {
     ),
     "ListPodResourcesResponse": (("pod_resources", 1, "PodResources*"),),
     "AllocatableResourcesResponse": (("devices", 1, "ContainerDevices*"),),
-    # The same on the wire, with their entries as they came, which are the same each time but for a few.
+    # The same responses with undecoded entries, of which few change between two reads.
     "EncodedPods": (("pod_resources", 1, "bytes*"),),
     "OfferedEntries": (("devices", 1, "bytes*"),),
 }
-# A pod travels as the bytes of a core/v1 Pod. That is proto2, but read as proto3 its strings are checked.
+# A pod is sent as the bytes of a core/v1 Pod. That is proto2; declared as proto3, its strings are validated.
 _PODS: _Table = {
     "ContainerStatus": (("name", 1, "string"), ("containerID", 8, "string")),
     "PodStatus": (
@@ -74,7 +74,7 @@ _PODS: _Table = {
         ("initContainerStatuses", 10, "ContainerStatus*"),
         ("ephemeralContainerStatuses", 13, "ContainerStatus*"),
     ),
-    # A map travels as a list of entries of key and value.
+    # A map is a list of entries of key and value on the wire.
     "StringEntry": (("key", 1, "string"), ("value", 2, "string")),
     "ObjectMeta": (
         ("name", 1, "string"),
@@ -86,7 +86,7 @@ _PODS: _Table = {
     "Quantity": (("string", 1, "string"),),
     "QuantityEntry": (("key", 1, "string"), ("value", 2, "Quantity")),
     "ResourceRequirements": (("limits", 1, "QuantityEntry*"),),
-    # Without env: what it holds is nobody's business here.
+    # Without env, which may contain secrets.
     "Container": (("name", 1, "string"), ("resources", 8, "ResourceRequirements")),
     "PodSpec": (("containers", 2, "Container*"), ("initContainers", 20, "Container*")),
     "Pod": (("metadata", 1, "ObjectMeta"), ("spec", 2, "PodSpec"), ("status", 3, "PodStatus")),

@@ -1,7 +1,7 @@
-"""What the node has on offer, remembered over the gaps in what the kubelet says about it.
+"""Allocatable devices, kept over gaps in the kubelet's responses.
 
-While a device plugin registers again after a restart, the kubelet leaves its resource out of the answer
-although nothing has changed on the node.
+While a device plugin registers again after a restart, the kubelet's response lacks its resource, although
+nothing has changed on the node.
 """
 
 import logging
@@ -13,26 +13,25 @@ from typing import Final, NamedTuple
 from exporter.model import OfferedDevice
 from podresources.channel import KubeletError
 
-KEPT: Final = 300.0  # seconds for which the last good answer stands in for one that fails
+KEPT: Final = 300.0  # seconds for which the last good response replaces one that fails
 _PERMANENT: Final = frozenset({"unimplemented", "internal"})
 _log = logging.getLogger(__name__)
 
 
 class Offer(NamedTuple):
-    """``devices`` on offer; ``withdrawn`` were on offer since their plugin was started, and are not now.
-
-    Of resources in ``kept`` the last answer had no device: theirs are of an earlier one. ``earlier`` were on
-    offer before their plugin was away, and have not been since: unhealthy, or no longer made.
-    """
+    """Allocatable devices."""
 
     devices: tuple[OfferedDevice, ...]
+    # Allocatable at some time since their plugin started, but not now.
     withdrawn: tuple[OfferedDevice, ...] = ()
+    # Resources without a device in the last response; theirs are from an earlier one.
     kept: frozenset[str] = frozenset()
+    # Allocatable before their plugin restarted, but not since: unhealthy, or no longer made.
     earlier: tuple[OfferedDevice, ...] = ()
 
 
 class Offers:
-    """The last good answer by resource, and what is to be shown of it now."""
+    """Keeps the last good response by resource."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -44,11 +43,11 @@ class Offers:
         self._failure = ""
 
     def answered(self, fresh: tuple[OfferedDevice, ...], *, in_use: Collection[str], settling: bool) -> Offer:
-        """Take a sorted answer in and give what is on offer.
+        """Store a sorted response and return the allocatable devices.
 
-        A resource missing from it is kept while the kubelet is ``settling`` after a restart, and while
-        it is ``in_use``: what is held must have been offered. It is not if another resource has appeared: a
-        plugin that was set up anew may give its devices another name.
+        A resource missing from it is kept while the kubelet is ``settling`` after a restart, and while it is
+        ``in_use``: held devices must have been allocatable. It is dropped if a new resource has appeared: the
+        plugin may have been reconfigured to rename its resource.
         """
         now = {name: tuple(group) for name, group in groupby(fresh, attrgetter("resource"))}
         self._note(now)
@@ -64,10 +63,10 @@ class Offers:
         return self._shown(self._last)
 
     def _note(self, now: dict[str, tuple[OfferedDevice, ...]]) -> None:
-        """Note what each resource has offered since its plugin was started.
+        """Record the devices that each resource had since its plugin started.
 
-        A plugin lists its devices when it starts, and says later which of them are healthy: a device that was
-        never listed, or a resource that was away, is a new start.
+        A plugin lists its devices when it starts, and later reports their health: a device that was never
+        listed, or a resource that is back, shows a new start.
         """
         for resource, devices in now.items():
             fresh = frozenset(devices)
@@ -77,7 +76,7 @@ class Offers:
                 self._earlier[resource] = known - fresh if fresh <= known else frozenset()
 
     def failed(self, error: KubeletError) -> Offer | None:
-        """Give what stands in for an answer that failed, None where there is none."""
+        """Return the devices that replace a failed response, None if there are none."""
         if error.reason != self._failure:
             _log.warning("could not refresh allocatable devices: %s", error)
         self._failure = error.reason
@@ -86,7 +85,7 @@ class Offers:
         return None if self._last is None else self._shown(self._last)
 
     def forget(self) -> None:
-        """Drop the last good answer: the kubelet no longer tells what is on offer."""
+        """Drop the last good response: the kubelet no longer reports allocatable devices."""
         self._last = None
         self._kept = frozenset()
         self._seen = {}

@@ -1,7 +1,7 @@
-"""The client of the kubelet's Pods API: the pods of this node by uid, without asking the API server.
+"""The client of the kubelet's Pods API: the pods of this node, without the API server.
 
-The answer holds whole pods, environment variables included. Metadata, limits and status are decoded, the
-rest is skipped, and no payload is ever logged.
+The response has whole pods, including environment variables. Only metadata, limits and status are decoded,
+and no payload is logged.
 """
 
 import logging
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 class Pods:
-    """Reads the pods of the node from ``socket``, a read taking ``timeout`` seconds at most."""
+    """Reads the pods of the node from ``socket``, in at most ``timeout`` seconds."""
 
     def __init__(self, socket: Path, *, timeout: float = 10.0) -> None:
         self._socket = socket
@@ -27,19 +27,17 @@ class Pods:
         self._unreadable = 0
 
     async def read(self) -> tuple[PodIdentity, ...]:
-        """List the pods by uid; KubeletError when the kubelet does not. A broken pod is left out."""
+        """Return the pods sorted by uid, without those that cannot be decoded; raises KubeletError."""
         async with dial(self._socket, within=self._timeout) as kubelet:
             identities = await kubelet.call(LIST_PODS, self._decoded)
-        self._report(identities.count(None))
+        unreadable = identities.count(None)
+        if unreadable > self._unreadable:
+            _log.warning("%s: skipped %d pods that could not be decoded", self._socket, unreadable)
+        self._unreadable = unreadable
         return tuple(sorted(filter(None, identities), key=lambda pod: pod.uid))
 
     def _decoded(self, answer: bytes) -> list[PodIdentity | None]:
         return self._identities.of(ListPodsResponse.FromString(answer).pods)
-
-    def _report(self, unreadable: int) -> None:
-        if unreadable > self._unreadable:
-            _log.warning("%s: skipped %d pods that could not be decoded", self._socket, unreadable)
-        self._unreadable = unreadable
 
 
 def _identity(payload: bytes) -> PodIdentity | None:
@@ -61,8 +59,11 @@ def _identity(payload: bytes) -> PodIdentity | None:
         namespace=names.namespace,
         name=names.name,
         containers=tuple(container.name for container in containers),
+        # The kubelet reports ``containerd://<64 hex>``; cgroup names have the 64 hex digits.
         container_ids={
-            _bare(container.containerID): container.name for container in containers if container.containerID
+            container.containerID.rpartition("://")[2]: container.name
+            for container in containers
+            if container.containerID
         },
         details=_details(pod),
     )
@@ -81,8 +82,3 @@ def _details(pod: Any) -> PodDetails:
 def _spec(container: Any, *, init: bool) -> ContainerSpec:
     limits = {entry.key: entry.value.string for entry in container.resources.limits}
     return ContainerSpec(name=container.name, init=init, limits=extended_resources(limits))
-
-
-def _bare(container_id: str) -> str:
-    """Turn ``containerd://<64 hex>`` into the 64 hex digits that a cgroup's name holds."""
-    return container_id.rpartition("://")[2]
