@@ -1,6 +1,7 @@
-"""Who is entitled to what: allocations resolved to the devices of this node.
+"""The holdings of the node: allocations resolved to devices by each sharing system.
 
-Each family of sharing systems has a file of its own and a place in ``SYSTEMS``.
+Each system is a class in a file of its maker's folder, and is listed in ``SYSTEMS``. ``base/system.py`` has
+the base class, ``base/resolve.py`` asks the systems, ``base/holdings.py`` makes the holdings.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -76,16 +77,16 @@ SYSTEMS: tuple[type[System], ...] = (
     Amd,
     Vgpu,
 )
-"""Every system. Where two know the same container or id, the first has it."""
+"""Every system. If several know the same container or id, it belongs to the first."""
 
 
 def read_files(roots: Roots) -> dict[str, SystemFiles]:
-    """Read the files that systems keep on the node, by system; blocks, and does not raise."""
+    """Return the contents of the systems' files on the node by system name; blocks, never raises."""
     return {system.name: _files_of(system, roots) for system in SYSTEMS if system.read is not None}
 
 
 def without_use(files: Mapping[str, SystemFiles]) -> dict[str, SystemFiles]:
-    """Keep what files said of limits and names in an earlier poll, and nothing of use."""
+    """Return the contents of files without use, for a later poll that cannot read them."""
     return {
         name: replace(
             system_files,
@@ -105,17 +106,17 @@ def without_use(files: Mapping[str, SystemFiles]) -> dict[str, SystemFiles]:
 def _files_of(system: type[System], roots: Roots) -> SystemFiles:
     try:
         return system.read(roots) if system.read is not None else SystemFiles()
-    except Exception as error:  # noqa: BLE001 - whatever one system's files do, the others are read
+    except Exception as error:  # noqa: BLE001 - one bad system does not stop the others
         problem = FileProblem(reason="files", about=f"the files of {system.name}", text=repr(error))
         return SystemFiles(problems=(problem,))
 
 
 def made(view: View, systems: Iterable[type[System]] = SYSTEMS) -> Iterator[System]:
-    """Yield the systems, each of which looks at this node."""
+    """Yield the systems, made for this view; one that fails adds a problem."""
     for system in systems:
         try:
             yield system(view)
-        except Exception as error:  # noqa: BLE001 - whatever one system meets, the others are told
+        except Exception as error:  # noqa: BLE001 - one bad system does not stop the others
             view.object_to(system.name, "failure", f"all of {system.name}", repr(error))
 
 
@@ -125,9 +126,9 @@ def resolve_holdings(
     facts: NodeFacts | None = None,
     objections: Objections | None = None,
 ) -> Holdings:
-    """Return every holding of the node; ``allocations`` is None while the kubelet has never answered.
+    """Return every holding of the node; ``allocations`` is None until the kubelet first answers.
 
-    What other programs wrote and cannot be read goes to ``objections``.
+    Unreadable annotations, labels and files of other programs are added to ``objections``.
     """
     gpus = tuple(gpus)
     if allocations is None:

@@ -1,6 +1,7 @@
-"""What the systems have in common that write the numbers of a container's cards into an annotation.
+"""The base class of systems that write a container's card numbers into an annotation.
 
-The kubelet's ids are amounts then: how much a container has is their number, of which card they do not say.
+The kubelet's ids are amounts in these systems: their number is the container's share, the annotation has the
+card.
 """
 
 import re
@@ -8,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import ClassVar, NamedTuple
 
 from exporter.model import ContainerRef, PodDetails
-from exporter.sharing.base.inventory import Device
+from exporter.sharing.base.inventory import Device, only
 from exporter.sharing.base.system import Claim, Grant, Granted, System
-from exporter.sharing.base.view import View
+from exporter.sharing.base.view import View, main_containers
 
 # Percent of one card.
 FULL = 100
@@ -25,33 +26,26 @@ Cards = tuple[Device | None, ...]
 
 
 class Amounts(NamedTuple):
-    """What a container has in all: percents of a card, and units of memory; 0 is none stated.
+    """The total amounts of a container."""
 
-    ``ids`` are the numbers of its ids by resource, computing power first.
-    """
-
-    ids: Mapping[str, int]
-    core: int
-    memory: int
+    ids: Mapping[str, int]  # number of ids by resource, compute first
+    core: int  # percent of a card; 0 if not stated
+    memory: int  # units of memory; 0 if not stated
 
 
 class CardSystem(System):
-    """A system with a resource of computing power, one of memory, or both, under one name or several each.
+    """A system with resources of compute, memory, or both."""
 
-    One id of ``cores`` stands for ``percent`` of a card, one of ``memories`` for ``unit`` bytes; ``others``
-    are resources that state nothing. ``spreads``: a part can be spread evenly over several cards; else it is
-    of one card, and from 100 percent on there are only whole cards.
-    """
-
-    cores: ClassVar[tuple[str, ...]] = ()
-    memories: ClassVar[tuple[str, ...]] = ()
-    others: ClassVar[tuple[str, ...]] = ()
-    percent: ClassVar[int] = 1
+    cores: ClassVar[tuple[str, ...]] = ()  # resources of compute
+    memories: ClassVar[tuple[str, ...]] = ()  # resources of memory, in ``unit`` bytes
+    others: ClassVar[tuple[str, ...]] = ()  # resources without an amount
+    percent: ClassVar[int] = 1  # percent of a card for one id of ``cores``
+    # A share can be spread evenly over several cards; else it is of one card, and whole cards from 100 %.
     spreads: ClassVar[bool] = False
 
     @property
     def unit(self) -> int | None:
-        """Return how many bytes one id of memory stands for, None where that cannot be told."""
+        """Return the bytes of one id of memory, None if unknown."""
         return MEBIBYTE
 
     def __init__(self, view: View) -> None:
@@ -59,21 +53,21 @@ class CardSystem(System):
         self._resources = (*self.cores, *self.memories, *self.others)
 
     def knows(self, resource: str) -> bool:
-        """Whether a resource is of this system."""
+        """Return True if a resource belongs to this system."""
         return resource in self._resources
 
     def owns(self, resource: str, _device_id: str) -> bool:
-        """Whether a resource is of this system: nobody else uses its names."""
+        """Return True if a resource belongs to this system: no other system uses its names."""
         return resource in self._resources
 
     def claim(self, resource: str, device_id: str) -> Claim | None:
-        """Return the card on which an id is offered; its holder may have another card."""
+        """Return the card on which an id is allocatable; its holder may have another card."""
         if not self.owns(resource, device_id):
             return None
         return Claim(self.offered_on(resource, device_id), replica=True, nominal=True)
 
     def grants(self) -> Granted:
-        """Return what containers have of the cards that are known to be theirs."""
+        """Return the grants to containers with known cards."""
         grants: list[Grant] = []
         settled: set[tuple[ContainerRef, str]] = set()
         for holder, held in self.view.held.items():
@@ -87,42 +81,42 @@ class CardSystem(System):
         return Granted(grants=tuple(grants), settled=frozenset(settled))
 
     def blind(self) -> bool:
-        """Whether the card of some container is not known for want of the pods' annotations."""
+        """Return True if a container's card is unknown because annotations are not readable."""
         holders = [holder for holder, held in self.view.held.items() if self._amounts(held) is not None]
         return super().blind() and not all(map(self.cards, holders))
 
     def cards(self, _holder: ContainerRef) -> Cards:
-        """Return the cards of a container, None for one that is not here; () where they are not known."""
+        """Return the cards of a container, None for one not on this node; () if they are unknown."""
         raise NotImplementedError
 
     def offered_on(self, _resource: str, _device_id: str) -> Device | None:
-        """Return the card on which an id is offered, None where it is not known."""
+        """Return the card on which an id is allocatable, None if unknown."""
         return None
 
     def listed(self, holder: ContainerRef, name: str, text: str, find: Find) -> Cards:
-        """Find the cards that an annotation lists; one that cannot be read is noted, and lists none."""
+        """Return the cards in the text of annotation ``name``; () and a problem if it is malformed."""
         items = text.split(",") if len(text) <= MOST_CARDS * LONGEST else []
         if 0 < len(set(items)) == len(items) <= MOST_CARDS and all(map(self.is_card, items)):
             return tuple(find(item) for item in items)
-        self._object_to(holder, name, f"is no list of cards: {text[:LONGEST]!r}")
+        self._object_to(holder, name, f"is not a list of cards: {text[:LONGEST]!r}")
         return ()
 
     def is_card(self, item: str) -> bool:
-        """Whether this is the name of a card."""
+        """Return True if ``item`` has the form of a card's number."""
         return _NUMBER.fullmatch(item) is not None
 
     def by_minor(self, item: str) -> Device | None:
-        """Find a card by the number of its device file."""
+        """Return the card with this minor."""
         return self.view.inventory.by_minor(int(item))
 
     def by_index(self, item: str) -> Device | None:
-        """Find a card by its number in the order of the driver."""
+        """Return the card with this NVML index."""
         return self.view.inventory.by_index(int(item))
 
     def only_card(self) -> Cards:
-        """Return the one card of a node that has no other."""
-        whole = list(self.view.inventory.whole())
-        return (whole[0],) if len(whole) == 1 else ()
+        """Return the card of a node with one card, else ()."""
+        card = only(self.view.inventory.whole())
+        return () if card is None else (card,)
 
     def _amounts(self, held: Mapping[str, frozenset[str]]) -> Amounts | None:
         ids = {name: len(held[name]) for name in self._resources if name in held}
@@ -130,25 +124,27 @@ class CardSystem(System):
         return Amounts(ids, core * self.percent, memory) if ids else None
 
     def _fits(self, holder: ContainerRef, amounts: Amounts, count: int) -> bool:
-        """Whether this much can be of so many cards."""
+        """Return True if these amounts can be of ``count`` cards."""
         wanted = max(1, -(-amounts.core // FULL) if self.spreads else amounts.core // FULL)
         if count == wanted or (self.spreads and wanted < count <= min(amounts.ids.values())):
             return True
-        had = ", ".join(f"{number} {resource}" for resource, number in amounts.ids.items())
-        self._object_to(holder, "cards", f"{count} cards are listed for {had}")
+        held = ", ".join(f"{number} {resource}" for resource, number in amounts.ids.items())
+        self._object_to(holder, "cards", f"{count} cards are listed for {held}")
         return False
 
     def _of_card(
         self, holder: ContainerRef, amounts: Amounts, count: int, card: Device | None
     ) -> Iterator[Grant]:
-        """Yield what is had of one card of several: everywhere the same, rounded down as it is given out.
+        """Yield the grants of one of ``count`` cards: equal amounts of each, rounded down as the systems do.
 
-        The first resource bears all that is stated, the others add nothing to it. A whole card is had by
-        the first one alone.
+        The grant of the first resource has all entitlements, the others add slices in their own units. A
+        whole card has only the first grant.
         """
-        core = amounts.core // count
+        core, units = amounts.core // count, amounts.memory // count
         whole = core >= FULL
-        memory = total_memory(card) if whole else self._memory(amounts.memory // count)
+        memory = units * self.unit if units and self.unit is not None else None
+        if whole:
+            memory = total_memory(card)
         compute = 1.0 if whole else core / FULL or None
         for place, (resource, number) in enumerate(amounts.ids.items()):
             if place and whole:
@@ -164,18 +160,15 @@ class CardSystem(System):
                 beside=place > 0,
             )
 
-    def _memory(self, units: int) -> int | None:
-        return units * self.unit if units and self.unit is not None else None
-
     def _object_to(self, holder: ContainerRef, name: str, text: str) -> None:
         about = f"{holder.namespace}/{holder.pod}/{holder.container}: {name}"
         self.view.object_to(self.name, "annotation", about, text)
 
 
 def hundreds(system: System, resources: tuple[str, ...]) -> dict[str, Device]:
-    """Return the card of each offered id, if a hundred ids are offered for each card.
+    """Return a card for each allocatable id, if there are a hundred ids for each card.
 
-    Which ids these are means nothing; that every card has a hundred is what they are made for.
+    The assignment is arbitrary: ids have no card, but each card accounts for a hundred of them.
     """
     cards = list(system.view.inventory.whole())
     offered = system.view.offered
@@ -186,11 +179,11 @@ def hundreds(system: System, resources: tuple[str, ...]) -> dict[str, Device]:
 
 
 def total_memory(card: Device | None) -> int | None:
-    """Return the memory of a card, None where it is not known."""
+    """Return the memory of a card in bytes, None if unknown."""
     return card.memory if card is not None else None
 
 
 def number_of(details: PodDetails, name: str) -> str:
-    """Return which of a pod's containers one is, not counting those for its start; "" for one of these."""
-    names = [container.name for container in details.containers if not container.init]
+    """Return the position of a container among the pod's main containers; "" for an init container."""
+    names = main_containers(details.containers)
     return str(names.index(name)) if name in names else ""

@@ -1,4 +1,4 @@
-"""What all systems tell, made to the holdings of the node."""
+"""The holdings of the node, from the answers of all systems."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,6 @@ from exporter.model import (
     GpuIdentity,
     Holding,
     Holdings,
-    SliceCount,
 )
 from exporter.sharing.base.resolve import Resolved, own_counts, resolve, slice_counts
 from exporter.sharing.base.system import Entitled, HeldSlices, Offer, System, guarded
@@ -19,18 +18,19 @@ from exporter.sharing.base.view import View
 
 
 def holdings_of(view: View, systems: Sequence[System]) -> Holdings:
-    """Return every holding of the node, as the systems tell them in their order."""
+    """Return every holding of the node; ``systems`` come in order of precedence."""
     return holdings_from(resolve(view.allocations, systems, view.inventory.cards()), view, systems)
 
 
 def holdings_from(resolved: Resolved, view: View, systems: Sequence[System]) -> Holdings:
-    """Do the same with what the systems have told already."""
+    """Return every holding of the node, given the resolved answers of the systems."""
     node = _Node(view, systems, resolved)
+    unresolved = Counter({resource: len(ids) for resource, ids in resolved.unresolved.items()})
     return Holdings(
         known=True,
         holdings=tuple(sorted(node.holdings(), key=lambda held: (held.device, held.holder, held.resource))),
         devices={key: node.sharing_of_device(key) for key in node.devices},
-        unresolved=_unresolved(resolved),
+        unresolved=dict(sorted((unresolved + resolved.missing).items())),
         unresolved_holders=frozenset(resolved.unresolved_holders),
         unread=tuple(node.unread()),
         unplaced=frozenset(resolved.unplaced),
@@ -44,14 +44,8 @@ def holdings_from(resolved: Resolved, view: View, systems: Sequence[System]) -> 
     )
 
 
-def _unresolved(resolved: Resolved) -> dict[str, int]:
-    """Count by resource what is held of devices that are not here, by ids and by grants."""
-    counts = Counter({resource: len(ids) for resource, ids in resolved.unresolved.items()})
-    return dict(sorted((counts + resolved.missing).items()))
-
-
 class _Node:
-    """The devices of the node with the systems that share them."""
+    """The devices of the node and the systems that share them."""
 
     def __init__(self, view: View, systems: Sequence[System], resolved: Resolved) -> None:
         self._resolved = resolved
@@ -60,24 +54,26 @@ class _Node:
         self._slices = slice_counts(resolved, self._offered_known)
         if not view.facts.all_listed:
             self._slices = {
-                key: tuple(map(_without_allocated, counts)) for key, counts in self._slices.items()
+                key: tuple(count._replace(allocated=None) for count in counts)
+                for key, counts in self._slices.items()
             }
         self._by_vendor = {system.vendor: system for system in reversed(systems)}
         self.devices = resolved.devices | {device.key: device for device in view.inventory.devices}
         self._shared: dict[tuple[DeviceKey, System], DeviceSharing] = {}
 
     def sharing_of_device(self, key: DeviceKey) -> DeviceSharing:
-        """Return how a device is shared: as the first of its systems says, else as that of its vendor."""
+        """Return the sharing of a device, by the first of its systems, else by the system of its vendor."""
         vendor = self.devices[key].gpu.identity.vendor
         system = next(iter(self._resolved.systems(key)), None) or self._by_vendor.get(vendor)
         if system is None:
             return DeviceSharing(slices=self._slices.get(key, ()))
         sharing = self._sharing(key, system)
-        extra = [count for count in self._slices.get(key, ()) if _resource_missing(count, sharing)]
+        resources = {count.resource for count in sharing.slices}
+        extra = [count for count in self._slices.get(key, ()) if count.resource not in resources]
         return replace(sharing, slices=tuple(sorted((*sharing.slices, *extra)))) if extra else sharing
 
     def holdings(self) -> Iterable[Holding]:
-        """Yield what is held by grants, then what is held by ids."""
+        """Yield the holdings by grants, then those by ids."""
         for system, device, grant in self._resolved.grants:
             sharing = self._sharing(device.key, system)
             yield Holding(
@@ -93,7 +89,7 @@ class _Node:
                 isolation=sharing.isolation,
             )
         for (key, resource, holder), ids in self._resolved.held.items():
-            system = self._resolved.told_by[key, resource, holder]
+            system = self._resolved.system_of[key, resource, holder]
             sharing = self._sharing(key, system)
             held = HeldSlices(holder, resource, len(ids))
             ask = partial(system.entitlement, self.devices[key], sharing, held)
@@ -111,7 +107,7 @@ class _Node:
             )
 
     def unread(self) -> Iterable[GpuIdentity]:
-        """List the devices that are held here though no driver of ours reads them."""
+        """Return the held devices that no driver reads."""
         unread = {key: device for key, device in self.devices.items() if key not in self._known}
         return (unread[key].gpu.identity for key in sorted(unread))
 
@@ -130,11 +126,3 @@ class _Node:
         on_device = [grant for _, device, grant in self._resolved.grants if device.key == key]
         by_ids = any(device == key for device, _, _ in self._resolved.held)
         return not by_ids and len(on_device) == 1 and on_device[0].exclusive
-
-
-def _resource_missing(count: SliceCount, sharing: DeviceSharing) -> bool:
-    return all(count.resource != other.resource for other in sharing.slices)
-
-
-def _without_allocated(count: SliceCount) -> SliceCount:
-    return count._replace(allocated=None)

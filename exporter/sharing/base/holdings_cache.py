@@ -1,7 +1,7 @@
-"""Holdings kept from poll to poll while everything that they follow from is unchanged.
+"""A cache of the holdings from poll to poll, while their inputs are unchanged.
 
-Pods come and go in minutes, and a node is polled every few seconds. The systems get the fixed part of a GPU
-only, so that holdings cannot follow from anything that is not compared. What this saves: docs/decisions.md.
+Pods come and go in minutes, and polls in seconds. The systems get only the fixed part of a GPU, so that
+holdings cannot depend on anything that is not compared. What this saves: docs/decisions.md.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,9 +16,9 @@ MPS = "mps"
 
 
 class KeptHoldings:
-    """Calls ``resolve`` when devices, ids, pods or files differ from those of the last call.
+    """Calls ``resolve`` if devices, ids, pods or files differ from those of the last call.
 
-    ``resolve`` must follow from its arguments alone, and not look at when the kubelet was read.
+    ``resolve`` must depend on its arguments only, and not on the time when the kubelet was read.
     """
 
     def __init__(self, resolve: Resolve) -> None:
@@ -39,7 +39,7 @@ class KeptHoldings:
 
 
 def fixed_part(gpu: GpuReading) -> GpuReading:
-    """Return what a GPU is and how it is shared; of its use only that of vGPUs, which their meters need."""
+    """Return a reading without use, except that of vGPUs, which their meters need."""
     return GpuReading(
         identity=gpu.identity,
         up=gpu.up,
@@ -68,12 +68,12 @@ def _fixed_part(mig: MigReading) -> MigReading:
 
 
 def _size(memory: Memory | None) -> Memory | None:
-    # Holdings do not depend on how much of it is used.
+    # Holdings do not depend on the memory in use.
     return memory and Memory(total=memory.total, used=0, free=memory.total)
 
 
 def _clients(processes: tuple[DeviceProcess, ...] | None) -> tuple[DeviceProcess, ...] | None:
-    """Return one client of MPS: it shows that there is a daemon."""
+    """Return one MPS client if there is any: it shows that MPS is in use."""
     if processes is None:
         return None
     client = next((process for process in processes if MPS in process.kinds), None)

@@ -1,13 +1,16 @@
-"""The devices that can be held on this node, found by any name that a device id can use."""
+"""The devices of this node that containers can hold, by all forms of names and device ids."""
 
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TypeVar
 
 from exporter.model import DeviceKey, GpuReading, MigReading
 
+T = TypeVar("T")
 REPLICA_MARK = "::"
-# No number of a device is longer than nine digits; Python refuses to read very long ones.
+# Device numbers have at most nine digits; Python refuses to parse very long ones.
 LEGACY_MIG = re.compile(r"MIG-(GPU-[^/]+)/([0-9]{1,9})/([0-9]{1,9})")
 GKE = re.compile(r"nvidia([0-9]{1,9})(?:/gi([0-9]{1,9}))?(?:/vgpu([0-9]+))?")
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -16,21 +19,22 @@ REPLICA = re.compile(r"[0-9]+")
 
 @dataclass(frozen=True, slots=True)
 class DeviceId:
-    """What an id names: a UUID (GPU or MIG), a legacy MIG triple, or a minor with its GPU instance.
-
-    ``replica`` is "" for an id without one: the device is then given out as a whole.
-    """
+    """A parsed device id: a UUID (GPU or MIG), a legacy MIG triple, or a minor with its GPU instance."""
 
     uuid: str = ""
-    parent: str = ""
+    parent: str = ""  # UUID of the GPU in a legacy MIG triple
     gi: int | None = None
     ci: int | None = None
     minor: int | None = None
-    replica: str = ""
+    replica: str = ""  # "" if the device is allocated whole
 
 
 def parse_device_id(text: str) -> DeviceId | None:
-    """Return what the id names, or None for a spelling that no NVIDIA plugin uses."""
+    """Return the parsed id, or None for a form that no NVIDIA plugin uses.
+
+    ``GPU-<uuid>``, ``MIG-<uuid>``, ``MIG-GPU-<uuid>/<gi>/<ci>`` or a bare UUID, each optionally followed by
+    ``::<replica>``; GKE's ``nvidia<minor>``, optionally followed by ``/gi<gi>`` and ``/vgpu<replica>``.
+    """
     if (gke := GKE.fullmatch(text)) is not None:
         minor, gi, replica = gke.groups()
         return DeviceId(minor=int(minor), gi=None if gi is None else int(gi), replica=replica or "")
@@ -57,7 +61,7 @@ class Device:
 
     @property
     def memory(self) -> int | None:
-        """All memory of the device in bytes; None of what shares its memory with others, or does not tell."""
+        """The device's memory in bytes; None if it is unknown or shared with other compute instances."""
         if self.mig is not None and self.mig.memory_shared:
             return None
         reading = self.mig if self.mig is not None else self.gpu
@@ -65,15 +69,15 @@ class Device:
 
     @property
     def compute(self) -> float | None:
-        """The share of the physical GPU's compute that the device is, None where that is not told."""
+        """The device's share of the physical GPU's compute, None if it is unknown."""
         if self.mig is None:
             return 1.0
-        slices, of = self.mig.compute_slices, self.gpu.mig_slices
-        return slices / of if slices is not None and of else None
+        slices, total = self.mig.compute_slices, self.gpu.mig_slices
+        return slices / total if slices is not None and total else None
 
 
 class Inventory:
-    """All devices of one poll. A GPU in MIG mode is no device itself: its MIG devices are."""
+    """All devices of one poll: GPUs without MIG, and MIG devices. A GPU in MIG mode is not a device."""
 
     def __init__(self, gpus: Iterable[GpuReading]) -> None:
         readings = tuple(gpus)
@@ -85,65 +89,63 @@ class Inventory:
         self._by_index = _numbered((device.gpu.identity.index, device) for device in self.whole())
 
     def by_uuid(self, uuid: str) -> Device | None:
-        """Return the device of a UUID, which is spelled as the driver does."""
+        """Return the device with this UUID, in the driver's form."""
         return self._by_uuid.get(uuid)
 
     def by_minor(self, minor: int) -> Device | None:
-        """Return the GPU without MIG that is /dev/nvidia<minor>."""
+        """Return the GPU without MIG that is ``/dev/nvidia<minor>``."""
         return self._by_minor.get(minor)
 
     def by_index(self, index: int) -> Device | None:
-        """Return the GPU without MIG of an index of NVML, which is not its minor on every node."""
+        """Return the GPU without MIG with this NVML index, which may differ from its minor."""
         return self._by_index.get(index)
 
     def by_bus_id(self, bus_id: str) -> Device | None:
-        """Return the GPU without MIG of a PCI address in any usual spelling."""
+        """Return the GPU without MIG at a PCI address in any usual form."""
         wanted = pci_address(bus_id)
-        return _one(
-            device for device in self.whole() if pci_address(device.gpu.identity.pci_bus_id) == wanted
-        )
+        return only(gpu for gpu in self.whole() if pci_address(gpu.gpu.identity.pci_bus_id) == wanted)
 
     def parts_of(self, device_id: DeviceId) -> frozenset[DeviceKey]:
-        """Return the MIG devices of a GPU that is cut and that an id names as a whole."""
+        """Return the MIG devices of a partitioned GPU that an id names as a whole."""
         named = replace(device_id, parent=device_id.uuid)
-        cut = (device for device in self.devices if device.mig is not None)
-        return frozenset(device.key for device in cut if _fits(Device(device.key, device.gpu), named))
+        migs = (device for device in self.devices if device.mig is not None)
+        return frozenset(mig.key for mig in migs if _fits(Device(mig.key, mig.gpu), named))
 
     def cards(self) -> frozenset[DeviceKey]:
-        """Return the GPUs of NVIDIA that are not cut: what plugins give out parts of."""
-        return frozenset(device.key for device in self.whole())
+        """Return the keys of the NVIDIA GPUs without MIG."""
+        return frozenset(gpu.key for gpu in self.whole())
 
     def whole(self) -> Iterator[Device]:
-        """List the GPUs of NVIDIA that are not cut, which these numbers are about."""
-        return (
-            device for device in self.devices if device.mig is None and device.gpu.identity.vendor == "nvidia"
-        )
+        """Yield the NVIDIA GPUs without MIG, which minors and indexes refer to."""
+        gpus = (device for device in self.devices if device.mig is None)
+        return (gpu for gpu in gpus if gpu.gpu.identity.vendor == "nvidia")
 
     def find(self, device_id: DeviceId) -> Device | None:
-        """Return the one device that an id names; None if there is none, or if several fit."""
+        """Return the device that an id names; None if no device fits, or several."""
         if device_id.uuid in self._by_uuid:
             return self._by_uuid[device_id.uuid]
-        return _one(device for device in self.devices if _fits(device, device_id))
+        return only(device for device in self.devices if _fits(device, device_id))
+
+
+def only(candidates: Iterable[T]) -> T | None:
+    """Return the only candidate, None if there is none or more than one."""
+    first_two = list(islice(candidates, 2))
+    return first_two[0] if len(first_two) == 1 else None
 
 
 def pci_address(text: str) -> str:
-    """Return a PCI address as in sysfs (``0000:3b:00.0``): the driver's domain has eight digits."""
+    """Return a PCI address as in sysfs (``0000:3b:00.0``); the driver's domain has eight digits."""
     domain, _, rest = text.lower().partition(":")
     return f"{domain.lstrip('0'):0>4}:{rest}"
 
 
 def _numbered(devices: Iterable[tuple[int | None, Device]]) -> dict[int, Device]:
-    """Find devices by their number, where no other one has it."""
+    """Return devices by number, without numbers that several devices have."""
     by_number: dict[int, list[Device]] = {}
     for number, device in devices:
         if number is not None:
             by_number.setdefault(number, []).append(device)
     return {number: numbered[0] for number, numbered in by_number.items() if len(numbered) == 1}
-
-
-def _one(devices: Iterable[Device]) -> Device | None:
-    candidates = list(devices)
-    return candidates[0] if len(candidates) == 1 else None
 
 
 def _devices(gpu: GpuReading) -> list[Device]:
@@ -154,7 +156,7 @@ def _devices(gpu: GpuReading) -> list[Device]:
 
 
 def _fits(device: Device, device_id: DeviceId) -> bool:
-    """Compare by parent or minor and instance; an id without an instance means a whole GPU."""
+    """Return True if parent or minor, and instances are equal; an id without instance names a whole GPU."""
     identity = device.gpu.identity
     if device_id.parent:
         same_gpu = identity.uuid == device_id.parent

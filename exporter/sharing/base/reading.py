@@ -1,7 +1,7 @@
-"""Reading files that other programs write, and that the containers they are about may write as well.
+"""Safe reads of other programs' files, which containers may be able to write to.
 
-Nothing is mapped into memory, where a file that is cut short would end this program; nothing is read
-without a bound, followed out of its folder, or waited for.
+Files are not mapped into memory, because truncating a mapped file would kill this process. Reads are
+bounded, do not follow symbolic links and do not block on pipes.
 """
 
 import json
@@ -17,35 +17,35 @@ from exporter.model import ContainerFile, FileProblem, SystemFiles
 
 T = TypeVar("T")
 Pread = Callable[[int, int], bytes]
-"""Reads so many bytes from an offset on; raises UnusableError where the file has fewer."""
+"""(length, offset) → bytes; raises UnusableError if the file is shorter."""
 
 OfContainer = Callable[[str, str, str], Iterable[ContainerFile | FileProblem]]
-"""Reads the folder of one container, given the uid of its pod and its name."""
+"""(folder, pod uid, container name) → the container's file, or problems."""
 
 MOST_CONTAINERS = 4096
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class UnusableError(Exception):
-    """A file that cannot be used; the text says why."""
+    """A file that cannot be used; the message has the cause."""
 
 
 def problem(about: str | Path, text: object) -> FileProblem:
-    """Return what is wrong with a file, whose name may be any bytes."""
+    """Return the problem of a file; its name may contain any bytes."""
     return FileProblem(reason="file", about=_printable(about), text=_printable(text))
 
 
 def gathered(entries: Iterable[ContainerFile | FileProblem]) -> SystemFiles:
-    """Put together what was found of all containers."""
+    """Return the files and problems of all containers as one record."""
     items = tuple(entries)
     return SystemFiles(
-        containers=tuple(file for file in items if isinstance(file, ContainerFile)),
-        problems=tuple(failed for failed in items if isinstance(failed, FileProblem)),
+        containers=tuple(item for item in items if isinstance(item, ContainerFile)),
+        problems=tuple(item for item in items if isinstance(item, FileProblem)),
     )
 
 
 def of_containers(folder: str | Path, read: OfContainer) -> Iterator[ContainerFile | FileProblem]:
-    """Read the folder of each container that is named ``<uid of the pod>_<container>``."""
+    """Yield the files of all containers with a folder named ``<pod uid>_<container>``."""
     for name in listed(folder, MOST_CONTAINERS):
         if isinstance(name, FileProblem):
             yield name
@@ -56,10 +56,7 @@ def of_containers(folder: str | Path, read: OfContainer) -> Iterator[ContainerFi
 
 
 def names(folder: str | Path, most: int) -> list[str]:
-    """List the names in a folder in their order, ``most`` at the most; none where there is no such folder.
-
-    Raises OSError where it cannot be read.
-    """
+    """Return up to ``most`` names in a folder, sorted; [] if there is no folder; raises OSError."""
     try:
         with os.scandir(folder) as entries:
             return sorted(entry.name for entry in islice(entries, most))
@@ -67,8 +64,17 @@ def names(folder: str | Path, most: int) -> list[str]:
         return []
 
 
+def names_or_problem(folder: str | Path, most: int, problems: list[FileProblem]) -> list[str]:
+    """Return ``names``; if the folder is unreadable, add a problem and return []."""
+    try:
+        return names(folder, most)
+    except OSError as error:
+        problems.append(problem(folder, error.strerror))
+        return []
+
+
 def listed(folder: str | Path, most: int) -> Iterator[str | FileProblem]:
-    """Yield the names in a folder, ``most`` at the most; what is not read of it is a problem."""
+    """Yield up to ``most`` names in a folder, and a problem if it has more or is unreadable."""
     try:
         entries = names(folder, most + 1)
     except OSError as error:
@@ -76,7 +82,7 @@ def listed(folder: str | Path, most: int) -> Iterator[str | FileProblem]:
         return
     yield from entries[:most]
     if len(entries) > most:
-        yield problem(folder, f"holds more than {most} names, of which the rest is not read")
+        yield problem(folder, f"has more than {most} names; the rest is not read")
 
 
 def _printable(text: object) -> str:
@@ -85,20 +91,23 @@ def _printable(text: object) -> str:
 
 @contextmanager
 def opened(path: str | Path) -> Iterator[tuple[int, Pread]]:
-    """Open a regular file, and give its size in bytes with what reads it; raises OSError, UnusableError."""
+    """Open a regular file; yield its size in bytes and its ``pread``; raises OSError, UnusableError."""
     with _regular(path) as descriptor:
 
         def pread(length: int, offset: int) -> bytes:
             piece = os.pread(descriptor, length, offset)
             if len(piece) < length:
-                raise UnusableError("was cut short while it was read")
+                raise UnusableError("was truncated while it was read")
             return piece
 
         yield os.fstat(descriptor).st_size, pread
 
 
 def content(path: str | Path, most: int) -> bytes:
-    """Return a regular file, whatever size it reports; UnusableError if it has more than ``most`` bytes."""
+    """Return the bytes of a regular file; UnusableError if it has more than ``most``, else OSError.
+
+    The reported size is ignored: files of the kernel report 0.
+    """
     data = b""
     with _regular(path) as descriptor:
         while len(data) <= most and (piece := os.read(descriptor, most + 1 - len(data))):
@@ -109,13 +118,13 @@ def content(path: str | Path, most: int) -> bytes:
 
 
 def parsed(text: str, kind: type[T], most: int) -> T:
-    """Return the JSON object or list of a text of at most ``most`` characters; ValueError for any other."""
+    """Return the JSON object or list in a text of at most ``most`` characters; raises ValueError."""
     try:
         value = json.loads(text) if len(text) <= most else None
     except (ValueError, RecursionError) as error:
         raise ValueError(f"not JSON: {type(error).__name__}") from error
     if not isinstance(value, kind):
-        raise ValueError(f"no JSON {kind.__name__} of a usual size")  # noqa: TRY004 - one kind of error for a text
+        raise ValueError(f"not a JSON {kind.__name__} of a usual size")  # noqa: TRY004 - one kind of error
     return value
 
 
@@ -124,7 +133,7 @@ def _regular(path: str | Path) -> Iterator[int]:
     descriptor = os.open(path, _FLAGS)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise UnusableError("is no regular file")
+            raise UnusableError("is not a regular file")
         yield descriptor
     finally:
         os.close(descriptor)

@@ -1,4 +1,4 @@
-"""Grants and the kubelet's ids sorted by the device that they are about, whichever system they come from."""
+"""The device of every grant and of every id of the kubelet, over all systems."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
@@ -9,39 +9,41 @@ from exporter.model import Allocation, Allocations, ContainerRef, DeviceKey, Sli
 from exporter.sharing.base.inventory import Device, parse_device_id
 from exporter.sharing.base.system import Claim, Grant, Granted, System, guarded
 
-# Whose an id is, and what is claimed of it.
+# The system that an id belongs to, and its claim.
 Owned = tuple[System | None, Claim]
-NOBODYS: Owned = None, Claim()
+WITHOUT_OWNER: Owned = None, Claim()
+
+
+HeldKey = tuple[DeviceKey, str, ContainerRef]
 
 
 @dataclass(slots=True)
 class Resolved:
-    """What is told of one poll.
+    """The resolved ids and grants of one poll; ``str`` in keys is a resource."""
 
-    ``devices`` are those that are held, ``missing`` counts what is granted of devices that are not here.
-    ``owners`` are the systems that have a resource on a device, in order of their first word; ``told_by``
-    says whose a held id is. ``unplaced`` are devices with holders that are not known, ``nowhere`` the
-    resources of which some is held on one of them.
-    """
-
+    # Allocatable ids.
     offered: dict[tuple[DeviceKey, str], set[str]] = field(default_factory=lambda: defaultdict(set))
-    held: dict[tuple[DeviceKey, str, ContainerRef], set[str]] = field(
-        default_factory=lambda: defaultdict(set)
-    )
+    # Held ids, and the system that each belongs to.
+    held: dict[HeldKey, set[str]] = field(default_factory=lambda: defaultdict(set))
+    system_of: dict[HeldKey, System] = field(default_factory=dict)
+    # The held devices.
     devices: dict[DeviceKey, Device] = field(default_factory=dict)
     grants: list[tuple[System, Device, Grant]] = field(default_factory=list)
+    # Devices of which a system gives out several ids.
     replicated: set[tuple[DeviceKey, System]] = field(default_factory=set)
+    # Ids without a known device, by resource; slices granted of devices that are not on this node.
     unresolved: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     missing: Counter[str] = field(default_factory=Counter)
     unresolved_holders: set[ContainerRef] = field(default_factory=set)
-    told_by: dict[tuple[DeviceKey, str, ContainerRef], System] = field(default_factory=dict)
+    # The systems that have a resource on a device, ordered by their first claim or grant.
     owners: dict[tuple[DeviceKey, str], dict[System, None]] = field(default_factory=lambda: defaultdict(dict))
     settled: set[tuple[ContainerRef, str]] = field(default_factory=set)
+    # Devices with unknown holders, and resources that such holders may have on them.
     unplaced: set[DeviceKey] = field(default_factory=set)
     nowhere: set[str] = field(default_factory=set)
 
     def systems(self, device: DeviceKey) -> list[System]:
-        """Return the systems that have a part in a device, in the order of their first word on it."""
+        """Return the systems that have a part in a device, ordered by their first claim or grant."""
         owners = (systems for (key, _), systems in self.owners.items() if key == device)
         return list(dict.fromkeys(chain.from_iterable(owners)))
 
@@ -49,20 +51,20 @@ class Resolved:
 def resolve(
     allocations: Allocations, systems: Sequence[System], devices: Collection[DeviceKey] = ()
 ) -> Resolved:
-    """Find the device of every grant and of every id that no grant is about.
+    """Return the device of every grant, and of every id that no grant settles.
 
-    An id that may be of any device that offers its resource may be of any of ``devices`` where none does.
+    The holder of a nominal id may have any device with its resource on offer, or else any of ``devices``.
     """
     resolved = Resolved()
     for system in systems:
         _take_grants(resolved, system)
     claims = _Claims(allocations, systems)
-    # In one order, because of two systems the first to tell has the word on a device.
-    for offer in sorted(allocations.offered or ()):
-        owner, claim = claims.of(offer.resource, offer.device_id)
+    # Sorted, because the first of several systems decides on the sharing of a device.
+    for resource, device_id in sorted(allocations.offered or ()):
+        owner, claim = claims.of(resource, device_id)
         if owner is not None and claim.device is not None:
-            resolved.offered[claim.device.key, offer.resource].add(offer.device_id)
-            _note(resolved, claim.device, offer.resource, owner, claim)
+            resolved.offered[claim.device.key, resource].add(device_id)
+            _add_owner(resolved, claim.device, resource, owner, claim)
     for allocation in sorted(allocations.allocated):
         if (allocation.holder, allocation.resource) not in resolved.settled:
             _resolve_allocation(resolved, claims, allocation)
@@ -74,7 +76,7 @@ def resolve(
 
 
 class _Claims:
-    """Whose the ids are. A plugin may offer tens of thousands: each is asked about once."""
+    """The owners of ids, cached: a plugin may have tens of thousands of ids."""
 
     def __init__(self, allocations: Allocations, systems: Sequence[System]) -> None:
         resources = {device.resource for device in allocations.offered or ()}
@@ -83,33 +85,33 @@ class _Claims:
         self._known: dict[tuple[str, str], Owned] = {}
 
     def of(self, resource: str, device_id: str) -> Owned:
-        """Return the system that is sure of the id or knows its device; else one that only claims it."""
+        """Return the first system with a device or a nominal claim for an id, else the first with a claim."""
         known = self._known.get((resource, device_id))
         if known is None:
             known = self._known[resource, device_id] = self._claim(resource, device_id)
         return known
 
     def _claim(self, resource: str, device_id: str) -> Owned:
-        own = NOBODYS
+        weak = WITHOUT_OWNER
         for system in self._asked[resource]:
             try:
                 claim = system.claim(resource, device_id)
-            except Exception as error:  # noqa: BLE001 - whatever one system meets, the others are told
+            except Exception as error:  # noqa: BLE001 - one bad system does not stop the others
                 system.fails(error)
                 continue
             if claim is None:
                 continue
             if claim.device is not None or claim.nominal:
                 return system, claim
-            if own is NOBODYS:
-                own = system, claim
-        return own
+            if weak is WITHOUT_OWNER:
+                weak = system, claim
+        return weak
 
 
 def slice_counts(resolved: Resolved, offered_known: bool) -> dict[DeviceKey, tuple[SliceCount, ...]]:
-    """Count slices of every resource that is offered or held on a device; an id held twice is one slice.
+    """Return the slices of every resource by device; an id held by two containers is one slice.
 
-    What is granted of a resource without any ids is not offered in slices.
+    The allocatable slices of a resource that has grants but no ids are unknown.
     """
     held: dict[tuple[DeviceKey, str], set[str]] = defaultdict(set)
     for (device, resource, _), ids in resolved.held.items():
@@ -132,19 +134,20 @@ def slice_counts(resolved: Resolved, offered_known: bool) -> dict[DeviceKey, tup
 def own_counts(
     resolved: Resolved, device: DeviceKey, system: System, counts: Iterable[SliceCount]
 ) -> tuple[SliceCount, ...]:
-    """Keep the counts of those resources that are a system's own on a device."""
+    """Return the counts of the resources that a system owns on a device."""
     return tuple(count for count in counts if system in resolved.owners.get((device, count.resource), ()))
 
 
 def _take_grants(resolved: Resolved, system: System) -> None:
-    """Take what a system knows of containers that no system before it has settled."""
+    """Add the grants of a system to containers that no earlier system has settled."""
     granted = guarded(system, system.grants, Granted())
     for grant in granted.grants:
         if (grant.holder, grant.resource) in resolved.settled:
             continue
         device = grant.device
-        if device is not None and not _is_its_uuid(system, device):
-            system.view.object_to(system.name, "device", device.key.uuid, "is the UUID of a GPU that is cut")
+        if device is not None and not _has_own_uuid(system, device):
+            text = "is the UUID of a partitioned GPU"
+            system.view.object_to(system.name, "device", device.key.uuid, text)
             device = None
         if device is not None:
             resolved.owners[device.key, grant.resource][system] = None
@@ -162,8 +165,8 @@ def _take_grants(resolved: Resolved, system: System) -> None:
     resolved.settled |= granted.settled
 
 
-def _is_its_uuid(system: System, device: Device) -> bool:
-    """Whether a device's name is its own: one that no driver reads may be called like a GPU that is cut."""
+def _has_own_uuid(system: System, device: Device) -> bool:
+    """Return False if a device that no driver reads has the UUID of a partitioned GPU."""
     inventory = system.view.inventory
     return device.key in inventory.keys or device.key.uuid not in inventory.gpu_uuids
 
@@ -178,21 +181,21 @@ def _resolve_allocation(resolved: Resolved, claims: _Claims, allocation: Allocat
         if claim.nominal:
             resolved.nowhere.add(allocation.resource)
         elif (named := parse_device_id(allocation.device_id)) is not None:
-            # A plugin that leaves MIG alone gives out a GPU that is cut, and with it perhaps a part of it.
+            # A plugin that ignores MIG gives out the whole GPU: its holder may use any MIG device of it.
             resolved.unplaced |= system.view.inventory.parts_of(named)
         return
     held = claim.device.key, allocation.resource, allocation.holder
     resolved.held[held].add(allocation.device_id)
-    resolved.told_by[held] = system
+    resolved.system_of[held] = system
     resolved.devices[claim.device.key] = claim.device
-    _note(resolved, claim.device, allocation.resource, system, claim)
+    _add_owner(resolved, claim.device, allocation.resource, system, claim)
 
 
 def _knows(system: System, resource: str) -> bool:
     return guarded(system, lambda: system.knows(resource), otherwise=False)
 
 
-def _note(resolved: Resolved, device: Device, resource: str, system: System, claim: Claim) -> None:
+def _add_owner(resolved: Resolved, device: Device, resource: str, system: System, claim: Claim) -> None:
     resolved.owners[device.key, resource][system] = None
     if claim.replica:
         resolved.replicated.add((device.key, system))

@@ -1,15 +1,16 @@
-"""What the kernel knows of device ids that no driver of a running GPU lists.
+"""Devices for virtual machines, by device id, from sysfs: NVML does not list them all.
 
-A vGPU exists for the driver from when its virtual machine starts, as a mediated device of its GPU from
-before; on newer hosts it is a virtual function of its GPU instead, which the driver does not name. A GPU that
-was passed through to a virtual machine is no longer the driver's at all.
+NVML lists a vGPU only while its virtual machine runs; the kernel has its mediated device before that. On
+newer hosts a vGPU is a virtual function of its GPU instead, which NVML does not identify. A GPU passed
+through to a virtual machine is bound to another driver.
 
-NVIDIA's plugin has UUIDs and PCI addresses for ids, KubeVirt itself the IOMMU groups that they are in. For
-sandboxed containers NVIDIA has another plugin, whose ids are IOMMU groups, or numbers of VFIO devices where
-the kernel has IOMMUFD.
+Ids of NVIDIA's KubeVirt plugin are mdev UUIDs and PCI addresses, those of KubeVirt itself IOMMU groups. Ids
+of NVIDIA's plugin for sandboxed containers are IOMMU groups, or VFIO device numbers if the kernel has
+IOMMUFD.
 """
 
 import re
+from itertools import chain
 from pathlib import Path
 
 from exporter.model import Allocations, HostDevices
@@ -17,23 +18,19 @@ from exporter.model import Allocations, HostDevices
 PREFIX = "nvidia.com/"
 MDEV_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE)
-# Python refuses to read very long numbers, and no group has one.
+# Python refuses to parse very long numbers.
 IOMMU_GROUP = re.compile(r"[0-9]{1,9}")
 NVIDIA = "0x10de"
 PASSED_THROUGH = frozenset({"vfio-pci", "nvgrace_gpu_vfio_pci"})
 
 
 def host_devices(sys_root: Path, allocations: Allocations | None) -> HostDevices:
-    """Look up the ids that may be devices for virtual machines; without such ids, no file is read."""
-    named = {
-        text: _named(sys_root, text) for text in {device_id.lower() for device_id in _candidates(allocations)}
-    }
+    """Return the ids of devices for virtual machines; blocks. Reads no file if no id can be one."""
+    named = {text: _device(sys_root, text) for text in _candidates(allocations)}
     gpus = {text: _gpu(sys_root, device) for text, device in named.items() if device}
     return HostDevices(
         vgpus={text: gpu for text, gpu in gpus.items() if gpu is not None},
-        mdevs={
-            text: device for text, device in named.items() if device != text and MDEV_UUID.fullmatch(device)
-        },
+        mdevs={text: name for text, name in named.items() if name != text and MDEV_UUID.fullmatch(name)},
         passed_through=frozenset(
             text
             for text, device in named.items()
@@ -45,15 +42,13 @@ def host_devices(sys_root: Path, allocations: Allocations | None) -> HostDevices
 def _candidates(allocations: Allocations | None) -> set[str]:
     if allocations is None:
         return set()
-    held = {
-        allocation.device_id for allocation in allocations.allocated if allocation.resource.startswith(PREFIX)
-    }
-    offered = allocations.offered or ()
-    return held | {device.device_id for device in offered if device.resource.startswith(PREFIX)}
+    held = ((resource, device_id) for _, resource, device_id in allocations.allocated)
+    ids = chain(held, allocations.offered or ())
+    return {device_id.lower() for resource, device_id in ids if resource.startswith(PREFIX)}
 
 
-def _named(sys_root: Path, text: str) -> str:
-    """Return the device that an id names: itself, or the one in the IOMMU group; "" for any other id."""
+def _device(sys_root: Path, text: str) -> str:
+    """Return the mdev UUID or PCI address of an id or of its IOMMU group; "" for any other id."""
     if MDEV_UUID.fullmatch(text) or PCI_ADDRESS.fullmatch(text):
         return text
     if not IOMMU_GROUP.fullmatch(text):
@@ -64,12 +59,12 @@ def _named(sys_root: Path, text: str) -> str:
         ]
     except OSError:
         return ""
-    # A GPU may have its sound beside it, as the function behind its own.
+    # A GPU's audio device may be in the group too, as a higher function.
     return min(members, default="")
 
 
 def _vfio(sys_root: Path, text: str) -> str:
-    """Return the PCI device that is a VFIO device of this number, "" where none is."""
+    """Return the PCI address of the VFIO device with this number, "" if there is none."""
     if not IOMMU_GROUP.fullmatch(text):
         return ""
     try:
@@ -79,12 +74,12 @@ def _vfio(sys_root: Path, text: str) -> str:
 
 
 def _gpu(sys_root: Path, device: str) -> str | None:
-    """Return the PCI address of the physical GPU of a vGPU, None for what is none."""
+    """Return the PCI address of a vGPU's physical GPU, None for any other device."""
     return _parent(sys_root, device) if MDEV_UUID.fullmatch(device) else _parent_of_function(sys_root, device)
 
 
 def _parent_of_function(sys_root: Path, address: str) -> str | None:
-    """Return the PCI address of the GPU of a virtual function that a type of vGPU has been made of."""
+    """Return the PCI address of the GPU of a virtual function, if a vGPU was created on it."""
     function = sys_root / "bus/pci/devices" / address
     try:
         has_vgpu_type = (function / "nvidia/current_vgpu_type").read_text().strip() not in ("", "0")
@@ -95,7 +90,7 @@ def _parent_of_function(sys_root: Path, address: str) -> str | None:
 
 
 def _parent(sys_root: Path, mdev: str) -> str | None:
-    """Return the PCI address of the GPU of a mediated device, which may sit on a virtual function of it."""
+    """Return the PCI address of the GPU of a mediated device, which may be on a virtual function of it."""
     link = sys_root / "bus/mdev/devices" / mdev
     try:
         function = link.resolve(strict=True).parent
@@ -107,7 +102,7 @@ def _parent(sys_root: Path, mdev: str) -> str | None:
 
 
 def _is_whole(sys_root: Path, address: str) -> bool:
-    """Return whether this is a GPU that is passed through; network cards have such ids too."""
+    """Return True if this is a passed-through NVIDIA GPU; network cards have such ids too."""
     if not PCI_ADDRESS.fullmatch(address):
         return False
     device = sys_root / "bus/pci/devices" / address

@@ -1,4 +1,4 @@
-"""What every sharing system has to tell: who has what of which device, and what keeps holders apart."""
+"""The base class of sharing systems: each container's share of each device, and the isolation of holders."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -23,7 +23,7 @@ from exporter.sharing.base.view import View
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roots:
-    """Where the files of other programs are on the node, each as its program names it by default."""
+    """Directories of other programs on the node."""
 
     hami: Path
     hami_vnpu: Path
@@ -37,34 +37,29 @@ class Roots:
 
 Read = Callable[[Roots], SystemFiles]
 T = TypeVar("T")
-NOBODY_TELLS = -1
+UNKNOWN_INDEX = -1
 
 
 class Claim(NamedTuple):
-    """An id that is a system's own: the device that it names, None where that device is not here.
+    """The meaning of a device id that belongs to a system."""
 
-    ``replica``: the id is one of several on the same device. ``nominal``: it is nobody else's, and offered
-    with that device if with any, but which device its holder has, it does not say.
-    """
-
-    device: Device | None = None
-    replica: bool = False
+    device: Device | None = None  # the device that the id names; None if it is not on this node
+    replica: bool = False  # the id is one of several on the same device
+    # The id belongs to this system only, and is allocatable on ``device``, but its holder may have another
+    # device.
     nominal: bool = False
 
 
 class Offer(NamedTuple):
-    """What is offered of a device by the resources of one system.
-
-    ``replicated``: some id is one of several on the device. ``known``: the kubelet reports what it offers.
-    """
+    """The allocatable slices of a device by the resources of one system."""
 
     slices: tuple[SliceCount, ...]
-    replicated: bool
-    known: bool
+    replicated: bool  # some id is one of several on the device
+    known: bool  # the kubelet reports allocatable devices
 
 
 class HeldSlices(NamedTuple):
-    """The number of ids of one device that a container holds, by the resource."""
+    """The number of ids of one device and resource that a container holds."""
 
     holder: ContainerRef
     resource: str
@@ -72,52 +67,42 @@ class HeldSlices(NamedTuple):
 
 
 class Entitled(NamedTuple):
-    """Memory in bytes, compute as a share of the physical GPU (None: unknown or unlimited), and the meter."""
+    """What a container is entitled to; None is unknown or unlimited."""
 
-    memory: int | None = None
-    compute: float | None = None
+    memory: int | None = None  # bytes
+    compute: float | None = None  # share of the physical GPU
     meter: Meter | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """What a container has of one device by another word than its ids.
-
-    ``device`` is None for one that should be here and is not, and one made by ``unread_device`` if no driver
-    reads it. ``slices`` counts what the container has of ``resource`` on this device, as ids would.
-    Entitlements are those of ``Entitled``. ``exclusive``: nobody else can have a part of the device.
-    ``beside``: another grant of the same container counts its slices of the device, in another unit.
-    ``for_unknown``: the holder keeps the device for somebody who is not known.
-    """
+    """A container's share of a device, from an annotation, claim or file instead of its ids."""
 
     holder: ContainerRef
     resource: str
-    device: Device | None
-    slices: int = 1
-    memory_entitled: int | None = None
+    device: Device | None  # None if it is not on this node; made by ``unread_device`` if no driver reads it
+    slices: int = 1  # amount of ``resource`` on this device, in the unit of its ids
+    memory_entitled: int | None = None  # as in Entitled
     compute_entitled: float | None = None
     meter: Meter | None = None
-    exclusive: bool = False
-    beside: bool = False
-    for_unknown: bool = False
+    exclusive: bool = False  # no other container can have a part of the device
+    beside: bool = False  # another grant of the container counts its slices of the device, in another unit
+    for_unknown: bool = False  # the holder reserves the device for an unknown container
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Granted:
-    """What one system knows of all containers.
-
-    ``settled`` are the containers and resources whose ids need not be resolved: they are told by the grants,
-    or hold nothing for themselves. ``unplaced`` are devices that are held of which it is not told by whom, by
-    the resource.
-    """
+    """The grants of one system to all containers."""
 
     grants: tuple[Grant, ...] = ()
+    # (container, resource) whose ids must not be resolved: grants replace them, or they are not for itself.
     settled: frozenset[tuple[ContainerRef, str]] = frozenset()
+    # (device, resource) with holders that are unknown.
     unplaced: tuple[tuple[DeviceKey, str], ...] = ()
 
 
 def whole_keys(*names: str) -> re.Pattern[str]:
-    """Match each of these keys."""
+    """Return a pattern that matches each of these names."""
     return re.compile("|".join(map(re.escape, names)))
 
 
@@ -127,103 +112,104 @@ def words_of(text: str) -> frozenset[str]:
 
 
 def first_match(patterns: Iterable[re.Pattern[str]], text: str) -> re.Match[str] | None:
-    """Return the first match of a whole text."""
+    """Return the first full match of a text."""
     return next((match for pattern in patterns if (match := pattern.fullmatch(text)) is not None), None)
 
 
 def unread_device(vendor: str, uuid: str, model: str, index: int | None = None) -> Device:
-    """Return a device that no driver of ours reads, of which only this is known."""
-    place = NOBODY_TELLS if index is None else index
-    identity = GpuIdentity(uuid=uuid, index=place, model=model, vendor=vendor)
+    """Return a device that no driver reads, of which only these properties are known."""
+    index = UNKNOWN_INDEX if index is None else index
+    identity = GpuIdentity(uuid=uuid, index=index, model=model, vendor=vendor)
     return Device(DeviceKey(uuid), GpuReading(identity=identity))
 
 
 def not_counted(slices: tuple[SliceCount, ...]) -> tuple[SliceCount, ...]:
-    """Return the slices of a device of which it is unknown how many it is cut into."""
+    """Return the slices of a device with an unknown number of allocatable slices."""
     return tuple(count._replace(offered=None) for count in slices)
 
 
+def grouped(items: Iterable[T], key: Callable[[T], object]) -> list[list[T]]:
+    """Return the items in groups of equal keys, in the order of their first items."""
+    groups: dict[object, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return list(groups.values())
+
+
 def guarded(system: "System", ask: Callable[[], T], otherwise: T) -> T:
-    """Ask a system something; whatever it meets, the others are told, and it has no say in this."""
+    """Return the answer of a system, ``otherwise`` if it fails: one bad system does not stop the others."""
     try:
         return ask()
-    except Exception as error:  # noqa: BLE001 - as said
+    except Exception as error:  # noqa: BLE001 - see docstring
         system.fails(error)
         return otherwise
 
 
 class System:
-    """One way to share GPUs, looking at one poll of a node.
+    """A sharing system, made for one poll of a node."""
 
-    ``name`` is what the series call it, ``isolation`` what keeps its holders apart: hard, soft or none.
-    A device that no id and no grant names is told by the system of its ``vendor``. ``blind_without_pods``
-    says what is not known without the annotations of pods, "" where none are needed. ``read``
-    reads the files that the system keeps on the node; it is called in a thread, and answers in ``View.file``.
-    ``cuts``: what is offered of a device is the number of slices that it is cut into.
-
-    What a recording keeps of a node: ``notes`` match the keys of the annotations and labels, and the names of
-    the limits, that the system looks at; what a group ``name`` matches in them is somebody's name. ``words``
-    are the words of its own that stand in such texts and in its ids, and its own names of namespaces and
-    containers: they say nothing about who uses the node.
-    """
-
-    name: ClassVar[str] = ""
+    name: ClassVar[str] = ""  # label value in the series
+    # The system of a vendor describes the vendor's devices that no id and no grant names.
     vendor: ClassVar[str] = ""
-    isolation: ClassVar[str] = "none"
+    isolation: ClassVar[str] = "none"  # of holders from each other: hard, soft, none, or "" if unknown
+    # What is unknown without the pods' annotations, "" if they are not needed.
     blind_without_pods: ClassVar[str] = ""
-    cuts: ClassVar[bool] = True
+    cuts: ClassVar[bool] = True  # the number of allocatable ids is the number of slices of a device
+    # Reads the system's files on the node; runs in a thread, results are in ``View.file``.
     read: ClassVar[Read | None] = None
+    # For recordings: keys of annotations and labels, and names of limits, that the system reads. What a group
+    # ``name`` matches is masked.
     notes: ClassVar[tuple[re.Pattern[str], ...]] = ()
+    # For recordings: the system's own words in such texts and in its ids, and its own names of namespaces and
+    # containers, which identify no user of the node.
     words: ClassVar[frozenset[str]] = frozenset()
 
     @classmethod
     def reads(cls, key: str) -> re.Match[str] | None:
-        """Match the key of an annotation or a label, or the name of a limit, that this system looks at."""
+        """Return the match if this system reads an annotation, label or limit with this key."""
         return first_match(cls.notes, key)
 
     def __init__(self, view: View) -> None:
         self.view = view
 
     def fails(self, error: Exception) -> None:
-        """Note that this system cannot be asked."""
+        """Add a problem: this system failed."""
         self.view.object_to(self.name, "failure", f"all of {self.name}", repr(error))
 
     def object_to(self, of: PodIdentity | ContainerRef, name: str, text: object) -> None:
-        """Note what is wrong with an annotation of a pod."""
+        """Add a problem of a pod's annotation ``name``."""
         pod = of.name if isinstance(of, PodIdentity) else of.pod
         self.view.object_to(self.name, "annotation", f"{of.namespace}/{pod}: {name}", str(text))
 
     def knows(self, _resource: str) -> bool:
-        """Whether ids of a resource may be this system's; where they cannot, it is not asked for each."""
+        """Return False if no id of a resource can belong to this system; then ``claim`` is not called."""
         kind = type(self)
         return kind.claim is not System.claim or kind.owns is not System.owns
 
     def owns(self, _resource: str, _device_id: str) -> bool:
-        """Whether an id can only be of this system."""
+        """Return True if an id can only belong to this system."""
         return False
 
     def grants(self) -> Granted:
-        """Return what containers have by annotations, claims or files."""
+        """Return the grants from annotations, claims or files."""
         return Granted()
 
     def claim(self, resource: str, device_id: str) -> Claim | None:
-        """Return what an id of the kubelet means, None where it is not this system's."""
+        """Return the meaning of an id of the kubelet, None if it does not belong to this system."""
         return Claim(nominal=True) if self.owns(resource, device_id) else None
 
     def sharing(self, _device: Device, offer: Offer) -> DeviceSharing:
-        """Return the mode of a device and what keeps its holders apart."""
+        """Return the sharing mode of a device and the isolation of its holders."""
         counted = offer.slices if self.cuts else not_counted(offer.slices)
         return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=counted)
 
     def entitlement(self, _device: Device, _sharing: DeviceSharing, _held: HeldSlices) -> Entitled:
-        """Return what a container is entitled to by the ids that it holds of a device."""
+        """Return what a container is entitled to by its ids of a device."""
         return Entitled()
 
     def blind(self) -> bool:
-        """Whether this system is at work here and cannot be told for want of the pods' annotations."""
+        """Return True if this system is in use but needs pod annotations that are not readable."""
         if not self.blind_without_pods or self.view.details_known:
             return False
-        return any(
-            self.owns(allocation.resource, allocation.device_id)
-            for allocation in self.view.allocations.allocated
-        )
+        allocated = self.view.allocations.allocated
+        return any(self.owns(resource, device_id) for _, resource, device_id in allocated)

@@ -1,4 +1,4 @@
-"""What the sharing systems look at: one poll's devices, ids, pods and files."""
+"""The input of the sharing systems: one poll's devices, ids, pods and files."""
 
 import logging
 import re
@@ -12,6 +12,7 @@ from exporter.model import (
     Allocations,
     ContainerFile,
     ContainerRef,
+    ContainerSpec,
     GpuReading,
     HostDevices,
     NodeObject,
@@ -19,33 +20,33 @@ from exporter.model import (
     PodIdentity,
     SystemFiles,
 )
-from exporter.sharing.base.inventory import Inventory
+from exporter.model.kubelet import PodName
+from exporter.sharing.base.inventory import Inventory, only
 
 log = logging.getLogger(__name__)
-# Whoever may annotate pods may also do so without end.
+# Anyone who may annotate pods could fill the log.
 MOST_LINES = 100
 
 
 class Problem(NamedTuple):
-    """A thing that cannot be read: a short word for the kind of it, its name, and what is wrong with it."""
+    """Something unreadable."""
 
-    reason: str
-    about: str
-    text: str
+    reason: str  # one word, a label value
+    about: str  # the name of the thing
+    text: str  # what is wrong with it
 
 
 class Objections:
-    """Remembers from poll to poll what was objected to; ``counts`` is by reason, since the start."""
+    """Counts and logs problems, each when it first appears."""
 
     def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()  # by reason, since the start
         self._standing: frozenset[tuple[str, str]] = frozenset()
 
     def turn(self, problems: Iterable[Problem]) -> None:
-        """Take the problems of one poll: those that are new count, and the first of them are logged.
+        """Count the problems that are new in this poll, and log up to MOST_LINES of them.
 
-        A thing that is bad in another way than before is no new one: whoever writes it might change it for
-        every poll.
+        A changed text is not a new problem: its author could change it at every poll.
         """
         current = sorted(frozenset(problems))
         fresh = [problem for problem in current if (problem.reason, problem.about) not in self._standing]
@@ -62,28 +63,19 @@ OVER = frozenset({"Succeeded", "Failed"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFacts:
-    """What is known beside the devices and the kubelet's ids.
+    """Facts about the node other than its devices and the kubelet's ids."""
 
-    ``pods`` by uid and ``node`` are None where no source tells of them. ``files`` are by the name of the
-    system that reads them. ``own_uid`` is the uid of the pod that this program runs in, ``patterns`` match
-    whole names of resources that are NVIDIA's under another name. ``all_listed`` is False if a running pod is
-    in no list of the kubelet: it may hold any device.
-    """
-
-    pods: Mapping[str, PodIdentity] | None = None
-    node: NodeObject | None = None
-    files: Mapping[str, SystemFiles] = field(default_factory=dict)
+    pods: Mapping[str, PodIdentity] | None = None  # by uid; None if no source has them
+    node: NodeObject | None = None  # None if no source has it
+    files: Mapping[str, SystemFiles] = field(default_factory=dict)  # by name of the system that reads them
     host: HostDevices = field(default_factory=HostDevices)
-    own_uid: str = ""
-    patterns: tuple[re.Pattern[str], ...] = ()
-    all_listed: bool = True
+    own_uid: str = ""  # uid of the exporter's own pod
+    patterns: tuple[re.Pattern[str], ...] = ()  # full names of NVIDIA resources that were renamed
+    all_listed: bool = True  # False if the kubelet's list lacks a running pod, which may hold any device
 
 
 class View:
-    """The node as the systems see it in one poll; what they cannot read they note in ``problems``.
-
-    ``told_claims`` are all that the kubelet tells, our own pod's and those of pods that are over too.
-    """
+    """The node in one poll, as the systems see it. Systems add what they cannot read to ``problems``."""
 
     def __init__(
         self, gpus: tuple[GpuReading, ...], allocations: Allocations, facts: NodeFacts | None = None
@@ -92,82 +84,93 @@ class View:
         self.facts = facts or NodeFacts()
         self.problems: list[Problem] = []
         pods = (self.facts.pods or {}).values()
-        self.pods = tuple(sorted(filter(_is_live, pods), key=lambda pod: (pod.namespace, pod.name, pod.uid)))
+        self.pods = tuple(sorted(filter(_is_live, pods), key=lambda pod: (pod.pod_name, pod.uid)))
         self._by_name = _by_name(self.pods)
-        over = {(pod.namespace, pod.name) for pod in pods if not _is_live(pod)}
-        over -= {(pod.namespace, pod.name) for pod in self.pods}
-        self.told_claims = allocations.claims
+        over = {pod.pod_name for pod in pods} - {pod.pod_name for pod in self.pods}
+        # All claims that the kubelet lists, including those of the exporter's pod and of pods that are over.
+        self.listed_claims = allocations.claims
         self.allocations = _of_live(_without_own_claims(allocations, self.facts), over)
         self.held = _held(self.allocations)
 
     @cached_property
     def offered(self) -> dict[str, list[str]]:
-        """The ids on offer by resource: a plugin may offer tens of thousands, which are others' business."""
+        """The allocatable ids by resource; made on demand, because a plugin may have tens of thousands."""
         ids: dict[str, list[str]] = defaultdict(list)
-        for device in self.allocations.offered or ():
-            ids[device.resource].append(device.device_id)
+        for resource, device_id in self.allocations.offered or ():
+            ids[resource].append(device_id)
         return dict(ids)
 
     @property
     def details_known(self) -> bool:
-        """Whether pods tell their labels and annotations."""
+        """Return True if the source of the pods has their labels and annotations."""
         known = self.facts.pods is not None
         return known and (not self.pods or any(pod.details is not None for pod in self.pods))
 
+    @property
+    def node_annotations(self) -> Mapping[str, str]:
+        """Return the annotations of the node, {} if they are unknown."""
+        return self.facts.node.annotations if self.facts.node is not None else {}
+
+    @property
+    def node_labels(self) -> Mapping[str, str]:
+        """Return the labels of the node, {} if they are unknown."""
+        return self.facts.node.labels if self.facts.node is not None else {}
+
     def pod(self, holder: ContainerRef) -> PodIdentity | None:
-        """Return the pod of a container; None where it is not known, or where two have had its name."""
-        return self._by_name.get(_name(holder))
+        """Return the pod of a container; None if it is unknown, or if two pods have had its name."""
+        return self._by_name.get(holder.pod_name)
 
     def details(self, holder: ContainerRef) -> PodDetails | None:
-        """Return what the object of a container's pod says."""
+        """Return the details of a container's pod, None if they are unknown."""
         pod = self.pod(holder)
         return pod.details if pod is not None else None
 
+    def annotations(self, holder: ContainerRef) -> Mapping[str, str]:
+        """Return the annotations of a container's pod, {} if they are unknown."""
+        details = self.details(holder)
+        return details.annotations if details is not None else {}
+
     def file(self, system: str, holder: ContainerRef) -> ContainerFile | None:
-        """Return the file that a system keeps of a container; None where none, or several, would be its."""
+        """Return a container's file of a system; None if no file, or several, can be the container's."""
         pod, files = self.pod(holder), self.facts.files.get(system)
         if pod is None or files is None:
             return None
-        fitting = [file for file in files.containers if _is_of(file, pod, holder.container)]
-        return fitting[0] if len(fitting) == 1 else None
+        return only(file for file in files.containers if _is_of(file, pod, holder.container))
 
     def object_to(self, system: str, what: str, about: str, text: str) -> None:
-        """Note what cannot be read: ``what`` is one word, ``about`` names the thing, ``text`` says why."""
+        """Add a problem: ``what`` is one word, ``about`` names the thing, ``text`` is the cause."""
         self.problems.append(Problem(f"{system}_{what}".replace("-", "_"), about, text))
 
 
+def main_containers(containers: Iterable[ContainerSpec]) -> list[str]:
+    """Return the names of the containers that are not init containers."""
+    return [container.name for container in containers if not container.init]
+
+
 def _without_own_claims(allocations: Allocations, facts: NodeFacts) -> Allocations:
-    """Leave out the claims of our own pod, which may look at devices and holds none."""
+    """Return the allocations without the exporter's own claims, which are for monitoring."""
     own = (facts.pods or {}).get(facts.own_uid)
-    names = (own.namespace, own.name) if own is not None else None
-    kept = tuple(claim for claim in allocations.claims if _name(claim.holder) != names)
+    name = own.pod_name if own is not None else None
+    kept = tuple(claim for claim in allocations.claims if claim.holder.pod_name != name)
     return allocations if len(kept) == len(allocations.claims) else replace(allocations, claims=kept)
 
 
-def _of_live(allocations: Allocations, over: Collection[tuple[str, str]]) -> Allocations:
-    """Leave out what pods had that are over: old kubelets list them until they are deleted."""
+def _of_live(allocations: Allocations, over: Collection[PodName]) -> Allocations:
+    """Return the allocations without pods that are over: old kubelets list them until they are deleted."""
     if not over:
         return allocations
     return replace(
         allocations,
-        allocated=tuple(
-            allocation for allocation in allocations.allocated if _name(allocation.holder) not in over
-        ),
-        claims=tuple(claim for claim in allocations.claims if _name(claim.holder) not in over),
+        allocated=tuple(held for held in allocations.allocated if held.holder.pod_name not in over),
+        claims=tuple(claim for claim in allocations.claims if claim.holder.pod_name not in over),
     )
 
 
-def _name(holder: ContainerRef) -> tuple[str, str]:
-    return holder.namespace, holder.pod
-
-
 def _held(allocations: Allocations) -> dict[ContainerRef, dict[str, frozenset[str]]]:
-    """Return the ids of every container, by resource."""
+    """Return the ids of every container by resource."""
     held: dict[ContainerRef, dict[str, set[str]]] = {}
-    for allocation in allocations.allocated:
-        held.setdefault(allocation.holder, {}).setdefault(allocation.resource, set()).add(
-            allocation.device_id
-        )
+    for holder, resource, device_id in allocations.allocated:
+        held.setdefault(holder, {}).setdefault(resource, set()).add(device_id)
     return {
         holder: {resource: frozenset(ids) for resource, ids in by_resource.items()}
         for holder, by_resource in held.items()
@@ -178,10 +181,10 @@ def _is_live(pod: PodIdentity) -> bool:
     return pod.details is None or pod.details.phase not in OVER
 
 
-def _by_name(pods: tuple[PodIdentity, ...]) -> dict[tuple[str, str], PodIdentity]:
-    by_name: dict[tuple[str, str], list[PodIdentity]] = {}
+def _by_name(pods: tuple[PodIdentity, ...]) -> dict[PodName, PodIdentity]:
+    by_name: dict[PodName, list[PodIdentity]] = {}
     for pod in pods:
-        by_name.setdefault((pod.namespace, pod.name), []).append(pod)
+        by_name.setdefault(pod.pod_name, []).append(pod)
     return {name: namesakes[0] for name, namesakes in by_name.items() if len(namesakes) == 1}
 
 

@@ -172,7 +172,9 @@ class ClaimSystem(System):
         Before 1.34 it tells none by default, and never those of init containers.
         """
         listed = {
-            (claim_uid(claim), claim.device) for claim in self.view.told_claims if claim.driver == self.driver
+            (claim_uid(claim), claim.device)
+            for claim in self.view.listed_claims
+            if claim.driver == self.driver
         }
         for (uid, name), shares in self._checkpoint.held().items():
             if (uid, name) in listed or ("", name) in listed:
