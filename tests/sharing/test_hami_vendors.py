@@ -19,7 +19,7 @@ from exporter.model import (
 )
 from exporter.sharing import SYSTEMS, Objections
 from exporter.sharing.hami.annotations import Registered, registered
-from exporter.sharing.hami.vendor_base import HamiVendor
+from exporter.sharing.hami.vendor_system import HamiVendor
 from exporter.sharing.hami.vendors import HAMI_VENDORS, HamiAscend
 from tests.attribution.build import GIB, UUID, gpu
 from tests.sharing.build import container, only, pod, pods, resolve

@@ -1,11 +1,11 @@
-"""Alibaba's gpushare, and plugins made from it: memory of GPUs by the GiB or MiB, and nobody who keeps it.
+"""Alibaba's gpushare and its forks: memory of GPUs in GiB or MiB, without enforcement.
 
-An id is a unit of memory. It has the UUID of a GPU in it, and says nothing of which GPU was given: that
-stands in annotations of the pod, which count once the plugin has confirmed them. On a node with one GPU the
-plugin asks for no annotation, and leaves one that the scheduler wrote unconfirmed.
+An id is a unit of memory. It contains the UUID of a GPU, but the holder may have another GPU: annotations of
+the pod have it, and count once the plugin has confirmed them. On a node with one GPU the plugin needs no
+annotation, and leaves the scheduler's unconfirmed.
 
-Whoever took the plugin over has given the resource, and the annotations, names of their own:
-``rainbond.com/gpu-mem`` goes with ``RAINBOND_COM_GPU_MEM_IDX``.
+Forks rename the resource and the annotations: ``rainbond.com/gpu-mem`` goes with
+``RAINBOND_COM_GPU_MEM_IDX``.
 """
 
 import re
@@ -18,11 +18,12 @@ from exporter.model import ContainerRef, DeviceSharing
 from exporter.sharing.alibaba import gpushare_annotations
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.system import Claim, Grant, Granted, Offer, System, not_counted, whole_keys
+from exporter.sharing.base.view import main_containers
 
 MEMORY = "aliyun.com/gpu-mem"
 COMPUTE = re.compile(r"aliyun\.com/gpu-core\.[a-z]+")
 ID = re.compile(r"(GPU-[^/:]{1,64})-_-[0-9]{1,9}")
-# Allocations with the annotation that confirms each, the one that counts first.
+# Annotations of allocations with the annotation that confirms each, in order of precedence.
 ALLOCATIONS = (
     ("scheduler.framework.gpushare.allocation", "scheduler.framework.gpushare.assigned"),
     ("gpushare.alibabacloud.com/gpumemory", "gpushare.alibabacloud.com/assigned"),
@@ -33,7 +34,7 @@ UNITS_OF_A_GPU = "ALIYUN_COM_GPU_MEM_DEV"
 
 
 class Part(NamedTuple):
-    """Units of a resource that a container has."""
+    """A container's units of a resource."""
 
     holder: ContainerRef
     resource: str
@@ -53,47 +54,47 @@ class Gpushare(System):
 
     @cached_property
     def _offered(self) -> Counter[tuple[str, str]]:
-        """Count the units that are offered, by resource and UUID: a plugin may offer tens of thousands."""
+        """The number of allocatable units by resource and UUID; a plugin may have tens of thousands."""
         offered = self.view.allocations.offered or ()
-        matches = ((device.resource, ID.fullmatch(device.device_id)) for device in offered)
+        matches = ((resource, ID.fullmatch(device_id)) for resource, device_id in offered)
         return Counter((resource, match[1]) for resource, match in matches if match is not None)
 
     @cached_property
     def _named(self) -> Mapping[str, Device | None]:
-        """Find the GPUs that ids name, by UUID."""
-        held = (ID.fullmatch(allocation.device_id) for allocation in self.view.allocations.allocated)
+        """The GPUs that ids name, by UUID."""
+        held = (ID.fullmatch(device_id) for _, _, device_id in self.view.allocations.allocated)
         uuids = {uuid for _, uuid in self._offered} | {match[1] for match in held if match is not None}
         return {uuid: self.view.inventory.by_uuid(uuid) for uuid in uuids}
 
     @cached_property
     def _only(self) -> Device | None:
-        """Find the GPU of a node that has no other, where there is nothing to tell of it."""
+        """The GPU of a node with one GPU, whose units need no annotation."""
         devices = self.view.inventory.devices
         gpus = {device.key.uuid for device in devices if device.gpu.identity.vendor == "nvidia"}
         return next(iter(self._named.values())) if len(gpus) == 1 and gpus == set(self._named) else None
 
     def owns(self, resource: str, device_id: str) -> bool:
-        """Return whether an id is a unit of memory, whatever its resource is called."""
+        """Return True if an id is a unit of memory, whatever its resource is called."""
         return resource == MEMORY or ID.fullmatch(device_id) is not None
 
     def blind(self) -> bool:
-        """Return whether annotations are missing and could mean more than one GPU."""
+        """Return True if annotations are not readable and the node has several GPUs."""
         return self._only is None and super().blind()
 
     def claim(self, resource: str, device_id: str) -> Claim | None:
-        """Find the GPU that a unit is offered with."""
+        """Return the GPU on which a unit is allocatable; its holder may have another."""
         if (match := ID.fullmatch(device_id)) is not None:
             return Claim(self.view.inventory.by_uuid(match[1]), replica=True, nominal=True)
         return Claim(nominal=True) if resource == MEMORY or COMPUTE.fullmatch(resource) else None
 
     def sharing(self, _device: Device, offer: Offer) -> DeviceSharing:
-        """Return the units; every GPU is offered with those of the first, which unlike ones do not have."""
+        """Return the mode; units are unknown if models differ: the plugin offers the first GPU's for each."""
         models = {device.gpu.identity.model for device in self._named.values() if device is not None}
         counted = not_counted(offer.slices) if len(models) > 1 else offer.slices
         return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=counted)
 
     def grants(self) -> Granted:
-        """Return what annotations say of every container that has units."""
+        """Return the grants of all containers with units, by their annotations."""
         grants: list[Grant] = []
         settled: set[tuple[ContainerRef, str]] = set()
         for part in self._parts():
@@ -111,7 +112,7 @@ class Gpushare(System):
                     yield Part(holder, resource, len(ids))
 
     def _of(self, part: Part) -> tuple[Grant, ...]:
-        annotations = self._annotations(part.holder)
+        annotations = self.view.annotations(part.holder)
         for key, assigned in ALLOCATIONS:
             if annotations.get(key):
                 confirmed = annotations.get(assigned) == "true"
@@ -132,7 +133,7 @@ class Gpushare(System):
         return (self._grant(part, self._only),) if self._only is not None else ()
 
     def _units(self, part: Part, key: str) -> Mapping[int, int]:
-        """Return what an allocation gives of each GPU; it cannot give more than the kubelet did."""
+        """Return the units by minor in an allocation; {} if they exceed the kubelet's."""
         units_by_minor = self._shares(part.holder, key)
         if sum(units_by_minor.values()) <= part.units:
             return units_by_minor
@@ -140,7 +141,7 @@ class Gpushare(System):
         return {}
 
     def _by_index(self, part: Part, key: str) -> tuple[Grant, ...]:
-        annotations = self._annotations(part.holder)
+        annotations = self.view.annotations(part.holder)
         prefix = key.removesuffix("IDX")
         if annotations.get(f"{prefix}ASSIGNED") != "true":
             return self._by_itself(part)
@@ -166,27 +167,28 @@ class Gpushare(System):
         )
 
     def _percent(self, holder: ContainerRef, device: Device) -> int | None:
-        """Return the part of a GPU's compute that the scheduler gave; None where it gave memory only."""
+        """Return the allocated percent of a GPU's compute; None if only memory was allocated."""
         shares = self._shares(holder, CORES)
         return shares.get(minor) or None if (minor := device.gpu.identity.minor) is not None else None
 
     def _unit(self, part: Part, device: Device, key: str) -> int | None:
-        """Return the bytes of a unit, by how many units a GPU is said to have."""
+        """Return the bytes of a unit, by the number of units of a GPU in annotations, else by its ids."""
         minor = device.gpu.identity.minor
-        place = -1 if minor is None else minor
+
+        def of_minor(text: str) -> int:
+            counts = gpushare_annotations.parse_counts(text)
+            return 0 if minor is None else counts.get(minor, 0)
+
         counts = (
-            self._number(
-                part.holder, UNITS_OF_GPUS, lambda text: gpushare_annotations.parse_counts(text).get(place, 0)
-            ),
+            self._number(part.holder, UNITS_OF_GPUS, of_minor),
             self._number(part.holder, key, gpushare_annotations.parse_number),
             self._offered[part.resource, device.key.uuid],
         )
-        total = device.memory
-        return gpushare_annotations.unit_bytes(next(filter(None, counts), 0), total)
+        return gpushare_annotations.unit_bytes(next(filter(None, counts), 0), device.memory)
 
     def _number(self, holder: ContainerRef, key: str, parse: Callable[[str], int]) -> int:
-        """Return a number that an annotation has, 0 where it has none."""
-        text = self._annotations(holder).get(key)
+        """Return the number in an annotation, 0 if it is missing or malformed."""
+        text = self.view.annotations(holder).get(key)
         try:
             return 0 if text is None else parse(text)
         except ValueError as error:
@@ -194,9 +196,11 @@ class Gpushare(System):
             return 0
 
     def _shares(self, holder: ContainerRef, key: str) -> Mapping[int, int]:
-        """Return what an annotation gives a container of each GPU, by minor."""
-        text, place = self._annotations(holder).get(key), self._place(holder)
-        if text is None or place is None:
+        """Return a container's share in an annotation, by minor."""
+        details = self.view.details(holder)
+        text = details.annotations.get(key) if details is not None else None
+        names = main_containers(details.containers) if details is not None else []
+        if text is None or holder.container not in names:
             return {}
         try:
             allocation = gpushare_annotations.parse_allocation(text)
@@ -205,21 +209,8 @@ class Gpushare(System):
             return {}
         for fault in allocation.faults:
             self._object(holder, key, fault)
-        return allocation.shares.get(place, {})
-
-    def _place(self, holder: ContainerRef) -> int | None:
-        details = self.view.details(holder)
-        names = (
-            [container.name for container in details.containers if not container.init]
-            if details is not None
-            else []
-        )
-        return names.index(holder.container) if holder.container in names else None
-
-    def _annotations(self, holder: ContainerRef) -> Mapping[str, str]:
-        details = self.view.details(holder)
-        return details.annotations if details is not None else {}
+        return allocation.shares.get(names.index(holder.container), {})
 
     def _object(self, holder: ContainerRef, key: str, why: object) -> None:
-        # They are gpushare's annotations also where cGPU looks at them.
+        # Under gpushare's name also if cGPU reads them.
         self.view.object_to(Gpushare.name, "annotation", f"{holder.namespace}/{holder.pod}: {key}", str(why))

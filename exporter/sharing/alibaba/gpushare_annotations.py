@@ -1,8 +1,8 @@
-"""The annotations in which Alibaba's schedulers, and those made after them, write which GPU a pod was given.
+"""Parsers of gpushare's annotations: the GPU of a pod, by Alibaba's schedulers and their forks.
 
-The older ones name one GPU for the pod by its minor (``ALIYUN_COM_GPU_MEM_IDX``). The newer ones are JSON:
-``{"0": {"1": 8}}`` are 8 units of the GPU with minor 1 for the first container, init containers not counted.
-A unit is a GiB or a MiB, as the plugin was told to count, and nothing says which.
+Older annotations have the minor of one GPU for the pod (``ALIYUN_COM_GPU_MEM_IDX``). Newer ones are JSON:
+``{"0": {"1": 8}}`` is 8 units of the GPU with minor 1 for the first container, not counting init containers.
+A unit is a GiB or a MiB, by the plugin's configuration, which no annotation has.
 """
 
 import re
@@ -14,7 +14,7 @@ from exporter.sharing.base.reading import parsed
 LONGEST = 1 << 16
 MOST = 1 << 31
 UNITS = (1 << 30, 1 << 20)
-# A GPU is never so many times as large as another one of its node.
+# The memory sizes of a node's GPUs differ by less than this factor.
 UNLIKE = 16
 NO_GPU = "-1"
 INDEX_SUFFIX = "_GPU_MEM_IDX"
@@ -24,26 +24,26 @@ Shares = dict[int, dict[int, int]]
 
 
 class Allocation(NamedTuple):
-    """Units by container and minor, and what is wrong with the entries that are left out."""
+    """The units by container and minor."""
 
     shares: Shares
-    faults: tuple[str, ...]
+    faults: tuple[str, ...]  # messages about entries that were left out
 
 
 def parse_number(text: str) -> int:
-    """Read a minor, or a count of units; raise ValueError for anything else."""
+    """Return a minor or a number of units; raises ValueError."""
     if not _NUMBER.fullmatch(text):
-        raise ValueError(f"{text[:40]!r} is no number")
+        raise ValueError(f"{text[:40]!r} is not a number")
     return int(text)
 
 
 def parse_index(text: str) -> int | None:
-    """Read the minor of a GPU, None where none was found for the pod; raise ValueError for anything else."""
+    """Return the minor of a GPU, None if the scheduler found no GPU; raises ValueError."""
     return None if text == NO_GPU else parse_number(text)
 
 
 def parse_allocation(text: str) -> Allocation:
-    """Read ``{container: {minor: units}}``; raise ValueError where it is nothing of the kind."""
+    """Return the shares in ``{container: {minor: units}}``; raises ValueError."""
     shares: Shares = {}
     faults = []
     for container, given in parsed(text, dict, LONGEST).items():
@@ -55,14 +55,14 @@ def parse_allocation(text: str) -> Allocation:
 
 
 def parse_counts(text: str) -> dict[int, int]:
-    """Read ``{minor: units}``, which is what each GPU has; raise ValueError for anything else."""
+    """Return the units of each GPU in ``{minor: units}``; raises ValueError."""
     return _counts(parsed(text, dict, LONGEST))
 
 
 def unit_bytes(units: int, total: int | None) -> int | None:
-    """Return the bytes of a unit if a GPU of ``total`` bytes has so many, None where neither unit fits.
+    """Return the bytes of a unit if a GPU of ``total`` bytes has ``units``, None if neither GiB nor MiB fits.
 
-    Every GPU is counted as large as the first of its node, so that the nearest unit is meant.
+    The plugin counts every GPU as large as the first of its node, so that the nearest unit is taken.
     """
     if units <= 0 or not total:
         return None
@@ -71,9 +71,9 @@ def unit_bytes(units: int, total: int | None) -> int | None:
 
 
 def index_key(annotations: Iterable[str], resource: str) -> str | None:
-    """Find the annotation that has the index of a resource: it is named after the resource's domain.
+    """Return the key of the annotation with a resource's GPU index: it has the resource's domain.
 
-    Where no name fits, the only one of its kind is meant.
+    Without such a key, the only key of this kind is returned, else None.
     """
     wanted = re.sub("[^A-Z0-9]", "_", resource.partition("/")[0].upper()) + INDEX_SUFFIX
     keys = [key for key in annotations if key.endswith(INDEX_SUFFIX)]
@@ -84,7 +84,7 @@ def index_key(annotations: Iterable[str], resource: str) -> str | None:
 
 def _counts(given: object) -> dict[int, int]:
     if not isinstance(given, Mapping) or not all(type(count) is int for count in given.values()):
-        raise ValueError("is no object of whole numbers")
+        raise ValueError("is not an object of whole numbers")
     if not all(0 <= count < MOST for count in given.values()):
         raise ValueError("has a number out of bounds")
     return {parse_number(minor): units for minor, units in given.items()}

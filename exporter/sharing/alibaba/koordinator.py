@@ -1,11 +1,11 @@
-"""Koordinator: parts of GPUs that its scheduler writes into the annotations of pods.
+"""Koordinator: shares of GPUs in the annotations of pods, written by its scheduler.
 
-The kubelet knows nothing of them. The scheduler only counts; what keeps the holders of a GPU apart is HAMi's
-library, libvgpu, in the pods with a label that asks for it, unless they have a GPU's memory whole. Where
-several containers of a pod ask for GPUs and it is not told which has what, the pod as a whole has them.
+The kubelet does not know them. Only HAMi's library libvgpu isolates the holders of a GPU, in pods with a
+label for it, unless they have a GPU's whole memory. If several containers of a pod request GPUs and their
+shares are unknown, the pod as a whole is the holder.
 
-The scheduler annotates pods that ask for whole GPUs too. Its word counts only where a hook of koordlet's, off
-by default, sets the containers' environment by it: else they have what NVIDIA's plugin gave them.
+The scheduler annotates pods that request whole GPUs too. That counts only if a hook of koordlet, off by
+default, sets the containers' environment accordingly: else they have the devices from NVIDIA's plugin.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,6 @@ from typing import ClassVar
 
 from exporter.model import (
     ContainerRef,
-    Meter,
     PodDetails,
     PodIdentity,
 )
@@ -39,7 +38,7 @@ VENDOR = "node.koordinator.sh/gpu-vendor"
 
 
 class Koordinator(System):
-    """The pods that nothing keeps apart. ``libvgpu``: whether a class is about those that it does."""
+    """Pods without isolation."""
 
     name = "koordinator"
     isolation = "none"
@@ -47,15 +46,15 @@ class Koordinator(System):
     notes = (whole_keys(ALLOCATED, PROVIDER, VENDOR, *LIMITS),)
     words = words_of("gpu minor resources koordinator sh kubernetes io core memory ratio id rdma HAMi nvidia")
     blind_without_pods = "which containers have GPUs by Koordinator"
-    libvgpu: ClassVar[bool] = False
+    libvgpu: ClassVar[bool] = False  # whether the class is for pods that libvgpu isolates
 
     def grants(self) -> Granted:
-        """Return what the annotation of each pod says, in place of what the kubelet reports of the pod."""
+        """Return the shares in each pod's annotation, which replace the kubelet's ids of the pod."""
         grants: list[Grant] = []
         settled: set[tuple[ContainerRef, str]] = set()
         for pod, details, given in self._annotated():
             pod_grants = list(self._of_pod(pod, details, given))
-            # Whoever makes a pod may write its annotations: one that names no GPU of this node hides none.
+            # Users can write annotations of their pods: one without a GPU of this node must not hide ids.
             if all(grant.device is None for grant in pod_grants):
                 grants += pod_grants
                 continue
@@ -67,19 +66,18 @@ class Koordinator(System):
         return Granted(grants=tuple(grants), settled=frozenset(settled))
 
     def blind(self) -> bool:
-        """Whether the node's labels say that Koordinator is at work, and no pod's annotations are known."""
-        node = self.view.facts.node
-        return not self.view.details_known and node is not None and VENDOR in node.labels
+        """Return True if the node has Koordinator's label, and pod annotations are not readable."""
+        return not self.view.details_known and VENDOR in self.view.node_labels
 
     def _annotated(self) -> Iterator[tuple[PodIdentity, PodDetails, tuple[Given, ...]]]:
-        """List the pods that this class is about, with what they were given."""
+        """Yield the pods of this class with their GPUs."""
         for pod in self.view.pods:
             details = pod.details
             asked = details is not None and details.labels.get(PROVIDER) == HAMI_CORE
             if details is None or (self.libvgpu and not asked):
                 continue
             given = self._given(pod, details)
-            # koordlet gives the library to a pod by the memory of its first GPU alone.
+            # koordlet decides about the library by the memory of the pod's first GPU alone.
             if self.libvgpu == (asked and (not given or (given[0].amount.ratio or 0) < ALL)):
                 yield pod, details, given
 
@@ -92,33 +90,27 @@ class Koordinator(System):
             return ()
 
     def _by_ids(self, pod: PodIdentity, details: PodDetails, given: Sequence[Given]) -> set[str]:
-        """Name the containers that have what the kubelet's ids say, and not what the annotation does.
+        """Return the containers for which the kubelet's ids count, and not the annotation.
 
-        Koordinator's own proxy of pod-resources lists nothing but the GPUs of the annotation, whichever
-        container has them. Any other GPU is of a plugin, and so are then all whole GPUs of the pod.
+        Koordinator's own proxy of pod-resources lists only GPUs of the annotation, under any container.
+        Another GPU comes from a plugin, and then all whole GPUs of the pod do.
         """
-        others = [
-            container.name
-            for container in details.containers
-            if self._has_another(pod, container.name, given)
-        ]
+        names = [container.name for container in details.containers]
+        others = [name for name in names if self._has_another(pod, name, given)]
         if not others:
             return set()
-        text = f"the kubelet gave container {others[0][:100]!r} another GPU"
-        self.object_to(pod, ALLOCATED, text)
+        self.object_to(pod, ALLOCATED, f"the kubelet gave container {others[0][:100]!r} another GPU")
         if asks_for_parts(details.containers):
             return set(others)
         wanting = {container.name for container in details.containers if WHOLE in container.limits}
-        return wanting.union(others) if wanting else {container.name for container in details.containers}
+        return wanting.union(others) if wanting else set(names)
 
     def _has_another(self, pod: PodIdentity, name: str, given: Sequence[Given]) -> bool:
-        """Whether the kubelet gave a container a GPU of this node, or a part of one, that is not given."""
+        """Return True if the kubelet gave a container a device that is not of the GPUs in ``given``."""
         ids = self.view.held.get(ContainerRef(pod.namespace, pod.name, name), {}).get(WHOLE, ())
         parsed = (parse_device_id(device_id) for device_id in ids)
-        devices = [self.view.inventory.find(device_id) for device_id in parsed if device_id is not None]
-        return any(
-            device is not None and not any(_may_be(gpu, device) for gpu in given) for device in devices
-        )
+        devices = (self.view.inventory.find(device_id) for device_id in parsed if device_id is not None)
+        return any(not any(_may_be(gpu, device) for gpu in given) for device in devices if device is not None)
 
     def _of_pod(self, pod: PodIdentity, details: PodDetails, given: Sequence[Given]) -> Iterator[Grant]:
         containers = asking(details.containers) or details.containers
@@ -144,33 +136,27 @@ class Koordinator(System):
             device=device,
             memory_entitled=memory,
             compute_entitled=None if amount.cores is None else amount.cores / ALL,
-            meter=self._meter(holder, device),
+            meter=meter_of(self.view.file(CACHE, holder), device) if self.libvgpu else None,
             exclusive=(amount.cores, amount.ratio) == (ALL, ALL),
         )
 
     def _device(self, given: Given) -> Device | None:
         if given.uuid:
             return self.view.inventory.by_uuid(given.uuid)
-        node = self.view.facts.node
-        vendor = node.labels.get(VENDOR, "nvidia") if node is not None else "nvidia"
-        # What Koordinator calls the minor of an NPU is no minor of ours.
-        return self.view.inventory.by_minor(given.minor) if vendor == "nvidia" else None
-
-    def _meter(self, holder: ContainerRef, device: Device | None) -> Meter | None:
-        """Return what libvgpu counted, where it is in the container."""
-        file = self.view.file(CACHE, holder) if self.libvgpu else None
-        return meter_of(file, device)
+        # Koordinator's minor of an NPU is not the minor of an NVIDIA GPU.
+        nvidia = self.view.node_labels.get(VENDOR, "nvidia") == "nvidia"
+        return self.view.inventory.by_minor(given.minor) if nvidia else None
 
 
 def _may_be(given: Given, device: Device) -> bool:
-    """Whether a device is, or is a part of, the GPU that a pod was given; one that is lost has no minor."""
+    """Return True if a device may be, or be a part of, the given GPU; a lost GPU has no minor."""
     if given.uuid:
         return device.key.uuid == given.uuid
     return device.gpu.identity.minor in (given.minor, None)
 
 
 class KoordinatorHamiCore(Koordinator):
-    """The pods whose limits HAMi's library enforces."""
+    """Pods with limits that HAMi's library enforces."""
 
     isolation = "soft"
     libvgpu = True

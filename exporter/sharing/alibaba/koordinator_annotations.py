@@ -1,8 +1,8 @@
-"""What Koordinator writes down of a pod's GPUs, and what its containers asked for.
+"""Parser of Koordinator's annotation of a pod's GPUs, and the requests of its containers.
 
-The annotation is JSON, ``{"gpu":[{"minor":1,"resources":{"koordinator.sh/gpu-core":"50",...}}]}``, and about
-the pod: which of its containers has what, is not in it. Amounts are quantities of Kubernetes, as texts or as
-numbers. Cores and the ratio of memory are in percent of a GPU, memory is in bytes.
+The annotation is JSON, ``{"gpu":[{"minor":1,"resources":{"koordinator.sh/gpu-core":"50",...}}]}``. It is for
+the whole pod, without the shares of containers. Amounts are Kubernetes quantities, as strings or numbers:
+cores and memory ratio in percent of a GPU, memory in bytes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from exporter.sharing.base.reading import parsed
 
 LONGEST = 1 << 16
 PREFIXES = ("koordinator.sh/", "kubernetes.io/")
-"""Of Koordinator's resources, those of before it had a domain of its own last."""
+"""Of Koordinator's resources; the last one is from before it had its own domain."""
 WHOLE = "nvidia.com/gpu"
 LIMITS = (
     WHOLE,
@@ -25,46 +25,46 @@ MOST = 1 << 62
 
 
 class Amount(NamedTuple):
-    """So much of a GPU: percent of its cores, bytes, percent of its memory; None where it is not said."""
+    """An amount of a GPU; None if not stated."""
 
-    cores: int | None = None
-    memory: int | None = None
-    ratio: int | None = None
+    cores: int | None = None  # percent
+    memory: int | None = None  # bytes
+    ratio: int | None = None  # percent of memory
 
 
 class Given(NamedTuple):
-    """One GPU of a pod; ``uuid`` is "" where only the minor is told."""
+    """One GPU of a pod."""
 
     minor: int
-    uuid: str
+    uuid: str  # "" if the annotation has only the minor
     amount: Amount
 
 
 def parse_allocated(text: str) -> tuple[Given, ...]:
-    """Return the GPUs of a pod, none where it has other devices only; raise ValueError with what is wrong."""
+    """Return the GPUs of a pod, () if it has other devices only; raises ValueError."""
     gpus = parsed(text, dict, LONGEST).get("gpu")
     if not isinstance(gpus, list | None):
-        raise ValueError("gpu is no list")  # noqa: TRY004 - one kind of error for a text
-    gpus_given = tuple(map(_given, gpus or ()))
-    if len({gpu.minor for gpu in gpus_given}) < len(gpus_given):
-        raise ValueError("a GPU is given twice")
-    return gpus_given
+        raise ValueError("gpu is not a list")  # noqa: TRY004 - one kind of error for a text
+    given = tuple(map(_given, gpus or ()))
+    if len({gpu.minor for gpu in given}) < len(given):
+        raise ValueError("a GPU is listed twice")
+    return given
 
 
 def asking(containers: Sequence[ContainerSpec]) -> list[ContainerSpec]:
-    """List the containers that ask for a GPU; those of init only where no other does."""
-    containers_asking = [container for container in containers if _asked(container.limits) != Amount()]
-    return [container for container in containers_asking if not container.init] or containers_asking
+    """Return the containers that request a GPU; init containers only if no other container does."""
+    requesting = [container for container in containers if _asked(container.limits) != Amount()]
+    return [container for container in requesting if not container.init] or requesting
 
 
 def asks_for_parts(containers: Iterable[ContainerSpec]) -> bool:
-    """Whether a pod asks for Koordinator's own resources, and so not for whole GPUs of a plugin."""
+    """Return True if a pod requests Koordinator's own resources, and so no whole GPUs of a plugin."""
     own = set(LIMITS) - {WHOLE}
     return any(own & container.limits.keys() for container in containers)
 
 
 def split(given: Amount, containers: Sequence[ContainerSpec]) -> list[Amount] | None:
-    """Part what a pod was given of its only GPU as its containers asked; None where that does not add up."""
+    """Return the containers' requested amounts of a pod's only GPU; None if their sum is not ``given``."""
     asked = [_asked(container.limits) for container in containers]
     cores = _sum(amount.cores for amount in asked)
     ratio, memory = _sum(amount.ratio for amount in asked), _sum(amount.memory for amount in asked)
@@ -103,10 +103,10 @@ def _sum(parts: Iterator[int | None]) -> int | None:
 def _given(item: Any) -> Given:
     minor = item.get("minor") if isinstance(item, dict) else None
     if type(minor) is not int or not 0 <= minor <= 1 << 31:
-        raise ValueError(f"no minor of a GPU: {str(item)[:100]!r}")
+        raise ValueError(f"has no minor: {str(item)[:100]!r}")
     uuid, resources = item.get("id"), item.get("resources")
     if not isinstance(uuid, str | None) or not isinstance(resources, dict | None):
-        raise ValueError(f"the id or the resources of minor {minor} are of another type")  # noqa: TRY004 - as above
+        raise ValueError(f"id or resources of minor {minor} have the wrong type")  # noqa: TRY004 - as above
     ours = {name: value for name, value in (resources or {}).items() if name.startswith(PREFIXES)}
     amounts = {name: _amount(name, value) for name, value in ours.items()}
     amount = Amount(
@@ -120,5 +120,5 @@ def _given(item: Any) -> Given:
 def _amount(name: str, value: Any) -> int:
     amount = quantity(value) if isinstance(value, str) else value
     if type(amount) is not int or not 0 <= amount <= MOST:
-        raise ValueError(f"{name[:60]!r} is no whole amount: {str(value)[:60]!r}")
+        raise ValueError(f"{name[:60]!r} is not a whole number: {str(value)[:60]!r}")
     return amount

@@ -1,7 +1,7 @@
-"""What NVIDIA's DRA driver, and HAMi's that grew out of it, note of the claims that they have prepared.
+"""Parser of the checkpoint of prepared claims of NVIDIA's DRA driver, and of HAMi's, a fork of it.
 
-The file is the driver's own and not meant for others: two versions of it stand side by side, of which the
-newer counts, and its checksum is that of one very release of the driver, so that it is not verified.
+The file is internal to the driver. It has the data in two versions, of which v2 counts. The checksum depends
+on the driver's release and is not verified.
 """
 
 import json
@@ -17,39 +17,32 @@ from exporter.model.kubelet import quantity
 from exporter.sharing.base.reading import UnusableError, content, problem
 from exporter.sharing.base.system import Roots
 
-# A claim takes a few kilobytes, and a node has a few hundred claims at most.
+# A claim takes a few kilobytes, and a node has at most a few hundred claims.
 MOST_BYTES = 4 << 20
 UUID = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z/-]{1,80}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """One device that a claim was given, ``share_id`` telling several shares of it apart.
-
-    ``uuid`` is "" until the device is prepared. ``memory`` in bytes and ``compute`` as a share of the GPU are
-    what the claim takes of a device that it shares, None where it states none. ``admin``: it has the device
-    to look at, beside those who hold it.
-    """
+    """One device of a claim, or a share of it."""
 
     share_id: str = ""
-    uuid: str = ""
-    memory: int | None = None
-    compute: float | None = None
-    admin: bool = False
+    uuid: str = ""  # "" until the device is prepared
+    memory: int | None = None  # bytes of a shared device; None if not stated
+    compute: float | None = None  # share of a shared GPU; None if not stated
+    admin: bool = False  # admin access: monitors the device and does not hold it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint(SystemFiles):
-    """All of a checkpoint, by the uid of the claim and the driver's name of the device.
+    """The content of a checkpoint."""
 
-    ``missing``: there is none (any more), and what is known is from before.
-    """
-
+    # By (claim uid, the driver's device name).
     prepared: Mapping[tuple[str, str], tuple[Prepared, ...]] = field(default_factory=dict)
-    missing: bool = False
+    missing: bool = False  # there is no file (any more); ``prepared`` is from an earlier read
 
     def held(self) -> Mapping[tuple[str, str], tuple[Prepared, ...]]:
-        """Return what claims hold now, without what administrators look at."""
+        """Return the devices that claims hold now, without admin access."""
         if self.missing:
             return {}
         held = {
@@ -59,9 +52,9 @@ class Checkpoint(SystemFiles):
         return {place: shares for place, shares in held.items() if shares}
 
     def find(self, claim_uid: str, device: str, share_id: str) -> tuple[Prepared, ...]:
-        """Return the shares of a device that a claim has: one, or all where the kubelet does not say which.
+        """Return a claim's shares of a device: the one with ``share_id``, or all if it is "".
 
-        It does not where it is older, and where the driver does not tell it, as NVIDIA's.
+        Older kubelets report no share id, nor do others if the driver returns none, as NVIDIA's.
         """
         shares = self.prepared.get((claim_uid, device), ())
         exact = tuple(share for share in shares if share.share_id == share_id)
@@ -69,7 +62,7 @@ class Checkpoint(SystemFiles):
 
 
 def read_checkpoint(roots: Roots, driver: str) -> Checkpoint:
-    """Read the checkpoint of a driver; where there is none, nothing is known."""
+    """Return the checkpoint of a driver; one that is missing or unusable is empty; blocks, never raises."""
     path = roots.kubelet / "plugins" / driver / "checkpoint.json"
     try:
         return decode(content(path, MOST_BYTES), driver, path)
@@ -80,9 +73,9 @@ def read_checkpoint(roots: Roots, driver: str) -> Checkpoint:
 
 
 def with_known(now: SystemFiles, previous: SystemFiles | None) -> SystemFiles:
-    """Keep what was known of claims where a checkpoint cannot be read now.
+    """Return ``now``, with the devices of ``previous`` if the checkpoint cannot be read now.
 
-    What a claim was given does not change as long as it exists.
+    The devices of a claim do not change while it exists.
     """
     if not isinstance(now, Checkpoint) or not isinstance(previous, Checkpoint):
         return now
@@ -92,19 +85,19 @@ def with_known(now: SystemFiles, previous: SystemFiles | None) -> SystemFiles:
 
 
 class _ShapeError(ValueError):
-    """A part of a checkpoint that is not what it should be."""
+    """A part of a checkpoint with the wrong type."""
 
 
 def decode(encoded: bytes, driver: str, path: Path) -> Checkpoint:
-    """Return what a checkpoint says; raises UnusableError where it is none."""
+    """Return the content of a checkpoint; raises UnusableError. A malformed claim is a problem."""
     try:
         document = json.loads(encoded)
     except (ValueError, RecursionError) as error:
-        raise UnusableError(f"is no JSON: {error}") from error
+        raise UnusableError(f"is not JSON: {error}") from error
     try:
         claims = _record(_record(document, "v2") or _record(document, "v1"), "preparedClaims")
     except _ShapeError as error:
-        raise UnusableError(f"is no checkpoint: {error}") from error
+        raise UnusableError(f"is not a checkpoint: {error}") from error
     prepared: dict[tuple[str, str], tuple[Prepared, ...]] = {}
     problems: list[FileProblem] = []
     for uid, claim in claims.items():
@@ -116,20 +109,20 @@ def decode(encoded: bytes, driver: str, path: Path) -> Checkpoint:
 
 
 def _claim(claim: Any, driver: str) -> dict[str, tuple[Prepared, ...]]:
-    """Return the devices of one claim: what it was given, with the uuids of what has been prepared."""
+    """Return the devices of one claim, with the uuids of those that are prepared."""
     devices: dict[str, dict[str, Prepared]] = defaultdict(dict)
     for device, share in _results(claim, driver):
         devices[device][share.share_id] = share
     for device, share_id, uuid in _uuids(claim):
         shares = devices[device]
-        # NVIDIA's driver does not say which share it has prepared: all are of that device.
+        # NVIDIA's driver has no share id of a prepared device: its uuid is that of all shares.
         for share_key in list(shares) if shares and not share_id else [share_id]:
             shares[share_key] = replace(shares.get(share_key, Prepared(share_id=share_key)), uuid=uuid)
     return {device: tuple(shares.values()) for device, shares in devices.items()}
 
 
 def _results(claim: Any, driver: str) -> Iterator[tuple[str, Prepared]]:
-    """Yield what the scheduler gave to the claim of the devices of one driver."""
+    """Yield the devices of one driver that the scheduler allocated to a claim."""
     allocation = _record(_record(_record(claim, "status"), "allocation"), "devices")
     for result in _list(allocation, "results"):
         if _text(result, "driver") != driver:
@@ -148,7 +141,7 @@ def _results(claim: Any, driver: str) -> Iterator[tuple[str, Prepared]]:
 
 
 def _uuids(claim: Any) -> Iterator[tuple[str, str, str]]:
-    """Yield device, share and uuid of what is prepared, in the words of any release."""
+    """Yield (device, share id, uuid) of prepared devices, in the format of any release."""
     for group in _list(claim, "preparedDevices"):
         for kinds in _list(group, "devices"):
             for kind in kinds:
@@ -160,29 +153,29 @@ def _uuids(claim: Any) -> Iterator[tuple[str, str, str]]:
 
 
 def _record(parent: Any, name: str) -> dict[str, Any]:
-    """Return a part that is a record; null and nothing are an empty one."""
+    """Return an object member, {} if it is null or missing; raises _ShapeError."""
     part = _part(parent, name, {})
     if not isinstance(part, dict):
-        raise _ShapeError(f"{name} is no record")
+        raise _ShapeError(f"{name} is not an object")
     return part
 
 
 def _list(parent: Any, name: str) -> list[dict[str, Any]]:
     items = _part(parent, name, [])
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise _ShapeError(f"{name} is no list of records")
+        raise _ShapeError(f"{name} is not a list of objects")
     return items
 
 
 def _text(parent: Any, name: str) -> str:
     text = _part(parent, name, "")
     if not isinstance(text, str):
-        raise _ShapeError(f"{name} is no text")
+        raise _ShapeError(f"{name} is not a string")
     return text
 
 
 def _part(parent: Any, name: str, nothing: Any) -> Any:
     if not isinstance(parent, dict):
-        raise _ShapeError(f"what should have {name} is no record")
+        raise _ShapeError(f"the parent of {name} is not an object")
     value = parent.get(name)
     return nothing if value is None else value

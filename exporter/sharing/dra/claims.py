@@ -1,14 +1,14 @@
-"""What containers have by resource claims (DRA), whichever driver gives the devices out.
+"""The base class of DRA drivers: devices of containers by resource claims.
 
-The kubelet names devices as their driver does. A device of which one container has one claim is its own.
-Where several containers share a claim, nothing keeps them apart but MPS, and nothing is promised to either:
-each is told its equal part. Where a driver lets several claims have shares of one device, what each may take
-is stated in the claim only, and is known as far as the driver notes it on the node.
+The kubelet has the driver's device names. A device with one claim by one container is exclusive. Containers
+that share a claim are isolated by MPS at most, and are shown equal parts, which nothing guarantees. If a
+driver gives shares of a device to several claims, only the claim has their size, which is known if the
+driver's checkpoint on the node has it.
 
-The kubelet tells all devices of a claim for every container that names the claim, even if the container asks
-for one request of it. Nor does it tell claims of an administrator, who has devices without holding them: they
-are known by the driver's notes, and our own pod's are never counted. Two claims of a whole device are one
-more than it can have: which of them is the administrator's is not known then, nor is what is promised.
+The kubelet lists all devices of a claim for every container with the claim, even if the container uses one
+request of it. It does not mark claims with admin access, which do not hold devices: the checkpoint does, and
+claims of the exporter's own pod never count. Two claims of a whole device mean that one has admin access:
+without a checkpoint it is unknown which, and so are the entitlements.
 """
 
 import re
@@ -37,7 +37,7 @@ CDI_NAME = re.compile(rf"k8s\.([^/=]+)/[^/=]+=({UID})-(.+)")
 
 
 class Part(NamedTuple):
-    """A device with everything that is claimed of it."""
+    """A device and all claims of it."""
 
     device: Device
     claims: list[ClaimedDevice]
@@ -49,29 +49,29 @@ class Part(NamedTuple):
 
     @property
     def in_shares(self) -> bool:
-        """Whether the driver gives the device to several claims."""
+        """Return True if the driver gives shares of the device to several claims."""
         return any(claim.share_id for claim in self.claims)
 
     @property
     def alone(self) -> bool:
-        """Whether one container has it all."""
+        """Return True if one container has the whole device."""
         return len(self.holders) == 1 and not self.in_shares
 
     def of(self, holder: ContainerRef) -> list[ClaimedDevice]:
-        """Return what one container has of it."""
+        """Return the claims of one container."""
         return [claim for claim in self.claims if claim.holder == holder]
 
     def sharers(self, claim: ClaimedDevice) -> list[ContainerRef]:
         """Return the containers that have the same share by the same claim."""
-        return sorted({other.holder for other in self.claims if _ticket(other) == _ticket(claim)})
+        return sorted({other.holder for other in self.claims if _share_key(other) == _share_key(claim)})
 
 
 class ClaimSystem(System):
-    """The devices of one DRA driver; ``names`` matches what it calls them."""
+    """The devices of one DRA driver."""
 
     driver: ClassVar[str] = ""
     words = words_of("gpu mig vfio hami")
-    names: ClassVar[re.Pattern[str]]
+    names: ClassVar[re.Pattern[str]]  # matches the driver's device names
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
@@ -80,11 +80,11 @@ class ClaimSystem(System):
         self._parts: dict[DeviceKey, Part] = {}
 
     def find(self, name: str) -> Device | None:
-        """Find a device by a name that the driver has for it; None where it is not here, or not told."""
+        """Return the device with a driver's name; None if it is unknown or not on this node."""
         raise NotImplementedError
 
     def grants(self) -> Granted:
-        """Return what containers have by claims."""
+        """Return the grants by claims."""
         missing: dict[ContainerRef, set[tuple[str, str]]] = defaultdict(set)
         for claim in dict.fromkeys(self._claims()):
             device = self._device(claim)
@@ -97,10 +97,11 @@ class ClaimSystem(System):
             Grant(holder=holder, resource=self.driver, device=None, slices=len(names))
             for holder, names in sorted(missing.items())
         ]
-        return Granted(grants=(*held, *lost), unplaced=tuple((key, self.driver) for key in self._untold()))
+        unplaced = tuple((key, self.driver) for key in self._devices_of_unlisted_claims())
+        return Granted(grants=(*held, *lost), unplaced=unplaced)
 
     def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
-        """Return whether a device has one holder. How many shares it could have, nobody tells on the node."""
+        """Return the mode by the number of holders; the number of possible shares is unknown on the node."""
         part = self._parts.get(device.key)
         counted = not_counted(offer.slices)
         if part is None:
@@ -115,7 +116,7 @@ class ClaimSystem(System):
         return "exclusive" if device.mig is None else "mig"
 
     def entitled(self, part: Part, holder: ContainerRef) -> Entitled:
-        """Return what a container is entitled to."""
+        """Return what a container is entitled to: the device, an equal part, or the sum of its shares."""
         if part.in_shares:
             return self.entitled_by_shares(part, holder)
         claims = {(claim.claim_namespace, claim.claim) for claim in part.claims}
@@ -124,23 +125,23 @@ class ClaimSystem(System):
         return _equal_part(Entitled(part.device.memory, part.device.compute), len(part.holders))
 
     def entitled_by_shares(self, part: Part, holder: ContainerRef) -> Entitled:
-        """Add up what the container's shares may take, as far as the driver notes it."""
+        """Return the sum of a container's shares, as far as the checkpoint has them."""
         shares = [
             _equal_part(self.limits(part, claim), len(part.sharers(claim))) for claim in part.of(holder)
         ]
         return Entitled(total([share.memory for share in shares]), total([share.compute for share in shares]))
 
     def limits(self, _part: Part, claim: ClaimedDevice) -> Entitled:
-        """Return what a claim may take of a device that it shares."""
+        """Return the limits of a claim on a shared device."""
         noted = self._noted(claim)
         return Entitled(noted.memory, noted.compute) if noted is not None else Entitled()
 
     def meter(self, _part: Part, _holder: ContainerRef) -> Meter | None:
-        """Return what the driver's own meter says of a container."""
+        """Return the figures of the driver's own meter for a container."""
         return None
 
     def exclusive(self, part: Part) -> bool:
-        """Whether nobody else can have a part of a device."""
+        """Return True if no other container can have a part of the device."""
         return part.alone
 
     def _grant(self, part: Part, holder: ContainerRef) -> Grant:
@@ -157,7 +158,7 @@ class ClaimSystem(System):
         )
 
     def _claims(self) -> Iterator[ClaimedDevice]:
-        """Yield each share of each claim, named as the notes name it, without what administrators have."""
+        """Yield each share of each claim, with the checkpoint's share id, without admin access."""
         for claim in self.view.allocations.claims:
             if claim.driver != self.driver:
                 continue
@@ -166,10 +167,10 @@ class ClaimSystem(System):
                 yield claim
             yield from (replace(claim, share_id=share.share_id) for share in noted if not share.admin)
 
-    def _untold(self) -> Iterator[DeviceKey]:
-        """Yield the devices that are prepared for claims that the kubelet does not tell.
+    def _devices_of_unlisted_claims(self) -> Iterator[DeviceKey]:
+        """Yield the devices that are prepared for claims that the kubelet does not list.
 
-        Before 1.34 it tells none by default, and never those of init containers.
+        By default kubelets before 1.34 list no claims, and no kubelet lists those of init containers.
         """
         listed = {
             (claim_uid(claim), claim.device)
@@ -189,33 +190,33 @@ class ClaimSystem(System):
         return shares[0] if shares else None
 
     def _device(self, claim: ClaimedDevice) -> Device | None:
-        """Find a device by its name, else by the driver's notes of it."""
+        """Return the device with the claim's device name, else with the uuid in the checkpoint."""
         device = None
         if self.names.fullmatch(claim.device):
             device = self.find(claim.device)
         else:
             about = f"{claim.holder.namespace}/{claim.holder.pod}: {claim.device[:100]}"
-            self.view.object_to(self.name, "id", about, f"is no device name of {self.driver}")
+            self.view.object_to(self.name, "id", about, f"is not a device name of {self.driver}")
         noted = self._noted(claim) if device is None else None
         return self.view.inventory.by_uuid(noted.uuid) if noted is not None else device
 
 
 def claim_uid(claim: ClaimedDevice) -> str:
-    """Return the uid of a claim, which its CDI names hold, "" where they do not say one.
+    """Return the uid of a claim from its CDI names, "" if they do not have just one.
 
-    Kubelets list the CDI names of other devices of the container too.
+    Kubelets list the CDI names of the container's other devices too.
     """
     matches = (match for name in claim.cdi if (match := CDI_NAME.fullmatch(name)))
     uids = {match[2] for match in matches if (match[1], match[3]) == (claim.driver, claim.device)}
     return uids.pop() if len(uids) == 1 else ""
 
 
-def _ticket(claim: ClaimedDevice) -> tuple[str, str, str]:
+def _share_key(claim: ClaimedDevice) -> tuple[str, str, str]:
     return claim.claim_namespace, claim.claim, claim.share_id
 
 
-def _equal_part(all_of_it: Entitled, holders: int) -> Entitled:
-    memory, compute, _ = all_of_it
+def _equal_part(whole: Entitled, holders: int) -> Entitled:
+    memory, compute, _ = whole
     return Entitled(
         None if memory is None else memory // holders, None if compute is None else compute / holders
     )

@@ -1,15 +1,17 @@
-"""NVIDIA's DRA driver: whole GPUs and MIG devices by resource claims.
+"""The DRA drivers of NVIDIA, AMD and HAMi.
+
+Device names of NVIDIA's driver:
 
 ======================================  ==========================================================
 ``gpu-<minor>``                         a whole GPU
 ``gpu-<minor>-mig-<profile>-<p>-<s>``   a MIG device of profile number p that begins at slice s
-``gpu-<minor>-mig-<p>-<s>-<n>``         the same with n slices, as drivers before 25.12 name it
+``gpu-<minor>-mig-<p>-<s>-<n>``         the same with n slices, in driver releases before 25.12
 ``gpu-vfio-<n>``                        a GPU that is passed through to a virtual machine
 ======================================  ==========================================================
 
-The names stay when a MIG device is made anew, its UUID does not. Where the driver of the GPU does not say
-where its MIG devices lie, the notes of the DRA driver tell which is meant. A GPU that is passed through is
-held, but cannot be seen: it counts as unresolved.
+A MIG device that is created again keeps its name, but not its UUID. If NVML does not report the placement of
+MIG devices, the checkpoint of the DRA driver has the UUID. A passed-through GPU is held, but not visible to
+NVML: it counts as unresolved.
 """
 
 import re
@@ -17,14 +19,13 @@ from typing import ClassVar, NamedTuple
 
 from exporter.model import (
     ClaimedDevice,
-    ContainerFile,
     ContainerRef,
     DeviceSharing,
     DeviceUse,
     Meter,
 )
 from exporter.model.sums import total
-from exporter.sharing.base.inventory import Device
+from exporter.sharing.base.inventory import Device, only
 from exporter.sharing.base.system import Entitled, Offer, Read, Roots, not_counted
 from exporter.sharing.dra.checkpoint import Checkpoint, read_checkpoint
 from exporter.sharing.dra.claims import NUMBER, ClaimSystem, Part, claim_uid
@@ -36,21 +37,21 @@ NAMES = re.compile(rf"{GPU.pattern}|{MIG.pattern}|gpu-vfio-{NUMBER}")
 
 
 class Place(NamedTuple):
-    """What a name says: a minor and, of a MIG device, its profile, its first slice and perhaps how many."""
+    """A parsed device name; all but ``minor`` are for MIG devices."""
 
     minor: int
     profile: int | None = None
-    start: int | None = None
-    size: int | None = None
+    start: int | None = None  # first slice
+    size: int | None = None  # slices; None in newer names
 
 
 def read_nvidia_prepared(roots: Roots) -> Checkpoint:
-    """Read what the driver notes of its claims."""
+    """Return the checkpoint of NVIDIA's driver."""
     return read_checkpoint(roots, NVIDIA_DRIVER)
 
 
 class Dra(ClaimSystem):
-    """NVIDIA's driver. That of compute domains is another one, and gives out no GPUs."""
+    """NVIDIA's driver for GPUs. Its driver for compute domains gives out no GPUs."""
 
     name = "dra"
     driver = NVIDIA_DRIVER
@@ -58,22 +59,23 @@ class Dra(ClaimSystem):
     read: ClassVar[Read | None] = staticmethod(read_nvidia_prepared)
 
     def find(self, name: str) -> Device | None:
-        """Find the device of a name by what NVML says of the GPUs."""
+        """Return the device with a name, by minor and MIG placement."""
         place = parse_name(name)
-        if place is None or place.profile is None:
-            return self.view.inventory.by_minor(place.minor) if place is not None else None
-        fitting = [device for device in self.view.inventory.devices if _lies_at(device, place)]
-        return fitting[0] if len(fitting) == 1 else None
+        if place is None:
+            return None
+        if place.profile is None:
+            return self.view.inventory.by_minor(place.minor)
+        return only(device for device in self.view.inventory.devices if _lies_at(device, place))
 
 
 def parse_name(name: str) -> Place | None:
-    """Return where the device of a name is; None for one that is passed through."""
+    """Return the parsed name of a device; None for one that is passed through."""
     if (gpu := GPU.fullmatch(name)) is not None:
         return Place(int(gpu[1]))
     if (mig := MIG.fullmatch(name)) is None:
         return None
     minor, middle, last_but_one, last = mig.groups()
-    # Of a name in the old form the profile's number comes first, and no name of a profile is all digits.
+    # In the old form the profile's number comes first; no profile's name is all digits.
     if re.fullmatch(NUMBER, middle):
         return Place(int(minor), int(middle), int(last_but_one), int(last))
     return Place(int(minor), int(last_but_one), int(last))
@@ -91,17 +93,16 @@ AMD_DRIVER = "gpu.amd.com"
 
 
 class AmdDra(ClaimSystem):
-    """AMD's driver, which keeps no notes that say whose a claim is."""
+    """AMD's driver. It has no checkpoint with claims."""
 
     name = "amd-dra"
     driver = AMD_DRIVER
     names = re.compile(f"gpu-{NUMBER}-{NUMBER}")
 
     def find(self, name: str) -> Device | None:
-        """Find the GPU or partition of a render node."""
+        """Return the GPU or partition of a render node, whose minor is the last number of the name."""
         minor = int(name.rpartition("-")[2])
-        fitting = [device for device in self.view.inventory.devices if _render_minor(device) == minor]
-        return fitting[0] if len(fitting) == 1 else None
+        return only(device for device in self.view.inventory.devices if _render_minor(device) == minor)
 
     def mode_alone(self, device: Device) -> str:
         """Return the mode of a device that one container has."""
@@ -114,17 +115,17 @@ def _render_minor(device: Device) -> int | None:
 
 HAMI_DRIVER = "hami-core-gpu.project-hami.io"
 PREFIX = "hami-gpu-"
-# The caches are read by the system of HAMi's device plugin.
+# The system of HAMi's device plugin reads the caches of libvgpu.
 CACHE = "hami"
 
 
 def read_hami_prepared(roots: Roots) -> Checkpoint:
-    """Read what the driver notes of its claims."""
+    """Return the checkpoint of HAMi's driver."""
     return read_checkpoint(roots, HAMI_DRIVER)
 
 
 class HamiDra(ClaimSystem):
-    """HAMi's driver. A GPU that has one holder today may have another one tomorrow."""
+    """HAMi's driver: shares of GPUs, limited by libvgpu."""
 
     name = "hami-dra"
     driver = HAMI_DRIVER
@@ -133,29 +134,29 @@ class HamiDra(ClaimSystem):
     read: ClassVar[Read | None] = staticmethod(read_hami_prepared)
 
     def find(self, name: str) -> Device | None:
-        """Find the GPU of a name."""
+        """Return the GPU with a name."""
         return self.view.inventory.by_minor(int(name.removeprefix(PREFIX)))
 
     def sharing(self, _device: Device, offer: Offer) -> DeviceSharing:
-        """Return the mode; the library keeps holders apart."""
+        """Return the mode of shares, also for a GPU with one holder."""
         return DeviceSharing(sharing=self.name, isolation=self.isolation, slices=not_counted(offer.slices))
 
     def entitled(self, part: Part, holder: ContainerRef) -> Entitled:
-        """Return what the container's claims may take."""
+        """Return the sum of the container's shares."""
         return self.entitled_by_shares(part, holder)
 
     def limits(self, part: Part, claim: ClaimedDevice) -> Entitled:
-        """Return what the claim states, else the limits in the cache."""
+        """Return the limits in the checkpoint, else those in libvgpu's cache."""
         noted = super().limits(part, claim)
         if noted != Entitled():
             return noted
-        # The cache has one limit for all that a claim has of the device.
+        # The cache has one limit for all shares of the claim on the device.
         shares = {other.share_id for other in part.claims if claim_uid(other) == claim_uid(claim)}
         use = self._use(part, claim) if len(shares) == 1 else None
         return Entitled(use.memory_limit, use.compute_limit) if use is not None else noted
 
     def meter(self, part: Part, holder: ContainerRef) -> Meter | None:
-        """Return what the library measured of a container that has its claims for itself."""
+        """Return the figures of libvgpu for a container that does not share its claims."""
         claims = part.of(holder)
         uses = {claim_uid(claim): self._use(part, claim) for claim in claims}
         if None in uses.values() or any(len(part.sharers(claim)) > 1 for claim in claims):
@@ -169,15 +170,14 @@ class HamiDra(ClaimSystem):
         )
 
     def exclusive(self, _part: Part) -> bool:
-        """Never: every GPU is there for several claims."""
+        """Return False: every GPU can have several claims."""
         return False
 
     def _use(self, part: Part, claim: ClaimedDevice) -> DeviceUse | None:
-        file = self._file(claim_uid(claim))
+        """Return the use in the claim's cache."""
+        files, uid = self.view.facts.files.get(CACHE), claim_uid(claim)
+        if files is None or not uid:
+            return None
+        file = only(file for file in files.containers if file.claim_uid == uid)
         uses = file.devices if file is not None else ()
         return next((use for use in uses if use.device == part.device.key.uuid), None)
-
-    def _file(self, uid: str) -> ContainerFile | None:
-        files = self.view.facts.files.get(CACHE)
-        fitting = [file for file in files.containers if uid and file.claim_uid == uid] if files else []
-        return fitting[0] if len(fitting) == 1 else None

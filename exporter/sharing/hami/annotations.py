@@ -1,4 +1,8 @@
-"""The annotations in which HAMi, its ancestor and Volcano write what a pod was given and what a node has."""
+"""Parsers of the annotations of HAMi, 4paradigm's scheduler and Volcano: devices of pods and of nodes.
+
+A pod's annotation has segments of containers, ended by ``;``, with devices ``UUID,type,MiB,percent`` ended by
+``:``. ``parse_allocation`` parses it, ``places_of`` assigns segments to containers.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -7,7 +11,7 @@ from typing import Any, NamedTuple
 from exporter.model import ContainerSpec, NodeObject
 from exporter.sharing.base.reading import parsed
 
-# Kubernetes refuses pods with more than this in all their annotations.
+# Kubernetes rejects pods with larger annotations.
 LONGEST = 256 * 1024
 MOST_OF_POD = (1 << 31) - 1
 DEVICE = re.compile(
@@ -18,31 +22,24 @@ PLACEHOLDER = ",,0,0"
 
 
 class HamiDevice(NamedTuple):
-    """A part of a device: ``memory`` is in MiB, ``cores`` in percent; 0 is no limit.
-
-    ``template`` is what stands in brackets behind the UUID, "" where nothing does.
-    """
+    """A share of a device in a pod's annotation."""
 
     uuid: str
     type: str
-    memory: int
-    cores: int
-    template: str = ""
+    memory: int  # MiB; 0 is no limit
+    cores: int  # percent; 0 is no limit
+    template: str = ""  # in brackets after the UUID
 
 
 class MigAllocation(NamedTuple):
-    """A MIG device that the scheduler chose for a container, and what the plugin then made of it.
+    """A MIG device that the scheduler chose for a container, and that the plugin created."""
 
-    ``container`` is the segment of the other annotation: a release that leaves out containers there leaves
-    them out here, too. ``mig_uuid`` is "", and ``gi`` and ``ci`` are None, until the device is made.
-    """
-
-    container: int
+    container: int  # segment in the pod's annotation, in which some releases leave out containers
     device: int
     gpu: str
     profile: str
-    mig_uuid: str = ""
-    gi: int | None = None
+    mig_uuid: str = ""  # "" until the device is created
+    gi: int | None = None  # None until the device is created
     ci: int | None = None
 
 
@@ -50,9 +47,9 @@ Segments = tuple[tuple[HamiDevice, ...], ...]
 
 
 def parse_allocation(text: str, *, lenient: bool = False) -> Segments:
-    """Return the devices of each segment; raise ValueError with what is wrong with the first bad one.
+    """Return the devices of each segment; raises ValueError for the first malformed device.
 
-    ``lenient``, as Volcano reads: a bad device is left out, and costs nothing else.
+    ``lenient`` skips malformed devices, as Volcano does.
     """
     if len(text) > LONGEST:
         raise ValueError(f"{len(text)} characters are more than an annotation can have")
@@ -63,14 +60,16 @@ def parse_allocation(text: str, *, lenient: bool = False) -> Segments:
 def places_of(
     segments: Segments, containers: Sequence[ContainerSpec], asks: Callable[[ContainerSpec], bool]
 ) -> dict[str, int]:
-    """Return which segment is that of each container that has devices; ``containers`` stand init first.
+    """Return the segment of each container with devices, by name; ``containers`` have init containers first.
 
-    Where as many containers ask as segments are not empty, they stand in the same order, whichever segments
-    of others a release writes or leaves out. HAMi 2.10.0 has on most nodes of NVIDIA's none of those that ask
-    for nothing, and what is left can be as many as there are containers. Where who asks does not explain it,
-    as many segments as containers (with init or without) stand in the order of these, unless that would
-    give devices to who does not ask, and none to who does. Some releases do not count init containers. Where
-    nothing explains it, it is not known whose a segment is.
+    Releases differ in the segments that they write. These rules are tried in order:
+
+    1. As many containers request devices as segments are not empty: both are in the same order. HAMi 2.10.0
+    on most NVIDIA nodes writes no segment for containers without a request. 2. There are as many segments as
+    containers, with or without init containers: both are in the same order, unless a container without a
+    request would get devices while one with a request gets none. 3. As rule 1, without init containers.
+
+    Otherwise the containers of the segments are unknown: {}.
     """
     given = [place for place, devices in enumerate(segments) if devices]
     all_asking = [container.name for container in containers if asks(container)]
@@ -88,12 +87,12 @@ def places_of(
 
 
 def limited(container: ContainerSpec) -> list[str]:
-    """Return the resources that a container asks for; who sets a limit of 0 is given nothing."""
+    """Return the resources that a container requests: those with a limit above 0."""
     return [resource for resource, amount in container.limits.items() if amount]
 
 
 def parse_mig_allocations(text: str) -> tuple[MigAllocation, ...]:
-    """Return the MIG devices of a pod; raise ValueError with what is wrong."""
+    """Return the MIG devices of a pod; raises ValueError."""
     allocations = tuple(map(_mig_allocation, parsed(text, list, LONGEST)))
     if len({(allocation.container, allocation.device) for allocation in allocations}) < len(allocations):
         raise ValueError("two allocations have the same place")
@@ -105,12 +104,8 @@ def _devices(piece: str, lenient: bool) -> Iterator[HamiDevice]:
         if not text or text == PLACEHOLDER:
             continue
         match = DEVICE.fullmatch(text)
-        if (
-            match is not None
-            and match["uuid"]
-            and max(int(match["memory"]), int(match["cores"])) <= MOST_OF_POD
-        ):
-            memory, cores = int(match["memory"]), int(match["cores"])
+        memory, cores = (int(match["memory"]), int(match["cores"])) if match is not None else (0, 0)
+        if match is not None and match["uuid"] and max(memory, cores) <= MOST_OF_POD:
             yield HamiDevice(match["uuid"], match["type"], memory, cores, match["template"] or "")
         elif not lenient:
             raise ValueError(f"{text[:100]!r} is not UUID,type,MiB,percent")
@@ -140,7 +135,7 @@ def _number(item: dict[str, Any], name: str) -> int | None:
 def _text(item: dict[str, Any], name: str) -> str:
     value = item.get(name, "")
     if not isinstance(value, str):
-        raise ValueError(f"{name} is not a text: {str(value)[:40]!r}")  # noqa: TRY004 - as above
+        raise ValueError(f"{name} is not a string: {str(value)[:40]!r}")  # noqa: TRY004 - as above
     return value
 
 
@@ -151,23 +146,19 @@ NUMBER = re.compile(r"[0-9]{1,6}")
 
 
 class Registered(NamedTuple):
-    """A device as its plugin registered it; ``cores`` is None where it does not tell how many it has.
+    """A device in the node's annotation. Its memory is not read, because it may be scaled."""
 
-    ``address`` is its PCI address, "" where the plugin does not tell it, ``slices`` into how many it is
-    given out. Memory is not read: it may be scaled.
-    """
-
-    number: int | None
+    number: int | None  # index
     cores: int | None
-    address: str = ""
-    slices: int | None = None
+    address: str = ""  # PCI address
+    slices: int | None = None  # maximum number of shares
 
 
 def registered(node: NodeObject | None, key: re.Pattern[str]) -> dict[str, Registered]:
-    """Return the devices of the annotations that ``key`` matches, by id; what cannot be read has none.
+    """Return the devices by id in a node's annotations that ``key`` matches; malformed ones are skipped.
 
-    A list is JSON, or in the form of older plugins: ``id,count,MiB,cores,type,node,health`` and more, each
-    ended by a colon.
+    An annotation is JSON, or in the form of older plugins, ``id,count,MiB,cores,type,node,health`` and more,
+    ended by ``:``.
     """
     devices: dict[str, Registered] = {}
     for name, text in sorted(node.annotations.items()) if node is not None else ():
@@ -181,11 +172,15 @@ def _of_json(text: str) -> dict[str, Registered]:
         items = parsed(text, list, LONGEST_OF_NODE)[:MOST_DEVICES]
     except ValueError:
         return {}
-    return {item["id"]: _device(item) for item in items if _is_device(item)}
+    return {
+        item["id"]: _device(item)
+        for item in items
+        if isinstance(item, dict) and isinstance(item.get("id"), str)
+    }
 
 
 def _of_text(text: str) -> dict[str, Registered]:
-    """Read the older form; a device that does not tell its index is the one of its place."""
+    """Return the devices in the older form; without an index, a device's position counts."""
     records = [record.split(",") for record in text[:LONGEST_OF_NODE].split(":")[:MOST_DEVICES]]
     return {
         record[0]: Registered(
@@ -202,12 +197,8 @@ def _number_at(texts: list[str], other: int) -> int:
     return int(texts[0]) if texts and NUMBER.fullmatch(texts[0]) else other
 
 
-def _is_device(item: Any) -> bool:
-    return isinstance(item, dict) and isinstance(item.get("id"), str)
-
-
 def _device(item: dict[str, Any]) -> Registered:
-    """Go leaves out an index of 0."""
+    # Go omits an index of 0.
     index, more = item.get("index", 0), item.get("custominfo")
     address = more.get("pciBDF") if isinstance(more, dict) else None
     return Registered(

@@ -1,12 +1,12 @@
-"""HAMi on Huawei's Ascend NPUs: divided by the driver after templates, or by a library in the container.
+"""HAMi on Huawei's Ascend NPUs: divided into templates by the driver, or shared by a library in containers.
 
-The key of the annotation has the name of the chip, and so has the resource. Another annotation, under the
-name of the resource, says which template each device was divided after. Its name begins with the number of
-AI cores (``vir05_1c_16g``: 5); how many an NPU has is told by the node's annotation. Where the library limits
-(``huawei.com/vnpu-mode: hami-core``), cores are percent, and it notes what each container uses.
+The keys of the annotation and the resource have the name of the chip. Another annotation, named after the
+resource, has the template of each device. A template's name begins with its AI cores (``vir05_1c_16g``: 5);
+the node's annotation has the AI cores of an NPU. With the library (``huawei.com/vnpu-mode: hami-core``),
+cores are percent, and its file has the use of each container.
 
-Nodes are set up for the one or the other (``hami-vnpu-core``). On those of the library, the plugin up to
-version 1.4.0 divides after templates for a pod that has no mode, and since then leaves it to the library.
+Nodes are configured for one or the other (``hami-vnpu-core``). On nodes with the library, a pod without a
+mode gets a template from plugins up to 1.4.0, and the library from later ones.
 """
 
 import re
@@ -31,19 +31,19 @@ from exporter.sharing.base.system import Claim, Offer, Read, Roots, unread_devic
 from exporter.sharing.base.view import View
 from exporter.sharing.hami.annotations import Registered
 from exporter.sharing.hami.cache_owners import filed, names_by_pod
-from exporter.sharing.hami.vendor_base import WORDS, HamiVendor, Kind, Told
+from exporter.sharing.hami.vendor_system import WORDS, HamiVendor, Kind, Part
 
 NAME = "vnpu_local_shmem"
 SLOTS_BEGIN, SLOT_SIZE, MOST_SLOTS = 1080, 80, 64
 MOST_BYTES = 1 << 50
 
 _LIMIT = struct.Struct("<Q")
-# A pid, one more that is that of the container's view too, the memory of eight NPUs, and whether it lives.
+# Two pids (both in the container's pid namespace), bytes on eight NPUs, whether the process is alive.
 _SLOT = struct.Struct("<ii8QIi")
 
 
 def read_vnpu(roots: Roots) -> SystemFiles:
-    """Read the files of all containers; a folder that is not there has none."""
+    """Return the files of all containers."""
     return gathered(of_containers(f"{roots.hami_vnpu}/containers", _of_container))
 
 
@@ -52,7 +52,7 @@ def _of_container(folder: str, pod: str, container: str) -> Iterator[ContainerFi
     try:
         devices = _devices(path)
     except FileNotFoundError:
-        # Whose folder it is, is told before there is a file in it.
+        # The folder exists before its file, and already shows that the library limits the container.
         devices = ()
     except NotADirectoryError:
         return
@@ -63,7 +63,7 @@ def _of_container(folder: str, pod: str, container: str) -> Iterator[ContainerFi
 
 
 def _devices(path: str) -> tuple[DeviceUse, ...]:
-    """Return the sum over a container's NPUs as one device without a name; () before anything is noted."""
+    """Return the sum over a container's NPUs as one device without a name; () before its first use."""
     with opened(path) as (size, pread):
         if size < SLOTS_BEGIN + SLOT_SIZE:
             raise UnusableError(f"has {size} bytes, too few for one process")
@@ -74,7 +74,7 @@ def _devices(path: str) -> tuple[DeviceUse, ...]:
         return ()
     used = sum(sum(slot[2:10]) for slot in slots if slot[-2])
     if max(limit, used) > MOST_BYTES:
-        raise UnusableError("tells more bytes than any device has")
+        raise UnusableError("has more bytes than any device")
     return (DeviceUse(device="", memory_limit=limit or None, memory_used=used),)
 
 
@@ -105,23 +105,23 @@ class HamiAscend(HamiVendor):
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
-        # What keeps the holders of each NPU to their shares.
+        # The isolation of each NPU's holders, by uuid.
         self._kept: dict[str, set[str]] = defaultdict(set)
         own = (ids for resource, ids in view.offered.items() if self.knows(resource))
         known = {ID.fullmatch(device_id) for ids in own for device_id in ids}
         uuids = sorted({match[1] for match in known if match is not None})
-        # Where nobody tells their indexes, their order stands for them.
+        # Without registered indexes, the order of the uuids counts.
         self.registered = {uuid: Registered(place, None) for place, uuid in enumerate(uuids)} | {
             uuid: npu._replace(cores=None) if self._node_is_soft else npu
             for uuid, npu in self.registered.items()
         }
 
     def owns(self, resource: str, device_id: str) -> bool:
-        """Whether an id is a slice of an NPU as HAMi names them."""
+        """Return True if an id is HAMi's of a slice of an NPU."""
         return super().owns(resource, device_id) and ID.fullmatch(device_id) is not None
 
     def claim(self, resource: str, device_id: str) -> Claim | None:
-        """Find the NPU that a slice is offered with; the scheduler may have chosen another for its holder."""
+        """Return the NPU on which a slice is allocatable; its holder may have another."""
         if not self.owns(resource, device_id):
             return None
         match = ID.fullmatch(device_id)
@@ -132,14 +132,14 @@ class HamiAscend(HamiVendor):
         return Claim(device, replica=True, nominal=True)
 
     def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
-        """Return the library from the driver, which divides NPUs for good."""
+        """Return the mode; isolation is soft by the library, hard by the driver's templates."""
         kept = self._kept[device.key.uuid]
         isolation = "soft" if "soft" in kept else "" if "" in kept else "hard"
         base = super().sharing(device, offer)
         return DeviceSharing(sharing=base.sharing, isolation=isolation, slices=base.slices)
 
-    def compute(self, holder: ContainerRef, part: Told) -> float | None:
-        """Return the percent of a limit, or the AI cores of a template of those that the NPU has."""
+    def compute(self, holder: ContainerRef, part: Part) -> float | None:
+        """Return the limit of the library, or the template's share of the NPU's AI cores."""
         isolation = self._isolation(holder)
         self._kept[part.device.uuid].add(isolation)
         if isolation == "soft":
@@ -153,13 +153,13 @@ class HamiAscend(HamiVendor):
         known = cores is not None and listed is not None and listed.cores is not None
         return int(cores[1]) / listed.cores if known and cores and listed and listed.cores else None
 
-    def exclusive(self, part: Told, holder: ContainerRef) -> bool:
-        """Whether the NPU was given whole: it has no template."""
+    def exclusive(self, part: Part, holder: ContainerRef) -> bool:
+        """Return True if the NPU was allocated whole: it has no template."""
         hard = self._isolation(holder) == "hard"
         return hard and self._templates(holder, part).get(part.device.uuid) == ""
 
     def meter(self, holder: ContainerRef, count: int) -> Meter | None:
-        """Return what the library noted; of several NPUs it does not say which is which."""
+        """Return the library's figures if the container has one NPU: the file has no device names."""
         file = self._file(holder) if count == 1 and self._isolation(holder) == "soft" else None
         if file is None or not file.devices:
             return None
@@ -170,11 +170,11 @@ class HamiAscend(HamiVendor):
         return names_by_pod(self.view, self.name)
 
     def _file(self, holder: ContainerRef) -> ContainerFile | None:
-        """Return the file of a container, which is under another's name where Volcano left out segments."""
+        """Return the file of a container; it has another container's name if Volcano left out segments."""
         pod = self.view.pod(holder)
         if pod is None or pod.details is None:
             return None
-        parts_by_container = self._told(holder, pod.details) or {}
+        parts_by_container = self._parts(holder, pod.details) or {}
         places = {name: parts[0].place for name, parts in parts_by_container.items()}
         names = filed(self._names.get(pod.uid, set()), places, pod.details.containers)
         return self.view.file(
@@ -183,29 +183,27 @@ class HamiAscend(HamiVendor):
 
     @property
     def _node_is_soft(self) -> bool:
-        """Whether the library is to limit here; cores are registered in percent then, not as AI cores."""
-        node = self.view.facts.node
-        return node is not None and node.annotations.get(NODE_SOFT) == "true"
+        """Return True if the node is configured for the library; its registered cores are then percent."""
+        return self.view.node_annotations.get(NODE_SOFT) == "true"
 
     def _isolation(self, holder: ContainerRef) -> str:
-        """Return what keeps a container to its share, "" where it is not known.
+        """Return the isolation of a container, "" if unknown.
 
-        Of a pod without a mode the library's folder tells: the plugin makes one for whom it leaves to the
-        library. Without one on such a node, the plugin may be older, or its folders are not seen here.
+        A pod without a mode has the library if the plugin made a folder for it. Without a folder on a node
+        with the library, the plugin may be older, or its folders are not mounted.
         """
-        pod = self.view.pod(holder)
-        mode = pod.details.annotations.get(MODE, "") if pod is not None and pod.details is not None else ""
+        mode = self.view.annotations(holder).get(MODE, "")
         if mode:
             return "soft" if mode == SOFT else "hard"
+        pod = self.view.pod(holder)
         if pod is not None and pod.uid in self._names:
             return "soft"
         return "" if self._node_is_soft else "hard"
 
-    def _templates(self, holder: ContainerRef, part: Told) -> dict[str, str]:
-        """Return the templates of a pod's NPUs by uuid, "" for a whole one."""
-        details = self.view.details(holder)
+    def _templates(self, holder: ContainerRef, part: Part) -> dict[str, str]:
+        """Return the templates of a pod's NPUs by uuid, "" for a whole NPU."""
         key = part.key.removeprefix("hami.io/").removesuffix("-devices-allocated")
-        text = details.annotations.get(f"huawei.com/{key}") if details is not None else None
+        text = self.view.annotations(holder).get(f"huawei.com/{key}")
         if text is None:
             return {}
         try:
@@ -213,7 +211,7 @@ class HamiAscend(HamiVendor):
         except ValueError:
             listed = [None]
         if not all(isinstance(npu, dict) for npu in listed):
-            self.object_to(holder, f"huawei.com/{key}", f"{text[:60]!r} is no list of NPUs")
+            self.object_to(holder, f"huawei.com/{key}", f"{text[:60]!r} is not a list of NPUs")
             return {}
         pairs = ((npu.get("UUID"), npu.get("temp", "")) for npu in listed)
         return {uuid: name for uuid, name in pairs if isinstance(uuid, str) and isinstance(name, str)}

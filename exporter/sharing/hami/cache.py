@@ -1,6 +1,6 @@
-"""What HAMi's library libvgpu notes of each container: the cache that its processes share.
+"""Decoder of the caches of HAMi's library libvgpu: shared memory of a container's processes.
 
-Besides the device plugin's caches by container there are those of HAMi's DRA driver, by claim.
+HAMi's device plugin has a cache for each container, HAMi's DRA driver one for each claim.
 """
 
 import re
@@ -24,10 +24,10 @@ from exporter.sharing.base.reading import (
 from exporter.sharing.base.system import Roots
 from exporter.sharing.hami.cache_layout import DEVICES, MAGIC, MAJOR, SLOTS, UUID_SIZE, Layout, layouts_of
 
-# Beside the cache a folder holds the library and its lock; a container may put more there.
+# A folder has the cache, the library and its lock; the container can add files.
 MOST_FILES = 64
 MOST_BYTES = 1 << 50
-# A writer is done within a microsecond, unless it was killed in the middle.
+# A writer takes less than a microsecond, unless it was killed halfway.
 TRIES = 4
 
 _VERSION = struct.Struct("<iII")
@@ -40,27 +40,24 @@ _UUID = re.compile(rb"(GPU|MIG)-[0-9A-Za-z/-]{1,80}")
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What one cache says. ``problems`` are texts about parts of it."""
+    """The content of one cache."""
 
     devices: tuple[DeviceUse, ...] = ()
-    pids: tuple[int, ...] | None = None
+    pids: tuple[int, ...] | None = None  # on the host; None if unknown
     problems: tuple[str, ...] = ()
 
 
 def read_hami(roots: Roots) -> SystemFiles:
-    """Read the caches of all containers and claims; a folder that is not there has none.
-
-    Volcano's plugin puts its folder of containers one deeper than HAMi's.
-    """
+    """Return the caches of all containers and claims. Volcano's folder is one level deeper than HAMi's."""
     folders = (roots.hami / "containers", roots.hami / "vgpu/containers")
     container_files = (of_containers(folder, _of_container) for folder in folders)
     return gathered(chain(*container_files, _claims(roots.hami / "claims")))
 
 
 def decode(pread: Pread, size: int) -> Content:
-    """Return what a cache of ``size`` bytes says; one that no process has begun to use has no devices.
+    """Return the content of a cache of ``size`` bytes; it is empty before its first use.
 
-    Raises UnusableError where it has none of the known layouts, OSError where it cannot be read.
+    Raises UnusableError if it has no known layout, OSError if it cannot be read.
     """
     if size == 0:
         return Content()
@@ -92,11 +89,11 @@ class _Cache:
 
     @property
     def is_in_use(self) -> bool:
-        """Whether any process has a slot."""
+        """Return True if a process has a slot."""
         return bool(self._live)
 
     def content(self) -> Content:
-        """Put together what it says."""
+        """Return limits, use and pids."""
         live = [self._settled(*slot) for slot in self._live]
         settled = all(self._is_settled(slot) for slot in live)
         pids = [_PROCESS.unpack_from(slot)[1] for slot in live]
@@ -110,8 +107,9 @@ class _Cache:
                 compute_limit=compute_limits[place] / 100 if 0 < compute_limits[place] < 100 else None,
                 memory_used=self._memory(live, place, uuid) if settled else None,
                 compute_used=self._compute(live, uuid) if watched and not place else None,
-                # Until HAMi 2.9 only the first device is set to 0 before the library's watcher looks: what it
-                # saw on another one stays when the process is idle. The layout does not tell later releases.
+                # Up to HAMi 2.9 the library's watcher resets only the first device before it measures:
+                # figures of other devices remain when the process is idle. Later releases have the same
+                # layout.
                 memory_only=place > 0,
             )
             for place, uuid in self._uuids()
@@ -131,7 +129,7 @@ class _Cache:
                 yield block[place * size : (place + 1) * size], layout.slots + place * size
 
     def _settled(self, slot: bytes, offset: int) -> bytes:
-        """Read a slot again while it is being written, a few times at most."""
+        """Return the slot, read again up to TRIES times while it is being written."""
         tries = TRIES
         while tries and not self._is_settled(slot):
             slot, tries = self._pread(self._layout.slot_size, offset), tries - 1
@@ -142,7 +140,7 @@ class _Cache:
         return seqlock is None or _COUNT.unpack_from(slot, seqlock)[0] % 2 == 0
 
     def _uuids(self) -> Iterator[tuple[int, str]]:
-        """Yield the devices with their places; a place without a name is not in use yet."""
+        """Yield the positions and uuids of devices; a position without a uuid is not in use yet."""
         for place in range(self._count):
             begin = self._layout.uuids + place * UUID_SIZE
             uuid, _, _ = self._header[begin : begin + UUID_SIZE].partition(b"\0")
@@ -156,50 +154,47 @@ class _Cache:
         return values[: self._count]
 
     def _limits(self, offset: int) -> Sequence[int]:
-        """Return the limits by device, 0 where it cannot be said which is whose.
+        """Return the limits by position, all 0 if they differ.
 
-        They stand in the order in which the devices were given, the names as the container sees them.
+        Limits are in the order of the allocation, uuids in that of the container: different limits cannot be
+        assigned.
         """
         values = self._values(offset)
         return values if len(set(values)) <= 1 else [0] * len(values)
 
     def _memory(self, live: Sequence[bytes], place: int, uuid: str) -> int | None:
-        """Add up what processes count, where each counts on a device on which the driver sees it."""
-        if any(self._miscounts(slot, place) for slot in live):
+        """Return the processes' sum, None if the driver sees memory of a process that has counted none.
+
+        Layouts without a seqlock are not checked: a slot still has what was seen of its previous process.
+        """
+        checked = self._layout.seqlock is not None
+        if checked and any(self._seen(slot, place) and not self._total(slot, place) for slot in live):
             return None
         return self._bytes(sum(self._total(slot, place) for slot in live), f"the use of {uuid}")
-
-    def _miscounts(self, slot: bytes, place: int) -> bool:
-        """Whether the driver sees memory of a process that counts none.
-
-        Layouts without a counter leave to the next process of a slot what was seen of the one before.
-        """
-        cleared = self._layout.seqlock is not None
-        return cleared and self._seen(slot, place) > 0 and not self._total(slot, place)
 
     def _bytes(self, value: int, what: str) -> int | None:
         if value <= MOST_BYTES:
             return value
-        self._problems.append(f"{what} is more than any device has")
+        self._problems.append(f"{what} is more than the memory of any device")
         return None
 
     def _compute(self, live: Sequence[bytes], uuid: str) -> float | None:
-        """Add up what processes use of the first device, where all those on it were measured."""
+        """Return the processes' share of the first device, None if one of them was not measured."""
         layout = self._layout
         if layout.sm is None:
             return None
         used: list[int] = [_COUNT.unpack_from(slot, layout.sm)[0] for slot in live]
         if any(percent > 100 for percent in used):
-            self._problems.append(f"a process uses more than all of {uuid}")
+            self._problems.append(f"a process uses more than 100 % of {uuid}")
             return None
         known = all(percent or self._is_idle(slot) for percent, slot in zip(used, live, strict=True))
         return sum(used) / 100 if known else None
 
     def _is_idle(self, slot: bytes) -> bool:
-        """Whether it is known that a process with a share of 0 does not compute.
+        """Return True if it is certain that a process with a share of 0 is idle.
 
-        The library's watcher measures by the pid on the host, and notes what memory it saw as well. It sets
-        both to 0 before it looks, many times a second. A process without memory does not compute there.
+        The library's watcher measures compute and memory by the host pid, and resets both before, many times
+        a second. A process without memory on the device is idle there.
         """
         if self._layout.at_once and self._seen(slot, 0):
             measured: bool = _PROCESS.unpack_from(slot)[1] > 0
@@ -229,13 +224,13 @@ def _claims(folder: Path) -> Iterator[ContainerFile | FileProblem]:
 
 
 def _in_folder(folder: str, **owner: str) -> Iterator[ContainerFile | FileProblem]:
-    """Read the one cache of a folder; one without a cache yet says whose it is, and no more."""
+    """Yield the cache of a folder; a folder without a cache yet gives a file without devices."""
     entries = list(listed(folder, MOST_FILES))
     caches = [name for name in entries if isinstance(name, str) and name.endswith(".cache")]
     problems = [entry for entry in entries if isinstance(entry, FileProblem)]
     yield from problems
     if len(caches) > 1:
-        yield problem(folder, f"holds {len(caches)} caches, of which one is expected")
+        yield problem(folder, f"has {len(caches)} caches instead of one")
     elif caches:
         yield from _of_cache(f"{folder}/{caches[0]}", owner)
     elif not problems:

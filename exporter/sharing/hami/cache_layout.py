@@ -1,9 +1,10 @@
-"""Where things stand in the caches that HAMi's library libvgpu maps into its processes.
+"""Layouts of the caches of HAMi's library libvgpu.
 
-There have been five layouts in releases, all of them little-endian, for 64 bits, and one more between two of
-them. Offsets are in bytes; those of a slot count from the beginning of the slot. The size of the file says
-which layout it has, and where several have the same, the minor version does, or else where its slots say that
-they are in use. A running container keeps the layout that it began with, whatever is installed.
+Five layouts were released, and one more was in between; all are 64-bit little-endian. Offsets are in bytes,
+those in a slot from its beginning. The file's size identifies the layout, or else the minor version, or else
+the position of the slots in use. A running container keeps the layout of the library that it started with.
+
+Source: HAMi-core, ``src/multiprocess/multiprocess_memory_limit.h``.
 """
 
 from dataclasses import dataclass, replace
@@ -17,17 +18,11 @@ UUID_SIZE = 96
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """One layout. ``minor`` and ``seqlock`` are None where there is none, ``sm`` where no use is kept.
-
-    ``total``, ``seen`` and ``sm`` are those of the first device, ``used_size`` is the way to the next one's
-    ``total``. ``seen`` is the memory that the library's watcher saw, in 8 bytes for each device. ``at_once``:
-    it is written together with ``sm``; others write it, and only then ask for ``sm``. ``strays``: a process
-    may count its memory in a slot that it had before, and that is nobody's now (HAMi-core's issue 191).
-    """
+    """One layout."""
 
     name: str
     file_size: int
-    minor: int | None
+    minor: int | None  # version; None if the file has none
     device_count: int
     uuids: int
     memory_limits: int
@@ -35,13 +30,15 @@ class Layout:
     slots: int
     slot_size: int
     slot_count: int
-    total: int
-    used_size: int
-    seen: int
-    sm: int | None
+    # In a slot:
+    total: int  # memory that the process counts on the first device
+    used_size: int  # distance to the next device's ``total``
+    seen: int  # memory that the library's watcher saw, 8 bytes for each device
+    sm: int | None  # percent of the first device; None if the layout has none
     status: int
-    seqlock: int | None
-    at_once: bool = False
+    seqlock: int | None  # None if the layout has none
+    at_once: bool = False  # ``seen`` is written together with ``sm``, else before ``sm`` is measured
+    # A process may count memory in a slot that it had before and that is now free (HAMi-core issue 191).
     strays: bool = False
 
 
@@ -84,7 +81,7 @@ _FIRST = Layout(
     status=1928,
     seqlock=None,
 )
-# A semaphore was put before the devices and a counter before the use, for one release and in the name of 1.1.
+# One release under version 1.1 has a semaphore before the devices and a seqlock before the use.
 _SHIFTED = replace(
     _FIRST,
     name="1.1-shifted",
@@ -103,7 +100,7 @@ _SHIFTED = replace(
     at_once=True,
     strays=True,
 )
-# No release has it, but whoever built the library in early 2026: the slots of the one under the head of 1.1.
+# Not released; builds of early 2026: the header of 1.1 with the slots of the shifted layout.
 _BETWEEN = replace(
     _FIRST, name="1.1-between", total=48, seen=1040, sm=1184, status=1936, seqlock=8, strays=True
 )
@@ -113,5 +110,5 @@ LAYOUTS = (_OLDEST, _UNVERSIONED, _FIRST, _SHIFTED, _BETWEEN, _SECOND)
 
 
 def layouts_of(file_size: int) -> tuple[Layout, ...]:
-    """Return the layouts that a file of this many bytes can have."""
+    """Return the layouts with this file size in bytes."""
     return tuple(layout for layout in LAYOUTS if layout.file_size == file_size)

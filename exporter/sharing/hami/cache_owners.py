@@ -1,6 +1,6 @@
-"""Whose files are whose, of those that HAMi's libraries keep of containers, and of which device.
+"""The container and device of each file of HAMi's libraries.
 
-HAMi's plugins make a folder for each container, and some name it after another container of the pod.
+HAMi's plugins make a folder for each container; some name it after another container of the pod.
 """
 
 from collections import defaultdict
@@ -9,15 +9,15 @@ from collections.abc import Set as AbstractSet
 
 from exporter.model import ContainerFile, ContainerSpec, Meter, PodDetails
 from exporter.sharing.base.inventory import Device
-from exporter.sharing.base.view import View
+from exporter.sharing.base.view import View, main_containers
 
 CACHE = "hami"
-# How much of a name libvgpu keeps of a device.
+# libvgpu truncates device names to this length.
 NAME_LENGTH = 40
 
 
 def names_by_pod(view: View, system: str) -> dict[str, set[str]]:
-    """Return the names of containers under which a system has files, by the uid of the pod."""
+    """Return the container names of a system's files by pod uid."""
     names: dict[str, set[str]] = defaultdict(set)
     files = view.facts.files.get(system)
     for file in files.containers if files is not None else ():
@@ -28,18 +28,18 @@ def names_by_pod(view: View, system: str) -> dict[str, set[str]]:
 def filed(
     here: AbstractSet[str], places: Mapping[str, int], containers: Sequence[ContainerSpec]
 ) -> dict[str, str]:
-    """Return under which name the file of each holder is; {} where it is its own, or nothing explains it.
+    """Return the container name of each holder's file; {} if it is its own, or unknown.
 
-    ``here`` are the names that the pod has files of, ``places`` says which segment of the annotation is each
-    holder's, ``containers`` stand init first.
+    ``here`` are the names of the pod's files, ``places`` the segment of each holder in the annotation,
+    ``containers`` have init containers first.
 
-    Plugins take the place of a segment for that of a container: Volcano's without init containers, HAMi's
-    since 2.9 and that of Ascend's NPUs with them. HAMi's up to 2.8 do not count segments that are empty, as
-    those that it is done with are: they take the first container for every one.
+    Plugins take the position of a segment for that of a container: Volcano's without init containers, HAMi's
+    since 2.9 and that of Ascend NPUs with them. HAMi's up to 2.8 do not count empty segments, and empty a
+    segment when it is done, so that they take the first container for every segment.
     """
     if here <= places.keys():
         return {}
-    main = [container.name for container in containers if not container.init]
+    main = main_containers(containers)
     for order in (main, [container.name for container in containers]):
         file_names = {name: order[place] for name, place in places.items() if place < len(order)}
         if file_names.keys() == places.keys() and here <= set(file_names.values()):
@@ -48,20 +48,16 @@ def filed(
 
 
 def in_common(here: AbstractSet[str], details: PodDetails | None) -> bool:
-    """Whether the files of several holders lie in one folder, as HAMi up to 2.8 puts them.
+    """Return True if several holders share one folder, as with HAMi up to 2.8.
 
-    It is that of the first container. Where it is not known which that is, any one folder may be.
+    It has the name of the first container; if that is unknown, any single folder may be shared.
     """
-    main = (
-        [container.name for container in details.containers if not container.init]
-        if details is not None
-        else []
-    )
+    main = main_containers(details.containers) if details is not None else []
     return len(here) == 1 and (not main or main[0] in here)
 
 
 def meter_of(file: ContainerFile | None, device: Device | None) -> Meter | None:
-    """Return what libvgpu counted of a device, of whose name it keeps a part."""
+    """Return libvgpu's figures for a device, None if its cache does not have the device."""
     if file is None or device is None:
         return None
     name = (device.key.mig_uuid or device.key.uuid)[:NAME_LENGTH]

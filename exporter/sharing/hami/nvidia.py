@@ -1,8 +1,8 @@
-"""HAMi on NVIDIA GPUs, and 4paradigm's scheduler that it grew out of.
+"""HAMi on NVIDIA GPUs, 4paradigm's scheduler before it, and Volcano's vGPU.
 
-A pod's annotation ``hami.io/vgpu-devices-allocated`` says what each of its containers has; the ancestor's is
-``4pd.io/vgpu-ids-new``. Where HAMi cuts GPUs into MIG devices, another annotation says which were made: the
-kubelet's ids are slices of the whole GPU there too.
+The pod's annotation ``hami.io/vgpu-devices-allocated``, with 4paradigm ``4pd.io/vgpu-ids-new``, has the
+shares of each container. If HAMi creates MIG devices, another annotation has them; the kubelet's ids are
+slices of the whole GPU then too.
 """
 
 import re
@@ -26,12 +26,12 @@ from exporter.sharing.hami.libvgpu import HAMI_KEYS, MEBIBYTE, VOLCANO_KEYS, Lib
 VOLCANO_PREFIX = "volcano.sh/"
 VOLCANO_REGISTER = "volcano.sh/node-vgpu-register"
 NUMBER = re.compile(r"[0-9]{1,10}")
-# Which field of a GPU's record has the size of its memory.
+# The field of a GPU's record with its memory.
 MEMORY = 2
 
 
 class VolcanoVgpu(LibvgpuSystem):
-    """The GPUs that Volcano's scheduler shares."""
+    """Volcano's vGPU."""
 
     name = "volcano-vgpu"
     blind_without_pods = "what the containers of Volcano are entitled to, and for certain on which GPUs"
@@ -41,36 +41,35 @@ class VolcanoVgpu(LibvgpuSystem):
     lenient = True
 
     def named(self, resource: str) -> bool:
-        """Whether a resource is Volcano's by its name."""
+        """Return True if a resource has Volcano's prefix."""
         return resource.startswith(VOLCANO_PREFIX)
 
     def memory(self, device: HamiDevice) -> int | None:
-        """Return the limit in bytes, None for none, and where the size of a unit is not known."""
+        """Return the limit in bytes; None if there is none, or if the size of a unit is unknown."""
         unit = self._unit(device.uuid)
         return device.memory * unit * MEBIBYTE or None if unit is not None else None
 
     def _unit(self, uuid: str) -> int | None:
-        """Return in how many MiB memory is counted: one, unless the node says otherwise."""
+        """Return the MiB of a memory unit: 1 unless the node's annotation implies another size."""
         gpu, units = self.view.inventory.by_uuid(uuid), self._registered(uuid)
         if units is None or gpu is None or gpu.gpu.memory is None:
             return 1
         mebibytes = gpu.gpu.memory.total // MEBIBYTE
-        # The plugin rounds down, so that several sizes of the unit may have led to what it says.
+        # The plugin rounds down, so that several unit sizes may give the same number.
         least, most = mebibytes // (units + 1) + 1, mebibytes // units
         return most if least == most else None
 
     def _registered(self, uuid: str) -> int | None:
-        node = self.view.facts.node
-        text = node.annotations.get(VOLCANO_REGISTER, "") if node is not None else ""
-        records = (record.split(",") for record in text.split(":"))
+        """Return the memory of a GPU in the node's annotation, in units."""
+        records = (
+            record.split(",") for record in self.view.node_annotations.get(VOLCANO_REGISTER, "").split(":")
+        )
         fields = next((record for record in records if record[0] == uuid), None)
         if fields is None:
             return None
         units = int(fields[MEMORY]) if len(fields) > MEMORY and NUMBER.fullmatch(fields[MEMORY]) else 0
         if not units:
-            self.view.object_to(
-                self.name, "node", f"{VOLCANO_REGISTER}: {uuid}", "it has no size of the memory"
-            )
+            self.view.object_to(self.name, "node", f"{VOLCANO_REGISTER}: {uuid}", "has no memory size")
         return units or None
 
 
@@ -82,7 +81,7 @@ WORDS = words_of("NVIDIA containerIndex deviceIndex gpuUUID profile placement st
 
 
 class Hami(LibvgpuSystem):
-    """HAMi's NVIDIA devices. Its resources may have any name."""
+    """HAMi on NVIDIA GPUs. Its resources may have any name."""
 
     name = "hami"
     blind_without_pods = "what HAMi's containers are entitled to, and for certain on which GPUs"
@@ -93,10 +92,10 @@ class Hami(LibvgpuSystem):
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
-        self._made: dict[str, dict[tuple[int, int], MigAllocation]] = {}
+        self._mig_allocations: dict[str, dict[tuple[int, int], MigAllocation]] = {}
 
     def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
-        """Return the slices that the node registered, if the kubelet does not report its offer."""
+        """Return the mode; slices are those in the node's annotation if the kubelet reports none."""
         gpu = self._registered.get(device.key.uuid) if device.mig is None and not offer.known else None
         if gpu is not None and len(offer.slices) == 1:
             offer = offer._replace(slices=(offer.slices[0]._replace(offered=gpu.slices),))
@@ -104,21 +103,19 @@ class Hami(LibvgpuSystem):
 
     @cached_property
     def _registered(self) -> dict[str, Registered]:
-        node = self.view.facts.node
-        devices = registered(node, HAMI_REGISTER)
-        text = node.annotations.get(HAMI_REGISTER.pattern, "") if node is not None else ""
-        if text and not devices:
-            self.view.object_to(self.name, "node", HAMI_REGISTER.pattern, "is no list of devices")
+        devices = registered(self.view.facts.node, HAMI_REGISTER)
+        if self.view.node_annotations.get(HAMI_REGISTER.pattern) and not devices:
+            self.view.object_to(self.name, "node", HAMI_REGISTER.pattern, "is not a list of devices")
         return devices
 
     def named(self, resource: str) -> bool:
-        """Whether slices of this resource are HAMi's: all that are not Volcano's."""
+        """Return True for all resources without Volcano's prefix."""
         return not resource.startswith(VOLCANO_PREFIX)
 
     def device(self, holder: ContainerRef, place: int, device: HamiDevice) -> Device | None:
-        """Find the MIG device that was made for the container, else the device of the annotation."""
+        """Return the MIG device that was created for the container, else the device of the annotation."""
         pod = self.view.pod(holder)
-        allocation = self._made_for(pod, pod.details, holder, place) if pod and pod.details else None
+        allocation = self._mig_allocation(pod, pod.details, holder, place) if pod and pod.details else None
         if allocation is None:
             return super().device(holder, place, device)
         if not allocation.mig_uuid:
@@ -127,15 +124,16 @@ class Hami(LibvgpuSystem):
         by_place = DeviceId(parent=allocation.gpu, gi=allocation.gi, ci=allocation.ci)
         return inventory.by_uuid(allocation.mig_uuid) or inventory.find(by_place)
 
-    def _made_for(
+    def _mig_allocation(
         self, pod: PodIdentity, details: PodDetails, holder: ContainerRef, place: int
     ) -> MigAllocation | None:
-        if pod.uid not in self._made:
-            self._made[pod.uid] = self._read_mig(pod, details.annotations.get(MIG_KEY, ""))
-        segment = self._told_of(holder).places.get(holder.container, -1)
-        return self._made[pod.uid].get((segment, place))
+        if pod.uid not in self._mig_allocations:
+            self._mig_allocations[pod.uid] = self._parse_mig(pod, details.annotations.get(MIG_KEY, ""))
+        segment = self._annotation(holder).places.get(holder.container, -1)
+        return self._mig_allocations[pod.uid].get((segment, place))
 
-    def _read_mig(self, pod: PodIdentity, text: str) -> dict[tuple[int, int], MigAllocation]:
+    def _parse_mig(self, pod: PodIdentity, text: str) -> dict[tuple[int, int], MigAllocation]:
+        """Return a pod's MIG devices by segment and position in it."""
         try:
             allocations = parse_mig_allocations(text) if text else ()
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""HAMi's devices of other makers, each by the resources and annotations that HAMi has for it."""
+"""HAMi's devices of vendors other than NVIDIA: their resources and annotations."""
 
 import re
 from typing import ClassVar
@@ -8,7 +8,7 @@ from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.system import Claim, System, whole_keys, words_of
 from exporter.sharing.base.view import View
 from exporter.sharing.hami.ascend import HamiAscend
-from exporter.sharing.hami.vendor_base import WORDS, HamiVendor, Kind, Told
+from exporter.sharing.hami.vendor_system import WORDS, HamiVendor, Kind, Part
 from exporter.sharing.others.amd_plugin import Amd
 
 GPU = "amd.com/gpu"
@@ -19,7 +19,7 @@ SMI = re.compile(
 
 
 class HamiAmd(HamiVendor):
-    """AMD's GPUs in parts."""
+    """AMD GPUs."""
 
     name = "hami-amd"
     isolation = "soft"
@@ -33,27 +33,25 @@ class HamiAmd(HamiVendor):
         super().__init__(view)
         self._plugin = Amd(view)
         ids = set(view.offered.get(GPU, ()))
-        ids |= {
-            allocation.device_id for allocation in view.allocations.allocated if allocation.resource == GPU
-        }
+        ids |= {device_id for _, resource, device_id in view.allocations.allocated if resource == GPU}
         matches = map(SLICE.fullmatch, ids)
         self._names = {match[1] for match in matches if match is not None}
 
     def owns(self, resource: str, device_id: str) -> bool:
-        """Whether an id is a slice of a GPU; AMD's plugin gives out whole ones by their names alone."""
+        """Return True if an id is a slice of a GPU; ids of AMD's plugin are names of whole GPUs."""
         return resource == GPU and SLICE.fullmatch(device_id) is not None
 
-    def is_told(self, ids: frozenset[str]) -> bool:
-        """Whether annotations say what a container with these ids has: the plugin is HAMi's."""
+    def is_annotated(self, ids: frozenset[str]) -> bool:
+        """Return True if the ids are slices, and so of HAMi's plugin."""
         return any(SLICE.fullmatch(device_id) for device_id in ids)
 
     def claim(self, resource: str, device_id: str) -> Claim | None:
-        """Find the GPU that a slice is offered with; the scheduler may have chosen another for its holder."""
+        """Return the GPU on which a slice is allocatable; its holder may have another."""
         match = SLICE.fullmatch(device_id) if resource == GPU else None
         return Claim(self._named(match[1]), replica=True, nominal=True) if match is not None else None
 
-    def device(self, part: Told) -> Device | None:
-        """Find the GPU by what the node says of its name, by the name, or as the only one."""
+    def device(self, part: Part) -> Device | None:
+        """Return the GPU by its PCI address in the node's annotation, by its name, or as the only one."""
         uuid = part.device.uuid
         listed, smi = self.registered.get(uuid), SMI.fullmatch(uuid)
         if listed is not None and listed.address:
@@ -63,8 +61,8 @@ class HamiAmd(HamiVendor):
             return gpu if gpu.gpu.identity.vendor == self.maker else None
         return self._named(next(iter(self._names))) if len(self._names) == 1 else None
 
-    def compute(self, _holder: ContainerRef, part: Told) -> float | None:
-        """Return the compute units as a share of those that the plugin registered."""
+    def compute(self, _holder: ContainerRef, part: Part) -> float | None:
+        """Return the compute units as a share of those in the node's annotation."""
         listed = self.registered.get(part.device.uuid)
         known = listed is not None and listed.cores is not None and part.device.cores > 0
         return part.device.cores / listed.cores if known and listed and listed.cores else None
@@ -85,7 +83,7 @@ def _key(word: str) -> re.Pattern[str]:
 
 
 class HamiCambricon(HamiVendor):
-    """Cambricon's MLUs, which its driver divides."""
+    """Cambricon MLUs."""
 
     name = "hami-cambricon"
     maker = "cambricon"
@@ -95,7 +93,7 @@ class HamiCambricon(HamiVendor):
 
 
 class HamiHygon(HamiVendor):
-    """Hygon's DCUs."""
+    """Hygon DCUs."""
 
     name = "hami-hygon"
     maker = "hygon"
@@ -106,7 +104,7 @@ class HamiHygon(HamiVendor):
 
 
 class HamiIluvatar(HamiVendor):
-    """Iluvatar's GPUs. The name of the chip is part of each resource and annotation."""
+    """Iluvatar GPUs. Resources and annotations contain the name of the chip."""
 
     name = "hami-iluvatar"
     maker = "iluvatar"
@@ -117,7 +115,7 @@ class HamiIluvatar(HamiVendor):
 
 
 class HamiMthreads(HamiVendor):
-    """Moore Threads' GPUs, of which each has 16 cores to give out."""
+    """Moore Threads GPUs, with 16 cores each."""
 
     name = "hami-mthreads"
     maker = "mthreads"
@@ -127,9 +125,9 @@ class HamiMthreads(HamiVendor):
 
 
 class HamiMetax(HamiVendor):
-    """MetaX' GPUs, whole or in parts. The memory that is noted of a whole one is a fixed number.
+    """MetaX GPUs, whole or shared. The annotation has a fixed number for the memory of a whole GPU.
 
-    Compute is not limited where the policy of the pod is ``best-effort``, unless it has the GPU to itself.
+    Compute is not limited if the pod's policy is ``best-effort``, unless it has the whole GPU.
     """
 
     name = "hami-metax"
@@ -143,17 +141,17 @@ class HamiMetax(HamiVendor):
     resources = re.compile(r"metax-tech\.com/(gpu|sgpu|vcore|vmemory)")
     counting = re.compile(r"metax-tech\.com/s?gpu")
 
-    def compute(self, holder: ContainerRef, part: Told) -> float | None:
+    def compute(self, holder: ContainerRef, part: Part) -> float | None:
         """Return the share, if the pod's policy enforces one."""
-        share, details = super().compute(holder, part), self.view.details(holder)
-        policy = details.annotations.get(METAX_POLICY) if details is not None else None
-        return None if policy == "best-effort" and share != 1 else share
+        share = super().compute(holder, part)
+        best_effort = self.view.annotations(holder).get(METAX_POLICY) == "best-effort"
+        return None if best_effort and share != 1 else share
 
 
 class HamiEnflame(HamiVendor):
-    """Enflame's GCUs, whole or in slices after profiles. The amounts noted of a whole one are fixed.
+    """Enflame GCUs, whole or in slices by profile. The amounts of a whole GCU in the annotation are fixed.
 
-    Before HAMi 2.10 slices were not after profiles, and what is noted of their memory is percent.
+    Before HAMi 2.10 slices have no profile, and their memory in the annotation is percent.
     """
 
     name = "hami-enflame"
@@ -166,13 +164,13 @@ class HamiEnflame(HamiVendor):
     counting = re.compile(r"enflame\.com/((drs|shared)-)?gcu")
     profiled: ClassVar[re.Pattern[str]] = re.compile(r".*-enflame-drs-[0-9]+")
 
-    def memory(self, part: Told) -> int | None:
-        """Return the memory of a profile in bytes; how much a percent is, nobody says."""
+    def memory(self, part: Part) -> int | None:
+        """Return the memory of a profile in bytes, None for percent, because the total is unknown."""
         return super().memory(part) if self.profiled.fullmatch(part.device.uuid) else None
 
 
 class HamiKunlun(HamiVendor):
-    """Kunlunxin's XPUs, whole or in parts. The amounts that are noted of a whole one are fixed."""
+    """Kunlunxin XPUs, whole or shared. The amounts of a whole XPU in the annotation are fixed."""
 
     name = "hami-kunlun"
     maker = "kunlunxin"
@@ -187,7 +185,7 @@ class HamiKunlun(HamiVendor):
 
 
 class HamiBiren(HamiVendor):
-    """Biren's GPUs, of which HAMi notes no amounts."""
+    """Biren GPUs; the annotation has no amounts."""
 
     name = "hami-biren"
     maker = "biren"
@@ -197,7 +195,7 @@ class HamiBiren(HamiVendor):
 
 
 class HamiVastai(HamiVendor):
-    """Vastai's accelerators, of which HAMi notes no amounts."""
+    """Vastai accelerators; the annotation has no amounts."""
 
     name = "hami-vastai"
     maker = "vastai"
@@ -207,10 +205,10 @@ class HamiVastai(HamiVendor):
 
 
 class HamiNeuron(HamiVendor):
-    """AWS' Neuron devices. The cores that a container has of one stand there as the bits of a number.
+    """AWS Neuron devices. The annotation has the cores of a container as a bit mask.
 
-    HAMi gives out the first two of a device, and notes all that there are where it gives several devices.
-    How many a device has is told by what the node offers of cores and of devices.
+    HAMi allocates the first two cores of a device; for several devices the annotation has all cores. The
+    number of cores of a device follows from the allocatable cores and devices.
     """
 
     name = "hami-neuron"
@@ -223,15 +221,15 @@ class HamiNeuron(HamiVendor):
         devices, cores = (len(view.offered.get(resource, ())) for resource in (NEURON, NEURON_CORE))
         self._each = cores // devices if devices and cores % devices == 0 else 0
 
-    def compute(self, holder: ContainerRef, part: Told) -> float | None:
-        """Count the bits, of which there are two at most; who asked for whole devices has them whole."""
+    def compute(self, holder: ContainerRef, part: Part) -> float | None:
+        """Return the share of the device's cores by the bit mask; 1 for whole devices."""
         if self.exclusive(part, holder):
             return 1.0
         cores = (part.device.cores & GIVEN_OUT).bit_count()
         return cores / self._each if 0 < cores <= self._each else None
 
-    def exclusive(self, _told: Told, holder: ContainerRef) -> bool:
-        """Whether the container asked for whole devices."""
+    def exclusive(self, _part: Part, holder: ContainerRef) -> bool:
+        """Return True if the container requested whole devices."""
         return NEURON_CORE not in self.view.held.get(holder, {})
 
 

@@ -1,8 +1,8 @@
 """NVIDIA's device plugin (and GKE's): exclusive GPUs, time-slicing, MPS, MIG, and MIG with time-slicing.
 
-A device id says which device it is and whether it is given out in replicas; how many there are follows from
-the ids that the kubelet offers and lists, or from a label of the node if the kubelet does not tell what it
-offers. Who enforces the shares is told by the device, by the files of the MPS daemon, or by labels.
+A device id has the device and, if it is shared, a replica. The number of replicas follows from the
+allocatable and held ids (``replicas.py``), or from a node label if the kubelet reports no allocatable ids.
+``strategy.py`` decides between MPS and time-slicing.
 """
 
 import re
@@ -24,31 +24,31 @@ MODES: Mapping[Strategy, tuple[str, str]] = {
     "time-slicing": ("time-slicing", "none"),
     "": ("unknown", ""),
 }
-"""Mode and isolation of a GPU in replicas."""
+"""Mode and isolation of a GPU with replicas."""
 
 
 class Share(NamedTuple):
-    """So many of the replicas of a device."""
+    """``slices`` of the ``replicas`` of a device."""
 
     slices: int
     replicas: int
 
 
 class Resources:
-    """Which resources are NVIDIA's: the plugin's own names, and those that match an extra pattern."""
+    """The names of NVIDIA resources: the plugin's own, and those that match an extra pattern."""
 
     def __init__(self, patterns: Iterable[re.Pattern[str]] = ()) -> None:
         self._patterns = (RESOURCES, *patterns)
 
     def named(self, resource: str) -> bool:
-        """Whether the resource's name says that its ids are NVIDIA devices."""
+        """Return True if a resource has an NVIDIA name."""
         return any(pattern.fullmatch(resource) for pattern in self._patterns)
 
 
 class Nvidia(System):
-    """NVIDIA's plugin and GKE's. A resource under any other name counts where its id is a device's UUID.
+    """NVIDIA's plugin and GKE's. A resource with any other name counts if its ids are UUIDs of devices.
 
-    Plugins can be told to rename their resources; the patterns of the settings match those.
+    Plugins can rename their resources; the patterns in the settings match those names.
     """
 
     name = "nvidia"
@@ -64,7 +64,7 @@ class Nvidia(System):
         self._cuts: dict[str, Mapping[DeviceKey, Cut]] = {}
 
     def claim(self, resource: str, device_id: str) -> Claim | None:
-        """Find the device of an id in any spelling of these plugins."""
+        """Return the device of an id in any form of these plugins."""
         named = self._resources.named(resource)
         parsed = parse_device_id(device_id)
         device = self.view.inventory.find(parsed) if parsed is not None and (named or parsed.uuid) else None
@@ -82,7 +82,7 @@ class Nvidia(System):
     def entitlement(self, device: Device, sharing: DeviceSharing, held: HeldSlices) -> Entitled:
         """Return what a container is entitled to: the device, or its replicas' share of it.
 
-        The share is enforced by MPS and only notional on time-slicing, where a replica guarantees nothing.
+        MPS enforces the share; with time-slicing it is notional, because a replica guarantees nothing.
         """
         replicas = 1 if sharing.exclusive else self._replicas(sharing, held.resource)
         if not replicas or replicas < held.slices:
@@ -91,7 +91,7 @@ class Nvidia(System):
         return Entitled(self._memory(device, sharing, held.resource, share), _compute(device, share))
 
     def _counted(self, device: Device, count: SliceCount) -> SliceCount:
-        """Count the slices that the plugin has cut, whether they are healthy or not."""
+        """Return the slices that the plugin made of a device, healthy or not."""
         if count.offered is None:
             return count
         cut = self._cuts_of(count.resource).get(device.key, UNKNOWN)
@@ -113,11 +113,12 @@ class Nvidia(System):
             return MODES[strategy] if offer.replicated else ("exclusive", "hard")
         if device.gpu.virtualization == "vgpu_host":
             return "vgpu", "hard"
-        # One that does not say whether it is cut may have parts that somebody has.
+        # A GPU with an unknown MIG mode may have MIG devices with holders.
         known = offer.known and device.gpu.up and device.gpu.mig_enabled is not None
         return ("none", "none") if known else ("unknown", "")
 
     def _replicas(self, sharing: DeviceSharing, resource: str) -> int | None:
+        """Return the number of replicas of a shared device."""
         if self.view.allocations.offered is None:
             return self._strategies.replicas(resource)
         return next((count.offered for count in sharing.slices if count.resource == resource), None)
@@ -128,14 +129,15 @@ class Nvidia(System):
             return None
         if sharing.sharing != "mps":
             return total * share.slices // share.replicas
-        # NVIDIA's daemon has one limit for all clients; GKE's plugin gives each container its own. On a MIG
-        # device that limit is reckoned from the whole GPU, and may be above what is the container's part.
+        # NVIDIA's daemon has one limit for all clients; GKE's plugin sets one for each container. On a MIG
+        # device the plugin computes it from the whole GPU, so that it may exceed the container's part.
         if self._strategies.is_gke(resource):
             return total * share.slices // share.replicas // MEBIBYTE * MEBIBYTE
         return total // share.replicas // MEBIBYTE * MEBIBYTE * share.slices
 
 
 def _compute(device: Device, share: Share) -> float | None:
+    """Return a share of the physical GPU's compute."""
     if device.mig is None:
         return share.slices / share.replicas
     if device.mig.compute_slices is None or not device.gpu.mig_slices:

@@ -1,16 +1,15 @@
-"""NVIDIA vGPU under KubeVirt: mediated devices or virtual functions of a GPU, given to virtual machines.
+"""NVIDIA vGPU under KubeVirt: mediated devices or virtual functions of GPUs for virtual machines.
 
-The resource is named after the type of the vGPU (``nvidia.com/NVIDIA_A40-12Q``), the ids are the UUIDs of
-mediated devices. While its machine runs, the driver lists a vGPU and meters it; before that, only the kernel
-knows on which GPU it will be. The frame buffer of a vGPU is its own. Its compute is not: how much it may
-take depends on the scheduler of the host and on who else runs, so that no share is stated, except where the
-vGPU has a GPU instance to itself.
+The resource is named after the vGPU type (``nvidia.com/NVIDIA_A40-12Q``), ids are UUIDs of mediated devices.
+NVML lists and meters a vGPU while its virtual machine runs; before that, only the kernel has its GPU. A vGPU
+has its own frame buffer. Its compute depends on the host's scheduler and on other vGPUs, so that it has no
+stated share, unless the vGPU has a GPU instance to itself.
 
-On newer hosts a vGPU is a virtual function of its GPU, and the ids are PCI addresses. The driver does not
-tell which of its vGPUs is which function: who holds it is known then, but not what it uses.
+On newer hosts a vGPU is a virtual function of its GPU, and ids are PCI addresses. NVML does not report the
+function of a vGPU: its holder is known, but not its use.
 
-A GPU that is passed through to a machine as a whole is not the driver's any more: that it is held is known,
-by whom too, but nothing of its use. It counts as unresolved.
+A GPU that is passed through as a whole is bound to another driver: its holder is known, but not its use. It
+counts as unresolved.
 """
 
 from collections import defaultdict
@@ -29,7 +28,7 @@ from exporter.model import (
     VgpuRow,
 )
 from exporter.model.sums import total
-from exporter.sharing.base.inventory import Device, Inventory, pci_address
+from exporter.sharing.base.inventory import Device, Inventory, only, pci_address
 from exporter.sharing.base.sysfs_devices import MDEV_UUID, PREFIX
 from exporter.sharing.base.system import Claim, Entitled, HeldSlices, Offer, System
 from exporter.sharing.base.view import View
@@ -38,14 +37,14 @@ METER = "vgpu"
 
 
 class Place(NamedTuple):
-    """Where an id is: ``vgpu`` is None while its machine has not started."""
+    """The device of an id, and its vGPU."""
 
     device: Device
-    vgpu: VgpuReading | None
+    vgpu: VgpuReading | None  # None until its virtual machine starts
 
 
 class Vgpu(System):
-    """The mediated devices of one poll."""
+    """vGPUs as mediated devices or virtual functions."""
 
     name = "vgpu"
 
@@ -53,7 +52,7 @@ class Vgpu(System):
         super().__init__(view)
         self._host = view.facts.host
         self._places = _places(view.inventory, self._host)
-        # Of a resource with an id that has no place, it is not known how many each GPU has.
+        # If an id of a resource has no known device, the number of slices of each GPU is unknown.
         self._uncounted = {
             resource
             for resource, ids in view.offered.items()
@@ -64,11 +63,11 @@ class Vgpu(System):
         }
 
     def knows(self, resource: str) -> bool:
-        """Whether a resource may be a type of vGPU."""
+        """Return True if a resource may be a vGPU type."""
         return resource.startswith(PREFIX)
 
     def claim(self, resource: str, device_id: str) -> Claim | None:
-        """Find the GPU, or the MIG device, that backs a mediated device."""
+        """Return the GPU or MIG device of a vGPU; no device for a GPU that is passed through."""
         key = device_id.lower()
         if not resource.startswith(PREFIX):
             return None
@@ -79,7 +78,7 @@ class Vgpu(System):
         return Claim() if ours else None
 
     def sharing(self, _device: Device, offer: Offer) -> DeviceSharing:
-        """Return the mode: vGPUs share the device, each with a frame buffer of its own."""
+        """Return the mode: vGPUs share the device, each with its own frame buffer."""
         counted = tuple(
             count._replace(offered=None) if count.resource in self._uncounted else count
             for count in offer.slices
@@ -87,7 +86,7 @@ class Vgpu(System):
         return DeviceSharing(sharing="vgpu", isolation="hard", slices=counted)
 
     def entitlement(self, device: Device, _sharing: DeviceSharing, held: HeldSlices) -> Entitled:
-        """Return the frame buffer of the holder's vGPUs, and what they use as the driver meters it."""
+        """Return the frame buffer of the holder's vGPUs, and NVML's figures of their use."""
         ids = {key.lower() for key in self.view.held[held.holder][held.resource]}
         places = [self._places[key] for key in ids if key in self._places]
         vgpus = [place.vgpu for place in places if place.device.key == device.key]
@@ -101,10 +100,10 @@ class Vgpu(System):
 def vgpu_rows(
     gpus: Collection[GpuReading], allocations: Allocations | None, host: HostDevices | None = None
 ) -> tuple[VgpuRow, ...]:
-    """Return every vGPU that runs on this host, with the container that holds it.
+    """Return every running vGPU of this host, with the container that holds it.
 
-    A vGPU without a holder is that of a machine outside Kubernetes, or a virtual function, or the kubelet
-    does not answer.
+    A vGPU has no holder if it is of a virtual machine outside Kubernetes, if it is a virtual function, or if
+    the kubelet does not answer.
     """
     if not any(gpu.vgpus for gpu in gpus):
         return ()
@@ -118,7 +117,7 @@ def vgpu_rows(
 
 
 def _places(inventory: Inventory, host: HostDevices) -> dict[str, Place]:
-    """Find the device of every id, as the driver tells it or, before its machine runs, as the kernel does."""
+    """Return the device of every id, by NVML, or by sysfs until its virtual machine runs."""
     candidates: dict[str, list[Place]] = defaultdict(list)
     for device in inventory.devices:
         for vgpu in device.gpu.vgpus or ():
@@ -146,7 +145,7 @@ def _names(vgpu: VgpuReading) -> set[str]:
 
 
 def _compute_entitled(device: Device, held: int) -> float | None:
-    """Return the share of a GPU instance that is the holder's alone, None on engines that take turns."""
+    """Return the share of a GPU instance with no other vGPU, None on shared engines."""
     mig = device.mig
     alone = mig is not None and held == sum(vgpu.gi == mig.gi for vgpu in device.gpu.vgpus or ())
     return device.compute if alone else None
@@ -171,6 +170,5 @@ def _holders(allocated: Iterable[Allocation], names: Mapping[str, str]) -> dict[
 
 
 def _holder(vgpu: VgpuReading, holders: Mapping[str, set[ContainerRef]]) -> ContainerRef | None:
-    """Return the one container that holds a vGPU; while one follows another, both may be listed."""
-    candidates = {holder for name in _names(vgpu) for holder in holders.get(name, ())}
-    return candidates.pop() if len(candidates) == 1 else None
+    """Return the container that holds a vGPU; None if several are listed, as while one replaces another."""
+    return only({holder for name in _names(vgpu) for holder in holders.get(name, ())})

@@ -1,19 +1,19 @@
-"""Into how many slices NVIDIA's device plugin has cut each device, by the ids that are offered and held.
+"""The number of replicas of each device of NVIDIA's plugin, by the allocatable and held ids.
 
-The kubelet offers healthy ids only, and the plugin may report a single replica of a GPU unhealthy. That does
-not change the share of the others: what counts is how many replicas there are. They are numbered from 0.
+Allocatable ids are healthy ones only, and the plugin may report a single replica of a GPU as unhealthy. That
+does not change the share of the others, which depends on the number of replicas. They are numbered from 0.
 
 =========================================================  ==============================================
 ids of a resource                                          replicas of each of its devices
 =========================================================  ==============================================
-the node's capacity is told and fits the offered ids       capacity divided by the number of devices
-0 to k-1 are offered of some device                        k; what is missing elsewhere is unhealthy
-a number below the highest one is not offered              it counts, and is unhealthy
-a higher number was offered since the plugin was started   it counts, and is unhealthy
-all of several devices have lost the same highest numbers  unknown: unhealthy, or the plugin has fewer now
+the node's capacity is known and fits allocatable ids      capacity divided by the number of devices
+0 to k-1 are allocatable of some device                    k; missing ones of other devices are unhealthy
+a number below the highest one is not allocatable          it counts, and is unhealthy
+a higher number was allocatable since the plugin's start   it counts, and is unhealthy
+several devices have all lost the same highest numbers     unknown: unhealthy, or the plugin has fewer now
 the only device has lost several of the highest numbers    unknown, likewise
-since the plugin was away just the highest one is missing  unknown, likewise
-a number is held that is higher than all that were offered  unknown for that device
+just the highest is missing since the plugin's restart     unknown, likewise
+a held number is higher than all allocatable ones          unknown for that device
 =========================================================  ==============================================
 """
 
@@ -26,19 +26,16 @@ from exporter.model import Allocations, NodeObject
 from exporter.sharing.base.inventory import DeviceId, parse_device_id
 
 NUMBER = re.compile(r"[0-9]{1,9}")
-# Stands for the number of an id that is a whole device.
+# The number of an id of a whole device.
 WHOLE = -1
 
 
 class Cut(NamedTuple):
-    """How a device is cut: of its ``slices`` ``unhealthy`` are not offered, ``lost`` not even held.
-
-    The last two are None while the kubelet offers nothing of the resource.
-    """
+    """The slices of a device. The last two are None while the kubelet lists no id of the resource."""
 
     slices: int | None
-    unhealthy: int | None
-    lost: int | None
+    unhealthy: int | None  # not allocatable
+    lost: int | None  # neither allocatable nor held
 
 
 UNKNOWN = Cut(None, None, None)
@@ -46,7 +43,7 @@ UNKNOWN = Cut(None, None, None)
 
 @dataclass(slots=True)
 class Numbers:
-    """The numbers of a device's ids of one resource."""
+    """The numbers of a device's ids of one resource; see podresources.offers.Offer."""
 
     offered: set[int] = field(default_factory=set)
     held: set[int] = field(default_factory=set)
@@ -55,12 +52,12 @@ class Numbers:
 
     @property
     def known(self) -> set[int]:
-        """Return all of them."""
+        """The numbers since the plugin's start."""
         return self.offered | self.held | self.withdrawn
 
 
 def cuts(resource: str, allocations: Allocations, node: NodeObject | None) -> Mapping[DeviceId, Cut]:
-    """Return how each device is cut for a resource; it has no entry if that is unknown."""
+    """Return the slices of each device for a resource, without devices with an unknown number."""
     devices = _numbers(resource, allocations)
     offered = sum(len(numbers.offered) for numbers in devices.values())
     if not offered:
@@ -76,7 +73,7 @@ def cuts(resource: str, allocations: Allocations, node: NodeObject | None) -> Ma
 
 
 def _numbers(resource: str, allocations: Allocations) -> dict[DeviceId, Numbers]:
-    """Sort the ids of a resource by device; those that name none, or have no number, are left out."""
+    """Return the numbers of a resource's ids by device, without ids of an unknown form."""
     by_device: dict[DeviceId, Numbers] = {}
     sources = (
         ("offered", allocations.offered or ()),
@@ -90,19 +87,19 @@ def _numbers(resource: str, allocations: Allocations) -> dict[DeviceId, Numbers]
             if device is not None and (not device.replica or NUMBER.fullmatch(device.replica)):
                 numbers = by_device.setdefault(replace(device, replica=""), Numbers())
                 getattr(numbers, kind).add(int(device.replica) if device.replica else WHOLE)
-    # A device that has earlier ids only is not on the node any more.
+    # A device with earlier ids only is no longer on the node.
     return {device: numbers for device, numbers in by_device.items() if numbers.known}
 
 
 def _capacity(resource: str, node: NodeObject | None, offered: int) -> int | None:
-    """Return the node's capacity, unless it is of other ids: the kubelet reports it some seconds later."""
+    """Return the node's capacity, None if it is of other ids: the kubelet updates it seconds later."""
     if node is None or node.allocatable.get(resource) != offered:
         return None
     return node.capacity.get(resource)
 
 
 def _of_whole(devices: Mapping[DeviceId, Numbers], capacity: int | None) -> dict[DeviceId, Cut]:
-    """Count a whole device that is not offered as unhealthy, unless the node's capacity is without it."""
+    """Return the slices of whole devices: not allocatable is unhealthy, unless the capacity excludes it."""
     offered = {device: Cut(1, 0, 0) for device, numbers in devices.items() if numbers.offered}
     if capacity is not None and capacity != len(devices):
         return offered
@@ -140,7 +137,7 @@ def _by_ids(devices: Collection[Numbers]) -> int | None:
     # configured with fewer replicas and restarted between two polls.
     least = 1 if len(devices) > 1 else 2
     ambiguous = len(lost) >= least and all(lost == numbers.withdrawn for numbers in devices)
-    # Just the highest replica is missing since the plugin was restarted.
+    # Only the highest replica is missing since the plugin's restart.
     ambiguous |= max(_top(numbers.earlier) for numbers in devices) == since + 1
     return None if ambiguous else since
 

@@ -1,10 +1,9 @@
-"""What keeps the replicas of one device apart, MPS or time-slicing, by whatever tells it on this node.
+"""MPS or time-slicing: the sharing strategy of a device with replicas.
 
-First counts what the device itself does: a client of MPS, or the exclusive-process compute mode, into which
-NVIDIA's MPS daemon puts its GPUs, prove MPS; any other compute mode rules that daemon out. GKE's daemon is
-another one, so that there the mode rules nothing out. Then counts the directory of the daemon, then the
-labels of the node. Whichever of them says otherwise than what is found is objected to: it is out of date, or
-about other devices than it seems.
+In this order count: the device, the files of the MPS daemon, the labels of the node. On the device, an MPS
+client or the exclusive-process compute mode, which NVIDIA's MPS daemon sets, prove MPS; any other compute
+mode excludes that daemon, but not GKE's. A file or label that differs from the result is a problem: it is
+out of date, or is for other devices.
 """
 
 import os
@@ -16,7 +15,7 @@ from typing import Literal
 
 from exporter.model import DeviceProcess, FileProblem, SystemFiles
 from exporter.sharing.base.inventory import GKE, Device, parse_device_id
-from exporter.sharing.base.reading import names, problem
+from exporter.sharing.base.reading import names_or_problem, problem
 from exporter.sharing.base.system import Roots, whole_keys
 from exporter.sharing.base.view import View
 
@@ -26,7 +25,7 @@ SYSTEM = "nvidia"
 SHARED = ".shared"
 GKE_STRATEGY = "cloud.google.com/gke-gpu-sharing-strategy"
 GKE_REPLICAS = "cloud.google.com/gke-max-shared-clients-per-gpu"
-# Where nothing is shared, or MIG cannot be told, the plugin's label says none or nothing.
+# The plugin's label is "none" or empty if nothing is shared, or if MIG cannot be labelled.
 STRATEGIES: Mapping[str, Strategy] = {"mps": "mps", "time-slicing": "time-slicing", "none": "", "": ""}
 GKE_STRATEGIES: Mapping[str, Strategy] = {"mps": "mps", "time-sharing": "time-slicing", "": ""}
 NUMBER = re.compile(r"[0-9]{1,9}")
@@ -51,25 +50,25 @@ class Strategies:
         }
 
     def is_gke(self, resource: str) -> bool:
-        """Whether it is GKE's plugin that gives the resource out."""
+        """Return True if a resource has ids of GKE's plugin."""
         return resource in self._gke
 
     def of(self, device: Device, resource: str) -> Strategy:
-        """Return how the replicas of a device are kept apart, "" where nothing tells it."""
+        """Return the strategy of a device, "" if unknown; adds problems for contradictions."""
         daemon: Strategy = "mps" if resource in self._daemons else ""
         label = self._labelled(resource)
         strategy = self._seen(device, resource) or daemon or label or _by_default(device)
         uuid = device.key.mig_uuid or device.key.uuid
         if daemon not in ("", strategy):
-            self._object("file", self._daemons[resource], f"it says MPS, but {uuid} is in {strategy}")
+            self._object("file", self._daemons[resource], f"means MPS, but {uuid} uses {strategy}")
         if label not in ("", strategy):
-            self._object("label", self._name(resource), f"it says {label}, but {uuid} is in {strategy}")
+            self._object("label", self._name(resource), f"means {label}, but {uuid} uses {strategy}")
         return strategy
 
     def replicas(self, resource: str) -> int | None:
-        """Return how many replicas each device of a resource has, as a label says that no id of it denies.
+        """Return the replicas of each device of a resource, by a label that fits all held ids.
 
-        For a kubelet that does not list what is offered.
+        For kubelets that do not report allocatable ids.
         """
         if resource not in self._replicas:
             self._replicas[resource] = self._labelled_replicas(resource)
@@ -81,17 +80,17 @@ class Strategies:
         if text is None:
             return None
         if not NUMBER.fullmatch(text):
-            self._object("label", name, f"{text!r} is no number of replicas")
+            self._object("label", name, f"{text!r} is not a number of replicas")
             return None
         allocated = self._view.allocations.allocated
-        places = {_place(allocation.device_id) for allocation in allocated if allocation.resource == resource}
+        places = {_place(device_id) for _, other, device_id in allocated if other == resource}
         if any(place is None or place >= int(text) for place in places):
             self._object("label", name, f"not every id of {resource} is one of {text} replicas")
             return None
         return int(text)
 
     def _seen(self, device: Device, resource: str) -> Strategy:
-        """Return what the device itself does. Of all plugins, GKE's alone has MPS on MIG devices."""
+        """Return the strategy that the device proves. Only GKE's plugin has MPS on MIG devices."""
         gpu = device.gpu
         if device.mig is not None and not self.is_gke(resource):
             return "time-slicing"
@@ -102,14 +101,14 @@ class Strategies:
         return "" if gpu.compute_mode is None or self.is_gke(resource) else "time-slicing"
 
     def _labelled(self, resource: str) -> Strategy:
-        """Read the label about this very resource; renamed replicas are labelled by their old name."""
+        """Return the strategy in the resource's label; labels of renamed replicas have the old name."""
         words = GKE_STRATEGIES if self.is_gke(resource) else STRATEGIES
         word = self._labels.get(self._name(resource), "")
         if self.is_gke(resource):
-            # Nodes that GKE makes by itself have the words of its API: TIME_SHARING, MPS.
+            # Auto-provisioned GKE nodes have the words of its API: TIME_SHARING, MPS.
             word = word.lower().replace("_", "-")
         if word not in words:
-            self._object("label", self._name(resource), f"{word!r} is no strategy of sharing")
+            self._object("label", self._name(resource), f"{word!r} is not a sharing strategy")
         return words.get(word, "")
 
     def _name(self, resource: str) -> str:
@@ -121,7 +120,7 @@ class Strategies:
 
 
 def _by_default(device: Device) -> Strategy:
-    """Take a device that tells anything for one of which it would have told MPS."""
+    """Return time-slicing for a device with any reading that would show MPS."""
     informative = _processes(device) is not None or device.gpu.compute_mode is not None
     return "time-slicing" if informative else ""
 
@@ -131,22 +130,22 @@ def _processes(device: Device) -> tuple[DeviceProcess, ...] | None:
 
 
 def _place(device_id: str) -> int | None:
-    """Return the number of a replica among those of its device, None for what is no replica."""
+    """Return the number of a replica, None if the id has no replica."""
     parsed = parse_device_id(device_id)
     return int(parsed.replica) if parsed is not None and NUMBER.fullmatch(parsed.replica) else None
 
 
 STARTED = ".started"
-# A node has a handful of resources; beside them lie the sockets and logs of the daemons.
+# A node has a handful of resources; the folder also has sockets and logs of the daemons.
 MOST = 64
 
 
 def read_daemons(roots: Roots) -> SystemFiles:
-    """Return the resources that an MPS daemon serves as ``names``, each with the path of its file."""
+    """Return the resources with an MPS daemon as ``names``, with the path of the daemon's file; blocks."""
     started: dict[str, str] = {}
     problems: list[FileProblem] = []
-    for folder in _folders(roots.mps, problems):
-        for path in _folders(folder, problems):
+    for folder in _entries(roots.mps, problems):
+        for path in _entries(folder, problems):
             try:
                 if stat.S_ISREG(os.lstat(path / STARTED).st_mode):
                     started[f"{folder.name}/{path.name}"] = str(path / STARTED)
@@ -157,10 +156,6 @@ def read_daemons(roots: Roots) -> SystemFiles:
     return SystemFiles(names=started, problems=tuple(problems))
 
 
-def _folders(parent: Path, problems: list[FileProblem]) -> Iterator[Path]:
-    try:
-        entries = names(parent, MOST)
-    except OSError as error:
-        problems.append(problem(parent, error.strerror))
-        return
-    yield from (parent / name for name in entries if not name.startswith("."))
+def _entries(folder: Path, problems: list[FileProblem]) -> Iterator[Path]:
+    listed = names_or_problem(folder, MOST, problems)
+    return (folder / name for name in listed if not name.startswith("."))

@@ -1,1 +1,1 @@
-"""Sharing systems that fill one file each."""
+"""Sharing systems of other makers, one file each."""

@@ -1,8 +1,8 @@
-"""AMD's device plugin: whole GPUs, and the partitions that MI300 and later GPUs can be cut into.
+"""AMD's device plugin: whole GPUs, and partitions of MI300 and later GPUs.
 
-A whole GPU and the first partition of one are named by their PCI address (``0000:19:00.0``), every further
-partition by its device of its own (``amdgpu_xcp_4``). There are no replicas: a device has one holder, and
-a process in a partition reaches neither the compute units nor the memory of another.
+The id of a whole GPU or of the first partition is its PCI address (``0000:19:00.0``), that of further
+partitions their platform device (``amdgpu_xcp_4``). A device has one holder; the hardware isolates compute
+units and memory of partitions.
 """
 
 import re
@@ -23,11 +23,11 @@ class Amd(System):
     vendor = "amd"
 
     def knows(self, resource: str) -> bool:
-        """Whether a resource is one of the plugin's."""
+        """Return True if a resource belongs to the plugin."""
         return RESOURCES.fullmatch(resource) is not None
 
     def claim(self, resource: str, device_id: str) -> Claim | None:
-        """Find the partition of a name, or the whole GPU of a PCI address."""
+        """Return the partition or whole GPU of an id."""
         if not RESOURCES.fullmatch(resource):
             return None
         # A PCI address in the form that readings have.
@@ -38,7 +38,7 @@ class Amd(System):
         )
 
     def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
-        """Return the mode of a whole GPU or of a partition; both have one holder at most."""
+        """Return the mode of a whole GPU or partition, which have at most one holder."""
         if device.mig is not None or offer.slices:
             mode = "exclusive" if device.mig is None else "amd-partition"
             return DeviceSharing(sharing=mode, isolation="hard", exclusive=True, slices=offer.slices)
@@ -47,7 +47,7 @@ class Amd(System):
         return DeviceSharing()
 
     def entitlement(self, device: Device, _sharing: DeviceSharing, _held: HeldSlices) -> Entitled:
-        """Return the whole device: all of its memory, and its share of the GPU's compute units."""
+        """Return the memory of the device, and its share of the GPU's compute units."""
         return Entitled(device.memory, device.compute)
 
 

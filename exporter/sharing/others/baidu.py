@@ -1,8 +1,8 @@
-"""Baidu's cGPU: ``baidu.com/t4_16g_cgpu`` counts cards, and resources beside it say how much of them.
+"""Baidu's cGPU: ``baidu.com/t4_16g_cgpu`` counts cards, further resources have the container's share of them.
 
-``_core`` is in percent of a card, ``_memory`` in GiB and ``_memory_percent`` in percent, of all that a
-container has; whoever asks for none of them has whole cards. Who asks for memory only is not limited in
-compute. Which card an id means is not published: a holder is shown where the node has one GPU only.
+``_core`` is in percent of a card, ``_memory`` in GiB and ``_memory_percent`` in percent, each of the
+container's total. A container without them has whole cards, one with memory only has no compute limit. The
+card of an id is not documented: holders are shown on nodes with one GPU only.
 """
 
 import re
@@ -19,31 +19,32 @@ PARTS = ("core", "memory", "memory_percent")
 
 
 class Entitled(NamedTuple):
-    """Bytes, a share of the GPU, and whether it is the holder's alone."""
+    """A container's entitlement; None is unknown or unlimited."""
 
-    memory: int | None = None
-    compute: float | None = None
+    memory: int | None = None  # bytes
+    compute: float | None = None  # share of the GPU
     exclusive: bool = False
 
 
 class Baidu(System):
-    """Holders of the only GPU of a node."""
+    """Holders of a node's only GPU."""
 
     name = "baidu-cgpu"
     isolation = ""
     notes = (RESOURCE,)
 
     def knows(self, resource: str) -> bool:
-        """Whether a resource is Baidu's."""
+        """Return True if a resource belongs to this system."""
         return self.owns(resource, "")
 
     def owns(self, resource: str, _device_id: str) -> bool:
-        """Return whether a resource is of this system."""
+        """Return True if a resource belongs to this system."""
         return RESOURCE.fullmatch(resource) is not None
 
     def grants(self) -> Granted:
-        """Return the only GPU to whoever has a part of one; on other nodes the GPU is not known."""
-        device = self._only()
+        """Return the grants of the node's only GPU; with several GPUs, a holder's GPU is unknown."""
+        inventory = self.view.inventory
+        device = next(inventory.whole(), None) if len(inventory.devices) == 1 else None
         if device is None:
             return Granted()
         grants: list[Grant] = []
@@ -56,7 +57,7 @@ class Baidu(System):
         return Granted(grants=tuple(grants), settled=frozenset(settled))
 
     def _mine(self, held: Iterable[str]) -> dict[str, list[str]]:
-        """Return the resources of each kind of card, the cards before what there is beside them."""
+        """Return the resources of each kind of card, the one that counts cards first."""
         mine: dict[str, list[str]] = {}
         for resource in sorted(held):
             match = RESOURCE.fullmatch(resource)
@@ -82,7 +83,7 @@ class Baidu(System):
     def _entitled(
         self, holder: ContainerRef, cards: str, held: Mapping[str, frozenset[str]], device: Device
     ) -> Entitled:
-        """Return what a container asked for: by its ids, or by its limits where there are no ids of that."""
+        """Return the request of a container, by its ids, else by its limits."""
         details = self.view.details(holder)
         specs = details.containers if details is not None else ()
         limits = next((spec.limits for spec in specs if spec.name == holder.container), None)
@@ -92,13 +93,9 @@ class Baidu(System):
         }
         total = device.memory
         if not any(asked.values()):
-            # Without the limits nobody knows whether there is more to it than the cards.
+            # Without limits it is unknown whether the container has whole cards.
             return Entitled(total, 1.0, exclusive=True) if limits is not None else Entitled()
         memory = asked["memory"] * GIBIBYTE or None
         if memory is None and total is not None:
             memory = total * asked["memory_percent"] // 100 or None
         return Entitled(memory, asked["core"] / 100 or None)
-
-    def _only(self) -> Device | None:
-        inventory = self.view.inventory
-        return next(inventory.whole(), None) if len(inventory.devices) == 1 else None

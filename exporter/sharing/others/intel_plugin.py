@@ -1,7 +1,7 @@
-"""Intel's device plugin: whole GPUs, or each given to so many containers, with no limit for any.
+"""Intel's device plugin: whole GPUs, or GPUs shared by several containers without limits.
 
-An id is the DRM card of the GPU and a number (``card0-3``). No driver of ours reads these GPUs: who holds
-them is all that is known. The resource for monitoring gives its holder every GPU to look at.
+An id is the DRM card of the GPU and a number (``card0-3``). No driver reads these GPUs: only their holders
+are known. The monitoring resource gives access to every GPU and is not a holding.
 """
 
 import re
@@ -37,15 +37,15 @@ class Intel(System):
         )
 
     def knows(self, resource: str) -> bool:
-        """Whether a resource is Intel's."""
+        """Return True if a resource belongs to this system."""
         return RESOURCES.fullmatch(resource) is not None
 
     def owns(self, resource: str, _device_id: str) -> bool:
-        """Return whether a resource is of this system."""
+        """Return True if a resource belongs to this system."""
         return RESOURCES.fullmatch(resource) is not None
 
     def grants(self) -> Granted:
-        """Return every container the cards that its ids name."""
+        """Return the grants of the cards that ids name."""
         grants: list[Grant] = []
         settled: set[tuple[ContainerRef, str]] = set()
         for holder, by_resource in self.view.held.items():
@@ -58,7 +58,7 @@ class Intel(System):
         return Granted(grants=tuple(grants), settled=frozenset(settled))
 
     def claim(self, resource: str, device_id: str) -> Claim | None:
-        """Find the card that an id is offered with."""
+        """Return the card of an id."""
         match = ID.fullmatch(device_id)
         if match is None or not RESOURCES.fullmatch(resource):
             return None
@@ -87,7 +87,7 @@ class Intel(System):
         match = ID.fullmatch(device_id)
         if match is None:
             about = f"{holder.namespace}/{holder.pod}: {resource}"
-            self.view.object_to(self.name, "id", about, f"{device_id[:60]!r} names no card")
+            self.view.object_to(self.name, "id", about, f"{device_id[:60]!r} does not name a card")
         return None if match is None else int(match[1])
 
 

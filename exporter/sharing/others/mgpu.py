@@ -1,9 +1,8 @@
-"""Volcengine's mGPU: percents and mebibytes of cards, which the kernel enforces.
+"""Volcengine's mGPU: percents and MiB of cards, enforced by a kernel module.
 
-The scheduler writes the cards of a container, by number or by UUID, into the annotation
-``vke.volcengine.com/gpu-index-container-<name>``, or with the container's number in place of its name. What a
-container has is spread evenly over all cards that are listed there. How far a container may go beyond its
-share while others leave room (``mgpu-compute-policy``) is no part of its share.
+The scheduler writes a container's cards, by index or UUID, into the annotation
+``vke.volcengine.com/gpu-index-container-<name or number>``. The container's share is spread evenly over these
+cards. ``mgpu-compute-policy`` lets containers exceed their share, and does not change it.
 """
 
 import re
@@ -19,7 +18,7 @@ _UUID = re.compile(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class Mgpu(CardSystem):
-    """The shares of one poll."""
+    """Holders by annotation."""
 
     name = "mgpu"
     isolation = "hard"
@@ -34,11 +33,11 @@ class Mgpu(CardSystem):
         self._offered = hundreds(self, self.cores)
 
     def offered_on(self, resource: str, device_id: str) -> Device | None:
-        """Count a hundred percents on each card."""
+        """Return the card that an id of compute counts for."""
         return self._offered.get(device_id) if resource in self.cores else None
 
     def cards(self, holder: ContainerRef) -> Cards:
-        """Read the annotation of the container, by its name or by its number."""
+        """Return the cards in the container's annotation, or the only card without pod details."""
         details = self.view.details(holder)
         if details is None:
             return self.only_card()
@@ -49,7 +48,7 @@ class Mgpu(CardSystem):
         return self.listed(holder, key, details.annotations[key], self._card)
 
     def is_card(self, item: str) -> bool:
-        """Whether this is the number or the UUID of a card."""
+        """Return True if ``item`` is the index or UUID of a card."""
         return super().is_card(item) or _UUID.fullmatch(item) is not None
 
     def _card(self, item: str) -> Device | None:

@@ -1,10 +1,11 @@
-"""nvshare: containers take turns on a whole GPU, each as if it had all of the memory.
+"""nvshare: containers take turns on a whole GPU, each with the full memory.
 
-An id is the UUID of the GPU and a number. Nothing limits a holder, so that none is entitled to a share. The
-plugin itself holds the GPU from NVIDIA's plugin, to give it to others: it is no holder.
+An id is the UUID of the GPU and a number. Holders have no limits, and so no entitlement. The plugin itself
+gets the GPU from NVIDIA's plugin, to share it: it is not a holder.
 """
 
 import re
+from itertools import chain
 
 from exporter.model import ContainerRef, DeviceSharing
 from exporter.sharing.base.inventory import Device
@@ -26,22 +27,22 @@ class Nvshare(System):
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
-        known = [allocation.device_id for allocation in view.allocations.allocated]
-        known += [device.device_id for device in view.allocations.offered or ()]
-        # Other plugins have tens of thousands of ids.
-        own = (device_id for device_id in known if MARK in device_id)
+        held = (device_id for _, _, device_id in view.allocations.allocated)
+        offered = (device_id for _, device_id in view.allocations.offered or ())
+        # Filtered first, because other plugins have tens of thousands of ids.
+        own = (device_id for device_id in chain(held, offered) if MARK in device_id)
         self._shared = {match[1] for device_id in own if (match := ID.fullmatch(device_id))}
 
     def owns(self, _resource: str, device_id: str) -> bool:
-        """Return whether an id has the two underscores of this system."""
+        """Return True if an id has the form of this system."""
         return ID.fullmatch(device_id) is not None
 
     def grants(self) -> Granted:
-        """Settle what the plugin holds for others."""
+        """Settle the ids that the plugin holds for others."""
         return Granted(settled=frozenset(self._of_plugin()))
 
     def claim(self, _resource: str, device_id: str) -> Claim | None:
-        """Find the GPU of an id, or one that the plugin gives to others."""
+        """Return the GPU of an id, also of an id of NVIDIA's plugin for a GPU that nvshare shares."""
         if (match := ID.fullmatch(device_id)) is not None:
             return Claim(self.view.inventory.by_uuid(match[1]), replica=True)
         if not self._shared or (uuid := _uuid(device_id)) not in self._shared:
@@ -49,7 +50,7 @@ class Nvshare(System):
         return Claim(self.view.inventory.by_uuid(uuid))
 
     def sharing(self, _device: Device, offer: Offer) -> DeviceSharing:
-        """Return the replicas. What the plugin holds for them is offered to no other container."""
+        """Return the mode; slices of the resource that the plugin itself holds are not counted."""
         taken = {resource for _, resource in self._of_plugin()}
         counted = tuple(
             count._replace(offered=None) if count.resource in taken else count for count in offer.slices
@@ -66,6 +67,6 @@ class Nvshare(System):
 
 
 def _uuid(device_id: str) -> str:
-    """Return the UUID in an id of NVIDIA's plugin, "" in one with more parts, which is another's."""
+    """Return the UUID in an id of NVIDIA's plugin, "" for an id with more parts, of another plugin."""
     uuid, _, replica = device_id.partition(REPLICA_MARK)
     return "" if REPLICA_MARK in replica else uuid

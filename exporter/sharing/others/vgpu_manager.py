@@ -1,10 +1,9 @@
-"""vgpu-manager: GPUs shared by a library in the container, each container with its limits in a file.
+"""vgpu-manager: GPUs shared by a library in the container, which reads its limits from a file.
 
-The plugin writes what each container really got into an annotation of the pod, by container:
-``main[0_GPU-..._30_4096];other[]``, the number of the device, its UUID, percent and MiB. What the scheduler
-had planned stands in another annotation and is not read. The kubelet's ids (``GPU-...::3``, and until spring
-2026 ``0:GPU-...:3``) only count: they need not be those of the GPU that was planned. What containers use is
-what their processes use.
+The plugin writes each container's shares into an annotation of the pod: ``main[0_GPU-..._30_4096];other[]``
+has index, UUID, percent and MiB. The scheduler's plan, in another annotation, is not read. The kubelet's ids
+(``GPU-...::3``, until spring 2026 ``0:GPU-...:3``) only count slices, and may be of another GPU. The system
+has no meter: use is that of processes.
 """
 
 import re
@@ -23,11 +22,11 @@ from exporter.model import (
 )
 from exporter.model.sums import total
 from exporter.sharing.base.reading import Pread, UnusableError, gathered, of_containers, opened, problem
-from exporter.sharing.base.system import Claim, Grant, Granted, Read, Roots, System
+from exporter.sharing.base.system import Claim, Grant, Granted, Read, Roots, System, grouped
 from exporter.sharing.base.view import View
 
 NAME = "config/vgpu.config"
-# Where the first releases had it.
+# Path in the first releases.
 OLD_NAME = "vgpu.config"
 MAGIC, LAYOUT, SIZE = 0x56474346, 1, 8192
 MOST_BYTES = 1 << 50
@@ -36,15 +35,15 @@ REGION = DEVICES_BEGIN + DEVICES * DEVICE_SIZE
 TRIES = 4
 
 _HEAD = struct.Struct("<IIII")
-# The counter, the name, the limit of memory and what of it is real, then percent and switches.
+# Seqlock, padding, uuid, memory limit, physical part of it; then percent and switches.
 _DEVICE = struct.Struct("<II48sQQ7i28x")
 
 
 class _Old(NamedTuple):
-    """How a device of an old file lies: its size, and where in it the percent stand, in bytes."""
+    """The layout of a device in an old file, in bytes."""
 
     size: int
-    percent: int
+    percent: int  # offset of the percent
 
 
 _OLD_BEGIN = 248
@@ -57,7 +56,7 @@ _UUID = re.compile(rb"(GPU|MIG)-[0-9A-Za-z/-]{1,42}")
 
 
 def read_vgpu_manager(roots: Roots) -> SystemFiles:
-    """Read the files of all containers; a folder that is not there has none."""
+    """Return the files of all containers; blocks."""
     return gathered(of_containers(roots.vgpu_manager, _of_container))
 
 
@@ -83,9 +82,7 @@ def _devices(path: str) -> Iterator[DeviceUse]:
             raise UnusableError(f"has {size} bytes, not {SIZE}")
         magic, layout, region, count = _HEAD.unpack(pread(_HEAD.size, 0))
         if (magic, layout, region, count) != (MAGIC, LAYOUT, REGION, DEVICES):
-            raise UnusableError(
-                f"has layout {layout} for {count} devices under {magic:#x}, which is not known"
-            )
+            raise UnusableError(f"has unknown layout {layout} for {count} devices under {magic:#x}")
         for place in range(DEVICES):
             for _ in range(TRIES):
                 device = _DEVICE.unpack(pread(DEVICE_SIZE, DEVICES_BEGIN + place * DEVICE_SIZE))
@@ -98,7 +95,7 @@ def _devices(path: str) -> Iterator[DeviceUse]:
 
 
 def _old_devices(pread: Pread, old: _Old) -> Iterator[DeviceUse]:
-    """Yield the devices that have a name; behind the percent stand a softer limit and a switch."""
+    """Yield the devices with a name; a soft limit and a switch follow the percent."""
     device = struct.Struct(f"<48sQ{old.percent - 56}xi4xi{old.size - old.percent - 12}x")
     for name, memory, percent, limited in device.iter_unpack(pread(DEVICES * device.size, _OLD_BEGIN)):
         if name[:1] != b"\0":
@@ -133,18 +130,18 @@ MEBIBYTE = 1 << 20
 
 
 class Part(NamedTuple):
-    """What a container has of a GPU, in bytes and shares of the whole; None is no limit."""
+    """A container's share of a GPU; None is no limit."""
 
     uuid: str
-    memory: int | None
-    compute: float | None
+    memory: int | None  # bytes
+    compute: float | None  # share of the GPU
 
 
 Parts = Mapping[str, tuple[Part, ...]]
 
 
 class VgpuManager(System):
-    """The plugin of vgpu-manager."""
+    """Holders by annotation, else by file."""
 
     name = "vgpu-manager"
     isolation = "soft"
@@ -153,25 +150,25 @@ class VgpuManager(System):
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
-        self._told: dict[tuple[str, str], Parts] = {}
+        self._annotations: dict[tuple[str, str], Parts] = {}
 
     def knows(self, resource: str) -> bool:
-        """Whether this is the resource that counts slices."""
+        """Return True if this is the resource that counts slices."""
         return RESOURCE.fullmatch(resource) is not None
 
     def owns(self, resource: str, device_id: str) -> bool:
-        """Whether an id is a slice of a GPU under the resource that counts them."""
+        """Return True if an id is a slice of a GPU, under the resource that counts them."""
         return RESOURCE.fullmatch(resource) is not None and ID.fullmatch(device_id) is not None
 
     def claim(self, resource: str, device_id: str) -> Claim | None:
-        """Find the GPU that a slice is offered with; its holder may have another."""
+        """Return the GPU on which a slice is allocatable; its holder may have another."""
         match = ID.fullmatch(device_id) if RESOURCE.fullmatch(resource) else None
         if match is None:
             return None
         return Claim(self.view.inventory.by_uuid(match["uuid"]), replica=True, nominal=True)
 
     def grants(self) -> Granted:
-        """Return what containers have by their annotation, else by their file."""
+        """Return the grants by annotations, else by files."""
         grants: list[Grant] = []
         settled: set[tuple[ContainerRef, str]] = set()
         for holder, held in self.view.held.items():
@@ -191,10 +188,11 @@ class VgpuManager(System):
         return Granted(grants=tuple(grants), settled=frozenset(settled))
 
     def _parts(self, holder: ContainerRef, key: str, file: ContainerFile | None) -> tuple[Part, ...]:
-        """Return what a container has. Only its file says whether a share of compute is a limit."""
+        """Return a container's shares. Only its file has whether a share of compute is a limit."""
         details = self.view.details(holder)
         annotated = self._annotated(holder, key, details) if details is not None else {}
-        filed = {use.device: Part(use.device, use.memory_limit, use.compute_limit) for use in _uses(file)}
+        uses = file.devices if file is not None else ()
+        filed = {use.device: Part(use.device, use.memory_limit, use.compute_limit) for use in uses}
         parts = annotated.get(holder.container, ())
         if not parts:
             return tuple(filed.values())
@@ -203,18 +201,18 @@ class VgpuManager(System):
         )
 
     def _annotated(self, holder: ContainerRef, key: str, details: PodDetails) -> Parts:
-        place = holder.namespace, holder.pod
-        if place not in self._told:
+        pod = holder.pod_name
+        if pod not in self._annotations:
             try:
-                self._told[place] = dict(parse_claims(details.annotations.get(key, "")))
+                self._annotations[pod] = dict(parse_claims(details.annotations.get(key, "")))
             except ValueError as error:
-                self._told[place] = {}
+                self._annotations[pod] = {}
                 self.object_to(holder, key, error)
-        return self._told[place]
+        return self._annotations[pod]
 
 
 def parse_claims(text: str) -> Iterator[tuple[str, tuple[Part, ...]]]:
-    """Yield the containers of an annotation with their devices; raise ValueError at what cannot be read."""
+    """Yield (container, shares) of an annotation; raises ValueError at a malformed entry."""
     if len(text) > LONGEST:
         raise ValueError(f"{len(text)} characters are more than an annotation can have")
     for piece in filter(None, text.replace(" ", "").split(";")):
@@ -231,17 +229,14 @@ def _part(text: str) -> Part:
     return Part(device[1], int(device[3]) * MEBIBYTE or None, int(device[2]) / 100 or None)
 
 
-def _uses(file: ContainerFile | None) -> tuple[DeviceUse, ...]:
-    return file.devices if file is not None else ()
-
-
 def _grants(holder: ContainerRef, resource: str, parts: tuple[Part, ...], view: View) -> Iterator[Grant]:
-    """Yield one grant for each GPU, and one for all that are not here."""
-    of_device: dict[DeviceKey | None, list[Part]] = {}
-    for part in parts:
+    """Yield one grant for each GPU, and one for all that are not on this node."""
+
+    def device_key(part: Part) -> DeviceKey | None:
         device = view.inventory.by_uuid(part.uuid)
-        of_device.setdefault(device.key if device is not None else None, []).append(part)
-    for device_parts in of_device.values():
+        return device.key if device is not None else None
+
+    for device_parts in grouped(parts, device_key):
         yield Grant(
             holder=holder,
             resource=resource,

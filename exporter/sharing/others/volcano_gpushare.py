@@ -1,12 +1,11 @@
-"""Volcano's first GPU sharing: parts of the memory of a card, or whole cards; nothing enforces either.
+"""Volcano's first GPU sharing: shares of a card's memory, or whole cards, without enforcement.
 
-The scheduler writes the numbers of a pod's cards, in the order of the driver, into ``volcano.sh/gpu-index``,
-and the plugin gives those, whatever ids the kubelet picked: the UUIDs of ``volcano.sh/gpu-number`` are no
-more than a count. All containers of a pod have the same card, or share its cards out among themselves in a
-way that is not noted.
+The scheduler writes the NVML indexes of a pod's cards into ``volcano.sh/gpu-index``. The plugin uses those,
+whatever ids the kubelet chose: UUIDs of ``volcano.sh/gpu-number`` only count. All containers of a pod have
+the same card, or divide its cards in a way that no annotation has.
 
-One id of ``volcano.sh/gpu-memory`` is as many mebibytes as the plugin was told. Each card has as many ids as
-fit into the first one, from which the number is worked out where only one fits.
+One id of ``volcano.sh/gpu-memory`` is a number of MiB by the plugin's configuration. Each card has as many
+ids as fit into the first card: the size of an id is known if only one size gives this number.
 """
 
 import re
@@ -23,7 +22,7 @@ _ID = re.compile(r"([0-9]{1,4})-[0-9]{1,7}")
 
 
 class VolcanoGpushare(CardSystem):
-    """The shares of one poll."""
+    """Holders by annotation."""
 
     name = "volcano-gpushare"
     notes = (whole_keys(CARDS, ASSIGNED),)
@@ -34,22 +33,22 @@ class VolcanoGpushare(CardSystem):
 
     def __init__(self, view: View) -> None:
         super().__init__(view)
-        self._unit = self._worked_out()
+        self._unit = self._computed_unit()
 
     @property
     def unit(self) -> int | None:
-        """Return what the plugin was told, None where several numbers give as many ids."""
+        """Return the bytes of an id, None if several sizes give the same number of ids."""
         return self._unit
 
     def offered_on(self, resource: str, device_id: str) -> Device | None:
-        """Find the card by its UUID, or by the first number of an id."""
+        """Return the card by its UUID, or by the index in an id."""
         if resource == NUMBER:
             return self.view.inventory.by_uuid(device_id)
         match = _ID.fullmatch(device_id)
         return self.by_index(match[1]) if match else None
 
     def cards(self, holder: ContainerRef) -> Cards:
-        """Read the annotation of the pod."""
+        """Return the cards in the pod's annotation, or the only card without pod details."""
         details = self.view.details(holder)
         if details is None:
             return self.only_card()
@@ -57,7 +56,7 @@ class VolcanoGpushare(CardSystem):
             return ()
         return self.listed(holder, CARDS, details.annotations[CARDS], self.by_index)
 
-    def _worked_out(self) -> int | None:
+    def _computed_unit(self) -> int | None:
         first = sum(device_id.startswith("0-") for device_id in self.view.offered.get(MEMORY, ()))
         total = total_memory(self.by_index("0"))
         if not first or total is None:

@@ -1,8 +1,8 @@
 """KAI-Scheduler: fractions of GPUs that a reservation pod holds.
 
-A pod asks for a part of a GPU, or for an amount of its memory, which KAI counts as that part of the GPU.
-Nothing keeps a pod from taking more, unless the cluster is set up so that containers get limits of memory: by
-NvFractions, or by HAMi's library libvgpu, whose cache tells.
+A pod requests a fraction of a GPU, or an amount of its memory, which KAI converts to a fraction. Memory is
+limited only if the cluster is configured for it: by NvFractions, or by HAMi's library libvgpu, whose cache
+shows it.
 """
 
 from typing import ClassVar
@@ -16,34 +16,34 @@ from exporter.sharing.runai.reservation import Reservations
 
 
 class Kai(Reservations):
-    """The fractions of KAI that nothing enforces. ``limited``: whether a class is about the others."""
+    """Fractions without enforcement."""
 
     name = "kai"
     isolation = "none"
     of_runai = False
-    limited: ClassVar[bool] = False
+    limited: ClassVar[bool] = False  # whether the class is for fractions with a memory limit
 
     def has(self, holder: ContainerRef, details: PodDetails) -> bool:
-        """Return whether the fractions have a limit of memory."""
+        """Return True if the limit of a container's memory is as this class has it."""
         by_annotation = nv_fractions.is_limited(details.annotations, holder.container)
         return self.limited == (by_annotation or self._is_limited_by_library(holder))
 
     def meter(self, _pod: PodIdentity, holder: ContainerRef, device: Device) -> Meter | None:
-        """Return what libvgpu counted, where it is in the container."""
+        """Return libvgpu's figures if it is in the container."""
         return meter_of(self.view.file(CACHE, holder), device)
 
     def _is_limited_by_library(self, holder: ContainerRef) -> bool:
-        """Whether libvgpu has a limit for a container; KAI need not be told to give it one."""
+        """Return True if libvgpu has a limit for a container, which it may have without KAI."""
         file = self.view.file(CACHE, holder)
         return file is not None and any(use.memory_limit is not None for use in file.devices)
 
 
 class KaiLimited(Kai):
-    """The fractions of KAI whose memory is limited."""
+    """Fractions with a memory limit."""
 
     isolation = "soft"
     limited = True
 
     def grants(self) -> Granted:
-        """Return its fractions; the other class returns those of the reservations."""
+        """Return the grants of fractions only: Kai settles the reservations of both classes."""
         return Granted(grants=tuple(self.of_fractions()))

@@ -1,17 +1,18 @@
-"""GPUs that a scheduler takes through a pod of its own and gives out in fractions: KAI and run:ai.
+"""The base class of KAI and run:ai, which share GPUs that a reservation pod holds.
 
-The kubelet gives such a GPU to a reservation pod, which has no use for it. The pods that share it own no
-device: a label names their group, and the reservation pod of that group has the GPU. What a reservation pod
-has is therefore never a holding; the fractions are.
+The kubelet gives the GPU to a reservation pod, which does not use it. The pods that share it have no device
+ids: a label has their group, and the reservation pod of that group has the GPU. Fractions are holdings, and
+devices of a reservation pod are not.
 """
 
 import re
 from collections.abc import Container, Iterator, Sequence
 from fractions import Fraction
+from itertools import chain
 from typing import ClassVar, NamedTuple
 
 from exporter.model import ContainerRef, Meter, PodDetails, PodIdentity
-from exporter.sharing.base.inventory import Device, parse_device_id
+from exporter.sharing.base.inventory import Device, only, parse_device_id
 from exporter.sharing.base.system import Grant, Granted, System, whole_keys
 from exporter.sharing.base.view import View
 from exporter.sharing.runai import nv_fractions
@@ -20,7 +21,7 @@ RESOURCE = "nvidia.com/gpu"
 GROUP = "runai-gpu-group"
 SEVERAL_GROUPS = GROUP + "/"
 RESERVED = "run.ai/reserve_for_gpu_index"
-# What a reservation pod says while it has not found its GPU.
+# Annotation of a reservation pod that has not found its GPU yet.
 NOT_FOUND = "-1"
 FRACTION, MEMORY = "gpu-fraction", "gpu-memory"
 COUNT, CONTAINER = "gpu-fraction-num-devices", "gpu-fraction-container-name"
@@ -36,21 +37,21 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 class Reservation(NamedTuple):
-    """The container that reserves a GPU for a group; ``told`` is the GPU as its pod's annotation has it."""
+    """A container that reserves a GPU for a group."""
 
     holder: ContainerRef
     group: str
-    told: str
+    gpu: str  # UUID or index in the pod's annotation, "" if it has none
 
 
 class Share(NamedTuple):
-    """What a fraction is of each of its GPUs: bytes, and a part of the GPU; None where it does not say."""
+    """The size of a fraction on each of its GPUs; None if not stated."""
 
-    memory: int | None = None
-    part: Fraction | None = None
+    memory: int | None = None  # bytes
+    part: Fraction | None = None  # share of the GPU
 
     def on(self, device: Device) -> tuple[int | None, float | None]:
-        """Return bytes and compute; one is worked out from the other where only that is said."""
+        """Return memory in bytes and the share of compute; a missing one follows from the other."""
         total = device.memory
         memory, part = self.memory, self.part
         if total and memory is None and part is not None:
@@ -61,21 +62,21 @@ class Share(NamedTuple):
 
 
 def fraction(text: str) -> Fraction | None:
-    """Read a part of a GPU, above 0 and at most 1; None for anything else."""
+    """Return a number above 0 and at most 1; None for any other text."""
     value = Fraction(text) if _DECIMAL.fullmatch(text) else Fraction(0)
     return value if 0 < value <= 1 else None
 
 
 def mebibytes(text: str) -> int | None:
-    """Read a positive number of MiB as bytes; None for anything else."""
+    """Return a positive number of MiB in bytes; None for any other text."""
     value = int(text) if _NUMBER.fullmatch(text) else 0
     return value * MEBIBYTE or None
 
 
 class Reservations(System):
-    """What the two have in common. ``of_runai`` says whose reservations a class is about."""
+    """Fractions of reserved GPUs."""
 
-    of_runai: ClassVar[bool]
+    of_runai: ClassVar[bool]  # whether the class is for run:ai's reservations, or KAI's
     cuts = False
     notes: ClassVar[tuple[re.Pattern[str], ...]] = (
         whole_keys(RESERVED, FRACTION, MEMORY, COUNT, CONTAINER, RECEIVED),
@@ -96,7 +97,7 @@ class Reservations(System):
                 self._reservations.setdefault(reservation.group, []).append(reservation)
 
     def grants(self) -> Granted:
-        """Return the part that each fraction has of the GPU reserved for its group."""
+        """Return the grants of fractions of the GPUs reserved for their groups."""
         own = [
             reservation
             for group in self._reservations.values()
@@ -112,27 +113,27 @@ class Reservations(System):
         return Granted(grants=(*self.of_fractions(), *self._of_unknown(nameless)), settled=frozenset(settled))
 
     def blind(self) -> bool:
-        """Whether GPUs are reserved here, and it is not known for whom."""
+        """Return True if a GPU is reserved here for unknown pods."""
         return any(self._reserves_for_unknown(holder) for holder in self.view.held)
 
     def share(self, pod: PodIdentity, details: PodDetails, _devices: int) -> Share:
-        """Read what a pod was given of each of so many devices: what it asked for."""
+        """Return a pod's share of each of its devices: its request."""
         asked = details.annotations
         if named := nv_fractions.asking(asked):
             return self._named_share(pod, details, named[0])
         part, memory = fraction(asked.get(FRACTION, "")), mebibytes(asked.get(MEMORY, ""))
         if part is None and FRACTION in asked:
-            self.object_to(pod, FRACTION, f"{asked[FRACTION][:100]!r} is no part of a GPU")
+            self.object_to(pod, FRACTION, f"{asked[FRACTION][:100]!r} is not a fraction of a GPU")
         if memory is None and MEMORY in asked:
-            self.object_to(pod, MEMORY, f"{asked[MEMORY][:100]!r} is no number of MiB")
+            self.object_to(pod, MEMORY, f"{asked[MEMORY][:100]!r} is not a number of MiB")
         return Share(memory=memory if part is None else None, part=part)
 
     def meter(self, _pod: PodIdentity, _holder: ContainerRef, _device: Device) -> Meter | None:
-        """Return what was measured of a fraction beside its processes."""
+        """Return the system's own figures for a fraction."""
         return None
 
     def container(self, pod: PodIdentity, details: PodDetails) -> ContainerRef:
-        """Return the container that a pod's GPU is for: the one that its annotation names, else its first."""
+        """Return the container that uses a pod's GPU: that of its annotation, else its first."""
         names = [container.name for container in details.containers]
         first = next((container.name for container in details.containers if not container.init), "")
         named = nv_fractions.asking(details.annotations)
@@ -143,25 +144,26 @@ class Reservations(System):
         return ContainerRef(pod.namespace, pod.name, name)
 
     def has(self, _holder: ContainerRef, _details: PodDetails) -> bool:
-        """Whether the fraction of a container is one that this class is about."""
+        """Return True if the fraction of a container belongs to this class."""
         return True
 
     def _named_share(self, pod: PodIdentity, details: PodDetails, name: str) -> Share:
-        """Read what the annotations of one container say of it; those of the pod do not count then."""
+        """Return the share in a container's annotations, which replace those of the pod."""
         asked, portion = details.annotations, nv_fractions.portion_key(name)
         if len(nv_fractions.asking(asked)) > 1:
-            self.object_to(pod, nv_fractions.PREFIX, f"several containers have GPUs; {name[:100]!r} counts")
+            text = f"several containers request GPUs; {name[:100]!r} counts"
+            self.object_to(pod, nv_fractions.PREFIX, text)
         key = nv_fractions.memory_key(asked, name)
         memory, part = nv_fractions.memory(asked[key]), fraction(asked.get(portion, ""))
         if memory is None:
-            self.object_to(pod, key, f"{asked[key][:100]!r} is no amount of memory")
+            self.object_to(pod, key, f"{asked[key][:100]!r} is not an amount of memory")
             return Share()
         if part is None and portion in asked:
-            self.object_to(pod, portion, f"{asked[portion][:100]!r} is no part of a GPU")
+            self.object_to(pod, portion, f"{asked[portion][:100]!r} is not a fraction of a GPU")
         return Share(memory, part)
 
     def of_fractions(self) -> Iterator[Grant]:
-        """Yield the parts that the fractions of this class have of the GPUs of their groups."""
+        """Yield the grants of this class's fractions, of the GPUs of their groups."""
         for pod, details in self.fractions:
             groups = [group for group in _groups(details) if self._has(group, details)]
             if not groups:
@@ -184,7 +186,7 @@ class Reservations(System):
                 )
 
     def _of_unknown(self, holders: Sequence[ContainerRef]) -> Iterator[Grant]:
-        """Count the GPUs that are reserved for containers that cannot be known."""
+        """Yield grants of GPUs that are reserved for unknown containers."""
         for holder in holders:
             for resource, ids in self.view.held[holder].items():
                 for device_id in ids:
@@ -193,7 +195,7 @@ class Reservations(System):
                     yield Grant(holder=holder, resource=resource, device=device, for_unknown=True)
 
     def _has(self, group: str, details: PodDetails) -> bool:
-        """Whether a group is this system's; without a reservation, its pod's annotations say so."""
+        """Return True if a group belongs to this system, by its reservation, else by pod annotations."""
         reservations = self._reservations.get(group)
         if reservations:
             return self._is_own(reservations[0].holder)
@@ -203,73 +205,66 @@ class Reservations(System):
         return self.of_runai == (RUNAI in (holder.namespace, holder.container))
 
     def _reserves_for_unknown(self, holder: ContainerRef) -> bool:
-        """Whether a container reserves a GPU, by its names alone, and its pod's object is not known."""
+        """Return True if a container has the names of a reservation and its pod's details are unknown."""
         named = holder.namespace in NAMESPACES and holder.container in CONTAINERS
         return named and self._is_own(holder) and self.view.details(holder) is None
 
     def _device_of(self, group: str) -> Device | None:
-        """Return the GPU of a group; None where it is not here, or where two reservations contradict."""
-        devices = {
-            device.key: device
-            for reservation in self._reservations.get(group, ())
-            for device in self._of(reservation)
-        }
-        return next(iter(devices.values())) if len(devices) == 1 else None
+        """Return the GPU of a group; None if it is not on this node, or if two reservations differ."""
+        reservations = self._reservations.get(group, ())
+        devices = {device.key: device for each in reservations for device in self._of(each)}
+        return only(devices.values())
 
     def _of(self, reservation: Reservation) -> Iterator[Device]:
-        held = self.view.held.get(reservation.holder, {})
-        parsed = [
-            parsed_id
-            for ids in held.values()
-            for device_id in sorted(ids)
-            if (parsed_id := parse_device_id(device_id))
-        ]
+        """Yield the GPUs of a reservation, by its ids, else by its pod's annotation."""
+        ids = chain.from_iterable(self.view.held.get(reservation.holder, {}).values())
+        parsed = [device_id for device_id in map(parse_device_id, sorted(ids)) if device_id is not None]
         devices = [self.view.inventory.find(device_id) for device_id in parsed]
         if not parsed:
             devices = [self._annotated(reservation)]
         yield from (device for device in devices if device is not None)
 
     def _annotated(self, reservation: Reservation) -> Device | None:
-        """Find the GPU by what a reservation pod wrote down: its UUID, or its index in older releases."""
-        text = reservation.told
+        """Return the GPU in a reservation pod's annotation: a UUID, in older releases an index."""
+        text = reservation.gpu
         if text in ("", NOT_FOUND):
             return None
         if _NUMBER.fullmatch(text):
             return self.view.inventory.by_index(int(text))
         parsed = parse_device_id(text)
         if parsed is None or not parsed.uuid or parsed.replica:
-            self.object_to(reservation.holder, RESERVED, f"{text[:100]!r} is no UUID and no index of a GPU")
+            problem = f"{text[:100]!r} is neither a UUID nor an index of a GPU"
+            self.object_to(reservation.holder, RESERVED, problem)
             return None
         return self.view.inventory.find(parsed)
 
     def _check_count(self, pod: PodIdentity, details: PodDetails) -> None:
         count, groups = details.annotations.get(COUNT, ""), len(_groups(details))
         if count and not (_NUMBER.fullmatch(count) and int(count) == groups):
-            text = f"{count[:100]!r} is not the number of the groups that its labels name: {groups}"
-            self.object_to(pod, COUNT, text)
+            self.object_to(pod, COUNT, f"{count[:100]!r} is not the number of groups in its labels: {groups}")
 
 
 def detailed(view: View) -> Iterator[tuple[PodIdentity, PodDetails]]:
-    """List the pods whose objects are known."""
+    """Yield the pods with known details."""
     return ((pod, pod.details) for pod in view.pods if pod.details is not None)
 
 
 def _groups(details: PodDetails) -> list[str]:
-    """List the groups of a pod: one for each GPU that it has a part of."""
+    """Return the groups of a pod: one for each GPU that it shares."""
     labels = details.labels.items()
     return sorted({text for name, text in labels if text and f"{name}/".startswith(SEVERAL_GROUPS)})
 
 
 def _is_fraction(details: PodDetails) -> bool:
-    """Whether a pod was given parts of GPUs: before it is bound, no label names a group."""
+    """Return True if a pod has fractions of GPUs; it has no label with a group until it is bound."""
     received = details.annotations.get(RECEIVED) or "Fraction"
     return received == "Fraction" and bool(_groups(details)) and (_asks(details) or not _reserving(details))
 
 
 def _reservations(pod: PodIdentity, details: PodDetails, used: Container[str]) -> Iterator[Reservation]:
-    """List what a pod reserves. In a namespace that is not known for it, somebody must share the GPU.
+    """Yield the reservations of a pod. Outside known namespaces, only if another pod shares the GPU.
 
-    A pod that only looks like a reservation would else hide what it holds.
+    A pod that only looks like a reservation would otherwise hide its own holding.
     """
     group = details.labels.get(GROUP, "")
     if group and not _asks(details) and (pod.namespace in NAMESPACES or group in used):

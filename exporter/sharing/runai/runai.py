@@ -1,7 +1,7 @@
-"""run:ai: fractions of GPUs that a reservation pod holds, and MIG devices that it cuts for pods.
+"""run:ai: fractions of GPUs that a reservation pod holds, and MIG devices that it creates for pods.
 
-Its annotations say what a pod was given. A library in the container may enforce that; whether one does
-cannot be seen. A pod on a MIG device owns nothing either, but says which device it has.
+Annotations have the shares of a pod. Whether a library in the container enforces them is not visible. A pod
+on a MIG device has no device ids either; an annotation has the device.
 """
 
 import base64
@@ -22,8 +22,8 @@ from exporter.model import (
     PodIdentity,
     SystemFiles,
 )
-from exporter.sharing.base.inventory import Device
-from exporter.sharing.base.reading import UnusableError, content, names, parsed, problem
+from exporter.sharing.base.inventory import Device, only
+from exporter.sharing.base.reading import UnusableError, content, names_or_problem, parsed, problem
 from exporter.sharing.base.system import Grant, Granted, Offer, Read, Roots, whole_keys, words_of
 from exporter.sharing.runai.reservation import Reservations, Share, detailed, fraction, mebibytes
 
@@ -36,39 +36,39 @@ _NUMBER = re.compile(r"[0-9]{1,4}")
 _UUID = re.compile(r"MIG-[0-9A-Za-z/-]{1,80}")
 
 Place = tuple[int, int]
-"""The index of a GPU, and where in it."""
+"""GPU index and position on the GPU."""
 
 
 class MigDevice(NamedTuple):
-    """The MIG device of a pod; ``uuid`` is "" where only its place is told, None where that is not."""
+    """The MIG device of a pod, by uuid, place, or both."""
 
     resource: str
-    uuid: str
+    uuid: str  # "" if unknown
     place: Place | None
 
 
 def is_mig(resource: str) -> bool:
-    """Whether a resource's name is that of MIG devices."""
+    """Return True if a resource is of MIG devices."""
     return _RESOURCE.fullmatch(resource) is not None
 
 
 def mig_device(text: str) -> MigDevice:
-    """Read a pod's annotation; raise ValueError with what is wrong with it."""
+    """Return the MIG device in a pod's annotation; raises ValueError."""
     document = parsed(text, dict, LONGEST_NOTE)
     resource, uuid = document.get("name"), document.get("deviceUUID", document.get("instanceid", ""))
     if not isinstance(resource, str) or not is_mig(resource):
-        raise ValueError(f"name is no resource of MIG devices: {str(resource)[:100]!r}")
+        raise ValueError(f"name is not a resource of MIG devices: {str(resource)[:100]!r}")
     if not isinstance(uuid, str) or (uuid and not _UUID.fullmatch(uuid)):
-        raise ValueError(f"no UUID of a MIG device: {str(uuid)[:100]!r}")
+        raise ValueError(f"not a UUID of a MIG device: {str(uuid)[:100]!r}")
     gpu, position = _number(document.get("gpuindex")), _number(document.get("position"))
     place = (gpu, position) if gpu is not None and position is not None else None
     if not uuid and place is None:
-        raise ValueError("neither a UUID nor a place is told")
+        raise ValueError("has neither a UUID nor a place")
     return MigDevice(resource, uuid, place)
 
 
 def mig_mapping(text: str) -> dict[Place, str]:
-    """Read a node's annotation: UUIDs by place; raise ValueError with what is wrong with it."""
+    """Return the UUIDs by place in a node's annotation; raises ValueError."""
     decoded = base64.b64decode(text.encode(), validate=True) if len(text) <= LONGEST_NOTE else b""
     return dict(_mapped(parsed(decoded.decode(), dict, LONGEST_NOTE)))
 
@@ -93,7 +93,7 @@ def _listed(devices: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _number(value: Any) -> int | None:
-    """Read an index that is a number or, in some releases, its digits."""
+    """Return an index, which is a number or, in some releases, a string of digits."""
     if isinstance(value, str) and _NUMBER.fullmatch(value):
         return int(value)
     return value if type(value) is int and 0 <= value < 10000 else None
@@ -102,7 +102,7 @@ def _number(value: Any) -> int | None:
 PODS = Path("proc/pod")
 METRICS = Path("metrics/gpu")
 COMPUTE, MEMORY = "utilization.sm", "memory.allocated"
-# More than a node runs, and more than it has.
+# More pods and GPUs than any node has.
 MOST_PODS, MOST_GPUS = 4096, 64
 LONGEST_NUMBER = 32
 ALL = 100
@@ -113,31 +113,23 @@ _FILE_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 def read_runai(roots: Roots) -> SystemFiles:
-    """Read the use of every pod; ``device`` is the index of a GPU in digits. Does not raise."""
+    """Return the use of every pod; ``device`` is a GPU index; blocks, never raises."""
     root, problems = roots.run, list[FileProblem]()
     files = [
         ContainerFile(pod_uid=uid, devices=devices)
-        for uid in _names(root / PODS, MOST_PODS, problems)
+        for uid in names_or_problem(root / PODS, MOST_PODS, problems)
         if _POD.fullmatch(uid) and (devices := tuple(_devices(root / PODS / uid / METRICS, problems)))
     ]
     return SystemFiles(containers=tuple(files), problems=tuple(problems))
 
 
 def _devices(folder: Path, problems: list[FileProblem]) -> Iterator[DeviceUse]:
-    for index in _names(folder, MOST_GPUS, problems):
+    for index in names_or_problem(folder, MOST_GPUS, problems):
         if _INDEX.fullmatch(index):
             percent = _file_number(folder / index / COMPUTE, ALL, problems)
             memory = _file_number(folder / index / MEMORY, None, problems)
             compute = None if percent is None else percent / ALL
             yield DeviceUse(device=index, memory_used=memory, compute_used=compute)
-
-
-def _names(folder: Path, most: int, problems: list[FileProblem]) -> list[str]:
-    try:
-        return names(folder, most)
-    except OSError as error:
-        problems.append(problem(folder, error))
-        return []
 
 
 def _file_number(path: Path, most: int | None, problems: list[FileProblem]) -> int | None:
@@ -149,7 +141,7 @@ def _file_number(path: Path, most: int | None, problems: list[FileProblem]) -> i
         problems.append(problem(path, error))
         return None
     if text and not (_FILE_NUMBER.fullmatch(text) and (most is None or int(text) <= most)):
-        problems.append(problem(path, f"{text!r} is no number that it can have"))
+        problems.append(problem(path, f"{text!r} is not a valid number"))
         return None
     return int(text) if text else None
 
@@ -160,7 +152,7 @@ MIG_DEVICE, MIG_MAPPING = "runai-mig-device", "run.ai/mig-mapping"
 
 
 class Runai(Reservations):
-    """The fractions and MIG devices of run:ai."""
+    """Fractions and MIG devices of run:ai."""
 
     name = "runai"
     isolation = ""
@@ -170,33 +162,31 @@ class Runai(Reservations):
     read: ClassVar[Read | None] = staticmethod(read_runai)
 
     def grants(self) -> Granted:
-        """Add the pods on MIG devices to the fractions."""
+        """Return the grants of fractions and of MIG devices."""
         fractions = super().grants()
         return Granted(grants=(*fractions.grants, *self._of_mig()), settled=fractions.settled)
 
     def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
-        """Return the mode: MIG, which the hardware keeps apart, or fractions."""
+        """Return the mode: MIG with hard isolation, or fractions."""
         if device.mig is not None:
             return DeviceSharing(sharing="mig", isolation="hard", slices=offer.slices)
         return super().sharing(device, offer)
 
     def share(self, pod: PodIdentity, details: PodDetails, devices: int) -> Share:
-        """Read what a pod was given. Of several GPUs that is not told of each; what it asked for is."""
+        """Return the allocated share; for several GPUs the annotation has a total, and the request counts."""
         annotations = details.annotations
-        memory, part = (
-            mebibytes(annotations.get(ALLOCATED_MEMORY, "")),
-            fraction(annotations.get(ALLOCATED, "")),
-        )
+        memory = mebibytes(annotations.get(ALLOCATED_MEMORY, ""))
+        part = fraction(annotations.get(ALLOCATED, ""))
         if devices == 1 and memory is not None and part is not None:
             return Share(memory, part)
         return super().share(pod, details, devices)
 
     def meter(self, pod: PodIdentity, _holder: ContainerRef, device: Device) -> Meter | None:
-        """Return what run:ai measured of the pod, which has its fractions in one container."""
-        uses = list(self._uses(pod, str(device.gpu.identity.index)))
-        if len(uses) != 1:
+        """Return run:ai's figures for the pod, whose fractions are of one container."""
+        use = only(self._uses(pod, str(device.gpu.identity.index)))
+        if use is None:
             return None
-        return Meter(source=self.name, memory=uses[0].memory_used, compute=uses[0].compute_used)
+        return Meter(source=self.name, memory=use.memory_used, compute=use.compute_used)
 
     def _uses(self, pod: PodIdentity, index: str) -> Iterator[DeviceUse]:
         files = self.view.facts.files.get(self.name)
@@ -205,9 +195,9 @@ class Runai(Reservations):
                 yield from (use for use in file.devices if use.device == index)
 
     def _of_mig(self) -> Iterator[Grant]:
-        """Yield the MIG devices of pods, but for those that the kubelet reports."""
+        """Yield the grants of MIG devices, except to containers with MIG ids of the kubelet."""
         for pod, details in detailed(self.view):
-            mig = self._told(pod, details)
+            mig = self._mig_device(pod, details)
             if mig is None:
                 continue
             holder, device = self.container(pod, details), self._device(mig)
@@ -222,7 +212,7 @@ class Runai(Reservations):
                 exclusive=True,
             )
 
-    def _told(self, pod: PodIdentity, details: PodDetails) -> MigDevice | None:
+    def _mig_device(self, pod: PodIdentity, details: PodDetails) -> MigDevice | None:
         text = details.annotations.get(MIG_DEVICE, "")
         try:
             return mig_device(text) if text else None
@@ -237,8 +227,7 @@ class Runai(Reservations):
 
     @cached_property
     def _mapping(self) -> dict[Place, str]:
-        node = self.view.facts.node
-        text = node.annotations.get(MIG_MAPPING, "") if node is not None else ""
+        text = self.view.node_annotations.get(MIG_MAPPING, "")
         try:
             return mig_mapping(text) if text else {}
         except ValueError as error:

@@ -1,11 +1,11 @@
-"""Tencent's gpu-manager: shares of GPUs under ``tencent.com/vcuda-core``, held by a library in the container.
+"""Tencent's gpu-manager: shares of GPUs by ``tencent.com/vcuda-core``, enforced by a library in containers.
 
-The ids are numbered through and mean no card. Once a container is about to start, the manager writes the
-minors of its cards into the annotation ``tencent.com/predicate-gpu-idx-<container>``; before that the
-scheduler's wish stands there. Where the pods' objects are not known, or say nothing, the manager's own files
-tell the cards.
+Ids are numbered and have no card. When a container is about to start, the manager writes the minors of its
+cards into the annotation ``tencent.com/predicate-gpu-idx-<container>``, which had the scheduler's choice
+before. Without pod details or annotation, the manager's own files have the cards.
 
-``tencent.com/vcuda-core-limit`` is how far a container may go while others leave room, and no entitlement.
+``tencent.com/vcuda-core-limit`` lets a container exceed its share while cards are idle, and is no
+entitlement.
 """
 
 import json
@@ -19,20 +19,20 @@ from typing import Any, ClassVar, NamedTuple
 from exporter.model import ContainerFile, ContainerRef, DeviceUse, FileProblem, SystemFiles
 from exporter.sharing.base.cards import TRUE, Cards, CardSystem, hundreds, number_of
 from exporter.sharing.base.inventory import Device
-from exporter.sharing.base.reading import Pread, UnusableError, names, opened, problem
+from exporter.sharing.base.reading import Pread, UnusableError, names_or_problem, opened, problem
 from exporter.sharing.base.system import Read, Roots
 from exporter.sharing.base.view import View
 
 MOST_PODS, MOST_FOLDERS, MOST_PIDS, MOST_CARDS = 2048, 64, 4096, 64
 MOST_BYTES = 1 << 50
-# A node with as many pods as a node can have stays far below. What is cut off here is no JSON.
+# Far above the size with as many pods as a node can have; a truncated file is not JSON.
 LONGEST_CHECKPOINT = 4 << 20
 FULL = 100
 CHECKPOINT = Path("checkpoint/gpumanager_internal_checkpoint")
 
 _POD = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
-# Docker's own name of a container has the name from the pod in it.
+# Docker's name of a container contains the name in the pod.
 _CONTAINER = re.compile(r"(?:/?k8s_)?([a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)(?:_.*)?")
 _CARD = re.compile(r"/dev/nvidia([0-9]{1,4})")
 _BUS_ID = re.compile(r"[0-9A-Fa-f:.]{0,32}")
@@ -42,39 +42,38 @@ Given = Mapping[tuple[str, str], tuple[DeviceUse, ...]]
 
 
 class _Layout(NamedTuple):
-    """Where what follows the address of the card lies; the sizes of that differ from build to build."""
+    """Part of the layout of ``vcuda.config`` that differs between builds, in bytes."""
 
-    bus_id: int
-    limits: int
+    bus_id: int  # size of the card's PCI address
+    limits: int  # offset of the limits
 
 
 _LAYOUTS = {8240: _Layout(16, 8208), 8256: _Layout(32, 8224)}
 _NAME = slice(4096, 8192)
 _ADDRESS = 8192
-# The bytes of memory, the percents of computing power, three numbers that say how hard they are held to, and
-# whether they are held to at all.
+# Bytes of memory, percent of compute, three numbers for the strictness of enforcement, enforcement on or off.
 _LIMITS = struct.Struct("<Qi12xi")
 
 
 class Config(NamedTuple):
-    """What ``vcuda.config`` says; ``container`` is "" where it names none."""
+    """The content of ``vcuda.config``."""
 
-    container: str
+    container: str  # "" if the file has no name
     use: DeviceUse
 
 
 class _Folder(NamedTuple):
-    changed: int
+    changed: int  # mtime in nanoseconds
     file: ContainerFile
 
 
 def read_vcuda(roots: Roots) -> SystemFiles:
-    """Read the folders of all containers, and gpu-manager's file of cards; what is not there says nothing."""
+    """Return the files of all containers, with cards of gpu-manager's checkpoint; blocks, never raises."""
     problems: list[FileProblem] = []
     given = _given(roots.vcuda.parent / CHECKPOINT, problems)
     newest: dict[tuple[str, str], _Folder] = {}
     for folder in _folders(roots.vcuda, problems):
-        # A container that was started anew leaves the folder of the one before.
+        # A restarted container leaves its old folder behind.
         key = folder.file.pod_uid, folder.file.container or folder.file.container_id
         newest[key] = max(newest.get(key, folder), folder, key=lambda item: item.changed)
     with_folder = [
@@ -92,9 +91,9 @@ def read_vcuda(roots: Roots) -> SystemFiles:
 
 
 def decode_config(pread: Pread, size: int) -> Config:
-    """Return what a ``vcuda.config`` of ``size`` bytes says.
+    """Return the content of a ``vcuda.config`` of ``size`` bytes.
 
-    Raises UnusableError where it has none of the known layouts, OSError where it cannot be read.
+    Raises UnusableError if it has no known layout, OSError if it cannot be read.
     """
     layout = _LAYOUTS.get(size)
     if layout is None:
@@ -104,7 +103,7 @@ def decode_config(pread: Pread, size: int) -> Config:
     memory, percent, enabled = _LIMITS.unpack_from(content, layout.limits)
     plausible = _BUS_ID.fullmatch(bus_id) and memory <= MOST_BYTES and 0 <= percent <= MOST_CARDS * FULL
     if not plausible or enabled not in {0, 1}:
-        raise UnusableError("says what no gpu-manager writes")
+        raise UnusableError("has implausible values")
     named = _CONTAINER.fullmatch(_text(content[_NAME]))
     use = DeviceUse(
         device=bus_id,
@@ -115,14 +114,14 @@ def decode_config(pread: Pread, size: int) -> Config:
 
 
 def decode_checkpoint(text: str | bytes) -> tuple[dict[tuple[str, str], tuple[DeviceUse, ...]], list[str]]:
-    """Return the cards by uid of the pod and name of the container, and what is wrong with single entries.
+    """Return the cards by (pod uid, container name), and the names of malformed entries.
 
-    Raises UnusableError where the whole cannot be read.
+    Raises UnusableError if the file is malformed.
     """
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UnusableError(f"is no JSON: {error}") from None
+        raise UnusableError(f"is not JSON: {error}") from None
     pods = document.get("PodGPUMapping") if isinstance(document, dict) else None
     if not isinstance(pods, dict):
         raise UnusableError("has no PodGPUMapping")
@@ -147,12 +146,12 @@ def _given(path: Path, problems: list[FileProblem]) -> Given:
     except (OSError, UnusableError) as error:
         problems.append(problem(path, error))
         return {}
-    problems += (problem(f"{path}: {entry}", "names no cards") for entry in wrong)
+    problems += (problem(f"{path}: {entry}", "has no cards") for entry in wrong)
     return given
 
 
 def _cards(entry: Any) -> tuple[DeviceUse, ...]:
-    """Return the cards of an entry; the limits of several are those of a card each: none."""
+    """Return the cards of an entry, () if it is malformed; whole cards have no limits."""
     entry = entry if isinstance(entry, dict) else {}
     devices, cores, memory = (entry.get(name) for name in ("Devices", "Cores", "Memory"))
     if not isinstance(devices, list) or not 0 < len(devices) <= MOST_CARDS:
@@ -174,8 +173,8 @@ def _cards(entry: Any) -> tuple[DeviceUse, ...]:
 
 
 def _folders(root: Path, problems: list[FileProblem]) -> Iterator[_Folder]:
-    for uid in filter(_POD.fullmatch, _listed(root, MOST_PODS, problems)):
-        for name in _listed(root / uid, MOST_FOLDERS, problems):
+    for uid in filter(_POD.fullmatch, names_or_problem(root, MOST_PODS, problems)):
+        for name in names_or_problem(root / uid, MOST_FOLDERS, problems):
             path = root / uid / name
             try:
                 folder = _folder(path, uid, name)
@@ -188,16 +187,8 @@ def _folders(root: Path, problems: list[FileProblem]) -> Iterator[_Folder]:
                 yield folder
 
 
-def _listed(folder: Path, most: int, problems: list[FileProblem]) -> list[str]:
-    try:
-        return names(folder, most)
-    except OSError as error:
-        problems.append(problem(folder, error.strerror))
-        return []
-
-
 def _folder(path: Path, uid: str, name: str) -> _Folder | None:
-    """Read one folder; None while its files are being written."""
+    """Return the files of one folder; None while they are being written."""
     config_path = path / "vcuda.config"
     with opened(config_path) as (size, pread):
         if not size:
@@ -215,7 +206,7 @@ def _folder(path: Path, uid: str, name: str) -> _Folder | None:
 
 
 def _pids(path: Path) -> tuple[int, ...] | None:
-    """Read the pids; None where there are none yet, or they are just being written."""
+    """Return the pids; None if there are none yet, or while they are being written."""
     try:
         with opened(path) as (size, pread):
             content = pread(min(size // _PID.size, MOST_PIDS) * _PID.size, 0)
@@ -225,11 +216,11 @@ def _pids(path: Path) -> tuple[int, ...] | None:
 
 
 def _text(content: bytes) -> str:
-    """Read a string of C; what is no text is none that can be used."""
+    """Return a NUL-terminated string; raises UnusableError if it is not ASCII."""
     try:
         return content.partition(b"\0")[0].decode("ascii")
     except UnicodeDecodeError:
-        raise UnusableError("says what no gpu-manager writes") from None
+        raise UnusableError("has implausible values") from None
 
 
 CORE, MEMORY = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"
@@ -238,7 +229,7 @@ BLOCK = 1 << 28
 
 
 class GpuManager(CardSystem):
-    """The shares of one poll. From a hundred percent on there are whole cards, with all their memory."""
+    """Holders by annotation, else by file. From 100 percent on, cards are whole, with all their memory."""
 
     name = "gpu-manager"
     isolation = "soft"
@@ -254,15 +245,15 @@ class GpuManager(CardSystem):
 
     @property
     def unit(self) -> int:
-        """Return the size of a block of memory."""
+        """Return the bytes of a block of memory."""
         return BLOCK
 
     def offered_on(self, resource: str, device_id: str) -> Device | None:
-        """Count a hundred percents on each card; how many blocks of memory it has is not told."""
+        """Return the card that an id of compute counts for; ids of memory have none."""
         return self._offered.get(device_id) if resource == CORE else None
 
     def cards(self, holder: ContainerRef) -> Cards:
-        """Read the annotation, or else the manager's files."""
+        """Return the cards in the annotation, else those in the manager's files."""
         details = self.view.details(holder)
         if details is None:
             return self._by_file(holder)

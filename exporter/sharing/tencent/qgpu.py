@@ -1,10 +1,10 @@
-"""Tencent's qGPU: percents and gibibytes of cards, which the kernel enforces.
+"""Tencent's qGPU, enforced by a kernel module, and Elastic GPU: percents of cards, and memory.
 
-More than a hundred percent is spread evenly over as few cards as have room for it, each part rounded down.
-Pods that ask for ``qgpu-core-greedy`` take what computing power the others leave: of that nothing is theirs.
+More than 100 percent is spread evenly over as few cards as possible, each part rounded down. Pods with
+``qgpu-core-greedy`` use idle compute and have no entitlement to compute.
 
-How qGPU notes the card of a container is not published. The annotations of Elastic GPU, whose scheduler
-has been published, are taken where a pod has them; else only the cards of nodes with one card are known.
+qGPU does not document where it writes the card of a container. Annotations of Elastic GPU, whose scheduler is
+public, count if a pod has them; else cards are known only on nodes with one card.
 """
 
 import re
@@ -19,7 +19,7 @@ _ID = re.compile(r"([0-9]{1,4})-[0-9]{2,7}")
 
 
 class ElasticGpu(CardSystem):
-    """The shares of one poll. From a hundred percent on there are whole cards only."""
+    """Holders by annotation. From 100 percent on, cards are whole."""
 
     name = "elastic-gpu"
     notes = (re.compile(f"{re.escape(ASSUMED)}|{re.escape(CARDS)}(?P<name>.+)"),)
@@ -28,12 +28,12 @@ class ElasticGpu(CardSystem):
     blind_without_pods = "which GPU a container has"
 
     def offered_on(self, _resource: str, device_id: str) -> Device | None:
-        """Find the card by the first number of an id."""
+        """Return the card by the index in an id."""
         match = _ID.fullmatch(device_id)
         return self.by_index(match[1]) if match else None
 
     def cards(self, holder: ContainerRef) -> Cards:
-        """Read the annotation of the container."""
+        """Return the cards in the container's annotation, or the only card without pod details."""
         details = self.view.details(holder)
         if details is None:
             return self.only_card()
@@ -48,7 +48,7 @@ GIBIBYTE = 1 << 30
 
 
 class Qgpu(CardSystem):
-    """The shares of one poll."""
+    """Holders by Elastic GPU's annotation, or of the only card."""
 
     name = "qgpu"
     isolation = "hard"
@@ -64,17 +64,16 @@ class Qgpu(CardSystem):
 
     @property
     def unit(self) -> int:
-        """Return a gibibyte."""
+        """Return the bytes of an id of memory."""
         return GIBIBYTE
 
     def offered_on(self, resource: str, device_id: str) -> Device | None:
-        """Count a hundred percents on each card."""
+        """Return the card that an id of compute counts for."""
         return self._offered.get(device_id) if resource in self.cores else None
 
     def cards(self, holder: ContainerRef) -> Cards:
-        """Read the annotation that may be there, or take the only card."""
-        details = self.view.details(holder)
-        annotations = details.annotations if details is not None else {}
+        """Return the cards in the container's annotation, else the only card."""
+        annotations = self.view.annotations(holder)
         name = f"{CARDS}{holder.container}"
         if annotations.get(ASSUMED) == TRUE and name in annotations:
             return self.listed(holder, name, annotations[name], self.by_index)

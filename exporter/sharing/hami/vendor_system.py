@@ -1,12 +1,12 @@
-"""What HAMi's devices of other vendors have in common.
+"""The base class of HAMi's devices of vendors other than NVIDIA.
 
-The scheduler writes what each container has into an annotation of its own for every kind of device, in the
-form that it has for NVIDIA's. The kubelet's ids say that a container has devices, not which: those in the
-annotation count. Hardly any of these devices is read by a driver of ours.
+The scheduler has an annotation of the pod for every kind of device, in the format of NVIDIA's. The kubelet's
+ids only show that a container has devices; the annotation has which. No driver reads these devices, except
+AMD's.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import ClassVar, NamedTuple
@@ -14,7 +14,16 @@ from typing import ClassVar, NamedTuple
 from exporter.model import ContainerRef, ContainerSpec, Meter, PodDetails
 from exporter.model.sums import total
 from exporter.sharing.base.inventory import Device
-from exporter.sharing.base.system import Claim, Grant, Granted, System, first_match, unread_device, words_of
+from exporter.sharing.base.system import (
+    Claim,
+    Grant,
+    Granted,
+    System,
+    first_match,
+    grouped,
+    unread_device,
+    words_of,
+)
 from exporter.sharing.base.view import View
 from exporter.sharing.hami.annotations import (
     HamiDevice,
@@ -28,7 +37,7 @@ from exporter.sharing.hami.annotations import (
 MEBIBYTE = 1 << 20
 NEVER = re.compile(r"(?!)")
 NAME = re.compile(r"[!-~]{1,128}")
-# The first are those of the registers of nodes.
+# The first words are those of the nodes' annotations.
 WORDS = words_of("id index count devmem devcore type numa mode health devicevendor") | words_of(
     "MLU DCU XPU GCU SGPU Metax Iluvatar Mthreads Enflame Biren Vastai AWSNeuron AMD cambricon mlu mem core"
     " enflame drs gcu kunlun xpu"
@@ -37,51 +46,43 @@ NUMBERED = re.compile(r".+[-_]([0-9]{1,3})")
 
 
 class Kind(NamedTuple):
-    """A kind of device by the key of its annotation. ``full`` is how many cores make a whole device.
+    """A kind of device."""
 
-    ``whole``: its devices are given out whole, and the amounts that stand there mean nothing. ``asked`` are
-    the resources that this kind is asked for by, None for all those of its maker.
-    """
-
-    key: re.Pattern[str]
-    full: int = 100
-    whole: bool = False
-    asked: re.Pattern[str] | None = None
+    key: re.Pattern[str]  # of its annotation
+    full: int = 100  # cores of a whole device
+    whole: bool = False  # allocated whole; the amounts in the annotation mean nothing
+    asked: re.Pattern[str] | None = None  # resources that request this kind, None for all of the vendor
 
 
-class Told(NamedTuple):
-    """What annotations say that a container has of one device; ``place`` is the segment that says it."""
+class Part(NamedTuple):
+    """A container's share of one device, in an annotation."""
 
     kind: Kind
-    key: str
+    key: str  # of the annotation
     device: HamiDevice
-    place: int
+    place: int  # segment of the annotation
 
 
-Parts = Mapping[str, tuple[Told, ...]]
-"""What annotations say, by container."""
+Parts = Mapping[str, tuple[Part, ...]]
+"""The shares in a pod's annotations, by container."""
 
 
 class HamiVendor(System):
-    """A vendor's devices under HAMi. ``maker`` is how its devices are told, ``kinds`` are those it has.
-
-    ``resources`` are all its resources, those that count devices match ``counting``. ``own`` are resources
-    that only HAMi has. ``registers`` are the annotations of nodes that list devices.
-    """
+    """A vendor's devices under HAMi."""
 
     isolation = ""
     blind_without_pods = "which containers have which part of which device"
-    maker: ClassVar[str] = ""
+    maker: ClassVar[str] = ""  # vendor of its devices
     kinds: ClassVar[tuple[Kind, ...]] = ()
     resources: ClassVar[re.Pattern[str]] = NEVER
-    counting: ClassVar[re.Pattern[str]] = NEVER
-    own: ClassVar[re.Pattern[str]] = NEVER
-    registers: ClassVar[re.Pattern[str]] = NEVER
+    counting: ClassVar[re.Pattern[str]] = NEVER  # resources that count devices
+    own: ClassVar[re.Pattern[str]] = NEVER  # resources that only HAMi has
+    registers: ClassVar[re.Pattern[str]] = NEVER  # annotations of nodes that list devices
     words = WORDS
 
     @classmethod
     def reads(cls, key: str) -> re.Match[str] | None:
-        """Match also what the kinds, the resources and the registers are known by."""
+        """Return the match, also of the keys of kinds, resources and registers."""
         own = (*(kind.key for kind in cls.kinds), cls.resources, cls.registers)
         return super().reads(key) or first_match(own, key)
 
@@ -91,36 +92,37 @@ class HamiVendor(System):
         self.registered: Mapping[str, Registered] = registered(view.facts.node, self.registers)
 
     def knows(self, resource: str) -> bool:
-        """Whether a resource is of HAMi's for this maker."""
+        """Return True if only HAMi has this resource."""
         return self.own.fullmatch(resource) is not None
 
     def owns(self, resource: str, _device_id: str) -> bool:
-        """Whether only HAMi has this resource."""
+        """Return True if only HAMi has this resource."""
         return self.own.fullmatch(resource) is not None
 
     def claim(self, resource: str, device_id: str) -> Claim | None:
-        """Return a claim without a device: an id of HAMi does not name one."""
+        """Return a claim without a device, which HAMi's ids do not have."""
         return Claim() if self.owns(resource, device_id) else None
 
     def grants(self) -> Granted:
-        """Return what containers have by the annotations of their pods."""
+        """Return the grants by the annotations of pods."""
         grants: list[Grant] = []
         settled: set[tuple[ContainerRef, str]] = set()
         for holder, held in self.view.held.items():
             mine = {resource: ids for resource, ids in held.items() if self.resources.fullmatch(resource)}
-            details = self.view.details(holder) if self.is_told(frozenset().union(*mine.values())) else None
+            annotated = self.is_annotated(frozenset().union(*mine.values()))
+            details = self.view.details(holder) if annotated else None
             holder_grants = list(self._of_holder(holder, details, mine)) if details is not None else []
-            grants += _joined(holder_grants)
+            grants += map(_sum, grouped(holder_grants, key=lambda grant: grant.device and grant.device.key))
             if holder_grants:
                 settled |= {(holder, resource) for resource in mine}
         return Granted(grants=tuple(grants), settled=frozenset(settled))
 
-    def is_told(self, ids: frozenset[str]) -> bool:
-        """Whether annotations say what a container with these ids has."""
+    def is_annotated(self, ids: frozenset[str]) -> bool:
+        """Return True if annotations have the shares of a container with these ids."""
         return bool(ids)
 
-    def device(self, part: Told) -> Device | None:
-        """Return the device of an annotation, None for what can be none of this vendor."""
+    def device(self, part: Part) -> Device | None:
+        """Return the device of an annotation, None if it cannot be of this vendor."""
         uuid = part.device.uuid
         if self.view.inventory.by_uuid(uuid) is not None or not NAME.fullmatch(uuid):
             return None
@@ -129,39 +131,37 @@ class HamiVendor(System):
         index = listed.number if listed is not None else int(number[1]) if number is not None else None
         return unread_device(self.maker, uuid, part.device.type, index)
 
-    def memory(self, part: Told) -> int | None:
-        """Return the limit in bytes; 0 is none."""
+    def memory(self, part: Part) -> int | None:
+        """Return the limit in bytes, None for no limit."""
         return None if part.kind.whole else part.device.memory * MEBIBYTE or None
 
-    def compute(self, _holder: ContainerRef, part: Told) -> float | None:
-        """Return the share of the whole device; 0 is no limit."""
+    def compute(self, _holder: ContainerRef, part: Part) -> float | None:
+        """Return the share of the whole device, None for no limit."""
         return 1.0 if part.kind.whole else part.device.cores / part.kind.full or None
 
     def meter(self, _holder: ContainerRef, _count: int) -> Meter | None:
-        """Return what the system itself measured of a container with so many devices."""
+        """Return the system's own figures for a container with ``count`` devices."""
         return None
 
-    def exclusive(self, part: Told, _holder: ContainerRef) -> bool:
-        """Whether nobody else can have a part of the device."""
+    def exclusive(self, part: Part, _holder: ContainerRef) -> bool:
+        """Return True if no other container can have a part of the device."""
         return part.kind.whole
 
     def _of_holder(
         self, holder: ContainerRef, details: PodDetails, mine: Mapping[str, frozenset[str]]
     ) -> Iterator[Grant]:
-        """Yield what a container has; what cannot be read is held all the same, of unknown devices."""
+        """Yield a container's grants; with a malformed annotation, one of unknown devices."""
         resource = min(mine, key=lambda name: (not self.counting.fullmatch(name), name))
-        parts_by_container = self._told(holder, details)
+        parts_by_container = self._parts(holder, details)
         parts = parts_by_container.get(holder.container, ()) if parts_by_container is not None else ()
         ids = mine[resource]
         most = max(map(len, mine.values()))
         if parts_by_container is None or len(parts) > most:
             if parts_by_container is not None:
-                about = f"{holder.namespace}/{holder.pod}/{holder.container}: {parts[0].key}"
-                text = f"{len(parts)} devices for {most} {resource}"
-                self.view.object_to(self.name, "annotation", about, text)
+                self._object_to(holder, parts[0].key, f"{len(parts)} devices for {most} {resource}")
             yield Grant(holder=holder, resource=resource, device=None, slices=len(ids))
             return
-        # Where ids count cores or slices of a device, there are as many of each.
+        # If ids count cores or slices, each device has the same number of them.
         slices_each, rest = divmod(len(ids), len(parts)) if parts else (0, 0)
         for part in parts:
             yield Grant(
@@ -175,23 +175,26 @@ class HamiVendor(System):
                 exclusive=self.exclusive(part, holder),
             )
 
-    def _found(self, holder: ContainerRef, part: Told) -> Device | None:
+    def _found(self, holder: ContainerRef, part: Part) -> Device | None:
         device = self.device(part)
         if device is None:
-            about = f"{holder.namespace}/{holder.pod}/{holder.container}: {part.key}"
-            text = f"{part.device.uuid[:60]!r} is no {self.maker} device of this node"
-            self.view.object_to(self.name, "annotation", about, text)
+            text = f"{part.device.uuid[:60]!r} is not a {self.maker} device of this node"
+            self._object_to(holder, part.key, text)
         return device
 
-    def _told(self, holder: ContainerRef, details: PodDetails) -> Parts | None:
-        """Return what a pod's annotations say by container, None where one of them cannot be read."""
+    def _object_to(self, holder: ContainerRef, key: str, text: str) -> None:
+        about = f"{holder.namespace}/{holder.pod}/{holder.container}: {key}"
+        self.view.object_to(self.name, "annotation", about, text)
+
+    def _parts(self, holder: ContainerRef, details: PodDetails) -> Parts | None:
+        """Return the shares in a pod's annotations by container, None if one of them is malformed."""
         name = f"{holder.namespace}/{holder.pod}"
         if name not in self._read:
             self._read[name] = self._parse(holder, details)
         return self._read[name]
 
     def _parse(self, holder: ContainerRef, details: PodDetails) -> Parts | None:
-        parts_by_container: dict[str, tuple[Told, ...]] = {}
+        parts_by_container: dict[str, tuple[Part, ...]] = {}
         for key, kind in self._keys(details):
             try:
                 segments = parse_allocation(details.annotations[key])
@@ -201,7 +204,7 @@ class HamiVendor(System):
             asks = partial(self._asks, holder, kind.asked or self.resources)
             places = places_of(segments, details.containers, asks)
             for name, place in places.items():
-                given = (Told(kind, key, device, place) for device in segments[place])
+                given = (Part(kind, key, device, place) for device in segments[place])
                 parts_by_container[name] = (*parts_by_container.get(name, ()), *given)
         return parts_by_container
 
@@ -216,15 +219,11 @@ class HamiVendor(System):
         return any(map(asked.fullmatch, (*limited(spec), *self.view.held.get(own, ()))))
 
 
-def _joined(grants: Iterable[Grant]) -> Iterator[Grant]:
-    """Put together what a container has of the same device, or of devices that are not here."""
-    joined: dict[object, list[Grant]] = {}
-    for grant in grants:
-        joined.setdefault(grant.device.key if grant.device is not None else None, []).append(grant)
-    for device_grants in joined.values():
-        yield replace(
-            device_grants[0],
-            slices=sum(grant.slices for grant in device_grants),
-            memory_entitled=total([grant.memory_entitled for grant in device_grants]),
-            compute_entitled=total([grant.compute_entitled for grant in device_grants]),
-        )
+def _sum(grants: Sequence[Grant]) -> Grant:
+    """Return the sum of a container's grants of one device."""
+    return replace(
+        grants[0],
+        slices=sum(grant.slices for grant in grants),
+        memory_entitled=total([grant.memory_entitled for grant in grants]),
+        compute_entitled=total([grant.compute_entitled for grant in grants]),
+    )
