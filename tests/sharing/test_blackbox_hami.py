@@ -336,7 +336,7 @@ def test_what_is_not_read_of_a_folder_is_told(read, folder, tmp_path, monkeypatc
     found = read(roots)
 
     assert [each.text for each in found.problems] == [
-        "holds more than 3 names, of which the rest is not read"
+        "has more than 3 names; the rest is not read"
     ]
 
 

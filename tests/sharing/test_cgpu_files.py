@@ -168,7 +168,7 @@ def test_only_regular_files_are_read(tmp_path: Path):
     (tmp_path / "0" / SHORT / "memsize").symlink_to("/proc/self/environ")
     found = read(tmp_path, {})
     assert found.containers[0].devices == (DeviceUse(device="0"),)
-    assert [each.text for each in found.problems] == ["is no regular file"]
+    assert [each.text for each in found.problems] == ["is not a regular file"]
 
 
 def test_a_folder_that_may_not_be_read_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -408,7 +408,7 @@ def test_two_caches_of_one_container_are_a_problem(tmp_path):
     put(tmp_path, "containers/uid-1_main", WHOLE, name="b.cache")
     found = read_hami(roots(tmp_path))
     assert found.containers == ()
-    assert [each.text for each in found.problems] == ["holds 2 caches, of which one is expected"]
+    assert [each.text for each in found.problems] == ["has 2 caches instead of one"]
 
 
 @pytest.mark.parametrize("kind", ["link", "fifo", "folder", "dangling"])

@@ -231,8 +231,8 @@ BAD_MIG = [
     pytest.param("[{", "not JSON", id="cut short"),
     pytest.param("[" * 100_000, "not JSON", id="nested without end"),
     pytest.param("[" + "1" * 5000 + "]", "not JSON", id="a number without end"),
-    pytest.param("[" + " " * 300_000 + "]", "no JSON list", id="more than an annotation can hold"),
-    pytest.param("{}", "no JSON list", id="no list"),
+    pytest.param("[" + " " * 300_000 + "]", "not a JSON list", id="more than an annotation can hold"),
+    pytest.param("{}", "not a JSON list", id="no list"),
     pytest.param("[1]", "not an allocation", id="no allocation"),
     pytest.param(json.dumps(without("gpuUUID")), "incomplete", id="no GPU"),
     pytest.param(json.dumps(without("profile")), "incomplete", id="no profile"),
@@ -245,7 +245,7 @@ BAD_MIG = [
     pytest.param(json.dumps([MADE | {"gpuInstanceID": True}]), "not a number", id="true"),
     pytest.param(json.dumps([MADE | {"gpuInstanceID": 4.0}]), "not a number", id="a fraction"),
     pytest.param(json.dumps([MADE | {"deviceIndex": 1 << 40}]), "not a number", id="too large"),
-    pytest.param(json.dumps([MADE | {"gpuUUID": 5}]), "not a text", id="a number for a name"),
+    pytest.param(json.dumps([MADE | {"gpuUUID": 5}]), "not a string", id="a number for a name"),
     pytest.param('[{"containerIndex": NaN}]', "not a number", id="NaN"),
 ]
 
