@@ -14,7 +14,7 @@ from exporter.sharing.alibaba.koordinator import Koordinator, KoordinatorHamiCor
 from exporter.sharing.base.holdings import holdings_of
 from exporter.sharing.base.inventory import Inventory
 from exporter.sharing.base.sysfs_devices import host_devices
-from exporter.sharing.base.system import Roots, System
+from exporter.sharing.base.system import Read, Roots, System
 from exporter.sharing.base.view import NodeFacts, Objections, View
 from exporter.sharing.dra.checkpoint import with_known
 from exporter.sharing.dra.drivers import AmdDra, Dra, HamiDra
@@ -82,7 +82,7 @@ SYSTEMS: tuple[type[System], ...] = (
 
 def read_files(roots: Roots) -> dict[str, SystemFiles]:
     """Return the contents of the systems' files on the node by system name; blocks, never raises."""
-    return {system.name: _files_of(system, roots) for system in SYSTEMS if system.read is not None}
+    return {system.name: _files_of(system.name, system.read, roots) for system in SYSTEMS if system.read}
 
 
 def without_use(files: Mapping[str, SystemFiles]) -> dict[str, SystemFiles]:
@@ -103,11 +103,11 @@ def without_use(files: Mapping[str, SystemFiles]) -> dict[str, SystemFiles]:
     }
 
 
-def _files_of(system: type[System], roots: Roots) -> SystemFiles:
+def _files_of(name: str, read: Read, roots: Roots) -> SystemFiles:
     try:
-        return system.read(roots) if system.read is not None else SystemFiles()
+        return read(roots)
     except Exception as error:  # noqa: BLE001 - one bad system does not stop the others
-        problem = FileProblem(reason="files", about=f"the files of {system.name}", text=repr(error))
+        problem = FileProblem(reason="files", about=f"the files of {name}", text=repr(error))
         return SystemFiles(problems=(problem,))
 
 

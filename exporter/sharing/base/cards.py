@@ -10,12 +10,11 @@ from typing import ClassVar, NamedTuple
 
 from exporter.model import ContainerRef, PodDetails
 from exporter.sharing.base.inventory import Device, only
-from exporter.sharing.base.system import Claim, Grant, Granted, System
+from exporter.sharing.base.system import MEBIBYTE, Claim, Grant, Granted, System
 from exporter.sharing.base.view import View, main_containers
 
 # Percent of one card.
 FULL = 100
-MEBIBYTE = 1 << 20
 TRUE = "true"
 MOST_CARDS = 64
 LONGEST = 80
@@ -98,7 +97,7 @@ class CardSystem(System):
         items = text.split(",") if len(text) <= MOST_CARDS * LONGEST else []
         if 0 < len(set(items)) == len(items) <= MOST_CARDS and all(map(self.is_card, items)):
             return tuple(find(item) for item in items)
-        self._object_to(holder, name, f"is not a list of cards: {text[:LONGEST]!r}")
+        self.object_to_container(holder, name, f"is not a list of cards: {text[:LONGEST]!r}")
         return ()
 
     def is_card(self, item: str) -> bool:
@@ -129,7 +128,7 @@ class CardSystem(System):
         if count == wanted or (self.spreads and wanted < count <= min(amounts.ids.values())):
             return True
         held = ", ".join(f"{number} {resource}" for resource, number in amounts.ids.items())
-        self._object_to(holder, "cards", f"{count} cards are listed for {held}")
+        self.object_to_container(holder, "cards", f"{count} cards are listed for {held}")
         return False
 
     def _of_card(
@@ -159,10 +158,6 @@ class CardSystem(System):
                 exclusive=whole,
                 beside=place > 0,
             )
-
-    def _object_to(self, holder: ContainerRef, name: str, text: str) -> None:
-        about = f"{holder.namespace}/{holder.pod}/{holder.container}: {name}"
-        self.view.object_to(self.name, "annotation", about, text)
 
 
 def hundreds(system: System, resources: tuple[str, ...]) -> dict[str, Device]:

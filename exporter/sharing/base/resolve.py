@@ -40,7 +40,7 @@ class Resolved:
     settled: set[tuple[ContainerRef, str]] = field(default_factory=set)
     # Devices with unknown holders, and resources that such holders may have on them.
     unplaced: set[DeviceKey] = field(default_factory=set)
-    nowhere: set[str] = field(default_factory=set)
+    unplaced_resources: set[str] = field(default_factory=set)
 
     def systems(self, device: DeviceKey) -> list[System]:
         """Return the systems that have a part in a device, ordered by their first claim or grant."""
@@ -69,7 +69,7 @@ def resolve(
         if (allocation.holder, allocation.resource) not in resolved.settled:
             _resolve_allocation(resolved, claims, allocation)
     taken = {device.key for _, device, grant in resolved.grants if grant.exclusive}
-    for resource in resolved.nowhere:
+    for resource in resolved.unplaced_resources:
         offering = {device for device, offered in resolved.offered if offered == resource}
         resolved.unplaced |= (offering or set(devices)) - taken
     return resolved
@@ -124,7 +124,7 @@ def slice_counts(resolved: Resolved, offered_known: bool) -> dict[DeviceKey, tup
     for device, resource in sorted(resolved.offered.keys() | allocated.keys()):
         counted = offered_known and resource in in_slices
         offered = len(resolved.offered.get((device, resource), ())) if counted else None
-        doubtful = resource in resolved.nowhere and device in resolved.unplaced
+        doubtful = resource in resolved.unplaced_resources and device in resolved.unplaced
         held_here = None if doubtful else allocated.get((device, resource), 0)
         count = SliceCount(resource, offered, held_here)
         counts[device] = (*counts.get(device, ()), count)
@@ -179,7 +179,7 @@ def _resolve_allocation(resolved: Resolved, claims: _Claims, allocation: Allocat
         resolved.unresolved[allocation.resource].add(allocation.device_id)
         resolved.unresolved_holders.add(allocation.holder)
         if claim.nominal:
-            resolved.nowhere.add(allocation.resource)
+            resolved.unplaced_resources.add(allocation.resource)
         elif (named := parse_device_id(allocation.device_id)) is not None:
             # A plugin that ignores MIG gives out the whole GPU: its holder may use any MIG device of it.
             resolved.unplaced |= system.view.inventory.parts_of(named)

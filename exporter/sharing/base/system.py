@@ -38,6 +38,7 @@ class Roots:
 Read = Callable[[Roots], SystemFiles]
 T = TypeVar("T")
 UNKNOWN_INDEX = -1
+MEBIBYTE, GIBIBYTE = 1 << 20, 1 << 30
 
 
 class Claim(NamedTuple):
@@ -180,6 +181,11 @@ class System:
         """Add a problem of a pod's annotation ``name``."""
         pod = of.name if isinstance(of, PodIdentity) else of.pod
         self.view.object_to(self.name, "annotation", f"{of.namespace}/{pod}: {name}", str(text))
+
+    def object_to_container(self, holder: ContainerRef, name: str, text: object) -> None:
+        """Add a problem of what annotation ``name`` has for a container."""
+        about = f"{holder.namespace}/{holder.pod}/{holder.container}: {name}"
+        self.view.object_to(self.name, "annotation", about, str(text))
 
     def knows(self, _resource: str) -> bool:
         """Return False if no id of a resource can belong to this system; then ``claim`` is not called."""

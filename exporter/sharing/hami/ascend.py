@@ -106,7 +106,7 @@ class HamiAscend(HamiVendor):
     def __init__(self, view: View) -> None:
         super().__init__(view)
         # The isolation of each NPU's holders, by uuid.
-        self._kept: dict[str, set[str]] = defaultdict(set)
+        self._isolations: dict[str, set[str]] = defaultdict(set)
         own = (ids for resource, ids in view.offered.items() if self.knows(resource))
         known = {ID.fullmatch(device_id) for ids in own for device_id in ids}
         uuids = sorted({match[1] for match in known if match is not None})
@@ -122,36 +122,36 @@ class HamiAscend(HamiVendor):
 
     def claim(self, resource: str, device_id: str) -> Claim | None:
         """Return the NPU on which a slice is allocatable; its holder may have another."""
-        if not self.owns(resource, device_id):
+        match = ID.fullmatch(device_id) if self.owns(resource, device_id) else None
+        if match is None:
             return None
-        match = ID.fullmatch(device_id)
-        uuid = match[1] if match is not None else ""
-        listed = self.registered.get(uuid)
+        listed = self.registered.get(match[1])
         index = listed.number if listed is not None else None
-        device = unread_device(self.maker, uuid, resource.partition("/")[2], index)
+        device = unread_device(self.maker, match[1], resource.partition("/")[2], index)
         return Claim(device, replica=True, nominal=True)
 
     def sharing(self, device: Device, offer: Offer) -> DeviceSharing:
         """Return the mode; isolation is soft by the library, hard by the driver's templates."""
-        kept = self._kept[device.key.uuid]
-        isolation = "soft" if "soft" in kept else "" if "" in kept else "hard"
+        isolations = self._isolations[device.key.uuid]
+        isolation = "soft" if "soft" in isolations else "" if "" in isolations else "hard"
         base = super().sharing(device, offer)
         return DeviceSharing(sharing=base.sharing, isolation=isolation, slices=base.slices)
 
     def compute(self, holder: ContainerRef, part: Part) -> float | None:
         """Return the limit of the library, or the template's share of the NPU's AI cores."""
         isolation = self._isolation(holder)
-        self._kept[part.device.uuid].add(isolation)
+        self._isolations[part.device.uuid].add(isolation)
         if isolation == "soft":
             return part.device.cores / part.kind.full or None
         template = self._templates(holder, part).get(part.device.uuid)
         if template is None or isolation != "hard":
             return None
-        listed, cores = self.registered.get(part.device.uuid), TEMPLATE.fullmatch(template)
         if not template:
             return 1.0
-        known = cores is not None and listed is not None and listed.cores is not None
-        return int(cores[1]) / listed.cores if known and cores and listed and listed.cores else None
+        listed, cores = self.registered.get(part.device.uuid), TEMPLATE.fullmatch(template)
+        if cores is None or listed is None or not listed.cores:
+            return None
+        return int(cores[1]) / listed.cores
 
     def exclusive(self, part: Part, holder: ContainerRef) -> bool:
         """Return True if the NPU was allocated whole: it has no template."""

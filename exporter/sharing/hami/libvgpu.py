@@ -24,7 +24,7 @@ from exporter.model import (
 from exporter.model.kubelet import PodName
 from exporter.model.sums import total
 from exporter.sharing.base.inventory import Device, only, parse_device_id
-from exporter.sharing.base.system import Claim, Grant, Granted, Offer, System, grouped
+from exporter.sharing.base.system import MEBIBYTE, Claim, Grant, Granted, Offer, System, grouped
 from exporter.sharing.base.view import View
 from exporter.sharing.hami.annotations import HamiDevice, limited, parse_allocation, places_of
 from exporter.sharing.hami.cache_owners import CACHE, filed, in_common, meter_of, names_by_pod
@@ -33,7 +33,6 @@ HAMI_KEYS = ("hami.io/vgpu-devices-allocated", "4pd.io/vgpu-ids-new")
 VOLCANO_KEYS = ("volcano.sh/vgpu-ids-new",)
 SLICE = re.compile(r"(GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-[0-9]{1,9}")
 MIG = "MIG-"
-MEBIBYTE = 1 << 20
 
 
 class Part(NamedTuple):

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from exporter.model import ContainerRef, DeviceSharing, PodDetails, PodIdentity
 from exporter.sharing.base.inventory import Device, DeviceId
-from exporter.sharing.base.system import Offer, Read, whole_keys, words_of
+from exporter.sharing.base.system import MEBIBYTE, Offer, Read, whole_keys, words_of
 from exporter.sharing.base.view import View
 from exporter.sharing.hami.annotations import (
     HamiDevice,
@@ -21,7 +21,7 @@ from exporter.sharing.hami.annotations import (
     registered,
 )
 from exporter.sharing.hami.cache import read_hami
-from exporter.sharing.hami.libvgpu import HAMI_KEYS, MEBIBYTE, VOLCANO_KEYS, LibvgpuSystem
+from exporter.sharing.hami.libvgpu import HAMI_KEYS, VOLCANO_KEYS, LibvgpuSystem
 
 VOLCANO_PREFIX = "volcano.sh/"
 VOLCANO_REGISTER = "volcano.sh/node-vgpu-register"
@@ -61,9 +61,8 @@ class VolcanoVgpu(LibvgpuSystem):
 
     def _registered(self, uuid: str) -> int | None:
         """Return the memory of a GPU in the node's annotation, in units."""
-        records = (
-            record.split(",") for record in self.view.node_annotations.get(VOLCANO_REGISTER, "").split(":")
-        )
+        text = self.view.node_annotations.get(VOLCANO_REGISTER, "")
+        records = (record.split(",") for record in text.split(":"))
         fields = next((record for record in records if record[0] == uuid), None)
         if fields is None:
             return None

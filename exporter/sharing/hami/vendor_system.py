@@ -15,6 +15,7 @@ from exporter.model import ContainerRef, ContainerSpec, Meter, PodDetails
 from exporter.model.sums import total
 from exporter.sharing.base.inventory import Device
 from exporter.sharing.base.system import (
+    MEBIBYTE,
     Claim,
     Grant,
     Granted,
@@ -34,7 +35,6 @@ from exporter.sharing.hami.annotations import (
     registered,
 )
 
-MEBIBYTE = 1 << 20
 NEVER = re.compile(r"(?!)")
 NAME = re.compile(r"[!-~]{1,128}")
 # The first words are those of the nodes' annotations.
@@ -158,7 +158,7 @@ class HamiVendor(System):
         most = max(map(len, mine.values()))
         if parts_by_container is None or len(parts) > most:
             if parts_by_container is not None:
-                self._object_to(holder, parts[0].key, f"{len(parts)} devices for {most} {resource}")
+                self.object_to_container(holder, parts[0].key, f"{len(parts)} devices for {most} {resource}")
             yield Grant(holder=holder, resource=resource, device=None, slices=len(ids))
             return
         # If ids count cores or slices, each device has the same number of them.
@@ -179,12 +179,8 @@ class HamiVendor(System):
         device = self.device(part)
         if device is None:
             text = f"{part.device.uuid[:60]!r} is not a {self.maker} device of this node"
-            self._object_to(holder, part.key, text)
+            self.object_to_container(holder, part.key, text)
         return device
-
-    def _object_to(self, holder: ContainerRef, key: str, text: str) -> None:
-        about = f"{holder.namespace}/{holder.pod}/{holder.container}: {key}"
-        self.view.object_to(self.name, "annotation", about, text)
 
     def _parts(self, holder: ContainerRef, details: PodDetails) -> Parts | None:
         """Return the shares in a pod's annotations by container, None if one of them is malformed."""

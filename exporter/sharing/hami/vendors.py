@@ -64,8 +64,9 @@ class HamiAmd(HamiVendor):
     def compute(self, _holder: ContainerRef, part: Part) -> float | None:
         """Return the compute units as a share of those in the node's annotation."""
         listed = self.registered.get(part.device.uuid)
-        known = listed is not None and listed.cores is not None and part.device.cores > 0
-        return part.device.cores / listed.cores if known and listed and listed.cores else None
+        if listed is None or not listed.cores:
+            return None
+        return part.device.cores / listed.cores or None
 
     def _named(self, name: str) -> Device | None:
         claim = self._plugin.claim(GPU, name)

@@ -11,14 +11,12 @@ from typing import ClassVar, NamedTuple
 
 from exporter.model import DeviceKey, DeviceSharing, SliceCount
 from exporter.sharing.base.inventory import Device, parse_device_id
-from exporter.sharing.base.system import Claim, Entitled, HeldSlices, Offer, Read, System, words_of
+from exporter.sharing.base.system import MEBIBYTE, Claim, Entitled, HeldSlices, Offer, Read, System, words_of
 from exporter.sharing.base.view import View
 from exporter.sharing.nvidia.replicas import UNKNOWN, Cut, cuts
 from exporter.sharing.nvidia.strategy import LABELS, Strategies, Strategy, read_daemons
 
 RESOURCES = re.compile(r"nvidia\.com/(gpu|mig-[^/]+?)(\.shared)?")
-# MPS sets the memory limit of a client in whole mebibytes.
-MEBIBYTE = 1 << 20
 MODES: Mapping[Strategy, tuple[str, str]] = {
     "mps": ("mps", "soft"),
     "time-slicing": ("time-slicing", "none"),
@@ -129,7 +127,7 @@ class Nvidia(System):
             return None
         if sharing.sharing != "mps":
             return total * share.slices // share.replicas
-        # NVIDIA's daemon has one limit for all clients; GKE's plugin sets one for each container. On a MIG
+        # MPS limits are whole MiB. NVIDIA's daemon has one limit for all clients; GKE's plugin sets one for each container. On a MIG
         # device the plugin computes it from the whole GPU, so that it may exceed the container's part.
         if self._strategies.is_gke(resource):
             return total * share.slices // share.replicas // MEBIBYTE * MEBIBYTE

@@ -109,11 +109,13 @@ def vgpu_rows(
         return ()
     names = host.mdevs if host is not None else {}
     holders = _holders(allocations.allocated if allocations is not None else (), names)
-    return tuple(
-        VgpuRow(uuid=gpu.identity.uuid, reading=vgpu, holder=_holder(vgpu, holders))
-        for gpu in sorted(gpus, key=lambda gpu: gpu.identity.index)
-        for vgpu in gpu.vgpus or ()
-    )
+    rows: list[VgpuRow] = []
+    for gpu in sorted(gpus, key=lambda gpu: gpu.identity.index):
+        for vgpu in gpu.vgpus or ():
+            # Several while one container replaces another.
+            candidates = {holder for name in _names(vgpu) for holder in holders.get(name, ())}
+            rows.append(VgpuRow(uuid=gpu.identity.uuid, reading=vgpu, holder=only(candidates)))
+    return tuple(rows)
 
 
 def _places(inventory: Inventory, host: HostDevices) -> dict[str, Place]:
@@ -167,8 +169,3 @@ def _holders(allocated: Iterable[Allocation], names: Mapping[str, str]) -> dict[
             name = allocation.device_id.lower()
             holders[names.get(name, name)].add(allocation.holder)
     return holders
-
-
-def _holder(vgpu: VgpuReading, holders: Mapping[str, set[ContainerRef]]) -> ContainerRef | None:
-    """Return the container that holds a vGPU; None if several are listed, as while one replaces another."""
-    return only({holder for name in _names(vgpu) for holder in holders.get(name, ())})

@@ -7,23 +7,13 @@ card of an id is not documented: holders are shown on nodes with one GPU only.
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 from exporter.model import ContainerRef
 from exporter.sharing.base.inventory import Device
-from exporter.sharing.base.system import Grant, Granted, System
+from exporter.sharing.base.system import GIBIBYTE, Grant, Granted, System
 
-GIBIBYTE = 1 << 30
 RESOURCE = re.compile(r"(baidu\.com/[a-z0-9_.-]+_cgpu)(?:_(core|memory|memory_percent))?")
 PARTS = ("core", "memory", "memory_percent")
-
-
-class Entitled(NamedTuple):
-    """A container's entitlement; None is unknown or unlimited."""
-
-    memory: int | None = None  # bytes
-    compute: float | None = None  # share of the GPU
-    exclusive: bool = False
 
 
 class Baidu(System):
@@ -68,22 +58,8 @@ class Baidu(System):
     def _grant(
         self, holder: ContainerRef, cards: str, held: Mapping[str, frozenset[str]], device: Device
     ) -> Grant:
-        resource = next(iter(held))
-        entitled = self._entitled(holder, cards, held, device)
-        return Grant(
-            holder=holder,
-            resource=resource,
-            device=device,
-            slices=len(held[resource]),
-            memory_entitled=entitled.memory,
-            compute_entitled=entitled.compute,
-            exclusive=entitled.exclusive,
-        )
-
-    def _entitled(
-        self, holder: ContainerRef, cards: str, held: Mapping[str, frozenset[str]], device: Device
-    ) -> Entitled:
-        """Return the request of a container, by its ids, else by its limits."""
+        """Return the grant of one kind of card, with amounts by the container's ids, else by its limits."""
+        resource, total = next(iter(held)), device.memory
         details = self.view.details(holder)
         specs = details.containers if details is not None else ()
         limits = next((spec.limits for spec in specs if spec.name == holder.container), None)
@@ -91,11 +67,17 @@ class Baidu(System):
             part: len(held.get(f"{cards}_{part}", ())) or (limits or {}).get(f"{cards}_{part}", 0)
             for part in PARTS
         }
-        total = device.memory
-        if not any(asked.values()):
-            # Without limits it is unknown whether the container has whole cards.
-            return Entitled(total, 1.0, exclusive=True) if limits is not None else Entitled()
-        memory = asked["memory"] * GIBIBYTE or None
+        memory, compute = asked["memory"] * GIBIBYTE or None, asked["core"] / 100 or None
         if memory is None and total is not None:
             memory = total * asked["memory_percent"] // 100 or None
-        return Entitled(memory, asked["core"] / 100 or None)
+        # Without limits it is unknown whether a container without amounts has whole cards.
+        whole = limits is not None and not any(asked.values())
+        return Grant(
+            holder=holder,
+            resource=resource,
+            device=device,
+            slices=len(held[resource]),
+            memory_entitled=total if whole else memory,
+            compute_entitled=1.0 if whole else compute,
+            exclusive=whole,
+        )

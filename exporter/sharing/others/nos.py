@@ -9,10 +9,9 @@ import re
 
 from exporter.model import DeviceSharing
 from exporter.sharing.base.inventory import Device
-from exporter.sharing.base.system import Claim, Entitled, HeldSlices, System
+from exporter.sharing.base.system import GIBIBYTE, Claim, Entitled, HeldSlices, System
 
 MARK = "::"
-GIBIBYTE = 1 << 30
 _ID = re.compile(r"(GPU-[^:]{1,80})::([1-9][0-9]{0,5})::[0-9]{1,9}")
 
 

@@ -9,7 +9,7 @@ has no meter: use is that of processes.
 import re
 import struct
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from exporter.model import (
     ContainerFile,
@@ -22,7 +22,7 @@ from exporter.model import (
 )
 from exporter.model.sums import total
 from exporter.sharing.base.reading import Pread, UnusableError, gathered, of_containers, opened, problem
-from exporter.sharing.base.system import Claim, Grant, Granted, Read, Roots, System, grouped
+from exporter.sharing.base.system import MEBIBYTE, Claim, Grant, Granted, Read, Roots, System, grouped
 from exporter.sharing.base.view import View
 
 NAME = "config/vgpu.config"
@@ -91,7 +91,8 @@ def _devices(path: str) -> Iterator[DeviceUse]:
             else:
                 raise UnusableError("is being written")
             if device[-1]:
-                yield _device(device)
+                _, _, name, memory, _, percent, _, limited, *_ = device
+                yield _use(name, memory, percent, limited)
 
 
 def _old_devices(pread: Pread, old: _Old) -> Iterator[DeviceUse]:
@@ -100,11 +101,6 @@ def _old_devices(pread: Pread, old: _Old) -> Iterator[DeviceUse]:
     for name, memory, percent, limited in device.iter_unpack(pread(DEVICES * device.size, _OLD_BEGIN)):
         if name[:1] != b"\0":
             yield _use(name, memory, percent, limited)
-
-
-def _device(device: tuple[Any, ...]) -> DeviceUse:
-    _, _, name, memory, _, percent, _, limited, _, _, _, _ = device
-    return _use(name, memory, percent, limited)
 
 
 def _use(name: bytes, memory: int, percent: int, limited: int) -> DeviceUse:
@@ -126,7 +122,6 @@ CONTAINER = re.compile(r"([^\[\];]{1,253})\[([^\[\]]*)\]")
 DEVICE = re.compile(r"[0-9]{1,4}_([^_,]{1,96})_([0-9]{1,5})_([0-9]{1,9})")
 GIVEN = "real-allocated"
 LONGEST = 256 * 1024
-MEBIBYTE = 1 << 20
 
 
 class Part(NamedTuple):

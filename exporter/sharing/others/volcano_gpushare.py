@@ -11,9 +11,9 @@ ids as fit into the first card: the size of an id is known if only one size give
 import re
 
 from exporter.model import ContainerRef
-from exporter.sharing.base.cards import FULL, MEBIBYTE, TRUE, Cards, CardSystem, total_memory
+from exporter.sharing.base.cards import FULL, TRUE, Cards, CardSystem, total_memory
 from exporter.sharing.base.inventory import Device
-from exporter.sharing.base.system import whole_keys
+from exporter.sharing.base.system import MEBIBYTE, whole_keys
 from exporter.sharing.base.view import View
 
 MEMORY, NUMBER = "volcano.sh/gpu-memory", "volcano.sh/gpu-number"

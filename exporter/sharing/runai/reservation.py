@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple
 
 from exporter.model import ContainerRef, Meter, PodDetails, PodIdentity
 from exporter.sharing.base.inventory import Device, only, parse_device_id
-from exporter.sharing.base.system import Grant, Granted, System, whole_keys
+from exporter.sharing.base.system import MEBIBYTE, Grant, Granted, System, whole_keys
 from exporter.sharing.base.view import View
 from exporter.sharing.runai import nv_fractions
 
@@ -30,7 +30,6 @@ RUNAI = "runai-reservation"
 KAI_NAMESPACE, KAI_CONTAINER = "kai-resource-reservation", "resource-reservation"
 CONTAINERS = frozenset({KAI_CONTAINER, RUNAI})
 NAMESPACES = frozenset({KAI_NAMESPACE, RUNAI})
-MEBIBYTE = 1 << 20
 
 _DECIMAL = re.compile(r"(?:[0-9]{1,9}(?:\.[0-9]{1,30})?|\.[0-9]{1,30})(?:[eE][-+]?[0-9]{1,2})?")
 _NUMBER = re.compile(r"[0-9]{1,9}")

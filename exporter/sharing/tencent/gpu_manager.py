@@ -236,7 +236,7 @@ class GpuManager(CardSystem):
     notes = (re.compile(f"{re.escape(ASSIGNED)}|{re.escape(CARDS)}[0-9]{{1,9}}"),)
     cores = (CORE,)
     memories = (MEMORY,)
-    blind_without_pods = "which GPU a container has, where gpu-manager's own files do not tell"
+    blind_without_pods = "which GPU a container has, unless gpu-manager's own files have it"
     read: ClassVar[Read | None] = staticmethod(read_vcuda)
 
     def __init__(self, view: View) -> None:

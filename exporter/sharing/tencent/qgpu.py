@@ -12,6 +12,7 @@ import re
 from exporter.model import ContainerRef
 from exporter.sharing.base.cards import TRUE, Cards, CardSystem, hundreds
 from exporter.sharing.base.inventory import Device
+from exporter.sharing.base.system import GIBIBYTE
 from exporter.sharing.base.view import View
 
 CARDS, ASSUMED = "elasticgpu.io/container-", "elasticgpu.io/assumed"
@@ -44,7 +45,6 @@ class ElasticGpu(CardSystem):
 
 
 PREFIX = "tke.cloud.tencent.com/"
-GIBIBYTE = 1 << 30
 
 
 class Qgpu(CardSystem):
