@@ -335,9 +335,7 @@ def test_what_is_not_read_of_a_folder_is_told(read, folder, tmp_path, monkeypatc
 
     found = read(roots)
 
-    assert [each.text for each in found.problems] == [
-        "has more than 3 names; the rest is not read"
-    ]
+    assert [each.text for each in found.problems] == ["has more than 3 names; the rest is not read"]
 
 
 def test_as_many_names_as_are_read_are_no_problem(tmp_path):
