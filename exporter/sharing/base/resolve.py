@@ -12,8 +12,7 @@ from exporter.sharing.base.system import Claim, Grant, Granted, System, guarded
 # The system that an id belongs to, and its claim.
 Owned = tuple[System | None, Claim]
 WITHOUT_OWNER: Owned = None, Claim()
-
-
+# Device, resource, holder.
 HeldKey = tuple[DeviceKey, str, ContainerRef]
 
 
