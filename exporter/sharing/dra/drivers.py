@@ -15,6 +15,7 @@ NVML: it counts as unresolved.
 """
 
 import re
+from functools import partial
 from typing import ClassVar, NamedTuple
 
 from exporter.model import (
@@ -26,8 +27,8 @@ from exporter.model import (
 )
 from exporter.model.sums import total
 from exporter.sharing.base.inventory import Device, only
-from exporter.sharing.base.system import Entitled, Offer, Read, Roots, not_counted
-from exporter.sharing.dra.checkpoint import Checkpoint, read_checkpoint
+from exporter.sharing.base.system import Entitled, Offer, Read, not_counted
+from exporter.sharing.dra.checkpoint import read_checkpoint
 from exporter.sharing.dra.claims import NUMBER, ClaimSystem, Part, claim_uid
 
 NVIDIA_DRIVER = "gpu.nvidia.com"
@@ -45,18 +46,13 @@ class Place(NamedTuple):
     size: int | None = None  # slices; None in newer names
 
 
-def read_nvidia_prepared(roots: Roots) -> Checkpoint:
-    """Return the checkpoint of NVIDIA's driver."""
-    return read_checkpoint(roots, NVIDIA_DRIVER)
-
-
 class Dra(ClaimSystem):
     """NVIDIA's driver for GPUs. Its driver for compute domains gives out no GPUs."""
 
     name = "dra"
     driver = NVIDIA_DRIVER
     names = NAMES
-    read: ClassVar[Read | None] = staticmethod(read_nvidia_prepared)
+    read: ClassVar[Read | None] = staticmethod(partial(read_checkpoint, driver=NVIDIA_DRIVER))
 
     def find(self, name: str) -> Device | None:
         """Return the device with a name, by minor and MIG placement."""
@@ -119,11 +115,6 @@ PREFIX = "hami-gpu-"
 CACHE = "hami"
 
 
-def read_hami_prepared(roots: Roots) -> Checkpoint:
-    """Return the checkpoint of HAMi's driver."""
-    return read_checkpoint(roots, HAMI_DRIVER)
-
-
 class HamiDra(ClaimSystem):
     """HAMi's driver: shares of GPUs, limited by libvgpu."""
 
@@ -131,7 +122,7 @@ class HamiDra(ClaimSystem):
     driver = HAMI_DRIVER
     names = re.compile(f"{PREFIX}{NUMBER}")
     isolation = "soft"
-    read: ClassVar[Read | None] = staticmethod(read_hami_prepared)
+    read: ClassVar[Read | None] = staticmethod(partial(read_checkpoint, driver=HAMI_DRIVER))
 
     def find(self, name: str) -> Device | None:
         """Return the GPU with a name."""

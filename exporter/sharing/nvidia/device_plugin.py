@@ -127,8 +127,8 @@ class Nvidia(System):
             return None
         if sharing.sharing != "mps":
             return total * share.slices // share.replicas
-        # MPS limits are whole MiB. NVIDIA's daemon has one limit for all clients; GKE's plugin has one for each
-        # container, computed from the whole GPU on a MIG device, so that it may exceed the container's part.
+        # MPS limits are whole MiB. NVIDIA's daemon has one limit for all clients, GKE's plugin one for each
+        # container. On a MIG device GKE's is computed from the whole GPU and may exceed the container's part.
         if self._strategies.is_gke(resource):
             return total * share.slices // share.replicas // MEBIBYTE * MEBIBYTE
         return total // share.replicas // MEBIBYTE * MEBIBYTE * share.slices
