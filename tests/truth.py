@@ -137,7 +137,7 @@ def _on_npus(
 
 
 def _container(slices: int, processes: list[ProcessState]) -> ContainerTruth:
-    told = all(process.told for process in processes)
+    told = all(process.memory_known for process in processes)
     return ContainerTruth(
         slices=slices,
         processes=sum(process.running.pod is not None for process in processes),

@@ -1,13 +1,13 @@
-"""Curves over time: how busy a process keeps a GPU, and how much memory it holds.
+"""Load over time: the curves of processes, and the energy and traffic that they cause on a GPU.
 
-A curve is a pure function of time and seed, so that a scenario shows the same picture each time.
+A curve is a pure function of time and seed, so that a scenario looks the same each time.
 """
 
 import hashlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from exporter.demo.scenario import derive
 from exporter.demo.scenario.codec import fail
@@ -17,30 +17,30 @@ Shape = Literal["constant", "sine", "square", "burst", "ramp", "off"]
 
 BURST = 1 / 8
 
-# From the part of a period that has passed (0 to 1) to the height between low and high (0 to 1).
+# Height between low and high (0 to 1) by the elapsed part of the period (0 to 1).
 HEIGHTS: Mapping[Shape, Callable[[float], float]] = {
-    "constant": lambda turn: 1.0,  # noqa: ARG005 - a constant does not look at the time
-    "sine": lambda turn: (1 - math.cos(2 * math.pi * turn)) / 2,
-    "square": lambda turn: float(turn < 1 / 2),
-    "burst": lambda turn: float(turn < BURST),
-    "ramp": lambda turn: turn,
+    "constant": lambda _elapsed: 1.0,
+    "sine": lambda elapsed: (1 - math.cos(2 * math.pi * elapsed)) / 2,
+    "square": lambda elapsed: float(elapsed < 1 / 2),
+    "burst": lambda elapsed: float(elapsed < BURST),
+    "ramp": lambda elapsed: elapsed,
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """A level that moves between ``low`` and ``high`` once in ``period`` seconds, ``phase`` seconds ahead.
+    """A level that moves between ``low`` and ``high`` once per period.
 
     ``constant`` stays at high, ``off`` at 0; ``square`` is high for half the period, ``burst`` for an
-    eighth of it, ``ramp`` climbs and falls back. ``noise`` is the widest deviation from the shape.
+    eighth of it, ``ramp`` climbs and drops to low.
     """
 
     shape: Shape = "constant"
     low: float = 0.0
     high: float = 0.0
-    period: float = 60.0
-    phase: float = 0.0
-    noise: float = 0.0
+    period: float = 60.0  # seconds
+    phase: float = 0.0  # seconds that the curve is ahead
+    noise: float = 0.0  # maximum deviation from the shape
 
     def __post_init__(self) -> None:
         if self.period <= 0:
@@ -55,14 +55,13 @@ OFF = Curve(shape="off")
 
 
 def level(curve: Curve, t: float, key: str = "", seed: int = 0) -> float:
-    """Return the curve's height at ``t`` seconds, never below 0. ``key`` sets one curve's noise apart.
+    """Return the level at ``t`` seconds, never below 0. Curves with different keys have different noise.
 
-    Noise changes once a second and leaves a level of 0 alone: what is idle stays exactly idle.
+    Noise changes once a second. A level of 0 has none: what is idle stays exactly idle.
     """
     if curve.shape == "off":
         return 0.0
-    turn = ((t + curve.phase) % curve.period) / curve.period
-    height = HEIGHTS[curve.shape](turn)
+    height = HEIGHTS[curve.shape](((t + curve.phase) % curve.period) / curve.period)
     # Weighted from both ends, so that a constant level is met exactly.
     value = curve.low * (1 - height) + curve.high * height
     if not value or not curve.noise:
@@ -71,17 +70,17 @@ def level(curve: Curve, t: float, key: str = "", seed: int = 0) -> float:
 
 
 def peak(curve: Curve) -> float:
-    """Return the highest level that the curve can reach."""
+    """Return the maximum level of a curve."""
     return 0.0 if curve.shape == "off" else curve.high + curve.noise
 
 
 def _noise(key: str) -> float:
-    """Return a number between -1 and 1 that depends on the key alone."""
+    """Return a number between -1 and 1, derived from the key."""
     digest = hashlib.blake2b(key.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") / (1 << 63) - 1
 
 
-# Energy in mW, traffic in bytes per second, and in how much of each second the clocks are held back (0 or 1).
+# Energy in mW, traffic in bytes per second, and whether a reason limits the clocks (0 or 1).
 Flow = Literal[
     "energy",
     "pcie_transmit",
@@ -92,42 +91,31 @@ Flow = Literal[
     "software_thermal",
     "hardware_thermal",
 ]
-FLOWS: tuple[Flow, ...] = (
-    "energy",
-    "pcie_transmit",
-    "pcie_receive",
-    "nvlink_transmit",
-    "nvlink_receive",
-    "power",
-    "software_thermal",
-    "hardware_thermal",
-)
-
 REASONS = frozenset({"power", "software_thermal", "hardware_thermal"})
 NANOSECONDS = 1_000_000_000
-# At this much power the board's limit holds the clocks back.
+# Part of the power limit from which it limits the clocks.
 CAPPED = 0.95
-# Bytes per second and lane of the first PCIe generation; each later one doubles it.
+# Bytes per second of one lane of the first PCIe generation; each later one doubles them.
 LANE = 250_000_000
-# How much of a link a GPU at full load makes use of. More comes in over PCIe than goes out.
+# Part of a link's bandwidth in use at full load.
 PCIE_OUT, PCIE_IN, NVLINK_USE = 0.03, 0.08, 0.3
 
 
 class Meters:
-    """The counters of one GPU."""
+    """The counters of one GPU. ``now`` are its flows at the last ``advance``."""
 
     def __init__(self) -> None:
         self.now: Mapping[Flow, float] = {}
-        self._totals: dict[Flow, float] = dict.fromkeys(FLOWS, 0.0)
+        self._totals: dict[Flow, float] = dict.fromkeys(get_args(Flow), 0.0)
 
     def advance(self, now: Mapping[Flow, float], elapsed: float) -> None:
-        """Add what has flowed in ``elapsed`` seconds, up to a moment at which it flows like ``now``."""
+        """Add the mean of the flows at both ends of a step, times its length in seconds."""
         for name in self._totals:
             self._totals[name] += (self.now.get(name, now[name]) + now[name]) / 2 * elapsed
         self.now = now
 
     def totals(self) -> Mapping[Flow, int]:
-        """Return mJ, bytes, and nanoseconds in which the clocks were held back."""
+        """Return mJ, bytes, and nanoseconds in which the clocks were limited."""
         return {
             name: int(total * NANOSECONDS if name in REASONS else total)
             for name, total in self._totals.items()
@@ -135,22 +123,25 @@ class Meters:
 
 
 def power_limit(gpu: Gpu) -> int:
-    """Return the limit of its draw that is in force, in mW."""
+    """Return the power limit that is set, in mW."""
     return gpu.power_max_mw if gpu.power_limit_mw is None else min(gpu.power_limit_mw, gpu.power_max_mw)
 
 
 def active_nvlinks(gpu: Gpu) -> int:
-    """Return how many NVLinks are up."""
+    """Return the number of active NVLinks."""
     return max(0, gpu.links.nvlinks - gpu.links.down)
 
 
 def flows(gpu: Gpu, load: float, power: int, temperature: int) -> Mapping[Flow, float]:
-    """Return what flows through a GPU at this load in percent, mW and degrees."""
+    """Return the flows of a GPU at a load in percent, a power in mW and a temperature in degrees."""
     busy = load / 100
     pcie = LANE * 2 ** (derive.pcie_generation(gpu) - 1) * gpu.links.pcie_width
-    # A GPU that is cut has no use for its NVLinks: MIG devices do not reach each other.
-    cut = gpu.mig is not None and gpu.mig.enabled
-    nvlink = 0 if cut else active_nvlinks(gpu) * derive.nvlink_speed(gpu) * 1_000_000 * NVLINK_USE
+    # MIG devices cannot reach each other over NVLink.
+    nvlink = (
+        0
+        if gpu.mig and gpu.mig.enabled
+        else active_nvlinks(gpu) * derive.nvlink_speed(gpu) * 1_000_000 * NVLINK_USE
+    )
     return {
         "energy": power,
         "pcie_transmit": pcie * PCIE_OUT * busy,

@@ -1,4 +1,4 @@
-"""What the hardware does: the load of the processes turned into memory, activity, heat and energy.
+"""The hardware of a fake node: the load of processes becomes memory, utilization, temperature and energy.
 
 ``Machine.step`` returns one frozen state of all GPUs, which the fake driver shows.
 """
@@ -12,9 +12,9 @@ from exporter.demo.load import Curve, Flow, Meters, flows, level, power_limit
 from exporter.demo.present import Present, Running
 from exporter.demo.scenario.gpus import MIB, Gpu, MigInstance, Vgpu
 
-# How many samples of process utilization the driver keeps for each GPU.
+# Samples of process utilization that the driver keeps for each GPU.
 SAMPLES = 100
-# Degrees between idle and full power, and the time in which most of a change has happened.
+# Degrees between idle and full power, and the time constant of a change.
 HEAT, WARMING_SECONDS = 42.0, 20.0
 MEMORY_HOTTER = 6
 # Memory traffic per percent of SM activity; a rule of thumb that looks alive.
@@ -23,65 +23,57 @@ COPY_RATIO = 0.6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessState:
-    """A process on its device; ``sm`` is its share of the device in percent.
-
-    ``memory`` is what it was given, in bytes; ``told`` is False where the driver cannot say so.
-    """
+    """A process on its device."""
 
     running: Running
-    memory: int
-    told: bool
-    sm: int
+    memory: int  # bytes
+    memory_known: bool  # False: the driver cannot report it
+    sm: int  # share of the device in percent
     instance: MigInstance | None = None
 
     @property
     def pid(self) -> int:
-        """The process id as the host sees it."""
+        """The process id on the host."""
         return self.running.process.pid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceState:
-    """A MIG instance; ``used`` is that of its whole GPU instance, ``processes`` are its own alone."""
+    """A MIG instance."""
 
     instance: MigInstance
-    used: int
-    processes: tuple[ProcessState, ...]
+    used: int  # bytes, of the whole GPU instance
+    processes: tuple[ProcessState, ...]  # of this compute instance
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Process utilization in percent by pid, at a wall clock time in microseconds."""
+    """Utilization by process."""
 
-    timestamp: int
-    sm: Mapping[int, int]
+    timestamp: int  # microseconds since the epoch
+    sm: Mapping[int, int]  # percent by pid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuState:
-    """A GPU. ``instances`` is empty and ``processes`` are all that run on it when it is not cut.
-
-    ``flows`` is what passes through it now, and ``totals`` what has passed since the start: see
-    ``exporter.demo.load``. ``seconds`` is how long it has worked, and ``busy_seconds`` how many seconds of
-    full load that makes, by uuid of the GPU and of its MIG instances, each as a share of itself.
-    ``pci_bus_ids`` are those of all GPUs of the node, by uuid.
-    """
+    """A GPU at one moment."""
 
     gpu: Gpu
-    wall: float
-    used: int
-    reserved: int
-    processes: tuple[ProcessState, ...]
-    instances: tuple[InstanceState, ...]
-    utilization: int
+    wall: float  # Unix time
+    used: int  # bytes
+    reserved: int  # bytes
+    processes: tuple[ProcessState, ...]  # of all instances
+    instances: tuple[InstanceState, ...]  # empty without MIG
+    utilization: int  # percent
     power_mw: int
-    temperature: int
-    flows: Mapping[Flow, float]
-    totals: Mapping[Flow, int]
+    temperature: int  # degrees
+    flows: Mapping[Flow, float]  # now; see exporter.demo.load
+    totals: Mapping[Flow, int]  # since the driver was loaded
     samples: tuple[Sample, ...]
-    seconds: float
+    seconds: float  # since the driver was loaded
+    # Seconds of full load, by uuid of the GPU and of its MIG instances, each as a share of itself.
     busy_seconds: Mapping[str, float]
-    pci_bus_ids: Mapping[str, str]
+    pci_bus_ids: Mapping[str, str]  # of all GPUs of the node, by uuid
 
     @property
     def is_cut(self) -> bool:
@@ -90,8 +82,8 @@ class GpuState:
 
 
 @dataclass(slots=True)
-class _Memory:
-    """What a GPU carries from one step to the next."""
+class _History:
+    """The part of a GPU's state that depends on earlier steps."""
 
     samples: deque[Sample]
     temperature: float
@@ -108,100 +100,92 @@ class Machine:
         self._seed = seed
         self._time: float | None = None
         self._pci_bus_ids: dict[str, str] = {}
-        self._carried: dict[str, _Memory] = {}
+        self._histories: dict[str, _History] = {}
 
     def step(self, now: Present, wall: float) -> tuple[GpuState, ...]:
         """Return the GPUs at ``now``; ``wall`` is the same moment in Unix time.
 
-        Times must not go back. What is counted is the mean of both ends of a step, times its length.
+        Time must not go back. Counters add the mean of both ends of a step, times its length.
         """
         elapsed = 0.0 if self._time is None else max(0.0, now.time - self._time)
         self._time = now.time
-        # What counts, counts since the driver took hold of the GPU.
+        # Counters start when the driver takes over the GPU.
         counting = {gpu.uuid for gpu in now.gpus} if now.loaded else set()
-        self._carried = {uuid: memory for uuid, memory in self._carried.items() if uuid in counting}
+        self._histories = {uuid: history for uuid, history in self._histories.items() if uuid in counting}
         self._pci_bus_ids = {gpu.uuid: gpu.pci_bus_id for gpu in now.gpus}
-        spent = {gpu.uuid: elapsed if gpu.uuid in self._carried else 0.0 for gpu in now.gpus}
-        return tuple(self._gpu(gpu, now, wall, spent[gpu.uuid]) for gpu in now.gpus)
+        return tuple(
+            self._gpu(gpu, now, wall, elapsed if gpu.uuid in self._histories else 0.0) for gpu in now.gpus
+        )
 
     def _gpu(self, gpu: Gpu, now: Present, wall: float, elapsed: float) -> GpuState:
-        processes, instances = self._on(gpu, now)
+        processes, instances = self._run(gpu, now)
         load = _load(gpu, processes)
-        power = _power(gpu, load)
-        carried = self._carry(gpu, load, power, elapsed)
-        _work(carried, {gpu.uuid: load} | _loads(instances), elapsed)
+        span = max(1, gpu.power_max_mw - gpu.power_idle_mw)
+        unlimited = round(gpu.power_idle_mw + (gpu.power_max_mw - gpu.power_idle_mw) * load / 100)
+        power = min(unlimited, power_limit(gpu))
+        target = gpu.temperature_base + HEAT * (power - gpu.power_idle_mw) / span
+        history = self._histories.setdefault(gpu.uuid, _History(deque(maxlen=SAMPLES), target, Meters()))
+        history.temperature += (target - history.temperature) * (1 - math.exp(-elapsed / WARMING_SECONDS))
+        history.meters.advance(flows(gpu, load, power, round(history.temperature)), elapsed)
+        _count_seconds(history, {gpu.uuid: load} | _loads(instances), elapsed)
         if not (gpu.mig and gpu.mig.enabled):
-            carried.samples.append(
-                Sample(round(wall * 1e6), {process.pid: process.sm for process in processes})
-            )
-        cuts = {state.instance.gi: state for state in instances}.values()
+            sm = {process.pid: process.sm for process in processes}
+            history.samples.append(Sample(round(wall * 1e6), sm))
+        gpu_instances = {state.instance.gi: state.instance for state in instances}.values()
         return GpuState(
             gpu=gpu,
             wall=wall,
             used=gpu.overhead
-            + sum(cut.instance.overhead for cut in cuts)
+            + sum(instance.overhead for instance in gpu_instances)
             + sum(process.memory for process in processes),
-            reserved=gpu.memory_reserved + sum(cut.instance.reserved for cut in cuts),
+            reserved=gpu.memory_reserved + sum(instance.reserved for instance in gpu_instances),
             processes=processes,
             instances=instances,
             utilization=round(load),
             power_mw=power,
-            temperature=round(carried.temperature),
-            flows=carried.meters.now,
-            totals=carried.meters.totals(),
-            samples=tuple(carried.samples),
+            temperature=round(history.temperature),
+            flows=history.meters.now,
+            totals=history.meters.totals(),
+            samples=tuple(history.samples),
             pci_bus_ids=self._pci_bus_ids,
-            seconds=carried.seconds,
-            busy_seconds=carried.busy_seconds,
+            seconds=history.seconds,
+            busy_seconds=history.busy_seconds,
         )
 
-    def _carry(self, gpu: Gpu, load: float, power: int, elapsed: float) -> _Memory:
-        target = gpu.temperature_base + HEAT * _power_ratio(gpu, power)
-        carried = self._carried.get(gpu.uuid)
-        if carried is None:
-            carried = self._carried[gpu.uuid] = _Memory(deque(maxlen=SAMPLES), target, Meters())
-        carried.temperature += (target - carried.temperature) * (1 - math.exp(-elapsed / WARMING_SECONDS))
-        carried.meters.advance(flows(gpu, load, power, round(carried.temperature)), elapsed)
-        return carried
-
-    def _on(self, gpu: Gpu, now: Present) -> tuple[tuple[ProcessState, ...], tuple[InstanceState, ...]]:
+    def _run(self, gpu: Gpu, now: Present) -> tuple[tuple[ProcessState, ...], tuple[InstanceState, ...]]:
         if not (gpu.mig and gpu.mig.enabled):
             room = gpu.memory_total - gpu.memory_reserved - gpu.overhead
-            there = [(running, None) for running in now.running if running.process.device == gpu.uuid]
-            return self._share(there, room, now.time), ()
-        processes = tuple(
-            state for gi in _gpu_instances(gpu.mig.instances).values() for state in self._in(gi, now)
-        )
-        return processes, tuple(_instance_state(cut, processes) for cut in gpu.mig.instances)
-
-    def _in(self, cuts: tuple[MigInstance, ...], now: Present) -> tuple[ProcessState, ...]:
-        """Run what sits in one GPU instance: it has the memory in common, each cut has its own SMs."""
-        room = cuts[0].memory_bytes - cuts[0].reserved - cuts[0].overhead
-        by_uuid = {cut.uuid: cut for cut in cuts}
-        there = [
-            (running, by_uuid[running.process.device])
-            for running in now.running
-            if running.process.device in by_uuid
-        ]
-        return self._share(there, room, now.time)
+            return self._share({gpu.uuid: None}, room, now), ()
+        instances = gpu.mig.instances
+        processes: list[ProcessState] = []
+        for gi in dict.fromkeys(instance.gi for instance in instances):
+            # The memory of a GPU instance is shared; each of its compute instances has its own SMs.
+            inside = [instance for instance in instances if instance.gi == gi]
+            room = inside[0].memory_bytes - inside[0].reserved - inside[0].overhead
+            processes += self._share({instance.uuid: instance for instance in inside}, room, now)
+        return tuple(processes), tuple(_instance_state(instance, processes) for instance in instances)
 
     def _share(
-        self, there: Sequence[tuple[Running, MigInstance | None]], room: int, time: float
+        self, devices: Mapping[str, MigInstance | None], room: int, now: Present
     ) -> tuple[ProcessState, ...]:
-        """Give memory in order while there is room, and each device's time by demand."""
-        demand = {running.process.pid: self._demand(running, time) for running, _ in there}
+        """Allot memory in order while there is room, and the time of each device by demand."""
+        running = [each for each in now.running if each.process.device in devices]
+        demand = {each.process.pid: self._demand(each, now.time) for each in running}
         total: Counter[str] = Counter()
-        for running, _ in there:
-            total[running.process.device] += demand[running.process.pid]
+        for each in running:
+            total[each.process.device] += demand[each.process.pid]
         states = []
-        for running, cut in there:
-            process = running.process
-            memory = min(room, self._memory(running, time))
+        for each in running:
+            process = each.process
+            memory = min(room, self._memory(each, now.time))
             room -= memory
-            sm = demand[process.pid] * 100 // max(100, total[process.device])
             states.append(
                 ProcessState(
-                    running=running, memory=memory, told=process.memory is not None, sm=sm, instance=cut
+                    running=each,
+                    memory=memory,
+                    memory_known=process.memory is not None,
+                    sm=demand[process.pid] * 100 // max(100, total[process.device]),
+                    instance=devices[process.device],
                 )
             )
         return tuple(states)
@@ -218,40 +202,33 @@ class Machine:
         return process.memory or 0
 
 
-def _gpu_instances(instances: tuple[MigInstance, ...]) -> dict[int, tuple[MigInstance, ...]]:
-    return {
-        instance.gi: tuple(other for other in instances if other.gi == instance.gi) for instance in instances
-    }
-
-
-def _instance_state(cut: MigInstance, processes: tuple[ProcessState, ...]) -> InstanceState:
-    inside = [state for state in processes if state.instance and state.instance.gi == cut.gi]
+def _instance_state(instance: MigInstance, processes: Sequence[ProcessState]) -> InstanceState:
+    inside = [state for state in processes if state.instance and state.instance.gi == instance.gi]
     return InstanceState(
-        instance=cut,
-        used=cut.overhead + sum(state.memory for state in inside),
-        processes=tuple(state for state in inside if state.instance is cut),
+        instance=instance,
+        used=instance.overhead + sum(state.memory for state in inside),
+        processes=tuple(state for state in inside if state.instance is instance),
     )
 
 
 def _loads(instances: tuple[InstanceState, ...]) -> dict[str, float]:
-    """Return how busy each MIG instance is, in percent of itself."""
+    """Return the load of each MIG instance, in percent of itself."""
     return {
         state.instance.uuid: min(100.0, sum(process.sm for process in state.processes)) for state in instances
     }
 
 
-def _work(carried: _Memory, load: Mapping[str, float], elapsed: float) -> None:
-    """Add up seconds of full load: the mean of both ends of a step, times its length."""
-    carried.seconds += elapsed
-    carried.busy_seconds = {
-        uuid: carried.busy_seconds.get(uuid, 0.0) + (carried.load.get(uuid, now) + now) / 200 * elapsed
+def _count_seconds(history: _History, load: Mapping[str, float], elapsed: float) -> None:
+    history.seconds += elapsed
+    history.busy_seconds = {
+        uuid: history.busy_seconds.get(uuid, 0.0) + (history.load.get(uuid, now) + now) / 200 * elapsed
         for uuid, now in load.items()
     }
-    carried.load = load
+    history.load = load
 
 
 def _load(gpu: Gpu, processes: tuple[ProcessState, ...]) -> float:
-    """Return how busy the whole GPU is, in percent; an instance counts by its slices."""
+    """Return the load of the whole GPU in percent, with instances weighted by their slices."""
     slices = gpu.mig.max_slices if gpu.mig else 1
     shares = (
         state.sm * (state.instance.compute_slices / slices if state.instance else 1) for state in processes
@@ -259,17 +236,7 @@ def _load(gpu: Gpu, processes: tuple[ProcessState, ...]) -> float:
     return min(100.0, sum(shares))
 
 
-def _power(gpu: Gpu, load: float) -> int:
-    """Return the draw in mW: more with the load, up to the limit that is set."""
-    wanted = round(gpu.power_idle_mw + (gpu.power_max_mw - gpu.power_idle_mw) * load / 100)
-    return min(wanted, power_limit(gpu))
-
-
-def _power_ratio(gpu: Gpu, power: int) -> float:
-    return (power - gpu.power_idle_mw) / max(1, gpu.power_max_mw - gpu.power_idle_mw)
-
-
 def running_vgpus(state: GpuState) -> Iterator[tuple[Vgpu, ProcessState]]:
-    """List the vGPUs of a GPU that run now, each with its process on the host."""
+    """Return the running vGPUs of a GPU, each with its process on the host."""
     processes = {process.pid: process for process in state.processes}
     return ((vgpu, processes[vgpu.pid]) for vgpu in state.gpu.vgpus if vgpu.pid in processes)

@@ -1,4 +1,4 @@
-"""A fake node that runs: driver, kubelet and files, moved along by one clock.
+"""A running fake node: driver, kubelet and files, driven by one clock.
 
 async with FakeNode(scenario) as node:
     ...  # point the exporter at node.nvml and node.paths
@@ -12,7 +12,7 @@ import tempfile
 import time
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -32,30 +32,34 @@ PERIOD_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paths:
-    """Where the exporter finds the files and sockets of the node."""
+    """Paths of the node for the exporter's options of these names; by default relative to its root."""
 
-    kubelet_root: Path
-    pod_resources_socket: Path
-    pods_api_socket: Path
-    pod_log_dir: Path
-    proc_root: Path
-    sys_root: Path
-    hami_root: Path
-    hami_vnpu_root: Path
-    cgpu_root: Path
-    vcuda_root: Path
-    vgpu_manager_root: Path
-    mps_root: Path
-    runai_root: Path
+    kubelet_root: Path = Path("var/lib/kubelet")
+    pod_resources_socket: Path = Path("var/lib/kubelet/pod-resources/kubelet.sock")
+    pods_api_socket: Path = Path("var/lib/kubelet/pods-api/pods-api.sock")
+    pod_log_dir: Path = Path("var/log/pods")
+    proc_root: Path = Path("proc")
+    sys_root: Path = Path("sys")
+    hami_root: Path = Path("usr/local/vgpu")
+    hami_vnpu_root: Path = Path("usr/local/hami-vnpu-core")
+    cgpu_root: Path = Path("proc/cgpu_km")
+    vcuda_root: Path = Path("etc/gpu-manager/vm")
+    vgpu_manager_root: Path = Path("etc/vgpu-manager")
+    mps_root: Path = Path("run/nvidia/mps")
+    runai_root: Path = Path("runai")
+
+    def below(self, root: Path) -> Self:
+        """Return the same paths below ``root``."""
+        return replace(self, **{field.name: root / getattr(self, field.name) for field in fields(self)})
 
 
 class FakeNode:
-    """A node that acts out ``scenario``; an async context manager.
+    """A node that plays ``scenario``; an async context manager.
 
-    Without ``clock`` time passes by itself, ``speed`` scenario seconds in a second. With one (seconds
-    since the start) the node stands still until ``advance`` or ``step`` is called. ``now`` is what exists at
-    this time, ``gpus`` and ``amd`` are the states of the GPUs. Files lie below ``root``, by default in a
-    temporary folder that is removed at the end.
+    Without ``clock`` time passes by itself, ``speed`` scenario seconds per second. With one (seconds since
+    the start) it changes only when ``advance`` or ``step`` is called. ``now`` is the node at the current
+    time, ``gpus`` and ``amd`` are the states of its GPUs. Files are below ``root``, by default a temporary
+    folder that is removed at the end.
     """
 
     def __init__(
@@ -81,11 +85,12 @@ class FakeNode:
         self._machine = Machine(seed)
         self._amd_machine = Machine(seed)
         self.nvml = FakeNvml(scenario.node, scenario.missing_functions, host_pid=scenario.host_pid)
-        kubelet_root = self._root / "var/lib/kubelet"
+        self.paths = Paths().below(self._root)
         self.kubelet = FakeKubelet(
-            kubelet_root, api_versions=scenario.kubelet_api, pods_api=scenario.identity == "pods_api"
+            self.paths.kubelet_root,
+            api_versions=scenario.kubelet_api,
+            pods_api=scenario.identity == "pods_api",
         )
-        self.paths = _paths(self._root, kubelet_root, self.kubelet)
         self._kubelet_up = False
         self._offered = tuple((offer.resource, key) for offer in scenario.offers for key in offer.ids)
         self.now: Present = present(scenario, 0.0)
@@ -117,18 +122,18 @@ class FakeNode:
 
     @property
     def time(self) -> float:
-        """Seconds of the scenario at which the node stands."""
+        """The current time of the scenario in seconds."""
         return self.now.time
 
     async def advance(self) -> None:
-        """Bring the node to what its clock says."""
+        """Bring the node to the time of its clock."""
         if self._clock is not None:
             await self.step(self._clock())
 
     async def step(self, t: float) -> None:
         """Bring the node to ``t`` seconds after its start; time must not go back."""
         self.now = present(self.scenario, t)
-        # The files first: a process that the driver names must have a place already.
+        # Files first: a process that the driver lists must exist in /proc.
         self._tree.step(self.now)
         wall = self._started + t / self._speed
         self.gpus = self._machine.step(self.now, wall)
@@ -145,7 +150,7 @@ class FakeNode:
 
     async def _step_kubelet(self, now: Present) -> None:
         self.kubelet.pods = tuple(_listed(pod) for pod in now.pods)
-        self.kubelet.offered = tuple(each for each in self._offered if each not in now.unhealthy)
+        self.kubelet.offered = tuple(offer for offer in self._offered if offer not in now.unhealthy)
         self.kubelet.rate_limited = now.kubelet_rate_limit
         self.kubelet.delay = math.inf if now.kubelet_hang else 0.0
         restarted = now.kubelet_filled is not None and self.kubelet.filled is None
@@ -164,32 +169,13 @@ class FakeNode:
                 with contextlib.suppress(asyncio.CancelledError):
                     await self._task
         finally:
-            # A call that hangs in the driver would keep its thread, and with it the program, alive.
+            # A call that hangs in the driver would keep its thread and the program alive.
             self.nvml.release()
             await self.kubelet.stop()
             self._remove()
 
 
-def _paths(root: Path, kubelet_root: Path, kubelet: FakeKubelet) -> Paths:
-    return Paths(
-        kubelet_root=kubelet_root,
-        pod_resources_socket=kubelet.socket,
-        pods_api_socket=kubelet.pods_socket,
-        pod_log_dir=root / "var/log/pods",
-        proc_root=root / "proc",
-        sys_root=root / "sys",
-        hami_root=root / "usr/local/vgpu",
-        hami_vnpu_root=root / "usr/local/hami-vnpu-core",
-        cgpu_root=root / "proc/cgpu_km",
-        vcuda_root=root / "etc/gpu-manager/vm",
-        vgpu_manager_root=root / "etc/vgpu-manager",
-        mps_root=root / "run/nvidia/mps",
-        runai_root=root / "runai",
-    )
-
-
 def _listed(pod: Pod) -> KubeletPod:
-    containers = tuple(_listed_container(container) for container in pod.containers)
     return KubeletPod(
         namespace=pod.namespace,
         name=pod.name,
@@ -197,7 +183,7 @@ def _listed(pod: Pod) -> KubeletPod:
         phase=pod.phase,
         labels=pod.labels,
         annotations=pod.annotations,
-        containers=containers,
+        containers=tuple(map(_listed_container, pod.containers)),
         static=pod.static,
     )
 
@@ -206,12 +192,12 @@ def _listed_container(container: Container) -> KubeletContainer:
     devices = tuple(
         KubeletDevices(resource, ids, numa_nodes=(0,)) for resource, ids in container.devices.items()
     )
-    asked = {resource: len(ids) for resource, ids in container.devices.items()}
+    counts = {resource: len(ids) for resource, ids in container.devices.items()}
     return KubeletContainer(
         name=container.name,
         devices=devices,
         claims=container.claims,
         container_id=container.container_id,
         init=container.init,
-        limits={**asked, **container.limits},
+        limits={**counts, **container.limits},
     )

@@ -7,7 +7,6 @@ from typing import Any
 import pynvml
 import pytest
 
-from exporter.demo.nvml.gpm import pool_of
 from tests.demo.making import MIB, Bench, code_of, gpu, instance, made, pod
 
 Put = Callable[..., Bench]
@@ -164,7 +163,7 @@ def test_what_the_meter_refuses(bench: Put):
 def test_buffers_are_accounted_for(bench: Put):
     """What is not freed, freed twice or used after it is known, and refused instead of crashing."""
     node = bench(made(**busy()))
-    pool, (kept, freed) = pool_of(node.nvml), samples()
+    pool, (kept, freed) = node.nvml.gpm, samples()
     assert pool.live == 2
     pynvml.nvmlGpmSampleGet(whole(), freed)
     pynvml.nvmlGpmSampleFree(freed)

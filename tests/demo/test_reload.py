@@ -10,7 +10,6 @@ import pynvml
 import pytest
 
 from exporter.demo.files.tree import Tree
-from exporter.demo.nvml.gpm import pool_of
 from exporter.demo.present import present
 from exporter.demo.scenario.catalog import Scenario, dump, parse
 from tests.demo.making import Bench, code_of, gpu, made, pod
@@ -110,7 +109,7 @@ def test_while_the_driver_is_away_nothing_answers(bench: Put):
     pynvml.nvmlGpmSampleFree(sample)
     pynvml.nvmlEventSetFree(events)
     pynvml.nvmlShutdown()
-    assert (node.nvml.opened, pool_of(node.nvml).live, len(node.nvml.events)) == (0, 0, 0)
+    assert (node.nvml.opened, node.nvml.gpm.live, len(node.nvml.events)) == (0, 0, 0)
     assert code_of(pynvml.nvmlInit) == pynvml.NVML_ERROR_DRIVER_NOT_LOADED
     node.step(20)
     pynvml.nvmlInit()

@@ -8,7 +8,6 @@ from struct import pack
 from typing import Any
 
 from exporter.demo.machine import GpuState, Machine
-from exporter.demo.nvml.gpm import pool_of
 from exporter.demo.nvml.library import FakeNvml
 from exporter.demo.present import present
 from exporter.demo.scenario.catalog import Scenario, parse
@@ -84,7 +83,7 @@ def _gpm(content: bytes) -> Any:
                 told.append(_read(reader, calls, metered))
         finally:
             reader.free_all(calls)
-    return told, list(pool_of(metered.fake).misuses)
+    return told, list(metered.fake.gpm.misuses)
 
 
 def _read(reader: GpmReader, calls: Calls, metered: Metered) -> tuple[Profile | None, dict[str, Profile]]:

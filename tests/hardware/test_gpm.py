@@ -7,7 +7,7 @@ from typing import Any
 import pynvml
 import pytest
 
-from exporter.demo.nvml.gpm import Pool, pool_of
+from exporter.demo.nvml.gpm import Pool
 from exporter.model import Profile
 from exporter.nvml.driver.calls import Calls, DeviceLostError
 from exporter.nvml.driver.library import Library
@@ -40,7 +40,7 @@ class Node:
     @property
     def pool(self) -> Pool:
         """Return the account of the driver's buffers."""
-        return pool_of(self.driver.library)
+        return self.driver.library.gpm
 
     def after(self, seconds: float) -> "Node":
         """Let time pass for the hardware and for the reader."""

@@ -14,7 +14,6 @@ from aiohttp import ClientSession
 from exporter.config.settings import ListenAddress
 from exporter.demo.node import FakeNode
 from exporter.demo.nvml.events import Happening
-from exporter.demo.nvml.gpm import pool_of
 from exporter.demo.scenario.catalog import Scenario
 from exporter.exposition.page import Exposition, Format
 from exporter.model import Snapshot
@@ -136,7 +135,7 @@ def happen(node: FakeNode, xid: int) -> None:
 def assert_all_given_back(node: FakeNode) -> None:
     """Expect the library to be shut down, with all that it lent, and nobody to have used what was gone."""
     assert node.nvml.opened == 0
-    assert (pool_of(node.nvml).live, pool_of(node.nvml).misuses) == (0, [])
+    assert (node.nvml.gpm.live, node.nvml.gpm.misuses) == (0, [])
     assert (len(node.nvml.events), node.nvml.events.misuse) == (0, {})
 
 

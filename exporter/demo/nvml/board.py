@@ -1,30 +1,30 @@
-"""The devices as the driver's handles show them, and the pointers that stand for them.
+"""Devices by their handles, and the list of GPUs that an open library keeps.
 
-A handle is an opaque pointer. It stays the same while its device exists and is never given out again, so
-that the handle of a MIG device that was destroyed is recognised as such.
+A handle is an opaque pointer. It stays the same while its device exists and is never reused, so that the
+handle of a destroyed MIG device is recognised as such.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from exporter.demo.machine import GpuState, InstanceState
 from exporter.demo.scenario.gpus import Gpu, MigInstance
 
 _FIRST, _STRIDE = 0x7F00_0000_0000, 0x40
-# Behind the pointer of each MIG device lies that of the GPU instance around it.
+# The pointer of a GPU instance, from that of its first MIG device.
 GPU_INSTANCE = 0x20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigDevice:
-    """A MIG device; ``slot`` is the index under its parent by which it is found."""
+    """A MIG device of ``gpu``."""
 
     address: int
     parent_address: int
-    slot: int
+    index: int  # under its parent, by which NVML finds it
     state: InstanceState
     gpu: GpuState
-    lists_pids: bool
+    lists_pids: bool  # as for a GPU
 
     @property
     def spec(self) -> MigInstance:
@@ -34,23 +34,24 @@ class MigDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuDevice:
-    """A physical GPU with the MIG devices it is cut into, by slot.
-
-    ``index`` is the one by which it is found. ``lists_pids`` is False where the caller sees none of the pids,
-    so that process lists are empty. ``driver`` is the branch of the driver (550).
-    """
+    """A physical GPU."""
 
     address: int
-    index: int
+    index: int  # by which NVML finds it
     state: GpuState
-    lists_pids: bool
-    driver: int
-    migs: Mapping[int, MigDevice]
+    lists_pids: bool  # False: the caller sees none of the pids, and process lists are empty
+    driver: int  # branch of the driver (550)
+    migs: Mapping[int, MigDevice]  # by their index
 
     @property
     def spec(self) -> Gpu:
         """The GPU in the scenario."""
         return self.state.gpu
+
+    @property
+    def gpu(self) -> GpuState:
+        """The state, under the name that a MIG device has for its parent's."""
+        return self.state
 
 
 Device = GpuDevice | MigDevice
@@ -58,35 +59,55 @@ Device = GpuDevice | MigDevice
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
-    """All devices at one moment. ``by_address`` holds MIG devices too, ``lost`` are uuids of GPUs."""
+    """All devices at one moment."""
 
     gpus: tuple[GpuDevice, ...] = ()
-    by_address: Mapping[int, Device] = field(default_factory=dict)
-    lost: frozenset[str] = frozenset()
+    by_address: Mapping[int, Device] = field(default_factory=dict)  # GPUs and MIG devices
+    lost: frozenset[str] = frozenset()  # uuids of GPUs
 
     def is_lost(self, device: Device) -> bool:
-        """Whether the GPU of a device, or the GPU that it is, is lost."""
-        return (device.gpu.gpu if isinstance(device, MigDevice) else device.spec).uuid in self.lost
+        """Return whether the GPU of a device is lost."""
+        return device.gpu.gpu.uuid in self.lost
 
 
-class Handles:
-    """Gives every device its pointer."""
+class Listing:
+    """The GPUs of one library, in NVML's order, and the handles of all devices."""
 
     def __init__(self, *, driver: int, lists_pids: bool = True) -> None:
         self._driver = driver
         self._lists_pids = lists_pids
         self._addresses: dict[tuple[object, ...], int] = {}
-        self._given = 0
+        self._handles_so_far = 0
+        self._lost: frozenset[str] = frozenset()
+        self._present: dict[str, GpuState] = {}
+        self._opened: dict[str, GpuState] | None = None
 
-    def board(self, gpus: Collection[GpuState], lost: Iterable[str] = ()) -> Board:
-        """Make the board of these GPUs; devices that are no longer among them lose their pointer for good."""
-        devices = tuple(self._gpu(state, index) for index, state in enumerate(gpus))
-        known: dict[int, Device] = {}
-        for device in devices:
-            known[device.address] = device
-            known.update({mig.address: mig for mig in device.migs.values()})
-        self._addresses = {key: address for key, address in self._addresses.items() if address in known}
-        return Board(gpus=devices, by_address=known, lost=frozenset(lost))
+    def show(self, gpus: tuple[GpuState, ...]) -> None:
+        """Replace the GPUs of the node; an open library keeps its list, and loses those that are missing."""
+        self._present = {state.gpu.uuid: state for state in gpus}
+        if self._opened is not None:
+            self._lost |= self._opened.keys() - self._present.keys()
+            for uuid in self._opened.keys() - self._lost:
+                self._opened[uuid] = self._present[uuid]
+
+    def open(self) -> None:
+        """Keep to the GPUs that are present now."""
+        self._opened, self._lost = dict(self._present), frozenset()
+
+    def close(self) -> None:
+        """List whatever GPUs are present."""
+        self._opened, self._lost = None, frozenset()
+
+    def board(self) -> Board:
+        """Return the devices now, lost GPUs as they last were; handles of vanished devices become invalid."""
+        states = (self._present if self._opened is None else self._opened).values()
+        gpus = tuple(self._gpu(state, index) for index, state in enumerate(states))
+        by_address: dict[int, Device] = {}
+        for gpu in gpus:
+            by_address[gpu.address] = gpu
+            by_address.update({mig.address: mig for mig in gpu.migs.values()})
+        self._addresses = {key: address for key, address in self._addresses.items() if address in by_address}
+        return Board(gpus=gpus, by_address=by_address, lost=self._lost)
 
     def _gpu(self, state: GpuState, index: int) -> GpuDevice:
         address = self._address(state.gpu.uuid)
@@ -102,16 +123,17 @@ class Handles:
     def _migs(self, gpu: GpuState, parent: int) -> dict[int, MigDevice]:
         migs: dict[int, MigDevice] = {}
         for state in gpu.instances:
-            cut = state.instance
-            # The driver's slots follow the placement, so a GPU that is not full has empty ones between.
-            slot = cut.start + cut.ci
-            while slot in migs:
-                slot += 1
-            address = self._address(gpu.gpu.uuid, cut.uuid, cut.gi, cut.ci, cut.profile)
-            migs[slot] = MigDevice(
-                address=address,
+            instance = state.instance
+            # NVML's indexes follow the placement, so a GPU that is not full has unused ones in between.
+            index = instance.start + instance.ci
+            while index in migs:
+                index += 1
+            migs[index] = MigDevice(
+                address=self._address(
+                    gpu.gpu.uuid, instance.uuid, instance.gi, instance.ci, instance.profile
+                ),
                 parent_address=parent,
-                slot=slot,
+                index=index,
                 state=state,
                 gpu=gpu,
                 lists_pids=self._lists_pids,
@@ -120,6 +142,6 @@ class Handles:
 
     def _address(self, *key: object) -> int:
         if key not in self._addresses:
-            self._given += 1
-            self._addresses[key] = _FIRST + self._given * _STRIDE
+            self._handles_so_far += 1
+            self._addresses[key] = _FIRST + self._handles_so_far * _STRIDE
         return self._addresses[key]

@@ -1,4 +1,4 @@
-"""What a function of the fake driver is, and the ctypes ends of its arguments.
+"""Functions of the fake driver, and the ctypes arguments that they read and write.
 
 The binding passes what it would pass to the C library: out parameters by reference, text buffers and
 arrays as they are, numbers raw or wrapped, handles as opaque pointers.
@@ -7,89 +7,100 @@ arrays as they are, numbers raw or wrapped, handles as opaque pointers.
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import partial
 from typing import Any, Literal, NoReturn, TypeVar
 
 import pynvml
 
 T = TypeVar("T")
-SUCCESS = 0
-UNINITIALIZED = 1
-INVALID_ARGUMENT = 2
-NOT_SUPPORTED = 3
-NOT_FOUND = 6
-INSUFFICIENT_SIZE = 7
-DRIVER_NOT_LOADED = 9
-GPU_IS_LOST = 15
-VERSION_MISMATCH = 25
+
+
+class Code(IntEnum):
+    """Return codes of NVML (``nvmlReturn_t``)."""
+
+    SUCCESS = 0
+    UNINITIALIZED = 1
+    INVALID_ARGUMENT = 2
+    NOT_SUPPORTED = 3
+    NOT_FOUND = 6
+    INSUFFICIENT_SIZE = 7
+    DRIVER_NOT_LOADED = 9
+    TIMEOUT = 10
+    GPU_IS_LOST = 15
+    VERSION_MISMATCH = 25
 
 
 class RefusedError(Exception):
-    """A call that the driver answers with an error code."""
+    """A call that returns the error ``code``."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
         self.code = code
 
 
-def refuse(code: int) -> NoReturn:
-    """Answer the call with an error code."""
+def refuse(code: int = Code.NOT_SUPPORTED) -> NoReturn:
+    """Return an error code from the call."""
     raise RefusedError(code)
 
 
-def require(condition: object, code: int = NOT_SUPPORTED) -> None:
+def require(condition: object, code: int = Code.NOT_SUPPORTED) -> None:
     """Refuse the call unless the condition holds."""
     if not condition:
         refuse(code)
 
 
 def known(value: T | None) -> T:
-    """Return a value; refuse the call if it is None."""
-    return refuse(NOT_SUPPORTED) if value is None else value
+    """Return a value; refuse the call with NOT_SUPPORTED if it is None."""
+    return refuse() if value is None else value
 
 
 def code_of(name: str) -> int | None:
-    """Return the code of an NVML error such as ``GPU_IS_LOST``, None for a name that NVML does not have."""
+    """Return the code of an NVML error such as ``GPU_IS_LOST``, None if NVML has no error of that name."""
     if name == "SUCCESS":
-        return SUCCESS
+        return Code.SUCCESS
     code = getattr(pynvml, f"NVML_ERROR_{name}", None)
     return code if isinstance(code, int) else None
 
 
 def name_of(code: int) -> str:
-    """Return what nvmlErrorString says of a code."""
+    """Return the text of a code, as nvmlErrorString does."""
     names = {value: name for name, value in vars(pynvml).items() if name.startswith("NVML_ERROR_")}
-    name: str = names.get(code, "Success" if code == SUCCESS else f"Unknown code {code}")
+    name: str = names.get(code, "Success" if code == Code.SUCCESS else f"Unknown code {code}")
     return name.removeprefix("NVML_ERROR_").replace("_", " ").capitalize()
 
 
-# What the first argument of a function may be. "node" takes the state of the driver, "lookup" finds a
-# device among all by the first argument, the others take the handle of a GPU, of a MIG device, of either;
-# "gpu instance" that of what is around MIG devices, "pair" takes those of two GPUs. "wait" takes the state of
-# the driver and may block, "registration" takes the handle of a GPU and then the state of the driver.
-Scope = Literal["node", "lookup", "gpu", "mig", "gpu instance", "any", "pair", "wait", "registration"]
+# The first argument of a function:
+# "node"          none: ``run`` gets the driver instead
+# "wait"          as "node", and the function may block
+# "lookup"        an index or uuid that is looked up among all devices
+# "gpu", "mig"    the handle of a GPU or of a MIG device; "any" takes both
+# "gpu instance"  the handle of the GPU instance around MIG devices
+# "pair"          the handles of two GPUs
+Scope = Literal["node", "wait", "lookup", "gpu", "mig", "any", "gpu instance", "pair"]
+Write = Callable[[Sequence[Any], Sequence[int]], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function of the library: ``run`` gets the device (or the driver) and the rest of the arguments.
-
-    It writes its answer through the out parameters, or refuses the call. ``write`` puts given numbers in the
-    place of an answer, if an answer consists of numbers only.
-    """
+    """A function of the library. It writes its result through the out parameters, or refuses the call."""
 
     scope: Scope
+    # Gets the device (or the driver), and the arguments after it.
     run: Callable[..., None]
-    write: Callable[[Sequence[Any], Sequence[int]], None] | None = None
+    # Writes given numbers instead of the function's own; None if its result is more than numbers.
+    write: Write | None = None
+    # ``run`` gets the driver after the device.
+    with_driver: bool = False
 
 
 def number(argument: Any) -> int:
-    """Read a number that came raw or as a ctypes one."""
+    """Return a number that was passed raw or as a ctypes object."""
     return int(getattr(argument, "value", argument))
 
 
 def text_of(argument: Any) -> str:
-    """Read a C string."""
+    """Return the text of a C string."""
     value = getattr(argument, "value", argument)
     return (value or b"").decode(errors="replace")
 
@@ -110,7 +121,7 @@ def put_handle(reference: Any, address: int) -> None:
 
 
 def address_of(handle: Any) -> int:
-    """Return the pointer in a device handle, 0 for what is none."""
+    """Return the pointer in a device handle, 0 if the argument is not a handle."""
     try:
         # A cast would have the handle hold itself, for the garbage collector to find.
         return ctypes.c_void_p.from_buffer(handle).value or 0
@@ -122,55 +133,56 @@ def put_length(count: Any, array: Any, length: int) -> None:
     """Write the length of a list; refuse an array that is too short for the list."""
     room = 0 if array is None else number(target(count))
     put(count, length)
-    require(length <= room, INSUFFICIENT_SIZE)
+    require(length <= room, Code.INSUFFICIENT_SIZE)
 
 
 def put_text(buffer: Any, length: Any, value: str) -> None:
-    """Write text into a buffer of that length."""
+    """Write text into a buffer of ``length`` bytes; refuse one that is too short."""
     encoded = value.encode()
-    require(len(encoded) < number(length), INSUFFICIENT_SIZE)
+    require(len(encoded) < number(length), Code.INSUFFICIENT_SIZE)
     buffer.value = encoded
 
 
 def inputs(arguments: Sequence[Any]) -> list[int]:
-    """Return the plain numbers that a call is given, leaving out handles, buffers and out parameters."""
-    found = (getattr(argument, "value", argument) for argument in arguments)
-    return [value for value in found if isinstance(value, int)]
+    """Return the plain numbers among the arguments, without handles, buffers and out parameters."""
+    values = (getattr(argument, "value", argument) for argument in arguments)
+    return [value for value in values if isinstance(value, int)]
 
 
 def numbers(scope: Scope, read: Callable[..., int | Sequence[int]]) -> Function:
-    """Return a function that answers with numbers: ``read`` gets the device and the plain arguments.
+    """Return a function with numbers as its result: ``read`` gets the device and the plain arguments.
 
     The out parameters come last, as many as ``read`` returns numbers.
     """
-    return _answering(scope, read, _put_numbers)
+    return _returning(scope, read, _put_numbers)
 
 
 def record(
-    scope: Scope, fields: Sequence[str], read: Callable[..., int | Sequence[int]], version: int | None = None
+    scope: Scope, fields: str, read: Callable[..., int | Sequence[int]], version: int | None = None
 ) -> Function:
-    """Return a function that fills these fields of a record, behind the one out parameter.
+    """Return a function that fills the ``fields`` (separated by spaces) of the record in its out parameter.
 
-    A record with a ``version`` is refused when it carries another one.
+    A record with a ``version`` is refused when the caller passes another one.
     """
-    return _answering(scope, read, partial(_put_record, fields, version))
+    return _returning(scope, read, partial(_put_record, fields.split(), version))
 
 
-def _answering(
-    scope: Scope,
-    read: Callable[..., int | Sequence[int]],
-    write: Callable[[Sequence[Any], Sequence[int]], None],
-) -> Function:
+def text(scope: Scope, read: Callable[..., str]) -> Function:
+    """Return a function that writes text into a buffer."""
+    return Function(scope, lambda device, buffer, length: put_text(buffer, length, read(device)))
+
+
+def _returning(scope: Scope, read: Callable[..., int | Sequence[int]], write: Write) -> Function:
     def run(device: Any, *arguments: Any) -> None:
-        answer = read(device, *inputs(arguments))
-        write(arguments, (answer,) if isinstance(answer, int) else answer)
+        values = read(device, *inputs(arguments))
+        write(arguments, (values,) if isinstance(values, int) else values)
 
     return Function(scope, run, write)
 
 
 def _put_numbers(arguments: Sequence[Any], values: Sequence[int]) -> None:
     references = [argument for argument in arguments if hasattr(argument, "_obj")]
-    require(len(values) == len(references), INVALID_ARGUMENT)
+    require(len(values) == len(references), Code.INVALID_ARGUMENT)
     for reference, value in zip(references, values, strict=True):
         put(reference, value)
 
@@ -179,16 +191,7 @@ def _put_record(
     fields: Sequence[str], version: int | None, arguments: Sequence[Any], values: Sequence[int]
 ) -> None:
     answer = target(arguments[-1])
-    require(version is None or answer.version == version, VERSION_MISMATCH)
-    require(len(values) == len(fields), INVALID_ARGUMENT)
+    require(version is None or answer.version == version, Code.VERSION_MISMATCH)
+    require(len(values) == len(fields), Code.INVALID_ARGUMENT)
     for field, value in zip(fields, values, strict=True):
         setattr(answer, field, value)
-
-
-def text(scope: Scope, read: Callable[..., str]) -> Function:
-    """Return a function that answers with text in a buffer."""
-
-    def run(device: Any, buffer: Any, length: Any) -> None:
-        put_text(buffer, length, read(device))
-
-    return Function(scope, run)

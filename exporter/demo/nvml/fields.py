@@ -8,79 +8,56 @@ from exporter.demo.load import Flow
 from exporter.demo.machine import GpuState
 from exporter.demo.nvml import health, links
 from exporter.demo.nvml.board import GpuDevice
-from exporter.demo.nvml.call import (
-    NOT_SUPPORTED,
-    SUCCESS,
-    Function,
-    RefusedError,
-    number,
-    refuse,
-    require,
-    target,
-)
-from exporter.demo.scenario.derive import (
-    AMPERE,
-    BLACKWELL,
-    HOPPER,
-    is_ga100,
-    is_module,
-    knows_field,
-    nvlink_speed,
-)
+from exporter.demo.nvml.call import Code, Function, RefusedError, number, refuse, require, target
+from exporter.demo.scenario import derive
 from exporter.model.readings import RECOVERY_ACTIONS
 
 LATENCY_MICROSECONDS = 4
 KIB = 1024
 WHOLE_GPU, MODULE, MEMORY = 0, 1, 2
-# What a module's processor draws beside its GPUs, and the part of a GPU's draw that is its memory's.
+# Power of a module's processor, and the memory's part of a GPU's power.
 PROCESSOR_MILLIWATTS, MEMORY_PART = 120_000, 0.12
 
 Read = Callable[[GpuState, int], int]
 
 
 class Field(NamedTuple):
-    """A field value: NVML's number of its type, the member of the union, and its reading by scope."""
+    """A field value."""
 
-    kind: int
-    member: str
-    read: Read
+    kind: int  # NVML's nvmlValueType_t
+    member: str  # of the union nvmlValue_t
+    read: Read  # gets the state and the scope of the field, such as a link
 
 
 _FLAG = partial(Field, 1, "uiVal")
 _COUNT = partial(Field, 3, "ullVal")
 _DEGREES = partial(Field, 5, "siVal")
-_ANYTHING = partial(Field, 4, "sllVal")
 
 
 def _power(state: GpuState, scope: int) -> int:
     if scope == WHOLE_GPU:
         return state.power_mw
-    if scope == MODULE and is_module(state.gpu):
-        return state.power_mw + PROCESSOR_MILLIWATTS
-    return refuse(NOT_SUPPORTED)
+    require(scope == MODULE and derive.is_module(state.gpu))
+    return state.power_mw + PROCESSOR_MILLIWATTS
 
 
 def _average_power(state: GpuState, scope: int) -> int:
-    """Return the draw of late; the first Amperes do not average, and only large boards tell of memory."""
-    if scope == MEMORY and state.gpu.architecture >= HOPPER:
+    """Return the average power; GA100 boards have none, and memory power starts with Hopper."""
+    if scope == MEMORY and state.gpu.architecture >= derive.HOPPER:
         return round(state.power_mw * MEMORY_PART)
-    require(state.gpu.architecture >= AMPERE and not is_ga100(state.gpu))
+    require(state.gpu.architecture >= derive.AMPERE and not derive.is_ga100(state.gpu))
     return _power(state, scope)
 
 
-def _held_back(flow: Flow) -> Field:
+def _total(flow: Flow) -> Field:
     return _COUNT(lambda state, _: state.totals[flow])
-
-
-def _never(_state: GpuState, _scope: int) -> int:
-    return 0
 
 
 def _ecc_total(severity: int, scope: int) -> Field:
     return _COUNT(lambda state, _: health.ecc_total(state, severity, scope))
 
 
-def _row(place: int) -> Field:
+def _rows(place: int) -> Field:
     return _COUNT(lambda state, _: health.rows(state)[place])
 
 
@@ -88,32 +65,38 @@ def _threshold(kind: int) -> Field:
     return _DEGREES(lambda state, _: health.margin_at(state.gpu, kind))
 
 
-def _throughput(flow: Flow) -> Field:
+def _link_kibibytes(flow: Flow) -> Field:
     return _COUNT(lambda state, link: links.link_bytes(state, flow, link) // KIB)
 
 
 def _link_bytes(flow: Flow) -> Field:
-    """Return the counter of one link that came with the fifth generation."""
+    """Return the counter of one link that came with Blackwell."""
 
     def read(state: GpuState, link: int) -> int:
-        require(state.gpu.architecture >= BLACKWELL)
+        require(state.gpu.architecture >= derive.BLACKWELL)
         return links.link_bytes(state, flow, link)
 
     return _COUNT(read)
 
 
 def _link_errors(error: str) -> Field:
-    """Return the errors over all links."""
     return _COUNT(lambda state, _: links.link_errors(state.gpu, error))
 
 
-def _later_recoveries(state: GpuState, link: int) -> int:
-    """Return how often a link, or any of them, had to recover, as it is told from the fifth generation on."""
-    require(state.gpu.architecture >= BLACKWELL)
-    links.refuse_link(state.gpu, 0 if link == links.ALL_LINKS else link)
+def _blackwell_recoveries(state: GpuState, link: int) -> int:
+    """Return the recoveries of a link, or of all; the scenario's count is that of link 0."""
+    require(state.gpu.architecture >= derive.BLACKWELL)
+    links.require_link(state.gpu, 0 if link == links.ALL_LINKS else link)
     return state.gpu.links.errors.get("recovery", 0) if link in (0, links.ALL_LINKS) else 0
 
 
+def _nvlink_speed(state: GpuState, _scope: int) -> int:
+    return derive.nvlink_speed(state.gpu) if links.is_active(state.gpu, 0) else 0
+
+
+_ZERO = _COUNT(lambda _state, _scope: 0)
+_UNKNOWN = Field(4, "sllVal", lambda _state, _scope: refuse())
+# By NVML's numbers (NVML_FI_DEV_*).
 FIELDS: Mapping[int, Field] = {
     3: _ecc_total(0, 0),
     4: _ecc_total(1, 0),
@@ -126,15 +109,15 @@ FIELDS: Mapping[int, Field] = {
     45: _link_errors("crc_data"),
     52: _link_errors("replay"),
     59: _link_errors("recovery"),
-    74: _held_back("power"),
-    75: _held_back("software_thermal"),
-    **dict.fromkeys(range(76, 82), _COUNT(_never)),
+    74: _total("power"),
+    75: _total("software_thermal"),
+    **dict.fromkeys(range(76, 82), _ZERO),
     82: _FLAG(lambda state, _: health.memory_temperature(state)),
-    90: _FLAG(lambda state, _: nvlink_speed(state.gpu) if links.is_active(state.gpu, 0) else 0),
-    91: _FLAG(lambda state, _: state.gpu.links.nvlinks or refuse(NOT_SUPPORTED)),
-    138: _throughput("nvlink_transmit"),
-    139: _throughput("nvlink_receive"),
-    **{142 + place: _row(place) for place in range(4)},
+    90: _FLAG(_nvlink_speed),
+    91: _FLAG(lambda state, _: state.gpu.links.nvlinks or refuse()),
+    138: _link_kibibytes("nvlink_transmit"),
+    139: _link_kibibytes("nvlink_receive"),
+    **{142 + place: _rows(place) for place in range(4)},
     165: _FLAG(lambda state, link: int(links.is_active(state.gpu, link))),
     185: _FLAG(_average_power),
     186: _FLAG(_power),
@@ -142,15 +125,15 @@ FIELDS: Mapping[int, Field] = {
     194: _threshold(health.SLOWDOWN),
     195: _threshold(health.MEMORY_MAX),
     196: _threshold(health.GPU_MAX),
-    197: _COUNT(lambda state, _: state.totals["pcie_transmit"]),
-    198: _COUNT(lambda state, _: state.totals["pcie_receive"]),
+    197: _total("pcie_transmit"),
+    198: _total("pcie_receive"),
     202: _link_bytes("nvlink_transmit"),
     204: _link_bytes("nvlink_receive"),
-    215: _COUNT(_later_recoveries),
+    215: _COUNT(_blackwell_recoveries),
     230: _FLAG(lambda state, _: RECOVERY_ACTIONS.index(state.gpu.health.recovery_action)),
-    269: _held_back("software_thermal"),
-    270: _held_back("hardware_thermal"),
-    271: _COUNT(_never),
+    269: _total("software_thermal"),
+    270: _total("hardware_thermal"),
+    271: _ZERO,
 }
 
 
@@ -162,27 +145,24 @@ def _values(device: GpuDevice, count: Any, values: Any) -> None:
 
 def _fill(entry: Any, device: GpuDevice) -> None:
     entry.timestamp, entry.latencyUsec = round(device.state.wall * 1e6), LATENCY_MICROSECONDS
-    field = FIELDS.get(entry.fieldId, _ANYTHING(_unknown))
+    field = FIELDS.get(entry.fieldId, _UNKNOWN)
     entry.valueType = field.kind
     try:
         setattr(entry.value, field.member, _value(device, field, entry.fieldId, entry.scopeId))
-        entry.nvmlReturn = SUCCESS
+        entry.nvmlReturn = Code.SUCCESS
     except RefusedError as refusal:
         entry.nvmlReturn = refusal.code
 
 
-def _value(device: GpuDevice, field: Field, number_of_field: int, scope: int) -> int:
-    """Return the value that the scenario wants, or the device's own."""
-    whole = f"field:{number_of_field}"
-    name = f"{whole}:{scope}" if scope else whole
-    require(not {whole, name}.intersection(device.spec.unsupported))
+def _value(device: GpuDevice, field: Field, field_id: int, scope: int) -> int:
+    """Return the value that the scenario gives, or else that of the device."""
+    any_scope = f"field:{field_id}"
+    name = f"{any_scope}:{scope}" if scope else any_scope
+    require(not {any_scope, name}.intersection(device.spec.unsupported))
     if name in device.spec.answers:
         return device.spec.answers[name][0]
-    return field.read(device.state, scope) if knows_field(device.driver, number_of_field) else _unknown()
-
-
-def _unknown(*_: object) -> int:
-    return refuse(NOT_SUPPORTED)
+    require(derive.knows_field(device.driver, field_id))
+    return field.read(device.state, scope)
 
 
 FUNCTIONS: Mapping[str, Function] = {"nvmlDeviceGetFieldValues": Function("gpu", _values)}

@@ -1,4 +1,4 @@
-"""Functions of the fake driver about PCIe and NVLink: how wide the ways are, and what passes over them."""
+"""Functions of the fake driver about PCIe, NVLink and topology."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -6,17 +6,7 @@ from typing import Any
 from exporter.demo.load import Flow, active_nvlinks
 from exporter.demo.machine import GpuState
 from exporter.demo.nvml.board import GpuDevice
-from exporter.demo.nvml.call import (
-    INVALID_ARGUMENT,
-    SUCCESS,
-    Function,
-    number,
-    numbers,
-    put,
-    record,
-    require,
-    target,
-)
+from exporter.demo.nvml.call import Code, Function, number, numbers, put, record, require, target
 from exporter.demo.nvml.gpu import fill_pci
 from exporter.demo.scenario.derive import BLACKWELL, HOPPER, has_hbm, pcie_generation
 from exporter.demo.scenario.gpus import Gpu
@@ -25,41 +15,44 @@ TO_GPU, TO_PROCESSOR, TO_SWITCH = 0, 1, 2
 ALL_LINKS = 0xFFFFFFFF
 SWITCH = "0000FFFF:00:00.0"
 SLOWEST_PCIE = 1
-# The KB in which throughput is told.
+# NVML reports PCIe throughput in KB/s of this size.
 KILOBYTE = 1024
 TRANSMIT, RECEIVE = 0, 1
-JOINED = 3
+FABRIC_COMPLETED = 3
+# nvmlGpuTopologyLevel_t by nvidia-smi's words, from one board to the whole machine.
+LEVELS: Mapping[str, int] = {"PSB": 0, "PIX": 10, "PXB": 20, "PHB": 30, "NODE": 40, "SYS": 50}
+WORD_BITS = 64
 
 
-def refuse_link(gpu: Gpu, link: int) -> None:
-    """Refuse a question about an NVLink that the board does not have."""
+def require_link(gpu: Gpu, link: int) -> None:
+    """Refuse a call about an NVLink that the board does not have."""
     require(gpu.links.nvlinks)
-    require(0 <= link < gpu.links.nvlinks, INVALID_ARGUMENT)
+    require(0 <= link < gpu.links.nvlinks, Code.INVALID_ARGUMENT)
 
 
 def is_active(gpu: Gpu, link: int) -> bool:
     """Return whether an NVLink is up."""
-    refuse_link(gpu, link)
+    require_link(gpu, link)
     return link < active_nvlinks(gpu)
 
 
 def link_bytes(state: GpuState, flow: Flow, link: int) -> int:
-    """Return what has passed over one NVLink, or over all of them together."""
+    """Return the bytes that passed over one NVLink, or over all of them for ALL_LINKS."""
     if link == ALL_LINKS:
-        refuse_link(state.gpu, 0)
+        require_link(state.gpu, 0)
         return state.totals[flow]
     return state.totals[flow] // active_nvlinks(state.gpu) if is_active(state.gpu, link) else 0
 
 
 def link_errors(gpu: Gpu, error: str) -> int:
-    """Return the errors over all NVLinks; later boards have other counters."""
-    refuse_link(gpu, 0)
+    """Return the errors over all NVLinks; Blackwell has other counters."""
+    require_link(gpu, 0)
     require(gpu.architecture < BLACKWELL)
     return gpu.links.errors.get(error, 0)
 
 
 def _peer(gpu: Gpu, link: int) -> str | None:
-    """Return the uuid of the GPU at the other end, None where that is none; an inactive link has no end."""
+    """Return the uuid of the GPU at the other end, None for a switch or processor; an inactive link has none."""
     require(is_active(gpu, link))
     ends = [uuid for uuid, count in gpu.links.to.items() for _ in range(count)]
     return ends[link] if link < len(ends) else None
@@ -78,74 +71,66 @@ def _remote_pci(device: GpuDevice, link: Any, reference: Any) -> None:
 
 
 def _generation(device: GpuDevice) -> int:
-    """Return the generation now: a small board saves power on its link while it has nothing to do."""
+    """Return the current generation; an idle small board lowers it to save power."""
     gpu = device.spec
     return pcie_generation(gpu) if device.state.utilization or has_hbm(gpu) else SLOWEST_PCIE
 
 
 def _throughput(device: GpuDevice, direction: int) -> int:
     flows: dict[int, Flow] = {TRANSMIT: "pcie_transmit", RECEIVE: "pcie_receive"}
-    require(direction in flows, INVALID_ARGUMENT)
+    require(direction in flows, Code.INVALID_ARGUMENT)
     return round(device.state.flows[flows[direction]] / KILOBYTE)
 
 
 def _fabric(device: GpuDevice) -> tuple[int, int]:
-    """Answer for the fabric of switches, which Hopper's are the first to ask a manager to join."""
+    """Return the registration with the NVSwitch fabric, which starts with Hopper."""
     require(device.spec.links.switch and device.spec.architecture >= HOPPER)
-    return JOINED, SUCCESS
+    return FABRIC_COMPLETED, Code.SUCCESS
 
 
-FUNCTIONS: Mapping[str, Function] = {
-    "nvmlDeviceGetPcieReplayCounter": numbers("gpu", lambda device: device.spec.pcie_replays),
-    "nvmlDeviceGetCurrPcieLinkGeneration": numbers("gpu", _generation),
-    "nvmlDeviceGetMaxPcieLinkGeneration": numbers("gpu", lambda device: pcie_generation(device.spec)),
-    "nvmlDeviceGetCurrPcieLinkWidth": numbers("gpu", lambda device: device.spec.links.pcie_width),
-    "nvmlDeviceGetMaxPcieLinkWidth": numbers("gpu", lambda device: device.spec.links.pcie_width),
-    "nvmlDeviceGetPcieThroughput": numbers("gpu", _throughput),
-    "nvmlDeviceGetNvLinkState": numbers("gpu", lambda device, link: int(is_active(device.spec, link))),
-    "nvmlDeviceGetNvLinkRemoteDeviceType": numbers("gpu", _remote_type),
-    "nvmlDeviceGetNvLinkRemotePciInfo_v2": Function("gpu", _remote_pci),
-    "nvmlDeviceGetGpuFabricInfoV": record("gpu", ("state", "status"), _fabric),
-}
-
-
-# What two GPUs have in common, from one package to the machine as a whole.
-LEVELS: Mapping[str, int] = {"PSB": 0, "PIX": 10, "PXB": 20, "PHB": 30, "NODE": 40, "SYS": 50}
-WORD_BITS = 64
-
-
-def cpu_numbers(text: str) -> Iterator[int]:
-    """Yield the processors of a list such as ``0-31,64-95``; raises ValueError for anything else."""
+def _cpu_numbers(text: str) -> Iterator[int]:
+    """Yield the processors of a list such as ``0-31,64-95``; raise ValueError for anything else."""
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
         yield from range(int(first), int(last or first) + 1)
 
 
-def _ancestor(device: GpuDevice, other: GpuDevice, reference: Any) -> None:
-    own, others = device.spec.links, other.spec.links
-    named = own.relations.get(other.spec.uuid) or others.relations.get(device.spec.uuid)
-    put(reference, LEVELS[named or ("NODE" if own.numa_node == others.numa_node else "SYS")])
+def _common_ancestor(device: GpuDevice, other: GpuDevice, reference: Any) -> None:
+    links, others = device.spec.links, other.spec.links
+    given = links.relations.get(other.spec.uuid) or others.relations.get(device.spec.uuid)
+    put(reference, LEVELS[given or ("NODE" if links.numa_node == others.numa_node else "SYS")])
 
 
-def _cpus(device: GpuDevice, size: Any, reference: Any) -> None:
-    _mark(set(cpu_numbers(device.spec.links.cpus)), number(size), reference)
+def _cpu_affinity(device: GpuDevice, size: Any, reference: Any) -> None:
+    _set_bits(set(_cpu_numbers(device.spec.links.cpus)), number(size), reference)
 
 
-def _memory_nodes(device: GpuDevice, size: Any, reference: Any, _scope: Any) -> None:
+def _memory_affinity(device: GpuDevice, size: Any, reference: Any, _scope: Any) -> None:
     node = device.spec.links.numa_node
-    _mark(set() if node is None else {node}, number(size), reference)
+    _set_bits(set() if node is None else {node}, number(size), reference)
 
 
-def _mark(bits: set[int], words: int, reference: Any) -> None:
-    """Set these bits in an array of words; what lies past its end is left out."""
+def _set_bits(bits: set[int], words: int, reference: Any) -> None:
+    """Set bits in an array of words; bits past its end are dropped."""
     require(bits)
     answer = target(reference)
     for word in range(words):
         answer[word] = sum(1 << bit % WORD_BITS for bit in bits if bit // WORD_BITS == word)
 
 
-TOPOLOGY_FUNCTIONS: Mapping[str, Function] = {
-    "nvmlDeviceGetTopologyCommonAncestor": Function("pair", _ancestor),
-    "nvmlDeviceGetCpuAffinity": Function("gpu", _cpus),
-    "nvmlDeviceGetMemoryAffinity": Function("gpu", _memory_nodes),
+_WIDTH = numbers("gpu", lambda device: device.spec.links.pcie_width)
+FUNCTIONS: Mapping[str, Function] = {
+    "nvmlDeviceGetPcieReplayCounter": numbers("gpu", lambda device: device.spec.pcie_replays),
+    "nvmlDeviceGetCurrPcieLinkGeneration": numbers("gpu", _generation),
+    "nvmlDeviceGetMaxPcieLinkGeneration": numbers("gpu", lambda device: pcie_generation(device.spec)),
+    "nvmlDeviceGetCurrPcieLinkWidth": _WIDTH,
+    "nvmlDeviceGetMaxPcieLinkWidth": _WIDTH,
+    "nvmlDeviceGetPcieThroughput": numbers("gpu", _throughput),
+    "nvmlDeviceGetNvLinkState": numbers("gpu", lambda device, link: int(is_active(device.spec, link))),
+    "nvmlDeviceGetNvLinkRemoteDeviceType": numbers("gpu", _remote_type),
+    "nvmlDeviceGetNvLinkRemotePciInfo_v2": Function("gpu", _remote_pci),
+    "nvmlDeviceGetGpuFabricInfoV": record("gpu", "state status", _fabric),
+    "nvmlDeviceGetTopologyCommonAncestor": Function("pair", _common_ancestor),
+    "nvmlDeviceGetCpuAffinity": Function("gpu", _cpu_affinity),
+    "nvmlDeviceGetMemoryAffinity": Function("gpu", _memory_affinity),
 }

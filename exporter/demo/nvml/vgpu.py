@@ -1,18 +1,17 @@
-"""Functions of the fake driver about virtual GPUs: those that run on a host's GPU, and a guest's license.
+"""Functions of the fake driver about virtual GPUs on a host, and about the license of a guest.
 
-A vGPU has a number in place of a handle, and so has its type; both mean something to the whole driver.
+A vGPU and its type are named by numbers instead of handles, which are valid for the whole driver.
 """
 
 import zlib
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from exporter.demo.machine import ProcessState, running_vgpus
 from exporter.demo.nvml.board import GpuDevice
 from exporter.demo.nvml.call import (
-    INVALID_ARGUMENT,
-    NOT_FOUND,
+    Code,
     Function,
     number,
     numbers,
@@ -23,80 +22,81 @@ from exporter.demo.nvml.call import (
     require,
     target,
 )
-from exporter.demo.nvml.mig import newer
-from exporter.demo.nvml.node import Driver
+from exporter.demo.nvml.mig import NO_INSTANCE, newer
 from exporter.demo.scenario.derive import make_uuid
 from exporter.demo.scenario.gpus import Vgpu
 from exporter.model.hardware import Virtualization
 
+if TYPE_CHECKING:
+    from exporter.demo.nvml.library import FakeNvml
+
 MODES: tuple[Virtualization, ...] = get_args(Virtualization)
-NO_INSTANCE = 0xFFFFFFFF
 VM_ID_IS_UUID = 1
 UNSIGNED_INT = 1
+# nvmlGridLicenseState of a license that is unknown, missing and valid.
 STATES = {None: 1, False: 4, True: 5}
 FEATURE_VGPU = 1
 EXPIRES, NEVER_EXPIRES = 2, 4
-# What a vGPU encodes and decodes beside its computing; a rule of thumb that looks alive.
+# Use of the video engines of a vGPU per percent of SM activity; a rule of thumb that looks alive.
 VIDEO_RATIO = 0.1
 
 
 def vgpu_number(vgpu: Vgpu) -> int:
-    """Return the driver's number of a vGPU; real ones, too, have the highest bit set."""
+    """Return the driver's number of a vGPU; as in real drivers, the highest bit is set."""
     return 0x8000_0000 | zlib.crc32(vgpu.mdev_uuid.lower().encode())
 
 
 def vgpu_uuid(vgpu: Vgpu) -> str:
-    """Return the driver's uuid of a vGPU; that of its mediated device is another one."""
+    """Return the driver's uuid of a vGPU, which differs from that of its mediated device."""
     return vgpu.uuid or make_uuid(vgpu.mdev_uuid, "vgpu")
 
 
-def type_number(vgpu: Vgpu) -> int:
-    """Return the driver's number of a vGPU's type."""
+def _type_number(vgpu: Vgpu) -> int:
     return zlib.crc32(vgpu.type.encode()) & 0xFFFF
 
 
 def _active(device: GpuDevice, count: Any, answers: Any) -> None:
     require(device.spec.virtualization == "vgpu_host")
-    found = [vgpu_number(vgpu) for vgpu, _ in running_vgpus(device.state)]
-    put_length(count, answers, len(found))
-    for place, each in enumerate(found):
-        answers[place] = each
+    vgpu_numbers = [vgpu_number(vgpu) for vgpu, _ in running_vgpus(device.state)]
+    put_length(count, answers, len(vgpu_numbers))
+    for place, running in enumerate(vgpu_numbers):
+        answers[place] = running
 
 
 def _utilization(device: GpuDevice, last_seen: Any, kind: Any, count: Any, answers: Any) -> None:
     require(device.spec.virtualization == "vgpu_host" and not device.state.is_cut)
-    found = [(vgpu_number(vgpu), process.pid) for vgpu, process in running_vgpus(device.state)]
+    vgpus = list(running_vgpus(device.state))
     window = [sample for sample in device.state.samples if sample.timestamp > number(last_seen)]
-    require(window or not found, NOT_FOUND)
+    require(window or not vgpus, Code.NOT_FOUND)
     put(kind, UNSIGNED_INT)
-    put_length(count, answers, len(found))
-    ran = newer(tuple(window), 0)
-    for place, (vgpu, pid) in enumerate(found):
-        stamp, sm = ran.get(pid, (window[-1].timestamp, 0))
+    put_length(count, answers, len(vgpus))
+    records = newer(tuple(window), 0)
+    for place, (vgpu, process) in enumerate(vgpus):
+        timestamp, sm = records.get(process.pid, (window[-1].timestamp, 0))
         answer = answers[place]
-        answer.vgpuInstance, answer.timeStamp = vgpu, stamp
+        answer.vgpuInstance, answer.timeStamp = vgpu_number(vgpu), timestamp
         answer.smUtil.uiVal, answer.memUtil.uiVal = sm, sm // 2
         answer.encUtil.uiVal = answer.decUtil.uiVal = round(sm * VIDEO_RATIO)
 
 
 def _of_vgpu(run: Callable[..., None]) -> Function:
-    """Return a function about one vGPU that runs: ``run`` gets it, its process and the rest."""
+    """Return a function about a running vGPU: ``run`` gets it, its process and the other arguments."""
 
-    def find(driver: Driver, wanted: Any, *arguments: Any) -> None:
-        there = (pair for device in driver.board.gpus for pair in running_vgpus(device.state))
-        found = next((pair for pair in there if vgpu_number(pair[0]) == number(wanted)), None)
-        run(*(found or refuse(NOT_FOUND)), *arguments)
+    def find(driver: "FakeNvml", wanted: Any, *arguments: Any) -> None:
+        pairs = (pair for device in driver.board.gpus for pair in running_vgpus(device.state))
+        pair = next((pair for pair in pairs if vgpu_number(pair[0]) == number(wanted)), None)
+        run(*(pair or refuse(Code.NOT_FOUND)), *arguments)
 
     return Function("node", find)
 
 
 def _of_type(run: Callable[..., None]) -> Function:
-    """Return a function about a type of vGPUs: ``run`` gets one of that type and the rest."""
+    """Return a function about a type of vGPUs: ``run`` gets a vGPU of that type and the other arguments."""
 
-    def find(driver: Driver, wanted: Any, *arguments: Any) -> None:
+    def find(driver: "FakeNvml", wanted: Any, *arguments: Any) -> None:
         vgpus = (vgpu for device in driver.board.gpus for vgpu in device.spec.vgpus)
-        found = next((vgpu for vgpu in vgpus if type_number(vgpu) == number(wanted)), None)
-        run(found or refuse(INVALID_ARGUMENT), *arguments)
+        vgpu = next((vgpu for vgpu in vgpus if _type_number(vgpu) == number(wanted)), None)
+        run(vgpu or refuse(Code.INVALID_ARGUMENT), *arguments)
 
     return Function("node", find)
 
@@ -148,7 +148,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "nvmlVgpuInstanceGetUUID": _vgpu_text(vgpu_uuid),
     "nvmlVgpuInstanceGetMdevUUID": _vgpu_text(lambda vgpu: vgpu.mdev_uuid),
     "nvmlVgpuInstanceGetVmID": _of_vgpu(_vm_id),
-    "nvmlVgpuInstanceGetType": _vgpu_number(lambda vgpu, _process: type_number(vgpu)),
+    "nvmlVgpuInstanceGetType": _vgpu_number(lambda vgpu, _process: _type_number(vgpu)),
     "nvmlVgpuInstanceGetFbUsage": _vgpu_number(lambda _vgpu, process: process.memory),
     "nvmlVgpuInstanceGetGpuInstanceId": _vgpu_number(_gpu_instance),
     "nvmlVgpuInstanceGetLicenseInfo_v2": _of_vgpu(_license_info),
