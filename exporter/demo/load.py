@@ -46,7 +46,7 @@ class Curve:
         if self.period <= 0:
             fail("period", "must be above 0")
         if not 0 <= self.low <= self.high and self.shape not in ("constant", "off"):
-            fail("low", "must lie between 0 and high")
+            fail("low", "must be between 0 and high")
         if self.high < 0 or self.noise < 0:
             fail("high" if self.high < 0 else "noise", "must not be below 0")
 

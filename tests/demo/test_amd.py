@@ -172,7 +172,7 @@ def test_mistakes_are_named(board: dict[str, object], named: str):
 def test_processes_need_room():
     """A partition has its part of the memory, and no more."""
     process = {"device": "{amd:0/part:1}", "memory": "25 GiB"}
-    with pytest.raises(ScenarioError, match=r"amd\[0\]: its processes hold"):
+    with pytest.raises(ScenarioError, match=r"amd\[0\]: its processes use"):
         made(gpus=[], amd=[CUT], pods=[pod("p", process)])
 
 

@@ -171,7 +171,7 @@ def test_a_scenario_keeps_them(tmp_path: Path):
 @pytest.mark.parametrize(
     ("system", "file", "problem"),
     [
-        ("nobody", {}, "nobody is no system with files"),
+        ("nobody", {}, "nobody is not a system with files"),
         ("hami", {"pod_uid": "../../x"}, r"kept\.hami\[0\]\.pod_uid: must match"),
         ("hami", {"pod_uid": UID, "container": "a/b"}, r"kept\.hami\[0\]\.container: must match"),
         ("runai", {"pod_uid": UID, "devices": [{"device": ".."}]}, r"devices\[0\]\.device: must match"),

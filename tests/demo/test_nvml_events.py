@@ -198,5 +198,5 @@ def test_a_scenario_names_devices_that_exist():
     cut = gpu(mig={"instances": []})
     faults = made(gpus=[cut], faults=[layout, xid(31, "MIG-later")]).faults
     assert isinstance(faults[1], XidEvent)
-    with pytest.raises(ScenarioError, match=r"faults\[0\].device: MIG-none is no device"):
+    with pytest.raises(ScenarioError, match=r"faults\[0\].device: MIG-none is not a device"):
         made(faults=[xid(31, "MIG-none")])

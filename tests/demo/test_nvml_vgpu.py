@@ -165,10 +165,10 @@ def test_a_guest_without_anything_to_license(bench: Put):
 @pytest.mark.parametrize(
     ("board", "message"),
     [
-        ({"vgpus": [vgpu()]}, "gpus[0].virtualization: must be vgpu_host for vGPUs to run, not none"),
+        ({"vgpus": [vgpu()]}, "gpus[0].virtualization: must be vgpu_host for a GPU with vGPUs, not none"),
         ({"vgpus": [vgpu("../../etc")]}, "gpus[0].vgpus[0].mdev_uuid: must be a UUID, not '../../etc'"),
         ({"vgpus": [vgpu(), vgpu(MDEV.upper(), 42)]}, "gpus[0].vgpus[1].mdev_uuid: is C73F1FA6-"),
-        ({"license": {"product": "x", "expires": "never"}}, "gpus[0].license.expires: must be such as"),
+        ({"license": {"product": "x", "expires": "never"}}, "gpus[0].license.expires: must look like"),
     ],
 )
 def test_what_cannot_be_is_named(board: dict[str, Any], message: str):
@@ -182,7 +182,7 @@ def test_what_cannot_be_is_named(board: dict[str, Any], message: str):
 def test_a_vgpu_runs_on_its_own_gpu():
     """Its process cannot be on another."""
     boards = [gpu(virtualization="vgpu_host", vgpus=[vgpu()]), gpu()]
-    with pytest.raises(ScenarioError, match=r"gpus\[0\].vgpus\[0\].pid: the process 41 of the host does not"):
+    with pytest.raises(ScenarioError, match=r"gpus\[0\].vgpus\[0\].pid: host process 41 does not"):
         made(gpus=boards, host_processes=[manager(device="{gpu:1}")])
 
 

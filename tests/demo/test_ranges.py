@@ -27,7 +27,7 @@ def test_a_range_stands_for_its_numbers(written, ids):
 @pytest.mark.parametrize("written", ["{3..2}", f"{{0..{MOST}}}"])
 def test_a_range_that_is_none_is_a_mistake(written):
     """Backwards, or longer than any node's list: named by its place in the scenario."""
-    with pytest.raises(ScenarioError, match=r"offers\[0\]\.ids: .* is no range"):
+    with pytest.raises(ScenarioError, match=r"offers\[0\]\.ids: .* is not a range"):
         written_out((written,), "offers[0].ids")
 
 

@@ -52,7 +52,7 @@ def link_errors(gpu: Gpu, error: str) -> int:
 
 
 def _peer(gpu: Gpu, link: int) -> str | None:
-    """Return the uuid of the GPU at the other end, None for a switch or processor; an inactive link has none."""
+    """Return the uuid of the GPU at the other end, None for a switch or processor; refuse if it is down."""
     require(is_active(gpu, link))
     ends = [uuid for uuid, count in gpu.links.to.items() for _ in range(count)]
     return ends[link] if link < len(ends) else None

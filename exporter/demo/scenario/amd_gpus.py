@@ -1,4 +1,4 @@
-"""The record of a scenario's AMD GPU, and the same GPU as the machine knows it."""
+"""The record of a scenario's AMD GPU, and its conversion to the GPU that the machine simulates."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -6,14 +6,13 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from exporter.demo.kubelet.device_ids import keys
-from exporter.demo.scenario.codec import SIZES, fail
+from exporter.demo.scenario.codec import fail
 from exporter.demo.scenario.derive import make_hex
-from exporter.demo.scenario.gpus import Clocks, Gpu, Links, Mig, MigInstance
+from exporter.demo.scenario.gpus import MIB, Clocks, Gpu, Links, Mig, MigInstance
 from exporter.demo.scenario.pods import Offer
 from exporter.model import DeviceKey
 
-MIB = SIZES["MiB"]
-# A GPU that can be cut has devices for this many partitions, whether or not there are as many.
+# A GPU with partitions has device files for this many, however many there are.
 MOST_PARTITIONS = 8
 Mode = Literal["", "SPX", "DPX", "QPX", "CPX"]
 MemoryMode = Literal["", "NPS1", "NPS2", "NPS4", "NPS8"]
@@ -22,29 +21,22 @@ MetricsVersion = Literal["", "1.3", "1.6", "1.8"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AmdGpu:
-    """An AMD GPU; its place in the list is that among the node's AMD GPUs.
-
-    ``address`` is its PCI address (``0000:05:00.0``), ``unique_id`` sixteen hexadecimal digits, ``device``
-    its PCI device id, ``architecture`` what compilers call it. ``mode`` is how it is cut and ``memory_mode``
-    how its memory is, both "" on a GPU that cannot be; in CPX each of its ``dies`` is a partition.
-    ``metrics`` is the version of its table of metrics, "" for none. ``overhead`` is memory that no process
-    accounts for, ``fan`` the speed in percent, null on a passive board.
-    """
+    """An AMD GPU; its index is its place in the list."""
 
     count: int = 1
-    unique_id: str = ""
-    address: str = ""
+    unique_id: str = ""  # 16 hexadecimal digits
+    address: str = ""  # PCI address, such as 0000:05:00.0
     serial: str = ""
     model: str
-    device: str
-    architecture: str
+    device: str  # PCI device id
+    architecture: str  # such as gfx942
     compute_units: int
-    dies: int = 1
-    mode: Mode = ""
-    memory_mode: MemoryMode = ""
-    metrics: MetricsVersion = ""
+    dies: int = 1  # in CPX each is a partition
+    mode: Mode = ""  # compute partitioning; "": not supported
+    memory_mode: MemoryMode = ""  # memory partitioning; "": not supported
+    metrics: MetricsVersion = ""  # of gpu_metrics; "": none
     memory_total: int
-    overhead: int = 280 * MIB
+    overhead: int = 280 * MIB  # used memory that no process accounts for
     power_idle_mw: int
     power_max_mw: int
     temperature_base: int = 34
@@ -52,28 +44,28 @@ class AmdGpu:
     sclk_max: int
     mclk: int
     pcie_generation: int = 4
-    fan: int | None = None
+    fan: int | None = None  # percent; None: passive board
     corrected_errors: int = 0
     uncorrected_errors: int = 0
 
     @property
     def uuid(self) -> str:
-        """What ROCm calls it."""
+        """The uuid, as ROCm renders it."""
         return f"GPU-{self.unique_id}"
 
     @property
     def partitions(self) -> int:
-        """How many devices it is; 1 for a whole GPU."""
+        """The number of its partitions, 1 for a whole GPU."""
         return {"DPX": 2, "QPX": 4, "CPX": self.dies}.get(self.mode, 1)
 
     def names(self, index: int) -> tuple[str, ...]:
-        """Return its devices by the plugin's names; ``index`` is its place among the AMD GPUs."""
+        """Return the device plugin's ids of its partitions."""
         first = index * (MOST_PARTITIONS - 1)
         return (self.address, *(f"amdgpu_xcp_{first + place}" for place in range(self.partitions - 1)))
 
 
-def as_gpu(amd: AmdGpu, index: int) -> Gpu:
-    """Return what the machine works with; partitions are its MIG instances."""
+def _as_gpu(amd: AmdGpu, index: int) -> Gpu:
+    """Return the GPU that the machine simulates; partitions are its MIG instances."""
     return Gpu(
         uuid=amd.uuid,
         model=amd.model,
@@ -87,16 +79,16 @@ def as_gpu(amd: AmdGpu, index: int) -> Gpu:
         clocks=Clocks(sm_idle=amd.sclk_idle, sm_max=amd.sclk_max, memory=amd.mclk, video_max=0),
         links=Links(pcie_generation=amd.pcie_generation),
         fan=amd.fan,
-        mig=_cut(amd, index) if amd.partitions > 1 else None,
+        mig=_partitions(amd, index) if amd.partitions > 1 else None,
     )
 
 
-def _cut(amd: AmdGpu, index: int) -> Mig:
+def _partitions(amd: AmdGpu, index: int) -> Mig:
     instances = tuple(
         MigInstance(
             uuid=name,
             gi=place,
-            profile=f"{amd.mode}_{amd.memory_mode}".lower(),
+            profile=_profile(amd),
             memory_bytes=amd.memory_total // amd.partitions,
             compute_slices=1,
             gi_slices=1,
@@ -108,7 +100,11 @@ def _cut(amd: AmdGpu, index: int) -> Mig:
     return Mig(max_slices=amd.partitions, instances=instances)
 
 
-# Where the GPUs of a board with eight lie; later ones go on from there.
+def _profile(amd: AmdGpu) -> str:
+    return f"{amd.mode}_{amd.memory_mode}".lower()
+
+
+# PCI buses of a board with eight GPUs; further GPUs repeat them in the next domain.
 _BUSES = (0x05, 0x26, 0x46, 0x65, 0x85, 0xA6, 0xC6, 0xE5)
 _ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _UNIQUE_ID = re.compile(r"[0-9a-f]{16}")
@@ -116,7 +112,7 @@ _ARCHITECTURE = re.compile(r"gfx[0-9]{1,2}[0-9a-f]{2}")
 
 
 def complete(scenario: str, amd: AmdGpu, index: int) -> AmdGpu:
-    """Fill what an AMD GPU leaves out; ``index`` is its place among them."""
+    """Return an AMD GPU with the identities that the scenario leaves out."""
     board, place = divmod(index, len(_BUSES))
     return replace(
         amd,
@@ -128,12 +124,12 @@ def complete(scenario: str, amd: AmdGpu, index: int) -> AmdGpu:
 
 
 def gpus_of(amd: Sequence[AmdGpu]) -> tuple[Gpu, ...]:
-    """Return all of them as the machine knows them."""
-    return tuple(as_gpu(each, index) for index, each in enumerate(amd))
+    """Return the GPUs that the machine simulates for these."""
+    return tuple(_as_gpu(gpu, index) for index, gpu in enumerate(amd))
 
 
 def resolve(gpus: Sequence[Gpu], device_id: str) -> DeviceKey | None:
-    """Return the device that an id of AMD's plugin means, None where it means none of these."""
+    """Return the device with an id of AMD's device plugin, None if it is not one of these."""
     for key, gpu, instance in keys(gpus):
         if device_id == (gpu.pci_bus_id if instance is None else instance.uuid):
             return key
@@ -142,30 +138,29 @@ def resolve(gpus: Sequence[Gpu], device_id: str) -> DeviceKey | None:
 
 def references(amd: Sequence[AmdGpu]) -> Iterator[tuple[str, str]]:
     """Yield every device as (reference, id): ``amd:0`` is the first GPU or its first partition."""
-    for index, each in enumerate(amd):
-        names = each.names(index)
+    for index, gpu in enumerate(amd):
+        names = gpu.names(index)
         yield f"amd:{index}", names[0]
         yield from ((f"amd:{index}/part:{place}", name) for place, name in enumerate(names))
 
 
 def offered(offer: Offer, amd: Sequence[AmdGpu]) -> Iterator[tuple[str, str]]:
-    """Yield an offer of all devices as (resource, id); ``{profile}`` is how the GPU is cut."""
-    for index, each in enumerate(amd):
+    """Yield the devices of an offer as (resource, id); ``{profile}`` is the partitioning of the GPU."""
+    for index, gpu in enumerate(amd):
         if offer.of == "amd" and (offer.gpus is None or index in offer.gpus):
-            profile = f"{each.mode}_{each.memory_mode}".lower()
-            resource = offer.resource.replace("{profile}", profile)
-            yield from ((resource, name) for name in each.names(index))
+            resource = offer.resource.replace("{profile}", _profile(gpu))
+            yield from ((resource, name) for name in gpu.names(index))
 
 
 def check_amd(amd: AmdGpu, path: str) -> None:
-    """Raise ScenarioError with the path of what an AMD GPU cannot be."""
+    """Raise ScenarioError with the path of the first impossible value of an AMD GPU."""
     for name, pattern in (("address", _ADDRESS), ("unique_id", _UNIQUE_ID), ("architecture", _ARCHITECTURE)):
         if not pattern.fullmatch(getattr(amd, name)):
             fail(f"{path}.{name}", f"must match {pattern.pattern}, not {getattr(amd, name)!r}")
     if amd.overhead > amd.memory_total:
         fail(f"{path}.memory_total", "must be more than overhead")
     if not 0 <= amd.power_idle_mw <= amd.power_max_mw:
-        fail(f"{path}.power_idle_mw", "must lie between 0 and power_max_mw")
+        fail(f"{path}.power_idle_mw", "must be between 0 and power_max_mw")
     if bool(amd.mode) != bool(amd.memory_mode):
         fail(f"{path}.memory_mode", "must be given with mode, and only with it")
     if not 1 <= amd.dies <= 8 or amd.compute_units % amd.partitions:

@@ -1,30 +1,19 @@
-"""What a scenario must hold true to be a node that could exist; each mistake is named by its path."""
+"""Checks of a scenario: whether a node could be like this. Each mistake is named by its path."""
 
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
-from typing import Any
 
 from exporter.demo.files.systems import KEEPERS, NUMBERED
 from exporter.demo.kubelet.device_ids import keys
 from exporter.demo.load import Curve, peak
 from exporter.demo.nvml.call import code_of
 from exporter.demo.nvml.library import FUNCTIONS
+from exporter.demo.scenario import faults
 from exporter.demo.scenario.amd_gpus import check_amd, gpus_of
-from exporter.demo.scenario.check_gpus import check_boards, check_gpu, check_layout, check_vgpus
+from exporter.demo.scenario.check_gpus import check_gpus, check_layout
 from exporter.demo.scenario.codec import fail
-from exporter.demo.scenario.faults import (
-    Fault,
-    GpuAbsent,
-    MigLayout,
-    NvmlError,
-    NvmlFault,
-    NvmlHang,
-    PodAdd,
-    PodDelete,
-    ProcessExit,
-    Unhealthy,
-)
+from exporter.demo.scenario.faults import Fault, MigLayout, NvmlError, NvmlFault, PodAdd, XidEvent
 from exporter.demo.scenario.gpus import Gpu
 from exporter.demo.scenario.pods import Pod, Process
 from exporter.demo.scenario.schema import Scenario
@@ -42,14 +31,11 @@ _NUMBER, _DEVICE = re.compile("[0-9]{1,4}"), re.compile("[0-9A-Za-z:./-]{0,90}")
 
 
 def check(scenario: Scenario) -> None:
-    """Raise ScenarioError with the path of the first thing that cannot be so."""
-    for place, gpu in enumerate(scenario.gpus):
-        check_gpu(gpu, f"gpus[{place}]")
-    check_boards(scenario.gpus)
-    check_vgpus(scenario)
+    """Raise ScenarioError with the path of the first impossible value."""
+    check_gpus(scenario)
     for place, amd in enumerate(scenario.amd):
         check_amd(amd, f"amd[{place}]")
-    _check_unique(scenario)
+    _check_identities(scenario)
     for path, pod in _pods(scenario):
         _check_names(pod, path)
     for path, process in _processes(scenario):
@@ -61,10 +47,8 @@ def check(scenario: Scenario) -> None:
 
 
 def _gpus(scenario: Scenario) -> Iterator[tuple[str, Gpu]]:
-    for place, gpu in enumerate(scenario.gpus):
-        yield f"gpus[{place}]", gpu
-    for place, gpu in enumerate(gpus_of(scenario.amd)):
-        yield f"amd[{place}]", gpu
+    yield from ((f"gpus[{place}]", gpu) for place, gpu in enumerate(scenario.gpus))
+    yield from ((f"amd[{place}]", gpu) for place, gpu in enumerate(gpus_of(scenario.amd)))
 
 
 def _pods(scenario: Scenario) -> Iterator[tuple[str, Pod]]:
@@ -85,7 +69,7 @@ def _processes(scenario: Scenario) -> Iterator[tuple[str, Process]]:
 
 
 def _check_names(pod: Pod, path: str) -> None:
-    """Names become names of files, so none may lead out of its folder."""
+    """Names become file names, so they must not lead out of their folder."""
     _matches(_DNS_NAME, pod.namespace, f"{path}.namespace")
     _matches(_DNS_NAME, pod.name, f"{path}.name")
     _matches(_UID, pod.uid, f"{path}.uid")
@@ -94,14 +78,14 @@ def _check_names(pod: Pod, path: str) -> None:
         _matches(_CONTAINER_ID, container.container_id, f"{path}.containers[{place}].container_id")
         for which, claim in enumerate(container.claims):
             _matches(_UID, claim.uid, f"{path}.containers[{place}].claims[{which}].uid")
-    _once("name", ((f"{path}.containers[{n}]", each.name) for n, each in enumerate(pod.containers)))
+    names = [container.name for container in pod.containers]
+    _check_unique("name", ((f"{path}.containers[{n}]", name) for n, name in enumerate(names)))
 
 
 def _check_kept(scenario: Scenario) -> None:
-    """Names in files become names of files here, too."""
     for system, files in scenario.kept.items():
         if system not in KEEPERS:
-            fail("kept", f"{system} is no system with files; there are {', '.join(sorted(KEEPERS))}")
+            fail("kept", f"{system} is not a system with files; there are {', '.join(sorted(KEEPERS))}")
         for place, file in enumerate(files):
             path = f"kept.{system}[{place}]"
             for field, pattern in _KEPT.items():
@@ -117,43 +101,34 @@ def _matches(pattern: re.Pattern[str], value: str, path: str) -> None:
         fail(path, f"must match {pattern.pattern}, not {value!r}")
 
 
-def _check_unique(scenario: Scenario) -> None:
-    pods = list(_pods(scenario))
-    gpus = list(_gpus(scenario))
-    _once("uuid", ((path, gpu.uuid) for path, gpu in gpus))
-    _once("minor", ((path, gpu.minor) for path, gpu in gpus if gpu.minor is not None))
-    _once("pci_bus_id", ((path, gpu.pci_bus_id) for path, gpu in gpus))
-    _once(
-        "uuid",
-        (
-            (f"{path}.mig.instances[{place}]", instance.uuid)
-            for path, gpu in gpus
-            for place, instance in enumerate(gpu.mig.instances if gpu.mig else ())
-        ),
+def _check_identities(scenario: Scenario) -> None:
+    gpus, pods = list(_gpus(scenario)), list(_pods(scenario))
+    instances = (
+        (f"{path}.mig.instances[{place}]", instance.uuid)
+        for path, gpu in gpus
+        for place, instance in enumerate(gpu.mig.instances if gpu.mig else ())
     )
-    _once("name", ((path, (pod.namespace, pod.name)) for path, pod in pods[: len(scenario.pods)]))
-    _once("uid", ((path, pod.uid) for path, pod in pods))
-    _once(
-        "container_id",
-        (
-            (f"{path}.containers[{place}]", container.container_id)
-            for path, pod in pods
-            for place, container in enumerate(pod.containers)
-        ),
+    container_ids = (
+        (f"{path}.containers[{place}]", container.container_id)
+        for path, pod in pods
+        for place, container in enumerate(pod.containers)
     )
-    _once("pid", ((path, process.pid) for path, process in _processes(scenario)))
+    _check_unique("uuid", ((path, gpu.uuid) for path, gpu in gpus))
+    _check_unique("minor", ((path, gpu.minor) for path, gpu in gpus if gpu.minor is not None))
+    _check_unique("pci_bus_id", ((path, gpu.pci_bus_id) for path, gpu in gpus))
+    _check_unique("uuid", instances)
+    _check_unique("name", ((path, _name(pod)) for path, pod in pods[: len(scenario.pods)]))
+    _check_unique("uid", ((path, pod.uid) for path, pod in pods))
+    _check_unique("container_id", container_ids)
+    _check_unique("pid", ((path, process.pid) for path, process in _processes(scenario)))
 
 
-def _once(field: str, values: Iterable[tuple[str, Hashable]]) -> None:
-    seen: dict[Hashable, str] = {}
+def _check_unique(field: str, values: Iterable[tuple[str, Hashable]]) -> None:
+    paths: dict[Hashable, str] = {}
     for path, value in values:
-        if value in seen:
-            fail(f"{path}.{field}", f"is {_text(value)}, which {seen[value]} has already")
-        seen[value] = path
-
-
-def _text(value: Any) -> str:
-    return "/".join(value) if isinstance(value, tuple) else str(value)
+        if value in paths:
+            fail(f"{path}.{field}", f"is {value}, which {paths[value]} already has")
+        paths[value] = path
 
 
 def _check_process(scenario: Scenario, process: Process, path: str) -> None:
@@ -164,77 +139,70 @@ def _check_process(scenario: Scenario, process: Process, path: str) -> None:
     gpus = [gpu for _, gpu in _gpus(scenario)]
     known = {key.mig_uuid or key.uuid for key, _, _ in keys(gpus)} | _later_instances(scenario)
     if process.device not in known:
-        fail(f"{path}.device", f"{process.device} is no GPU without MIG and no MIG instance of this node")
+        fail(
+            f"{path}.device", f"{process.device} is neither a GPU without MIG nor a MIG instance of this node"
+        )
 
 
 def _check_memory(scenario: Scenario) -> None:
-    """Hold what runs from the start against the room that each device has."""
+    """Compare the processes that run from the start with the memory of each device."""
     wanted: Counter[str] = Counter()
     for path, process in _processes(scenario):
         if not path.startswith("faults"):
-            wanted[process.device] += _most(process)
+            memory = process.memory
+            wanted[process.device] += int(peak(memory)) if isinstance(memory, Curve) else memory or 0
     gpus = list(_gpus(scenario))
     for key, gpu, instance in keys([gpu for _, gpu in gpus]):
         path = next(path for path, other in gpus if other is gpu)
         room = gpu.memory_total - gpu.memory_reserved - gpu.overhead
         if instance is not None:
             room = instance.memory_bytes - instance.reserved - instance.overhead
-        held = wanted[key.mig_uuid or key.uuid]
-        if held > room:
+        needed = wanted[key.mig_uuid or key.uuid]
+        if needed > room:
             name = f"{instance.profile} instance {instance.gi}/{instance.ci}" if instance else "memory"
-            fail(path, f"its processes hold up to {held} bytes, its {name} has room for {room}")
-
-
-def _most(process: Process) -> int:
-    if isinstance(process.memory, Curve):
-        return int(peak(process.memory))
-    return process.memory or 0
+            fail(path, f"its processes use up to {needed} bytes, its {name} has room for {room}")
 
 
 def _check_fault(scenario: Scenario, fault: Fault, path: str) -> None:
+    pods = {_name(pod) for _, pod in _pods(scenario)}
+    pids = {process.pid for _, process in _processes(scenario)}
     if fault.at < 0 or (fault.for_ is not None and fault.for_ <= 0):
-        fail(f"{path}.at" if fault.at < 0 else f"{path}.for", "must be a time from the start, in seconds")
-    if isinstance(fault, NvmlError | NvmlHang):
-        _check_nvml_fault(fault, path)
-    if isinstance(fault, NvmlFault) and fault.device is not None:
-        _check_device(scenario, fault.device, f"{path}.device")
-    if isinstance(fault, GpuAbsent) and not 0 <= fault.gpu < len(scenario.gpus):
+        fail(f"{path}.at" if fault.at < 0 else f"{path}.for", "must be a time in seconds after the start")
+    if isinstance(fault, NvmlFault):
+        _check_nvml_fault(scenario, fault, path)
+    if isinstance(fault, faults.GpuAbsent) and not 0 <= fault.gpu < len(scenario.gpus):
         fail(f"{path}.gpu", f"must be the index of one of the {len(scenario.gpus)} GPUs")
     if isinstance(fault, MigLayout):
         check_layout(scenario.gpus[fault.gpu], fault.instances, f"{path}.instances")
-    if isinstance(fault, PodDelete) and fault.pod not in _pod_names(scenario):
-        fail(f"{path}.pod", f"{fault.pod} is no pod (namespace/name) of this node")
-    if isinstance(fault, Unhealthy):
+    if isinstance(fault, faults.PodDelete) and fault.pod not in pods:
+        fail(f"{path}.pod", f"{fault.pod} is not a pod (namespace/name) of this node")
+    if isinstance(fault, faults.Unhealthy):
         offered = {key for offer in scenario.offers if offer.resource == fault.resource for key in offer.ids}
         for device in set(fault.devices) - offered:
-            fail(f"{path}.devices", f"{device} is no id of {fault.resource} that this node offers")
-    if isinstance(fault, ProcessExit) and fault.pid not in {
-        process.pid for _, process in _processes(scenario)
-    }:
+            fail(f"{path}.devices", f"{device} is not an id of {fault.resource} that this node offers")
+    if isinstance(fault, faults.ProcessExit) and fault.pid not in pids:
         fail(f"{path}.pid", f"no process has the pid {fault.pid}")
 
 
-def _pod_names(scenario: Scenario) -> set[str]:
-    return {f"{pod.namespace}/{pod.name}" for _, pod in _pods(scenario)}
+def _name(pod: Pod) -> str:
+    return f"{pod.namespace}/{pod.name}"
 
 
-def _check_nvml_fault(fault: NvmlError | NvmlHang, path: str) -> None:
-    if fault.function is None and fault.device is None:
+def _check_nvml_fault(scenario: Scenario, fault: NvmlFault, path: str) -> None:
+    function = None if isinstance(fault, XidEvent) else fault.function
+    if function is None and fault.device is None:
         fail(path, "must name a function, a device or both")
-    if fault.function is not None and fault.function not in FUNCTIONS:
-        fail(f"{path}.function", f"{fault.function} is no function of the fake driver")
+    if function is not None and function not in FUNCTIONS:
+        fail(f"{path}.function", f"{function} is not a function of the fake driver")
     if isinstance(fault, NvmlError) and code_of(fault.code) is None:
-        fail(f"{path}.code", f"{fault.code} is no NVML error, such as GPU_IS_LOST or NOT_SUPPORTED")
-
-
-def _check_device(scenario: Scenario, device: str, path: str) -> None:
+        fail(f"{path}.code", f"{fault.code} is not an NVML error, such as GPU_IS_LOST or NOT_SUPPORTED")
     devices = {gpu.uuid for gpu in scenario.gpus} | {key.mig_uuid for key, _, _ in keys(scenario.gpus)}
-    if device not in devices | _later_instances(scenario):
-        fail(path, f"{device} is no device of this node")
+    if fault.device is not None and fault.device not in devices | _later_instances(scenario):
+        fail(f"{path}.device", f"{fault.device} is not a device of this node")
 
 
 def _later_instances(scenario: Scenario) -> set[str]:
-    """Return the uuids of the MIG instances that come with a new layout."""
+    """Return the uuids of the MIG instances in layouts of faults."""
     return {
         instance.uuid
         for fault in scenario.faults

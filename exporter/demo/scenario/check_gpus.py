@@ -1,4 +1,4 @@
-"""What must hold true of the GPUs of a scenario and of how they are cut."""
+"""Checks of the NVIDIA GPUs of a scenario and of their MIG layouts."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -11,38 +11,66 @@ from exporter.demo.nvml.health import BANKS, CAUSES, LOCATIONS, SCOPES, SEVERITI
 from exporter.demo.nvml.library import FUNCTIONS
 from exporter.demo.nvml.links import LEVELS
 from exporter.demo.scenario.codec import Signed, fail
-from exporter.demo.scenario.gpus import Gpu, GuestLicense, Health, Links, MigInstance
+from exporter.demo.scenario.gpus import Gpu, Health, Links, MigInstance, Vgpu
 from exporter.demo.scenario.schema import Scenario
 from exporter.model.readings import NvlinkError
 
+_CPUS = re.compile(r"(?:\d{1,5}(?:-\d{1,5})?(?:,\d{1,5}(?:-\d{1,5})?)*)?")
+_FIELD = re.compile(r"field:\d+(?::\d+)?")
+_UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 _PCI_BUS_ID = re.compile(r"[0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]")
 
 
-def check_gpu(gpu: Gpu, path: str) -> None:
-    """Raise ScenarioError with the path of what a board cannot be."""
+def check_gpus(scenario: Scenario) -> None:
+    """Raise ScenarioError with the path of the first impossible value of a GPU."""
+    uuids = {gpu.uuid for gpu in scenario.gpus}
+    mdev_uuids: set[str] = set()
+    for place, gpu in enumerate(scenario.gpus):
+        path = f"gpus[{place}]"
+        _check_board(gpu, path)
+        _check_links(gpu.links, uuids - {gpu.uuid}, f"{path}.links")
+        _check_health(gpu.health, f"{path}.health")
+        _check_answers(gpu.answers, f"{path}.answers")
+        for number, instance in enumerate(gpu.mig.instances if gpu.mig else ()):
+            _check_answers(instance.answers, f"{path}.mig.instances[{number}].answers")
+        for number, vgpu in enumerate(gpu.vgpus):
+            _check_vgpu(scenario, gpu, vgpu, mdev_uuids, f"{path}.vgpus[{number}]")
+
+
+def _check_board(gpu: Gpu, path: str) -> None:
     if not _PCI_BUS_ID.fullmatch(gpu.pci_bus_id):
         fail(f"{path}.pci_bus_id", f"must look like 00000000:07:00.0, not {gpu.pci_bus_id!r}")
     if gpu.memory_reserved + gpu.overhead > gpu.memory_total:
         fail(f"{path}.memory_total", "must be more than memory_reserved and overhead")
     if not 0 <= gpu.power_idle_mw <= gpu.power_max_mw:
-        fail(f"{path}.power_idle_mw", "must lie between 0 and power_max_mw")
+        fail(f"{path}.power_idle_mw", "must be between 0 and power_max_mw")
     if gpu.power_limit_mw is not None and not gpu.power_idle_mw <= gpu.power_limit_mw <= gpu.power_max_mw:
-        fail(f"{path}.power_limit_mw", "must lie between power_idle_mw and power_max_mw")
+        fail(f"{path}.power_limit_mw", "must be between power_idle_mw and power_max_mw")
     if gpu.mig is not None and gpu.mig.enabled:
         check_layout(gpu, gpu.mig.instances, f"{path}.mig.instances")
+    if gpu.vgpus and gpu.virtualization != "vgpu_host":
+        fail(f"{path}.virtualization", f"must be vgpu_host for a GPU with vGPUs, not {gpu.virtualization}")
+    expires = gpu.license.expires if gpu.license else ""
+    try:
+        datetime.fromisoformat(expires or "2000-01-01")
+    except ValueError:
+        fail(f"{path}.license.expires", f"must look like 2027-01-31T23:59:59, not {expires!r}")
 
 
 def check_layout(gpu: Gpu, instances: tuple[MigInstance, ...], path: str) -> None:
-    """Raise ScenarioError when the GPU cannot be cut into these instances."""
+    """Raise ScenarioError if the GPU cannot have these MIG instances."""
     if gpu.mig is None:
-        fail(path, f"cannot be: {gpu.model} is given without mig")
+        fail(path, f"cannot be: {gpu.model} has no mig")
     first_of: dict[int, MigInstance] = {}
     for place, instance in enumerate(instances):
         if instance.reserved + instance.overhead > instance.memory_bytes:
             fail(f"{path}[{place}].memory_bytes", "must be more than reserved and overhead")
         first = first_of.setdefault(instance.gi, instance)
         if _gpu_instance(first) != _gpu_instance(instance):
-            fail(f"{path}[{place}]", f"must have memory and placement in common with all of gi {instance.gi}")
+            fail(
+                f"{path}[{place}]",
+                f"must have the same memory and placement as the others of gi {instance.gi}",
+            )
     if len({(instance.gi, instance.ci) for instance in instances}) < len(instances):
         fail(path, "name one compute instance twice (the same gi and ci)")
     _check_room(gpu, list(first_of.values()), gpu.mig.max_slices, path)
@@ -55,33 +83,17 @@ def _gpu_instance(instance: MigInstance) -> tuple[int, ...]:
 def _check_room(gpu: Gpu, instances: list[MigInstance], max_slices: int, path: str) -> None:
     if sum(instance.gi_slices for instance in instances) > max_slices:
         fail(path, f"take more than the {max_slices} compute slices of the GPU")
-    held = sum(instance.memory_bytes for instance in instances)
-    if held + gpu.memory_reserved + gpu.overhead > gpu.memory_total:
-        fail(path, f"take {held} bytes, more than memory_total leaves beside memory_reserved and overhead")
-    for before, after in pairwise(sorted(instances, key=lambda instance: instance.start)):
-        if before.start + before.size > after.start:
-            fail(path, f"overlap: gi {before.gi} and gi {after.gi} both lie on memory slice {after.start}")
-
-
-_CPUS = re.compile(r"(?:\d{1,5}(?:-\d{1,5})?(?:,\d{1,5}(?:-\d{1,5})?)*)?")
-_FIELD = re.compile(r"field:\d+(?::\d+)?")
-
-
-def check_boards(gpus: Iterable[Gpu]) -> None:
-    """Raise ScenarioError with the path of what no board can be."""
-    known = {gpu.uuid for gpu in gpus}
-    for place, gpu in enumerate(gpus):
-        path = f"gpus[{place}]"
-        _check_links(gpu.links, known - {gpu.uuid}, f"{path}.links")
-        _check_health(gpu.health, f"{path}.health")
-        _check_answers(gpu.answers, f"{path}.answers")
-        for number, instance in enumerate(gpu.mig.instances if gpu.mig else ()):
-            _check_answers(instance.answers, f"{path}.mig.instances[{number}].answers")
+    taken = sum(instance.memory_bytes for instance in instances)
+    if taken + gpu.memory_reserved + gpu.overhead > gpu.memory_total:
+        fail(path, f"take {taken} bytes, more than memory_total minus memory_reserved and overhead")
+    for first, second in pairwise(sorted(instances, key=lambda instance: instance.start)):
+        if first.start + first.size > second.start:
+            fail(path, f"overlap: gi {first.gi} and gi {second.gi} both use memory slice {second.start}")
 
 
 def _check_links(links: Links, others: set[str], path: str) -> None:
     if links.down > links.nvlinks:
-        fail(f"{path}.down", f"must be at most the {links.nvlinks} that there are")
+        fail(f"{path}.down", f"must be at most nvlinks ({links.nvlinks})")
     _all_of(f"{path}.to", links.to, others)
     _all_of(f"{path}.relations", links.relations, others)
     for word in links.relations.values():
@@ -89,7 +101,7 @@ def _check_links(links: Links, others: set[str], path: str) -> None:
     _all_of(f"{path}.errors", links.errors, get_args(NvlinkError))
     ends = sum(links.to.values())
     if ends > links.nvlinks:
-        fail(f"{path}.to", f"must lead no more than {links.nvlinks} links anywhere, not {ends}")
+        fail(f"{path}.to", f"must be at most {links.nvlinks} links in all, not {ends}")
     if not _CPUS.fullmatch(links.cpus):
         fail(f"{path}.cpus", f"must look like 0-31,64-95, not {links.cpus!r}")
 
@@ -109,44 +121,24 @@ def _check_answers(answers: Mapping[str, tuple[Signed, ...]], path: str) -> None
         function = FUNCTIONS.get(call.partition(":")[0])
         if _FIELD.fullmatch(call):
             if len(numbers) != 1:
-                fail(path, f"{call} must be given one number, not {len(numbers)}")
+                fail(path, f"{call} must have one number, not {len(numbers)}")
         elif function is None or function.write is None:
-            fail(path, f"{call} is no call of the fake driver that answers with numbers")
+            fail(path, f"{call} is not a call of the fake driver that returns numbers")
 
 
 def _all_of(path: str, given: Iterable[str], known: Iterable[str]) -> None:
     for name in given:
         if name not in known:
-            fail(path, f"{name} is none of {', '.join(sorted(known)) or 'none'}")
+            fail(path, f"{name} is not one of {', '.join(sorted(known)) or 'none'}")
 
 
-_UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
-
-
-def check_vgpus(scenario: Scenario) -> None:
-    """Raise ScenarioError with the path of what a vGPU or a license cannot be."""
-    seen: set[str] = set()
-    for place, gpu in enumerate(scenario.gpus):
-        path = f"gpus[{place}]"
-        if gpu.vgpus and gpu.virtualization != "vgpu_host":
-            fail(f"{path}.virtualization", f"must be vgpu_host for vGPUs to run, not {gpu.virtualization}")
-        if gpu.license is not None:
-            _check_license(gpu.license, f"{path}.license")
-        for number, vgpu in enumerate(gpu.vgpus):
-            own = f"{path}.vgpus[{number}]"
-            if not _UUID.fullmatch(vgpu.mdev_uuid):
-                fail(f"{own}.mdev_uuid", f"must be a UUID, not {vgpu.mdev_uuid!r}")
-            if vgpu.mdev_uuid.lower() in seen:
-                fail(f"{own}.mdev_uuid", f"is {vgpu.mdev_uuid}, which another vGPU has already")
-            seen.add(vgpu.mdev_uuid.lower())
-            # Without a process of that pid, the vGPU waits for its virtual machine to start.
-            devices = {process.device for process in scenario.host_processes if process.pid == vgpu.pid}
-            if devices - {key.mig_uuid or key.uuid for key, _, _ in keys((gpu,))}:
-                fail(f"{own}.pid", f"the process {vgpu.pid} of the host does not run on this GPU")
-
-
-def _check_license(guest_license: GuestLicense, path: str) -> None:
-    try:
-        datetime.fromisoformat(guest_license.expires or "2000-01-01")
-    except ValueError:
-        fail(f"{path}.expires", f"must be such as 2027-01-31T23:59:59, not {guest_license.expires!r}")
+def _check_vgpu(scenario: Scenario, gpu: Gpu, vgpu: Vgpu, mdev_uuids: set[str], path: str) -> None:
+    if not _UUID.fullmatch(vgpu.mdev_uuid):
+        fail(f"{path}.mdev_uuid", f"must be a UUID, not {vgpu.mdev_uuid!r}")
+    if vgpu.mdev_uuid.lower() in mdev_uuids:
+        fail(f"{path}.mdev_uuid", f"is {vgpu.mdev_uuid}, which another vGPU already has")
+    mdev_uuids.add(vgpu.mdev_uuid.lower())
+    # A vGPU without a process is one with its virtual machine not started.
+    devices = {process.device for process in scenario.host_processes if process.pid == vgpu.pid}
+    if devices - {key.mig_uuid or key.uuid for key, _, _ in keys((gpu,))}:
+        fail(f"{path}.pid", f"host process {vgpu.pid} does not run on this GPU")

@@ -1,7 +1,7 @@
-"""From JSON values to frozen dataclasses and back, driven by the types of the fields.
+"""JSON values to frozen dataclasses and back, driven by the types of the fields.
 
-A mistake is reported with the path of the value it is in (``gpus[2].mig.instances[0].profile``), so that
-a person finds it in a file of a thousand lines. Numbers may be written as sizes: ``"40 GiB"``.
+An error names the path of the value (``gpus[2].mig.instances[0].profile``), so that it is found in a file of
+a thousand lines. Numbers may be written as sizes: ``"40 GiB"``.
 """
 
 import difflib
@@ -14,10 +14,19 @@ from functools import cache
 from typing import Any, Literal, NewType, NoReturn, Union, get_args, get_origin, get_type_hints
 
 Signed = NewType("Signed", int)
-"""A whole number that may be below 0; where a record says ``int``, none may."""
-_LARGEST = 1 << 63
+"""A whole number that may be negative, which an ``int`` in a record may not."""
+_LIMIT = 1 << 63
 SIZES = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(KiB|MiB|GiB)")
+_KINDS = {
+    int: "a whole number",
+    Signed: "a whole number",
+    float: "a number",
+    str: "a string",
+    bool: "true or false",
+    list: "a list",
+    dict: "an object",
+}
 
 
 class ScenarioError(ValueError):
@@ -25,7 +34,7 @@ class ScenarioError(ValueError):
 
 
 def fail(path: str, problem: str) -> NoReturn:
-    """Refuse the value at ``path``."""
+    """Raise ScenarioError about the value at ``path``."""
     raise ScenarioError(f"{path}: {problem}" if path else problem)
 
 
@@ -34,24 +43,27 @@ def decode(kind: Any, value: Any, path: str = "") -> Any:
 
     Raises ScenarioError with the path of the first part that does not fit.
     """
-    origin = get_origin(kind)
+    origin, arguments = get_origin(kind), get_args(kind)
     if is_dataclass(kind):
         return _record(kind, value, path)
     if origin in (Union, types.UnionType):
-        return _union(get_args(kind), value, path)
+        return _union(arguments, value, path)
     if origin is Literal:
-        return _literal(get_args(kind), value, path)
+        return _literal(arguments, value, path)
     if origin is tuple:
-        return _tuple(get_args(kind)[0], value, path)
+        _expect(list, value, path)
+        return tuple(decode(arguments[0], item, f"{path}[{index}]") for index, item in enumerate(value))
     if origin is Mapping:
-        return _mapping(get_args(kind)[1], value, path)
+        _expect(dict, value, path)
+        return {key: decode(arguments[1], item, f'{path}["{key}"]') for key, item in value.items()}
     return _scalar(kind, value, path)
 
 
 def encode(value: Any) -> Any:
     """Return a record as plain JSON, without the fields that have their default."""
     if is_dataclass(value):
-        return {json_name(field): encode(getattr(value, field.name)) for field in _told(value)}
+        items = ((field, getattr(value, field.name)) for field in fields(value))
+        return {_json_name(field): encode(item) for field, item in items if item != _default(field)}
     if isinstance(value, tuple):
         return [encode(item) for item in value]
     if isinstance(value, Mapping):
@@ -60,7 +72,7 @@ def encode(value: Any) -> Any:
 
 
 def map_strings(change: Callable[[str], str], value: Any) -> Any:
-    """Return the same tree of records with every string in it changed; names of fields are none."""
+    """Return a tree of records with every string in it changed, but not the names of fields."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, tuple):
@@ -74,13 +86,9 @@ def map_strings(change: Callable[[str], str], value: Any) -> Any:
     return value
 
 
-def json_name(field: Field[Any]) -> str:
-    """Return the name of a field in JSON; ``for_`` is ``for`` there."""
+def _json_name(field: Field[Any]) -> str:
+    """Return the name of a field in JSON, such as ``for`` for ``for_``."""
     return field.name.rstrip("_")
-
-
-def _told(record: Any) -> list[Field[Any]]:
-    return [field for field in fields(record) if getattr(record, field.name) != _default(field)]
 
 
 def _default(field: Field[Any]) -> Any:
@@ -88,54 +96,44 @@ def _default(field: Field[Any]) -> Any:
 
 
 def _record(kind: Any, value: Any, path: str) -> Any:
-    if not isinstance(value, Mapping):
-        fail(path, f"must be an object, not {_shown(value)}")
-    known = {json_name(field): field for field in fields(kind)}
+    _expect(dict, value, path)
+    known = {_json_name(field): field for field in fields(kind)}
     for name in value:
         if name not in known:
-            fail(_join(path, name), f"is no field here{_suggestion(name, known)}")
-    hints = _hints(kind)
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f", did you mean {close[0]}?" if close else f"; there are {', '.join(sorted(known))}"
+            fail(_join(path, name), f"is not a field here{hint}")
     given: dict[str, Any] = {}
     for name, field in known.items():
         if name in value:
-            given[field.name] = decode(hints[field.name], value[name], _join(path, name))
+            given[field.name] = decode(_hints(kind)[field.name], value[name], _join(path, name))
         elif _default(field) is MISSING:
             fail(_join(path, name), "is missing")
-    return _built(kind, given, path)
+    try:
+        return kind(**given)
+    except ScenarioError as error:
+        # A record's own check names its field, but does not know the path of the record.
+        raise ScenarioError(_join(path, str(error))) from None
 
 
 @cache
 def _hints(kind: Any) -> Mapping[str, Any]:
-    """Evaluate the types of a record's fields, once: a scenario has a thousand records of thirty kinds."""
+    """Return the types of a record's fields; a scenario has a thousand records of thirty kinds."""
     return get_type_hints(kind)
-
-
-def _built(kind: Any, given: dict[str, Any], path: str) -> Any:
-    try:
-        return kind(**given)
-    except ScenarioError as error:
-        # A record's own check names its field; the way to the record is known only here.
-        raise ScenarioError(_join(path, str(error))) from None
 
 
 def _union(kinds: tuple[Any, ...], value: Any, path: str) -> Any:
     if value is None and types.NoneType in kinds:
         return None
-    records = [kind for kind in kinds if is_dataclass(kind)]
+    records: list[Any] = [kind for kind in kinds if is_dataclass(kind)]
     others = [kind for kind in kinds if not is_dataclass(kind) and kind is not types.NoneType]
-    if records and (isinstance(value, Mapping) or not others):
-        return _record(_chosen(records, value, path), value, path)
-    return decode(others[0], value, path)
-
-
-def _chosen(records: list[Any], value: Any, path: str) -> Any:
-    """Pick the record whose ``kind`` the object carries."""
+    if others and not (records and isinstance(value, dict)):
+        return decode(others[0], value, path)
     if len(records) == 1:
-        return records[0]
-    if not isinstance(value, Mapping):
-        fail(path, f"must be an object, not {_shown(value)}")
-    by_kind = {get_args(get_type_hints(record)["kind"])[0]: record for record in records}
-    return by_kind[_literal(tuple(by_kind), value.get("kind"), _join(path, "kind"))]
+        return _record(records[0], value, path)
+    _expect(dict, value, path)
+    by_kind = {get_args(_hints(record)["kind"])[0]: record for record in records}
+    return _record(by_kind[_literal(tuple(by_kind), value.get("kind"), _join(path, "kind"))], value, path)
 
 
 def _literal(choices: tuple[Any, ...], value: Any, path: str) -> Any:
@@ -144,23 +142,10 @@ def _literal(choices: tuple[Any, ...], value: Any, path: str) -> Any:
     return value
 
 
-def _tuple(kind: Any, value: Any, path: str) -> tuple[Any, ...]:
-    if not isinstance(value, list):
-        fail(path, f"must be a list, not {_shown(value)}")
-    return tuple(decode(kind, item, f"{path}[{index}]") for index, item in enumerate(value))
-
-
-def _mapping(kind: Any, value: Any, path: str) -> dict[str, Any]:
-    if not isinstance(value, Mapping):
-        fail(path, f"must be an object, not {_shown(value)}")
-    return {key: decode(kind, item, f'{path}["{key}"]') for key, item in value.items()}
-
-
 def _scalar(kind: type, value: Any, path: str) -> Any:
     if kind in (int, float, Signed) and not isinstance(value, bool):
         return _number(kind, value, path)
-    if type(value) is not kind:
-        fail(path, f"must be {_KINDS[kind]}, not {_shown(value)}")
+    _expect(kind, value, path)
     return value
 
 
@@ -168,35 +153,23 @@ def _number(kind: type, value: Any, path: str) -> int | float:
     size = _SIZE.fullmatch(value) if isinstance(value, str) else None
     if size:
         amount = float(size[1]) * SIZES[size[2]]
-        value = int(amount) if amount < _LARGEST else _LARGEST
+        value = int(amount) if amount < _LIMIT else _LIMIT
     if not isinstance(value, (int, float) if kind is float else int):
         fail(path, f"must be {_KINDS[kind]}, not {_shown(value)}")
-    if not -_LARGEST < value < _LARGEST or (kind is int and value < 0):
-        fail(path, f"must be {_KINDS[kind]} that a driver could say, not {_shown(value)}")
+    lowest = 0 if kind is int else 1 - _LIMIT
+    if not lowest <= value < _LIMIT:
+        fail(path, f"must be {_KINDS[kind]} from {lowest} to {_LIMIT - 1}, not {_shown(value)}")
     return float(value) if kind is float else int(value)
 
 
-_KINDS = {
-    int: "a whole number",
-    Signed: "a whole number",
-    float: "a number",
-    str: "a string",
-    bool: "true or false",
-}
+def _expect(kind: type, value: Any, path: str) -> None:
+    if type(value) is not kind:
+        fail(path, f"must be {_KINDS[kind]}, not {_shown(value)}")
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "an object"
-    if isinstance(value, list):
-        return "a list"
-    return json.dumps(value)
+    return _KINDS[type(value)] if isinstance(value, (dict, list)) else json.dumps(value)
 
 
 def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
-
-
-def _suggestion(name: str, known: Mapping[str, Any]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f", did you mean {close[0]}?" if close else f"; there are {', '.join(sorted(known))}"

@@ -1,6 +1,6 @@
-"""Names and numbers that a scenario may leave out, derived from where they stand in it.
+"""Values that a scenario may leave out: identities by place, properties of boards by architecture.
 
-The same scenario gives the same uuids, pids and ids on every machine.
+The same scenario has the same uuids, pids and ids on every machine.
 """
 
 import hashlib
@@ -15,46 +15,46 @@ from exporter.demo.scenario.gpus import Gpu, MigInstance
 _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "scenario.gpuslice")
 FIRST_PID, PIDS = 2_000, 4_000_000
 _PROFILE = re.compile(r"(?:(\d+)c\.)?(\d+)g\.\d+gb(?:\+\S+)?")
-# Where the PCI addresses of a board with eight GPUs lie; later ones go on from there.
+# PCI buses of a board with eight GPUs; further GPUs repeat them in the next domain.
 _BUSES = (0x07, 0x0F, 0x47, 0x4E, 0x87, 0x90, 0xB7, 0xBD)
-
-# The version of a board's firmware begins with the number of its generation.
+# The first number of a VBIOS version, by architecture.
 _VBIOS = {5: 88, 6: 90, 7: 92, 8: 95, 9: 96}
 _LATEST_VBIOS = 97
 
 
 def make_uuid(*parts: object) -> str:
-    """Return a uuid of these parts."""
+    """Return a uuid derived from the parts."""
     return str(uuid.uuid5(_NAMESPACE, "/".join(map(str, parts))))
 
 
 def make_hex(*parts: object) -> str:
-    """Return 64 hex digits, as a container runtime names its containers."""
+    """Return 64 hex digits derived from the parts, such as a container id."""
     return hashlib.sha256("/".join(map(str, parts)).encode()).hexdigest()
 
 
 def make_pid(*parts: object) -> int:
-    """Return a pid such as a busy node has."""
+    """Return a pid derived from the parts."""
     return FIRST_PID + int(make_hex(*parts)[:8], 16) % PIDS
 
 
 def complete_gpu(scenario: str, gpu: Gpu, index: int, path: str) -> Gpu:
-    """Fill what a GPU leaves out; ``index`` is its place on the node."""
+    """Return a GPU with the values that the scenario leaves out; ``path`` is that of its ``mig``."""
     identity = gpu.uuid or f"GPU-{make_uuid(scenario, 'gpu', index)}"
+    serial = f"1{int(make_hex(scenario, 'serial', index)[:12], 16) % 10**12:012d}"
     return replace(
         gpu,
         count=1,
         uuid=identity,
         minor=index if gpu.minor is None else gpu.minor,
-        pci_bus_id=gpu.pci_bus_id or _pci_bus_id(index),
-        serial=_serial(scenario, index) if gpu.serial == "" else gpu.serial,
+        pci_bus_id=gpu.pci_bus_id or f"{index // 8:08X}:{_BUSES[index % 8]:02X}:00.0",
+        serial=serial if gpu.serial == "" else gpu.serial,
         vbios=f"{_VBIOS.get(gpu.architecture, _LATEST_VBIOS)}.00.5C.00.02" if gpu.vbios == "" else gpu.vbios,
         mig=gpu.mig and replace(gpu.mig, instances=complete_instances(identity, gpu.mig.instances, path)),
     )
 
 
 def complete_instances(gpu: str, instances: tuple[MigInstance, ...], path: str) -> tuple[MigInstance, ...]:
-    """Fill what the MIG instances of a GPU leave out."""
+    """Return MIG instances with the values that the scenario leaves out."""
     return tuple(
         _complete_instance(gpu, instance, f"{path}.instances[{index}]")
         for index, instance in enumerate(instances)
@@ -66,7 +66,7 @@ def _complete_instance(gpu: str, instance: MigInstance, path: str) -> MigInstanc
     if profile is None:
         fail(f"{path}.profile", f"must be a MIG profile such as 1g.5gb, not {instance.profile!r}")
     gi_slices = int(profile[2])
-    # The driver, too, derives the uuid from the placement: the same cut gives the same uuids.
+    # As in the driver, the same placement has the same uuid.
     derived = make_uuid(gpu, instance.gi, instance.ci, instance.profile, instance.start)
     return replace(
         instance,
@@ -76,27 +76,17 @@ def _complete_instance(gpu: str, instance: MigInstance, path: str) -> MigInstanc
     )
 
 
-def _pci_bus_id(index: int) -> str:
-    if index >= len(_BUSES):
-        return f"{index // 8:08X}:{_BUSES[index % 8]:02X}:00.0"
-    return f"00000000:{_BUSES[index]:02X}:00.0"
-
-
-def _serial(scenario: str, index: int) -> str:
-    return f"1{int(make_hex(scenario, 'serial', index)[:12], 16) % 10**12:012d}"
-
-
 VOLTA, TURING, AMPERE, ADA, HOPPER, BLACKWELL = 5, 6, 7, 8, 9, 10
 
-# MB/s of one NVLink in one direction.
+# MB/s of one NVLink in one direction, by architecture.
 _NVLINK_SPEEDS = {VOLTA: 25781, TURING: 25781, AMPERE: 25000, HOPPER: 26562, BLACKWELL: 53125}
 _PCIE_GENERATIONS = {VOLTA: 3, TURING: 3, AMPERE: 4, ADA: 4, HOPPER: 5}
 _LATEST_PCIE = 5
-# Modules of a processor and GPUs, whose power the driver can tell as a whole.
+# Modules of a processor and GPUs with a power reading for the whole module.
 _MODULES = ("GH200", "GB200", "GB300")
-# Branches of the driver, with how many field ids each knows.
+# Number of known field ids by branch of the driver.
 _FIELD_IDS = ((575, 274), (570, 269), (560, 230), (550, 200), (535, 197), (525, 170), (0, 146))
-# The driver's numbers of profiles, by the slices of the whole GPU and those of compute and memory in it.
+# NVML's GPU instance profiles, by the slices of the GPU and the compute and memory slices of the instance.
 _GI_PROFILES = {
     (7, 1, 1): 19,
     (7, 1, 2): 15,
@@ -121,17 +111,17 @@ _CAPABILITIES: Mapping[int, tuple[int, int]] = {
 
 
 def has_hbm(gpu: Gpu) -> bool:
-    """Return whether it is one of the large boards; a thermometer of the memory gives them away."""
+    """Return whether it is a large board: only these have a memory temperature."""
     return gpu.memory_temperature
 
 
 def is_ga100(gpu: Gpu) -> bool:
-    """Return whether it is an A100 or A30, the first Amperes."""
+    """Return whether it is an A100 or A30."""
     return gpu.architecture == AMPERE and has_hbm(gpu)
 
 
 def is_module(gpu: Gpu) -> bool:
-    """Return whether it shares a module with a processor."""
+    """Return whether it is on a module with a processor."""
     return any(name in gpu.model for name in _MODULES)
 
 
@@ -141,41 +131,41 @@ def nvlink_speed(gpu: Gpu) -> int:
 
 
 def pcie_generation(gpu: Gpu) -> int:
-    """Return the newest PCIe generation that GPU and slot know."""
+    """Return the maximum PCIe generation of GPU and slot."""
     return gpu.links.pcie_generation or _PCIE_GENERATIONS.get(gpu.architecture, _LATEST_PCIE)
 
 
 def knows_field(driver: int, field: int) -> bool:
-    """Return whether this branch of the driver has heard of a field value."""
+    """Return whether a branch of the driver supports a field value."""
     return field < next(count for branch, count in _FIELD_IDS if driver >= branch)
 
 
-def engines(gpu: Gpu, cut: MigInstance) -> Mapping[str, int]:
-    """Count the engines of a GPU instance: from Hopper on, each slice has its own for video and pictures."""
-    if cut.engines:
-        return cut.engines
-    each = cut.gi_slices if gpu.architecture >= HOPPER else 0
-    # Of some engines there is only one: it goes with the whole GPU, or with media extensions.
-    one = int("+me" in cut.profile or (gpu.mig is not None and cut.gi_slices == gpu.mig.max_slices))
+def engines(gpu: Gpu, instance: MigInstance) -> Mapping[str, int]:
+    """Return the engines of a GPU instance; from Hopper on, each slice has video and JPEG engines."""
+    if instance.engines:
+        return instance.engines
+    per_slice = instance.gi_slices if gpu.architecture >= HOPPER else 0
+    # A GPU has one of some engines: it belongs to the whole GPU, or to media extensions (+me).
+    one = int("+me" in instance.profile or (gpu.mig is not None and instance.gi_slices == gpu.mig.max_slices))
     return {
-        "copy": cut.gi_slices,
-        "decoder": each or max(one, cut.gi_slices // 2),
+        "copy": instance.gi_slices,
+        "decoder": per_slice or max(one, instance.gi_slices // 2),
         "encoder": 0,
-        "jpeg": each or one,
+        "jpeg": per_slice or one,
         "ofa": one,
     }
 
 
-def gi_profile(gpu: Gpu, cut: MigInstance) -> int | None:
-    """Return the driver's number of the profile of a GPU instance, None for one that no board has."""
-    if cut.gi_profile is not None:
-        return cut.gi_profile
-    numbers = _WITH_MEDIA if "+me" in cut.profile else _GI_PROFILES
-    return numbers.get((gpu.mig.max_slices if gpu.mig else 0, cut.gi_slices, cut.size))
+def gi_profile(gpu: Gpu, instance: MigInstance) -> int | None:
+    """Return NVML's number of a GPU instance's profile, None if no board has that profile."""
+    if instance.gi_profile is not None:
+        return instance.gi_profile
+    numbers = _WITH_MEDIA if "+me" in instance.profile else _GI_PROFILES
+    return numbers.get((gpu.mig.max_slices if gpu.mig else 0, instance.gi_slices, instance.size))
 
 
 def capability(gpu: Gpu) -> tuple[int, int] | None:
-    """Return the compute capability of a board; Ampere's without HBM have another chip than those with it."""
+    """Return the compute capability; Ampere boards without HBM have another chip than those with it."""
     if gpu.architecture == AMPERE and not has_hbm(gpu):
         return 8, 6
     return _CAPABILITIES.get(gpu.architecture)

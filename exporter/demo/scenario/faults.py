@@ -1,4 +1,4 @@
-"""The records of what goes wrong or changes in a scenario: from ``at`` on, ``for_`` seconds or for ever."""
+"""The faults and changes of a scenario: from ``at`` on, for ``for_`` seconds or until the end."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -15,36 +15,36 @@ class _Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NvmlError(_Fault):
-    """Calls fail with ``code``, an NVML name such as GPU_IS_LOST; null ``function`` or ``device`` is any."""
+    """NVML calls fail."""
 
     kind: Literal["nvml_error"]
-    function: str | None = None
-    device: str | None = None
-    code: str
+    function: str | None = None  # None: any
+    device: str | None = None  # None: any
+    code: str  # an NVML name such as GPU_IS_LOST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NvmlHang(_Fault):
-    """Calls do not return for ``seconds``, null: not before the fault is over."""
+    """NVML calls hang."""
 
     kind: Literal["nvml_hang"]
-    function: str | None = None
-    device: str | None = None
-    seconds: float | None = None
+    function: str | None = None  # None: any
+    device: str | None = None  # None: any
+    seconds: float | None = None  # None: until the fault is over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class XidEvent(_Fault):
-    """A device (the uuid of a GPU or MIG device) reports an XID error, once, as soon as it is time."""
+    """A device reports an XID error, once."""
 
     kind: Literal["xid"]
-    device: str
+    device: str  # uuid of a GPU or MIG device
     xid: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubeletDown(_Fault):
-    """The kubelet does not run; its sockets lie there dead until it starts again."""
+    """The kubelet does not run; its sockets remain as dead files."""
 
     kind: Literal["kubelet_down"]
 
@@ -58,25 +58,25 @@ class KubeletRateLimit(_Fault):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubeletHang(_Fault):
-    """The kubelet takes calls and does not answer."""
+    """The kubelet accepts calls and does not answer."""
 
     kind: Literal["kubelet_hang"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubeletFilling(_Fault):
-    """The kubelet was restarted at ``at`` and knows only so many of its ``pods`` until this is over.
+    """The kubelet was restarted at ``at`` and knows only some pods until the fault is over.
 
-    Static pods come first. A kubelet whose API server is away knows no others.
+    Static pods come first. A kubelet that cannot reach the API server knows no others.
     """
 
     kind: Literal["kubelet_filling"]
-    pods: int = 0
+    pods: int = 0  # number of known pods
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unhealthy(_Fault):
-    """A device plugin reports these ids unhealthy: the kubelet offers them to nobody, holders keep them."""
+    """A device plugin reports ids unhealthy: the kubelet no longer offers them, holders keep them."""
 
     kind: Literal["unhealthy"]
     resource: str
@@ -85,15 +85,15 @@ class Unhealthy(_Fault):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodDelete(_Fault):
-    """A pod (``namespace/name``) goes; with ``for`` it comes back after it, with new start times."""
+    """A pod is deleted; at the end of the fault it comes back, with new start times."""
 
     kind: Literal["pod_delete"]
-    pod: str
+    pod: str  # namespace/name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodAdd(_Fault):
-    """A pod comes; with ``for`` it goes after it."""
+    """A pod is added until the end of the fault."""
 
     kind: Literal["pod_add"]
     pod: Pod
@@ -101,16 +101,16 @@ class PodAdd(_Fault):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigLayout(_Fault):
-    """The GPU (its NVML index) is cut anew; what runs on instances that are gone ends."""
+    """The MIG layout of a GPU changes; processes on removed instances end."""
 
     kind: Literal["mig_layout"]
-    gpu: int
+    gpu: int  # NVML index
     instances: tuple[MigInstance, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessExit(_Fault):
-    """A process ends; with ``for`` it is started again after it."""
+    """A process ends; at the end of the fault it is started again."""
 
     kind: Literal["process_exit"]
     pid: int
@@ -118,34 +118,23 @@ class ProcessExit(_Fault):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuAbsent(_Fault):
-    """The GPU (its place in the list) is not plugged in; what runs on it ends, and is started again after it.
+    """A GPU is removed; its processes end, and are started again at the end of the fault.
 
-    A driver's library that is open then does not notice: see ``exporter.demo.nvml.node``.
+    A library that is open does not notice: see ``exporter.demo.nvml.board.Listing``.
     """
 
     kind: Literal["gpu_absent"]
-    gpu: int
+    gpu: int  # place in the list
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverReload(_Fault):
-    """The kernel module of the NVIDIA GPUs is not loaded; nothing runs on them, and counters begin anew."""
+    """The NVIDIA kernel module is unloaded; processes on its GPUs end, and counters start at 0 after it."""
 
     kind: Literal["driver_reload"]
 
 
 NvmlFault = NvmlError | NvmlHang | XidEvent
-Fault = (
-    NvmlFault
-    | KubeletDown
-    | KubeletRateLimit
-    | KubeletHang
-    | KubeletFilling
-    | Unhealthy
-    | PodDelete
-    | PodAdd
-    | MigLayout
-    | ProcessExit
-    | GpuAbsent
-    | DriverReload
-)
+KubeletFault = KubeletDown | KubeletRateLimit | KubeletHang | KubeletFilling
+PodFault = Unhealthy | PodDelete | PodAdd
+Fault = NvmlFault | KubeletFault | PodFault | MigLayout | ProcessExit | GpuAbsent | DriverReload

@@ -1,4 +1,4 @@
-"""The records of a scenario's pods: what is offered, what they hold, and by which sharing system."""
+"""The records of a scenario's pods: offered devices, containers, their devices and processes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,29 +7,25 @@ from typing import Literal
 from exporter.demo.load import OFF, Curve
 from exporter.model.hardware import ProcessKind
 
-# What drivers name the kind of their CDI devices, where it is not the usual one.
+# The kind of CDI devices by driver, if not "claim".
 _CLASSES = {"gpu.amd.com": "gpu"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """One device of a claim, by the driver's name for it.
-
-    The claim's ``namespace`` is the pod's when left out, its ``uid`` is derived from its names and ``pool``
-    is the node. Containers that name the same claim share it; ``share_id`` tells shares of a device apart.
-    """
+    """One device of a resource claim. Containers that name the same claim share it."""
 
     driver: str = "gpu.nvidia.com"
-    device: str
+    device: str  # the driver's name for it
     name: str
-    namespace: str = ""
-    uid: str = ""
-    pool: str = ""
-    share_id: str = ""
+    namespace: str = ""  # by default the pod's
+    uid: str = ""  # by default derived from the names
+    pool: str = ""  # by default the node
+    share_id: str = ""  # one of several shares of the device
 
     @property
     def cdi(self) -> str:
-        """The CDI name that the driver gives to the device in this claim."""
+        """The CDI name of the device in this claim."""
         return f"k8s.{self.driver}/{_CLASSES.get(self.driver, 'claim')}={self.uid}-{self.device}"
 
 
@@ -38,24 +34,20 @@ MeterKind = Literal["hami", "hami-vnpu", "cgpu", "vcuda", "vgpu-manager", "runai
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """What a container truly has of a device (a uuid), where the kubelet's ids do not say it.
+    """A container's actual share of a device, if the kubelet's ids do not determine it."""
 
-    ``slices`` counts what it has of the resource there, ``memory`` is in bytes and ``cores`` in percent of
-    the physical device; 0 is no limit.
-    """
-
-    device: str
-    slices: int = 1
-    memory: int = 0
-    cores: int = 0
+    device: str  # uuid
+    slices: int = 1  # of the resource
+    memory: int = 0  # bytes; 0: no limit
+    cores: int = 0  # percent of the physical device; 0: no limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeterFile:
-    """A file that a system keeps of a container: its kind, and which layout of it (the kind's own word)."""
+    """A file that a sharing system keeps about a container."""
 
     kind: MeterKind
-    layout: str = ""
+    layout: str = ""  # a variant; its meaning depends on the kind
 
 
 Qos = Literal["guaranteed", "burstable", "besteffort"]
@@ -63,63 +55,49 @@ Qos = Literal["guaranteed", "burstable", "besteffort"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """Device ids that the device plugin offers: ``ids`` outright, or the shorthand made of the rest.
+    """Device ids that a device plugin offers: a list of ids, or the shorthand of the other fields."""
 
-    ``of`` says whether whole GPUs or MIG instances are offered, or AMD's GPUs as they are cut, ``gpus`` on
-    which (null: on all), with ``replicas`` of each (0: not shared). ``{profile}`` in the resource is the
-    instance's profile.
-    """
-
-    resource: str
+    resource: str  # ``{profile}`` is the profile of the instance
     ids: tuple[str, ...] = ()
-    of: Literal["", "gpus", "mig", "amd"] = ""
-    gpus: tuple[int, ...] | None = None
-    replicas: int = 0
+    of: Literal["", "gpus", "mig", "amd"] = ""  # "amd": AMD GPUs or their partitions
+    gpus: tuple[int, ...] | None = None  # None: all
+    replicas: int = 0  # of each device; 0: not shared
     style: Literal["uuid", "gke", "legacy-mig"] = "uuid"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """A process with a context on ``device``, the uuid of a GPU or MIG instance.
-
-    Left empty, it is the one device that the container holds. ``memory`` is in bytes, null where the
-    driver cannot tell it; ``load`` is in percent of the device. ``streams`` are the videos that it encodes
-    while it has something to do. ``cgroup`` is for processes of the host.
-    """
+    """A process with a context on a device."""
 
     pid: int = 0
     command: str = "python3"
-    device: str = ""
-    memory: int | Curve | None = 0
+    device: str = ""  # uuid of a GPU or MIG instance; "": the only device of the container
+    memory: int | Curve | None = 0  # bytes; None: the driver cannot report it
     kind: ProcessKind = "compute"
-    load: Curve = OFF
-    streams: int = 0
-    cgroup: str = ""
+    load: Curve = OFF  # percent of the device
+    streams: int = 0  # videos that it encodes while it is busy
+    cgroup: str = ""  # processes of the host only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
-    """A container with what the kubelet gave it, by resource; an id is in the device plugin's spelling.
-
-    ``claims`` are the devices that it has by resource claims. ``shares`` is what it truly has, null where
-    that is what its ids say; ``meter`` is the file that its system keeps of it. ``limits`` are the extended
-    resources that it asks for, where that is more than the number of its ids.
-    """
+    """A container and its devices."""
 
     name: str
     container_id: str = ""
-    devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # ids by resource
     claims: tuple[Claim, ...] = ()
-    shares: tuple[Share, ...] | None = None
+    shares: tuple[Share, ...] | None = None  # actual shares; None: as its ids
     meter: MeterFile | None = None
     init: bool = False
+    # Extended resources that it requests, if more than the number of its ids.
     limits: Mapping[str, int] = field(default_factory=dict)
     processes: tuple[Process, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """A pod of this node, with what its object says; ``static`` if its manifest is a file of the node."""
+    """A pod of this node."""
 
     count: int = 1
     namespace: str
@@ -127,7 +105,7 @@ class Pod:
     uid: str = ""
     qos: Qos = "burstable"
     phase: str = "Running"
-    static: bool = False
+    static: bool = False  # its manifest is a file of the node
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     containers: tuple[Container, ...] = ()

@@ -1,8 +1,8 @@
-"""The records of a scenario: one node, its GPUs, what runs on them and what goes wrong, and when.
+"""The record of a scenario: one node, its GPUs, pods and processes, and the faults over time.
 
-This is the file format: each field is a field of the JSON, ``for_`` is written ``for``. A file may leave
-out uuids, pids, container ids and pod uids, which are then derived from the scenario's name and the place
-in it, and may use the shorthands that ``exporter.demo.scenario.expand`` writes out. Memory is in bytes.
+This is the file format: each field is a field of the JSON, ``for_`` is ``for`` there. A file may leave out
+uuids, pids, container ids and pod uids, which are then derived from the scenario's name and the place in it,
+and may use the shorthands that ``exporter.demo.scenario.expand`` expands. Memory is in bytes.
 """
 
 from collections.abc import Mapping
@@ -22,25 +22,22 @@ ApiVersion = Literal["v1", "v1alpha1"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """A whole node. ``missing_functions`` are NVML functions that an old driver does not have.
-
-    ``files`` are further files of the node with their text, by their paths below its root. ``kept`` is what
-    the files of sharing systems say, by system, where they stand still as in a recording.
-    """
+    """A whole node."""
 
     name: str
     description: str = ""
     node: Node
-    host_pid: bool = True
+    host_pid: bool = True  # the exporter sees the processes of the host
     identity: IdentitySource = "pods_api"
     kubelet_api: tuple[ApiVersion, ...] = ("v1", "v1alpha1")
     cgroup: CgroupStyle = "systemd"
-    missing_functions: tuple[str, ...] = ()
+    missing_functions: tuple[str, ...] = ()  # NVML functions that the driver does not have
     gpus: tuple[Gpu, ...] = ()
     amd: tuple[AmdGpu, ...] = ()
     offers: tuple[Offer, ...] = ()
     pods: tuple[Pod, ...] = ()
     host_processes: tuple[Process, ...] = ()
-    files: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)  # further files: text by path below the root
+    # Contents of the files of sharing systems, by system, where they never change, as in a recording.
     kept: Mapping[str, tuple[ContainerFile, ...]] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
