@@ -107,8 +107,10 @@ def error_of(**parts: Any) -> str:
         ({"pods": [pod("p", {"memory": 1})]}, "pods[0].containers[0].processes[0].device: must be given"),
         (
             {"pods": [pod("p", {"device": "GPU-no"})]},
-            "pods[0].containers[0].processes[0].device: "
-            "GPU-no is neither a GPU without MIG nor a MIG instance",
+            (
+                "pods[0].containers[0].processes[0].device: "
+                "GPU-no is neither a GPU without MIG nor a MIG instance"
+            ),
         ),
         (
             {"gpus": [gpu(mig=CUT)], "pods": [pod("p", {"device": "{gpu:0}"})]},
@@ -132,8 +134,10 @@ def error_of(**parts: Any) -> str:
         ),
         (
             {"pods": [pod("p", {"device": "{gpu:0}", "pid": 9}, {"device": "{gpu:0}", "pid": 9})]},
-            "pods[0].containers[0].processes[1].pid: "
-            "is 9, which pods[0].containers[0].processes[0] already has",
+            (
+                "pods[0].containers[0].processes[1].pid: "
+                "is 9, which pods[0].containers[0].processes[0] already has"
+            ),
         ),
         ({"pods": [pod("p"), pod("p")]}, "pods[1].name: is ml/p, which pods[0] already has"),
         ({"pods": [pod("../../etc")]}, "pods[0].name: must match"),
