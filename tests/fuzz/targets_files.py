@@ -43,7 +43,8 @@ SLOTS = 3
 
 def _images() -> dict[str, bytes]:
     slots = [
-        hami.Slot(pid=1000 + place, memory=(GIB, 0), percent=(30, 0), seen=(True, True)) for place in range(2)
+        hami.Slot(pid=1000 + place, memory=(GIB, 0), percent=(30, 0), measured=(True, True))
+        for place in range(2)
     ]
     return {layout.name: hami.image(layout.name, [GPU, MIG], [8 * GIB] * 2, 30, slots) for layout in LAYOUTS}
 

@@ -1,29 +1,32 @@
-"""The files of a fake node's AMD GPUs: cards and their partitions, and KFD's nodes and processes."""
+"""The files of a fake node's AMD GPUs: cards, partitions, and KFD's nodes and processes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from exporter.demo.amd import metrics_table
 from exporter.demo.files.tree import Written
-from exporter.demo.machine import GpuState
+from exporter.demo.machine import COPY_RATIO, GpuState
 from exporter.demo.scenario.amd_gpus import MOST_PARTITIONS, AmdGpu
 from exporter.demo.scenario.derive import make_hex
 
 HWMON = "hwmon/hwmon4"
-# Some of the frame buffer's traffic per percent of activity; a rule of thumb that looks alive.
-COPY_RATIO = 0.6
 JUNCTION_HOTTER, MEMORY_HOTTER = 9, 5
 ENERGY_UNITS_PER_MILLIJOULE = 65.536
 FULL_PWM = 255
 SPEEDS = {3: "8.0 GT/s PCIe", 4: "16.0 GT/s PCIe", 5: "32.0 GT/s PCIe"}
 VBIOS = "113-D65210-X10"
+DRIVER_VERSION = "6.10.5"
+FIRST_RENDER_MINOR = 128
+SIMDS_PER_UNIT = 4
+FRAME_BUFFER = 1
 
 Files = Mapping[str, str | bytes]
 
 
 def static_files(amd: AmdGpu) -> Files:
-    """Return what never changes while the driver is loaded."""
+    """Return the files that never change while the driver is loaded."""
     speed = SPEEDS[amd.pcie_generation]
+    memory, power = str(amd.memory_total), str(amd.power_max_mw * 1000)
     files = {
         "vendor": "0x1002",
         "device": amd.device,
@@ -39,15 +42,15 @@ def static_files(amd: AmdGpu) -> Files:
         "current_link_width": "16",
         "max_link_width": "16",
         "power/runtime_status": "active",
-        "mem_info_vram_total": str(amd.memory_total),
-        "mem_info_vis_vram_total": str(amd.memory_total),
+        "mem_info_vram_total": memory,
+        "mem_info_vis_vram_total": memory,
         "ras/umc_err_count": f"ue: {amd.uncorrected_errors}\nce: {amd.corrected_errors}",
         "ras/gfx_err_count": "ue: 0\nce: 0",
         f"{HWMON}/name": "amdgpu",
-        f"{HWMON}/power1_cap": str(amd.power_max_mw * 1000),
-        f"{HWMON}/power1_cap_default": str(amd.power_max_mw * 1000),
+        f"{HWMON}/power1_cap": power,
+        f"{HWMON}/power1_cap_default": power,
         f"{HWMON}/power1_cap_min": "0",
-        f"{HWMON}/power1_cap_max": str(amd.power_max_mw * 1000),
+        f"{HWMON}/power1_cap_max": power,
         f"{HWMON}/temp2_label": "junction",
         f"{HWMON}/temp3_label": "mem",
         f"{HWMON}/freq1_label": "sclk",
@@ -61,7 +64,7 @@ def static_files(amd: AmdGpu) -> Files:
 
 
 def moving_files(amd: AmdGpu, state: GpuState) -> Files:
-    """Return what moves with the load. From MI300 on, power is told as it is now instead of averaged."""
+    """Return the files that change with the load. From MI300 on, power is current instead of averaged."""
     busy, degrees = state.utilization, state.temperature
     sclk = round(amd.sclk_idle + (amd.sclk_max - amd.sclk_idle) * busy / 100)
     power = "power1_input" if amd.mode else "power1_average"
@@ -80,11 +83,14 @@ def moving_files(amd: AmdGpu, state: GpuState) -> Files:
         files[f"{HWMON}/temp1_input"] = degrees * 1000
     if amd.fan is not None:
         files[f"{HWMON}/pwm1"] = round(amd.fan * FULL_PWM / 100)
-    table = {"gpu_metrics": _table(amd, state)} if amd.metrics else {}
-    return {**{name: f"{number}\n" for name, number in files.items()}, **table}
+    metrics = {"gpu_metrics": _gpu_metrics(amd, state)} if amd.metrics else {}
+    return {**{name: f"{number}\n" for name, number in files.items()}, **metrics}
 
 
-def _table(amd: AmdGpu, state: GpuState) -> bytes:
+def _gpu_metrics(amd: AmdGpu, state: GpuState) -> bytes:
+    # All dies of a partition are equally busy.
+    busy = [sum(process.sm for process in part.processes) for part in state.instances] or [state.utilization]
+    dies = amd.dies // amd.partitions
     values = {
         "temperature_hotspot": state.temperature + JUNCTION_HOTTER,
         "temperature_mem": state.temperature + MEMORY_HOTTER,
@@ -94,24 +100,11 @@ def _table(amd: AmdGpu, state: GpuState) -> bytes:
         "energy_accumulator": int(state.totals["energy"] * ENERGY_UNITS_PER_MILLIJOULE),
         "pcie_replay_count_acc": 0,
     }
-    return metrics_table.table(amd.metrics, values, _busy(amd, state))
-
-
-def _busy(amd: AmdGpu, state: GpuState) -> list[list[int]]:
-    """Return how busy the dies of each partition are; all dies of one are equally so."""
-    dies = amd.dies // amd.partitions
-    parts = [sum(process.sm for process in part.processes) for part in state.instances]
-    return [[min(100, busy)] * dies for busy in parts or [state.utilization]]
-
-
-DRIVER_VERSION = "6.10.5"
-FIRST_RENDER_MINOR = 128
-SIMDS_PER_UNIT = 4
-FRAME_BUFFER = 1
+    return metrics_table.table(amd.metrics, values, [[min(100, percent)] * dies for percent in busy])
 
 
 class AmdTree:
-    """Writes the files of some AMD GPUs below a sysfs. Without any, it writes nothing."""
+    """Writes the files of AMD GPUs below a sysfs; nothing if there are none."""
 
     def __init__(self, amd: Sequence[AmdGpu], sys_root: Path) -> None:
         self._amd = tuple(amd)
@@ -120,11 +113,11 @@ class AmdTree:
         self._written = Written()
 
     def create(self) -> None:
-        """Make what never changes."""
+        """Create the files that never change."""
         if not self._amd:
             return
         self._write(self._sys / "module/amdgpu/version", DRIVER_VERSION)
-        # The console of a server hangs on a card of its own.
+        # The console of a server has a card of its own.
         self._write(self._sys / "class/drm/card0/device/vendor", "0x1a03")
         self._write(self._kfd / "topology/generation_id", "2")
         self._write(self._kfd / "topology/nodes/0/gpu_id", "0")
@@ -132,26 +125,22 @@ class AmdTree:
         for index, amd in enumerate(self._amd):
             self._write_all(self._device(index), static_files(amd))
             (self._device(index) / f"drm/renderD{_render_minor(index, 0)}").mkdir(parents=True)
-            if amd.mode:
-                self._create_partitions(index)
+            # Partitions have devices for the maximum number of them.
+            for place in range(1, MOST_PARTITIONS if amd.mode else 1):
+                platform = f"devices/platform/amdgpu_xcp_{index * (MOST_PARTITIONS - 1) + place - 1}"
+                render = self._sys / platform / f"drm/renderD{_render_minor(index, place)}"
+                render.mkdir(parents=True)
             self._create_nodes(amd, index)
 
     def step(self, states: Sequence[GpuState]) -> None:
-        """Bring the files to what the machine says now."""
+        """Bring the files to the current states."""
         for index, (amd, state) in enumerate(zip(self._amd, states, strict=True)):
             self._write_all(self._device(index), moving_files(amd, state))
         if self._amd:
-            self._step_processes(dict(self._processes(states)))
+            self._step_processes(states)
 
     def _device(self, index: int) -> Path:
-        return self._sys / f"class/drm/card{_render_minor(index, 0) - FIRST_RENDER_MINOR + 1}/device"
-
-    def _create_partitions(self, index: int) -> None:
-        """Make the devices of partitions: of all that there could be."""
-        for place in range(1, MOST_PARTITIONS):
-            name = f"amdgpu_xcp_{index * (MOST_PARTITIONS - 1) + place - 1}"
-            render = self._sys / f"devices/platform/{name}/drm/renderD{_render_minor(index, place)}"
-            render.mkdir(parents=True)
+        return self._sys / f"class/drm/card{index * MOST_PARTITIONS + 1}/device"
 
     def _create_nodes(self, amd: AmdGpu, index: int) -> None:
         for place in range(amd.partitions):
@@ -161,24 +150,24 @@ class AmdTree:
             bank = {"heap_type": FRAME_BUFFER, "size_in_bytes": amd.memory_total // amd.partitions}
             self._write(node / "mem_banks/0/properties", _lines(bank))
 
-    def _processes(self, states: Sequence[GpuState]) -> Iterator[tuple[int, Mapping[str, str]]]:
-        """Return the files of each process by its pid. Every process has opened all nodes, and uses one."""
+    def _step_processes(self, states: Sequence[GpuState]) -> None:
+        """Write the files of processes: each has opened all nodes, and uses one."""
+        folder = self._kfd / "proc"
+        pids = set()
         ids = [gpu_id(amd, place) for amd in self._amd for place in range(amd.partitions)]
         for amd, state in zip(self._amd, states, strict=True):
             for process in state.processes:
                 own = gpu_id(amd, process.instance.gi if process.instance else 0)
-                files = {f"vram_{each}": str(process.memory if each == own else 0) for each in ids}
                 units = round(process.sm * (amd.compute_units // amd.partitions) / 100)
-                files |= {f"stats_{each}/cu_occupancy": str(units if each == own else 0) for each in ids}
-                yield process.pid, {**files, "queues/0/gpuid": str(own)}
-
-    def _step_processes(self, processes: Mapping[int, Mapping[str, str]]) -> None:
-        folder = self._kfd / "proc"
-        for pid, files in processes.items():
-            self._write_all(folder / str(pid), files)
+                files = {"queues/0/gpuid": str(own)}
+                for node in ids:
+                    files[f"vram_{node}"] = str(process.memory if node == own else 0)
+                    files[f"stats_{node}/cu_occupancy"] = str(units if node == own else 0)
+                self._write_all(folder / str(process.pid), files)
+                pids.add(process.pid)
         for path in list(folder.iterdir()):
-            if int(path.name) not in processes:
-                self._written.remove(path)
+            if int(path.name) not in pids:
+                self._written.remove_folder(path)
 
     def _write_all(self, folder: Path, files: Mapping[str, str | bytes]) -> None:
         for name, content in files.items():
@@ -189,7 +178,7 @@ class AmdTree:
 
 
 def gpu_id(amd: AmdGpu, partition: int) -> int:
-    """Return KFD's number of a device: it has 16 bits, and no order."""
+    """Return KFD's id of a device, which has 16 bits and no order."""
     return int(make_hex(amd.unique_id, partition)[:4], 16) or 1
 
 

@@ -1,29 +1,29 @@
-"""The caches that HAMi's library libvgpu keeps of containers, in every layout that it has had."""
+"""The caches that HAMi's library libvgpu keeps about containers, in all its layouts."""
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from exporter.demo.files.writers import Metered
+from exporter.demo.files.writers import Files, Metered, percent
 from exporter.demo.scenario.derive import make_uuid
+from exporter.model import ContainerFile
 
 MAGIC, MAJOR, UNLIMITED = 19920718, 1, 100
 DEVICES = 16
 
 
 class _Shape(NamedTuple):
-    """Offsets from the beginning, and in a slot, in bytes; ``versions`` is what follows the magic number."""
+    """A layout, in bytes."""
 
-    size: int
-    versions: tuple[int, ...]
-    header: int
-    slot: int
-    used: tuple[int, int]
-    util: tuple[int, int] | None
-    status: int
+    size: int  # of the file, without its last byte
+    versions: tuple[int, ...]  # behind the magic number
+    header: int  # offset of the count of devices, then names, limits and slots
+    slot: int  # size of a slot
+    used: tuple[int, int]  # memory: offset in a slot, size per device
+    util: tuple[int, int] | None  # load: offset in a slot, size per device
+    status: int  # offset in a slot
 
 
-# The header is the count of devices, with names and limits right behind it, and then the slots.
 _SHAPES = {
     "0a": _Shape(804680, (), 48, 784, (8, 40), None, 776),
     "v0": _Shape(1197896, (), 48, 1168, (8, 40), (776, 24), 1160),
@@ -37,53 +37,90 @@ ROOT = "usr/local/vgpu"
 _NAMES, _LIMITS, _CORES, _SLOTS = 8, 1544, 1672, 1800
 _SLOT_COUNT = 1024
 _TOTAL, _SM = 32, 16
-# Behind the status, in the latest layout.
+# Offset from the status, in the latest layout.
 _SEQLOCK = 8
 
 
 class Slot(NamedTuple):
-    """A process: its pid on the host, and bytes and percent of each device.
+    """A process, with values by device."""
 
-    ``seen`` is of which devices its load was measured. ``busy``: it is being written.
-    """
-
-    pid: int
-    memory: tuple[int, ...]
+    pid: int  # on the host
+    memory: tuple[int, ...]  # bytes
     percent: tuple[int, ...]
-    seen: tuple[bool, ...]
-    busy: bool = False
+    measured: tuple[bool, ...]  # the load was measured
+    busy: bool = False  # the slot is being written
 
 
-def cache(metered: Metered) -> Mapping[str, str | bytes]:
-    """Return the cache of a container as its processes would.
+def cache(metered: Metered) -> Files:
+    """Return the cache of a running container.
 
-    Devices stand in the order of the container's driver, limits in the one in which they were given.
+    Devices are in the order of the container's driver, limits in the order of its shares.
     """
-    held = {share.device for share in metered.shares}
-    uuids = [state.gpu.uuid for state in metered.gpus if state.gpu.uuid in held]
+    devices = {share.device for share in metered.shares}
+    uuids = [state.gpu.uuid for state in metered.gpus if state.gpu.uuid in devices]
     memory = [share.memory for share in metered.shares]
     cores = next((share.cores for share in metered.shares), 0) or UNLIMITED
-    own = [state for state in metered.processes if state.running.process.device in uuids]
     slots = [
         Slot(
             pid=state.pid,
             memory=tuple(state.memory if uuid == state.running.process.device else 0 for uuid in uuids),
             percent=tuple(state.sm if uuid == state.running.process.device else 0 for uuid in uuids),
-            seen=(True,) * len(uuids),
+            measured=(True,) * len(uuids),
         )
-        for state in own
+        for state in metered.processes
+        if state.running.process.device in uuids
     ]
     content = image(metered.meter.layout or LATEST, uuids, memory, cores, slots)
     pod, name, claims = metered.pod.uid, metered.container.name, metered.container.claims
-    # HAMi's DRA driver keeps them by claim.
+    # HAMi's DRA driver keeps caches by claim.
     folder = f"claims/{claims[0].uid}" if claims else f"containers/{pod}_{name}"
     return {f"{ROOT}/{folder}/{make_uuid(pod, name, 'cache')}.cache": content}
+
+
+def recorded_caches(files: Sequence[ContainerFile]) -> Files:
+    """Return the recorded caches of containers and claims."""
+    written = {}
+    for file in files:
+        owner = (
+            f"claims/{file.claim_uid}" if file.claim_uid else f"containers/{file.pod_uid}_{file.container}"
+        )
+        written[f"{ROOT}/{owner}/kept.cache"] = _recorded_cache(file)
+    return written
+
+
+def _recorded_cache(file: ContainerFile) -> bytes:
+    """Return a cache; the first process has all the memory, and none has more than a whole device."""
+    uses = file.devices
+    if not uses:
+        return b""
+    busy = any(use.memory_used is None for use in uses)
+    measured = any(use.compute_used is not None for use in uses)
+    # The oldest layout has no load.
+    layout = LATEST if measured or busy else UNMEASURED
+    limit = percent(next((use.compute_limit for use in uses if use.compute_limit is not None), None))
+    cores = limit or (UNLIMITED if measured else 0)
+    memory = [use.memory_limit or 0 for use in uses]
+    return image(layout, [use.device for use in uses], memory, cores, _recorded_slots(file, busy))
+
+
+def _recorded_slots(file: ContainerFile, busy: bool) -> Iterator[Slot]:
+    loads = [percent(use.compute_used) for use in file.devices]
+    processes = range(1, 2 + max(loads) // 100)
+    # If the pids are not known, the last process has none.
+    for place, pid in enumerate((*processes, 0) if file.pids is None else file.pids):
+        yield Slot(
+            pid=pid,
+            memory=tuple(0 if place else use.memory_used or 0 for use in file.devices),
+            percent=tuple(max(0, min(100, load - place * 100)) for load in loads),
+            measured=tuple(use.compute_used is not None for use in file.devices),
+            busy=busy,
+        )
 
 
 def image(
     layout: str, uuids: Sequence[str], memory: Sequence[int], cores: int, slots: Iterable[Slot]
 ) -> bytes:
-    """Return a whole cache; ``memory`` are the limits of the devices in bytes, ``cores`` that of each."""
+    """Return a cache; ``memory`` are the limits of the devices in bytes, ``cores`` the limit of each."""
     shape = _SHAPES[layout]
     content = bytearray(shape.size + 1)
     struct.pack_into(f"<i{len(shape.versions)}I", content, 0, MAGIC, *shape.versions)
@@ -97,7 +134,7 @@ def image(
     for place, slot in enumerate(slots):
         count += 1
         content[begin + place * shape.slot : begin + (place + 1) * shape.slot] = _slot(slot, place, shape)
-    # In use, switched on, two kernels to go, and of the usual priority.
+    # Number of slots, utilization switch, recent kernels and priority.
     struct.pack_into("<4i", content, begin + _SLOT_COUNT * shape.slot, count, 1, 2, 1)
     return bytes(content)
 
@@ -113,10 +150,10 @@ def _slot(slot: Slot, place: int, shape: _Shape) -> bytes:
         struct.pack_into("<Q", content, begin + index * size + _TOTAL, memory)
     if shape.util is not None:
         begin, size = shape.util
-        for index, (memory, percent, seen) in enumerate(
-            zip(slot.memory, slot.percent, slot.seen, strict=True)
+        for index, (memory, load, measured) in enumerate(
+            zip(slot.memory, slot.percent, slot.measured, strict=True)
         ):
-            # What the library's watcher saw of the memory, right before what it saw of the load.
-            struct.pack_into("<Q", content, begin - (DEVICES - index) * 8, memory if seen else 0)
-            struct.pack_into("<Q", content, begin + index * size + _SM, percent)
+            # The watcher's own reading of the memory is right before its reading of the load.
+            struct.pack_into("<Q", content, begin - (DEVICES - index) * 8, memory if measured else 0)
+            struct.pack_into("<Q", content, begin + index * size + _SM, load)
     return bytes(content)

@@ -1,8 +1,8 @@
 """A kubelet in software: real gRPC servers on real Unix sockets, for the demo and for tests.
 
-It answers from its attributes, read afresh at each call, and misbehaves on request in the ways that
-kubelets have been seen to. Like the real one it repeats a device once per NUMA node, in random order,
-and puts a new socket in place of the old one each time it starts.
+It answers from its current attributes, and can misbehave in ways that were observed on real kubelets.
+Like the real one it repeats a device once per NUMA node, in random order, and replaces its socket at each
+start.
 """
 
 import asyncio
@@ -22,47 +22,40 @@ from exporter.demo.scenario.pods import Claim
 from podresources import messages
 from podresources.channel import reachable, target
 
-# Pods listed by a real kubelet of 52 pods in the 130 ms after its first one, and the time between two.
+# Pods listed by a real kubelet of 52 pods in the 130 ms after its first one, and seconds between two.
 FILLING = (9, 18, 28, 47)
 FILLING_PAUSE = 0.03
-# So long a real one with static pods listed these alone (1.37: 0.4 to 0.6 s).
+# Seconds for which a real kubelet listed static pods only (1.37: 0.4 to 0.6 s).
 STATIC_PAUSE = 0.5
 _NOT_READY = (grpc.StatusCode.FAILED_PRECONDITION, "Kubelet is initializing")
 _GARBAGE = b"\x0a\xffnot a protobuf"
-_PADDING_TAG = b"\xfa\x7f"  # field 2047 with a length: known to nobody, so decoders skip it
+_PADDING_TAG = b"\xfa\x7f"  # field 2047 with a length, which decoders do not know and skip
 
 
 @dataclass(frozen=True, slots=True)
 class KubeletDevices:
-    """Devices of one resource. Without ``numa_nodes`` they have no topology."""
+    """Devices of one resource."""
 
     resource: str
     ids: tuple[str, ...]
-    numa_nodes: tuple[int, ...] = ()
+    numa_nodes: tuple[int, ...] = ()  # (): no topology
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubeletContainer:
-    """A container; ``container_id`` is 64 hex digits, "" before the runtime has made it.
-
-    Of one that is ``init`` the kubelet tells no resources. ``limits`` are its extended resources, ``claims``
-    what it has by resource claims, which only v1 tells.
-    """
+    """A container."""
 
     name: str
     devices: tuple[KubeletDevices, ...] = ()
-    claims: tuple[Claim, ...] = ()
-    container_id: str = ""
-    init: bool = False
-    limits: Mapping[str, int] = field(default_factory=dict)
+    claims: tuple[Claim, ...] = ()  # listed by v1 only
+    container_id: str = ""  # 64 hex digits; "": not created by the runtime yet
+    init: bool = False  # the kubelet lists no resources for init containers
+    limits: Mapping[str, int] = field(default_factory=dict)  # extended resources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubeletPod:
-    """A pod of the node; with ``resources_listed`` False only the Pods API shows it.
-
-    ``static``: its manifest is a file of the node, so that the kubelet knows it without the API server.
-    """
+    """A pod of the node."""
 
     namespace: str
     name: str
@@ -71,18 +64,18 @@ class KubeletPod:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     containers: tuple[KubeletContainer, ...] = ()
-    resources_listed: bool = True
-    static: bool = False
+    resources_listed: bool = True  # False: in the Pods API only
+    static: bool = False  # its manifest is a file of the node: known without the API server
 
 
 class FakeKubelet:
-    """Serves ``<root>/pod-resources/kubelet.sock`` and, if asked, ``<root>/pods-api/pods-api.sock``.
+    """Serves ``<root>/pod-resources/kubelet.sock`` and, with ``pods_api``, ``<root>/pods-api/pods-api.sock``.
 
-    ``pods`` and ``offered`` (resource, device id) are what the next call answers. ``calls`` counts by
-    the method's bare name: List, GetAllocatableResources, ListPods. ``filled`` is how many pods it knows
-    after a start, static ones first; None is all of them. Until then ListPods fails. Each way to misbehave
-    is an attribute: ``rate_limited``, ``delay`` in seconds (``math.inf`` hangs), ``padding_bytes`` added to
-    each answer, ``errors`` (status code, details) and ``garbage`` by bare method name.
+    The attributes ``pods`` and ``offered`` (resource, device id) are the content of the answers; ``calls``
+    counts by the method's bare name: List, GetAllocatableResources, ListPods. ``filled`` is the number of
+    pods known after a start, static ones first, None for all; while it is a number, ListPods fails. Each
+    misbehaviour is an attribute: ``rate_limited``, ``delay`` in seconds (``math.inf`` hangs),
+    ``padding_bytes`` added to each answer, ``errors`` (status code, details) and ``garbage`` by method.
     """
 
     def __init__(
@@ -104,7 +97,7 @@ class FakeKubelet:
         self._servers: list[grpc.aio.Server] = []
 
     async def start(self) -> None:
-        """Serve in the running loop; OSError or RuntimeError where the sockets cannot be made."""
+        """Serve in the running loop; raise OSError or RuntimeError if the sockets cannot be created."""
         methods: dict[str, dict[str, Callable[[], bytes]]] = {
             "v1": {"List": self._list, "GetAllocatableResources": self._allocatable},
             "v1alpha1": {"List": partial(self._list, claims=False)},
@@ -115,16 +108,16 @@ class FakeKubelet:
             await self._serve(self.pods_socket, {"v1alpha1.Pods": {"ListPods": self._list_pods}})
 
     async def stop(self, grace: float | None = None) -> None:
-        """Stop at once, or after ``grace`` seconds for the calls in flight. Dead sockets stay behind."""
+        """Stop at once, or after ``grace`` seconds for running calls. Dead sockets remain as files."""
         servers, self._servers = self._servers, []
         for server in servers:
             await server.stop(grace)
 
     async def restart(self, *, empty: float = 0.0) -> None:
-        """Stop, start, and fill up as the real one does.
+        """Stop, start, and learn the pods again as a real kubelet does.
 
-        It knows no pods for ``empty`` seconds, then the static ones, then some, then all; and it offers
-        nothing until the device plugin has registered, which it does while the list is empty.
+        It lists no pods for ``empty`` seconds, then static ones, then some, then all; it offers no devices
+        while the list is empty, before device plugins register.
         """
         await self.stop()
         self.filled = 0
@@ -172,23 +165,18 @@ class FakeKubelet:
 
     def _list(self, *, claims: bool = True) -> bytes:
         answer = messages.ListPodResourcesResponse()
-        for pod in self._known_pods():
-            if pod.resources_listed:
-                listed = answer.pod_resources.add(name=pod.name, namespace=pod.namespace)
-                for container in pod.containers:
-                    if container.init:
-                        continue
-                    told = listed.containers.add(name=container.name)
-                    told.MergeFromString(
-                        _shuffled(part for each in container.devices for part in _held(each))
-                    )
-                    told.dynamic_resources.extend(_claims(container.claims if claims else ()))
+        static_first = sorted(self.pods, key=lambda pod: not pod.static)
+        for pod in self.pods if self.filled is None else static_first[: self.filled]:
+            if not pod.resources_listed:
+                continue
+            listed = answer.pod_resources.add(name=pod.name, namespace=pod.namespace)
+            for container in pod.containers:
+                if not container.init:
+                    parts = (part for devices in container.devices for part in _held(devices))
+                    resources = listed.containers.add(name=container.name)
+                    resources.MergeFromString(_shuffled(parts))
+                    resources.dynamic_resources.extend(_claims(container.claims if claims else ()))
         return bytes(answer.SerializeToString())
-
-    def _known_pods(self) -> Sequence[KubeletPod]:
-        if self.filled is None:
-            return self.pods
-        return sorted(self.pods, key=lambda pod: not pod.static)[: self.filled]
 
     def _allocatable(self) -> bytes:
         return _shuffled(_offers(() if self.filled == 0 else tuple(self.offered)))
@@ -199,16 +187,16 @@ class FakeKubelet:
 
 
 def _shuffled(parts: Iterable[bytes]) -> bytes:
-    """Put messages one after the other, in random order: decoders take them for one with all their fields."""
+    """Return messages joined in random order; decoders merge their repeated fields into one message."""
     shuffled = list(parts)
     random.shuffle(shuffled)
     return b"".join(shuffled)
 
 
-# There may be tens of thousands of ids: each is written once while all stay.
+# There may be tens of thousands of ids: they are encoded again only after a change.
 @lru_cache(maxsize=2)
 def _offers(offered: tuple[tuple[str, str], ...]) -> list[bytes]:
-    """Return an answer for each id."""
+    """Return a GetAllocatableResources response for each id."""
     return [
         bytes(messages.AllocatableResourcesResponse(devices=[entry]).SerializeToString())
         for resource, device_id in offered
@@ -218,23 +206,24 @@ def _offers(offered: tuple[tuple[str, str], ...]) -> list[bytes]:
 
 @lru_cache(maxsize=64)
 def _held(devices: KubeletDevices) -> list[bytes]:
-    """Return a container for each id that it has."""
+    """Return a ContainerResources message for each id."""
     return [
         bytes(messages.ContainerResources(devices=[entry]).SerializeToString()) for entry in _entries(devices)
     ]
 
 
 def _entries(devices: KubeletDevices) -> list[Any]:
+    topologies: list[Any] = [{"nodes": [{"ID": node}]} for node in devices.numa_nodes] or [None]
     return [
         messages.ContainerDevices(resource_name=devices.resource, device_ids=[device_id], topology=topology)
         for device_id in devices.ids
-        for topology in _topologies(devices.numa_nodes)
+        for topology in topologies
     ]
 
 
 def _claims(claims: tuple[Claim, ...]) -> list[bytes]:
-    """Return the devices of each claim; like the real one, each with the CDI names of those before it too."""
-    found = []
+    """Return an entry for each claim; as in the real kubelet, a device repeats the CDI names before it."""
+    entries = []
     for namespace, name in dict.fromkeys((claim.namespace, claim.name) for claim in claims):
         entry = messages.DynamicResource(claim_namespace=namespace, claim_name=name)
         cdi: list[dict[str, str]] = []
@@ -248,12 +237,8 @@ def _claims(claims: tuple[Claim, ...]) -> list[bytes]:
                     device_name=claim.device,
                     share_id=claim.share_id,
                 )
-        found.append(entry.SerializeToString())
-    return found
-
-
-def _topologies(numa_nodes: tuple[int, ...]) -> list[dict[str, Any] | None]:
-    return [{"nodes": [{"ID": node}]} for node in numa_nodes] or [None]
+        entries.append(entry.SerializeToString())
+    return entries
 
 
 def _pod(pod: KubeletPod) -> Any:
@@ -269,8 +254,10 @@ def _pod(pod: KubeletPod) -> Any:
         limits = [{"key": key, "value": {"string": str(count)}} for key, count in container.limits.items()]
         specs = payload.spec.initContainers if container.init else payload.spec.containers
         specs.add(name=container.name, resources={"limits": limits})
-        of_kind = payload.status.initContainerStatuses if container.init else payload.status.containerStatuses
-        status = of_kind.add(name=container.name)
+        statuses = (
+            payload.status.initContainerStatuses if container.init else payload.status.containerStatuses
+        )
+        status = statuses.add(name=container.name)
         if container.container_id:
             status.containerID = f"containerd://{container.container_id}"
     return payload

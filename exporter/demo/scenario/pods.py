@@ -51,6 +51,7 @@ class MeterFile:
 
 
 Qos = Literal["guaranteed", "burstable", "besteffort"]
+Style = Literal["uuid", "gke", "legacy-mig"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +63,7 @@ class Offer:
     of: Literal["", "gpus", "mig", "amd"] = ""  # "amd": AMD GPUs or their partitions
     gpus: tuple[int, ...] | None = None  # None: all
     replicas: int = 0  # of each device; 0: not shared
-    style: Literal["uuid", "gke", "legacy-mig"] = "uuid"
+    style: Style = "uuid"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
