@@ -161,7 +161,7 @@ def _devices(
                 memory_used=state.used,
                 memory_reserved=state.reserved,
                 unattributed=state.used - _of_pods(state.processes, of_vgpus),
-                sm_percent=None if state.is_cut else sum(process.sm for process in state.processes),
+                sm_percent=None if state.gpu.mig_enabled else sum(process.sm for process in state.processes),
             ),
         )
         yield from _instances(state, of_vgpus)

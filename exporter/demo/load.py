@@ -137,11 +137,7 @@ def flows(gpu: Gpu, load: float, power: int, temperature: int) -> Mapping[Flow, 
     busy = load / 100
     pcie = LANE * 2 ** (derive.pcie_generation(gpu) - 1) * gpu.links.pcie_width
     # MIG devices cannot reach each other over NVLink.
-    nvlink = (
-        0
-        if gpu.mig and gpu.mig.enabled
-        else active_nvlinks(gpu) * derive.nvlink_speed(gpu) * 1_000_000 * NVLINK_USE
-    )
+    nvlink = 0 if gpu.mig_enabled else active_nvlinks(gpu) * derive.nvlink_speed(gpu) * 1_000_000 * NVLINK_USE
     return {
         "energy": power,
         "pcie_transmit": pcie * PCIE_OUT * busy,

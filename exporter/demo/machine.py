@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from exporter.demo.load import Curve, Flow, Meters, flows, level, power_limit
 from exporter.demo.present import Present, Running
 from exporter.demo.scenario.gpus import MIB, Gpu, MigInstance, Vgpu
+from exporter.demo.scenario.pods import Process
 
 # Samples of process utilization that the driver keeps for each GPU.
 SAMPLES = 100
@@ -75,11 +76,6 @@ class GpuState:
     busy_seconds: Mapping[str, float]
     pci_bus_ids: Mapping[str, str]  # of all GPUs of the node, by uuid
 
-    @property
-    def is_cut(self) -> bool:
-        """Whether MIG is enabled."""
-        return self.gpu.mig is not None and self.gpu.mig.enabled
-
 
 @dataclass(slots=True)
 class _History:
@@ -128,7 +124,7 @@ class Machine:
         history.temperature += (target - history.temperature) * (1 - math.exp(-elapsed / WARMING_SECONDS))
         history.meters.advance(flows(gpu, load, power, round(history.temperature)), elapsed)
         _count_seconds(history, {gpu.uuid: load} | _loads(instances), elapsed)
-        if not (gpu.mig and gpu.mig.enabled):
+        if not gpu.mig_enabled:
             sm = {process.pid: process.sm for process in processes}
             history.samples.append(Sample(round(wall * 1e6), sm))
         gpu_instances = {state.instance.gi: state.instance for state in instances}.values()
@@ -153,35 +149,36 @@ class Machine:
         )
 
     def _run(self, gpu: Gpu, now: Present) -> tuple[tuple[ProcessState, ...], tuple[InstanceState, ...]]:
-        if not (gpu.mig and gpu.mig.enabled):
+        if not gpu.mig_enabled:
             room = gpu.memory_total - gpu.memory_reserved - gpu.overhead
             return self._share({gpu.uuid: None}, room, now), ()
-        instances = gpu.mig.instances
         processes: list[ProcessState] = []
-        for gi in dict.fromkeys(instance.gi for instance in instances):
+        for gi in dict.fromkeys(instance.gi for instance in gpu.instances):
             # The memory of a GPU instance is shared; each of its compute instances has its own SMs.
-            inside = [instance for instance in instances if instance.gi == gi]
+            inside = [instance for instance in gpu.instances if instance.gi == gi]
             room = inside[0].memory_bytes - inside[0].reserved - inside[0].overhead
             processes += self._share({instance.uuid: instance for instance in inside}, room, now)
-        return tuple(processes), tuple(_instance_state(instance, processes) for instance in instances)
+        return tuple(processes), tuple(_instance_state(instance, processes) for instance in gpu.instances)
 
     def _share(
         self, devices: Mapping[str, MigInstance | None], room: int, now: Present
     ) -> tuple[ProcessState, ...]:
         """Allot memory in order while there is room, and the time of each device by demand."""
-        running = [each for each in now.running if each.process.device in devices]
-        demand = {each.process.pid: self._demand(each, now.time) for each in running}
+        here = [running for running in now.running if running.process.device in devices]
+        demand: dict[int, int] = {}
         total: Counter[str] = Counter()
-        for each in running:
-            total[each.process.device] += demand[each.process.pid]
+        for process in (running.process for running in here):
+            percent = level(process.load, now.time, f"load/{process.pid}", self._seed)
+            demand[process.pid] = min(100, round(percent))
+            total[process.device] += demand[process.pid]
         states = []
-        for each in running:
-            process = each.process
-            memory = min(room, self._memory(each, now.time))
+        for running in here:
+            process = running.process
+            memory = min(room, self._memory(process, now.time))
             room -= memory
             states.append(
                 ProcessState(
-                    running=each,
+                    running=running,
                     memory=memory,
                     memory_known=process.memory is not None,
                     sm=demand[process.pid] * 100 // max(100, total[process.device]),
@@ -190,12 +187,7 @@ class Machine:
             )
         return tuple(states)
 
-    def _demand(self, running: Running, time: float) -> int:
-        process = running.process
-        return min(100, round(level(process.load, time, f"load/{process.pid}", self._seed)))
-
-    def _memory(self, running: Running, time: float) -> int:
-        process = running.process
+    def _memory(self, process: Process, time: float) -> int:
         if isinstance(process.memory, Curve):
             # Allocators work in large blocks; a figure that moves by single bytes would look odd.
             return int(level(process.memory, time, f"memory/{process.pid}", self._seed)) // MIB * MIB

@@ -150,5 +150,5 @@ def _devices(scenario: Scenario, index: int) -> set[str]:
     """Return the uuids of a GPU and of its MIG instances in all layouts."""
     gpu = scenario.gpus[index]
     layouts = (fault for fault in scenario.faults if isinstance(fault, MigLayout) and fault.gpu == index)
-    instances = chain(gpu.mig.instances if gpu.mig else (), *(layout.instances for layout in layouts))
+    instances = chain(gpu.instances, *(layout.instances for layout in layouts))
     return {gpu.uuid, *(instance.uuid for instance in instances)}

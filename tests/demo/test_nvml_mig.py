@@ -156,7 +156,7 @@ def test_memory_of_instances_adds_up_to_the_parents(node: Bench):
 )
 def test_what_a_cut_gpu_does_not_say(node: Bench, name: str):
     """With MIG enabled the whole GPU has no utilization, and says nothing of repairs."""
-    assert node.gpus[0].is_cut
+    assert node.gpus[0].gpu.mig_enabled
     assert code_of(getattr(pynvml, f"nvmlDeviceGet{name}"), parent()) == pynvml.NVML_ERROR_NOT_SUPPORTED
 
 
@@ -198,7 +198,7 @@ def test_what_a_cut_gpu_does_not_say(node: Bench, name: str):
 )
 def test_what_a_mig_device_does_not_say(node: Bench, name: str, arguments: tuple[object, ...], code: int):
     """Power, heat, clocks and utilization are not a MIG device's."""
-    assert node.gpus[0].is_cut
+    assert node.gpus[0].gpu.mig_enabled
     assert code_of(getattr(pynvml, f"nvmlDeviceGet{name}"), cut(0), *arguments) == code
 
 

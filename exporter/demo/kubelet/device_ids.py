@@ -14,11 +14,10 @@ _GKE_REPLICA = re.compile(r"(nvidia\d+(?:/gi\d+)?)/vgpu\d+")
 def keys(gpus: Sequence[Gpu]) -> Iterator[tuple[DeviceKey, Gpu, MigInstance | None]]:
     """Yield the devices that a process can run on: GPUs without MIG, and MIG instances."""
     for gpu in gpus:
-        if gpu.mig is None or not gpu.mig.enabled:
+        if gpu.mig_enabled:
+            yield from ((DeviceKey(gpu.uuid, mig.uuid), gpu, mig) for mig in gpu.instances)
+        else:
             yield DeviceKey(gpu.uuid), gpu, None
-            continue
-        for instance in gpu.mig.instances:
-            yield DeviceKey(gpu.uuid, instance.uuid), gpu, instance
 
 
 def resolve(gpus: Sequence[Gpu], device_id: str) -> DeviceKey | None:

@@ -159,10 +159,10 @@ def _supported(device: GpuDevice) -> int:
 
 
 def _register(device: GpuDevice, driver: "FakeNvml", mask: Any, event_set: Any) -> None:
-    wanted = number(mask)
-    require(not wanted & ~ALL, Code.INVALID_ARGUMENT)
-    require(not wanted & ~_supported(device))
-    driver.events.register(address_of(event_set), device.address, wanted)
+    types = number(mask)
+    require(not types & ~ALL, Code.INVALID_ARGUMENT)
+    require(not types & ~_supported(device))
+    driver.events.register(address_of(event_set), device.address, types)
 
 
 def _wait(driver: "FakeNvml", event_set: Any, reference: Any, milliseconds: Any) -> None:

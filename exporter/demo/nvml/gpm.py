@@ -45,12 +45,15 @@ CYCLES = {249: 2, 250: 5, 251: 8, 252: 7, 253: 9, 254: 6, 257: 4, 258: 11, 259: 
 ELAPSED = 248
 DRAM = 10
 
+# The uuid of a GPU or MIG device and None, or the uuid of a GPU and the number of its GPU instance.
+Subject = tuple[str, int | None]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
     """The counters of a device in a sample."""
 
-    subject: tuple[str, int | None]  # uuid of the GPU or MIG device; with gi: that GPU instance
+    subject: Subject
     wall: float
     seconds: float
     busy_seconds: float
@@ -121,14 +124,9 @@ def _sample_get(device: Device, driver: "FakeNvml", pointer: Any) -> None:
         return
     state = device.state
     flows = ("pcie", "nvlink") if active_nvlinks(state.gpu) else ("pcie",)
-    sample.content = Content(
-        subject=subject,
-        wall=state.wall,
-        seconds=state.seconds,
-        busy_seconds=state.busy_seconds[device.spec.uuid],
-        cycles_per_second=_hertz(state) * MULTIPROCESSORS,
-        traffic={name: total for name, total in state.totals.items() if name.startswith(flows)},
-    )
+    traffic = {name: total for name, total in state.totals.items() if name.startswith(flows)}
+    busy = state.busy_seconds[device.spec.uuid]
+    sample.content = _content(state, subject, busy, MULTIPROCESSORS, traffic=traffic)
 
 
 def _mig_sample_get(device: GpuDevice, driver: "FakeNvml", gi: Any, pointer: Any) -> None:
@@ -140,29 +138,30 @@ def _mig_sample_get(device: GpuDevice, driver: "FakeNvml", gi: Any, pointer: Any
 
 
 def _of_instances(
-    state: GpuState, instances: tuple[MigInstance, ...], subject: tuple[str, int | None], *, engines: bool
+    state: GpuState, instances: tuple[MigInstance, ...], subject: Subject, *, engines: bool
 ) -> Content:
     """Return the counters of compute instances together, each weighted by its slices."""
     slices = instances[0].gi_slices if engines else instances[0].compute_slices
-    busy = sum(state.busy_seconds[each.uuid] * each.compute_slices / slices for each in instances)
+    busy = sum(state.busy_seconds[mig.uuid] * mig.compute_slices / slices for mig in instances)
+    multiprocessors = sum(instance.multiprocessors for instance in instances)
+    return _content(state, subject, busy, multiprocessors, engines=engines)
+
+
+def _content(state: GpuState, subject: Subject, busy: float, multiprocessors: int, **rest: Any) -> Content:
     return Content(
         subject=subject,
         wall=state.wall,
         seconds=state.seconds,
         busy_seconds=busy,
-        cycles_per_second=_hertz(state) * sum(instance.multiprocessors for instance in instances),
-        engines=engines,
+        cycles_per_second=state.gpu.clocks.sm_max * 1e6 * multiprocessors,
+        **rest,
     )
-
-
-def _hertz(state: GpuState) -> float:
-    return state.gpu.clocks.sm_max * 1e6
 
 
 def _metrics_get(driver: "FakeNvml", reference: Any) -> None:
     question = target(reference)
     require(question.version == pynvml.NVML_GPM_METRICS_GET_VERSION, Code.VERSION_MISMATCH)
-    older, newer = (driver.gpm.sample(each).content for each in (question.sample1, question.sample2))
+    older, newer = (driver.gpm.sample(pointer).content for pointer in (question.sample1, question.sample2))
     if older is None or newer is None or older.subject != newer.subject:
         refuse(Code.INVALID_ARGUMENT)
     values = _values(older, newer, counters=driver.branch >= FIRST_WITH_COUNTERS)

@@ -44,14 +44,14 @@ def _bar1(device: Device) -> tuple[int, int, int]:
 
 
 def _utilization(device: GpuDevice) -> tuple[int, int]:
-    require(not device.state.is_cut)
+    require(not device.spec.mig_enabled)
     return device.state.utilization, round(device.state.utilization * COPY_RATIO)
 
 
 def _compute_mode(device: Device) -> int:
     if isinstance(device, MigDevice):
         return COMPUTE_MODES["default"]
-    return refuse() if device.state.is_cut else COMPUTE_MODES[device.spec.compute_mode]
+    return refuse() if device.spec.mig_enabled else COMPUTE_MODES[device.spec.compute_mode]
 
 
 def _architecture(device: Device) -> int:
@@ -63,7 +63,7 @@ def _performance_state(device: GpuDevice) -> int:
 
 
 def _accounting(device: GpuDevice) -> int:
-    return int(device.spec.accounting and not device.state.is_cut)
+    return int(device.spec.accounting and not device.spec.mig_enabled)
 
 
 def _board_info(device: GpuDevice, key: str) -> str:
@@ -105,19 +105,19 @@ def fill_pci(answer: Any, pci_bus_id: str) -> None:
 
 
 def _engine(device: GpuDevice, per_stream: float) -> tuple[int, int]:
-    require(not device.state.is_cut)
+    require(not device.spec.mig_enabled)
     processes = device.state.processes
     percent = sum(process.running.process.streams * process.sm * per_stream for process in processes)
     return min(100, round(percent)), SAMPLING_MICROSECONDS
 
 
 def _idle_engine(device: GpuDevice) -> tuple[int, int]:
-    require(device.spec.architecture >= TURING and not device.state.is_cut)
+    require(device.spec.architecture >= TURING and not device.spec.mig_enabled)
     return 0, SAMPLING_MICROSECONDS
 
 
 def _encoder_stats(device: GpuDevice) -> tuple[int, int, int]:
-    require(not device.state.is_cut)
+    require(not device.spec.mig_enabled)
     sessions = sum(process.running.process.streams for process in device.state.processes if process.sm)
     return (sessions, FRAMES_PER_SECOND, LATENCY_MICROSECONDS) if sessions else (0, 0, 0)
 

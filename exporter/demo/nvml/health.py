@@ -73,7 +73,7 @@ def _errors(device: Device, severity: int, scope: int, location: int) -> int:
 
 
 def _require_counters(state: GpuState, scope: int) -> None:
-    require(state.gpu.health.ecc and not (state.is_cut and scope == VOLATILE))
+    require(state.gpu.health.ecc and not (state.gpu.mig_enabled and scope == VOLATILE))
 
 
 def _banks(device: GpuDevice) -> tuple[int, ...]:
@@ -124,17 +124,20 @@ def _clock_ratio(state: GpuState) -> float:
     return AT_POWER_CAP if state.flows["power"] else 1.0
 
 
+def _rate(kind: int, sm: int, memory: int, video: int) -> int:
+    rates = {GRAPHICS: sm, SM: sm, MEMORY: memory, VIDEO: video}
+    return rates[kind] if kind in rates else refuse(Code.INVALID_ARGUMENT)
+
+
 def _clock(device: GpuDevice, kind: int) -> int:
     clocks, busy = device.spec.clocks, min(1, device.state.utilization / FULL_CLOCK_PERCENT)
     sm = round((clocks.sm_idle + (clocks.sm_max - clocks.sm_idle) * busy) * _clock_ratio(device.state))
-    rates = {GRAPHICS: sm, SM: sm, MEMORY: clocks.memory, VIDEO: sm * clocks.video_max // clocks.sm_max}
-    return rates[kind] if kind in rates else refuse(Code.INVALID_ARGUMENT)
+    return _rate(kind, sm, clocks.memory, sm * clocks.video_max // clocks.sm_max)
 
 
 def _max_clock(device: GpuDevice, kind: int) -> int:
     clocks = device.spec.clocks
-    rates = {GRAPHICS: clocks.sm_max, SM: clocks.sm_max, MEMORY: clocks.memory, VIDEO: clocks.video_max}
-    return rates[kind] if kind in rates else refuse(Code.INVALID_ARGUMENT)
+    return _rate(kind, clocks.sm_max, clocks.memory, clocks.video_max)
 
 
 def _application_clock(device: GpuDevice, kind: int) -> int:

@@ -34,7 +34,7 @@ _ATTRIBUTES = (
 
 def _mode(device: GpuDevice) -> tuple[int, int]:
     require(device.spec.mig)
-    return int(device.state.is_cut), int(device.state.is_cut)
+    return int(device.spec.mig_enabled), int(device.spec.mig_enabled)
 
 
 def _max_count(device: GpuDevice) -> int:
@@ -82,7 +82,7 @@ def _processes(kind: ProcessKind, device: Device, count: Any, infos: Any) -> Non
 
 
 def _utilization(device: GpuDevice, answers: Any, count: Any, last_seen: Any) -> None:
-    require(not device.state.is_cut)
+    require(not device.spec.mig_enabled)
     records = newer(device.state.samples, number(last_seen))
     require(records, Code.NOT_FOUND)
     put_length(count, answers, len(records))

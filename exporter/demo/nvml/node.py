@@ -31,8 +31,8 @@ def by_index(board: Board, index: Any) -> Device | int:
 
 def by_uuid(board: Board, uuid: Any) -> Device | int:
     """Return a GPU or a MIG device by uuid, or an error code."""
-    wanted = text_of(uuid)
-    devices = (device for device in board.by_address.values() if device.spec.uuid == wanted)
+    given = text_of(uuid)
+    devices = (device for device in board.by_address.values() if device.spec.uuid == given)
     return next(devices, Code.NOT_FOUND)
 
 

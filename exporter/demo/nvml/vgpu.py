@@ -64,7 +64,7 @@ def _active(device: GpuDevice, count: Any, answers: Any) -> None:
 
 
 def _utilization(device: GpuDevice, last_seen: Any, kind: Any, count: Any, answers: Any) -> None:
-    require(device.spec.virtualization == "vgpu_host" and not device.state.is_cut)
+    require(device.spec.virtualization == "vgpu_host" and not device.spec.mig_enabled)
     vgpus = list(running_vgpus(device.state))
     window = [sample for sample in device.state.samples if sample.timestamp > number(last_seen)]
     require(window or not vgpus, Code.NOT_FOUND)

@@ -106,7 +106,7 @@ def _check_identities(scenario: Scenario) -> None:
     instances = (
         (f"{path}.mig.instances[{place}]", instance.uuid)
         for path, gpu in gpus
-        for place, instance in enumerate(gpu.mig.instances if gpu.mig else ())
+        for place, instance in enumerate(gpu.instances)
     )
     container_ids = (
         (f"{path}.containers[{place}]", container.container_id)

@@ -31,7 +31,7 @@ def check_gpus(scenario: Scenario) -> None:
         _check_links(gpu.links, uuids - {gpu.uuid}, f"{path}.links")
         _check_health(gpu.health, f"{path}.health")
         _check_answers(gpu.answers, f"{path}.answers")
-        for number, instance in enumerate(gpu.mig.instances if gpu.mig else ()):
+        for number, instance in enumerate(gpu.instances):
             _check_answers(instance.answers, f"{path}.mig.instances[{number}].answers")
         for number, vgpu in enumerate(gpu.vgpus):
             _check_vgpu(scenario, gpu, vgpu, mdev_uuids, f"{path}.vgpus[{number}]")
@@ -46,8 +46,8 @@ def _check_board(gpu: Gpu, path: str) -> None:
         fail(f"{path}.power_idle_mw", "must be between 0 and power_max_mw")
     if gpu.power_limit_mw is not None and not gpu.power_idle_mw <= gpu.power_limit_mw <= gpu.power_max_mw:
         fail(f"{path}.power_limit_mw", "must be between power_idle_mw and power_max_mw")
-    if gpu.mig is not None and gpu.mig.enabled:
-        check_layout(gpu, gpu.mig.instances, f"{path}.mig.instances")
+    if gpu.mig_enabled:
+        check_layout(gpu, gpu.instances, f"{path}.mig.instances")
     if gpu.vgpus and gpu.virtualization != "vgpu_host":
         fail(f"{path}.virtualization", f"must be vgpu_host for a GPU with vGPUs, not {gpu.virtualization}")
     expires = gpu.license.expires if gpu.license else ""

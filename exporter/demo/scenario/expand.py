@@ -127,7 +127,7 @@ class _Expander:
         self._known = {f"gpu:{index}": gpu.uuid for index, gpu in enumerate(gpus)}
         self._known |= dict(amd_gpus.references(self.amd))
         for index, gpu in enumerate(gpus):
-            for place, instance in enumerate(gpu.mig.instances if gpu.mig else ()):
+            for place, instance in enumerate(gpu.instances):
                 self._known[f"gpu:{index}/mig:{place}"] = instance.uuid
         self.gpus = tuple(self._referred(gpu, f"gpus[{place}]") for place, gpu in enumerate(gpus))
 

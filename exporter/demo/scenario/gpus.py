@@ -182,3 +182,13 @@ class Gpu:
     gpm: bool | None = None  # has GPM; None: from Hopper on
     answers: Answers = field(default_factory=dict)
     unsupported: tuple[str, ...] = ()
+
+    @property
+    def mig_enabled(self) -> bool:
+        """Whether MIG is enabled."""
+        return self.mig is not None and self.mig.enabled
+
+    @property
+    def instances(self) -> tuple[MigInstance, ...]:
+        """Its MIG instances."""
+        return self.mig.instances if self.mig else ()
