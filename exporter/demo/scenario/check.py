@@ -13,7 +13,7 @@ from exporter.demo.scenario import faults
 from exporter.demo.scenario.amd_gpus import check_amd, gpus_of
 from exporter.demo.scenario.check_gpus import check_gpus, check_layout
 from exporter.demo.scenario.codec import fail
-from exporter.demo.scenario.faults import Fault, MigLayout, NvmlError, NvmlFault, PodAdd, XidEvent
+from exporter.demo.scenario.faults import Fault, MigLayout, NvmlError, NvmlFault, XidEvent
 from exporter.demo.scenario.gpus import Gpu
 from exporter.demo.scenario.pods import Pod, Process
 from exporter.demo.scenario.schema import Scenario
@@ -36,9 +36,9 @@ def check(scenario: Scenario) -> None:
     for place, amd in enumerate(scenario.amd):
         check_amd(amd, f"amd[{place}]")
     _check_identities(scenario)
-    for path, pod in _pods(scenario):
+    for path, pod in scenario.all_pods():
         _check_names(pod, path)
-    for path, process in _processes(scenario):
+    for path, process in scenario.all_processes():
         _check_process(scenario, process, path)
     _check_memory(scenario)
     _check_kept(scenario)
@@ -49,23 +49,6 @@ def check(scenario: Scenario) -> None:
 def _gpus(scenario: Scenario) -> Iterator[tuple[str, Gpu]]:
     yield from ((f"gpus[{place}]", gpu) for place, gpu in enumerate(scenario.gpus))
     yield from ((f"amd[{place}]", gpu) for place, gpu in enumerate(gpus_of(scenario.amd)))
-
-
-def _pods(scenario: Scenario) -> Iterator[tuple[str, Pod]]:
-    for place, pod in enumerate(scenario.pods):
-        yield f"pods[{place}]", pod
-    for place, fault in enumerate(scenario.faults):
-        if isinstance(fault, PodAdd):
-            yield f"faults[{place}].pod", fault.pod
-
-
-def _processes(scenario: Scenario) -> Iterator[tuple[str, Process]]:
-    for place, process in enumerate(scenario.host_processes):
-        yield f"host_processes[{place}]", process
-    for path, pod in _pods(scenario):
-        for outer, container in enumerate(pod.containers):
-            for inner, process in enumerate(container.processes):
-                yield f"{path}.containers[{outer}].processes[{inner}]", process
 
 
 def _check_names(pod: Pod, path: str) -> None:
@@ -102,7 +85,7 @@ def _matches(pattern: re.Pattern[str], value: str, path: str) -> None:
 
 
 def _check_identities(scenario: Scenario) -> None:
-    gpus, pods = list(_gpus(scenario)), list(_pods(scenario))
+    gpus, pods = list(_gpus(scenario)), list(scenario.all_pods())
     instances = (
         (f"{path}.mig.instances[{place}]", instance.uuid)
         for path, gpu in gpus
@@ -120,7 +103,7 @@ def _check_identities(scenario: Scenario) -> None:
     _check_unique("name", ((path, _name(pod)) for path, pod in pods[: len(scenario.pods)]))
     _check_unique("uid", ((path, pod.uid) for path, pod in pods))
     _check_unique("container_id", container_ids)
-    _check_unique("pid", ((path, process.pid) for path, process in _processes(scenario)))
+    _check_unique("pid", ((path, process.pid) for path, process in scenario.all_processes()))
 
 
 def _check_unique(field: str, values: Iterable[tuple[str, Hashable]]) -> None:
@@ -146,26 +129,25 @@ def _check_process(scenario: Scenario, process: Process, path: str) -> None:
 
 def _check_memory(scenario: Scenario) -> None:
     """Compare the processes that run from the start with the memory of each device."""
-    wanted: Counter[str] = Counter()
-    for path, process in _processes(scenario):
+    usage: Counter[str] = Counter()
+    for path, process in scenario.all_processes():
         if not path.startswith("faults"):
             memory = process.memory
-            wanted[process.device] += int(peak(memory)) if isinstance(memory, Curve) else memory or 0
-    gpus = list(_gpus(scenario))
-    for key, gpu, instance in keys([gpu for _, gpu in gpus]):
-        path = next(path for path, other in gpus if other is gpu)
-        room = gpu.memory_total - gpu.memory_reserved - gpu.overhead
-        if instance is not None:
-            room = instance.memory_bytes - instance.reserved - instance.overhead
-        needed = wanted[key.mig_uuid or key.uuid]
-        if needed > room:
-            name = f"{instance.profile} instance {instance.gi}/{instance.ci}" if instance else "memory"
-            fail(path, f"its processes use up to {needed} bytes, its {name} has room for {room}")
+            usage[process.device] += int(peak(memory)) if isinstance(memory, Curve) else memory or 0
+    for path, gpu in _gpus(scenario):
+        for key, _, instance in keys((gpu,)):
+            room, name = gpu.memory_total - gpu.memory_reserved - gpu.overhead, "memory"
+            if instance is not None:
+                room = instance.memory_bytes - instance.reserved - instance.overhead
+                name = f"{instance.profile} instance {instance.gi}/{instance.ci}"
+            used = usage[key.mig_uuid or key.uuid]
+            if used > room:
+                fail(path, f"its processes use up to {used} bytes, its {name} has room for {room}")
 
 
 def _check_fault(scenario: Scenario, fault: Fault, path: str) -> None:
-    pods = {_name(pod) for _, pod in _pods(scenario)}
-    pids = {process.pid for _, process in _processes(scenario)}
+    pods = {_name(pod) for _, pod in scenario.all_pods()}
+    pids = {process.pid for _, process in scenario.all_processes()}
     if fault.at < 0 or (fault.for_ is not None and fault.for_ <= 0):
         fail(f"{path}.at" if fault.at < 0 else f"{path}.for", "must be a time in seconds after the start")
     if isinstance(fault, NvmlFault):

@@ -97,13 +97,6 @@ def _gpus(raw: Scenario) -> Iterator[Gpu]:
             index += 1
 
 
-def _given_pids(raw: Scenario) -> Iterator[int]:
-    added = (fault.pod for fault in raw.faults if isinstance(fault, PodAdd))
-    for pod in (*raw.pods, *added):
-        yield from (process.pid for container in pod.containers for process in container.processes)
-    yield from (process.pid for process in raw.host_processes)
-
-
 def _copies(template: Any, path: str) -> Iterator[Any]:
     if template.count < 1:
         fail(f"{path}.count", "must be at least 1")
@@ -122,7 +115,7 @@ class _Expander:
         gpus = tuple(_gpus(raw))
         copies = (amd for place, each in enumerate(raw.amd) for amd in _copies(each, f"amd[{place}]"))
         self.amd = tuple(amd_gpus.complete(raw.name, amd, index) for index, amd in enumerate(copies))
-        self._taken_pids = set(_given_pids(raw))
+        self._taken_pids = {process.pid for _, process in raw.all_processes()}
         self._scenario, self._node = raw.name, raw.node.name
         self._known = {f"gpu:{index}": gpu.uuid for index, gpu in enumerate(gpus)}
         self._known |= dict(amd_gpus.references(self.amd))
