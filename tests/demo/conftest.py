@@ -12,7 +12,7 @@ from tests.demo.making import Bench
 
 @pytest.fixture
 def bench() -> Iterator[Callable[..., Bench]]:
-    """Put a scenario under the binding, opened; hanging calls are let go at the end."""
+    """Put a scenario under the binding, opened; hanging calls return at the end."""
     benches: list[Bench] = []
 
     def put(scenario: Scenario, *, opened: bool = True, seed: int = 0) -> Bench:

@@ -28,7 +28,7 @@ class Bench:
         self.step(0)
 
     def step(self, t: float) -> tuple[GpuState, ...]:
-        """Bring machine and driver to that time."""
+        """Bring machine and driver to a time."""
         now = present(self.scenario, t)
         self.gpus = self.machine.step(now, WALL + t)
         self.nvml.show(self.gpus, now.nvml_faults, loaded=now.loaded)
@@ -36,7 +36,7 @@ class Bench:
 
 
 def gpu(**changes: Any) -> dict[str, Any]:
-    """Make a plausible board: 16 GiB, 512 MiB reserved, 100 MiB that no process accounts for."""
+    """Return a plausible board: 16 GiB, 512 MiB reserved, 100 MiB that no process accounts for."""
     board = {
         "model": "NVIDIA Test",
         "architecture": 7,
@@ -52,7 +52,7 @@ def gpu(**changes: Any) -> dict[str, Any]:
 
 
 def instance(gi: int, start: int, **changes: Any) -> dict[str, Any]:
-    """Make one 1g.2gb instance."""
+    """Return one 1g.2gb instance."""
     cut = {
         "gi": gi,
         "start": start,
@@ -64,7 +64,7 @@ def instance(gi: int, start: int, **changes: Any) -> dict[str, Any]:
 
 
 def pod(name: str, /, *processes: dict[str, Any], **container: Any) -> dict[str, Any]:
-    """Make a pod of one container."""
+    """Return a pod of one container."""
     return {
         "namespace": "ml",
         "name": name,
@@ -73,13 +73,13 @@ def pod(name: str, /, *processes: dict[str, Any], **container: Any) -> dict[str,
 
 
 def document(**parts: Any) -> dict[str, Any]:
-    """Make a scenario of one GPU and no pods, with parts replaced."""
+    """Return a scenario of one GPU and no pods, with parts replaced."""
     node = node_of(550) | {"driver_version": "550.90.07", "nvml_version": "12.550.90.07"}
     return {"name": "test", "node": node, "gpus": [gpu()]} | parts
 
 
 def node_of(branch: int) -> dict[str, Any]:
-    """Make a node with a driver of that branch."""
+    """Return a node with a driver of a branch."""
     return {
         "name": "node-1",
         "driver_version": f"{branch}.10.01",
@@ -89,7 +89,7 @@ def node_of(branch: int) -> dict[str, Any]:
 
 
 def made(**parts: Any) -> Scenario:
-    """Make the scenario of that document."""
+    """Return the scenario of a document with these parts."""
     return parse(json.dumps(document(**parts)), "test.json")
 
 
@@ -109,7 +109,7 @@ def fields_of(handle: object, *wanted: int | tuple[int, int]) -> list[int | None
 
 
 def listed(bench: Bench, function: str, handle: object) -> list[int]:
-    """Return the pids of a process list that not every binding has a wrapper for."""
+    """Return the pids of a process list, also one without a wrapper in the binding."""
     infos, count = (pynvml.c_nvmlProcessInfo_v2_t * 8)(), ctypes.c_uint(8)
     assert getattr(bench.nvml, function)(handle, ctypes.byref(count), infos) == pynvml.NVML_SUCCESS
     return [infos[place].pid for place in range(count.value)]

@@ -1,4 +1,4 @@
-"""The fake node's AMD GPUs: the files that it writes, read by the source, against what is so."""
+"""The fake node's AMD GPUs: its files, read by the source, against the scenario."""
 
 from pathlib import Path
 
@@ -82,7 +82,7 @@ async def test_processes_stand_on_their_devices() -> None:
 
 
 async def test_a_process_that_ends_leaves_the_files() -> None:
-    """Its folder goes, and comes back with it."""
+    """Its folder is removed, and returns with it."""
     process = {"pid": 4242, "device": "{amd:0/part:0}", "memory": "5 GiB"}
     fault = {"kind": "process_exit", "pid": 4242, "at": 10, "for": 10}
     scenario = made(gpus=[], amd=[CUT], pods=[pod("p", process)], faults=[fault])
@@ -96,7 +96,7 @@ async def test_a_process_that_ends_leaves_the_files() -> None:
 
 
 async def test_energy_grows_with_power() -> None:
-    """It is what the power adds up to."""
+    """Energy is the integral of power."""
     async with FakeNode(catalog.load("mi210"), clock=lambda: 0.0) as node:
         amd = source(node)
         told = [await _second_gpu(amd, node, time) for time in (0, 100, 150)]
@@ -110,7 +110,7 @@ async def _second_gpu(amd: AmdSource, node: FakeNode, time: float) -> GpuReading
 
 
 async def test_each_board_has_its_own_sensors() -> None:
-    """Before MI300 power is a mean, and the edge has a sensor; only boards with a fan tell its speed."""
+    """Before MI300 power is a mean, and the edge has a sensor; only boards with a fan report its speed."""
     old = BOARD | {"architecture": "gfx90a", "metrics": "1.3"}
     async with FakeNode(made(gpus=[], amd=[old, CUT | {"fan": 30}]), clock=lambda: 0.0) as node:
         amd = source(node)
@@ -124,13 +124,13 @@ async def test_each_board_has_its_own_sensors() -> None:
 
 
 async def test_a_node_without_amd_has_no_such_files(tmp_path: Path) -> None:
-    """What is not there leaves no traces."""
+    """Without AMD GPUs there are no files of AMD."""
     async with FakeNode(made(), root=tmp_path, clock=lambda: 0.0) as node:
         assert not (node.paths.sys_root / "class").exists()
 
 
 def test_what_is_left_out_is_derived():
-    """Addresses, ids and serial numbers; and the whole survives being written out."""
+    """Addresses, ids and serial numbers; a dumped scenario parses as equal."""
     scenario = made(gpus=[], amd=[BOARD | {"count": 9}])
     assert len({gpu.address for gpu in scenario.amd}) == 9
     assert len({gpu.unique_id for gpu in scenario.amd}) == 9
@@ -164,27 +164,27 @@ def test_offers_name_devices_as_they_are_cut():
     ],
 )
 def test_mistakes_are_named(board: dict[str, object], named: str):
-    """Each by its path."""
+    """Each error has the path of the value."""
     with pytest.raises(ScenarioError, match=named):
         made(gpus=[], amd=[CUT | board])
 
 
 def test_processes_need_room():
-    """A partition has its part of the memory, and no more."""
+    """A partition has only its part of the memory."""
     process = {"device": "{amd:0/part:1}", "memory": "25 GiB"}
     with pytest.raises(ScenarioError, match=r"amd\[0\]: its processes use"):
         made(gpus=[], amd=[CUT], pods=[pod("p", process)])
 
 
 def test_a_partition_that_is_not_there():
-    """A reference to it says which there are."""
+    """The error lists the existing references."""
     process = {"device": "{amd:0/part:8}"}
     with pytest.raises(ScenarioError, match=r"amd:0/part:7"):
         made(gpus=[], amd=[CUT], pods=[pod("p", process)])
 
 
 def test_how_a_gpu_is_cut():
-    """The mode says into how many partitions."""
+    """The mode determines the number of partitions."""
     modes = {"SPX": 1, "DPX": 2, "QPX": 4, "CPX": 8}
     for mode, count in modes.items():
         (gpu,) = made(gpus=[], amd=[CUT | {"mode": mode}]).amd

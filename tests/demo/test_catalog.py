@@ -26,7 +26,7 @@ def test_an_unknown_name_is_answered_with_the_known_ones():
 
 
 def test_a_path_loads_a_file(tmp_path: Path):
-    """What looks like a path is one."""
+    """A name with a slash or .json is a path."""
     path = tmp_path / "mine.json"
     path.write_text(dump(made()))
     assert catalog.load(str(path)) == made()

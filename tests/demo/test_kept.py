@@ -1,4 +1,4 @@
-"""Files of sharing systems that say what a recording has: read back, they say the same."""
+"""Recorded files of sharing systems: read back, they have the same content."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +36,7 @@ READERS = {
 
 
 def use(device: str = GPU, memory=None, share=None, used=None, compute=None) -> DeviceUse:
-    """Return what a file says of a device."""
+    """Return the use of a device in a file."""
     return DeviceUse(
         device=device, memory_limit=memory, compute_limit=share, memory_used=used, compute_used=compute
     )
@@ -128,7 +128,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_files_say_again_what_they_said(case: str, tmp_path: Path):
-    """What was told is told, and what was not is not: neither 0 nor anything else."""
+    """Known values are the same, and unknown ones stay unknown: they do not become 0."""
     system, file = CASES[case]
     assert read_back(system, (file,), tmp_path) == (file,)
 
@@ -145,7 +145,7 @@ def test_every_system_with_files_is_kept():
     percent=st.none() | st.integers(0, 300),
 )
 def test_any_cache_of_hami_says_again_what_it_said(tmp_path_factory, limit, share, memory, percent):
-    """Whatever the library of a container with three processes noted."""
+    """For any values of a container with three processes."""
     compute = None if percent is None else percent / 100
     told = use(GPU, limit, None if share is None else share / 100, memory, compute)
     file = of_container(told, pids=(7, 8, 9))
@@ -153,13 +153,13 @@ def test_any_cache_of_hami_says_again_what_it_said(tmp_path_factory, limit, shar
 
 
 def test_files_of_several_containers_stand_beside_each_other(tmp_path: Path):
-    """One file of cards has those of all of gpu-manager's containers."""
+    """One file has the cards of all gpu-manager containers."""
     files = (of_container(use("0"), name="a"), of_container(use("1"), name="b"))
     assert read_back("gpu-manager", files, tmp_path) == files
 
 
 def test_a_scenario_keeps_them(tmp_path: Path):
-    """They are a field of the scenario, and lie on its node at any time."""
+    """Recorded files are a field of the scenario, and exist on its node at any time."""
     file = {"pod_uid": UID, "container": "main", "devices": [{"device": GPU, "memory_limit": "1 GiB"}]}
     scenario = made(kept={"vgpu-manager": [file]})
     assert parse(dump(scenario)) == scenario
@@ -179,6 +179,6 @@ def test_a_scenario_keeps_them(tmp_path: Path):
     ],
 )
 def test_what_leads_out_of_a_folder_is_a_mistake(system: str, file: dict, problem: str):
-    """Names become names of files."""
+    """Names become file names."""
     with pytest.raises(ScenarioError, match=problem):
         made(**document(kept={system: [file]}))

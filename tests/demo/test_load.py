@@ -19,13 +19,13 @@ from exporter.demo.load import HEIGHTS, OFF, Curve, Shape, level, peak
     ],
 )
 def test_each_shape_has_its_heights(shape: Shape, expected: list[int]):
-    """At every quarter of its period a curve stands where its shape says."""
+    """At every quarter of its period a curve has the height of its shape."""
     curve = Curve(shape=shape, low=10, high=90, period=40)
     assert [round(level(curve, t)) for t in (0, 10, 20, 30, 40)] == expected
 
 
 def test_a_phase_moves_the_curve_ahead():
-    """A curve with a phase is where it would be that many seconds later."""
+    """A curve with a phase has the level of ``phase`` seconds later."""
     curve = Curve(shape="ramp", high=100, period=100)
     assert level(Curve(shape="ramp", high=100, period=100, phase=30), 20) == level(curve, 50)
 
@@ -49,7 +49,7 @@ def test_noise_depends_on_seed_key_and_second_alone():
 
 
 def test_noise_leaves_idleness_alone():
-    """What is off or at 0 stays exactly at 0."""
+    """A curve that is off or at 0 stays exactly at 0."""
     assert level(Curve(shape="square", low=0, high=50, period=10, noise=5), 7) == 0
     assert level(OFF, 7) == 0
 
@@ -65,5 +65,5 @@ CURVES = st.builds(
 
 @given(curve=CURVES, t=st.floats(0, 1e6), seed=st.integers(0, 5))
 def test_a_level_stays_within_its_limits(curve: Curve, t: float, seed: int):
-    """No curve leaves the band from 0 to its peak."""
+    """Every curve stays between 0 and its peak."""
     assert 0 <= level(curve, t, "k", seed) <= peak(curve) + 1e-9

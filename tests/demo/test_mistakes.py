@@ -1,4 +1,4 @@
-"""Scenarios that cannot be used, and what is said of them."""
+"""Errors of scenarios that cannot be used."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ CUT = {"instances": [instance(1, 0), instance(2, 1)]}
 
 
 def error_of(**parts: Any) -> str:
-    """Return the error of that document, without the name of its file."""
+    """Return the error of a document, without the name of its file."""
     with pytest.raises(ScenarioError) as caught:
         made(**parts)
     text = str(caught.value)
@@ -192,12 +192,12 @@ def error_of(**parts: Any) -> str:
     ],
 )
 def test_a_mistake_is_named_by_its_path(parts: dict[str, Any], message: str):
-    """An error says which value of the file it is about and what it should be."""
+    """An error names the value in the file and what it should be."""
     assert error_of(**parts).startswith(message)
 
 
 def test_text_that_is_no_json_is_refused_with_its_line():
-    """A slip in the syntax is found by file, line and column."""
+    """A syntax error has file, line and column."""
     with pytest.raises(ScenarioError, match=r"^a\.json: line 2, column 3: is not JSON"):
         parse('{\n  name: "x"}', "a.json")
 
@@ -210,7 +210,7 @@ def test_no_text_raises_anything_else(text: str):
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path):
-    """A missing file and one that is no text are refused by name."""
+    """A missing file and one that is not text are refused by name."""
     with pytest.raises(ScenarioError, match="No such file"):
         load_file(tmp_path / "no.json")
     (tmp_path / "bytes.json").write_bytes(b"\xff\xfe")

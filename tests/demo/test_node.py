@@ -1,4 +1,4 @@
-"""The fake node as a whole: started, moved along, and gone without a trace."""
+"""The fake node as a whole: start, steps, and removal without leftovers."""
 
 import asyncio
 import re
@@ -20,7 +20,7 @@ from tests.truth import truth_of
 
 
 def by_hand() -> float:
-    """Be a clock that stands still."""
+    """Return 0 at any time."""
     return 0.0
 
 
@@ -61,7 +61,7 @@ def _clean_binding():
 
 @pytest.mark.parametrize("name", mostly_slow(catalog.names(), "a100-mig-mixed", "hami", "t4-timeslicing"))
 async def test_every_scenario_runs_and_keeps_its_sums(name: str):
-    """Each scenario loads, round-trips, starts and acts out three minutes; its truth adds up all along."""
+    """Each scenario loads, round-trips, starts and runs for three minutes, with consistent sums."""
     scenario = catalog.load(name)
     assert scenario.name == name
     assert scenario.description
@@ -114,7 +114,7 @@ async def test_the_truth_of_a_shared_gpu():
 
 
 async def test_the_truth_of_mig_devices_and_unknown_ids():
-    """Instances share what their GPU instance holds; an unknown memory stays unknown; so do strange ids."""
+    """Instances share the memory of their GPU instance; unknown memory and unknown ids stay unknown."""
     cuts = [
         instance(1, 0, ci=ci, profile="1c.3g.8gb", memory_bytes="8 GiB", size=4, overhead="1 MiB")
         for ci in (0, 1)
@@ -157,7 +157,7 @@ async def test_the_same_seed_gives_the_same_node():
 
 
 async def test_pods_come_and_go_at_the_kubelet():
-    """The kubelet lists a pod while it is there."""
+    """The kubelet lists a pod while it exists."""
     async with FakeNode(catalog.load("h100-mixed"), clock=by_hand) as node:
         seen = []
         for t in (0, 30, 89, 90):
@@ -167,7 +167,7 @@ async def test_pods_come_and_go_at_the_kubelet():
 
 
 async def test_a_clock_moves_the_node():
-    """Advance goes to where the clock is."""
+    """Advance brings the node to the time of the clock."""
     now = 0.0
     async with FakeNode(made(), clock=lambda: now) as node:
         now = 42.0
@@ -176,7 +176,7 @@ async def test_a_clock_moves_the_node():
 
 
 async def test_without_a_clock_time_passes_by_itself():
-    """A node that is left alone moves on, as fast as it is told to."""
+    """A node without a clock advances at the given speed."""
     async with FakeNode(made(), speed=100) as node:
         for _ in range(300):
             await asyncio.sleep(0.01)
@@ -186,7 +186,7 @@ async def test_without_a_clock_time_passes_by_itself():
 
 
 async def test_kubelet_faults():
-    """The kubelet goes and comes back, rejects, and hangs, each for its time."""
+    """The kubelet stops and returns, rejects, and hangs, each for its time."""
     faults = [
         {"kind": "kubelet_down", "at": 10, "for": 10},
         {"kind": "kubelet_rate_limit", "at": 30, "for": 10},
@@ -205,7 +205,7 @@ async def test_kubelet_faults():
 
 
 async def test_a_node_may_start_without_its_kubelet():
-    """A fault may be in force from the start."""
+    """A fault may be active from the start."""
     async with FakeNode(made(faults=[{"kind": "kubelet_down", "for": 5}]), clock=by_hand) as node:
         assert not node.paths.pod_resources_socket.exists()
         await node.step(5)
@@ -213,7 +213,7 @@ async def test_a_node_may_start_without_its_kubelet():
 
 
 async def test_paths_lead_to_the_node():
-    """Every path that the exporter is given exists and is of this node."""
+    """Every path for the exporter exists and belongs to this node."""
     async with FakeNode(catalog.load("a10-mps"), clock=by_hand) as node:
         paths = node.paths
         assert paths.pod_resources_socket.is_socket()
@@ -236,7 +236,7 @@ async def test_an_old_kubelet_and_no_names():
 
 
 async def test_nothing_is_left_behind():
-    """After the end there is no folder, no task and no thread that still hangs in the driver."""
+    """After the end no folder, task or hanging thread remains."""
     hang = {"kind": "nvml_hang", "function": "nvmlDeviceGetCount_v2"}
     threads = threading.active_count()
     async with FakeNode(made(faults=[hang])) as node:
@@ -253,14 +253,14 @@ async def test_nothing_is_left_behind():
 
 
 async def test_a_given_folder_is_kept(tmp_path: Path):
-    """A folder that was given is filled and left to its owner."""
+    """A given folder is filled and not removed."""
     async with FakeNode(made(), root=tmp_path, clock=by_hand):
         pass
     assert (tmp_path / "proc/uptime").exists()
 
 
 async def test_a_start_that_fails_cleans_up(tmp_path: Path):
-    """When the files cannot be written the error is shown and the kubelet is stopped."""
+    """If the files cannot be written, the error is raised and the kubelet is stopped."""
     (tmp_path / "proc").write_text("in the way")
     with pytest.raises(FileExistsError):
         await FakeNode(made(), root=tmp_path, clock=by_hand).__aenter__()

@@ -1,4 +1,4 @@
-"""Fixed answers of the fake driver, what it is told not to support, and its video engines."""
+"""Fixed answers of the fake driver, unsupported calls, and video engines."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ def first() -> object:
 
 
 def test_an_answer_takes_the_place_of_physics(bench: Put):
-    """It stands whatever the load is, for the arguments that it names, below zero too."""
+    """It is independent of the load, specific to its arguments, and may be negative."""
     answers = {
         "nvmlDeviceGetPowerUsage": [77_001],
         "nvmlDeviceGetClockInfo:1": [999],
@@ -44,7 +44,7 @@ def test_an_answer_takes_the_place_of_physics(bench: Put):
 
 
 def test_what_is_named_is_not_supported(bench: Put):
-    """A call, a call with these arguments, a field, a field of this scope: the rest goes on answering."""
+    """A call, a call with these arguments, a field, a field of this scope: others still answer."""
     unsupported = [
         "nvmlDeviceGetPowerUsage",
         "nvmlDeviceGetMaxClockInfo:3",
@@ -64,7 +64,7 @@ def test_what_is_named_is_not_supported(bench: Put):
 
 
 def test_a_mig_device_has_answers_of_its_own(bench: Put):
-    """They are not those of its parent."""
+    """They differ from those of its parent."""
     name = "nvmlDeviceGetBAR1MemoryInfo"
     cuts = [instance(1, 0, answers={name: [10, 4, 6]}), instance(2, 1, unsupported=[name]), instance(3, 2)]
     bench(made(gpus=[gpu(mig={"instances": cuts})]))
@@ -84,13 +84,13 @@ def test_an_answer_of_the_wrong_length_is_refused(bench: Put):
 
 @pytest.mark.parametrize("function", ["nvmlDeviceGetEncoderStats", "nvmlDeviceGetJpgUtilization"])
 def test_a_missing_function_stays_missing(bench: Put, function: str):
-    """What an old driver does not have cannot be answered."""
+    """A function that an old driver does not have cannot have an answer."""
     bench(made(missing_functions=[function], gpus=[gpu(answers={function: [0, 0, 0, 0]})]))
     assert code_of(getattr(pynvml, function), first()) == pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
 
 
 def test_video(bench: Put):
-    """Who encodes streams keeps the engines busy for as long as there is something to do."""
+    """A process that encodes streams keeps the engines busy while it has work."""
     load = {"shape": "square", "low": 0, "high": 40, "period": 60}
     process = {"device": "{gpu:0}", "streams": 2, "load": load}
     node = bench(made(gpus=[gpu(count=2)], pods=[pod("p", process)]))

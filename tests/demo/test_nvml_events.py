@@ -1,4 +1,4 @@
-"""Events of the fake driver: registration, the wait, what is delivered when, and what would be a crash."""
+"""Events of the fake driver: registration, waiting, delivery, and misuse that would crash a real one."""
 
 import ctypes
 import threading
@@ -18,7 +18,7 @@ XID, DOUBLE_BIT, MIG_CONFIG = 0x8, 0x2, 0x100
 
 
 def xid(code: int, device: str = "{gpu:0}", at: float = 10, **facts) -> dict:
-    """Make the fault of a device that reports an XID."""
+    """Return the fault of a device that reports an XID."""
     return {"kind": "xid", "at": at, "device": device, "xid": code} | facts
 
 
@@ -30,7 +30,7 @@ def waiting(mask: int = XID, index: int = 0):
 
 
 def nothing(events) -> bool:
-    """Tell whether no event is there."""
+    """Return whether no event is waiting."""
     return code_of(pynvml.nvmlEventSetWait_v2, events, 0) == pynvml.NVML_ERROR_TIMEOUT
 
 
@@ -40,7 +40,7 @@ def address(handle) -> int:
 
 
 def test_an_xid_is_reported_once_when_it_is_time(bench: Put):
-    """Whoever is registered by then gets one event, with the handle of the GPU and no instance."""
+    """A registered set gets one event, with the handle of the GPU and no instance."""
     node = bench(made(gpus=[gpu(count=2)], faults=[xid(31, "{gpu:1}")]))
     events = waiting(index=1)
     node.step(9)
@@ -55,7 +55,7 @@ def test_an_xid_is_reported_once_when_it_is_time(bench: Put):
 
 
 def test_an_xid_of_a_mig_device_names_its_instances(bench: Put):
-    """The handle is that of the whole GPU, and the ids say which instance it was."""
+    """The handle is that of the whole GPU, and the ids are those of the instance."""
     cut = gpu(mig={"instances": [instance(3, 0, ci=1)]})
     node = bench(made(gpus=[cut], faults=[xid(43, "{gpu:0/mig:0}")]))
     events = waiting()
@@ -76,7 +76,7 @@ def test_what_occurs_before_the_registration_is_lost(bench: Put):
 
 
 def test_a_gpu_that_is_cut_anew_reports_it(bench: Put):
-    """A new layout is an event of that GPU; standing still is none."""
+    """A new layout is an event of that GPU; an unchanged one is not."""
     layout = {"kind": "mig_layout", "at": 10, "gpu": 1, "instances": [instance(2, 4)]}
     node = bench(made(gpus=[gpu(count=2, mig={"instances": [instance(1, 0)]})], faults=[layout]))
     events = waiting(MIG_CONFIG, index=1)
@@ -93,7 +93,7 @@ def test_a_gpu_that_is_cut_anew_reports_it(bench: Put):
 
 
 def test_only_what_a_gpu_supports_can_be_registered(bench: Put):
-    """The mask is that of the board; bits beyond it are refused, and bits that nobody knows are invalid."""
+    """The mask is that of the board; bits beyond it are refused, and unknown bits are invalid."""
     bench(made(gpus=[gpu(), gpu(mig={"enabled": False})]))
     plain, cuttable = map(pynvml.nvmlDeviceGetHandleByIndex, range(2))
     events = pynvml.nvmlEventSetCreate()
@@ -115,7 +115,7 @@ def test_a_mig_device_takes_no_registration(bench: Put):
 
 
 def test_a_board_or_a_driver_can_be_without_events(bench: Put):
-    """Boards name calls that they do not support, drivers functions that they do not have."""
+    """Boards have unsupported calls, drivers have missing functions."""
     board = gpu(unsupported=["nvmlDeviceGetSupportedEventTypes", "nvmlDeviceRegisterEvents"])
     bench(made(gpus=[board], missing_functions=["nvmlEventSetWait_v2"]))
     handle, events = pynvml.nvmlDeviceGetHandleByIndex(0), pynvml.nvmlEventSetCreate()
@@ -126,7 +126,7 @@ def test_a_board_or_a_driver_can_be_without_events(bench: Put):
 
 
 def test_a_wait_blocks_nobody_and_ends_with_the_event(bench: Put):
-    """While one thread waits others call the driver, and the event ends the wait at once."""
+    """While one thread waits, others call the driver, and the event ends the wait at once."""
     node = bench(made())
     events, found = waiting(), []
     thread = threading.Thread(target=lambda: found.append(pynvml.nvmlEventSetWait_v2(events, 10_000)))
@@ -140,7 +140,7 @@ def test_a_wait_blocks_nobody_and_ends_with_the_event(bench: Put):
 
 
 def test_each_set_gets_what_it_is_registered_for(bench: Put):
-    """Two sets hear of the same event; one that is registered for other kinds does not, and adds up."""
+    """Two sets get the same event; a set that is registered for other types does not."""
     node = bench(made())
     one, other, errors = waiting(), waiting(), waiting(DOUBLE_BIT)
     gpu_0 = node.nvml.board.gpus[0].address
@@ -154,7 +154,7 @@ def test_each_set_gets_what_it_is_registered_for(bench: Put):
 
 
 def test_what_would_crash_is_counted(bench: Put):
-    """Freeing twice, waiting on a freed set and freeing under a wait are answered, and kept as misuse."""
+    """Freeing twice, waiting on a freed set and freeing under a wait are refused, and counted as misuse."""
     node = bench(made())
     events, waited = waiting(), waiting()
     assert node.nvml.events.misuse == {}
@@ -173,7 +173,7 @@ def test_what_would_crash_is_counted(bench: Put):
 
 
 def test_the_sets_end_with_the_driver(bench: Put):
-    """A driver that is opened anew knows none of the sets from before."""
+    """A driver that is opened again does not know earlier sets."""
     node = bench(made())
     events = waiting()
     pynvml.nvmlShutdown()

@@ -22,7 +22,7 @@ def power(index: int) -> int | str:
 
 
 def test_an_error_lasts_from_its_time_to_its_end(bench: Put):
-    """A fault is in force for its time alone, and on its device alone."""
+    """A fault is active for its time and on its device only."""
     fault = {
         "kind": "nvml_error",
         "at": 20,
@@ -41,7 +41,7 @@ def test_an_error_lasts_from_its_time_to_its_end(bench: Put):
 
 
 def test_a_lost_gpu_fails_every_call_about_it_and_its_instances(bench: Put):
-    """With no function named all calls fail, from finding the device to those about its MIG devices."""
+    """Without a function all calls fail, from finding the device to those about its MIG devices."""
     fault = {"kind": "nvml_error", "at": 5, "device": "{gpu:1}", "code": "GPU_IS_LOST"}
     cut = gpu(mig={"instances": [instance(1, 0)]})
     node = bench(made(gpus=[gpu(), cut], faults=[fault]))
@@ -88,7 +88,7 @@ def test_a_hang_for_some_time_returns_by_itself(bench: Put):
 
 
 def hanging(node: Bench) -> tuple[threading.Thread, list[int | str]]:
-    """Call in a thread, and wait until the call is in the driver."""
+    """Call in a thread, and wait until the call has reached the driver."""
     answers: list[int | str] = []
     thread = threading.Thread(target=lambda: answers.append(power(0)))
     thread.start()
@@ -100,7 +100,7 @@ def hanging(node: Bench) -> tuple[threading.Thread, list[int | str]]:
 
 @pytest.mark.parametrize("ending", ["the fault is over", "released"])
 def test_a_hang_without_end_returns_when(bench: Put, ending: str):
-    """A hung call comes back when its fault is over or all is released, and holds up no other call."""
+    """A hung call returns when its fault is over or all are released, and blocks no other call."""
     fault = {"kind": "nvml_hang", "function": POWER, "device": "{gpu:0}", "for": 10}
     node = bench(made(gpus=[gpu(count=2)], faults=[fault]))
     thread, answers = hanging(node)
@@ -116,7 +116,7 @@ def test_a_hang_without_end_returns_when(bench: Put, ending: str):
 
 
 def test_calls_are_counted_by_function_and_device(bench: Put):
-    """Every call counts, the failing ones too; those about no device count under no name."""
+    """Every call counts, also if it fails; calls about no device count under ""."""
     node = bench(made(gpus=[gpu(count=2, unsupported=[POWER])]))
     uuids = [board.uuid for board in node.scenario.gpus]
     assert [power(0), power(0), power(1)] == ["NVMLError_NotSupported"] * 3
@@ -127,7 +127,7 @@ def test_calls_are_counted_by_function_and_device(bench: Put):
 
 
 def test_many_threads_may_call_at_once(bench: Put):
-    """No call is lost when threads call together while the node moves on."""
+    """No call is lost if threads call at the same time while the node changes."""
     node = bench(made(gpus=[gpu(count=2)]))
     threads = [threading.Thread(target=lambda: [power(1) for _ in range(200)]) for _ in range(8)]
     for thread in threads:

@@ -1,4 +1,4 @@
-"""The fake driver's profiling meter, through the unmodified binding."""
+"""GPM of the fake driver, through the unmodified binding."""
 
 import math
 from collections.abc import Callable
@@ -54,7 +54,7 @@ def between(older: Any, newer: Any) -> dict[int, float | int]:
 
 
 def measured(bench: Bench, get: Callable[[Any], Any], seconds: float = 10) -> dict[int, float | int]:
-    """Take two samples, so many seconds apart."""
+    """Return the metrics between two samples, ``seconds`` apart."""
     older, newer = samples()
     get(older)
     bench.step(seconds)
@@ -63,7 +63,7 @@ def measured(bench: Bench, get: Callable[[Any], Any], seconds: float = 10) -> di
 
 
 def busy(**changes: Any) -> dict[str, Any]:
-    """Make a Hopper board and a pod that keeps half of it busy."""
+    """Return a Hopper board and a pod that keeps it half busy."""
     process = {"device": "{gpu:0}", "pid": 101, "memory": "1 GiB", "load": {"high": 50}}
     return {"gpus": [gpu(architecture=9, **changes)], "pods": [pod("a", process)]}
 
@@ -78,7 +78,7 @@ def busy(**changes: Any) -> dict[str, Any]:
     ],
 )
 def test_which_boards_have_the_meter(bench: Put, changes: dict[str, Any], has: int):
-    """Those from Hopper on, unless the scenario says otherwise; others give no samples."""
+    """Boards from Hopper on, unless the scenario sets it; others have no samples."""
     bench(made(gpus=[gpu(**changes)]))
     assert pynvml.nvmlGpmQueryDeviceSupport(whole()).isSupportedDevice == has
     sample = pynvml.nvmlGpmSampleAlloc()
@@ -89,7 +89,7 @@ def test_which_boards_have_the_meter(bench: Put, changes: dict[str, Any], has: i
 
 
 def test_the_meter_follows_the_load(bench: Put):
-    """Shares in percent and traffic in MiB/s are the mean of what was acted between the samples."""
+    """Shares in percent and traffic in MiB/s are the mean of the load between the samples."""
     node = bench(made(node=NEW, **busy(links={"nvlinks": 2, "switch": True})))
     found = measured(node, lambda sample: pynvml.nvmlGpmSampleGet(whole(), sample))
     assert found[GRAPHICS] == pytest.approx(50)
@@ -111,7 +111,7 @@ def test_what_older_drivers_and_boards_lack(bench: Put):
 
 
 def test_samples_that_are_too_near(bench: Put):
-    """Without time between two samples their shares are no numbers."""
+    """Without time between two samples their shares are NaN."""
     node = bench(made(**busy()))
     found = measured(node, lambda sample: pynvml.nvmlGpmSampleGet(whole(), sample), seconds=0.05)
     assert math.isnan(found[GRAPHICS])
@@ -119,7 +119,7 @@ def test_samples_that_are_too_near(bench: Put):
 
 
 def test_a_gpu_instance_is_the_mean_of_its_compute_instances(bench: Put):
-    """Each counts by its slices; asked by its own handle, a compute instance has nothing that is shared."""
+    """Each is weighted by its slices; by its own handle, a compute instance has no shared metrics."""
     processes = [
         {"device": "{gpu:0/mig:0}", "pid": 101, "memory": "1 GiB", "load": {"high": 90}},
         {"device": "{gpu:0/mig:1}", "pid": 102, "memory": "1 GiB", "load": {"high": 30}},
@@ -161,7 +161,7 @@ def test_what_the_meter_refuses(bench: Put):
 
 
 def test_buffers_are_accounted_for(bench: Put):
-    """What is not freed, freed twice or used after it is known, and refused instead of crashing."""
+    """Buffers not freed, freed twice or used after it are counted, and refused instead of crashing."""
     node = bench(made(**busy()))
     pool, (kept, freed) = node.nvml.gpm, samples()
     assert pool.live == 2

@@ -52,7 +52,7 @@ def test_nothing_answers_before_init_and_after_the_last_shutdown(bench: Put):
 
 
 def test_versions(node: Bench):
-    """The driver says its versions and what its errors mean."""
+    """The driver reports its versions and the texts of its errors."""
     assert pynvml.nvmlSystemGetDriverVersion() == "550.90.07"
     assert pynvml.nvmlSystemGetNVMLVersion() == "12.550.90.07"
     assert pynvml.nvmlSystemGetCudaDriverVersion() == 12040
@@ -64,7 +64,7 @@ def test_versions(node: Bench):
 
 
 def test_devices_are_found_by_index_and_uuid(node: Bench):
-    """Every way to a device gives the same handle, and each says when there is none."""
+    """Every way to a device returns the same handle, or an error if there is none."""
     board = node.scenario.gpus[1]
     handle = pynvml.nvmlDeviceGetHandleByIndex(1)
     assert pynvml.nvmlDeviceGetCount() == 2
@@ -76,7 +76,7 @@ def test_devices_are_found_by_index_and_uuid(node: Bench):
 
 
 def test_identity(node: Bench):
-    """A device says who it is."""
+    """A device reports its identity."""
     board, handle = node.scenario.gpus[1], pynvml.nvmlDeviceGetHandleByIndex(1)
     assert pynvml.nvmlDeviceGetUUID(handle) == board.uuid
     assert pynvml.nvmlDeviceGetName(handle) == "NVIDIA Test"
@@ -100,7 +100,7 @@ def test_the_old_form_of_a_pci_address_is_short(node: Bench):
 
 @pytest.mark.usefixtures("node")
 def test_memory_adds_up_in_both_versions():
-    """Used leaves out what is reserved in the second version and holds it in the first."""
+    """Used memory excludes reserved memory in the second version and includes it in the first."""
     new = pynvml.nvmlDeviceGetMemoryInfo(first(), version=pynvml.nvmlMemory_v2)
     old = pynvml.nvmlDeviceGetMemoryInfo(first())
     assert (new.total, new.reserved, new.used) == (16384 * MIB, 512 * MIB, (4096 + 100) * MIB)
@@ -112,7 +112,7 @@ def test_memory_adds_up_in_both_versions():
 
 
 def test_activity_and_heat_follow_the_load(node: Bench):
-    """A GPU at half load shows it in every reading, an idle one shows that it is idle."""
+    """A GPU at half load has it in every reading, and so has an idle one."""
     handle, idle = first(), pynvml.nvmlDeviceGetHandleByIndex(1)
     node.step(1)
     node.step(200)
@@ -135,7 +135,7 @@ def test_activity_and_heat_follow_the_load(node: Bench):
 
 
 def test_clocks(node: Bench):
-    """Clocks are up when there is work, at rest when there is none, and have a maximum."""
+    """Clocks are high with work, low without, and have a maximum."""
     handle, idle = first(), pynvml.nvmlDeviceGetHandleByIndex(1)
     for kind, at_work, at_rest, most in (
         (pynvml.NVML_CLOCK_SM, 1410, 210, 1410),
@@ -158,7 +158,7 @@ def test_energy_is_the_integral_of_power(node: Bench):
 
 
 def test_field_values_carry_their_own_codes(node: Bench):
-    """Known fields have values, others say that they are not supported, each for itself."""
+    """Known fields have values, others are not supported, each on its own."""
     node.step(10)
     values = pynvml.nvmlDeviceGetFieldValues(first(), [82, 74, 186, (138, 0)])
     assert [value.nvmlReturn for value in values] == [0, 0, 0, pynvml.NVML_ERROR_NOT_SUPPORTED]
@@ -169,7 +169,7 @@ def test_field_values_carry_their_own_codes(node: Bench):
 
 
 def test_a_board_without_a_reading_says_not_supported(bench: Put):
-    """Fans, serial, BAR1, memory temperature and named calls are missing where the board has none."""
+    """Fans, serial, BAR1, memory temperature and named calls are missing if the board has none."""
     bench(made(gpus=[gpu(serial=None, bar1_total=None, unsupported=["nvmlDeviceGetPowerUsage"])]))
     for function in (
         pynvml.nvmlDeviceGetFanSpeed,
@@ -194,7 +194,7 @@ def test_a_text_that_does_not_fit_is_refused(node: Bench):
 
 
 def test_a_missing_function_is_an_old_driver(bench: Put):
-    """What an old driver does not have, the binding reports as such."""
+    """The binding reports a function that an old driver does not have."""
     missing = ["nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetComputeRunningProcesses_v3"]
     node = bench(made(missing_functions=missing, pods=[pod("p", BUSY | {"device": "{gpu:0}", "pid": 42})]))
     not_found = pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
@@ -207,7 +207,7 @@ def test_a_missing_function_is_an_old_driver(bench: Put):
 
 
 def test_full_load_meets_the_power_limit(bench: Put):
-    """A GPU at full load draws its limit and says that the limit holds it back."""
+    """A GPU at full load draws its power limit, which limits its clocks."""
     bench(made(pods=[pod("p", {"device": "{gpu:0}", "load": {"high": 100}})]))
     assert pynvml.nvmlDeviceGetPowerUsage(first()) == 120_000
     assert pynvml.nvmlDeviceGetCurrentClocksEventReasons(first()) == 4

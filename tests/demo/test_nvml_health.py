@@ -50,7 +50,7 @@ def test_totals_are_the_sum_of_all_places(bench: Put):
 
 
 def test_places_depend_on_the_architecture(bench: Put):
-    """Caches and registers are told up to Volta, all of them as one since Turing."""
+    """Caches and registers are reported up to Volta, and together from Turing on."""
     bench(made(gpus=[gpu(architecture=5), gpu(architecture=6)]))
     for index, known in ((0, {0, 1, 2, 3, 4, 5, 6}), (1, {DRAM, SRAM})):
         handle = pynvml.nvmlDeviceGetHandleByIndex(index)
@@ -63,7 +63,7 @@ def test_places_depend_on_the_architecture(bench: Put):
 
 @pytest.mark.parametrize("ecc", [False, None])
 def test_without_ecc_nothing_is_counted(bench: Put, ecc: bool | None):
-    """A board whose ECC is off says so and counts nothing; one that has none knows no mode either."""
+    """A board with ECC off reports it and counts nothing; one without ECC has no mode either."""
     bench(made(gpus=[gpu(health={"ecc": ecc})]))
     assert fields_of(first(), 3, 4, 5, 6) == [None] * 4
     assert code_of(pynvml.nvmlDeviceGetMemoryErrorCounter, first(), 0, 0, DRAM) == NOT_SUPPORTED
@@ -74,7 +74,7 @@ def test_without_ecc_nothing_is_counted(bench: Put, ecc: bool | None):
 
 
 def test_errors_of_a_gpu_that_is_cut(bench: Put):
-    """The GPU tells only the errors of its life, a MIG device only those that harm it now."""
+    """The GPU reports only aggregate errors, a MIG device only volatile uncorrected ones."""
     bench(made(gpus=[gpu(health={"errors": ERRORS}, mig=CUT)]))
     assert fields_of(first(), 3, 4, 5, 6) == [None, None, 40, 5]
     assert code_of(pynvml.nvmlDeviceGetMemoryErrorCounter, first(), 0, 0, DRAM) == NOT_SUPPORTED
@@ -88,7 +88,7 @@ def test_errors_of_a_gpu_that_is_cut(bench: Put):
 
 
 def test_remapped_rows(bench: Put):
-    """The fields and the histogram are there from Ampere on."""
+    """The fields and the histogram exist from Ampere on."""
     health = {
         "remapped_rows": {"corrected": 3, "uncorrected": 1},
         "row_remap_pending": True,
@@ -104,7 +104,7 @@ def test_remapped_rows(bench: Put):
 
 @pytest.mark.parametrize("board", [{"architecture": 6}, {"mig": CUT}])
 def test_where_rows_are_not_told(bench: Put, board: dict[str, object]):
-    """Boards before Ampere have none to remap, and those with MIG instances do not say."""
+    """Boards before Ampere cannot remap rows, and those with MIG instances do not report them."""
     bench(made(gpus=[gpu(**board)]))
     assert fields_of(first(), 142, 143, 144, 145) == [None] * 4
     assert code_of(pynvml.nvmlDeviceGetRowRemapperHistogram, first()) == NOT_SUPPORTED
@@ -119,6 +119,6 @@ def test_retired_pages(bench: Put):
 
 @pytest.mark.parametrize(("branch", "expected"), [(560, None), (570, 1)])
 def test_what_to_do_about_it(bench: Put, branch: int, expected: int | None):
-    """A newer driver says which action it takes to recover."""
+    """A newer driver reports the recovery action."""
     bench(made(node=node_of(branch), gpus=[gpu(health={"recovery_action": "reset"})]))
     assert fields_of(first(), 230) == [expected]

@@ -69,7 +69,7 @@ def test_byte_counters_came_with_a_driver(bench: Put):
 
 @pytest.fixture
 def pair(bench: Put) -> Bench:
-    """Two GPUs with four links to each other, of which the second has one down."""
+    """Two GPUs with four links to each other, the second with one down."""
     return bench(
         made(
             node=node_of(570),
@@ -121,7 +121,7 @@ def test_nvlink_errors():
 
 
 def test_a_board_without_nvlink(bench: Put):
-    """It does not know of links, whichever way it is asked."""
+    """All calls and fields about links are refused."""
     bench(made(gpus=[gpu(architecture=6)]))
     asked = fields_of(gpu_at(), 91, 90, (165, 0), *NVLINK, 38, (202, 0))
     assert asked == [None] * 7
@@ -130,7 +130,7 @@ def test_a_board_without_nvlink(bench: Put):
 
 
 def test_links_through_a_switch(bench: Put):
-    """Their other end is a switch, which has no GPU's address; one that is neither is a processor."""
+    """The other end is a switch, without the address of a GPU; if it is neither, it is a processor."""
     bench(made(gpus=[gpu(links={"nvlinks": 2, "switch": True}), gpu(links={"nvlinks": 2})]))
     assert pynvml.nvmlDeviceGetNvLinkRemoteDeviceType(gpu_at(), 1) == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH
     address = pynvml.nvmlDeviceGetNvLinkRemotePciInfo(gpu_at(), 1).busId
@@ -173,7 +173,7 @@ def test_a_gpu_that_is_cut_has_no_use_for_its_links(bench: Put):
 def test_what_two_gpus_have_in_common(
     bench: Put, one: dict[str, object], other: dict[str, object], level: int
 ):
-    """It is what either of them says, or follows from where they sit, and is the same both ways."""
+    """The scenario gives it for either of them, or it follows from their NUMA nodes; it is symmetric."""
     bench(made(gpus=[gpu(links=one), gpu(links=other)]))
     assert pynvml.nvmlDeviceGetTopologyCommonAncestor(gpu_at(0), gpu_at(1)) == level
     assert pynvml.nvmlDeviceGetTopologyCommonAncestor(gpu_at(1), gpu_at(0)) == level
@@ -181,7 +181,7 @@ def test_what_two_gpus_have_in_common(
 
 
 def test_processors_and_memory_nearby(bench: Put):
-    """They are told as masks of words; what lies past the last word is left out."""
+    """They are masks of words; bits past the last word are dropped."""
     links = {"numa_node": 3, "cpus": "0-1,63,64,130"}
     bench(made(gpus=[gpu(links=links), gpu(links={"numa_node": None, "cpus": ""})]))
     assert list(pynvml.nvmlDeviceGetCpuAffinity(gpu_at(), 3)) == [3 | 1 << 63, 1, 4]

@@ -1,4 +1,4 @@
-"""The fake driver on GPUs that are cut, through the unmodified binding."""
+"""The fake driver on GPUs with MIG, through the unmodified binding."""
 
 import ctypes
 from collections.abc import Callable
@@ -23,7 +23,7 @@ PODS = [
 
 @pytest.fixture
 def node(bench: Put) -> Bench:
-    """One GPU cut into 1g and 3g, a process on each."""
+    """One GPU partitioned into 1g and 3g, a process on each."""
     return bench(made(gpus=[gpu(mig=LAYOUT, fan=20)], pods=PODS))
 
 
@@ -38,7 +38,7 @@ def cut(slot: int) -> object:
 
 
 def test_slots_are_sparse(node: Bench):
-    """MIG devices sit at the slots of their placement, and the others are empty."""
+    """MIG devices have the indexes of their placement; the others are unused."""
     assert pynvml.nvmlDeviceGetMigMode(parent()) == [1, 1]
     assert pynvml.nvmlDeviceGetMaxMigDeviceCount(parent()) == 7
     found = []
@@ -56,7 +56,7 @@ def test_slots_are_sparse(node: Bench):
 
 @pytest.mark.usefixtures("node")
 def test_what_a_mig_device_is():
-    """A MIG device says its profile, ids and slices."""
+    """A MIG device reports its profile, ids and slices."""
     handle = cut(4)
     assert pynvml.nvmlDeviceIsMigDeviceHandle(handle).value == 1
     assert pynvml.nvmlDeviceGetName(handle) == "NVIDIA Test MIG 3g.8gb"
@@ -98,7 +98,7 @@ def test_engines_of_an_instance(
 
 
 def test_where_a_gpu_instance_lies(node: Bench):
-    """A GPU instance has a handle of its own, which says its profile and its place."""
+    """A GPU instance has a handle of its own, with its profile and placement."""
     instance_handle = pynvml.nvmlDeviceGetGpuInstanceById(parent(), 2)
     info = pynvml.nvmlGpuInstanceGetInfo(instance_handle)
     assert (info.id, info.profileId, info.placement.start, info.placement.size) == (2, 9, 4, 4)
@@ -128,7 +128,7 @@ def test_the_numbers_of_profiles(bench: Put, board: dict[str, int], changes: dic
 
 
 def test_memory_of_instances_adds_up_to_the_parents(node: Bench):
-    """What the instances use and reserve is what the GPU uses and reserves, beside its own overhead."""
+    """The used and reserved memory of the instances is that of the GPU, plus its own overhead."""
     version = pynvml.nvmlMemory_v2
     infos = [pynvml.nvmlDeviceGetMemoryInfo(cut(slot), version=version) for slot in (0, 4)]
     whole = pynvml.nvmlDeviceGetMemoryInfo(parent(), version=version)
@@ -155,7 +155,7 @@ def test_memory_of_instances_adds_up_to_the_parents(node: Bench):
     ],
 )
 def test_what_a_cut_gpu_does_not_say(node: Bench, name: str):
-    """With MIG enabled the whole GPU has no utilization, and says nothing of repairs."""
+    """With MIG enabled the whole GPU has no utilization, and no repairs."""
     assert node.gpus[0].gpu.mig_enabled
     assert code_of(getattr(pynvml, f"nvmlDeviceGet{name}"), parent()) == pynvml.NVML_ERROR_NOT_SUPPORTED
 
@@ -197,13 +197,13 @@ def test_what_a_cut_gpu_does_not_say(node: Bench, name: str):
     ],
 )
 def test_what_a_mig_device_does_not_say(node: Bench, name: str, arguments: tuple[object, ...], code: int):
-    """Power, heat, clocks and utilization are not a MIG device's."""
+    """A MIG device has no power, temperature, clocks and utilization."""
     assert node.gpus[0].gpu.mig_enabled
     assert code_of(getattr(pynvml, f"nvmlDeviceGet{name}"), cut(0), *arguments) == code
 
 
 def test_what_stays_with_the_parent(node: Bench):
-    """The cut GPU still has power, heat, clocks and an architecture; it has no instance id."""
+    """A GPU with MIG still has power, temperature, clocks and an architecture; it has no instance id."""
     assert pynvml.nvmlDeviceGetPowerUsage(parent()) > 20_000
     assert pynvml.nvmlDeviceGetArchitecture(parent()) == 7
     assert pynvml.nvmlDeviceGetClockInfo(parent(), pynvml.NVML_CLOCK_SM) > 210
@@ -261,7 +261,7 @@ def test_compute_instances_of_one_gpu_instance_share_its_memory(bench: Put):
 
 
 def test_a_new_layout_invalidates_handles_and_ends_processes(bench: Put):
-    """After a re-cut the handle of a destroyed device is refused, and one that stayed works."""
+    """With a new layout the handle of a destroyed device is refused, and that of a remaining one works."""
     kept = LAYOUT["instances"][0]
     fault = {"kind": "mig_layout", "at": 10, "for": 10, "gpu": 0, "instances": [kept, instance(2, 4)]}
     node = bench(made(gpus=[gpu(mig=LAYOUT)], pods=PODS, faults=[fault]))
@@ -280,7 +280,7 @@ def test_a_new_layout_invalidates_handles_and_ends_processes(bench: Put):
 
 
 def test_a_gpu_that_could_be_cut_and_is_not(bench: Put):
-    """With MIG off a GPU behaves as a whole one and has no MIG devices."""
+    """With MIG disabled a GPU behaves as a whole one and has no MIG devices."""
     bench(made(gpus=[gpu(mig={"enabled": False})]))
     assert pynvml.nvmlDeviceGetMigMode(parent()) == [0, 0]
     assert pynvml.nvmlDeviceGetMaxMigDeviceCount(parent()) == 0

@@ -1,4 +1,4 @@
-"""The fake driver on power, heat, clocks and what holds them back, through the unmodified binding."""
+"""The fake driver on power, temperature, clocks and their limits, through the unmodified binding."""
 
 from collections.abc import Callable, Iterable
 
@@ -19,7 +19,7 @@ def first() -> object:
 
 
 def grown(bench: Bench, wanted: Iterable[int], seconds: float) -> list[int]:
-    """Return by how much fields grow while time passes in a few steps."""
+    """Return the increase of fields over a few steps."""
     before = fields_of(first(), *wanted)
     start = bench.gpus[0].seconds
     for part in range(1, 5):
@@ -28,7 +28,7 @@ def grown(bench: Bench, wanted: Iterable[int], seconds: float) -> list[int]:
 
 
 def test_limits(bench: Put):
-    """The limit that is set is in force, and stands between the lowest and what the board came with."""
+    """The limit that is set is enforced, and is between the minimum and the default."""
     bench(made(node=node_of(570), gpus=[gpu(power_limit_mw=90_000)], pods=[FULL]))
     assert pynvml.nvmlDeviceGetPowerManagementLimit(first()) == 90_000
     assert pynvml.nvmlDeviceGetEnforcedPowerLimit(first()) == 90_000
@@ -85,14 +85,14 @@ def test_an_older_driver_has_no_margin(bench: Put):
 
 
 def test_application_clocks(bench: Put):
-    """They stand at the highest that a board can do; video follows by itself."""
+    """They are at the maximum of the board; video clocks follow."""
     bench(made())
     assert [pynvml.nvmlDeviceGetApplicationsClock(first(), kind) for kind in (0, 1, 2)] == [1410, 1410, 1215]
     assert code_of(pynvml.nvmlDeviceGetApplicationsClock, first(), 3) == NOT_SUPPORTED
 
 
 def test_time_at_the_power_limit_is_counted(bench: Put):
-    """It grows by as many nanoseconds as the load lasts, slows the clocks, and stands still at rest."""
+    """It grows by the nanoseconds of full load, lowers the clocks, and stays the same when idle."""
     node = bench(made(node=node_of(580), pods=[FULL]))
     assert grown(node, (POWER, THERMAL, SOFTWARE, HARDWARE), 20) == [20_000_000_000, 0, 0, 0]
     assert pynvml.nvmlDeviceGetClockInfo(first(), pynvml.NVML_CLOCK_SM) == round(1410 * 0.92)
@@ -114,7 +114,7 @@ def test_a_hot_board_slows_down(bench: Put, base: int, reasons: int, kept: float
 
 
 def test_no_other_reason_ever_holds_clocks_back(bench: Put):
-    """The remaining counters are there and stand at 0."""
+    """The remaining counters exist and are 0."""
     node = bench(made(node=node_of(580), pods=[FULL]))
     assert grown(node, (76, 77, 78, 79, 80, 81, 271), 20) == [0] * 7
 

@@ -1,4 +1,4 @@
-"""Processes on the fake driver: who is listed, and how their utilization is sampled."""
+"""Processes on the fake driver: lists, and samples of utilization."""
 
 import ctypes
 from collections.abc import Callable
@@ -25,7 +25,7 @@ def utilization(last_seen: int) -> dict[int, tuple[int, int]]:
 
 
 def on_gpu(pid: int, **more: object) -> dict[str, object]:
-    """Make a process on the one GPU."""
+    """Return a process on the only GPU."""
     return {"device": "{gpu:0}", "pid": pid, **more}
 
 
@@ -43,7 +43,7 @@ def test_each_kind_of_process_is_in_its_own_list(bench: Put):
 
 
 def test_an_unknown_memory_is_the_sentinel(bench: Put):
-    """Memory that the driver cannot tell arrives as all ones, which the binding makes None."""
+    """Memory that the driver cannot report is all ones, which the binding turns into None."""
     bench(made(pods=[pod("p", on_gpu(11, memory=None))]))
     assert pynvml.nvmlDeviceGetComputeRunningProcesses(handle())[0].usedGpuMemory is None
     infos, count = (pynvml.c_nvmlProcessInfo_v2_t * 1)(), ctypes.c_uint(1)
@@ -64,7 +64,7 @@ def test_the_first_version_of_a_list_has_a_short_record(bench: Put):
 
 
 def test_a_list_too_long_for_its_array_is_refused_with_its_length(bench: Put):
-    """The sizing call and a short array are answered with the room that is needed."""
+    """The sizing call and a short array return the required length."""
     node = bench(made(pods=[pod("p", on_gpu(11), on_gpu(12))]))
     count = ctypes.c_uint(0)
     list_processes = node.nvml.nvmlDeviceGetComputeRunningProcesses_v3
@@ -77,7 +77,7 @@ def test_a_list_too_long_for_its_array_is_refused_with_its_length(bench: Put):
 
 @pytest.mark.parametrize(("version", "listed"), [("550.90.07", []), ("530.41.03", [11])])
 def test_without_the_hosts_pids_newer_drivers_list_nobody(bench: Put, version: str, listed: list[int]):
-    """From R535 on the lists are empty for a caller with pids of its own; the samples keep the host's."""
+    """From R535 on the lists are empty for a caller with its own pid namespace; samples have host pids."""
     node = {"name": "n", "driver_version": version}
     bench(made(node=node, host_pid=False, pods=[pod("p", on_gpu(11, load={"high": 20}))]))
     assert [each.pid for each in pynvml.nvmlDeviceGetComputeRunningProcesses(handle())] == listed
@@ -85,7 +85,7 @@ def test_without_the_hosts_pids_newer_drivers_list_nobody(bench: Put, version: s
 
 
 def test_only_newer_samples_are_given(bench: Put):
-    """Samples up to the last one seen are left out, and with none newer there is nothing to be found."""
+    """Samples up to the last one seen are left out; without newer ones the call returns NOT_FOUND."""
     node = bench(made(pods=[pod("p", on_gpu(11, load={"high": 20}))]))
     assert utilization(0) == {11: (20, 0)}
     with pytest.raises(pynvml.NVMLError_NotFound):
@@ -109,7 +109,7 @@ def test_one_record_for_each_pid_that_ran(bench: Put):
 
 
 def test_a_gpu_on_which_nobody_ran_finds_nothing(bench: Put):
-    """Idle processes give no records at all."""
+    """Idle processes have no records."""
     node = bench(made(pods=[pod("p", on_gpu(11, memory="1 GiB"))]))
     node.step(1)
     with pytest.raises(pynvml.NVMLError_NotFound):
@@ -127,7 +127,7 @@ def test_a_sizing_call_that_succeeds_raises_error_zero_in_the_binding(bench: Put
 
 
 def test_time_on_a_gpu_is_shared_by_demand(bench: Put):
-    """Who together want more than the whole get their share of it, and the sum is never above 100."""
+    """Processes with more demand than the whole get their share of it; the sum is never above 100."""
     processes = [on_gpu(11, load={"high": 100}), on_gpu(12, load={"high": 50}), on_gpu(13, load={"high": 50})]
     bench(made(pods=[pod("p", *processes)]))
     assert {pid: sm for pid, (sm, _) in utilization(0).items()} == {11: 50, 12: 25, 13: 25}
@@ -135,7 +135,7 @@ def test_time_on_a_gpu_is_shared_by_demand(bench: Put):
 
 
 def test_memory_is_given_while_there_is_room(bench: Put):
-    """A process that comes late gets what is left, so that a GPU never holds more than it has."""
+    """A late process gets the remaining memory, so that a GPU never uses more than it has."""
     late = {"kind": "pod_add", "at": 5, "pod": pod("late", on_gpu(12, memory="14 GiB"))}
     node = bench(made(pods=[pod("p", on_gpu(11, memory="10 GiB"))], faults=[late]))
     node.step(5)
@@ -157,7 +157,7 @@ def test_memory_can_move(bench: Put):
 
 
 def test_the_driver_keeps_a_limited_number_of_samples(bench: Put):
-    """The oldest samples give way to new ones."""
+    """New samples replace the oldest."""
     node = bench(made(gpus=[gpu()], pods=[pod("p", on_gpu(11, load={"high": 20}))]))
     for t in range(150):
         node.step(t)

@@ -1,4 +1,4 @@
-"""vGPUs on the fake driver: the host's list and meters, the guest's license, and what a scenario may say."""
+"""vGPUs on the fake driver: the host's list and utilization, the guest's license, and mistakes."""
 
 import asyncio
 from collections.abc import Callable
@@ -30,17 +30,17 @@ START = int(WALL) * SECOND
 
 
 def vgpu(mdev: str = MDEV, pid: int = 41, **changes: Any) -> dict[str, Any]:
-    """Make a vGPU of 4 GiB."""
+    """Return a vGPU of 4 GiB."""
     return {"mdev_uuid": mdev, "type": "NVIDIA Test-4Q", "memory_bytes": "4 GiB", "pid": pid} | changes
 
 
 def manager(pid: int = 41, device: str = "{gpu:0}", **changes: Any) -> dict[str, Any]:
-    """Make the process of the host behind a vGPU."""
+    """Return the host process of a vGPU."""
     return {"pid": pid, "command": "vgpu", "device": device, "memory": "1 GiB"} | changes
 
 
 def host(*vgpus: dict[str, Any], **parts: Any) -> Any:
-    """Make a scenario of one GPU that hosts these vGPUs."""
+    """Return a scenario of one GPU that hosts these vGPUs."""
     board = gpu(virtualization="vgpu_host", vgpus=list(vgpus), **parts.pop("board", {}))
     return made(gpus=[board], **({"host_processes": [manager()]} | parts))
 
@@ -95,7 +95,7 @@ def test_more_than_four_gibibytes_pass_the_binding_only_in_part(bench: Put):
 
 
 def test_a_vgpu_is_there_while_its_process_runs(bench: Put):
-    """A machine that is not started has a mediated device and no vGPU; so has one that has ended."""
+    """A machine that is not started, or has ended, has a mediated device and no vGPU."""
     ends = {"kind": "process_exit", "at": 5, "for": 5, "pid": 41}
     node = bench(host(vgpu(), vgpu(OTHER, 0), faults=[ends]))
     seen = []
@@ -106,7 +106,7 @@ def test_a_vgpu_is_there_while_its_process_runs(bench: Put):
 
 
 def test_a_number_of_a_vgpu_that_is_gone_is_not_found(bench: Put):
-    """Between the list and the question a machine may end."""
+    """A machine may end between the list and the call."""
     node = bench(host(vgpu(), faults=[{"kind": "process_exit", "at": 5, "pid": 41}]))
     (number,) = pynvml.nvmlDeviceGetActiveVgpus(handle())
     kind = pynvml.nvmlVgpuInstanceGetType(number)
@@ -127,7 +127,7 @@ def test_every_vgpu_has_a_sample_and_only_newer_ones_count(bench: Put):
 
 
 def test_a_host_without_vgpus_lists_none_and_has_no_samples(bench: Put):
-    """That is not the same as a GPU that cannot host any."""
+    """A GPU that cannot host vGPUs refuses the call instead."""
     bench(host(host_processes=[]))
     assert pynvml.nvmlDeviceGetActiveVgpus(handle()) == []
     assert pynvml.nvmlDeviceGetVgpuUtilization(handle(), 0) == []
@@ -147,7 +147,7 @@ def test_a_vgpu_inside_mig_knows_its_instance_and_is_not_metered(bench: Put):
 
 @pytest.mark.parametrize(("expires", "told"), [("2031-01-31T23:59:59", 1_927_670_399.0), ("", None)])
 def test_a_guest_has_a_license(bench: Put, expires: str, told: float | None):
-    """With the day it ends, or without one; a guest is no host."""
+    """With an expiry date, or without one; a guest is not a host."""
     board = gpu(virtualization="vgpu_guest", license={"product": "vWS", "expires": expires})
     bench(made(gpus=[board]))
     found = read()
@@ -157,7 +157,7 @@ def test_a_guest_has_a_license(bench: Put, expires: str, told: float | None):
 
 
 def test_a_guest_without_anything_to_license(bench: Put):
-    """The driver says that licenses are not supported."""
+    """The driver reports that licenses are not supported."""
     bench(made(gpus=[gpu(virtualization="vgpu_guest")]))
     assert read() == {"virtualization": "vgpu_guest", "license": None, "vgpus": None}
 
@@ -172,7 +172,7 @@ def test_a_guest_without_anything_to_license(bench: Put):
     ],
 )
 def test_what_cannot_be_is_named(board: dict[str, Any], message: str):
-    """A mistake in a scenario is told with its path; a UUID becomes the name of a file."""
+    """An error has the path of the value; a UUID becomes a file name."""
     mode = {} if message.startswith("gpus[0].virtualization") else {"virtualization": "vgpu_host"}
     with pytest.raises(ScenarioError) as caught:
         made(gpus=[gpu(**mode, **board)], host_processes=[manager()])
@@ -196,7 +196,7 @@ async def _node(name: str) -> tuple[Any, dict[str, str], Any]:
 
 
 def test_the_truth_of_a_host():
-    """What a machine uses through its vGPU is its container's; a machine outside Kubernetes is nobody's."""
+    """The use of a vGPU belongs to its container; that of a machine outside Kubernetes is unattributed."""
     truth, mdevs, scenario = asyncio.run(_node("vgpu-host"))
     first, second = (board.uuid for board in scenario.gpus)
     busy = truth.containers[

@@ -1,4 +1,4 @@
-"""Ranges of ids in a scenario: what they stand for, and which are none."""
+"""Ranges of ids in a scenario: expansion, folding, and mistakes."""
 
 import pytest
 from hypothesis import given
@@ -20,24 +20,24 @@ from exporter.demo.scenario.expand import MOST, folded, written_out
     ],
 )
 def test_a_range_stands_for_its_numbers(written, ids):
-    """The numbers are as wide as the first is written; what is no range stays as it is."""
+    """Numbers have the width of the first; an id without a range stays the same."""
     assert written_out((written, "end"), "offers[0].ids") == (*ids, "end")
 
 
 @pytest.mark.parametrize("written", ["{3..2}", f"{{0..{MOST}}}"])
 def test_a_range_that_is_none_is_a_mistake(written):
-    """Backwards, or longer than any node's list: named by its place in the scenario."""
+    """Reversed, or longer than the list of any node: the error has its path."""
     with pytest.raises(ScenarioError, match=r"offers\[0\]\.ids: .* is not a range"):
         written_out((written,), "offers[0].ids")
 
 
 def test_ids_fold_to_ranges():
-    """Runs of three and more become one; what has no number, or a very long one, stays."""
+    """Runs of three and more become one; ids without a number, or with a very long one, stay."""
     ids = [*map(str, range(12)), "all", "0-00", "0-01", "0-02", "GPU-1-7", "GPU-1-8", "a12345678"]
     assert folded(ids) == ("all", "a12345678", "{0..11}", "0-{00..02}", "GPU-1-7", "GPU-1-8")
 
 
 @given(st.sets(st.from_regex(r"(a|b-|)[0-9]{0,3}", fullmatch=True)))
 def test_folded_ids_are_the_same_ids(ids):
-    """Written out again they are those that were folded, each once."""
+    """Expanded again they are the folded ids, each once."""
     assert sorted(written_out(folded(sorted(ids)), "")) == sorted(ids)

@@ -1,4 +1,4 @@
-"""GPUs that are plugged in and out, and a driver that is loaded anew, as library and files show it."""
+"""GPUs that are removed and added, and a driver that is reloaded, in the library and in files."""
 
 import os
 import threading
@@ -20,12 +20,12 @@ RELOAD = {"kind": "driver_reload", "at": 10, "for": 10}
 
 
 def absent(place: int, at: float, seconds: float) -> dict[str, object]:
-    """Let a GPU be unplugged for a while."""
+    """Return the fault of a GPU that is removed for a while."""
     return {"kind": "gpu_absent", "gpu": place, "at": at, "for": seconds}
 
 
 def listed() -> list[str]:
-    """Return the uuids of the GPUs by index, or the name of the error in the place of one."""
+    """Return the uuids of the GPUs by index, or the name of the error instead."""
     return [_uuid(index) for index in range(pynvml.nvmlDeviceGetCount())]
 
 
@@ -43,7 +43,7 @@ def reopen() -> None:
 
 
 def test_a_gpu_that_goes_is_lost_until_the_library_is_opened_anew(bench: Put):
-    """It keeps its place and answers that it is lost, even when it is back; a new opening counts what is."""
+    """It keeps its index and is lost, even when it returns; the next init lists the GPUs that are present."""
     node = bench(made(gpus=[gpu(count=2)], faults=[absent(0, 10, 10)]))
     a, b = (board.uuid for board in node.scenario.gpus)
     handle = pynvml.nvmlDeviceGetHandleByIndex(0)
@@ -60,7 +60,7 @@ def test_a_gpu_that_goes_is_lost_until_the_library_is_opened_anew(bench: Put):
 
 
 def test_without_a_gpu_the_others_move_up_when_the_library_is_opened(bench: Put):
-    """The index of a GPU is its place among those that are there."""
+    """The index of a GPU is its place among those that are present."""
     node = bench(made(gpus=[gpu(count=2)], faults=[absent(0, 10, 10)]))
     node.step(10)
     reopen()
@@ -69,7 +69,7 @@ def test_without_a_gpu_the_others_move_up_when_the_library_is_opened(bench: Put)
 
 
 def test_a_gpu_that_comes_is_not_listed_before_the_library_is_opened_anew(bench: Put):
-    """Who has the library open goes on with the GPUs of that time."""
+    """An open library keeps the GPUs of its init."""
     node = bench(made(gpus=[gpu(count=2)], faults=[absent(1, 0, 10)]))
     a, b = (board.uuid for board in node.scenario.gpus)
     node.step(10)
@@ -80,7 +80,7 @@ def test_a_gpu_that_comes_is_not_listed_before_the_library_is_opened_anew(bench:
 
 
 def test_what_counts_begins_anew_with_a_gpu_that_is_plugged_in_again(bench: Put):
-    """Its energy is that since it came back; that of its neighbour goes on."""
+    """Its energy starts at 0; that of another GPU continues."""
     node = bench(made(gpus=[gpu(count=2)], faults=[absent(0, 10, 10)]))
     for t in (5, 10, 20, 21):
         node.step(t)
@@ -93,7 +93,7 @@ def test_what_counts_begins_anew_with_a_gpu_that_is_plugged_in_again(bench: Put)
 
 
 def test_while_the_driver_is_away_nothing_answers(bench: Put):
-    """An open library is as good as shut, and none can be opened; what it lent can be given back."""
+    """An open library returns UNINITIALIZED, and none can be opened; buffers and sets can be freed."""
     node = bench(made(gpus=[gpu(architecture=9)], faults=[RELOAD]))
     handle = pynvml.nvmlDeviceGetHandleByIndex(0)
     sample, events = pynvml.nvmlGpmSampleAlloc(), pynvml.nvmlEventSetCreate()
@@ -117,7 +117,7 @@ def test_while_the_driver_is_away_nothing_answers(bench: Put):
 
 
 def test_a_library_that_was_open_before_a_reload_stays_useless_after_it(bench: Put):
-    """Only opening it anew helps; sets of events that were made before hear of nothing any more."""
+    """It has to be initialised again; earlier event sets get nothing any more."""
     node = bench(made(faults=[RELOAD, {"kind": "xid", "at": 20, "device": "{gpu:0}", "xid": 79}]))
     events = pynvml.nvmlEventSetCreate()
     pynvml.nvmlDeviceRegisterEvents(pynvml.nvmlDeviceGetHandleByIndex(0), 0x8, events)
@@ -130,7 +130,7 @@ def test_a_library_that_was_open_before_a_reload_stays_useless_after_it(bench: P
 
 
 def test_what_counts_begins_anew_with_the_driver(bench: Put):
-    """The energy of a GPU is that since its driver was loaded."""
+    """The energy of a GPU counts from the load of its driver."""
     node = bench(made(faults=[RELOAD]))
     for t in (8, 10, 19, 20, 22):
         node.step(t)
@@ -140,7 +140,7 @@ def test_what_counts_begins_anew_with_the_driver(bench: Put):
 
 
 def test_a_slow_start_blocks_who_starts_it_and_nobody_else(bench: Put):
-    """Opening the driver may be made to take its time."""
+    """The init of the driver can be slow."""
     hang = {"kind": "nvml_hang", "function": "nvmlInitWithFlags", "seconds": 0.1}
     node = bench(made(faults=[hang]), opened=False)
     thread = threading.Thread(target=pynvml.nvmlInit)
@@ -153,14 +153,14 @@ def test_a_slow_start_blocks_who_starts_it_and_nobody_else(bench: Put):
 
 
 def busy(*faults: dict[str, object]) -> Scenario:
-    """Make a node of two GPUs with a process each."""
+    """Return a node of two GPUs with a process each."""
     pods = [pod(f"p{n}", {"pid": 100 + n, "device": f"{{gpu:{n}}}"}) for n in range(2)]
     return made(gpus=[gpu(count=2)], pods=pods, faults=list(faults))
 
 
 @pytest.mark.parametrize(("fault", "ended"), [(absent(0, 10, 10), {100}), (RELOAD, {100, 101})])
 def test_what_runs_on_a_gpu_ends_with_it_and_is_started_again(fault: dict[str, object], ended: set[int]):
-    """After it the process is younger; the pod was there all along."""
+    """Afterwards the process is younger, and the pod is the same."""
     scenario = busy(fault)
     assert {running.process.pid for running in present(scenario, 10).running} == {100, 101} - ended
     assert len(present(scenario, 10).pods) == 2
@@ -176,7 +176,7 @@ def bound(root: Path) -> list[str] | None:
 
 
 def test_the_files_show_which_gpus_the_driver_is_bound_to(tmp_path: Path):
-    """A link for each GPU that is plugged in, spelled as in sysfs, which leads to its device."""
+    """A link to the device of each GPU that is present, named as in sysfs."""
     boards = [gpu(pci_bus_id="00000000:07:00.0"), gpu(pci_bus_id="00000001:0F:00.0")]
     scenario = made(gpus=boards, faults=[absent(1, 10, 10)])
     tree = Tree(scenario, tmp_path, booted=0, uptime=30)
@@ -191,7 +191,7 @@ def test_the_files_show_which_gpus_the_driver_is_bound_to(tmp_path: Path):
 
 
 def test_the_files_of_a_driver_go_and_come_with_it(tmp_path: Path):
-    """While it is not loaded neither its version nor its devices can be found."""
+    """While it is not loaded, its version and its devices do not exist."""
     scenario = made(faults=[RELOAD])
     tree = Tree(scenario, tmp_path, booted=0, uptime=30)
     tree.create()
@@ -204,7 +204,7 @@ def test_the_files_of_a_driver_go_and_come_with_it(tmp_path: Path):
 
 
 def test_events_settle_when_they_were_taken_and_dealt_with(bench: Put):
-    """That is so once whoever took the last one is back for more."""
+    """They are settled once the taker of the last one waits again."""
     node = bench(made(faults=[{"kind": "xid", "at": 10, "device": "{gpu:0}", "xid": 31}]))
     events = pynvml.nvmlEventSetCreate()
     pynvml.nvmlDeviceRegisterEvents(pynvml.nvmlDeviceGetHandleByIndex(0), 0x8, events)

@@ -13,7 +13,7 @@ CUT = {"instances": [instance(1, 0), instance(2, 1)]}
 
 
 def test_a_minimal_scenario_is_completed():
-    """What a file leaves out is derived, and every field is filled."""
+    """Omitted values are derived, and every field is filled."""
     scenario = made()
     board = scenario.gpus[0]
     assert board.uuid.startswith("GPU-")
@@ -29,14 +29,14 @@ def test_derived_names_differ_between_scenarios():
 
 
 def test_derived_pids_never_collide():
-    """However many processes there are, each has a pid of its own."""
+    """Each process has its own pid, however many there are."""
     crowd = pod("p-{n}", *[{"device": "{gpu:0}"}] * 10) | {"count": 300}
     pids = [each.pid for one in made(pods=[crowd]).pods for each in one.containers[0].processes]
     assert len(set(pids)) == 3000
 
 
 def test_given_names_are_kept():
-    """What a file states is not derived."""
+    """Given values are not derived."""
     container_id, uid = "ab" * 32, "0" * 32
     process = {"pid": 4242, "device": "GPU-x"}
     listed = pod("p", process, container_id=container_id) | {"uid": uid}
@@ -47,7 +47,7 @@ def test_given_names_are_kept():
 
 
 def test_claims_are_completed():
-    """A claim is of its pod's namespace and of this node, and those who name it share one uid."""
+    """A claim has its pod's namespace and this node, and all its containers have the same uid."""
     claim = {"device": "gpu-0", "name": "shared"}
     pods = [pod(name, claims=[claim]) for name in ("a", "b")]
     pods.append(pod("c", claims=[claim | {"namespace": "other", "driver": "gpu.amd.com", "uid": "0" * 32}]))
@@ -70,7 +70,7 @@ def test_count_makes_copies_with_their_number():
 
 
 def test_references_name_gpus_and_mig_instances():
-    """{gpu:i} and {gpu:i/mig:j} stand for uuids."""
+    """{gpu:i} and {gpu:i/mig:j} are replaced by uuids."""
     held = pod("p", devices={"r": ["{gpu:0/mig:1}::3", "{gpu:1}"]})
     scenario = made(gpus=[gpu(mig=CUT), gpu()], pods=[held])
     cut = scenario.gpus[0].mig
@@ -95,7 +95,7 @@ def test_references_name_gpus_and_mig_instances():
     ],
 )
 def test_offers_are_written_out(offer: dict[str, Any], expected: list[str] | None):
-    """Each shorthand gives the ids that such a device plugin offers, and no empty offer."""
+    """Each shorthand expands to the ids of such a device plugin, without empty offers."""
     scenario = made(gpus=[gpu(mig=CUT), gpu(minor=3)], offers=[{"resource": "r", **offer}])
     cut = scenario.gpus[0].mig
     assert cut is not None
@@ -112,7 +112,7 @@ def test_offers_are_written_out(offer: dict[str, Any], expected: list[str] | Non
 
 
 def test_an_offer_is_split_by_profile():
-    """{profile} in a resource gives one resource for each profile, with + written as a dot."""
+    """{profile} in a resource makes one resource for each profile, with a dot for +."""
     cut = {"instances": [instance(1, 0), instance(2, 1, profile="1g.2gb+me")]}
     scenario = made(gpus=[gpu(mig=cut)], offers=[{"resource": "nvidia.com/mig-{profile}", "of": "mig"}])
     assert [each.resource for each in scenario.offers] == [
@@ -122,7 +122,7 @@ def test_an_offer_is_split_by_profile():
 
 
 def test_compute_instances_smaller_than_their_gpu_instance_are_not_offered():
-    """A device plugin publishes only what fills its GPU instance."""
+    """A device plugin offers only compute instances that fill their GPU instance."""
     cuts = [
         instance(1, 0, ci=0, profile="1c.3g.8gb", memory_bytes="6 GiB", size=4),
         instance(1, 0, ci=1, profile="2c.3g.8gb", memory_bytes="6 GiB", size=4),
@@ -135,7 +135,7 @@ def test_compute_instances_smaller_than_their_gpu_instance_are_not_offered():
 
 
 def test_every_kind_of_fault_is_read():
-    """Faults are told apart by their kind, and what they refer to is resolved."""
+    """Faults are distinguished by their kind, and their references are resolved."""
     kinds = [
         {"kind": "nvml_error", "device": "{gpu:0}", "code": "GPU_IS_LOST"},
         {"kind": "nvml_hang", "function": "nvmlDeviceGetPowerUsage", "at": 5, "for": 2.5},
@@ -160,7 +160,7 @@ def test_every_kind_of_fault_is_read():
 
 
 def test_dump_gives_the_same_scenario_back():
-    """A complete scenario is written so that it is read as equal, with nothing left to derive."""
+    """A complete scenario is dumped so that it parses as equal, with nothing left to derive."""
     process = {"device": "{gpu:0/mig:0}", "memory": {"shape": "ramp", "low": "1 MiB", "high": "9 MiB"}}
     scenario = made(
         gpus=[gpu(mig=CUT, serial=None), gpu(fan=30)],
@@ -177,5 +177,5 @@ def test_dump_gives_the_same_scenario_back():
 
 
 def test_the_document_of_the_tests_is_sound():
-    """The parts that these tests are made of make a scenario."""
+    """The default parts of these tests are a valid scenario."""
     assert parse(json.dumps(document())).name == "test"

@@ -1,4 +1,4 @@
-"""The files of sharing systems on a fake node, read back by what reads those of real nodes."""
+"""The files of sharing systems on a fake node, read back by the readers for real nodes."""
 
 from pathlib import Path
 
@@ -45,7 +45,7 @@ def read(tmp_path: Path, reader, meter, shares, *processes):
 def test_caches_of_hami_are_what_its_library_writes(layout, tmp_path):
     """In every layout: limits of the share, and what processes use, by their pids.
 
-    Only the later ones tell that a process is idle.
+    Only the later ones have the load of idle processes.
     """
     share = {"device": "{gpu:1}", "memory": "2 GiB", "cores": 40}
     busy = {"pid": 77, "device": "{gpu:1}", "memory": "1 GiB", "load": {"high": 30}}
@@ -66,7 +66,7 @@ def test_caches_of_hami_are_what_its_library_writes(layout, tmp_path):
 
 
 def test_limits_in_a_cache_stand_in_the_order_of_the_shares(tmp_path):
-    """Devices stand in that of the driver, so that limits that differ cannot be told apart."""
+    """Devices are in the driver's order, so that different limits cannot be assigned to them."""
     shares = [{"device": "{gpu:1}", "memory": "2 GiB"}, {"device": "{gpu:0}", "memory": "1 GiB"}]
     process = {"pid": 77, "device": "{gpu:1}", "memory": "512 MiB"}
 
@@ -88,7 +88,7 @@ def test_files_of_vgpu_manager_are_what_its_plugin_writes(tmp_path):
 
 
 def test_files_of_npus_tell_what_the_meter_lists(tmp_path):
-    """No NPU is simulated: what is used is written in the scenario."""
+    """NPUs are not simulated: their use is in the scenario."""
     share = {"device": "npu-0", "memory": "8 GiB"}
     file, _ = read(tmp_path, read_vnpu, {"kind": "hami-vnpu", "layout": "1024,512"}, [share])
 

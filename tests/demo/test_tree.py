@@ -20,7 +20,7 @@ CONTAINER = "5e" * 32
 
 
 def held(qos: str = "burstable") -> dict[str, object]:
-    """Make a pod of known names with one process."""
+    """Return a pod of known names with one process."""
     process = {"pid": 4242, "device": "{gpu:0}", "command": "python3 (train)"}
     return pod("p", process, container_id=CONTAINER) | {"uid": UID, "qos": qos}
 
@@ -79,13 +79,13 @@ def stat(root: Path, pid: int) -> list[str]:
     ],
 )
 def test_cgroups_are_spelled_as_on_real_nodes(tmp_path: Path, style: CgroupStyle, qos: str, expected: str):
-    """Each style writes the path that its kubelet and runtime write."""
+    """Each style has the path of its kubelet and runtime."""
     planted(made(cgroup=style, pods=[held(qos)]), tmp_path)
     assert cgroup(tmp_path, 4242) == f"0::{expected}"
 
 
 def test_the_first_cgroup_version_has_a_line_for_each_hierarchy(tmp_path: Path):
-    """On an old node every controller has the path, and the unified line says nothing."""
+    """On an old node every controller has the path, and the unified line is empty."""
     planted(made(cgroup="cgroupfs-v1", pods=[held()]), tmp_path)
     lines = (tmp_path / "proc/4242/cgroup").read_text().splitlines()
     assert lines[0] == f"12:memory:/kubepods/burstable/pod{UID}/{CONTAINER}"
@@ -93,7 +93,7 @@ def test_the_first_cgroup_version_has_a_line_for_each_hierarchy(tmp_path: Path):
 
 
 def test_with_the_hosts_pids_the_first_process_is_systemd(tmp_path: Path):
-    """The first process is the host's, and host processes sit in services."""
+    """The first process is the host's, and host processes are in services."""
     host = {"pid": 900, "device": "{gpu:0}", "command": "Xorg", "cgroup": "/system.slice/gdm.service"}
     planted(made(pods=[held()], host_processes=[host]), tmp_path)
     assert cgroup(tmp_path, 1) == "0::/init.scope"
@@ -118,7 +118,7 @@ def test_seen_from_a_namespace_the_host_is_above(tmp_path: Path):
 
 @pytest.mark.parametrize("style", ["systemd", "relative"])
 def test_without_the_hosts_pids_there_is_only_the_exporter(tmp_path: Path, style: CgroupStyle):
-    """The first process is the exporter in its container, and no other is to be seen."""
+    """The first process is the exporter in its container, and no other exists."""
     planted(made(host_pid=False, cgroup=style, pods=[held()]), tmp_path)
     assert sorted(path.name for path in (tmp_path / "proc").iterdir()) == ["1", "stat", "uptime"]
     assert (OWN_CONTAINER_ID in cgroup(tmp_path, 1)) == (style == "systemd")
@@ -127,7 +127,7 @@ def test_without_the_hosts_pids_there_is_only_the_exporter(tmp_path: Path, style
 
 
 def test_the_files_of_a_process_agree(tmp_path: Path):
-    """Name, pid and start time are where proc(5) puts them, also with brackets in the name."""
+    """Name, pid and start time are in the fields of proc(5), also with brackets in the name."""
     planted(made(pods=[held()]), tmp_path)
     folder = tmp_path / "proc/4242"
     fields = stat(tmp_path, 4242)
@@ -142,7 +142,7 @@ def test_the_files_of_a_process_agree(tmp_path: Path):
 
 
 def test_the_clock_runs_with_the_scenario(tmp_path: Path):
-    """Uptime is in seconds of the machine, whatever the speed of the scenario."""
+    """Uptime is in seconds of the machine, independent of the speed of the scenario."""
     scenario = made(pods=[held()])
     planted(scenario, tmp_path, t=60, speed=10)
     assert float((tmp_path / "proc/uptime").read_text().split()[0]) == 5006
@@ -157,7 +157,7 @@ def test_nothing_starts_before_the_machine(tmp_path: Path):
 
 
 def test_pods_come_and_go(tmp_path: Path):
-    """A pod that is deleted takes its files along; when it comes back it has started anew."""
+    """The files of a deleted pod are removed; when it returns, it has a new start time."""
     scenario = made(pods=[held()], faults=[{"kind": "pod_delete", "pod": "ml/p", "at": 10, "for": 20}])
     tree = planted(scenario, tmp_path)
     logs = tmp_path / "var/log/pods"
@@ -171,7 +171,7 @@ def test_pods_come_and_go(tmp_path: Path):
 
 
 def test_a_process_that_is_started_again_is_younger(tmp_path: Path):
-    """A pid that is used again shows another start time, in files that are replaced whole."""
+    """A pid that is used again has another start time, in files that are replaced atomically."""
     scenario = made(pods=[held()], faults=[{"kind": "process_exit", "pid": 4242, "at": 10, "for": 5}])
     tree = planted(scenario, tmp_path)
     tree.step(present(scenario, 12))
@@ -183,13 +183,13 @@ def test_a_process_that_is_started_again_is_younger(tmp_path: Path):
 
 @pytest.mark.parametrize(("identity", "there"), [("pods_api", True), ("pod_logs", True), ("none", False)])
 def test_pod_logs_are_there_unless_nothing_names_pods(tmp_path: Path, identity: str, there: bool):
-    """A node has a folder of logs for each pod; a scenario without any source of names has not."""
+    """A node has a log folder for each pod, but not in a scenario without a source of names."""
     planted(made(identity=identity, pods=[held()]), tmp_path)
     assert (tmp_path / f"var/log/pods/ml_p_{UID}/main").exists() == there
 
 
 def test_the_driver_leaves_its_version(tmp_path: Path):
-    """The kernel module's version is where it belongs, and nowhere without the module."""
+    """The kernel module's version is in sysfs, and missing without the module."""
     planted(made(), tmp_path / "a")
     assert (tmp_path / "a/sys/module/nvidia/version").read_text() == "550.90.07\n"
     planted(made(node={"name": "n"}, gpus=[]), tmp_path / "b")
