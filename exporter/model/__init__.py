@@ -1,9 +1,9 @@
 """The nouns of the exporter: frozen, slotted records without behaviour.
 
-``hardware`` is what a device says, ``readings`` the parts of that, ``kubelet`` what the node's kubelet,
-its pods and its processes say, ``files`` what sharing systems have written down, ``holdings`` who is
-entitled to what, ``snapshot`` what the join makes of all and every reader shows. Everywhere, ``None`` means
-*not known*: it is never printed, and never turned into a zero.
+``hardware``: readings of devices, with their parts in ``readings``. ``kubelet``: allocations, pods and
+processes. ``files``: records that sharing systems keep on the node. ``holdings``: entitlements of containers.
+``snapshot``: the result of the join, which all pages and formats show. Everywhere, ``None`` means *unknown*:
+it is never printed, and never turned into a zero.
 """
 
 from exporter.model.files import ContainerFile, DeviceUse, FileProblem, JobFiles, SystemFiles

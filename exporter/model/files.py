@@ -1,4 +1,4 @@
-"""What the files of sharing systems say: limits and meters of containers that these keep on the node."""
+"""Records of the files that sharing and batch systems keep on the node: limits and use of containers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,56 +8,59 @@ from dataclasses import dataclass, field
 class DeviceUse:
     """One device in the file of a container.
 
-    ``device`` is the name that the file has for it: a UUID, a PCI bus id, or a minor in digits. Limits and
-    use are bytes, and shares of the whole physical device; None is no limit, or not told. ``memory_only``:
-    what the file has of the use of compute is never believed.
+    Memory is in bytes, compute in shares of the physical device. A limit of None is no limit, or unknown.
     """
 
+    # Its name in the file: a UUID, a PCI bus id, or a minor in digits.
     device: str
     memory_limit: int | None = None
     compute_limit: float | None = None
     memory_used: int | None = None
     compute_used: float | None = None
+    # Whether the compute use in the file is never plausible, and must be ignored.
     memory_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerFile:
-    """The file of one container, found by whichever of the names its system gives it.
-
-    ``container_id`` may be only the beginning of the runtime's 64 hex digits; ``claim_uid`` is that of a
-    resource claim. ``pids`` are its processes in the host's pid namespace, None where the file has none.
-    """
+    """The file of one container; its system identifies the container by some of the first four fields."""
 
     pod_uid: str = ""
     container: str = ""
+    # The runtime's 64 hex digits, or only the first of them.
     container_id: str = ""
+    # UID of a resource claim.
     claim_uid: str = ""
     devices: tuple[DeviceUse, ...] = ()
+    # Processes in the host's pid namespace; None if the file does not list them.
     pids: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileProblem:
-    """A file that cannot be used. ``reason`` is a short stable word, ``about`` names the file."""
+    """A file that cannot be used."""
 
+    # A short stable word.
     reason: str
+    # Name of the file.
     about: str
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemFiles:
-    """All files of one sharing system. ``names`` is what else they say, in the system's own terms."""
+    """All files of one sharing system."""
 
     containers: tuple[ContainerFile, ...] = ()
+    # Other facts in the files, in the system's own terms.
     names: Mapping[str, str] = field(default_factory=dict)
     problems: tuple[FileProblem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFiles:
-    """Which jobs a batch system runs where: by the index of the GPU and, in MIG, by its GPU instance."""
+    """The jobs of a batch system by GPU."""
 
+    # By (GPU index, id of the GPU instance or None for the whole GPU).
     jobs: Mapping[tuple[int, int | None], tuple[str, ...]] = field(default_factory=dict)
     problems: tuple[FileProblem, ...] = ()

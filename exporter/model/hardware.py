@@ -1,7 +1,7 @@
-"""What the devices of the node say, as one sweep read it.
+"""Readings of the node's devices, as one sweep read them.
 
-Integers stay in the unit the driver speaks (the field's name says which), so that nothing is rounded
-twice; the table of series converts. ``None`` is a reading that the device does not have or that failed.
+Integers stay in the driver's unit, which the field's name contains, so that nothing is rounded twice; the
+tables of series convert. ``None`` is a reading that the device does not have or that failed.
 """
 
 from collections.abc import Mapping
@@ -46,28 +46,24 @@ class DriverInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceProcess:
-    """A process with a context on a device. ``memory`` is in bytes, None where the driver cannot tell.
-
-    ``kinds`` are the lists it stood in: a client of MPS is ``mps``, the MPS server itself ``compute``.
-    """
+    """A process with a context on a device."""
 
     pid: int
+    # Bytes; None if the driver does not report it.
     memory: int | None
+    # The driver's lists that contain it: MPS clients are ``mps``, the MPS server is ``compute``.
     kinds: frozenset[ProcessKind]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuIdentity:
-    """What never changes about a physical GPU while the driver is loaded.
+    """Facts about a physical GPU that do not change while the driver is loaded."""
 
-    ``index`` is the order of NVML (of the cards, for AMD), below 0 for a device of which nobody tells it,
-    ``minor`` the N of /dev/nvidiaN; the two differ on
-    some nodes. ``uuid`` of an AMD GPU is ``GPU-`` and its unique id, as ROCm writes it, ``render_minor`` the
-    N of its /dev/dri/renderDN.
-    """
-
+    # For an AMD GPU, ``GPU-`` and its unique id, as in ROCm.
     uuid: str
+    # Position in NVML, or among the AMD cards; negative if unknown.
     index: int
+    # N of /dev/nvidiaN; on some nodes it differs from ``index``.
     minor: int | None = None
     model: str = ""
     pci_bus_id: str = ""
@@ -79,6 +75,7 @@ class GpuIdentity:
     inforom: str | None = None
     gsp_firmware: str | None = None
     compute_capability: str | None = None
+    # N of /dev/dri/renderDN of an AMD GPU.
     render_minor: int | None = None
 
 
@@ -86,77 +83,61 @@ class GpuIdentity:
 class MigReading:
     """One MIG device: a compute instance ``ci`` inside the GPU instance ``gi`` of its parent.
 
-    A partition of an AMD GPU is told in the same form: ``uuid`` is its name as a device
-    (``amdgpu_xcp_1``, or the PCI address of the first), ``profile`` its mode (``cpx_nps1``).
-
-    ``compute_slices`` are those of the compute instance; ``instance_slices`` (compute) and
-    ``memory_slices`` those of the GPU instance around it.
-    ``memory`` belongs to the GPU instance; where several compute instances share it, ``memory_shared``
-    is True and the figures must not be added up.
-    ``profiling`` is what a profiling meter says of it, as shares of the MIG device;
-    ``utilization_percent`` is its own where a driver meters partitions without one.
-    ``process_utilization`` is pid → percent of the whole physical GPU, None where nothing meters it.
-    ``engines`` counts the copy, decoder, encoder, jpeg and ofa engines of its GPU instance.
-    ``gi_profile`` is the driver's number of the GPU instance's profile, ``gi_start`` the first of its
-    ``gi_size`` places on the GPU; None where the driver tells that to the administrator only.
-    ``render_minor`` is the N of /dev/dri/renderDN of an AMD partition.
+    A partition of an AMD GPU has the same form.
     """
 
+    # For an AMD partition, its device name: ``amdgpu_xcp_1``, or the PCI address for the first one.
     uuid: str
     gi: int
     ci: int
+    # For an AMD partition, its mode, such as ``cpx_nps1``.
     profile: str | None = None
+    # Memory of the GPU instance.
     memory: Memory | None = None
+    # Whether several compute instances share the memory, so that it must not be added up.
     memory_shared: bool = False
+    # Compute slices of the compute instance, then compute and memory slices of its GPU instance.
     compute_slices: int | None = None
     instance_slices: int | None = None
     memory_slices: int | None = None
     multiprocessors: int | None = None
     processes: tuple[DeviceProcess, ...] | None = None
+    # By pid, percent of the whole physical GPU; None if not metered.
     process_utilization: Mapping[int, float | None] | None = None
+    # Of AMD partitions only.
     utilization_percent: int | None = None
+    # Shares are of the MIG device.
     profiling: Profile | None = None
     bar1: Bar1 | None = None
+    # Engines of the GPU instance: copy, decoder, encoder, jpeg, ofa.
     engines: Mapping[str, int] = field(default_factory=dict)
+    # NVML's id of the GPU instance profile.
     gi_profile: int | None = None
+    # Placement of the GPU instance in memory slices; None if the driver reports it to administrators only.
     gi_start: int | None = None
     gi_size: int | None = None
+    # N of /dev/dri/renderDN of an AMD partition.
     render_minor: int | None = None
 
     @property
     def fills_instance(self) -> bool:
-        """Whether it is known to have all compute slices of its GPU instance: they may be several's."""
+        """Whether it has all compute slices of its GPU instance; False if unknown."""
         return self.compute_slices is not None and self.compute_slices == self.instance_slices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuReading:
-    """One physical GPU in one sweep; with ``up`` False it was lost or failed, and nothing else is known.
-
-    ``processes`` and ``process_utilization`` (pid → percent of time with a kernel running, for pids that
-    ran; None: garbage) are None when the driver did not say, empty when it said that there are none.
-    With ``mig_complete`` False there may be more MIG devices than could be told in this sweep.
-    ``unsupported`` names the calls that this GPU or its driver does not have.
-    ``sweep`` numbers the sweeps: between two consecutive ones no reading was missed.
-    ``read_at`` is Unix time, ``read_monotonic`` the same moment on the monotonic clock,
-    ``boot_seconds`` the boot clock when its processes had been listed: one that started later cannot be
-    one of them.
-    ``mig_pending``: MIG will be on when the GPU has been reset. ``fabric`` is how far the GPU has been
-    joined to the NVSwitch fabric: not_started, in_progress, completed or failed.
-    ``mig_slices`` is how many compute slices the whole GPU can be cut into (7 on an A100, 4 on an A30).
-    ``withheld`` says for each group of readings that is missing in part why that is.
-    Violations are nanoseconds since the driver was loaded, PCIe and NVLink traffic bytes since some start;
-    ``pcie_throughput`` is bytes per second, asked on request only. ``temperature_margin_celsius`` is how far
-    the GPU is from slowing down, ``temperature_limits_celsius`` at which margin something happens,
-    ``temperature_thresholds_celsius`` at which temperature. ``vgpus`` is () on a GPU that hosts none, None
-    where it cannot.
-    """
+    """One physical GPU in one sweep."""
 
     identity: GpuIdentity
+    # False for a GPU that is lost or failed: only identity, partitioning and compute mode are then known.
     up: bool = True
+    # Number of the sweep: between consecutive numbers no reading was missed.
     sweep: int = 0
+    # Time of the reading: Unix time, and the monotonic clock.
     read_at: float = 0.0
     read_monotonic: float = 0.0
+    # Boot clock before the processes were listed: a process that started later is not one of them.
     boot_seconds: float | None = None
     memory: Memory | None = None
     bar1: Bar1 | None = None
@@ -171,20 +152,27 @@ class GpuReading:
     energy_millijoules: int | None = None
     temperature_celsius: int | None = None
     memory_temperature_celsius: int | None = None
+    # Distance to the nearest slowdown threshold.
     temperature_margin_celsius: int | None = None
+    # The thresholds as margins, and as temperatures.
     temperature_limits_celsius: Mapping[Threshold, int] = field(default_factory=dict)
     temperature_thresholds_celsius: Mapping[Threshold, int] = field(default_factory=dict)
     clocks_megahertz: Mapping[Clock, int] = field(default_factory=dict)
     clocks_max_megahertz: Mapping[Clock, int] = field(default_factory=dict)
     clocks_application_megahertz: Mapping[Clock, int] = field(default_factory=dict)
+    # Bitmask of CLOCK_EVENT_BITS.
     clock_events: int | None = None
+    # Time since the driver was loaded.
     violations_nanoseconds: Mapping[Violation, int] = field(default_factory=dict)
     fan_percent: int | None = None
     pcie_link: PcieLink | None = None
     pcie_replays: int | None = None
+    # Bytes per second; read on request only.
     pcie_throughput: Mapping[Traffic, int] = field(default_factory=dict)
+    # Counters that start at an unspecified time.
     traffic_bytes: Mapping[Traffic, int] = field(default_factory=dict)
     nvlink: Nvlink | None = None
+    # NVSwitch fabric registration: not_started, in_progress, completed or failed.
     fabric: str | None = None
     ecc: Ecc | None = None
     repairs: Repairs | None = None
@@ -196,74 +184,81 @@ class GpuReading:
     compute_mode: ComputeMode | None = None
     virtualization: Virtualization | None = None
     license: License | None = None
+    # None if this GPU cannot host vGPUs, or if they are unknown.
     vgpus: tuple[VgpuReading, ...] | None = None
     topology: Topology | None = None
     mig_enabled: bool | None = None
+    # Whether MIG mode will be enabled after the next GPU reset.
     mig_pending: bool | None = None
+    # Compute slices of the whole GPU: 7 on an A100, 4 on an A30. Partitions, for an AMD GPU.
     mig_slices: int | None = None
     mig: tuple[MigReading, ...] | None = ()
+    # False if there may be more MIG devices than in ``mig``.
     mig_complete: bool = True
+    # None if unknown, empty if there are none.
     processes: tuple[DeviceProcess, ...] | None = None
+    # By pid, percent of time with a kernel running; None for implausible samples. Absent pids did not run.
     process_utilization: Mapping[int, float | None] | None = None
+    # Calls that this GPU or its driver does not have.
     unsupported: tuple[str, ...] = ()
+    # By group of readings, why some of them are missing.
     withheld: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceEvent:
-    """Something that a GPU reported by itself at Unix time ``at``; ``xid`` is None for other events.
+    """An event reported by a GPU."""
 
-    ``kind`` is ``xid``, ``double_bit_ecc``, ``mig_config``, ... ``mig_uuid`` is "" for the whole GPU.
-    """
-
+    # Unix time.
     at: float
     uuid: str
+    # ``xid``, ``double_bit_ecc``, ``mig_config``, ...
     kind: str
+    # "" for the whole GPU.
     mig_uuid: str = ""
+    # Only with kind ``xid``.
     xid: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventCount:
-    """How often one kind of event came from one device since start, and when at last (Unix time)."""
+    """The events of one kind from one device since start."""
 
     uuid: str
     mig_uuid: str
     kind: str
     xid: int | None
     count: int
+    # Unix time of the last one.
     last: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What a group of readings has cost since start: calls into the driver and seconds spent in them.
-
-    ``driver_microseconds`` is what the driver itself says that the group's field values took at the last
-    sweep, all GPUs together; None where it has none.
-    """
+    """The cost of a group of readings since start: calls into the driver and the seconds spent in them."""
 
     calls: int
     seconds: float
+    # Time of the group's field values in the last sweep, as reported by the driver, summed over all GPUs.
     driver_microseconds: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HardwareReading:
-    """One sweep over the node. ``gpu_count`` is the driver's count, lost GPUs included; None: not known now.
-
-    ``errors`` counts failed calls since start by (device uuid or "", call, error name), ``costs`` by group of
-    readings. ``watched`` are the uuids of the GPUs whose events are waited for, ``events`` what they have
-    reported since start, ``recent`` the newest of them, oldest first. ``released`` says why the driver was
-    given up for a while, "" while it is not.
-    """
+    """One sweep over the node."""
 
     driver: DriverInfo
     gpus: tuple[GpuReading, ...]
+    # The driver's count, including lost GPUs; None while unknown.
     gpu_count: int | None
+    # Failed calls since start by (device uuid or "", call, error name).
     errors: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
+    # By group of readings.
     costs: Mapping[str, Cost] = field(default_factory=dict)
+    # UUIDs of the GPUs with a subscription to their events.
     watched: frozenset[str] = frozenset()
+    # Event counts since start, and the newest events, oldest first.
     events: tuple[EventCount, ...] = ()
     recent: tuple[DeviceEvent, ...] = ()
+    # Why the driver is released; "" while it is in use.
     released: str = ""

@@ -1,4 +1,4 @@
-"""Who is entitled to what: the kubelet's allocations once they are resolved to devices of this node."""
+"""Holdings: the kubelet's allocations, resolved to devices of this node, with their entitlements."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,89 +10,84 @@ from exporter.model.snapshot import DeviceKey, SliceCount
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meter:
-    """What a sharing system itself measured of a holder: it is taken in place of the processes' sums.
+    """Use of a holder as measured by its sharing system; it replaces the sums over processes.
 
-    ``memory`` is in bytes, ``compute`` in shares of the whole physical GPU; ``source`` names the meter. A
-    part that is None was not metered, and is then not known. ``memory_only``: compute is never metered by
-    this system, and is what the processes tell.
+    None was not metered, and the use is then unknown.
     """
 
+    # Name of the meter.
     source: str
+    # Bytes.
     memory: int | None = None
+    # Share of the whole physical GPU.
     compute: float | None = None
+    # Whether the system never meters compute, so that compute is the sum over processes.
     memory_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """What one container holds of one device.
-
-    ``slices`` counts distinct device ids. ``memory_entitled`` is in bytes, ``compute_entitled`` in shares
-    of the whole physical GPU; None where the sharing system or the kubelet does not tell. ``sharing`` and
-    ``isolation`` are those of the system that gave it; "" where they are the device's. ``beside``: another
-    holding of the same container counts its slices of the device, in another unit.
-    """
+    """The part of one device that one container holds."""
 
     holder: ContainerRef
     device: DeviceKey
     resource: str
+    # Distinct device ids.
     slices: int
+    # Bytes; None if unknown.
     memory_entitled: int | None
+    # Share of the whole physical GPU; None if unknown.
     compute_entitled: float | None
     meter: Meter | None = None
+    # Those of the system that granted it; "" for those of the device.
     sharing: str = ""
     isolation: str = ""
+    # Whether another holding of the container already counts its slices of the device, in another unit.
     beside: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceSharing:
-    """How one device is shared. ``exclusive``: at most one container is meant to hold it.
-
-    ``isolation`` is ``hard``, ``soft`` or ``none``: what keeps holders apart; "" where it is not known.
-    """
+    """The sharing mode of one device."""
 
     sharing: str = "unknown"
+    # ``hard``, ``soft`` or ``none``; "" if unknown.
     isolation: str = ""
+    # Whether at most one container should hold it.
     exclusive: bool = False
     slices: tuple[SliceCount, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holdings:
-    """All holdings of the node, sorted, with the mode of every device.
+    """All holdings of the node, sorted, with the sharing mode of every device."""
 
-    ``known`` is False while the kubelet has never answered: nobody can then be said to hold nothing.
-    ``unresolved`` counts the allocated ids that match no visible device, by resource;
-    ``unresolved_holders`` are the containers that hold one. ``unread`` are devices that are held here and
-    that no driver of ours reads, in stable order. ``unplaced`` are devices with holders that are not known.
-    ``listed`` are the containers in the kubelet's list, with devices or without, and their pods, with "" as
-    container. With ``all_listed`` False some pod that runs is not among them, and may hold any device.
-    ``blind`` says, by system that is at work here, what is not
-    known for want of the pods' annotations.
-    """
-
+    # False until the kubelet has answered once: an empty list then does not mean that devices are free.
     known: bool
     holdings: tuple[Holding, ...] = ()
     devices: Mapping[DeviceKey, DeviceSharing] = field(default_factory=dict)
+    # Allocated device ids that match no visible device, by resource, and the containers that hold one.
     unresolved: Mapping[str, int] = field(default_factory=dict)
     unresolved_holders: frozenset[ContainerRef] = frozenset()
+    # Devices that are held but that the exporter has no driver for, in stable order.
     unread: tuple[GpuIdentity, ...] = ()
+    # Devices with unknown holders.
     unplaced: frozenset[DeviceKey] = frozenset()
+    # By sharing system in use, the facts that are unknown because pod annotations are not readable.
     blind: Mapping[str, str] = field(default_factory=dict)
+    # Containers in the kubelet's list, with or without devices, and their pods, with container "".
     listed: frozenset[ContainerRef] = frozenset()
+    # False if a running pod is not in the kubelet's list; it may hold any device.
     all_listed: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostDevices:
-    """Devices for virtual machines, by the kubelet's ids in lower case.
+    """Devices for virtual machines, by the kubelet's device id in lower case."""
 
-    ``vgpus`` maps those of vGPUs to the PCI address of the physical GPU, as sysfs spells it:
-    ``0000:3b:00.0``; ``mdevs`` maps those that are IOMMU groups of mediated devices to the UUID of the
-    device. ``passed_through`` are NVIDIA devices that a virtual machine can have whole.
-    """
-
+    # vGPUs: PCI address of the physical GPU, as in sysfs: ``0000:3b:00.0``.
     vgpus: Mapping[str, str] = field(default_factory=dict)
+    # Mediated devices, by IOMMU group: UUID of the device.
     mdevs: Mapping[str, str] = field(default_factory=dict)
+    # NVIDIA GPUs that can be passed through to a virtual machine.
     passed_through: frozenset[str] = frozenset()

@@ -1,4 +1,4 @@
-"""What the kubelet and the process table of the node say."""
+"""Records of the kubelet, of Kubernetes objects, and of the node's process table."""
 
 import re
 from collections.abc import Mapping
@@ -14,20 +14,21 @@ class PodName(NamedTuple):
 
 
 class ContainerRef(NamedTuple):
-    """A container by the names that Kubernetes gives it. ``container`` is "" where only the pod is known."""
+    """A container by its Kubernetes names."""
 
     namespace: str
     pod: str
+    # "" if only the pod is known.
     container: str
 
     @property
     def pod_name(self) -> PodName:
-        """Return the name of the container's pod."""
+        """Namespace and name of the container's pod."""
         return PodName(self.namespace, self.pod)
 
 
 class Allocation(NamedTuple):
-    """One device id that the kubelet gave to a container, in the spelling of the device plugin."""
+    """One device id that the kubelet allocated to a container, as spelled by the device plugin."""
 
     holder: ContainerRef
     resource: str
@@ -36,11 +37,7 @@ class Allocation(NamedTuple):
 
 @dataclass(frozen=True, slots=True, order=True)
 class ClaimedDevice:
-    """One device of a resource claim (DRA) that the kubelet gave to a container.
-
-    ``share_id`` tells several shares of one device apart, "" where it has none. ``cdi`` are the CDI names
-    that came with it; the kubelet may list those of other devices of the claim too.
-    """
+    """One device of a resource claim (DRA) that the kubelet allocated to a container."""
 
     holder: ContainerRef
     driver: str
@@ -48,12 +45,14 @@ class ClaimedDevice:
     device: str
     claim_namespace: str = ""
     claim: str = ""
+    # Distinguishes several shares of one device; "" if it has none.
     share_id: str = ""
+    # CDI device names; the kubelet may also list those of other devices of the claim.
     cdi: tuple[str, ...] = ()
 
 
 class OfferedDevice(NamedTuple):
-    """One device id that a device plugin offers on this node, healthy and allocatable."""
+    """One healthy, allocatable device id that a device plugin offers on this node."""
 
     resource: str
     device_id: str
@@ -61,136 +60,126 @@ class OfferedDevice(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocations:
-    """The kubelet's device accounting, sorted and free of NUMA duplicates.
-
-    ``offered`` is None if the kubelet cannot report it (pod-resources v1alpha1, old kubelets): the number of
-    replicas of a GPU is then unknown too. ``earlier`` were offered before their plugin
-    was away, and not since. ``withdrawn`` were offered since their plugin was started, and are
-    not now: they are unhealthy. Of resources in ``kept`` the kubelet offers nothing now, and ``offered`` has
-    what it offered last. ``read_at`` is Unix time in seconds; with allocations carried over
-    from before a restart of the kubelet it is that of the oldest. ``listed`` are the containers in the
-    kubelet's list, with devices or without, and each pod in it, with "" as container. ``kubelet_start`` is
-    another number after each start of the kubelet.
-    """
+    """The kubelet's device accounting, sorted and free of NUMA duplicates."""
 
     allocated: tuple[Allocation, ...]
+    # None if the kubelet cannot report it (pod-resources v1alpha1): replicas of a GPU are then unknown too.
     offered: tuple[OfferedDevice, ...] | None
     api_version: str
+    # Unix time of the answer; of the oldest answer if allocations are kept across a kubelet restart.
     read_at: float
     claims: tuple[ClaimedDevice, ...] = ()
+    # Offered since their plugin started, and no longer: they are unhealthy.
     withdrawn: tuple[OfferedDevice, ...] = ()
+    # Resources that the kubelet does not offer now; ``offered`` has their last offer.
     kept: frozenset[str] = frozenset()
+    # Offered before their plugin restarted, and not since.
     earlier: tuple[OfferedDevice, ...] = ()
+    # Containers in the kubelet's list, with or without devices, and its pods, with container "".
     listed: frozenset[ContainerRef] = frozenset()
+    # Changes with each start of the kubelet.
     kubelet_start: int = 0
 
     @property
     def pods(self) -> frozenset[PodName]:
-        """Return the pods in the kubelet's list by namespace and name."""
-        return frozenset(each.pod_name for each in self.listed if not each.container)
+        """The pods in the kubelet's list, by namespace and name."""
+        return frozenset(ref.pod_name for ref in self.listed if not ref.container)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerSpec:
-    """A container as the pod asks for it. ``limits`` are its extended resources, in whole numbers."""
+    """A container in a pod's spec."""
 
     name: str
     init: bool = False
+    # Extended resources.
     limits: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodDetails:
-    """What a pod's object says beyond its names. ``containers`` stand in the order of the object, init first.
-
-    ``phase`` is that of Kubernetes: Pending, Running, Succeeded, Failed, Unknown.
-    """
+    """The object of a pod, without its names."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    # In the order of the object, init containers first.
     containers: tuple[ContainerSpec, ...] = ()
+    # Pending, Running, Succeeded, Failed or Unknown.
     phase: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeObject:
-    """What the object of this node says in the Kubernetes API.
-
-    ``capacity`` counts the devices of each extended resource, ``allocatable`` those of them that are healthy.
-    """
+    """The object of this node in the Kubernetes API."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    # Devices by extended resource: all, and the healthy ones.
     capacity: Mapping[str, int] = field(default_factory=dict)
     allocatable: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodIdentity:
-    """A pod of this node. ``container_ids`` maps the runtime's 64-hex id to the container's name.
-
-    ``containers`` are the names known, () where only the pod is. ``details`` is None where the source of
-    the name does not have the pod's object.
-    """
+    """A pod of this node."""
 
     uid: str
     namespace: str
     name: str
+    # Names of its containers; () if unknown.
     containers: tuple[str, ...] = ()
+    # Container names by the runtime's id of 64 hex digits.
     container_ids: Mapping[str, str] = field(default_factory=dict)
+    # None if the source of the name does not have the pod's object.
     details: PodDetails | None = None
 
     @property
     def pod_name(self) -> PodName:
-        """Return namespace and name."""
+        """Namespace and name."""
         return PodName(self.namespace, self.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessPlace:
-    """Where a process runs.
-
-    ``known`` False: it could not be found out (gone, unreadable, or a reused pid). With ``known`` True
-    and ``pod_uid`` None it runs in no pod. ``container_id`` is 64 hex digits; it may be known of a process of
-    which the pod is not. ``outer`` are the pods in which the pod itself runs, each with its container, from
-    the next one outwards: a kubelet in a pod has pods of its own. ``command`` is the kernel's
-    short name of the process, None where that could not be read; the process may choose it.
-    """
+    """The pod and container of a process."""
 
     pid: int
+    # False if the place is unknown: the process is gone or unreadable, or its pid was reused.
     known: bool
+    # None with ``known`` True: it runs in no pod.
     pod_uid: str | None = None
+    # 64 hex digits; may be known without the pod.
     container_id: str | None = None
+    # The kernel's short name of the process, which the process can choose; None if unreadable.
     command: str | None = None
+    # Pod UID and container id of the pods around its pod, innermost first: a kubelet can run in a pod.
     outer: tuple[tuple[str, str | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workloads:
-    """Who runs on the node: processes by pid and pods by uid.
+    """Processes and pods of the node."""
 
-    ``process_view``: pids mean the same to the driver, in ``--proc-root`` and to this process; without it no
-    per-process number can be trusted. ``process_view_reason`` says why in words, ``process_view_code`` by a
-    reason code. ``pods`` is None when no source of pod names answers. ``superseded`` are uids of pods whose
-    name another pod has now.
-    ``running`` has the ids of the containers with processes by pod uid, without those of sandboxes; None if
-    the process table was not searched in this poll.
-    """
-
+    # By pid.
     places: Mapping[int, ProcessPlace]
+    # By UID; None if no source of pod names answers.
     pods: Mapping[str, PodIdentity] | None
+    # Whether pids mean the same to the driver, in ``--proc-root`` and to the exporter. Otherwise the use of
+    # processes cannot be attributed, and the reason is given in words and as a code.
     process_view: bool
     process_view_reason: str = ""
     process_view_code: str = ""
+    # UIDs of pods that were replaced by a pod with the same name.
     superseded: frozenset[str] = frozenset()
+    # By pod UID, ids of the containers with processes, without sandboxes; None if not searched in this poll.
     running: Mapping[str, frozenset[str]] | None = None
 
 
-# kubectl's copy of the whole object; managers write as much in others.
+# kubectl's copy of the whole object.
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-# So much of one object is kept; Kubernetes itself lets an object have four times as much.
+# Characters kept of one object's annotations; Kubernetes allows 256 KiB.
 MOST_ANNOTATIONS = 1 << 16
-# A sum of container limits of extended resources is a whole number; large ones have a suffix.
+# Extended resources are whole numbers; large ones may have a suffix.
 _QUANTITY = re.compile(r"([0-9]{1,18})(?:[eE]([0-9]{1,2})|(k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei))?")
 _SUFFIXES: dict[str, int] = {"": 1} | {
     suffix: base**power
@@ -200,7 +189,7 @@ _SUFFIXES: dict[str, int] = {"": 1} | {
 
 
 def quantity(text: str) -> int | None:
-    """Read a quantity of Kubernetes that is a whole number (``2``, ``16Gi``); None for any other."""
+    """Return the value of a Kubernetes quantity that is a whole number (``2``, ``16Gi``), else None."""
     match = _QUANTITY.fullmatch(text)
     if match is None:
         return None
@@ -211,15 +200,15 @@ def quantity(text: str) -> int | None:
 
 
 def extended_resources(limits: Mapping[str, str]) -> dict[str, int]:
-    """Keep the limits that are extended resources: those with a domain in their name."""
-    found = {name: quantity(text) for name, text in limits.items() if "/" in name}
-    return {name: amount for name, amount in found.items() if amount is not None}
+    """Return the limits that are extended resources, which have a domain in their name."""
+    amounts = {name: quantity(text) for name, text in limits.items() if "/" in name}
+    return {name: amount for name, amount in amounts.items() if amount is not None}
 
 
 def kept_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
-    """Leave out what is far too long to be about a GPU: of too many the longest.
+    """Return the shortest annotations that fit into MOST_ANNOTATIONS, names included.
 
-    Whoever may make pods may fill the annotations of each, and those of all pods are kept at once.
+    The limit bounds memory: users who create pods can fill the annotations of each.
     """
     kept, room = set[str](), MOST_ANNOTATIONS
     for name in sorted(annotations.keys() - {LAST_APPLIED}, key=lambda name: (len(annotations[name]), name)):

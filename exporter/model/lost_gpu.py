@@ -1,4 +1,4 @@
-"""What is still known of a GPU that does not answer: its identity, and how it was partitioned."""
+"""Readings of GPUs that do not answer, or not completely: identity and last known partitioning."""
 
 import time
 from collections import Counter
@@ -9,9 +9,10 @@ from exporter.model.hardware import GpuReading, MigReading
 
 
 def without_values(reading: GpuReading, read_monotonic: float | None = None) -> GpuReading:
-    """Keep who a GPU is and how it is shared, so that what is held on it keeps its place and its mode.
+    """Return a reading with ``up`` False that keeps identity, compute mode and partitioning.
 
-    ``read_monotonic`` is when it was found not to answer, by default when it was read.
+    Allocations on the GPU then keep their device and sharing mode. ``read_monotonic`` is the time at which it
+    did not answer (monotonic clock), by default the time of ``reading``.
     """
     return GpuReading(
         identity=reading.identity,
@@ -26,38 +27,40 @@ def without_values(reading: GpuReading, read_monotonic: float | None = None) -> 
 
 
 def with_known_layout(
-    reading: GpuReading, before: GpuReading, untold: Collection[str] | None = None
+    reading: GpuReading, last: GpuReading, unread: Collection[str] | None = None
 ) -> GpuReading:
-    """Add MIG devices of the last sweep to those of a reading that could not tell of all.
+    """Return an incomplete reading with MIG devices of the last sweep added, without their values.
 
-    ``untold`` are the uuids of those that may still be there; None: any of them.
+    ``unread`` are the uuids of those that may still exist; None: any of them. A complete reading is returned
+    unchanged.
     """
-    if reading.mig_complete or not before.mig_enabled:
+    if reading.mig_complete or not last.mig_enabled:
         return reading
-    earlier = before.mig
-    if untold is not None and earlier is not None:
-        earlier = tuple(device for device in earlier if device.uuid in untold)
+    earlier = last.mig
+    if unread is not None and earlier is not None:
+        earlier = tuple(device for device in earlier if device.uuid in unread)
     return replace(
         reading,
         mig_enabled=True,
-        mig_slices=before.mig_slices,
-        mig=_with_untold(reading.mig, earlier),
+        mig_slices=last.mig_slices,
+        mig=_merged(reading.mig, earlier),
         processes=None,
         process_utilization=None,
     )
 
 
-def _with_untold(
-    told: tuple[MigReading, ...] | None, before: tuple[MigReading, ...] | None
+def _merged(
+    current: tuple[MigReading, ...] | None, earlier: tuple[MigReading, ...] | None
 ) -> tuple[MigReading, ...] | None:
-    """Add to the MIG devices that were told those of the last sweep, bare, whose place was not."""
-    if before is None:
-        return told
-    found = told or ()
-    places = {(device.gi, device.ci) for device in found}
-    uuids = {device.uuid for device in found}
-    rest = [each for each in before if (each.gi, each.ci) not in places and each.uuid not in uuids]
-    devices = sorted((*found, *map(_bare, rest)), key=lambda device: (device.gi, device.ci))
+    """Return the current devices, and bare those of the earlier ones that no current device replaces."""
+    if earlier is None:
+        return current
+    places = {(device.gi, device.ci) for device in current or ()}
+    uuids = {device.uuid for device in current or ()}
+    missing = (
+        device for device in earlier if (device.gi, device.ci) not in places and device.uuid not in uuids
+    )
+    devices = sorted((*(current or ()), *map(_bare, missing)), key=lambda device: (device.gi, device.ci))
     sharers = Counter(device.gi for device in devices)
     return tuple(replace(device, memory_shared=sharers[device.gi] > 1) for device in devices)
 

@@ -1,23 +1,23 @@
-"""Whose numbers the pids of a process table are: the machine's, or those of a pid namespace within it.
+"""The pid namespace of a process table: the machine's initial one, or a nested one.
 
-They are the same where the exporter shares the machine's first pid namespace. A node that is itself a
-container (kind, k3d, LXC) has a namespace of its own, in which the machine's numbers mean other processes.
+A node that is itself a container (kind, k3d, LXC) has a nested namespace, in which the machine's pids mean
+other processes.
 """
 
 import os
 from pathlib import Path
 from typing import Final
 
-# The kernel numbers the first pid namespace of a machine with a constant (PROC_PID_INIT_INO).
+# The kernel's constant for the initial pid namespace (PROC_PID_INIT_INO).
 MACHINE: Final = "pid:[4026531836]"
-# The parent of the kernel's own threads, which live in the first namespace only.
+# The parent of the kernel threads, which exist in the initial namespace only.
 KERNEL_THREADS: Final = "kthreadd"
-OTHER_PIDS: Final = "this driver speaks of the machine's pids, and those under --proc-root are others"
+OTHER_PIDS: Final = "the driver reports pids of the machine, and --proc-root shows another pid namespace"
 """Why the processes of a device are unknown when its driver reports pids of another namespace."""
 
 
 def is_recorded(proc_root: Path) -> bool:
-    """Whether this is a copy of a procfs: in a live one whoever looks finds ``self``."""
+    """Return whether this is a copy of a procfs: a live one has ``self`` for every process that reads it."""
     try:
         os.lstat(proc_root / "self")
     except OSError as error:
@@ -26,7 +26,7 @@ def is_recorded(proc_root: Path) -> bool:
 
 
 def counts_machine_pids(proc_root: Path) -> bool:
-    """Whether pids under ``proc_root`` are those of the machine; a recorded tree is taken as it is.
+    """Return whether pids under ``proc_root`` are those of the machine; True for a recorded tree.
 
     Never raises.
     """

@@ -1,4 +1,4 @@
-"""What one poll has read of each source, and the names that collectors and failures have."""
+"""The result of one poll by source, and the names of collectors and failures."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,43 +21,44 @@ SHARING: Final = "sharing"
 JOBS: Final = "jobs"
 """The collector that reads the files of a batch system."""
 DEADLINE: Final = "deadline"
-"""Reason of a collector whose source has not answered in time."""
+"""Reason of a collector whose source did not answer in time."""
 POLL_FAILED: Final = "poll_failed"
-"""Reason of every collector while the poll itself fails, so that nothing they have read is shown."""
+"""Reason of every collector while the poll itself fails: its reading is not shown."""
 NO_PROCESS_LISTS: Final = "no_process_lists"
 """Reason code: no device of the node reports its processes."""
 NVIDIA_MODULE: Final = "module/nvidia/version"
-"""Below the root of sysfs; it exists while the kernel has the NVIDIA driver's module."""
+"""Path in sysfs that exists while the kernel module of the NVIDIA driver is loaded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollResult:
-    """What a snapshot is made of; None is a source that has not answered.
+    """The input of a snapshot; None is a source that has not answered."""
 
-    ``gpus`` are those that can be shown, ``hardware`` is what the drivers say of the node as a whole.
-    ``files`` are those of sharing systems, by system; ``own_uid`` is the uid of our own pod, "" in none.
-    ``objects_from`` is the source of the labels and annotations of pods, "" where there is none, and
-    ``unfollowed`` says why the Kubernetes API does not tell what it was asked for.
-    ``unlisted`` are running pods that the kubelet has not listed since it was started, None if it does not
-    answer; with ``covered`` False some of them may hold any device.
-    ``confirmed``: the kubelet has told the allocations in this poll. ``late`` are the uuids of the GPUs that
-    were read after the poll before and before this one.
-    ``jobs`` are asked for by a setting. ``nvidia_module`` is whether the kernel has that driver's module.
-    """
-
+    # GPUs to be shown.
     gpus: tuple[GpuReading, ...] = ()
+    # The drivers' answers about the node as a whole.
     hardware: HardwareReading | None = None
     allocations: Allocations | None = None
+    # Running pods that the kubelet has not listed since its start; None if it does not answer.
     unlisted: frozenset[PodName] | None = frozenset()
+    # False if some of the unlisted pods may hold any device.
     covered: bool = True
+    # Whether the kubelet has reported the allocations in this poll.
     confirmed: bool = True
+    # UUIDs of the GPUs that were read between the last poll and this one.
     late: frozenset[str] = frozenset()
     workloads: Workloads | None = None
     host_devices: HostDevices | None = None
     node: NodeObject | None = None
+    # Files of sharing systems, by system.
     files: Mapping[str, SystemFiles] = field(default_factory=dict)
+    # UID of the exporter's own pod; "" outside a pod.
     own_uid: str = ""
+    # Source of the labels and annotations of pods; "" if there is none.
     objects_from: str = ""
+    # Why requested objects of the Kubernetes API are not available.
     unfollowed: tuple[str, ...] = ()
+    # None unless enabled by a setting.
     jobs: JobFiles | None = None
+    # Whether the kernel module of the NVIDIA driver is loaded.
     nvidia_module: bool | None = None

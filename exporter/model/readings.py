@@ -1,6 +1,6 @@
-"""The parts of a GPU's reading: what belongs together, as the driver speaks it.
+"""The parts of a GPU's reading, in the driver's units.
 
-Mappings hold what the device told and nothing else: a key that is missing is not known.
+Mappings have the keys that the device reported; an absent key is unknown.
 """
 
 from collections.abc import Mapping
@@ -74,27 +74,25 @@ RecoveryAction = Literal[
 CLOCK_EVENT_BITS: Mapping[int, ClockEvent] = {
     1 << place: reason for place, reason in enumerate(get_args(ClockEvent))
 }
-"""The bits of the driver's mask of reasons."""
+"""Reasons by bit, as in ``nvmlClocksEventReasons`` of nvml.h."""
 RECOVERY_ACTIONS: tuple[RecoveryAction, ...] = get_args(RecoveryAction)
-"""By the driver's number."""
+"""In the order of NVML's numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Frame buffer in bytes: total = used + free + reserved.
-
-    With a driver that cannot tell what it reserves, ``reserved`` is None and ``used`` includes it.
-    """
+    """Device memory in bytes: total = used + free + reserved."""
 
     total: int
     used: int
     free: int
+    # None if the driver does not report it; ``used`` then includes it.
     reserved: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar1:
-    """The window through which the host sees the frame buffer, in bytes."""
+    """BAR1 in bytes: the PCIe window for host access to device memory."""
 
     total: int
     used: int
@@ -102,7 +100,7 @@ class Bar1:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderSessions:
-    """Video encoding now: sessions, their mean frames per second and latency in microseconds."""
+    """Active video encoder sessions, with their average frame rate and latency."""
 
     count: int
     average_fps: int
@@ -111,99 +109,97 @@ class EncoderSessions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PcieLink:
-    """The PCIe link: generation and width in lanes, now and at most (for GPU and slot together)."""
+    """The PCIe link: generation and width in lanes."""
 
     generation: int | None = None
     width: int | None = None
+    # The maximum that both GPU and slot support.
     max_generation: int | None = None
     max_width: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nvlink:
-    """All NVLinks of a GPU: how many are active of how many, and error counts since the driver's load.
-
-    ``megabytes_per_second`` is the speed of one link.
-    """
+    """The NVLinks of a GPU."""
 
     links: int | None = None
     active: int | None = None
+    # Speed of one link.
     megabytes_per_second: int | None = None
+    # Summed over all links since the driver was loaded.
     errors: Mapping[NvlinkError, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ecc:
-    """ECC of the memories: whether it is on (now, after the next reboot) and errors by severity and scope.
-
-    ``by_location`` counts by (severity, scope, location), such as ``("corrected", "volatile", "dram")``.
-    """
+    """ECC mode and error counts."""
 
     enabled: bool | None = None
+    # The mode after the next reboot.
     pending: bool | None = None
     errors: Mapping[tuple[EccSeverity, EccScope], int] = field(default_factory=dict)
+    # By (severity, scope, location), such as ``("corrected", "volatile", "dram")``.
     by_location: Mapping[tuple[EccSeverity, EccScope, str], int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repairs:
-    """Memory that was taken out of use: rows remapped (from Ampere on), pages retired (before).
+    """Memory repair: rows remapped (from Ampere on) or pages retired (before)."""
 
-    ``remapped_rows`` by severity of the error, ``retired_pages`` by its cause: ``single_bit``,
-    ``double_bit``. ``row_banks`` counts banks by how many spare rows are left: max, high, partial, low,
-    none.
-    """
-
+    # By severity of the ECC error.
     remapped_rows: Mapping[EccSeverity, int] = field(default_factory=dict)
     row_remap_pending: bool | None = None
     row_remap_failure: bool | None = None
+    # Banks by availability of spare rows: max, high, partial, low, none.
     row_banks: Mapping[str, int] = field(default_factory=dict)
+    # By cause: ``single_bit``, ``double_bit``.
     retired_pages: Mapping[str, int] = field(default_factory=dict)
     retired_pages_pending: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """What a profiling meter says of a GPU or MIG device over the last interval.
+    """Profiling metrics of a GPU or MIG device over the last interval."""
 
-    ``source`` is ``gpm`` (the driver itself) or ``dcgm`` (a dcgm-exporter on the node). ``active`` are
-    shares of time or of the peak, 0 to 1; ``engines`` likewise; ``rates`` are in bytes per second;
-    ``cycles`` and ``bytes_total`` count since the start of the machine.
-    """
-
+    # ``gpm`` (NVML) or ``dcgm`` (a dcgm-exporter on the node).
     source: Literal["gpm", "dcgm"]
+    # Shares of time or of the peak, 0 to 1.
     active: Mapping[Activity, float] = field(default_factory=dict)
     engines: Mapping[Engine, float] = field(default_factory=dict)
+    # Bytes per second.
     rates: Mapping[Traffic, float] = field(default_factory=dict)
+    # Counters since the node booted.
     cycles: Mapping[Cycles, int] = field(default_factory=dict)
     bytes_total: Mapping[Traffic, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class License:
-    """The license of a vGPU guest. ``state`` is NVML's word: licensed, unlicensed, expired, unknown, ..."""
+    """The license of the vGPU in this guest."""
 
     product: str
     licensed: bool
+    # ``licensed`` or ``unlicensed``.
     state: str = ""
+    # Unix time; None if it does not expire.
     expires: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VgpuReading:
-    """One vGPU that runs on a host's GPU. ``uuid`` is its own, ``mdev_uuid`` that of the mediated device.
-
-    ``memory_total`` is the frame buffer it is entitled to and ``memory_used`` what its guest uses, bytes;
-    the percentages are shares of the physical GPU's time. ``gi`` is the GPU instance that backs it.
-    """
+    """One vGPU that runs on a host's GPU."""
 
     uuid: str
+    # UUID of the mediated device.
     mdev_uuid: str | None = None
     vm_id: str | None = None
     type_name: str | None = None
+    # The GPU instance that backs it.
     gi: int | None = None
+    # Bytes.
     memory_total: int | None = None
     memory_used: int | None = None
+    # Shares of the physical GPU's time.
     sm_percent: int | None = None
     memory_percent: int | None = None
     encoder_percent: int | None = None
@@ -213,20 +209,20 @@ class VgpuReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerLink:
-    """How one GPU reaches another: the PCIe relation in nvidia-smi's word, and active NVLinks.
+    """The connection from one GPU to another."""
 
-    ``pcie`` is PIX, PXB, PHB, NODE or SYS (or PSB for GPUs of one board); ``nvlinks`` counts direct links
-    and those through switches.
-    """
-
+    # PCIe path as in ``nvidia-smi topo -m``: PIX, PXB, PHB, NODE or SYS; PSB for GPUs of one board.
     pcie: str | None = None
+    # Active NVLinks, direct or through switches.
     nvlinks: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
-    """Where a GPU sits: its NUMA node, the processors near it (``0-31,64-95``), and its links to others."""
+    """The place of a GPU in the machine."""
 
     numa_node: int | None = None
+    # Nearest CPUs, in the kernel's list format: ``0-31,64-95``.
     cpus: str = ""
+    # By UUID of the other GPU.
     peers: Mapping[str, PeerLink] = field(default_factory=dict)

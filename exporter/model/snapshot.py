@@ -1,6 +1,6 @@
-"""What the join makes of one poll: the rows that every reader shows.
+"""The result of the join of one poll: the rows that all pages and formats show.
 
-Units are base units: bytes, seconds, joules, and ratios where 1 is a whole physical GPU.
+Units are base units: bytes, seconds, joules, and ratios of a whole physical GPU.
 """
 
 from collections.abc import Mapping
@@ -22,66 +22,61 @@ from exporter.model.readings import ClockEvent, VgpuReading
 
 
 class DeviceKey(NamedTuple):
-    """What a container can hold: a whole GPU (``mig_uuid`` is "") or one MIG device of it."""
+    """A device that a container can hold: a whole GPU (``mig_uuid`` is "") or one MIG device of it."""
 
     uuid: str
     mig_uuid: str = ""
 
 
 class SliceCount(NamedTuple):
-    """Slices of one resource on a device.
-
-    ``offered`` are all that its plugin has cut, None if that is unknown; ``allocated`` is None if somebody
-    holds some of the resource and nobody says on which device. ``unhealthy`` slices can be given to nobody,
-    and ``lost`` are those of them that nobody holds; both are None if that is unknown.
-    """
+    """Slices of one resource on a device; None is unknown."""
 
     resource: str
+    # Offered by the device plugin, healthy or not.
     offered: int | None
+    # None if a container holds some of the resource on an unknown device.
     allocated: int | None
+    # Unhealthy slices are not allocated to pods; ``lost`` are those of them that no container holds.
     unhealthy: int | None = None
     lost: int | None = None
 
     @property
     def free(self) -> int | None:
-        """Return how many slices can still be given out, None if that is unknown."""
+        """Slices that can still be allocated; None if unknown."""
         if self.offered is None or self.allocated is None:
             return None
         return max(self.offered - self.allocated - (self.lost or 0), 0)
 
 
 READ_VENDORS = frozenset({"nvidia", "amd"})
-"""Whose GPUs this program has a driver for."""
+"""Vendors with GPUs that the exporter reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """What has been integrated over the life of a container on a device.
+    """Totals of a container on a device since it was first seen there.
 
-    ``used_gpu_seconds``, ``energy_joules`` and ``last_active`` are None until the use was measured once.
-    ``seen_computing``: it was seen computing at ``last_active``, which else is since when it is watched.
-    ``measured_gpu_seconds`` is what of ``entitled_gpu_seconds`` went by while the use was measured, and
-    ``measured_use_gpu_seconds`` what was used in that time: while entitlement and use were both known.
+    Use, energy and last activity are None until the use has been measured once.
     """
 
     first_seen: float
     entitled_gpu_seconds: float | None = None
+    # Entitlement and use over the time in which both were known.
     measured_gpu_seconds: float | None = None
     measured_use_gpu_seconds: float | None = None
     used_gpu_seconds: float | None = None
     energy_joules: float | None = None
+    # Unix time of the last compute use; until the first one, when monitoring began.
     last_active: float | None = None
+    # Whether ``last_active`` is the time of a use.
     seen_computing: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerRow:
-    """A container on a device that it holds, uses, or both.
+    """A container on a device that it holds, uses, or both."""
 
-    ``slices`` 0: it uses the device without holding any of it. ``slices`` None: the use of a pod whose
-    containers cannot be told apart (``holder.container`` is "").
-    """
-
+    # Without ``container`` if the containers of the pod cannot be distinguished.
     holder: ContainerRef
     device: DeviceKey
     resource: str = ""
@@ -89,6 +84,7 @@ class ContainerRow:
     isolation: str = "none"
     pod_uid: str = ""
     model: str = ""
+    # 0: it uses the device without holding it. None: the row is the use of a pod as a whole.
     slices: int | None = None
     memory_entitled: int | None = None
     compute_entitled: float | None = None
@@ -102,36 +98,26 @@ class ContainerRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigRow:
-    """A MIG device with what is held on it.
-
-    ``compute_used`` is its used share of the whole physical GPU where something meters it, and
-    ``unattributed_utilization`` what of that belongs to no known container. ``jobs`` are those that a batch
-    system says it runs there.
-    """
+    """A MIG device with its slices, holders and use."""
 
     device: DeviceKey
     reading: MigReading
     slices: tuple[SliceCount, ...] = ()
     holders: int | None = None
     unattributed_memory: int | None = None
+    # Shares of the whole physical GPU; None if not metered.
     compute_used: float | None = None
     unattributed_utilization: float | None = None
+    # Jobs of a batch system on the device.
     jobs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuRow:
-    """A physical GPU with what is held on it and on its MIG devices.
-
-    ``reading`` is None where only the name is known. ``unattributed_energy_joules`` counts. ``watched``: its
-    events are waited for, so that a code that is not among ``events`` did not occur. ``clock_events`` counts
-    how often each reason began to hold the clocks back, as seen from poll to poll.
-    ``nvlink_bytes_per_second`` is the traffic over all NVLinks, both directions, between the last two sweeps.
-    ``jobs`` are those that a batch system says it runs there. ``mig_slices_…`` count compute slices,
-    ``mig_memory_…`` memory slices; ``mig_memory_adjacent`` is the longest run of free ones beside each other.
-    """
+    """A physical GPU with its slices, holders and use, including its MIG devices."""
 
     identity: GpuIdentity
+    # None if only the identity is known.
     reading: GpuReading | None
     sharing: str = "unknown"
     slices: tuple[SliceCount, ...] = ()
@@ -139,36 +125,45 @@ class GpuRow:
     memory_entitled: int | None = None
     unattributed_memory: int | None = None
     unattributed_utilization: float | None = None
+    # A counter.
     unattributed_energy_joules: float | None = None
+    # Compute slices.
     mig_slices_used: int | None = None
     mig_slices_free: int | None = None
+    # Memory slices; ``mig_memory_adjacent`` is the longest run of free ones.
     mig_memory_used: int | None = None
     mig_memory_free: int | None = None
     mig_memory_adjacent: int | None = None
+    # Whether the exporter is subscribed to its events, so that a code absent from ``events`` did not occur.
     watched: bool = False
     events: tuple[EventCount, ...] = ()
+    # Times that each reason started to limit the clocks, as observed from poll to poll.
     clock_events: Mapping[ClockEvent, int] = field(default_factory=dict)
+    # Over all NVLinks and both directions, between the last two sweeps.
     nvlink_bytes_per_second: float | None = None
+    # Jobs of a batch system on the GPU as a whole.
     jobs: tuple[str, ...] = ()
 
     @property
     def unread(self) -> bool:
-        """Whether no driver of ours reads the device, so that only who holds it is known."""
+        """Whether the exporter has no driver for the device, so that only its holders are known."""
         return self.reading is None and self.identity.vendor not in READ_VENDORS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VgpuRow:
-    """A vGPU that runs on the GPU ``uuid`` of this host; ``holder`` is the pod of its virtual machine."""
+    """A vGPU that runs on a GPU of this host."""
 
+    # UUID of the physical GPU.
     uuid: str
     reading: VgpuReading
+    # The pod of its virtual machine.
     holder: ContainerRef | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodRow:
-    """A pod that holds or uses a device here, with those of its labels that are to be shown, by name."""
+    """A pod that holds or uses a device, with its selected labels, by name."""
 
     namespace: str
     name: str
@@ -181,27 +176,25 @@ ProcessWhere = Literal["pod", "host", "unknown"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRow:
-    """A process with a context on a device; one with contexts on several devices has a row for each.
-
-    ``command`` is the kernel's short name of it, which its owner can choose; None where it could not be read.
-    ``place`` says whether it runs in a pod, in none, or cannot be placed. ``holder`` is None where that pod
-    has no known name, and has no ``container`` where the pod's containers cannot be told apart. ``memory`` is
-    in bytes, ``compute`` its used share of the whole physical GPU.
-    """
+    """A process with a context on a device; a process has one row for each device."""
 
     device: DeviceKey
     pid: int
+    # The kernel's short name of the process, which its owner can choose; None if unreadable.
     command: str | None = None
     kinds: frozenset[ProcessKind] = frozenset()
+    # None if the pod's name is unknown; without ``container`` if its containers cannot be distinguished.
     holder: ContainerRef | None = None
     memory: int | None = None
+    # Share of the whole physical GPU.
     compute: float | None = None
+    # Whether it runs in a pod, in none, or unknown.
     place: ProcessWhere = "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventRow:
-    """An event of a device with the containers that held the device when it was noticed."""
+    """An event of a device, with the containers that held the device when it was observed."""
 
     event: DeviceEvent
     holders: tuple[ContainerRef, ...] = ()
@@ -209,67 +202,68 @@ class EventRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectorHealth:
-    """How one source is doing. ``last_success`` is Unix time; ``errors`` counts by reason since start.
-
-    ``message`` says in one sentence what is wrong and what to do, and ``reason`` is the word among those of
-    ``errors`` by which that is counted; both are "" while all is well.
-    """
+    """The health of one source."""
 
     name: str
     success: bool
     duration: float | None = None
+    # Unix time.
     last_success: float | None = None
+    # Failures since start, by reason.
     errors: Mapping[str, int] = field(default_factory=dict)
+    # The current problem and its remedy in one sentence, with its key in ``errors``; "" if there is none.
     message: str = ""
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRow:
-    """The node as a whole. ``unresolved`` counts allocated ids that match no visible device, by resource.
-
-    ``gpu_count`` is None while the driver does not answer. ``nvml_errors`` counts by (uuid, call, error),
-    ``inconsistent`` by (uuid, mig_uuid, quantity). ``allocations_read_at`` is Unix time. ``unlisted_pods``
-    counts running pods that the kubelet has not listed since it was started, None if it does not answer.
-    ``costs`` is what each group of the driver's readings has cost; ``released`` says why the driver was given
-    up for a while.
-    ``blind`` says, by sharing system, what is not known for want of the pods' annotations.
-    """
+    """The node as a whole."""
 
     name: str
     driver: DriverInfo | None = None
+    # None while the driver does not answer.
     gpu_count: int | None = None
+    # Whether per-process use can be attributed, and why not.
     process_view: bool = False
     process_view_reason: str = ""
+    # Unix time.
     allocations_read_at: float | None = None
+    # Running pods that the kubelet has not listed since its start; None if it does not answer.
     unlisted_pods: int | None = None
+    # By group of readings.
     costs: Mapping[str, Cost] = field(default_factory=dict)
+    # Why the driver is released; "" while it is in use.
     released: str = ""
+    # Allocated device ids that match no visible device, by resource.
     unresolved: Mapping[str, int] = field(default_factory=dict)
+    # By sharing system, the facts that are unknown because pod annotations are not readable.
     blind: Mapping[str, str] = field(default_factory=dict)
+    # By (uuid, call, error).
     nvml_errors: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
+    # By (uuid, mig_uuid, quantity).
     inconsistent: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Everything one poll found, in stable order. ``timestamp`` is Unix time in seconds.
+    """The state of the node after one poll, in stable order."""
 
-    ``pods`` are those with labels to show; ``events`` are the newest, oldest first. ``processes`` are those
-    of the devices, none where the host's cannot be seen; ``processes_left_out`` counts those that were too
-    many to be kept.
-    """
-
+    # Unix time.
     timestamp: float
+    # Number of the poll; 0 before the first one.
     sequence: int
     node: NodeRow
     gpus: tuple[GpuRow, ...] = ()
     migs: tuple[MigRow, ...] = ()
     vgpus: tuple[VgpuRow, ...] = ()
     containers: tuple[ContainerRow, ...] = ()
+    # Pods with selected labels.
     pods: tuple[PodRow, ...] = ()
+    # The largest processes of the devices, and the number of those left out.
     processes: tuple[ProcessRow, ...] = ()
     processes_left_out: int = 0
+    # The newest events, oldest first.
     events: tuple[EventRow, ...] = ()
     collectors: tuple[CollectorHealth, ...] = ()
     demo: bool = False

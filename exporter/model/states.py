@@ -1,12 +1,12 @@
-"""The state of a holder, in one of the words that the page, the text twin and the filters use."""
+"""States of holders, as the page, the text format and the filters name them."""
 
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
 from exporter.model import ContainerRow
 
-Activity: TypeAlias = Literal["active", "quiet", "idle", "unknown"]
-"""Whether a holder computes, as far as that is measured."""
+HolderActivity: TypeAlias = Literal["active", "quiet", "idle", "unknown"]
+"""Compute activity of a holder; unknown if its compute is not measured."""
 
 HolderState: TypeAlias = Literal[
     "active", "quiet", "idle", "idle-memory", "over-share", "over-notional", "unheld", "unknown"
@@ -22,47 +22,44 @@ STATE_WORDS: Mapping[HolderState, str] = {
     "unheld": "uses without holding",
     "unknown": "unknown",
 }
-"""What a person reads for each state."""
+"""Words for each state on pages."""
 
 ACTIVE_SECONDS = 60.0
-"""For how long a holder that was seen computing is active."""
+"""Time after its last compute use for which a holder is still active."""
 
-# The driver counts use in whole percents, so a use within one of them is not more than the share.
+# The driver reports use in whole percents, so use within one percent is not above the share.
 _COMPUTE_RESOLUTION = 0.01
 
 
 class Judgement(NamedTuple):
-    """What a holder does.
-
-    ``not_computed_for``: seconds since it was last seen computing, or since it is watched if it never was;
-    0 while it computes, None where its compute is not measured.
-    """
+    """The state of a holder."""
 
     state: HolderState
-    activity: Activity
+    activity: HolderActivity
+    # Seconds since its last compute use or the start of monitoring; 0 while it computes, None if unmeasured.
     not_computed_for: float | None
 
     @property
     def quiet_for(self) -> float | None:
-        """For how many seconds a quiet or idle holder has not computed; None of others."""
+        """Seconds without compute use of a quiet or idle holder; None for others."""
         return self.not_computed_for if self.activity in ("quiet", "idle") else None
 
 
 def judge(row: ContainerRow, now: float, idle_after: float = 600.0) -> Judgement:
-    """Judge a holder at Unix time ``now``; it is idle after ``idle_after`` seconds without compute.
+    """Return the state of a holder at Unix time ``now``.
 
-    It is active while it computes and for a minute after that, if it is not idle before, and then quiet. One
-    that was never seen computing is quiet from the beginning.
+    It is active while it computes and for ACTIVE_SECONDS after that, then quiet, and idle after
+    ``idle_after`` seconds without compute use. A holder that has never computed is not active.
 
-    Use without a slice comes first, then use beyond a share that somebody enforces; ``unknown`` where its
-    compute cannot be measured. A share that nobody enforces is notional: compute that others leave is there
-    to be used, so only memory beyond it, which others then lack, is told, and of a holder that is not idle.
+    Use without a slice takes precedence, then use above an enforced share. A share that is not enforced is
+    notional: a holder may use compute that others leave, so only memory above it is a state, as others lack
+    that memory, and only if the holder is not idle.
     """
     activity, seconds = _activity(row, now, idle_after)
     return Judgement(_state(row, activity), activity, seconds)
 
 
-def _activity(row: ContainerRow, now: float, idle_after: float) -> tuple[Activity, float | None]:
+def _activity(row: ContainerRow, now: float, idle_after: float) -> tuple[HolderActivity, float | None]:
     if row.compute_used:
         return "active", 0.0
     totals = row.totals
@@ -74,7 +71,7 @@ def _activity(row: ContainerRow, now: float, idle_after: float) -> tuple[Activit
     return "active" if totals.seen_computing and seconds < ACTIVE_SECONDS else "quiet", seconds
 
 
-def _state(row: ContainerRow, activity: Activity) -> HolderState:
+def _state(row: ContainerRow, activity: HolderActivity) -> HolderState:
     if row.slices == 0:
         return "unheld"
     enforced = row.isolation != "none"

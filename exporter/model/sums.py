@@ -1,4 +1,4 @@
-"""Adding up what may not be known."""
+"""Sums of figures that may be unknown."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -7,6 +7,6 @@ Number = TypeVar("Number", int, float)
 
 
 def total(figures: Sequence[Number | None]) -> Number | None:
-    """Add up, or return None when one of the figures is not known."""
+    """Return the sum, or None if one of the figures is unknown."""
     known = [figure for figure in figures if figure is not None]
     return sum(known) if len(known) == len(figures) else None
