@@ -106,12 +106,12 @@ def label_names(names: Sequence[str]) -> tuple[str, ...]:
     wanted = [_name(name) for name in names]
     shared = {name for name in wanted if wanted.count(name) > 1}
     taken = {name for name in wanted if name not in shared}
-    spelled = []
+    unique = []
     for name in wanted:
         free = _free(name, taken) if name in shared else name
         taken.add(free)
-        spelled.append(free)
-    return tuple(spelled)
+        unique.append(free)
+    return tuple(unique)
 
 
 def _name(name: str) -> str:
@@ -119,5 +119,5 @@ def _name(name: str) -> str:
 
 
 def _free(name: str, taken: set[str]) -> str:
-    numbers = (f"{name}_conflict{number}" for number in range(1, len(taken) + 2))
-    return next(each for each in numbers if each not in taken)
+    numbered = (f"{name}_conflict{number}" for number in range(1, len(taken) + 2))
+    return next(candidate for candidate in numbered if candidate not in taken)

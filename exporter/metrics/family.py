@@ -4,8 +4,9 @@ A value function receives a record of the model, converts to base units, and ret
 value; the sample is then left out.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 from exporter.model import GpuReading, GpuRow, MigRow
@@ -116,8 +117,8 @@ class Rows(Generic[Row, Part]):
         """Return an info family with one sample for each entity, or none if ``values`` returns None."""
 
         def samples(part: Part) -> Iterable[Labelled]:
-            found = values(part)
-            return () if found is None else ((found, 1),)
+            label_values = values(part)
+            return () if label_values is None else ((label_values, 1),)
 
         return self._labelled("info", name, labels, text, samples)
 
@@ -129,7 +130,7 @@ class Rows(Generic[Row, Part]):
         values: Callable[[Part], Iterable[tuple[str, ...]]],
     ) -> LabelledFamily[Row]:
         """Return an info family with a sample for each of several things."""
-        family = self._labelled("info", name, labels, text, lambda part: [(each, 1) for each in values(part)])
+        family = self._labelled("info", name, labels, text, lambda part: [(item, 1) for item in values(part)])
         return replace(family, several=True)
 
     def _plain(
@@ -158,8 +159,8 @@ class Rows(Generic[Row, Part]):
             return cast("Callable[[Row], Inner]", function)
 
         def read(row: Row) -> Inner:
-            found = part(row)
-            return absent if found is None else function(found)
+            inner = part(row)
+            return absent if inner is None else function(inner)
 
         return read
 
@@ -171,8 +172,8 @@ def whole(row: Row) -> Row:
 
 def answering(row: GpuRow) -> GpuReading | None:
     """Return the reading of a GPU that answers."""
-    found = row.reading
-    return found if found is not None and found.up else None
+    reading = row.reading
+    return reading if reading is not None and reading.up else None
 
 
 def keyed(numbers: Mapping[Any, Number | None], units: int = 1) -> list[Labelled]:
@@ -181,6 +182,12 @@ def keyed(numbers: Mapping[Any, Number | None], units: int = 1) -> list[Labelled
         ((key,), number if units == 1 or number is None else number / units)
         for key, number in numbers.items()
     ]
+
+
+def entry(mapping: str, key: Hashable) -> Callable[[Any], Number | None]:
+    """Return the function of a record that returns the value of ``key`` in its field ``mapping``."""
+    field = attrgetter(mapping)
+    return lambda record: cast("Number | None", field(record).get(key))
 
 
 def word(text: str | None) -> tuple[str, ...] | None:

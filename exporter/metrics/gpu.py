@@ -16,7 +16,7 @@ _MIG_MODE = {True: "enabled", False: "disabled", None: ""}
 
 
 def _info(row: GpuRow) -> tuple[str, ...]:
-    gpu, found = row.identity, row.reading
+    gpu, reading = row.identity, row.reading
     minor = "" if gpu.minor is None else str(gpu.minor)
     return (
         str(gpu.index) if gpu.index >= 0 else "",
@@ -26,7 +26,7 @@ def _info(row: GpuRow) -> tuple[str, ...]:
         gpu.pci_bus_id,
         gpu.vendor,
         gpu.serial or "",
-        _MIG_MODE[found.mig_enabled if found and gpu.vendor == "nvidia" else None],
+        _MIG_MODE[reading.mig_enabled if reading and gpu.vendor == "nvidia" else None],
         row.sharing,
         gpu.architecture or "",
         gpu.vbios or "",

@@ -107,7 +107,7 @@ GROUPS: Mapping[str, Group] = {
     ),
     "processes": Group("processes", "all GPUs and MIG devices, with the host's PID namespace"),
     "profiling": Group(
-        "profiling meters",
+        "profiling metrics",
         "GPUs and MIG devices from Hopper on (GPM), cycles depending on the driver; older GPUs with "
         "--dcgm-exporter-url",
     ),

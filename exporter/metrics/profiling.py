@@ -1,11 +1,10 @@
 """Rows of profiling metrics: activity of a GPU or MIG device by part, and traffic over the GPU's links."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
-from operator import attrgetter
 from typing import Any
 
-from exporter.metrics.family import MIG_ROWS, READING, AnyFamily, Number, Rows
+from exporter.metrics.family import MIG_ROWS, READING, AnyFamily, Rows, entry
 from exporter.model import GpuReading, Profile
 from exporter.model.readings import Activity, Cycles, Engine, Traffic
 
@@ -51,16 +50,6 @@ _TRAFFIC: tuple[tuple[Traffic, str, str, str], ...] = (
 )
 
 
-def _number(
-    numbers: Callable[[Profile], Mapping[Any, Number]], key: str
-) -> Callable[[Profile], Number | None]:
-    return lambda profile: numbers(profile).get(key)
-
-
-def _byte_counter(traffic: Traffic, gpu: GpuReading) -> int | None:
-    return gpu.traffic_bytes.get(traffic)
-
-
 def _throughput(traffic: Traffic, gpu: GpuReading) -> float | None:
     """Return bytes per second if there is no byte counter, from which Prometheus can compute the rate."""
     if gpu.profiling is None or traffic in gpu.traffic_bytes:
@@ -81,14 +70,14 @@ def _profiling(rows: Rows[Any, Profile], device: str) -> Iterator[AnyFamily]:
         yield rows.gauge(
             name,
             f"{text.format(device)}, over the last poll interval.",
-            _number(attrgetter("active"), activity),
+            entry("active", activity),
         )
     for engine, engines in _ENGINES.items():
         yield rows.gauge(
             f"{engine}_active_ratio",
             f"Average share of time in which the {engines} of the {device} were active, over the last poll "
             "interval.",
-            _number(attrgetter("engines"), engine),
+            entry("engines", engine),
         )
 
 
@@ -97,7 +86,7 @@ def _cycles(rows: Rows[Any, Profile]) -> Iterator[AnyFamily]:
         yield rows.counter(
             f"{name}_cycles_total",
             f"{text}, summed over all SMs of the GPU since the node booted.",
-            _number(attrgetter("cycles"), cycles),
+            entry("cycles", cycles),
         )
 
 
@@ -106,7 +95,7 @@ def _traffic() -> Iterator[AnyFamily]:
         yield READING.grouped(link).counter(
             f"{traffic}_bytes_total",
             f"{counted}; absent if the driver's counter wraps.",
-            partial(_byte_counter, traffic),
+            entry("traffic_bytes", traffic),
         )
         yield READING.grouped("profiling").gauge(
             f"{traffic}_bytes_per_second",

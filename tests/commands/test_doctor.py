@@ -55,13 +55,13 @@ def test_nodes(name: str):
 
 # Groups of readings that a node does not have, by what it is: nothing of it is an ailment.
 LACKING = {
-    "a100-mig-mixed": {"utilization", "video engines", "profiling meters", "PCIe throughput", "vGPU"}
+    "a100-mig-mixed": {"utilization", "video engines", "profiling metrics", "PCIe throughput", "vGPU"}
     | {"memory repair"},
     "h100-mixed": {"PCIe throughput", "vGPU"},
-    "t4-timeslicing": {"profiling meters", "PCIe throughput", "NVLink", "vGPU"},
-    "vgpu-guest": {"profiling meters", "PCIe throughput", "NVLink", "power and energy", "temperatures"}
+    "t4-timeslicing": {"profiling metrics", "PCIe throughput", "NVLink", "vGPU"},
+    "vgpu-guest": {"profiling metrics", "PCIe throughput", "NVLink", "power and energy", "temperatures"}
     | {"ECC errors", "memory repair"},
-    "mi210": {"video engines", "profiling meters", "clock events and violations", "PCIe throughput"}
+    "mi210": {"video engines", "profiling metrics", "clock events and violations", "PCIe throughput"}
     | {"NVLink", "memory repair", "modes", "XID and other events", "vGPU"},
 }
 

@@ -1,10 +1,7 @@
 """Fields of health: ECC errors, memory repair, the recovery action, and NVLink."""
 
-from collections.abc import Callable
-
 from exporter.metrics.dcgm.row import DCGM_ROWS, READING, DcgmRow
-from exporter.metrics.family import Family, Number
-from exporter.model import Ecc, Nvlink, Repairs
+from exporter.metrics.family import Family, entry
 from exporter.model.readings import RECOVERY_ACTIONS, EccScope, EccSeverity, NvlinkError
 
 _ECC = READING.of(lambda gpu: gpu.ecc, "ecc")
@@ -44,22 +41,6 @@ _BANKS = (
 )
 
 
-def _errors(severity: EccSeverity, scope: EccScope) -> Callable[[Ecc], Number | None]:
-    return lambda ecc: ecc.errors.get((severity, scope))
-
-
-def _errors_at(severity: EccSeverity, scope: EccScope, location: str) -> Callable[[Ecc], Number | None]:
-    return lambda ecc: ecc.by_location.get((severity, scope, location))
-
-
-def _banks(left: str) -> Callable[[Repairs], Number | None]:
-    return lambda repairs: repairs.row_banks.get(left)
-
-
-def _nvlink_errors(kind: NvlinkError) -> Callable[[Nvlink], Number | None]:
-    return lambda nvlink: nvlink.errors.get(kind)
-
-
 def _nvlink_bandwidth(row: DcgmRow) -> int | None:
     """Return what DCGM computes from the counters: KiB per second in both directions, divided by 1000."""
     if row.gpu is None or row.reading is None:
@@ -80,7 +61,9 @@ ECC: tuple[Family[DcgmRow], ...] = (
         lambda ecc: ecc.pending,
     ),
     *(
-        _ECC.counter(f"DEV_ECC_{short}_{when}_TOTAL", f"{bits} ECC errors {since}.", _errors(severity, scope))
+        _ECC.counter(
+            f"DEV_ECC_{short}_{when}_TOTAL", f"{bits} ECC errors {since}.", entry("errors", (severity, scope))
+        )
         for when, scope, since in _SCOPES
         for short, severity, bits in _SEVERITIES
     ),
@@ -88,7 +71,7 @@ ECC: tuple[Family[DcgmRow], ...] = (
         _ECC.counter(
             f"DEV_ECC_{short}_{when}_{where}",
             f"{bits} ECC errors in {place} {since}.",
-            _errors_at(severity, scope, location),
+            entry("by_location", (severity, scope, location)),
         )
         for where, location, place in _LOCATIONS
         for when, scope, since in _SCOPES
@@ -136,7 +119,7 @@ REPAIRS: tuple[Family[DcgmRow], ...] = (
         _REPAIRS.gauge(
             f"DEV_BANKS_REMAP_ROWS_AVAIL_{name}",
             f"Memory banks with {amount} spare rows available for remapping.",
-            _banks(left),
+            entry("row_banks", left),
         )
         for name, left, amount in _BANKS
     ),
@@ -153,7 +136,7 @@ NVLINK: tuple[Family[DcgmRow], ...] = (
         _NVLINK.counter(
             f"DEV_NVLINK_{name}_ERROR_COUNT_TOTAL",
             f"NVLink {errors}, summed over all links.",
-            _nvlink_errors(kind),
+            entry("errors", kind),
         )
         for name, kind, errors in _NVLINK_ERRORS
     ),

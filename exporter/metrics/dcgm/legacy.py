@@ -77,8 +77,8 @@ def _violation(name: str, field: str) -> Family[DcgmRow]:
 
 def _microseconds(nanoseconds: Callable[[DcgmRow], Number | None]) -> Callable[[DcgmRow], Number | None]:
     def value(row: DcgmRow) -> int | None:
-        found = nanoseconds(row)
-        return None if found is None else int(found // 1000)
+        time = nanoseconds(row)
+        return None if time is None else int(time // 1000)
 
     return value
 

@@ -1,10 +1,7 @@
 """Fields of profiling metrics, on GPUs and GPU instances that have them."""
 
-from collections.abc import Callable
-
 from exporter.metrics.dcgm.row import DCGM_ROWS, READING, DcgmRow
-from exporter.metrics.family import Family, Number
-from exporter.model import Profile
+from exporter.metrics.family import Family, entry
 from exporter.model.readings import Activity, Cycles, Traffic
 
 _ACTIVE: tuple[tuple[str, Activity, str], ...] = (
@@ -53,31 +50,17 @@ _ENTITY = DCGM_ROWS.grouped("profiling")
 _PROFILE = READING.of(lambda gpu: gpu.profiling, "profiling")
 
 
-def _active(activity: Activity) -> Callable[[DcgmRow], Number | None]:
-    return lambda row: row.active.get(activity)
-
-
-def _rate(traffic: Traffic) -> Callable[[Profile], Number | None]:
-    return lambda profile: profile.rates.get(traffic)
-
-
-def _cycles(kind: Cycles) -> Callable[[Profile], Number | None]:
-    return lambda profile: profile.cycles.get(kind)
-
-
-def _bytes(traffic: Traffic) -> Callable[[Profile], Number | None]:
-    return lambda profile: profile.bytes_total.get(traffic)
-
-
 PROFILING: tuple[Family[DcgmRow], ...] = (
-    *(_ENTITY.gauge(f"PROF_{name}", text, _active(activity)) for name, activity, text in _ACTIVE),
-    *(_PROFILE.gauge(f"PROF_{name}", text, _rate(traffic)) for name, traffic, text in _RATES),
+    *(_ENTITY.gauge(f"PROF_{name}", text, entry("active", activity)) for name, activity, text in _ACTIVE),
+    *(_PROFILE.gauge(f"PROF_{name}", text, entry("rates", traffic)) for name, traffic, text in _RATES),
     *(
-        _PROFILE.counter(f"PROF_{name}_TOTAL", f"{text} since the node booted.", _cycles(kind))
+        _PROFILE.counter(f"PROF_{name}_TOTAL", f"{text} since the node booted.", entry("cycles", kind))
         for name, kind, text in _CYCLES
     ),
     *(
-        _PROFILE.counter(f"PROF_{name}_TOTAL", f"{text} since the node booted.", _bytes(traffic))
+        _PROFILE.counter(
+            f"PROF_{name}_TOTAL", f"{text} since the node booted.", entry("bytes_total", traffic)
+        )
         for name, traffic, text in _BYTES
     ),
 )

@@ -1,10 +1,9 @@
 """Fields of XID errors, and of the reasons that limit the clocks."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from exporter.metrics.dcgm.row import DCGM_ROWS, EXPERIMENTAL, READING, WINDOW_SECONDS, DcgmRow
-from exporter.metrics.family import AnyFamily, Labelled, Number
-from exporter.model import GpuReading
+from exporter.metrics.family import AnyFamily, Labelled, entry
 from exporter.model.readings import ClockEvent, Violation
 from exporter.model.xids import explain
 
@@ -37,10 +36,6 @@ _VIOLATIONS: tuple[tuple[str, Violation, str], ...] = (
 
 _THROTTLING = READING.grouped("throttling")
 _EVENTS = EXPERIMENTAL.grouped("events")
-
-
-def _violation(kind: Violation) -> Callable[[GpuReading], Number | None]:
-    return lambda gpu: gpu.violations_nanoseconds.get(kind)
 
 
 def _last_xid(row: DcgmRow) -> Iterator[Labelled]:
@@ -84,7 +79,11 @@ THROTTLING: tuple[AnyFamily, ...] = (
         lambda gpu: gpu.clock_events,
     ),
     *(
-        _THROTTLING.counter(f"DEV_{name}", f"Time for which the clocks were {state} (ns).", _violation(kind))
+        _THROTTLING.counter(
+            f"DEV_{name}",
+            f"Time for which the clocks were {state} (ns).",
+            entry("violations_nanoseconds", kind),
+        )
         for name, kind, state in _VIOLATIONS
     ),
     EXPERIMENTAL.grouped("throttling").counter_by(
