@@ -1,4 +1,4 @@
-"""Fetching the page of a dcgm-exporter over HTTP."""
+"""Fetches the page of a dcgm-exporter over HTTP."""
 
 import logging
 import time
@@ -15,7 +15,7 @@ from exporter.dcgm_scrape.page import DcgmError, DcgmReading, read_page
 from exporter.resolver import WorkerResolver
 
 log = logging.getLogger(__name__)
-# A node with 16 GPUs, each cut into 7 and shared by dozens of pods, has a page of a few MiB.
+# A node with 16 GPUs of 7 MIG devices each, shared by dozens of pods, has a page of a few MiB.
 LARGEST_PAGE: Final = 32 * 1024 * 1024
 _CHUNK: Final = 64 * 1024
 _GZIP: Final = 16 + zlib.MAX_WBITS
@@ -23,43 +23,47 @@ _HEADERS: Final = {"Accept": "text/plain; version=0.0.4", "Accept-Encoding": "gz
 
 
 class DcgmScrape:
-    """Reads the page at ``url``, a read taking ``timeout`` seconds at most.
+    """Reads the page at ``url`` within ``timeout`` seconds.
 
-    Samples that carry a time of their own are left out once they are ``stale_after`` seconds old.
+    Samples with a timestamp are ignored if they are older than ``stale_after`` seconds, by ``wall`` (Unix
+    time).
     """
 
     def __init__(
         self, url: str, timeout: float, *, stale_after: float = 60.0, wall: Callable[[], float] = time.time
     ) -> None:
         self._url = url
-        self._shown = _without_secrets(url)
+        # For logs, without credentials and query.
+        parts = urlsplit(url)
+        self._shown = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
         self._timeout = timeout
         self._stale_after = stale_after
         self._wall = wall
         self._worker = Worker("dcgm")
         self._names = Worker("dcgm-names")
+        # In the last page.
         self._unreadable = 0
 
     async def read(self) -> DcgmReading:
-        """Fetch the page and read it in a thread of its own; raises DcgmError."""
+        """Return the reading of the page, which is parsed in a thread. Raises DcgmError."""
         body, zipped = await self._fetch()
         oldest = self._wall() - self._stale_after
         reading = await self._worker.run(lambda: read_page(_text(body, zipped), oldest))
         if reading.unreadable > self._unreadable:
             log.warning(
-                ("%s: skipped %d profiling lines that could not be parsed"), self._shown, reading.unreadable
+                "%s: skipped %d profiling lines that could not be parsed", self._shown, reading.unreadable
             )
         self._unreadable = reading.unreadable
         return reading
 
     def close(self) -> None:
-        """Let the threads end."""
+        """Stop the threads."""
         self._worker.stop()
         self._names.stop()
 
     async def _fetch(self) -> tuple[bytes, bool]:
-        """Return the page as it came, and whether it is compressed."""
-        # Unpacked below, where the size of what comes out can be bounded.
+        """Return the body of the page, and whether it is compressed. Raises DcgmError."""
+        # Decompressed in _text, which limits the size.
         session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(resolver=WorkerResolver(self._names)),
             timeout=aiohttp.ClientTimeout(total=self._timeout),
@@ -71,7 +75,7 @@ class DcgmScrape:
                     raise DcgmError("status", f"{self._shown} answers {answer.status} {answer.reason}")
                 return await self._body(answer), answer.headers.get("Content-Encoding", "") == "gzip"
         except TimeoutError as error:
-            raise DcgmError("deadline", f"{self._shown} gives no page within {self._timeout:g} s") from error
+            raise DcgmError("deadline", f"{self._shown} did not answer within {self._timeout:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
             raise DcgmError("unreachable", f"{self._shown}: {str(error) or repr(error)}") from error
 
@@ -84,18 +88,12 @@ class DcgmScrape:
         return bytes(body)
 
 
-def _without_secrets(url: str) -> str:
-    """Leave out what must not get into logs: the name and password, and the query."""
-    parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-
-
 def _text(body: bytes, zipped: bool) -> str:
     if zipped:
         try:
             body = zlib.decompressobj(_GZIP).decompress(body, LARGEST_PAGE + 1)
         except zlib.error as error:
-            raise DcgmError("malformed", f"the page cannot be unpacked: {error}") from error
+            raise DcgmError("malformed", f"the page cannot be decompressed: {error}") from error
         if len(body) > LARGEST_PAGE:
             raise _too_large()
     return body.decode(errors="replace")

@@ -1,7 +1,7 @@
-"""The profiling fields of DCGM: which of our readings each is, and which of its values say nothing.
+"""DCGM's profiling fields (``DCGM_FI_PROF_*``): the reading of each, and its sentinels for unknown values.
 
-DCGM 4.6 has renamed the fields, and dcgm-exporter prints whichever name its file of counters uses, the
-compatible file of its first version in lower case.
+DCGM 4.6 renamed the fields; dcgm-exporter prints the names in its file of counters, that of version 1 in
+lower case.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,10 +11,10 @@ from typing import Final
 from exporter.model.readings import Activity, Cycles, Engine, Traffic
 
 PREFIX: Final = "DCGM_FI_PROF_"
-# Shares are printed with six digits and sampled apart from what they are divided by.
+# Shares may be slightly above 1: they are rounded, and their parts are sampled at different times.
 HIGHEST_SHARE: Final = 1.01
-# DCGM's blanks: none yet, not found, not supported, not permitted. Only exactly these among those of 32 bits,
-# because a rate in bytes may well be higher.
+# DCGM's blank values: no value, not found, not supported, not permitted. Exact values, because a rate in
+# bytes may be higher than a blank of 32 bits.
 BLANKS_32: Final = frozenset(range(0x7FFFFFF0, 0x7FFFFFF4))
 BLANK_64: Final = 0x7FFFFFFFFFFFFFF0
 BLANK_DOUBLE: Final = 140737488355328.0
@@ -29,7 +29,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class EngineShare:
-    """A share of the time of one of several engines of a kind."""
+    """A share of time of one of several engines of a kind."""
 
     key: Engine
     number: int
@@ -37,26 +37,26 @@ class EngineShare:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Bytes per second, whatever type the page claims for it."""
+    """Bytes per second, whatever type the page declares."""
 
     key: Traffic
 
 
 @dataclass(frozen=True, slots=True)
 class CycleCount:
-    """Cycles since the start of the machine."""
+    """Cycles since the node booted."""
 
     key: Cycles
 
 
 @dataclass(frozen=True, slots=True)
 class ByteCount:
-    """Bytes since the start of the machine."""
+    """Bytes since the node booted."""
 
     key: Traffic
 
 
-Field = Share | EngineShare | Rate | CycleCount | ByteCount
+ProfilingField = Share | EngineShare | Rate | CycleCount | ByteCount
 
 _SHARES: Final[Mapping[Activity, tuple[str, str]]] = {
     "graphics_engine": ("GR_ENGINE_ACTIVE", "GR_ENGINE_UTIL_RATIO"),
@@ -102,8 +102,8 @@ _BYTES: Final[Mapping[Traffic, str]] = {
 }
 
 
-def _names() -> Iterator[tuple[str, Field]]:
-    """Give every name of every field, without the prefix."""
+def _names() -> Iterator[tuple[str, ProfilingField]]:
+    """Yield every name of every field, without the prefix."""
     for share, names in _SHARES.items():
         for name in names:
             yield name, Share(share)
@@ -116,18 +116,18 @@ def _names() -> Iterator[tuple[str, Field]]:
     yield from ((name, ByteCount(traffic)) for traffic, name in _BYTES.items())
 
 
-FIELDS: Final[Mapping[str, Field]] = {PREFIX + name: field for name, field in _names()}
-"""By name, in capitals: the old and the new name of a field are the same reading."""
+FIELDS: Final[Mapping[str, ProfilingField]] = {PREFIX + name: field for name, field in _names()}
+"""By name in capitals, old and new."""
 
 
-def meaning(field: Field, value: float) -> float | None:
-    """Return what a value of a field says, None where it is a blank or cannot be."""
+def plausible(field: ProfilingField, value: float) -> float | None:
+    """Return the value of a field; None for a blank or implausible one."""
     match field:
         case Share() | EngineShare():
             return min(value, 1.0) if 0 <= value <= HIGHEST_SHARE else None
         case Rate():
             return value if 0 <= value < BLANK_DOUBLE and value not in BLANKS_32 else None
         case CycleCount() | ByteCount():
-            # A count of cycles soon exceeds the blank of doubles, and is printed as the integer that it is.
+            # Counts soon exceed the blank of doubles, but are printed as integers.
             whole = isinstance(value, int) and 0 <= value < BLANK_64 and value not in BLANKS_32
             return value if whole else None
