@@ -1,5 +1,5 @@
-"""AMD GPUs, read from the files of their kernel drivers: amdgpu for the boards, KFD for what computes."""
+"""AMD GPUs, read from the files of their kernel drivers: amdgpu for boards, KFD for compute."""
 
-from exporter.amd.amd_source import AmdSource
+from exporter.amd.amd_source import AmdOptions, AmdSource
 
-__all__ = ["AmdSource"]
+__all__ = ["AmdOptions", "AmdSource"]

@@ -1,4 +1,4 @@
-"""AMD's own library (``amdsmi``, part of ROCm), where it is installed: it fills what the files left open."""
+"""The ``amdsmi`` library of ROCm, if it is installed: readings that the files lack."""
 
 import contextlib
 import importlib
@@ -26,23 +26,24 @@ COUNTS: dict[tuple[EccSeverity, EccScope], str] = {
 }
 
 
-class Library:
-    """amdsmi, opened when a reading first lacks something that it could tell; then kept, or not tried again.
+class AmdSmi:
+    """amdsmi, opened once, when a reading first lacks values that it has.
 
-    It is no dependency: without its native half, importing it prints and fails with whatever error.
+    It is an optional dependency: without its native library, its import prints and raises any error.
     """
 
     def __init__(self, files: Files) -> None:
         self._files = files
         self._module: Any = None
         self._tried = False
+        # By PCI address.
         self._handles: dict[str, Any] = {}
-        # The library takes another unit for the same count: where the files fail for a moment, the counter
-        # would jump and fall back.
+        # Addresses of GPUs with energy in the files. The library counts in another unit, so that the counter
+        # would jump if it replaced the files after a failure.
         self._energy_by_files: set[str] = set()
 
     def fill(self, address: str, reading: GpuReading) -> GpuReading:
-        """Return the reading with what the library knows of the GPU at a PCI address."""
+        """Return the reading of the GPU at a PCI address, with missing values from the library."""
         if reading.energy_millijoules is not None:
             self._energy_by_files.add(address)
         no_energy = address not in self._energy_by_files
@@ -60,28 +61,29 @@ class Library:
         return reading
 
     def close(self) -> None:
-        """Shut the library down, unless a thread hangs that may be in it; it is not opened again."""
+        """Shut the library down, unless a thread hangs, possibly in it; it is not opened again."""
         if self._module is not None and not self._files.hanging:
             self._ask(self._module, "amdsmi_shut_down")
         self._module, self._handles = None, {}
 
     def _handle(self, address: str) -> Any:
         if not self._tried:
-            # It asks all GPUs: one of them that hangs must not be taken for the one that is read.
+            # It queries all GPUs, so another GPU than this one may hang.
             with contextlib.suppress(CardSlowError), self._files.about(MODULE):
-                self._module, self._handles = self._opened()
+                self._module, self._handles = self._open()
                 self._tried = True
         return self._handles.get(address)
 
-    def _opened(self) -> tuple[Any, dict[str, Any]]:
-        """Open the library, with its complaints kept off our standard output; None where there is none."""
+    def _open(self) -> tuple[Any, dict[str, Any]]:
+        """Return the opened library and its handles by PCI address; None and {} if it cannot be used."""
         handles: dict[str, Any] = {}
         try:
+            # Its import may print to standard output.
             with contextlib.redirect_stdout(io.StringIO()):
                 module = importlib.import_module(MODULE)
             with self._files.waiting("amdsmi_init"):
                 module.amdsmi_init()
-        except Exception:  # noqa: BLE001 - no ROCm here, or none that works: nothing is lost
+        except Exception:  # noqa: BLE001 - ROCm is not installed, or does not work
             return None, handles
         for handle in self._ask(module, "amdsmi_get_processor_handles") or ():
             address = self._ask(module, "amdsmi_get_gpu_device_bdf", handle)
@@ -90,34 +92,34 @@ class Library:
         return module, handles
 
     def _energy(self, handle: Any) -> int | None:
-        """Return energy in millijoules; the library counts in steps of so many microjoules."""
+        """Return energy in millijoules; the resolution of the counter is in microjoules."""
 
-        def read(told: Any) -> int | None:
-            microjoules = told["energy_accumulator"] * told["counter_resolution"]
+        def decode(answer: Any) -> int | None:
+            microjoules = answer["energy_accumulator"] * answer["counter_resolution"]
             return _positive(microjoules / MICROJOULES_PER_MILLIJOULE)
 
-        found: int | None = self._told("amdsmi_get_energy_count", handle, read)
-        return found
+        energy: int | None = self._decoded("amdsmi_get_energy_count", handle, decode)
+        return energy
 
     def _ecc(self, handle: Any) -> Ecc | None:
-        def read(told: Any) -> Ecc:
-            return Ecc(errors={key: int(told[name]) for key, name in COUNTS.items()})
+        def decode(answer: Any) -> Ecc:
+            return Ecc(errors={key: int(answer[name]) for key, name in COUNTS.items()})
 
-        found: Ecc | None = self._told("amdsmi_get_gpu_total_ecc_count", handle, read)
-        return found
+        ecc: Ecc | None = self._decoded("amdsmi_get_gpu_total_ecc_count", handle, decode)
+        return ecc
 
     def _limits(self, handle: Any) -> dict[PowerLimit, int]:
-        def read(told: Any) -> dict[PowerLimit, int]:
-            limits = {limit: _positive(told[name]) for limit, name in LIMITS.items()}
+        def decode(answer: Any) -> dict[PowerLimit, int]:
+            limits = {limit: _positive(answer[name]) for limit, name in LIMITS.items()}
             return {limit: value // MICROWATTS_PER_MILLIWATT for limit, value in limits.items() if value}
 
-        return self._told("amdsmi_get_power_cap_info", handle, read) or {}
+        return self._decoded("amdsmi_get_power_cap_info", handle, decode) or {}
 
-    def _told(self, name: str, handle: Any, read: Callable[[Any], Any]) -> Any:
-        """Ask, and read the answer; one of another form than this library's says nothing."""
+    def _decoded(self, name: str, handle: Any, decode: Callable[[Any], Any]) -> Any:
+        """Return the decoded answer of a call; None for an answer of an unknown form."""
         answer = self._ask(self._module, name, handle)
         try:
-            return None if answer is None else read(answer)
+            return None if answer is None else decode(answer)
         except (KeyError, TypeError, ValueError) as error:
             self._count(name, error)
         return None
@@ -126,14 +128,14 @@ class Library:
         try:
             with self._files.waiting(name):
                 return getattr(module, name)(*arguments)
-        except Exception as error:  # noqa: BLE001 - one question fails, the rest is asked
+        except Exception as error:  # noqa: BLE001 - other calls may succeed
             self._count(name, error)
         return None
 
     def _count(self, name: str, error: Exception) -> None:
-        self._files.errors[self._files.turn.device, name, type(error).__name__] += 1
+        self._files.errors[self._files.context.device, name, type(error).__name__] += 1
 
 
 def _positive(value: float) -> int | None:
-    """Return a whole number; 0 is what the second GPU of a board says, which is metered with the first."""
+    """Return a positive integer; the second GPU of a board reports 0, as the first is metered for both."""
     return int(value) if value > 0 else None

@@ -1,4 +1,4 @@
-"""The AMD GPUs of a node: every card of the kernel's graphics driver that is one."""
+"""Enumerates the AMD GPUs of a node among the cards in ``/sys/class/drm``, and reads their identity."""
 
 import re
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from exporter.amd.gpu_metrics import is_of_processor
 from exporter.amd.sysfs_file import CardSlowError, Files, properties
 from exporter.model import GpuIdentity
 
-# A connector is a card's name with more behind it (card0-DP-1).
+# Connectors such as card0-DP-1 do not match.
 CARD = re.compile(r"card([0-9]{1,9})")
 RENDER = re.compile(r"renderD([0-9]{1,9})")
 PCI_ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])")
@@ -20,33 +20,34 @@ NVIDIA, DISPLAY = "0x10de", "0x03"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """A card and its folder in sysfs. ``address`` is its PCI address in the kernel's spelling.
+    """An AMD GPU in sysfs."""
 
-    ``render_minor`` is the N of /dev/dri/renderDN, by which KFD names the same device.
-    """
-
+    # Position among the AMD cards.
     index: int
+    # Its device folder.
     path: Path
+    # PCI address as in sysfs.
     address: str
+    # N of /dev/dri/renderDN, which KFD also has.
     render_minor: int | None
 
     @property
     def pci_bus_id(self) -> str:
-        """The PCI address as readings spell it: 0000:19:00.0 is 00000000:19:00.0."""
+        """The PCI address in the format of NVML: 00000000:19:00.0 for 0000:19:00.0."""
         domain, _, rest = self.address.partition(":")
         return f"{domain:0>8}:{rest}".upper()
 
     @property
     def location(self) -> tuple[int, int]:
-        """The PCI domain and, in one number, bus and device, as KFD counts them."""
+        """PCI domain, and bus and device in one number, as in KFD's ``location_id``."""
         domain, bus, device, _ = (int(part, 16) for part in re.split(r"[:.]", self.address))
         return domain, bus << 8 | device << 3
 
 
-def find_cards(files: Files, sys_root: Path, before: Mapping[int, Card]) -> dict[int, Card]:
-    """Find the cards that are AMD's and run under amdgpu, by the number in their name.
+def find_cards(files: Files, sys_root: Path, last: Mapping[int, Card]) -> dict[int, Card]:
+    """Return the cards of AMD with the driver amdgpu, by the number in their name.
 
-    ``before`` are those that were found last: one of which a read hangs is taken as it was.
+    ``last`` are those of the last sweep, used for a card with a read that hangs.
     """
     folder = sys_root / "class/drm"
     numbers = sorted(int(match[1]) for match in map(CARD.fullmatch, files.names(folder)) if match)
@@ -57,7 +58,7 @@ def find_cards(files: Files, sys_root: Path, before: Mapping[int, Card]) -> dict
             with files.about(name):
                 card = _card(files, folder / name / "device", index)
         except CardSlowError:
-            known = before.get(number)
+            known = last.get(number)
             card = None if known is None else replace(known, index=index)
         if card is not None:
             cards[number] = card
@@ -71,16 +72,21 @@ def driver_at(files: Files, sys_root: Path, address: str) -> str:
 
 
 def has_nvidia(files: Files, sys_root: Path) -> bool:
-    """Whether a GPU of NVIDIA's sits in this node too, under whatever driver."""
+    """Return whether the node has an NVIDIA GPU, with any driver."""
     folder = sys_root / "bus/pci/devices"
-    theirs = (folder / name for name in files.names(folder) if files.text(folder / name / "vendor") == NVIDIA)
-    return any((files.text(path / "class") or "").startswith(DISPLAY) for path in theirs)
+    devices = (folder / name for name in files.names(folder))
+    nvidia = (path for path in devices if files.text(path / "vendor") == NVIDIA)
+    return any((files.text(path / "class") or "").startswith(DISPLAY) for path in nvidia)
 
 
 def identify(files: Files, card: Card, architecture: str | None) -> GpuIdentity:
-    """Say who a card is. One without a unique id, as boards for desktops may be, is named by its address."""
+    """Return the identity of a card. Raises CardSlowError."""
+    # Boards for desktops may not have a unique id.
+    text = (files.text(card.path / "unique_id") or "").lower().removeprefix("0x")
+    unique_id = int(text, 16) if UNIQUE_ID.fullmatch(text) else 0
     return GpuIdentity(
-        uuid=_uuid(files, card),
+        # As in ROCm: sixteen hexadecimal digits.
+        uuid=f"GPU-{unique_id:016x}" if unique_id else f"GPU-{card.address}",
         index=card.index,
         model=_model(files, card),
         pci_bus_id=card.pci_bus_id,
@@ -90,13 +96,6 @@ def identify(files: Files, card: Card, architecture: str | None) -> GpuIdentity:
         vbios=files.text(card.path / "vbios_version"),
         render_minor=card.render_minor,
     )
-
-
-def _uuid(files: Files, card: Card) -> str:
-    """Return the name that ROCm has for a card: the sixteen hexadecimal digits of its unique id."""
-    text = (files.text(card.path / "unique_id") or "").lower().removeprefix("0x")
-    number = int(text, 16) if UNIQUE_ID.fullmatch(text) else 0
-    return f"GPU-{number:016x}" if number else f"GPU-{card.address}"
 
 
 def _card(files: Files, path: Path, index: int) -> Card | None:
@@ -110,15 +109,15 @@ def _card(files: Files, path: Path, index: int) -> Card | None:
 
 
 def render_minor(files: Files, path: Path) -> int | None:
-    """Return the number of a device's render node, None where it has none."""
-    found = (RENDER.fullmatch(name) for name in files.names(path / "drm"))
-    return next((int(match[1]) for match in found if match), None)
+    """Return the number of a device's render node, None if it has none."""
+    matches = (RENDER.fullmatch(name) for name in files.names(path / "drm"))
+    return next((int(match[1]) for match in matches if match), None)
 
 
 def _model(files: Files, card: Card) -> str:
-    """Name the board, by its number where it does not tell; processors may have graphics of their own."""
-    told = files.text(card.path / "product_name")
-    part = files.text(card.path / "device") or "GPU"
-    if told is None and is_of_processor(files.content(card.path / "gpu_metrics")):
-        return f"AMD integrated graphics {part}"
-    return told or f"AMD {part}"
+    """Return the name of the board, or its PCI device id."""
+    product = files.text(card.path / "product_name")
+    device = files.text(card.path / "device") or "GPU"
+    if product is None and is_of_processor(files.content(card.path / "gpu_metrics")):
+        return f"AMD integrated graphics {device}"
+    return product or f"AMD {device}"

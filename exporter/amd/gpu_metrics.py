@@ -1,9 +1,8 @@
-"""The table that the power firmware hands out (``gpu_metrics``): binary, and of a layout for each version.
+"""Decodes ``gpu_metrics``, the binary table of the power firmware.
 
-Its first four bytes tell its size, format and content version. The layouts are those of the kernel's
-``kgd_pp_interface.h`` under the ABI of 64-bit machines; a table of any other version or size is not read.
-Version 1.9 describes itself. The kernel fills a table with ones before it writes what it knows, so a field of
-all ones says nothing.
+Its first four bytes are its size, format and content version. Layouts are those of ``kgd_pp_interface.h`` of
+the kernel under the ABI of 64-bit machines; a table of another version or size is not read. Version 1.9
+describes itself. The kernel fills the table with ones first, so a field of all ones is unknown.
 """
 
 import struct
@@ -13,104 +12,105 @@ from dataclasses import dataclass
 ATTRIBUTES_HEADER = struct.Struct("<HBBi")
 ENTRY = struct.Struct("<Q")
 ID_SHIFT, TYPE_SHIFT, ID_MASK, TYPE_MASK, COUNT_MASK = 10, 20, 0x3FF, 0xF, 0x3FF
-# By the kernel's number of a type: signed and unsigned, of one to eight bytes.
+# Formats of ``struct`` by the kernel's number of a type.
 TYPES = "BbHhIiQq"
 
 Values = tuple[int | None, ...]
 
 
-def read_attributes(table: bytes) -> Mapping[int, Values]:
-    """Return the values of every entry by its number, None for a value of all ones: it says nothing.
+def _attributes(table: bytes) -> Iterator[tuple[int, Values]]:
+    """Yield number and values of every attribute; None for an unknown value.
 
-    Behind an entry of an unknown type, or one that is cut short, nothing can be read.
+    Ends at an attribute of an unknown type, or beyond the table, as the size of the rest is then unknown.
     """
-    return dict(_entries(table)) if len(table) >= ATTRIBUTES_HEADER.size else {}
-
-
-def _entries(table: bytes) -> Iterator[tuple[int, Values]]:
+    if len(table) < ATTRIBUTES_HEADER.size:
+        return
     size, _, _, count = ATTRIBUTES_HEADER.unpack_from(table)
     place, end = ATTRIBUTES_HEADER.size, min(size, len(table))
     for _ in range(count):
         if place + ENTRY.size > end:
             return
         (entry,) = ENTRY.unpack_from(table, place)
-        kind = entry >> TYPE_SHIFT & TYPE_MASK
-        if kind >= len(TYPES):
+        number = entry >> TYPE_SHIFT & TYPE_MASK
+        if number >= len(TYPES):
             return
-        form = struct.Struct(f"<{entry & COUNT_MASK}{TYPES[kind]}")
-        place += ENTRY.size + form.size
+        kind = TYPES[number]
+        layout = struct.Struct(f"<{entry & COUNT_MASK}{kind}")
+        place += ENTRY.size + layout.size
         if place > end:
             return
-        yield entry >> ID_SHIFT & ID_MASK, _values(form.unpack_from(table, place - form.size), TYPES[kind])
-
-
-def _values(found: tuple[int, ...], kind: str) -> Values:
-    nothing = (1 << 8 * struct.calcsize(f"<{kind}")) - 1 if kind.isupper() else -1
-    return tuple(None if value == nothing else value for value in found)
+        unknown = (1 << 8 * struct.calcsize(f"<{kind}")) - 1 if kind.isupper() else -1
+        values = layout.unpack_from(table, place - layout.size)
+        yield entry >> ID_SHIFT & ID_MASK, tuple(None if value == unknown else value for value in values)
 
 
 TABLE_HEADER = struct.Struct("<HBB")
 U16, U32, U64 = "H", "I", "Q"
-# How many compute dies a partition, and partitions a GPU, can have.
+# Maximum of compute dies of a partition, and of partitions of a GPU.
 MOST_DIES, MOST_PARTITIONS = 8, 8
 ENERGY_UNITS_PER_JOULE = 1 << 16
-ALL_THE_TIME = 100
+MOST_PERCENT = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Partitions:
-    """Where a table counts its partitions, and where the first is with how much room each takes."""
+class PartitionsLayout:
+    """Layout of the partitions in a table, in bytes."""
 
+    # Offset of their number, and of the first one.
     count: int
     first: int
+    # Size of each.
     size: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
-    """The size of one version's table, and the offset and format of what is read of it."""
+class TableLayout:
+    """Layout of one version of the table."""
 
+    # Bytes.
     size: int
+    # Offset and format by field of Metrics.
     fields: Mapping[str, tuple[int, str]]
-    partitions: Partitions | None = None
+    partitions: PartitionsLayout | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """What a table says: percent, degrees Celsius, watts, and 2^-16 joules since the driver was loaded.
+    """The values of a table; None is unknown."""
 
-    ``partitions`` is how busy each partition is, None for one that is not metered; ``dies`` is how busy the
-    dies are that are shared out among them, where the table tells that instead. ``energy_unit_told``: the
-    version states what energy is counted in.
-    """
-
+    # Percent.
     activity: int | None = None
     memory_activity: int | None = None
+    # Degrees Celsius.
     edge: int | None = None
     hotspot: int | None = None
     memory: int | None = None
     watts: int | None = None
+    # Since the driver was loaded, in 2^-16 joules if the unit is known.
     energy: int | None = None
     pcie_replays: int | None = None
+    # Activity of each partition in percent.
     partitions: tuple[int | None, ...] = ()
+    # Activity of each compute die in percent, if the table has dies instead of partitions.
     dies: tuple[int, ...] = ()
-    energy_unit_told: bool = False
+    # Whether this version defines the unit of energy.
+    energy_unit_known: bool = False
 
-    def busy(self, partitions: int | None) -> tuple[int | None, ...]:
-        """Return how busy each of so many partitions is; () where the table tells of another cut."""
+    def partition_activity(self, partitions: int | None) -> tuple[int | None, ...]:
+        """Return the activity of ``partitions`` partitions in percent; () if the table has other ones."""
         if not self.dies or not partitions or len(self.dies) % partitions:
             return self.partitions if len(self.partitions) == partitions else ()
-        each = len(self.dies) // partitions
-        parts = (self.dies[first : first + each] for first in range(0, len(self.dies), each))
+        size = len(self.dies) // partitions
+        parts = (self.dies[first : first + size] for first in range(0, len(self.dies), size))
         return tuple(_mean(part) for part in parts)
 
     @property
     def energy_millijoules(self) -> int | None:
-        """The energy in millijoules; the second die of a board of two counts none, which is no 0."""
+        """Energy in millijoules; None for 0, as the second GPU of a board is metered with the first."""
         return self.energy * 1000 // ENERGY_UNITS_PER_JOULE if self.energy else None
 
 
-# Versions 1.1 to 1.3 differ behind what is read of them.
+# Versions 1.1 to 1.3 are equal up to the last of these fields.
 _BEFORE_MI300: Mapping[str, tuple[int, str]] = {
     "edge": (4, U16),
     "hotspot": (6, U16),
@@ -127,26 +127,26 @@ _MI300: Mapping[str, tuple[int, str]] = {
     "activity": (12, U16),
     "memory_activity": (14, U16),
 }
-LAYOUTS: Mapping[tuple[int, int], Layout] = {
-    (1, 1): Layout(size=96, fields=_BEFORE_MI300),
-    (1, 2): Layout(size=104, fields=_BEFORE_MI300),
-    (1, 3): Layout(size=120, fields=_BEFORE_MI300),
-    (1, 4): Layout(size=288, fields={**_MI300, "energy": (24, U64), "pcie_replays": (88, U64)}),
-    (1, 5): Layout(size=328, fields={**_MI300, "energy": (56, U64), "pcie_replays": (120, U64)}),
-    (1, 6): Layout(
+LAYOUTS: Mapping[tuple[int, int], TableLayout] = {
+    (1, 1): TableLayout(size=96, fields=_BEFORE_MI300),
+    (1, 2): TableLayout(size=104, fields=_BEFORE_MI300),
+    (1, 3): TableLayout(size=120, fields=_BEFORE_MI300),
+    (1, 4): TableLayout(size=288, fields={**_MI300, "energy": (24, U64), "pcie_replays": (88, U64)}),
+    (1, 5): TableLayout(size=328, fields={**_MI300, "energy": (56, U64), "pcie_replays": (120, U64)}),
+    (1, 6): TableLayout(
         size=1664,
         fields={**_MI300, "energy": (16, U64), "pcie_replays": (104, U64)},
-        partitions=Partitions(count=306, first=312, size=168),
+        partitions=PartitionsLayout(count=306, first=312, size=168),
     ),
-    (1, 7): Layout(
+    (1, 7): TableLayout(
         size=2208,
         fields={**_MI300, "energy": (24, U64), "pcie_replays": (112, U64)},
-        partitions=Partitions(count=338, first=344, size=232),
+        partitions=PartitionsLayout(count=338, first=344, size=232),
     ),
-    (1, 8): Layout(
+    (1, 8): TableLayout(
         size=3872,
         fields={**_MI300, "energy": (24, U64), "pcie_replays": (112, U64)},
-        partitions=Partitions(count=338, first=344, size=440),
+        partitions=PartitionsLayout(count=338, first=344, size=440),
     ),
 }
 _FIRST_WITH_ENERGY_UNIT = (1, 4)
@@ -167,7 +167,7 @@ _BUSY = struct.Struct(f"<{MOST_DIES}{U32}")
 
 
 def is_of_processor(table: bytes | None) -> bool:
-    """Whether a table is of a format that only the graphics inside of processors have."""
+    """Return whether a table has a format of integrated graphics."""
     return (
         table is not None
         and len(table) >= TABLE_HEADER.size
@@ -176,12 +176,12 @@ def is_of_processor(table: bytes | None) -> bool:
 
 
 def parse(table: bytes | None) -> Metrics:
-    """Read a table; one of an unknown version, or cut short, says nothing."""
+    """Return the values of a table; all unknown for an unknown version, or a truncated table."""
     if table is None or len(table) < TABLE_HEADER.size:
         return Metrics()
     size, *version = TABLE_HEADER.unpack_from(table)
     if tuple(version) == _SELF_DESCRIBING:
-        return _described(table)
+        return _self_describing(table)
     layout = LAYOUTS.get((version[0], version[1]))
     if layout is None or size != layout.size or len(table) < size:
         return Metrics()
@@ -190,51 +190,47 @@ def parse(table: bytes | None) -> Metrics:
         **_plausible(values),
         partitions=_partitions(table, layout.partitions),
         dies=(),
-        energy_unit_told=tuple(version) >= _FIRST_WITH_ENERGY_UNIT,
+        energy_unit_known=tuple(version) >= _FIRST_WITH_ENERGY_UNIT,
     )
 
 
-def _described(table: bytes) -> Metrics:
-    told = read_attributes(table)
-    values = {name: next(iter(told.get(number, ())), None) for name, number in _ATTRIBUTES.items()}
-    dies = _dies(told.get(_DIES_BUSY, ()))
-    return Metrics(**_plausible(values), partitions=(), dies=dies, energy_unit_told=True)
-
-
-def _dies(told: Sequence[int | None]) -> tuple[int, ...]:
-    """Return the dies without the room behind them; a gap among them would put each in another's place."""
-    busy = [value for value in map(_percent, told) if value is not None]
-    return tuple(busy) if busy == list(told[: len(busy)]) else ()
+def _self_describing(table: bytes) -> Metrics:
+    attributes = dict(_attributes(table))
+    values = {name: next(iter(attributes.get(number, ())), None) for name, number in _ATTRIBUTES.items()}
+    slots = attributes.get(_DIES_BUSY, ())
+    dies = [value for value in map(_percent, slots) if value is not None]
+    # Unused slots are last; with a gap between dies, their numbers would be unknown.
+    in_order = dies == list(slots[: len(dies)])
+    return Metrics(
+        **_plausible(values), partitions=(), dies=tuple(dies) if in_order else (), energy_unit_known=True
+    )
 
 
 def _plausible(values: Mapping[str, int | None]) -> dict[str, int | None]:
-    """Keep what can be: attributes may be of signed types, and there is nothing here of less than nothing."""
-    found = {name: None if value is None or value < 0 else value for name, value in values.items()}
-    shares = {name: _percent(found[name]) for name in ("activity", "memory_activity")}
-    return {**found, **shares}
+    """Return the values without negative ones, which attributes of signed types may have."""
+    positive = {name: None if value is None or value < 0 else value for name, value in values.items()}
+    shares = {name: _percent(positive[name]) for name in ("activity", "memory_activity")}
+    return {**positive, **shares}
 
 
 def _value(table: bytes, offset: int, kind: str) -> int | None:
-    form = struct.Struct(f"<{kind}")
-    value: int = form.unpack_from(table, offset)[0]
-    return None if value == (1 << 8 * form.size) - 1 else value
+    layout = struct.Struct(f"<{kind}")
+    value: int = layout.unpack_from(table, offset)[0]
+    return None if value == (1 << 8 * layout.size) - 1 else value
 
 
 def _percent(value: int | None) -> int | None:
-    return value if value is not None and 0 <= value <= ALL_THE_TIME else None
+    return value if value is not None and 0 <= value <= MOST_PERCENT else None
 
 
-def _partitions(table: bytes, where: Partitions | None) -> tuple[int | None, ...]:
-    count = None if where is None else _value(table, where.count, U16)
-    if where is None or count is None or count > MOST_PARTITIONS:
+def _partitions(table: bytes, layout: PartitionsLayout | None) -> tuple[int | None, ...]:
+    count = None if layout is None else _value(table, layout.count, U16)
+    if layout is None or count is None or count > MOST_PARTITIONS:
         return ()
-    return tuple(_busy(table, where.first + number * where.size) for number in range(count))
+    slots = (_BUSY.unpack_from(table, layout.first + number * layout.size) for number in range(count))
+    # Slots of dies that a partition does not have are all ones.
+    return tuple(_mean([value for value in dies if value <= MOST_PERCENT]) for dies in slots)
 
 
-def _busy(table: bytes, offset: int) -> int | None:
-    """Return the mean over the dies of a partition; the room of those that it does not have is all ones."""
-    return _mean([value for value in _BUSY.unpack_from(table, offset) if value <= ALL_THE_TIME])
-
-
-def _mean(told: Sequence[int]) -> int | None:
-    return round(sum(told) / len(told)) if told else None
+def _mean(values: Sequence[int]) -> int | None:
+    return round(sum(values) / len(values)) if values else None

@@ -1,6 +1,6 @@
-"""What the files of one card say of its board: memory, activity, power, heat, clocks, link, errors.
+"""Reads the board of one card: memory, activity, power, temperatures, clocks, PCIe, errors, topology.
 
-``pcie_bw`` is left alone: the driver measures for a whole second before it answers.
+``pcie_bw`` is not read: the driver measures for a second before it answers.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from exporter.model.readings import (
     Topology,
 )
 
-ALL_THE_TIME = 100
+MOST_PERCENT = 100
 MICROWATTS_PER_MILLIWATT = 1000
 MILLIDEGREES = 1000
 MEGAHERTZ = 1_000_000
@@ -36,24 +36,26 @@ POWER_LIMITS: Mapping[PowerLimit, str] = {
 }
 POWER_PARTS: Mapping[PowerPart, str] = {"average": "power1_average", "instant": "power1_input"}
 CLOCKS: Mapping[str, Clock] = {"sclk": "sm", "mclk": "memory"}
-# Gigatransfers per second of a lane, as the kernel prints them, by generation of PCIe.
+# PCIe generation by gigatransfers per second of a lane, as the kernel prints them.
 GENERATIONS = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
 SEVERITIES: Mapping[str, EccSeverity] = {"ce": "corrected", "ue": "uncorrected"}
-# Boards whose table of metrics counts energy in the unit that later versions state.
+# Architectures with the unit of energy that later versions of the table define.
 COUNTS_ENERGY = frozenset({"gfx908", "gfx90a"})
 
 
 def read_board(files: Files, card: Card, metrics: Metrics, architecture: str | None) -> dict[str, Any]:
-    """Return the fields of a GPU's reading that the files of its board tell."""
+    """Return the fields of GpuReading of the board. Raises CardSlowError."""
     folder = card.path / "hwmon"
-    found = [folder / name for name in files.names(folder)]
-    hwmon = next((path for path in found if files.text(path / "name") == "amdgpu"), None)
+    paths = (folder / name for name in files.names(folder))
+    hwmon = next((path for path in paths if files.text(path / "name") == "amdgpu"), None)
+    bar1 = _total_and_used(files, card.path, "mem_info_vis_vram")
+    energy_unit_known = metrics.energy_unit_known or architecture in COUNTS_ENERGY
     return {
         "memory": _memory(files, card.path),
-        "bar1": _bar1(files, card.path),
+        "bar1": None if bar1 is None else Bar1(total=bar1[0], used=bar1[1]),
         "utilization_percent": _percent(files, card.path / "gpu_busy_percent", metrics.activity),
         "memory_copy_percent": _percent(files, card.path / "mem_busy_percent", metrics.memory_activity),
-        "energy_millijoules": _energy(metrics, architecture),
+        "energy_millijoules": metrics.energy_millijoules if energy_unit_known else None,
         **(_sensors(files, hwmon, metrics) if hwmon is not None else _without_sensors(metrics)),
         "pcie_link": _pcie_link(files, card.path),
         "pcie_replays": _first(files.amount(card.path / "pcie_replay_count"), metrics.pcie_replays),
@@ -67,26 +69,19 @@ def _first(*readings: int | None) -> int | None:
 
 
 def _memory(files: Files, device: Path) -> Memory | None:
-    """Return the frame buffer; the driver counts in ``used`` what it keeps for itself."""
-    total, used = (files.amount(device / f"mem_info_vram_{part}") for part in ("total", "used"))
-    if total is None or used is None or used > total:
-        return None
-    return Memory(total=total, used=used, free=total - used)
+    """Return device memory; ``used`` includes memory reserved by the driver."""
+    sizes = _total_and_used(files, device, "mem_info_vram")
+    return None if sizes is None else Memory(total=sizes[0], used=sizes[1], free=sizes[0] - sizes[1])
 
 
-def _bar1(files: Files, device: Path) -> Bar1 | None:
-    total, used = (files.amount(device / f"mem_info_vis_vram_{part}") for part in ("total", "used"))
-    return None if total is None or used is None or used > total else Bar1(total=total, used=used)
+def _total_and_used(files: Files, device: Path, prefix: str) -> tuple[int, int] | None:
+    total, used = (files.amount(device / f"{prefix}_{part}") for part in ("total", "used"))
+    return None if total is None or used is None or used > total else (total, used)
 
 
 def _percent(files: Files, path: Path, otherwise: int | None) -> int | None:
     percent = _first(files.number(path), otherwise)
-    return percent if percent is not None and 0 <= percent <= ALL_THE_TIME else None
-
-
-def _energy(metrics: Metrics, architecture: str | None) -> int | None:
-    known_unit = metrics.energy_unit_told or architecture in COUNTS_ENERGY
-    return metrics.energy_millijoules if known_unit else None
+    return percent if percent is not None and 0 <= percent <= MOST_PERCENT else None
 
 
 def _without_sensors(metrics: Metrics) -> dict[str, Any]:
@@ -103,51 +98,54 @@ def _milliwatts(metrics: Metrics) -> int | None:
 
 def _sensors(files: Files, hwmon: Path, metrics: Metrics) -> dict[str, Any]:
     powers = _watts(files, hwmon, POWER_PARTS)
-    heat = _labelled(files, hwmon, "temp", MILLIDEGREES)
+    temperatures = _labelled(files, hwmon, "temp", MILLIDEGREES)
     clocks = _labelled(files, hwmon, "freq", MEGAHERTZ)
     return {
         "power_milliwatts": _first(powers.get("average"), powers.get("instant"), _milliwatts(metrics)),
         "power_parts_milliwatts": powers,
         "power_limits_milliwatts": _watts(files, hwmon, POWER_LIMITS),
-        "temperature_celsius": _first(heat.get("edge"), heat.get("junction"), metrics.edge, metrics.hotspot),
-        "memory_temperature_celsius": _first(heat.get("mem"), metrics.memory),
+        "temperature_celsius": _first(
+            temperatures.get("edge"), temperatures.get("junction"), metrics.edge, metrics.hotspot
+        ),
+        "memory_temperature_celsius": _first(temperatures.get("mem"), metrics.memory),
         "clocks_megahertz": {CLOCKS[name]: rate for name, rate in clocks.items() if name in CLOCKS},
         "fan_percent": _fan(files, hwmon),
     }
 
 
 def _watts(files: Files, hwmon: Path, names: Mapping[Any, str]) -> dict[Any, int]:
-    """Read powers in milliwatts. The second GPU of a board says 0 of all: the first one is metered for both.
+    """Return powers in milliwatts.
 
-    The least limit may well be 0.
+    The second GPU of a board reports 0 for all of them, as the first one is metered for both; but the minimum
+    limit alone may be 0.
     """
-    found = {part: files.number(hwmon / name) for part, name in names.items()}
+    powers = {part: files.number(hwmon / name) for part, name in names.items()}
     return {
         part: power // MICROWATTS_PER_MILLIWATT
-        for part, power in found.items()
-        if power is not None and (power > 0 or (power == 0 and part == "min" and any(found.values())))
+        for part, power in powers.items()
+        if power is not None and (power > 0 or (power == 0 and part == "min" and any(powers.values())))
     }
 
 
 def _labelled(files: Files, hwmon: Path, kind: str, unit: int) -> dict[str, int]:
-    """Read the sensors of one kind by the names on their labels, rounded to whole units."""
-    # Only a temperature can be below zero.
+    """Return the values of the sensors of one kind by label, rounded to whole units."""
+    # Only temperatures can be negative.
     read = files.number if kind == "temp" else files.amount
     names = files.names(hwmon)
     channels = [name.removesuffix("_label") for name in names if name.startswith(kind)]
-    found: dict[str, int] = {}
+    values: dict[str, int] = {}
     for channel in dict.fromkeys(channel for channel in channels if f"{channel}_label" in names):
         label, value = files.text(hwmon / f"{channel}_label"), read(hwmon / f"{channel}_input")
         if label is not None and value is not None:
-            found[label] = round(value / unit)
-    return found
+            values[label] = round(value / unit)
+    return values
 
 
 def _fan(files: Files, hwmon: Path) -> int | None:
     speed, most = files.amount(hwmon / "fan1_input"), files.amount(hwmon / "fan1_max")
     if speed is None or not most:
         speed, most = files.amount(hwmon / "pwm1"), FULL_PWM
-    return None if speed is None else min(round(speed * ALL_THE_TIME / most), ALL_THE_TIME)
+    return None if speed is None else min(round(speed * MOST_PERCENT / most), MOST_PERCENT)
 
 
 def _pcie_link(files: Files, device: Path) -> PcieLink | None:
@@ -165,7 +163,7 @@ def _generation(speed: str | None) -> int | None:
 
 
 def _ecc(files: Files, folder: Path) -> Ecc | None:
-    """Add up what the parts of the GPU (``umc`` is the memory controller) count since the driver's load."""
+    """Return errors since the driver was loaded, by block of the GPU (``umc`` is memory), and their sums."""
     by_location: dict[tuple[EccSeverity, EccScope, str], int] = {}
     for name in files.names(folder):
         part = name.removesuffix("_err_count") if name.endswith("_err_count") else name.removeprefix("aca_")

@@ -1,4 +1,4 @@
-"""One file of sysfs, and what it means that it cannot be read."""
+"""Reads files of sysfs, and classifies their errors."""
 
 import errno
 import os
@@ -11,9 +11,9 @@ from pathlib import Path
 
 from exporter.hangs import HANGS, Hangs, Watched
 
-# A file of sysfs has one page, a table of metrics up to a few; nothing longer is what we look for.
+# A file of sysfs has one page, gpu_metrics up to a few; the rest of a longer one is ignored.
 LONGEST, PORTION = 1 << 16, 8 << 10
-# This board, driver or kernel has no such reading: nothing failed.
+# Errors of a reading that this board, driver or kernel does not have. They are not failures.
 ABSENT = frozenset(
     {
         errno.ENOENT,
@@ -30,159 +30,155 @@ SYSFS = "sysfs"
 
 
 class CardSlowError(Exception):
-    """A card takes so long to answer that the others would have to wait for it."""
+    """The time to read this card is over, or a read of it has not returned."""
 
 
-class Turn(threading.local):
-    """What a thread is at. ``device`` is the uuid of the GPU that is being read.
+class ReadContext(threading.local):
+    """The current read of a thread."""
 
-    After ``deadline`` (monotonic clock) nothing is read any more, None is no limit: a driver that resets a
-    GPU lets its readers wait. ``place`` is what is left out alone if a read hangs, "" what all stand on.
-    """
-
+    # UUID of the GPU, to count failures for.
     device = ""
+    # Monotonic time after which reads raise CardSlowError; None: no limit.
     deadline: float | None = None
+    # Part of the node that is excluded if a read hangs; "" is never excluded.
     place = ""
     watched: Watched | None = None
 
 
 class Files:
-    """Reads files whole; None where there is nothing to read.
-
-    ``errors`` counts what failed since start by (GPU uuid, file, name of the error). ``turn`` is that of the
-    thread that asks: one that hangs in a read is left behind, and another goes on.
-    """
+    """Reads whole files. ``context`` is that of the calling thread, as a thread that hangs is replaced."""
 
     def __init__(self) -> None:
+        # Failures since start by (GPU uuid, file, error name).
         self.errors: Counter[tuple[str, str, str]] = Counter()
-        self.turn = Turn()
+        self.context = ReadContext()
         self._hangs = Hangs()
         self._newest = self._hangs.watch()
 
     @property
     def hanging(self) -> frozenset[str]:
-        """What is left out, because a read of it does not return."""
+        """Places of the reads that have not returned, in abandoned threads."""
         return frozenset(self._hangs.calls)
 
     def attend(self) -> None:
-        """Have the reads of this thread watched from now on."""
-        if self.turn.watched is None:
-            self.turn.watched = self._newest = self._hangs.watch()
+        """Watch the reads of this thread from now on."""
+        if self.context.watched is None:
+            self.context.watched = self._newest = self._hangs.watch()
 
-    def leave(self, patience: float) -> bool:
-        """Leave the thread that reads behind, if its read takes longer than so many seconds; say if it is."""
-        return self._newest.leave(patience)
+    def abandon(self, patience: float) -> bool:
+        """Return whether the thread that reads is abandoned: its read exceeds ``patience`` seconds."""
+        return self._newest.abandon(patience)
 
     @contextmanager
     def about(self, place: str, device: str = "") -> Iterator[None]:
-        """Read of one part of the node, which is left out alone if a read of it hangs.
+        """Read one part of the node, which is excluded if one of these reads hangs.
 
-        ``device`` is the uuid of the GPU whose failure that is. Raises CardSlowError while it is left out.
+        ``device`` is the uuid to count failures for. Raises CardSlowError while the place is excluded.
         """
         if place in self._hangs.calls:
             self.errors[device, self._hangs.calls.get(place, SYSFS), HANGS] += 1
             raise CardSlowError
-        before, self.turn.place = self.turn.place, place
+        outer, self.context.place = self.context.place, place
         try:
             yield
         finally:
-            self.turn.place = before
+            self.context.place = outer
 
     @contextmanager
     def waiting(self, name: str) -> Iterator[None]:
-        """Wait for what is called so. Raises LeftBehindError once nobody waits for this thread any more."""
-        watched = self.turn.watched
+        """Watch a call that may hang. Raises AbandonedError if the thread has been abandoned meanwhile."""
+        watched = self.context.watched
         if watched is None:
             yield
             return
-        watched.begin(self.turn.place, name, time.monotonic())
+        watched.begin(self.context.place, name, time.monotonic())
         try:
             yield
         finally:
             watched.end()
 
     def content(self, path: Path) -> bytes | None:
-        """Return the bytes of a file; raises CardSlowError once the time for this card is over."""
+        """Return the bytes of a file, None if it cannot be read.
+
+        This and all other reads raise CardSlowError after the deadline.
+        """
         self._check_time(path)
         try:
-            with self.waiting(_called(path)), path.open("rb", buffering=0) as file:
-                return _whole(file.fileno())
+            with self.waiting(_label(path)), path.open("rb", buffering=0) as file:
+                return _read_all(file.fileno())
         except OSError as error:
-            self._note(path, error)
+            self._count_failure(path, error)
         return None
 
     def text(self, path: Path) -> str | None:
-        """Return the text of a file without the blanks around it; an empty file says nothing."""
+        """Return the stripped text of a file; None if it is empty or cannot be read."""
         content = self.content(path)
         return None if content is None else content.decode("utf-8", "replace").strip() or None
 
     def number(self, path: Path) -> int | None:
-        """Return the whole number that a file holds; one that holds anything else says nothing."""
+        """Return the integer in a file; None for anything else."""
         return to_number(self.text(path))
 
     def amount(self, path: Path) -> int | None:
-        """Return how much or how many a file says; less than nothing is no amount, and says nothing."""
+        """Return the non-negative integer in a file; None for anything else."""
         return to_amount(self.text(path))
 
     def names(self, folder: Path) -> tuple[str, ...]:
-        """List a folder in the order of its names; none where there is no folder."""
+        """Return the sorted names in a folder; () if it cannot be listed."""
         self._check_time(folder)
         try:
-            with self.waiting(_called(folder)):
+            with self.waiting(_label(folder)):
                 return tuple(sorted(entry.name for entry in folder.iterdir()))
         except OSError as error:
-            self._note(folder, error)
+            self._count_failure(folder, error)
         return ()
 
     def failures(self) -> int:
-        """Return how many reads have failed since start."""
+        """Return the number of failures since start."""
         return sum(self.errors.values())
 
     def _check_time(self, path: Path) -> None:
-        deadline = self.turn.deadline
+        deadline = self.context.deadline
         if deadline is not None and time.monotonic() > deadline:
-            self._count(path, "TooSlow")
+            self.errors[self.context.device, _label(path), "TooSlow"] += 1
             raise CardSlowError
 
-    def _note(self, path: Path, error: OSError) -> None:
+    def _count_failure(self, path: Path, error: OSError) -> None:
         if error.errno not in ABSENT:
             name = errno.errorcode.get(error.errno or 0, type(error).__name__)
-            self._count(path, name)
-
-    def _count(self, path: Path, error: str) -> None:
-        self.errors[self.turn.device, _called(path), error] += 1
+            self.errors[self.context.device, _label(path), name] += 1
 
 
-def _called(path: Path) -> str:
-    """Name a file for the counts of errors."""
-    # The folder of a process is named by its pid: there would be a series for each.
+def _label(path: Path) -> str:
+    """Return the name of a file in counts of errors."""
+    # The folder of a process has its pid as name, which would make one series for each process.
     return f"{SYSFS} {path.parent.name if path.name.isdecimal() else path.name}"
 
 
 def to_number(text: str | None) -> int | None:
-    """Read a whole number as the kernel prints them; None for any other text."""
+    """Return an integer as the kernel prints it; None for any other text."""
     if text is None or not text.removeprefix("-").isdecimal() or not text.isascii():
         return None
     return int(text) if len(text) <= len(str(1 << 64)) else None
 
 
 def to_amount(text: str | None) -> int | None:
-    """Read a whole number from 0 on; None for any other text."""
-    found = to_number(text)
-    return found if found is not None and found >= 0 else None
+    """Return a non-negative integer; None for any other text."""
+    number = to_number(text)
+    return number if number is not None and number >= 0 else None
 
 
-def properties(text: str | None, mark: str) -> dict[str, str]:
-    """Read lines of a name and a value with ``mark`` between them."""
-    pairs = (line.partition(mark) for line in (text or "").splitlines())
-    return {name.strip(): value.strip() for name, found, value in pairs if found}
+def properties(text: str | None, separator: str) -> dict[str, str]:
+    """Return the values by name of lines with a name, the separator and a value."""
+    pairs = (line.partition(separator) for line in (text or "").splitlines())
+    return {name.strip(): value.strip() for name, matched, value in pairs if matched}
 
 
-def _whole(descriptor: int) -> bytes:
+def _read_all(descriptor: int) -> bytes:
     parts: list[bytes] = []
-    left = LONGEST
-    # Room for more than some pages would be new memory for each file, and nearly all are shorter.
-    while left and (part := os.read(descriptor, min(left, PORTION))):
+    remaining = LONGEST
+    # In portions, because os.read allocates its whole buffer and nearly all files are short.
+    while remaining and (part := os.read(descriptor, min(remaining, PORTION))):
         parts.append(part)
-        left -= len(part)
+        remaining -= len(part)
     return b"".join(parts)

@@ -1,4 +1,4 @@
-"""A thread that waits on an event set of the driver, and does nothing else there."""
+"""A thread that waits on an event set of the driver."""
 
 import logging
 import threading
@@ -11,42 +11,43 @@ import pynvml
 from exporter.nvml.driver.library import error_name
 
 log = logging.getLogger(__name__)
-# So long may one wait take, and so long is waited for the thread when it has been told to end.
+# Timeout of one call that waits, and time to end the thread.
 SLICE_MILLISECONDS = 100
 END_SECONDS = 1.0
-# A driver may end a wait early and hand out events without end; the sweeps need their turn.
+# Pause after so many events: a driver may return events without end, and the sweeps need the interpreter.
 BURST = 100
 REST_SECONDS = 0.01
 TIMEOUT = 10
-# A wait that takes so long does not come back with what occurs meanwhile.
+# A longer wait is taken to hang: it does not return with the events that occur meanwhile.
 HUNG_SECONDS = 5.0
 
 
 class EventWait:
-    """Waits on ``event_set`` until it is told to end or a wait fails.
+    """Waits on ``event_set`` until it is ended or a wait fails, and calls ``handle``.
 
-    After each event, and after each wait without one, ``turn`` gets the event or None. ``failure`` is NVML's
-    name of the error that ended it, with its ``code``; "" while there is none.
+    ``handle`` receives each event, None after a wait without one, and None after a failure.
     """
 
-    def __init__(self, event_set: Any, turn: Callable[[Any], None]) -> None:
+    def __init__(self, event_set: Any, handle: Callable[[Any], None]) -> None:
         self.event_set = event_set
+        # Name and code of the error that ended it; "" and None while there is none.
         self.failure = ""
         self.code: int | None = None
-        self._turn = turn
-        self._told = threading.Event()
-        self._asked = time.monotonic()
-        # As a daemon it cannot keep the program from ending, should the driver not let it return.
+        self._handle = handle
+        self._ended = threading.Event()
+        # Start of the current wait, on the monotonic clock.
+        self._since = time.monotonic()
+        # A daemon, so that a wait that hangs does not keep the program from exiting.
         self._thread = threading.Thread(target=self._run, name="nvml-events", daemon=True)
 
     @property
     def waits(self) -> bool:
-        """Whether events that occur now are going to be noticed."""
-        hangs = time.monotonic() - self._asked > HUNG_SECONDS
-        return self._thread.is_alive() and not (hangs or self.failure or self._told.is_set())
+        """Whether events that occur now will be received."""
+        hangs = time.monotonic() - self._since > HUNG_SECONDS
+        return self._thread.is_alive() and not (hangs or self.failure or self._ended.is_set())
 
     def begin(self) -> None:
-        """Begin to wait, unless it has begun."""
+        """Start the thread, unless it has been started; ``failure`` is set if it cannot be."""
         if self._thread.ident is not None:
             return
         try:
@@ -56,9 +57,9 @@ class EventWait:
             self.failure = "RuntimeError"
 
     def end(self) -> bool:
-        """End the wait; False if the thread does not come out of the driver."""
-        if self._thread.is_alive() and not self._told.is_set():
-            self._told.set()
+        """End the wait; return False if the thread does not return from the driver."""
+        if self._thread.is_alive() and not self._ended.is_set():
+            self._ended.set()
             self._thread.join(END_SECONDS)
         return not self._thread.is_alive()
 
@@ -72,19 +73,20 @@ class EventWait:
             self.failure = type(error).__name__
         finally:
             if self.failure:
-                self._turn(None)
+                self._handle(None)
 
     def _wait(self) -> None:
-        taken = 0
-        while not self._told.is_set():
+        events = 0
+        while not self._ended.is_set():
             event = self._next()
-            self._turn(event)
-            taken += 1
-            if event is None or taken % BURST == 0:
-                self._told.wait(REST_SECONDS)
+            self._handle(event)
+            events += 1
+            if event is None or events % BURST == 0:
+                self._ended.wait(REST_SECONDS)
 
     def _next(self) -> Any:
-        self._asked = time.monotonic()
+        """Return the next event, or None after a timeout. Raises NVMLError."""
+        self._since = time.monotonic()
         try:
             return pynvml.nvmlEventSetWait_v2(self.event_set, SLICE_MILLISECONDS)
         except pynvml.NVMLError as error:

@@ -1,7 +1,7 @@
-"""What GPUs report by themselves: XID errors, ECC errors, changes of the MIG layout, recovery actions.
+"""Events of GPUs: XID errors, ECC errors, changes of the MIG layout, recovery actions.
 
-Everything but the wait happens in the thread of the sweeps. The library is safe to be called from several
-threads, and a wait lets go of the interpreter.
+Only the wait, and the handling of its events, is in a thread of its own; the rest is in the thread of the
+sweeps. NVML is thread-safe, and a wait releases the interpreter lock.
 """
 
 import contextlib
@@ -34,9 +34,9 @@ Key = tuple[str, str, str, int | None]
 
 
 class EventLog:
-    """Counts events and keeps the newest; safe to use from any thread.
+    """Counts events and keeps the newest ones; thread-safe.
 
-    It outlives the driver: counts never fall, whatever is opened anew or cut differently.
+    Counts never fall: they are kept when the driver is opened again or a GPU is repartitioned.
     """
 
     def __init__(self) -> None:
@@ -54,29 +54,29 @@ class EventLog:
             self._recent.append(event)
 
     def watch(self, uuids: Iterable[str]) -> None:
-        """Tell of which GPUs events are waited for from now on."""
+        """Set the GPUs that are subscribed to."""
         with self._lock:
             self._watched = frozenset(uuids)
 
     def snapshot(self) -> tuple[frozenset[str], tuple[EventCount, ...], tuple[DeviceEvent, ...]]:
-        """Return the GPUs whose events are waited for, all counts, and the newest events, oldest first."""
+        """Return the GPUs that are subscribed to, all counts, and the newest events, oldest first."""
         with self._lock:
             watched, counts, recent = self._watched, dict(self._counts), tuple(self._recent)
-        found = (
+        unordered = (
             EventCount(uuid=uuid, mig_uuid=mig_uuid, kind=kind, xid=xid, count=count, last=last)
             for (uuid, mig_uuid, kind, xid), (count, last) in counts.items()
         )
-        ordered = sorted(found, key=lambda each: (each.uuid, each.mig_uuid, each.kind, each.xid or 0))
+        ordered = sorted(unordered, key=lambda item: (item.uuid, item.mig_uuid, item.kind, item.xid or 0))
         return watched, tuple(ordered), recent
 
 
 log = logging.getLogger(__name__)
 GROUP = "events"
-# What the calls are about that are made for all GPUs at once.
+# Place of the calls for all GPUs together.
 EVENTS = "events"
 XID, MIG_CONFIG = 0x8, 0x100
-# By number: bindings have learnt the names of the newer ones late. Changes of clocks, of performance state
-# and of the power source are left out: they occur all the time.
+# ``nvmlEventType*`` of nvml.h, as numbers: older bindings lack the names of the newer ones. Changes of
+# clocks, of performance state and of the power source are left out: they are too frequent.
 KINDS: Mapping[int, str] = {
     0x1: "single_bit_ecc",
     0x2: "double_bit_ecc",
@@ -90,25 +90,26 @@ KINDS: Mapping[int, str] = {
     0x4000: "gpu_unavailable",
     0x8000: "recovery_action",
 }
-# A driver refuses a mask as a whole for one bit that it does not know, so newer bits are asked for apart.
+# A driver refuses the whole mask for one unknown bit, so newer events are registered separately.
 CLASSIC = 0x1 | 0x2 | XID
 NEWER = (sum(KINDS) & ~CLASSIC & ~MIG_CONFIG, MIG_CONFIG)
 REGISTER = "nvmlDeviceRegisterEvents"
-# After these the node may be another one, so that it is worth looking at once.
+# Events after which the devices are read at once, at most every WAKE_SECONDS.
 WAKING = frozenset({"xid", "mig_config", "gpu_unavailable"})
 WAKE_SECONDS = 1.0
 NO_INSTANCE = 0xFFFFFFFF
-# What the driver calls an XID that it does not know; there is none beyond it.
+# The driver's code for an unknown XID, and the largest one.
 UNKNOWN_XID = 999
 
-Layout = Mapping[tuple[int, int], str]
+# UUIDs of the MIG devices of a GPU, by ids of GPU instance and compute instance.
+MigUuids = Mapping[tuple[int, int], str]
 
 
 class EventWatcher:
-    """Waits for the events of all GPUs, in one thread, and notes them in ``log``.
+    """Waits for the events of all GPUs in one thread, and records them in ``log``.
 
-    ``wake`` is called in that thread when the devices should be read soon, once a second at most. All methods
-    are for the thread of the sweeps, and none of them raises.
+    ``wake`` is called in that thread when the devices should be read soon. All methods are for the thread of
+    the sweeps, and none of them raises.
     """
 
     def __init__(self, calls: Calls, wake: Callable[[], None] | None = None) -> None:
@@ -116,38 +117,41 @@ class EventWatcher:
         self.wake = wake
         self._calls = calls
         self._wait: EventWait | None = None
-        self._impossible = False
+        # Whether the driver does not support waiting for events.
+        self._unsupported = False
+        # GPU uuid by address of the handle; address of the registered handle by GPU uuid.
         self._uuids: dict[int, str] = {}
         self._registered: dict[str, int] = {}
-        self._layouts: dict[str, Layout] = {}
-        self._wanted = False
+        self._layouts: dict[str, MigUuids] = {}
+        # Whether to call ``wake``, and when it was last called (monotonic clock).
+        self._wake_pending = False
         self._woken = 0.0
-        self._complaints: set[str] = set()
+        self._logged: set[str] = set()
 
     def start(self, devices: Mapping[str, Any]) -> None:
-        """Wait for the events of these GPUs (uuid to handle); to be called after every enumeration.
+        """Subscribe to the events of these GPUs (handle by uuid); to be called after every enumeration.
 
-        Costs nothing while all of them are waited for. A wait that has failed is begun anew.
+        Makes no call if it is subscribed to all of them. A failed wait is started again.
         """
-        group, self._calls.group = self._calls.group, GROUP
-        if self._wait is None or self._wait.waits or self._give_up(self._wait):
+        outer, self._calls.group = self._calls.group, GROUP
+        if self._wait is None or self._wait.waits or self._remove_failed(self._wait):
             self._add_all(devices)
-        self._calls.group = group
+        self._calls.group = outer
 
     def stop(self) -> bool:
-        """Wait no longer; to be called before the driver is shut down.
+        """Stop waiting, before the driver is shut down.
 
-        False: the thread hangs in the driver, which must then not be shut down under it.
+        Return False if the thread hangs in the driver, which must then not be shut down.
         """
-        self._impossible = False
+        self._unsupported = False
         return self._end()
 
     def hand_over(self, calls: Calls) -> None:
-        """Register by these calls from now on, in another thread: the one before hangs in the driver."""
+        """Use these calls from now on, in another thread: the thread of the former ones hangs."""
         self._calls = calls
 
-    def note_layout(self, uuid: str, layout: Layout) -> None:
-        """Tell which MIG device has which ids of its GPU instance and compute instance."""
+    def note_layout(self, uuid: str, layout: MigUuids) -> None:
+        """Set the MIG devices of a GPU, to which its XID events are attributed."""
         self._layouts[uuid] = layout
 
     def _end(self) -> bool:
@@ -155,30 +159,30 @@ class EventWatcher:
         if self._wait is None:
             return True
         if not self._wait.end():
-            self._complain(
+            self._warn_once(
                 "the driver has not returned from a wait for events; GPU events are no longer reported"
             )
             return False
         event_set, self._wait, self._uuids = self._wait.event_set, None, {}
         self._registered.clear()
-        # A registration that hangs may still write into it. That of a driver that is gone cannot be freed.
+        # A registration that hangs may still write into the event set.
         if not self._calls.hanging:
-            self._calls.give_back("nvmlEventSetFree", pynvml.nvmlEventSetFree, event_set)
+            self._calls.free("nvmlEventSetFree", pynvml.nvmlEventSetFree, event_set)
         return True
 
-    def _give_up(self, wait: EventWait) -> bool:
-        """Put away a wait that has failed or hangs; False while it still hangs."""
+    def _remove_failed(self, wait: EventWait) -> bool:
+        """Remove a wait that has failed or hangs; return False if it still hangs."""
         if not self._end():
             return False
-        self._impossible = wait.code in UNSUPPORTED
-        if wait.failure and not self._impossible:
+        self._unsupported = wait.code in UNSUPPORTED
+        if wait.failure and not self._unsupported:
             self._calls.count("", "nvmlEventSetWait_v2", wait.failure)
         return True
 
     def _add_all(self, devices: Mapping[str, Any]) -> None:
         for uuid, handle in devices.items():
             address = _address(handle)
-            if not self._impossible and self._registered.get(uuid) != address:
+            if not self._unsupported and self._registered.get(uuid) != address:
                 with (
                     contextlib.suppress(DeviceLostError, DeviceSlowError, DriverGoneError),
                     self._calls.about(uuid),
@@ -188,34 +192,31 @@ class EventWatcher:
         if self._wait is not None and self._registered:
             self._wait.begin()
             if self._wait.failure:
-                # The thread may have told so before this one told otherwise.
+                # The thread may have failed before ``watch`` was called above.
                 self.log.watch(())
 
     def _add(self, uuid: str, handle: Any, address: int) -> None:
-        """Register a GPU for those of the events that it supports; one that fails is tried again."""
+        """Register a GPU for the events that it supports; after a failure, the next sweep tries again."""
         supported = self._calls.ask(uuid, "nvmlDeviceGetSupportedEventTypes", handle) or 0
         if not supported & XID or not self._calls.supports(uuid, REGISTER):
             return
-        wait = self._wait or self._new_wait()
-        if wait is None:
-            return
-        self._wait = wait
-        # An event may come before the registration has returned.
+        if self._wait is None:
+            # The event set is for all GPUs: a call that hangs must not exclude this one.
+            with self._calls.about(EVENTS, ""):
+                event_set = self._calls.ask("", "nvmlEventSetCreate")
+            if event_set is None:
+                return
+            self._wait = EventWait(event_set, self._handle)
+        # An event may arrive before the registration has returned.
         self._uuids = self._uuids | {address: uuid}
-        if self._register(wait, uuid, handle, supported & CLASSIC):
+        if self._register(self._wait, uuid, handle, supported & CLASSIC):
             for newer in NEWER:
                 if supported & newer:
-                    self._register(wait, uuid, handle, supported & newer)
+                    self._register(self._wait, uuid, handle, supported & newer)
             self._registered[uuid] = address
 
-    def _new_wait(self) -> EventWait | None:
-        # It is no GPU's: where this hangs, each of them would be left out for it.
-        with self._calls.about(EVENTS, ""):
-            event_set = self._calls.ask("", "nvmlEventSetCreate")
-        return None if event_set is None else EventWait(event_set, self._turn)
-
     def _register(self, wait: EventWait, uuid: str, handle: Any, mask: int) -> bool:
-        """Register a GPU for these events, and tell whether it is."""
+        """Register a GPU for the events of ``mask``; return whether that succeeded."""
         try:
             self._calls.timed(REGISTER, pynvml.nvmlDeviceRegisterEvents, (handle, mask, wait.event_set))
         except pynvml.NVMLError as error:
@@ -230,49 +231,49 @@ class EventWatcher:
         elif error.value not in UNSUPPORTED and (classic or error.value != INVALID_ARGUMENT):
             self._calls.count(uuid, REGISTER, error_name(error))
 
-    def _turn(self, data: Any) -> None:
-        """Take an event, or None; in the thread that waits, which nothing here may end."""
+    def _handle(self, data: Any) -> None:
+        """Handle an event, or None after a wait without one or a failure; in the thread that waits."""
         try:
             if data is not None:
-                self._take(data)
+                self._record(data)
             elif self._wait is not None and self._wait.failure:
                 self.log.watch(())
-            self._ring()
-        except Exception:  # noqa: BLE001 - whatever one event does, the next one is waited for
-            self._complain("a GPU event could not be read", error=True)
+            self._wake_if_pending()
+        except Exception:  # noqa: BLE001 - one unreadable event must not end the thread
+            self._warn_once("a GPU event could not be read", error=True)
 
-    def _take(self, data: Any) -> None:
+    def _record(self, data: Any) -> None:
         uuid = self._uuids.get(_address(data.device)) or to_python(pynvml.nvmlDeviceGetUUID(data.device))
         kind = KINDS.get(data.eventType, "other")
-        of_xid = kind == KINDS[XID]
-        mig_uuid = self._mig(uuid, data.gpuInstanceId, data.computeInstanceId) if of_xid else ""
-        xid = min(int(data.eventData), UNKNOWN_XID) if of_xid else None
+        is_xid = kind == KINDS[XID]
+        mig_uuid = self._mig_uuid(uuid, data.gpuInstanceId, data.computeInstanceId) if is_xid else ""
+        xid = min(int(data.eventData), UNKNOWN_XID) if is_xid else None
         self.log.note(DeviceEvent(at=time.time(), uuid=uuid, kind=kind, mig_uuid=mig_uuid, xid=xid))
         if kind == KINDS[MIG_CONFIG]:
-            # The ids may be those of other devices now, until a sweep has seen which.
+            # The ids may now be those of other devices; the next sweep sets them again.
             self._layouts.pop(uuid, None)
-        self._wanted = self._wanted or kind in WAKING
+        self._wake_pending = self._wake_pending or kind in WAKING
 
-    def _mig(self, uuid: str, gi: int, ci: int) -> str:
-        """Return the MIG device of an event; "" for the whole GPU, or if unknown."""
+    def _mig_uuid(self, uuid: str, gi: int, ci: int) -> str:
+        """Return the MIG device of an event; "" for the whole GPU, or if unknown or not unique."""
         layout = self._layouts.get(uuid, {})
-        inside = [
-            mig for (its_gi, its_ci), mig in layout.items() if its_gi == gi and ci in (its_ci, NO_INSTANCE)
+        matching = [
+            mig for (mig_gi, mig_ci), mig in layout.items() if mig_gi == gi and ci in (mig_ci, NO_INSTANCE)
         ]
-        return inside[0] if len(inside) == 1 else ""
+        return matching[0] if len(matching) == 1 else ""
 
-    def _ring(self) -> None:
+    def _wake_if_pending(self) -> None:
         now = time.monotonic()
-        if self._wanted and self.wake is not None and now - self._woken >= WAKE_SECONDS:
-            self._wanted, self._woken = False, now
+        if self._wake_pending and self.wake is not None and now - self._woken >= WAKE_SECONDS:
+            self._wake_pending, self._woken = False, now
             self.wake()
 
-    def _complain(self, text: str, *, error: bool = False) -> None:
-        if text not in self._complaints:
-            self._complaints.add(text)
+    def _warn_once(self, text: str, *, error: bool = False) -> None:
+        if text not in self._logged:
+            self._logged.add(text)
             log.warning(text, exc_info=error)
 
 
 def _address(handle: Any) -> int:
-    # A cast would have the handle hold itself, for the garbage collector to find.
+    # A cast would create a reference cycle of the handle.
     return c_void_p.from_buffer(handle).value or 0

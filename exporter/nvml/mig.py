@@ -1,257 +1,208 @@
-"""The MIG devices of a GPU, found anew at every sweep.
+"""The MIG devices of a GPU, enumerated in every sweep.
 
-Handles are never kept: when an instance is destroyed its handle dies and its numbers are given to the
-next one. What is fixed about an instance is kept by what it *is*: ids, uuid and profile.
+Handles are not kept: the handle of a destroyed instance is invalid, and its ids are reused. Fixed facts are
+kept by identity: ids, UUID and profile.
 """
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from exporter.model import MigReading
 from exporter.nvml.driver.calls import CORE, Calls, DeviceHangsError
-from exporter.nvml.mig_placement import Placement, placement
-from exporter.nvml.readings.answers import ask_row, number
-from exporter.nvml.readings.gpu_processes import Instance, running, without_doubles
-from exporter.nvml.readings.memory import BAR1, MEMORY
+from exporter.nvml.mig_facts import MOST_SLICES, MigFacts, MigIdentity, read_facts
+from exporter.nvml.readings.answers import BAR1, MEMORY, ask_row
+from exporter.nvml.readings.gpu_processes import InstanceIds, running, without_doubles
 
-PROFILE_MARK = " MIG "
+# Memory slices of a GPU by its compute slices, if they differ.
 MEMORY_SLICES = {7: 8}
-# No GPU is cut into that many, nor has so much memory.
-MOST_SLICES = 64
-MOST_MEBIBYTES = 1 << 30
-# Whoever cuts a GPU is done long before it has been looked at so often.
-LOOKS = 3
-# Fields of the driver's attributes by engine.
-ENGINES = {
-    "copy": "sharedCopyEngineCount",
-    "decoder": "sharedDecoderCount",
-    "encoder": "sharedEncoderCount",
-    "jpeg": "sharedJpegCount",
-    "ofa": "sharedOfaCount",
-}
+# Repartitioning takes less time than so many enumerations.
+MAX_REPEATS = 3
 
-# Ids of a GPU instance and of a compute instance in it, and the uuid of the two.
-Place = tuple[int, int, str]
+# A MIG device by slot: its identity and its current handle.
+Slots = dict[int, tuple[MigIdentity, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """How a GPU is cut: ``enabled`` None where it was not told, ``slices`` of the whole GPU, handles now.
+class GpuLayout:
+    """The partitioning of a GPU in one sweep."""
 
-    ``devices`` is None when the driver did not say whether there are any; with ``complete`` False there may
-    be more than those: ``untold`` are the last that were seen in the slots that failed. ``pending``: whether
-    it will be cut when it has been reset. ``gpu`` is the handle of the GPU itself.
-    """
-
+    # Whether MIG mode is enabled; None if unknown.
     enabled: bool | None
+    # Compute slices of the whole GPU.
     slices: int | None = None
-    devices: tuple[tuple["Fingerprint", Any], ...] | None = ()
+    # The MIG devices with their current handles; None if unknown.
+    devices: tuple[tuple[MigIdentity, Any], ...] | None = ()
+    # False if there may be more MIG devices: some slots could not be read.
     complete: bool = True
-    untold: tuple["Fingerprint", ...] = ()
+    # The devices that were last seen in those slots.
+    unread: tuple[MigIdentity, ...] = ()
+    # Whether MIG mode will be enabled after the next GPU reset.
     pending: bool | None = None
+    # The handle of the GPU.
     gpu: Any = None
 
     def sharers(self) -> Counter[int]:
-        """Count the devices in each GPU instance, those too that did not tell."""
-        return Counter(mark.gi for mark in self.marks())
+        """Return the number of MIG devices by GPU instance, including unread ones."""
+        return Counter(identity.gi for identity in self.identities())
 
-    def marks(self) -> tuple["Fingerprint", ...]:
-        """Return what the devices are, those too that did not tell, in the order of their ids."""
-        return tuple(sorted((*(mark for mark, _ in self.devices or ()), *self.untold)))
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Fingerprint:
-    """What makes a MIG device the same one as at the last poll.
-
-    The name tells the profile: a device cut anew in the same place gets the same numbers and UUID.
-    """
-
-    gi: int
-    ci: int
-    uuid: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What does not change while a MIG device exists."""
-
-    profile: str | None
-    compute_slices: int | None
-    instance_slices: int | None
-    instance_memory: int | None
-    multiprocessors: int | None
-    engines: Mapping[str, int] = field(default_factory=dict)
-    placement: Placement = field(default_factory=Placement)
+    def identities(self) -> tuple[MigIdentity, ...]:
+        """Return the identities of all MIG devices, including unread ones, in the order of their ids."""
+        return tuple(sorted((*(identity for identity, _ in self.devices or ()), *self.unread)))
 
 
 class MigReader:
-    """Reads the MIG devices of every GPU; keeps the fixed facts of those that still exist."""
+    """Reads the MIG devices of every GPU; keeps the fixed facts of those that exist."""
 
     def __init__(self) -> None:
-        self._facts: dict[Fingerprint, Facts] = {}
-        self._slots: dict[str, dict[int, Fingerprint]] = {}
+        self._facts: dict[MigIdentity, MigFacts] = {}
+        self._slots: dict[str, dict[int, MigIdentity]] = {}
 
-    def layout(self, calls: Calls, uuid: str, handle: Any) -> Layout:
-        """Enumerate the MIG devices of a GPU; the slots are sparse, so each one is asked for."""
+    def layout(self, calls: Calls, uuid: str, handle: Any) -> GpuLayout:
+        """Return the MIG devices of a GPU. Raises as ``Calls.ask`` does."""
         calls.group = CORE
         failures = calls.failures()
         mode = calls.ask(uuid, "nvmlDeviceGetMigMode", handle)
         if mode is None:
-            told = calls.failures() == failures
-            return Layout(enabled=False) if told else Layout(enabled=None, devices=None)
+            unsupported = calls.failures() == failures
+            return GpuLayout(enabled=False) if unsupported else GpuLayout(enabled=None, devices=None)
         pending = mode[1] == 1
         if mode[0] != 1:
-            return Layout(enabled=False, pending=pending)
+            return GpuLayout(enabled=False, pending=pending)
         slices = calls.ask(uuid, "nvmlDeviceGetMaxMigDeviceCount", handle)
         if slices is None or slices > MOST_SLICES:
-            return Layout(enabled=True, devices=None, pending=pending)
-        found, failed = self._settled(calls, uuid, handle, slices)
-        untold = self._untold(uuid, {slot: mark for slot, (mark, _) in found.items()}, failed)
-        return Layout(
+            return GpuLayout(enabled=True, devices=None, pending=pending)
+        devices, failed = self._stable_slots(calls, uuid, handle, slices)
+        unread = self._unread(uuid, {slot: identity for slot, (identity, _) in devices.items()}, failed)
+        return GpuLayout(
             enabled=True,
             slices=slices,
-            devices=tuple(sorted(found.values(), key=lambda device: device[0])),
-            # A slot that failed is not an empty one.
+            devices=tuple(sorted(devices.values(), key=lambda device: device[0])),
             complete=not failed,
-            untold=untold,
+            unread=unread,
             pending=pending,
             gpu=handle,
         )
 
-    def read(self, calls: Calls, layout: Layout, gpu_memory: int | None) -> tuple[MigReading, ...] | None:
-        """Read every MIG device of one GPU, whose own memory is ``gpu_memory`` bytes."""
+    def read(self, calls: Calls, layout: GpuLayout, gpu_memory: int | None) -> tuple[MigReading, ...] | None:
+        """Return the readings of all MIG devices of a GPU with ``gpu_memory`` bytes; None if unknown.
+
+        Raises as ``Calls.ask`` does.
+        """
         if layout.devices is None:
             return None
         sharers = layout.sharers()
-        memory_slice = _memory_slice(layout.slices, gpu_memory)
+        memory_slice = None
+        if layout.slices and gpu_memory is not None:
+            memory_slice = gpu_memory / MEMORY_SLICES.get(layout.slices, layout.slices)
         readings = []
         for device in layout.devices:
             with calls.about(device[0].uuid):
                 readings.append(self._read(calls, layout, device, sharers, memory_slice))
         return tuple(without_doubles(readings))
 
-    def forget(self, existing: set[Fingerprint]) -> None:
-        """Drop what was known of MIG devices that are gone."""
-        self._facts = {mark: facts for mark, facts in self._facts.items() if mark in existing}
+    def forget(self, existing: set[MigIdentity]) -> None:
+        """Drop the facts of MIG devices that no longer exist."""
+        self._facts = {identity: facts for identity, facts in self._facts.items() if identity in existing}
         self._slots = {
             uuid: slots for uuid, slots in self._slots.items() if existing.issuperset(slots.values())
         }
 
-    def _settled(
-        self, calls: Calls, uuid: str, parent: Any, slices: int
-    ) -> tuple[dict[int, tuple[Fingerprint, Any]], set[int]]:
-        """Look into the slots; where they are not as before, look again until two looks agree.
+    def _stable_slots(self, calls: Calls, uuid: str, parent: Any, slices: int) -> tuple[Slots, set[int]]:
+        """Return the devices by slot and the failed slots; if they changed, after two equal enumerations.
 
-        A GPU that is cut anew between two slots would be taken for half of the old and half of the new.
+        While a GPU is repartitioned, a single enumeration could mix old and new devices.
         """
-        found, failed = _look(calls, uuid, parent, slices)
-        before = self._slots.get(uuid), set[int]()
-        for _ in range(LOOKS):
-            seen = {slot: mark for slot, (mark, _) in found.items()}, failed
-            if before in ((None, failed), seen):
+        devices, failed = _read_slots(calls, uuid, parent, slices)
+        last = self._slots.get(uuid), set[int]()
+        for _ in range(MAX_REPEATS):
+            current = {slot: identity for slot, (identity, _) in devices.items()}, failed
+            if last in ((None, failed), current):
                 break
-            before = seen
-            found, failed = _look(calls, uuid, parent, slices)
-        return found, failed
+            last = current
+            devices, failed = _read_slots(calls, uuid, parent, slices)
+        return devices, failed
 
-    def _untold(self, uuid: str, told: dict[int, Fingerprint], failed: set[int]) -> tuple[Fingerprint, ...]:
-        """Return what was last seen in the slots that failed, but for what is elsewhere now."""
-        places, uuids = {(mark.gi, mark.ci) for mark in told.values()}, {mark.uuid for mark in told.values()}
-        kept = {
-            slot: mark
-            for slot, mark in self._slots.get(uuid, {}).items()
-            if slot in failed and (mark.gi, mark.ci) not in places and mark.uuid not in uuids
+    def _unread(
+        self, uuid: str, devices: dict[int, MigIdentity], failed: set[int]
+    ) -> tuple[MigIdentity, ...]:
+        """Return the devices that were last seen in the failed slots and are not in another slot now."""
+        places = {(identity.gi, identity.ci) for identity in devices.values()}
+        uuids = {identity.uuid for identity in devices.values()}
+        unread = {
+            slot: identity
+            for slot, identity in self._slots.get(uuid, {}).items()
+            if slot in failed and (identity.gi, identity.ci) not in places and identity.uuid not in uuids
         }
-        self._slots[uuid] = told | kept
-        return tuple(kept.values())
+        self._slots[uuid] = devices | unread
+        return tuple(unread.values())
 
     def _read(
         self,
         calls: Calls,
-        layout: Layout,
-        device: tuple[Fingerprint, Any],
+        layout: GpuLayout,
+        device: tuple[MigIdentity, Any],
         sharers: Counter[int],
         memory_slice: float | None,
     ) -> MigReading:
-        mark, handle = device
-        facts = self._facts.get(mark) or self._ask_facts(calls, mark, handle, layout.gpu)
-        frame_buffer = ask_row(calls, mark.uuid, handle, MEMORY)
-        bar1 = ask_row(calls, mark.uuid, handle, BAR1)
-        total = frame_buffer.total if frame_buffer is not None else None
+        identity, handle = device
+        facts = self._facts.get(identity)
+        if facts is None:
+            facts, complete = read_facts(calls, identity, handle, layout.gpu)
+            if complete:
+                self._facts[identity] = facts
+        memory = ask_row(calls, identity.uuid, handle, MEMORY)
+        bar1 = ask_row(calls, identity.uuid, handle, BAR1)
+        memory_slices = None
+        if facts.instance_memory is not None and memory_slice is not None:
+            # NVML reports the memory of an instance, not its memory slices.
+            memory_slices = max(1, round(facts.instance_memory / memory_slice))
         calls.group = "processes"
-        # Where some did not tell, there may be more GPU instances than these.
-        instance = Instance(mark.gi, mark.ci, sharers if layout.complete else ())
+        # In an incomplete layout, there may be other GPU instances.
+        ids = InstanceIds(identity.gi, identity.ci, sharers if layout.complete else ())
         return MigReading(
-            uuid=mark.uuid,
-            gi=mark.gi,
-            ci=mark.ci,
+            uuid=identity.uuid,
+            gi=identity.gi,
+            ci=identity.ci,
             profile=facts.profile,
-            memory=frame_buffer,
+            memory=memory,
             bar1=bar1,
-            memory_shared=sharers[mark.gi] > 1,
+            memory_shared=sharers[identity.gi] > 1,
             compute_slices=facts.compute_slices,
             instance_slices=facts.instance_slices,
-            memory_slices=_count(facts.instance_memory, memory_slice),
+            memory_slices=memory_slices,
             multiprocessors=facts.multiprocessors,
             engines=facts.engines,
             gi_profile=facts.placement.profile,
             gi_start=facts.placement.start,
             gi_size=facts.placement.size,
-            processes=running(calls, mark.uuid, handle, total, instance),
+            processes=running(calls, identity.uuid, handle, None if memory is None else memory.total, ids),
         )
 
-    def _ask_facts(self, calls: Calls, mark: Fingerprint, handle: Any, gpu: Any) -> Facts:
-        """Ask the facts of a MIG device until it has told them all."""
-        calls.group = CORE
-        failures = calls.failures()
-        attributes = calls.ask(mark.uuid, "nvmlDeviceGetAttributes", handle)
-        place = Placement() if attributes is None else placement(calls, mark.uuid, gpu, mark.gi)
-        facts = Facts(
-            profile=mark.name.partition(PROFILE_MARK)[2] or None,
-            compute_slices=_slices(getattr(attributes, "computeInstanceSliceCount", 0)),
-            instance_slices=_slices(getattr(attributes, "gpuInstanceSliceCount", 0)),
-            instance_memory=_bytes(getattr(attributes, "memorySizeMB", 0)),
-            multiprocessors=number(getattr(attributes, "multiprocessorCount", 0)) or None,
-            engines=_engines(attributes) if attributes is not None else {},
-            placement=place,
-        )
-        if attributes is not None and calls.failures() == failures:
-            self._facts[mark] = facts
-        return facts
 
-
-def _look(
-    calls: Calls, uuid: str, parent: Any, slices: int
-) -> tuple[dict[int, tuple[Fingerprint, Any]], set[int]]:
-    """Look into every slot of a GPU; return what is in them, and those that failed to tell or hang."""
-    found: dict[int, tuple[Fingerprint, Any]] = {}
+def _read_slots(calls: Calls, uuid: str, parent: Any, slices: int) -> tuple[Slots, set[int]]:
+    """Return the devices in the slots of a GPU, which are sparse, and the slots that failed or hang."""
+    devices: Slots = {}
     failed: set[int] = set()
     for slot in range(slices):
         failures = calls.failures()
         try:
             with calls.about(f"{uuid}/{slot}", uuid):
-                place, handle = _place(calls, uuid, parent, slot)
-            if place is not None:
-                with calls.about(place[2]):
-                    found[slot] = Fingerprint(*place, _name(calls, place[2], handle)), handle
+                ids, handle = _read_slot(calls, uuid, parent, slot)
+            if ids is not None:
+                with calls.about(ids[2]):
+                    name = calls.ask(ids[2], "nvmlDeviceGetName", handle) or ""
+                devices[slot] = MigIdentity(*ids, name), handle
             elif handle is not None or calls.failures() > failures:
-                # There is one, which does not say who it is.
+                # The slot is not empty, or may not be.
                 failed.add(slot)
         except DeviceHangsError:
             failed.add(slot)
-    return found, failed
+    return devices, failed
 
 
-def _name(calls: Calls, mig_uuid: str, handle: Any) -> str:
-    """Ask what a MIG device is called; one that does not say is there all the same."""
-    return calls.ask(mig_uuid, "nvmlDeviceGetName", handle) or ""
-
-
-def _place(calls: Calls, uuid: str, parent: Any, slot: int) -> tuple[Place | None, Any]:
+def _read_slot(calls: Calls, uuid: str, parent: Any, slot: int) -> tuple[tuple[int, int, str] | None, Any]:
+    """Return (GPU instance, compute instance, UUID) and the handle in a slot; None for what is unknown."""
     handle = calls.ask(uuid, "nvmlDeviceGetMigDeviceHandleByIndex", parent, slot)
     if handle is None:
         return None, None
@@ -262,32 +213,3 @@ def _place(calls: Calls, uuid: str, parent: Any, slot: int) -> tuple[Place | Non
         return None, handle
     calls.parents[mig_uuid] = uuid
     return (gi, ci, mig_uuid), handle
-
-
-def _engines(attributes: Any) -> dict[str, int]:
-    """Count the engines of the GPU instance, which its compute instances share."""
-    counts = {engine: number(getattr(attributes, name)) for engine, name in ENGINES.items()}
-    return {engine: count for engine, count in counts.items() if count is not None}
-
-
-def _memory_slice(compute_slices: int | None, gpu_memory: int | None) -> float | None:
-    """Return the bytes of one memory slice: memory is cut in 8 where compute is cut in 7, else alike."""
-    if not compute_slices or gpu_memory is None:
-        return None
-    return gpu_memory / MEMORY_SLICES.get(compute_slices, compute_slices)
-
-
-def _count(instance_memory: int | None, memory_slice: float | None) -> int | None:
-    """Count memory slices by size: the driver tells the memory of an instance, not its slices."""
-    if instance_memory is None or memory_slice is None:
-        return None
-    return max(1, round(instance_memory / memory_slice))
-
-
-def _slices(told: int) -> int | None:
-    """Keep a number of slices that a GPU can have; a driver that does not know it may say 0 or all ones."""
-    return told if 0 < told <= MOST_SLICES else None
-
-
-def _bytes(mebibytes: int) -> int | None:
-    return mebibytes << 20 if 0 < mebibytes <= MOST_MEBIBYTES else None

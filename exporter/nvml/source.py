@@ -1,8 +1,8 @@
-"""NVML as a source of the poller: one worker thread, one hop per sweep.
+"""NVML as a source of the poller, in a worker thread.
 
-A call into a sick driver can hang for ever, in a thread that nothing can end. It is a daemon (the program can
-still exit) and is left behind: another thread sweeps in its place, and leaves out the device that the call
-is about until it returns. So no more threads hang than there are devices.
+A call into a faulty driver can hang forever, and its thread cannot be ended. The thread is abandoned (as a
+daemon it does not keep the program from exiting), and a new one sweeps without the device of that call until
+the call returns. So at most one thread hangs for each device.
 """
 
 import asyncio
@@ -16,51 +16,48 @@ from exporter.nvml.sweep import STUCK, Sweeper
 
 UNKNOWN = "Unknown"
 RESTART_REASONS = frozenset({"LibRmVersionMismatch", UNKNOWN, STUCK})
-# Reasons of a driver that is to be given up: it was, or it could not be.
+# Reasons of DriverError while the driver is requested to be released: it is, or it cannot be.
 RELEASED, HELD = "Released", "NotReleased"
-# Errors of one sweep that say nothing of the GPUs: what was read before stands until it is stale.
-PASSING = frozenset({"NoCount"})
+# Errors of a sweep without information about GPUs: the last readings are kept until they are stale.
+TEMPORARY = frozenset({"NoCount"})
 
 
 class NvmlSource:
-    """The node's GPUs through NVML.
+    """The node's GPUs through NVML. ``wake`` is set by events that call for an early read."""
 
-    ``wake`` is set when a GPU reports something that makes an early read worth while.
-    ``restart_reason`` says why only a restart of this process can help, or is None.
-    """
-
-    def __init__(self, options: NvmlOptions | None = None, wake: asyncio.Event | None = None) -> None:
+    def __init__(self, options: NvmlOptions, wake: asyncio.Event | None = None) -> None:
+        # Why only a restart of this process can help; None if it is not needed.
         self.restart_reason: str | None = None
-        self._options = options or NvmlOptions()
+        self._options = options
         self._latest: HardwareReading | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = wake
-        self._sweeper = Sweeper(self._options, self._call)
-        self._worker = ReplaceableWorker("nvml", self._options.patience, self._sweeper.leave)
+        self._sweeper = Sweeper(options, self._request_read)
+        self._worker = ReplaceableWorker("nvml", options.patience, self._sweeper.abandon)
 
     @property
     def latest(self) -> HardwareReading | None:
         """The newest reading of every GPU, each with its own time, and all events until now."""
         if self._latest is None:
             return None
-        # Events come between sweeps too, and while a sweep hangs.
+        # Events also arrive between sweeps, and while a sweep hangs.
         watched, events, recent = self._sweeper.events.log.snapshot()
         return replace(self._latest, watched=watched, events=events, recent=recent)
 
     async def read(self) -> HardwareReading:
-        """Sweep once, in the worker thread; raises DriverError when the driver does not answer.
+        """Return the readings of one sweep. Raises DriverError if the driver does not answer.
 
-        While the driver is to be given up it is shut down instead, which is an error named ``Released``.
+        While it is requested to be released, the driver is shut down, and the error's reason is ``Released``.
         """
         self._loop = asyncio.get_running_loop()
         return await self._worker.run(self._read)
 
     async def close(self) -> None:
-        """Shut the driver down, once; waits for a sweep that is still under way."""
+        """Shut the driver down, after a running sweep."""
         await self._worker.finish(self._sweeper.close)
 
-    def _call(self) -> None:
-        """Call for an early read; from the thread that waits for events."""
+    def _request_read(self) -> None:
+        """Request an early read; in the thread that waits for events."""
         if self._wake is not None and self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake.set)
 
@@ -73,36 +70,37 @@ class NvmlSource:
             self._publish_gone(released)
             raise DriverError(RELEASED, f"the driver is released because {released}")
         self._publish_gone()
-        raise DriverError(HELD, f"{released}, but a call into the driver does not return: it stays open")
+        raise DriverError(
+            HELD, f"{released}, but a call into the driver does not return: it cannot be released"
+        )
 
     def _sweep(self) -> HardwareReading:
-        failures = self._sweeper.calls.errors.copy()
-        found: dict[str, GpuReading] = {}
+        earlier_errors = self._sweeper.calls.errors.copy()
+        last = self._latest.gpus if self._latest is not None else ()
+        published = {reading.identity.uuid: reading for reading in last}
+        readings: dict[str, GpuReading] = {}
         error: DriverError | None = None
         try:
             for reading in self._sweeper.sweep():
-                found[reading.identity.uuid] = reading
-                self._publish((self._older() | found).values())
+                readings[reading.identity.uuid] = reading
+                self._publish((published | readings).values())
         except DriverError as failure:
             error = failure
-        if _taken_away(found, self._sweeper.calls.errors - failures):
+        # The device nodes of this container were revoked: every GPU answers 'unknown error'.
+        failed = {name for _, _, name in self._sweeper.calls.errors - earlier_errors}
+        if failed == {UNKNOWN} and not any(reading.up for reading in readings.values()):
             error = DriverError(UNKNOWN, advice(UNKNOWN))
         self.restart_reason = str(error) if error is not None and error.reason in RESTART_REASONS else None
         if error is None:
-            return self._publish(found.values())
-        # A driver that hangs or fails to count may be well again in a moment; this one says that it is gone.
-        if error.reason not in PASSING:
+            return self._publish(readings.values())
+        if error.reason not in TEMPORARY:
             self._publish_gone()
         elif self._latest is not None:
             self._latest = replace(self._latest, errors=dict(self._sweeper.calls.errors), costs=self._costs())
         raise error
 
-    def _older(self) -> dict[str, GpuReading]:
-        gpus = self._latest.gpus if self._latest is not None else ()
-        return {reading.identity.uuid: reading for reading in gpus}
-
     def _publish_gone(self, released: str = "") -> None:
-        """Publish what is still known while the driver tells nothing."""
+        """Publish the known facts of all GPUs while the driver does not answer."""
         known = self._publish(self._sweeper.gone())
         self._latest = replace(known, driver=DriverInfo(), gpu_count=None, released=released)
 
@@ -126,9 +124,3 @@ class NvmlSource:
             )
             for group, seconds in sorted(calls.seconds.items())
         }
-
-
-def _taken_away(found: dict[str, GpuReading], failures: dict[tuple[str, str, str], int]) -> bool:
-    """Recognise a container whose device nodes were revoked: every GPU answers 'unknown error'."""
-    names = {name for _, _, name in failures}
-    return names == {UNKNOWN} and not any(reading.up for reading in found.values())

@@ -1,4 +1,4 @@
-"""One sweep: every GPU of the node and every MIG device, enumerated and read from the beginning."""
+"""One sweep: enumerates and reads all GPUs of the node, with their MIG devices."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -16,28 +16,25 @@ from exporter.nvml.driver.calls import (
 from exporter.nvml.driver.library import DriverError, Library, NvmlOptions, advice
 from exporter.nvml.events import EventWatcher
 from exporter.nvml.gpu import GpuReader
-from exporter.nvml.readings.gpu_processes import trust
+from exporter.nvml.readings.gpu_processes import pid_trust
 from exporter.nvml.topology import BoundDevices
 
-# A lost GPU may come back when the driver is opened anew. That costs the healthy ones seconds, so it is
-# tried at growing distances as long as the same GPUs are lost.
+# A lost GPU may come back when the driver is opened again. That takes seconds, in which the healthy GPUs are
+# not read, so the interval doubles as long as the same GPUs are lost.
 REOPEN_AFTER_SECONDS = 60.0
 LONGEST_REOPEN_SECONDS = 3600.0
-# Stands for the node as a whole among the uuids.
+# Stands for the uuid of the node as a whole.
 NODE = ""
-# A healthy GPU answers in milliseconds, one that is being initialised in some seconds. One whose calls take a
-# second each is still told of, also where something is asked of each of its MIG slots.
-GPU_BUDGET_SECONDS = 10.0
-# No machine has that many. To look for as many as an answer that is garbage says would never end.
+# A larger count is not plausible; enumerating so many GPUs would not end.
 MOST_GPUS = 1024
 STUCK = "NotReopened"
-STUCK_ADVICE = "the driver must be opened anew, which a call that does not return prevents: restart the pod"
+STUCK_ADVICE = "a call into the driver does not return, so it cannot be opened again: restart the pod"
 
 
 class Sweeper:
-    """Reads the node's GPUs; one sweep at a time, always from the same thread.
+    """Reads the node's GPUs; one sweep at a time, in one thread.
 
-    ``wake`` is called, in another thread, when a GPU reports what makes an early sweep worth while.
+    ``wake`` is called, in another thread, after events that call for an early sweep.
     """
 
     def __init__(self, options: NvmlOptions, wake: Callable[[], None] | None = None) -> None:
@@ -45,25 +42,28 @@ class Sweeper:
         self.events = EventWatcher(self.calls, wake)
         self.driver = DriverInfo()
         self.gpu_count = 0
-        self._machine_pids = options.machine_pids
+        self._options = options
         self._library = Library(options.path, options.library)
         self._bound = BoundDevices(options.sys_root)
         self._gpus = GpuReader(self.calls, options, self.events.note_layout)
-        self._driver_told = False
+        # Whether ``driver`` is complete.
+        self._driver_known = False
+        # Handles by uuid, of this sweep and the last one.
         self._handles: dict[str, Any] = {}
-        self._handles_before: dict[str, Any] = {}
-        # By place, the sweep in which one took up its time.
+        self._last_handles: dict[str, Any] = {}
+        # Last sweep in which a GPU exceeded its time, by index.
         self._slow: dict[int, int] = {}
         self._lost: frozenset[str] = frozenset()
         self._reopen_after = REOPEN_AFTER_SECONDS
         self._opened_at = 0.0
+        # Number of the sweep.
         self._number = 0
         self._gone: list[DriverGoneError] = []
 
     def sweep(self) -> Iterator[GpuReading]:
-        """Yield the reading of each GPU as soon as it is done, those that were lost at last.
+        """Yield the reading of each GPU as soon as it is complete, missing GPUs last.
 
-        Raises DriverError when the driver as a whole does not answer.
+        Raises DriverError if the driver as a whole does not answer.
         """
         self._number += 1
         self.calls.driver_microseconds.clear()
@@ -82,7 +82,7 @@ class Sweeper:
     def close(self) -> bool:
         """Shut the driver down; the next sweep opens it again.
 
-        False: a thread that hangs in the driver keeps it open, which must not be pulled away under the call.
+        Return False if it stays open because a thread hangs in it.
         """
         if self._library.is_open and not self.calls.hanging:
             self._gpus.closing()
@@ -90,12 +90,12 @@ class Sweeper:
                 self._library.close()
         return not self._library.is_open
 
-    def leave(self, patience: float) -> bool:
-        """Leave the thread of the sweeps behind if it waits for longer than so many seconds for one device.
+    def abandon(self, patience: float) -> bool:
+        """Return whether the thread of the sweeps is abandoned: a call exceeds ``patience`` seconds.
 
-        True: another thread may sweep from now on. That device is read again when its call has returned.
+        Another thread must then sweep. The device of the call is read again after the call has returned.
         """
-        successor = self.calls.leave(patience)
+        successor = self.calls.abandon(patience)
         if successor is None:
             return False
         self.calls = successor
@@ -104,7 +104,7 @@ class Sweeper:
         return True
 
     def gone(self) -> list[GpuReading]:
-        """Return what is still known of every GPU while the driver is not asked."""
+        """Return the known facts of every GPU while the driver does not answer."""
         return [self._gpus.gone(uuid) for uuid in self._gpus.known]
 
     def _open(self) -> None:
@@ -115,7 +115,7 @@ class Sweeper:
         if self._library.is_open and self._bound.changed():
             self.close()
         if not self._library.is_open:
-            # In this order, so that what is plugged in while the driver is opened is a change afterwards.
+            # Before opening, so that a GPU that is bound meanwhile is a change afterwards.
             bound = self._bound.now()
             self._library.open()
             self._gpus.unplugged(self._bound.note(bound))
@@ -123,77 +123,81 @@ class Sweeper:
             self.calls.forget_unsupported()
             self._gpus.reopened()
             self._handles.clear()
-            self._driver_told = False
-        if not self._driver_told:
-            self._ask_driver()
+            self._driver_known = False
+        if not self._driver_known:
+            self._read_driver()
 
-    def _ask_driver(self) -> None:
+    def _read_driver(self) -> None:
         failures = self.calls.failures()
+        driver_version = self.calls.ask("", "nvmlSystemGetDriverVersion")
+        nvml_version = self.calls.ask("", "nvmlSystemGetNVMLVersion")
+        # 12040 is 12.4; 0 is not a version.
+        cuda = self.calls.ask("", "nvmlSystemGetCudaDriverVersion_v2")
         self.driver = DriverInfo(
-            driver_version=self.calls.ask("", "nvmlSystemGetDriverVersion"),
-            nvml_version=self.calls.ask("", "nvmlSystemGetNVMLVersion"),
-            cuda_version=_cuda(self.calls.ask("", "nvmlSystemGetCudaDriverVersion_v2")),
+            driver_version=driver_version,
+            nvml_version=nvml_version,
+            cuda_version=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
         )
-        self._driver_told = self.calls.failures() == failures
-        self._gpus.trust = trust(self.driver.driver_version, machine=self._machine_pids())
+        self._driver_known = self.calls.failures() == failures
+        self._gpus.trust = pid_trust(driver_version, machine=self._options.machine_pids())
 
     def _all(self) -> Iterator[GpuReading]:
-        self.gpu_count = self._count()
-        self._handles_before, self._handles = self._handles, {}
+        count: int | None = self.calls.ask("", "nvmlDeviceGetCount")
+        if count is None or count > MOST_GPUS:
+            raise DriverError("NoCount", "the driver does not report a plausible number of GPUs")
+        self.gpu_count = count
+        self._last_handles, self._handles = self._handles, {}
         seen: set[str] = set()
         lost: set[str] = set()
-        hidden: set[int] = set()
-        answers = False
-        before = frozenset(self._gpus.known)
+        unidentified: set[int] = set()
+        any_up = False
+        earlier = frozenset(self._gpus.known)
         self._gone.clear()
         for index, deadline in self._in_turn():
             reading = self._gpu(index, deadline, lost)
             if reading is None:
-                hidden.add(index)
+                unidentified.add(index)
             elif reading.identity.uuid not in seen:
                 seen.add(reading.identity.uuid)
-                answers = answers or reading.up
+                any_up = any_up or reading.up
                 yield reading
-        # Of a driver that is gone no GPU can be read. Beside others that are, it is said of that one alone.
-        if self._gone and not answers:
+        # The driver is gone only if no GPU can be read; otherwise only the GPU with that error is lost.
+        if self._gone and not any_up:
             raise self._gone[0]
-        self._gpus.replaced(seen, before)
+        self._gpus.replaced(seen, earlier)
         missing = [known.identity for uuid, known in self._gpus.known.items() if uuid not in seen]
         yield from (self._gpus.gone(identity.uuid) for identity in missing)
         self.events.start(self._handles)
-        # What stands at its place and does not say who it is may be the missing one: no reason to reopen.
-        self._note_lost(lost.union(identity.uuid for identity in missing if identity.index not in hidden))
+        # An unidentified GPU with the index of a missing one may be that one: no reason to open the driver
+        # again.
+        self._note_lost(
+            lost.union(identity.uuid for identity in missing if identity.index not in unidentified)
+        )
         self._gpus.forget_absent()
 
-    def _count(self) -> int:
-        count: int | None = self.calls.ask("", "nvmlDeviceGetCount")
-        if count is None or count > MOST_GPUS:
-            raise DriverError("NoCount", "the driver does not say how many GPUs it has")
-        return count
-
     def _in_turn(self) -> Iterator[tuple[int, float]]:
-        """Yield the place of each GPU, and by when (monotonic clock) it must be read.
+        """Yield the index of each GPU, and the time by which it must be read (monotonic clock).
 
-        Those that kept the others waiting have their turn after them, and the time of one for all together:
-        the sweeps of the others must not become rare. Who has waited for it the longest begins.
+        Slow GPUs are last, longest-waiting first, and share the time of one, so that they do not delay the
+        next sweep of the others.
         """
         slow = self._slow.copy()
         for index in range(self.gpu_count):
             if index not in slow:
-                yield index, time.monotonic() + GPU_BUDGET_SECONDS
-        together = time.monotonic() + GPU_BUDGET_SECONDS
+                yield index, time.monotonic() + self._options.gpu_budget
+        shared_deadline = time.monotonic() + self._options.gpu_budget
         for index in sorted(slow, key=lambda index: (slow[index], index)):
             if index < self.gpu_count:
-                yield index, together
+                yield index, shared_deadline
 
     def _gpu(self, index: int, deadline: float, lost: set[str]) -> GpuReading | None:
-        """Read one GPU; None where it is so far gone that it does not even tell its UUID."""
+        """Return the reading of one GPU, None for one without a UUID; add a lost one to ``lost``."""
         uuid = ""
-        waited = self._slow.pop(index, None)
-        if waited is not None and time.monotonic() > deadline:
-            self._slow[index] = waited
+        slow_since = self._slow.pop(index, None)
+        if slow_since is not None and time.monotonic() > deadline:
+            self._slow[index] = slow_since
             return self._passed_over(index)
-        # A thread that was left behind must not reach the calls of the one that goes on.
+        # A thread that is abandoned here must not use the calls of its successor.
         calls = self.calls
         calls.deadline = deadline
         calls.group = CORE
@@ -215,23 +219,23 @@ class Sweeper:
             lost.add(uuid or f"{NODE}{index}")
         except DriverError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever one GPU answers, the others are read
+        except Exception as error:  # noqa: BLE001 - one GPU must not prevent the others from being read
             calls.count(uuid, "read", type(error).__name__)
         finally:
             calls.deadline = None
         return self._gpus.gone(uuid) if uuid else None
 
     def _passed_over(self, index: int) -> GpuReading | None:
-        """Return what is still known of a GPU that those before it left no time for."""
+        """Return the known facts of a GPU that there is no time left to read."""
         uuid = self._gpus.at(index)
         self.calls.count(uuid, "read", "TooSlow")
-        if uuid in self._handles_before:
-            # Its events are still waited for.
-            self._handles[uuid] = self._handles_before[uuid]
+        if uuid in self._last_handles:
+            # Keep the subscription to its events.
+            self._handles[uuid] = self._last_handles[uuid]
         return self._gpus.gone(uuid) if uuid else None
 
     def _find(self, calls: Calls, index: int) -> tuple[Any, str]:
-        """Ask for the handle and the UUID of a GPU, "" where it does not tell."""
+        """Return the handle and the UUID of a GPU, None and "" if unknown."""
         with calls.about(f"#{index}", self._gpus.at(index)):
             handle = calls.ask("", "nvmlDeviceGetHandleByIndex", index)
             uuid = calls.ask("", "nvmlDeviceGetUUID", handle) if handle is not None else ""
@@ -241,8 +245,3 @@ class Sweeper:
         if lost != self._lost:
             self._reopen_after = REOPEN_AFTER_SECONDS
         self._lost = frozenset(lost)
-
-
-def _cuda(number: int | None) -> str | None:
-    """Return the driver's 12040 as 12.4; 0 is not a version."""
-    return None if not number else f"{number // 1000}.{number % 1000 // 10}"

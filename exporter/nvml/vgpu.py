@@ -1,4 +1,4 @@
-"""Virtual GPUs: those that a GPU of this host runs, and the license of the one that this guest has."""
+"""vGPUs of a host, and the license of the vGPU in a guest."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -19,13 +19,13 @@ MODES: dict[int, Virtualization] = {
     3: "vgpu_host",
     4: "vsga_host",
 }
-# In the place of a GPU instance: this vGPU has the whole GPU's engines in turn with others.
+# Id of the GPU instance of a time-sliced vGPU, which has none.
 NO_INSTANCE = 0xFFFFFFFF
-# Before the guest's driver has started, nobody has asked for a license yet.
-NOT_ASKED_YET = frozenset({0, 1})
-# The names that the binding has for these numbers are tuples.
+# License states before the guest's driver has requested a license.
+NOT_REQUESTED = frozenset({0, 1})
+# A number, because the binding's names are tuples.
 EXPIRY_VALID = 2
-# By field of the reading, the share of the GPU's time in a sample.
+# Fields of a sample, in percent of the GPU's time, by field of the reading.
 SHARES = {
     "sm_percent": "smUtil",
     "memory_percent": "memUtil",
@@ -36,25 +36,24 @@ SHARES = {
 
 @dataclass(frozen=True, slots=True)
 class VgpuType:
-    """What all vGPUs of a type have in common; ``memory`` is in bytes."""
+    """A type of vGPUs."""
 
     name: str | None
+    # Bytes.
     memory: int | None
 
 
 class VgpuReader:
-    """Reads the vGPUs of every GPU; keeps what their types are, and what is new in the driver's samples.
-
-    ``clock`` as for samples.
-    """
+    """Reads the vGPUs of every GPU; keeps their types. ``clock`` as for SampleReader."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._types: dict[int, VgpuType] = {}
         self._samples = SampleReader(clock)
+        # UUIDs of vGPUs by GPU.
         self._running: dict[str, set[str]] = {}
 
     def read(self, calls: Calls, uuid: str, handle: Any) -> dict[str, Any]:
-        """Return the fields ``virtualization``, ``license`` and ``vgpus`` of a GPU's reading.
+        """Return the fields ``virtualization``, ``license`` and ``vgpus`` of GpuReading.
 
         Raises as ``Calls.ask`` does.
         """
@@ -67,86 +66,75 @@ class VgpuReader:
         }
 
     def forget(self, known: Iterable[str]) -> None:
-        """Keep what belongs to these GPUs only."""
-        keep = set(known)
-        self._samples.forget(keep)
-        self._running = {uuid: vgpus for uuid, vgpus in self._running.items() if uuid in keep}
+        """Keep the state of these GPUs only."""
+        kept = set(known)
+        self._samples.forget(kept)
+        self._running = {uuid: vgpus for uuid, vgpus in self._running.items() if uuid in kept}
 
     def _vgpus(self, calls: Calls, uuid: str, handle: Any) -> tuple[VgpuReading, ...] | None:
         active = calls.ask(uuid, "nvmlDeviceGetActiveVgpus", handle, none=())
         if active is None:
             return None
-        # "" is one that has gone since it was listed.
+        # "" for a vGPU that was stopped after it was listed.
         uuids = {number: calls.ask(uuid, "nvmlVgpuInstanceGetUUID", number, none="") for number in active}
         if None in uuids.values():
-            # Without knowing who they all are it is not known how many there are for each of them either.
             return None
-        use = self._use(calls, uuid, handle)
-        read = (self._vgpu(calls, uuid, number, name, use) for number, name in uuids.items() if name)
-        found = sorted(read, key=lambda vgpu: vgpu.uuid)
-        self._note_running(calls, uuid, {vgpu.uuid for vgpu in found})
-        return tuple(found)
+        samples = self._newest_samples(calls, uuid, handle)
+        vgpus = [self._vgpu(calls, uuid, number, name, samples) for number, name in uuids.items() if name]
+        running = {vgpu.uuid for vgpu in vgpus}
+        for stopped in self._running.get(uuid, set()) - running:
+            calls.forget_unsupported(stopped)
+        self._running[uuid] = running
+        return tuple(sorted(vgpus, key=lambda vgpu: vgpu.uuid))
 
-    def _use(self, calls: Calls, uuid: str, handle: Any) -> dict[int, Any] | None:
-        """Return the newest sample of each vGPU that ran since the last read, by the driver's number."""
+    def _newest_samples(self, calls: Calls, uuid: str, handle: Any) -> dict[int, Any]:
+        """Return the newest sample of each vGPU since the last read, by NVML's id of the vGPU."""
         samples = self._samples.read(calls, uuid, handle, "nvmlDeviceGetVgpuUtilization")
-        if samples is None:
-            return None
         latest = latest_time()
-        return {each.vgpuInstance: each for each in samples if each.timeStamp <= latest}
+        return {sample.vgpuInstance: sample for sample in samples or () if sample.timeStamp <= latest}
 
-    def _vgpu(
-        self, calls: Calls, gpu: str, number: int, uuid: str, use: dict[int, Any] | None
-    ) -> VgpuReading:
-        # What one vGPU does not support says nothing of its neighbours.
+    def _vgpu(self, calls: Calls, gpu: str, number: int, uuid: str, samples: dict[int, Any]) -> VgpuReading:
+        # Calls are unsupported for each vGPU separately; failures count for the GPU.
         calls.parents[uuid] = gpu
-        kind = self._type(calls, uuid, number)
-        gi = _instance(calls.ask(uuid, "nvmlVgpuInstanceGetGpuInstanceId", number))
+        vgpu_type = self._type(calls, uuid, number)
+        gi = calls.ask(uuid, "nvmlVgpuInstanceGetGpuInstanceId", number)
+        vm_id = calls.ask(uuid, "nvmlVgpuInstanceGetVmID", number)
+        # In MIG mode nothing meters vGPUs. An idle vGPU has a sample, so without one its use is unknown.
+        sample = samples.get(number) if gi in (None, NO_INSTANCE) else None
         return VgpuReading(
             uuid=uuid,
             mdev_uuid=calls.ask(uuid, "nvmlVgpuInstanceGetMdevUUID", number) or None,
-            vm_id=_vm_id(calls.ask(uuid, "nvmlVgpuInstanceGetVmID", number)),
-            type_name=kind.name,
-            gi=gi,
-            memory_total=kind.memory,
+            # The binding returns (bytes, type of the id).
+            vm_id=None if vm_id is None else vm_id[0].decode(errors="replace") or None,
+            type_name=vgpu_type.name,
+            gi=None if gi == NO_INSTANCE else gi,
+            memory_total=vgpu_type.memory,
             memory_used=_bytes(calls.ask(uuid, "nvmlVgpuInstanceGetFbUsage", number)),
             licensed=_licensed(calls, uuid, number),
-            **_shares(number, use if gi is None else None),
+            **{
+                field: None if sample is None else sampled_percent(getattr(sample, name).uiVal)
+                for field, name in SHARES.items()
+            },
         )
 
     def _type(self, calls: Calls, uuid: str, number: int) -> VgpuType:
-        """Ask what a type is once; an answer that is not whole is not kept."""
+        """Return the type of a vGPU; it is kept if it is complete."""
         key = calls.ask(uuid, "nvmlVgpuInstanceGetType", number)
         if key is None:
             return VgpuType(None, None)
         if key in self._types:
             return self._types[key]
-        kind = VgpuType(
+        vgpu_type = VgpuType(
             calls.ask(uuid, "nvmlVgpuTypeGetName", key) or None,
             _bytes(calls.ask(uuid, "nvmlVgpuTypeGetFramebufferSize", key)) or None,
         )
-        if None not in (kind.name, kind.memory):
-            self._types[key] = kind
-        return kind
-
-    def _note_running(self, calls: Calls, gpu: str, running: set[str]) -> None:
-        """Drop what was kept of vGPUs that have gone."""
-        for uuid in self._running.get(gpu, set()) - running:
-            calls.forget_unsupported(uuid)
-        self._running[gpu] = running
+        if None not in (vgpu_type.name, vgpu_type.memory):
+            self._types[key] = vgpu_type
+        return vgpu_type
 
 
 def _bytes(answer: int | None) -> int | None:
     return None if answer is None else long_number(answer)
-
-
-def _instance(answer: int | None) -> int | None:
-    return None if answer == NO_INSTANCE else answer
-
-
-def _vm_id(answer: tuple[bytes, int] | None) -> str | None:
-    """Read the name that the hypervisor has for the machine; the binding leaves it as bytes."""
-    return answer[0].decode(errors="replace") or None if answer is not None else None
 
 
 def _licensed(calls: Calls, uuid: str, number: int) -> bool | None:
@@ -156,47 +144,33 @@ def _licensed(calls: Calls, uuid: str, number: int) -> bool | None:
         return None
     if isinstance(answer, int):
         return bool(answer)
-    if not answer.isLicensed and answer.currentState in NOT_ASKED_YET:
+    if not answer.isLicensed and answer.currentState in NOT_REQUESTED:
         return None
     return bool(answer.isLicensed)
 
 
-def _shares(number: int, use: dict[int, Any] | None) -> dict[str, int | None]:
-    """Return the percentages of one vGPU; nothing meters one inside MIG.
-
-    The driver has a sample for each that runs, also for an idle one: without one nothing was seen.
-    """
-    if use is None or number not in use:
-        return {}
-    return {field: sampled_percent(getattr(use[number], name).uiVal) for field, name in SHARES.items()}
-
-
 def _license(calls: Calls, uuid: str, handle: Any) -> License | None:
-    """Read the license of the feature that this guest has switched on, else of the first one it could."""
+    """Return the license of the enabled feature of this guest, else of the first one."""
     answer = calls.ask(uuid, "nvmlDeviceGetGridLicensableFeatures_v4", handle)
     if answer is None or not answer.isGridLicenseSupported:
         return None
     features = answer.gridLicensableFeatures[: answer.licensableFeaturesCount]
     if not features:
         return None
-    feature = max(features, key=lambda each: bool(each.featureEnabled))
+    feature = max(features, key=lambda feature: bool(feature.featureEnabled))
     licensed = bool(feature.featureState)
+    # The binding's own access to the field raises for bytes that are not UTF-8.
+    product: bytes = object.__getattribute__(feature, "productName")
     return License(
-        product=_text(feature, "productName"),
+        product=product.decode(errors="replace"),
         licensed=licensed,
         state="licensed" if licensed else "unlicensed",
-        expires=_moment(feature.licenseExpiry),
+        expires=_expiry(feature.licenseExpiry),
     )
 
 
-def _text(record: Any, field: str) -> str:
-    # The binding's own way to the field raises where the bytes are no UTF-8.
-    raw: bytes = object.__getattribute__(record, field)
-    return raw.decode(errors="replace")
-
-
-def _moment(expiry: Any) -> float | None:
-    """Return the Unix time of an expiry in UTC; None for a license that has none, or a date that is none."""
+def _expiry(expiry: Any) -> float | None:
+    """Return the Unix time of an expiry in UTC; None without an expiry, or for an invalid date."""
     if expiry.status != EXPIRY_VALID:
         return None
     day = (expiry.year, expiry.month, expiry.day)

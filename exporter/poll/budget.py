@@ -31,6 +31,11 @@ HEAD_START_SHARE, LONGEST_HEAD_START_SECONDS = 0.2, 0.25
 CLIENT_SHARE = 0.9
 # Two more sources of pod names may have to answer after the Pods API.
 PODS_API_SHARE = 0.5
+# A healthy NVIDIA GPU answers in milliseconds, one that is being initialised in some seconds. A GPU with
+# calls of a second each is still read, even if each of its MIG slots is asked.
+GPU_SECONDS = 10.0
+# A healthy AMD GPU answers in milliseconds; one that is being reset delays the reads of its files.
+CARD_SECONDS = 5.0
 
 
 class Budget(NamedTuple):
@@ -46,6 +51,13 @@ class Budget(NamedTuple):
     """A driver call about one device is abandoned after this."""
     client: float
     """Timeout of a request to another program."""
+    gpu: float = GPU_SECONDS
+    """Time to read one NVIDIA GPU, so that a slow one does not delay the others.
+
+    It may exceed the stage: the poll then goes on without the source, and the sweep ends later.
+    """
+    card: float = CARD_SECONDS
+    """The same for one AMD GPU."""
 
     @classmethod
     def of_interval(cls, interval: float) -> "Budget":

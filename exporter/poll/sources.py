@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from exporter.amd import AmdSource
+from exporter.amd import AmdOptions, AmdSource
 from exporter.config.settings import Settings
 from exporter.kubernetes import Cluster, access
 from exporter.model import NodeObject
@@ -50,11 +50,14 @@ class Sources:
         )
         self.nvml = NvmlSource(self._nvml_options(settings, nvml_library), self.wake)
         self.amd = AmdSource(
-            settings.sys_root,
-            settings.proc_root,
-            lambda: boot_seconds(settings.proc_root),
-            clock,
-            patience=self.budget.hang,
+            AmdOptions(
+                sys_root=settings.sys_root,
+                proc_root=settings.proc_root,
+                patience=self.budget.hang,
+                card_budget=self.budget.card,
+                boot_clock=lambda: boot_seconds(settings.proc_root),
+                clock=clock,
+            )
         )
         self.dcgm = _dcgm(settings, self.budget.client)
         self.pod_resources = PodResources(settings.pod_resources_socket, timeout=self.budget.client)
@@ -83,6 +86,7 @@ class Sources:
             machine_pids=lambda: counts_machine_pids(settings.proc_root),
             released=self.release.reason,
             patience=self.budget.hang,
+            gpu_budget=self.budget.gpu,
         )
 
     @property

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.amd import AmdSource
+from exporter.amd import AmdOptions, AmdSource
 from exporter.demo.node import FakeNode
 from exporter.demo.scenario import catalog
 from exporter.demo.scenario.amd_gpus import AmdGpu
@@ -32,7 +32,14 @@ CUT = BOARD | {"dies": 8, "mode": "CPX", "memory_mode": "NPS1", "metrics": "1.6"
 def source(node: FakeNode) -> AmdSource:
     """Point a source at a fake node."""
     proc = node.paths.proc_root
-    return AmdSource(node.paths.sys_root, proc, lambda: boot_seconds(proc))
+    options = AmdOptions(
+        sys_root=node.paths.sys_root,
+        proc_root=proc,
+        patience=2.5,
+        card_budget=5.0,
+        boot_clock=lambda: boot_seconds(proc),
+    )
+    return AmdSource(options)
 
 
 def devices(reading: HardwareReading) -> dict[DeviceKey, tuple[int, int, int | None]]:

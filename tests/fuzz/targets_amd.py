@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from exporter.amd.card import CardReader
+from exporter.amd.card_reader import CardReader
 from exporter.amd.cards import find_cards
 from exporter.amd.gpu_metrics import is_of_processor, parse
 from exporter.amd.kfd import KfdReader
@@ -24,7 +24,7 @@ def _metrics(content: bytes) -> Any:
     return (
         told,
         told.energy_millijoules,
-        [told.busy(count) for count in (None, 0, 1, 4, 8)],
+        [told.partition_activity(count) for count in (None, 0, 1, 4, 8)],
         is_of_processor(content),
     )
 
@@ -119,7 +119,7 @@ TARGETS = (
         name="amd-card",
         covers=(
             "exporter.amd.cards",
-            "exporter.amd.card",
+            "exporter.amd.card_reader",
             "exporter.amd.kfd",
             "exporter.amd.partitions",
             "exporter.amd.kfd",

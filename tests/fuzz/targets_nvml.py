@@ -8,7 +8,7 @@ from exporter.nvml.driver.calls import DeviceLostError, DriverGoneError
 from exporter.nvml.driver.library import DriverError
 from exporter.nvml.mig import MigReader
 from exporter.nvml.readings.answers import ask_row, set_path
-from exporter.nvml.readings.device import FIXED_ROWS, ROWS, SLOW_ROWS, _records
+from exporter.nvml.readings.device import FIXED_ROWS, ROWS, SLOW_ROWS, with_records
 from exporter.nvml.sweep import Sweeper
 from tests.fuzz.devices import require_believable, require_believable_part, timeless
 from tests.fuzz.promises import BrokenPromiseError
@@ -92,7 +92,7 @@ def _rows(content: bytes) -> GpuReading | None:
                 set_path(found, row.into, ask_row(calls, "GPU-a", driver.handles["GPU-a"], row))
         except DeviceLostError:
             return None
-    return GpuReading(identity=GpuIdentity(uuid="GPU-a", index=0), **_records(found))
+    return GpuReading(identity=GpuIdentity(uuid="GPU-a", index=0), **with_records(found))
 
 
 def _migs(content: bytes) -> Any:
@@ -106,7 +106,7 @@ def _migs(content: bytes) -> Any:
         except DeviceLostError:
             return None
         marks = [mark for mark, _ in layout.devices or ()]
-        return layout.enabled, layout.slices, layout.complete, layout.untold, marks, found
+        return layout.enabled, layout.slices, layout.complete, layout.unread, marks, found
 
 
 def _check_migs(told: Any) -> None:
@@ -127,7 +127,6 @@ TARGETS = (
             "exporter.nvml.readings.device",
             "exporter.nvml.readings.field_reader",
             "exporter.nvml.gpu",
-            "exporter.nvml.readings.identity",
             "exporter.nvml.sweep",
         ),
         seeds=lambda: [*seeds(60, 8, head=b"w"), *seeds(90, 12, head=b"c")],
@@ -139,11 +138,7 @@ TARGETS = (
     ),
     Target(
         name="nvml-rows",
-        covers=(
-            "exporter.nvml.readings.answers",
-            "exporter.nvml.driver.calls",
-            "exporter.nvml.readings.memory",
-        ),
+        covers=("exporter.nvml.readings.answers", "exporter.nvml.driver.calls"),
         seeds=lambda: [bytes([place]) + spoil for place in range(len(TABLE)) for spoil in (b"", SPOILT[0])],
         decode=_rows,
         refuses=(DriverGoneError,),
@@ -153,7 +148,7 @@ TARGETS = (
     ),
     Target(
         name="nvml-migs",
-        covers=("exporter.nvml.mig", "exporter.nvml.mig_placement"),
+        covers=("exporter.nvml.mig", "exporter.nvml.mig_facts"),
         seeds=lambda: seeds(50, 7),
         decode=_migs,
         refuses=(DriverGoneError,),

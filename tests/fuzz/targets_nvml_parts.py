@@ -16,7 +16,7 @@ from exporter.nvml.driver.calls import Calls, DeviceLostError, DriverGoneError
 from exporter.nvml.readings.device import active_links
 from exporter.nvml.readings.field_reader import FieldReader
 from exporter.nvml.readings.fields import MOST_LINKS
-from exporter.nvml.readings.gpu_processes import GREATEST_PID, Instance, UtilizationReader, running
+from exporter.nvml.readings.gpu_processes import GREATEST_PID, InstanceIds, UtilizationReader, running
 from exporter.nvml.topology import COMMON_ANCESTORS, NODE_WORDS, WORD_BITS, TopologyReader
 from exporter.nvml.vgpu import VgpuReader
 from tests.fuzz.promises import BrokenPromiseError
@@ -73,7 +73,7 @@ def _processes(content: bytes) -> Any:
         part = _part()
     with driver.opened(content) as calls:
         whole = driver.handles["GPU-a"]
-        place = Instance(SMALL["gi"], SMALL.get("ci", 0))
+        place = InstanceIds(SMALL["gi"], SMALL.get("ci", 0))
         return (
             _unless_lost(lambda: running(calls, MIG, part, TOTAL, place)),
             _unless_lost(lambda: running(calls, "GPU-a", whole, TOTAL)),

@@ -16,6 +16,7 @@ from exporter.nvml.sweep import Sweeper
 from tests.hardware import tiny
 
 MIB, GIB = 1 << 20, 1 << 30
+GPU_BUDGET_SECONDS = 10.0
 WALL = 1_700_000_000.0
 NODE = {
     "name": "node-1",
@@ -43,7 +44,8 @@ class Clock:
 
 def nvml(library: Any = None, **changes: Any) -> NvmlOptions:
     """Read that library; by the clock of readings every look at it is five seconds after the last."""
-    return NvmlOptions(**{"library": library, "clock": ticking(), **changes})
+    limits = {"patience": 2.5, "gpu_budget": GPU_BUDGET_SECONDS}
+    return NvmlOptions(**{"library": library, "clock": ticking(), **limits, **changes})
 
 
 def ticking() -> Callable[[], float]:

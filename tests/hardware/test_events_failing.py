@@ -11,9 +11,8 @@ from exporter.model import DeviceEvent
 from exporter.nvml import event_wait
 from exporter.nvml.driver.calls import Calls
 from exporter.nvml.events import RECENT, EventLog, EventWatcher
-from exporter.nvml.sweep import GPU_BUDGET_SECONDS
 from tests.hardware import tiny
-from tests.hardware.making import Driver, gpu
+from tests.hardware.making import GPU_BUDGET_SECONDS, Driver, gpu
 from tests.hardware.watching import MIG_CONFIG, XID, Watch, Watched, until
 
 WAIT = "nvmlEventSetWait_v2"

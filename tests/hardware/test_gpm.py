@@ -11,8 +11,9 @@ from exporter.demo.nvml.gpm import Pool
 from exporter.model import Profile
 from exporter.nvml.driver.calls import Calls, DeviceLostError
 from exporter.nvml.driver.library import Library
-from exporter.nvml.mig import Fingerprint, MigReader
-from exporter.nvml.readings.gpm import GpmReader, Instance, counted
+from exporter.nvml.mig import MigReader
+from exporter.nvml.mig_facts import MigIdentity
+from exporter.nvml.readings.gpm import GpmInstance, GpmReader, counted
 from tests.hardware.making import Clock, Driver, gpu, instance, process, refuse
 
 NEW = {"name": "n", "driver_version": "580.65.06", "nvml_version": "13.580.65.06", "cuda_version": 13000}
@@ -63,14 +64,14 @@ class Node:
         """Read the MIG device in a slot."""
         parent = pynvml.nvmlDeviceGetHandleByIndex(0)
         handle = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(parent, slot)
-        mark = Fingerprint(
+        mark = MigIdentity(
             pynvml.nvmlDeviceGetGpuInstanceId(handle),
             pynvml.nvmlDeviceGetComputeInstanceId(handle),
             pynvml.nvmlDeviceGetUUID(handle),
             pynvml.nvmlDeviceGetName(handle),
         )
         self.calls.parents[mark.uuid] = "GPU-a"
-        return self.reader.read_mig(self.calls, "GPU-a", parent, Instance(mark, handle, alone))
+        return self.reader.read_mig(self.calls, "GPU-a", parent, GpmInstance(mark, handle, alone))
 
 
 @pytest.fixture

@@ -102,7 +102,7 @@ async def test_a_driver_that_must_be_opened_anew_and_cannot_asks_for_a_restart(d
         driver.fail("UNINITIALIZED", None)
         with pytest.raises(DriverError, match="restart the pod"):
             await read(nvml_source)
-        assert "a call that does not return" in (nvml_source.restart_reason or "")
+        assert "a call into the driver does not return" in (nvml_source.restart_reason or "")
         driver.recover()
         await settled(1)
         assert all(one.up for one in (await read(nvml_source)).values())

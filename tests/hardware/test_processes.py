@@ -8,7 +8,7 @@ import pytest
 
 from exporter.model import DeviceProcess
 from exporter.nvml.driver.calls import Calls
-from exporter.nvml.readings.gpu_processes import Instance, UtilizationReader, running
+from exporter.nvml.readings.gpu_processes import InstanceIds, UtilizationReader, running
 from exporter.nvml.sweep import Sweeper
 from tests.hardware.making import GIB, LARGE, SMALL, Driver, gpu, nvml, process, ticking
 from tests.hardware.tiny import (
@@ -35,7 +35,7 @@ NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, INSUFFICIENT_SIZE, UNKNOWN = 3, 4, 6, 7
 
 
 def listed(
-    calls: Calls, total: int | None = None, instance: Instance | None = None
+    calls: Calls, total: int | None = None, instance: InstanceIds | None = None
 ) -> dict[int, tuple[Any, set[str]]]:
     """Return memory and kinds of the processes by pid."""
     found = running(calls, GPU, HANDLE, total, instance)
@@ -175,7 +175,7 @@ def test_without_a_list_of_compute_nobody_knows(functions: dict[str, Function]):
 def test_processes_of_other_instances_are_left_out(gi: int, ci: int, there: bool):
     """Some drivers list the neighbours too; an id that is not told excludes nobody."""
     calls = installed(**{COMPUTE: lists(context(41, gi=gi, ci=ci))})
-    assert (41 in listed(calls, instance=Instance(1, 0))) is there
+    assert (41 in listed(calls, instance=InstanceIds(1, 0))) is there
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_processes_of_other_instances_are_left_out(gi: int, ci: int, there: bool
 def test_a_list_of_instances_that_are_not_there_is_none(gi: int, known: tuple[int, ...], there: list[int]):
     """A driver that leaves the ids at zero does not tell where a process is: nobody is left out for that."""
     calls = installed(**{COMPUTE: lists(context(41, gi=1, ci=0), context(42, gi=gi, ci=0))})
-    found = running(calls, GPU, HANDLE, None, Instance(1, 0, known))
+    found = running(calls, GPU, HANDLE, None, InstanceIds(1, 0, known))
     assert there == (None if found is None else [each.pid for each in found])
     assert sum(calls.errors.values()) == (there is None)
 

@@ -244,7 +244,7 @@ async def test_the_driver_is_found_where_it_lies_on_a_kubernetes_node(
     """Without a path the loader is asked first, then the known driver roots in their order."""
     monkeypatch.setattr("exporter.nvml.driver.library.DRIVER_ROOTS", ("/nowhere", str(stub.path.parent)))
     monkeypatch.setattr("exporter.nvml.driver.library.SONAME", stub.path.name)
-    source = NvmlSource()
+    source = NvmlSource(nvml())
     assert (await source.read()).driver.driver_version == "580.65.06"
     await source.close()
 

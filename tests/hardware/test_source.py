@@ -205,7 +205,7 @@ async def test_a_library_that_is_no_nvml_is_refused():
 async def test_a_node_without_a_driver_says_what_to_do(monkeypatch: pytest.MonkeyPatch):
     """Without any library the text names the ways to give the pod one."""
     monkeypatch.setattr("exporter.nvml.driver.library.SONAME", "libnvidia-ml-that-is-nowhere.so.1")
-    error = await refusal(NvmlSource())
+    error = await refusal(NvmlSource(nvml()))
     assert error.reason == "LibraryNotFound"
     for remedy in ("install the NVIDIA driver", "runtimeClassName", "--nvml-library"):
         assert remedy in str(error)

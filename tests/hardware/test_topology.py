@@ -239,7 +239,7 @@ def test_a_gpu_that_left_is_nobody_s_peer():
     calls, reader = Node({(1, 2): 10}).installed(), TopologyReader()
     read(calls, reader, 1)
     read(calls, reader, 2)
-    reader.leave("GPU-1")
+    reader.remove("GPU-1")
     assert read(calls, reader, 2) is None
     read(calls, reader, 1)
     assert list(peers(read(calls, reader, 2))) == ["GPU-1"]

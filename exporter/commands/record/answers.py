@@ -10,8 +10,8 @@ from exporter.demo.scenario.codec import Signed
 from exporter.model import Bar1, Ecc, GpuReading, MigReading
 from exporter.model.readings import RECOVERY_ACTIONS
 from exporter.nvml.driver.calls import Call
-from exporter.nvml.readings import device, fields, memory
-from exporter.nvml.readings.answers import NOTHING, Path, Row, first_percent
+from exporter.nvml.readings import device, fields
+from exporter.nvml.readings.answers import BAR1, MEMORY, UNKNOWN_32, Path, Row, bar1, first_percent
 
 Answers = dict[str, tuple[Signed, ...]]
 Numbers = tuple[int, ...]
@@ -34,7 +34,7 @@ NO_PERCENT, NO_FLAG = 255, 2
 WORDS: Mapping[str, int] = {
     word: number for words in (device.COMPUTE_MODES, RECOVERY_ACTIONS) for number, word in enumerate(words)
 }
-ALL_ROWS = tuple(row for row in (*device.ROWS, *device.FIXED_ROWS) if row is not memory.MEMORY)
+ALL_ROWS = tuple(row for row in (*device.ROWS, *device.FIXED_ROWS) if row is not MEMORY)
 
 
 def answers_of(gpu: GpuReading, missing: Collection[str]) -> tuple[Answers, tuple[str, ...]]:
@@ -58,7 +58,7 @@ def answers_of(gpu: GpuReading, missing: Collection[str]) -> tuple[Answers, tupl
 
 def answers_of_mig(mig: MigReading) -> tuple[Answers, tuple[str, ...]]:
     """Return the answers and unsupported calls of a MIG device, except those for processes and memory."""
-    (call,) = (_symbol(call) for call in memory.BAR1.calls)
+    (call,) = (_symbol(call) for call in BAR1.calls)
     numbers = None if mig.bar1 is None else _bar1(mig.bar1)
     return ({}, (call,)) if numbers is None else ({call: tuple(map(Signed, numbers))}, ())
 
@@ -131,7 +131,7 @@ def _fabric(word: str) -> Numbers:
 
 def _constraints(limits: Mapping[str, int]) -> Numbers | None:
     ends = limits.get("min"), limits.get("max")
-    return None if ends == (None, None) else _filled(ends, NOTHING)
+    return None if ends == (None, None) else _filled(ends, UNKNOWN_32)
 
 
 def _ecc_mode(ecc: Ecc) -> Numbers | None:
@@ -141,7 +141,7 @@ def _ecc_mode(ecc: Ecc) -> Numbers | None:
 
 def _histogram(banks: Mapping[str, int]) -> Numbers | None:
     names = ("max", "high", "partial", "low", "none")
-    return _filled([banks.get(name) for name in names], NOTHING) if banks else None
+    return _filled([banks.get(name) for name in names], UNKNOWN_32) if banks else None
 
 
 def _filled(values: Collection[int | None], nothing: int) -> Numbers:
@@ -150,7 +150,7 @@ def _filled(values: Collection[int | None], nothing: int) -> Numbers:
 
 # The encoder of each decoder whose answer is not a single number.
 ENCODERS: Mapping[Callable[..., Any], Callable[[Any], Numbers | None]] = {
-    memory.bar1: _bar1,
+    bar1: _bar1,
     first_percent: lambda percent: (percent, SAMPLING_MICROSECONDS),
     device.utilization: _utilization,
     device.encoder_sessions: lambda sessions: (

@@ -22,7 +22,7 @@ from exporter.model import (
     Topology,
 )
 from exporter.model.hardware import ProcessKind
-from exporter.nvml.readings.identity import ARCHITECTURES
+from exporter.nvml.gpu import ARCHITECTURES
 
 Peers = dict[str, dict[str, PeerLink]]
 # The name of a process could reveal its owner's work.

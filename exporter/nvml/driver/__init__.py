@@ -1,1 +1,1 @@
-"""The driver's library: opening it, calling it, and what its errors mean."""
+"""The driver's library: opening it, calling it, and the meaning of its errors."""

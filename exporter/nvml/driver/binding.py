@@ -1,4 +1,4 @@
-"""Calls that the binding makes with wrong argument types or leaves incomplete, and its records as tuples."""
+"""Corrected calls: the binding's own pass wrong types, are incomplete, or decode slowly."""
 
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,14 +11,11 @@ import pynvml
 
 
 class Records:
-    """Reads arrays of ``record``, a structure of the binding whose fields are numbers.
-
-    A record comes as a named tuple of the same fields.
-    """
+    """Decodes arrays of ``record``, a structure of the binding with numbers only, into named tuples."""
 
     def __init__(self, record: Any) -> None:
         names, kinds = zip(*record._fields_, strict=True)
-        # Both modules of the standard library name the types of C by these letters and align them as C does.
+        # ctypes and struct use the same letters for C types, and align them as C does.
         letters = "@" + "".join(kind._type_ for kind in kinds)
         self.record = record
         self._layout = Struct(f"{letters}{sizeof(record) - calcsize(letters)}x")
@@ -26,157 +23,146 @@ class Records:
         self._make = kind._make
 
     def first(self, count: int, array: Any) -> list[Any]:
-        """Read the first ``count`` records of an array, or all where there are fewer."""
+        """Return the first ``count`` records of an array, or all if there are fewer."""
         filled = memoryview(array).cast("B")[: count * self._layout.size]
         return list(map(self._make, self._layout.iter_unpack(filled)))
 
 
-# Bindings of driver 570 have version 2 of the record only, under the name of the newest.
+# Bindings of driver 570 have only version 2 of the record, under the name of the newest.
 _FABRIC_INFO = getattr(pynvml, "c_nvmlGpuFabricInfo_v2_t", None) or pynvml.c_nvmlGpuFabricInfoV_t
 _SAMPLE = Records(pynvml.c_nvmlProcessUtilizationSample_t)
-# No device has so many processes, samples of them or vGPUs; a driver that says so answers garbage.
+# A longer list of processes, samples or vGPUs is not plausible.
 MOST_RECORDS = 65536
 PROCESS_LISTS = (
     "nvmlDeviceGetComputeRunningProcesses",
     "nvmlDeviceGetGraphicsRunningProcesses",
     "nvmlDeviceGetMPSComputeRunningProcesses",
 )
-# GPUs of one kind are asked the same; where a driver refuses fields together, they are asked one by one.
-MOST_QUESTIONS = 512
-# Stands for memory that the driver cannot tell.
+# Sets of fields that are read together: few, unless a driver refuses them together, and they are read singly.
+MOST_FIELD_SETS = 512
+# Sentinel for memory that the driver cannot report (NVML_VALUE_NOT_AVAILABLE).
 NOT_AVAILABLE = 2**64 - 1
-# No code of a driver's: of a record that it has not filled.
+# Not an NVML code: marks a record that the driver has not filled.
 NOT_ANSWERED = 2**31
-# The unversioned names of the binding stand for this one.
+# The version that the binding's unversioned names call.
 NEWEST = "_v3"
 
-# Asks for a list: with None for its size, with an array to have it filled. Returns the driver's code.
-Ask = Callable[[Any, Any], int]
+# Gets a list: its size without an array, else its records. Receives (count, array); returns the driver's
+# code.
+GetList = Callable[[Any, Any], int]
 
 
 def _function(name: str) -> Any:
-    """Return a function of the driver's library; raise as the binding does where there is none."""
+    """Return a function of the driver's library; raises NVMLError FunctionNotFound as the binding does."""
     return pynvml._nvmlGetFunctionPointer(name)  # noqa: SLF001 - there is no public way
 
 
 def _frame_buffer_usage(vgpu: int) -> int:
-    """Return the bytes that the guest of a vGPU uses; the binding's own way keeps the lower 32 bits only."""
+    """Return the bytes used by the guest of a vGPU; the binding's own call keeps only the lower 32 bits."""
     used = c_ulonglong(0)
-    code = _function("nvmlVgpuInstanceGetFbUsage")(vgpu, byref(used))
-    if code != pynvml.NVML_SUCCESS:
-        raise pynvml.NVMLError(code)
+    _check(_function("nvmlVgpuInstanceGetFbUsage")(vgpu, byref(used)))
     return used.value
 
 
 def _fabric_info(device: Any) -> Any:
-    """Return the record that the binding wants from its caller."""
+    """Return the fabric record; the binding's own call leaves it to the caller to make one."""
     info = _FABRIC_INFO()
     pynvml.nvmlDeviceGetGpuFabricInfoV(device, byref(info))
     return info
 
 
-def _field_values(device: Any, wanted: Sequence[tuple[int, int]]) -> Any:
-    """Return an answer for each field, by its number and scope.
+def _field_values(device: Any, fields: Sequence[tuple[int, int]]) -> Any:
+    """Return an array with a record for each field (number, scope).
 
-    The binding hands out records of zeros, and zero says success: what a driver leaves as it was given would
-    be read as an answer.
+    The binding passes zeroed records, and zero is the code for success: a record that the driver does not
+    fill would look like an answer.
     """
-    values = (pynvml.c_nvmlFieldValue_t * len(wanted)).from_buffer_copy(_unanswered(tuple(wanted)))
-    code = _function("nvmlDeviceGetFieldValues")(device, c_int(len(wanted)), byref(values))
-    if code != pynvml.NVML_SUCCESS:
-        raise pynvml.NVMLError(code)
+    values = (pynvml.c_nvmlFieldValue_t * len(fields)).from_buffer_copy(_unanswered(tuple(fields)))
+    _check(_function("nvmlDeviceGetFieldValues")(device, c_int(len(fields)), byref(values)))
     return values
 
 
-@lru_cache(maxsize=MOST_QUESTIONS)
-def _unanswered(wanted: tuple[tuple[int, int], ...]) -> bytes:
-    """Return the records that ask for these fields; the binding takes its time for each value that is set."""
-    values = (pynvml.c_nvmlFieldValue_t * len(wanted))()
-    for value, (number, scope) in zip(values, wanted, strict=True):
+@lru_cache(maxsize=MOST_FIELD_SETS)
+def _unanswered(fields: tuple[tuple[int, int], ...]) -> bytes:
+    """Return the records that request these fields; cached, as filling the binding's records is slow."""
+    values = (pynvml.c_nvmlFieldValue_t * len(fields))()
+    for value, (number, scope) in zip(values, fields, strict=True):
         value.fieldId, value.scopeId = number, scope
         value.nvmlReturn = NOT_ANSWERED
     return bytes(values)
 
 
-def _filled(ask: Ask, record: Any, spare: int = 0) -> tuple[Any, int] | None:
-    """Return an array and how many of its records the driver filled; None where the list is empty.
+def _check(code: int) -> None:
+    if code != pynvml.NVML_SUCCESS:
+        raise pynvml.NVMLError(code)
 
-    The size is asked first. With ``spare``, there is room for twice as many and so many more: the list may
-    grow between the two questions. Raises MemoryError when the size is none that a list can have.
+
+def _list(get: GetList, record: Any, spare: int = 0) -> tuple[Any, int]:
+    """Return an array of ``record`` and the number of its records that the driver filled.
+
+    With ``spare``, the array has room for twice the size plus ``spare``, because the list may grow between
+    the two calls. Raises NVMLError, and MemoryError for an implausible size.
     """
     count = c_uint(0)
-    code = ask(byref(count), None)
+    code = get(byref(count), None)
+    # Some drivers answer success with a size, although the documentation has no such answer.
+    if code != pynvml.NVML_ERROR_INSUFFICIENT_SIZE:
+        _check(code)
     if code == pynvml.NVML_SUCCESS and not count.value:
-        return None
-    # Success with a size is not an empty list, although the documentation has no such answer.
-    if code not in (pynvml.NVML_SUCCESS, pynvml.NVML_ERROR_INSUFFICIENT_SIZE):
-        raise pynvml.NVMLError(code)
+        return (), 0
     if count.value > MOST_RECORDS:
-        raise MemoryError(f"the driver says that a list has {count.value} records")
+        raise MemoryError(f"the driver reports a list of {count.value} records")
     if spare:
         count.value = count.value * 2 + spare
     records = (record * count.value)()
-    code = ask(byref(count), records)
-    if code != pynvml.NVML_SUCCESS:
-        raise pynvml.NVMLError(code)
+    _check(get(byref(count), records))
     return records, count.value
 
 
-def _told(process: Any) -> Any:
-    """Return a record without a figure that the driver does not have."""
-    return process if process.usedGpuMemory != NOT_AVAILABLE else process._replace(usedGpuMemory=None)
+def _process_list(name: str, function: str, record: Any) -> Callable[[Any], list[Any]]:
+    """Return the call ``name``, which lists processes with ``function`` of the driver's library."""
+    decoder = Records(record)
 
-
-def _running(name: str, function: str, record: Any) -> Callable[[Any], list[Any]]:
-    """Make the call of this name, which lists processes; ``function`` is the one of the driver's library."""
-    kind = Records(record)
-
-    def running(device: Any) -> list[Any]:
+    def processes(device: Any) -> list[Any]:
         call = _function(function)
-        found = _filled(lambda count, records: call(device, count, records), record, spare=5)
-        if found is None:
-            return []
-        records, filled = found
+        records, filled = _list(lambda count, records: call(device, count, records), record, spare=5)
         if filled > len(records):
-            raise IndexError(f"the driver filled {filled} records where there was room for {len(records)}")
-        return [_told(process) for process in kind.first(filled, records)]
+            raise IndexError(f"the driver filled {filled} records in an array of {len(records)}")
+        entries = decoder.first(filled, records) if filled else []
+        return [
+            entry._replace(usedGpuMemory=None) if entry.usedGpuMemory == NOT_AVAILABLE else entry
+            for entry in entries
+        ]
 
-    # The binding names the call in an error's text.
-    running.__name__ = name
-    return running
+    # The binding uses the name of the call in errors.
+    processes.__name__ = name
+    return processes
 
 
 def _process_utilization(device: Any, since: int) -> list[Any]:
-    """Return the samples after a time; an empty list is an error that says success, as in the binding."""
+    """Return the samples after ``since`` (microseconds); raises NVMLError Success if there are none."""
     call, stamp = _function("nvmlDeviceGetProcessUtilization"), c_ulonglong(since)
-    found = _filled(lambda count, records: call(device, records, count, stamp), _SAMPLE.record)
-    if found is None:
+    records, filled = _list(lambda count, records: call(device, records, count, stamp), _SAMPLE.record)
+    if records == ():
         raise pynvml.NVMLError(pynvml.NVML_SUCCESS)
-    records, filled = found
     return _SAMPLE.first(filled, records)
 
 
 def _vgpu_utilization(device: Any, since: int) -> list[Any]:
-    """Return the samples of vGPUs after a time."""
+    """Return the samples of vGPUs after ``since`` (microseconds)."""
     call, stamp = _function("nvmlDeviceGetVgpuUtilization"), c_ulonglong(since)
     kind = pynvml._nvmlValueType_t()  # noqa: SLF001 - the binding has no other name for it
-    found = _filled(
+    records, filled = _list(
         lambda count, records: call(device, stamp, byref(kind), count, records),
         pynvml.c_nvmlVgpuInstanceUtilizationSample_t,
     )
-    if found is None:
-        return []
-    records, filled = found
     return list(records[:filled])
 
 
 def _active_vgpus(device: Any) -> list[int]:
-    """Return the driver's numbers of the vGPUs that run."""
+    """Return NVML's ids of the running vGPUs."""
     call = _function("nvmlDeviceGetActiveVgpus")
-    found = _filled(lambda count, records: call(device, count, records), c_uint)
-    if found is None:
-        return []
-    numbers, filled = found
+    numbers, filled = _list(lambda count, records: call(device, count, records), c_uint)
     return [numbers[place] for place in range(filled)]
 
 
@@ -187,9 +173,9 @@ def _process_lists() -> Iterator[tuple[str, Callable[..., Any]]]:
             record = getattr(pynvml, f"c_nvmlProcessInfo{version}_t", None)
             if record is None:
                 continue
-            yield function, _running(function, function, record)
+            yield function, _process_list(function, function, record)
             if version == NEWEST:
-                yield name, pynvml.throwOnVersionMismatch(_running(name, function, record))
+                yield name, pynvml.throwOnVersionMismatch(_process_list(name, function, record))
 
 
 def _corrected() -> Iterator[tuple[str, Callable[..., Any]]]:
@@ -205,11 +191,11 @@ def _corrected() -> Iterator[tuple[str, Callable[..., Any]]]:
 CORRECTED: Mapping[str, Callable[..., Any]] = {
     name: call for name, call in _corrected() if hasattr(pynvml, name)
 }
-"""By the name of the call, those that the binding has; they raise as the binding's own do."""
+"""Corrected calls by name, of those that the binding has; they raise NVMLError like the binding's own."""
 
 
 def to_python(answer: Any) -> Any:
-    """Turn the binding's mixture of bytes, ctypes numbers and Python values into the last."""
+    """Return text for bytes and a number for a ctypes number; other answers of the binding unchanged."""
     if isinstance(answer, bytes):
         return answer.decode(errors="replace")
     if isinstance(answer, _SimpleCData):

@@ -1,7 +1,8 @@
-"""One question to the driver, and what its answer means.
+"""Calls into the driver, and the meaning of their errors.
 
-Every call of the sweep goes through ``Calls.ask``: a value, or None for "the driver does not say". What a
-device does not support is remembered, so that it costs nothing and logs nothing at the next poll.
+Every call of a sweep goes through ``Calls.ask``, which returns a value, or None if there is none. Calls that
+a device does not support are remembered and not repeated. Error codes are those of ``nvmlReturn_t`` in
+nvml.h.
 """
 
 import copy
@@ -17,29 +18,29 @@ from exporter.hangs import HANGS, Hangs
 from exporter.nvml.driver.binding import CORRECTED, to_python
 from exporter.nvml.driver.library import FINDING, PICKING, SLOT, error_name
 
-# The device, the driver or the pair of them has no such reading, and will not have it at the next poll.
+# The device or the driver does not have this reading.
 UNSUPPORTED = frozenset({3, 13, 25, 26})
-# The device has gone; what else is asked of it would fail too.
+# The GPU is lost, and further calls about it would fail too.
 LOST = frozenset({15, 28})
-# The whole driver must be opened anew.
+# The driver must be opened again.
 DRIVER_GONE = frozenset({1, 9, 18})
-# Success in place of a list is an empty list that the binding takes for an error.
+# Not found; and success, which the binding raises for an empty list.
 NOTHING_THERE = frozenset({0, 6})
-# What some drivers say of an empty MIG slot.
+# The answer of some drivers for an empty MIG slot.
 INVALID_ARGUMENT = 2
-# Many readings at once. A driver that does not know one of them may refuse the call as a whole.
+# Reads many field values at once. A driver that does not know one of them may refuse the whole call.
 FIELDS = "nvmlDeviceGetFieldValues"
-# The binding's own trouble with an answer: a sentinel in a field that it adds up, a list of more records than
-# there was room for.
+# Exceptions of the binding for answers that it cannot decode: a sentinel in a field that it adds up, or more
+# records than there was room for.
 BINDING_TROUBLE = (TypeError, ValueError, IndexError, OverflowError, MemoryError)
-# Of these it matters later that they were answered once.
+# Calls for which it matters whether they have ever been answered.
 REMEMBERED = PICKING | {FIELDS}
 INSUFFICIENT_SIZE = 7
 MAX_RETRIES = 2
 CORE = "core"
-# What such a call is about.
-GIVING_BACK = "giving back"
-# The group of a call that is made for several groups, until its cost is shared out.
+# Place of the calls that free resources of the driver.
+FREEING = "freeing"
+# The group of a call for several groups, until its cost is divided.
 SHARED = ""
 NOT_SUPPORTED = "not supported by this GPU or its driver"
 
@@ -47,19 +48,19 @@ Call = tuple[str, tuple[Any, ...]]
 
 
 class DeviceLostError(Exception):
-    """A GPU fell off the bus while it was being read."""
+    """A GPU was lost while it was being read."""
 
 
 class DeviceSlowError(Exception):
-    """A GPU takes so long to answer that the others would have to wait for it."""
+    """The time to read this GPU is over."""
 
 
 class DeviceHangsError(DeviceSlowError):
-    """A call about this device, or about this part of it, has not returned: nothing more is asked of it."""
+    """A call about this device, or about this part of it, has not returned, so it is excluded."""
 
 
 class DriverGoneError(Exception):
-    """The driver was unloaded, upgraded or shut down; ``name`` is NVML's name of the error."""
+    """The driver was unloaded, upgraded or shut down; ``name`` is the name of the NVML error."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -67,28 +68,27 @@ class DriverGoneError(Exception):
 
 
 class Calls:
-    """Asks the driver and remembers what failed.
-
-    ``errors`` counts failures since start by (GPU uuid, call, error name), those of MIG devices with their
-    parent (``parents`` tells it); answers that only say "there is none" or "not supported" are no failures.
-    After ``deadline`` (monotonic clock) nothing is asked any more, None is no limit.
-    ``group`` names what is being read: a reader sets it before it asks. ``asked`` and ``seconds`` count the
-    calls of each group since start and the time spent in them, ``driver_microseconds`` is what the driver
-    says that the field values of each group took in the sweep that is under way.
-    ``hangs`` is what is left out since a call about it does not return; ``about`` says what is asked about.
-    ``learnt`` is another number whenever something else is known not to be supported.
-    """
+    """Calls the driver, and records failures, unsupported calls and costs."""
 
     def __init__(self) -> None:
+        # Failures since start by (GPU uuid, call, error name), those of MIG devices with their GPU.
+        # Unsupported calls and empty answers are not failures.
         self.errors: Counter[tuple[str, str, str]] = Counter()
-        self.learnt = 0
+        # Changes with the set of unsupported calls.
+        self.generation = 0
         self._failures = 0
+        # GPU uuid by uuid of the MIG device or vGPU.
         self.parents: dict[str, str] = {}
+        # Monotonic time after which calls raise DeviceSlowError; None: no limit.
         self.deadline: float | None = None
+        # The group of readings that the next calls are for; the readers set it.
         self.group = CORE
+        # Calls since start and the time spent in them, by group.
         self.asked: Counter[str] = Counter()
         self.seconds: dict[str, float] = defaultdict(float)
+        # Time for field values in the current sweep, as reported by the driver, by group.
         self.driver_microseconds: Counter[str] = Counter()
+        # Unsupported calls by device, with their group; answered calls; last error by GPU and group.
         self._unsupported: dict[str, dict[Call, str]] = defaultdict(dict)
         self._answered: dict[str, set[Call]] = defaultdict(set)
         self._failed: dict[str, dict[str, str]] = defaultdict(dict)
@@ -98,15 +98,15 @@ class Calls:
 
     @property
     def hanging(self) -> frozenset[str]:
-        """What calls ask about that do not return, in threads that were left behind in the driver."""
+        """Places of the calls that have not returned, in abandoned threads."""
         return frozenset(self._hangs.calls)
 
-    def leave(self, patience: float) -> "Calls | None":
-        """Leave the thread behind whose call takes longer than so many seconds; None where there is none.
+    def abandon(self, patience: float) -> "Calls | None":
+        """Abandon the thread if its call has taken longer than ``patience`` seconds; return the successor.
 
-        Returns the calls of the thread that goes on in its place, which know what these have learnt.
+        The successor, for the next thread, shares all records. None: the thread is not abandoned.
         """
-        if not self._watched.leave(patience):
+        if not self._watched.abandon(patience):
             return None
         successor = copy.copy(self)
         successor.deadline, successor.group, successor._place = None, CORE, ""  # noqa: SLF001 - it is one of these
@@ -115,26 +115,27 @@ class Calls:
 
     @contextmanager
     def about(self, place: str, device: str | None = None) -> Iterator[None]:
-        """Ask about one part of the node, which is left out alone if a call about it hangs.
+        """Make calls about one part of the node, which is excluded if one of them hangs.
 
-        ``device`` is whose failures those are, by default ``place`` itself. Raises DeviceHangsError.
+        ``device`` is the uuid to count failures for, by default ``place``. Raises DeviceHangsError while the
+        place is excluded.
         """
         if place in self._hangs.calls:
             self.count(place if device is None else device, self._hangs.calls.get(place, ""), HANGS)
             raise DeviceHangsError
-        before, self._place = self._place, place
+        outer, self._place = self._place, place
         try:
             yield
         finally:
-            self._place = before
+            self._place = outer
 
     def unsupported(self, device: str) -> tuple[str, ...]:
-        """Name the calls that this device is known not to support; one that can tell some things is none."""
+        """Return the calls that the device does not support, whatever their arguments."""
         names = {name for name, _ in self._unsupported.get(device, ())}
         return tuple(sorted(names - {name for name, _ in self._answered.get(device, ())}))
 
     def begin(self, gpu: str) -> None:
-        """Start a new pass over a GPU: what failed in the last one is no reason any more."""
+        """Start to read a GPU: drop its errors of the last sweep from ``withheld``."""
         self._failed.pop(gpu, None)
 
     def withheld(self, gpu: str) -> dict[str, str]:
@@ -144,11 +145,8 @@ class Calls:
         return missing | self._failed.get(gpu, {})
 
     def forget_unsupported(self, device: str | None = None, name: str | None = None) -> None:
-        """Ask everything again: of one device when its layout changed, of all when the driver did.
-
-        With ``name``, ask that one call again.
-        """
-        self.learnt += 1
+        """Try unsupported calls again: of all devices, of one, or one call without arguments of one."""
+        self.generation += 1
         if device is None:
             self._unsupported.clear()
             self._answered.clear()
@@ -159,25 +157,25 @@ class Calls:
             self._answered.pop(device, None)
 
     def supports(self, device: str, name: str, *arguments: Any) -> bool:
-        """Return whether a call with these arguments (after the device) is worth asking."""
+        """Return whether a call with these arguments, without the device, may be supported."""
         return hasattr(pynvml, name) and (name, arguments) not in self._unsupported.get(device, ())
 
     def refused(self, device: str, name: str, *arguments: Any) -> None:
-        """Remember that a device does not have this, as the caller saw in an answer."""
-        self.learnt += 1
+        """Remember that a device does not support a call with these arguments."""
+        self.generation += 1
         self._unsupported[device][name, arguments] = self.group
 
     @contextmanager
     def shared(self, device: str, groups: Mapping[str, int]) -> Iterator[None]:
-        """Ask for several groups at once; ``groups`` counts the readings of each that are asked for.
+        """Make a call for several groups; ``groups`` has the number of readings of each.
 
-        The time is shared out by readings, a failure is each group's own, and the call counts once.
+        Its time is divided by readings, a failure counts for each group, and the call counts once, as core.
         """
-        before, self.group = self.group, SHARED
+        outer, self.group = self.group, SHARED
         try:
             yield
         finally:
-            self.group = before
+            self.group = outer
             failed = self._failed[self.parents.get(device, device)]
             reason = failed.pop(SHARED, None)
             spent = self.seconds.pop(SHARED, 0.0)
@@ -189,12 +187,11 @@ class Calls:
                     failed[group] = reason
 
     def ask(self, device: str, name: str, *arguments: Any, since: Any = None, none: Any = None) -> Any:
-        """Return the driver's answer in plain Python types, or None where it has none.
+        """Return the driver's answer in Python types, or None without one.
 
-        ``since`` is a last argument that changes from poll to poll; what is not supported is not so because
-        of it. ``none`` is returned instead of None when the driver did answer, and the answer was that there
-        is nothing.
-        Raises DeviceLostError, DeviceSlowError and DriverGoneError, which make further questions pointless.
+        ``since`` is a last argument that is not part of the call's identity in the records of unsupported
+        calls. ``none`` is returned if the driver answers that there is nothing.
+        Raises DeviceLostError, DeviceSlowError and DriverGoneError: further calls would fail too.
         """
         call = (name, arguments[1:])
         function = CORRECTED.get(name) or getattr(pynvml, name, None)
@@ -202,7 +199,7 @@ class Calls:
             return None
         try:
             given = arguments if since is None else (*arguments, since)
-            answer = self.timed(name, _called, (function, given), device)
+            answer = self.timed(name, _with_retries, (function, given), device)
         except pynvml.NVMLLibraryMismatchError:
             self._remember(device, call)
         except pynvml.NVMLError as error:
@@ -216,9 +213,9 @@ class Calls:
         return None
 
     def first(self, device: str, handle: Any, calls: Iterable[Call]) -> Any:
-        """Ask the newest call, and an older form of it only where the newer one is not supported.
+        """Return the answer of the first of these calls that is supported, newest form first.
 
-        The forms mean slightly different things: a call that failed once must not change the meaning.
+        The forms differ slightly in meaning, so a failure of one does not lead to an older one.
         """
         for name, arguments in calls:
             answer = self.ask(device, name, handle, *arguments)
@@ -227,25 +224,29 @@ class Calls:
         return None
 
     def count(self, device: str, call: str, error: str) -> None:
-        """Count a failure that the caller saw in an answer."""
+        """Count a failure of a device."""
         gpu = self.parents.get(device, device)
         self.errors[gpu, call, error] += 1
         self._failures += 1
         self._failed[gpu][self.group] = error
 
-    def give_back(self, name: str, function: Callable[..., Any], lent: Any) -> None:
-        """Give back what the driver lent. Whatever it answers, there is nothing to be done about it."""
-        with suppress(pynvml.NVMLError, DeviceSlowError), self.about(GIVING_BACK, ""):
-            self.timed(name, function, (lent,))
+    def free(self, name: str, function: Callable[..., Any], resource: Any) -> None:
+        """Free a resource of the driver; errors are ignored."""
+        with suppress(pynvml.NVMLError, DeviceSlowError), self.about(FREEING, ""):
+            self.timed(name, function, (resource,))
 
     def failures(self) -> int:
-        """Return how many calls have failed since start."""
+        """Return the number of failures since start."""
         return self._failures
 
     def timed(
         self, name: str, function: Callable[..., Any], arguments: tuple[Any, ...], device: str = ""
     ) -> Any:
-        """Call a function of the binding, and count the call and the time that it took."""
+        """Return the result of a function of the binding; count the call and its time.
+
+        Raises DeviceSlowError after the deadline, AbandonedError if the thread was abandoned meanwhile, and
+        the errors of the function.
+        """
         began = time.monotonic()
         if self.deadline is not None and began > self.deadline:
             self.count(device, name, "TooSlow")
@@ -259,10 +260,10 @@ class Calls:
             self.asked[self.group] += 1
 
     def _failure(self, device: str, call: Call, error: Any, none: Any) -> Any:
-        # The code is read from the error; the binding's errors can be neither hashed nor compared.
+        # The binding's errors can be neither hashed nor compared, but their codes can.
         code, invalid = error.value, error.value == INVALID_ARGUMENT
-        lacking = invalid and call[0] in PICKING and call not in self._answered[device]
-        if code in UNSUPPORTED or lacking:
+        missing = invalid and call[0] in PICKING and call not in self._answered[device]
+        if code in UNSUPPORTED or missing:
             self._remember(device, call)
             return None
         if code in NOTHING_THERE or (invalid and call[0] in {SLOT, FIELDS}):
@@ -280,8 +281,8 @@ class Calls:
             self.refused(device, call[0], *call[1])
 
 
-def _called(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    """Ask, and again where a list grew between the questions for its size and for its content."""
+def _with_retries(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    """Return the result of a call, repeated if a list grew between the calls for its size and its content."""
     for _ in range(MAX_RETRIES):
         try:
             return function(*arguments)

@@ -1,7 +1,7 @@
-"""Finding, opening and closing the driver's library.
+"""The driver's library: search, opening and closing, and the names of NVML's errors.
 
-The binding keeps one library for the whole process, in a module global, with a cache of its functions
-that it never clears; everything that has to know this is in this file.
+The binding has one library for the whole process, in a module global, with a cache of its functions that it
+never clears; only this file depends on that.
 """
 
 import contextlib
@@ -15,11 +15,9 @@ from typing import Any
 
 import pynvml
 
-from exporter.hangs import PATIENCE_SECONDS
-
 SONAME = "libnvidia-ml.so.1"
-# Where the library lies when it is not on the loader's path: the driver container of the GPU Operator,
-# its older layout, the same roots mounted below /host, and the driver installer of GKE.
+# Folders of the library outside the loader's path: the driver container of the GPU Operator in its layouts,
+# the driver installer of GKE, and WSL.
 DRIVER_ROOTS = (
     "/run/nvidia/driver/usr/lib/x86_64-linux-gnu",
     "/run/nvidia/driver/usr/lib/aarch64-linux-gnu",
@@ -32,7 +30,7 @@ CODE_FUNCTION_NOT_FOUND = 13
 
 
 class DriverError(Exception):
-    """The driver cannot be used now. ``reason`` is the error's stable name, the text says what to do."""
+    """The driver cannot be used now. ``reason`` is a stable name; the message contains the remedy."""
 
     def __init__(self, reason: str, text: str) -> None:
         super().__init__(text)
@@ -40,65 +38,64 @@ class DriverError(Exception):
 
 
 class Library:
-    """The driver's library: ``path`` overrides the search, ``library`` is an object with its functions."""
+    """The driver's library: from ``path``, from an object ``library`` with its functions, or searched for."""
 
     def __init__(self, path: Path | None = None, library: Any = None) -> None:
         self._path = path
         self._library = library
         self._open = False
-        self._before: Any = None
+        # The binding's library before this one was opened.
+        self._previous: Any = None
 
     @property
     def is_open(self) -> bool:
-        """Whether the driver has been initialised and not shut down since."""
+        """Whether NVML is initialised."""
         return self._open
 
     def open(self) -> None:
-        """Load the library where needed and initialise the driver; raise DriverError if it cannot be."""
+        """Load the library and initialise NVML, unless it is open. Raises DriverError."""
         if self._open:
             return
-        self._before = pynvml.nvmlLib
+        self._previous = pynvml.nvmlLib
         _use(self._library if self._library is not None else self._load())
         try:
             _initialise()
         except pynvml.NVMLError as error:
-            _use(self._before)
+            _use(self._previous)
             name = error_name(error)
             raise DriverError(name, f"NVML cannot be initialised: {ADVICE.get(name, name)}") from None
         self._open = True
 
     def close(self) -> None:
-        """Shut the driver down once for the one time that it was initialised."""
+        """Shut NVML down, if it is open."""
         if not self._open:
             return
         self._open = False
-        # A driver that is gone cannot be told goodbye.
+        # An unloaded driver answers with an error.
         with contextlib.suppress(pynvml.NVMLError):
             pynvml.nvmlShutdown()
-        _use(self._before)
+        _use(self._previous)
 
     def _load(self) -> Any:
         if self._path is not None:
             return _load_path(self._path)
         if pynvml.nvmlLib is not None:
-            # Somebody else in this process has loaded one; the binding knows only one at a time.
+            # Other code in this process has loaded it; the binding supports only one library at a time.
             return pynvml.nvmlLib
-        candidates = [SONAME, *(f"{root}/{SONAME}" for root in DRIVER_ROOTS)]
-        for candidate in candidates:
+        for candidate in (SONAME, *(f"{root}/{SONAME}" for root in DRIVER_ROOTS)):
             try:
-                return _loaded(candidate)
+                return _load_library(candidate)
             except OSError:
                 continue
         raise DriverError(
             "LibraryNotFound",
-            f"no {SONAME} on the loader's path nor below the known driver roots: install the NVIDIA driver, "
-            "give the pod runtimeClassName nvidia with NVIDIA_VISIBLE_DEVICES=all, or name the file with "
-            "--nvml-library",
+            f"{SONAME} not found on the loader's path or in a known driver root: install the NVIDIA driver, "
+            "set runtimeClassName nvidia and NVIDIA_VISIBLE_DEVICES=all for the pod, or set --nvml-library",
         )
 
 
 def _initialise() -> None:
-    """Initialise the driver; a library that lacks what the binding calls may have an older function."""
+    """Initialise NVML; a library without the function that the binding calls may have an older one."""
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
@@ -112,12 +109,11 @@ def _initialise() -> None:
             raise pynvml.NVMLError(code) from None
 
 
-def _loaded(path: str) -> CDLL:
-    """Load a library, or raise OSError; the other threads go on while its own start-up code runs.
+def _load_library(path: str) -> CDLL:
+    """Return a loaded library without blocking other threads during its start-up code. Raises OSError.
 
-    CDLL lets no other thread run until that code is done. The C library's function, called through ctypes,
-    does, and CDLL only looks up afterwards what is loaded already. Where the function fails, CDLL fails
-    too, and says why.
+    CDLL holds the interpreter lock until that code has run; dlopen, called through ctypes, does not. CDLL
+    then finds the library loaded, or fails like dlopen, with a message.
     """
     with contextlib.suppress(AttributeError, OSError, TypeError):
         load = CDLL(None).dlopen
@@ -128,13 +124,13 @@ def _loaded(path: str) -> CDLL:
 
 def _load_path(path: Path) -> CDLL:
     try:
-        return _loaded(str(path))
+        return _load_library(str(path))
     except OSError as error:
         raise DriverError("LibraryNotFound", f"--nvml-library {path} cannot be loaded: {error}") from None
 
 
 def _use(library: Any) -> None:
-    """Give the binding another library; it would go on calling the old one's functions from its cache."""
+    """Set the binding's library, and clear its cache of the old one's functions."""
     if pynvml.nvmlLib is not library:
         pynvml.nvmlLib = library
         pynvml._nvmlGetFunctionPointer_cache.clear()  # noqa: SLF001 - the binding has no public way
@@ -142,12 +138,12 @@ def _use(library: Any) -> None:
 
 ADVICE = {
     "DriverNotLoaded": "the NVIDIA kernel module is not loaded: load it, or run this on a GPU node",
-    "LibRmVersionMismatch": "the driver was upgraded under this process: it must be restarted",
-    "FunctionNotFound": "the library lacks NVML's functions: it is another one or very old, so name the "
-    "driver's own with --nvml-library",
+    "LibRmVersionMismatch": "the driver was upgraded while the exporter was running: it must be restarted",
+    "FunctionNotFound": "the library lacks NVML functions: it is very old or not NVML; set --nvml-library to "
+    "the driver's library",
     "NoPermission": "this user may not open the GPU: run as root with the device nodes visible",
-    "Unknown": "the driver answers 'unknown error', as it does when the device nodes were taken away from "
-    "a running container: restart the pod",
+    "Unknown": "the driver answers 'unknown error', as when a running container loses access to its device "
+    "nodes: restart the pod",
 }
 
 
@@ -160,12 +156,13 @@ def error_name(error: Any) -> str:
 
 
 def advice(name: str) -> str:
-    """Return one sentence: what an error of the whole driver means, and what to do."""
+    """Return the meaning and the remedy of an error of the whole driver, in one sentence."""
     return ADVICE.get(name, f"the driver answers {name}")
 
 
 SLOT = "nvmlDeviceGetMigDeviceHandleByIndex"
-# Their argument picks one of many things; some drivers call an argument invalid that this board has not.
+# Calls with an argument that selects one of many values. Some drivers answer InvalidArgument for a value that
+# the board does not have.
 PICKING = frozenset(
     {
         "nvmlDeviceGetClockInfo",
@@ -178,7 +175,7 @@ PICKING = frozenset(
         "nvmlDeviceGetNvLinkRemotePciInfo",
     }
 )
-# What finds devices is asked at every sweep: the answer for one place says nothing of the next.
+# Calls that enumerate devices. They are made in every sweep: the answer for one place is none for another.
 FINDING = frozenset(
     {
         "nvmlDeviceGetCount",
@@ -194,22 +191,24 @@ FINDING = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NvmlOptions:
-    """Where the driver's library is, what to ask it, and when to leave it alone.
+    """Options of the NVML source."""
 
-    ``path`` names another library file, ``library`` is an object with the library's functions. ``sys_root``
-    is the sysfs that shows GPUs being plugged in and out. ``pcie_throughput`` asks for PCIe throughput too,
-    which takes 40 ms per GPU. ``boot_clock`` is the clock of process start times and ``clock`` that of
-    readings, both in seconds. ``machine_pids`` says whether our pids are those of the machine. ``released``
-    says why the driver must not be open now, "" where it may. A call about one device that takes longer than
-    ``patience`` seconds hangs.
-    """
-
+    # A call about one device that takes longer is abandoned, in seconds.
+    patience: float
+    # Time to read one GPU, in seconds.
+    gpu_budget: float
+    # File of the library; None: search for it.
     path: Path | None = None
+    # Object with the functions of the library, in place of a file.
     library: Any = None
+    # Root of sysfs, to detect that GPUs are bound to or unbound from the driver.
     sys_root: Path | None = None
+    # Whether to read PCIe throughput, which takes 40 ms per GPU.
     pcie_throughput: bool = False
+    # Clock of process start times, and of readings, in seconds.
     boot_clock: Callable[[], float | None] = lambda: None
     clock: Callable[[], float] = time.monotonic
+    # Whether the exporter's pids are those of the machine.
     machine_pids: Callable[[], bool] = lambda: True
+    # Why the driver must not be open now; "" if it may be.
     released: Callable[[], str] = lambda: ""
-    patience: float = PATIENCE_SECONDS

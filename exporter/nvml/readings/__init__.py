@@ -1,1 +1,1 @@
-"""Readings of a GPU or MIG device: the tables, and how the driver's answers become values."""
+"""Readings of a GPU or MIG device: the tables, and the decoders of the driver's answers."""

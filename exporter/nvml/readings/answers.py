@@ -1,114 +1,144 @@
-"""What the driver's numbers mean: what can be believed, and where it belongs in a reading.
+"""Decoders of the driver's answers, the rows of the tables of readings, and the rows of memory.
 
-A decoder turns an answer into the unit of the model, or into None where it makes no sense.
+A decoder converts an answer to the unit of the model, and returns None for an implausible one.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import pynvml
+
+from exporter.model import Bar1, Memory
 from exporter.nvml.driver.calls import Call, Calls
 
-# What fields of 32 and 64 bits hold where there is nothing to tell.
-NOTHING, NOTHING_LONG = 2**32 - 1, 2**64 - 1
-HOTTEST_BELIEVABLE = 200
+# Sentinels of fields of 32 and 64 bits.
+UNKNOWN_32, UNKNOWN_64 = 2**32 - 1, 2**64 - 1
+HIGHEST_CELSIUS = 200
 MOST_OVERSHOOT_PERCENT = 1000
 
-# Where a value goes: a field of the reading, and the keys below it.
+# Place of a value in a reading: a field, and the keys below it.
 Path = tuple[Any, ...]
-Found = dict[Any, Any]
+Values = dict[Any, Any]
 Decode = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One reading: its group, where it goes, the calls that can tell it (newest first), and their meaning.
+    """One reading of a table."""
 
-    A decoder that returns a dictionary fills several places below ``into``.
-    """
-
+    # A key of GROUPS in exporter.metrics.
     group: str
     into: Path
+    # Calls that return it, newest form first.
     calls: tuple[Call, ...]
+    # May return a dictionary of values below ``into``.
     decode: Decode
 
 
 def ask_row(calls: Calls, device: str, handle: Any, row: Row) -> Any:
-    """Ask one row of a table; None where the device does not tell, or nothing that can be believed."""
+    """Return the value of a row; None if the device does not report it, or an implausible one.
+
+    Raises as ``Calls.ask`` does.
+    """
     calls.group = row.group
     answer = calls.first(device, handle, row.calls)
     return None if answer is None else row.decode(answer)
 
 
-def set_path(found: Found, into: Path, value: Any) -> None:
-    """Put a value where it belongs; what is not known leaves no trace."""
+def set_path(values: Values, into: Path, value: Any) -> None:
+    """Set a value, or a dictionary of values, at a path; None sets nothing."""
     if isinstance(value, dict):
         for key, part in value.items():
-            set_path(found, (*into, key), part)
+            set_path(values, (*into, key), part)
     elif value is not None:
-        *way, last = into
-        for step in way:
-            found = found.setdefault(step, {})
-        found[last] = value
+        *parents, last = into
+        for key in parents:
+            values = values.setdefault(key, {})
+        values[last] = value
 
 
 def number(answer: int) -> int | None:
-    """Keep a count or an amount of 32 bits."""
-    return answer if 0 <= answer < NOTHING else None
+    """Return a number of 32 bits."""
+    return answer if 0 <= answer < UNKNOWN_32 else None
 
 
 def long_number(answer: int) -> int | None:
-    """Keep a count or an amount of 64 bits."""
-    return answer if 0 <= answer < NOTHING_LONG else None
+    """Return a number of 64 bits."""
+    return answer if 0 <= answer < UNKNOWN_64 else None
 
 
 def percent(answer: int) -> int | None:
-    """Keep a share of time; a value past 100 is a driver's garbage, not a busy device."""
+    """Return a share of time in percent; a value above 100 is not plausible."""
     return answer if 0 <= answer <= 100 else None
 
 
 def sampled_percent(answer: int) -> int | None:
-    """Cut what sampling overshoots; a figure far beyond that is garbage and says nothing."""
+    """Return a sampled share in percent, at most 100: sampling may exceed it, but not by far."""
     return min(answer, 100) if answer <= MOST_OVERSHOOT_PERCENT else None
 
 
 def first_percent(answer: Any) -> int | None:
-    """Keep the share of an answer that is (percent, sampling period)."""
+    """Return the share in an answer (percent, sampling period)."""
     return percent(answer[0])
 
 
 def celsius(answer: int) -> int | None:
-    """Keep what a thermometer can show: boards without a sensor answer 0 or a sentinel."""
-    return answer if 0 < answer < HOTTEST_BELIEVABLE else None
+    """Return a temperature; boards without a sensor answer 0 or a sentinel."""
+    return answer if 0 < answer < HIGHEST_CELSIUS else None
 
 
 def margin(answer: int) -> int | None:
-    """Keep a distance between temperatures, which may be below zero; it may come in an unsigned field."""
+    """Return a temperature margin; a negative one may come in an unsigned field of 32 bits."""
     signed = answer - 2**32 if answer >= 2**31 else answer
-    return signed if abs(signed) < HOTTEST_BELIEVABLE else None
+    return signed if abs(signed) < HIGHEST_CELSIUS else None
 
 
 def flag(answer: int) -> bool | None:
-    """Read yes or no."""
+    """Return True for 1 and False for 0."""
     return {0: False, 1: True}.get(answer)
 
 
 def word(words: Mapping[int, str]) -> Callable[[int], str | None]:
-    """Return a decoder of the driver's numbers for these words; a number that is newer says nothing."""
+    """Return a decoder of numbers to words; unknown numbers become None."""
     return words.get
+
+
+def memory(answer: Any) -> Memory | None:
+    """Return device memory; only the second version of the call reports reserved memory separately."""
+    total, used, free = answer.total, answer.used, answer.free
+    reserved = getattr(answer, "reserved", None)
+    if not long_number(total) or max(used, free, reserved or 0) > total:
+        return None
+    return Memory(total=total, used=used, free=free, reserved=reserved)
+
+
+def bar1(answer: Any) -> Bar1 | None:
+    """Return BAR1 memory; boards without BAR1 report 0."""
+    total, used = answer.bar1Total, answer.bar1Used
+    return Bar1(total=total, used=used) if long_number(total) and used <= total else None
+
+
+MEMORY = Row(
+    "memory",
+    ("memory",),
+    (("nvmlDeviceGetMemoryInfo", (pynvml.nvmlMemory_v2,)), ("nvmlDeviceGetMemoryInfo", ())),
+    memory,
+)
+BAR1 = Row("bar1", ("bar1",), (("nvmlDeviceGetBAR1MemoryInfo", ()),), bar1)
 
 
 def ask_until_refused(
     calls: Calls, refusal: str, device: str, name: str, *arguments: Any, since: Any = None
 ) -> Any:
-    """Ask as ``Calls.ask`` does, and never again after the error ``refusal`` (NVML's name of it)."""
-    before = refusals(calls, refusal, device, name)
+    """Return ``Calls.ask``; after the error ``refusal``, the call is recorded as unsupported."""
+    earlier = refusals(calls, refusal, device, name)
     answer = calls.ask(device, name, *arguments, since=since)
-    if refusals(calls, refusal, device, name) > before:
+    if refusals(calls, refusal, device, name) > earlier:
         calls.refused(device, name, *arguments[1:])
     return answer
 
 
 def refusals(calls: Calls, refusal: str, device: str, name: str) -> int:
-    """Count how often a call has failed with this error, on a MIG device's whole GPU together."""
+    """Return how often a call has failed with the error ``refusal``, for a MIG device with its whole GPU."""
     return calls.errors[calls.parents.get(device, device), name, refusal]

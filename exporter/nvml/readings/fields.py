@@ -1,6 +1,6 @@
-"""The table of readings that the driver numbers: all of one GPU's come in one call.
+"""Table of NVML field values (``NVML_FI_*`` of nvml.h): one call reads all of a GPU.
 
-A row has a field for each generation of drivers or boards that numbers the reading differently.
+A row has several fields if generations of drivers or boards number the reading differently.
 """
 
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from exporter.model.readings import RECOVERY_ACTIONS
 from exporter.nvml.readings.answers import (
-    NOTHING,
-    NOTHING_LONG,
+    UNKNOWN_32,
+    UNKNOWN_64,
     Decode,
     Path,
     celsius,
@@ -20,36 +20,38 @@ from exporter.nvml.readings.answers import (
     word,
 )
 
-# The scope of a reading that is summed over all NVLinks.
+# Scope of a sum over all NVLinks.
 ALL_LINKS = 2**32 - 1
 LINK_STATE = 165
 KIBIBYTE = 1024
 MOST_LINKS = 128
-# The bits of a double as an integer are at least that, but for 0.
+# The bits of a positive double, read as an integer, are at least that.
 DOUBLE_BITS = 2**52
-# The driver's numbers of two types of values.
+# Numbers of value types (``nvmlValueType_t``).
 UNSIGNED, UNSIGNED_LONG = 1, 3
 
 
 class Field(NamedTuple):
-    """The driver's number of a reading, whose it is (a scope of power, a link), and the size of its unit."""
+    """A field value of NVML."""
 
     number: int
+    # A link, or a scope of power.
     scope: int = 0
+    # Factor to the unit of the reading.
     unit: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class FieldRow:
-    """One reading: its group, where it goes, the fields that can tell it (preferred first), their meaning.
+    """One reading of the table."""
 
-    ``integer`` is the type that the value has where a driver says that it is a double, which it is not.
-    """
-
+    # A key of GROUPS in exporter.metrics.
     group: str
     into: Path
+    # Fields that contain it, preferred first.
     fields: tuple[Field, ...]
     decode: Decode = long_number
+    # Value type to use if a driver wrongly answers with the type double; 0: the type is right.
     integer: int = 0
 
 
@@ -66,14 +68,13 @@ def _power(part: str, number: int, scope: int) -> FieldRow:
 
 
 def _ecc(severity: str, scope: str, number: int) -> FieldRow:
-    # Some drivers leave the type of these at 0, which is a double.
+    # Some drivers leave the type at 0, which is double; the value may then be one.
+    def count(answer: int) -> int | None:
+        return answer if 0 <= answer < DOUBLE_BITS else None
+
     return FieldRow(
-        "ecc", ("ecc", "errors", (severity, scope)), (Field(number),), _error_count, integer=UNSIGNED_LONG
+        "ecc", ("ecc", "errors", (severity, scope)), (Field(number),), count, integer=UNSIGNED_LONG
     )
-
-
-def _error_count(answer: int) -> int | None:
-    return answer if 0 <= answer < DOUBLE_BITS else None
 
 
 def _repair(name: str, number: int, decode: Decode = long_number) -> FieldRow:
@@ -81,25 +82,25 @@ def _repair(name: str, number: int, decode: Decode = long_number) -> FieldRow:
 
 
 def past_wrapping(answer: int) -> int | None:
-    """Keep a count that 32 bits cannot hold: a counter of those is full within a second on a busy link.
+    """Return a count above 32 bits. A counter of 32 bits wraps within a second on a busy link.
 
-    What is below may be of either kind, and a counter that falls for no reason is worse than none.
+    A smaller count may be of such a counter, and a counter that falls is worse than none.
     """
-    return answer if NOTHING < answer < NOTHING_LONG else None
+    return answer if UNKNOWN_32 < answer < UNKNOWN_64 else None
 
 
-def _link_count(answer: int) -> int | None:
+def link_count(answer: int) -> int | None:
+    """Return a plausible number of NVLinks."""
     return answer if 0 <= answer <= MOST_LINKS else None
 
 
-LINKS = FieldRow("nvlink", ("nvlink", "links"), (Field(91),), _link_count)
 ROWS = (
     _power("average", 185, 0),
     _power("instant", 186, 0),
     _power("module", 186, 1),
-    # Boards that meter their memory tell its average only.
+    # Memory power is reported as an average only.
     _power("memory", 185, 2),
-    # One driver branch says double, and means an unsigned integer.
+    # One driver branch answers with the type double for an unsigned integer.
     FieldRow("thermal", ("memory_temperature_celsius",), (Field(82),), celsius, integer=UNSIGNED),
     _limit("shutdown", 193),
     _limit("slowdown", 194),
@@ -118,7 +119,7 @@ ROWS = (
     _violation("power_brake", 271),
     FieldRow("pcie", ("traffic_bytes", "pcie_transmit"), (Field(197),), past_wrapping),
     FieldRow("pcie", ("traffic_bytes", "pcie_receive"), (Field(198),), past_wrapping),
-    LINKS,
+    FieldRow("nvlink", ("nvlink", "links"), (Field(91),), link_count),
     _ecc("corrected", "volatile", 3),
     _ecc("uncorrected", "volatile", 4),
     _ecc("corrected", "aggregate", 5),
@@ -132,7 +133,7 @@ ROWS = (
     _repair("row_remap_failure", 145, flag),
     FieldRow("repairs", ("recovery_action",), (Field(230),), word(dict(enumerate(RECOVERY_ACTIONS)))),
 )
-# Asked of a GPU that has links; Blackwell's have other counters than those before.
+# For GPUs with NVLinks; Blackwell has other counters than earlier generations.
 NVLINK_ROWS = (
     FieldRow("nvlink", ("nvlink", "megabytes_per_second"), (Field(90),)),
     FieldRow("nvlink", ("nvlink", "errors", "crc_flit"), (Field(38),)),
@@ -154,6 +155,6 @@ NVLINK_ROWS = (
 
 @cache
 def link_rows(links: int) -> tuple[FieldRow, ...]:
-    """Return the rows of a GPU with that many NVLinks: what is told of all of them, and the state of each."""
+    """Return the rows of a GPU with ``links`` NVLinks: sums over all of them, and the state of each."""
     states = (FieldRow("nvlink", ("link_states", link), (Field(LINK_STATE, link),)) for link in range(links))
     return (*NVLINK_ROWS, *states) if links else ()

@@ -1,8 +1,8 @@
-"""The driver's own profiling meter (GPM): shares of time and of the peak, of GPUs and of MIG devices.
+"""Profiling metrics of GPUs and MIG devices through GPM of NVML.
 
-A sample is a buffer that the driver fills with its counters; what is told is the mean between two of them.
-Each device has two buffers, filled in turn at every sweep, so that the time between two sweeps is the
-window and nothing ever has to wait for a second sample.
+The driver fills a sample buffer with its counters; metrics are means between two samples. Each device has two
+buffers, filled in turn, so that the window is the time between two sweeps and no read waits for a second
+sample.
 """
 
 import contextlib
@@ -15,83 +15,86 @@ import pynvml
 from exporter.model import MigReading
 from exporter.model.readings import Profile, Traffic
 from exporter.nvml.driver.calls import Calls, DeviceHangsError
-from exporter.nvml.mig import Fingerprint, Layout
+from exporter.nvml.mig import GpuLayout
+from exporter.nvml.mig_facts import MigIdentity
 from exporter.nvml.readings.answers import ask_until_refused, refusals
 from exporter.nvml.readings.gpm_metrics import (
     BYTES,
     OF_COMPUTE_INSTANCE,
     OF_GPU,
     OF_GPU_INSTANCE,
-    Question,
+    MetricsRequest,
     first_known,
 )
 
 GROUP = "profiling"
-# What is asked for where a meter writes its samples.
-ROOM = "room for samples"
+# Place of the calls that allocate buffers.
+ALLOCATION = "sample buffers"
 SUPPORT, SAMPLE, METRICS = "nvmlGpmQueryDeviceSupport", "nvmlGpmSampleGet", "nvmlGpmMetricsGet"
-# The driver renews its counters at this rate; two samples nearer to each other may be the same.
+# The driver updates its counters at this interval; two closer samples may be equal.
 SHORTEST_WINDOW_SECONDS = 0.1
-# What drivers say that do not know a metric, or take no such handle here.
+# Error of drivers that do not know a metric, or do not accept the handle of a compute instance.
 REFUSAL = "InvalidArgument"
 
-Take = Callable[[Any], Any]
+# Fills a sample buffer; returns None if that failed.
+TakeSample = Callable[[Any], Any]
 
 
-class Instance(NamedTuple):
-    """A MIG device: what it is, its handle now, and whether it is all that its GPU instance is cut into."""
+class GpmInstance(NamedTuple):
+    """A MIG device to read."""
 
-    mark: Fingerprint
+    identity: MigIdentity
     handle: Any
+    # Whether it is the only compute instance of its GPU instance and fills it.
     alone: bool
 
 
 @dataclass(slots=True)
-class Meter:
-    """The two buffers of one device, and what they stand for.
+class SampleBuffers:
+    """The two sample buffers of one device."""
 
-    ``mark`` is what the device was when they were filled, ``taken`` when the newer one was (monotonic clock,
-    None while neither was), ``newest`` which of them it is. ``profile`` is the last answer. ``reduced``: this
-    driver knows the oldest metrics only.
-    """
-
-    mark: Hashable
+    # Identity of the device when they were filled.
+    identity: Hashable
     samples: tuple[Any, Any]
+    # Time of the newest sample (monotonic clock), None without one, and its index.
     taken: float | None = None
     newest: int = 0
+    # The last metrics.
     profile: Profile | None = None
+    # Whether the driver knows the oldest metrics only.
     reduced: bool = False
 
-    def reseed(self, mark: Hashable) -> None:
-        """Begin anew: the device is another one, though it has the same name."""
-        self.mark, self.taken, self.profile = mark, None, None
+    def restart(self, identity: Hashable) -> None:
+        """Discard the samples: the device is another one with the same UUID."""
+        self.identity, self.taken, self.profile = identity, None, None
 
     @property
     def spare(self) -> Any:
         """The buffer to fill next."""
         return self.samples[1 - self.newest]
 
-    def turn(self, now: float) -> None:
-        """Make the buffer that was just filled the newer one."""
+    def swap(self, now: float) -> None:
+        """Make the buffer that was just filled the newest one."""
         self.newest, self.taken = 1 - self.newest, now
 
 
 class GpmReader:
-    """Reads the profiling meter of every device; keeps the buffers of those that exist.
+    """Reads the profiling metrics of every device; keeps the buffers of those that exist.
 
-    ``clock`` (seconds) is when samples are taken.
+    ``clock`` (seconds) dates the samples.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._meters: dict[str, Meter] = {}
+        # By uuid of the GPU or MIG device.
+        self._buffers: dict[str, SampleBuffers] = {}
         self._supported: set[str] = set()
-        self._questions: dict[tuple[int, ...], Question] = {}
+        self._requests: dict[tuple[int, ...], MetricsRequest] = {}
 
     def read_gpu(self, calls: Calls, uuid: str, handle: Any) -> Profile | None:
-        """Return what a GPU did since the last read, cut or not; None at the first read and without GPM.
+        """Return the metrics of a whole GPU since the last read; None at the first read or without GPM.
 
-        Raises as ``Calls.ask`` does, like ``read_mig``.
+        Raises as ``Calls.ask`` does.
         """
         calls.group = GROUP
         if not self._supports(calls, uuid, handle):
@@ -103,53 +106,53 @@ class GpmReader:
         return self._read(calls, uuid, uuid, OF_GPU, take)
 
     def read_migs(
-        self, calls: Calls, uuid: str, parent: Any, layout: Layout, devices: Iterable[MigReading] | None
+        self, calls: Calls, uuid: str, parent: Any, layout: GpuLayout, devices: Iterable[MigReading] | None
     ) -> dict[str, Profile]:
-        """Return what each MIG device of a GPU did since the last read, by uuid.
+        """Return the metrics of the MIG devices of a GPU since the last read, by uuid.
 
-        ``devices`` are the readings of those in the layout. One that fills its GPU instance leaves no room
-        for another, whether all of them were told or not; two that are both said to do so do not.
+        ``devices`` are the readings of those in the layout. A device that fills its GPU instance is alone in
+        it, even if some devices are unread; if two fill the same one, neither is taken to be alone.
         """
         filling = {device.uuid for device in devices or () if device.fills_instance}
         sharers = layout.sharers()
-        instances = [
-            Instance(mark, handle, mark.uuid in filling and sharers[mark.gi] == 1)
-            for mark, handle in layout.devices or ()
-        ]
-        found = {each.mark.uuid: self.read_mig(calls, uuid, parent, each) for each in instances}
-        return {device: profile for device, profile in found.items() if profile is not None}
+        profiles: dict[str, Profile] = {}
+        for identity, handle in layout.devices or ():
+            alone = identity.uuid in filling and sharers[identity.gi] == 1
+            profile = self.read_mig(calls, uuid, parent, GpmInstance(identity, handle, alone))
+            if profile is not None:
+                profiles[identity.uuid] = profile
+        return profiles
 
-    def read_mig(self, calls: Calls, uuid: str, parent: Any, instance: Instance) -> Profile | None:
-        """Return what a MIG device of the GPU ``uuid`` did since the last read, as shares of itself.
+    def read_mig(self, calls: Calls, uuid: str, parent: Any, instance: GpmInstance) -> Profile | None:
+        """Return the metrics of a MIG device of the GPU ``uuid`` since the last read, as its shares.
 
-        Where several compute instances share one GPU instance, or one has a part of it, the figures of that
-        are none's alone: then the compute instance itself is asked, which older drivers refuse.
+        If it is not alone, the metrics of the GPU instance are not its own: the compute instance is then read
+        by its handle, which older drivers refuse. Raises as ``Calls.ask`` does.
         """
         calls.group = GROUP
-        mark = instance.mark
-        # The GPU answers for its instances: asked of their own handles, some drivers get into trouble.
+        # Some drivers fail if support is queried with the handle of an instance.
         if not self._supports(calls, uuid, parent):
             return None
-        with calls.about(mark.uuid):
+        with calls.about(instance.identity.uuid):
             return self._read_instance(calls, parent, instance)
 
     def forget(self, calls: Calls, existing: Collection[str]) -> None:
-        """Free the buffers of GPUs and MIG devices whose uuid is not among these.
+        """Free the buffers of GPUs and MIG devices with other uuids than these.
 
-        Not yet where a call about them hangs, which may write into one when it goes on.
+        Buffers of a device with a hanging call are kept: the call may still write into one.
         """
-        for uuid in self._meters.keys() - existing - calls.hanging:
-            _free(calls, self._meters.pop(uuid))
+        for uuid in self._buffers.keys() - existing - calls.hanging:
+            _free(calls, self._buffers.pop(uuid))
         self._supported.intersection_update(existing)
 
     def hand_over(self) -> None:
-        """Leave the questions to the thread that hangs: the driver may yet write its answer into one."""
-        self._questions = {}
+        """Leave the requests to the abandoned thread: the driver may still write into one."""
+        self._requests = {}
 
     def free_all(self, calls: Calls) -> None:
-        """Free every buffer, before the driver is shut down, and ask everything anew after it."""
-        while self._meters:
-            _free(calls, self._meters.popitem()[1])
+        """Free all buffers, before the driver is shut down, and forget which GPUs have GPM."""
+        while self._buffers:
+            _free(calls, self._buffers.popitem()[1])
         self._supported.clear()
 
     def _supports(self, calls: Calls, uuid: str, handle: Any) -> bool:
@@ -164,88 +167,90 @@ class GpmReader:
         self._supported.add(uuid)
         return True
 
-    def _read_instance(self, calls: Calls, parent: Any, instance: Instance) -> Profile | None:
-        mark = instance.mark
+    def _read_instance(self, calls: Calls, parent: Any, instance: GpmInstance) -> Profile | None:
+        identity = instance.identity
         if instance.alone:
 
             def take(sample: Any) -> Any:
-                return calls.ask(mark.uuid, "nvmlGpmMigSampleGet", parent, mark.gi, since=sample)
+                return calls.ask(identity.uuid, "nvmlGpmMigSampleGet", parent, identity.gi, since=sample)
 
-            return self._read(calls, mark.uuid, (mark, instance.alone), OF_GPU_INSTANCE, take)
+            return self._read(calls, identity.uuid, (identity, True), OF_GPU_INSTANCE, take)
 
         def take_own(sample: Any) -> Any:
-            return ask_until_refused(calls, REFUSAL, mark.uuid, SAMPLE, instance.handle, since=sample)
+            return ask_until_refused(calls, REFUSAL, identity.uuid, SAMPLE, instance.handle, since=sample)
 
-        return self._read(calls, mark.uuid, (mark, instance.alone), OF_COMPUTE_INSTANCE, take_own)
+        return self._read(calls, identity.uuid, (identity, False), OF_COMPUTE_INSTANCE, take_own)
 
     def _read(
-        self, calls: Calls, device: str, mark: Hashable, ids: tuple[int, ...], take: Take
+        self, calls: Calls, device: str, identity: Hashable, ids: tuple[int, ...], take: TakeSample
     ) -> Profile | None:
-        meter = self._meter(calls, device, mark)
-        if meter is None:
+        buffers = self._buffers_of(calls, device, identity)
+        if buffers is None:
             return None
         now = self._clock()
-        if meter.taken is not None and now - meter.taken < SHORTEST_WINDOW_SECONDS:
-            return meter.profile
-        if take(meter.spare) is None:
-            # The older sample stays: the next window is longer, and no less true.
+        if buffers.taken is not None and now - buffers.taken < SHORTEST_WINDOW_SECONDS:
+            return buffers.profile
+        if take(buffers.spare) is None:
+            # The older sample is kept: the next window is longer.
             return None
-        seeded = meter.taken is not None
-        # The driver may have taken its time: the window begins when it was done at the latest.
-        meter.turn(self._clock())
-        meter.profile = self._ask(calls, device, meter, ids) if seeded else None
-        return meter.profile
+        has_window = buffers.taken is not None
+        # The call may have taken long: the sample was taken before it returned.
+        buffers.swap(self._clock())
+        buffers.profile = self._ask(calls, device, buffers, ids) if has_window else None
+        return buffers.profile
 
-    def _meter(self, calls: Calls, device: str, mark: Hashable) -> Meter | None:
-        meter = self._meters.get(device)
-        if meter is None:
+    def _buffers_of(self, calls: Calls, device: str, identity: Hashable) -> SampleBuffers | None:
+        buffers = self._buffers.get(device)
+        if buffers is None:
             samples = None
-            # That no room for samples can be had costs the meter, and not the GPU.
-            with contextlib.suppress(DeviceHangsError), calls.about(ROOM, device):
+            # Without buffers only the metrics are missing, not the GPU.
+            with contextlib.suppress(DeviceHangsError), calls.about(ALLOCATION, device):
                 samples = _allocate(calls, device)
             if samples is None:
                 return None
-            meter = self._meters[device] = Meter(mark, samples)
-        elif meter.mark != mark:
-            meter.reseed(mark)
-        return meter
+            buffers = self._buffers[device] = SampleBuffers(identity, samples)
+        elif buffers.identity != identity:
+            buffers.restart(identity)
+        return buffers
 
-    def _ask(self, calls: Calls, device: str, meter: Meter, ids: tuple[int, ...]) -> Profile | None:
-        """Ask for all metrics, or for the oldest where a driver fails over an id that it does not know."""
-        if meter.reduced or not calls.supports(device, METRICS):
-            return self._metrics(calls, device, meter, first_known(ids))
-        before = refusals(calls, REFUSAL, device, METRICS)
-        answer = self._metrics(calls, device, meter, ids)
-        if answer is not None:
-            return answer
-        # Another failure passes, and must not cost the newer metrics for good.
-        refused = refusals(calls, REFUSAL, device, METRICS) > before
+    def _ask(self, calls: Calls, device: str, buffers: SampleBuffers, ids: tuple[int, ...]) -> Profile | None:
+        """Return all metrics, or only the oldest if the driver does not know one of the newer ids."""
+        if buffers.reduced or not calls.supports(device, METRICS):
+            return self._metrics(calls, device, buffers, first_known(ids))
+        earlier = refusals(calls, REFUSAL, device, METRICS)
+        profile = self._metrics(calls, device, buffers, ids)
+        if profile is not None:
+            return profile
+        # Other failures are temporary: the newer metrics are then tried again.
+        refused = refusals(calls, REFUSAL, device, METRICS) > earlier
         if not calls.supports(device, METRICS):
-            # The refusal of the whole list says nothing of the oldest; that of those is the last word.
+            # All metrics are unsupported only if the oldest are refused, too.
             calls.forget_unsupported(device, METRICS)
             refused = True
-        answer = self._metrics(calls, device, meter, first_known(ids))
-        meter.reduced = refused and answer is not None
-        return answer
+        profile = self._metrics(calls, device, buffers, first_known(ids))
+        buffers.reduced = refused and profile is not None
+        return profile
 
-    def _metrics(self, calls: Calls, device: str, meter: Meter, ids: tuple[int, ...]) -> Profile | None:
-        if ids not in self._questions:
-            self._questions[ids] = Question(ids)
-        question = self._questions[ids]
-        struct = question.between(meter.spare, meter.samples[meter.newest])
-        return None if calls.ask(device, METRICS, struct) is None else question.answer()
+    def _metrics(
+        self, calls: Calls, device: str, buffers: SampleBuffers, ids: tuple[int, ...]
+    ) -> Profile | None:
+        if ids not in self._requests:
+            self._requests[ids] = MetricsRequest(ids)
+        request = self._requests[ids]
+        struct = request.between(buffers.spare, buffers.samples[buffers.newest])
+        return None if calls.ask(device, METRICS, struct) is None else request.answer()
 
 
 def counted(
-    calls: Calls, uuid: str, told: Mapping[Traffic, int], profile: Profile | None
+    calls: Calls, uuid: str, traffic_bytes: Mapping[Traffic, int], profile: Profile | None
 ) -> dict[Traffic, int]:
-    """Take the bytes over PCIe from the meter of a GPU that has one, and as they were told from another.
+    """Return the byte counters of a GPU: of PCIe from GPM if it has GPM, else from its field values.
 
-    The two have begun to count at different times: where one fails for a moment, the other must not step in.
+    The two start to count at different times, so one never replaces the other after a failure.
     """
     if not calls.supports(uuid, SUPPORT):
-        return dict(told)
-    links = {traffic: count for traffic, count in told.items() if traffic not in BYTES.values()}
+        return dict(traffic_bytes)
+    links = {traffic: count for traffic, count in traffic_bytes.items() if traffic not in BYTES.values()}
     return links | dict(profile.bytes_total if profile is not None else {})
 
 
@@ -262,10 +267,10 @@ def _allocate(calls: Calls, device: str) -> tuple[Any, Any] | None:
     return None if second is None else (first, second)
 
 
-def _free(calls: Calls, meter: Meter) -> None:
-    for sample in meter.samples:
+def _free(calls: Calls, buffers: SampleBuffers) -> None:
+    for sample in buffers.samples:
         _free_sample(calls, sample)
 
 
 def _free_sample(calls: Calls, sample: Any) -> None:
-    calls.give_back("nvmlGpmSampleFree", pynvml.nvmlGpmSampleFree, sample)
+    calls.free("nvmlGpmSampleFree", pynvml.nvmlGpmSampleFree, sample)

@@ -1,7 +1,7 @@
-"""The driver's profiling metrics: which there are, whom they belong to, and what their numbers mean.
+"""GPM metrics (``nvmlGpmMetricId_t`` of nvml.h): ids, units, and the devices that have them.
 
-Ids are plain numbers: in some versions of the binding their names stand for tuples, in older ones the
-newest have no name.
+Ids are plain numbers: in some versions of the binding their names are tuples, in older ones the newest are
+missing.
 """
 
 import math
@@ -17,13 +17,13 @@ from exporter.model.readings import Activity, Cycles, Engine, Profile, Traffic
 
 PERCENT = 1 / 100
 MEBIBYTES = float(1 << 20)
-# Numerator and denominator of a share are latched one after the other, so that a device that never rests
-# can come out a trifle above all the time there is. What is further off is no measurement.
+# The driver reads numerator and denominator of a share one after the other, so a busy device can be slightly
+# above 1. A larger value is not plausible.
 MOST_OVERSHOOT = 1.01
-# What the first drivers with these metrics knew; the ids after it came later, driver by driver.
+# The last id of the first drivers with GPM; later ids were added driver by driver.
 LAST_OF_THE_FIRST = 97
 NOT_ANSWERED = 999
-# An entry of the driver's struct: the id, the error code, the value, and its name and unit behind that.
+# ``nvmlGpmMetric_t``: id, error code, value, and metric information that is skipped.
 ENTRY = Struct(f"IId{sizeof(pynvml.c_nvmlGpmMetric_t) - 16}x")
 
 Kind = Literal["active", "engines", "rates", "cycles", "bytes_total"]
@@ -71,10 +71,12 @@ COUNTED: frozenset[Kind] = frozenset({"cycles", "bytes_total"})
 
 
 class Metric(NamedTuple):
-    """A metric: the field of a Profile that it goes to, its key there, and the factor to the field's unit."""
+    """A metric."""
 
+    # Field of Profile, and the key in it.
     kind: Kind
     name: str
+    # Factor to the unit of the field.
     factor: float
 
 
@@ -87,8 +89,8 @@ METRICS: Mapping[int, Metric] = MappingProxyType(
         **{number: Metric("bytes_total", name, 1) for number, name in BYTES.items()},
     }
 )
-# The links are the whole GPU's, and it is not told what cycles are counted for a part of it; frame buffer and
-# video engines belong to a GPU instance, so that of compute instances that share one, none has them alone.
+# Traffic is that of the whole GPU, and cycles of a part of it are undocumented. Memory and video engines
+# belong to a GPU instance, so compute instances that share one do not have them alone.
 OF_GPU = tuple(METRICS)
 OF_GPU_INSTANCE = tuple(n for n, metric in METRICS.items() if metric.kind in ("active", "engines"))
 OF_COMPUTE_INSTANCE = tuple(
@@ -97,15 +99,15 @@ OF_COMPUTE_INSTANCE = tuple(
 
 
 def first_known(ids: Iterable[int]) -> tuple[int, ...]:
-    """Keep the ids that every driver with these metrics knows."""
+    """Return the ids that every driver with GPM knows."""
     return tuple(number for number in ids if number <= LAST_OF_THE_FIRST)
 
 
-class Question:
-    """What to ask of two samples: the driver's large struct, filled once for a list of metrics.
+class MetricsRequest:
+    """``nvmlGpmMetricsGet_t`` for a list of metrics, filled once.
 
-    Its entries are written and read as bytes: the binding looks at each field for text that it would decode,
-    which takes longer than all else.
+    Its entries are written and read as bytes. Access through the binding's structure is slower than the rest
+    of the read, because it checks each field for text to decode.
     """
 
     def __init__(self, ids: tuple[int, ...]) -> None:
@@ -114,17 +116,17 @@ class Question:
         self._struct.version = pynvml.NVML_GPM_METRICS_GET_VERSION
         self._struct.numMetrics = len(ids)
         self._unanswered = b"".join(ENTRY.pack(number, NOT_ANSWERED, 0.0) for number in ids)
-        begin = pynvml.c_nvmlGpmMetricsGet_t.metrics.offset
-        self._entries = memoryview(self._struct).cast("B")[begin : begin + len(self._unanswered)]
+        start = pynvml.c_nvmlGpmMetricsGet_t.metrics.offset
+        self._entries = memoryview(self._struct).cast("B")[start : start + len(self._unanswered)]
 
     def between(self, older: Any, newer: Any) -> Any:
-        """Return the struct for the time between two samples, without anything of the answer before."""
+        """Return the structure for the time between two samples, without the last answer."""
         self._struct.sample1, self._struct.sample2 = older, newer
         self._entries[:] = self._unanswered
         return self._struct
 
     def answer(self) -> Profile:
-        """Decode what the driver has written."""
+        """Return the metrics in the structure that the driver has filled."""
         entries = ENTRY.iter_unpack(self._entries)
         return decode(
             (metric, raw) for metric, (_, code, raw) in zip(self._metrics, entries, strict=True) if code == 0
@@ -132,15 +134,15 @@ class Question:
 
 
 def decode(values: Iterable[tuple[Metric, float]]) -> Profile:
-    """Return a Profile of (metric, value as the driver tells it); what cannot be a measurement is left out.
+    """Return the Profile of (metric, driver's value); implausible values are left out.
 
-    Of several engines of one kind it has the mean over those that answered.
+    Several engines of one kind are averaged.
     """
-    found: dict[str, Any] = {kind: {} for kind in KINDS}
+    fields: dict[str, Any] = {kind: {} for kind in KINDS}
     engines: dict[str, list[float]] = {}
     for (kind, name, factor), raw in values:
         value = raw * factor
-        # NaN is not between anything.
+        # Also excludes NaN.
         if not 0 <= value < math.inf:
             continue
         if factor == PERCENT:
@@ -150,6 +152,6 @@ def decode(values: Iterable[tuple[Metric, float]]) -> Profile:
         if kind == "engines":
             engines.setdefault(name, []).append(value)
         else:
-            found[kind][name] = int(value) if kind in COUNTED else value
-    found["engines"] = {name: sum(same) / len(same) for name, same in engines.items()}
-    return Profile(source="gpm", **found)
+            fields[kind][name] = int(value) if kind in COUNTED else value
+    fields["engines"] = {name: sum(shares) / len(shares) for name, shares in engines.items()}
+    return Profile(source="gpm", **fields)

@@ -1,4 +1,4 @@
-"""Samples that the driver keeps in a buffer: those that are newer than at the last read, of each GPU."""
+"""Reads new samples from the driver's buffers, by GPU."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -7,95 +7,93 @@ from typing import Any
 from exporter.nvml.driver.calls import Calls
 
 CLOCK_SLACK_SECONDS = 1.0
-# A driver may count from elsewhere, but what is further in the future than this is no time at all.
+# The driver's clock may differ, but a timestamp further in the future is garbage.
 MOST_AHEAD_SECONDS = 86400.0
-# So often, by what is known of drivers, new samples come into the buffer.
+# Observed interval between new samples in the buffers.
 SAMPLING_SECONDS = 1.0
 
 
 class SampleReader:
-    """Asks for what is new, with one time stamp for each GPU: a shared one would lose samples of laggards.
+    """Reads new samples, with a separate last timestamp for each GPU: a shared one would lose samples.
 
-    Once the wall clock was set back, the driver's buffer still has samples stamped later than now: they are
-    ignored for good, or the stamp would wait for a time that is long to come.
-    Who asks again too soon, by ``clock`` (seconds), is given the same samples again: the driver has no newer
-    ones yet, which would look as if everyone had become idle.
+    After the wall clock was set back, samples with a later timestamp remain in the driver's buffer. They are
+    ignored, or no new sample would count until that time. Reads within SAMPLING_SECONDS, by ``clock``
+    (seconds), return the same samples again: without new samples, all processes would look idle.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
+        # Time and samples of the last read, by GPU uuid.
         self._read: dict[str, tuple[float, list[Any]]] = {}
-        self._last_seen: dict[str, int] = {}
+        # Timestamp of the newest sample, by GPU uuid, in microseconds.
+        self._newest: dict[str, int] = {}
         self._clock_offset = _clock_offset()
         self._set_back = False
         self._ignored: dict[str, set[int]] = {}
 
     def read(self, calls: Calls, uuid: str, handle: Any, name: str) -> list[Any] | None:
-        """Return the samples that the call ``name`` has since the last read, oldest first.
+        """Return the samples of the call ``name`` since the last read, oldest first.
 
-        None when the driver cannot tell, empty when nobody was active. The first read of a GPU covers the
-        driver's own buffer (some seconds), each later one the time since the read before.
+        None if unknown, empty without activity. The first read of a GPU covers the driver's buffer (some
+        seconds). Raises as ``Calls.ask`` does.
         """
         now = self._clock()
         if uuid in self._read:
-            at, before = self._read[uuid]
-            if now - at < SAMPLING_SECONDS:
-                return before
-        fresh = self._ask(calls, uuid, handle, name)
-        if fresh is not None:
-            self._read[uuid] = now, fresh
-        return fresh
+            read_at, last_samples = self._read[uuid]
+            if now - read_at < SAMPLING_SECONDS:
+                return last_samples
+        samples = self._ask(calls, uuid, handle, name)
+        if samples is not None:
+            self._read[uuid] = now, samples
+        return samples
 
     def _ask(self, calls: Calls, uuid: str, handle: Any, name: str) -> list[Any] | None:
-        self._note_clock()
-        since = self._last_seen.get(uuid, 0)
+        self._check_clock()
+        since = self._newest.get(uuid, 0)
         samples = calls.ask(uuid, name, handle, since=since, none=())
         if samples is None:
             return None
         ignored = self._ignore(uuid, {sample.timeStamp for sample in samples})
-        fresh = [each for each in samples if each.timeStamp >= since and each.timeStamp not in ignored]
-        # After a stamp that is none, every sample would look like one that was seen.
+        fresh = [
+            sample for sample in samples if sample.timeStamp >= since and sample.timeStamp not in ignored
+        ]
+        # A garbage timestamp must not become the newest one: all later samples would look old.
         latest = latest_time()
-        self._last_seen[uuid] = max(
-            (each.timeStamp for each in fresh if each.timeStamp <= latest), default=since
-        )
-        return sorted(fresh, key=lambda each: (each.timeStamp <= latest, each.timeStamp))
+        plausible = (sample.timeStamp for sample in fresh if sample.timeStamp <= latest)
+        self._newest[uuid] = max(plausible, default=since)
+        return sorted(fresh, key=lambda sample: (sample.timeStamp <= latest, sample.timeStamp))
 
     def forget(self, known: Iterable[str]) -> None:
-        """Keep the time stamps of these GPUs only."""
-        keep = set(known)
-        self._last_seen = {uuid: seen for uuid, seen in self._last_seen.items() if uuid in keep}
-        self._ignored = {uuid: stamps for uuid, stamps in self._ignored.items() if uuid in keep}
-        self._read = {uuid: read for uuid, read in self._read.items() if uuid in keep}
+        """Keep the state of these GPUs only."""
+        kept = set(known)
+        self._newest = {uuid: stamp for uuid, stamp in self._newest.items() if uuid in kept}
+        self._ignored = {uuid: stamps for uuid, stamps in self._ignored.items() if uuid in kept}
+        self._read = {uuid: read for uuid, read in self._read.items() if uuid in kept}
 
-    def _note_clock(self) -> None:
-        """Start over when the wall clock was set back: new samples would look older than the last."""
-        before, self._clock_offset = self._clock_offset, _clock_offset()
-        if self._clock_offset < before - CLOCK_SLACK_SECONDS:
-            self._last_seen.clear()
+    def _check_clock(self) -> None:
+        """Start over if the wall clock was set back: new samples would look older than the last ones."""
+        last_offset, self._clock_offset = self._clock_offset, _clock_offset()
+        if self._clock_offset < last_offset - CLOCK_SLACK_SECONDS:
+            self._newest.clear()
             self._set_back = True
 
     def _ignore(self, uuid: str, stamps: set[int]) -> set[int]:
-        """Return those of these stamps that are from before a step back, also when now has reached them."""
+        """Return the timestamps from before the clock was set back, even if the clock has reached them."""
         if not self._set_back:
             return set()
-        latest = _in_microseconds(CLOCK_SLACK_SECONDS)
-        before = self._ignored.get(uuid, set())
-        self._ignored[uuid] = {stamp for stamp in stamps if stamp > latest or stamp in before}
+        latest = _microseconds_from_now(CLOCK_SLACK_SECONDS)
+        ignored = self._ignored.get(uuid, set())
+        self._ignored[uuid] = {stamp for stamp in stamps if stamp > latest or stamp in ignored}
         return self._ignored[uuid]
 
 
 def latest_time() -> int:
-    """Return the latest stamp that is a time.
-
-    What a sample with a later one tells is unknown, and older than all else.
-    """
-    return _in_microseconds(MOST_AHEAD_SECONDS)
+    """Return the latest plausible timestamp in microseconds; a sample with a later one is unknown."""
+    return _microseconds_from_now(MOST_AHEAD_SECONDS)
 
 
-def _in_microseconds(ahead: float) -> int:
-    """Return the time so many seconds from now as a sample would be stamped."""
-    return int((time.time() + ahead) * 1e6)
+def _microseconds_from_now(seconds: float) -> int:
+    return int((time.time() + seconds) * 1e6)
 
 
 def _clock_offset() -> float:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from exporter.amd import AmdSource
 from exporter.demo.amd import metrics_table
 from exporter.model.readings import Ecc
 from tests.hardware.amd.tree import ADDRESS, UUID, Tree, hanging, release
@@ -155,7 +154,7 @@ async def test_a_library_that_hangs_costs_what_it_alone_would_tell(
     install(f"{STAND_IN}\ndef {function}:\n    open({str(stuck)!r}).close()\n    return {ADDRESS!r}\n")
     bare(tree)
     tree.second()
-    amd = AmdSource(tree.sys, tree.proc, patience=0.2)
+    amd = tree.source(patience=0.2)
     for _ in range(2):
         found = await amd.read()
         assert [gpu.up for gpu in found.gpus] == [True, True]

@@ -51,7 +51,7 @@ def test_mi300_and_later(version: tuple[int, int], size: int, energy: int, repla
     found = parse(table)
     assert (found.hotspot, found.memory, found.watts, found.activity) == (60, 57, 500, 71)
     assert (found.memory_activity, found.energy_millijoules, found.pcie_replays) == (22, 1000, 9)
-    assert (found.energy_unit_told, found.edge, found.partitions) == (True, None, ())
+    assert (found.energy_unit_known, found.edge, found.partitions) == (True, None, ())
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_how_busy_partitions_are(
 def test_what_a_table_does_not_know_is_all_ones() -> None:
     """The kernel fills a table with ones before it writes."""
     assert parse(by_hand((1, 3), 120)) == Metrics()
-    assert parse(by_hand((1, 6), 1664)) == Metrics(energy_unit_told=True)
+    assert parse(by_hand((1, 6), 1664)) == Metrics(energy_unit_known=True)
 
 
 def test_senseless_shares_are_not_told() -> None:
@@ -134,9 +134,9 @@ def test_a_table_that_describes_itself() -> None:
     assert (found.hotspot, found.memory, found.watts, found.energy) == (66, 61, 321, 1 << 33)
     assert (found.activity, found.memory_activity, found.pcie_replays) == (88, 44, 5)
     assert found.energy_millijoules == (1 << 33) * 1000 >> 16
-    assert found.busy(4) == (20, 0, 100, 8)
-    assert found.busy(8) == (10, 30, 0, 0, 100, 99, 7, 8)
-    assert found.busy(3) == found.busy(None) == ()
+    assert found.partition_activity(4) == (20, 0, 100, 8)
+    assert found.partition_activity(8) == (10, 30, 0, 0, 100, 99, 7, 8)
+    assert found.partition_activity(3) == found.partition_activity(None) == ()
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_table_that_describes_itself() -> None:
 )
 def test_dies_that_a_gpu_does_not_have(told: tuple[int, ...], busy: tuple[int, ...]) -> None:
     """There is room for eight dies; a gap among them would shift the others."""
-    assert parse(described(entry(40, "I", *told))).busy(3) == busy
+    assert parse(described(entry(40, "I", *told))).partition_activity(3) == busy
 
 
 def test_there_is_nothing_of_less_than_nothing() -> None:
@@ -159,7 +159,7 @@ def test_there_is_nothing_of_less_than_nothing() -> None:
     ]
     found = parse(described(*below, entry(40, "h", 10, -3, 20)))
     assert (found.hotspot, found.watts, found.activity, found.energy, found.pcie_replays) == (None,) * 5
-    assert found.busy(3) == ()
+    assert found.partition_activity(3) == ()
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_a_list_is_read_as_far_as_it_can_be(behind: bytes) -> None:
 )
 def test_an_empty_list_says_nothing(table: bytes) -> None:
     """There is nothing to read in it, and nothing fails."""
-    assert parse(table) == Metrics(energy_unit_told=True)
+    assert parse(table) == Metrics(energy_unit_known=True)
 
 
 def test_too_many_partitions_are_not_believed() -> None:

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from exporter.amd import AmdSource, amd_source
-from exporter.amd.card import CardReader
+from exporter.amd import AmdSource
+from exporter.amd.card_reader import CardReader
 from exporter.amd.cards import Card
 from exporter.model import GpuReading, HardwareReading
 from tests.hardware.amd.tree import GIB, GPU_ID, UUID, Tree, hanging, release, unreadable
@@ -77,7 +77,7 @@ async def test_the_older_reading_stays_while_a_card_hangs(two: Tree) -> None:
 
 async def test_a_card_that_does_not_return_is_left_out_until_it_does(two: Tree) -> None:
     """The others are read at each sweep, it is down and counted; once its read returns it is read again."""
-    amd = AmdSource(two.sys, two.proc, patience=0.2)
+    amd = two.source(patience=0.2)
     await amd.read()
     stuck = two.device(1) / "mem_info_vram_used"
     hanging(stuck)
@@ -104,7 +104,7 @@ async def test_a_card_that_does_not_return_is_left_out_until_it_does(two: Tree) 
 async def test_cards_are_read_without_a_kfd_that_does_not_return(tree: Tree) -> None:
     """What KFD alone knows is missing, the partitions are still there by name, and nothing else is lost."""
     tree.partitions(2)
-    amd = AmdSource(tree.sys, tree.proc, patience=0.2)
+    amd = tree.source(patience=0.2)
     (before,) = (await amd.read()).gpus
     stuck = tree.kfd / "topology/generation_id"
     hanging(stuck)
@@ -122,7 +122,7 @@ async def test_cards_are_read_without_a_kfd_that_does_not_return(tree: Tree) -> 
 @pytest.mark.parametrize("name", ["uevent", "vendor"])
 async def test_a_card_that_hangs_while_it_is_looked_for_hides_no_other(two: Tree, name: str) -> None:
     """It is taken as it was found last."""
-    amd = AmdSource(two.sys, two.proc, patience=0.2)
+    amd = two.source(patience=0.2)
     before = await amd.read()
     stuck = two.device(1) / name
     hanging(stuck)
@@ -137,7 +137,7 @@ async def test_a_card_that_never_said_who_it_is_counts(two: Tree) -> None:
     """There are as many as there are, though of one nothing is known."""
     stuck = two.device(1) / "unique_id"
     hanging(stuck)
-    amd = AmdSource(two.sys, two.proc, patience=0.2)
+    amd = two.source(patience=0.2)
     found = await amd.read()
     assert ([gpu.identity.uuid for gpu in found.gpus], found.gpu_count) == ([UUID], 2)
     release(stuck)
@@ -150,7 +150,7 @@ async def test_a_process_that_hangs_costs_the_list_of_processes(tree: Tree) -> N
     tree.node(1)
     tree.process(7, GIB, 3)
     stuck = tree.kfd / f"proc/7/stats_{GPU_ID}/cu_occupancy"
-    amd = AmdSource(tree.sys, tree.proc, patience=0.2)
+    amd = tree.source(patience=0.2)
     (before,) = (await amd.read()).gpus
     assert [process.pid for process in before.processes or ()] == [7]
     hanging(stuck)
@@ -166,7 +166,7 @@ async def test_a_card_that_takes_too_long_is_given_up(two: Tree, monkeypatch: py
     amd = two.source()
     assert [gpu.up for gpu in (await amd.read()).gpus] == [True, True]
     with monkeypatch.context() as patched:
-        patched.setattr(amd_source, "CARD_BUDGET_SECONDS", -1.0)
+        patched.setattr(amd, "_card_budget", -1.0)
         slow = await amd.read()
     assert [(gpu.up, gpu.memory) for gpu in slow.gpus] == [(False, None), (False, None)]
     assert (UUID, "sysfs uevent", "TooSlow") not in slow.errors
@@ -182,7 +182,7 @@ async def test_a_slow_card_has_its_turn_last(two: Tree, monkeypatch: pytest.Monk
 
     def late(self: CardReader, card: Card, *others: object) -> GpuReading:
         if card.index == 0:
-            self._files.turn.deadline = 0.0
+            self._files.context.deadline = 0.0
         return read(self, card, *others)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patched:
@@ -298,7 +298,7 @@ async def test_readings_are_dated_by_the_clock(tree: Tree) -> None:
     """Also those of a card that has gone, of which it is known now that nothing is known."""
     tree.card()
     moments = iter((5.0, 7.0))
-    amd = AmdSource(tree.sys, tree.proc, clock=lambda: next(moments))
+    amd = tree.source(clock=lambda: next(moments))
     assert [gpu.read_monotonic for gpu in (await amd.read()).gpus] == [5.0]
     shutil.rmtree(tree.device())
     assert [(gpu.read_monotonic, gpu.up) for gpu in (await amd.read()).gpus] == [(7.0, False)]

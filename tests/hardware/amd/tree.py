@@ -2,8 +2,9 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
-from exporter.amd import AmdSource
+from exporter.amd import AmdOptions, AmdSource
 from exporter.model import GpuReading, HardwareReading
 
 GIB = 1 << 30
@@ -144,9 +145,10 @@ class Tree:
             )
         return device
 
-    def source(self, boot: float | None = 77.5) -> AmdSource:
+    def source(self, boot: float | None = 77.5, **options: Any) -> AmdSource:
         """Return a source that reads this tree."""
-        return AmdSource(self.sys, self.proc, lambda: boot)
+        roots = {"sys_root": self.sys, "proc_root": self.proc, "boot_clock": lambda: boot}
+        return AmdSource(AmdOptions(**{**roots, "patience": 2.5, "card_budget": 5.0, **options}))
 
     async def read(self) -> HardwareReading:
         """Sweep once."""
