@@ -155,7 +155,6 @@ class MigReader:
         bar1 = ask_row(calls, identity.uuid, handle, BAR1)
         memory_slices = None
         if facts.instance_memory is not None and memory_slice is not None:
-            # NVML reports the memory of an instance, not its memory slices.
             memory_slices = max(1, round(facts.instance_memory / memory_slice))
         calls.group = "processes"
         # In an incomplete layout, there may be other GPU instances.

@@ -54,7 +54,7 @@ class MigFacts:
     profile: str | None
     compute_slices: int | None
     instance_slices: int | None
-    # Bytes.
+    # Bytes, to derive the memory slices, which NVML does not report.
     instance_memory: int | None
     multiprocessors: int | None
     # Of the GPU instance.
