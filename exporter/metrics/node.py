@@ -1,8 +1,6 @@
 """Rows of the node and of the collectors."""
 
-from collections.abc import Iterator
-
-from exporter.metrics.family import AnyFamily, Labelled, Rows, keyed, scaled, whole
+from exporter.metrics.family import AnyFamily, Rows, keyed, scaled, whole
 from exporter.model import CollectorHealth, DriverInfo, NodeRow, Snapshot
 
 _MICROSECONDS = 1_000_000
@@ -18,11 +16,6 @@ def _info(node: NodeRow) -> tuple[str, ...]:
     driver = node.driver or DriverInfo()
     versions = (driver.driver_version, driver.nvml_version, driver.cuda_version)
     return (node.name, *(version or "" for version in versions))
-
-
-def _field_read_seconds(node: NodeRow) -> Iterator[Labelled]:
-    for group, cost in node.costs.items():
-        yield (group,), scaled(cost.driver_microseconds, _MICROSECONDS)
 
 
 NODE: tuple[AnyFamily, ...] = (
@@ -94,7 +87,9 @@ NODE: tuple[AnyFamily, ...] = (
         ("group",),
         "Time reported by the driver for reading NVML field values in the last poll, summed over all GPUs, "
         "by group of readings.",
-        _field_read_seconds,
+        lambda node: (
+            ((group,), scaled(cost.driver_microseconds, _MICROSECONDS)) for group, cost in node.costs.items()
+        ),
     ),
     _POLLED.flag(
         "driver_released",

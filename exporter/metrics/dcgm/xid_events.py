@@ -44,11 +44,6 @@ def _last_xid(row: DcgmRow) -> Iterator[Labelled]:
         yield (str(code), explain(code).meaning if code else "No Error"), code
 
 
-def _xid_totals(row: DcgmRow) -> Iterator[Labelled]:
-    for xid, count in row.xids.totals.items():
-        yield (str(xid),), count
-
-
 def _recent_xids(row: DcgmRow) -> Iterator[Labelled]:
     """Yield the count of each code, or one 0 without a code if there were none, as dcgm-exporter does."""
     if row.xids.recent is not None:
@@ -102,7 +97,10 @@ XIDS: tuple[AnyFamily, ...] = (
         _last_xid,
     ),
     _EVENTS.counter_by(
-        "XID_ERRORS_TOTAL", ("xid",), "XID errors since the exporter started, by code.", _xid_totals
+        "XID_ERRORS_TOTAL",
+        ("xid",),
+        "XID errors since the exporter started, by code.",
+        lambda row: (((str(xid),), count) for xid, count in row.xids.totals.items()),
     ),
     _EVENTS.gauge_by(
         "XID_ERRORS_COUNT",
