@@ -1,4 +1,4 @@
-"""Writes the rules: ``python -m alerts [--thresholds FILE] [--output DIR]``."""
+"""Write the rules: ``python -m alerts [--thresholds FILE] [--output DIR]``."""
 
 import argparse
 import sys
@@ -11,9 +11,9 @@ HERE = Path(__file__).parent
 
 
 def main() -> int:
-    """Write every file; 2 where the thresholds cannot be used."""
+    """Write all files; return the exit code, 2 if the thresholds are invalid."""
     parser = argparse.ArgumentParser(prog="python -m alerts", description="Write the rules for Prometheus.")
-    parser.add_argument("--thresholds", type=Path, metavar="FILE", help="TOML file with numbers of your own")
+    parser.add_argument("--thresholds", type=Path, metavar="FILE", help="TOML file with your own thresholds")
     parser.add_argument("--output", type=Path, default=HERE, metavar="DIR", help="default: %(default)s")
     arguments = parser.parse_args()
     try:

@@ -1,4 +1,4 @@
-"""The page of docs about the alerts: its tables are made from the code."""
+"""The page docs/alerts.md, with tables generated from the code."""
 
 import re
 from collections.abc import Iterator
@@ -10,43 +10,42 @@ from alerts.thresholds import Thresholds
 _INTRODUCTION = """\
 # Alerts
 
-*Made from the code in `alerts/` by `make docs`.*
+*Generated from the code in `alerts/` by `make docs`.*
 
-How to install them: [prometheus.md](prometheus.md). Alerts stand on the recording rules, so load both files.
+How to install them: [prometheus.md](prometheus.md). Alerts use the recording rules, so load both files.
 
-Each alert says in its description what is wrong, where, whom it concerns and what to do next, and links to
-its runbook and to a dashboard. What is not known is never alerted on as if it were 0: where a device
-has no meter, or the exporter cannot see something, alerts that need it keep silent, and the group
-*exporter* says what is missing.
+The description of an alert has the problem, its place, the affected tenants and the next step, with links to
+its runbook and to a dashboard. Unknown values never count as 0: if a device has no meter, or the exporter
+cannot read something, alerts that need it do not fire, and the group *exporter* reports what is missing.
 
-**critical**: somebody should come; work is lost or a device cannot be used. **warning**: somebody should
-look at it today. **info**: waste and advice, to be read at leisure.
+**critical**: act now; work is lost or a device cannot be used. **warning**: look at it today. **info**: waste
+and advice.
 
 ## Before the first alert
 
-What the commands in the runbooks need:
+Requirements of the commands in the runbooks:
 
-- `runbook_url` and `grafana_url` of your own ([below](#other-numbers)): without the second, links to
-  dashboards begin at `/d/` and lead nowhere.
+- your own `runbook_url` and `grafana_url` ([below](#other-numbers)): without the second, links to
+  dashboards begin at `/d/` and do not work.
 - `kubectl gpuslice` on the `PATH`, and `GPUSLICE_PROMETHEUS_URL` set ([fleet.md](fleet.md#in-a-terminal)).
 - root on the node for `nvidia-smi`, `journalctl` and `fuser`. With the GPU Operator `nvidia-smi` may be in
   the driver's pod only.
 
-Placeholders are the alert's labels, and are replaced together with their brackets: `<node>`, `<namespace>`,
-`<pod>` (the tenant's), `<gpu>` (its index, as `nvidia-smi -i` takes it), `<uuid>`, `<mig_uuid>`,
-`<instance>`, `<xid>`. The pod of the exporter is none of them:
+Placeholders are the alert's labels; replace them with their brackets: `<node>`, `<namespace>`, `<pod>` (the
+tenant's), `<gpu>` (its index, as for `nvidia-smi -i`), `<uuid>`, `<mig_uuid>`, `<instance>`, `<xid>`. The
+exporter's pod is not a label:
 
 ```console
 $ kubectl -n gpuslice get pods -o wide --field-selector spec.nodeName=<node>
 $ kubectl -n gpuslice port-forward <exporter-pod> 9836    # the page of the node: http://localhost:9836/
 ```
 
-*holds* is how long it must be so before the alert fires; a dash means that the expression looks back by
-itself. *Slanted words* stand for the labels of the alert, an ellipsis for its figure.
+*holds* is how long the condition must last before the alert fires; with a dash, the expression itself looks
+back. *Slanted words* are labels of the alert, an ellipsis is its figure.
 """
 
 _TITLES = {
-    "gpuslice-alerts-exporter": "The exporter, and what it sees",
+    "gpuslice-alerts-exporter": "The exporter and its sources",
     "gpuslice-alerts-hardware": "Hardware and driver",
     "gpuslice-alerts-sharing": "Sharing and waste",
     "gpuslice-alerts-sharing-daily": "Waste over a day",
@@ -56,9 +55,9 @@ _TITLES = {
 _REST = """\
 ## Other numbers
 
-Every number stands in [`alerts/thresholds.toml`](../alerts/thresholds.toml), with what it means; runbooks
-name those of their alert, such as `[sharing] idle_after`. Put those that you want otherwise into a file of
-your own, and write the rules anew in a checkout of this repository:
+All thresholds are in [`alerts/thresholds.toml`](../alerts/thresholds.toml), with their meaning; runbooks
+name those of their alert, such as `[sharing] idle_after`. Put those that you want to change into a file of
+your own, and generate the rules in a checkout of this repository:
 
 ```toml
 # mine.toml
@@ -76,77 +75,76 @@ $ make rules    # once: it makes .venv
 $ .venv/bin/python -m alerts --thresholds mine.toml --output DIR
 ```
 
-What is not in your file keeps its number. A key that does not exist is an error, so a file from an older
-release cannot silently do nothing. `idle_after` changes the recording rules too, and so what dashboards
-call idle.
+Other thresholds keep their values. An unknown key is an error, so that a file from an older release does not
+silently have no effect. `idle_after` also changes the recording rules, and so the idle holders of dashboards.
 
 ## Labels
 
-All alerts have `severity`, and `cluster` where the targets have it. Most have `job` and `instance`, the
-exporter that tells it; alerts on XIDs have not, since they outlive it. Besides they have what they are about:
+All alerts have `severity`, and `cluster` if the targets have it. Most have `job` and `instance` of the
+exporter; alerts on XIDs do not, since they outlive it. Further labels by subject:
 
 | alert about | labels |
 | --- | --- |
-| a node, its exporter | `node`, or `instance` where the node is not known |
+| a node, its exporter | `node`, or `instance` if the node is not known |
 | a GPU or MIG device | `node`, `gpu`, `model`, `uuid`, and `mig_uuid` |
 | a container on a device | these, and `namespace`, `pod`, `container`: the tenant's, not the exporter's |
 | a namespace | `namespace` |
 
-A GPU that was lost before it could tell its name has `node` and `uuid`, and neither `gpu` nor `model`.
+A GPU that was lost before the exporter read its name has `node` and `uuid`, and neither `gpu` nor `model`.
 
 ## Routing
 
-[prometheus.md](prometheus.md#alertmanager) has a whole configuration of Alertmanager: alerts with the
-`namespace` of a tenant go to its channel, critical ones to whoever is on call, those for information into a
-digest. It has these inhibitions:
+[prometheus.md](prometheus.md#alertmanager) has a complete configuration of Alertmanager: alerts with the
+`namespace` of a tenant go to its channel, critical ones to the engineer on call, those of severity info into
+a digest. It has these inhibitions:
 
 ```yaml
 inhibit_rules:
-  # Where no exporter is heard of, each node would say the same.
+  # Without any exporter, each node would alert as well.
   - source_matchers: ['alertname = "GpuSliceExporterAbsent"']
     target_matchers: ['alertname =~ "GpuSlice(ExporterDown|NodeWithoutExporter)"']
     equal: [cluster]
-  # A driver that is gone is a source that fails.
+  # A missing driver is also a failing collector.
   - source_matchers: ['alertname = "GpuSliceDriverGone"']
     target_matchers: ['alertname = "GpuSliceCollectorFailing"', 'collector =~ "nvml|amd"']
     equal: [cluster, node, collector]
-  # What else is said of a GPU that does not answer is no news, but for what says why.
+  # Other alerts about a lost GPU are consequences, except those that name the cause.
   - source_matchers: ['alertname = "GpuSliceGpuLost"']
     target_matchers:
       - 'alertname =~ "GpuSlice.+"'
       - 'alertname !~ "GpuSlice(GpuLost|Xid.+|RecoveryActionNeeded)"'
     equal: [cluster, uuid]
-  # The repair that waits is done by the reset or restart that the error asks for.
+  # The reset or restart that the error requires also does the pending repair.
   - source_matchers: ['alertname =~ "GpuSliceXidNeeds(Reset|Reboot)"']
     target_matchers: ['alertname = "GpuSliceRepairPending"']
     equal: [cluster, uuid]
 ```
 
-- Do not inhibit XIDs by GpuLost: they are the reason of the loss. Nor RecoveryActionNeeded by an XID: the
-  driver may ask for more than the code does.
-- Labels that both alerts lack count as equal, so one in `equal` must be on every source, as `uuid` is here.
-- Some need no inhibition, since one takes the place of the other by itself: HolderIdleHoldingMemory that of
-  HolderIdle, SharedMemoryPressure that of SharedMemoryWillExhaust.
-- Waste is often meant: a silence with `namespace="…"` and
-  `alertname=~"GpuSlice(Holder.+|NamespaceWaste|SliceUnderused)"` leaves alerts about faults alone.
+- Do not inhibit XIDs by GpuLost: they are the cause of the loss. Nor RecoveryActionNeeded by an XID: the
+  driver may require more than the code does.
+- Labels that both alerts lack count as equal, so a label in `equal` must be on every source, as `uuid` is
+  here.
+- Some need no inhibition, since one alert replaces the other: HolderIdleHoldingMemory replaces HolderIdle,
+  SharedMemoryPressure replaces SharedMemoryWillExhaust.
+- Waste may be intended: a silence with `namespace="…"` and
+  `alertname=~"GpuSlice(Holder.+|NamespaceWaste|SliceUnderused)"` keeps alerts about faults.
 
 ## What is not alerted on
 
-- **A busy GPU.** It is what a GPU is for. Only who is in whose way is told (NoisyNeighbour).
-- **Full memory of a GPU or MIG device with one holder**, or whose holders all have limits that fit:
-  frameworks take it at start. Only where one can take it from another it matters (SharedMemoryPressure).
-- **Compute beyond a notional share.** What others leave is there to be used.
-- **Power at its cap**, and clocks below their highest: the ordinary state of a GPU that works. Heat and
-  hardware that slow it down are told.
-- **XIDs of the class *notice*** ([xids.md](xids.md)): nothing is wrong by these alone. Faults of an
-  application are told where others share the GPU with it, or where they come in numbers.
-- **Memory of nobody** in small amounts: the driver, MPS and contexts need some. AttributionDegraded tells
-  where it becomes a large part, which is a matter of the exporter's view first.
-- **GPUs that nobody holds**, but for MIG instances: that is what a scheduler's own measures and the
-  dashboards show.
+- **A busy GPU.** That is its purpose. Only a container that slows down others is reported (NoisyNeighbour).
+- **Full memory of a GPU or MIG device with one holder**, or with limits of all holders that fit: frameworks
+  allocate it at start. It only matters if one can take it from another (SharedMemoryPressure).
+- **Compute beyond a notional share.** Unused compute is free to use.
+- **Power at its cap**, and clocks below their maximum: normal for a busy GPU. Slowdown due to heat or
+  hardware is reported.
+- **XIDs of the class *notice*** ([xids.md](xids.md)): these alone indicate no fault. Application faults are
+  reported if others share the GPU, or if there are many.
+- **Unattributed memory** in small amounts: the driver, MPS and contexts need some. AttributionDegraded
+  reports a large part, which is mostly a problem of the exporter's permissions.
+- **GPUs without holders**, except MIG instances: see the scheduler's own metrics and the dashboards.
 """
 
-_HEAD = "| alert | severity | holds | what it says |\n| --- | --- | --- | --- |"
+_HEAD = "| alert | severity | holds | summary |\n| --- | --- | --- | --- |"
 _ACTION = re.compile(r"\{\{ (.*?) \}\}")
 _LABEL = re.compile(r"(?:with |if |or )?\$labels\.(\w+)")
 _OPENS = ("with ", "if ", "range ")
@@ -154,18 +152,18 @@ _FIGURE = "…"
 
 
 def alerts_markdown(numbers: Thresholds) -> str:
-    """Write the page: a table for each group, and how to change, route and read the alerts."""
+    """Return the page as Markdown: a table for each group, and how to change, route and read the alerts."""
     tables = "\n".join(_table(group) for group in alert_groups(numbers))
     return f"{_INTRODUCTION}\n{tables}\n{_REST}"
 
 
 def said(summary: str) -> str:
-    """Write a template of a summary for readers: *label* for a label, an ellipsis for a figure.
+    """Return a summary's template with *label* for each label and an ellipsis for each figure.
 
-    Of several branches it is the first.
+    Of several branches only the first one is kept.
     """
-    found: list[str] = []
-    # Of each block: what its dot stands for, and whether another branch of it has been written.
+    parts: list[str] = []
+    # Of each block: the value of its dot, and whether its first branch has ended.
     blocks: list[tuple[str, bool]] = []
     for index, part in enumerate(_ACTION.split(summary)):
         if index % 2 and part.startswith(_OPENS):
@@ -174,9 +172,9 @@ def said(summary: str) -> str:
             blocks[-1] = (blocks[-1][0], True)
         elif index % 2 and part == "end":
             blocks.pop()
-        elif not any(written for _, written in blocks):
-            found.append(part if index % 2 == 0 else blocks[-1][0] if part == "." else _named(part))
-    return "".join(found).replace(f"{_FIGURE}B", _FIGURE)
+        elif not any(ended for _, ended in blocks):
+            parts.append(part if index % 2 == 0 else blocks[-1][0] if part == "." else _named(part))
+    return "".join(parts).replace(f"{_FIGURE}B", _FIGURE)
 
 
 def _named(action: str) -> str:

@@ -10,9 +10,9 @@ from alerts.thresholds import Thresholds
 
 
 def alert_groups(numbers: Thresholds) -> tuple[Group, ...]:
-    """Give the groups of alerts."""
+    """Return the groups of alerts."""
     often, seldom = numbers.rules.interval, numbers.rules.slow_interval
-    found = {
+    groups = {
         "exporter": (often, exporter_alerts(numbers.exporter)),
         "hardware": (often, hardware_alerts(numbers.hardware)),
         "sharing": (often, sharing_alerts(numbers.sharing)),
@@ -21,5 +21,5 @@ def alert_groups(numbers: Thresholds) -> tuple[Group, ...]:
     }
     return tuple(
         Group(name=f"gpuslice-alerts-{name}", interval=interval, rules=alerts)
-        for name, (interval, alerts) in found.items()
+        for name, (interval, alerts) in groups.items()
     )

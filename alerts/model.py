@@ -1,4 +1,4 @@
-"""The nouns of rules: a record, an alert, and a group of them."""
+"""Records, alerts, and groups of them."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -8,42 +8,44 @@ Severity: TypeAlias = Literal["critical", "warning", "info"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A recording rule. ``name`` is level:metric:operations; ``why`` is what it is for, as one sentence."""
+    """A recording rule."""
 
     name: str
+    """level:metric:operations"""
     expr: str
     why: str
+    """Its meaning, as one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A dashboard to look at; ``labels`` are those of the alert that choose what it shows."""
+    """A link to a dashboard."""
 
     uid: str
     labels: tuple[str, ...] = ()
+    """Labels of the alert that become variables of the dashboard."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """An alert.
-
-    ``name`` is its name without the project's. ``expr`` leaves the labels that ``summary`` and
-    ``description`` name, which are templates of Prometheus: what is wrong in one line, and where, who is
-    concerned and what to do next. ``hold`` is how long the expression must be true ("5m"), None where its
-    first result counts.
-    """
+    """An alert. ``summary`` and ``description`` are templates of Prometheus."""
 
     name: str
+    """Without the prefix ``GpuSlice``."""
     expr: str
+    """Its result must have the labels that the templates name."""
     severity: Severity
     summary: str
+    """The problem, in one line."""
     description: str
+    """Place, affected pods, and what to do next."""
     dashboard: Link
     hold: str | None = None
+    """How long the expression must be true ("5m"); None: the first result counts."""
 
     @property
     def full_name(self) -> str:
-        """The name under which it fires, and of its runbook."""
+        """Name of the fired alert, and of its runbook."""
         return f"GpuSlice{self.name}"
 
 
@@ -57,8 +59,9 @@ Rule: TypeAlias = Record | Alert
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Rules that are evaluated together, one after the other, every ``interval`` ("1m")."""
+    """Rules that are evaluated together, one after the other."""
 
     name: str
     interval: str
+    """Such as "1m"."""
     rules: tuple[Rule, ...]

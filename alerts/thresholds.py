@@ -1,4 +1,4 @@
-"""The numbers of the rules, read from TOML."""
+"""The thresholds of the rules, read from TOML."""
 
 import re
 import tomllib
@@ -18,12 +18,12 @@ Section = TypeVar("Section")
 
 
 class ThresholdError(ValueError):
-    """A file of thresholds cannot be used; the message names the file, the key and the remedy."""
+    """An invalid file of thresholds; the message names the file, the key and the valid values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RulesSettings:
-    """What holds for all rules: how often they are evaluated, and where their links lead."""
+    """Intervals and links of all rules."""
 
     interval: str
     slow_interval: str
@@ -33,7 +33,7 @@ class RulesSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """Every number, by section."""
+    """All thresholds, by section."""
 
     rules: RulesSettings
     exporter: ExporterThresholds
@@ -43,7 +43,7 @@ class Thresholds:
 
 
 def load_thresholds(path: Path | None = None) -> Thresholds:
-    """Read the standard numbers, and above them those of a file. Raises ThresholdError."""
+    """Return the standard thresholds, overridden by those of a file. Raises ThresholdError."""
     tables = _tables(STANDARD)
     if path is not None:
         for name, table in _tables(path).items():
@@ -67,7 +67,7 @@ def _tables(path: Path) -> dict[str, Any]:
         raise ThresholdError(f"{path}: {error}") from error
     for name, table in found.items():
         if not isinstance(table, dict):
-            raise ThresholdError(f"{path}: {name!r} stands outside of a section such as [sharing]")
+            raise ThresholdError(f"{path}: {name!r} is outside of a section such as [sharing]")
     return found
 
 
@@ -84,7 +84,7 @@ def _section(where: Path, name: str, tables: Mapping[str, Any], kind: type[Secti
 
 
 def _check(where: Path, key: str, kind: Any, value: object) -> None:
-    """Hold a value against its field: text is a time (or a URL, where the key says so), else a number."""
+    """Raise ThresholdError unless a value fits its field: a duration, a URL (key ``*_url``) or a number."""
     if kind is not str:
         if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
             raise ThresholdError(f"{where}: {key} is {value!r}, and must be a number of 0 or more")

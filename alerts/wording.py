@@ -1,4 +1,4 @@
-"""Pieces of the annotations that alerts have in common: templates of Prometheus."""
+"""Common pieces of annotations: templates of Prometheus."""
 
 import re
 from collections.abc import Iterable
@@ -38,14 +38,14 @@ PODS_THEN = _pods(f"{_ON_DEVICE} @ %[3]f or {_ON_DEVICE}", '$labels.uuid (or $la
 
 
 def xid_meaning(codes: Iterable[int]) -> str:
-    """Return a template that says what the alert's XID means and what to do first, for these codes."""
-    said: dict[str, list[int]] = {}
+    """Return a template of the meaning and the first action of the alert's XID, for these codes."""
+    by_text: dict[str, list[int]] = {}
     for code in codes:
         xid = XIDS[code]
         # Engines of one kind differ by a number, which does not matter here.
-        said.setdefault(f"{re.sub(r' [0-9]+', '', xid.meaning)} {xid.action}", []).append(code)
+        by_text.setdefault(f"{re.sub(r' [0-9]+', '', xid.meaning)} {xid.action}", []).append(code)
     cases = (
-        f"if eq $labels.xid {' '.join(f'`{code}`' for code in same)} }}}}{text}"
-        for text, same in said.items()
+        f"if eq $labels.xid {' '.join(f'`{code}`' for code in same_text)} }}}}{text}"
+        for text, same_text in by_text.items()
     )
     return "{{ " + "{{ else ".join(cases) + "{{ end }}"

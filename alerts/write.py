@@ -1,4 +1,4 @@
-"""Writing rules as Prometheus and its Operator read them."""
+"""The rules as files for Prometheus and the Prometheus Operator."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -11,9 +11,7 @@ from alerts.model import Alert, Group, Link, Record
 from alerts.recording import Windows, recording_groups
 from alerts.thresholds import RulesSettings, Thresholds
 
-_MADE = (
-    "# Made from the code in alerts/ by `make rules`. Change that, or thresholds.toml, and make it again.\n"
-)
+_MADE = "# Generated from the code in alerts/ by `make rules`. Change the code or thresholds.toml instead.\n"
 RECORDING, ALERTS, OPERATOR = (
     "rules/gpuslice-recording.yaml",
     "rules/gpuslice-alerts.yaml",
@@ -22,7 +20,7 @@ RECORDING, ALERTS, OPERATOR = (
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes text of several lines as such."""
+    """Dump text of several lines as a block."""
 
 
 def _text(dumper: _Dumper, text: str) -> yaml.Node:
@@ -33,7 +31,7 @@ _Dumper.add_representer(str, _text)
 
 
 def rule_files(numbers: Thresholds) -> dict[str, str]:
-    """Make every file: its text by its path below alerts/."""
+    """Return the text of each file, by its path below alerts/."""
     windows = Windows(
         interval=numbers.rules.interval,
         slow_interval=numbers.rules.slow_interval,

@@ -83,5 +83,5 @@ def test_the_page_is_the_table() -> None:
     page = xids_markdown()
 
     assert len(re.findall(r"^\| (?:\*\*)?\d+", page, re.MULTILINE)) == len(XIDS)
-    assert "| **79** | reboot | The GPU does not answer on the PCIe bus any more |" in page
+    assert "| **79** | reboot | The GPU no longer answers on the PCIe bus |" in page
     assert page == PAGE.read_text(encoding="utf-8")

@@ -37,7 +37,7 @@ def _expires(numbers: CapacityThresholds) -> Alert:
     within, unchanged = numbers.license_expires_within, numbers.license_unchanged_for
     return Alert(
         name="VgpuLicenseExpires",
-        # A license that is on loan is renewed long before it ends, again and again.
+        # A borrowed license is renewed long before it expires.
         expr=on_gpu(
             f"({_EXPIRY} - time() < {seconds(within):g} > 0)\n"
             f"and on (cluster, uuid)\n"

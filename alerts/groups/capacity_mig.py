@@ -42,7 +42,7 @@ def _unallocated(numbers: CapacityThresholds) -> Alert:
     query = "gpuslice_mig_info{mig_uuid=%q}"
     return Alert(
         name="MigInstanceUnallocated",
-        # Partitions of other makers are cut for a whole GPU at once, and cannot be taken away one by one.
+        # Other vendors partition a whole GPU at once; single partitions cannot be removed.
         expr=on_any_target('gpuslice_mig_holders{mig_uuid=~"MIG-.+"} == 0', "mig_uuid"),
         hold=numbers.mig_unallocated_for,
         severity="info",

@@ -1,11 +1,11 @@
-"""The numbers of the alerts on capacity."""
+"""The thresholds of the alerts on capacity."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityThresholds:
-    """The numbers of this group, as they stand under [capacity] in thresholds.toml."""
+    """The section [capacity] of thresholds.toml, which explains each."""
 
     mig_free_ratio: float
     mig_adjacent_ratio: float

@@ -8,10 +8,10 @@ from alerts.wording import GPU, PERCENT, PODS, ROUNDED, SHORT_GPU
 
 _SLICES, _ALLOCATED = "gpuslice_gpu_slices", "gpuslice_gpu_slices_allocated"
 _UNHEALTHY = "gpuslice_gpu_slices_unhealthy"
-# Holders of these have a part of what the plugin has cut.
+# Shares on these depend on the number of replicas.
 _REPLICATED = 'gpuslice_gpu_info{sharing=~"time-slicing|mps|mig-time-slicing"}'
-# Resources whose ids name devices. Elsewhere an id is a percent or so much memory, and one that matches no
-# device may only not be placed yet.
+# Resources with ids that name devices. Elsewhere an id is a percent or an amount of memory, and may match no
+# device only because it has not been assigned to one yet.
 _NAMING_DEVICES = "nvidia.com/(gpu|mig-).*|amd.com/.+|(gpu|mig).nvidia.com|gpu.amd.com"
 
 

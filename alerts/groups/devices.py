@@ -1,4 +1,4 @@
-"""Names for rows about devices, some of which have no name."""
+"""Names for rows about devices, with or without a known name."""
 
 from alerts.promql import DEVICE, GPU_NAMES, on_gpu, on_node
 

@@ -1,4 +1,4 @@
-"""Alerts of the group exporter: whether what the other alerts stand on can be believed."""
+"""Alerts of the group exporter: whether the data of the other alerts is complete."""
 
 from alerts.groups.exporter_numbers import ExporterThresholds
 from alerts.groups.exporter_sources import source_alerts

@@ -1,11 +1,11 @@
-"""The numbers of the alerts on exporters."""
+"""The thresholds of the alerts on exporters."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExporterThresholds:
-    """The numbers of this group, as they stand under [exporter] in thresholds.toml."""
+    """The section [exporter] of thresholds.toml, which explains each."""
 
     absent_for: str
     gone_after: str

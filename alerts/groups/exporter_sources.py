@@ -14,7 +14,7 @@ _REASONS = (
     "{{ if $i }}, {{ end }}{{ $row.Labels.reason }} ({{ $row.Value | printf `%.0f` }} times)"
     "{{ else }}none reported{{ end }}"
 )
-"""Why the source of the alert has failed since the exporter's start."""
+"""Errors of the alert's source since the exporter's start."""
 
 
 def source_alerts(numbers: ExporterThresholds) -> tuple[Alert, ...]:
@@ -95,7 +95,7 @@ def _slow(numbers: ExporterThresholds) -> Alert:
 def _no_poll(numbers: ExporterThresholds) -> Alert:
     return Alert(
         name="SnapshotStale",
-        # Neither clock counts; and what was not there then has not stood still.
+        # This does not depend on clocks, and ignores series that did not exist then.
         expr=on_node(f"{SNAPSHOT} == {SNAPSHOT} offset {numbers.snapshot_unchanged_for}"),
         hold="1m",
         severity="warning",
@@ -109,14 +109,14 @@ def _no_poll(numbers: ExporterThresholds) -> Alert:
 
 
 def _pod_resources(numbers: ExporterThresholds) -> Alert:
-    # Where GPUs cannot be read either, that has its own alert. A node may have none that are read at all.
+    # If GPUs cannot be read either, that has its own alert. A node may have no GPUs that are read.
     blind = f'max by ({TARGET}) ({_SUCCESS}{{collector=~"nvml|amd"}}) == 0'
     return Alert(
         name="PodResourcesDown",
         expr=on_node(f'{_SUCCESS}{{collector="podresources"}} == 0\nunless on ({TARGET}) (\n  {blind}\n)'),
         hold=numbers.pod_resources_for,
         severity="warning",
-        summary="The holders of the GPUs of node {{ $labels.node }} are not known",
+        summary="The holders of the GPUs of node {{ $labels.node }} are unknown",
         description="The kubelet of node {{ $labels.node }} does not report GPU allocations to the exporter "
         f"{{{{ $labels.instance }}}}. Reasons since its start: {_REASONS}. Holders, slices and "
         "entitlements are missing, so alerts on idle holders and on use above a share cannot "

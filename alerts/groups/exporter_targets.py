@@ -1,4 +1,4 @@
-"""Alerts on exporters that are not asked, do not answer, or are asked in a wrong way."""
+"""Alerts on exporters that are not scraped, do not answer, or are scraped in a wrong way."""
 
 from alerts.groups.exporter_numbers import ExporterThresholds
 from alerts.model import FLEET_BOARD, NODE_BOARD, Alert
@@ -7,8 +7,8 @@ from alerts.wording import ROUNDED
 
 SNAPSHOT = "gpuslice_snapshot_timestamp_seconds"
 _BUILD = "gpuslice_build_info"
-# What kube-state-metrics makes of the resources of GPUs, MIG devices and partitions. Others of the same
-# makers are network cards, or GPUs that are passed through to virtual machines and have no driver here.
+# Names of kube-state-metrics for the resources of GPUs, MIG devices and partitions. Other resources of these
+# vendors are network cards, or GPUs passed through to virtual machines, which have no driver here.
 _RESOURCES = "nvidia_com_(gpu|mig_).*|amd_com_gpu.*|amd_com_.*_nps[0-9]+"
 
 
@@ -24,7 +24,7 @@ def target_alerts(numbers: ExporterThresholds) -> tuple[Alert, ...]:
 
 
 def _absent(numbers: ExporterThresholds) -> Alert:
-    # A cluster among several that has gone silent, else that there has been none at all.
+    # One of several clusters without series, or no series at all.
     before = " or ".join(f"{SNAPSHOT} offset {ago}" for ago in ("1h", "6h", numbers.gone_after))
     return Alert(
         name="ExporterAbsent",
@@ -68,13 +68,13 @@ def _down(numbers: ExporterThresholds) -> Alert:
 
 
 def _last_node(known_for: str) -> str:
-    """Return which node the target of an alert was: a template."""
+    """Return a template of the last known node of the alert's target."""
     selected = f"{NODE_NAMES}{{cluster=%[1]q,job=%[2]q,instance=%[3]q}}"
     query = f"last_over_time({selected}[1h]) or {selected} offset {known_for}"
     asked = f"query (printf `{query}` $labels.cluster $labels.job $labels.instance)"
     return (
         f"{{{{ with {asked} }}}}It reported node {{{{ . | first | label `node` }}}}, which is not monitored "
-        "now.{{ else }}Its node is not known: it never reported one, or too long ago.{{ end }}"
+        "now.{{ else }}Its node is unknown: it never reported one, or too long ago.{{ end }}"
     )
 
 
@@ -97,8 +97,8 @@ def _node_without(numbers: ExporterThresholds) -> Alert:
 
 
 def _scraped_twice(numbers: ExporterThresholds) -> Alert:
-    told = f"{NODE_NAMES}{{cluster=%q,node=%q}}"
-    query = f'label_join({told}, "target", " of job ", "instance", "job")'
+    targets = f"{NODE_NAMES}{{cluster=%q,node=%q}}"
+    query = f'label_join({targets}, "target", " of job ", "instance", "job")'
     return Alert(
         name="NodeScrapedTwice",
         expr=f"count by (cluster, node) ({NODE_NAMES}) > 1",

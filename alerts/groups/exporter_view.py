@@ -1,4 +1,4 @@
-"""Alerts on what an exporter cannot see, or cannot make sense of."""
+"""Alerts on data that an exporter cannot read or attribute."""
 
 from alerts.groups.devices import OF_DEVICE, on_device
 from alerts.groups.exporter_numbers import ExporterThresholds
@@ -45,7 +45,7 @@ def _degraded(numbers: ExporterThresholds) -> Alert:
 def _unattributed(level: str, numbers: ExporterThresholds) -> str:
     used = f"(gpuslice_{level}_memory_used_bytes > {numbers.unattributed_used_bytes:.0f})"
     rest = f"gpuslice_{level}_unattributed_memory_bytes / {used} > {numbers.unattributed_ratio:g}"
-    # A batch system has named the job of the rest. That of a MIG device is in the rest of its GPU too.
+    # A known job of a batch system explains the rest. The rest of a MIG device is in that of its GPU too.
     labels, jobs = {
         "gpu": (DEVICE, "(gpuslice_gpu_job_info or gpuslice_mig_job_info)"),
         "mig": (f"{DEVICE}, mig_uuid", "gpuslice_mig_job_info"),
@@ -58,7 +58,7 @@ def _process_view(numbers: ExporterThresholds) -> Alert:
     asked = f"printf `{unreadable}` $labels.cluster $labels.job $labels.instance"
     return Alert(
         name="ProcessAttributionMissing",
-        # Without a GPU that is read there are no processes to see.
+        # Without a readable GPU there are no processes.
         expr=on_node(f"gpuslice_process_attribution_available == 0\nand on ({TARGET}) gpuslice_gpu_up"),
         hold=numbers.process_view_for,
         severity="warning",
@@ -105,8 +105,7 @@ def _inconsistent(numbers: ExporterThresholds) -> Alert:
 
 def _nvml_errors(numbers: ExporterThresholds) -> Alert:
     window = numbers.nvml_errors_window
-    # A GPU that is lost or must be reset has its own alert, and goes on failing here for as long; a driver
-    # that cannot be read at all likewise.
+    # A GPU that is lost or must be reset has its own alert; so has a driver that cannot be read at all.
     driver = 'gpuslice_collector_success{collector="nvml"}'
     counted = f'increase(gpuslice_nvml_errors_total{{error!~"GpuIsLost|ResetRequired"}}[{window}])'
     query = (

@@ -1,4 +1,4 @@
-"""Alerts of the group hardware: GPUs that are gone, broken, hot, badly linked, or report errors."""
+"""Alerts of the group hardware: GPUs that are lost, faulty or hot, bad links, and errors."""
 
 from alerts.groups.hardware_health import health_alerts
 from alerts.groups.hardware_links import link_alerts

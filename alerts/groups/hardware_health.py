@@ -1,4 +1,4 @@
-"""Alerts on GPUs that are held down, hot, or ask for help."""
+"""Alerts on GPUs that are slowed down, hot, or need a recovery."""
 
 from alerts.groups.hardware_numbers import HardwareThresholds
 from alerts.model import GPU_BOARD, Alert
@@ -35,10 +35,10 @@ def _recovery(hold: str) -> Alert:
 
 
 def _share_of_time(reasons: str, window: str, share: float) -> str:
-    """Return for how much of a window a reason held the clocks, of those that were seen a window ago.
+    """Return the share of a window in which a reason limited the clocks, of series as old as the window.
 
-    It comes and goes within seconds, so that it is rarely seen for minutes on end. A mean of the first few
-    samples says nothing, and is left out.
+    A reason comes and goes within seconds, so the expression looks at a mean. A mean of the first few samples
+    is not meaningful, and is left out.
     """
     series = f'{_ACTIVE}{{reason=~"{reasons}"}}'
     return f"avg_over_time({series}[{window}]) > {share:g}\nand\n{series} offset {window}"

@@ -20,7 +20,7 @@ def link_alerts(numbers: HardwareThresholds) -> tuple[Alert, ...]:
 
 
 def _nvlink_down(numbers: HardwareThresholds) -> Alert:
-    # A board without a bridge has links that are never up. The number that were up counts, from any target.
+    # Without a bridge some links are never up, so compare with the number that was up before, on any target.
     active = "gpuslice_gpu_nvlinks_active"
     before = f"max_over_time({active}[{numbers.remembered}:{numbers.remembered_step}])"
     return Alert(
@@ -69,7 +69,7 @@ def _fabric(hold: str) -> Alert:
 
 def _pcie_degraded(numbers: HardwareThresholds) -> Alert:
     window = numbers.pcie_window
-    # The generation falls on an idle GPU, the width on none.
+    # The link generation drops on an idle GPU, the width does not.
     idle = f'avg_over_time(gpuslice_gpu_clock_event_active{{reason="idle"}}[{window}])'
     busy = f"and on ({DEVICE})\n{idle} < {numbers.pcie_idle_share:g}"
     return Alert(
@@ -85,7 +85,7 @@ def _pcie_degraded(numbers: HardwareThresholds) -> Alert:
 
 
 def _below_most(part: str, window: str, where: str = "") -> str:
-    """Select what has not reached its most in a window, of those that were seen a window ago."""
+    """Return links that have not reached their maximum in a window, if the series is as old as the window."""
     series = f"gpuslice_gpu_pcie_link_{part}"
     below = f"max_over_time({series}[{window}]) < {series}_max\nand\n{series} offset {window}"
     rows = "\n".join(filter(None, (below, where)))

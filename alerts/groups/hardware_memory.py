@@ -1,4 +1,4 @@
-"""Alerts on errors of the memory of GPUs and on their repair."""
+"""Alerts on memory errors of GPUs and their repair."""
 
 from alerts.groups.hardware_numbers import HardwareThresholds
 from alerts.model import GPU_BOARD, Alert
@@ -20,7 +20,7 @@ def memory_alerts(numbers: HardwareThresholds) -> tuple[Alert, ...]:
 def _uncorrected() -> Alert:
     return Alert(
         name="EccUncorrected",
-        # The label of the series that is called severity would be taken for the alert's.
+        # The label severity of the series would clash with that of the alert.
         expr=on_gpu(
             "sum without (severity, scope) (\n"
             '  gpuslice_gpu_ecc_errors_total{severity="uncorrected", scope="volatile"}\n'
@@ -66,7 +66,7 @@ def _remap_failure() -> Alert:
 def _repair_pending(hold: str) -> Alert:
     return Alert(
         name="RepairPending",
-        # Newer drivers ask for that reset themselves, which has its own alert.
+        # Newer drivers report this as a recovery action, which has its own alert.
         expr=on_gpu(
             "(gpuslice_gpu_row_remap_pending == 1 or gpuslice_gpu_retired_pages_pending == 1)\n"
             f'unless on ({DEVICE}) gpuslice_gpu_recovery_action{{action!="none"}} == 1'

@@ -1,11 +1,11 @@
-"""The numbers of the group hardware."""
+"""The thresholds of the group hardware."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HardwareThresholds:
-    """The numbers of this group, as they stand under [hardware] in thresholds.toml."""
+    """The section [hardware] of thresholds.toml, which explains each."""
 
     lost_for: str
     missing_for: str

@@ -77,7 +77,7 @@ def _driver_gone(numbers: HardwareThresholds) -> Alert:
 
 
 def _gone(remembered: str) -> str:
-    """Return the GPUs of the alert's node that were there and are not: a template."""
+    """Return a template of the GPUs of the alert's node that are missing."""
     names = f"{GPU_NAMES}{{cluster=%[1]q,node=%[2]q}}"
     query = (
         f"max by (uuid, model, pci_bus_id) (last_over_time(gpuslice_gpu_info[{remembered}])) "

@@ -1,8 +1,8 @@
-"""Alerts on XIDs: the errors that NVIDIA's driver reports by number.
+"""Alerts on XIDs, the error numbers of the NVIDIA driver.
 
-They stand on the time of the last error of a code, which is there from the first one on; a counter that
-starts with the first error does not rise by it. What an exporter reported before its restart counts as
-well, and each code of a GPU is one alert, whichever targets report it. Its value is that time.
+They use the time of the last error of a code, which exists from the first error on; a counter that starts
+with the first error does not rise by it. Errors from before a restart of the exporter count as well, and each
+code of a GPU is one alert, whichever targets report it. Its value is that time.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -17,7 +17,7 @@ from exporter.model.xids import XIDS, XidClass
 
 _LAST = "gpuslice_gpu_xid_last_timestamp_seconds"
 _TOTAL = "gpuslice_gpu_xid_errors_total"
-# The work of a process that was killed is removed, which happens at the end of many pods.
+# Reported whenever a process is killed, as at the end of many pods.
 _WORK_REMOVED = 45
 
 
@@ -65,13 +65,13 @@ def xid_alerts(numbers: HardwareThresholds) -> tuple[Alert, ...]:
 
 def _of_kind(kind: XidClass, window: str) -> Alert:
     codes = _codes(kind)
-    said = _KINDS[kind]
+    texts = _KINDS[kind]
     return Alert(
-        name=said.name,
+        name=texts.name,
         expr=_named(_recent(_one_of(codes), window)),
-        severity=said.severity,
-        summary=f"XID {{{{ $labels.xid }}}} on {SHORT_GPU}: {said.consequence}",
-        description=_text(xid_meaning(codes), said.advice),
+        severity=texts.severity,
+        summary=f"XID {{{{ $labels.xid }}}} on {SHORT_GPU}: {texts.consequence}",
+        description=_text(xid_meaning(codes), texts.advice),
         dashboard=GPU_BOARD,
     )
 
@@ -151,7 +151,7 @@ def _recent(matcher: str, window: str) -> str:
 
 
 def _named(expr: str) -> str:
-    """Add what the GPU is called now, whichever target says so."""
+    """Return rows with the current names of GPUs, from any target."""
     names = f"topk by (cluster, uuid) (1, {GPU_NAMES})"
     return f"(\n{indented(expr)}\n)\n* on (cluster, uuid) group_left (node, gpu, model) {names}"
 

@@ -1,4 +1,4 @@
-"""Alerts of the group sharing: who holds a device without using it, and who takes from the others on it."""
+"""Alerts of the group sharing: containers that hold a device without using it, or take from others on it."""
 
 from alerts.groups.sharing_devices import device_alerts
 from alerts.groups.sharing_holders import holder_alerts
@@ -9,5 +9,5 @@ __all__ = ["SharingThresholds", "sharing_alerts"]
 
 
 def sharing_alerts(numbers: SharingThresholds) -> tuple[Alert, ...]:
-    """Return those that are evaluated often; what looks back a day is in ``sharing_daily``."""
+    """Return the alerts that are evaluated often; those that look back a day are in ``sharing_daily``."""
     return (*holder_alerts(numbers), *device_alerts(numbers))

@@ -1,4 +1,4 @@
-"""Alerts about what was held for a day and hardly used."""
+"""Alerts about GPUs that were held for a day and hardly used."""
 
 from alerts.groups.sharing_numbers import SharingThresholds
 from alerts.groups.sharing_words import PLACE, bytes_of_row
@@ -13,7 +13,7 @@ _SECONDS = "namespace:gpuslice_gpu_seconds_"
 
 
 def daily_alerts(numbers: SharingThresholds) -> tuple[Alert, ...]:
-    """Return the alerts, which look back for longer than others and need not be evaluated as often."""
+    """Return the alerts, which look back a day and are evaluated less often."""
     return (_namespace_waste(numbers), _underused(numbers))
 
 
@@ -38,12 +38,15 @@ def _namespace_waste(numbers: SharingThresholds) -> Alert:
 
 
 def _gpu_hours(what: str, over: str) -> str:
-    """Add up what has been counted for each hour; a window that ends on the hour would have one too many."""
+    """Return the sum of the hourly records, in GPU-hours.
+
+    Without the offset, a window that ends on the hour would have one record too many.
+    """
     return f"(sum_over_time({_SECONDS}{what}:increase1h[{over}:1h] offset 1m) / {_HOUR})"
 
 
 def _of_namespace(hours: str) -> str:
-    """Return a figure of the namespace that the alert is about."""
+    """Return a template of a number of the alert's namespace."""
     asked = hours.replace("[", "{cluster=%q,namespace=%q}[")
     return (
         f"{{{{ with query (printf `{asked}` $labels.cluster $labels.namespace) }}}}"
@@ -59,7 +62,7 @@ def _underused(numbers: SharingThresholds) -> Alert:
         expr=of_holder(
             f"{most['memory']} / ({HELD['memory']} > {numbers.underused_held_bytes:.0f}) < {ratio:g}\n"
             f"and last_over_time({USED['memory']}[1h] offset {over})\n"
-            # Who does not compute at all is idle; who computes much needs the slice for that.
+            # A holder that never computes is idle; one that computes much needs the slice for that.
             f"and {most['compute']} > 0\n"
             f"unless {most['compute']} / {HELD['compute']} >= {ratio:g}"
         ),

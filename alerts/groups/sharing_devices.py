@@ -1,4 +1,4 @@
-"""Alerts about devices that several containers hold: who crowds whom, and memory that runs out."""
+"""Alerts about devices that several containers hold: noisy neighbours, and memory that runs out."""
 
 from itertools import pairwise
 
@@ -13,13 +13,13 @@ from alerts.recording.windows import seconds
 from alerts.wording import HOLDER, PERCENT, PODS, SHORT_GPU
 
 _SLICE = f"{DEVICE}, mig_uuid"
-# Of some processes it is known which pod they are in, and not which of its containers.
+# Of some processes only the pod is known, and not the container.
 _POD = f"{DEVICE}, namespace, pod"
 _COMPUTED = f'{USED["compute"]}{{mig_uuid=""}}'
 _ALL_COMPUTED = f"sum by ({DEVICE}) ({_COMPUTED})"
 _FREE = "(gpuslice_gpu_memory_free_bytes or gpuslice_mig_memory_free_bytes)"
-# If every holder has a limit, and the device has room for all of them, none can take from another; and
-# whoever takes all of its own at once, as frameworks do, does no harm.
+# If every holder has a limit, and all limits fit into the device, none can take memory from another; then a
+# framework that allocates all of its share at once does no harm.
 _CONTENDED = (
     f"(\n"
     f"  {SHARED}\n"
@@ -78,7 +78,7 @@ def _will_exhaust(numbers: SharingThresholds) -> Alert:
     span = int(seconds(numbers.exhaust_span))
     steps = seconds(numbers.exhaust_within) / span
     used = [_used(f" offset {span * ago}s" if ago else "") for ago in range(4)]
-    # A model that is loaded is one step, which a line through all of the time would take for growth.
+    # Growth must be seen in each step: a model that is loaded is a single one.
     growth = "\n".join(f"and {now} - {before} > {_FREE} / {steps:g}" for now, before in pairwise(used))
     return Alert(
         name="SharedMemoryWillExhaust",
@@ -103,5 +103,5 @@ def _used(offset: str = "") -> str:
 
 
 def _filled() -> str:
-    """Return how full each device is of what can be used of it: what its driver keeps is neither."""
+    """Return used by usable memory of each device; memory reserved by the driver is in neither."""
     return f"{_used()} / ({_used()} + {_FREE})"

@@ -1,4 +1,4 @@
-"""Alerts about single containers: what they hold in vain, or use beyond what is theirs."""
+"""Alerts about single containers that are idle, or use more than they hold."""
 
 from alerts.groups.sharing_numbers import SharingThresholds
 from alerts.groups.sharing_words import BYTES, OTHERS, PLACE, TIME, bytes_of_row

@@ -1,11 +1,11 @@
-"""The numbers of the alerts about sharing."""
+"""The thresholds of the alerts about sharing."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharingThresholds:
-    """The numbers of this group, as they stand under [sharing] in thresholds.toml."""
+    """The section [sharing] of thresholds.toml, which explains each."""
 
     idle_after: str
     idle_memory_bytes: float

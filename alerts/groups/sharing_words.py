@@ -17,12 +17,12 @@ _POD = "$labels.namespace $labels.pod"
 
 
 def bytes_of_row(record: str) -> str:
-    """Return another figure of the row that the alert is about, a number of bytes."""
+    """Return a template of a record of the alert's row, in bytes."""
     return _of_row(record, _BYTES)
 
 
 def share_of_row(record: str) -> str:
-    """Return another figure of the row that the alert is about, a share."""
+    """Return a template of a record of the alert's row, as a percentage."""
     return _of_row(record, _SHARE)
 
 
@@ -45,7 +45,7 @@ OTHERS = (
 
 
 def most_grown(record: str, over: str) -> str:
-    """Return the container on the device whose number of bytes grew most, and by how much."""
+    """Return a template of the container on the device with the largest growth in bytes."""
     now = f"{record}{{{_ON_DEVICE}}}"
     return (
         f"{{{{ with query (printf `topk(1, {now} - {now} offset {over})` {_DEVICE} {_DEVICE}) }}}}"

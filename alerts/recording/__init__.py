@@ -1,4 +1,4 @@
-"""The recording rules: what alerts and dashboards stand on, reckoned once."""
+"""The recording rules: the sums that alerts and dashboards use."""
 
 from alerts.model import Group
 from alerts.recording.containers import container_records
@@ -14,7 +14,7 @@ __all__ = ["Windows", "recording_groups"]
 
 
 def recording_groups(windows: Windows) -> tuple[Group, ...]:
-    """Give the groups in the order in which one stands on the other."""
+    """Return the groups, each after those that it uses."""
     often, seldom = windows.interval, windows.slow_interval
     return (
         Group(name="gpuslice-names", interval=often, rules=name_records()),

@@ -1,6 +1,6 @@
-"""What each container holds and uses of a device: the rows that everything else is added up from.
+"""Records of what each container holds and uses of a device; all other sums are made from these rows.
 
-Their labels are those of the exporter, whether Prometheus honours labels or not, and no others.
+Their labels are those that the exporter wrote, with or without ``honor_labels``, and no others.
 """
 
 from alerts.model import Record
@@ -9,7 +9,7 @@ from alerts.recording.labels import by_holder, now, still_there
 from alerts.recording.windows import SHORT, Windows, seconds
 
 UNITS = {"memory": "bytes", "compute": "gpus"}
-"""The quantities that are held and used, and their units; compute is in physical GPUs."""
+"""The quantities and their units; compute is in physical GPUs."""
 
 ROW = "container:gpuslice_"
 HELD = {quantity: f"{ROW}{quantity}_held_{unit}:max" for quantity, unit in UNITS.items()}
@@ -22,23 +22,23 @@ _MEASURED = {"memory": f"{SERIES}memory_used_bytes", "compute": f"{SERIES}comput
 
 
 def container_records(windows: Windows) -> tuple[Record, ...]:
-    """Give what stands on single containers now."""
+    """Return the records by container and device."""
     return (
         Record(
             name=CONTAINER_SLICES,
             expr=by_holder(now(f"{SERIES}slices")),
-            why="Slices that a container holds; 0: it uses the device without holding any of it.",
+            why="Slices that a container holds; 0 means use without holding.",
         ),
         Record(
             name=LAST_ACTIVE,
             expr=by_holder(now(f"{SERIES}last_active_timestamp_seconds")),
-            why="When a container last computed; before that, when it was first seen.",
+            why="Unix time of the last compute use of a container; until the first, when it was first seen.",
         ),
         *(
             Record(
                 name=HELD[quantity],
                 expr=by_holder(now(_ENTITLED[quantity])),
-                why=f"What a container is entitled to of the {quantity}; absent where that is not known.",
+                why=f"Entitlement of a container to {quantity}; absent if it is unknown.",
             )
             for quantity in UNITS
         ),
@@ -46,8 +46,7 @@ def container_records(windows: Windows) -> tuple[Record, ...]:
             Record(
                 name=USED[quantity],
                 expr=by_holder(still_there("avg_over_time", _MEASURED[quantity], SHORT)),
-                why=f"What a container uses of the {quantity}, the mean of {SHORT}; absent where that is not "
-                "measured.",
+                why=f"Use of {quantity} by a container, mean of {SHORT}; absent if it is not measured.",
             )
             for quantity in UNITS
         ),
@@ -58,7 +57,7 @@ def container_records(windows: Windows) -> tuple[Record, ...]:
             f"  * ({USED['compute']} == bool 0)\n"
             f")\n"
             f"and ({CONTAINER_SLICES} > 0)",
-            why=f"1 for a holder that has not computed for {windows.idle_after}, 0 for one that has; absent "
-            "where its compute is not measured.",
+            why=f"1 if a holder has not computed for {windows.idle_after}, else 0; absent if its compute is "
+            "not measured.",
         ),
     )

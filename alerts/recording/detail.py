@@ -1,7 +1,4 @@
-"""The efficiency of single containers and pods, which a very large fleet can do without.
-
-It is told of those that are there now.
-"""
+"""Records of the efficiency of single containers and pods that exist now. Very large fleets can omit them."""
 
 from collections.abc import Iterator
 
@@ -16,23 +13,28 @@ POD = "cluster, namespace, pod"
 
 
 def detail_records() -> tuple[Record, ...]:
-    """Give used by held, of the rows of which both are known."""
+    """Return the records of used by held, from rows with both known."""
     return tuple(record for each in _parts() for record in _pair(*each))
 
 
 def _parts() -> Iterator[tuple[str, str, str, str]]:
-    """Give the name of each ratio, what is used, what is held, and the reason for the record."""
+    """Return the name, the used and the held expression, and the meaning of each ratio."""
     for quantity in UNITS:
         used, held = USED[quantity], HELD[quantity]
         name = f"gpuslice_{quantity}_efficiency"
-        yield f"{name}:ratio5m", used, held, f"Used by held {quantity} over {SHORT}, of what is there now."
+        yield (
+            f"{name}:ratio5m",
+            used,
+            held,
+            f"Used by held {quantity} over {SHORT}, of existing containers.",
+        )
         mean = f"(avg_over_time({used}[{LONG}]) and {used})"
         yield f"{name}:ratio1h", mean, f"avg_over_time({held}[{LONG}])", f"The same over {LONG}."
     yield (
         "gpuslice_gpu_seconds_efficiency:increase1h",
         f"({SECONDS['used']} and {CONTAINER_SLICES})",
         SECONDS["held"],
-        f"GPU-seconds used by held over {LONG}, of what is there now.",
+        f"GPU-seconds used by held over {LONG}, of existing containers.",
     )
 
 

@@ -1,4 +1,4 @@
-"""What is there, held and used of GPUs, with their names: what other levels are added up from."""
+"""Records of what is offered, held and used by GPU, with its names; other levels are sums of these."""
 
 from collections.abc import Iterator
 
@@ -7,57 +7,57 @@ from alerts.promql import DEVICE, GPU_NAMES, indented
 from alerts.recording.sums import HOLDERS, Sum, container_sums
 
 PARTS = "node_model"
-"""The level between single GPUs and all others: the GPUs of one model in a node, which are few."""
+"""The level between single GPUs and all others: the GPUs of one model in a node."""
 PART_LABELS = "cluster, node, model"
 
 OF_GPUS = {
-    "gpuslice_up:max": ("gpuslice_gpu_up", "1 for a GPU that was read, 0 for one that was not."),
-    "gpuslice_memory_total_bytes:max": ("gpuslice_gpu_memory_total_bytes", "The memory of a GPU."),
-    "gpuslice_slices:max": ("gpuslice_gpu_slices", "Slices of a GPU that are offered, by `resource`."),
+    "gpuslice_up:max": ("gpuslice_gpu_up", "1 if the last read of the GPU succeeded, else 0."),
+    "gpuslice_memory_total_bytes:max": ("gpuslice_gpu_memory_total_bytes", "Memory of the GPU."),
+    "gpuslice_slices:max": ("gpuslice_gpu_slices", "Offered slices of the GPU, by `resource`."),
     "gpuslice_slices_allocated:max": (
         "gpuslice_gpu_slices_allocated",
-        "Slices of a GPU that are held, by `resource`.",
+        "Held slices of the GPU, by `resource`.",
     ),
 }
-"""Records of what the exporter tells of GPUs: their series, and what they are for."""
+"""Records of single series of GPUs: name to series and meaning."""
 
 BY_RESOURCE = frozenset({"gpuslice_slices:max", "gpuslice_slices_allocated:max"})
-"""Those that are told apart by ``resource`` too."""
+"""Records with the label ``resource``."""
 
 
 def gpu_records() -> tuple[Record, ...]:
-    """Give what is held and used of each GPU, and of the GPUs of one model in a node."""
-    of_gpus = (_of_gpu(each) for each in container_sums() if each.by_gpu)
-    of_parts = (_of_part(each) for each in container_sums())
-    return (*_told(), *of_gpus, *of_parts)
+    """Return the records by GPU, and by the GPUs of one model in a node."""
+    gpu_sums = (_gpu_sum(total) for total in container_sums() if total.by_gpu)
+    part_sums = (_part_sum(total) for total in container_sums())
+    return (*_gpu_series(), *gpu_sums, *part_sums)
 
 
 def named(by_device: str, names: str = GPU_NAMES) -> str:
-    """Add the names to something told by DEVICE; what is on devices of other makers is left out."""
+    """Return rows by DEVICE with the names of GPUs; rows on devices of other vendors are left out."""
     return f"(\n{indented(by_device)}\n)\n* on ({DEVICE}) group_left (node, gpu, model) {names}"
 
 
 def of_part(by_device: str, names: str = GPU_NAMES) -> str:
-    """Add up by node and model something told by DEVICE."""
+    """Return rows by DEVICE added up by node and model."""
     return f"sum by ({PART_LABELS}) (\n{indented(named(by_device, names))}\n)"
 
 
-def _told() -> Iterator[Record]:
+def _gpu_series() -> Iterator[Record]:
     for name, (series, why) in OF_GPUS.items():
         labels = f"{DEVICE}, resource" if name in BY_RESOURCE else DEVICE
         yield Record(name=f"gpu:{name}", expr=named(f"max by ({labels}) ({series})"), why=why)
 
 
-def _of_gpu(each: Sum) -> Record:
-    rows = f"{each.function} by ({DEVICE}) ({each.rows})"
-    if each.name == HOLDERS:
+def _gpu_sum(total: Sum) -> Record:
+    rows = f"{total.function} by ({DEVICE}) ({total.rows})"
+    if total.name == HOLDERS:
         rows += f"\nor\nmax by ({DEVICE}) (gpuslice_gpu_holders == 0)"
-    return Record(name=f"gpu:{each.name}", expr=named(rows), why=each.why)
+    return Record(name=f"gpu:{total.name}", expr=named(rows), why=total.why)
 
 
-def _of_part(each: Sum) -> Record:
-    if each.by_gpu:
-        expr = f"sum by ({PART_LABELS}) (gpu:{each.name})"
+def _part_sum(total: Sum) -> Record:
+    if total.by_gpu:
+        expr = f"sum by ({PART_LABELS}) (gpu:{total.name})"
     else:
-        expr = of_part(f"{each.function} by ({DEVICE}) ({each.rows})")
-    return Record(name=f"{PARTS}:{each.name}", expr=expr, why=each.why)
+        expr = of_part(f"{total.function} by ({DEVICE}) ({total.rows})")
+    return Record(name=f"{PARTS}:{total.name}", expr=expr, why=total.why)

@@ -1,7 +1,7 @@
-"""GPU-seconds held and used within the last hour, by the counters of the exporter.
+"""Records of GPU-seconds held and used within the last hour, from the counters of the exporter.
 
-What ended within the hour counts. Where the exporter's pod was replaced, the parts of a container stand with
-two targets, each with the time that it counted itself.
+Containers that ended within the hour count. After the exporter's pod was replaced, a container has rows of
+two targets, each with the time that it counted.
 """
 
 from collections.abc import Iterator
@@ -25,21 +25,21 @@ _ROWS = {
 }
 _WHY = {
     "held": "GPU-seconds held: the entitled share of compute over time.",
-    "used": "GPU-seconds computed, as far as compute is measured.",
-    "held_measured": "GPU-seconds held by those whose compute is measured.",
-    "used_entitled": "GPU-seconds computed by those whose entitlement is known.",
+    "used": "GPU-seconds used, of containers with measured compute.",
+    "held_measured": "GPU-seconds held by containers with measured compute.",
+    "used_entitled": "GPU-seconds used by containers with a known entitlement.",
 }
 
 
 def hour_records() -> tuple[Record, ...]:
-    """Give GPU-seconds by container and level."""
+    """Return the records by container and level."""
     return (
         Record(
             name=_NAMES,
             expr=f"{GPU_NAMES}\n"
             f"or on ({DEVICE})\n"
             f"topk by ({DEVICE}) (1, last_over_time({GPU_NAMES}[{LONG}]))",
-            why="The names of GPUs, those of targets that went within the hour too.",
+            why="Names of GPUs, also from targets that ended within the hour.",
         ),
         *(
             Record(
@@ -73,5 +73,5 @@ def _level(level: str) -> Iterator[Record]:
     yield Record(
         name=_name(level, "efficiency"),
         expr=f"{_name(level, 'used_entitled')} / ({_name(level, 'held_measured')} > 0)",
-        why="GPU-seconds used by held, where both are known.",
+        why="GPU-seconds used by held, if both are known.",
     )

@@ -1,4 +1,4 @@
-"""Whose share of a device is a limit that something enforces."""
+"""The record of containers with an enforced share of a device."""
 
 from alerts.model import Record
 from alerts.recording.labels import by_holder
@@ -8,13 +8,13 @@ _INFO = "gpuslice_container_info"
 
 
 def isolation_records() -> tuple[Record, ...]:
-    """Give what tells limits from notional shares."""
+    """Return the record that distinguishes limits from notional shares."""
     return (
         Record(
             name=LIMITED,
             expr=by_holder(_limited),
-            why="1 for a container whose share hardware or a library enforces, 0 where it is notional or "
-            "no limit is known.",
+            why="1 if hardware or a library enforces the share of a container, 0 if it is notional or no "
+            "limit is known.",
         ),
     )
 

@@ -1,8 +1,8 @@
 """The labels of containers, as the exporter wrote them.
 
-Where a target has a label called as one of ours and labels are not honoured, Prometheus puts its own in the
-place of ours and keeps ours as ``exported_…``. That happens label by label: a target may have ``namespace``
-alone. A label that we left empty is not kept: then what stands there is the target's and names the exporter.
+Without ``honor_labels``, Prometheus replaces a label that the target also has, and keeps ours as
+``exported_…``. That happens label by label: a target may have ``namespace`` alone. A label that we left empty
+is not kept: then the target's label is there, which names the exporter.
 """
 
 from collections.abc import Callable
@@ -15,34 +15,34 @@ _OTHER_CLASHES = (
     '{exported_container="", exported_namespace!=""}',
     '{exported_container="", exported_namespace="", exported_pod!=""}',
 )
-# The node has no container of its own, so this is what the target has.
+# This series has no label container, so one that is there is the target's.
 _TARGET_HAS_CONTAINER = 'gpuslice_node_info{container!=""}'
 
 Selected = Callable[[str], str]
 
 
 def now(family: str) -> Selected:
-    """Select a family of series of containers by matchers."""
+    """Return a selection of a family of series of containers, by matchers."""
     return lambda matchers: family + matchers
 
 
 def over(function: str, family: str, window: str) -> Selected:
-    """Select the like over a window, rows that are gone by now included."""
+    """Return a selection with a function over a window, including rows that have ended."""
     return lambda matchers: f"{function}({family}{matchers}[{window}])"
 
 
 def still_there(function: str, family: str, window: str) -> Selected:
-    """Select the like over a window, of rows that are there now.
+    """Return a selection with a function over a window, of rows that exist now.
 
-    So a container does not count beside the one that took its place.
+    So a container does not count next to its replacement.
     """
     return lambda matchers: f"({function}({family}{matchers}[{window}]) and {family}{matchers})"
 
 
 def by_holder(selected: Selected) -> str:
-    """Give the rows by HOLDER and nothing else.
+    """Return the rows by the labels HOLDER alone.
 
-    Where no label clashes, all but the first selector find nothing and cost nothing.
+    If no label clashes, all selectors but the first match nothing and cost nothing.
     """
     return f"max by ({HOLDER}) (\n{indented(selected(_NO_CLASH))}\n  or\n{indented(_renamed(selected))}\n)"
 

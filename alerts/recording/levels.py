@@ -1,4 +1,4 @@
-"""What is there, held, used and wasted by node, model, namespace and cluster."""
+"""Records of what is offered, held, used and wasted by node, model, namespace and cluster."""
 
 from collections.abc import Iterator
 
@@ -9,35 +9,35 @@ from alerts.recording.sums import RATIOS, Sum, container_sums
 from alerts.recording.windows import LONG, SHORT
 
 LEVELS = {"node": "cluster, node", "model": "cluster, model", "cluster": "cluster"}
-"""The levels that are added up from GPUs, and their labels."""
+"""The levels that are sums of GPUs, and their labels."""
 NAMESPACE = "cluster, namespace"
 _TOTALS = {
-    "gpuslice_up:max": ("gpuslice_gpus_up:sum", "GPUs that were read."),
+    "gpuslice_up:max": ("gpuslice_gpus_up:sum", "GPUs with a successful last read."),
     "gpuslice_memory_total_bytes:max": (
         "gpuslice_memory_total_bytes:sum",
-        "The memory of all GPUs, as far as it is known.",
+        "Memory of all GPUs with known memory.",
     ),
-    "gpuslice_slices:max": ("gpuslice_slices:sum", "Slices that are offered, by `resource`."),
-    "gpuslice_slices_allocated:max": ("gpuslice_slices_allocated:sum", "Slices held, by `resource`."),
+    "gpuslice_slices:max": ("gpuslice_slices:sum", "Offered slices, by `resource`."),
+    "gpuslice_slices_allocated:max": ("gpuslice_slices_allocated:sum", "Held slices, by `resource`."),
 }
 
 
 def level_records() -> tuple[Record, ...]:
-    """Give sums and efficiency by node, model and cluster."""
+    """Return sums and efficiency by node, model and cluster."""
     return tuple(record for level, labels in LEVELS.items() for record in _level(level, labels))
 
 
 def namespace_records() -> tuple[Record, ...]:
-    """Give sums and efficiency by namespace."""
+    """Return sums and efficiency by namespace."""
     sums = (
-        _sum("namespace", each, f"{each.function} by ({NAMESPACE}) (\n{indented(own(each.rows))}\n)")
-        for each in container_sums()
+        _sum("namespace", total, f"{total.function} by ({NAMESPACE}) (\n{indented(own(total.rows))}\n)")
+        for total in container_sums()
     )
     return (*sums, *_ratios("namespace"))
 
 
 def own(rows: str, names: str = GPU_NAMES) -> str:
-    """Leave the rows of containers that are on GPUs whose driver is asked, not on devices of other makers."""
+    """Return the rows of containers on GPUs that are read, without those on devices of other vendors."""
     return f"{rows}\nand on ({DEVICE}) {names}"
 
 
@@ -45,21 +45,21 @@ def _level(level: str, labels: str) -> Iterator[Record]:
     yield Record(
         name=f"{level}:gpuslice_gpus:count",
         expr=f"count by ({labels}) ({GPU_NAMES})",
-        why="GPUs whose driver is asked, lost ones included.",
+        why="GPUs that are read, including lost ones.",
     )
-    for name, (total, why) in _TOTALS.items():
+    for name, (total_name, why) in _TOTALS.items():
         by = f"{labels}, resource" if name in BY_RESOURCE else labels
-        yield Record(name=f"{level}:{total}", expr=f"sum by ({by}) (gpu:{name})", why=why)
-    for each in container_sums():
-        yield _sum(level, each, f"sum by ({labels}) ({PARTS}:{each.name})")
+        yield Record(name=f"{level}:{total_name}", expr=f"sum by ({by}) (gpu:{name})", why=why)
+    for total in container_sums():
+        yield _sum(level, total, f"sum by ({labels}) ({PARTS}:{total.name})")
     yield from _ratios(level)
 
 
-def _sum(level: str, each: Sum, added: str) -> Record:
-    if each.zero is not None:
-        nothing = "* 0" if each.function == "count" else "== 0"
-        added += f"\nor\n({level}:{each.zero} {nothing})"
-    return Record(name=f"{level}:{each.name}", expr=added, why=each.why)
+def _sum(level: str, total: Sum, expr: str) -> Record:
+    if total.zero is not None:
+        zero = "* 0" if total.function == "count" else "== 0"
+        expr += f"\nor\n({level}:{total.zero} {zero})"
+    return Record(name=f"{level}:{total.name}", expr=expr, why=total.why)
 
 
 def _ratios(level: str) -> Iterator[Record]:
@@ -68,7 +68,7 @@ def _ratios(level: str) -> Iterator[Record]:
         yield Record(
             name=f"{level}:{ratio.name}:ratio5m",
             expr=f"{used} / ({held} > 0)",
-            why=f"Used by held {ratio.quantity}, where both are known, over {SHORT}.",
+            why=f"Used by held {ratio.quantity} over {SHORT}, of containers with both known.",
         )
         yield Record(
             name=f"{level}:{ratio.name}:ratio1h",
@@ -78,5 +78,5 @@ def _ratios(level: str) -> Iterator[Record]:
             f"  / (sum_over_time({held}[{LONG}]) > 0)\n"
             f")\n"
             f"and {held}",
-            why=f"The same over {LONG}, of what has holders that are measured now.",
+            why=f"The same over {LONG}; absent if no holder is measured now.",
         )

@@ -1,4 +1,4 @@
-"""What is added up over the rows of containers, at every level alike."""
+"""The sums over rows of containers, the same at every level."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,29 +13,30 @@ IDLE_HOLDERS = "gpuslice_idle_holders:count"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sum:
-    """A sum over rows of containers.
-
-    ``name`` is that of its records without the level, and ``rows`` are what is added up or counted. Without
-    any rows the result would look as if it were not known: with ``zero``, it is 0 where that count is 0, and
-    what is counted is 0 where that count is known at all. ``by_gpu`` tells whether it is recorded for single
-    GPUs too.
-    """
+    """A sum over rows of containers."""
 
     name: str
+    """Name of its records without the level."""
     rows: str
+    """PromQL of the rows that are added up or counted."""
     why: str
+    """Meaning, as one sentence."""
     function: Literal["sum", "count"] = "sum"
     zero: str | None = None
+    """Name of a count. Without rows, a sum is 0 if that count is 0, a count is 0 if that count is known."""
     by_gpu: bool = False
+    """Whether it is recorded for single GPUs too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """Used by held, of the rows of which both are known; ``used`` and ``held`` are the names of the sums."""
+    """Used by held, of rows with both known."""
 
     name: str
     used: str
+    """Name of the sum of used."""
     held: str
+    """Name of the sum of held."""
     quantity: str
 
 
@@ -51,7 +52,7 @@ RATIOS = tuple(
 
 
 def container_sums() -> Iterator[Sum]:
-    """Give the sums. A row whose part is not known adds nothing: each is what there is at least."""
+    """Return the sums. A row with an unknown value adds nothing, so each sum is a lower bound."""
     yield Sum(
         name=HOLDERS,
         rows=f"{CONTAINER_SLICES} > bool 0",
@@ -61,7 +62,7 @@ def container_sums() -> Iterator[Sum]:
     yield Sum(
         name=IDLE_HOLDERS,
         rows=IDLE,
-        why="Holders that are idle, of those whose compute is measured.",
+        why="Idle holders, of those with measured compute.",
         zero=HOLDERS,
         by_gpu=True,
     )
@@ -74,7 +75,7 @@ def _of_quantity(quantity: str, unit: str) -> Iterator[Sum]:
     yield Sum(
         name=f"gpuslice_{quantity}_held_{unit}:sum",
         rows=held,
-        why=f"The {quantity} that holders are entitled to, as far as that is known.",
+        why=f"Entitlements of holders to {quantity}, if known.",
         zero=HOLDERS,
         by_gpu=True,
     )
@@ -82,28 +83,28 @@ def _of_quantity(quantity: str, unit: str) -> Iterator[Sum]:
         name=f"gpuslice_{quantity}_entitled_holders:count",
         rows=held,
         function="count",
-        why=f"Holders whose entitlement to {quantity} is known: of the others nothing is in the sum.",
+        why=f"Holders with a known entitlement to {quantity}; the others are not in the sum.",
         zero=HOLDERS,
     )
     yield Sum(
         name=f"gpuslice_{quantity}_used_{unit}:sum",
         rows=used,
-        why=f"The {quantity} that containers use, those that hold nothing too, as far as it is measured.",
+        why=f"Use of {quantity} by containers, also those that hold nothing, if measured.",
         by_gpu=True,
     )
     yield Sum(
         name=f"gpuslice_idle_{quantity}_held_{unit}:sum",
         rows=f"{held} and {IDLE} == 1",
-        why=f"The {quantity} that idle holders are entitled to.",
+        why=f"Entitlements of idle holders to {quantity}.",
         zero=IDLE_HOLDERS,
     )
     yield Sum(
         name=f"gpuslice_{quantity}_held_measured_{unit}:sum",
         rows=f"{held} and {used}",
-        why=f"The {quantity} held by those whose use is measured: what the efficiency is of.",
+        why=f"Entitlements to {quantity} of containers with measured use; the base of the efficiency.",
     )
     yield Sum(
         name=f"gpuslice_{quantity}_used_entitled_{unit}:sum",
         rows=f"{used} and {held}",
-        why=f"The {quantity} used by those whose entitlement is known.",
+        why=f"Use of {quantity} by containers with a known entitlement.",
     )

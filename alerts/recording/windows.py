@@ -1,25 +1,27 @@
-"""How often the rules are evaluated, and when a holder is idle."""
+"""Intervals of the rules, and the time after which a holder is idle."""
 
 import re
 from dataclasses import dataclass
 
 SHORT = "5m"
-"""What "now" looks back to: a recording rule that uses it says so in its name."""
+"""The window of current values; names of recording rules contain it."""
 LONG = "1h"
-"""What "lately" looks back to, likewise."""
+"""The window of recent values; names of recording rules contain it."""
 
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800, "y": 31536000}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Windows:
-    """Times as Prometheus writes them. ``idle_after`` is how long a holder must rest to be called idle."""
+    """Durations in the format of Prometheus, such as 1h30m."""
 
     interval: str
     slow_interval: str
+    """Interval of the groups that look back an hour or more."""
     idle_after: str
+    """Time without computing after which a holder is idle."""
 
 
 def seconds(time: str) -> float:
-    """Give the seconds of a time as Prometheus writes it (1h30m), which expressions cannot reckon with."""
+    """Return the seconds of a duration in the format of Prometheus, which expressions cannot compute with."""
     return sum(int(number) * _SECONDS[unit] for number, unit in re.findall(r"([0-9]+)(ms|[smhdwy])", time))

@@ -1,6 +1,6 @@
-"""What the XID codes of NVIDIA's driver mean, told from its public catalogue in our own words.
+"""Meanings of the XID codes of the NVIDIA driver.
 
-https://docs.nvidia.com/deploy/xid-errors/ is the source: the catalogue for Ampere and newer GPUs and, for
+Source: https://docs.nvidia.com/deploy/xid-errors/, reworded: the catalogue for Ampere and newer GPUs and, for
 codes that only older ones report, the archived table. Codes that it calls unused are left out.
 """
 
@@ -13,147 +13,148 @@ XidClass = Literal["application", "driver", "hardware", "reset", "reboot", "noti
 
 @dataclass(frozen=True, slots=True)
 class Xid:
-    """One code. ``kind`` says what has to be looked at first, ``action`` what to do, as one sentence.
-
-    ``alert``: the GPU cannot be relied on before somebody has acted, so that a person should be told.
-    """
+    """One XID code."""
 
     code: int
     kind: XidClass
+    """What to check first."""
     meaning: str
+    """One sentence."""
     action: str
+    """What to do first, as one sentence."""
     alert: bool = False
+    """The GPU is unreliable until the action is taken."""
 
 
 CLASSES: Mapping[XidClass, str] = {
     "application": "a fault of a process, or one that ended it; the GPU itself works",
     "driver": "the driver, its firmware or other software of the node",
-    "hardware": "the GPU goes on working, and its hardware or what it is connected to wants attention",
-    "reset": "the GPU must be reset before it can be relied on",
+    "hardware": "the GPU still works; its hardware, or hardware connected to it, needs attention",
+    "reset": "the GPU is unreliable until it is reset",
     "reboot": "the node (or the virtual machine) must be restarted",
-    "notice": "nothing is wrong by this code alone",
-    "unknown": "the catalogue does not say",
+    "notice": "this code alone indicates no fault",
+    "unknown": "not in the catalogue",
 }
-"""What each class means, as one phrase."""
+"""Meaning of each class, as one phrase."""
 
 _RESTART = "Restart the application."
-_LINK = "Restart the application; check the PCIe link if it comes back."
+_LINK = "Restart the application; check the PCIe link if it recurs."
 _DEBUG = "Debug the application, for example with compute-sanitizer."
-_UPDATE = "Look for a newer driver; report it to NVIDIA if it comes back."
+_UPDATE = "Update the driver; report the error to NVIDIA if it recurs."
 _RESET = "Drain the GPU and reset it."
-_SUPPORT = "Watch it; contact the hardware's vendor if it comes back."
-_RECOVERY = "Follow the recovery action that the driver gives with code 154."
+_SUPPORT = "Contact the hardware vendor if it recurs."
+_RECOVERY = "Follow the recovery action that the driver reports with code 154."
 _NOTHING = "Nothing."
-_LOG = "Read the kernel's log (NVRM: Xid), which tells more than the code."
+_LOG = "Read the kernel log (NVRM: Xid), which has more details."
 
 _FAULTS = (
     Xid(7, "driver", "The driver gave the GPU a wrong address for its commands (older GPUs).", _UPDATE),
-    Xid(8, "application", "A channel of the GPU made no progress any more.", _RESTART),
+    Xid(8, "application", "A GPU channel stopped making progress.", _RESTART),
     Xid(9, "driver", "The driver programmed the GPU wrongly (older GPUs).", _UPDATE),
     Xid(11, "application", "A process sent the GPU an invalid stream of commands.", _DEBUG),
-    Xid(12, "driver", "The driver failed to handle an exception of the GPU (older GPUs).", _UPDATE),
+    Xid(12, "driver", "The driver failed to handle a GPU exception (older GPUs).", _UPDATE),
     Xid(13, "application", "A kernel made an illegal access or ran an illegal instruction.", _DEBUG),
-    Xid(14, "notice", "An error that was injected from user space, as a test.", _NOTHING),
-    Xid(18, "driver", "Bus mastering is switched off in the PCI configuration (older GPUs).", _UPDATE),
-    Xid(24, "driver", "A semaphore of the GPU was waited for too long (older GPUs).", _UPDATE),
+    Xid(14, "notice", "A test error, injected from user space.", _NOTHING),
+    Xid(18, "driver", "PCI bus mastering is disabled (older GPUs).", _UPDATE),
+    Xid(24, "driver", "Waiting for a GPU semaphore timed out (older GPUs).", _UPDATE),
     Xid(25, "application", "A process sent the GPU an illegal command.", _DEBUG),
-    Xid(26, "driver", "The frame buffer did not answer in time (older GPUs).", _UPDATE),
-    Xid(30, "driver", "A semaphore of the GPU could not be accessed (older GPUs).", _UPDATE),
-    Xid(31, "application", "A process touched GPU memory that is not mapped for it.", _DEBUG),
-    Xid(32, "application", "Commands arrived corrupted, mostly by a bad PCIe link.", _LINK),
-    Xid(33, "driver", "A micro-controller of the GPU reported an error (older GPUs).", _UPDATE),
-    Xid(37, "driver", "The firmware was asked for something it does not know.", _UPDATE),
-    Xid(38, "driver", "The watchdog of the firmware expired.", _SUPPORT),
-    Xid(43, "application", "The work of a process was stopped after a fault of its own.", _DEBUG),
-    Xid(44, "driver", "The graphics engine faulted while it switched between contexts.", _SUPPORT),
+    Xid(26, "driver", "The frame buffer timed out (older GPUs).", _UPDATE),
+    Xid(30, "driver", "A GPU semaphore could not be accessed (older GPUs).", _UPDATE),
+    Xid(31, "application", "A process accessed GPU memory that is not mapped for it.", _DEBUG),
+    Xid(32, "application", "Commands arrived corrupted, mostly due to a bad PCIe link.", _LINK),
+    Xid(33, "driver", "A microcontroller of the GPU reported an error (older GPUs).", _UPDATE),
+    Xid(37, "driver", "The firmware received an unknown request.", _UPDATE),
+    Xid(38, "driver", "The firmware watchdog expired.", _SUPPORT),
+    Xid(43, "application", "The work of a process was stopped after a fault of that process.", _DEBUG),
+    Xid(44, "driver", "The graphics engine faulted during a context switch.", _SUPPORT),
     Xid(
         45,
         "application",
         "The work of a process was removed: it was killed, or ended by another error.",
-        "Look at the code that came with it; alone it is mostly a process that was killed.",
+        "Check the code reported with it; alone it is mostly a killed process.",
     ),
     Xid(46, "reset", "The GPU stopped processing.", _RESET, alert=True),
-    Xid(48, "reset", "Memory had an error that cannot be corrected (double bit).", _RESET, alert=True),
-    Xid(54, "hardware", "The board's auxiliary power is not connected.", "Check the power cables."),
+    Xid(48, "reset", "Uncorrectable memory error (double bit).", _RESET, alert=True),
+    Xid(54, "hardware", "The auxiliary power of the board is not connected.", "Check the power cables."),
     Xid(57, "hardware", "The interface to the memory could not be programmed (older GPUs).", _SUPPORT),
     Xid(58, "hardware", "The interface to the memory is unstable (older GPUs).", _SUPPORT),
-    Xid(59, "driver", "A micro-controller of the GPU reported an error (older drivers).", _UPDATE),
+    Xid(59, "driver", "A microcontroller of the GPU reported an error (older drivers).", _UPDATE),
     Xid(60, "application", "The engine for protected video or security had an exception.", _RESTART),
-    Xid(61, "driver", "A micro-controller of the GPU gave a warning (older GPUs).", _UPDATE),
-    Xid(62, "reset", "A micro-controller of the GPU halted.", _RESET, alert=True),
-    Xid(63, "hardware", "Bad memory is taken out of use at the next reset.", "Nothing now."),
-    Xid(64, "reset", "Bad memory could not be taken out of use.", _RESET, alert=True),
-    Xid(66, "driver", "The driver, or a process by it, accessed a register illegally.", _UPDATE),
-    Xid(67, "driver", "The driver, or a process by it, accessed the GPU illegally.", _SUPPORT),
-    Xid(69, "application", "A process used the graphics engine in a way that does not exist.", _DEBUG),
+    Xid(61, "driver", "A microcontroller of the GPU reported a warning (older GPUs).", _UPDATE),
+    Xid(62, "reset", "A microcontroller of the GPU halted.", _RESET, alert=True),
+    Xid(63, "hardware", "Bad memory will be remapped or retired at the next reset.", "Nothing now."),
+    Xid(64, "reset", "Bad memory could not be remapped or retired.", _RESET, alert=True),
+    Xid(66, "driver", "The driver, or a process through it, accessed a register illegally.", _UPDATE),
+    Xid(67, "driver", "The driver, or a process through it, accessed the GPU illegally.", _SUPPORT),
+    Xid(69, "application", "A process used an unknown class of the graphics engine.", _DEBUG),
     Xid(
         74,
         "reset",
         "An NVLink failed, or the device at its other end did.",
-        "Drain the GPUs of the link and reset them; look at nvidia-smi nvlink -e.",
+        "Drain the GPUs of the link and reset them; check nvidia-smi nvlink -e.",
         alert=True,
     ),
     Xid(78, "driver", "A vGPU could not be started.", "Update the vGPU software of host and guest."),
     Xid(
         79,
         "reboot",
-        "The GPU does not answer on the PCIe bus any more.",
-        "Drain the node and power-cycle it; look for PCIe errors in its log.",
+        "The GPU no longer answers on the PCIe bus.",
+        "Drain the node and power-cycle it; check its log for PCIe errors.",
         alert=True,
     ),
     Xid(80, "application", "Commands arrived at the GPU with a wrong checksum.", _LINK),
     Xid(81, "hardware", "The VGA part of the GPU had an error (older GPUs).", _SUPPORT),
-    Xid(92, "hardware", "Corrected memory errors come at a high rate.", _SUPPORT),
-    Xid(93, "hardware", "The InfoROM's wear limit is reached.", "Clear it (nvflash) if set on purpose."),
+    Xid(92, "hardware", "High rate of corrected memory errors.", _SUPPORT),
+    Xid(93, "hardware", "The wear limit of the InfoROM is reached.", "Clear it (nvflash) if set on purpose."),
     Xid(
         94,
         "hardware",
-        "A memory error that cannot be corrected was contained to one process.",
-        "Restart that application; reset the GPU when it suits.",
+        "An uncorrectable memory error was contained to one process.",
+        "Restart that application; reset the GPU when convenient.",
         alert=True,
     ),
-    Xid(95, "reset", "A memory error hit the work of several processes.", _RESET, alert=True),
-    Xid(106, "notice", "A test message of the board's management bus.", _NOTHING),
-    Xid(107, "notice", "A silent test message of the board's management bus.", _NOTHING),
+    Xid(95, "reset", "An uncontained memory error affected several processes.", _RESET, alert=True),
+    Xid(106, "notice", "A test message of the SMBPBI management bus.", _NOTHING),
+    Xid(107, "notice", "A silent test message of the SMBPBI management bus.", _NOTHING),
     Xid(108, "application", "An access over NVLink could not be translated by the other GPU.", _DEBUG),
     Xid(
         109,
         "application",
-        "The GPU could not switch between the contexts of processes in time.",
-        "Restart what ran on the GPU; reset it if that does not help or driver and catalogue ask for it.",
+        "A context switch of the GPU timed out.",
+        "Restart the applications on the GPU; reset it if that does not help.",
     ),
     Xid(
         110,
         "reset",
-        "A security fault, mostly by faulty hardware.",
-        "Undo recent changes of hardware and power-cycle the node.",
+        "A security fault, mostly due to faulty hardware.",
+        "Undo recent hardware changes and power-cycle the node.",
         alert=True,
     ),
-    Xid(119, "reset", "The GPU's system processor (GSP) did not answer in time.", _RESET, alert=True),
-    Xid(120, "reset", "The firmware of the GPU's system processor (GSP) failed.", _RESET, alert=True),
+    Xid(119, "reset", "The GPU system processor (GSP) timed out.", _RESET, alert=True),
+    Xid(120, "reset", "The firmware of the GPU system processor (GSP) failed.", _RESET, alert=True),
     Xid(
         121,
         "hardware",
         "Errors on the link to the Grace processor were corrected.",
-        "Nothing now; a reset at the next occasion trains the link anew.",
+        "Nothing now; reset the GPU at the next occasion to retrain the link.",
     ),
-    Xid(122, "hardware", "The board's flash memory could not be read (older GPUs).", _SUPPORT),
-    Xid(123, "hardware", "The board's flash memory could not be written (older GPUs).", _SUPPORT),
-    Xid(124, "hardware", "The board's flash memory could not be erased (older GPUs).", _SUPPORT),
+    Xid(122, "hardware", "The flash memory of the board could not be read (older GPUs).", _SUPPORT),
+    Xid(123, "hardware", "The flash memory of the board could not be written (older GPUs).", _SUPPORT),
+    Xid(124, "hardware", "The flash memory of the board could not be erased (older GPUs).", _SUPPORT),
     Xid(125, "hardware", "The file system of the InfoROM has an error (older GPUs).", _SUPPORT),
     Xid(136, "reset", "The training of an NVLink failed.", _RESET, alert=True),
     Xid(137, "application", "A process made an illegal access to another GPU over NVLink.", _DEBUG),
-    Xid(140, "reset", "Memory errors could not be corrected, nor the memory retired.", _RESET, alert=True),
+    Xid(140, "reset", "Uncorrected memory errors; the memory could not be retired.", _RESET, alert=True),
     Xid(141, "driver", "The fast path of CUDA had an error.", _SUPPORT),
     Xid(142, "driver", "The video encoder 3 had an error.", _SUPPORT),
-    Xid(143, "reset", "The GPU could not be initialised.", _RESET, alert=True),
+    Xid(143, "reset", "The GPU could not be initialized.", _RESET, alert=True),
     Xid(144, "hardware", "An NVLink unit (SAW) had an error, fatal or not.", _RECOVERY),
     Xid(145, "hardware", "An NVLink unit (RLW) had an error, fatal or not.", _RECOVERY),
     Xid(146, "hardware", "An NVLink unit (TLW) had an error, fatal or not.", _RECOVERY),
     Xid(147, "hardware", "An NVLink unit (TREX) had an error that is not fatal.", _RECOVERY),
     Xid(148, "hardware", "An NVLink unit (NVLPW_CTRL) had an error that is not fatal.", _RECOVERY),
-    Xid(149, "reset", "The network of NVLinks had an error, such as a link down.", _RECOVERY, alert=True),
-    Xid(150, "reset", "The management of the NVLinks (MSE) failed.", _RECOVERY, alert=True),
+    Xid(149, "reset", "The NVLink network had an error, such as a link down.", _RECOVERY, alert=True),
+    Xid(150, "reset", "The NVLink management (MSE) failed.", _RECOVERY, alert=True),
     Xid(
         151,
         "reboot",
@@ -162,62 +163,62 @@ _FAULTS = (
         alert=True,
     ),
     Xid(152, "driver", "The deep-learning accelerator (DLA) made an illegal access.", _SUPPORT),
-    Xid(153, "driver", "The deep-learning accelerator (DLA) did not answer in time.", _SUPPORT),
+    Xid(153, "driver", "The deep-learning accelerator (DLA) timed out.", _SUPPORT),
     Xid(
         154,
         "notice",
-        "The driver changed the recovery action that it recommends for the GPU.",
-        "Read the recovery action; the codes that came with it say why.",
+        "The recovery action that the driver recommends for the GPU changed.",
+        "Read the recovery action; codes reported with it give the reason.",
     ),
     Xid(
         155,
         "hardware",
-        "Software took an NVLink down, possibly on purpose (such as to let it sleep).",
-        "Reset the GPU if the link was meant to stay up.",
+        "Software took an NVLink down, possibly on purpose (such as to save power).",
+        "Reset the GPU if the link should be up.",
     ),
-    Xid(156, "reset", "A faulty part of the GPU is retired at the next reset.", _RESET, alert=True),
+    Xid(156, "reset", "A faulty part of the GPU will be retired at the next reset.", _RESET, alert=True),
     Xid(
         157,
         "hardware",
         "A faulty part of the GPU could not be retired: no spare is left.",
-        "Contact the hardware's vendor; work can go on and may meet the fault again.",
+        "Contact the hardware vendor; work can continue and may hit the fault again.",
     ),
-    Xid(158, "reset", "The GPU did not answer in time, and does not recover.", _RESET, alert=True),
-    Xid(159, "hardware", "The link between chips carried an error without data.", _SUPPORT),
-    Xid(160, "hardware", "A channel of the memory was retired.", _SUPPORT),
-    Xid(161, "hardware", "A channel of the memory could not be retired.", _SUPPORT),
-    Xid(162, "notice", "The circuit that smooths the power works again.", _NOTHING),
+    Xid(158, "reset", "A fatal timeout of the GPU.", _RESET, alert=True),
+    Xid(159, "hardware", "The chip-to-chip link had an error without data.", _SUPPORT),
+    Xid(160, "hardware", "A memory channel was retired.", _SUPPORT),
+    Xid(161, "hardware", "A memory channel could not be retired.", _SUPPORT),
+    Xid(162, "notice", "Power smoothing works again.", _NOTHING),
     Xid(
         163,
         "hardware",
-        "The circuit that smooths the power is off.",
+        "Power smoothing is off.",
         "Resolve thermal events; after a timeout reload the driver or reset the GPU.",
     ),
     Xid(
         164,
         "hardware",
-        "The circuit that smooths the power is nearly worn out.",
-        "Plan a replacement if the site cannot take swings of power.",
+        "The power smoothing circuit is nearly worn out.",
+        "Plan a replacement if the site cannot handle power swings.",
     ),
     Xid(
         165,
         "hardware",
-        "The circuit that smooths the power is worn out.",
-        "Replace the GPU if the site cannot take swings of power.",
+        "The power smoothing circuit is worn out.",
+        "Replace the GPU if the site cannot handle power swings.",
     ),
     Xid(166, "driver", "An NVLink carried traffic before its encryption was set up.", _LOG),
-    Xid(167, "hardware", "PCIe did not answer in time, and does not recover.", _LOG),
+    Xid(167, "hardware", "A fatal timeout of PCIe.", _LOG),
     Xid(168, "hardware", "Protected memory has errors; some of it cannot be used.", "Switch ECC on."),
-    Xid(169, "hardware", "The micro-controller for security (SEC2) halted.", _LOG),
-    Xid(170, "driver", "An NVLink interrupted in confidential computing mode.", _LOG),
+    Xid(169, "hardware", "The security microcontroller (SEC2) halted.", _LOG),
+    Xid(170, "driver", "An NVLink raised an interrupt in confidential computing mode.", _LOG),
     Xid(171, "hardware", "The uncorrectable error of code 48 was in DRAM.", "Follow code 48."),
     Xid(172, "hardware", "The uncorrectable error of code 48 was in SRAM.", "Follow code 48."),
-    Xid(999, "unknown", "The driver could not tell which error it was.", _LOG),
+    Xid(999, "unknown", "The driver could not identify the error.", _LOG),
 )
 
 
 def _numbered(codes: Iterable[int], kind: XidClass, meaning: str, action: str) -> Iterator[Xid]:
-    """Return the rows of several units of one sort; ``{}`` in the meaning is the unit's number."""
+    """Return one row for each unit of a kind; ``{}`` in the meaning is the number of the unit."""
     for number, code in enumerate(codes):
         yield Xid(code, kind, meaning.format(number), action)
 
@@ -245,26 +246,26 @@ _UNITS = (
 )
 
 XIDS: Mapping[int, Xid] = {xid.code: xid for xid in sorted((*_FAULTS, *_UNITS), key=lambda xid: xid.code)}
-"""Every code that is explained, in ascending order."""
+"""The codes with an explanation, in ascending order."""
 
 ALERTING: tuple[int, ...] = tuple(xid.code for xid in XIDS.values() if xid.alert)
-"""The codes that a person should be told of, in ascending order."""
+"""The codes that need an action, in ascending order."""
 
 
 def explain(code: int) -> Xid:
-    """Return what is known of a code; of one that the catalogue does not describe, that it is not known."""
+    """Return the row of a code; of class ``unknown`` if the catalogue does not describe it."""
     return XIDS.get(code) or Xid(code, "unknown", "NVIDIA's catalogue does not describe this code.", _LOG)
 
 
 _INTRODUCTION = """\
 # XID codes
 
-*Made from the table in `exporter/model/xids.py` by `make docs`.*
+*Generated from `exporter/model/xids.py` by `make docs`.*
 
-An XID is the number of an error that NVIDIA's driver reports. Meanings and actions follow
-[NVIDIA's catalogue](https://docs.nvidia.com/deploy/xid-errors/index.html), in other words; the kernel's log
-(`NVRM: Xid`) says more than the number. For codes in **bold** a counter of 0 is exported before the first one
-occurs, on every GPU whose events are watched.
+An XID is the number of an error that the NVIDIA driver reports. Meanings and actions follow the
+[NVIDIA catalogue](https://docs.nvidia.com/deploy/xid-errors/index.html), reworded; the kernel log
+(`NVRM: Xid`) has more details. Counters of the codes in **bold** start at 0, on each GPU whose events the
+exporter receives.
 """
 
 
@@ -277,7 +278,7 @@ def xids_markdown() -> str:
     )
     lines = (
         _INTRODUCTION,
-        "| class | what it says |\n| --- | --- |",
+        "| class | meaning |\n| --- | --- |",
         *classes,
         "\n| XID | class | meaning | first action |\n| --- | --- | --- | --- |",
         *rows,

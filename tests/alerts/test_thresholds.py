@@ -30,7 +30,7 @@ def own(folder: Path, text: str) -> Path:
         ("[hardware]\nxid_burst = '20'\n", "[hardware] xid_burst is '20', and must be a number of 0 or more"),
         ("[hardware]\nxid_burst = -1\n", "[hardware] xid_burst is -1, and must be a number of 0 or more"),
         ("[hardware]\nxid_burst = true\n", "[hardware] xid_burst is True, and must be a number of 0 or more"),
-        ("lost_for = '3m'\n", "'lost_for' stands outside of a section such as [sharing]"),
+        ("lost_for = '3m'\n", "'lost_for' is outside of a section such as [sharing]"),
         ("[hardware\n", "Expected ']'"),
     ],
 )

@@ -99,7 +99,7 @@ async def test_an_xid_is_logged_with_its_gpu_and_the_containers_hit(caplog: pyte
     async with polled(node_of()) as (node, poller):
         reader, name = Reader(caplog), f"GPU 0 ({uuid_of(node, 0)})"
         assert reader.lines(await poller.poll()) == []
-        text = f"{name} reported XID 79: The GPU does not answer on the PCIe bus any more; held by ml/p0/main"
+        text = f"{name} reported XID 79: The GPU no longer answers on the PCIe bus; held by ml/p0/main"
         assert reader.lines(await xid(node, poller, 79)) == [("WARNING", text)]
         assert reader.lines(await poller.poll()) == []
 
