@@ -234,7 +234,7 @@ def test_memory_stays_far_below_the_limit(machine) -> None:
 
 def test_beside_a_kubelet_it_is_root_without_capabilities(machine) -> None:
     """The drop-in changes the user and nothing else: not even root's power over others' files is left."""
-    for command in commands("Beside a kubelet"):
+    for command in commands("With a kubelet"):
         machine.run("sh", "-c", f"cd {SOURCE} && {command}")
     machine.page("http://127.0.0.1:9836/-/healthy")
     status = confinement(machine, "gpuslice-exporter.service")

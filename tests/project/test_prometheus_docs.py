@@ -265,7 +265,7 @@ def test_figures_of_series_are_those_of_the_demo(what: str, scenario: str, ours:
         ("4 T4, each time-sliced by 10", {"GPU: T4": 4, "holder": 40}),
         ("8 H100, whole", {"GPU: H100": 8, "holder": 8}),
         (
-            "8 A100, each cut into 7",
+            "8 A100, each with 7 MIG devices",
             {
                 "GPU: A100 in MIG mode": 8,
                 "MIG device: A100": 56,
