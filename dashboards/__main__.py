@@ -1,4 +1,4 @@
-"""Writes the dashboards: ``python -m dashboards``."""
+"""Write the dashboards: ``python -m dashboards``."""
 
 from pathlib import Path
 

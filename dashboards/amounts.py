@@ -1,6 +1,6 @@
-"""What the fleet has, what is held and used of it, and what lies idle: recorded, or reckoned from the series.
+"""Queries of capacity, held, used and idle amounts of the fleet, from recording rules or from the raw series.
 
-Amounts are told by level: by ``cluster``, ``namespace``, ``node`` or ``model``, each beside the cluster.
+Levels are ``cluster``, ``namespace``, ``node`` and ``model``; all have the label ``cluster``.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ _USED = {
     "memory": f"gpuslice_container_memory_used_bytes{{{_RAW}}}",
     "compute": f"gpuslice_container_compute_used_ratio{{{_RAW}}}",
 }
-# 1 for a holder that is idle, 0 for one that is not, and none where its compute is not measured.
+# 1 for an idle holder, 0 for another, absent if its compute is not measured.
 _IDLE = f"(({_LAST_ACTIVE} <= bool (time() - $idle)) * ({_USED['compute']} == bool 0) and {_SLICES} > 0)"
 _NODES = node_names(_RAW)
 _MODELS = f"max by ({DEVICE}, model) (gpuslice_gpu_info{{{_RAW}}})"
@@ -39,16 +39,16 @@ _MODELS = f"max by ({DEVICE}, model) (gpuslice_gpu_info{{{_RAW}}})"
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """An amount: what is recorded of it, without the name of the level, and the rows that it is the sum of.
-
-    ``held`` says that it is 0 where a GPU is known to be held by nobody, and ``zero`` is an amount without
-    which there is nothing of it: where that is 0 it is 0 as well.
-    """
+    """An amount, as a record and as a sum of raw rows."""
 
     record: str
+    """Name of the record without the level."""
     rows: str
+    """PromQL of the rows that are added up."""
     held: bool = False
+    """Whether it is 0 for a GPU without holders."""
     zero: "Amount | None" = None
+    """Another amount; if that is 0, this one is 0 as well."""
 
 
 def _own(rows: str) -> str:
@@ -86,7 +86,7 @@ _SECONDS_HELD_MEASURED = Amount(
 _SECONDS_USED_ENTITLED = Amount(
     "gpu_seconds_used_entitled:increase1h", _own(f"({_SECONDS_USED} and {_SECONDS_HELD})")
 )
-# An efficiency is that of the rows of which both is known.
+# An efficiency covers the rows with both values.
 _HELD_MEASURED = {
     quantity: Amount(
         f"{quantity}_held_measured_{unit}:sum", _own(f"({_HELD[quantity]} and {_USED[quantity]})")
@@ -102,37 +102,36 @@ _USED_ENTITLED = {
 
 
 def by(level: str, amount: Amount) -> str:
-    """Give an amount by a level, and without its name: queries of one table must have the same labels."""
+    """Return an amount by a level, without its name: queries of one table must have the same labels."""
     return f"max by ({_LEVELS[level]}) ({_at(level, amount)})"
 
 
 def total(amount: Amount) -> str:
-    """Give an amount of all chosen clusters."""
+    """Return the sum of an amount over all chosen clusters."""
     return f"sum({_at('cluster', amount)})"
 
 
 def efficiency(level: str | None, quantity: str) -> str:
-    """Give used by held now, where both are known: by a level, or of all chosen clusters together."""
+    """Return the current ratio of used by held, by a level, or of all chosen clusters together (None)."""
     return _ratio(level, _USED_ENTITLED[quantity], _HELD_MEASURED[quantity])
 
 
 def efficiency_of_hour(level: str | None) -> str:
-    """Give GPU-seconds used by held within the last hour, likewise."""
+    """Return the ratio of GPU-seconds used by held within the last hour, likewise."""
     return _ratio(level, _SECONDS_USED_ENTITLED, _SECONDS_HELD_MEASURED)
 
 
 def slices(what: str = "") -> str:
-    """Give slices by cluster and resource: those that there are, or those that are held (``_allocated``)."""
+    """Return slices by cluster and resource: offered, or held (``_allocated``)."""
     labels = "cluster, resource"
     raw = f"sum by ({labels}) ({_own(f'gpuslice_gpu_slices{what}{{{_RAW}}}')})"
     return f"max by ({labels}) ({either(f'cluster:gpuslice_slices{what}:sum{{{CLUSTER}}}', raw)})"
 
 
 def gpu_hours(what: str) -> str:
-    """Give the GPU-hours of the time shown by namespace: ``held``, or those ``used``.
+    """Return GPU-hours ``held`` or ``used`` in the time shown, by namespace.
 
-    Reading the counters of a large fleet over days is more than a Prometheus does. What was recorded every
-    minute is added up instead.
+    Prometheus cannot read the counters of a large fleet over days: the records of each minute are added up.
     """
     counter = {"held": "entitled", "used": "used"}[what]
     increase = f"increase(gpuslice_container_{counter}_gpu_seconds_total{{{_RAW}}}[$__range])"
@@ -143,15 +142,15 @@ def gpu_hours(what: str) -> str:
 
 
 def _at(level: str, amount: Amount) -> str:
-    return either(f"{level}:gpuslice_{amount.record}{{{CLUSTER}}}", _reckoned(level, amount))
+    return either(f"{level}:gpuslice_{amount.record}{{{CLUSTER}}}", _from_series(level, amount))
 
 
-def _reckoned(level: str, amount: Amount) -> str:
+def _from_series(level: str, amount: Amount) -> str:
     rows = amount.rows
     if amount.held and level != "namespace":
         rows = f"({rows} or on ({DEVICE}) (gpuslice_gpu_holders{{{_RAW}}} == 0))"
     added = _summed(level, rows)
-    return added if amount.zero is None else f"{added} or ({_reckoned(level, amount.zero)}) == 0"
+    return added if amount.zero is None else f"{added} or ({_from_series(level, amount.zero)}) == 0"
 
 
 def _summed(level: str, rows: str) -> str:

@@ -1,4 +1,4 @@
-"""A dashboard as a whole: what all of them have, and how it is written."""
+"""A whole dashboard: common settings, rows, and JSON."""
 
 import json
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from grafana_foundation_sdk.models.dashboard import (
 )
 
 TAG = "gpuslice"
-# What Grafana 10.0 writes; later ones bring it to their own when they import it.
+# The schema version of Grafana 10.0; later releases convert it at import.
 SCHEMA = 38
 
 Panel: TypeAlias = (
@@ -34,11 +34,12 @@ Variable: TypeAlias = DatasourceVariable | QueryVariable | TextBoxVariable | Cus
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """A row that is closed until somebody opens it; one for each value of the variable called ``repeat``."""
+    """A row that is collapsed at first."""
 
     title: str
     panels: Sequence[Panel]
     repeat: str | None = None
+    """Name of a variable; the row is repeated for each of its values."""
 
 
 def board(
@@ -48,7 +49,7 @@ def board(
     variables: Sequence[Variable],
     rows: Sequence[tuple[str, Sequence[Panel]] | Folded],
 ) -> Dashboard:
-    """Make a dashboard of rows: each a title and its panels, which are laid out from left to right."""
+    """Return a dashboard of rows: each has a title and panels, laid out from left to right."""
     made = (
         dashboard.Dashboard(title)
         .uid(uid)
@@ -95,7 +96,7 @@ def board(
 
 
 def written(made: Dashboard) -> str:
-    """Write it as Grafana imports it."""
+    """Return a dashboard as JSON for Grafana's import."""
     value: Any = json.loads(JSONEncoder(sort_keys=True).encode(made))
     return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
@@ -110,7 +111,7 @@ def _folded(row: Folded) -> dashboard.Row:
 
 
 def _number(built: Dashboard) -> None:
-    """Give each panel a number of its own, also those in rows that are closed."""
+    """Set the ids of all panels, also of those in collapsed rows."""
     numbers = count(1)
     for panel in built.panels or ():
         panel.id_val = next(numbers)

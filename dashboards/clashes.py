@@ -1,11 +1,11 @@
-"""Our labels, where the target has labels that are called the same.
+"""Labels of the series that clash with labels of the target.
 
-If labels are not honoured, Prometheus puts those of the target in the place of ours and keeps ours as
-``exported_…``: then ``namespace`` and ``pod`` name the exporter. That happens label by label: a target may
-have ``namespace`` alone. Queries are right whatever was renamed.
+Without ``honor_labels``, Prometheus keeps the label of the target and renames ours to ``exported_…``: then
+``namespace`` and ``pod`` name the exporter. That happens label by label: a target may have ``namespace``
+alone. Queries are right whichever labels were renamed.
 
 A label that we left empty is not kept. A container without a name, of a target with a label ``container``,
-bears the name of the exporter's: nothing in the series itself tells that it is not its own.
+gets the name of the exporter's container, which the series itself does not show.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,20 +15,20 @@ OF_HOLDERS = ("namespace", "pod", "container")
 RENAMED = ", ".join(f"exported_{label}" for label in OF_HOLDERS)
 
 Selected = Callable[[str], str]
-"""Makes a selector of matchers, or what is reckoned over it."""
+"""Returns a selector with the given matchers, or an expression over it."""
 
 
 def unclashed(rows: str, *labels: str) -> str:
-    """Give rows our labels back, where these were renamed."""
+    """Return rows with renamed labels restored."""
     for label in labels:
         rows = f'label_replace({rows}, "{label}", "$1", "exported_{label}", "(.+)")'
     return rows
 
 
 def of_holders(selected: Selected) -> str:
-    """Give the rows of the chosen namespaces and pods, whichever of their labels were renamed.
+    """Return the rows of the chosen namespaces and pods, whichever of their labels were renamed.
 
-    Where none was, all but the first selector find nothing and cost next to nothing.
+    If none was, all selectors but the first match nothing and cost next to nothing.
     """
     chosen = ("namespace", "pod")
     clear, *others = _ways(*chosen)
@@ -38,13 +38,13 @@ def of_holders(selected: Selected) -> str:
 
 
 def of_nodes(selected: Selected) -> str:
-    """Give the rows of the chosen nodes, whether their label was renamed or not."""
+    """Return the rows of the chosen nodes, whether their label was renamed or not."""
     clear, *clashing = _ways("node")
     return _either(selected(clear), map(selected, clashing), "node")
 
 
 def _ways(*chosen: str) -> Iterator[str]:
-    """Give the matchers of what is chosen, for each way in which labels may have been renamed: first none."""
+    """Yield the matchers of the chosen values for each combination of renamed labels, first for none."""
     for renamed in product((False, True), repeat=len(chosen)):
         yield ", ".join(
             f'exported_{label}!="", exported_{label}=~"${label}"'
@@ -56,5 +56,5 @@ def _ways(*chosen: str) -> Iterator[str]:
 
 def _either(clear: str, clashing: Iterator[str], *labels: str) -> str:
     rows = "\n    or ".join(clashing)
-    # What is mostly empty stands first: Prometheus notes each row on the left of an "or", at every step.
+    # The mostly empty side comes first: Prometheus stores each row on the left of an "or", at every step.
     return f"(\n  {unclashed(f'({rows})', *labels)}\n  or {clear}\n)"

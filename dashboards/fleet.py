@@ -1,4 +1,4 @@
-"""Fleet: what the clusters have, who holds it, and what lies idle."""
+"""Dashboard Fleet: GPUs of all clusters, held, used and idle."""
 
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
@@ -10,32 +10,32 @@ from dashboards.panels import BAD, CAPACITY, FREE, HELD, IDLE, NEUTRAL, USED, Qu
 from dashboards.sickness import count
 
 MAY_BE_EMPTY = {
-    "Firing alerts": "nothing may be wrong, and the alerts may not be loaded",
-    "Silent exporters": "all of them may answer",
+    "Firing alerts": "no alert may fire, and the alerts may not be loaded",
+    "Failing exporters": "all of them may answer",
 }
-"""Panels that show nothing where all is well, and why."""
+"""Panels that may be empty, by title, with the reason."""
 
 _HOLDING = "Held is what containers are entitled to; used is what they use."
-_AT_LEAST = "What is not known is not added: the sum is what there is at least."
+_AT_LEAST = "Unknown values are not added, so the sum is a lower bound."
 _UNTIL_IDLE = (
-    "A holder is idle if its compute is measured and it has not computed for as long as the recording rules "
-    "say (an hour, if nobody changed it); without them, for as long as is chosen above."
+    "A holder is idle if its compute is measured and it has not computed for the time set in the recording "
+    "rules (an hour by default); without them, for the time chosen above."
 )
 
 
 def fleet() -> Dashboard:
-    """Make the dashboard."""
+    """Return the dashboard."""
     return board(
         "gpuslice-fleet",
         "GPU slices / Fleet",
-        "What the clusters have, who holds it, what is used of it, and what lies idle.",
+        "GPUs of all clusters: capacity, held, used and idle; alerts, unhealthy GPUs and waste.",
         (variables.datasource(), variables.cluster(), variables.idle(), variables.fallback()),
         (
             ("Now", (*_compute(), *_memory())),
             ("Over time", _timelines()),
-            ("What wants attention", (alerts(), exporters(), sick_gpus(), overcommitted())),
-            ("Who holds, and who wastes", (namespaces(), idle_holders())),
-            ("What there is, and what is free", (free_slices(), models(), nodes())),
+            ("Needs attention", (alerts(), exporters(), sick_gpus(), overcommitted())),
+            ("Holders and waste", (namespaces(), idle_holders())),
+            ("Capacity", (free_slices(), models(), nodes())),
         ),
     )
 
@@ -46,15 +46,15 @@ def _compute() -> tuple[Panel, ...]:
         _stat(
             "GPUs",
             gpus,
-            "Physical GPUs whose driver is asked. Those that were lost before they had a name are not among "
-            "them, but among the sick ones.",
+            "Physical GPUs that are read. Those that were lost before they had a name are only among the "
+            "unhealthy ones.",
             amounts.total(amounts.GPUS_THERE),
         ),
         _stat(
             "GPUs up",
             gpus,
-            "GPUs that were read at the last poll. The others are lost, failing, or their driver is "
-            "given up.",
+            "GPUs that were read at the last poll. The others are lost or unresponsive, or their driver is "
+            "released.",
             amounts.total(amounts.GPUS_UP),
         ),
         _stat(
@@ -67,13 +67,13 @@ def _compute() -> tuple[Panel, ...]:
         _stat(
             "GPUs computing",
             gpus,
-            f"The compute that containers use, in whole GPUs. {_AT_LEAST} Inside MIG on GPUs before Hopper "
-            "it is not known.",
+            f"The compute that containers use, in whole GPUs. {_AT_LEAST} It is unknown inside MIG on GPUs "
+            "before Hopper.",
             amounts.total(amounts.USED["compute"]),
             USED,
         ),
         _stat(
-            "GPUs idle though held",
+            "GPUs held but idle",
             gpus,
             f"What idle holders are entitled to. {_UNTIL_IDLE}",
             amounts.total(amounts.IDLE["compute"]),
@@ -82,20 +82,19 @@ def _compute() -> tuple[Panel, ...]:
         _stat(
             "Efficiency now",
             "percentunit",
-            "Compute used, by compute held, of those holders of whom both are known; unknown if there "
-            "are none.",
+            "Compute used by compute held, of holders with both known; unknown if there are none.",
             amounts.efficiency(None, "compute"),
         ),
         _stat(
             "Efficiency, last hour",
             "percentunit",
-            "GPU-seconds used within the last hour, by GPU-seconds held, of those of whom both are known.",
+            "GPU-seconds used by GPU-seconds held within the last hour, of holders with both known.",
             amounts.efficiency_of_hour(None),
         ),
         number(
-            "Sick GPUs",
+            "Unhealthy GPUs",
             gpus,
-            "GPUs that are listed below as sick.",
+            "GPUs in the table of unhealthy GPUs below.",
             Query(count()),
             steps={0: NEUTRAL, 1: BAD},
             span=3,
@@ -105,11 +104,11 @@ def _compute() -> tuple[Panel, ...]:
 
 def _memory() -> tuple[Panel, ...]:
     return (
-        _stat("Memory", "bytes", "Frame buffer of all GPUs.", amounts.total(amounts.MEMORY)),
+        _stat("Memory", "bytes", "Memory of all GPUs.", amounts.total(amounts.MEMORY)),
         _stat(
             "Memory held",
             "bytes",
-            f"{_HOLDING} {_AT_LEAST} It can be more than there is: see over-committed GPUs.",
+            f"{_HOLDING} {_AT_LEAST} It can be more than the capacity: see over-committed GPUs.",
             amounts.total(amounts.HELD["memory"]),
             HELD,
         ),
@@ -121,7 +120,7 @@ def _memory() -> tuple[Panel, ...]:
             USED,
         ),
         _stat(
-            "Memory idle though held",
+            "Memory held but idle",
             "bytes",
             f"What idle holders are entitled to. {_UNTIL_IDLE}",
             amounts.total(amounts.IDLE["memory"]),
@@ -130,7 +129,7 @@ def _memory() -> tuple[Panel, ...]:
         _stat(
             "Memory efficiency now",
             "percentunit",
-            "Memory used, by memory held, of those holders of whom both are known.",
+            "Memory used by memory held, of holders with both known.",
             amounts.efficiency(None, "memory"),
         ),
         _stat(
@@ -142,15 +141,14 @@ def _memory() -> tuple[Panel, ...]:
         _stat(
             "Idle holders",
             "none",
-            f"Those of them that are idle. {_UNTIL_IDLE}",
+            f"Holders that are idle. {_UNTIL_IDLE}",
             amounts.total(amounts.IDLE_HOLDERS),
             IDLE,
         ),
         _stat(
-            "GPUs held by nobody",
+            "GPUs not held",
             amounts.GPUS,
-            "GPUs less GPUs held: what could still be promised, in whole GPUs. Not all of it can be "
-            "scheduled: see the free slices below.",
+            "GPUs minus GPUs held, in whole GPUs. Not all of it can be scheduled: see the free slices below.",
             f"{amounts.total(amounts.GPUS_THERE)} - {amounts.total(amounts.HELD['compute'])}",
             FREE,
         ),
@@ -162,15 +160,15 @@ def _timelines() -> tuple[Panel, ...]:
         timeline(
             title,
             unit,
-            f"{_HOLDING} {_AT_LEAST} A gap was not known.",
-            Query(amounts.total(capacity), "there is", CAPACITY, limit=True),
+            f"{_HOLDING} {_AT_LEAST} A gap is unknown.",
+            Query(amounts.total(capacity), "capacity", CAPACITY, limit=True),
             Query(amounts.total(amounts.HELD[quantity]), "held", HELD),
-            Query(amounts.total(amounts.IDLE[quantity]), "held by idle ones", IDLE),
+            Query(amounts.total(amounts.IDLE[quantity]), "held but idle", IDLE),
             Query(amounts.total(amounts.USED[quantity]), "used", USED),
         )
         for title, unit, quantity, capacity in (
-            ("Compute: there is, held, used", amounts.GPUS, "compute", amounts.GPUS_THERE),
-            ("Memory: there is, held, used", "bytes", "memory", amounts.MEMORY),
+            ("Compute: capacity, held, used", amounts.GPUS, "compute", amounts.GPUS_THERE),
+            ("Memory: capacity, held, used", "bytes", "memory", amounts.MEMORY),
         )
     )
 

@@ -1,4 +1,4 @@
-"""What somebody should look at: alerts, exporters, GPUs that are sick or of which too much is promised."""
+"""Tables of what needs attention: alerts, failing exporters, unhealthy and over-committed GPUs."""
 
 from dashboards import sickness
 from dashboards.board import Panel
@@ -10,12 +10,12 @@ from dashboards.tables import HIDDEN_UUID, Column, Nothing, leads_to, listing, s
 
 _NODE = leads_to("gpuslice-node", node="Node")
 _GPU = leads_to("gpuslice-hardware", node="Node", uuid="UUID")
-# What an alert does not concern is no unknown.
-_NOT_CONCERNED = "-"
+# An alert without a node or namespace: not unknown.
+_NONE = "-"
 
 
 def alerts() -> Panel:
-    """List what fires."""
+    """Return the table of firing alerts."""
     firing = f'ALERTS{{{CLUSTER}, alertname=~"GpuSlice.+", alertstate="firing", severity!="info"}}'
     labels = "severity, alertname, cluster, node, namespace"
     rows = f"topk({2 * LISTED}, count by ({labels}) ({firing}))"
@@ -24,20 +24,17 @@ def alerts() -> Panel:
     query, namespace = setting(query, "namespace", "namespace")
     return listing(
         "Firing alerts",
-        "How many alerts of this exporter's rules fire, by what they concern: critical ones first, then "
-        "warnings. Advice (severity info) is left out: the tables below tell of waste and of what is full. "
-        "Unknown where the rules are not loaded.",
+        "Firing alerts of this exporter's rules, by subject: critical ones first, then warnings. Advice "
+        "(severity info) is left out: the tables below show waste. Unknown if the rules are not loaded.",
         [
             Column(name="severity", title="Severity", width=90),
             Column(name="alertname", title="Alert", width=260),
-            Column(name="cluster", title="Cluster", empty=_NOT_CONCERNED),
-            Column(
-                name="node", title="Node", empty=_NOT_CONCERNED, link=leads_to("gpuslice-node", node.title)
-            ),
+            Column(name="cluster", title="Cluster", empty=_NONE),
+            Column(name="node", title="Node", empty=_NONE, link=leads_to("gpuslice-node", node.title)),
             Column(
                 name="namespace",
                 title="Namespace",
-                empty=_NOT_CONCERNED,
+                empty=_NONE,
                 link=leads_to("gpuslice-tenant", namespace.title),
             ),
             Column(name="Value #A", title="Alerts", unit="none", width=80),
@@ -53,15 +50,14 @@ def alerts() -> Panel:
 
 
 def exporters() -> Panel:
-    """List exporters that tell nothing new."""
+    """Return the table of exporters without new data."""
     return listing(
-        "Silent exporters",
-        "Exporters that Prometheus asks in vain, or that answer and have not polled for "
-        f"{STALE_SECONDS // 60} minutes, and sources of data that an exporter cannot read. How long ago "
-        "they were last read is known at most a day back, and roughly after an hour; of a source that "
-        "never could be read it is unknown.",
+        "Failing exporters",
+        f"Exporters that do not answer, or have not polled for {STALE_SECONDS // 60} minutes, and sources "
+        "that an exporter cannot read. The time since the last read is known for a day at most, and only "
+        "roughly after an hour; it is unknown for a source that was never read.",
         [
-            Column(name="cluster", title="Cluster", empty=_NOT_CONCERNED),
+            Column(name="cluster", title="Cluster", empty=_NONE),
             Column(name="node", title="Node", link=_NODE),
             Column(name="instance", title="Target"),
             Column(name="state", title="State"),
@@ -76,17 +72,16 @@ def exporters() -> Panel:
 
 
 def sick_gpus() -> Panel:
-    """List GPUs with the reasons to look at them."""
+    """Return the table of unhealthy GPUs, with reasons."""
     rows = f"{with_names(sickness.reasons(), 'reason')} or {sickness.unnamed_rows()}"
     return listing(
-        "GPUs to look at",
-        "GPUs that do not answer, ask for a recovery, have uncorrected memory errors or no spare "
-        "memory left, had an XID error in the last hour that is not a tenant's own fault, wait for a "
-        "reset or reboot, or are slowed down by their hardware: one row for each reason. Those of a node "
-        "that were lost before they had a name stand in one. One whose driver was given up on purpose is "
-        "not listed.",
+        "Unhealthy GPUs, by reason",
+        "GPUs that do not answer, need a recovery, have uncorrected memory errors or no spare memory left, "
+        "had an XID in the last hour that was not caused by an application, need a reset or reboot, or are "
+        "slowed down by their hardware: one row for each reason. GPUs of a node that were lost before they "
+        "had a name share one row. GPUs with a released driver are not listed.",
         [
-            Column(name="cluster", title="Cluster", empty=_NOT_CONCERNED),
+            Column(name="cluster", title="Cluster", empty=_NONE),
             Column(name="node", title="Node", link=_NODE),
             Column(name="gpu", title="GPU", width=60, link=_GPU),
             Column(name="model", title="Model"),
@@ -102,24 +97,24 @@ def sick_gpus() -> Panel:
 
 
 def overcommitted() -> Panel:
-    """List GPUs whose holders are entitled to more memory than there is."""
-    promised, there = (with_names(rows) for rows in rows_overcommitted())
+    """Return the table of GPUs with more entitled memory than they have."""
+    entitled, capacity = (with_names(rows) for rows in rows_overcommitted())
     return listing(
         "Over-committed GPUs",
-        "GPUs whose holders are entitled to more memory than there is: if all of them take what they were "
-        "promised, some will fail.",
+        "GPUs with more entitled memory than they have: if all holders use their entitlement, some will "
+        "fail.",
         [
-            Column(name="cluster", title="Cluster", empty=_NOT_CONCERNED),
+            Column(name="cluster", title="Cluster", empty=_NONE),
             Column(name="node", title="Node", link=_NODE),
             Column(name="gpu", title="GPU", width=60, link=_GPU),
             Column(name="model", title="Model"),
-            Column(name="Value #A", title="Promised", unit="bytes"),
-            Column(name="Value #B", title="There is", unit="bytes"),
+            Column(name="Value #A", title="Entitled", unit="bytes"),
+            Column(name="Value #B", title="Memory", unit="bytes"),
             HIDDEN_UUID,
         ],
-        Query(promised),
-        Query(there),
-        sort="Promised",
+        Query(entitled),
+        Query(capacity),
+        sort="Entitled",
         nothing=Nothing("model", f"gpuslice_gpu_memory_entitled_bytes{{{CLUSTER}}}"),
         span=10,
         height=8,

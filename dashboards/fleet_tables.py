@@ -1,4 +1,4 @@
-"""The tables of who holds and wastes, and of what there is and what is free."""
+"""Tables of holders and waste, and of capacity."""
 
 from dashboards import amounts
 from dashboards.amounts import by
@@ -15,14 +15,13 @@ _NODE = leads_to("gpuslice-node", node="Node")
 
 
 def namespaces() -> Panel:
-    """List what each namespace holds and uses."""
+    """Return the table of held and used by namespace."""
     return listing(
         "By namespace",
-        "What the holders of each namespace are entitled to, and what they use of it; sums are of what is "
-        "known. Efficiency is of the last hour and of those holders of whom both held and used are known. "
-        "GPU-hours are of the time shown, also of pods and nodes that are gone by now. Where the recording "
-        "rules are loaded they are added up from what these recorded minute by minute: what lasted less "
-        "than a minute may be missing, and so is the time before the rules were loaded.",
+        "Held and used by the holders of each namespace; unknown values are not added. Efficiency is of "
+        "the last hour, of holders with both known. GPU-hours are of the time shown, including pods and "
+        "nodes that have ended. With the recording rules they are sums of records of each minute: use of "
+        "less than a minute may be missing, and so is the time before the rules were loaded.",
         [
             _CLUSTER,
             Column(name="namespace", title="Namespace", link=_TENANT),
@@ -55,14 +54,14 @@ def namespaces() -> Panel:
 
 
 def idle_holders() -> Panel:
-    """List the holders that are idle."""
+    """Return the table of idle holders."""
     labels = ("namespace", "pod", "container", "mig_uuid")
     measured = f"gpuslice_container_compute_used_ratio{{{CLUSTER}}} or gpuslice_gpu_holders{{{CLUSTER}}} == 0"
     return listing(
         "Longest idle holders",
-        f"Holders that have not computed for as long as is chosen above, the {LISTED} longest. One that "
-        "was never seen computing is idle since it was first seen. Where compute is not measured "
-        "nobody is idle.",
+        f"Holders that have not computed for the time chosen above, the {LISTED} longest. One that was "
+        "never seen computing is idle since it was first seen. Without a measurement of compute no holder "
+        "is idle.",
         [
             _CLUSTER,
             Column(name="namespace", title="Namespace", link=_TENANT),
@@ -90,12 +89,12 @@ def idle_holders() -> Panel:
 
 
 def free_slices() -> Panel:
-    """List the slices that can still be had."""
+    """Return the table of slices by resource."""
     offered, held = amounts.slices(), amounts.slices("_allocated")
     return listing(
         "Slices by resource",
-        "Slices that device plugins offer, and those of them that containers hold, by resource. Not held "
-        "includes slices that are unhealthy and slices of a GPU that is down.",
+        "Slices that device plugins offer, and those that containers hold, by resource. Not held includes "
+        "unhealthy slices and slices of a GPU that is down.",
         [
             _CLUSTER,
             Column(name="resource", title="Resource"),
@@ -114,11 +113,11 @@ def free_slices() -> Panel:
 
 
 def models() -> Panel:
-    """List what there is of each model."""
+    """Return the table of GPUs by model."""
     return listing(
         "By model",
-        "GPUs of each model: how many there are, what of them is held and used, and the efficiency of "
-        "the last hour. Sums are of what is known.",
+        "GPUs of each model: number, held, used, and the efficiency of the last hour. Unknown values are "
+        "not added.",
         [
             _CLUSTER,
             Column(name="model", title="Model"),
@@ -132,14 +131,14 @@ def models() -> Panel:
 
 
 def nodes() -> Panel:
-    """List what each node has, and what is free."""
+    """Return the table of capacity, held and used by node."""
     there, held = by("node", amounts.GPUS_THERE), by("node", amounts.HELD["compute"])
-    # Where what is held is not known, all of it may be.
+    # If the held part is unknown, the whole GPU may be held.
     most = f"topk({_NODES_LISTED}, {there} - {held} or {there} * 0)"
     return listing(
         "By node",
-        "What each node has, what is held and used of it, and what of it nobody holds: the "
-        f"{_NODES_LISTED} nodes with the most of that. Sums are of what is known.",
+        f"GPUs and memory of each node: capacity, held, used and free; the {_NODES_LISTED} nodes with the "
+        "most free GPUs. Unknown values are not added.",
         [
             _CLUSTER,
             Column(name="node", title="Node", link=_NODE),

@@ -1,4 +1,4 @@
-"""Hardware: what GPUs are, how they run, what holds them back, and what is broken."""
+"""Dashboard Hardware: identity, load, clock limits and faults of GPUs."""
 
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
@@ -14,17 +14,17 @@ from dashboards.hardware_now import now
 MAY_BE_EMPTY = {
     "XID errors": "there is a row only once a GPU has had one",
     "Other events": "there is a row only once a GPU has had one",
-    "Fan": "most boards for servers have none",
+    "Fan": "most server boards have none",
 }
-"""Panels that are rightly empty on some nodes: why, by title."""
+"""Panels that may be empty on some nodes, by title, with the reason."""
 
 
 def hardware() -> Dashboard:
-    """Make the dashboard."""
+    """Return the dashboard."""
     return board(
         "gpuslice-hardware",
         "GPU slices / Hardware",
-        "What the GPUs of a node are, how they run, what holds them back, and what is broken.",
+        "Identity, load, clock limits and faults of the GPUs of a node.",
         (
             variables.datasource(),
             variables.cluster(),

@@ -1,4 +1,4 @@
-"""Errors of GPUs, and what is to be done about them."""
+"""Errors of GPUs and their repair."""
 
 from dashboards.board import Panel
 from dashboards.hardware_now import INDEX, NODE, UUID
@@ -11,7 +11,7 @@ WATCHED = f"gpuslice_gpu_events_watched{{{ON_GPUS}}} == 1"
 
 
 def errors() -> tuple[Panel, ...]:
-    """Make the row."""
+    """Return the row."""
     return (_xids(), _events(), _xid_rate(), _ecc_rate(), _ecc(), _repairs())
 
 
@@ -21,8 +21,8 @@ def _xids() -> Panel:
     code = ("mig_uuid", "xid")
     return listing(
         "XID errors",
-        "The last error of each GPU and code, and how many since the exporter's start. What a code means "
-        "stands in docs/xids.md. Unknown: events are not waited for.",
+        "The last error of each GPU and code, and the number since the exporter's start. Meanings: "
+        "docs/xids.md. Unknown: the exporter is not subscribed to events.",
         [
             NODE,
             INDEX,
@@ -43,8 +43,8 @@ def _xids() -> Panel:
 def _events() -> Panel:
     return listing(
         "Other events",
-        "Events of GPUs since the exporter's start, such as storms of ECC errors or changes of MIG. Unknown: "
-        "events are not waited for.",
+        "Events of GPUs since the exporter's start, such as storms of ECC errors or changes of MIG. "
+        "Unknown: the exporter is not subscribed to events.",
         [NODE, INDEX, Column(name="event", title="Event"), Column(name="Value #A", title="How many")],
         Query(by_gpu(f"gpuslice_gpu_events_total{{{ON_GPUS}}} > 0", "event")),
         sort="How many",
@@ -56,16 +56,14 @@ def _events() -> Panel:
 
 def _xid_rate() -> Panel:
     counted = f"gpuslice_gpu_xid_errors_total{{{ON_GPUS}}}"
-    # A code that had not been seen before has no earlier count that it could have grown from. One that was
-    # not scraped for a while is none of these.
+    # The first count of a new code counts as growth. A series that was not scraped for a while is not new.
     new = f"{counted} unless max_over_time({counted}[1h] offset $__rate_interval)"
     grew = f"({new} or increase({counted}[$__rate_interval])) > 0"
     rows = f"{grew} or on ({DEVICE}) {row(f'0 * ({WATCHED})', 'xid', 'none')}"
     return timeline(
         "XID errors over time",
         "none",
-        "New errors by code, in about the time of a step. Codes that did not occur are left out; none: the "
-        "GPU had no error.",
+        "New errors by code, per step. Codes that did not occur are left out; none: the GPU had no error.",
         Query(by_gpu(rows, "xid", "mig_uuid"), f"{GPU} · XID {{{{xid}}}} {{{{mig_uuid}}}}"),
     )
 
@@ -75,7 +73,7 @@ def _ecc_rate() -> Panel:
     return timeline(
         "ECC errors over time",
         "none",
-        "New errors by severity, in about the time of a step. Only GPUs with ECC tell.",
+        "New errors by severity, per step. Only GPUs with ECC.",
         Query(by_gpu(f"increase({errors}[$__rate_interval])", "severity"), f"{GPU} · {{{{severity}}}}"),
     )
 
@@ -94,15 +92,15 @@ def _ecc() -> Panel:
         name = f"Value #{chr(ord('A') + place)}"
         columns.append(Column(name=name, title=f"{severity.capitalize()} {since}", unit="none", steps=steps))
         kind = f'severity="{severity}", scope="{scope}"'
-        # The sums of a GPU stand beside those of its memories, as a memory of their own.
+        # The sums of a GPU are one more row, next to those of its memories.
         sums = f'label_replace(gpuslice_gpu_ecc_errors_total{{{ON_GPUS}, {kind}}}, "location", "all", "", "")'
         part = f"gpuslice_gpu_ecc_location_errors_total{{{ON_GPUS}, {kind}}}"
         parts = f"({part} and on ({DEVICE}, location) {ailing})"
         queries.append(Query(by_gpu(f"{sums} or {parts}", "location")))
     return listing(
         "ECC errors",
-        "Errors by the memory in which they were found; all: of the whole GPU. Memories without errors are "
-        "left out, and GPUs without ECC. Since load: of the driver. Ever: since the board was made.",
+        "Errors by memory; all: of the whole GPU. Memories without errors and GPUs without ECC are left "
+        "out. Since load: of the driver. Ever: lifetime of the board.",
         [NODE, INDEX, Column(name="location", title="Memory"), *columns],
         *queries,
         nothing=Nothing("location", f"gpuslice_gpu_ecc_enabled{{{ON_GPUS}}} == 0", "ECC is off"),
@@ -118,11 +116,10 @@ def _repairs() -> Panel:
     whole = f"max by (cluster, node, gpu, uuid) ({gpu_names(ON_GPUS)})"
     told: dict[float, str] = {0: NEUTRAL, 1: WARNING}
     return listing(
-        "Repairs of the memory",
-        "Rows that were remapped to spare ones (from Ampere on, not while cut by MIG), or pages that were "
-        "retired (before), by the error that led to it; those that wait for a reset or reboot; and banks "
-        "whose spare rows are used up. Needs: what is to be done. Unknown: the GPU does not repair so, or "
-        "its driver does not tell.",
+        "Memory repairs",
+        "Rows remapped to spare ones (from Ampere on, not in MIG mode), or retired pages (before), by "
+        "cause; pending ones, which need a reset or reboot; and banks with few or no spare rows. Needs: "
+        "recovery action. Unknown: not supported by the GPU or its driver.",
         [
             NODE,
             INDEX,

@@ -1,4 +1,4 @@
-"""What GPUs are, how they are set, and how they are cut: MIG devices, partitions and vGPUs."""
+"""Identity and settings of GPUs; MIG devices, partitions and vGPUs."""
 
 from dashboards.board import Panel
 from dashboards.clashes import unclashed
@@ -15,7 +15,7 @@ _VIRTUALIZATION = f"gpuslice_gpu_virtualization_info{{{ON_GPUS}"
 
 
 def identity() -> tuple[Panel, ...]:
-    """Make the row of what GPUs are and how they are set."""
+    """Return the row of identities and settings."""
     return (_identity(), _settings())
 
 
@@ -29,8 +29,8 @@ def _identity() -> Panel:
     )
     return listing(
         "Identity",
-        "What each device is. Unknown: it does not tell. Of devices of other makers only what their device "
-        "plugin says.",
+        "Identity of each device. Unknown: not reported. For devices of other vendors only data of their "
+        "device plugin.",
         [
             NODE,
             INDEX,
@@ -67,7 +67,7 @@ def _settings() -> Panel:
 
     return listing(
         "Settings and limits",
-        "How each GPU is set, and at which temperatures and power it is held back. Unknown: not told.",
+        "Settings of each GPU, and its temperature and power limits. Unknown: not reported.",
         [
             NODE,
             INDEX,
@@ -80,11 +80,11 @@ def _settings() -> Panel:
             Column(name="Value #H", title="MIG after a reset", words=ON_OFF),
             Column(name="Value #I", title="Slows down at", unit="celsius"),
             Column(name="Value #J", title="Shuts down at", unit="celsius"),
-            Column(name="Value #K", title="Memory at its most", unit="celsius"),
+            Column(name="Value #K", title="Memory maximum", unit="celsius"),
             Column(name="Value #L", title="Power limit", unit="watt"),
             Column(name="Value #M", title="Default", unit="watt"),
-            Column(name="Value #N", title="Least", unit="watt"),
-            Column(name="Value #O", title="Most", unit="watt"),
+            Column(name="Value #N", title="Minimum", unit="watt"),
+            Column(name="Value #O", title="Maximum", unit="watt"),
             Column(name="Value #P", title="Calls not supported", unit="none"),
             UUID,
         ],
@@ -108,7 +108,7 @@ def _settings() -> Panel:
 
 
 def cuts() -> tuple[Panel, ...]:
-    """Make the row of MIG devices and partitions."""
+    """Return the row of MIG devices and partitions."""
     engines = ("copy", "encoder", "decoder", "jpeg", "ofa")
 
     def told(name: str, more: str = "") -> Query:
@@ -117,8 +117,8 @@ def cuts() -> tuple[Panel, ...]:
     return (
         listing(
             "MIG devices and partitions",
-            "What each MIG device, or partition of an AMD GPU, has. Memory is unknown where compute "
-            "instances share it; engines are told of NVIDIA's. SMs are compute units on AMD GPUs.",
+            "Resources of each MIG device, or partition of an AMD GPU. Memory is unknown if compute "
+            "instances share it; engines are for NVIDIA only. SMs are compute units on AMD GPUs.",
             [
                 NODE,
                 INDEX,
@@ -149,7 +149,7 @@ def cuts() -> tuple[Panel, ...]:
 
 
 def virtual() -> tuple[Panel, ...]:
-    """Make the row of vGPUs: those of a host, and the license of a guest."""
+    """Return the row of vGPUs: those of a host, and the license of a guest."""
     return (_vgpus(), *_vgpu_use(), _licenses())
 
 
@@ -160,7 +160,7 @@ def _vgpus() -> Panel:
     return listing(
         "vGPUs of hosts",
         "The vGPUs that run on GPUs of a host, and the pods that hold them. Licensed: unknown until the "
-        "guest's driver has asked for a license.",
+        "guest's driver has requested a license.",
         [
             NODE,
             INDEX,
@@ -185,9 +185,9 @@ def _vgpus() -> Panel:
 
 
 def _held_vgpus() -> str:
-    """Select the vGPUs, with the namespace and pod that hold them or none."""
+    """Return the vGPUs, with the namespace and pod that hold them or none."""
     info = f"gpuslice_vgpu_info{{{ON_GPUS}}}"
-    # The exporter's own pod holds none: these are labels of the target, where we left ours empty.
+    # The exporter's own pod holds none: its name is a label of the target, in place of our empty one.
     exporters = f"gpuslice_node_info{{{ON_NODES}}}"
     own = f"{TARGET}, namespace, pod, exported_namespace, exported_pod"
     same = f"on ({own}) max by ({own}) ({exporters})"
@@ -210,7 +210,7 @@ def _vgpu_use() -> tuple[Panel, ...]:
         timeline(
             "Utilization by vGPU",
             "percentunit",
-            "Share of the physical GPU's time in which it computed for a vGPU. Not told inside MIG.",
+            "Share of the physical GPU's time in which it computed for a vGPU. Unknown inside MIG.",
             told("utilization_ratio"),
             stacked=True,
             top=1,
@@ -231,14 +231,14 @@ def _vgpu_use() -> tuple[Panel, ...]:
 def _licenses() -> Panel:
     return listing(
         "Licenses of guests",
-        "The license of the vGPU that a guest has. Without one its driver slows it down.",
+        "The license of a guest's vGPU. Without one its driver slows it down.",
         [
             NODE,
             INDEX,
             Column(name="license_product", title="Product"),
             Column(name="license_state", title="State"),
             Column(name="Value #B", title="Licensed", words=YES_IS_GOOD),
-            Column(name="Value #C", title="Ends", unit="dateTimeFromNow", empty="does not end"),
+            Column(name="Value #C", title="Expires", unit="dateTimeFromNow", empty="never"),
             UUID,
         ],
         Query(of_gpus("gpu_vgpu_license_info", "license_product", "license_state")),

@@ -1,4 +1,4 @@
-"""How GPUs are connected: PCIe, NVLink, and to each other."""
+"""Connections of GPUs: PCIe, NVLink and topology."""
 
 from dashboards.board import Panel
 from dashboards.hardware_now import INDEX, NODE, UUID
@@ -10,7 +10,7 @@ from dashboards.tables import Column, Nothing, listing
 
 
 def links() -> tuple[Panel, ...]:
-    """Make the row of traffic and of links that are not at their best."""
+    """Return the row of traffic and degraded links."""
     return (*_pcie(), *_nvlink())
 
 
@@ -24,17 +24,17 @@ def _pcie() -> tuple[Panel, ...]:
         timeline(
             "PCIe traffic",
             "Bps",
-            "Bytes that each GPU sent and received: by a counter of the driver, or else by its profiling "
-            "meter (from Hopper on). Over 20 ms: only with --pcie-throughput on. Others do not tell.",
+            "Bytes that each GPU sent and received, from a counter of the driver, or its profiling meter "
+            "(from Hopper on). Over 20 ms: only with --pcie-throughput on.",
             traffic("gpu_pcie_transmit", "sent"),
             traffic("gpu_pcie_receive", "received"),
             of_gpu("gpu_pcie_sampled_bytes_per_second", "direction", what="over 20 ms"),
         ),
         timeline(
-            "PCIe link, of what it can be",
+            "PCIe link by maximum",
             "percentunit",
-            "Lanes, and speed by generation, of the most that GPU and slot have in common. An idle GPU "
-            "lowers its generation; lanes that are missing under load point to a bad contact.",
+            "Link width and generation, of the maximum that GPU and slot support. An idle GPU lowers its "
+            "generation; missing lanes under load point to a bad contact.",
             Query(by_gpu(f"({now}) / ({most})"), GPU),
             top=1,
             span=6,
@@ -42,7 +42,7 @@ def _pcie() -> tuple[Panel, ...]:
         timeline(
             "PCIe replays",
             "none",
-            "Packets that had to be sent again in a second.",
+            "Packets that were sent again, per second.",
             Query(by_gpu(growth("gpu_pcie_replays_total")), GPU),
             span=6,
         ),
@@ -55,14 +55,14 @@ def _nvlink() -> tuple[Panel, ...]:
         timeline(
             "NVLink traffic",
             "Bps",
-            "Bytes that each GPU sent and received over all of its NVLinks. Only GPUs with NVLink.",
+            "Bytes that each GPU sent and received over all its NVLinks. Only GPUs with NVLink.",
             traffic("gpu_nvlink_transmit", "sent"),
             traffic("gpu_nvlink_receive", "received"),
         ),
         timeline(
-            "NVLinks that are up",
+            "Active NVLinks",
             "none",
-            "Links that are up, and all that the GPU has (dashed). Only GPUs with NVLink.",
+            "Active links, and all links of the GPU (dashed). Only GPUs with NVLink.",
             of_gpu("gpu_nvlinks_active"),
             of_gpu("gpu_nvlinks", what="all", limit=True),
             span=6,
@@ -70,7 +70,7 @@ def _nvlink() -> tuple[Panel, ...]:
         timeline(
             "NVLink errors",
             "none",
-            "Errors of all links in a second, by kind. Only GPUs with NVLink, whose driver counts them.",
+            "Errors of all links per second, by kind. Only GPUs with NVLink and a driver that counts them.",
             Query(by_gpu(broken, "error"), f"{GPU} · {{{{error}}}}"),
             span=6,
         ),
@@ -78,7 +78,7 @@ def _nvlink() -> tuple[Panel, ...]:
 
 
 def topology() -> tuple[Panel, ...]:
-    """Make the row of what each link is now, and of how GPUs reach each other."""
+    """Return the row of link states and topology."""
     return (_links(), _peers(), _peer_links())
 
 
@@ -87,8 +87,8 @@ def _links() -> Panel:
     links, up = (f"gpuslice_gpu_{name}{{{ON_GPUS}}}" for name in ("nvlinks", "nvlinks_active"))
     return listing(
         "Links",
-        "PCIe as it runs now and as it could; NVLinks; how far the GPU has joined the NVSwitch fabric; and "
-        "the part of the host that is near. Unknown: there is none, or it is not told, as in vGPU guests.",
+        "PCIe link and its maximum; NVLinks; state in the NVSwitch fabric; and the closest CPUs of the "
+        "host. Unknown: none, or not reported, as in vGPU guests.",
         [
             NODE,
             INDEX,
@@ -96,15 +96,15 @@ def _links() -> Panel:
             Column(name="Value #C", title="of", unit="none"),
             Column(name="Value #D", title="Lanes", unit="none"),
             Column(name="Value #E", title="of lanes", unit="none"),
-            Column(name="Value #F", title="Replays ever", unit="none"),
+            Column(name="Value #F", title="Replays", unit="none"),
             Column(name="Value #G", title="NVLinks", unit="none", empty="-"),
             Column(
                 name="Value #H", title="NVLinks down", unit="none", empty="-", steps={0: NEUTRAL, 1: WARNING}
             ),
-            Column(name="Value #I", title="Speed of one", unit="Bps", empty="-"),
+            Column(name="Value #I", title="Link speed", unit="Bps", empty="-"),
             Column(name="fabric", title="Fabric", empty="-"),
             Column(name="numa_node", title="NUMA node"),
-            Column(name="cpus", title="Processors near"),
+            Column(name="cpus", title="Closest CPUs"),
             UUID,
         ],
         Query(whole),
@@ -124,13 +124,13 @@ def _links() -> Panel:
 
 def _peers() -> Panel:
     return listing(
-        "How GPUs reach each other",
-        "NV and the number of NVLinks, or the way over PCIe, from near to far: PIX, PXB, PHB, NODE, SYS.",
+        "GPU topology",
+        "NV and the number of NVLinks, or the PCIe path, from near to far: PIX, PXB, PHB, NODE, SYS.",
         [
             NODE,
             INDEX,
             Column(name="peer", title="Other GPU"),
-            Column(name="link", title="Way"),
+            Column(name="link", title="Connection"),
             Column(name="pcie", title="Over PCIe"),
         ],
         Query(by_gpu(_peer(f"gpuslice_gpu_peer_info{{{ON_GPUS}}}"), "peer", "link", "pcie")),
@@ -153,7 +153,7 @@ def _peer_links() -> Panel:
 
 
 def _peer(rows: str) -> str:
-    """Call the other GPU by its index, too: ``peer``."""
+    """Return rows with the index of the other GPU as ``peer``."""
     others = f"max by ({DEVICE}, gpu) (gpuslice_gpu_info{{{ON_NODES}}})"
     named = f'label_replace({others}, "peer", "$1", "gpu", "(.*)")'
     named = f'label_replace({named}, "peer_uuid", "$1", "uuid", "(.*)")'

@@ -1,4 +1,4 @@
-"""How busy GPUs are: by the driver, by their profiling meters, their memory and their engines for video."""
+"""Load of GPUs: utilization, profiling meters, memory and video engines."""
 
 from dashboards.board import Panel
 from dashboards.hardware_series import MIG, both, of_gpu, of_mig
@@ -6,40 +6,41 @@ from dashboards.panels import Query, timeline
 from dashboards.promql import GPU, ON_GPUS, by_gpu, by_mig
 
 _METER = (
-    "As a share of the GPU or MIG device. From Hopper on (GPM); older GPUs with --dcgm-exporter-url. No "
-    "line: it is not measured."
+    "Share of the GPU or MIG device. From Hopper on (GPM); older GPUs with --dcgm-exporter-url. No line: "
+    "not measured."
 )
 
 
 def load() -> tuple[Panel, ...]:
-    """Make the row of what every GPU tells."""
+    """Return the row of readings that every GPU has."""
     return (
         timeline(
             "Utilization",
             "percentunit",
-            "Share of time in which a kernel was running. Not told of GPUs in MIG mode; of AMD's partitions.",
+            "Share of time in which a kernel was running. Unknown for GPUs in MIG mode; by partition on "
+            "AMD GPUs.",
             of_gpu("gpu_utilization_ratio"),
             of_mig("mig_utilization_ratio"),
             top=1,
         ),
         timeline(
-            "Memory being read or written",
+            "Memory copy utilization",
             "percentunit",
-            "Share of time in which the memory was being read or written: traffic, not how full it is. Not "
-            "told of GPUs in MIG mode.",
+            "Share of time in which memory was being read or written: traffic, not fill level. Unknown for "
+            "GPUs in MIG mode.",
             of_gpu("gpu_memory_copy_utilization_ratio"),
             top=1,
         ),
         timeline(
             "Memory used",
             "bytes",
-            "Frame buffer in use, without what the driver keeps for itself.",
+            "Memory in use, without memory reserved by the driver.",
             of_gpu("gpu_memory_used_bytes"),
         ),
         timeline(
-            "Memory used, of all",
+            "Memory used by total",
             "percentunit",
-            "Frame buffer in use, of what the GPU or MIG device has. Of a MIG device unknown where compute "
+            "Memory in use, of the total of the GPU or MIG device. Unknown for a MIG device if compute "
             "instances share it.",
             _gpu_share("memory_used_bytes", "memory_total_bytes"),
             _mig_share("memory_used_bytes", "memory_total_bytes"),
@@ -49,53 +50,51 @@ def load() -> tuple[Panel, ...]:
 
 
 def profiling() -> tuple[Panel, ...]:
-    """Make the row of the profiling meters."""
+    """Return the row of the profiling meters."""
     return (
+        _meter("Active multiprocessors", "sm_active", "Time with a warp on a multiprocessor, mean of all."),
+        _meter("Occupancy", "sm_occupancy", "Resident warps, of the maximum."),
+        _meter("Tensor cores", "tensor_active", "Cycles with an active tensor core."),
+        _meter("Memory bandwidth", "dram_active", "Memory traffic, of the maximum."),
         _meter(
-            "Multiprocessors at work", "sm_active", "Time with a warp on a multiprocessor, averaged over all."
-        ),
-        _meter("Warps, of those there is room for", "sm_occupancy", "How full the multiprocessors are."),
-        _meter("Tensor cores", "tensor_active", "Cycles with a tensor core at work."),
-        _meter("Memory bandwidth", "dram_active", "Traffic of the memory, of the most there can be."),
-        _meter(
-            "Double precision", "fp64_active", "Cycles with the FP64 pipe at work, tensor cores apart.", 8
+            "Double precision", "fp64_active", "Cycles with an active FP64 pipe, without tensor cores.", 8
         ),
         _meter(
-            "Single precision", "fp32_active", "Cycles with the FP32 pipe at work, tensor cores apart.", 8
+            "Single precision", "fp32_active", "Cycles with an active FP32 pipe, without tensor cores.", 8
         ),
-        _meter("Half precision", "fp16_active", "Cycles with the FP16 pipe at work, tensor cores apart.", 8),
-        _meter("Integers", "integer_active", "Cycles with the integer pipe at work.", 8),
-        _meter("Compute or graphics", "graphics_engine_active", "Time with the engine at work.", 8),
-        _meter("Tensor cores, half precision", "tensor_hmma_active", "Cycles at work on half precision.", 8),
+        _meter("Half precision", "fp16_active", "Cycles with an active FP16 pipe, without tensor cores.", 8),
+        _meter("Integers", "integer_active", "Cycles with an active integer pipe.", 8),
+        _meter("Compute or graphics", "graphics_engine_active", "Time with an active engine.", 8),
+        _meter("Tensor cores, half precision", "tensor_hmma_active", "Cycles with half precision.", 8),
     )
 
 
 def memory() -> tuple[Panel, ...]:
-    """Make the row of memory in detail."""
+    """Return the row of memory in detail."""
     return (
         timeline(
             "Memory free",
             "bytes",
-            "Frame buffer that is free, of GPUs and of MIG devices.",
+            "Free memory of GPUs and MIG devices.",
             *both("memory_free_bytes"),
         ),
         timeline(
-            "Memory that the driver keeps",
+            "Memory reserved by the driver",
             "bytes",
-            "Frame buffer that the driver keeps for itself. Older drivers cannot tell.",
+            "Memory that the driver reserves for itself. Not reported by older drivers.",
             *both("memory_reserved_bytes"),
         ),
         timeline(
             "Memory of GPUs and MIG devices",
             "bytes",
-            "Frame buffer that there is: used, free and kept by the driver.",
+            "Total memory: used, free and reserved by the driver.",
             *both("memory_total_bytes"),
         ),
         timeline(
             "BAR1 used",
             "percentunit",
-            "Use of the window through which the host reaches the frame buffer; what has to be mapped there "
-            "fails when it is full.",
+            "Use of BAR1, the window through which the host accesses GPU memory; mappings fail if it is "
+            "full.",
             _gpu_share("bar1_used_bytes", "bar1_total_bytes"),
             _mig_share("bar1_used_bytes", "bar1_total_bytes"),
             top=1,
@@ -104,13 +103,13 @@ def memory() -> tuple[Panel, ...]:
 
 
 def engines() -> tuple[Panel, ...]:
-    """Make the row of the engines for video and images."""
+    """Return the row of the engines for video and images."""
     found = [
         timeline(
             title,
             "percentunit",
-            f"Share of time in which the {what} was busy: by the driver, and by the profiling meter of the "
-            "GPU or its MIG devices where it has one. Not told of boards without it.",
+            f"Share of time in which the {what} was busy: from the driver, and from the profiling meter of "
+            "the GPU or its MIG devices if there is one. Not for boards without it.",
             of_gpu(f"gpu_{engine}_utilization_ratio"),
             of_gpu(f"gpu_{engine}_active_ratio", what="meter"),
             of_mig(f"mig_{engine}_active_ratio"),
@@ -124,7 +123,7 @@ def engines() -> tuple[Panel, ...]:
             ("Optical flow", "ofa", "optical flow accelerator"),
         )
     ]
-    sessions = "Not told of GPUs in MIG mode, nor of boards without an encoder."
+    sessions = "Unknown for GPUs in MIG mode, and boards without an encoder."
     return (
         *found,
         timeline("Encoding sessions", "none", sessions, of_gpu("gpu_encoder_sessions"), span=8),
@@ -136,7 +135,7 @@ def engines() -> tuple[Panel, ...]:
             span=8,
         ),
         timeline(
-            "Time to encode a frame",
+            "Encoding latency",
             "s",
             f"Mean latency of the sessions. {sessions}",
             of_gpu("gpu_encoder_latency_seconds"),
@@ -146,13 +145,13 @@ def engines() -> tuple[Panel, ...]:
 
 
 def _gpu_share(part: str, whole: str) -> Query:
-    """Draw one series of each GPU as a share of another."""
+    """Return a query of one series of each GPU as a share of another."""
     shares = f"gpuslice_gpu_{part}{{{ON_GPUS}}} / gpuslice_gpu_{whole}{{{ON_GPUS}}}"
     return Query(by_gpu(shares), GPU)
 
 
 def _mig_share(part: str, whole: str) -> Query:
-    """Draw one series of each MIG device as a share of another."""
+    """Return a query of one series of each MIG device as a share of another."""
     shares = f"gpuslice_mig_{part}{{{ON_GPUS}}} / gpuslice_mig_{whole}{{{ON_GPUS}}}"
     return Query(by_mig(shares), MIG)
 

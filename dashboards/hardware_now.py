@@ -1,4 +1,4 @@
-"""The first glance at the hardware: which GPUs are well, and which are not."""
+"""Current state of the hardware: numbers, the table of GPUs, and which of them answer."""
 
 from dashboards.board import Panel
 from dashboards.hardware_series import UNTIL_SLOWDOWN
@@ -12,7 +12,7 @@ NODE = Column(name="node", title="Node", link=leads_to("gpuslice-node", node="No
 INDEX = Column(name="gpu", title="GPU", width=60)
 UUID = Column(name="uuid", title="UUID")
 
-# Heat, or a signal of the board: the power limit and idleness also hold clocks, but in good order.
+# Heat, or a signal of the board. The power limit and idleness also limit clocks, which is normal.
 _SLOWING = "software_thermal|hardware_thermal|hardware_slowdown|power_brake"
 _SLOWED = by_gpu(f'gpuslice_gpu_clock_event_active{{{ON_GPUS}, reason=~"{_SLOWING}"}}')
 _TO_REPAIR = " or ".join(
@@ -33,19 +33,19 @@ _UNCORRECTED = f'gpuslice_gpu_ecc_errors_total{{{ON_GPUS}, severity="uncorrected
 
 
 def now() -> tuple[Panel, ...]:
-    """Make the numbers, the table of GPUs, and which of them answered."""
+    """Return the numbers, the table of GPUs, and which of them answered."""
     return (*_numbers(), _table(), _states())
 
 
 def _numbers() -> tuple[Panel, ...]:
     watts, limit = (f"gpuslice_gpu_{name}_watts{{{ON_GPUS}}}" for name in ("power", "power_limit"))
     return (
-        _number("GPUs", "none", "Devices of the chosen nodes, of any maker, lost ones included.", GPUS_THERE),
+        _number("GPUs", "none", "Devices of the chosen nodes, all vendors, including lost ones.", GPUS_THERE),
         _number(
             "GPUs not answering",
             "none",
-            "GPUs that are lost or failing. Unknown while the driver is given up for a reset, and for "
-            "devices of other makers, whose driver is not asked.",
+            "GPUs that are lost or unresponsive. Unknown while the driver is released, and for devices of "
+            "other vendors, which are not read.",
             GPUS_LOST,
             {0: GOOD, 1: BAD},
         ),
@@ -56,23 +56,23 @@ def _numbers() -> tuple[Panel, ...]:
             f"max({of_gpus('gpu_temperature_celsius')})",
         ),
         _number(
-            "Power, of the limit",
+            "Power by limit",
             "percentunit",
-            "Power that all GPUs draw, of what their limits allow together; of those that tell both.",
+            "Power of all GPUs by the sum of their limits, of GPUs with both known.",
             f"sum({by_gpu(f'{watts} and {limit}')}) / sum({by_gpu(f'{limit} and {watts}')})",
         ),
         _number(
             "GPUs slowed down",
             "none",
-            "GPUs whose clocks are held down now by heat or by a signal of the board. Not told of AMD GPUs.",
+            "GPUs with clocks limited now by heat or by a signal of the board. Not for AMD GPUs.",
             f"sum({_SLOWED})",
             {0: GOOD, 1: WARNING},
         ),
         _number(
-            "Codes of XID errors",
+            "XID codes",
             "none",
-            "Codes of XID errors that GPUs had in the chosen time, counted by GPU. Unknown where events are "
-            "not waited for.",
+            "XID codes that GPUs had in the chosen time, counted by GPU. Unknown if the exporter is not "
+            "subscribed to events.",
             XID_CODES,
             {0: GOOD, 1: WARNING},
         ),
@@ -85,10 +85,10 @@ def _numbers() -> tuple[Panel, ...]:
             {0: GOOD, 1: BAD},
         ),
         _number(
-            "GPUs to be repaired",
+            "GPUs that need a repair",
             "none",
-            "GPUs that are to be reset, drained or exchanged: by the recovery action that the driver names, "
-            "or since memory is to be repaired or cannot be.",
+            "GPUs that need a reset, a drain or a replacement: by the driver's recovery action, or due to "
+            "a pending or failed memory repair.",
             f"count({by_gpu(_TO_REPAIR)}) or 0 * count({by_gpu(_REPAIRS_KNOWN)})",
             {0: GOOD, 1: BAD},
         ),
@@ -104,8 +104,8 @@ def _number(
 def _states() -> Panel:
     return states(
         "GPUs that answer",
-        "Whether a GPU could be read; not while it is lost or failing, or its driver is given up for a "
-        "reset. A gap: nobody tells.",
+        "Whether a GPU could be read; not if it is lost or unresponsive, or its driver is released. A gap: "
+        "no data.",
         ANSWERS,
         answering(GPU),
         series=f"gpuslice_gpu_up{{{ON_GPUS}}}",
@@ -120,8 +120,8 @@ def _table() -> Panel:
     links, up = (f"gpuslice_gpu_{name}{{{ON_GPUS}}}" for name in ("nvlinks", "nvlinks_active"))
     return listing(
         "GPUs now",
-        "A row for each device. GPUs that were lost before they had a name stand in one. Unknown: the GPU "
-        "does not tell, or is of another maker. Needs: what is to be done, as newer drivers tell.",
+        "A row for each device. GPUs that were lost before they had a name share one row. Unknown: not "
+        "reported, or a device of another vendor. Needs: recovery action of newer drivers.",
         [
             NODE,
             INDEX,

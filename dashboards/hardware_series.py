@@ -1,4 +1,4 @@
-"""Series of GPUs and MIG devices as lines of a panel: one for each, called by its node and index."""
+"""Queries with one series for each GPU or MIG device, named by node and index."""
 
 from dashboards.panels import Query
 from dashboards.promql import GPU, ON_GPUS, by_gpu, by_mig
@@ -15,36 +15,36 @@ UNTIL_SLOWDOWN = by_gpu(
 
 
 def of_gpu(name: str, *labels: str, what: str = "", limit: bool = False) -> Query:
-    """Draw a series of each GPU; ``labels`` tell several apart, or ``what`` is said of it."""
-    return Query(of_gpus(name, *labels), _called(GPU, labels, what), limit=limit)
+    """Return a query of a series of each GPU; the legend has its ``labels`` and the text ``what``."""
+    return Query(of_gpus(name, *labels), _legend(GPU, labels, what), limit=limit)
 
 
 def of_mig(name: str) -> Query:
-    """Draw a series of each MIG device."""
+    """Return a query of a series of each MIG device."""
     return Query(by_mig(f"gpuslice_{name}{{{ON_GPUS}}}"), MIG)
 
 
 def both(name: str) -> tuple[Query, Query]:
-    """Draw a series that GPUs and MIG devices have under the same name."""
+    """Return queries of a series that GPUs and MIG devices have under the same name."""
     return of_gpu(f"gpu_{name}"), of_mig(f"mig_{name}")
 
 
 def rate(name: str, *labels: str, what: str = "") -> Query:
-    """Draw how much a counter of each GPU grows in a second."""
-    return Query(by_gpu(growth(name), *labels), _called(GPU, labels, what))
+    """Return a query of the rate of a counter of each GPU."""
+    return Query(by_gpu(growth(name), *labels), _legend(GPU, labels, what))
 
 
 def growth(name: str) -> str:
-    """Give how much a counter of GPUs grows in a second."""
+    """Return the rate of a counter of GPUs."""
     return f"rate(gpuslice_{name}{{{ON_GPUS}}}[$__rate_interval])"
 
 
 def traffic(name: str, what: str) -> Query:
-    """Draw bytes in a second: of a counter, or as the driver says where nothing counts them."""
-    told = f"gpuslice_{name}_bytes_per_second{{{ON_GPUS}}}"
-    return Query(by_gpu(f"{growth(f'{name}_bytes_total')} or {told}"), f"{GPU} · {what}")
+    """Return a query of bytes per second: from a byte counter, else from the driver's throughput."""
+    throughput = f"gpuslice_{name}_bytes_per_second{{{ON_GPUS}}}"
+    return Query(by_gpu(f"{growth(f'{name}_bytes_total')} or {throughput}"), f"{GPU} · {what}")
 
 
-def _called(device: str, labels: tuple[str, ...], what: str) -> str:
+def _legend(device: str, labels: tuple[str, ...], what: str) -> str:
     words = (*(f"{{{{{label}}}}}" for label in labels), what)
     return " · ".join((device, *filter(None, words)))

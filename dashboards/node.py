@@ -1,4 +1,4 @@
-"""Node: who holds which slice of which GPU, what each is entitled to, and what it uses."""
+"""Dashboard Node: holders, entitlements and use of the GPUs of a node."""
 
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
@@ -11,22 +11,22 @@ from dashboards.node_use import use, use_of_gpu
 
 MAY_BE_EMPTY = {
     "Batch jobs": "only with --job-mapping-dir, while a batch system runs jobs",
-    "What cannot be told": "there is a row only while something cannot be told",
+    "Unknown data": "there is a row only while something is unknown",
     "Driver calls that failed": "there is a row only once a call has failed",
-    "Passes that failed": "there is a row only once a pass has failed",
+    "Failed reads": "there is a row only once a read has failed",
     "XID errors": "there is a row only once a GPU has had one",
-    "Devices": "only where GPUs are cut: MIG, or partitions of AMD",
-    "What can still be cut": "only where GPUs are in MIG mode",
+    "Devices": "only if GPUs are partitioned: MIG, or AMD partitions",
+    "Free MIG capacity": "only if GPUs are in MIG mode",
 }
-"""Panels that are rightly empty on some nodes: why, by title."""
+"""Panels that may be empty on some nodes, by title, with the reason."""
 
 
 def node() -> Dashboard:
-    """Make the dashboard."""
+    """Return the dashboard."""
     return board(
         "gpuslice-node",
         "GPU slices / Node",
-        "Who holds which slice of which GPU of a node, what each is entitled to, and what it uses.",
+        "Holders of a node's GPUs, their slices, entitlements and use.",
         (
             variables.datasource(),
             variables.cluster(),
@@ -42,7 +42,7 @@ def node() -> Dashboard:
             Folded("MIG devices and partitions", mig_devices()),
             ("Use by holder", use()),
             Folded("${uuid:text}", use_of_gpu(), repeat="uuid"),
-            ("Health of what is told here", health()),
+            ("Health of the exporter", health()),
             Folded("Batch system", jobs()),
         ),
     )

@@ -1,4 +1,4 @@
-"""Whether what a node tells can be believed: its sources, what is missing, and the exporter itself."""
+"""Health of a node's data: its sources, what is unknown, and the exporter itself."""
 
 from dashboards.board import Panel
 from dashboards.panels import WARNING, YES_IS_GOOD, Query, states, timeline
@@ -13,18 +13,18 @@ _POLLED = f"gpuslice_collector_success{{{ON_NODES}}}"
 
 
 def health() -> tuple[Panel, ...]:
-    """Make the row."""
+    """Return the row."""
     return (*_answering(), *_sources(), *_missing(), *_failures(), *_exporter())
 
 
 def _answering() -> tuple[Panel, ...]:
-    # A target that cannot be scraped no longer tells which node it is.
+    # A target that cannot be scraped no longer reports its node.
     scraped = f"max by (cluster, node) (up{{{ON_NODES}}} * on ({TARGET}) group_left (node) {NODES_LATELY})"
     return (
         states(
             "Nodes and GPUs that answer",
-            "Node: Prometheus could scrape the exporter. GPU: it could be read; not while it is lost or "
-            "failing, or its driver is given up for a reset. A gap: nobody tells.",
+            "Node: Prometheus could scrape the exporter. GPU: it could be read; not if it is lost or "
+            "unresponsive, or its driver is released. A gap: no data.",
             ANSWERS,
             Query(scraped, NODE),
             answering(GPU),
@@ -32,7 +32,7 @@ def _answering() -> tuple[Panel, ...]:
         ),
         states(
             "Sources of data",
-            "Whether the last pass of each source succeeded. A gap: nobody tells.",
+            "Whether the last read of each source succeeded. A gap: no data.",
             ANSWERS,
             Query(_of_node("collector_success", "collector"), f"{NODE} · {{{{collector}}}}"),
             series=_POLLED,
@@ -43,16 +43,16 @@ def _answering() -> tuple[Panel, ...]:
 def _sources() -> tuple[Panel, ...]:
     return (
         timeline(
-            "How long sources take",
+            "Read duration by source",
             "s",
-            "How long the last pass of each source took.",
+            "Duration of the last read of each source.",
             Query(_of_node("collector_duration_seconds", "collector"), f"{NODE} · {{{{collector}}}}"),
         ),
         timeline(
-            "How old the data is",
+            "Data age",
             "s",
-            "Time since the last poll, since the kubelet last told the holders, and since each source last "
-            "succeeded, as it was when it was scraped.",
+            "Time since the last poll, the last allocations from the kubelet, and the last success of each "
+            "source, at the time of the scrape.",
             Query(_age("snapshot_timestamp_seconds"), f"{NODE} · poll"),
             Query(_age("allocations_timestamp_seconds"), f"{NODE} · kubelet's answer"),
             Query(
@@ -63,11 +63,11 @@ def _sources() -> tuple[Panel, ...]:
 
 
 def _missing() -> tuple[Panel, ...]:
-    # Each is told by other labels: they are brought into one.
+    # Each has other labels: they are put into one.
     parts = (
-        ("pod_annotations_unreadable", "system", "entitlements by $1, for want of the pods' annotations"),
-        ("allocations_unresolved", "resource", "devices of $1 that match none"),
-        ("attribution_inconsistent_total", "quantity", "polls in which holders' $1 was more than there is"),
+        ("pod_annotations_unreadable", "system", "entitlements by $1: pod annotations are unreadable"),
+        ("allocations_unresolved", "resource", "ids of $1 that match no device"),
+        ("attribution_inconsistent_total", "quantity", "polls in which holders' $1 exceeded the device"),
     )
     rows = " or ".join(
         f'label_replace(sum by ({TARGET}, {label}) (gpuslice_{name}{{{ON_NODES}}}), "what", "{text}", '
@@ -76,17 +76,17 @@ def _missing() -> tuple[Panel, ...]:
     )
     return (
         states(
-            "Processes can be told apart",
-            "Whether the numbers of single processes, and so the use by container, can be trusted. Not where "
-            "the host's processes cannot be seen.",
+            "Use by process is known",
+            "Whether use can be attributed to processes and containers. Not if the host's processes cannot "
+            "be seen.",
             YES_IS_GOOD,
             Query(_of_node("process_attribution_available"), NODE),
             series=f"gpuslice_process_attribution_available{{{ON_NODES}}}",
             height=6,
         ),
         listing(
-            "What cannot be told",
-            "A row for each thing that is not known or does not add up, and how much of it; doctor says why. "
+            "Unknown data",
+            "A row for each kind of unknown or inconsistent data, and how much; doctor reports the cause. "
             "Counts of polls are since the exporter's start.",
             [
                 _NODE,
@@ -108,8 +108,8 @@ def _failures() -> tuple[Panel, ...]:
     return (
         listing(
             "XID errors",
-            "The last error of each GPU and code, and how many since the exporter's start. What a code means "
-            "stands in docs/xids.md. Unknown: events are not waited for.",
+            "The last error of each GPU and code, and the number since the exporter's start. Meanings: "
+            "docs/xids.md. Unknown: the exporter is not subscribed to events.",
             [
                 _NODE,
                 Column(name="gpu", title="GPU"),
@@ -126,8 +126,8 @@ def _failures() -> tuple[Panel, ...]:
             nothing=Nothing("xid", _WATCHED),
         ),
         listing(
-            "Passes that failed",
-            "Passes of sources that failed since the exporter's start, by reason.",
+            "Failed reads",
+            "Failed reads of sources since the exporter's start, by reason.",
             [
                 _NODE,
                 Column(name="collector", title="Source"),
@@ -142,8 +142,8 @@ def _failures() -> tuple[Panel, ...]:
         ),
         listing(
             "Driver calls that failed",
-            "Calls into the driver that failed since the exporter's start. Without a UUID: about no GPU, or "
-            "one that cannot be named.",
+            "Driver calls that failed since the exporter's start. Without a UUID: about no single GPU, or "
+            "an unidentified one.",
             [
                 _NODE,
                 Column(name="call", title="Call"),
@@ -160,7 +160,7 @@ def _failures() -> tuple[Panel, ...]:
         timeline(
             "Time in the driver",
             "percentunit",
-            "Share of time that calls into the driver take, by group of readings.",
+            "Share of time in driver calls, by group of readings.",
             Query(
                 by_node(f"rate(gpuslice_nvml_call_seconds_total{{{ON_NODES}}}[$__rate_interval])", "group"),
                 f"{NODE} · {{{{group}}}}",
@@ -173,9 +173,9 @@ def _failures() -> tuple[Panel, ...]:
 def _exporter() -> tuple[Panel, ...]:
     return (
         timeline(
-            "Processor of the exporter",
+            "CPU of the exporter",
             "percentunit",
-            "Processor time that the exporter itself takes; 100 % is one core.",
+            "CPU time of the exporter itself; 100 % is one core.",
             Query(by_node(f"rate(process_cpu_seconds_total{{{ON_NODES}}}[$__rate_interval])"), NODE),
         ),
         timeline(

@@ -1,4 +1,4 @@
-"""The first glance at a node: what is there, held and used, and whether it can be believed."""
+"""Current numbers of a node: capacity, held, used, and health."""
 
 from dashboards.amounts import GPUS
 from dashboards.board import Panel
@@ -17,8 +17,8 @@ from dashboards.shares import (
     of_gpus,
 )
 
-_KNOWN_ONLY = "What is not known adds nothing; unknown if nothing is known."
-# Nobody holds anything where the kubelet was asked and named no holder.
+_KNOWN_ONLY = "Unknown values are not added; unknown if all are."
+# There are no holders if the kubelet answered and listed none.
 _HOLDERS_KNOWN = f"0 * sum({of_gpus('gpu_holders')})"
 _HOLDING = by_gpu(f"{containers('slices', ON_GPUS)} > 0", *CONTAINER)
 _OVERCOMMITTED = (
@@ -28,18 +28,18 @@ _FREE = f"gpuslice_gpu_slices{{{ON_GPUS}}} - gpuslice_gpu_slices_allocated{{{ON_
 
 
 def now() -> tuple[Panel, ...]:
-    """Make the numbers."""
+    """Return the numbers."""
     return (*_there(), *_shares(), *_trust())
 
 
 def _there() -> tuple[Panel, ...]:
     return (
-        _short("GPUs", "none", "Devices of the chosen nodes, of any maker, lost ones included.", GPUS_THERE),
+        _short("GPUs", "none", "Devices of the chosen nodes, all vendors, including lost ones.", GPUS_THERE),
         _short(
             "GPUs not answering",
             "none",
-            "GPUs that are lost or failing. Unknown while the driver is given up for a reset, and for "
-            "devices of other makers, whose driver is not asked.",
+            "GPUs that are lost or unresponsive. Unknown while the driver is released, and for devices of "
+            "other vendors, which are not read.",
             GPUS_LOST,
             {0: GOOD, 1: BAD},
         ),
@@ -64,56 +64,55 @@ def _shares() -> tuple[Panel, ...]:
         _short(
             "Memory held",
             "bytes",
-            f"What holders are entitled to; more than there is: over-committed. {_KNOWN_ONLY}",
+            f"Entitlements of holders; above the capacity: over-committed. {_KNOWN_ONLY}",
             f"sum({MEMORY_HELD}) or {_HOLDERS_KNOWN}",
             {0: HELD},
         ),
         _short(
             "Memory used",
             "bytes",
-            f"What containers use of the GPUs' memory. {_KNOWN_ONLY}",
+            f"GPU memory that containers use. {_KNOWN_ONLY}",
             f"sum({MEMORY_USED})",
             {0: USED},
         ),
         _short(
             "Compute held",
             GPUS,
-            f"What holders are entitled to; 1 is a whole GPU. {_KNOWN_ONLY}",
+            f"Entitlements of holders; 1 is a whole GPU. {_KNOWN_ONLY}",
             f"sum({COMPUTE_HELD}) or {_HOLDERS_KNOWN}",
             {0: HELD},
         ),
         _short(
             "Compute used",
             GPUS,
-            f"What containers use; 1 is a whole GPU. {_KNOWN_ONLY}",
+            f"Compute that containers use; 1 is a whole GPU. {_KNOWN_ONLY}",
             f"sum({COMPUTE_USED})",
             {0: USED},
         ),
         _short(
             "Memory of the GPUs",
             "bytes",
-            "Memory that the GPUs have. Those that do not tell add nothing.",
+            "Total memory of the GPUs. GPUs that do not report it are not included.",
             f"sum({MEMORY_TOTAL})",
         ),
         _short(
             "Unattributed memory",
             "bytes",
-            f"Memory in use that belongs to no known container. {_KNOWN_ONLY}",
+            f"Memory in use that is not attributed to any container. {_KNOWN_ONLY}",
             f"sum({MEMORY_UNATTRIBUTED})",
             {0: UNATTRIBUTED},
         ),
         _short(
             "Unattributed compute",
             GPUS,
-            f"Compute that belongs to no known container; 1 is a whole GPU. {_KNOWN_ONLY}",
+            f"Compute that is not attributed to any container; 1 is a whole GPU. {_KNOWN_ONLY}",
             f"sum({COMPUTE_UNATTRIBUTED})",
             {0: UNATTRIBUTED},
         ),
         _short(
             "Over-committed GPUs",
             "none",
-            "GPUs whose holders are entitled to more memory than there is, as with time-slicing where each "
-            "may fill it.",
+            "GPUs with more entitled memory than they have.",
             f"sum({by_gpu(_OVERCOMMITTED)})",
             {0: NEUTRAL, 1: WARNING},
         ),
@@ -125,7 +124,7 @@ def _trust() -> tuple[Panel, ...]:
         _short(
             "Power",
             "watt",
-            "Power that the GPUs draw. Those that do not tell add nothing.",
+            "Power of the GPUs. GPUs that do not report it are not included.",
             f"sum({of_gpus('gpu_power_watts')})",
         ),
         _short(
@@ -139,15 +138,15 @@ def _trust() -> tuple[Panel, ...]:
         _short(
             "Sources failing",
             "none",
-            "Sources of data, such as the driver or the kubelet, whose last pass failed.",
+            "Sources, such as the driver or the kubelet, with a failed last read.",
             f"sum(1 - {by_node(f'gpuslice_collector_success{{{ON_NODES}}}', 'collector')})",
             {0: GOOD, 1: BAD},
         ),
         _short(
-            "Codes of XID errors",
+            "XID codes",
             "none",
-            "Codes of XID errors that GPUs had in the chosen time, counted by GPU. Unknown where events are "
-            "not waited for.",
+            "XID codes that GPUs had in the chosen time, counted by GPU. Unknown if the exporter is not "
+            "subscribed to events.",
             XID_CODES,
             {0: GOOD, 1: WARNING},
         ),

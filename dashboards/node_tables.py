@@ -1,4 +1,4 @@
-"""The tables about a node: its holders, its GPUs, their slices and MIG devices."""
+"""Tables of a node: holders, GPUs, slices and MIG devices."""
 
 from dataclasses import replace
 
@@ -16,16 +16,16 @@ _POD = Column(name="pod", title="Pod", link=leads_to("gpuslice-tenant", namespac
 
 
 def holders() -> tuple[Panel, ...]:
-    """Make the table of those who hold or use a device."""
+    """Return the table of containers that hold or use a device."""
     info = ("resource", "sharing", "isolation", "memory_source", "compute_source")
     quiet = f"time() - {containers('last_active_timestamp_seconds', ON_GPUS)}"
     return (
         listing(
-            "Who holds what",
-            "A row for each container and device that it holds or uses. 0 slices: it uses the device without "
-            "holding it. Held memory is a limit or, with time-slicing, a notional share; compute 100 % is a "
-            "whole GPU. Isolation hard: the share is kept; soft: by agreement; none: nothing keeps it. "
-            "Unknown: it cannot be measured here; the last columns say where numbers come from.",
+            "Holders",
+            "A row for each container and device that it holds or uses. 0 slices: use without holding. "
+            "Held memory is a limit or, with time-slicing, a notional share; compute 100 % is a whole GPU. "
+            "Isolation: the share is enforced by hardware (hard), by software (soft), or not at all "
+            "(none). Unknown: not measured here. The last columns have the sources of the numbers.",
             [
                 _NODE,
                 _GPU,
@@ -62,7 +62,7 @@ def holders() -> tuple[Panel, ...]:
 
 
 def gpus_and_slices() -> tuple[Panel, ...]:
-    """Make the tables of GPUs, and of what the device plugins offer of them."""
+    """Return the tables of GPUs, and of their slices."""
     return (_gpus(), _slices(), _shares_held())
 
 
@@ -71,8 +71,8 @@ def _gpus() -> Panel:
     gpus, uuid = setting(each("model", "sharing"), "uuid", "uuid")
     return listing(
         "Each GPU",
-        "A row for each device. GPUs that were lost before they had a name stand in one. Over 100 % held: "
-        "over-committed. Unknown: the GPU does not tell, or is of another maker; cut by MIG, it has no "
+        "A row for each device. GPUs that were lost before they had a name share one row. Over 100 % held: "
+        "over-committed. Unknown: not reported, or a device of another vendor; in MIG mode a GPU has no "
         "utilization.",
         [
             _NODE,
@@ -109,8 +109,8 @@ def _slices() -> Panel:
     offered, held = (f"gpuslice_gpu_{name}{{{ON_GPUS}}}" for name in ("slices", "slices_allocated"))
     return listing(
         "Slices by resource",
-        "What the device plugins offer of each GPU, and what of it is held. None: nothing is "
-        "offered; unknown: the kubelet does not answer.",
+        "Offered and held slices of each GPU. None: no slices are offered; unknown: the kubelet does not "
+        "answer.",
         [
             _NODE,
             _GPU,
@@ -132,22 +132,22 @@ def _slices() -> Panel:
 def _shares_held() -> Panel:
     held, offered = (f"gpuslice_gpu_{name}{{{ON_GPUS}}}" for name in ("slices_allocated", "slices"))
     return bars(
-        "Slices held, of those offered",
+        "Slices held by offered",
         "percentunit",
-        "Share of the slices of each GPU and resource that containers hold.",
+        "Held share of the slices of each GPU and resource.",
         Query(by_gpu(f"{held} / {offered}", "resource"), f"{GPU} · {{{{resource}}}}"),
         height=10,
     )
 
 
 def mig_devices() -> tuple[Panel, ...]:
-    """Make the table of MIG devices."""
+    """Return the table of MIG devices."""
     device = f"{DEVICE}, mig_uuid"
     parts = f'{ON_GPUS}, mig_uuid!=""'
     holding = f"{containers('slices', parts)} > 0"
     holders = f"max by ({device}) (gpuslice_mig_holders{{{ON_GPUS}}})"
     chosen = f"max by ({device}, {', '.join(CONTAINER)}) ({holding})"
-    # A row for each holder of a device that is chosen, and one for a device that no others hold.
+    # A row for each chosen holder of a device, and one for a device without holders.
     unheld = f"max by ({device}) (gpuslice_mig_info{{{ON_GPUS}}}) unless on ({device}) {holders} > 0"
     holder = f"({chosen} or on ({device}) ({unheld}))"
 
@@ -158,9 +158,9 @@ def mig_devices() -> tuple[Panel, ...]:
     return (
         listing(
             "Devices",
-            "A row for each MIG device, or partition of an AMD GPU, and container that holds it; none for "
-            "those that others hold than are chosen. Memory is unknown where compute instances share a GPU "
-            "instance. SMs are compute units on AMD GPUs.",
+            "A row for each MIG device, or partition of an AMD GPU, and container that holds it; no row if "
+            "only other holders than the chosen ones hold it. Memory is unknown if compute instances share "
+            "a GPU instance. SMs are compute units on AMD GPUs.",
             [
                 _NODE,
                 _GPU,
@@ -199,9 +199,9 @@ def _left_to_cut() -> Panel:
         return Query(by_gpu(f'gpuslice_gpu_mig_{kind}_slices{{{ON_GPUS}, state="{state}"}}'))
 
     return listing(
-        "What can still be cut",
-        "Slices of the GPUs in MIG mode that MIG devices take, and that are left for new ones. A new GPU "
-        "instance needs memory slices that are adjacent. Unknown: the driver does not tell where each lies.",
+        "Free MIG capacity",
+        "Slices of the GPUs in MIG mode that are used by MIG devices, and free for new ones. A new GPU "
+        "instance needs adjacent memory slices. Unknown: the driver does not report placements.",
         [
             _NODE,
             _GPU,
@@ -223,14 +223,14 @@ def _left_to_cut() -> Panel:
 
 
 def jobs() -> tuple[Panel, ...]:
-    """Make the table of the jobs that a batch system runs beside Kubernetes."""
+    """Return the table of batch system jobs."""
     rows = " or ".join(f"gpuslice_{level}_job_info{{{ON_GPUS}}}" for level in ("gpu", "mig"))
     rows = f"({rows}) * on ({DEVICE}) group_left (node, gpu) {gpu_names(ON_GPUS)}"
     return (
         listing(
             "Batch jobs",
-            "Jobs that a batch system runs on GPUs or on their GPU instances, by the files in "
-            "--job-mapping-dir. Unknown without that setting.",
+            "Jobs of a batch system on GPUs or GPU instances, from the files in --job-mapping-dir. Unknown "
+            "without that setting.",
             [
                 _NODE,
                 _GPU,

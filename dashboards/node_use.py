@@ -1,4 +1,4 @@
-"""What the holders of a node use over time, beside what they are entitled to."""
+"""Timelines of use and entitlement of a node's holders."""
 
 from dashboards.amounts import GPUS
 from dashboards.board import Panel
@@ -24,31 +24,29 @@ _NOBODY = "unattributed"
 
 
 def use() -> tuple[Panel, ...]:
-    """Make the timelines of all chosen GPUs together."""
+    """Return the timelines of all chosen GPUs together."""
     return (
         _memory("Memory by holder", "the chosen GPUs"),
         _compute("Compute by holder", "the chosen GPUs"),
         timeline(
-            "Memory used, of what is held",
+            "Memory used by held",
             "percentunit",
-            "On devices of which both are known: without one there is no line. Over 100 %: it uses more than "
-            "it is entitled to.",
+            "On devices with both known; else there is no line. Over 100 %: use above the entitlement.",
             Query(of_what_is_held(MEMORY_USED, MEMORY_HELD), HOLDER),
             top=1,
         ),
         timeline(
-            "Compute used, of what is held",
+            "Compute used by held",
             "percentunit",
-            "On devices of which both are known: without one there is no line, as on MIG devices without a "
-            "profiling meter. Over 100 %: it uses more than it is entitled to, as with time-slicing while "
-            "others are quiet.",
+            "On devices with both known; else there is no line, as on MIG devices without a profiling "
+            "meter. Over 100 %: use above the entitlement, as with time-slicing while others are quiet.",
             Query(of_what_is_held(COMPUTE_USED, COMPUTE_HELD), HOLDER),
             top=1,
         ),
         timeline(
             "Power by holder",
             "watt",
-            "The GPUs' power, shared out by use while containers compute, by entitlement while they idle. "
+            "Power of the GPUs, split by use while containers compute, and by entitlement while they idle. "
             "From Volta on, without vGPU guests.",
             Query(by_container(rate("energy_joules_total")), HOLDER),
             Query(
@@ -61,14 +59,14 @@ def use() -> tuple[Panel, ...]:
         bars(
             "Energy in the chosen time",
             "joule",
-            "What each holder's part of the GPUs' energy adds up to, as far as it was scraped.",
+            "Sum of each holder's part of the GPUs' energy, for the scraped time.",
             Query(by_container(grown("energy_joules_total")), HOLDER),
         ),
     )
 
 
 def use_of_gpu() -> tuple[Panel, ...]:
-    """Make the timelines of one GPU, by which the row is repeated."""
+    """Return the timelines of one GPU, for which the row is repeated."""
     return (
         _memory("Memory of the GPU by holder", "the GPU"),
         _compute("Compute of the GPU by holder", "the GPU"),
@@ -82,12 +80,12 @@ def _memory(title: str, what: str) -> Panel:
     return timeline(
         title,
         "bytes",
-        f"Memory of {what} that containers use, and what belongs to no known container, up to what there is. "
-        "A use that is not known is missing from the stack. Devices of other makers do not tell.",
+        f"Memory of {what} that containers use, the unattributed rest, and the capacity. Unknown use is "
+        "missing from the stack. Not for devices of other vendors.",
         Query(by_container(MEMORY_USED), HOLDER),
         Query(f"sum({MEMORY_UNATTRIBUTED})", _NOBODY, UNATTRIBUTED),
         Query(f"sum({MEMORY_HELD})", "held", HELD, limit=True),
-        Query(f"sum({MEMORY_TOTAL})", "all there is", CAPACITY, limit=True),
+        Query(f"sum({MEMORY_TOTAL})", "capacity", CAPACITY, limit=True),
         stacked=True,
         height=10,
     )
@@ -97,13 +95,12 @@ def _compute(title: str, what: str) -> Panel:
     return timeline(
         title,
         GPUS,
-        f"Compute of {what} that containers use, 1 being a whole GPU, and what belongs to no known "
-        "container. MIG devices tell it from Hopper on, or by --dcgm-exporter-url; a use that is not known "
-        "is missing.",
+        f"Compute of {what} that containers use, and the unattributed rest; 1 is a whole GPU. MIG devices "
+        "have it from Hopper on, or with --dcgm-exporter-url; unknown use is missing.",
         Query(by_container(COMPUTE_USED), HOLDER),
         Query(f"sum({COMPUTE_UNATTRIBUTED})", _NOBODY, UNATTRIBUTED),
         Query(f"sum({COMPUTE_HELD})", "held", HELD, limit=True),
-        Query(f"count({of_gpus('gpu_up')})", "all there is", CAPACITY, limit=True),
+        Query(f"count({of_gpus('gpu_up')})", "capacity", CAPACITY, limit=True),
         stacked=True,
         height=10,
     )

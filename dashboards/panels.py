@@ -1,6 +1,6 @@
-"""The kinds of panels, as all dashboards have them: with a unit, a description, and unknown as unknown.
+"""Kinds of panels, with a unit, a description, and unknown values shown as unknown.
 
-A panel is 24 columns wide at most; ``span`` is its width, ``height`` its height in Grafana's rows.
+``span`` is the width of a panel in columns, 24 at most; ``height`` its height in Grafana's rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ from dashboards.variables import DATASOURCE
 UNKNOWN = "unknown"
 Framed = TypeVar("Framed", timeseries.Panel, statetimeline.Panel, stat.Panel, bargauge.Panel)
 
-# The same thing has the same colour on all dashboards.
+# Colours, the same on all dashboards.
 CAPACITY = "#8e8e8e"
 HELD = "blue"
 USED = "green"
@@ -47,7 +47,7 @@ BAD = "red"
 NEUTRAL = "text"
 _GAP = "transparent"
 
-# What numbers stand for where each means something: by number its word and colour.
+# Text and colour by value.
 Words: TypeAlias = Mapping[int, tuple[str, str]]
 YES_IS_GOOD: Words = {1: ("yes", GOOD), 0: ("no", BAD)}
 YES_IS_BAD: Words = {1: ("yes", BAD), 0: ("no", GOOD)}
@@ -56,16 +56,15 @@ ON_OFF: Words = {1: ("on", NEUTRAL), 0: ("off", NEUTRAL)}
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query: its expression, and how its series are called (``{{label}}`` stands for a label's value).
-
-    ``colour`` is that of all its series, in a timeline; ``limit`` draws them as dashed lines that are not
-    stacked, as for what is there, or may not be passed.
-    """
+    """A query of a panel."""
 
     expr: str
     legend: str = "__auto"
+    """Name of its series; ``{{label}}`` is the value of a label."""
     colour: str | None = None
+    """Colour of all its series in a timeline."""
     limit: bool = False
+    """Whether to draw dashed lines that are not stacked, as for a capacity."""
 
 
 def timeline(
@@ -78,7 +77,7 @@ def timeline(
     span: int = 12,
     height: int = 8,
 ) -> timeseries.Panel:
-    """Draw series over time; what is not known is a gap. The axis reaches up to ``top`` at least."""
+    """Return a panel of series over time, with gaps if unknown. The axis reaches up to ``top`` at least."""
     panel = (
         _framed(timeseries.Panel(), title, unit, description)
         .span(span)
@@ -122,10 +121,10 @@ def states(
     span: int = 12,
     height: int = 8,
 ) -> statetimeline.Panel:
-    """Draw a band for each series, in the colour of its values' words; an unknown value is a gap.
+    """Return a panel with a band for each series, in the colours of ``words``; an unknown value is a gap.
 
     Without a band Grafana shows an error. If ``series``, a selector, has no sample in the time range, the
-    panel therefore has one series of NaN that is called unknown.
+    panel therefore has one series of NaN, named unknown.
     """
     panel = (
         _framed(statetimeline.Panel(), title, "none", description)
@@ -166,9 +165,9 @@ def number(
     span: int = 4,
     height: int = 3,
 ) -> stat.Panel:
-    """Show one number of now.
+    """Return a panel of one current number.
 
-    ``steps`` gives colours from values on: {0: GOOD, 1: BAD}; ``words`` what single values stand for.
+    ``steps`` has colours, each from a value on: {0: GOOD, 1: BAD}; ``words`` texts for single values.
     """
     panel = (
         _framed(stat.Panel(), title, unit, description)
@@ -189,7 +188,7 @@ def number(
 def bars(
     title: str, unit: str, description: str, *queries: Query, span: int = 12, height: int = 8
 ) -> bargauge.Panel:
-    """Show a bar for each series of now."""
+    """Return a panel with a bar for the current value of each series."""
     panel = (
         _framed(bargauge.Panel(), title, unit, description)
         .span(span)
@@ -208,17 +207,17 @@ def bars(
 
 
 def colours(steps: Mapping[float, str]) -> dashboard.ThresholdsConfig:
-    """Colour values from each of some on; the lowest step holds below it too."""
+    """Return colours, each from a value on; the lowest step also applies below it."""
     (_, first), *others = sorted(steps.items())
-    found = [
+    thresholds = [
         Threshold(value=None, color=first),
         *(Threshold(value=value, color=color) for value, color in others),
     ]
-    return dashboard.ThresholdsConfig().mode(ThresholdsMode.ABSOLUTE).steps(found)
+    return dashboard.ThresholdsConfig().mode(ThresholdsMode.ABSOLUTE).steps(thresholds)
 
 
 def targets(queries: Sequence[Query]) -> list[prometheus.Dataquery]:
-    """Make the queries of a panel; whoever calls says whether each is of now or of a range."""
+    """Return the queries of a panel; the caller sets whether each is instant or a range."""
     return [
         prometheus.Dataquery()
         .expr(query.expr)
@@ -230,7 +229,7 @@ def targets(queries: Sequence[Query]) -> list[prometheus.Dataquery]:
 
 
 def wording(words: Words) -> ValueMap:
-    """Write values as words, each in its colour."""
+    """Return a mapping of values to texts and colours."""
     return ValueMap(
         options={
             str(value): ValueMappingResult(text=text, color=colour, index=place)
@@ -245,7 +244,7 @@ def row(value: str, label: str, text: str) -> str:
 
 
 def _framed(panel: Framed, title: str, unit: str, description: str) -> Framed:
-    """Give a panel what all have."""
+    """Return a panel with the settings that all have."""
     return panel.title(title).description(description).unit(unit).datasource(DATASOURCE).no_value(UNKNOWN)
 
 

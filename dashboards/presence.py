@@ -1,7 +1,7 @@
-"""Which GPUs are there, and which of them answer: as queries.
+"""Queries of existing GPUs, and of those that answer.
 
-A GPU that is lost before the exporter could ask it anything has no uuid, so no series of its own: that it is
-there is known by the number of GPUs that the driver counts.
+A GPU that was lost before the exporter read it has no uuid, so no series of its own: it is only in the number
+of GPUs that the driver counts.
 """
 
 from dashboards.panels import BAD, GOOD, Query, Words
@@ -13,7 +13,7 @@ UNNAMED = "lost before it had a name"
 
 
 def unnamed(selector: str) -> str:
-    """Give by target how many GPUs have no name; unknown while the driver is given up."""
+    """Return the number of GPUs without a name by target; unknown while the driver is released."""
     counted = f"max by ({TARGET}) (gpuslice_node_gpus{{{selector}}})"
     asked = f"count by ({TARGET}) (gpuslice_gpu_up{{{selector}}})"
     released = f"gpuslice_driver_released{{{selector}}} == 1"
@@ -23,29 +23,29 @@ def unnamed(selector: str) -> str:
 _RELEASED = f"gpuslice_driver_released{{{ON_NODES}}} == 1"
 _UNNAMED = by_node(unnamed(ON_NODES))
 _LOST = by_gpu(f"(1 - gpuslice_gpu_up{{{ON_GPUS}}}) unless on ({TARGET}) {_RELEASED}")
-# As if it were the index of one, in lists of GPUs.
+# In lists of GPUs, in place of an index.
 _UNNAMED_ROWS = f'label_replace({_UNNAMED} > 0, "gpu", "{UNNAMED}", "", "")'
 
 GPUS_THERE = f"sum(group by (cluster, node, uuid) ({gpu_names(ON_GPUS)}) or {_UNNAMED})"
-"""Devices of any maker."""
+"""Devices of any vendor."""
 
 GPUS_LOST = f"sum({_LOST} or {_UNNAMED})"
-"""GPUs that do not answer; unknown while the driver is given up."""
+"""GPUs that do not answer; unknown while the driver is released."""
 
-# An exporter that was restarted no longer tells what it saw before.
+# A restarted exporter no longer reports earlier events.
 _LAST_XID = f"last_over_time(gpuslice_gpu_xid_last_timestamp_seconds{{{ON_GPUS}}}[$__range])"
 _HAD_XID = f"{by_gpu_lately(_LAST_XID, 'mig_uuid', 'xid')} > time() - $__range_s"
 _WATCHED = by_gpu(f"gpuslice_gpu_events_watched{{{ON_GPUS}}} == 1")
 XID_CODES = f"count({_HAD_XID}) or 0 * sum({_WATCHED})"
-"""Codes of XID errors in the chosen time, by GPU and MIG device; unknown where events are not waited for."""
+"""XID codes in the chosen time, by GPU and MIG device; unknown without a subscription to events."""
 
 
 def each(*labels: str) -> Query:
-    """Give 1 for each GPU with these labels of it, and a row of each node for those without a name."""
+    """Return 1 for each GPU with these labels, and a row for each node with GPUs without a name."""
     names = ", ".join(("cluster", "node", "gpu", "uuid", *labels))
     return Query(f"max by ({names}) ({gpu_names(ON_GPUS)}) or {_UNNAMED_ROWS}")
 
 
 def answering(legend: str = "__auto") -> Query:
-    """Give whether each GPU answers; rows as of ``each``."""
+    """Return whether each GPU answers; rows as of ``each``."""
     return Query(f"{of_gpus('gpu_up')} or {_UNNAMED_ROWS} * 0", legend)

@@ -1,18 +1,18 @@
-"""What containers hold and use of the GPUs of the chosen nodes, as queries."""
+"""Queries of held and used amounts of containers on the chosen nodes."""
 
 from dashboards.promql import DEVICE, ON_GPUS, by_gpu, by_gpu_lately, containers, containers_over
 
 CONTAINER = ("namespace", "pod", "container")
 HOLDER = "{{cluster}} {{namespace}}/{{pod}} · {{container}}"
-"""How a container is called in legends."""
+"""Name of a container in legends."""
 
 _ASKED = f"gpuslice_gpu_up{{{ON_GPUS}}}"
 
 
 def of_containers(name: str, *labels: str, own: bool = True) -> str:
-    """Give a series of containers by GPU and container, once for each; a MIG device is told apart too.
+    """Return a series of containers by GPU, MIG device and container, once for each.
 
-    ``own`` leaves out devices of other makers, of which only the holders are known.
+    ``own`` leaves out devices of other vendors, which have holders and no readings.
     """
     rows = containers(name, ON_GPUS)
     if own:
@@ -21,28 +21,28 @@ def of_containers(name: str, *labels: str, own: bool = True) -> str:
 
 
 def of_gpus(name: str, *labels: str) -> str:
-    """Give a series of GPUs, once for each."""
+    """Return a series of GPUs, once for each."""
     return by_gpu(f"gpuslice_{name}{{{ON_GPUS}}}", *labels)
 
 
 def rate(name: str) -> str:
-    """Give how fast a counter of containers grows now, by GPU and container."""
+    """Return the current rate of a counter of containers, by GPU and container."""
     return by_gpu(containers_over("rate", name, ON_GPUS, "$__rate_interval"), *CONTAINER, "mig_uuid")
 
 
 def grown(name: str) -> str:
-    """Give how much a counter of containers grew in the chosen time, whichever targets counted it."""
+    """Return the increase of a counter of containers in the chosen time, over all targets."""
     rows = containers_over("increase", name, ON_GPUS, "$__range")
     return by_gpu_lately(rows, *CONTAINER, "mig_uuid", adding=True)
 
 
 def by_container(rows: str) -> str:
-    """Add up what a container has of several devices."""
+    """Return rows added up over the devices of a container."""
     return f"sum by ({', '.join(('cluster', 'node', *CONTAINER))}) ({rows})"
 
 
 def of_what_is_held(used: str, held: str) -> str:
-    """Give used by held by container, of its devices of which both are known."""
+    """Return used by held by container, of devices with both known."""
     return f"{by_container(f'{used} and {held}')} / ({by_container(f'{held} and {used}')} > 0)"
 
 

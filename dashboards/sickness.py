@@ -1,4 +1,4 @@
-"""The signs of a GPU that somebody should look at: those by which the fleet's page calls it sick."""
+"""Queries of unhealthy GPUs, with the same signs as the page of the fleet."""
 
 from collections.abc import Iterator
 
@@ -7,35 +7,35 @@ from dashboards.promql import CLUSTER, DEVICE, TARGET, node_names
 from exporter.model.xids import CLASSES, XIDS
 
 RECENT_SECONDS = 3600
-"""An XID is told for so long."""
-# A tenant's own fault makes no GPU sick.
+"""How long an XID counts."""
+# XIDs caused by applications do not count.
 _HARMLESS = frozenset({"notice", "application"})
 _NODES = node_names(CLUSTER)
 _UNNAMED = f"max by (cluster, node) (({unnamed(CLUSTER)}) * on ({TARGET}) group_left (node) {_NODES}) > 0"
 
 
 def reasons() -> str:
-    """Give 1 for each GPU, by DEVICE, and ``reason`` to look at it."""
+    """Return 1 for each unhealthy GPU, by DEVICE and ``reason``."""
     signs, xids = (" or ".join(_labelled(*sign) for sign in each) for each in (_signs(), _xids()))
-    # The exporter that told of an XID may be gone: whoever tells of the GPU now stands for it.
+    # The exporter that reported an XID may have ended: use the target that reports the GPU now.
     telling = f"topk by (cluster, uuid) (1, {_gpu('up')} * 0 + 1)"
     found = f"{signs} or ({xids}) * on (cluster, uuid) group_left (job, instance) {telling}"
     return f"max by ({DEVICE}, reason) ({found}) * 0 + 1"
 
 
 def unnamed_rows() -> str:
-    """Give how many GPUs of a node have no name by which they could be listed, with ``reason``."""
+    """Return the number of GPUs without a name, by node, with ``reason``."""
     return _labelled(_UNNAMED, UNNAMED)
 
 
 def count() -> str:
-    """Count the GPUs with a reason: 0 where there are GPUs and none has one."""
+    """Return the number of unhealthy GPUs; 0 if there are GPUs and all are healthy."""
     found = f"sum(group by (cluster, uuid) ({reasons()}) or {_UNNAMED})"
     return f"{found} or count(gpuslice_gpu_up{{{CLUSTER}}}) * 0"
 
 
 def _labelled(rows: str, reason: str, source: str = "") -> str:
-    """Add the reason; ``$1`` in it is the value of the label ``source``."""
+    """Return rows with the reason; ``$1`` in it is the value of the label ``source``."""
     return f'label_replace({rows}, "reason", "{reason}", "{source}", "(.*)")'
 
 
@@ -47,12 +47,12 @@ def _signs() -> Iterator[tuple[str, str] | tuple[str, str, str]]:
     released = f"gpuslice_driver_released{{{CLUSTER}}} == 1"
     yield f"({_gpu('up')} == 0 unless on ({TARGET}) {released})", "does not answer"
     action = _gpu("recovery_action", 'action!="none"')
-    yield f"{action} == 1", "asks for a recovery: $1", "action"
-    yield f"{_gpu('row_remap_failure')} == 1", "no spare memory left: exchange the board"
+    yield f"{action} == 1", "needs a recovery: $1", "action"
+    yield f"{_gpu('row_remap_failure')} == 1", "no spare memory left: replace the board"
     errors = _gpu("ecc_errors_total", 'severity="uncorrected"', 'scope="volatile"')
     yield f"{errors} > 0", "uncorrected memory errors since the driver was loaded"
-    yield f"{_gpu('row_remap_pending')} == 1", "waits for a reset to replace a row of memory"
-    yield f"{_gpu('retired_pages_pending')} == 1", "waits for a reboot to retire a page of memory"
+    yield f"{_gpu('row_remap_pending')} == 1", "needs a reset to remap a memory row"
+    yield f"{_gpu('retired_pages_pending')} == 1", "needs a reboot to retire a memory page"
     brake = _gpu("clock_event_active", 'reason=~"hardware_thermal|power_brake"')
     yield f"{brake} == 1", "slowed down by its hardware: $1", "reason"
 
@@ -61,7 +61,7 @@ def _xids() -> Iterator[tuple[str, str, str]]:
     for kind in CLASSES:
         if kind in _HARMLESS:
             continue
-        # A code that is in no catalogue is as little known as one of which the catalogue says nothing.
+        # Codes that are not in the catalogue are unknown too.
         matcher = (
             f'xid=~"{_codes(kind)}"' if kind != "unknown" else f'xid!~"{_codes(*CLASSES.keys() - {kind})}"'
         )

@@ -1,4 +1,4 @@
-"""Tables: rows of several queries put together, with columns in an order, and unknown as unknown."""
+"""Tables: rows merged from several queries, ordered columns, and unknown values shown as unknown."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,24 +19,25 @@ from dashboards.variables import DATASOURCE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column of a table: what it is called, and its unit where it is a number.
-
-    ``name`` is the name of a label, or ``Value #A`` for the value of the first query, ``Value #B`` for that
-    of the second, and so on. ``link`` is where a click leads, see ``leads_to``. ``empty`` stands in a cell of
-    which nothing is known. A number takes no more room than it needs, unless a ``width`` (in pixels) is
-    given; what is left goes to columns of text. A hidden column is there for links. ``words`` are what single
-    values stand for, ``steps`` the colours of the text from values on.
-    """
+    """A column of a table."""
 
     name: str
+    """A label, or ``Value #A`` for the value of the first query, ``Value #B`` for that of the second, …"""
     title: str
     unit: str | None = None
+    """Grafana's unit of a number; None for text."""
     link: str | None = None
+    """See ``leads_to``."""
     width: int | None = None
+    """In pixels; by default a number is as wide as it needs, and text gets the rest."""
     empty: str = UNKNOWN
+    """Text of a cell without a value."""
     hidden: bool = False
+    """Whether it is only used by links."""
     words: Words | None = None
+    """Texts for single values."""
     steps: Mapping[float, str] = field(default_factory=dict)
+    """Text colours, each from a value on."""
 
 
 # Links of rows without a uuid lead to all GPUs.
@@ -46,7 +47,7 @@ HIDDEN_UUID = Column(name="uuid", title="UUID", hidden=True, empty="$__all")
 def setting(query: Query, label: str, variable: str) -> tuple[Query, Column]:
     """Return the query with a label that sets a variable in links, and the hidden column of that label.
 
-    Rows without a value of ``label`` leave the variable as it is. ``leads_to`` takes the column's title.
+    Rows without a value of ``label`` leave the variable as it is. Pass the column's title to ``leads_to``.
     """
     name = f"of_{variable}"
     expr = f'label_replace({query.expr}, "{name}", "var-{variable}=$1", "{label}", "(.+)")'
@@ -55,25 +56,24 @@ def setting(query: Query, label: str, variable: str) -> tuple[Query, Column]:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """The row of a table that lists nothing. A query returns it: Grafana ignores noValue before 11.2.
-
-    The column of ``label`` has ``text`` if the query ``known`` has a result, else UNKNOWN.
-    """
+    """The row of an empty table, returned by a query since Grafana before 11.2 ignores noValue."""
 
     label: str
+    """Label with the text in its column."""
     known: str
+    """PromQL; without a result the text is UNKNOWN."""
     text: str = "none"
 
 
-# Of a letter of a heading; and of what is beside it: the edges, and the signs for order and filter.
+# Widths in pixels: a letter of a heading; edges and the icons for sorting and filtering; the minimum.
 _LETTER, _BESIDE, _NARROWEST = 8, 36, 100
 
 
 def leads_to(uid: str, *settings: str, **variables: str) -> str:
-    """Make a link to a dashboard: each variable is set from the row's cell in the column of that one word.
+    """Return a link to a dashboard that sets each variable from the row's cell in the column of that title.
 
-    Cells of the columns ``settings`` set a variable ("var-node=a") or are empty: see ``setting``. The
-    clusters, the source of data and the times stay as they were chosen.
+    Titles must be one word. Cells of the columns ``settings`` contain a setting ("var-node=a") or are empty:
+    see ``setting``. Clusters, data source and time range are kept.
     """
     kept = ("${__url_time_range}", "${datasource:queryparam}", "${cluster:queryparam}")
     chosen = (f"var-{name}=${{__data.fields.{title}}}" for name, title in variables.items())
@@ -91,16 +91,15 @@ def listing(
     height: int = 10,
     nothing: Nothing | None = None,
 ) -> table.Panel:
-    """List rows: those of several queries are put together where all their labels are the same.
+    """Return a table. Rows of several queries are merged if all their labels are the same.
 
-    A query may leave more labels than others if it has one row where they have one. Only ``columns`` are
-    shown, in their order; ``sort`` is the title of the one whose largest values stand first, or the titles of
-    several by whose texts rows are put in order. Without rows it says that ``nothing`` is listed, or that
-    this is unknown.
+    A query may have more labels than others if it has one row for each of theirs. Only ``columns`` are shown,
+    in their order. ``sort`` is the title of a column, largest values first, or the titles of several, by
+    their texts. Without rows, the table has the text of ``nothing``, or UNKNOWN.
     """
     queries = tuple(_with_nothing(columns, queries, nothing))
     if len(queries) == 1:
-        # Grafana numbers values only where there are several queries.
+        # Grafana numbers values only if there are several queries.
         columns = [replace(column, name=column.name.removesuffix(" #A")) for column in columns]
     panel = (
         table.Panel()

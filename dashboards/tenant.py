@@ -1,4 +1,4 @@
-"""Tenant: what a namespace holds, what it uses of it, and what that costs."""
+"""Dashboard Tenant: held, used and cost of namespaces."""
 
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
@@ -10,19 +10,19 @@ from dashboards.panels import HELD, IDLE, NEUTRAL, USED, Query, number, timeline
 from dashboards.tenant_tables import gpu_hours_by_pod, holders, idle_holders, over_share, xids
 
 MAY_BE_EMPTY: dict[str, str] = {}
-"""Panels that show nothing whatever a node may be like, and why: none."""
+"""Panels that may be empty, by title, with the reason: none."""
 
 LARGEST = 20
-_AT_LEAST = "What is not known is not added: the sum is what there is at least."
-_RANGE = "Of the time shown, of pods that are gone by now as well."
+_AT_LEAST = "Unknown values are not added, so the sum is a lower bound."
+_RANGE = "For the time shown, including pods that have ended."
 
 
 def tenant() -> Dashboard:
-    """Make the dashboard."""
+    """Return the dashboard."""
     return board(
         "gpuslice-tenant",
         "GPU slices / Tenant",
-        "What the chosen namespaces and pods hold of GPUs, what they use of it, and what that costs.",
+        "GPUs held and used by the chosen namespaces and pods, and their cost.",
         (
             variables.datasource(),
             variables.cluster(),
@@ -46,36 +46,41 @@ def _now() -> tuple[Panel, ...]:
         _stat(
             "GPUs held",
             GPUS,
-            f"What holders are entitled to; who holds a quarter of a GPU holds 0.25. {_AT_LEAST}",
+            f"Entitlements of holders; a quarter of a GPU is 0.25. {_AT_LEAST}",
             f"sum({rows.held('compute')})",
             HELD,
         ),
         _stat(
             "GPUs used",
             GPUS,
-            f"The compute that is used, in whole GPUs. {_AT_LEAST} Inside MIG on GPUs before Hopper it "
-            "is not known.",
+            f"The compute used, in whole GPUs. {_AT_LEAST} It is unknown inside MIG on GPUs before Hopper.",
             f"sum({rows.used('compute')})",
             USED,
         ),
         _stat(
             "Compute efficiency",
             "percentunit",
-            "Compute used, by compute held, of those holders of whom both are known.",
+            "Compute used by compute held, of holders with both known.",
             rows.efficiency("compute"),
         ),
         _stat(
             "Memory held",
             "bytes",
-            f"What holders are entitled to. {_AT_LEAST}",
+            f"Entitlements of holders. {_AT_LEAST}",
             f"sum({rows.held('memory')})",
             HELD,
         ),
-        _stat("Memory used", "bytes", f"What is used. {_AT_LEAST}", f"sum({rows.used('memory')})", USED),
+        _stat(
+            "Memory used",
+            "bytes",
+            f"Memory in use. {_AT_LEAST}",
+            f"sum({rows.used('memory')})",
+            USED,
+        ),
         _stat(
             "Memory efficiency",
             "percentunit",
-            "Memory used, by memory held, of those holders of whom both are known.",
+            "Memory used by memory held, of holders with both known.",
             rows.efficiency("memory"),
         ),
         _stat(
@@ -87,8 +92,7 @@ def _now() -> tuple[Panel, ...]:
         _stat(
             "Idle holders",
             "none",
-            "Those of them that have not computed for as long as is chosen above; unknown if nobody's "
-            "compute is measured.",
+            "Holders that have not computed for the time chosen above; unknown if compute is not measured.",
             f"count({rows.idle()}) or sum({rows.known_idle()})",
             IDLE,
         ),
@@ -100,21 +104,19 @@ def _totals() -> tuple[Panel, ...]:
     unused = f"sum({rows.unused_gpu_seconds()}) / {rows.SECONDS_OF_HOUR}"
     measured = f"sum({rows.gpu_seconds('held')} and {rows.gpu_seconds('used')}) / {rows.SECONDS_OF_HOUR}"
     return (
-        _total(
-            "GPU-hours held", GPU_HOURS, f"The entitled share of compute, over time. {_RANGE}", held, HELD
-        ),
+        _total("GPU-hours held", GPU_HOURS, f"Entitled share of compute over time. {_RANGE}", held, HELD),
         _total(
             "GPU-hours used",
             GPU_HOURS,
-            f"The compute used, over time, as far as it is measured. {_RANGE}",
+            f"Compute used over time, if measured. {_RANGE}",
             used,
             USED,
         ),
         _total(
-            "Part not used",
+            "Unused part",
             "percentunit",
-            "GPU-hours that were held and not used, by GPU-hours held, of holders of whom both are "
-            f"known. It is reckoned holder by holder. {_RANGE}",
+            "GPU-hours held and not used, by GPU-hours held, added up by holder, of holders with both "
+            f"known. {_RANGE}",
             f"{unused} / ({measured} > 0)",
             IDLE,
         ),
@@ -127,18 +129,18 @@ def _totals() -> tuple[Panel, ...]:
             HELD,
         ),
         _total(
-            "Cost of what was not used",
+            "Cost of unused GPU-hours",
             "none",
-            "GPU-hours held and not used, times the price above. Where compute is not measured nothing "
-            f"counts as not used. {_RANGE}",
+            "GPU-hours held and not used, times the price above. Without a measurement of compute nothing "
+            f"counts as unused. {_RANGE}",
             rows.cost(unused),
             IDLE,
         ),
         _total(
             "Energy",
             "kwatth",
-            "The containers' part of the energy of their GPUs: by use while they compute, by "
-            f"entitlement while they idle. Unknown on GPUs that do not meter it. {_RANGE}",
+            "The containers' part of the energy of their GPUs: by use while they compute, by entitlement "
+            f"while they idle. Unknown on GPUs without an energy counter. {_RANGE}",
             f"sum({rows.joules()}) / {rows.JOULES_OF_KWH:g}",
         ),
     )
@@ -149,7 +151,7 @@ def _sums() -> tuple[Panel, ...]:
         timeline(
             title,
             unit,
-            f"What holders are entitled to, and what is used. {_AT_LEAST} A gap was not known.",
+            f"Entitlements of holders, and use. {_AT_LEAST} A gap is unknown.",
             Query(f"sum({rows.held(quantity)})", "held", HELD),
             Query(f"sum({rows.used(quantity)})", "used", USED),
             span=8,
@@ -159,7 +161,7 @@ def _sums() -> tuple[Panel, ...]:
     power = timeline(
         "Power",
         "watt",
-        "The containers' part of the power of their GPUs, as far as these meter their energy.",
+        "The containers' part of the power of their GPUs, for GPUs with an energy counter.",
         Query(f"sum({rows.watts()})", "power", USED),
         span=8,
     )
@@ -168,10 +170,10 @@ def _sums() -> tuple[Panel, ...]:
 
 def _by_pod() -> tuple[Panel, ...]:
     parts = (
-        ("GPUs held by pod", GPUS, rows.held("compute"), "What holders are entitled to"),
-        ("GPUs used by pod", GPUS, rows.used("compute"), "The compute used, where it is measured"),
-        ("Memory held by pod", "bytes", rows.held("memory"), "What holders are entitled to"),
-        ("Memory used by pod", "bytes", rows.used("memory"), "The memory used, where it is known"),
+        ("GPUs held by pod", GPUS, rows.held("compute"), "Entitlements of holders"),
+        ("GPUs used by pod", GPUS, rows.used("compute"), "Compute used, if measured"),
+        ("Memory held by pod", "bytes", rows.held("memory"), "Entitlements of holders"),
+        ("Memory used by pod", "bytes", rows.used("memory"), "Memory used, if known"),
     )
     return tuple(
         timeline(

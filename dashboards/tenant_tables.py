@@ -1,4 +1,4 @@
-"""The tables of tenants: their holders, what these cost, and what went wrong on their GPUs."""
+"""Tables of tenants: holders, costs, and errors on their GPUs."""
 
 from dashboards import tenant_rows as rows
 from dashboards.board import Panel
@@ -25,14 +25,14 @@ _MIG = Column(name="mig_uuid", title="MIG device", empty="-")
 
 
 def holders() -> Panel:
-    """List every holder, and who uses a device without holding it."""
+    """Return the table of all holders, and of containers that use a device without holding it."""
     compute_held, compute_used = rows.series("compute_entitled_ratio"), rows.series("compute_used_ratio")
     memory_held, memory_used = rows.series("memory_entitled_bytes"), rows.series("memory_used_bytes")
     return listing(
         "All holders",
-        "Each container and device that it holds or uses (0 slices: it uses it and holds nothing of "
-        "it). What is unknown is not told by the driver or by what shares the device. Isolation says "
-        "whether the share is enforced: by hardware (hard), by software (soft), or not at all (none).",
+        "Each container and device that it holds or uses (0 slices: use without holding). Unknown: not "
+        "reported by the driver or the sharing system. Isolation: the share is enforced by hardware "
+        "(hard), by software (soft), or not at all (none).",
         [
             _CLUSTER,
             *_POD,
@@ -70,14 +70,14 @@ def holders() -> Panel:
 
 
 def idle_holders() -> Panel:
-    """List those that hold the most of what they do not use."""
+    """Return the table of the largest idle holders."""
     held, last = rows.series("compute_entitled_ratio"), rows.series("last_active_timestamp_seconds")
-    # Those of whom it is not known what they hold come last.
+    # Holders with an unknown entitlement come last.
     most = f"topk({_LISTED}, ({held} or {last} * 0) and {rows.idle()})"
     return listing(
         "Largest idle holders",
-        f"Holders that have not computed for as long as is chosen above, the {_LISTED} that hold the "
-        "most compute. Where compute is not measured nobody is idle.",
+        f"Holders that have not computed for the time chosen above, the {_LISTED} that hold the most "
+        "compute. Without a measurement of compute no holder is idle.",
         [
             *_POD,
             _CONTAINER,
@@ -103,12 +103,12 @@ def idle_holders() -> Panel:
 
 
 def over_share() -> Panel:
-    """List holders that use more than they are entitled to."""
+    """Return the table of holders that use more than they are entitled to."""
     return listing(
         "Over their share",
-        "Holders that use more memory than they are entitled to, or over the last 5 minutes more "
-        f"compute, by more than {rows.OVER - 1:.0%}. Where nothing enforces a share, that is allowed "
-        "while nobody else wants it.",
+        "Holders that use more memory than they are entitled to, or over the last 5 minutes more compute, "
+        f"by more than {rows.OVER - 1:.0%}. If shares are not enforced, that is allowed while others leave "
+        "capacity unused.",
         [
             *_POD,
             Column(name="quantity", title="Of", width=90),
@@ -126,7 +126,7 @@ def over_share() -> Panel:
 
 
 def gpu_hours_by_pod() -> Panel:
-    """List what pods have cost."""
+    """Return the table of costs by pod."""
     by_pod = "cluster, namespace, pod"
     held, used, unused, joules = (
         f"sum by ({by_pod}) ({each})"
@@ -141,8 +141,8 @@ def gpu_hours_by_pod() -> Panel:
     hours = rows.SECONDS_OF_HOUR
     return listing(
         "GPU-hours by pod",
-        "What pods have held and used in the time shown, also those that are gone by now: the "
-        f"{_PODS_LISTED} that have held the most. The cost is that of what was held.",
+        "GPU-hours held and used by pods in the time shown, including pods that have ended: the "
+        f"{_PODS_LISTED} that held the most. The cost is that of GPU-hours held.",
         [
             _CLUSTER,
             *_POD,
@@ -163,11 +163,11 @@ def gpu_hours_by_pod() -> Panel:
 
 
 def xids() -> Panel:
-    """List errors of the GPUs that are held."""
+    """Return the table of XID errors on held GPUs."""
     return listing(
         "XID errors on our GPUs",
         "XID errors in the time shown on devices that are held now, with the last time of each code. "
-        "What a code means, and whose fault it is, stands in docs/xids.md.",
+        "Meanings: docs/xids.md.",
         [
             _CLUSTER,
             *_WHERE,

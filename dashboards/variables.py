@@ -1,4 +1,4 @@
-"""The variables that stand above the dashboards, each of which narrows those after it."""
+"""Variables of the dashboards; each narrows those after it."""
 
 import re
 
@@ -19,7 +19,7 @@ from grafana_foundation_sdk.models.dashboard import (
 from dashboards.promql import CLUSTER, ON_NODES, chosen_nodes, gpu_names, node_names
 
 DATASOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
-# After so long the recording rules call a holder idle, unless their thresholds were changed.
+# The default of the recording rules.
 IDLE_SECONDS = 3600
 PRICE = "2.5"
 _RECORDED = "container:gpuslice_slices:max"
@@ -27,38 +27,38 @@ _EXPORTED = "gpuslice_container_slices"
 
 
 def datasource() -> DatasourceVariable:
-    """Choose the Prometheus to ask: the default one is taken without asking."""
+    """Return the variable of the Prometheus; its default is Grafana's default data source."""
     return DatasourceVariable("datasource").label("Data source").type("prometheus")
 
 
 def cluster() -> QueryVariable:
-    """Choose clusters. Series of a Prometheus that gives them no such label are in All."""
+    """Return the variable of clusters. Series without the label are in All."""
     return _chosen("cluster", "Cluster", "label_values(gpuslice_node_info, cluster)")
 
 
 def node() -> QueryVariable:
-    """Choose nodes: one at first, for the GPUs of a whole fleet are too many to draw."""
-    return _asked("node", "Node", f"group by (node) ({node_names(CLUSTER, '$__range')})")
+    """Return the variable of nodes: one at first, since a whole fleet has too many GPUs to draw."""
+    return _listed("node", "Node", f"group by (node) ({node_names(CLUSTER, '$__range')})")
 
 
 def instance() -> QueryVariable:
-    """Find the targets that are the chosen nodes (hidden).
+    """Return the targets of the chosen nodes (hidden).
 
-    All of them stand in every query, so that it is narrowed where that is cheapest: in the selector. The GPUs
-    of the nodes would do as well, but are longer to write, and what tells of no GPU would not be narrowed.
+    They are in the selectors of every query, where narrowing is cheapest. The GPUs of the nodes would be
+    longer lists, and would not narrow series without a GPU.
     """
     nodes = chosen_nodes(CLUSTER, "$__range")
-    found = _asked("instance", "Targets", f"group by (instance) ({nodes})")
-    return _all(found).hide(VariableHide.HIDE_VARIABLE)
+    targets = _listed("instance", "Targets", f"group by (instance) ({nodes})")
+    return _all(targets).hide(VariableHide.HIDE_VARIABLE)
 
 
 def tenants() -> tuple[QueryVariable, ...]:
-    """Choose the namespaces of those who hold or use GPUs, and pods of these, those that are gone by now too.
+    """Return the variables of namespaces with holders, and of their pods, including pods that have ended.
 
-    Only lists of values of a label are cheap over any time, and those of two labels cannot be put into one.
-    Hidden variables say where to look: in the records, whose labels are ours; where the rules are not loaded
-    in the series, under the names that our labels have there. If they have several, those that were not
-    renamed are not listed; All takes them, and a cluster that is chosen shows its own.
+    Only lists of values of one label are cheap over any time. Hidden variables select the source: the
+    records, which have our labels, or without the rules the series, under the names that our labels have
+    there. If both names occur, those that were not renamed are not listed; All includes them, and choosing a
+    cluster shows its own.
     """
     pods = f'$rows{{{CLUSTER}, $namespace_label=~"$namespace"}}'
     return (
@@ -71,9 +71,9 @@ def tenants() -> tuple[QueryVariable, ...]:
 
 
 def gpu() -> QueryVariable:
-    """Choose GPUs of the chosen nodes: shown by node and index, told apart by uuid.
+    """Return the variable of GPUs of the chosen nodes: shown by node and index, identified by uuid.
 
-    All also takes those that the list does not know, for instance since they are gone by now.
+    All also includes GPUs that are not in the list, for instance since they were removed.
     """
     rows = f'label_join({gpu_names(ON_NODES)}, "place", " ", "cluster", "node")'
     rows = f'label_join({rows}, "called", " GPU ", "place", "gpu")'
@@ -82,12 +82,12 @@ def gpu() -> QueryVariable:
 
 
 def fallback() -> QueryVariable:
-    """Tell whether the recording rules are loaded: empty if they are, else ".+" (hidden)."""
+    """Return whether the recording rules are missing: empty if they are loaded, else ".+" (hidden)."""
     return _hidden("fallback", "Recording rules absent", _found("absent(cluster:gpuslice_gpus:count)", ".+"))
 
 
 def idle() -> CustomVariable:
-    """Choose how long a holder must not have computed to be listed as idle, in seconds."""
+    """Return the variable of the time without computing after which a holder is idle, in seconds."""
     times = {"10 min": 600, "1 h": IDLE_SECONDS, "6 h": 21600, "1 d": 86400, "7 d": 604800}
     offered = [
         VariableOption(text=text, value=str(seconds), selected=seconds == IDLE_SECONDS)
@@ -103,26 +103,26 @@ def idle() -> CustomVariable:
 
 
 def price() -> TextBoxVariable:
-    """Type the price of one GPU-hour, in any currency."""
-    asked = VariableOption(text=PRICE, value=PRICE, selected=True)
+    """Return the variable of the price of one GPU-hour, in any currency."""
+    default = VariableOption(text=PRICE, value=PRICE, selected=True)
     return (
         TextBoxVariable("price")
         .label("Price of a GPU-hour")
         .default_value(PRICE)
-        .current(asked)
-        .options([asked])
+        .current(default)
+        .options([default])
     )
 
 
 def _label(name: str) -> QueryVariable:
-    """Tell how a label of ours is called in the rows of the chosen clusters (hidden)."""
+    """Return the name of one of our labels in the rows of the chosen clusters (hidden)."""
     renamed = f"exported_{name}"
     clashing = f'group($rows{{{CLUSTER}, {renamed}!=""}})'
     return _first(f"{name}_label", f"Label of the {name}", name, clashing, renamed)
 
 
 def _first(name: str, label: str, usual: str, condition: str, other: str) -> QueryVariable:
-    """Give ``other`` where a condition has a result, else what is usual (hidden)."""
+    """Return ``other`` if a condition has a result, else ``usual`` (hidden)."""
     return _hidden(name, label, f"{_found(condition, other)} or on () {_found('vector(1)', usual)}")
 
 
@@ -131,7 +131,7 @@ def _found(rows: str, value: str) -> str:
 
 
 def _hidden(name: str, label: str, query: str) -> QueryVariable:
-    """Ask for rows that are told apart by ``found``."""
+    """Return a hidden variable with the values of the label ``found``."""
     return (
         _query(name, label, f"query_result({query})")
         .regex('/found="([^"]+)"/')
@@ -139,23 +139,23 @@ def _hidden(name: str, label: str, query: str) -> QueryVariable:
     )
 
 
-def _asked(name: str, label: str, rows: str) -> QueryVariable:
-    """Several can be chosen of rows that have the variable's label alone."""
+def _listed(name: str, label: str, rows: str) -> QueryVariable:
+    """Return a variable of rows that have its label alone; several values can be chosen."""
     return _offered(name, label, f"query_result({rows})").regex(f'/{name}="([^"]+)"/')
 
 
 def _chosen(name: str, label: str, query: str) -> QueryVariable:
-    """Several can be chosen, and All, which also takes series without the label."""
+    """Return a variable of several values, and All, which includes series without the label."""
     return _all(_offered(name, label, query)).all_value(".*")
 
 
 def _all(made: QueryVariable) -> QueryVariable:
-    """Let all be chosen at once, which they are at first: as what they are, unless All has its own value."""
+    """Add All, which is chosen at first; it is the list of all values unless it has its own value."""
     return made.include_all(True).current(VariableOption(text="All", value="$__all", selected=True))
 
 
 def _offered(name: str, label: str, query: str) -> QueryVariable:
-    """Several can be chosen; at first it is the first."""
+    """Return a variable of several values; at first it has the first one."""
     return _query(name, label, query).sort(VariableSort.ALPHABETICAL_ASC).multi(True)
 
 

@@ -1,4 +1,4 @@
-"""Every dashboard, and the file it is written to."""
+"""All dashboards, as files."""
 
 from dashboards.board import written
 from dashboards.fleet import fleet
@@ -10,5 +10,5 @@ BOARDS = (fleet, node, tenant, hardware)
 
 
 def board_files() -> dict[str, str]:
-    """Make every file: its text by its path below dashboards/."""
+    """Return the text of each file, by its path below dashboards/."""
     return {f"json/{made.uid}.json": written(made) for made in (make() for make in BOARDS)}

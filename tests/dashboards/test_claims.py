@@ -22,8 +22,8 @@ def held(name: str, uuid: str, who: str = TRAINER) -> str:
 @pytest.mark.parametrize(
     ("panel", "quantity"),
     [
-        ("Memory used, of what is held", ("memory_entitled_bytes", "memory_used_bytes")),
-        ("Compute used, of what is held", ("compute_entitled_ratio", "compute_used_ratio")),
+        ("Memory used by held", ("memory_entitled_bytes", "memory_used_bytes")),
+        ("Compute used by held", ("compute_entitled_ratio", "compute_used_ratio")),
     ],
 )
 @pytest.mark.parametrize(
@@ -70,9 +70,9 @@ def test_an_xid_outlives_the_exporter_that_told_it(tmp_path: Path, told: dict[st
     codes, ours, sick = (
         query(*each)
         for each in (
-            ("hardware", "Codes of XID errors"),
+            ("hardware", "XID codes"),
             ("tenant", "XID errors on our GPUs"),
-            ("fleet", "Sick GPUs"),
+            ("fleet", "Unhealthy GPUs"),
         )
     )
     answered(
@@ -85,7 +85,7 @@ def test_an_xid_outlives_the_exporter_that_told_it(tmp_path: Path, told: dict[st
         Asked(sick, 115, {"": 1}),
         Asked(sick, 125, {"": 0}),
         Asked(
-            query("fleet", "GPUs to look at"),
+            query("fleet", "Unhealthy GPUs, by reason"),
             115,
             {f'{GPU_A}, model="L4", reason="XID 79 in the last hour (reboot)"': 1},
         ),
@@ -139,7 +139,7 @@ def test_a_source_that_was_never_read_is_listed(tmp_path: Path) -> None:
     }
     target = 'job="j", instance="i1", node="n1"'
     never, once = (f'{target}, state="cannot read {source}"' for source in ("podresources", "cgroups"))
-    listed, since = (query("fleet", "Silent exporters", number=number) for number in (0, 1))
+    listed, since = (query("fleet", "Failing exporters", number=number) for number in (0, 1))
 
     answered(
         tmp_path,
@@ -234,7 +234,7 @@ def test_gpus_that_were_lost_before_they_had_a_name_are_sick(tmp_path: Path) -> 
         f"gpuslice_node_gpus{{{target}}}": "3x60",
         f"gpuslice_driver_released{{{target}}}": "0x30 1x30",
     }
-    sick, listed = query("fleet", "Sick GPUs"), query("fleet", "GPUs to look at")
+    sick, listed = query("fleet", "Unhealthy GPUs"), query("fleet", "Unhealthy GPUs, by reason")
     row = 'node="n1", reason="lost before it had a name"'
 
     answered(
@@ -243,5 +243,5 @@ def test_gpus_that_were_lost_before_they_had_a_name_are_sick(tmp_path: Path) -> 
         Asked(sick, 20, {"": 2}),
         Asked(listed, 20, {row: 2}),
         Asked(sick, 50, {"": 0}),
-        Asked(said("fleet", "GPUs to look at", "reason"), 50, {'reason="none"': 1}),
+        Asked(said("fleet", "Unhealthy GPUs, by reason", "reason"), 50, {'reason="none"': 1}),
     )

@@ -21,8 +21,7 @@ def test_clocks_that_nothing_held_down_are_drawn_at_zero(tmp_path: Path) -> None
             told[series("gpu_violation_seconds_total", labels)] = seconds if uuid == B else "0x60"
     none, capped = f'{GPU_A}, reason="none"', f'{GPU_B}, reason="power_cap"'
     bands, lines = (
-        query("hardware", title, hours=1)
-        for title in ("What holds the clocks down", "Time with clocks held down")
+        query("hardware", title, hours=1) for title in ("Clock limit reasons", "Time with limited clocks")
     )
 
     answered(
