@@ -1,1 +1,1 @@
-"""What of the Helm chart is made from other parts of the project: ``python -m deploy.charts`` writes it."""
+"""Generated parts of the Helm chart, written by ``python -m deploy.charts``."""

@@ -1,4 +1,4 @@
-"""Writes what of the chart is made from other parts of the project: ``python -m deploy.charts``."""
+"""Write the generated parts of the chart: ``python -m deploy.charts``."""
 
 from deploy.charts.write import CHART, chart_files
 

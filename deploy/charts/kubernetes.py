@@ -1,4 +1,4 @@
-"""Schemas of what values hand on to Kubernetes, and the small parts that schemas are made of."""
+"""JSON schemas of values that are passed on to Kubernetes, and helpers to build schemas."""
 
 from typing import Any
 
@@ -6,28 +6,28 @@ Schema = dict[str, Any]
 
 
 def closed(required: tuple[str, ...] = (), /, **properties: Schema) -> Schema:
-    """Make the schema of a mapping with these keys and no others."""
+    """Return the schema of a mapping with these keys and no others."""
     demanded = {"required": list(required)} if required else {}
     return {"type": "object", "additionalProperties": False, **demanded, "properties": properties}
 
 
 def list_of(items: Schema, **more: int) -> Schema:
-    """Make the schema of a list."""
+    """Return the schema of a list."""
     return {"type": "array", "items": items, **more}
 
 
 def one_of(*names: str) -> Schema:
-    """Make the schema of a text that is one of these."""
+    """Return the schema of a text that is one of these."""
     return {"enum": list(names)}
 
 
 def text(pattern: str | None = None) -> Schema:
-    """Make the schema of a text, of which a part matches the pattern."""
+    """Return the schema of a text with a part that matches the pattern."""
     return {"type": "string"} if pattern is None else {"type": "string", "pattern": pattern}
 
 
 def or_null(schema: Schema) -> Schema:
-    """Make the schema that takes null as well."""
+    """Return a schema that also accepts null."""
     if "anyOf" in schema:
         return {**schema, "anyOf": [*schema["anyOf"], {"type": "null"}]}
     if "enum" in schema:
@@ -37,7 +37,7 @@ def or_null(schema: Schema) -> Schema:
 
 
 def _keys(*names: str) -> Schema:
-    """Make the schema of a mapping whose values Kubernetes itself checks."""
+    """Return the schema of a mapping with values that only Kubernetes checks."""
     return closed(**{name: {} for name in names})
 
 

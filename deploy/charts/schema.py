@@ -1,6 +1,6 @@
-"""The schema of the values: types from the defaults, texts from the comments, and the rest from this table.
+"""The JSON schema of the values: types from the defaults, texts from the comments, the rest from this table.
 
-Helm matches patterns as Go does, which knows no look-ahead.
+Helm uses Go's regular expressions, which have no look-ahead.
 """
 
 from dataclasses import fields
@@ -44,7 +44,7 @@ _TYPES: dict[type, Schema] = {
     dict: {"type": "object"},
 }
 _TEXTS: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
-# What selectors stand on, which nothing may overwrite.
+# Selectors use these labels, so values must not overwrite them.
 _LABELS: Schema = {
     **_TEXTS,
     "properties": {"app.kubernetes.io/name": False, "app.kubernetes.io/instance": False},
@@ -54,15 +54,15 @@ _URL = text(r"^(https?://\S+)?$")
 _TIME = r"([0-9]+(ms|[smhdwy]))+"
 _DURATION: Schema = {"type": ["string", "number"], "pattern": r"^[0-9]+(\.[0-9]+)?(ms|s|m|h)?$", "minimum": 0}
 _NAME = text(r"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?$")
-# Part of the names of objects, of which a Service's may not begin with a number.
+# Part of the names of objects; the name of a Service must not begin with a digit.
 _OBJECT = text(r"^([a-z]([a-z0-9-]*[a-z0-9])?)?$")
 _ENV: Schema = list_of({"type": "object", "properties": {"name": text()}, "required": ["name"]})
-# A change of an alert stands in the schema once, not once for each.
+# Defined once and referenced by each alert.
 _ALERT: Schema = {"$ref": "#/definitions/alert"}
 _DEFINITIONS: Schema = {
     "alert": closed(severity=text("."), labels=_TEXTS, annotations=_TEXTS, **{"for": text(rf"^{_TIME}$")})
 }
-# The options that the hub reads, but for those that have a value of their own.
+# Options of the hub, without those that have their own value.
 HUB_OPTIONS = (
     "listen",
     "idle_after",
@@ -73,19 +73,19 @@ HUB_OPTIONS = (
     "log_level",
     "log_format",
 )
-# YAML makes booleans of on and off where they are not quoted.
+# YAML reads unquoted on and off as booleans.
 _BOOLEANS = {"on": True, "off": False}
 
 
 def values_schema(values: list[Value], alerts: list[str]) -> Schema:
-    """Make the schema of all values; ``alerts`` are the names that rules may have."""
+    """Return the schema of all values; ``alerts`` are the names that rules may have."""
     special = _special(alerts)
     root = closed()
     root["properties"] |= {
-        "global": {"type": "object", "description": "Values of a chart that depends on this one."},
+        "global": {"type": "object", "description": "Values of a parent chart."},
         "enabled": {
             "type": "boolean",
-            "description": "Read by such a chart, as the condition; not by this one.",
+            "description": "Condition of a parent chart; not used by this one.",
         },
     }
     for value in values:
@@ -107,7 +107,7 @@ def values_schema(values: list[Value], alerts: list[str]) -> Schema:
 
 
 def option_schema(option: Option) -> Schema:
-    """Make the schema of an option of the program, as its YAML key takes it."""
+    """Return the schema of the YAML value of an option."""
     one = _kind_schema(option)
     several = {"anyOf": [one, list_of(one)]} if option.repeatable else one
     default = option.shown if option.shown == "none" else option.shown.strip("`")
@@ -131,7 +131,7 @@ def _kind_schema(option: Option) -> Schema:
 
 
 def _config(*names: str) -> Schema:
-    """Make the schema of options, or of null, by which one values file takes back what another said."""
+    """Return the schema of options; null resets a value of an earlier file."""
     options = {row.name: row.metadata["option"] for row in fields(Settings) if row.name in names}
     return closed(
         **{name.replace("_", "-"): or_null(option_schema(option)) for name, option in options.items()}
@@ -190,7 +190,7 @@ def _special(alerts: list[str]) -> dict[str, Schema]:
 
 
 def _web_config() -> Schema:
-    """Make the schema of a file of --web-config; the program itself says more when it reads one."""
+    """Return the schema of a file of --web-config; the program itself checks more."""
     names = list_of(text())
     texts = ("cert", "cert_file", "key", "key_file", "client_ca", "client_ca_file")
     tls = closed(

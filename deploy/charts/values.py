@@ -1,4 +1,4 @@
-"""Reading values.yaml: each value with its default, and with what the comment above it says."""
+"""Reading values.yaml: each value with its default and the comment above it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,22 +13,24 @@ _TYPES = {bool: "bool", int: "int", str: "string", list: "list", dict: "object"}
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value that can be set. ``path`` has dots between keys, ``text`` is its description, in one line."""
+    """A value of the chart."""
 
     path: str
+    """Its keys, joined by dots."""
     default: Any
     text: str
+    """Its description, in one line."""
 
     @property
     def type(self) -> str:
-        """What the default is, in the words of helm-docs."""
+        """Type of the default, as helm-docs names it."""
         return _TYPES[type(self.default)]
 
 
 def read_values(path: Path) -> list[Value]:
-    """Read all values in the order of the file. Raises ValueError for one without a description.
+    """Return all values in the order of the file. Raises ValueError for one without a description.
 
-    What has a description is one value, be it a mapping; a mapping without is a group of others.
+    A mapping with a description is one value; one without is a group of values.
     """
     text = path.read_text("utf-8")
     root = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -52,7 +54,7 @@ def _walk(node: yaml.MappingNode, data: dict[str, Any], lines: list[str], prefix
 
 
 def _description(lines: list[str], below: int) -> str:
-    """Join the comment right above a line, if it begins as descriptions do."""
+    """Return the comment right above a line, joined, if it begins with the mark of descriptions."""
     first = below
     while first > 0 and lines[first - 1].strip().startswith("#"):
         first -= 1

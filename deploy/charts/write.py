@@ -1,4 +1,4 @@
-"""The files of the chart that are made: its schema, the table in its README, its rules and dashboards."""
+"""Generated files of the chart: its schema, the table in its README, its rules and dashboards."""
 
 import json
 import re
@@ -14,12 +14,12 @@ CHART = Path(__file__).with_name("gpuslice-exporter")
 ROOT = Path(__file__).parents[2]
 RULES = ("gpuslice-recording.yaml", "gpuslice-alerts.yaml")
 _TABLE = re.compile(r"^\| Key \|.*?\n(?=\n|\Z)", re.MULTILINE | re.DOTALL)
-# A longer default is looked up in values.yaml.
+# For a longer default, the table refers to values.yaml.
 _LONGEST_DEFAULT = 60
 
 
 def chart_files() -> dict[str, str]:
-    """Make every file: its text by its path below the chart. ValueError: a value lacks a description."""
+    """Return the text of each file, by its path below the chart. ValueError: a value has no description."""
     values = read_values(CHART / "values.yaml")
     return {
         "values.schema.json": _json(values_schema(values, alert_names())),
@@ -33,7 +33,7 @@ def chart_files() -> dict[str, str]:
 
 
 def alert_names() -> list[str]:
-    """Give the names of all alerts, in the order of their file."""
+    """Return the names of all alerts, in the order of their file."""
     groups = yaml.safe_load((ROOT / "alerts/rules" / RULES[1]).read_text("utf-8"))["groups"]
     return [rule["alert"] for group in groups for rule in group["rules"]]
 
@@ -43,20 +43,20 @@ def _json(value: Any) -> str:
 
 
 def _small(path: Path) -> str:
-    """Leave out the spaces: a release with all its files must fit into one Secret."""
+    """Return compact JSON: a release with all its files must fit into one Secret."""
     return json.dumps(json.loads(path.read_text("utf-8")), separators=(",", ":"), ensure_ascii=False) + "\n"
 
 
 def _readme(values: list[Value]) -> str:
-    text, found = _TABLE.subn(lambda _: _table(values), (CHART / "README.md").read_text("utf-8"))
-    if found != 1:
-        message = f"the chart's README.md must have one table of values, and has {found}"
+    text, tables = _TABLE.subn(lambda _: _table(values), (CHART / "README.md").read_text("utf-8"))
+    if tables != 1:
+        message = f"the chart's README.md must have one table of values, and has {tables}"
         raise ValueError(message)
     return text
 
 
 def _table(values: list[Value]) -> str:
-    return "| Key | Type | Default | What |\n| --- | --- | --- | --- |\n" + "".join(map(_row, values))
+    return "| Key | Type | Default | Description |\n| --- | --- | --- | --- |\n" + "".join(map(_row, values))
 
 
 def _row(value: Value) -> str:

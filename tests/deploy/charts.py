@@ -18,7 +18,7 @@ CHART = DEPLOY / "charts/gpuslice-exporter"
 EXAMPLES = {path.stem: path for path in sorted(CHART.glob("examples/*.yaml"))}
 # Those that are for any platform say so, and the others are a platform's.
 BESIDE = sorted(
-    name for name, path in EXAMPLES.items() if path.read_text().startswith("# Beside the file of")
+    name for name, path in EXAMPLES.items() if path.read_text().startswith("# Use with the file of")
 )
 RELEASE = NAMESPACE = "gpuslice"
 # A helm that was built from source takes itself for one of an old Kubernetes.

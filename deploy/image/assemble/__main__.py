@@ -1,9 +1,9 @@
 """Usage: python -m assemble ENVIRONMENT ROOT EXTRAS.
 
-ENVIRONMENT is a virtual environment with the program and all that the lock file names; what the program with
-these EXTRAS (with commas, or none) does not need of that is removed. ROOT is the folder that becomes the
-image.
-SOURCE_DATE_EPOCH is the time of everything in it, in seconds since 1970.
+ENVIRONMENT is a virtual environment with the program and all packages of the lock file; those that the
+program with these EXTRAS (comma-separated, or none) does not need are removed. ROOT is the folder that
+becomes the image.
+SOURCE_DATE_EPOCH is the time of all its files, in seconds since 1970.
 """
 
 import compileall
@@ -15,12 +15,12 @@ from pathlib import Path
 from py_compile import PycInvalidationMode
 
 from assemble import bill, distributions, libraries
-from assemble.command import told
+from assemble.command import output_of
 from assemble.root import Root
 
 STANDARD_LIBRARY = Path(sysconfig.get_path("stdlib"))
-# Of it, not taken: what develops, tests or draws windows, and what reads terminals and databases, for these
-# bring libraries of the system with them.
+# Omitted: modules for development, tests and GUIs; and for terminals and databases, which need system
+# libraries.
 UNUSED_MODULES = (
     *(
         "test",
@@ -57,8 +57,8 @@ UNUSED_MODULES = (
     *("_test*", "_xx*", "xx*", "_ctypes_test*"),
 )
 PROGRAMS = ("python", "gpuslice-exporter", "kubectl-gpuslice")
-# NVIDIA's container runtime puts the driver where Debian has libraries only if it sees that this is Debian,
-# and then runs the host's ldconfig in here, which reads the others.
+# NVIDIA's container runtime uses the first to detect Debian and its library folders, and then runs the host's
+# ldconfig, which reads the others.
 SYSTEM_FILES = ("/etc/debian_version", "/etc/os-release", "/etc/ld.so.conf", "/etc/ld.so.conf.d")
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 WRITTEN = {
@@ -66,7 +66,7 @@ WRITTEN = {
     "/etc/group": "root:x:0:\n",
     "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
 }
-# A runtime mounts on most of these.
+# Mount points of a container runtime, mostly.
 FOLDERS = ("dev", "proc", "root", "run", "sys", "tmp")
 
 
@@ -79,7 +79,7 @@ def _place_python(root: Root, environment: Path) -> None:
 
 
 def _place_system(root: Root) -> None:
-    """Place what the C library and TLS read."""
+    """Place files for the C library and TLS."""
     for name in SYSTEM_FILES:
         root.place(Path(name))
     root.place(CERTIFICATES)
@@ -91,11 +91,11 @@ def _place_system(root: Root) -> None:
     for name in FOLDERS:
         (root.folder / name).mkdir(exist_ok=True)
     (root.folder / "tmp").chmod(0o1777)
-    told("/sbin/ldconfig", "-X", "-r", root.folder)
+    output_of("/sbin/ldconfig", "-X", "-r", root.folder)
 
 
 def _compile_modules(root: Root, environment: Path) -> None:
-    """Write the bytecode of all modules, which is never compared with its source: neither will change."""
+    """Write the bytecode of all modules, never to be compared with its source, since neither changes."""
     for folder in (STANDARD_LIBRARY, environment / "lib"):
         done = compileall.compile_dir(
             root.inside(folder),
@@ -109,13 +109,13 @@ def _compile_modules(root: Root, environment: Path) -> None:
 
 
 def _settle(root: Root, seconds: int) -> None:
-    """Give everything one time, so that the same build makes the same image."""
+    """Set the same time on all files, so that builds are reproducible."""
     for path in (root.folder, *root.folder.rglob("*")):
         os.utime(path, (seconds, seconds), follow_symlinks=False)
 
 
 def main(environment: Path, folder: Path, extras: str) -> None:
-    """Make the root."""
+    """Write the root."""
     distributions.prune(environment, {extra.strip() for extra in extras.split(",")} - {""})
     root = Root(folder)
     _place_python(root, environment)

@@ -10,7 +10,7 @@ from typing import Any
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from assemble.command import told
+from assemble.command import output_of
 from assemble.distributions import SCRIPT, SCRIPT_ONLY, site_packages
 from assemble.root import Root
 
@@ -21,15 +21,18 @@ Component = dict[str, Any]
 
 
 def place_packages(root: Root) -> list[str]:
-    """Place what says which packages of Debian the files are of, where scanners look, and their licenses."""
+    """Place status files and licenses of the Debian packages of all files; return the packages.
+
+    Scanners of distroless images read the status files.
+    """
     # Packages from before the merge of /lib and /usr/lib list their files by the older names.
     names = {str(path): str(path).removeprefix("/usr") for path in root.placed if path.is_relative_to("/usr")}
     paths = (*names, *(name for name in names.values() if name))
-    # It fails as soon as one file is of no package.
-    lines = told("dpkg-query", "--search", *paths, complete=False).splitlines()
+    # It fails if a file belongs to no package.
+    lines = output_of("dpkg-query", "--search", *paths, complete=False).splitlines()
     packages = sorted({line.rpartition(": ")[0] for line in lines if not line.startswith("diversion by ")})
     for package in packages:
-        status = told("dpkg-query", "--status", package)
+        status = output_of("dpkg-query", "--status", package)
         name = package.partition(":")[0]
         root.write(Path("/var/lib/dpkg/status.d") / name, status)
         if (licenses := Path("/usr/share/doc") / name / "copyright").exists():
@@ -38,11 +41,11 @@ def place_packages(root: Root) -> list[str]:
 
 
 def write(root: Root, environment: Path, packages: list[str]) -> None:
-    """Write the bill of what has been placed."""
+    """Write the bill of all placed files."""
     listing = ["--output-reproducible", "--spec-version", SPECIFICATION.to_version()]
     program = ["--pyproject", "pyproject.toml", "--mc-type", "application"]
     python = environment / "bin/python"
-    bill = json.loads(told("/build/bin/cyclonedx-py", "environment", *listing, *program, python))
+    bill = json.loads(output_of("/build/bin/cyclonedx-py", "environment", *listing, *program, python))
     bill["components"] += [_interpreter(), _script(environment), *_of_debian(packages)]
     text = json.dumps(bill, indent=1)
     if error := JsonStrictValidator(SPECIFICATION).validate_str(text):
@@ -65,7 +68,7 @@ def _script(environment: Path) -> Component:
 def _of_debian(packages: list[str]) -> list[Component]:
     if not packages:
         return []
-    lines = told("dpkg-query", "--show", "--showformat", SHOWN, *packages).splitlines()
+    lines = output_of("dpkg-query", "--show", "--showformat", SHOWN, *packages).splitlines()
     release = platform.freedesktop_os_release()["VERSION_ID"]
     components = []
     for line in lines:

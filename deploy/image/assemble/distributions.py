@@ -1,4 +1,4 @@
-"""Which distributions of the environment the program needs, and the removal of the others."""
+"""Removal of distributions that the program does not need from the environment."""
 
 import shutil
 import sys
@@ -11,21 +11,21 @@ from packaging.requirements import Requirement
 from packaging.utils import NormalizedName, canonicalize_name
 
 PROGRAM = canonicalize_name("gpuslice-exporter")
-# The page takes the script from this package, and its Python is never imported.
+# Only the script of this package is used; its Python is never imported.
 SCRIPT_ONLY = canonicalize_name("plotly")
 SCRIPT = "package_data/plotly.min.js"
 
 
 def site_packages(environment: Path) -> Path:
-    """Give the folder of the environment's distributions."""
+    """Return the site-packages folder of an environment."""
     (folder,) = environment.glob("lib/python3.*/site-packages")
     return folder
 
 
 def prune(environment: Path, extras: set[str]) -> None:
-    """Remove what the program with these extras does not need; KeyError where a needed one lacks.
+    """Remove what the program with these extras does not need. KeyError: a needed one is missing.
 
-    An extra that the program does not have ends the build.
+    An unknown extra ends the build.
     """
     site = site_packages(environment)
     there = {canonicalize_name(each.name): each for each in installed(path=[str(site)])}
@@ -42,7 +42,7 @@ def prune(environment: Path, extras: set[str]) -> None:
 def _needed(
     there: dict[NormalizedName, Distribution], name: NormalizedName, extras: frozenset[str]
 ) -> set[str]:
-    """Follow the requirements, each distribution once with each set of extras that it is asked for with."""
+    """Return the names of required distributions, transitively, with the extras of each requirement."""
     seen: set[tuple[NormalizedName, frozenset[str]]] = set()
     waiting = [(name, extras)]
     while waiting:
@@ -72,7 +72,7 @@ def _keep_only_script(distribution: Distribution, site: Path) -> None:
     script = site / SCRIPT_ONLY / SCRIPT
     text = script.read_bytes()
     for path in _tops(distribution, site):
-        # What says which version this is and under which license.
+        # The metadata has its version and license.
         if path.suffix != ".dist-info":
             _delete(path)
     script.parent.mkdir(parents=True)
@@ -80,7 +80,7 @@ def _keep_only_script(distribution: Distribution, site: Path) -> None:
 
 
 def _tops(distribution: Distribution, site: Path) -> list[Path]:
-    """Give the folders and files of the site in which all of a distribution is, but for its programs."""
+    """Return the top-level folders and files of a distribution in the site, without its programs."""
     return sorted({site / file.parts[0] for file in distribution.files or () if file.parts[0] != ".."})
 
 

@@ -1,4 +1,4 @@
-"""The root file system of the image, as it grows."""
+"""The root file system of the image."""
 
 import os
 import shutil
@@ -6,9 +6,9 @@ from pathlib import Path
 
 
 class Root:
-    """A new root in ``folder``: files of this one are placed in it under their own names.
+    """A new root in ``folder``; files of the current root are copied into it under the same paths.
 
-    ``placed`` are the names of the files, none of them with a link in it.
+    ``placed`` are the paths of the copied files, with links resolved.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -17,10 +17,7 @@ class Root:
         folder.mkdir()
 
     def place(self, path: Path, ignored: tuple[str, ...] = ()) -> None:
-        """Copy a file, or a folder but for what in it has a name like one of ``ignored``.
-
-        A link is copied as a link, and so is what it leads to.
-        """
+        """Copy a file, or a folder without names that match ``ignored``; a link with its target."""
         link = next((part for part in (*reversed(path.parents), path) if part.is_symlink()), None)
         if link is not None:
             self.link(link, link.readlink())
@@ -38,18 +35,18 @@ class Root:
             self.placed.add(path)
 
     def link(self, path: Path, target: Path) -> None:
-        """Make a link unless it is there."""
+        """Create a link unless it exists."""
         place = self.inside(path)
         if not place.is_symlink():
             place.parent.mkdir(parents=True, exist_ok=True)
             place.symlink_to(target)
 
     def write(self, path: Path, text: str) -> None:
-        """Write a file that this root has otherwise, or not at all."""
+        """Write a file that the current root has with other content, or not at all."""
         place = self.inside(path)
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text)
 
     def inside(self, path: Path) -> Path:
-        """Give where an absolute path lies until the folder is the root."""
+        """Return an absolute path of the new root as a path of the current one."""
         return self.folder / path.relative_to("/")

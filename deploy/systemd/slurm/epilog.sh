@@ -1,11 +1,11 @@
 #!/bin/sh
-# Epilog of Slurm, run by slurmd as root: takes the job out of the files of all GPUs.
-# An epilog that fails drains the node, so whatever goes wrong here is logged and no more.
+# Slurm epilog, run by slurmd as root: removes the job from the files of all GPUs.
+# A failing epilog drains the node, so errors here are only logged.
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 jobs=${GPUSLICE_JOB_MAPPING_DIR:-/run/gpuslice-exporter/jobs}
 
-# Files are replaced as a whole, for the exporter reads them at any time. Nobody but root may open the lock: who can
-# open it can hold it.
+# Files are replaced as a whole, since the exporter may read them at any time. Only root may open the lock, so that no
+# user can hold it.
 forget_job() {
     (umask 077 && : >>"$jobs/.lock") && exec 9>"$jobs/.lock" && flock --timeout 5 9 || return
     for file in "$jobs"/[0-9]*; do

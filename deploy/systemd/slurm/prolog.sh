@@ -1,10 +1,10 @@
 #!/bin/sh
-# Prolog of Slurm, run by slurmd as root: notes the job in the file of each of its GPUs.
-# A prolog that fails drains the node, so whatever goes wrong here is logged and no more.
+# Slurm prolog, run by slurmd as root: adds the job to the file of each of its GPUs.
+# A failing prolog drains the node, so errors here are only logged.
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 jobs=${GPUSLICE_JOB_MAPPING_DIR:-/run/gpuslice-exporter/jobs}
 
-# Nobody but root may open the lock: who can open it can hold it.
+# Only root may open the lock, so that no user can hold it.
 note_job() {
     mkdir -p "$jobs" && (umask 077 && : >>"$jobs/.lock") && exec 9>"$jobs/.lock" && flock --timeout 5 9 || return
     for gpu in $(printf '%s' "$SLURM_JOB_GPUS" | tr ',' ' '); do

@@ -21,7 +21,7 @@ have dots in its name, which a Service may not.
 {{- .Values.namespaceOverride | default .Release.Namespace }}
 {{- end }}
 
-{{/* For objects without a namespace: releases of one name in two namespaces must not meet. */}}
+{{/* For objects without a namespace: two releases of the same name must not clash. */}}
 {{- define "gpuslice.clusterName" -}}
 {{- printf "%s-%s" (include "gpuslice.namespace" .) (include "gpuslice.fullname" .) }}
 {{- end }}
@@ -34,7 +34,7 @@ have dots in its name, which a Service may not.
 {{- include "gpuslice.fullname" . }}-hub
 {{- end }}
 
-{{/* Selectors can never be changed: nothing that a user sets later may stand here. */}}
+{{/* Selectors can never be changed: they must not depend on values that users change. */}}
 {{- define "gpuslice.selectorLabels" -}}
 {{- toYaml (dict "app.kubernetes.io/name" (include "gpuslice.name" .) "app.kubernetes.io/instance" .Release.Name) }}
 {{- end }}
@@ -56,7 +56,7 @@ have dots in its name, which a Service may not.
 {{- end }}
 {{- end }}
 
-{{/* A registry of `global` is for a repository that names none: its first part is no host. */}}
+{{/* The registry of `global` applies if the first part of the repository is not a host. */}}
 {{- define "gpuslice.image" -}}
 {{- with .Values.image }}
 {{- $repository := .repository }}
@@ -71,7 +71,7 @@ have dots in its name, which a Service may not.
 {{- end }}
 {{- end }}
 
-{{/* Those of `global` are names, or objects with a name, as charts have them in either form. */}}
+{{/* Those of `global` are names, or objects with a name: charts use both forms. */}}
 {{- define "gpuslice.imagePullSecrets" -}}
 {{- $secrets := .Values.imagePullSecrets | default list }}
 {{- range ($.Values.global).imagePullSecrets }}
@@ -105,7 +105,7 @@ Takes: option, value.
 {{- end }}
 {{- end }}
 
-{{/* The options of a `config` as environment variables. Takes: path (how the values name it), config. */}}
+{{/* The options of a `config` as environment variables. Takes: path (its name in the values), config. */}}
 {{- define "gpuslice.optionsEnv" -}}
 {{- range $key, $value := .config }}
 {{- if not (kindIs "invalid" $value) }}
@@ -140,7 +140,7 @@ Takes: option, value.
 {{- end }}
 {{- end }}
 
-{{/* "true" where a client without a certificate is turned away, which the kubelet is. Takes a `webConfig`. */}}
+{{/* "true" if clients without a certificate are refused, such as the kubelet. Takes a `webConfig`. */}}
 {{- define "gpuslice.clientCertificates" -}}
 {{- if .content }}
 {{- eq (dig "tls_server_config" "client_auth_type" "" .content) "RequireAndVerifyClientCert" }}
@@ -149,7 +149,7 @@ Takes: option, value.
 {{- end }}
 {{- end }}
 
-{{/* What a probe does. Takes: path, port, web (a `webConfig`). */}}
+{{/* The action of a probe. Takes: path, port, web (a `webConfig`). */}}
 {{- define "gpuslice.probe" -}}
 {{- if eq (include "gpuslice.clientCertificates" .web) "true" -}}
 tcpSocket:
@@ -204,7 +204,7 @@ dra: {{ $below }}/plugins/gpu.nvidia.com
 {{- end }}
 {{- end }}
 
-{{/* The container's securityContext with what features ask for. */}}
+{{/* The container's securityContext with the needs of enabled features. */}}
 {{- define "gpuslice.securityContext" -}}
 {{- $context := .Values.securityContext | default dict | deepCopy }}
 {{- if .Values.privileged }}

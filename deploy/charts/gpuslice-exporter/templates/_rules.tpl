@@ -1,4 +1,4 @@
-{{/* The groups of a rule file, as they are there. Takes: root, text (of the user's own file), path (of the chart's). */}}
+{{/* The groups of a rule file, unchanged. Takes: root, text (of the user's own file), path (of the chart's). */}}
 {{- define "gpuslice.ruleFile" -}}
 {{- $text := .text | default (.root.Files.Get .path) }}
 {{- $read := $text | fromYaml }}
@@ -8,7 +8,7 @@
 {{- toYaml $read.groups }}
 {{- end }}
 
-{{/* One alert with the changes that the values ask for. Takes: rule, values. */}}
+{{/* One alert with the changes of the values. Takes: rule, values. */}}
 {{- define "gpuslice.alert" -}}
 {{- $change := get .values.overrides .rule.alert | default dict }}
 {{- $labels := merge (dict) ($change.labels | default dict) .values.alertLabels .rule.labels }}
@@ -30,7 +30,7 @@
 {{- toYaml $alert }}
 {{- end }}
 
-{{/* The groups of alerts without those that are disabled; a group that has none left goes too. */}}
+{{/* The groups of alerts without disabled ones, and without empty groups. */}}
 {{- define "gpuslice.alertGroups" -}}
 {{- $values := .Values.prometheusRule }}
 {{- $groups := list }}
