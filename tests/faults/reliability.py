@@ -1,4 +1,4 @@
-"""The page of docs/ that the long runs write their tables into: as it is before them, and how they do."""
+"""docs/reliability.md without results, and writing the tables of the long runs into it."""
 
 import re
 from pathlib import Path
@@ -6,53 +6,48 @@ from pathlib import Path
 BEGIN, END = "<!-- faults -->", "<!-- /faults -->"
 PAGE = f"""# Reliability
 
-What was tried to bring the exporter down, to make it say what is not so, or to have one bad part cost the
-rest; and what came of it. Everything ran on a fake node: the driver's library, the kubelet and the files of
-the node are acted in software, and everything above them is the real program. No cell was tried on a real
-GPU, and a real driver may fail in ways that nobody thought of.
+Tests that try to stop the exporter, to make it report wrong values, or to spread a fault, and their results.
+All ran on a fake node: the driver's library, the kubelet and the files of the node are simulated; everything
+above them is the real program. Nothing was tested on a real GPU, and a real driver may fail in other ways.
 
 ## Faults
 
-A *cell* is one fault: what fails, how, and where. While it lasts and after it, each cell is held to the
-same claims, on the page that a Prometheus would scrape:
+A *cell* is one fault: what fails, how, and where. During and after it, each cell is checked on the page that
+a Prometheus would scrape:
 
-- the program lives, and no exception is left unhandled;
-- `/metrics` answers 200 within 50 ms, also while a poll waits (on a busy machine as much later as all else);
-- every series of other devices is as if there were no fault, and counters go on at their pace;
-- the health series tell what is wrong and whose it is, and count nothing that did not occur;
-- no number is false: each sample is what is so, or is absent; memory that no container is known to use counts
-  as unattributed;
-- sums hold, and nothing is said to use more than there is;
-- when the fault is over the page is as before after two polls at most, by itself.
+- the program runs, without unhandled exceptions;
+- `/metrics` answers 200 within 50 ms, also while a poll waits (later on a busy machine);
+- all series of other devices are as without the fault, and counters continue;
+- the health series name the fault and the device, and count nothing else;
+- no value is wrong: it is right or absent; memory without a known container counts as unattributed;
+- sums hold, and no use exceeds the device;
+- after the fault, the page recovers by itself within two polls.
 
-What a cell *loses* is told by these words:
+Outcomes of a cell:
 
 | outcome | meaning |
 |---|---|
-| nothing | the page is as before; what failed is counted, or another form of the call answered |
-| its own readings | the device stays up, and lacks what the call would have told, and what is made of it |
-| its GPU | `gpuslice_gpu_up` is 0 of the GPU that the call is about; its readings are gone |
-| the GPU that it is a part of | a fault of one MIG device costs its GPU and the MIG devices beside it |
-| the count of GPUs | collector `nvml` fails; what was read before stands until it is stale |
-| all GPUs of the driver | collector `nvml` fails and all its GPUs are down; holders and GPUs of AMD's stay |
+| nothing | the page is as before; the failure is counted, or another form of the call answered |
+| its own readings | the device stays up, without the readings of the call and values derived from them |
+| its GPU | `gpuslice_gpu_up` is 0 for the GPU of the call; its readings are absent |
+| the GPU that it is a part of | a fault of one MIG device affects its GPU and the GPU's other MIG devices |
+| the count of GPUs | collector `nvml` fails; earlier readings are shown until they are stale |
+| all GPUs of the driver | collector `nvml` fails and all its GPUs are down; holders and AMD GPUs stay |
 
-Codes are taken together by what they mean to the program: *not supported* is remembered until the driver is
-opened anew, so that recovery is looked at after that; *nothing there* and *invalid argument* may mean that
-a board has no such thing; *driver gone* costs the GPU that it is said about, and the whole driver where no
-other GPU can be read; every other code is a failure of that one call. What is asked only when the driver is
-opened fails then.
+Codes are grouped by their meaning to the program: *not supported* is remembered until the driver is reopened,
+so recovery is checked after that; *nothing there* and *invalid argument* may mean that a board does not have
+it; *driver gone* affects the GPU of the call, and the whole driver if no other GPU can be read; every other
+code is a failure of that one call. Calls that are only made when the driver is opened fail then.
 
-The energy of a cut GPU is shared out by the use of all its parts: while that of one is not known, nobody is
-given any, and it counts as unattributed.
+The energy of a GPU in MIG mode is split by the use of all its MIG devices: while one is unknown, no container
+gets any, and it counts as unattributed.
 
-Some answers are believed although they are codes of errors: that no newer samples are there, that a host
-has no vGPU, that a GPU has no MIG mode, and that a slot for a MIG device is empty, for which drivers have
-several codes. A driver that says so of what is there makes the page say so too.
+Some error codes are believed: no newer samples, no vGPU on a host, no MIG mode on a GPU, and an empty slot for
+a MIG device, for which drivers have several codes. A driver that wrongly returns one makes the page wrong.
 
-Hangs ran for a 25th of the time that is said, with a patience of 0.5 s in place of 1.9 s; one function of
-each kind hung as long as it says under the patience of the program. Of several parts that hang at once each
-takes up the patience once, so that the poll that finds out may end after its deadline and collector `nvml`
-fails once.
+Hangs ran for a 25th of the stated time, with a patience of 0.5 s instead of 1.9 s; one function of each kind
+hung for the stated time with the patience of the program. Each of several parts that hang at once uses the
+patience once, so the first poll may end after its deadline, and collector `nvml` fails once.
 
 {BEGIN}
 Not yet run: `make faults`.
@@ -60,10 +55,9 @@ Not yet run: `make faults`.
 
 ## Fuzzing
 
-A decoder is whatever turns bytes or texts of others into records. Each is given inputs that nobody would
-write, made by going on from those that reach code that none reached before. It may refuse them as it says
-that it does; it may not raise anything else, take long, or return a record that is not of its types or has
-less than none of something.
+A decoder is code that parses external bytes or texts. Each gets random inputs, guided by code coverage. It may
+refuse them with its documented errors; it must not raise others, take long, or return a record with wrong
+types or negative amounts.
 
 <!-- fuzz: begin -->
 Not yet run: `make fuzz`.
@@ -71,9 +65,9 @@ Not yet run: `make fuzz`.
 
 ## Long runs
 
-A day on a node, acted in minutes: pods come and go, the kubelet, the driver and GPUs fail and come back, and
-clients ask. No figure of the process may grow with the pods that it has seen, and what the pages counted must
-be what was so on the node.
+A day on a node, simulated in minutes: pods come and go, the kubelet, the driver and GPUs fail and recover, and
+clients send requests. Resources of the process must not grow with the number of past pods, and the counters of
+the pages must match the node.
 
 <!-- soak -->
 Not yet run: `make soak`.
@@ -81,50 +75,50 @@ Not yet run: `make soak`.
 
 ## Clocks and disks
 
-These are tests too, and no cells:
+Further tests, which are not cells:
 
-- The wall clock is set forward and back by an hour and by years, and slews; the machine stands still for half
-  a minute and for an hour. No counter falls, nothing is below zero, and pages are dated by the new clock. Who
-  held a GPU while the machine stood still held it; that anybody computed, nobody has seen.
-- Two polls in no time, or with a clock in between that went back, make up no rate.
-- The log goes to a full disk, to a reader that hangs, or to nobody: pages come, polls go on, and messages are
-  lost.
-- What is printed to a full disk ends with one line and code 2; a recording that does not fit leaves its
-  folder as it was.
+- The wall clock is set forward and back by an hour and by years, and slews; the machine is suspended for half
+  a minute and for an hour. No counter falls, nothing is negative, and pages have the new time. A suspension
+  counts as held time, and not as used.
+- Two polls without time in between, or with a clock that went back, give no rate.
+- The log goes to a full disk, to a reader that hangs, or to a closed pipe: pages and polls continue, and
+  messages are lost.
+- Output to a full disk ends with one line and code 2; a recording that does not fit leaves its folder
+  unchanged.
 
 ## Abuse
 
-What clients without manners do to the server is part of the tests; what a client may take of it is told in
+Misbehaving clients are part of the tests; the limits for clients are in
 [web-config.md](web-config.md#limits-with-and-without-a-file).
 
-- With 1024 open files there are 768 connections at most, 576 of them of one address. A crowd makes room for
-  a new client: what waits longest is closed.
-- Beside crowds that are idle, send byte by byte, do not read, send on and on, or ask for pages of their own
-  and leave, tests scrape whole pages in time. A crowd is 800 connections, more than there may be.
+- With 1024 open files there are 768 connections at most, 576 of them of one address. For a new client, the
+  connection that has waited longest is closed.
+- During crowds that are idle, send byte by byte, do not read, send without end, or request many pages and
+  disconnect, tests scrape whole pages in time. A crowd is 800 connections, more than the limit.
 - **Ten thousand clients that sent without end, on an overloaded machine, made some scrapes fail.**
   [`rate_limit`](web-config.md#what-each-key-does-here) is the remedy, or a
   [NetworkPolicy](security.md#the-port).
-- A malformed request gets one refusal or none, and no line of the log.
-- Whether a pod stays below its memory limit under all this was computed, and not tried in a cgroup.
+- A malformed request gets one refusal or none, and no log line.
+- Whether a pod stays below its memory limit under all this was computed, and not tested in a cgroup.
 
 ## Restarts
 
-- Counters begin at 0. `increase` over a restart adds nothing, and lacks what fell between the two processes.
-  There are no `_created` series.
-- The time of last activity begins at the restart: a holder that does not compute is quiet from then on, and
-  idle after `--idle-after`.
-- SIGTERM, SIGINT and SIGHUP end the program with code 0, also when they come again and again; where a driver,
-  a disk or a name server hangs, some seconds later.
-- SIGKILL leaves nothing behind; of a demo it leaves the temporary folder.
-- As pid 1, which it is in a container without the node's process ids, it loses a SIGTERM that comes while
-  Python loads, and is killed when the grace period is over. This was not tried.
+- Counters restart at 0. `increase` over a restart only lacks the time between the two processes. There are no
+  `_created` series.
+- The time of last activity restarts: a holder that does not compute is quiet from then on, and idle after
+  `--idle-after`.
+- SIGTERM, SIGINT and SIGHUP end the program with code 0, also if repeated; some seconds later if a driver, a
+  disk or a name server hangs.
+- SIGKILL leaves nothing behind, except the temporary folder of a demo.
+- As pid 1, as in a container without the node's process ids, it loses a SIGTERM that arrives while Python
+  loads, and is killed after the grace period. This was not tested.
 """
 
 
 def write(page: Path, begin: str, end: str, table: str) -> None:
-    """Put a table between its marks on the page, which is made if it is not there; all else on it stays.
+    """Replace the table between its marks on the page, which is created if it does not exist.
 
-    Raises ValueError, and writes nothing, where the page does not have the marks once.
+    Raises ValueError, and writes nothing, unless the page has the marks once.
     """
     before = page.read_text("utf-8") if page.exists() else PAGE
     written = f"{begin}\n{table.strip()}\n{end}"
