@@ -114,7 +114,7 @@ def _repairs() -> Panel:
         return Query(by_gpu(f'gpuslice_gpu_{name}{{{ON_GPUS}, {label}="{value}"}}'))
 
     whole = f"max by (cluster, node, gpu, uuid) ({gpu_names(ON_GPUS)})"
-    told: dict[float, str] = {0: NEUTRAL, 1: WARNING}
+    warn_from_one: dict[float, str] = {0: NEUTRAL, 1: WARNING}
     return listing(
         "Memory repairs",
         "Rows remapped to spare ones (from Ampere on, not in MIG mode), or retired pages (before), by "
@@ -126,13 +126,13 @@ def _repairs() -> Panel:
             Column(name="action", title="Needs"),
             Column(name="Value #C", title="Row remap pending", words=YES_IS_BAD),
             Column(name="Value #D", title="Row remap failed", words=YES_IS_BAD),
-            Column(name="Value #E", title="Rows, corrected", unit="none", steps=told),
-            Column(name="Value #F", title="Rows, uncorrected", unit="none", steps=told),
-            Column(name="Value #G", title="Banks, few spares", unit="none", steps=told),
+            Column(name="Value #E", title="Rows, corrected", unit="none", steps=warn_from_one),
+            Column(name="Value #F", title="Rows, uncorrected", unit="none", steps=warn_from_one),
+            Column(name="Value #G", title="Banks, few spares", unit="none", steps=warn_from_one),
             Column(name="Value #H", title="Banks, no spares", unit="none", steps={0: NEUTRAL, 1: BAD}),
             Column(name="Value #I", title="Page pending", words=YES_IS_BAD),
-            Column(name="Value #J", title="Pages, single bit", unit="none", steps=told),
-            Column(name="Value #K", title="Pages, double bit", unit="none", steps=told),
+            Column(name="Value #J", title="Pages, single bit", unit="none", steps=warn_from_one),
+            Column(name="Value #K", title="Pages, double bit", unit="none", steps=warn_from_one),
             UUID,
         ],
         Query(whole),

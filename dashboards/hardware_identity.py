@@ -111,7 +111,7 @@ def cuts() -> tuple[Panel, ...]:
     """Return the row of MIG devices and partitions."""
     engines = ("copy", "encoder", "decoder", "jpeg", "ofa")
 
-    def told(name: str, more: str = "") -> Query:
+    def query(name: str, more: str = "") -> Query:
         return Query(by_mig(f"gpuslice_mig_{name}{{{ON_GPUS}{more}}}"))
 
     return (
@@ -136,13 +136,13 @@ def cuts() -> tuple[Panel, ...]:
                 ),
                 Column(name="mig_uuid", title="MIG device"),
             ],
-            told("info"),
-            told("compute_slices"),
-            told("memory_slices"),
-            told("multiprocessors"),
-            told("memory_used_bytes"),
-            told("memory_total_bytes"),
-            *(told("engines", f', engine="{engine}"') for engine in engines),
+            query("info"),
+            query("compute_slices"),
+            query("memory_slices"),
+            query("multiprocessors"),
+            query("memory_used_bytes"),
+            query("memory_total_bytes"),
+            *(query("engines", f', engine="{engine}"') for engine in engines),
             nothing=Nothing("profile", f"gpuslice_gpu_up{{{ON_GPUS}}}"),
         ),
     )
@@ -154,7 +154,7 @@ def virtual() -> tuple[Panel, ...]:
 
 
 def _vgpus() -> Panel:
-    def told(name: str) -> Query:
+    def query(name: str) -> Query:
         return Query(by_gpu(f"gpuslice_vgpu_{name}{{{ON_GPUS}}}", "vgpu_uuid"))
 
     return listing(
@@ -176,10 +176,10 @@ def _vgpus() -> Panel:
             Column(name="vgpu_uuid", title="vGPU"),
         ],
         Query(by_gpu(_held_vgpus(), "vgpu_uuid", "type", "vm_id", "namespace", "pod", "mdev_uuid")),
-        told("memory_used_bytes"),
-        told("memory_total_bytes"),
-        told("utilization_ratio"),
-        told("licensed"),
+        query("memory_used_bytes"),
+        query("memory_total_bytes"),
+        query("utilization_ratio"),
+        query("licensed"),
         nothing=Nothing("type", f'{_VIRTUALIZATION}, virtualization!="vgpu_host"}}'),
     )
 
@@ -191,17 +191,17 @@ def _held_vgpus() -> str:
     exporters = f"gpuslice_node_info{{{ON_NODES}}}"
     own = f"{TARGET}, namespace, pod, exported_namespace, exported_pod"
     same = f"on ({own}) max by ({own}) ({exporters})"
-    nobody = f"{info} and {same}"
+    unheld = f"{info} and {same}"
     for label in ("namespace", "pod"):
-        nobody = f'label_replace({nobody}, "{label}", "", "", "")'
+        unheld = f'label_replace({unheld}, "{label}", "", "", "")'
     held = unclashed(f"({info} unless {same})", "namespace", "pod")
-    return f"{held} or {nobody}"
+    return f"{held} or {unheld}"
 
 
 def _vgpu_use() -> tuple[Panel, ...]:
     names = f"max by ({DEVICE}, vgpu_uuid, vm_id) (gpuslice_vgpu_info{{{ON_GPUS}}})"
 
-    def told(name: str) -> Query:
+    def query(name: str) -> Query:
         rows = f"gpuslice_vgpu_{name}{{{ON_GPUS}}}"
         named = f"{rows} * on ({DEVICE}, vgpu_uuid) group_left (vm_id) {names}"
         return Query(by_gpu(named, "vgpu_uuid", "vm_id"), f"{GPU} · {{{{vm_id}}}}")
@@ -211,7 +211,7 @@ def _vgpu_use() -> tuple[Panel, ...]:
             "Utilization by vGPU",
             "percentunit",
             "Share of the physical GPU's time in which it computed for a vGPU. Unknown inside MIG.",
-            told("utilization_ratio"),
+            query("utilization_ratio"),
             stacked=True,
             top=1,
             span=8,
@@ -220,7 +220,7 @@ def _vgpu_use() -> tuple[Panel, ...]:
             "Memory by vGPU",
             "bytes",
             "Memory that the guest of each vGPU uses.",
-            told("memory_used_bytes"),
+            query("memory_used_bytes"),
             stacked=True,
             span=8,
         ),

@@ -79,8 +79,7 @@ def _numbers() -> tuple[Panel, ...]:
         _number(
             "Uncorrected ECC errors",
             "none",
-            "Errors of the memories that could not be corrected, since the drivers were loaded. Only GPUs "
-            "with ECC tell.",
+            "Uncorrected memory errors since the drivers were loaded. Only GPUs with ECC.",
             f"sum({by_gpu(_UNCORRECTED)})",
             {0: GOOD, 1: BAD},
         ),

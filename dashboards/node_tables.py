@@ -151,7 +151,7 @@ def mig_devices() -> tuple[Panel, ...]:
     unheld = f"max by ({device}) (gpuslice_mig_info{{{ON_GPUS}}}) unless on ({device}) {holders} > 0"
     holder = f"({chosen} or on ({device}) ({unheld}))"
 
-    def told(name: str) -> Query:
+    def query(name: str) -> Query:
         series = f"max by ({device}) (gpuslice_mig_{name}{{{ON_GPUS}}})"
         return Query(by_mig(f"{holder} * 0 + on ({device}) group_left () {series}", *CONTAINER))
 
@@ -179,23 +179,23 @@ def mig_devices() -> tuple[Panel, ...]:
                 Column(name="mig_uuid", title="MIG device"),
                 HIDDEN_UUID,
             ],
-            told("info"),
+            query("info"),
             Query(by_mig(f"({chosen} or on ({device}) {holders} == 0)", *CONTAINER)),
-            told("compute_slices"),
-            told("multiprocessors"),
-            told("memory_used_bytes"),
-            told("memory_total_bytes"),
-            told("unattributed_memory_bytes"),
+            query("compute_slices"),
+            query("multiprocessors"),
+            query("memory_used_bytes"),
+            query("memory_total_bytes"),
+            query("unattributed_memory_bytes"),
             nothing=Nothing("profile", f"gpuslice_gpu_up{{{ON_GPUS}}}"),
             sort=("Node", "GPU", "GI", "CI"),
             height=12,
         ),
-        _left_to_cut(),
+        _free_mig(),
     )
 
 
-def _left_to_cut() -> Panel:
-    def told(kind: str, state: str) -> Query:
+def _free_mig() -> Panel:
+    def query(kind: str, state: str) -> Query:
         return Query(by_gpu(f'gpuslice_gpu_mig_{kind}_slices{{{ON_GPUS}, state="{state}"}}'))
 
     return listing(
@@ -212,10 +212,10 @@ def _left_to_cut() -> Panel:
             Column(name="Value #E", title="of them adjacent", unit="none"),
             HIDDEN_UUID,
         ],
-        told("compute", "used"),
-        told("compute", "free"),
-        told("memory", "used"),
-        told("memory", "free"),
+        query("compute", "used"),
+        query("compute", "free"),
+        query("memory", "used"),
+        query("memory", "free"),
         Query(of_gpus("gpu_mig_adjacent_free_memory_slices")),
         height=8,
         nothing=Nothing("node", f"gpuslice_gpu_up{{{ON_GPUS}}}", "no GPU is in MIG mode"),

@@ -51,7 +51,7 @@ checksum/web-config: {{ toYaml . | sha256sum }}
 {{- define "gpuslice.hubEnv" -}}
 - name: GPUSLICE_PROMETHEUS_URL
   value: {{ .prometheusUrl | quote }}
-{{- /* The driver is none of its business, wherever it runs. */}}
+{{- /* The hub does not need the driver. */}}
 - name: NVIDIA_VISIBLE_DEVICES
   value: void
 {{- if .webConfig.existingSecret }}
