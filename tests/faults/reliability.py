@@ -42,8 +42,9 @@ code is a failure of that one call. Calls that are only made when the driver is 
 The energy of a GPU in MIG mode is split by the use of all its MIG devices: while one is unknown, no container
 gets any, and it counts as unattributed.
 
-Some error codes are believed: no newer samples, no vGPU on a host, no MIG mode on a GPU, and an empty slot for
-a MIG device, for which drivers have several codes. A driver that wrongly returns one makes the page wrong.
+Some error codes are believed: no newer samples, no vGPU on a host, no MIG mode on a GPU, and an empty slot
+for a MIG device, for which drivers have several codes. A driver that wrongly returns one makes the page
+wrong.
 
 Hangs ran for a 25th of the stated time, with a patience of 0.5 s instead of 1.9 s; one function of each kind
 hung for the stated time with the patience of the program. Each of several parts that hang at once uses the
@@ -55,9 +56,9 @@ Not yet run: `make faults`.
 
 ## Fuzzing
 
-A decoder is code that parses external bytes or texts. Each gets random inputs, guided by code coverage. It may
-refuse them with its documented errors; it must not raise others, take long, or return a record with wrong
-types or negative amounts.
+A decoder is code that parses external bytes or texts. Each gets random inputs, guided by code coverage. It
+may refuse them with its documented errors; it must not raise others, take long, or return a record with
+wrong types or negative amounts.
 
 <!-- fuzz: begin -->
 Not yet run: `make fuzz`.
@@ -65,9 +66,9 @@ Not yet run: `make fuzz`.
 
 ## Long runs
 
-A day on a node, simulated in minutes: pods come and go, the kubelet, the driver and GPUs fail and recover, and
-clients send requests. Resources of the process must not grow with the number of past pods, and the counters of
-the pages must match the node.
+A day on a node, simulated in minutes: pods come and go, the kubelet, the driver and GPUs fail and recover,
+and clients send requests. Resources of the process must not grow with the number of past pods, and the
+counters of the pages must match the node.
 
 <!-- soak -->
 Not yet run: `make soak`.
