@@ -171,7 +171,7 @@ def test_an_xid_arrives_and_is_over_after_its_window(receiver: Receiver) -> None
         "xid": str(XID),
     }
     description = alert["annotations"]["description"]
-    assert "Memory had an error that cannot be corrected" in description
+    assert "Uncorrectable memory error" in description
     assert "ml/train" in description
     assert "exporter-x" not in description
     assert alert["annotations"]["dashboard"] == (
