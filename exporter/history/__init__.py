@@ -1,4 +1,4 @@
-"""What was: readings of the last hours, kept in memory or asked of a Prometheus."""
+"""History: readings of the last hours, from memory or from a Prometheus."""
 
 from exporter.history.past import NotKeptError, Past, PastReader, Track, Wanted
 

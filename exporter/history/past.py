@@ -1,4 +1,4 @@
-"""The nouns of history: one stretch of time, and what was known of things in it."""
+"""Records of history: a range of time, and the series in it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,85 +25,74 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     ),
     "mig": ("memory_used_bytes", "unattributed_memory_bytes", "unattributed_utilization_ratio"),
 }
-"""What is kept of each level, by the names that the table of series gives its fields."""
+"""The fields kept for each level, by their names in the table of series."""
 ADDED: Mapping[str, frozenset[str]] = {
     "container": frozenset(FIELDS["container"]),
     "gpu": frozenset({"unattributed_memory_bytes", "unattributed_utilization_ratio"}),
     "mig": frozenset({"unattributed_memory_bytes", "unattributed_utilization_ratio"}),
 }
-"""What adds up to what a GPU uses, or is held of it."""
+"""The fields that add up to the use of a GPU, or to what is held of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What to tell of: of one GPU, of one container or pod, or everything where nothing is named.
+    """Which series to read; all by default.
 
-    ``holder`` is (namespace, pod, container), where a container "" means that of any name. No ``levels``
-    means all of them.
-
-    ``summing`` has the fields of ADDED told so that they add up to no more than their GPU uses, also where
-    holders come and go within a step: each for the part of the step in which it was known, of that in which
-    the GPU was.
+    With ``summing``, the fields of ADDED are divided by the time in which their GPU was known, so that they
+    add up to no more than the GPU uses even if holders start and end within a step.
     """
 
-    levels: frozenset[str] = frozenset()
-    uuid: str = ""
-    holder: tuple[str, str, str] | None = None
+    levels: frozenset[str] = frozenset()  # empty for all levels
+    uuid: str = ""  # of one GPU, "" for all
+    holder: tuple[str, str, str] | None = None  # namespace, pod, container; container "" is any of the pod
     summing: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Track:
-    """One thing through the time: ``labels`` are its identity (by the names of the labels of its level).
-
-    ``values`` has, by the names of FIELDS, one number per step, None where nothing was known.
-    """
+    """One GPU, MIG device or container over time."""
 
     level: Literal["container", "gpu", "mig"]
-    labels: Mapping[str, str]
-    values: Mapping[str, Sequence[float | None]]
+    labels: Mapping[str, str]  # its identity, by the label names of its level
+    values: Mapping[str, Sequence[float | None]]  # by field: one value per step, None if unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """A stretch of time in ``count`` steps of ``step`` seconds; the first begins at Unix time ``start``.
+    """A range of time in steps. Each value is the mean of the known values in its step (see ``Wanted``)."""
 
-    A value is the mean of what was known in its step (see ``Wanted.summing``). ``note`` says what a
-    reader should know of it, such as why a part is missing; "" where there is nothing to say.
-    """
-
-    start: float
-    step: float
-    count: int
+    start: float  # Unix time at which the first step begins
+    step: float  # seconds
+    count: int  # number of steps
     source: Literal["memory", "prometheus"]
     tracks: Sequence[Track] = field(default_factory=tuple)
-    note: str = ""
+    note: str = ""  # for readers, such as why a part is missing
 
 
 class NotKeptError(Exception):
-    """So much of the past is not kept; the text says how much is."""
+    """The range reaches back further than history is kept; the message has the limit."""
 
 
 class PastReader(Protocol):
-    """Something that can tell of the past."""
+    """A source of history."""
 
     async def read(self, *, span: float, end: float | None, points: int, wanted: Wanted) -> Past:
-        """Tell of ``span`` seconds up to Unix time ``end`` (None: now) in at most ``points`` steps.
+        """Return ``span`` seconds up to Unix time ``end`` (None: now) in at most ``points`` steps.
 
-        Raises NotKeptError where that cannot be told.
+        Raises NotKeptError if the range reaches back too far.
         """
         ...
 
 
-# Beyond this a cell would say infinity.
+# A larger number would be infinity in a cell of 32 bits.
 _MOST = 3e38
 
 
 class Key(NamedTuple):
-    """What a series is of: a level, and the values of its labels in their order."""
+    """The identity of a series."""
 
     level: Level
-    values: tuple[str, ...]
+    values: tuple[str, ...]  # of the level's labels, in their order
 
 
 def _readers(
@@ -113,7 +102,7 @@ def _readers(
     return tuple(by_name[name] for name in fields)
 
 
-# The few that a node cannot be told without stand first: there may not be room for all.
+# GPUs and MIG devices come first: they are few, needed everywhere, and memory may be too small for all rows.
 _READERS: Mapping[Level, tuple[Callable[[Any], Number | None], ...]] = {
     "gpu": _readers(GPU, FIELDS["gpu"]),
     "mig": _readers(MIG, FIELDS["mig"]),
@@ -122,19 +111,19 @@ _READERS: Mapping[Level, tuple[Callable[[Any], Number | None], ...]] = {
 
 
 def readings(snapshot: Snapshot) -> Iterator[tuple[Key, list[Number | None]]]:
-    """Return what is known of each GPU, MIG device and container, in the order of FIELDS."""
+    """Yield the key and the values of each GPU, MIG device and container, in the order of FIELDS."""
     for level, readers in _READERS.items():
         for entity in ENTITIES[level](snapshot):
             yield Key(level, entity.values), [_finite(read(entity.row)) for read in readers]
 
 
 def key_of(row: ContainerRow) -> Key:
-    """Name the series of a container on a device."""
+    """Return the key of a container on a device."""
     holder, device = row.holder, row.device
     values = (holder.namespace, holder.pod, holder.container, *filter(None, device))
     return Key("container", values)
 
 
 def _finite(value: Number | None) -> Number | None:
-    # NaN is not between anything.
+    # This excludes NaN too: all comparisons with it are false.
     return value if value is not None and -_MOST <= value <= _MOST else None

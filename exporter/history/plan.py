@@ -1,9 +1,9 @@
-"""Which cells answer a question about the past, and how they become its steps."""
+"""Choosing the cells for a range of time, and averaging them to its steps."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
-from operator import add, eq, mul
+from operator import add, eq
 from typing import Generic, NamedTuple, TypeVar, overload
 
 from exporter.history.past import Track
@@ -11,13 +11,13 @@ from exporter.history.tiers import Cells, Counts, Number, Tier
 
 
 class Plan(NamedTuple):
-    """``steps`` steps of ``each`` slots of the tier number ``tier``, from its slot ``first`` on."""
+    """The slots of a tier to read, and the steps that they make."""
 
-    tier: int
-    first: int
-    each: int
-    steps: int
-    step: float
+    tier: int  # index of the tier
+    first: int  # the first slot
+    each: int  # slots per step
+    steps: int  # number of steps
+    step: float  # seconds per step
 
     @property
     def start(self) -> float:
@@ -36,12 +36,12 @@ class Plan(NamedTuple):
 
 
 def plan(tiers: Sequence[Tier], *, now: float, end: float, span: float, points: int) -> Plan:
-    """Choose the tier for ``span`` seconds up to ``end`` in at most ``points`` steps.
+    """Return the plan for ``span`` seconds up to Unix time ``end`` in at most ``points`` steps.
 
-    Steps stand on a grid of their own length, so that a step shows the same as long as it is shown.
+    Steps begin at multiples of their length, so that a finished step never changes.
     """
     wanted = span / points
-    # The last tier is what there is, even where it does not reach as far.
+    # The last tier reaches furthest back, even if that is not far enough.
     reaching = [index for index, tier in enumerate(tiers) if tier.reach + tier.step >= now - end + span]
     reaching = reaching or [len(tiers) - 1]
     chosen = max((index for index in reaching if tiers[index].step <= wanted), default=reaching[0])
@@ -49,55 +49,45 @@ def plan(tiers: Sequence[Tier], *, now: float, end: float, span: float, points: 
     each = max(1, math.ceil(round(wanted / length, 6)))
     step = length * each
     count = max(1, min(points, math.ceil(round(span / step, 6))))
-    # What was read just now is of the step that has just begun.
+    # The newest reading belongs to the step that has just begun.
     last = math.floor(now / step) if end >= now else math.ceil(end / step) - 1
     return Plan(chosen, (last - count + 1) * each, each, count, step)
 
 
 def means(cells: Sequence[float], each: int) -> list[float | None]:
-    """Average each ``each`` cells over those that are known, None where none is."""
+    """Return the mean of the known cells of each run of ``each`` cells, None if all are unknown."""
     if each == 1:
         return [None if cell != cell else cell for cell in cells]  # noqa: PLR0124 - only NaN differs from itself
-    totals: Iterable[float] = reduce(lambda one, other: map(add, one, other), _strides(cells, each))
     return [
-        total / each if total == total else _mean(cells[index * each : (index + 1) * each])  # noqa: PLR0124
-        for index, total in enumerate(totals)
+        total / each if total == total else _mean_of_known(cells[index * each : (index + 1) * each])  # noqa: PLR0124
+        for index, total in enumerate(_added(cells, each))
     ]
 
 
-def _strides(cells: Sequence[float], each: int) -> list[Iterable[float]]:
-    return [cells[offset::each] for offset in range(each)]
-
-
-def _mean(cells: Iterable[float]) -> float | None:
+def _mean_of_known(cells: Iterable[float]) -> float | None:
     known = [cell for cell in cells if not math.isnan(cell)]
     return sum(known) / len(known) if known else None
 
 
-def shares(cells: Cells, told: Counts, each: int, among: Sequence[int] | None = None) -> list[float | None]:
-    """Average each ``each`` cells, None where none is known.
+def shares(cells: Cells, counts: Counts, each: int, among: Sequence[int] | None = None) -> list[float | None]:
+    """Return the sum of each run of ``each`` cells, divided by a number of readings; None if all are unknown.
 
-    ``told`` is of how many readings each cell is the mean. ``among`` is of how many readings each
-    step is; by default, or where these are fewer, it is of those that are known.
+    ``counts`` has the number of readings of each cell, and ``among`` the divisor of each step; by default, or
+    if it is smaller, the divisor is the number of known readings.
     """
-    known = list(_added(told, each))
-    sums = _added(_weighted(cells, told), each)
+    known = list(_added(counts, each))
+    # An unknown cell is NaN, and NaN times 0 is NaN.
+    weighted = [cell * count if count else 0.0 for cell, count in zip(cells, counts, strict=True)]
+    sums = _added(weighted, each)
     return [
         total / max(count, of) if count else None
         for total, count, of in zip(sums, known, among or known, strict=True)
     ]
 
 
-def whole(told: Iterable[Counts], each: int) -> list[int]:
-    """Count, for each ``each`` cells, the readings in which at least one of several fields was known."""
-    return list(_added([max(counts) for counts in zip(*told, strict=True)], each))
-
-
-def _weighted(cells: Cells, told: Counts) -> Sequence[float]:
-    # What is not known is NaN, and that times 0 is NaN still.
-    if 0 in told:
-        return [cell * count if count else 0.0 for cell, count in zip(cells, told, strict=True)]
-    return list(map(mul, cells, told))
+def whole(counts: Iterable[Counts], each: int) -> list[int]:
+    """Return the number of readings in each run of ``each`` cells in which at least one field was known."""
+    return list(_added([max(of_fields) for of_fields in zip(*counts, strict=True)], each))
 
 
 def _added(cells: Sequence[Number], each: int) -> Iterable[Number]:
@@ -109,14 +99,14 @@ Kept = TypeVar("Kept")
 
 
 class Tracks(Sequence[Track], Generic[Kept]):
-    """The tracks that ``make`` makes of what is ``kept``; who looks twice should make a tuple of them."""
+    """Tracks made from ``kept`` on each access; copy them to a tuple to read them more than once."""
 
     def __init__(self, kept: Sequence[Kept], make: Callable[[Kept], Track]) -> None:
         self._kept = kept
         self._make = make
 
     def __len__(self) -> int:
-        """Count them without making any."""
+        """Return the number of tracks, without making any."""
         return len(self._kept)
 
     @overload
@@ -124,13 +114,13 @@ class Tracks(Sequence[Track], Generic[Kept]):
     @overload
     def __getitem__(self, place: slice) -> Sequence[Track]: ...
     def __getitem__(self, place: int | slice) -> Track | Sequence[Track]:
-        """Return one, or those of a slice."""
+        """Return one track, or those of a slice."""
         if isinstance(place, slice):
-            return [self._make(each) for each in self._kept[place]]
+            return [self._make(kept) for kept in self._kept[place]]
         return self._make(self._kept[place])
 
     def __eq__(self, other: object) -> bool:
-        """Return whether it is the same as any sequence, track by track."""
+        """Return whether another sequence has equal tracks in the same order."""
         return isinstance(other, Sequence) and len(self) == len(other) and all(map(eq, self, other))
 
-    __hash__ = None  # type: ignore[assignment]  # tracks have none
+    __hash__ = None  # type: ignore[assignment]  # tracks are not hashable

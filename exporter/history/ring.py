@@ -1,4 +1,4 @@
-"""The ring: the last hours of a node in memory of a fixed size."""
+"""The last hours of a node, in memory of a fixed size."""
 
 import re
 import threading
@@ -16,32 +16,32 @@ from exporter.metrics import LEVEL_LABELS, Number
 from exporter.model import Snapshot
 
 BUDGET = 24_000_000
-"""Bytes that all series together may take."""
-# What a series takes beside its cells, as tracemalloc counts it.
+"""Maximum memory of all series together, in bytes."""
+# Bytes of a series without its cells, by tracemalloc.
 _OVERHEAD = 2600
 _CELL_BYTES = 4
-# An answer of more numbers than this has fewer steps: each takes 32 bytes while it is written.
+# An answer with more numbers gets fewer steps: each number takes 32 bytes while the answer is written.
 _MOST_NUMBERS = 1 << 20
-# A poll that is later than this leaves a gap.
+# A poll that comes later than this many steps after the previous one leaves a gap.
 _LATE = 1.5
 
 
 class _Copied(NamedTuple):
-    """What is kept of a series; ``told``, of how many readings each cell is the mean, only for sums."""
+    """The cells of a series, copied."""
 
     key: Key
-    cells: list[Cells]
-    told: list[Counts]
+    cells: list[Cells]  # by field
+    counts: list[Counts]  # readings per cell, by field; empty unless needed for sums
 
 
 class _Series:
-    """One thing in all tiers. ``seen`` is the Unix time of its last reading."""
+    """One GPU, MIG device or container in all tiers."""
 
     __slots__ = ("lanes", "seen")
 
     def __init__(self, lanes: tuple[Lane, ...], seen: float) -> None:
         self.lanes = lanes
-        self.seen = seen
+        self.seen = seen  # Unix time of the last reading
 
     def put(self, at: float, slots: Iterable[int], values: list[Number | None], bridged: bool) -> None:
         self.seen = at
@@ -50,9 +50,9 @@ class _Series:
 
 
 class History:
-    """Keeps ``kept`` seconds of the snapshots that come every ``step`` seconds, in at most ``budget`` bytes.
+    """Keeps the last ``kept`` seconds of snapshots that come every ``step`` seconds, in ``budget`` bytes.
 
-    The event loop writes, threads read. ``wall`` tells Unix time.
+    The event loop writes, and threads read. ``wall`` returns the Unix time.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class History:
 
     @property
     def kept(self) -> float:
-        """How many seconds are kept."""
+        """Seconds that are kept."""
         return self._kept
 
     def record(self, snapshot: Snapshot) -> None:
-        """Add what a snapshot says; one from before the first poll says nothing."""
+        """Add the readings of a snapshot; one from before the first poll has none."""
         if snapshot.sequence == 0:
             return
         rows = dict(readings(snapshot))
@@ -87,24 +87,27 @@ class History:
             self._record(snapshot.timestamp, rows)
 
     async def read(self, *, span: float, end: float | None, points: int, wanted: Wanted) -> Past:
-        """Tell of ``span`` seconds up to ``end``, in a thread."""
-        return await in_thread(self.tell, span=span, end=end, points=points, wanted=wanted)
+        """Return history as ``read_sync`` does, read in a thread."""
+        return await in_thread(self.read_sync, span=span, end=end, points=points, wanted=wanted)
 
-    def tell(self, *, span: float, end: float | None, points: int, wanted: Wanted) -> Past:
-        """Tell of ``span`` seconds up to ``end`` in at most ``points`` steps; raises NotKeptError."""
+    def read_sync(self, *, span: float, end: float | None, points: int, wanted: Wanted) -> Past:
+        """Return ``span`` seconds up to Unix time ``end`` (None: now) in at most ``points`` steps.
+
+        Raises NotKeptError if the range reaches back too far.
+        """
         now = self._wall()
         end = now if end is None else min(end, now)
         if end - span < now - self._kept - self._tiers[-1].step:
             raise NotKeptError(f"{span_text(self._kept)} are kept in memory (--history-retention)")
-        # All of them are of one moment, or their sum would not hold.
+        # All series are copied at the same time, or their sums would not hold.
         with self._lock:
             chosen = [key for key in self._series if _is_wanted(key, wanted)]
             most = max(1, _MOST_NUMBERS // max(1, sum(len(FIELDS[key.level]) for key in chosen)))
             steps = plan(self._tiers, now=now, end=end, span=span, points=min(points, most))
-            copied = self._copy(chosen, steps, told=wanted.summing)
-            gpus = self._copy(self._gpus_of(chosen), steps, told=True) if wanted.summing else []
+            copied = self._copy(chosen, steps, counted=wanted.summing)
+            gpus = self._copy(self._gpus_of(chosen), steps, counted=True) if wanted.summing else []
             refused = self._refused
-        seen = {series.key.values[0]: whole(series.told, steps.each) for series in gpus}
+        seen = {series.key.values[0]: whole(series.counts, steps.each) for series in gpus}
         track = partial(_share, seen) if wanted.summing else _track
         return Past(
             start=steps.start,
@@ -116,18 +119,18 @@ class History:
         )
 
     def now(self) -> float:
-        """Return the Unix time that the past is before."""
+        """Return the current Unix time."""
         return self._wall()
 
     def over(self, *, now: float, span: float, points: int, shift: int) -> Plan:
-        """Plan to read the last ``span`` seconds in steps that are over; they begin ``shift`` slots later."""
+        """Return a plan for the last ``span`` seconds in finished steps, shifted by ``shift`` slots."""
         steps = plan(self._tiers, now=now, end=now, span=span, points=points)
         shift %= steps.each
         newest = (self._tiers[steps.tier].slot(now) - shift) // steps.each * steps.each + shift
         return steps._replace(first=newest - steps.steps * steps.each)
 
     def values(self, key: Key, field: str, steps: Plan) -> list[float | None]:
-        """Read one field of one series as planned; nothing but None where there is no such series."""
+        """Return one field of one series as planned; all None if there is no such series."""
         with self._lock:
             series = self._series.get(key)
             cells = None if series is None else series.lanes[steps.tier].window(steps.first, steps.stop)
@@ -139,8 +142,8 @@ class History:
         if at < self._newest:
             self._cut(at)
         slots = [tier.slot(at) for tier in self._tiers]
-        before, self._newest = self._newest, at
-        bridged = at - before <= _LATE * self._tiers[0].step
+        previous, self._newest = self._newest, at
+        bridged = at - previous <= _LATE * self._tiers[0].step
         added = []
         for key, values in rows.items():
             series = self._series.get(key)
@@ -148,14 +151,14 @@ class History:
                 added.append((key, values))
             else:
                 self._series.move_to_end(key)
-                # What was away for a poll was not there, whatever the grid.
-                series.put(at, slots, values, bridged and series.seen == before)
+                # A series that was missing from the previous poll has a gap there.
+                series.put(at, slots, values, bridged and series.seen == previous)
         while self._series and next(iter(self._series.values())).seen < at - self._kept:
             self._drop_oldest()
         self._refused = sum(not self._add(key, at, slots, values) for key, values in added)
 
     def _cut(self, at: float) -> None:
-        """Forget what the clock, before it was set back, said would be later than now."""
+        """Drop readings later than now: the clock was set back."""
         slots = [tier.slot(at) for tier in self._tiers]
         for series in self._series.values():
             series.seen = min(series.seen, at)
@@ -163,7 +166,7 @@ class History:
                 lane.cut(slot)
 
     def _add(self, key: Key, at: float, slots: list[int], values: list[Number | None]) -> bool:
-        """Begin a series, if need be in the place of what ended the longest ago; say if it fits."""
+        """Add a series, in place of those that ended first if memory is full; return whether it fits."""
         cost = self._costs[key.level]
         while self._used + cost > self._budget:
             if not self._series or next(iter(self._series.values())).seen >= at:
@@ -182,13 +185,13 @@ class History:
         key, _ = self._series.popitem(last=False)
         self._used -= self._costs[key.level]
 
-    def _copy(self, chosen: Iterable[Key], steps: Plan, *, told: bool) -> list[_Copied]:
+    def _copy(self, chosen: Iterable[Key], steps: Plan, *, counted: bool) -> list[_Copied]:
         lanes = ((key, self._series[key].lanes[steps.tier]) for key in chosen)
         return [
             _Copied(
                 key,
                 lane.window(steps.first, steps.stop),
-                lane.told(steps.first, steps.stop) if told else [],
+                lane.counts(steps.first, steps.stop) if counted else [],
             )
             for key, lane in lanes
             if lane.first < steps.stop and lane.last >= steps.first
@@ -200,7 +203,7 @@ class History:
 
 
 def span_text(seconds: float) -> str:
-    """Return a length of time as the settings take it: 1h, 90m, 45s."""
+    """Return seconds as text in the largest unit that divides them: 1 h, 90 m, 45 s."""
     for unit, length in (("h", 3600), ("m", 60)):
         if seconds >= length and seconds % length == 0:
             return f"{seconds / length:g} {unit}"
@@ -232,19 +235,19 @@ def _track(each: int, series: _Copied) -> Track:
 
 
 def _share(seen: Mapping[str, Sequence[int]], each: int, series: _Copied) -> Track:
-    """Tell of a series so that it adds up; ``seen`` is how many readings there are of a GPU in each step."""
+    """Return a series that adds up; ``seen`` has the number of readings of each GPU in each step."""
     fields, added = FIELDS[series.key.level], ADDED[series.key.level]
     of_gpu = seen.get(_labels(series.key)["uuid"])
     among = [of_gpu if name in added else None for name in fields]
     values = [
-        shares(cells, told, each, of)
-        for cells, told, of in zip(series.cells, series.told, among, strict=True)
+        shares(cells, counts, each, divisors)
+        for cells, counts, divisors in zip(series.cells, series.counts, among, strict=True)
     ]
     return _named(series.key, values)
 
 
 def _named(key: Key, values: Sequence[list[float | None]]) -> Track:
-    # The ring has series of these levels only.
+    # The history has series of these levels only.
     level = cast("Literal['container', 'gpu', 'mig']", key.level)
     return Track(level=level, labels=_labels(key), values=dict(zip(FIELDS[level], values, strict=True)))
 
@@ -254,7 +257,7 @@ def _note(refused: int, shortened: bool) -> str:
     if refused:
         notes.append(f"{refused} containers or devices are not kept: the memory for history is full")
     if shortened:
-        notes.append("the steps are longer than asked for: ask for fewer series to have shorter ones")
+        notes.append("the steps are longer than requested: request fewer series for shorter steps")
     return "; ".join(notes)
 
 
@@ -264,9 +267,9 @@ _SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def spans_of(kept: float, *, longer: bool) -> tuple[str, ...]:
-    """List the spans that can be told where memory keeps ``kept`` seconds, the shortest first.
+    """Return the ranges to offer if memory keeps ``kept`` seconds, the shortest first.
 
-    The whole of what memory keeps is among them. ``longer``: a Prometheus tells of what was before.
+    All that memory keeps is one of them. ``longer``: a Prometheus has older data.
     """
     offered = {name: seconds for name in OFFERED if (seconds := span_seconds(name)) is not None}
     offered = {name: seconds for name, seconds in offered.items() if longer or seconds <= kept}
@@ -276,6 +279,6 @@ def spans_of(kept: float, *, longer: bool) -> tuple[str, ...]:
 
 
 def span_seconds(name: str) -> float | None:
-    """Read a span such as ``5m`` or ``7d``, None where it is none."""
-    found = _SPAN.fullmatch(name)
-    return None if found is None else int(found[1]) * _SECONDS[found[2]]
+    """Return the seconds of a range such as ``5m`` or ``7d``, None if it is not valid."""
+    match = _SPAN.fullmatch(name)
+    return None if match is None else int(match[1]) * _SECONDS[match[2]]

@@ -1,6 +1,6 @@
-"""Tiers: the same readings in slots of different length, finer for what is new, coarser for what is older.
+"""Tiers: the same readings in slots of different lengths, fine for the newest, coarse for older ones.
 
-A slot is known by its number, Unix time divided by its length, so that the slots of a coarser tier hold whole
+The number of a slot is Unix time divided by its length, so each slot of a coarser tier consists of whole
 slots of the finer ones.
 """
 
@@ -18,18 +18,18 @@ Counts: TypeAlias = "array[int]"
 
 
 def blank(count: int) -> Cells:
-    """Return cells in which nothing is known."""
+    """Return unknown cells."""
     return array("f", (_NAN,)) * count
 
 
 class Column:
-    """``slots`` values of 32 bits or None."""
+    """A ring of ``slots`` values of 32 bits, each of which may be unknown."""
 
     __slots__ = ("_cells", "_known", "_slots", "_value")
 
     def __init__(self, slots: int) -> None:
         self._slots = slots
-        # While all that is known is one value: at which places, as bits. Once there is a second: all values.
+        # While all known values are equal: that value, and a bit for each known place. Otherwise: all cells.
         self._value = 0.0
         self._known = 0
         self._cells: Cells | None = None
@@ -46,7 +46,7 @@ class Column:
             self._known &= ~(1 << at)
 
     def ring(self) -> Cells:
-        """Return the cells of all places, NaN where nothing is known; nobody may change them."""
+        """Return the cells of all places, NaN if unknown; callers must not change them."""
         if self._cells is not None:
             return self._cells
         ring, known = blank(self._slots), f"{self._known:b}"[::-1]
@@ -59,7 +59,7 @@ class Column:
         return ring
 
     def _begin(self, value: float) -> None:
-        """Make room for a value that is not the one that is known."""
+        """Make room for a value that differs from the known one."""
         if self._known:
             self._cells, self._known = self.ring(), 0
         else:
@@ -68,30 +68,26 @@ class Column:
 
 MOST_SLOTS = 720
 COARSER = 6
-# Polls come faster than a line can show them.
+# Seconds. A line cannot show faster polls.
 FINEST_STEP = 1.0
 Number = TypeVar("Number", int, float)
 
-# So many readings of a slot are counted in one byte. There may be more than were meant to be: what the driver
-# tells of is read at once.
+# Up to this many expected readings per slot are counted in one byte: events trigger further ones.
 _MOST_IN_A_BYTE = 64
 _TYPES = ("", "B", "H")
 
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """``slots`` slots of ``step`` seconds each, of which the newest is still being filled.
+    """A number of slots of equal length; the newest is still being filled."""
 
-    Where a slot is of several readings it matters of how many, which is told in ``count_bytes``, else in 0.
-    """
-
-    step: float
-    slots: int
-    count_bytes: int
+    step: float  # seconds per slot
+    slots: int  # number of slots
+    count_bytes: int  # size of the counter of readings per slot; 0 if a slot has one reading
 
     @property
     def reach(self) -> float:
-        """How many seconds of the past it covers."""
+        """Seconds of history that it covers."""
         return self.step * self.slots
 
     def slot(self, at: float) -> int:
@@ -100,15 +96,15 @@ class Tier:
 
 
 def tiers_of(kept: float, step: float) -> tuple[Tier, ...]:
-    """List the tiers for ``kept`` seconds of readings, one every ``step`` seconds; the finest first."""
-    found = []
+    """Return the tiers for ``kept`` seconds of readings, one every ``step`` seconds; the finest first."""
+    tiers = []
     length = max(step, FINEST_STEP)
     while True:
         # One more, because the newest is not full.
         needed = math.ceil(kept / length) + 1
-        found.append(Tier(length, min(needed, MOST_SLOTS), _count_bytes(length / step)))
+        tiers.append(Tier(length, min(needed, MOST_SLOTS), _count_bytes(length / step)))
         if needed <= MOST_SLOTS + 1:
-            return tuple(found)
+            return tuple(tiers)
         length *= COARSER
 
 
@@ -119,21 +115,21 @@ def _count_bytes(readings: float) -> int:
 
 
 class Lane:
-    """What is known of one thing in one tier: a ring of cells for each of ``fields`` fields.
+    """One series in one tier: a ring of cells for each of ``fields`` fields.
 
-    A cell is the mean of what was known in its slot, NaN where nothing was. Of how many readings it is the
-    mean is kept besides, in ``count_bytes``; where these are 0, a slot is to have one.
+    A cell is the mean of the known readings in its slot, NaN if there are none. Their number is kept in
+    ``count_bytes`` bytes, unless each slot has one reading.
 
-    The mean of the last slot is written when it is over or when somebody reads: more readings may come.
+    The last slot is written when it is over or when cells are read, because more readings may come.
     """
 
     __slots__ = (
         "_columns",
         "_count_bytes",
+        "_counters",
         "_counts",
         "_slots",
         "_sums",
-        "_told",
         "_written",
         "first",
         "last",
@@ -144,18 +140,18 @@ class Lane:
         self.last = slot
         self._slots = slots
         self._columns = tuple(Column(slots) for _ in range(fields))
-        # Of a field that was never known there are none.
-        self._told: list[Counts | None] = [None] * fields
+        # None for a field that was never known.
+        self._counters: list[Counts | None] = [None] * fields
         self._count_bytes = count_bytes
         self._sums = [0.0] * fields
         self._counts = [0] * fields
         self._written = True
 
     def put(self, slot: int, values: Sequence[float | None], bridged: bool) -> None:
-        """Add a reading to a slot that is not before the last.
+        """Add a reading to the last slot or a later one.
 
-        ``bridged``: the reading comes in time after the one before, so that a single slot between the two is
-        an accident of the grid, and no gap.
+        ``bridged``: the reading is in time after the previous one, so a single slot between the two is not a
+        gap, and gets the same values.
         """
         if slot != self.last:
             self._begin(slot, values, bridged)
@@ -168,7 +164,7 @@ class Lane:
         self._written = False
 
     def cut(self, slot: int) -> None:
-        """Forget this slot and all that are later."""
+        """Drop this slot and all later ones."""
         self._write()
         if slot <= self.last:
             self._blank(slot, self.last)
@@ -176,17 +172,17 @@ class Lane:
             self.first = min(self.first, self.last)
 
     def window(self, first: int, stop: int) -> list[Cells]:
-        """Copy the cells from slot ``first`` to the one before ``stop``, for each field."""
+        """Return a copy of the cells from slot ``first`` to the one before ``stop``, by field."""
         self._write()
         return [self._copy(column.ring(), blank, first, stop) for column in self._columns]
 
-    def told(self, first: int, stop: int) -> list[Counts]:
-        """Copy of how many readings these cells are the means, for each field."""
+    def counts(self, first: int, stop: int) -> list[Counts]:
+        """Return the number of readings in each of these cells, by field."""
         self._write()
         if self._count_bytes:
             return [
-                self._none(stop - first) if told is None else self._copy(told, self._none, first, stop)
-                for told in self._told
+                self._none(stop - first) if counter is None else self._copy(counter, self._none, first, stop)
+                for counter in self._counters
             ]
         # Only NaN differs from itself.
         return [array("B", map(eq, cells, cells)) for cells in self.window(first, stop)]
@@ -197,30 +193,30 @@ class Lane:
         low, high = max(first, self.last - self._slots + 1), min(stop, self.last + 1)
         if low >= high:
             return empty(stop - first)
-        before, after = empty(low - first), empty(stop - high)
+        older, newer = empty(low - first), empty(stop - high)
         begin, end = low % self._slots, (high - 1) % self._slots + 1
         if begin < end:
-            return before + ring[begin:end] + after
-        return before + ring[begin:] + ring[:end] + after
+            return older + ring[begin:end] + newer
+        return older + ring[begin:] + ring[:end] + newer
 
     def _begin(self, slot: int, values: Sequence[float | None], bridged: bool) -> None:
         self._write()
-        at, before = slot % self._slots, (slot - 1) % self._slots
+        at, previous = slot % self._slots, (slot - 1) % self._slots
         bridged = bridged and slot == self.last + 2
         self._blank(self.last + 1, slot - 1)
         for column, value in zip(self._columns, values, strict=True):
             column.put(at, value)
             if bridged:
-                column.put(before, value)
+                column.put(previous, value)
         self._sums = [value or 0.0 for value in values]
         self._counts = [0 if value is None else 1 for value in values]
         self._count(at)
         if bridged:
-            self._count(before)
+            self._count(previous)
         self.last = slot
 
     def _write(self) -> None:
-        """Write the means of the last slot, if there were readings since they were written."""
+        """Write the means of the last slot, if it has new readings."""
         if self._written:
             return
         self._written = True
@@ -234,11 +230,11 @@ class Lane:
         if not self._count_bytes:
             return
         for index, count in enumerate(self._counts):
-            told = self._told[index]
-            if told is None and count:
-                told = self._told[index] = self._none(self._slots)
-            if told is not None:
-                told[at] = min(count, (1 << 8 * self._count_bytes) - 1)
+            counter = self._counters[index]
+            if counter is None and count:
+                counter = self._counters[index] = self._none(self._slots)
+            if counter is not None:
+                counter[at] = min(count, (1 << 8 * self._count_bytes) - 1)
 
     def _none(self, count: int) -> Counts:
         """Return counts of no readings."""
@@ -248,5 +244,5 @@ class Lane:
         for slot in range(max(first, last - self._slots + 1), last + 1):
             for column in self._columns:
                 column.put(slot % self._slots, None)
-            for told in filter(None, self._told):
-                told[slot % self._slots] = 0
+            for counter in filter(None, self._counters):
+                counter[slot % self._slots] = 0

@@ -1,4 +1,4 @@
-"""Asking a Prometheus server, or what speaks its HTTP API."""
+"""A client of Prometheus, or of a server with its HTTP API."""
 
 from exporter.prometheus.answers import PrometheusError, Range, Sample
 from exporter.prometheus.client import Prometheus

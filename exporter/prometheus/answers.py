@@ -1,4 +1,7 @@
-"""Reading what a Prometheus answers: samples and ranges, or why there are none."""
+"""Responses of Prometheus: samples and ranges, or the reason why there are none.
+
+Format: https://prometheus.io/docs/prometheus/latest/querying/api/
+"""
 
 import json
 import math
@@ -23,35 +26,32 @@ from exporter.formats.wording import printable
 
 
 class PrometheusError(Exception):
-    """Prometheus did not answer, or not with a result; the text says why, without the URL."""
+    """Prometheus returned no result; the message has the reason, without the URL."""
 
 
 def why_unreachable(error: Exception) -> str:
-    """Tell why no answer came. What libraries say may have the URL in it, and with it a password."""
+    """Return why no response came; messages of libraries may contain the URL with a password."""
     if isinstance(error, ClientConnectorCertificateError):
+        reason = getattr(error.certificate_error, "verify_message", "")
         return (
-            f"its certificate is not trusted ({_certificate(error.certificate_error)});"
-            " --prometheus-ca-file names the authority that signs it"
+            f"its certificate is not trusted ({reason or type(error.certificate_error).__name__});"
+            " set --prometheus-ca-file to the authority that signs it"
         )
     if isinstance(error, ClientPayloadError | ServerDisconnectedError):
-        return "the connection ended before the answer did"
+        return "the connection ended during the response"
     if isinstance(error, ClientResponseError):
-        return "what answers at --prometheus-url does not speak HTTP as is expected"
+        return "the server at --prometheus-url does not speak valid HTTP"
     if isinstance(error, OSError):
-        return _system(error.os_error if isinstance(error, ClientConnectorError) else error)
+        return _system_message(error.os_error if isinstance(error, ClientConnectorError) else error)
     return f"--prometheus-url cannot be used ({type(error).__name__})"
 
 
-def _certificate(error: Exception) -> str:
-    return getattr(error, "verify_message", "") or type(error).__name__
-
-
-def _system(error: OSError) -> str:
+def _system_message(error: OSError) -> str:
     if isinstance(error, socket.gaierror):
         return f"its name cannot be resolved ({error.strerror})"
     if isinstance(error, ssl.SSLError):
         return f"TLS fails ({(error.reason or 'no reason given').replace('_', ' ').lower()})"
-    # What asyncio adds to the words of the system are addresses only, but many of them.
+    # asyncio adds a long list of addresses to the system's message.
     return os.strerror(error.errno) if error.errno else error.strerror or type(error).__name__
 
 
@@ -64,11 +64,11 @@ _MALFORMED: Final = (KeyError, TypeError, ValueError, AttributeError, RecursionE
 
 
 class Answer(NamedTuple):
-    """An answer over HTTP as it came; ``location`` is where it sends those who ask, "" mostly."""
+    """An HTTP response."""
 
     status: int
     body: bytes
-    location: str = ""
+    location: str = ""  # target of a redirect
 
 
 class Sample(NamedTuple):
@@ -79,67 +79,67 @@ class Sample(NamedTuple):
 
 
 class Range(NamedTuple):
-    """A series of a range query: (Unix time, value), in order of time; what is not finite is left out."""
+    """A series of a range query."""
 
     labels: Mapping[str, str]
-    points: tuple[tuple[float, float], ...]
+    points: tuple[tuple[float, float], ...]  # (Unix time, value) in order of time, finite values only
 
 
 def read_vector(answer: Answer) -> list[Sample]:
-    """Read what an instant query found, without what is not finite; raises PrometheusError."""
+    """Return the finite samples of an instant query; raises PrometheusError."""
     try:
         return [
-            Sample(_labels(each["metric"]), value)
-            for each in _found(answer, "vector")
+            Sample(_labels(series["metric"]), value)
+            for series in _result(answer, "vector")
             # A histogram has no value.
-            for _, value in _points([each["value"]] if "value" in each else [])
+            for _, value in _points([series["value"]] if "value" in series else [])
         ]
     except _MALFORMED:
         raise _no_prometheus(answer) from None
 
 
 def read_matrix(answer: Answer) -> list[Range]:
-    """Read what a range query found; raises PrometheusError."""
+    """Return the series of a range query; raises PrometheusError."""
     try:
         return [
-            Range(_labels(each["metric"]), tuple(_points(each.get("values", ()))))
-            for each in _found(answer, "matrix")
+            Range(_labels(series["metric"]), tuple(_points(series.get("values", ()))))
+            for series in _result(answer, "matrix")
         ]
     except _MALFORMED:
         raise _no_prometheus(answer) from None
 
 
-def _found(answer: Answer, kind: str) -> list[Any]:
+def _result(answer: Answer, kind: str) -> list[Any]:
     if answer.status in _LOCKED:
         raise PrometheusError(
-            f"Prometheus does not let us in (HTTP status {answer.status}): it wants a token, which"
-            " --prometheus-token-file names, or a name and password in --prometheus-url"
+            f"Prometheus denies access (HTTP status {answer.status}): set --prometheus-token-file, or a name"
+            " and password in --prometheus-url"
         )
     if answer.location and HTTPStatus.MULTIPLE_CHOICES <= answer.status < HTTPStatus.BAD_REQUEST:
         raise PrometheusError(
-            f"--prometheus-url leads to where another address is told, {_place(answer.location)}"
-            f" (HTTP status {answer.status}): give that one"
+            f"--prometheus-url redirects to {_without_secrets(answer.location)}"
+            f" (HTTP status {answer.status}): use that address"
         )
-    said = json.loads(answer.body)
-    if said["status"] != "success":
-        reason = f"{said.get('error') or said.get('errorType') or 'no reason given'}"
+    document = json.loads(answer.body)
+    if document["status"] != "success":
+        reason = f"{document.get('error') or document.get('errorType') or 'no reason given'}"
         raise PrometheusError(f"Prometheus refuses a query: {_short(reason)}")
-    data = said["data"]
+    data = document["data"]
     if data["resultType"] != kind:
         raise PrometheusError(f"Prometheus answers with a {_short(str(data['resultType']))}, not a {kind}")
-    found: list[Any] = data["result"]
-    return found
+    result: list[Any] = data["result"]
+    return result
 
 
 def _labels(metric: Any) -> Mapping[str, str]:
-    """Take the labels of a series; raises TypeError where they are not names with texts."""
+    """Return the labels of a series; raises TypeError if they are not strings."""
     if not isinstance(metric, dict) or not all(isinstance(text, str) for text in metric.values()):
         raise TypeError
     return metric
 
 
 def _points(pairs: Iterable[Any]) -> Iterator[tuple[float, float]]:
-    """Give what is finite: dividing by zero says nothing of a node."""
+    """Yield the finite points: the others are divisions by zero."""
     for at, text in pairs:
         value = float(text)
         if math.isfinite(value):
@@ -147,15 +147,15 @@ def _points(pairs: Iterable[Any]) -> Iterator[tuple[float, float]]:
 
 
 def _no_prometheus(answer: Answer) -> PrometheusError:
-    """Name what a proxy says in Prometheus's place, or what has been cut off."""
+    """Return the error for a response that is truncated, or from something other than Prometheus."""
     if answer.status == HTTPStatus.OK:
-        return PrometheusError("what answers at --prometheus-url does not answer as Prometheus does")
+        return PrometheusError("the server at --prometheus-url does not answer as Prometheus does")
     status = f"{answer.status} {responses.get(answer.status, '')}".strip()
-    return PrometheusError(f"what answers at --prometheus-url gives no result (HTTP status {status})")
+    return PrometheusError(f"the server at --prometheus-url returns no result (HTTP status {status})")
 
 
-def _place(location: str) -> str:
-    """Tell where a redirect leads, without what may be secret in it."""
+def _without_secrets(location: str) -> str:
+    """Return the target of a redirect without user name, password and query."""
     parts = urlsplit(location)
     host = parts.netloc.rpartition("@")[2]
     return _short(f"{parts.scheme}://{host}{parts.path}" if host else parts.path)

@@ -24,16 +24,17 @@ from exporter.prometheus.answers import (
 from exporter.resolver import WorkerResolver
 
 DEADLINE: Final = 10.0
-# A fleet's answer is some MiB; more than this is a query that somebody should look at.
+# The answer for a large cluster is some MiB; a larger one is a mistake in a query.
 MOST_BYTES: Final = 64 << 20
 _CHUNK: Final = 1 << 16
 
 
 class Prometheus:
-    """Asks the server at ``url`` (its root, as its own page has it). Read-only.
+    """Sends read-only queries to the server at ``url``, the address of its web page.
 
-    A name and password in the URL are sent as such, unless ``token_file`` has a bearer token. That file, and
-    ``ca_file`` with the certificates to trust instead of the system's, are read anew as they are replaced.
+    A name and password in the URL are sent as basic authentication, unless ``token_file`` has a bearer token.
+    ``ca_file`` has the certificates to trust instead of the system's. Both files are read again when they
+    change. A query that takes longer than ``deadline`` seconds fails.
     """
 
     def __init__(
@@ -55,13 +56,16 @@ class Prometheus:
         self._names = Worker("prometheus-names")
 
     async def query(self, expression: str, at: float | None = None) -> list[Sample]:
-        """Evaluate an expression now, or at a Unix time; raises PrometheusError."""
+        """Return the value of an expression now, or at a Unix time; raises PrometheusError."""
         parameters = {"query": expression} | ({} if at is None else {"time": f"{at:.3f}"})
         answer = await self._ask("query", parameters)
         return await in_thread(read_vector, answer)
 
     async def query_range(self, expression: str, *, start: float, end: float, step: float) -> list[Range]:
-        """Evaluate an expression at each step from ``start`` to ``end``, both included."""
+        """Return the values of an expression at each step from ``start`` to ``end``, both included.
+
+        Times are Unix times, steps are seconds. Raises PrometheusError.
+        """
         parameters = {
             "query": expression,
             "start": f"{start:.3f}",
@@ -72,7 +76,7 @@ class Prometheus:
         return await in_thread(read_matrix, answer)
 
     async def close(self) -> None:
-        """Close connections that are kept; nothing can be asked any more."""
+        """Close all connections; no query may follow."""
         self._names.stop()
         if self._session is not None:
             await self._session.close()
@@ -85,8 +89,8 @@ class Prometheus:
         except TimeoutError:
             raise PrometheusError(f"Prometheus did not answer within {self._deadline:g} s") from None
         except (ClientError, OSError, ValueError) as error:
-            # Without what caused it, which may have the URL and its password in it.
-            raise PrometheusError(f"Prometheus cannot be asked: {why_unreachable(error)}") from None
+            # Without its cause, which may contain the URL with a password.
+            raise PrometheusError(f"Prometheus cannot be reached: {why_unreachable(error)}") from None
 
     async def _post(
         self,
@@ -102,7 +106,7 @@ class Prometheus:
                 headers={"User-Agent": f"gpuslice-exporter/{__version__}"},
             )
         url = self._root._replace(path=f"{self._root.path.rstrip('/')}/api/v1/{path}").geturl()
-        # A form has no limit of length, as a URL has. A token is for one host: no redirect is followed.
+        # POST, because URLs have a maximum length. A token is for one host, so redirects are not followed.
         async with self._session.post(
             url, data=parameters, headers=headers, ssl=trusted, allow_redirects=False
         ) as answer:
@@ -110,7 +114,7 @@ class Prometheus:
             async for part in answer.content.iter_chunked(_CHUNK):
                 body += part
                 if len(body) > MOST_BYTES:
-                    raise PrometheusError(f"an answer of Prometheus is larger than {MOST_BYTES >> 20} MiB")
+                    raise PrometheusError(f"a response of Prometheus is larger than {MOST_BYTES >> 20} MiB")
             return Answer(answer.status, bytes(body), answer.headers.get("Location", ""))
 
     def _headers(self) -> dict[str, str]:
@@ -141,7 +145,7 @@ class Prometheus:
 
 
 def _login(parts: SplitResult) -> str:
-    """Give the header of a name and password in a URL, "" where there are none."""
+    """Return the Authorization header for the name and password in a URL, "" if it has none."""
     if parts.username is None:
         return ""
     login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"

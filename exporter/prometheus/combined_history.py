@@ -1,4 +1,4 @@
-"""The past of a node as far back as anybody knows: from memory, and before that from a Prometheus."""
+"""History from memory, and of longer ranges from a Prometheus."""
 
 import asyncio
 import time
@@ -12,17 +12,17 @@ from exporter.history.ring import span_text
 from exporter.prometheus.answers import PrometheusError
 from exporter.prometheus.past_queries import PrometheusHistory
 
-# So short a span memory has in finer steps than scrapes, even where it has only a part of it.
+# Seconds. Memory has ranges up to this in finer steps than scrapes, even if it has only a part of them.
 SHORT: Final = 600.0
-# A span that could not be told is asked for again after this, and nobody waits for it.
+# Seconds until a range that failed is queried again, in the background.
 RETRY_AFTER: Final = 15.0
-# The last step still changes, so an answer is good for a part of it only.
+# The last step still changes, so an answer is valid for this part of a step.
 _PART_OF_STEP: Final = 0.25
-_LONGEST_GOOD: Final = 60.0
-# Before the first poll no GPU is known to ask for, and a Prometheus may be just about to begin.
+_LONGEST_VALID: Final = 60.0
+# Before the first poll there is no GPU to query, and a new Prometheus may be about to scrape.
 _LONGEST_EMPTY: Final = 5.0
 _MOST_ANSWERS: Final = 8
-_MOST_AWAY: Final = 32
+_MOST_FAILURES: Final = 32
 
 
 class _Question(NamedTuple):
@@ -32,26 +32,22 @@ class _Question(NamedTuple):
     wanted: Wanted
 
 
-class _Away(NamedTuple):
-    """Why a span could not be told, and when to ask for it again."""
-
+class _Failure(NamedTuple):
     why: str
-    until: float
+    until: float  # time of the next try
 
 
 @dataclass(slots=True)
 class _Answer:
-    """An answer that is under way, or there and good until then."""
-
     task: "asyncio.Task[Past]"
-    until: float = field(default=float("inf"))
+    until: float = field(default=float("inf"))  # time until which the result is valid
 
 
 class LongerHistory:
-    """Tells what memory has from ``near``, which keeps ``kept`` seconds, and all else from ``far``.
+    """Reads the last ``kept`` seconds from ``near`` (memory), and all else from ``far`` (Prometheus).
 
-    Where ``far`` does not answer, or there is none, the past is what memory has, with a note that says so.
-    ``clock`` measures seconds, ``wall`` tells Unix time.
+    If ``far`` fails or is None, the result is what memory has, with a note. ``clock`` returns monotonic
+    seconds, ``wall`` the Unix time.
     """
 
     def __init__(
@@ -70,23 +66,26 @@ class LongerHistory:
         self._wall = wall
         self._began = wall()
         self._answers: dict[_Question, _Answer] = {}
-        # By the span, because one that takes too long says nothing of shorter ones.
-        self._away: dict[float, _Away] = {}
+        # By range, because shorter ones may work if one takes too long.
+        self._failures: dict[float, _Failure] = {}
 
     async def read(self, *, span: float, end: float | None, points: int, wanted: Wanted) -> Past:
-        """Tell of ``span`` seconds up to Unix time ``end`` (None: now) in at most ``points`` steps."""
+        """Return ``span`` seconds up to Unix time ``end`` (None: now) in at most ``points`` steps.
+
+        Raises NotKeptError if neither source has any of it.
+        """
         asked = _Question(span, end, points, wanted)
         if self._is_near(asked):
             return await self._near.read(span=span, end=end, points=points, wanted=wanted)
         if self._far is None:
             return await self._shortened(asked, "longer spans need --prometheus-url")
-        away = self._away.get(span)
-        if away is not None:
-            if self._clock() >= away.until:
+        failure = self._failures.get(span)
+        if failure is not None:
+            if self._clock() >= failure.until:
                 self._ask(self._far, asked)
-            return await self._shortened(asked, away.why)
+            return await self._shortened(asked, failure.why)
         try:
-            # One reader that goes away must not take the answer from the others.
+            # Shielded: a client that disconnects must not cancel the query for the others.
             past = await asyncio.shield(self._ask(self._far, asked))
         except PrometheusError as error:
             return await self._shortened(asked, str(error))
@@ -95,7 +94,7 @@ class LongerHistory:
         return await self._shortened(asked, past.note)
 
     async def close(self) -> None:
-        """Leave questions that are under way and close the connections to Prometheus."""
+        """Cancel pending queries and close the connections to Prometheus."""
         tasks = [answer.task for answer in self._answers.values()]
         for task in tasks:
             task.cancel()
@@ -104,7 +103,7 @@ class LongerHistory:
             await self._far.close()
 
     def _is_near(self, asked: _Question) -> bool:
-        """Whether memory has all of it, or as much as anybody."""
+        """Return whether memory has all of a range, or as much as Prometheus."""
         now = self._wall()
         start = (now if asked.end is None else asked.end) - asked.span
         if start < now - self._kept:
@@ -112,10 +111,10 @@ class LongerHistory:
         return self._far is None or asked.span <= SHORT or start >= self._began
 
     def _ask(self, far: PrometheusHistory, asked: _Question) -> "asyncio.Task[Past]":
-        """Ask, or share the answer that somebody else has or waits for."""
+        """Return the task of a query, started unless it is pending or its result is still valid."""
         now = self._clock()
-        good = {question: answer for question, answer in self._answers.items() if now < answer.until}
-        self._answers = dict(list(good.items())[-_MOST_ANSWERS:])
+        valid = {question: answer for question, answer in self._answers.items() if now < answer.until}
+        self._answers = dict(list(valid.items())[-_MOST_ANSWERS:])
         answer = self._answers.get(asked)
         if answer is None:
             reading = far.read(span=asked.span, end=asked.end, points=asked.points, wanted=asked.wanted)
@@ -127,20 +126,20 @@ class LongerHistory:
         error = None if task.cancelled() else task.exception()
         if error is None and not task.cancelled():
             past = task.result()
-            longest = _LONGEST_GOOD if past.tracks else _LONGEST_EMPTY
+            longest = _LONGEST_VALID if past.tracks else _LONGEST_EMPTY
             answer.until = self._clock() + min(past.step * _PART_OF_STEP, longest)
-            self._away.pop(asked.span, None)
+            self._failures.pop(asked.span, None)
             return
         answer.until = 0.0
         if isinstance(error, PrometheusError):
-            self._away.pop(asked.span, None)
-            self._away[asked.span] = _Away(str(error), self._clock() + RETRY_AFTER)
-            # Programs may ask for any span; the one that failed the longest ago is forgotten.
-            for span in list(self._away)[:-_MOST_AWAY]:
-                del self._away[span]
+            self._failures.pop(asked.span, None)
+            self._failures[asked.span] = _Failure(str(error), self._clock() + RETRY_AFTER)
+            # Clients may request any range, so the oldest failure is dropped.
+            for span in list(self._failures)[:-_MOST_FAILURES]:
+                del self._failures[span]
 
     async def _shortened(self, asked: _Question, why: str) -> Past:
-        """Tell what memory has of it; raises NotKeptError where that is nothing."""
+        """Return what memory has of a range; raises NotKeptError if it has nothing."""
         now = self._wall()
         ago = 0.0 if asked.end is None else max(0.0, now - asked.end)
         span = min(asked.span, self._kept - ago)
@@ -150,5 +149,5 @@ class LongerHistory:
             )
         except NotKeptError as error:
             raise NotKeptError(f"{error}; {why}") from None
-        note = f"Shown is what is in memory, {span_text(self._kept)} at most: {why}"
+        note = f"Only history from memory is shown, at most {span_text(self._kept)}: {why}"
         return replace(past, note="; ".join(filter(None, (note, past.note))))

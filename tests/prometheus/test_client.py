@@ -137,28 +137,31 @@ REFUSALS = {
         "Prometheus refuses a query: 1:1: parse error: unknown",
     ),
     "no reason": (saying('{"status":"error"}', 422), "Prometheus refuses a query: no reason given"),
-    "locked": (saying("no org id", 401), "Prometheus does not let us in (HTTP status 401): it wants a token"),
+    "locked": (
+        saying("no org id", 401),
+        "Prometheus denies access (HTTP status 401): set --prometheus-token-file",
+    ),
     "proxy": (
         saying("<html><h1>502 Bad Gateway</h1></html>", 502),
-        "what answers at --prometheus-url gives no result (HTTP status 502 Bad Gateway)",
+        "the server at --prometheus-url returns no result (HTTP status 502 Bad Gateway)",
     ),
     "page": (
         saying("<html>Grafana</html>"),
-        "what answers at --prometheus-url does not answer as Prometheus does",
+        "the server at --prometheus-url does not answer as Prometheus does",
     ),
-    "cut off": (saying(NOTHING[:40]), "what answers at --prometheus-url does not answer as Prometheus does"),
-    "nothing": (saying(""), "what answers at --prometheus-url does not answer as Prometheus does"),
-    "other JSON": (saying("[1]"), "what answers at --prometheus-url does not answer as Prometheus does"),
+    "cut off": (saying(NOTHING[:40]), "the server at --prometheus-url does not answer as Prometheus does"),
+    "nothing": (saying(""), "the server at --prometheus-url does not answer as Prometheus does"),
+    "other JSON": (saying("[1]"), "the server at --prometheus-url does not answer as Prometheus does"),
     "no number": (
         saying(result("vector", {"metric": {}, "value": [1, "high"]})),
-        "what answers at --prometheus-url does not answer as Prometheus does",
+        "the server at --prometheus-url does not answer as Prometheus does",
     ),
     "scalar": (saying(result("scalar", 1, "1")), "Prometheus answers with a scalar, not a vector"),
     "login": (
         saying("", 302, Location="https://me:secret@login.example.com/oauth?state=secret"),
-        "--prometheus-url leads to where another address is told, https://login.example.com/oauth (HTTP",
+        "--prometheus-url redirects to https://login.example.com/oauth (HTTP",
     ),
-    "sub-path": (saying("", 307, Location="/prometheus/"), "another address is told, /prometheus/"),
+    "sub-path": (saying("", 307, Location="/prometheus/"), "redirects to /prometheus/"),
 }
 
 
@@ -200,7 +203,7 @@ async def test_an_answer_without_end(monkeypatch):
     """Memory is bounded, whatever is sent."""
     monkeypatch.setattr(client, "MOST_BYTES", 1 << 20)
     said = await complaint(saying(" " * (2 << 20)))
-    assert said == "an answer of Prometheus is larger than 1 MiB"
+    assert said == "a response of Prometheus is larger than 1 MiB"
 
 
 async def test_a_connection_that_breaks():
@@ -213,14 +216,14 @@ async def test_a_connection_that_breaks():
         request.transport.close()
         return answer
 
-    assert await complaint(broken) == "Prometheus cannot be asked: the connection ended before the answer did"
+    assert await complaint(broken) == "Prometheus cannot be reached: the connection ended during the response"
 
 
 async def test_nobody_there():
     """What the system says is said, without the URL and its password."""
     with pytest.raises(PrometheusError) as caught:
         await ask(f"http://me:secret@127.0.0.1:{free_port()}")
-    assert str(caught.value) == "Prometheus cannot be asked: Connection refused"
+    assert str(caught.value) == "Prometheus cannot be reached: Connection refused"
     with pytest.raises(PrometheusError, match="its name cannot be resolved"):
         await ask("http://me:secret@prometheus.invalid:9090")
 

@@ -155,7 +155,7 @@ async def test_a_server_that_is_away_delays_nobody_twice(served):
         node = Node(served, server.url)
         past = await node.read(DAY)
         assert past.source == "memory"
-        assert "gives no result (HTTP status 502 Bad Gateway)" in past.note
+        assert "returns no result (HTTP status 502 Bad Gateway)" in past.note
         asked = len(server.paths)
         assert (await node.read(DAY)).note == past.note
         assert len(server.paths) == asked
@@ -194,7 +194,7 @@ async def test_a_prometheus_that_knows_nothing_of_the_node(served):
         node = Node(served, server.url)
         past = await node.read(DAY)
         assert (past.source, bool(past.tracks)) == ("memory", True)
-        assert "Prometheus has nothing of this" in past.note
+        assert "Prometheus has no data for this range" in past.note
         asked = len(server.paths)
         node.clock += 4
         await node.read(DAY)
@@ -267,7 +267,7 @@ async def test_a_real_prometheus_is_killed_and_comes_back(tmp_path, served):
         clock += 60
         gone = await longer.read(span=900, end=None, points=901, wanted=GPUS)
         assert gone.source == "memory"
-        assert "Prometheus cannot be asked: Connection refused" in gone.note
+        assert "Prometheus cannot be reached: Connection refused" in gone.note
         with prometheus(tmp_path, jobs, port=port):
             assert (await eventually(told, "Prometheus tells again")).note == ""
 
